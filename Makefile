@@ -1,0 +1,42 @@
+# Every target makes its own environment in .venv; nothing but Python 3.11+ is needed.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.PHONY: demo test fast lint bench docs clean
+
+demo: $(VENV)/installed
+	@$(BIN)/python -m stoker.demo
+
+test: lint
+	$(BIN)/pytest -n 4
+
+fast: $(VENV)/dev
+	$(BIN)/pytest -n 4 -m "not slow"
+
+lint: $(VENV)/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/dev
+	$(BIN)/python -m bench all
+
+docs: $(VENV)/dev
+	$(BIN)/python docs/generate.py
+
+clean:
+	rm -rf $(VENV)
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import venv' 2>/dev/null || { echo "error: this Python cannot make environments" >&2; echo "hint: apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: $(VENV)/bin/python pyproject.toml
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+$(VENV)/dev: $(VENV)/bin/python pyproject.toml
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@ $(VENV)/installed

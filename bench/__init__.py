@@ -1,0 +1,1 @@
+"""Benchmarks of dispatch, submitting and listing, beside other tools. See README.md."""

@@ -1,0 +1,82 @@
+"""Submitting a whole file of jobs in one call: time and memory of the client."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+
+from bench import process
+from bench.lab import Lab
+from bench.process import ToolError
+from bench.report import Section
+from bench.table import number, spread, table
+from bench.tools.stoker import Daemon, stoker_command, stoker_daemon, stoker_missing
+
+HEADS = ("jobs", "seconds (range)", "jobs/s", "client peak MiB", "daemon MiB after")
+TITLE = "Bulk submit: `stoker submit --file - -q --hold`"
+
+
+@dataclass(frozen=True)
+class Submit:
+    jobs: int
+    repeat: int
+    seconds: float
+    client_peak_kib: int
+    daemon_kib: int
+
+
+def measure_bulk(lab: Lab, sizes: Sequence[int], repeats: int) -> Section:
+    if reason := stoker_missing():
+        return Section("bulk", TITLE, f"Not run: {reason}", [])
+    found = [_submit(lab, size, repeat) for repeat in range(min(repeats, 3)) for size in sizes]
+    rows = [_row([one for one in found if one.jobs == size]) for size in sizes]
+    return Section("bulk", TITLE, table(HEADS, rows), [asdict(one) for one in found])
+
+
+def write_lines(path: Path, count: int) -> Path:
+    """Lines that differ, as those of a sweep do."""
+    with path.open("w") as out:
+        out.writelines(f"true --lr 0.001 --seed {number}\n" for number in range(count))
+    return path
+
+
+def _submit(lab: Lab, size: int, repeat: int) -> Submit:
+    with stoker_daemon(lab.fresh_folder(), lab.environ, 4) as daemon:
+        lines = write_lines(daemon.folder / "lines", size)
+        seconds, peak = _timed_submit(daemon, lines)
+        resident = process.memory_kib(daemon.status()["pid"]) or 0
+        lines.unlink()
+    return Submit(size, repeat, seconds, peak, resident)
+
+
+def _timed_submit(daemon: Daemon, lines: Path) -> tuple[float, int]:
+    """Wall seconds and peak memory (KiB) of the client.
+
+    The peak is read from /proc while the client runs: what wait4 reports begins with the memory
+    of the process that started it, here the harness. It only grows, so the last look, at most
+    5 ms before the end, is the peak for all that matters.
+    """
+    command = [*stoker_command(), "submit", "--file", "-", "-q", "--hold"]
+    began = time.monotonic()
+    client = process.start(command, daemon.environ, folder=daemon.folder, stdin=lines)
+    peak = 0
+    while client.poll() is None:
+        peak = max(peak, process.memory_kib(client.pid, "VmHWM") or 0)
+        time.sleep(0.005)
+    if client.returncode != 0:
+        raise ToolError(f"stoker submit: exit code {client.returncode}")
+    return time.monotonic() - began, peak
+
+
+def _row(found: Sequence[Submit]) -> tuple[str, ...]:
+    seconds = [one.seconds for one in found]
+    return (
+        f"{found[0].jobs:,}",
+        spread(seconds),
+        number(found[0].jobs / median(seconds)),
+        number(max(one.client_peak_kib for one in found) / 1024),
+        number(median(one.daemon_kib for one in found) / 1024),
+    )

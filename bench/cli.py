@@ -1,0 +1,124 @@
+"""How long one command takes, from typing it to its exit, beside the bare start of Python.
+
+Calls take turns, so that all of them see the same machine. Queues are held: no job runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+
+from bench import process
+from bench.bulk import write_lines
+from bench.lab import Lab
+from bench.report import Section
+from bench.table import number, table
+from bench.tools.base import missing_program
+from bench.tools.gflow import gflow_daemon, gflow_program
+from bench.tools.spooler import spooler
+from bench.tools.stoker import (
+    Daemon,
+    stoker_command,
+    stoker_daemon,
+    stoker_interpreter,
+    stoker_missing,
+)
+
+HEADS = ("command", "queued", "p50 ms", "min ms", "ratio to a bare Python start")
+BARE = "python -c pass"
+
+
+@dataclass(frozen=True)
+class Call:
+    """A command to time, and where."""
+
+    label: str
+    command: Sequence[str]
+    environ: dict[str, str]
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Timing:
+    label: str
+    queued: int | None
+    p50_ms: float
+    min_ms: float
+    ratio: float
+
+    def row(self) -> tuple[str, ...]:
+        queued = "" if self.queued is None else f"{self.queued:,}"
+        figures = (number(self.p50_ms, 1), number(self.min_ms, 1), number(self.ratio, 2))
+        return (f"`{self.label}`", queued, *figures)
+
+
+def measure_cli(lab: Lab, sizes: Sequence[int], samples: int) -> Section:
+    with contextlib.ExitStack() as stack:
+        calls = [*_peers(lab, stack)]
+        if stoker_missing() is None:
+            daemon = stack.enter_context(stoker_daemon(lab.fresh_folder(), lab.environ, 4))
+            calls.insert(0, _stoker(daemon, "submit", "-q", "--hold", "true"))
+            timings = time_in_turns(lab, calls, samples, None)
+            queued = samples
+            for size in sorted(sizes):
+                _fill(daemon, size - queued)
+                queued = max(queued, size)
+                timings += time_in_turns(lab, [_stoker(daemon, "ls")], samples, queued)
+        else:
+            timings = time_in_turns(lab, calls, samples, None)
+    text = table(HEADS, [timing.row() for timing in timings])
+    if reason := stoker_missing():
+        text += f"\n\nStoker was not timed: {reason}"
+    records = [asdict(timing) for timing in timings]
+    return Section("cli", "Single commands", text, records)
+
+
+def time_in_turns(
+    lab: Lab, calls: Sequence[Call], samples: int, queued: int | None
+) -> list[Timing]:
+    """Time each call as often as asked, with a bare Python start in every round."""
+    bare = Call(BARE, [stoker_interpreter(), "-c", "pass"], lab.environ, lab.root)
+    rounds = [
+        [process.wall_ms(call.command, call.environ, call.folder) for call in (bare, *calls)]
+        for _ in range(samples)
+    ]
+    timings = []
+    for place, call in enumerate((bare, *calls)):
+        spent = [one[place] for one in rounds]
+        ratio = median(one[place] / one[0] for one in rounds)
+        timings.append(Timing(call.label, queued, median(spent), min(spent), ratio))
+    return timings
+
+
+def _stoker(daemon: Daemon, *words: str) -> Call:
+    command = [*stoker_command(), *words]
+    return Call(" ".join(("stoker", *words)), command, daemon.environ, daemon.folder)
+
+
+def _fill(daemon: Daemon, count: int) -> None:
+    """Queue more held jobs."""
+    if count > 0:
+        lines = write_lines(daemon.folder / "fill", count)
+        daemon.call("submit", "--file", "-", "-q", "--hold", stdin=lines)
+        lines.unlink()
+
+
+def _peers(lab: Lab, stack: contextlib.ExitStack) -> list[Call]:
+    """Single submits of other tools, each with a queue that does not run."""
+    calls = []
+    if missing_program("tsp") is None:
+        folder = lab.fresh_folder()
+        environ = {**lab.environ, "TMPDIR": str(folder)}
+        environ = stack.enter_context(spooler(folder, environ, slots=1))
+        process.run(["tsp", "sleep", "100000"], environ, folder=folder)
+        calls.append(Call("tsp true", ["tsp", "true"], environ, folder))
+    if missing_program("gflowd", "gbatch", "tmux") is None:
+        folder = lab.fresh_folder()
+        environ = stack.enter_context(gflow_daemon(folder, lab.environ, "process"))
+        words = ["--begin", "now+1d", "true"]
+        command = [gflow_program("gbatch"), *words]
+        calls.append(Call(" ".join(("gbatch", *words)), command, environ, folder))
+    return calls

@@ -1,0 +1,106 @@
+"""Does a deep queue slow dispatch down? The next jobs of a short queue against a long one.
+
+The jobs are queued held, then released; the rate is that of those which start first. The rest is
+given up with the daemon and its state folder.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+
+from bench import process
+from bench.lab import Lab
+from bench.measure import first_started, parse_stamps, peak_concurrency, steady_rate
+from bench.report import Section
+from bench.table import middle, number, spread, table
+from bench.tools.base import wait_for_stamps
+from bench.tools.stoker import stoker_daemon, stoker_missing
+from bench.workload import Batch, prepare_batch
+
+HEADS = (
+    "queued",
+    "jobs/s, next jobs",
+    "ratio to the short queue (range)",
+    "release s",
+    "daemon MiB",
+    "runner MiB",
+)
+TITLE = "Dispatch out of a deep queue"
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    queued: int
+    repeat: int
+    jobs: int
+    rate: float
+    peak: int
+    release_seconds: float
+    daemon_kib: int
+    runner_kib: int
+
+
+def measure_depth(lab: Lab, sizes: Sequence[int], slots: int, repeats: int) -> Section:
+    if reason := stoker_missing():
+        return Section("depth", TITLE, f"Not run: {reason}", [])
+    short, deep = min(sizes), max(sizes)
+    found = [
+        _dispatch(lab, queued, short, slots, repeat)
+        for repeat in range(min(repeats, 3))
+        for queued in (short, deep)
+    ]
+    rows = [
+        _row([one for one in found if one.queued == queued], found, short)
+        for queued in (short, deep)
+    ]
+    text = f"Rate of the first {short:,} jobs after release, {slots} slots, plain lines.\n\n"
+    text += table(HEADS, rows)
+    crowded = [one for one in found if one.peak > slots]
+    if crowded:
+        text += f"\n\nFault: {crowded[0].peak} jobs at once on {slots} slots."
+    return Section("depth", TITLE, text, [asdict(one) for one in found])
+
+
+def _dispatch(lab: Lab, queued: int, wanted: int, slots: int, repeat: int) -> Dispatch:
+    batch = prepare_batch(
+        lab.fresh_path(),
+        lab.environ,
+        stamp=lab.stamp,
+        form="plain",
+        slots=slots,
+        count=queued,
+    )
+    with stoker_daemon(batch.folder, batch.environ, slots) as daemon:
+        daemon.call("submit", "--file", str(batch.lines), "-q", "--hold")
+        began = time.monotonic()
+        daemon.call("release", "all")
+        released = time.monotonic() - began
+        wait_for_stamps(_first(batch, wanted))
+        pids = daemon.status()
+        memory = [process.memory_kib(pids.get(key, 0)) or 0 for key in ("pid", "runner_pid")]
+    stamps = first_started(parse_stamps(batch.stamps.read_text()), wanted)
+    rate, peak = steady_rate(stamps), peak_concurrency(stamps)
+    return Dispatch(queued, repeat, wanted, rate, peak, released, memory[0], memory[1])
+
+
+def _first(batch: Batch, wanted: int) -> Batch:
+    """The same batch, done as soon as so many jobs have ended.
+
+    A few more than those that will be counted, so that the slowest of them is among them.
+    """
+    count = min(batch.count, wanted + batch.slots)
+    return replace(batch, count=count)
+
+
+def _row(mine: Sequence[Dispatch], all_found: Sequence[Dispatch], short: int) -> tuple[str, ...]:
+    base = {one.repeat: one.rate for one in all_found if one.queued == short}
+    return (
+        f"{mine[0].queued:,}",
+        number(middle([one.rate for one in mine])),
+        spread([one.rate / base[one.repeat] for one in mine]),
+        number(middle([one.release_seconds for one in mine]), 2),
+        number(middle([one.daemon_kib / 1024 for one in mine])),
+        number(middle([one.runner_kib / 1024 for one in mine])),
+    )

@@ -1,0 +1,54 @@
+"""How long a slot stays empty between two jobs of about 100 ms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from bench.lab import Lab
+from bench.race import Outcome, Plan, conditions_text, doubts, race
+from bench.report import Section
+from bench.table import middle, number, spread, table
+from bench.tools.base import Tool
+from bench.workload import Form
+
+HEADS = (
+    "tool",
+    "jobs",
+    "gap p50 ms",
+    "ratio to reference (range)",
+    "gap p99 ms (range)",
+    "slots idle",
+)
+
+
+def measure_gap(lab: Lab, tools: Sequence[Tool], plan: Plan) -> Section:
+    outcome = race(lab, tools, plan)
+    parts = []
+    for form in plan.forms:
+        for slots in plan.slots:
+            title = f"**{form} lines, {slots} slots** (medians of {plan.repeats})"
+            parts += [title, table(HEADS, _rows(outcome, tools, form, slots))]
+    parts += [doubts(outcome), conditions_text(outcome.conditions)]
+    text = "\n\n".join(parts)
+    return Section("gap", "Slot gap with jobs of 70 to 130 ms", text, outcome.records())
+
+
+def _rows(outcome: Outcome, tools: Sequence[Tool], form: Form, slots: int) -> list[tuple[str, ...]]:
+    rows = []
+    for tool in tools:
+        key = (tool.name, form, slots)
+        runs = outcome.of(*key)
+        if not runs:
+            continue
+        gap = middle(outcome.values(*key, lambda f: f.gap_p50_ms))
+        row = (
+            f"{tool.name} {tool.version()}".strip(),
+            str(runs[0].jobs),
+            number(gap, 2 if gap < 100 else 0),
+            spread(outcome.ratios(*key, lambda f: f.gap_p50_ms)),
+            spread(outcome.values(*key, lambda f: f.gap_p99_ms), 0),
+            f"{middle(outcome.values(*key, lambda f: f.idle)):.1%}",
+        )
+        rows.append((math.inf if math.isnan(gap) else gap, row))
+    return [row for _, row in sorted(rows, key=lambda pair: pair[0])]

@@ -1,0 +1,93 @@
+"""The place a benchmark runs in: one temp folder with the compiled C programs and a home folder.
+
+Paths stay short because several tools put unix sockets below it (the limit is 108 bytes).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+from bench.process import ToolError
+
+SOURCES = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Lab:
+    """Compiled programs, a clean environment, and fresh folders on demand."""
+
+    root: Path
+    environ: dict[str, str]
+    numbers: Iterator[int] = field(default_factory=count)
+
+    @property
+    def stamp(self) -> Path:
+        return self.root / "stamp"
+
+    @property
+    def reference(self) -> Path:
+        return self.root / "reference"
+
+    def fresh_path(self) -> Path:
+        """A path below the lab that does not exist yet."""
+        return self.root / str(next(self.numbers))
+
+    def fresh_folder(self) -> Path:
+        folder = self.fresh_path()
+        folder.mkdir()
+        return folder
+
+
+def peers_folder() -> Path:
+    """The virtual environment setup.sh fills; PEERS names another one."""
+    default = Path(tempfile.gettempdir()) / "stoker-bench-peers"
+    return Path(os.environ.get("PEERS", default))
+
+
+def clean_environment(home: Path) -> dict[str, str]:
+    """The same few variables for every tool, so that a user's settings do not change results."""
+    search = [os.environ.get("PATH", os.defpath), str(peers_folder() / "bin")]
+    return {
+        "PATH": os.pathsep.join(search),
+        "HOME": str(home),
+        "USER": "bench",
+        "LANG": "C.UTF-8",
+        "SHELL": "/bin/sh",
+        "PARALLEL_SHELL": "/bin/sh",
+    }
+
+
+def compile_c(name: str, target: Path, *flags: str) -> None:
+    """Compile one of the C programs beside this file."""
+    if shutil.which("gcc") is None:
+        raise ToolError("gcc is needed to compile the stamp and reference programs")
+    command = ["gcc", "-O2", "-Wall", *flags, "-o", str(target), str(SOURCES / f"{name}.c")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise ToolError(f"gcc could not compile {name}.c: {done.stderr.strip()}")
+
+
+@contextmanager
+def open_lab(keep: bool = False) -> Iterator[Lab]:
+    """A lab that is removed at the end."""
+    root = Path(tempfile.mkdtemp(prefix="sb-"))
+    try:
+        # One home for the whole benchmark: GNU parallel measures the machine on first use and
+        # keeps the answer there, which would otherwise count against it in every run.
+        home = root / "home"
+        (home / ".parallel").mkdir(parents=True)
+        (home / ".parallel" / "will-cite").touch()
+        compile_c("stamp", root / "stamp", "-static")
+        compile_c("reference", root / "reference")
+        yield Lab(root, clean_environment(home))
+    finally:
+        if not keep:
+            shutil.rmtree(root, ignore_errors=True)

@@ -1,0 +1,117 @@
+"""Running programs for the benchmarks: never for longer than allowed, never leaving any behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+Command = Sequence[str | Path]
+
+
+class ToolError(Exception):
+    """A tool did not do what was asked; the text says what it said."""
+
+
+def start(
+    command: Command,
+    environ: Mapping[str, str],
+    *,
+    folder: Path,
+    stdin: Path | None = None,
+    output: Path | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a program in its own session, so that it can be ended with all its children."""
+    with contextlib.ExitStack() as files:
+        source = files.enter_context((stdin or Path(os.devnull)).open("rb"))
+        sink = files.enter_context((output or Path(os.devnull)).open("ab"))
+        return subprocess.Popen(
+            [str(word) for word in command],
+            env=dict(environ),
+            cwd=folder,
+            stdin=source,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def end(child: subprocess.Popen[bytes], grace: float = 5.0) -> None:
+    """Ask a program to go, then make it go."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if child.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(grace)
+
+
+def run(
+    command: Command,
+    environ: Mapping[str, str],
+    *,
+    folder: Path,
+    stdin: Path | None = None,
+    timeout: float = 60.0,
+) -> None:
+    """Run a program to its end; anything but exit code 0 in time is a ToolError."""
+    output = folder / "output"
+    child = start(command, environ, folder=folder, stdin=stdin, output=output)
+    try:
+        code = child.wait(timeout)
+    except subprocess.TimeoutExpired:
+        raise ToolError(f"{command[0]}: not finished after {timeout:.0f} s") from None
+    finally:
+        end(child)
+    if code != 0:
+        raise ToolError(f"{command[0]}: exit code {code}: {last_words(output)}")
+
+
+def last_words(output: Path) -> str:
+    """The last line of an output file, for error messages."""
+    lines = output.read_text(errors="replace").split("\n") if output.exists() else []
+    return next((line.strip() for line in reversed(lines) if line.strip()), "no output")
+
+
+def answer(command: Command, environ: Mapping[str, str] | None = None) -> str | None:
+    """What a short program prints, or None when it cannot be run or fails."""
+    try:
+        done = subprocess.run(
+            [str(word) for word in command],
+            env=None if environ is None else dict(environ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return (done.stdout or done.stderr).strip() if done.returncode == 0 else None
+
+
+def wall_ms(command: Command, environ: Mapping[str, str], folder: Path) -> float:
+    """Milliseconds from starting a short program to its exit."""
+    began = time.perf_counter()
+    child = start(command, environ, folder=folder)
+    code = child.wait()
+    spent = (time.perf_counter() - began) * 1000
+    if code != 0:
+        raise ToolError(f"{' '.join(map(str, command))}: exit code {code}")
+    return spent
+
+
+def memory_kib(pid: int, field: str = "VmRSS") -> int | None:
+    """A memory figure of a process (VmRSS now, VmHWM at its peak); None once it is gone."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    for line in status.splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1])
+    return None

@@ -1,0 +1,190 @@
+"""Tools taking turns over the same lines: the part throughput and gap have in common.
+
+Inside each repeat every tool runs once beside the reference, and each repeat begins with another
+tool, so that a slow minute of the machine does not always hit the same one.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+
+from bench import machine
+from bench.lab import Lab
+from bench.measure import Figures, faults, figures, parse_stamps
+from bench.process import ToolError
+from bench.table import table
+from bench.tools import REFERENCE
+from bench.tools.base import Tool
+from bench.workload import Batch, Form, durations, prepare_batch
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run; `sleeping` jobs last about 100 ms, others nothing."""
+
+    forms: Sequence[Form]
+    slots: Sequence[int]
+    jobs: int
+    repeats: int
+    sleeping: bool
+
+
+@dataclass(frozen=True)
+class Result:
+    """One tool, once; figures are missing when it failed, and doubtful when it has faults."""
+
+    tool: str
+    form: Form
+    slots: int
+    repeat: int
+    jobs: int
+    figures: Figures | None
+    faults: list[str]
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """How busy the machine was around one repeat."""
+
+    repeat: int
+    busy_before: float
+    load_before: float
+    load_after: float
+
+
+@dataclass
+class Outcome:
+    results: list[Result] = field(default_factory=list)
+    conditions: list[Conditions] = field(default_factory=list)
+    unfit: dict[str, str] = field(default_factory=dict)
+
+    def of(self, tool: str, form: Form, slots: int) -> list[Result]:
+        return [r for r in self.results if (r.tool, r.form, r.slots) == (tool, form, slots)]
+
+    def values(
+        self, tool: str, form: Form, slots: int, pick: Callable[[Figures], float]
+    ) -> list[float]:
+        return [pick(r.figures) for r in self.of(tool, form, slots) if r.figures]
+
+    def ratios(
+        self, tool: str, form: Form, slots: int, pick: Callable[[Figures], float]
+    ) -> list[float]:
+        """The tool's figure over the reference's, repeat by repeat."""
+        base = {r.repeat: r.figures for r in self.of(REFERENCE, form, slots) if r.figures}
+        return [
+            pick(r.figures) / pick(base[r.repeat]) if pick(base[r.repeat]) else math.nan
+            for r in self.of(tool, form, slots)
+            if r.figures and r.repeat in base
+        ]
+
+    def records(self) -> list[dict[str, object]]:
+        return [asdict(r) for r in self.results]
+
+
+def race(lab: Lab, tools: Sequence[Tool], plan: Plan) -> Outcome:
+    outcome = Outcome()
+    fit = [tool for tool in tools if _warmed_up(lab, tool, plan, outcome)]
+    for repeat in range(plan.repeats):
+        busy, load = machine.busy_share(), machine.load()
+        for form in plan.forms:
+            for slots in plan.slots:
+                for tool in _rotated(fit, repeat):
+                    if form in tool.forms and not (tool.rounds and repeat):
+                        outcome.results.append(_run_once(lab, tool, plan, form, slots, repeat))
+        outcome.conditions.append(Conditions(repeat, busy, load, machine.load()))
+    return outcome
+
+
+def conditions_text(conditions: Sequence[Conditions]) -> str:
+    """A table of how busy the machine was, with a warning when others were using it."""
+    rows = [
+        (str(c.repeat + 1), f"{c.busy_before:.0%}", f"{c.load_before:.1f}", f"{c.load_after:.1f}")
+        for c in conditions
+    ]
+    heads = ("repeat", "others' use of the cores before it", "load before", "load after")
+    text = table(heads, rows)
+    loud = [str(c.repeat + 1) for c in conditions if c.busy_before > machine.BUSY_WARNING]
+    if loud:
+        text += (
+            f"\n\n**The machine was busy with other work before repeat {', '.join(loud)}: "
+            "use only the ratios, and those with care.**"
+        )
+    return text
+
+
+def doubts(outcome: Outcome) -> str:
+    """Everything that went wrong, one line each."""
+    lines = [
+        f"- {r.tool}, {r.form}, {r.slots} slots, repeat {r.repeat + 1}: {'; '.join(r.faults)}"
+        for r in outcome.results
+        if r.faults
+    ]
+    lines += [f"- {name}: did not pass its warm-up: {why}" for name, why in outcome.unfit.items()]
+    return "Faults:\n\n" + "\n".join(lines) if lines else "Every run was sound."
+
+
+def _rotated(tools: Sequence[Tool], by: int) -> Iterator[Tool]:
+    for place in range(len(tools)):
+        yield tools[(place + by) % len(tools)]
+
+
+def _warmed_up(lab: Lab, tool: Tool, plan: Plan, outcome: Outcome) -> bool:
+    """One round that does not count: fills caches, and shows whether the tool works at all."""
+    slots = plan.slots[0]
+    batch = prepare_batch(
+        lab.fresh_path(),
+        lab.environ,
+        stamp=lab.stamp,
+        form=tool.forms[0],
+        slots=slots,
+        count=slots,
+    )
+    try:
+        tool.run(batch)
+        problem = _read(batch, 0)[1]
+    except ToolError as error:
+        problem = [str(error)]
+    finally:
+        shutil.rmtree(batch.folder, ignore_errors=True)
+    if problem:
+        outcome.unfit[tool.name] = "; ".join(problem)
+    return not problem
+
+
+def _run_once(lab: Lab, tool: Tool, plan: Plan, form: Form, slots: int, repeat: int) -> Result:
+    count = tool.jobs_for(plan.jobs, slots)
+    batch = prepare_batch(
+        lab.fresh_path(),
+        lab.environ,
+        stamp=lab.stamp,
+        form=form,
+        slots=slots,
+        count=count,
+        sleeps=durations(count, seed=repeat) if plan.sleeping else None,
+        timeout=60 + count,
+    )
+    found: Figures | None = None
+    try:
+        typed = tool.run(batch)
+        found, problems = _read(batch, typed)
+    except ToolError as error:
+        problems = [str(error)]
+    finally:
+        shutil.rmtree(batch.folder, ignore_errors=True)
+    rate = f"{found.steady:8.1f} jobs/s, gap {found.gap_p50_ms:.1f} ms" if found else "failed"
+    where = f"repeat {repeat + 1}  {form}  {slots} slots  {tool.name:<20}"
+    print(where, rate, "; ".join(problems), file=sys.stderr, flush=True)
+    return Result(tool.name, form, slots, repeat, count, found, problems)
+
+
+def _read(batch: Batch, typed: int) -> tuple[Figures | None, list[str]]:
+    """Figures and faults from the stamps a batch left."""
+    stamps = parse_stamps(batch.stamps.read_text()) if batch.stamps.exists() else []
+    if not stamps:
+        return None, ["no job left a stamp"]
+    found = figures(stamps, batch.slots, typed)
+    return found, faults(found, batch.count, batch.slots)

@@ -1,0 +1,45 @@
+"""Markdown tables and the numbers in them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import median
+
+BEGIN, END = "<!-- results -->", "<!-- /results -->"
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table; all columns but the first are aligned to the right."""
+    align = ["---"] + ["---:"] * (len(heads) - 1)
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in (heads, align, *rows))
+
+
+def number(value: float, digits: int = 0) -> str:
+    return "-" if math.isnan(value) else f"{value:,.{digits}f}"
+
+
+def spread(values: Sequence[float], digits: int = 2) -> str:
+    """Median and, where the values differ, the range: `0.81 (0.78-0.90)`."""
+    known = [value for value in values if not math.isnan(value)]
+    shown = number(middle(known), digits)
+    if not known or min(known) == max(known):
+        return shown
+    return f"{shown} ({number(min(known), digits)}-{number(max(known), digits)})"
+
+
+def middle(values: Sequence[float]) -> float:
+    """Median of the known values; nan when there are none."""
+    known = [value for value in values if not math.isnan(value)]
+    return median(known) if known else math.nan
+
+
+def replace_between_markers(document: Path, text: str) -> None:
+    """Put the tables between the markers of a Markdown file, replacing what was there."""
+    whole = document.read_text()
+    if BEGIN not in whole or END not in whole:
+        raise SystemExit(f"{document}: no {BEGIN} ... {END} to write between")
+    head, rest = whole.split(BEGIN, 1)
+    tail = rest.split(END, 1)[1]
+    document.write_text(f"{head}{BEGIN}\n\n{text.strip()}\n\n{END}{tail}")

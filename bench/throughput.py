@@ -1,0 +1,55 @@
+"""How many jobs a second a tool gets through when the jobs do nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bench.lab import Lab
+from bench.race import Outcome, Plan, conditions_text, doubts, race
+from bench.report import Section
+from bench.table import middle, number, spread, table
+from bench.tools.base import Tool
+from bench.workload import Form
+
+HEADS = (
+    "tool",
+    "jobs",
+    "jobs/s",
+    "with start-up",
+    "ratio to reference (range)",
+    "peak",
+    "keeps of a job",
+)
+
+
+def measure_throughput(lab: Lab, tools: Sequence[Tool], plan: Plan) -> Section:
+    outcome = race(lab, tools, plan)
+    parts = []
+    for form in plan.forms:
+        for slots in plan.slots:
+            title = f"**{form} lines, {slots} slots** (medians of {plan.repeats})"
+            parts += [title, table(HEADS, _rows(outcome, tools, form, slots))]
+    parts += [doubts(outcome), conditions_text(outcome.conditions)]
+    text = "\n\n".join(parts)
+    return Section("throughput", "Throughput of jobs that do nothing", text, outcome.records())
+
+
+def _rows(outcome: Outcome, tools: Sequence[Tool], form: Form, slots: int) -> list[tuple[str, ...]]:
+    rows = []
+    for tool in tools:
+        key = (tool.name, form, slots)
+        runs = outcome.of(*key)
+        if not runs:
+            continue
+        rate = middle(outcome.values(*key, lambda f: f.steady))
+        row = (
+            f"{tool.name} {tool.version()}".strip(),
+            str(runs[0].jobs),
+            number(rate, 0 if rate >= 10 else 1),
+            number(middle(outcome.values(*key, lambda f: f.with_start_up)), 0 if rate >= 10 else 1),
+            spread(outcome.ratios(*key, lambda f: f.steady), 2 if rate >= 10 else 4),
+            str(max((r.figures.peak for r in runs if r.figures), default=0)),
+            tool.keeps,
+        )
+        rows.append((rate, row))
+    return [row for _, row in sorted(rows, key=lambda pair: pair[0], reverse=True)]

@@ -1,0 +1,127 @@
+"""gflow: a daemon and `gbatch`. Without GPUs its slots are a group's `--max-concurrent`.
+
+Jobs run by one of two executors. "tmux", its default, opens a session for each job, one after
+another with a pause of a second, and types the command into it. "process" starts a shell and
+looks for results every ten seconds. Both decide on a 100 ms timer. So the figures are those
+timers, not the speed of its code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import http.client
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+from bench import process
+from bench.process import Command, ToolError, answer
+from bench.tools.base import Tool, missing_program, program, wait_for_stamps
+from bench.workload import Batch, Form
+
+CONFIG = """[daemon]
+host = "127.0.0.1"
+port = {port}
+
+[executor]
+type = "{executor}"
+"""
+# Sessions must not be login shells: those reset PATH, and the job's own `gcancel` is lost.
+TMUX_CONFIG = "set -g default-command /bin/sh\n"
+
+
+def gflow_program(name: str) -> str:
+    return program(name) or name
+
+
+@contextlib.contextmanager
+def gflow_daemon(folder: Path, environ: dict[str, str], executor: str) -> Iterator[dict[str, str]]:
+    """A private gflow daemon (and tmux server); yields the environment its clients need."""
+    port = free_port()
+    (folder / "config" / "gflow").mkdir(parents=True)
+    (folder / "tmux").mkdir()
+    (folder / ".tmux.conf").write_text(TMUX_CONFIG)
+    config = CONFIG.format(port=port, executor=executor)
+    (folder / "config" / "gflow" / "gflow.toml").write_text(config)
+    environ = {
+        **environ,
+        "HOME": str(folder),
+        "XDG_CONFIG_HOME": str(folder / "config"),
+        "XDG_DATA_HOME": str(folder / "data"),
+        "XDG_RUNTIME_DIR": str(folder / "tmux"),
+        "TMUX_TMPDIR": str(folder / "tmux"),
+    }
+    daemon = process.start(
+        [gflow_program("gflowd")], environ, folder=folder, output=folder / "gflowd.out"
+    )
+    try:
+        wait_for_answer(port)
+        yield environ
+    finally:
+        answer(["tmux", "kill-server"], environ)
+        process.end(daemon)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_for_answer(port: int, seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError):
+            line = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+            line.request("GET", "/health")
+            if line.getresponse().status == 200:
+                return
+        time.sleep(0.02)
+    raise ToolError(f"gflowd did not answer within {seconds:.0f} s")
+
+
+class Gflow(Tool):
+    keeps = "output, state"
+    # A round takes seconds, whatever the form.
+    forms: ClassVar[tuple[Form, ...]] = ("shell",)
+    executor: ClassVar[str]
+
+    def available(self) -> str | None:
+        return missing_program("gflowd", "gbatch", "tmux")
+
+    def version(self) -> str:
+        words = (answer([gflow_program("gbatch"), "-V"]) or "").split()
+        return words[1] if len(words) > 1 else ""
+
+    def run(self, batch: Batch) -> int:
+        table = batch.folder / "lines.csv"
+        with table.open("w", newline="") as out:
+            rows = csv.writer(out)
+            rows.writerow(["line"])
+            rows.writerows([line] for line in batch.lines.read_text().splitlines())
+        # gbatch quotes its words one by one, so a whole line has to be handed to `eval`.
+        command: Command = [
+            *(gflow_program("gbatch"), "--param-file", table, "--auto-close"),
+            *("--max-concurrent", str(batch.slots), "eval", "{line}"),
+        ]
+        with gflow_daemon(batch.folder, batch.environ, self.executor) as environ:
+            typed = time.monotonic_ns()
+            process.run(command, environ, folder=batch.folder)
+            wait_for_stamps(batch)
+        return typed
+
+
+class GflowTmux(Gflow):
+    name = "gflow-tmux"
+    executor = "tmux"
+    rounds = 4
+
+
+class GflowProcess(Gflow):
+    name = "gflow-process"
+    executor = "process"
+    rounds = 3

@@ -1,0 +1,57 @@
+"""task-spooler: a server that starts with the first `tsp`, and one `tsp` call per job."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench import process
+from bench.process import ToolError, answer
+from bench.tools.base import Tool, missing_program, wait_for_stamps
+from bench.workload import Batch
+
+# The loop a user would write; in the plain form the words of a line are tsp's arguments.
+FEED = {
+    "shell": 'while IFS= read -r line; do tsp sh -c "$line"; done',
+    "plain": "while IFS= read -r line; do tsp $line; done",
+}
+
+
+@contextlib.contextmanager
+def spooler(folder: Path, environ: dict[str, str], slots: int) -> Iterator[dict[str, str]]:
+    """An environment with a private task-spooler server, which is ended with its jobs."""
+    environ = {**environ, "TS_SOCKET": str(folder / "tsp"), "TS_SLOTS": str(slots)}
+    environ["TS_MAXFINISHED"] = "100000"
+    try:
+        yield environ
+    finally:
+        for ending in ("-k", "-K"):  # the running job first: it would outlive its server
+            with contextlib.suppress(ToolError):
+                process.run(["tsp", ending], environ, folder=folder, timeout=10)
+
+
+class TaskSpooler(Tool):
+    name = "task-spooler"
+    keeps = "output; exit code, in memory"
+
+    def available(self) -> str | None:
+        return missing_program("tsp")
+
+    def version(self) -> str:
+        words = (answer(["tsp", "-V"]) or "").split()
+        return next((word.lstrip("v") for word in words if word.startswith("v")), "")
+
+    def run(self, batch: Batch) -> int:
+        with spooler(batch.folder, batch.environ, batch.slots) as environ:
+            typed = time.monotonic_ns()
+            process.run(
+                ["sh", "-c", FEED[batch.form]],
+                environ,
+                folder=batch.folder,
+                stdin=batch.lines,
+                timeout=batch.timeout,
+            )
+            wait_for_stamps(batch)
+        return typed

@@ -1,0 +1,5 @@
+"""`python -m stoker` is the same as `stoker`."""
+
+from stoker.cli.main import main
+
+raise SystemExit(main())

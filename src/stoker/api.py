@@ -1,0 +1,150 @@
+"""The one way for doors to change anything: a `Queue` is the queue of this user on this host."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+
+from stoker.core.model import Context, Device, JobSpec
+from stoker.core.selectors import parse_selector
+from stoker.daemon.start import ensure_daemon, poke
+from stoker.errors import Impossible
+from stoker.settings import Settings, load_settings, prepare_state_dir
+from stoker.store import find
+from stoker.store.database import open_database
+from stoker.store.submissions import Receipt, Submission
+from stoker.supervisor import locks
+
+
+class Queue:
+    """Jobs of one user on one host. Cheap to make; opens the database on first use."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.settings = settings or load_settings()
+        prepare_state_dir(self.settings)
+        self.db = open_database(self.settings.state_dir)
+
+    # -- submit ------------------------------------------------------------------------------
+
+    def submission(self) -> Submission:
+        return Submission(self.db)
+
+    def submit(self, specs: list[JobSpec]) -> Receipt:
+        """Add jobs in one transaction and wake the daemon."""
+        receipt = self.submission().add(specs, time.time())
+        self.wake()
+        return receipt
+
+    def wake(self) -> bool:
+        """Make sure that a daemon looks at the queue; True when one was started for that."""
+        return ensure_daemon(self.settings)
+
+    def devices(self) -> tuple[Device, ...]:
+        """What the living daemon knows, or what a daemon started from here would find."""
+        if locks.holder(self.settings.state_dir, locks.DAEMON_LOCK) is not None:
+            if find.meta(self.db, "cpu_slots") is not None:
+                return find.devices(self.db)
+        from stoker.devices.probe import find_devices
+
+        return find_devices(self.settings.devices)
+
+    def check_possible(self, gpus: int, devices: tuple[Device, ...]) -> None:
+        """Refuse now what could never start."""
+        if gpus > len(devices):
+            has = f"{len(devices)} GPU{'s' if len(devices) != 1 else ''}" if devices else "no GPU"
+            raise Impossible(
+                f"a job asks for {gpus} GPUs, but this host has {has}",
+                f"use --gpus {len(devices)}" + ("" if devices else ", a job without a GPU"),
+            )
+
+    def context(self, cwd: str | None = None, extra: Iterable[tuple[str, str]] = ()) -> Context:
+        """Where we are now: folder, environment, mask, shell."""
+        env = dict(os.environ)
+        env.pop("_", None)  # the path of `stoker` itself; differs with every way of calling it
+        env.update(extra)
+        mask = os.umask(0o077)
+        os.umask(mask)
+        shell = self.settings.shell or env.get("SHELL") or "/bin/sh"
+        if not os.access(shell, os.X_OK):
+            shell = "/bin/sh"
+        return Context(cwd or os.getcwd(), tuple(sorted(env.items())), mask, shell)
+
+    # -- change ------------------------------------------------------------------------------
+
+    def select(self, words: Iterable[str]) -> list[int]:
+        """The ids that selectors mean, each once, in order."""
+        ids: dict[int, None] = {}
+        for word in words:
+            for part in word.split(",") if not word.startswith("name:") else [word]:
+                ids.update(dict.fromkeys(find.select(self.db, parse_selector(part))))
+        return sorted(ids)
+
+    def cancel(self, ids: list[int], grace: float | None = None) -> tuple[int, int]:
+        from stoker.store import changes
+
+        result = changes.cancel(self.db, ids, time.time(), grace)
+        # Somebody has to do the stopping; a queue that only waited needs nobody.
+        self.wake() if result[1] else self.poke()
+        return result
+
+    def hold(self, ids: list[int]) -> int:
+        from stoker.store import changes
+
+        count = changes.hold(self.db, ids, time.time())
+        self.poke()
+        return count
+
+    def release(self, ids: list[int]) -> int:
+        from stoker.store import changes
+
+        count = changes.release(self.db, ids, time.time())
+        self.wake()
+        return count
+
+    def rerun(self, ids: list[int], held: bool = False) -> list[int]:
+        from stoker.store import changes
+
+        new = changes.rerun(self.db, ids, time.time(), held)
+        self.wake()
+        return new
+
+    def set_priority(self, ids: list[int], priority: int) -> int:
+        from stoker.store import changes
+
+        count = changes.set_priority(self.db, ids, priority, time.time())
+        self.poke()
+        return count
+
+    def edit(self, job: int, values: dict[str, object]) -> None:
+        from stoker.store import changes
+
+        changes.edit(self.db, job, values, time.time())
+        self.poke()
+
+    def tag(self, ids: list[int], add: list[str], remove: list[str]) -> None:
+        from stoker.store import changes
+
+        changes.tag(self.db, ids, add, remove)
+
+    def remove(self, ids: list[int]) -> list[int]:
+        """Forget final jobs, their logs included."""
+        import shutil
+
+        from stoker.store import changes
+        from stoker.supervisor.logs import job_folder
+
+        gone = changes.remove(self.db, ids)
+        for job in gone:
+            shutil.rmtree(job_folder(self.settings.state_dir, job), ignore_errors=True)
+        return gone
+
+    def drain(self, draining: bool) -> None:
+        """Start nothing more (or again), whatever waits."""
+        from stoker.store import changes
+
+        changes.set_draining(self.db, draining)
+        self.poke()
+
+    def poke(self) -> bool:
+        return poke(self.settings.state_dir)

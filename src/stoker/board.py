@@ -1,0 +1,208 @@
+"""The one read model: rows for lists, the status page and JSON, all from here."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from stoker.api import Queue
+from stoker.core.commands import display
+from stoker.core.explain import explain_ready
+from stoker.core.model import RunningJob, Snapshot, WaitingJob
+from stoker.core.policy import decide
+from stoker.core.states import ACTIVE, FINAL, WAITING
+from stoker.settings import cpu_slots
+from stoker.store import find, ledger
+from stoker.store.find import JobRow
+from stoker.supervisor import locks
+from stoker.supervisor.logs import log_path
+
+SCHEMA = 1
+_WAITING_SEEN = 200
+
+
+def exit_code(row: JobRow) -> int | None:
+    if row.status is None or row.status & 0x7F:
+        return None
+    return row.status >> 8 & 0xFF
+
+
+def signal_number(row: JobRow) -> int | None:
+    return None if row.status is None else row.status & 0x7F or None
+
+
+def log_paths(queue: Queue, row: JobRow) -> tuple[str | None, str | None]:
+    """(stdout, stderr) of the newest attempt; stderr None when it goes with stdout."""
+    if not row.attempts:
+        return None, None
+    return row.stdout or log_path(queue.settings.state_dir, row.id, row.attempts), row.stderr
+
+
+def job_json(queue: Queue, row: JobRow) -> dict[str, Any]:
+    """A job for programs. Field names are part of schema 1."""
+    out, err = log_paths(queue, row)
+    uuids = {device.index: device.uuid for device in find.devices(queue.db)}
+    return {
+        "id": row.id,
+        "name": row.name,
+        "state": row.state,
+        "cause": row.cause or (row.attempt_cause if row.state in FINAL else None),
+        "exit_code": exit_code(row),
+        "signal": signal_number(row),
+        "detail": row.detail,
+        "command": display(row.argv, row.shell),
+        "argv": list(row.argv),
+        "shell": row.shell,
+        "cwd": row.cwd,
+        "gpus": row.gpus,
+        "devices": [{"index": i, "uuid": uuids.get(i, "")} for i in row.devices],
+        "priority": row.priority,
+        "tags": find.tags(queue.db, row.id),
+        "after": [{"job": n, "condition": c, "met": m}
+                  for n, c, m in find.dependencies(queue.db, row.id)],
+        "attempts": row.attempts,
+        "retries": row.retries,
+        "restartable": row.restartable,
+        "time_limit": row.time_limit,
+        "submitted_at": iso(row.submitted_at),
+        "eligible_at": iso(row.eligible_at),
+        "started_at": iso(row.started_at),
+        "ended_at": iso(row.ended_at),
+        "stop_requested": row.stop_requested,
+        "pid": row.pid if row.state in ACTIVE else None,
+        "user_seconds": row.user_seconds,
+        "system_seconds": row.system_seconds,
+        "max_rss_bytes": row.max_rss_bytes,
+        "stdout": out,
+        "stderr": err or out,
+        "batch": row.batch,
+        "batch_index": row.batch_index,
+        "rerun_of": row.rerun_of,
+        "dedupe": row.dedupe,
+    }  # fmt: skip
+
+
+def iso(at: float | None) -> str | None:
+    """ISO 8601 in UTC."""
+    if at is None:
+        return None
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+
+
+def result_words(row: JobRow) -> str:
+    """How a job ended, in words."""
+    if row.state == "done" or row.state not in FINAL:
+        return ""
+    cause = row.cause or row.attempt_cause
+    if cause == "time_limit":
+        return "time limit"
+    if cause == "user":
+        return "by user"
+    if cause == "dependency":
+        return "dependency failed"
+    if cause == "start_failed":
+        return row.detail or "could not start"
+    number = signal_number(row)
+    if number:
+        return signal_words(number)
+    code = exit_code(row)
+    return "no exit record" if code is None else f"exit {code}"
+
+
+def signal_words(number: int) -> str:
+    import signal
+
+    try:
+        return f"killed by {signal.Signals(number).name}"
+    except ValueError:
+        return f"killed by signal {number}"
+
+
+def page(
+    queue: Queue,
+    *,
+    states: tuple[str, ...] | None,
+    limit: int,
+    tag: str | None = None,
+    name: str | None = None,
+) -> list[JobRow]:
+    """What `ls` shows: all of some states, or what matters now (unfinished, then newest ended)."""
+    if states is not None:
+        return find.page(queue.db, states, limit, tag=tag, name=name, newest_first=True)[::-1]
+    current = find.page(queue.db, (*ACTIVE, *WAITING), limit, tag=tag, name=name)
+    ended = max(0, min(20, limit - len(current)))
+    recent = find.page(queue.db, FINAL, ended, tag=tag, name=name, newest_first=True)
+    return sorted([*recent, *current], key=lambda row: row.id)
+
+
+def snapshot(queue: Queue, extra: JobRow | None = None) -> Snapshot:
+    """The policy's view, from outside the daemon."""
+    running = []
+    for attempt in ledger.open_attempts(queue.db):
+        started = attempt.started_mono or time.monotonic()
+        ends_by = None if attempt.time_limit is None else started + attempt.time_limit
+        running.append(RunningJob(attempt.job, attempt.attempt, attempt.gpus, attempt.devices,
+                                  started, ends_by))  # fmt: skip
+    waiting = {}
+    for gpus in ledger.request_groups(queue.db):
+        for job in ledger.heads(queue.db, gpus, _WAITING_SEEN):
+            waiting[job.id] = WaitingJob(job.id, job.priority, job.gpus, job.time_limit)
+    if extra is not None:
+        waiting[extra.id] = WaitingJob(extra.id, extra.priority, extra.gpus, extra.time_limit)
+    slots = find.meta(queue.db, "cpu_slots")
+    return Snapshot(
+        time.monotonic(), queue.devices(),
+        int(str(slots)) if slots is not None else cpu_slots(queue.settings),
+        tuple(running), tuple(waiting.values()), ledger.is_draining(queue.db),
+    )  # fmt: skip
+
+
+def why(queue: Queue, row: JobRow) -> list[str]:
+    """Sentences that say what a job waits for; empty when it is about to start."""
+    if row.state == "held":
+        return [f"it is held; `stoker release {row.id}` lets it run"]
+    if row.state in ACTIVE:
+        cards = ", ".join(map(str, row.devices))
+        return [f"it is {row.state}" + (f" on gpu {cards}" if cards else "")]
+    if row.state in FINAL:
+        words = result_words(row)
+        return [f"it is {row.state}" + (f": {words}" if words else "")]
+    reasons = []
+    for needs, condition, met in find.dependencies(queue.db, row.id):
+        if not met:
+            other = find.job(queue.db, needs)
+            must = {"ok": "must succeed", "any": "must end", "notok": "must fail"}[condition]
+            reasons.append(f"job {needs} {must} first; it is {other.state}")
+    if row.eligible_at is not None and row.eligible_at > time.time():
+        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row.eligible_at))
+        what = f"attempt {row.attempts + 1} is due" if row.attempts else "it may not begin before"
+        reasons.append(f"{what} {'at ' if row.attempts else ''}{at}")
+    if reasons:
+        return reasons
+    seen = snapshot(queue, row)
+    before = sum(1 for job in seen.waiting if (-job.priority, job.id) < (-row.priority, row.id))
+    plan = decide(seen)
+    job = WaitingJob(row.id, row.priority, row.gpus, row.time_limit)
+    reasons = explain_ready(job, seen, plan, find.ahead_of(queue.db, row))
+    if not reasons and before < find.ahead_of(queue.db, row):
+        reasons = [f"{find.ahead_of(queue.db, row)} jobs are in front of it"]
+    if locks.holder(queue.settings.state_dir, locks.DAEMON_LOCK) is None:
+        reasons.insert(0, "no daemon is running; `stoker daemon start` starts one")
+    return reasons
+
+
+def daemon_facts(queue: Queue) -> dict[str, Any]:
+    folder = queue.settings.state_dir
+    pid = locks.holder(folder, locks.DAEMON_LOCK)
+    return {
+        "running": pid is not None,
+        "pid": pid,
+        "runner_pid": locks.holder(folder, locks.RUNNER_LOCK),
+        "version": find.meta(queue.db, "daemon_version"),
+        "draining": ledger.is_draining(queue.db),
+        "state_dir": folder,
+        "log": os.path.join(folder, "daemon.log"),
+    }

@@ -1,0 +1,1 @@
+"""The command line: parse, call the api, print. One verb or one family of verbs a file."""

@@ -1,0 +1,174 @@
+"""Verbs that change jobs: cancel, hold, release, rerun, priority, tag, rm, clean."""
+
+from __future__ import annotations
+
+import time
+
+from stoker.api import Queue
+from stoker.cli.options import Option, Parsed, Verb, whole_number
+from stoker.cli.output import plural, print_json, tell
+from stoker.core.durations import parse_duration
+from stoker.core.states import FINAL
+from stoker.errors import Conflict, UsageError
+from stoker.store import find
+
+VERBS = {
+    "cancel": Verb(
+        "cancel",
+        "cancel [OPTIONS] JOB...",
+        "End jobs. A running one gets SIGTERM, after its grace every process of it SIGKILL.",
+        (
+            Option("--now", "no grace: kill at once"),
+            Option("--grace", "kill after this long instead of the job's own grace", "TIME",
+                   lambda text: parse_duration(text, "s")),
+        ),
+        (("stoker cancel 7", ""), ("stoker cancel waiting", "empty the queue, let running jobs be")),
+        aliases=("kill",),
+        words="jobs",
+    ),
+    "hold": Verb("hold", "hold JOB...", "Keep waiting jobs from starting.", (),
+                 (("stoker hold 3-9", ""),), words="jobs"),
+    "release": Verb("release", "release JOB...", "Let held jobs start.", (),
+                    (("stoker release all", ""),), words="jobs"),
+    "rerun": Verb(
+        "rerun",
+        "rerun [OPTIONS] [JOB...]",
+        "Submit ended jobs again, as new jobs that ask for the same.",
+        (
+            Option("--failed", "all that failed or were lost (and not rerun since)"),
+            Option("--hold", "queue them held, for example to edit them first"),
+        ),
+        (("stoker rerun 7", ""), ("stoker rerun --failed", "")),
+        words="jobs",
+    ),
+    "priority": Verb(
+        "priority", "priority N JOB...",
+        "Change the priority of waiting jobs; higher goes first, 0 is usual.", (),
+        (("stoker priority 10 7", "job 7 goes to the front"),
+         ("stoker priority -- -5 3-9", "and these behind everything")), words="jobs"),
+    "tag": Verb(
+        "tag", "tag JOB... +TAG... -TAG...", "Add (+) and remove (-) tags of jobs.", (),
+        (("stoker tag 3-9 +baseline", ""), ("stoker tag -- 7 -baseline", "")), words="jobs"),
+    "rm": Verb("rm", "rm JOB...", "Forget ended jobs and remove their logs.", (),
+               (("stoker rm 3-9", ""),), words="jobs"),
+    "clean": Verb(
+        "clean",
+        "clean [OPTIONS]",
+        "Forget all ended jobs and remove their logs.",
+        (
+            Option("--older", "only those that ended so long ago (bare: days)", "TIME",
+                   lambda text: parse_duration(text, "d")),
+            Option("-s --state", "only this final state", "STATE"),
+        ),
+        (("stoker clean --older 7d", ""), ("stoker clean --state done", "")),
+    ),
+}  # fmt: skip
+
+
+def run(name: str, parsed: Parsed) -> int:
+    queue = Queue()
+    return int({
+        "cancel": _cancel, "hold": _hold, "release": _release, "rerun": _rerun,
+        "priority": _priority, "tag": _tag, "rm": _rm, "clean": _clean,
+    }[name](queue, parsed))  # fmt: skip
+
+
+def _ids(queue: Queue, parsed: Parsed, words: list[str]) -> list[int]:
+    if not words:
+        raise UsageError("which jobs?", "`stoker help selectors` says how to point at jobs")
+    return queue.select(words)
+
+
+def _say(parsed: Parsed, text: str, **content: object) -> int:
+    if parsed["json"]:
+        print_json(**content)
+    else:
+        print(text)
+    return 0
+
+
+def _cancel(queue: Queue, parsed: Parsed) -> int:
+    ids = _ids(queue, parsed, parsed.words)
+    ended, asked = queue.cancel(ids, 0.0 if parsed["now"] else parsed["grace"])
+    if not ended and not asked and len(ids) == 1:
+        raise Conflict(f"job {ids[0]} has already ended: {find.job(queue.db, ids[0]).state}")
+    parts = []
+    if ended or not asked:
+        parts.append(f"{plural(ended, 'job')} cancelled")
+    if asked:
+        parts.append(f"{plural(asked, 'running job')} told to stop")
+    return _say(parsed, ", ".join(parts), cancelled=ended, stopping=asked)
+
+
+def _hold(queue: Queue, parsed: Parsed) -> int:
+    ids = _ids(queue, parsed, parsed.words)
+    count = queue.hold(ids)
+    if not count and len(ids) == 1:
+        state = find.job(queue.db, ids[0]).state
+        if state != "held":
+            raise Conflict(f"job {ids[0]} is {state}; only a queued job can be held")
+    return _say(parsed, f"{plural(count, 'job')} held; `stoker release` lets them run", held=count)
+
+
+def _release(queue: Queue, parsed: Parsed) -> int:
+    count = queue.release(_ids(queue, parsed, parsed.words))
+    return _say(parsed, f"{plural(count, 'job')} released", released=count)
+
+
+def _rerun(queue: Queue, parsed: Parsed) -> int:
+    if parsed["failed"]:
+        ids = find.failed_without_rerun(queue.db)
+        if parsed.words:
+            ids = [job for job in ids if job in set(queue.select(parsed.words))]
+    else:
+        ids = _ids(queue, parsed, parsed.words)
+        for job in ids:
+            state = find.job(queue.db, job).state
+            if state not in FINAL:
+                raise Conflict(f"job {job} is {state}; only an ended job can be rerun")
+    new = queue.rerun(ids, bool(parsed["hold"]))
+    pairs = ", ".join(f"{old} as {job}" for old, job in list(zip(ids, new, strict=True))[:10])
+    text = f"{plural(len(new), 'job')} submitted again" + (f": {pairs}" if pairs else "")
+    return _say(parsed, text, jobs=new)
+
+
+def _priority(queue: Queue, parsed: Parsed) -> int:
+    if not parsed.words:
+        raise UsageError("which priority, which jobs?", "stoker priority 10 7")
+    priority = whole_number(parsed.words[0])
+    ids = _ids(queue, parsed, parsed.words[1:])
+    count = queue.set_priority(ids, priority)
+    if not count and len(ids) == 1:
+        raise Conflict(f"job {ids[0]} is {find.job(queue.db, ids[0]).state}; its turn has come")
+    return _say(parsed, f"{plural(count, 'job')} now with priority {priority}", changed=count)
+
+
+def _tag(queue: Queue, parsed: Parsed) -> int:
+    add = [word[1:] for word in parsed.words if word[:1] == "+" and len(word) > 1]
+    remove = [word[1:] for word in parsed.words if word[:1] == "-" and len(word) > 1]
+    ids = _ids(queue, parsed, [word for word in parsed.words if word[:1] not in "+-"])
+    if not add and not remove:
+        raise UsageError("which tags?", "stoker tag 7 +baseline")
+    queue.tag(ids, add, remove)
+    return _say(parsed, f"{plural(len(ids), 'job')} tagged", tagged=len(ids))
+
+
+def _rm(queue: Queue, parsed: Parsed) -> int:
+    ids = _ids(queue, parsed, parsed.words)
+    gone = queue.remove(ids)
+    left = len(ids) - len(gone)
+    if left:
+        tell(f"{plural(left, 'job')} left alone: not ended (cancel first)")
+    if ids and not gone:
+        raise Conflict("nothing was removed", "`stoker cancel` ends jobs, `stoker rm` forgets them")
+    return _say(parsed, f"{plural(len(gone), 'job')} forgotten", removed=gone)
+
+
+def _clean(queue: Queue, parsed: Parsed) -> int:
+    state = parsed["state"]
+    if state is not None and state not in FINAL:
+        raise UsageError(f"`{state}` is no final state", f"final states: {', '.join(FINAL)}")
+    before = None if parsed["older"] is None else time.time() - parsed["older"]
+    ids = find.ended(queue.db, (state,) if state else FINAL, before)
+    gone = queue.remove(ids)
+    return _say(parsed, f"{plural(len(gone), 'job')} forgotten", removed=len(gone))

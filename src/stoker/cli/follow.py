@@ -1,0 +1,106 @@
+"""`stoker log -f`: wait for the start, read what comes, stop when the job has ended.
+
+No polling: the kernel tells when the file grows (inotify), the daemon when the job changes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Callable
+
+from stoker import board
+from stoker.api import Queue
+from stoker.cli.news import News
+from stoker.cli.options import Parsed
+from stoker.cli.output import tell
+from stoker.core.states import FINAL
+from stoker.store import find
+from stoker.store.find import JobRow
+
+_IN_MODIFY = 2
+_IN_NONBLOCK = 0o4000
+_IN_CLOEXEC = 0o2000000
+
+
+def follow(
+    queue: Queue,
+    job: int,
+    parsed: Parsed,
+    path_of: Callable[[JobRow], str | None],
+    tail_start: Callable[[int, int], int],
+) -> int:
+    from stoker.cli.log import Printer
+
+    news = News(queue.settings.state_dir)
+    descriptor = watch = None
+    position, opened = 0, 0
+    printer = Printer()
+    announced = False
+    try:
+        while True:
+            row = find.job(queue.db, job)
+            is_final = row.state in FINAL  # before reading, so that nothing is missed after
+            path = path_of(row)
+            if path is not None and opened != row.attempts:
+                if descriptor is not None:
+                    os.close(descriptor)
+                descriptor = _open(path)
+                if descriptor is not None:
+                    watch = _watch(path)
+                    wanted = parsed["lines"]
+                    position = 0 if wanted is None else tail_start(descriptor, wanted)
+                    opened = row.attempts
+            if descriptor is None and not announced and not is_final:
+                announced = True
+                tell(f"job {job} is {row.state}; waiting for it to start (why: stoker why {job})")
+            if descriptor is not None:
+                position = _copy(descriptor, position, parsed, printer)
+            if is_final:
+                break
+            news.wait(None, watch)
+            _drain(watch)
+    except KeyboardInterrupt:
+        tell(f"\njob {job} goes on; `stoker cancel {job}` would end it")
+        return 0
+    printer.finish()
+    words = board.result_words(row)
+    tell(f"job {job} {row.state}" + (f": {words}" if words else ""))
+    return 0
+
+
+def _open(path: str) -> int | None:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+
+
+def _copy(descriptor: int, position: int, parsed: Parsed, printer) -> int:  # type: ignore[no-untyped-def]
+    while block := os.pread(descriptor, 1 << 16, position):
+        position += len(block)
+        if parsed["raw"]:
+            sys.stdout.buffer.write(block)
+            sys.stdout.buffer.flush()
+        else:
+            printer.feed(block)
+    return position
+
+
+def _watch(path: str) -> int | None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    descriptor = int(libc.inotify_init1(_IN_NONBLOCK | _IN_CLOEXEC))
+    if descriptor < 0:
+        return None
+    libc.inotify_add_watch(descriptor, os.fsencode(path), _IN_MODIFY)
+    return descriptor
+
+
+def _drain(watch: int | None) -> None:
+    if watch is None:
+        return
+    try:
+        os.read(watch, 1 << 16)
+    except BlockingIOError:
+        pass

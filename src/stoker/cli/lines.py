@@ -1,0 +1,78 @@
+"""Job lines from a file or stdin, in batches, as they come."""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Callable, Iterator
+
+from stoker.core.jobfile import Line, Parser, parse
+from stoker.core.text import to_text
+from stoker.errors import UsageError
+
+_READ = 1 << 20
+
+
+def open_lines(path: str) -> int:
+    """A descriptor for a job file, or stdin for `-`."""
+    if path == "-":
+        return 0
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        os.read(descriptor, 0)
+    except OSError as error:
+        raise UsageError(f"cannot read `{path}`: {error.strerror}") from None
+    return descriptor
+
+
+class LineReader:
+    """Bytes in, jobs out. `read` blocks for some input, never for more than there is."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self._parser = Parser()
+        self._rest = b""
+        self.at_end = False
+
+    def read(self) -> list[Line]:
+        data = os.read(self.descriptor, _READ)
+        if not data:
+            self.at_end = True
+            tail, self._rest = self._rest, b""
+            lines = [self._parser.feed(to_text(tail))] if tail else []
+            return [line for line in (*lines, self._parser.finish()) if line is not None]
+        *whole, self._rest = (self._rest + data).split(b"\n")
+        feed = self._parser.feed
+        return [line for raw in whole if (line := feed(to_text(raw))) is not None]
+
+
+def read_batches(path: str, size: int) -> Iterator[list[Line]]:
+    """Batches of at most `size` lines; a smaller one as soon as the producer pauses."""
+    reader = LineReader(open_lines(path))
+    batch: list[Line] = []
+    while not reader.at_end:
+        batch += reader.read()
+        while len(batch) >= size:
+            yield batch[:size]
+            batch = batch[size:]
+        if batch and not reader.at_end and not _has_more(reader.descriptor):
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _has_more(descriptor: int) -> bool:
+    return bool(select.select([descriptor], [], [], 0)[0])
+
+
+def check_file(path: str, make: Callable[[Line], object]) -> None:
+    """Read a whole file once for its errors."""
+    descriptor = open_lines(path)
+    if not os.path.isfile(path):
+        os.close(descriptor)
+        return  # a FIFO can be read only once
+    with open(descriptor, encoding="utf-8", errors="surrogateescape") as file:
+        for line in parse(file):
+            if line.flags:
+                make(line)

@@ -1,0 +1,179 @@
+"""`stoker log`: a job's output, as a person wants to read it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+
+from stoker import board
+from stoker.api import Queue
+from stoker.cli.options import Option, Parsed, Verb, count
+from stoker.cli.output import tell, wants_colour
+from stoker.core.durations import format_size
+from stoker.core.states import FINAL
+from stoker.core.terminal import LogView
+from stoker.core.text import to_text
+from stoker.errors import NotFound, UsageError
+from stoker.store import find
+from stoker.store.find import JobRow
+from stoker.supervisor.logs import log_path
+
+VERBS = {
+    "log": Verb(
+        "log",
+        "log [OPTIONS] [JOB]",
+        "A job's output (default: the last job's). Progress bars are collapsed, escapes filtered.",
+        (
+            Option("-f --follow", "keep reading until the job ends; waits for it to start"),
+            Option("-n --lines", "only the last N lines", "N", count),
+            Option("--raw", "the bytes as they are"),
+            Option("--err", "its error output, where that was sent elsewhere"),
+            Option("--attempt", "of an earlier attempt", "N", count),
+            Option("--path", "print only where the log is"),
+        ),
+        (("stoker log -f @", "follow the last job"), ("stoker log 7 -n 20", "")),
+        words="jobs",
+    )
+}
+_BLOCK = 1 << 16
+
+
+def run(name: str, parsed: Parsed) -> int:
+    queue = Queue()
+    ids = queue.select(parsed.words or ["@"])
+    if len(ids) != 1:
+        raise UsageError(f"{len(ids)} jobs are too many for one log", "stoker log 7")
+    row = find.job(queue.db, ids[0])
+    if parsed["path"]:
+        print(_path(queue, row, parsed) or "")
+        return 0
+    if parsed["follow"]:
+        return _follow(queue, row, parsed)
+    path = _path(queue, row, parsed)
+    if path is None:
+        tell(f"job {row.id} is {row.state} and has no output yet; `stoker log -f {row.id}` waits")
+        return 0
+    try:
+        with open(path, "rb") as file:
+            _print(file.fileno(), parsed)
+    except FileNotFoundError:
+        if row.state in FINAL:
+            raise NotFound(f"the log of job {row.id} is gone: {path}") from None
+    except OSError as error:
+        raise NotFound(f"cannot read the log of job {row.id}: {error.strerror}") from None
+    return 0
+
+
+def _path(queue: Queue, row: JobRow, parsed: Parsed) -> str | None:
+    out, err = board.log_paths(queue, row)
+    if parsed["err"] and err:
+        return err
+    if parsed["attempt"] and not row.stdout:
+        if parsed["attempt"] > row.attempts:
+            raise NotFound(f"job {row.id} has {row.attempts} attempts")
+        return log_path(queue.settings.state_dir, row.id, parsed["attempt"])
+    return out
+
+
+def _print(descriptor: int, parsed: Parsed) -> None:
+    start = 0 if parsed["lines"] is None else _tail_start(descriptor, parsed["lines"])
+    _show(_read_from(descriptor, start), parsed)
+
+
+def _show(blocks: Iterator[bytes], parsed: Parsed) -> None:
+    if parsed["raw"]:
+        for block in blocks:
+            sys.stdout.buffer.write(block)
+        sys.stdout.buffer.flush()
+        return
+    printer = Printer()
+    for block in blocks:
+        printer.feed(block)
+    printer.finish()
+
+
+class Printer:
+    """Raw log bytes in, safe lines out."""
+
+    def __init__(self) -> None:
+        self._view = LogView(wants_colour())
+        self._rest = b""
+        self._colour = wants_colour()
+
+    def feed(self, block: bytes) -> None:
+        data = self._rest + block
+        cut = _whole_characters(data)
+        self._rest = data[cut:]
+        self._write(self._view.feed(to_text(data[:cut])))
+
+    def finish(self) -> None:
+        self._write(self._view.feed(to_text(self._rest)) + self._view.finish())
+        self._rest = b""
+        if self._colour:
+            sys.stdout.write("\x1b[0m")
+        sys.stdout.flush()
+
+    def _write(self, lines: list[str]) -> None:
+        if lines:
+            text = "\n".join(lines) + "\n"
+            sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
+            sys.stdout.buffer.flush()
+
+
+def _whole_characters(data: bytes) -> int:
+    """Where to cut so that no UTF-8 character is split between two blocks."""
+    for back in range(1, min(4, len(data)) + 1):
+        byte = data[-back]
+        if byte >= 0xC0:
+            needs = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return len(data) - back if needs > back else len(data)
+        if byte < 0x80:
+            break
+    return len(data)
+
+
+def _read_from(descriptor: int, start: int) -> Iterator[bytes]:
+    """The file from an offset; what was given back to the disk is named, not read."""
+    position = start
+    while True:
+        try:
+            data_at = os.lseek(descriptor, position, os.SEEK_DATA)
+        except OSError:
+            return  # nothing but a hole, or the end
+        if data_at > position + 4096:
+            yield f"\n... {format_size(data_at - position)} dropped ...\n".encode()
+        position = data_at
+        hole = os.lseek(descriptor, position, os.SEEK_HOLE)
+        while position < hole:
+            block = os.pread(descriptor, min(_BLOCK, hole - position), position)
+            if not block:
+                return
+            position += len(block)
+            yield block
+
+
+def _tail_start(descriptor: int, lines: int) -> int:
+    """The offset at which the last `lines` lines begin, found from the end."""
+    size = os.fstat(descriptor).st_size
+    position, seen = size, 0
+    if lines == 0:
+        return size
+    while position > 0:
+        begin = max(0, position - _BLOCK)
+        block = os.pread(descriptor, position - begin, begin)
+        end = len(block)
+        while (found := block.rfind(b"\n", 0, end)) >= 0:
+            if begin + found != size - 1:
+                seen += 1
+                if seen == lines:
+                    return begin + found + 1
+            end = found
+        position = begin
+    return 0
+
+
+def _follow(queue: Queue, row: JobRow, parsed: Parsed) -> int:
+    from stoker.cli.follow import follow
+
+    return follow(queue, row.id, parsed, lambda current: _path(queue, current, parsed), _tail_start)

@@ -1,0 +1,48 @@
+"""Waiting for changes without polling: the daemon sends a byte after each commit."""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+
+from stoker.supervisor.sockets import connect
+
+_NEWS_SOCKET = "news.sock"
+# Without a daemon nothing changes, so looking for one now and then is all there is to do.
+_LOOK_SECONDS = 0.5
+
+
+class News:
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._socket: socket.socket | None = None
+        self._connect()
+
+    def _connect(self) -> None:
+        try:
+            self._socket = connect(self._folder, _NEWS_SOCKET)
+            self._socket.setblocking(False)
+        except OSError:
+            self._socket = None
+
+    def wait(self, timeout: float | None, also: int | None = None) -> None:
+        """Return after a change (or when `also` can be read), at the latest after `timeout`."""
+        if self._socket is None:
+            self._connect()
+        if self._socket is None:
+            pause = _LOOK_SECONDS if timeout is None else min(timeout, _LOOK_SECONDS)
+            if also is None:
+                time.sleep(pause)
+            else:
+                select.select([also], [], [], pause)
+            return
+        watched = [self._socket.fileno()] + ([] if also is None else [also])
+        readable, _, _ = select.select(watched, [], [], timeout)
+        if self._socket.fileno() in readable:
+            try:
+                if not self._socket.recv(4096):
+                    raise ConnectionError
+            except OSError:
+                self._socket.close()
+                self._socket = None

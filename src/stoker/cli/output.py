@@ -1,0 +1,63 @@
+"""Tables, colours, JSON. Data goes to stdout, everything said beside it to stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from stoker.core.terminal import printable
+
+_COLOURS = {
+    "running": "32", "starting": "32", "stopping": "33", "queued": "36", "held": "35",
+    "done": "2", "failed": "31", "lost": "31", "cancelled": "33",
+}  # fmt: skip
+
+
+def wants_colour() -> bool:
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+
+
+def print_json(**content: Any) -> None:
+    import json
+
+    print(json.dumps({"schema": 1, **content}))
+
+
+def tell(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def columns() -> int | None:
+    """The width to fit into; None when nobody looks at it (a pipe gets everything)."""
+    if not sys.stdout.isatty():
+        return None
+    try:
+        return os.get_terminal_size().columns
+    except OSError:
+        return 80
+
+
+def table(header: tuple[str, ...], rows: Iterable[tuple[object, ...]], *, state: int = -1) -> str:
+    """Aligned columns; the last one is cut to the terminal. Column `state` is coloured."""
+    cells = [tuple(printable(str(cell)) for cell in row) for row in rows]
+    widths = [max(len(line[i]) for line in (header, *cells)) for i in range(len(header))]
+    limit, colour = columns(), wants_colour()
+    lines = []
+    for number, line in enumerate((header, *cells)):
+        text = "  ".join(cell.ljust(widths[i]) for i, cell in enumerate(line)).rstrip()
+        if limit is not None and len(text) > limit:
+            text = text[: limit - 3] + "..."
+        if colour and number == 0:
+            text = f"\x1b[1m{text}\x1b[0m"
+        elif colour and state >= 0 and line[state] in _COLOURS:
+            start = sum(widths[:state]) + 2 * state
+            end = start + len(line[state])
+            text = f"{text[:start]}\x1b[{_COLOURS[line[state]]}m{text[start:end]}\x1b[0m{text[end:]}"
+        lines.append(text)
+    return "\n".join(lines)
+
+
+def plural(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"

@@ -1,0 +1,109 @@
+"""`stoker show`: everything about a job."""
+
+from __future__ import annotations
+
+import time
+
+from stoker import board
+from stoker.api import Queue
+from stoker.cli.ls import elapsed
+from stoker.cli.options import Parsed, Verb
+from stoker.cli.output import print_json
+from stoker.core.commands import display
+from stoker.core.durations import format_duration, format_size
+from stoker.core.terminal import printable
+from stoker.errors import UsageError
+from stoker.store import find
+from stoker.store.find import JobRow
+
+VERBS = {
+    "show": Verb(
+        "show",
+        "show JOB...",
+        "Everything about jobs: what was asked, each attempt, how it ended, where its log is.",
+        (),
+        (("stoker show 7", ""), ("stoker show @ --json", "the last job, for programs")),
+        words="jobs",
+    )
+}
+
+
+def run(name: str, parsed: Parsed) -> int:
+    if not parsed.words:
+        raise UsageError("which job?", "stoker show 7, or stoker show @ for the last one")
+    queue = Queue()
+    rows = find.jobs(queue.db, queue.select(parsed.words))
+    if parsed["json"]:
+        print_json(jobs=[_json(queue, row) for row in rows])
+        return 0
+    print("\n\n".join(_text(queue, row) for row in rows))
+    return 0
+
+
+def _json(queue: Queue, row: JobRow) -> dict[str, object]:
+    attempts = [
+        {"number": a.number, "devices": list(a.devices), "started_at": board.iso(a.started_at),
+         "ended_at": board.iso(a.ended_at), "status": a.status, "cause": a.cause,
+         "detail": a.detail}
+        for a in find.attempts(queue.db, row.id)
+    ]  # fmt: skip
+    events = [
+        {"at": board.iso(at), "kind": kind, "data": data}
+        for at, kind, data in find.events(queue.db, row.id)
+    ]
+    return {**board.job_json(queue, row), "history": attempts, "events": events}
+
+
+def _text(queue: Queue, row: JobRow) -> str:
+    words = board.result_words(row)
+    out, err = board.log_paths(queue, row)
+    lines = [
+        ("job", f"{row.id}" + (f" ({row.name})" if row.name else "")),
+        ("state", row.state + (f": {words}" if words else "")),
+        ("command", display(row.argv, row.shell)),
+        ("folder", row.cwd),
+        ("gpus", _gpus(row)),
+        ("priority", str(row.priority) if row.priority else ""),
+        ("tags", ", ".join(find.tags(queue.db, row.id))),
+        ("after", ", ".join(f"{n}:{c}" + (" (met)" if m else "")
+                            for n, c, m in find.dependencies(queue.db, row.id))),
+        ("limit", format_duration(row.time_limit) if row.time_limit is not None else ""),
+        ("retries", f"{row.retries}" if row.retries else ""),
+        ("restartable", "yes" if row.restartable else ""),
+        ("submitted", _when(row.submitted_at)),
+        ("started", _when(row.started_at)),
+        ("ended", _when(row.ended_at)),
+        ("took", elapsed(row, time.time())),
+        ("used", _used(row)),
+        ("log", out or ""),
+        ("errors", err or ""),
+        ("rerun of", str(row.rerun_of or "")),
+    ]  # fmt: skip
+    text = "\n".join(f"{key:<12}{printable(value)}" for key, value in lines if value and value != "-")
+    history = find.attempts(queue.db, row.id)
+    if len(history) > 1:
+        text += "\nattempts"
+        for a in history:
+            end = a.cause or "running"
+            text += f"\n  {a.number}  {_when(a.started_at)}  {end}  {printable(a.detail or '')}".rstrip()
+    for at, kind, data in find.events(queue.db, row.id):
+        text += f"\n{_when(at)}  {kind} {printable(data or '')}".rstrip()
+    return text
+
+
+def _gpus(row: JobRow) -> str:
+    if not row.gpus:
+        return "none"
+    devices = ", ".join(map(str, row.devices))
+    return f"{row.gpus}" + (f" (gpu {devices})" if devices else "")
+
+
+def _used(row: JobRow) -> str:
+    if row.user_seconds is None:
+        return ""
+    cpu = row.user_seconds + (row.system_seconds or 0)
+    return f"{format_duration(cpu)} CPU, {format_size(row.max_rss_bytes or 0)} memory at most"
+
+
+def _when(at: float | None) -> str:
+    return "" if at is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))

@@ -1,0 +1,100 @@
+"""Bare `stoker`: the devices and what they do, then what waits."""
+
+from __future__ import annotations
+
+import time
+
+from stoker import board
+from stoker.api import Queue
+from stoker.cli.ls import elapsed, jobs_table, summary
+from stoker.cli.options import Option, Parsed, Verb
+from stoker.cli.output import print_json, table
+from stoker.core.commands import display
+from stoker.core.states import ACTIVE
+from stoker.store import find, ledger
+from stoker.supervisor import locks
+
+VERBS = {
+    "status": Verb(
+        "status",
+        "[status] [OPTIONS]",
+        "Devices, running jobs, the head of the queue, what failed last.",
+        (Option("-w --watch", "keep showing it; Ctrl-C ends"),),
+        (("stoker", ""), ("stoker status --json", "")),
+    )
+}
+_SHOWN = 10
+
+
+def run(name: str, parsed: Parsed) -> int:
+    queue = Queue()
+    if parsed["watch"]:
+        from stoker.cli.watch import watch
+
+        return watch(queue, lambda: render(queue))
+    if parsed["json"]:
+        _print_json(queue)
+    else:
+        print(render(queue))
+    return 0
+
+
+def render(queue: Queue) -> str:
+    now = time.time()
+    active = find.page(queue.db, ACTIVE, 500)
+    parts = []
+    devices = queue.devices()
+    if devices:
+        rows = []
+        for device in devices:
+            jobs = [job for job in active if device.index in job.devices]
+            for job in jobs or [None]:
+                what = ("-", "-") if job is None else (elapsed(job, now), _line(job))
+                rows.append((device.visible, device.model or "-", *what))
+        parts.append(table(("GPU", "MODEL", "TIME", "JOB"), rows))
+    cpu_jobs = [job for job in active if not job.devices]
+    if cpu_jobs or not devices:
+        slots = find.meta(queue.db, "cpu_slots")
+        rows = [(job.id, elapsed(job, now), _line(job)) for job in cpu_jobs[:_SHOWN]]
+        title = f"CPU JOB{'S' if slots is None else f'S (of {slots})'}"
+        parts.append(table((title, "TIME", "COMMAND"), rows) if rows else "no GPU, nothing running")
+    counts = find.counts(queue.db)
+    waiting = find.queue_head(queue.db, _SHOWN)
+    if waiting:
+        parts.append(jobs_table(find.jobs(queue.db, waiting), now))
+    else:
+        parts.append("nothing waiting")
+    if counts:
+        parts.append(summary(counts))
+    parts += _notices(queue, counts)
+    return "\n\n".join(parts)
+
+
+def _line(job: find.JobRow) -> str:
+    return f"{job.id} {job.name or display(job.argv, job.shell)}"
+
+
+def _notices(queue: Queue, counts: dict[str, int]) -> list[str]:
+    notices = []
+    waits = counts.get("queued", 0)
+    if waits and locks.holder(queue.settings.state_dir, locks.DAEMON_LOCK) is None:
+        notices.append("no daemon is running: `stoker daemon start`")
+    if ledger.is_draining(queue.db):
+        notices.append("drained, nothing new starts: `stoker daemon resume`")
+    return notices
+
+
+def _print_json(queue: Queue) -> None:
+    active = find.page(queue.db, ACTIVE, 500)
+    print_json(
+        daemon=board.daemon_facts(queue),
+        devices=[
+            {"index": d.index, "visible": d.visible, "slots": d.slots, "model": d.model,
+             "uuid": d.uuid, "jobs": [job.id for job in active if d.index in job.devices]}
+            for d in queue.devices()
+        ],
+        running=[board.job_json(queue, job) for job in active],
+        waiting=[board.job_json(queue, find.job(queue.db, job))
+                 for job in find.queue_head(queue.db, 50)],
+        counts=find.counts(queue.db),
+    )  # fmt: skip

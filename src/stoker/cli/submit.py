@@ -1,0 +1,322 @@
+"""`stoker submit`: flags and words become a JobSpec; nothing else."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+
+from stoker.api import Queue
+from stoker.cli.options import Option, Parsed, Verb, count, parse, whole_number
+from stoker.core.commands import MAX_ARGUMENT_BYTES
+from stoker.core.durations import parse_duration
+from stoker.core.model import Context, Dependency, JobSpec
+from stoker.errors import UsageError
+from stoker.store.submissions import CHUNK, Receipt
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from stoker.core.jobfile import Line
+
+
+def _after(text: str) -> list[Dependency]:
+    found = []
+    for part in text.split(","):
+        job, _, condition = part.partition(":")
+        if not (job.isascii() and job.isdigit()) or condition not in ("", "ok", "any", "notok"):
+            raise UsageError(f"`{part}` is not a dependency", "write 7, 7:ok, 7:any or 7:notok")
+        found.append(Dependency(int(job), condition or "ok"))
+    return found
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key:
+        raise UsageError(f"`{text}` is not an environment variable", "write NAME=VALUE")
+    return key, value if equals else os.environ.get(key, "")
+
+
+def _begin(text: str) -> float:
+    from stoker.cli.when import parse_time
+
+    return parse_time(text)
+
+
+# Flags that say what a job is; job files may give them per line behind `#stoker`.
+JOB_OPTIONS = (
+    Option("-G --gpus", "GPUs for each job (default: 1 where there are any; 0: a CPU job)", "N", count),
+    Option("-n --name", "a name to find it by", "NAME"),
+    Option("-C --cwd", "run it in this folder (default: here)", "DIR"),
+    Option("-E --env", "set a variable; NAME alone copies it", "K=V", _pair, many=True),
+    Option("--env-file", "variables from a file, one K=V a line", "FILE", many=True),
+    Option("-p --priority", "higher goes first (default: 0)", "N", whole_number),
+    Option("-d --after", "wait for jobs: 7, 7:ok, 7:any, 7:notok", "ID[:COND]", _after, many=True),
+    Option("-t --time-limit", "end it after this long: 90s, 30m, 2h, HH:MM:SS (bare: minutes)",
+           "TIME", parse_duration),
+    Option("--grace", "seconds between SIGTERM and SIGKILL", "TIME",
+           lambda text: parse_duration(text, "s")),
+    Option("-r --retries", "try again up to N times when it fails, with back-off", "N", count),
+    Option("--restartable", "may run again after a crash that left no exit code"),
+    Option("--begin", "not before: 14:30, +2h, 2026-12-24T18:00", "TIME", _begin),
+    Option("-T --tag", "a tag to find it by", "TAG", many=True),
+    Option("-o --stdout", "write its output there (default: kept by stoker)", "PATH"),
+    Option("-e --stderr", "write its error output there (default: with its output)", "PATH"),
+    Option("--hold", "queue it, but do not start it before `stoker release`"),
+    Option("--keep-children", "leave processes alone that outlive its first one"),
+)  # fmt: skip
+
+VERBS = {
+    "submit": Verb(
+        "submit",
+        "submit [OPTIONS] [--] COMMAND...",
+        "Queue a command. It runs with this folder and environment as soon as its GPUs are free.",
+        (
+            Option("-f --file", "one job a line from a file, or from stdin with -", "FILE"),
+            *JOB_OPTIONS,
+            Option("--dedupe", "a request with this key is queued once, however often sent", "KEY"),
+            Option("--dry-run", "show what would be queued, and queue nothing"),
+            Option("-q --quiet", "print only the id"),
+        ),
+        (
+            ("stoker submit python train.py --lr 0.1", ""),
+            ("stoker submit 'cd data && ./prepare | tee out'", "one quoted word goes to your shell"),
+            ("stoker submit --gpus 2 --after 7 --retries 3 -- python eval.py", ""),
+            ("stoker submit --file jobs.txt", "blank lines and # comments are skipped"),
+            ("stoker submit --gpus 0 --begin +2h --name backup ./backup.sh", ""),
+        ),
+        """Several words keep their argv; one quoted word is shell text. In job files a backslash
+continues a line, and `#stoker FLAGS` behind a command (or on a line of its own, for all that
+follow) gives flags.""",
+        keeps_words=True,
+        aliases=("add",),
+        words="files",
+    )
+}
+
+
+def run(name: str, parsed: Parsed) -> int:
+    queue = Queue()
+    maker = SpecMaker(queue, parsed)
+    if parsed["file"] is not None:
+        if parsed.words:
+            raise UsageError(
+                f"`--file` and a command (`{parsed.words[0]}`) exclude each other"
+            )
+        return _submit_file(queue, maker, parsed)
+    if not parsed.words:
+        raise UsageError("there is no command to queue", "stoker submit python train.py --lr 0.1")
+    spec = maker.command(parsed.words)
+    if parsed["dry_run"]:
+        return _dry_run([spec], parsed)
+    receipt = queue.submission().add([spec], _now())
+    started = False if spec.held else queue.wake()
+    _report(queue, parsed, [receipt], started)
+    return 0
+
+
+class SpecMaker:
+    """Turns words or lines into specs under the flags of one command line."""
+
+    def __init__(self, queue: Queue, parsed: Parsed) -> None:
+        self._queue = queue
+        self._parsed = parsed
+        self._devices = queue.devices()
+        self._contexts: dict[tuple[object, ...], Context] = {}
+        self._plain = self._make(parsed, (), True)
+
+    def command(self, words: list[str]) -> JobSpec:
+        _check_words(words)
+        spec = self._plain
+        return spec._replace(argv=tuple(words), shell=len(words) == 1 and not self._parsed.dashed,
+                             dedupe=self._parsed["dedupe"])  # fmt: skip
+
+    def line(self, line: Line) -> JobSpec:
+        """A line of a job file; its own flags come on top of the command line's."""
+        spec = self._plain
+        if line.flags:
+            import shlex
+
+            try:
+                flags = shlex.split(line.flags)
+            except ValueError as error:
+                raise UsageError(f"line {line.number}: {error}") from None
+            try:
+                own = parse(Verb("submit", "", "", JOB_OPTIONS), flags)
+                if own.words:
+                    raise UsageError(f"`{own.words[0]}` is no option")
+                merged = Parsed({**self._parsed.values, **own.values}, [], False)
+                spec = self._make(merged, (), True)
+            except UsageError as error:
+                raise UsageError(f"line {line.number}: {error.message}", error.hint) from None
+        key = self._parsed["dedupe"]
+        spec = spec._replace(argv=(line.text,))
+        return spec if key is None else spec._replace(dedupe=f"{key}:{line.number}")
+
+    def _make(self, parsed: Parsed, argv: tuple[str, ...], shell: bool) -> JobSpec:
+        gpus = parsed["gpus"]
+        if gpus is None:
+            gpus = 1 if self._devices else 0
+        self._queue.check_possible(gpus, self._devices)
+        context = self._context(parsed)
+        return JobSpec(
+            argv=argv,
+            context=context,
+            shell=shell,
+            gpus=gpus,
+            name=parsed["name"],
+            priority=parsed["priority"] or 0,
+            after=tuple(dependency for some in parsed["after"] or () for dependency in some),
+            time_limit=parsed["time_limit"],
+            grace=parsed["grace"],
+            retries=parsed["retries"] or 0,
+            restartable=bool(parsed["restartable"]),
+            begin_at=parsed["begin"],
+            tags=tuple(parsed["tag"] or ()),
+            stdout=_absolute(parsed["stdout"], context.cwd),
+            stderr=_absolute(parsed["stderr"], context.cwd),
+            held=bool(parsed["hold"]),
+            keep_children=bool(parsed["keep_children"]),
+        )
+
+    def _context(self, parsed: Parsed) -> Context:
+        key = (parsed["cwd"], tuple(parsed["env"] or ()), tuple(parsed["env_file"] or ()))
+        if key not in self._contexts:
+            cwd = os.path.abspath(parsed["cwd"]) if parsed["cwd"] else os.getcwd()
+            if not os.path.isdir(cwd):
+                raise UsageError(f"the folder `{cwd}` does not exist")
+            extra = [pair for path in parsed["env_file"] or () for pair in _env_file(path)]
+            self._contexts[key] = self._queue.context(cwd, [*extra, *(parsed["env"] or ())])
+            _check_size(self._contexts[key])
+        return self._contexts[key]
+
+
+def _submit_file(queue: Queue, maker: SpecMaker, parsed: Parsed) -> int:
+    from stoker.cli.lines import check_file, read_batches
+
+    path = parsed["file"]
+    if parsed["dry_run"]:
+        batches = read_batches(path, CHUNK)
+        return _dry_run([maker.line(line) for batch in batches for line in batch], parsed)
+    if path != "-":
+        check_file(path, maker.line)  # all of it first: a bad line 900 must not leave 899 jobs
+    submission = queue.submission()
+    receipts: list[Receipt] = []
+    started = False
+    try:
+        for batch in read_batches(path, CHUNK):
+            receipts.append(submission.add([maker.line(line) for line in batch], _now()))
+            if not parsed["hold"]:
+                started = queue.wake() or started
+    except BaseException:
+        if receipts:
+            _tell(f"{sum(r.count for r in receipts)} jobs before that are in the queue")
+        raise
+    if not receipts:
+        _tell("no jobs: the input has only blank lines and comments")
+        return 0
+    _report(queue, parsed, receipts, started)
+    return 0
+
+
+def _report(queue: Queue, parsed: Parsed, receipts: list[Receipt], started: bool) -> None:
+    if started:
+        _tell("started the daemon; it stays until `stoker daemon stop`, your jobs in any case")
+    if parsed["json"]:
+        import json
+
+        ids = [job for receipt in receipts for job in receipt.ids]
+        print(json.dumps({"schema": 1, "jobs": ids}))
+        return
+    if parsed["quiet"]:
+        write = sys.stdout.write
+        for receipt in receipts:
+            write("".join(f"{job}\n" for job in receipt.ids))
+        return
+    for job in (job for receipt in receipts for job in receipt.existing[:5]):
+        print(f"job {job} is already there for this key")
+    count = sum(receipt.count for receipt in receipts)
+    if not count:
+        return
+    first = receipts[0].first
+    last = receipts[-1].first + receipts[-1].count - 1
+    state = "held" if parsed["hold"] else "queued"
+    if count == 1:
+        print(f"job {first} {state:<28} follow: stoker log -f {first}")
+    else:
+        print(f"{count} jobs {state}: {first}-{last}{' ' * 12}watch: stoker ls --watch")
+
+
+def _dry_run(specs: list[JobSpec], parsed: Parsed) -> int:
+    from stoker.core.commands import display
+    from stoker.core.terminal import printable
+
+    if parsed["json"]:
+        import json
+
+        jobs = [
+            {"argv": spec.argv, "shell": spec.shell, "gpus": spec.gpus, "name": spec.name,
+             "cwd": spec.context.cwd, "priority": spec.priority, "time_limit": spec.time_limit}
+            for spec in specs
+        ]  # fmt: skip
+        print(json.dumps({"schema": 1, "dry_run": jobs}))
+        return 0
+    for spec in specs:
+        kind = f"{spec.context.shell} -c" if spec.shell else "exec"
+        limit = f", {spec.time_limit:.0f}s" if spec.time_limit is not None else ""
+        print(f"{spec.gpus} gpu{limit}  {kind}  {printable(display(spec.argv, spec.shell))}")
+    _tell(f"{len(specs)} jobs, none queued (--dry-run)")
+    return 0
+
+
+def _check_words(words: list[str]) -> None:
+    for number, word in enumerate(words, 1):
+        if "\0" in word:
+            raise UsageError(f"word {number} of the command holds a NUL byte")
+        if len(words) > 1 and len(os.fsencode(word)) > MAX_ARGUMENT_BYTES:
+            raise UsageError(
+                f"word {number} of the command has {len(os.fsencode(word))} bytes, and Linux "
+                f"allows {MAX_ARGUMENT_BYTES}",
+                "put it into a file, or give the whole command as one quoted word",
+            )
+    if not words[0]:
+        raise UsageError("the command is empty")
+
+
+def _check_size(context: Context) -> None:
+    size = sum(len(key) + len(value) + 10 for key, value in context.env)
+    for key, value in context.env:
+        if len(os.fsencode(value)) + len(key) + 2 > MAX_ARGUMENT_BYTES:
+            raise UsageError(f"the variable `{key}` is too large for any program (over 128 kB)")
+    if size > 1_500_000:
+        raise UsageError(f"the environment has {size} bytes, too many for any program to start")
+
+
+def _env_file(path: str) -> Iterator[tuple[str, str]]:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            for number, raw in enumerate(file, 1):
+                line = raw.strip().removeprefix("export ")
+                if not line or line.startswith("#"):
+                    continue
+                key, equals, value = line.partition("=")
+                if not equals or not key or "\0" in line:
+                    raise UsageError(f"line {number} of `{path}` is not NAME=VALUE")
+                yield key, value.strip("\"'") if value[:1] in "\"'" else value
+    except OSError as error:
+        raise UsageError(f"cannot read `{path}`: {error.strerror}") from None
+
+
+def _absolute(path: str | None, cwd: str) -> str | None:
+    return None if path is None else os.path.join(cwd, path)
+
+
+def _now() -> float:
+    import time
+
+    return time.time()
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr)
+
+

@@ -1,0 +1,98 @@
+"""`stoker wait`: block until jobs have ended, and say how."""
+
+from __future__ import annotations
+
+import time
+
+from stoker import board
+from stoker.api import Queue
+from stoker.cli.news import News
+from stoker.cli.options import Option, Parsed, Verb
+from stoker.cli.output import plural, print_json, tell
+from stoker.core.durations import format_duration, parse_duration
+from stoker.core.states import FINAL
+from stoker.errors import TimedOut
+from stoker.store import find
+from stoker.store.find import JobRow
+
+VERBS = {
+    "wait": Verb(
+        "wait",
+        "wait [OPTIONS] [JOB...]",
+        "Wait until jobs have ended (default: all). One job: its own exit code, 128+N for a signal."
+        "\nSeveral: 0 when all succeeded, else 1.",
+        (
+            Option("--all", "wait for every job of the queue (the default)"),
+            Option("--any", "return as soon as one of them has ended"),
+            Option("--timeout", "give up after this long, with exit code 124 (bare: seconds)",
+                   "TIME", lambda text: parse_duration(text, "s")),
+            Option("--ignore-failures", "exit 0 whatever the jobs returned"),
+            Option("-q --quiet", "print nothing"),
+        ),
+        (("stoker wait 7 && echo trained", ""), ("stoker wait --timeout 2h", "")),
+        words="jobs",
+    )
+}  # fmt: skip
+
+
+def run(name: str, parsed: Parsed) -> int:
+    queue = Queue()
+    news = News(queue.settings.state_dir)
+    give_up = None if parsed["timeout"] is None else time.monotonic() + parsed["timeout"]
+    single = bool(parsed.words) and not parsed["all"]
+    ids = queue.select(parsed.words) if single else []
+    queue.wake() if _left(queue, ids, single) else None
+    while True:
+        left = _left(queue, ids, single)
+        if not left or (parsed["any"] and single and len(left) < len(ids)):
+            break
+        rest = None if give_up is None else give_up - time.monotonic()
+        if rest is not None and rest <= 0:
+            raise TimedOut(
+                f"{plural(len(left), 'job')} not ended after {format_duration(parsed['timeout'])}"
+            )
+        news.wait(rest)
+    if not single:
+        return 0 if parsed["ignore_failures"] else _all_code(queue, parsed)
+    rows = find.jobs(queue.db, ids)
+    ended = [row for row in rows if row.state in FINAL]
+    if parsed["json"]:
+        print_json(jobs=[board.job_json(queue, row) for row in ended])
+    elif not parsed["quiet"]:
+        for row in ended:
+            words = board.result_words(row)
+            tell(f"job {row.id} {row.state}" + (f": {words}" if words else ""))
+    if parsed["ignore_failures"]:
+        return 0
+    if len(ids) == 1:
+        return code_of(rows[0])
+    return int(any(row.state != "done" for row in ended))
+
+
+def _left(queue: Queue, ids: list[int], single: bool) -> list[int]:
+    """Jobs that can still change. Held ones would be waited for in vain, unless named."""
+    if single:
+        return find.unfinished(queue.db, ids, len(ids))
+    counts = find.counts(queue.db)
+    active = sum(counts.get(s, 0) for s in ("queued", "starting", "running", "stopping"))
+    return [0] * active
+
+
+def _all_code(queue: Queue, parsed: Parsed) -> int:
+    counts = find.counts(queue.db)
+    bad = sum(counts.get(state, 0) for state in ("failed", "cancelled", "lost"))
+    if parsed["json"]:
+        print_json(counts=counts)
+    elif not parsed["quiet"]:
+        tell("all jobs have ended" + (f", {bad} of them not well" if bad else ""))
+    return int(bad > 0)
+
+
+def code_of(row: JobRow) -> int:
+    """An exit code for a shell, as the job's own would be."""
+    if row.state == "done":
+        return 0
+    number = board.signal_number(row)
+    if number:
+        return 128 + number
+    return board.exit_code(row) or 1

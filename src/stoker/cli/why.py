@@ -1,0 +1,41 @@
+"""`stoker why`: what a job waits for, from the code that decides."""
+
+from __future__ import annotations
+
+from stoker import board
+from stoker.api import Queue
+from stoker.cli.options import Parsed, Verb
+from stoker.cli.output import print_json
+from stoker.core.terminal import printable
+from stoker.store import find
+
+VERBS = {
+    "why": Verb(
+        "why",
+        "why [JOB...]",
+        "Say why jobs wait (default: the first in the queue).",
+        (),
+        (("stoker why 7", ""), ("stoker why", "why does nothing start?")),
+        words="jobs",
+    )
+}
+
+
+def run(name: str, parsed: Parsed) -> int:
+    queue = Queue()
+    if parsed.words:
+        ids = queue.select(parsed.words)
+    else:
+        ids = find.queue_head(queue.db, 1) or [r.id for r in find.page(queue.db, ("queued", "held"), 1)]
+    rows = find.jobs(queue.db, ids)
+    answers = [(row, board.why(queue, row)) for row in rows]
+    if parsed["json"]:
+        print_json(jobs=[{"id": r.id, "state": r.state, "reasons": w} for r, w in answers])
+        return 0
+    if not rows:
+        print("nothing waits")
+    for row, reasons in answers:
+        text = "; ".join(reasons) if reasons else "it starts now"
+        verb = "waits" if row.state in ("queued", "held") and reasons else row.state
+        print(printable(f"job {row.id} {verb}: {text}"))
+    return 0

@@ -1,0 +1,1 @@
+"""Pure decisions: model, states, policy. No clock, no files, no processes, no chance."""

@@ -1,0 +1,51 @@
+"""What a command text is: words that can be executed as they are, or something for a shell.
+
+A shell costs a process image and 0.7 ms, so, like make, Stoker executes a text without shell
+syntax directly. The rule is strict: one unusual character and the user's shell gets the text.
+"""
+
+from __future__ import annotations
+
+# Any of these may mean something to some shell: expansion, quoting, lists, redirection, history.
+_SYNTAX = frozenset("|&;<>()$`\\\"'*?[]#~{}!^\n\r\v\f")
+
+# Words that a shell understands by itself; as programs they are missing or behave differently.
+_SHELL_WORDS = frozenset(
+    """. : [ [[ alias bg bind break builtin caller case cd command compgen complete continue
+    coproc declare dirs disown do done echo elif else enable esac eval exec exit export false fc
+    fg fi for function getopts hash help history if in jobs kill let local logout mapfile nocorrect
+    noglob popd print printf pushd pwd read readarray readonly return select set shift shopt
+    source suspend test then time times trap true type typeset ulimit umask unalias unset until
+    wait whence while""".split()
+)
+
+# Longer texts cannot be one argument of execve (MAX_ARG_STRLEN is 131072 with the end mark).
+MAX_ARGUMENT_BYTES = 131_071
+
+
+def plain_words(text: str) -> tuple[str, ...] | None:
+    """The words of a text that needs no shell, else None.
+
+    >>> plain_words("python train.py --lr=0.1")
+    ('python', 'train.py', '--lr=0.1')
+    >>> plain_words("cd data && ./run") is None
+    True
+    """
+    if not _SYNTAX.isdisjoint(text):
+        return None
+    words = tuple(word for word in text.replace("\t", " ").split(" ") if word)
+    if not words or words[0] in _SHELL_WORDS or "=" in words[0]:
+        return None
+    return words
+
+
+def quote(word: str) -> str:
+    """A word as a POSIX shell would need it; shlex.quote without the import of re."""
+    if word and all(c.isascii() and (c.isalnum() or c in "@%+=:,./-_") for c in word):
+        return word
+    return "'" + word.replace("'", "'\"'\"'") + "'"
+
+
+def display(argv: tuple[str, ...], shell: bool) -> str:
+    """The command as a person would type it."""
+    return argv[0] if shell else " ".join(quote(word) for word in argv)

@@ -1,0 +1,100 @@
+"""Durations and sizes as people write them, to numbers and back."""
+
+from __future__ import annotations
+
+from stoker.errors import UsageError
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+def parse_duration(text: str, bare: str = "m") -> float:
+    """`90s`, `30m`, `1h30m`, `2d`, `HH:MM:SS`, `D-HH:MM:SS`; a bare number is in units of `bare`.
+
+    >>> parse_duration("1h30m"), parse_duration("01:30:00"), parse_duration("90")
+    (5400.0, 5400.0, 5400.0)
+    """
+    stripped = text.strip().lower()
+    seconds = _clock(stripped) if ":" in stripped else _unit_sum(stripped, bare)
+    if seconds is None:
+        raise UsageError(
+            f"`{text}` is not a duration", "write 90s, 30m, 2h, 1d, HH:MM:SS or D-HH:MM:SS"
+        )
+    return seconds
+
+
+def _clock(text: str) -> float | None:
+    days, dash, rest = text.rpartition("-")
+    parts = rest.split(":")
+    numbers = [days, *parts] if dash else parts
+    if not (2 <= len(parts) <= 3) or not all(n.isascii() and n.isdigit() for n in numbers):
+        return None
+    hours, minutes, seconds = (int(p) for p in (parts if len(parts) == 3 else [*parts, "0"]))
+    if len(parts) == 2 and not dash:  # MM:SS, as Slurm reads it
+        hours, minutes, seconds = 0, hours, minutes
+    return float(int(days or 0) * 86400 + hours * 3600 + minutes * 60 + seconds)
+
+
+def _unit_sum(text: str, bare: str) -> float | None:
+    total, number = 0.0, ""
+    for char in text:
+        if char.isascii() and (char.isdigit() or char == "."):
+            number += char
+            continue
+        if char not in _UNITS or not _is_number(number):
+            return None
+        total += float(number) * _UNITS[char]
+        number = ""
+    if number:
+        if not _is_number(number) or total:
+            return None
+        total = float(number) * _UNITS[bare]
+    elif not text:
+        return None
+    return total
+
+
+def _is_number(text: str) -> bool:
+    return text.count(".") <= 1 and text.strip(".") != ""
+
+
+def format_duration(seconds: float) -> str:
+    """
+    >>> format_duration(0.25), format_duration(75), format_duration(3700), format_duration(90000)
+    ('0.2s', '1m15s', '1h01m', '1d01h')
+    """
+    if seconds < 10:
+        return f"{max(seconds, 0):.1f}s"
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    if whole < 86400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+    return f"{whole // 86400}d{whole % 86400 // 3600:02d}h"
+
+
+def parse_size(text: str) -> int:
+    """
+    >>> parse_size("20G") == 20 * 2**30, parse_size("512mb") == 512 * 2**20
+    (True, True)
+    """
+    stripped = text.strip().lower().removesuffix("ib").removesuffix("b")
+    unit = stripped[-1:] if stripped[-1:].isalpha() else ""
+    number = stripped.removesuffix(unit)
+    if unit not in _SIZES or not _is_number(number) or not number.replace(".", "").isdigit():
+        raise UsageError(f"`{text}` is not a size", "write 512M, 20G or a number of bytes")
+    return int(float(number) * _SIZES[unit])
+
+
+def format_size(count: float) -> str:
+    """
+    >>> format_size(1536), format_size(20 * 2**30)
+    ('1.5 kB', '20 GB')
+    """
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if count >= 10 or unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TB"

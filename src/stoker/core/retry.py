@@ -1,0 +1,70 @@
+"""What an ended attempt means for its job: which event, which cause, and whether to try again."""
+
+from __future__ import annotations
+
+from stoker.core.model import Outcome
+from stoker.core.record import Record
+
+# However often a restartable job is lost, it is not started for ever (Slurm stops at 5 as well).
+RERUN_CAP = 5
+BACKOFF_CAP_SECONDS = 300.0
+
+# Trying again cannot mend these.
+_DETERMINISTIC = ("start_failed", "time_limit")
+
+
+class Verdict(Record):
+    """`event` is a row of core.states; `delay` is set when the job goes back to the queue."""
+
+    event: str
+    cause: str
+    exit_code: int | None
+    signal: int | None
+    delay: float | None = None
+
+
+def judge(
+    outcome: Outcome,
+    *,
+    attempts: int,
+    retries: int,
+    restartable: bool,
+    stop_requested: bool,
+    base_delay: float = 1.0,
+) -> Verdict:
+    """Turn a wait status into an end of the job. `attempts` counts this one."""
+    exit_code, signal = _decode(outcome.status)
+    cause = _cause(outcome, exit_code, signal)
+    if cause == "exit" and exit_code == 0:
+        return Verdict("succeed", cause, 0, None)
+    if cause == "user" or stop_requested:
+        return Verdict("cancel", "user", exit_code, signal)
+    if cause == "lost":
+        if restartable and attempts <= RERUN_CAP:
+            return Verdict("return", cause, None, None, backoff(attempts, base_delay))
+        return Verdict("lose", cause, None, None)
+    if cause not in _DETERMINISTIC and attempts <= retries:
+        return Verdict("return", cause, exit_code, signal, backoff(attempts, base_delay))
+    return Verdict("fail", cause, exit_code, signal)
+
+
+def backoff(attempts: int, base_delay: float) -> float:
+    """1, 2, 4, 8 ... times the base, capped: a broken job must not keep a GPU busy failing."""
+    return float(min(BACKOFF_CAP_SECONDS, base_delay * 2 ** min(attempts - 1, 30)))
+
+
+def _decode(status: int | None) -> tuple[int | None, int | None]:
+    if status is None:
+        return None, None
+    signal = status & 0x7F
+    if signal:
+        return None, signal
+    return (status >> 8) & 0xFF, None
+
+
+def _cause(outcome: Outcome, exit_code: int | None, signal: int | None) -> str:
+    if outcome.reason is not None:
+        return outcome.reason
+    if exit_code is not None:
+        return "exit"
+    return "signal" if signal is not None else "lost"

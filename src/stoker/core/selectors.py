@@ -1,0 +1,61 @@
+"""How people point at jobs: `7`, `3-9`, `@` (the last), `@~2` (two before it), a state, a tag, a
+name, or `all`. Parsing only; the store finds the jobs.
+"""
+
+from __future__ import annotations
+
+from stoker.core.record import Record
+from stoker.core.states import ACTIVE, FINAL, STATES, WAITING
+from stoker.errors import UsageError
+
+_GROUPS = {"waiting": WAITING, "active": ACTIVE, "final": FINAL, "all": STATES}
+_MAX_ID = 2**62
+
+
+class Selector(Record):
+    """Exactly one of these is set: an id range, a place from the end, states, or a word."""
+
+    text: str
+    first: int | None = None
+    last: int | None = None
+    back: int | None = None
+    states: tuple[str, ...] | None = None
+    word: str | None = None
+
+
+def parse_selector(text: str) -> Selector:
+    """
+    >>> parse_selector("3-9").last, parse_selector("@~2").back, parse_selector("failed").states
+    (9, 2, ('failed',))
+    """
+    if text in _GROUPS:
+        return Selector(text, states=_GROUPS[text])
+    name = text.removeprefix("state:")
+    if name in STATES:
+        return Selector(text, states=(name,))
+    if text.startswith("@"):
+        return Selector(text, back=_steps(text))
+    low, dash, high = text.partition("-" if "-" in text else "..")
+    if _is_id(low) and (not dash or _is_id(high)):
+        first, last = int(low), int(high or low)
+        if last < first:
+            raise UsageError(f"the range `{text}` runs backwards", f"write {last}-{first}")
+        return Selector(text, first=min(first, _MAX_ID), last=min(last, _MAX_ID))
+    if not text:
+        raise UsageError("an empty word selects no job", "see `stoker help selectors`")
+    for prefix in ("tag:", "name:"):
+        if text.startswith(prefix):
+            return Selector(text, word=text.removeprefix(prefix))
+    return Selector(text, word=text)
+
+
+def _steps(text: str) -> int:
+    if text == "@":
+        return 0
+    if text.startswith("@~") and _is_id(text[2:]):
+        return int(text[2:])
+    raise UsageError(f"`{text}` is not a selector", "write @ for the last job, @~1 for the one before")
+
+
+def _is_id(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 20

@@ -1,0 +1,27 @@
+"""User text to bytes and back. Bytes that are not UTF-8 travel as lone surrogates."""
+
+from __future__ import annotations
+
+
+def to_bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def to_text(blob: bytes) -> str:
+    return blob.decode("utf-8", "surrogateescape")
+
+
+def maybe_bytes(text: str | None) -> bytes | None:
+    return None if text is None else text.encode("utf-8", "surrogateescape")
+
+
+def maybe_text(blob: bytes | None) -> str | None:
+    return None if blob is None else blob.decode("utf-8", "surrogateescape")
+
+
+def pack_words(words: tuple[str, ...]) -> bytes:
+    return "\0".join(words).encode("utf-8", "surrogateescape")
+
+
+def unpack_words(blob: bytes) -> tuple[str, ...]:
+    return tuple(blob.decode("utf-8", "surrogateescape").split("\0"))

@@ -1,0 +1,1 @@
+"""Observe, decide, act: the loop, and the background process that hosts it."""

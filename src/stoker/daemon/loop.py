@@ -1,0 +1,380 @@
+"""The loop: observe, decide, act. Hosted by the daemon, by `stoker run` and by the simulator.
+
+One turn takes what happened (ends, pokes, timers), and in one transaction decides, claims, orders
+the starts and records the ends. The transaction does not wait for the disk, so a freed device does
+not either. It holds the write lock from reading the queue to ordering the start: nobody can edit or
+cancel a job in between. If the process dies before the commit, the parent's journal knows what was
+ordered (see recovery.py).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from stoker.core.commands import plain_words
+from stoker.core.model import (
+    Context,
+    Device,
+    Outcome,
+    ReadyJob,
+    RunningJob,
+    Snapshot,
+    Start,
+    WaitingJob,
+)
+from stoker.core.policy import decide
+from stoker.core.record import Record
+from stoker.core.retry import Verdict, judge
+from stoker.failpoints import point
+from stoker.settings import Settings
+from stoker.store import ledger
+from stoker.store.database import Database
+from stoker.supervisor.environment import job_environment
+from stoker.supervisor.logs import job_folder, log_path
+from stoker.supervisor.orders import Begun, Fact, Order, Refused
+
+# How many ready jobs of one group are read at a time, and how many of them one decision sees.
+_HEADS = 64
+_LOOK = 16
+_BUSY_SECONDS = 0.005
+_TROUBLE_SECONDS = 1.0
+_CLOCK_JUMP_SECONDS = 2.0
+
+
+class Parent(Protocol):
+    """Whoever starts processes for the loop."""
+
+    def launch(self, order: Order, context: Context) -> None: ...
+    def stop(self, attempt: int, reason: str, grace: float | None) -> None: ...
+
+
+class Clock(Protocol):
+    def wall(self) -> float: ...
+    def mono(self) -> float: ...
+
+
+class Live(Record):
+    """An attempt that was ordered and has not ended."""
+
+    claim: ledger.Claim
+    gpus: int
+    started: float
+    ends_by: float | None
+
+
+class Host(Record):
+    devices: tuple[Device, ...]
+    cpu_slots: int
+    boot: str
+
+
+class Listener:
+    """Who wants to be told; the foreground run prints from here."""
+
+    def started(self, job: int, devices: tuple[Device, ...]) -> None: ...
+    def finished(self, job: int, outcome: Outcome, verdict: Verdict) -> None: ...
+    def committed(self) -> None: ...
+    def trouble(self, text: str) -> None: ...
+
+
+class Loop:
+    def __init__(
+        self,
+        db: Database,
+        parent: Parent,
+        host: Host,
+        settings: Settings,
+        clock: Clock,
+        listener: Listener,
+        *,
+        next_attempt: int = 1,
+        log_for: Callable[[ReadyJob, int], str | None] | None = None,
+    ) -> None:
+        self.db = db
+        self.parent = parent
+        self.host = host
+        self.live: dict[int, Live] = {}
+        self._settings = settings
+        self._clock = clock
+        self._listener = listener
+        self._log_for = log_for or self._own_log
+        self._next_attempt = next_attempt
+        self._by_index = {device.index: device for device in host.devices}
+        self._contexts: dict[int, tuple[Context, bool]] = {}
+        self._heads: dict[int, deque[ReadyJob]] = {}
+        self._stops: dict[int, float | None] = {}
+        self._facts: list[Fact] = []  # heard, not yet recorded
+        self._claims: list[ledger.Claim] = []  # ordered, not yet recorded (a commit failed)
+        self._seen_version: int | None = None
+        self._is_stale = True
+        self._may_start = True  # something changed that a decision could depend on
+        self._is_draining = False
+        self.takes_work = True
+        self._due_at: float | None = None
+        self._retry_at: float | None = None
+        self._paused_until = 0.0
+        self._clock_offset = clock.wall() - clock.mono()
+
+    # -- one turn ----------------------------------------------------------------------------
+
+    def hear(self, facts: list[Fact]) -> None:
+        """Facts free devices at once, even while the database cannot be written."""
+        for fact in facts:
+            if isinstance(fact, (Outcome, Refused)):
+                self.live.pop(fact.attempt, None)
+                self._may_start = True
+            self._facts.append(fact)
+
+    def turn(self) -> None:
+        """Record what was heard and start what can start."""
+        now = self._clock.mono()
+        if self._retry_at is not None and now < self._retry_at and not self._facts:
+            return
+        self._retry_at = None
+        if not self._has_work():
+            return
+        try:
+            self.db.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            self._later(error)
+            return
+        try:
+            self._refresh()
+            self._start_jobs()
+            finished = self._record()
+            point("daemon.before_commit")
+            self.db.execute("COMMIT")
+            point("daemon.after_commit")
+        except sqlite3.Error as error:
+            if self.db.connection.in_transaction:
+                self.db.execute("ROLLBACK")
+            self._is_stale = True
+            self._later(error)
+            return
+        self._facts.clear()
+        self._claims.clear()
+        for job, outcome, verdict in finished:
+            self._listener.finished(job, outcome, verdict)
+        self._listener.committed()
+
+    @property
+    def has_unrecorded(self) -> bool:
+        return bool(self._facts or self._claims)
+
+    def next_wake(self) -> float | None:
+        """When a turn is due although nothing happens (monotonic)."""
+        times = []
+        if self._is_stale and self._retry_at is None:
+            times.append(self._clock.mono())
+        if self._retry_at is not None:
+            times.append(self._retry_at)
+        if self._paused_until > self._clock.mono():
+            times.append(self._paused_until)
+        if self._due_at is not None:
+            times.append(self._clock.mono() + max(0.0, self._due_at - self._clock.wall()))
+        return min(times, default=None)
+
+    def _has_work(self) -> bool:
+        return bool(
+            self._facts
+            or self._claims
+            or self._is_stale
+            or (self._due_at is not None and self._due_at <= self._clock.wall())
+            or (self._may_start and self._paused_until <= self._clock.mono())
+            or self._data_version() != self._seen_version
+        )
+
+    def _later(self, error: sqlite3.Error) -> None:
+        """The database cannot be written now: go on supervising, try again soon."""
+        busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+        self._retry_at = self._clock.mono() + (_BUSY_SECONDS if busy else _TROUBLE_SECONDS)
+        if not busy:
+            self._listener.trouble(str(error))
+
+    def _data_version(self) -> int:
+        return int(self.db.execute("PRAGMA data_version").fetchone()[0])
+
+    # -- observe -----------------------------------------------------------------------------
+
+    def _refresh(self) -> None:
+        """Read what others changed, and whose time has come."""
+        version = self._data_version()
+        wall = self._clock.wall()
+        self._follow_clock(wall)
+        due = self._due_at is not None and self._due_at <= wall
+        if version == self._seen_version and not self._is_stale and not due:
+            return
+        self._seen_version, self._is_stale, self._may_start = version, False, True
+        ledger.release_due(self.db, wall)
+        self._due_at = ledger.next_due(self.db)
+        self._heads = {gpus: deque() for gpus in ledger.request_groups(self.db)}
+        self._stops = dict(ledger.stop_requests(self.db))
+        self._is_draining = ledger.is_draining(self.db)
+
+    def _follow_clock(self, wall: float) -> None:
+        offset = wall - self._clock.mono()
+        if abs(offset - self._clock_offset) > _CLOCK_JUMP_SECONDS:
+            ledger.shift_backoffs(self.db, offset - self._clock_offset)
+            self._clock_offset = offset
+            self._is_stale = True
+
+    def snapshot(self) -> Snapshot:
+        """What the policy sees: all that runs, the heads of what waits."""
+        waiting = []
+        for gpus, jobs in list(self._heads.items()):
+            if not jobs:
+                jobs.extend(ledger.heads(self.db, gpus, _HEADS))
+            if not jobs:
+                del self._heads[gpus]
+            for place, job in enumerate(jobs):
+                if place >= _LOOK:
+                    break
+                waiting.append(WaitingJob(job.id, job.priority, job.gpus, job.time_limit))
+        running = tuple(
+            RunningJob(live.claim.job, number, live.gpus, live.claim.devices, live.started,
+                       live.ends_by)
+            for number, live in self.live.items()
+        )  # fmt: skip
+        return Snapshot(
+            self._clock.mono(), self.host.devices, self.host.cpu_slots, running, tuple(waiting),
+            self._is_draining or not self.takes_work,
+        )  # fmt: skip
+
+    # -- act ---------------------------------------------------------------------------------
+
+    def _start_jobs(self) -> None:
+        for claim in self._claims:  # ordered before a commit failed: the order stands
+            ledger.claim(self.db, claim)
+            self._is_stale = True
+        if self._claims or not self._may_start or self._clock.mono() < self._paused_until:
+            return
+        self._paused_until, self._may_start = 0.0, False
+        while self._heads:
+            plan = decide(self.snapshot())
+            for start in plan.starts:
+                self._start(start)
+            if not plan.starts or self._is_stale:
+                break
+
+    def _start(self, start: Start) -> None:
+        job = self._take_head(start.job)
+        mono = self._clock.mono()
+        claim = ledger.Claim(
+            self._next_attempt, job.id, job.attempts + 1, start.devices, self._clock.wall(),
+            self.host.boot,
+        )  # fmt: skip
+        if not ledger.claim(self.db, claim):
+            self._is_stale = True  # cannot happen while we hold the lock; look again if it does
+            return
+        self._next_attempt += 1
+        ends_by = None if job.time_limit is None else mono + job.time_limit
+        self.live[claim.attempt] = Live(claim, job.gpus, mono, ends_by)
+        self._claims.append(claim)
+        point("daemon.after_claim")
+        devices = tuple(self._by_index[index] for index in start.devices)
+        context, order = self._order(job, claim, devices)
+        self.parent.launch(order, context)
+        point("daemon.after_launch")
+        self._listener.started(job.id, devices)
+
+    def _take_head(self, id: int) -> ReadyJob:
+        for jobs in self._heads.values():
+            for place, job in enumerate(jobs):
+                if job.id == id:
+                    del jobs[place]
+                    return job
+        raise KeyError(id)
+
+    def _order(
+        self, job: ReadyJob, claim: ledger.Claim, devices: tuple[Device, ...]
+    ) -> tuple[Context, Order]:
+        context, has_plain_shell = self._context(job.context)
+        words = plain_words(job.argv[0]) if job.shell and has_plain_shell else None
+        log = job.stdout or self._log_for(job, claim.number)
+        folder = job_folder(self._settings.state_dir, job.id)
+        return context, Order(
+            attempt=claim.attempt,
+            job=job.id,
+            number=claim.number,
+            argv=words or job.argv,
+            shell=job.shell and words is None,
+            context=job.context,
+            env=job_environment(job, claim.number, devices, folder, context.cwd),
+            devices=claim.devices,
+            stdout=log,
+            stderr=job.stderr,
+            own_log=job.stdout is None,
+            time_limit=job.time_limit,
+            grace=self._settings.grace if job.grace is None else job.grace,
+            keep_children=job.keep_children,
+        )
+
+    def _context(self, id: int) -> tuple[Context, bool]:
+        known = self._contexts.get(id)
+        if known is None:
+            if len(self._contexts) > 100:
+                self._contexts.clear()
+            context = ledger.context(self.db, id)
+            # Start-up files and exported functions can change what a plain word means.
+            changed = any(key == "BASH_ENV" or key.startswith("BASH_FUNC_") for key, _ in context.env)
+            known = self._contexts[id] = (context, not changed)
+        return known
+
+    def _own_log(self, job: ReadyJob, number: int) -> str:
+        return log_path(self._settings.state_dir, job.id, number)
+
+    # -- record ------------------------------------------------------------------------------
+
+    def _record(self) -> list[tuple[int, Outcome, Verdict]]:
+        self._send_stops()
+        ended = {fact.attempt for fact in self._facts if isinstance(fact, Outcome)}
+        started: dict[int, float] = {}
+        finished = []
+        for fact in self._facts:
+            if isinstance(fact, Begun):
+                started[fact.attempt] = fact.at
+                if fact.attempt not in ended:
+                    ledger.begun(self.db, *fact)
+            elif isinstance(fact, Outcome):
+                point("daemon.before_finish")
+                end = self._finish(fact, started.get(fact.attempt))
+                if end is not None:
+                    finished.append(end)
+            else:
+                self._undo(fact)
+        return finished
+
+    def _finish(
+        self, outcome: Outcome, started: float | None
+    ) -> tuple[int, Outcome, Verdict] | None:
+        job = ledger.job_of(self.db, outcome.attempt)
+        if job is None:
+            return None  # recorded before a crash
+        facts = ledger.facts(self.db, job)
+        verdict = judge(outcome, **facts._asdict(), base_delay=self._settings.retry_delay)
+        wall = self._clock.wall()
+        if ledger.finish(self.db, job, outcome, verdict, wall, started):
+            self._is_stale = True
+        self._stops.pop(job, None)
+        return job, outcome, verdict
+
+    def _undo(self, refused: Refused) -> None:
+        """The host had no room for another process: wait a little, count nothing."""
+        self._paused_until = self._clock.mono() + _TROUBLE_SECONDS
+        ledger.unclaim(self.db, refused.attempt, self._clock.wall(), refused.why)
+        self._is_stale = True
+        self._listener.trouble(f"could not start a job: {refused.why}")
+
+    def _send_stops(self) -> None:
+        if not self._stops:
+            return
+        by_job = {live.claim.job: number for number, live in self.live.items()}
+        for job, grace in self._stops.items():
+            if job in by_job:
+                ledger.stopping(self.db, job)
+                point("daemon.before_stop")
+                self.parent.stop(by_job[job], "user", grace)
+        self._stops.clear()

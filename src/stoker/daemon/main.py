@@ -1,0 +1,226 @@
+"""The daemon, in reading order: be the only one, open, recover, loop, close.
+
+One per user and host. Jobs belong to the runner, so this process may end at any instant.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import signal
+import sys
+import time
+
+from stoker import __version__
+from stoker.core.model import Context, Device, Outcome
+from stoker.core.retry import Verdict
+from stoker.daemon.clock import SystemClock
+from stoker.daemon.loop import Host, Listener, Loop
+from stoker.daemon.recovery import recover
+from stoker.daemon.wake import WakeServer
+from stoker.devices.probe import find_devices
+from stoker.errors import Error
+from stoker.settings import (
+    Settings,
+    check_filesystem,
+    cpu_slots,
+    load_settings,
+    prepare_state_dir,
+)
+from stoker.store import ledger
+from stoker.store.checkpoints import Checkpoints
+from stoker.store.database import open_database
+from stoker.supervisor import locks, members
+from stoker.supervisor.children import become_subreaper
+from stoker.supervisor.journal import JournalBegun
+from stoker.supervisor.orders import Begun, Order
+from stoker.supervisor.orphans import Orphans
+from stoker.supervisor.runner import boot_id
+from stoker.supervisor.runner_link import RunnerLink
+
+
+class Daemon(Listener):
+    def __init__(self, settings: Settings) -> None:
+        folder = settings.state_dir
+        self._settings = settings
+        self._clock = SystemClock()
+        self._db = open_database(folder, durable=False, timeout=0.0)
+        self._db.execute("PRAGMA wal_autocheckpoint=0")
+        self._checkpoints = Checkpoints(folder)
+        tag = ledger.store_tag(self._db)
+        self._link = RunnerLink(folder, tag, settings.log_limit)
+        self._orphans = Orphans(tag)
+        host = Host(find_devices(settings.devices), cpu_slots(settings), boot_id())
+        self._wake = WakeServer(folder)
+        last = max(
+            ledger.last_attempt(self._db),
+            *(r.attempt for r in self._link.journal() if isinstance(r, JournalBegun)),
+            0,
+        )
+        self._loop = Loop(
+            self._db, self, host, settings, self._clock, self, next_attempt=last + 1
+        )
+        self._last_trouble = ""
+        self._had_backlog = False
+        self._is_stopping = False
+
+    # -- life --------------------------------------------------------------------------------
+
+    def work(self) -> None:
+        """Recover, then turn until told to stop. Jobs go on after that."""
+        self._publish()
+        living = [] if self._link.is_fresh else self._link.living()
+        self._recover(living)
+        poll = select.epoll()
+        poll.register(self._wake.pokes, select.EPOLLIN)
+        poll.register(self._wake.news, select.EPOLLIN)
+        poll.register(self._signals(), select.EPOLLIN)
+        watched: set[int] = set()
+        while not self._is_stopping:
+            watched = self._watch(poll, watched)
+            for descriptor, _ in poll.poll(self._timeout()):
+                if descriptor == self._wake.pokes.fileno():
+                    self._wake.drain()
+                elif descriptor == self._wake.news.fileno():
+                    self._wake.accept()
+                elif descriptor == self._signal_pipe:
+                    os.read(self._signal_pipe, 4096)
+            self._observe()
+            self._loop.turn()
+        self._close()
+
+    def _signals(self) -> int:
+        self._signal_pipe, end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(end, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._ask_to_stop)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        return self._signal_pipe
+
+    def _ask_to_stop(self, *_: object) -> None:
+        self._is_stopping = True
+
+    def _watch(self, poll: select.epoll, watched: set[int]) -> set[int]:
+        """Keep epoll in step with the runner's connection and the orphans' handles."""
+        wanted = {self._link.fileno(), *self._orphans.handles()}
+        for descriptor in watched - wanted:
+            try:
+                poll.unregister(descriptor)
+            except OSError:
+                pass  # closed, and thereby gone
+        for descriptor in wanted - watched:
+            poll.register(descriptor, select.EPOLLIN)
+        if self._link.has_backlog:
+            poll.modify(self._link.fileno(), select.EPOLLIN | select.EPOLLOUT)
+            self._had_backlog = True
+        elif self._had_backlog:
+            poll.modify(self._link.fileno(), select.EPOLLIN)
+            self._had_backlog = False
+        return wanted
+
+    def _timeout(self) -> float:
+        times = [t for t in (self._loop.next_wake(), self._orphans.next_deadline()) if t is not None]
+        return max(0.0, min(times) - time.monotonic()) if times else -1.0
+
+    def _observe(self) -> None:
+        facts, alive = self._link.facts()
+        self._loop.hear(facts)
+        if len(self._orphans):
+            self._loop.hear(list(self._orphans.reap()))
+        if not alive:
+            self._note("the runner died; its jobs are being adopted")
+            self._loop.turn()
+            self._link.replace()
+            self._recover([])
+
+    def _recover(self, living: list[Begun]) -> None:
+        while True:
+            try:
+                recover(self._loop, self._link, self._orphans, living, self._clock.wall())
+                return
+            except Error as error:
+                self.trouble(error.message)
+                time.sleep(0.05)
+
+    def _publish(self) -> None:
+        host = self._loop.host
+        while True:
+            try:
+                with self._db.transaction():
+                    ledger.set_devices(self._db, host.devices, host.cpu_slots)
+                    ledger.set_meta(self._db, "daemon_version", __version__)
+                return
+            except Error as error:
+                self.trouble(error.message)
+                time.sleep(0.05)
+
+    def _close(self) -> None:
+        self._loop.turn()
+        self._wake.close()
+        self._checkpoints.close()
+        self._link.close()
+        self._db.close()
+
+    # -- the loop's parent: the runner, or for orphans this process ----------------------------
+
+    def launch(self, order: Order, context: Context) -> None:
+        self._link.launch(order, context)
+
+    def stop(self, attempt: int, reason: str, grace: float | None) -> None:
+        if attempt in self._orphans:
+            self._orphans.stop(attempt, reason, self._settings.grace if grace is None else grace)
+        else:
+            self._link.stop(attempt, reason, grace)
+
+    # -- the loop's listener -------------------------------------------------------------------
+
+    def committed(self) -> None:
+        self._link.committed()
+        self._checkpoints.request()
+        self._wake.announce()
+        self._last_trouble = ""
+
+    def started(self, job: int, devices: tuple[Device, ...]) -> None:
+        pass
+
+    def finished(self, job: int, outcome: Outcome, verdict: Verdict) -> None:
+        if verdict.cause == "lost":
+            self._note(f"job {job} was lost: it began, and nobody saw how it ended")
+
+    def trouble(self, text: str) -> None:
+        if text != self._last_trouble:  # once, not with every retry
+            self._note(text)
+            self._last_trouble = text
+
+    def _note(self, text: str) -> None:
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+        print(f"{stamp} {text}", file=sys.stderr, flush=True)
+
+
+def run_daemon(settings: Settings) -> None:
+    """Be the daemon, in this process, until SIGTERM."""
+    prepare_state_dir(settings)
+    check_filesystem(settings)
+    os.umask(0o077)
+    members.shed()
+    lock = locks.take(settings.state_dir, locks.DAEMON_LOCK)
+    become_subreaper()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < 4096 <= hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (4096, hard))
+    Daemon(settings).work()
+    os.close(lock)
+
+
+def main() -> None:
+    """The background process that `daemon/start.py` starts."""
+    try:
+        run_daemon(load_settings())
+    except Error as error:
+        raise SystemExit(f"error: {error.message}") from None
+
+
+if __name__ == "__main__":
+    main()

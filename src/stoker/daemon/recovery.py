@@ -1,0 +1,80 @@
+"""After a crash of the daemon, of the runner, or of both: what is true now?
+
+The books say which attempts were ordered (or nothing, if the daemon died before its commit), the
+journal says which began and how they ended, the runner says which it has alive, and the kernel says
+which processes carry an attempt's tag. From these four, without one remembered PID:
+
+    ended in the journal                      -> finished, with the true code
+    alive under the runner, or by its tag     -> adopted
+    began, nothing alive, no end              -> lost
+    never began                               -> back to the queue, as if never ordered
+"""
+
+from __future__ import annotations
+
+from stoker.core.model import Outcome
+from stoker.daemon.loop import Live, Loop
+from stoker.failpoints import point
+from stoker.store import ledger
+from stoker.supervisor.journal import JournalBegun
+from stoker.supervisor.orders import Begun, Fact, Refused
+from stoker.supervisor.orphans import Orphans
+from stoker.supervisor.runner_link import RunnerLink
+
+
+def recover(loop: Loop, link: RunnerLink, orphans: Orphans, living: list[Begun], now: float) -> None:
+    """Bring the books and the loop in line with reality; one transaction."""
+    records = link.journal()
+    began = {r.attempt: r for r in records if isinstance(r, JournalBegun)}
+    ended: dict[int, Outcome | Refused] = {
+        r.attempt: r for r in records if not isinstance(r, JournalBegun)
+    }
+    alive = {begun.attempt: begun for begun in living}
+    facts: list[Fact] = []
+    with loop.db.transaction():
+        _record_unknown(loop, link, began, alive)
+        point("daemon.during_recovery")
+        for attempt in ledger.open_attempts(loop.db):
+            number = attempt.attempt
+            if number in ended:
+                facts.append(ended[number])
+            elif number in alive:
+                _adopt(loop, attempt, alive[number].mono)
+                if attempt.state == "starting":
+                    facts.append(_begun(alive[number], began.get(number), now))
+            elif attempt.boot == loop.host.boot and orphans.adopt(number, attempt.pid):
+                _adopt(loop, attempt, attempt.started_mono or 0.0)
+            elif number in began or attempt.state != "starting":
+                facts.append(Outcome(number, None, now, "lost"))
+            else:
+                ledger.unclaim(loop.db, number, now, "it was ordered, but never began")
+    loop.hear(facts)
+    loop.turn()
+    if not loop.has_unrecorded:
+        link.forget_journal()
+
+
+def _record_unknown(
+    loop: Loop, link: RunnerLink, began: dict[int, JournalBegun], alive: dict[int, Begun]
+) -> None:
+    """Starts that were ordered by a transaction which never came to its commit."""
+    for record in began.values():
+        if loop.db.value("SELECT 1 FROM attempts WHERE id = ?", (record.attempt,)):
+            continue
+        claim = ledger.Claim(
+            record.attempt, record.job, record.number, record.devices, record.at, record.boot
+        )
+        if not ledger.claim_anyway(loop.db, claim) and record.attempt in alive:
+            link.stop(record.attempt, "user", 0.0)  # cancelled or removed in the meantime
+
+
+def _adopt(loop: Loop, attempt: ledger.OpenAttempt, mono: float) -> None:
+    claim = ledger.Claim(
+        attempt.attempt, attempt.job, attempt.number, attempt.devices, 0.0, attempt.boot
+    )
+    ends_by = None if attempt.time_limit is None else mono + attempt.time_limit
+    loop.live[attempt.attempt] = Live(claim, attempt.gpus, mono, ends_by)
+
+
+def _begun(alive: Begun, record: JournalBegun | None, now: float) -> Begun:
+    return alive._replace(at=now if record is None else record.at)

@@ -1,0 +1,65 @@
+"""Pokes in, news out.
+
+A client that changed the database pokes: one datagram of one byte. A client that waits for changes
+keeps a stream open and gets a byte after commits. Neither carries data: the database is the
+protocol.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from stoker.supervisor.sockets import listen
+
+POKE_SOCKET = "wake.sock"
+NEWS_SOCKET = "news.sock"
+# Beyond this, further clients are turned away and look by themselves now and then.
+_MAX_WATCHERS = 200
+
+
+class WakeServer:
+    """The daemon's side."""
+
+    def __init__(self, folder: str) -> None:
+        self.pokes = listen(folder, POKE_SOCKET, socket.SOCK_DGRAM)
+        self.news = listen(folder, NEWS_SOCKET)
+        self._watchers: list[socket.socket] = []
+        self._paths = [os.path.join(folder, name) for name in (POKE_SOCKET, NEWS_SOCKET)]
+
+    def drain(self) -> None:
+        """Take all pokes; they all mean the same."""
+        try:
+            while True:
+                self.pokes.recv(16)
+        except BlockingIOError:
+            pass
+
+    def accept(self) -> None:
+        try:
+            watcher, _ = self.news.accept()
+        except OSError:
+            return
+        watcher.setblocking(False)
+        if len(self._watchers) >= _MAX_WATCHERS:
+            watcher.close()
+            return
+        self._watchers.append(watcher)
+
+    def announce(self) -> None:
+        """Something changed. A watcher that does not read has news waiting anyway."""
+        for watcher in self._watchers[:]:
+            try:
+                watcher.send(b"n")
+            except BlockingIOError:
+                pass
+            except OSError:
+                watcher.close()
+                self._watchers.remove(watcher)
+
+    def close(self) -> None:
+        for path in self._paths:
+            try:
+                os.unlink(path)
+            except FileNotFoundError:
+                pass

@@ -1,0 +1,1 @@
+"""What the host has: GPUs, or simulated ones."""

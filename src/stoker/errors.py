@@ -1,0 +1,75 @@
+"""Everything Stoker can say no with.
+
+    Error                 exit  JSON code
+    ├── UsageError           2  usage         the words on the command line make no sense
+    ├── NotFound             1  not_found     no such job
+    ├── Conflict             1  conflict      the job is not in a state that allows this
+    ├── Impossible          65  impossible    no machine state would ever let this job run
+    ├── Unavailable         69  unavailable   the daemon cannot be started or does not answer
+    ├── Broken              70  broken        our own state is damaged; nothing was changed
+    ├── TryLater            75  try_later     full disk, busy database: the same call may work later
+    ├── NoPermission        77  no_permission the state folder is not ours or not safe
+    └── TimedOut           124  timed_out     a wait was given up (as timeout(1) does)
+
+An error is one lower-case sentence that names the value, and where it helps a hint that says what
+to type. A failed *job* is not an error of ours and never raises.
+"""
+
+from __future__ import annotations
+
+
+class Error(Exception):
+    """Base of all errors that are shown to a user without a traceback."""
+
+    exit_code = 1
+    code = "error"
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(Error):
+    exit_code = 2
+    code = "usage"
+
+
+class NotFound(Error):
+    exit_code = 1
+    code = "not_found"
+
+
+class Conflict(Error):
+    exit_code = 1
+    code = "conflict"
+
+
+class Impossible(Error):
+    exit_code = 65
+    code = "impossible"
+
+
+class Unavailable(Error):
+    exit_code = 69
+    code = "unavailable"
+
+
+class Broken(Error):
+    exit_code = 70
+    code = "broken"
+
+
+class TryLater(Error):
+    exit_code = 75
+    code = "try_later"
+
+
+class NoPermission(Error):
+    exit_code = 77
+    code = "no_permission"
+
+
+class TimedOut(Error):
+    exit_code = 124
+    code = "timed_out"

@@ -1,0 +1,157 @@
+"""Defaults, then the settings file, then environment variables: one frozen `Settings`.
+
+The file is $XDG_CONFIG_HOME/stoker/settings.toml (or $STOKER_SETTINGS). Every key can also be given
+as STOKER_<KEY>. State lives in $XDG_STATE_HOME/stoker/<host> (or $STOKER_STATE_DIR), one folder per
+user and host, so that hosts that share a home never touch each other's queue.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from stoker.core.durations import parse_duration, parse_size
+from stoker.core.record import Record
+from stoker.errors import Error, NoPermission, UsageError
+
+
+class Settings(Record):
+    state_dir: str
+    devices: str | None = None  # "4" or "0,1,1,2"; None: look for real ones
+    cpu_slots: int = 0  # 0: as many as there are cores
+    shell: str | None = None  # None: the submitter's $SHELL
+    grace: float = 10.0  # seconds between SIGTERM and SIGKILL
+    retry_delay: float = 1.0  # first back-off; doubles with each attempt
+    log_limit: int = 256 << 20  # bytes kept of one log: its head and its tail
+    allow_network_fs: bool = False
+
+
+_ENV_KEYS = ("devices", "cpu_slots", "shell", "grace", "retry_delay", "log_limit")
+
+
+def load_settings() -> Settings:
+    """Read the settings of this user on this host."""
+    values: dict[str, object] = {"state_dir": _default_state_dir()}
+    path = os.environ.get("STOKER_SETTINGS") or os.path.join(
+        os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config"),
+        "stoker",
+        "settings.toml",
+    )
+    if os.path.exists(path):
+        values.update(_read_file(path))
+    for key in _ENV_KEYS:
+        text = os.environ.get(f"STOKER_{key.upper()}")
+        if text:
+            values[key] = _parse(key, text, f"STOKER_{key.upper()}")
+    if os.environ.get("STOKER_STATE_DIR"):
+        values["state_dir"] = os.path.abspath(os.environ["STOKER_STATE_DIR"])
+    return Settings(**values)  # type: ignore[arg-type]
+
+
+def _default_state_dir() -> str:
+    base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    return os.path.join(base, "stoker", os.uname().nodename or "localhost")
+
+
+def _read_file(path: str) -> dict[str, object]:
+    import tomllib
+
+    try:
+        with open(path, "rb") as file:
+            table = tomllib.load(file)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read the settings file `{path}`: {error}") from None
+    known = Settings._fields
+    for key in table:
+        if key not in known:
+            raise UsageError(
+                f"unknown setting `{key}` in `{path}`", f"known settings: {', '.join(known)}"
+            )
+    return {key: _parse(key, value, f"`{key}` in `{path}`") for key, value in table.items()}
+
+
+def _parse(key: str, value: object, where: str) -> object:
+    try:
+        if key in ("grace", "retry_delay"):
+            return parse_duration(value, "s") if isinstance(value, str) else float(str(value))
+        if key == "log_limit":
+            return parse_size(str(value))
+        if key == "cpu_slots":
+            return max(0, int(str(value)))
+        if key == "allow_network_fs":
+            return bool(value)
+        return str(value)
+    except (Error, ValueError):
+        raise UsageError(f"{where} has the value `{value}`, which makes no sense") from None
+
+
+# statfs types on which SQLite's WAL and flock cannot be trusted.
+_NETWORK_FS = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "lustre", "gpfs", "beegfs", "afs", "ceph",
+               "fuse.sshfs", "fuse.glusterfs", "9p", "orangefs", "pvfs2", "ncpfs", "coda")  # fmt: skip
+
+
+def filesystem_of(path: str) -> str:
+    """The type of the file system that holds `path`, from the mount table."""
+    real = os.path.realpath(path)
+    best, kind = "", "unknown"
+    with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as mounts:
+        for line in mounts:
+            fields = line.split(" ")
+            mount = fields[1].encode("latin-1", "replace").decode("unicode_escape")
+            inside = real == mount or real.startswith(mount.rstrip("/") + "/")
+            if inside and len(mount) >= len(best):
+                best, kind = mount, fields[2]
+    return kind
+
+
+def prepare_state_dir(settings: Settings) -> None:
+    """Make the state folder, or refuse one that is not ours, not private, or on a network."""
+    path = settings.state_dir
+    try:
+        info = os.stat(path)
+    except FileNotFoundError:
+        _make_state_dir(settings)
+        return
+    except OSError as error:
+        raise NoPermission(f"cannot use the state folder `{path}`: {error.strerror}") from None
+    if not stat.S_ISDIR(info.st_mode):
+        raise NoPermission(f"the state folder `{path}` is not a folder")
+    if info.st_uid != os.geteuid():
+        raise NoPermission(
+            f"the state folder `{path}` belongs to uid {info.st_uid}, not to you",
+            "set STOKER_STATE_DIR to a folder of your own",
+        )
+    if info.st_mode & 0o077:
+        raise NoPermission(
+            f"the state folder `{path}` is open to other users", f"chmod 700 {path}"
+        )
+
+
+def _make_state_dir(settings: Settings) -> None:
+    path = settings.state_dir
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        check_filesystem(settings)
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        prepare_state_dir(settings)  # two first submits at once
+    except OSError as error:
+        raise NoPermission(
+            f"cannot make the state folder `{path}`: {error.strerror}",
+            "set STOKER_STATE_DIR to a folder you can write to",
+        ) from None
+
+
+def check_filesystem(settings: Settings) -> None:
+    """Locks and shared memory do not work over a network; refuse before anything is lost there."""
+    path = settings.state_dir
+    kind = filesystem_of(path if os.path.exists(path) else os.path.dirname(path))
+    if kind in _NETWORK_FS and not settings.allow_network_fs:
+        raise NoPermission(
+            f"the state folder `{path}` is on a network file system ({kind})",
+            "set STOKER_STATE_DIR to a folder on a local disk",
+        )
+
+
+def cpu_slots(settings: Settings) -> int:
+    return settings.cpu_slots or len(os.sched_getaffinity(0))

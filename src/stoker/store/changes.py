@@ -1,0 +1,153 @@
+"""What people ask for, in their own process: works with or without a daemon.
+
+A waiting job is changed here and now. A running one only gets a mark (`stop_requested`); the loop
+sees it and acts. One transaction each, so the loop sees a change wholly or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from stoker.core.states import ACTIVE, FINAL
+from stoker.errors import Conflict
+from stoker.store import ledger, submissions
+from stoker.store.database import Database
+from stoker.core.text import to_bytes
+
+_FINAL = ", ".join(f"'{state}'" for state in FINAL)
+_CHUNK = 2000
+
+
+def _chunks(ids: list[int]) -> Iterable[list[int]]:
+    for start in range(0, len(ids), _CHUNK):
+        yield ids[start : start + _CHUNK]
+
+
+def cancel(
+    db: Database, ids: list[int], now: float, grace: float | None = None
+) -> tuple[int, int]:
+    """(jobs that were waiting and are cancelled now, running jobs that will be stopped)."""
+    ended = asked = 0
+    for chunk in _chunks(ids):
+        with db.transaction():
+            for job in chunk:
+                if ledger.end_waiting(db, job, "user", now):
+                    ended += 1
+                    continue
+                asked += db.execute(
+                    "UPDATE jobs SET stop_requested = coalesce(stop_requested, ?),"
+                    " grace = coalesce(?, grace)"
+                    " WHERE id = ? AND state IN ('starting', 'running', 'stopping')",
+                    (now, grace, job),
+                ).rowcount
+    return ended, asked
+
+
+def hold(db: Database, ids: list[int], now: float) -> int:
+    changed = 0
+    for chunk in _chunks(ids):
+        with db.transaction():
+            for job in chunk:
+                moved = db.execute(
+                    "UPDATE jobs SET state = 'held', ready = 0 WHERE id = ? AND state = 'queued'",
+                    (job,),
+                ).rowcount
+                if moved:
+                    ledger.record_event(db, job, now, "held")
+                changed += moved
+    return changed
+
+
+def release(db: Database, ids: list[int], now: float) -> int:
+    changed = 0
+    for chunk in _chunks(ids):
+        with db.transaction():
+            for job in chunk:
+                changed += db.execute(
+                    "UPDATE jobs SET state = 'queued', ready = (blockers = 0 AND"
+                    " (eligible_at IS NULL OR eligible_at <= ?)) WHERE id = ? AND state = 'held'",
+                    (now, job),
+                ).rowcount
+    return changed
+
+
+def rerun(db: Database, ids: list[int], now: float, held: bool = False) -> list[int]:
+    new = []
+    for chunk in _chunks(ids):
+        with db.transaction():
+            new += [submissions.rerun(db, job, now, held) for job in chunk]
+    return new
+
+
+def edit(db: Database, job: int, values: dict[str, object], now: float) -> None:
+    """Change columns of a job that has not started."""
+    with db.transaction():
+        state = db.value("SELECT state FROM jobs WHERE id = ?", (job,))
+        if state not in ("held", "queued"):
+            raise Conflict(
+                f"job {job} is {state} and cannot be edited any more",
+                f"`stoker rerun --hold {job}` makes a copy that you can edit",
+            )
+        for column, value in values.items():
+            db.execute(f"UPDATE jobs SET {column} = ? WHERE id = ?", (value, job))
+        db.execute(
+            "UPDATE jobs SET ready = (state = 'queued' AND blockers = 0 AND"
+            " (eligible_at IS NULL OR eligible_at <= ?)) WHERE id = ?",
+            (now, job),
+        )
+        ledger.record_event(db, job, now, "edited", ", ".join(sorted(values)))
+
+
+def set_priority(db: Database, ids: list[int], priority: int, now: float) -> int:
+    changed = 0
+    for chunk in _chunks(ids):
+        with db.transaction():
+            for job in chunk:
+                moved = db.execute(
+                    "UPDATE jobs SET priority = ? WHERE id = ? AND state IN ('held', 'queued')",
+                    (priority, job),
+                ).rowcount
+                if moved:
+                    ledger.record_event(db, job, now, "priority", str(priority))
+                changed += moved
+    return changed
+
+
+def tag(db: Database, ids: list[int], add: list[str], remove: list[str]) -> None:
+    for chunk in _chunks(ids):
+        with db.transaction():
+            for job in chunk:
+                for word in add:
+                    db.execute("INSERT OR IGNORE INTO tags VALUES (?, ?)", (to_bytes(word), job))
+                for word in remove:
+                    db.execute("DELETE FROM tags WHERE tag = ? AND job = ?", (to_bytes(word), job))
+
+
+def remove(db: Database, ids: list[int]) -> list[int]:
+    """Forget final jobs; returns those that are gone. Others are left alone."""
+    gone: list[int] = []
+    for chunk in _chunks(ids):
+        with db.transaction():
+            for job in chunk:
+                removed = db.execute(
+                    f"DELETE FROM jobs WHERE id = ? AND state IN ({_FINAL})", (job,)
+                ).rowcount
+                if removed:
+                    for table in ("attempts", "tags", "events", "dependencies"):
+                        db.execute(f"DELETE FROM {table} WHERE job = ?", (job,))
+                    gone.append(job)
+    return gone
+
+
+def active_among(db: Database, ids: list[int]) -> list[int]:
+    marks = ", ".join(f"'{state}'" for state in ACTIVE)
+    return [
+        job
+        for job in ids
+        if db.value(f"SELECT 1 FROM jobs WHERE id = ? AND state IN ({marks})", (job,))
+    ]
+
+
+def set_draining(db: Database, draining: bool) -> None:
+    with db.transaction():
+        ledger.set_meta(db, "draining", int(draining))

@@ -1,0 +1,197 @@
+"""Open the SQLite file, bring it to the current schema or refuse, and run transactions.
+
+Rules that cost others their data: every write begins with BEGIN IMMEDIATE (a read that turns into a
+write fails at once, whatever the timeout); no process opens the file by other means than SQLite
+while it has it open (closing such a descriptor would drop SQLite's locks); one migration step is
+one transaction together with its version number.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from stoker.errors import Broken, Error, NoPermission, TryLater
+from stoker.failpoints import point
+
+SCHEMA_VERSION = 1
+FILE_NAME = "queue.db"
+
+
+class Database:
+    """A connection with manners. `path` is the state folder."""
+
+    def __init__(self, folder: str, connection: sqlite3.Connection, read_only: bool) -> None:
+        self.folder = folder
+        self.read_only = read_only
+        self.connection = connection
+        self.execute = connection.execute
+        self.executemany = connection.executemany
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def value(self, sql: str, parameters: tuple[object, ...] = ()) -> object:
+        """The first column of the first row, or None."""
+        row = self.execute(sql, parameters).fetchone()
+        return None if row is None else row[0]
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """One write transaction; rolled back as a whole on any exception."""
+        if self.read_only:
+            raise NoPermission(f"the state folder `{self.folder}` is read-only")
+        try:
+            self.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self.execute("COMMIT")
+            except BaseException:
+                if self.connection.in_transaction:
+                    self.execute("ROLLBACK")
+                raise
+        except sqlite3.Error as error:
+            raise translate(error, self.folder) from error
+
+
+def open_database(folder: str, *, durable: bool = True, timeout: float = 10.0) -> Database:
+    """Open the queue in `folder`, creating or migrating it when needed.
+
+    `durable` commits reach the disk before they return (submit); otherwise they survive the death
+    of any process but not a power cut, until the next checkpoint (the daemon makes those).
+    """
+    path = os.path.join(folder, FILE_NAME)
+    try:
+        _create_private(path)
+        connection = _connect(path, timeout)
+    except OSError as error:
+        if os.path.exists(path) and not os.access(folder, os.W_OK):
+            return open_for_reading(folder)
+        raise _unusable(folder, error) from None
+    try:
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version != SCHEMA_VERSION:
+            _migrate(connection, folder)
+        connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+    except sqlite3.Error as error:
+        connection.close()
+        if "readonly" in str(error) or not os.access(folder, os.W_OK):
+            return open_for_reading(folder)
+        raise translate(error, folder) from error
+    except Error:
+        connection.close()
+        raise
+    return Database(folder, connection, read_only=not os.access(path, os.W_OK))
+
+
+def open_for_reading(folder: str) -> Database:
+    """Open what is there without changing a byte: a read-only disk, or somebody else's copy."""
+    path = os.path.join(folder, FILE_NAME)
+    if not os.path.exists(path):
+        raise NoPermission(f"the state folder `{folder}` is read-only and holds no queue")
+    from urllib.parse import quote
+
+    connection = sqlite3.connect(
+        f"file:{quote(path)}?immutable=1", uri=True, isolation_level=None, timeout=1
+    )
+    return Database(folder, connection, read_only=True)
+
+
+def _create_private(path: str) -> None:
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        pass
+
+
+def _connect(path: str, timeout: float) -> sqlite3.Connection:
+    # The loop and its checkpoint thread each have a connection of their own.
+    connection = sqlite3.connect(path, isolation_level=None, timeout=timeout)
+    # Checkpoints sync the disk: rarely in clients, never in the daemon's loop (see checkpoints.py).
+    connection.execute("PRAGMA wal_autocheckpoint=20000")
+    return connection
+
+
+def _migrate(connection: sqlite3.Connection, folder: str) -> None:
+    """Create the schema, or walk the numbered steps up to it; each step is all or nothing."""
+    connection.execute("PRAGMA journal_mode=WAL")
+    while True:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            if version > SCHEMA_VERSION:
+                raise Broken(
+                    f"the queue in `{folder}` was written by a newer Stoker (schema {version}, "
+                    f"this one knows {SCHEMA_VERSION})",
+                    "upgrade this Stoker; nothing was changed",
+                )
+            if version < SCHEMA_VERSION:
+                _step(connection, version)
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        if version >= SCHEMA_VERSION - 1 or version == 0:
+            return
+
+
+def _step(connection: sqlite3.Connection, version: int) -> None:
+    here = os.path.dirname(__file__)
+    if version == 0:
+        source, target = os.path.join(here, "schema.sql"), SCHEMA_VERSION
+    else:
+        source, target = os.path.join(here, "migrations", f"{version + 1:04d}.sql"), version + 1
+    with open(source, encoding="utf-8") as file:
+        script = file.read()
+    for statement in _statements(script):
+        connection.execute(statement)
+        point("migrate.between_statements")
+    if version == 0:
+        # Half of the kernel tag that marks our processes; the attempt id is the other half.
+        tag = int.from_bytes(os.urandom(4), "big") >> 2 | 1
+        connection.execute("INSERT INTO meta VALUES ('tag', ?), ('next_job', 1)", (tag,))
+    connection.execute(f"PRAGMA user_version={target}")
+
+
+def _statements(script: str) -> Iterator[str]:
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+def translate(error: sqlite3.Error, folder: str) -> Error:
+    """SQLite's words to ours."""
+    text = str(error)
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_FULL or "disk is full" in text:
+        return TryLater(
+            f"the disk that holds `{folder}` is full; nothing was changed", "free some space"
+        )
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return TryLater(
+            "another process holds the queue's database lock; nothing was changed",
+            "try again; `stoker doctor` names the holder",
+        )
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return Broken(
+            f"the queue's database in `{folder}` is damaged ({text})",
+            "`stoker doctor --repair` moves it aside and restores the newest snapshot",
+        )
+    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+        return NoPermission(f"cannot write to the state folder `{folder}` ({text})")
+    if code == sqlite3.SQLITE_IOERR:
+        return TryLater(f"the disk that holds `{folder}` reports an error ({text})")
+    return Broken(f"the queue's database in `{folder}` reports: {text}")
+
+
+def _unusable(folder: str, error: OSError) -> Error:
+    import errno
+
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return TryLater(f"the disk that holds `{folder}` is full; nothing was changed")
+    return NoPermission(f"cannot use the state folder `{folder}`: {error.strerror}")

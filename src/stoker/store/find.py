@@ -1,0 +1,249 @@
+"""Reading: which jobs a selector means, pages of jobs, counts, one job in full."""
+
+from __future__ import annotations
+
+from stoker.core.model import Device
+from stoker.core.record import Record
+from stoker.core.selectors import Selector
+from stoker.errors import NotFound
+from stoker.store.database import Database
+from stoker.store.ledger import parse_devices
+from stoker.core.text import maybe_text, to_bytes, to_text, unpack_words
+
+
+class JobRow(Record):
+    """A job with its newest attempt: what lists, pages and JSON show."""
+
+    id: int
+    name: str | None
+    state: str
+    cause: str | None
+    priority: int
+    gpus: int
+    argv: tuple[str, ...]
+    shell: bool
+    cwd: str
+    submitted_at: float
+    eligible_at: float | None
+    blockers: int
+    time_limit: float | None
+    grace: float | None
+    retries: int
+    restartable: bool
+    batch: int | None
+    batch_index: int | None
+    rerun_of: int | None
+    dedupe: str | None
+    stdout: str | None
+    stderr: str | None
+    attempts: int
+    stop_requested: bool
+    ended_at: float | None
+    attempt: int | None
+    devices: tuple[int, ...]
+    pid: int | None
+    started_at: float | None
+    status: int | None
+    detail: str | None
+    user_seconds: float | None
+    system_seconds: float | None
+    max_rss_bytes: int | None
+    attempt_cause: str | None
+
+
+_SELECT = (
+    "SELECT j.id, j.name, j.state, j.cause, j.priority, j.gpus, j.argv, j.shell, c.cwd,"
+    " j.submitted_at, j.eligible_at, j.blockers, j.time_limit, j.grace, j.retries, j.restartable,"
+    " j.batch, j.batch_index, j.rerun_of, j.dedupe, j.stdout, j.stderr, j.attempts,"
+    " j.stop_requested, j.ended_at, a.id, a.devices, a.pid, a.started_at, a.status, a.detail,"
+    " a.user_seconds, a.system_seconds, a.max_rss_bytes, a.cause"
+    " FROM jobs j JOIN contexts c ON c.id = j.context LEFT JOIN attempts a ON a.id = j.attempt"
+)
+
+
+def _job_row(row: tuple) -> JobRow:  # type: ignore[type-arg]
+    fields = dict(zip(JobRow._fields, row, strict=True))
+    for key in ("name", "dedupe", "stdout", "stderr"):
+        fields[key] = maybe_text(fields[key])
+    fields["argv"] = unpack_words(fields["argv"])
+    fields["cwd"] = to_text(fields["cwd"])
+    fields["shell"] = bool(fields["shell"])
+    fields["restartable"] = bool(fields["restartable"])
+    fields["stop_requested"] = fields["stop_requested"] is not None
+    fields["devices"] = parse_devices(fields["devices"] or "")
+    return JobRow(**fields)
+
+
+def job(db: Database, id: int) -> JobRow:
+    row = db.execute(f"{_SELECT} WHERE j.id = ?", (id,)).fetchone()
+    if row is None:
+        raise NotFound(f"there is no job {id}", "`stoker ls` shows the jobs")
+    return _job_row(row)
+
+
+def jobs(db: Database, ids: list[int]) -> list[JobRow]:
+    return [job(db, id) for id in ids]
+
+
+def page(
+    db: Database,
+    states: tuple[str, ...],
+    limit: int,
+    *,
+    tag: str | None = None,
+    name: str | None = None,
+    newest_first: bool = False,
+    since: float | None = None,
+) -> list[JobRow]:
+    """Jobs in any of these states by id. Each state is one walk along its index."""
+    order = "DESC" if newest_first else "ASC"
+    rows: list[JobRow] = []
+    for state in states:
+        where, values = ["j.state = ?"], [state]  # type: tuple[list[str], list[object]]
+        if tag is not None:
+            where.append("j.id IN (SELECT job FROM tags WHERE tag = ?)")
+            values.append(to_bytes(tag))
+        if name is not None:
+            where.append("j.name = ?")
+            values.append(to_bytes(name))
+        if since is not None:
+            where.append("j.ended_at >= ?")
+            values.append(since)
+        sql = f"{_SELECT} WHERE {' AND '.join(where)} ORDER BY j.id {order} LIMIT ?"
+        rows += [_job_row(row) for row in db.execute(sql, (*values, limit))]
+    rows.sort(key=lambda row: row.id, reverse=newest_first)
+    return rows[:limit]
+
+
+def queue_head(db: Database, limit: int) -> list[int]:
+    """Ids of ready jobs in the order in which the policy looks at them."""
+    from stoker.store.ledger import heads, request_groups
+
+    merged = [job for gpus in request_groups(db) for job in heads(db, gpus, limit)]
+    merged.sort(key=lambda ready: (-ready.priority, ready.id))
+    return [ready.id for ready in merged[:limit]]
+
+
+def ahead_of(db: Database, row: JobRow, limit: int = 1_000_000) -> int:
+    """How many ready jobs the policy looks at before this one."""
+    return int(str(db.value(
+        "SELECT count(*) FROM (SELECT 1 FROM jobs WHERE ready = 1 AND (priority > ?1 OR"
+        " (priority = ?1 AND id < ?2)) LIMIT ?3)",
+        (row.priority, row.id, limit),
+    )))  # fmt: skip
+
+
+def counts(db: Database) -> dict[str, int]:
+    return {state: count for state, count in db.execute(
+        "SELECT state, count(*) FROM jobs GROUP BY state")}  # fmt: skip
+
+
+def select(db: Database, selector: Selector) -> list[int]:
+    """The ids that a selector means; NotFound when it means none and names something."""
+    if selector.first is not None:
+        rows = db.execute(
+            "SELECT id FROM jobs WHERE id BETWEEN ? AND ? ORDER BY id",
+            (selector.first, selector.last),
+        )
+    elif selector.back is not None:
+        rows = db.execute("SELECT id FROM jobs ORDER BY id DESC LIMIT 1 OFFSET ?", (selector.back,))
+    elif selector.states is not None:
+        marks = ", ".join("?" * len(selector.states))
+        rows = db.execute(
+            f"SELECT id FROM jobs WHERE state IN ({marks}) ORDER BY id", selector.states
+        )
+        return [row[0] for row in rows]
+    else:
+        word = to_bytes(selector.word or "")
+        rows = db.execute(
+            "SELECT id FROM jobs WHERE name = ?1 UNION SELECT job FROM tags WHERE tag = ?1"
+            " ORDER BY 1",
+            (word,),
+        )
+    ids = [row[0] for row in rows]
+    if not ids:
+        what = "job" if selector.first == selector.last else "jobs"
+        raise NotFound(f"there is no {what} `{selector.text}`", "`stoker ls` shows the jobs")
+    return ids
+
+
+def tags(db: Database, id: int) -> list[str]:
+    rows = db.execute("SELECT tag FROM tags WHERE job = ? ORDER BY tag", (id,))
+    return [to_text(row[0]) for row in rows]
+
+
+def dependencies(db: Database, id: int) -> list[tuple[int, str, bool]]:
+    rows = db.execute(
+        "SELECT needs, condition, met FROM dependencies WHERE job = ? ORDER BY needs", (id,)
+    )
+    return [(needs, condition, bool(met)) for needs, condition, met in rows]
+
+
+class AttemptRow(Record):
+    id: int
+    number: int
+    devices: tuple[int, ...]
+    started_at: float | None
+    ended_at: float | None
+    status: int | None
+    cause: str | None
+    detail: str | None
+    pid: int | None
+
+
+def attempts(db: Database, id: int) -> list[AttemptRow]:
+    rows = db.execute(
+        "SELECT id, number, devices, started_at, ended_at, status, cause, detail, pid"
+        " FROM attempts WHERE job = ? ORDER BY number",
+        (id,),
+    )
+    return [AttemptRow(row[0], row[1], parse_devices(row[2]), *row[3:]) for row in rows]
+
+
+def events(db: Database, id: int) -> list[tuple[float, str, str | None]]:
+    return db.execute(
+        "SELECT at, kind, data FROM events WHERE job = ? ORDER BY id", (id,)
+    ).fetchall()
+
+
+def devices(db: Database) -> tuple[Device, ...]:
+    rows = db.execute("SELECT idx, visible, slots, model, uuid FROM devices ORDER BY idx")
+    return tuple(Device(*row) for row in rows)
+
+
+def meta(db: Database, key: str) -> object:
+    return db.value("SELECT value FROM meta WHERE key = ?", (key,))
+
+
+def is_final(db: Database, ids: list[int]) -> bool:
+    """Whether none of these jobs can change any more."""
+    return not unfinished(db, ids, 1)
+
+
+def unfinished(db: Database, ids: list[int], limit: int) -> list[int]:
+    left = []
+    for id in ids:
+        state = db.value("SELECT state FROM jobs WHERE id = ?", (id,))
+        if state in ("held", "queued", "starting", "running", "stopping"):
+            left.append(id)
+            if len(left) >= limit:
+                break
+    return left
+
+
+def ended(db: Database, states: tuple[str, ...], before: float | None) -> list[int]:
+    """Final jobs, all or those that ended before some time."""
+    marks = ", ".join("?" * len(states))
+    sql = f"SELECT id FROM jobs WHERE state IN ({marks})"
+    if before is None:
+        return [row[0] for row in db.execute(sql, states)]
+    return [row[0] for row in db.execute(f"{sql} AND ended_at < ?", (*states, before))]
+
+
+def failed_without_rerun(db: Database) -> list[int]:
+    """Failed and lost jobs that nobody has submitted again."""
+    rows = db.execute(
+        "SELECT id FROM jobs WHERE state IN ('failed', 'lost')"
+        " AND id NOT IN (SELECT rerun_of FROM jobs WHERE rerun_of IS NOT NULL) ORDER BY id"
+    )
+    return [row[0] for row in rows]

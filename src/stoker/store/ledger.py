@@ -1,0 +1,317 @@
+"""What the loop records: claims, beginnings, ends. All of it inside the loop's own transaction.
+
+Every function can be applied twice without harm, because after a crash or a full disk the loop
+records the same facts again.
+"""
+
+from __future__ import annotations
+
+from stoker.core.model import Context, Device, Outcome, ReadyJob
+from stoker.core.record import Record
+from stoker.core.retry import Verdict
+from stoker.core.states import advance, sources
+from stoker.store.database import Database
+from stoker.store.submissions import satisfied
+from stoker.core.text import maybe_text, to_text, unpack_words
+
+_READY_COLUMNS = (
+    "id, priority, gpus, time_limit, argv, shell, context, name, attempts, grace, stdout, stderr,"
+    " keep_children, batch, batch_index"
+)
+# An end is legal in every active state; the claim is what makes a state active.
+_ACTIVE = ", ".join(f"'{state}'" for state in sources("succeed"))
+
+
+class Claim(Record):
+    """The order to start an attempt, as it stands in the books."""
+
+    attempt: int
+    job: int
+    number: int
+    devices: tuple[int, ...]
+    at: float
+    boot: str
+
+
+class OpenAttempt(Record):
+    """An attempt without an end, as the last daemon left it."""
+
+    attempt: int
+    job: int
+    number: int
+    gpus: int
+    devices: tuple[int, ...]
+    state: str
+    boot: str
+    pid: int | None
+    started_mono: float | None
+    time_limit: float | None
+    grace: float | None
+    stop_requested: bool
+
+
+class JobFacts(Record):
+    """What `judge` needs to know of a job."""
+
+    attempts: int
+    retries: int
+    restartable: bool
+    stop_requested: bool
+
+
+def request_groups(db: Database) -> list[int]:
+    """The different requests among ready jobs, by hopping through the index, not scanning it."""
+    rows = db.execute(
+        "WITH RECURSIVE hop(gpus) AS ("
+        " SELECT min(gpus) FROM jobs WHERE ready = 1"
+        " UNION ALL SELECT (SELECT min(gpus) FROM jobs WHERE ready = 1 AND gpus > hop.gpus)"
+        " FROM hop WHERE hop.gpus IS NOT NULL) SELECT gpus FROM hop WHERE gpus IS NOT NULL"
+    )
+    return [row[0] for row in rows]
+
+
+def heads(db: Database, gpus: int, limit: int) -> list[ReadyJob]:
+    """The first ready jobs of one group, in order."""
+    rows = db.execute(
+        f"SELECT {_READY_COLUMNS} FROM jobs WHERE ready = 1 AND gpus = ?"
+        " ORDER BY priority DESC, id LIMIT ?",
+        (gpus, limit),
+    )
+    return [_ready_job(row) for row in rows]
+
+
+def _ready_job(row: tuple[object, ...]) -> ReadyJob:
+    (id, priority, gpus, limit, argv, shell, context, name, attempts, grace, out, err, keep, batch,
+     index) = row  # fmt: skip
+    return ReadyJob(
+        id, priority, gpus, limit, unpack_words(argv), bool(shell), context,  # type: ignore[arg-type]
+        maybe_text(name), attempts, grace, maybe_text(out), maybe_text(err),  # type: ignore[arg-type]
+        bool(keep), batch, index,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def context(db: Database, id: int) -> Context:
+    cwd, env, umask, shell = db.execute(
+        "SELECT cwd, env, umask, shell FROM contexts WHERE id = ?", (id,)
+    ).fetchone()
+    pairs = (to_text(item).partition("=") for item in env.split(b"\0")[:-1])
+    return Context(to_text(cwd), tuple((k, v) for k, _, v in pairs), umask, to_text(shell))
+
+
+def release_due(db: Database, now: float) -> int:
+    """Make delayed jobs ready whose time has come."""
+    return db.execute(
+        "UPDATE jobs SET ready = 1 WHERE state = 'queued' AND ready = 0 AND blockers = 0"
+        " AND (eligible_at IS NULL OR eligible_at <= ?)",
+        (now,),
+    ).rowcount
+
+
+def next_due(db: Database) -> float | None:
+    """When the next delayed job may run."""
+    due = db.value(
+        "SELECT min(eligible_at) FROM jobs WHERE state = 'queued' AND ready = 0 AND blockers = 0"
+    )
+    return None if due is None else float(str(due))
+
+
+def shift_backoffs(db: Database, delta: float) -> None:
+    """The wall clock jumped: back-offs move along, begin times that people gave do not."""
+    db.execute(
+        "UPDATE jobs SET eligible_at = eligible_at + ? WHERE state = 'queued' AND ready = 0"
+        " AND blockers = 0 AND attempts > 0",
+        (delta,),
+    )
+
+
+def stop_requests(db: Database) -> list[tuple[int, float | None]]:
+    """(job, its own grace) of active jobs that somebody wants to end."""
+    rows = db.execute(
+        "SELECT id, grace FROM jobs WHERE stop_requested IS NOT NULL"
+        " AND state IN ('starting', 'running', 'stopping')"
+    )
+    return rows.fetchall()
+
+
+def claim(db: Database, order: Claim) -> bool:
+    """queued -> starting, if it still is ready; False when somebody was faster."""
+    changed = db.execute(
+        "UPDATE jobs SET state = 'starting', ready = 0, eligible_at = NULL, attempt = ?,"
+        " attempts = ? WHERE id = ? AND (ready = 1 OR attempt = ?)",
+        (order.attempt, order.number, order.job, order.attempt),
+    ).rowcount
+    if not changed:
+        return False
+    db.execute(
+        "INSERT OR IGNORE INTO attempts (id, job, number, devices, claimed_at, boot)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        (*order[:3], ",".join(map(str, order.devices)), order.at, order.boot),
+    )
+    return True
+
+
+def claim_anyway(db: Database, order: Claim) -> bool:
+    """Recovery: this start has happened, so only a final state can contradict it."""
+    db.execute(
+        "UPDATE jobs SET ready = 1, state = 'queued' WHERE id = ? AND state IN ('held', 'queued')",
+        (order.job,),
+    )
+    return claim(db, order)
+
+
+def begun(db: Database, attempt: int, pid: int, at: float, mono: float) -> None:
+    """starting -> running."""
+    db.execute(
+        "UPDATE attempts SET pid = ?, started_at = ?, started_mono = ? WHERE id = ?",
+        (pid, at, mono, attempt),
+    )
+    db.execute("UPDATE jobs SET state = 'running' WHERE attempt = ? AND state = 'starting'"
+               " AND id = (SELECT job FROM attempts WHERE id = ?)", (attempt, attempt))  # fmt: skip
+
+
+def stopping(db: Database, job: int) -> None:
+    db.execute(
+        "UPDATE jobs SET state = 'stopping' WHERE id = ? AND state IN ('starting', 'running')",
+        (job,),
+    )
+
+
+def facts(db: Database, job: int) -> JobFacts:
+    attempts, retries, restartable, stop = db.execute(
+        "SELECT attempts, retries, restartable, stop_requested FROM jobs WHERE id = ?", (job,)
+    ).fetchone()
+    return JobFacts(attempts, retries, bool(restartable), stop is not None)
+
+
+def finish(
+    db: Database, job: int, outcome: Outcome, verdict: Verdict, now: float, started: float | None
+) -> bool:
+    """Record an end; True when other jobs became ready (or this one goes back to the queue)."""
+    db.execute(
+        "UPDATE attempts SET ended_at = ?, status = ?, cause = ?, detail = ?, user_seconds = ?,"
+        " system_seconds = ?, max_rss_bytes = ?, started_at = coalesce(started_at, ?) WHERE id = ?",
+        (outcome.ended_at, outcome.status, verdict.cause, outcome.detail, outcome.user_seconds,
+         outcome.system_seconds, outcome.max_rss_bytes, started, outcome.attempt),
+    )  # fmt: skip
+    if verdict.delay is not None:
+        db.execute(
+            "UPDATE jobs SET state = 'queued', ready = 0, eligible_at = ?"
+            f" WHERE id = ? AND attempt = ? AND state IN ({_ACTIVE})",
+            (now + verdict.delay, job, outcome.attempt),
+        )
+        return True
+    state = advance("running", verdict.event)
+    changed = db.execute(
+        "UPDATE jobs SET state = ?, cause = ?, ended_at = ?"
+        f" WHERE id = ? AND attempt = ? AND state IN ({_ACTIVE})",
+        (state, verdict.cause, outcome.ended_at, job, outcome.attempt),
+    ).rowcount
+    return bool(changed) and settle_dependants(db, job, state, now)
+
+
+def unclaim(db: Database, attempt: int, now: float, why: str, delay: float = 0.0) -> None:
+    """The start provably never happened: as if it had not been ordered, but for an event."""
+    row = db.execute("SELECT job, number FROM attempts WHERE id = ?", (attempt,)).fetchone()
+    if row is None:
+        return
+    db.execute("DELETE FROM attempts WHERE id = ?", (attempt,))
+    db.execute(
+        f"UPDATE jobs SET state = 'queued', ready = ?, eligible_at = ?, attempts = ?, attempt = ("
+        "SELECT max(id) FROM attempts WHERE job = jobs.id)"
+        f" WHERE id = ? AND attempt = ? AND state IN ({_ACTIVE})",
+        (int(not delay), now + delay if delay else None, row[1] - 1, row[0], attempt),
+    )
+    record_event(db, row[0], now, "start_undone", why)
+    if db.value("SELECT stop_requested FROM jobs WHERE id = ?", (row[0],)) is not None:
+        end_waiting(db, row[0], "user", now)
+
+
+def end_waiting(db: Database, job: int, cause: str, now: float) -> bool:
+    """held or queued -> cancelled, and what follows from it for others."""
+    changed = db.execute(
+        "UPDATE jobs SET state = 'cancelled', ready = 0, cause = ?, ended_at = ?"
+        " WHERE id = ? AND state IN ('held', 'queued')",
+        (cause, now, job),
+    ).rowcount
+    if changed:
+        settle_dependants(db, job, "cancelled", now)
+    return bool(changed)
+
+
+def settle_dependants(db: Database, job: int, state: str, now: float) -> bool:
+    """Jobs that waited for this one become ready, or end because they never can.
+
+    In the same transaction as the end itself: no crash can come between the two.
+    """
+    waiting = db.execute(
+        "SELECT job, condition FROM dependencies WHERE needs = ? AND met = 0", (job,)
+    ).fetchall()
+    for dependant, condition in waiting:
+        if satisfied(state, condition):
+            db.execute(
+                "UPDATE dependencies SET met = 1 WHERE job = ? AND needs = ?", (dependant, job)
+            )
+            db.execute(
+                "UPDATE jobs SET blockers = blockers - 1, ready = (state = 'queued' AND"
+                " blockers = 1 AND (eligible_at IS NULL OR eligible_at <= ?)) WHERE id = ?",
+                (now, dependant),
+            )
+        else:
+            end_waiting(db, dependant, "dependency", now)
+    return bool(waiting)
+
+
+def open_attempts(db: Database) -> list[OpenAttempt]:
+    """All attempts that the books show as alive."""
+    rows = db.execute(
+        "SELECT a.id, a.job, a.number, j.gpus, a.devices, j.state, a.boot, a.pid, a.started_mono,"
+        " j.time_limit, j.grace, j.stop_requested FROM jobs j JOIN attempts a ON a.id = j.attempt"
+        f" WHERE j.state IN ({_ACTIVE}) ORDER BY a.id"
+    ).fetchall()
+    return [
+        OpenAttempt(*row[:4], devices=parse_devices(row[4]), state=row[5], boot=row[6], pid=row[7],
+                    started_mono=row[8], time_limit=row[9], grace=row[10],
+                    stop_requested=row[11] is not None)
+        for row in rows
+    ]  # fmt: skip
+
+
+def job_of(db: Database, attempt: int) -> int | None:
+    """The job of an attempt that still is the job's newest and has no end."""
+    job = db.value(
+        "SELECT a.job FROM attempts a JOIN jobs j ON j.attempt = a.id"
+        f" WHERE a.id = ? AND j.state IN ({_ACTIVE})",
+        (attempt,),
+    )
+    return None if job is None else int(str(job))
+
+
+def last_attempt(db: Database) -> int:
+    return int(str(db.value("SELECT coalesce(max(id), 0) FROM attempts")))
+
+
+def parse_devices(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(",") if part)
+
+
+def record_event(db: Database, job: int, now: float, kind: str, data: str | None = None) -> None:
+    db.execute("INSERT INTO events (job, at, kind, data) VALUES (?, ?, ?, ?)", (job, now, kind, data))
+
+
+def set_devices(db: Database, devices: tuple[Device, ...], cpu_slots: int) -> None:
+    """Publish what the daemon knows of the host, for `submit`, `why` and the status page."""
+    db.execute("DELETE FROM devices")
+    db.executemany("INSERT INTO devices VALUES (?, ?, ?, ?, ?)", list(devices))
+    set_meta(db, "cpu_slots", cpu_slots)
+
+
+def set_meta(db: Database, key: str, value: object) -> None:
+    db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+
+
+def is_draining(db: Database) -> bool:
+    return bool(db.value("SELECT value FROM meta WHERE key = 'draining'"))
+
+
+def store_tag(db: Database) -> int:
+    return int(str(db.value("SELECT value FROM meta WHERE key = 'tag'")))

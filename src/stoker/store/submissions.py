@@ -1,0 +1,200 @@
+"""Jobs enter the queue: in chunks, each one transaction, so a million jobs never block anybody."""
+
+from __future__ import annotations
+
+import zlib
+
+from stoker.core.model import Context, Dependency, JobSpec
+from stoker.core.record import Record
+from stoker.core.states import FINAL, HELD, QUEUED
+from stoker.errors import Conflict, NotFound
+from stoker.failpoints import point
+from stoker.store.database import Database
+from stoker.core.text import maybe_bytes, pack_words, to_bytes
+
+# About 15 ms of write lock: what a freed GPU may have to wait for while somebody submits a lot.
+CHUNK = 5000
+
+_INSERT = (
+    "INSERT INTO jobs (id, state, ready, gpus, priority, shell, argv, context, submitted_at, name,"
+    " batch, batch_index, time_limit, grace, retries, restartable, keep_children, eligible_at,"
+    " blockers, stdout, stderr, dedupe, rerun_of)"
+    f" VALUES ({', '.join('?' * 23)})"
+)
+
+
+class Receipt(Record):
+    """What one chunk became. `existing` holds the ids that a dedupe key led to instead."""
+
+    first: int
+    count: int
+    existing: tuple[int, ...] = ()
+
+    @property
+    def ids(self) -> list[int]:
+        return [*range(self.first, self.first + self.count), *self.existing]
+
+
+class Submission:
+    """One submit, however many chunks it comes in."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._contexts: dict[int, tuple[Context, int]] = {}
+        self._batch: int | None = None
+        self._count = 0
+
+    def add(self, specs: list[JobSpec], now: float) -> Receipt:
+        """Add jobs in one transaction; the receipt is a promise that they are on disk."""
+        db = self._db
+        with db.transaction():
+            fresh, existing = _without_known(db, specs)
+            first = _take_ids(db, len(fresh))
+            is_batch = len(specs) > 1 or self._count > 0
+            if self._batch is None:
+                self._batch = first
+            rows = []
+            for place, spec in enumerate(fresh):
+                index = self._count + place if is_batch else None
+                rows.append(_row(db, spec, first + place, now, self._contexts, self._batch, index))
+            db.executemany(_INSERT, rows)
+            for place, spec in enumerate(fresh):
+                if spec.tags:
+                    _tag(db, first + place, spec.tags)
+            point("submit.before_commit")
+        point("submit.after_commit")
+        self._count += len(fresh)
+        return Receipt(first, len(fresh), existing)
+
+
+def rerun(db: Database, job: int, now: float, held: bool) -> int:
+    """A new job that asks for the same thing as an old one."""
+    new = _take_ids(db, 1)
+    db.execute(
+        "INSERT INTO jobs (id, state, ready, gpus, priority, shell, argv, context, submitted_at,"
+        " name, time_limit, grace, retries, restartable, keep_children, stdout, stderr, rerun_of)"
+        " SELECT ?, ?, ?, gpus, priority, shell, argv, context, ?, name, time_limit, grace,"
+        " retries, restartable, keep_children, stdout, stderr, id FROM jobs WHERE id = ?",
+        (new, HELD if held else QUEUED, int(not held), now, job),
+    )
+    db.execute("INSERT INTO tags SELECT tag, ? FROM tags WHERE job = ?", (new, job))
+    return new
+
+
+def context_id(db: Database, context: Context) -> int:
+    """The row of this context, made when it is new."""
+    env = b"".join(to_bytes(f"{key}={value}") + b"\0" for key, value in context.env)
+    cwd, shell = to_bytes(context.cwd), to_bytes(context.shell)
+    crc = zlib.crc32(b"\0".join((cwd, shell, env)))
+    row = db.execute(
+        "SELECT id FROM contexts WHERE crc = ? AND cwd = ? AND env = ? AND umask = ? AND shell = ?",
+        (crc, cwd, env, context.umask, shell),
+    ).fetchone()
+    if row is not None:
+        return int(row[0])
+    cursor = db.execute(
+        "INSERT INTO contexts (crc, cwd, env, umask, shell) VALUES (?, ?, ?, ?, ?)",
+        (crc, cwd, env, context.umask, shell),
+    )
+    return int(cursor.lastrowid or 0)
+
+
+def _without_known(
+    db: Database, chunk: list[JobSpec]
+) -> tuple[list[JobSpec], tuple[int, ...]]:
+    """Split off the specs whose dedupe key is already in the queue (or earlier in this chunk)."""
+    if all(spec.dedupe is None for spec in chunk):
+        return chunk, ()
+    fresh, existing, seen = [], [], set()
+    for spec in chunk:
+        if spec.dedupe is not None:
+            known = db.value("SELECT id FROM jobs WHERE dedupe = ?", (to_bytes(spec.dedupe),))
+            if known is not None:
+                existing.append(int(str(known)))
+                continue
+            if spec.dedupe in seen:
+                continue
+            seen.add(spec.dedupe)
+        fresh.append(spec)
+    return fresh, tuple(existing)
+
+
+def _take_ids(db: Database, count: int) -> int:
+    """Reserve ids; an id is never used again, even when its job is removed."""
+    first = int(str(db.value("SELECT value FROM meta WHERE key = 'next_job'")))
+    db.execute("UPDATE meta SET value = ? WHERE key = 'next_job'", (first + count,))
+    return first
+
+
+def _row(
+    db: Database,
+    spec: JobSpec,
+    job: int,
+    now: float,
+    contexts: dict[int, tuple[Context, int]],
+    batch: int,
+    index: int | None,
+) -> tuple[object, ...]:
+    known = contexts.get(id(spec.context))
+    if known is None or known[0] is not spec.context:
+        known = (spec.context, context_id(db, spec.context))
+        contexts[id(spec.context)] = known
+    blockers = _depend(db, job, spec.after) if spec.after else 0
+    later = spec.begin_at if spec.begin_at is not None and spec.begin_at > now else None
+    ready = not spec.held and not blockers and later is None
+    return (
+        job,
+        HELD if spec.held else QUEUED,
+        int(ready),
+        spec.gpus,
+        spec.priority,
+        int(spec.shell),
+        pack_words(spec.argv),
+        known[1],
+        now,
+        maybe_bytes(spec.name),
+        None if index is None else batch,
+        index,
+        spec.time_limit,
+        spec.grace,
+        spec.retries,
+        int(spec.restartable),
+        int(spec.keep_children),
+        later,
+        blockers,
+        maybe_bytes(spec.stdout),
+        maybe_bytes(spec.stderr),
+        maybe_bytes(spec.dedupe),
+        None,
+    )
+
+
+def _depend(db: Database, job: int, after: tuple[Dependency, ...]) -> int:
+    """Record dependencies; returns how many are not met yet."""
+    unmet = 0
+    for needs, condition in dict(after).items():
+        state = db.value("SELECT state FROM jobs WHERE id = ?", (needs,))
+        if state is None:
+            raise NotFound(f"there is no job {needs} to wait for", "`stoker ls` shows the jobs")
+        met = satisfied(str(state), condition)
+        if met is False:
+            raise Conflict(
+                f"job {needs} is already {state}, so a job after `{needs}:{condition}` never runs",
+                f"use --after {needs}:any, or rerun job {needs} first",
+            )
+        unmet += met is None
+        db.execute(
+            "INSERT INTO dependencies VALUES (?, ?, ?, ?)", (job, needs, condition, int(met is True))
+        )
+    return unmet
+
+
+def satisfied(state: str, condition: str) -> bool | None:
+    """Whether a job in `state` fulfils the condition; None while that is open."""
+    if state not in FINAL:
+        return None
+    return condition == "any" or (state == "done") == (condition == "ok")
+
+
+def _tag(db: Database, job: int, tags: tuple[str, ...]) -> None:
+    db.executemany("INSERT OR IGNORE INTO tags VALUES (?, ?)", [(to_bytes(t), job) for t in tags])

@@ -1,0 +1,87 @@
+"""Jobs as children of this process: what `stoker run` uses. They end when this process ends.
+
+If this process is killed, the keeper (a tiny process that waits for our end of a pipe to close)
+kills everything that still carries a tag of this run.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+from stoker.core.model import Context, Outcome
+from stoker.supervisor.children import Children, become_subreaper
+from stoker.supervisor.orders import Fact, Order
+
+
+class Attached:
+    """The same face as RunnerLink, without a process in between."""
+
+    has_backlog = False
+
+    def __init__(self, tag_base: int, log_limit: int) -> None:
+        become_subreaper()
+        self._children = Children(tag_base, log_limit)
+        self._contexts: dict[int, dict[str, str]] = {}
+        self._facts: list[Fact] = []
+        self._wake, signal_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(signal_end, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._children.ignore(_start_keeper(tag_base))
+
+    def fileno(self) -> int:
+        return self._wake
+
+    def launch(self, order: Order, context: Context) -> None:
+        base = self._contexts.get(order.context)
+        if base is None:
+            base = self._contexts[order.context] = dict(context.env)
+        env = base | order.env
+        if order.time_limit is not None:
+            env["STOKER_DEADLINE"] = f"{time.time() + order.time_limit:.0f}"
+        self._facts.append(self._children.start(order, context, env))
+
+    def stop(self, attempt: int, reason: str, grace: float | None) -> None:
+        self._children.stop(attempt, reason, grace)
+
+    def facts(self) -> tuple[list[Fact], bool]:
+        try:
+            os.read(self._wake, 4096)
+        except BlockingIOError:
+            pass
+        deadline = self._children.next_deadline()
+        due = deadline is not None and deadline <= time.monotonic()
+        outcomes: list[Outcome] = self._children.tick() if due else self._children.reap()
+        facts, self._facts = [*self._facts, *outcomes], []
+        return facts, True
+
+    @property
+    def has_facts(self) -> bool:
+        return bool(self._facts)
+
+    def next_deadline(self) -> float | None:
+        return self._children.next_deadline()
+
+    def close(self) -> None:
+        """End whatever is left, at once."""
+        for begun in self._children.living():
+            self._children.stop(begun.attempt, "user", 0.0)
+        self._children.tick()
+
+
+def _start_keeper(tag_base: int) -> int:
+    """The keeper holds the reading end of a pipe whose only writing end is ours."""
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    keeper = os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-m", "stoker.supervisor.keeper", str(tag_base)],
+        os.environ,
+        file_actions=[(os.POSIX_SPAWN_DUP2, reading, 0)],
+        setsid=True,
+    )
+    os.close(reading)
+    del writing  # stays open for as long as this process lives
+    return keeper
+

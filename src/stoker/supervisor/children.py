@@ -1,0 +1,205 @@
+"""The parent of running attempts: starts them, notices their ends, and ends whole trees.
+
+Time limits and grace periods are kept here, next to the processes, so that they hold while no
+daemon is there. A process that outlives the first process of its attempt (a leftover) is ended too,
+unless the job asked to keep it; an attempt is over when nothing of it is left.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+
+from stoker.core.model import Context, Outcome
+from stoker.failpoints import point
+from stoker.supervisor import members
+from stoker.supervisor.logs import cap_log
+from stoker.supervisor.orders import Begun, Order, Refused
+from stoker.supervisor.spawn import HostTrouble, Launchpad, StartFailed
+
+LEFTOVER_GRACE_SECONDS = 2.0
+_KILL_AGAIN_SECONDS = 1.0
+_LOG_CHECK_SECONDS = 2.0
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def become_subreaper() -> None:
+    """Orphans of our jobs become our children, not init's: nothing gets out of sight."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+class _Attempt:
+    """A living attempt, or one whose first process is gone and whose leftovers are not."""
+
+    __slots__ = ("deadline", "grace", "kill_at", "mono", "order", "outcome", "pid", "reason", "tag")
+
+    def __init__(self, order: Order, tag: int) -> None:
+        self.order = order
+        self.tag = tag
+        self.pid = 0
+        self.mono = 0.0
+        self.grace = order.grace
+        self.reason: str | None = None
+        self.deadline: float | None = None
+        self.kill_at: float | None = None
+        self.outcome: Outcome | None = None
+
+
+class Children:
+    """All attempts whose first process this process started."""
+
+    def __init__(self, tag_base: int, log_limit: int, raise_oom_score: bool = False) -> None:
+        self._tag_base = tag_base
+        self._log_limit = log_limit
+        self._raise_oom_score = raise_oom_score
+        self._pad = Launchpad()
+        self._by_pid: dict[int, _Attempt] = {}
+        self._by_attempt: dict[int, _Attempt] = {}
+        self._ending: list[_Attempt] = []  # first process gone, leftovers perhaps not
+        self._bystanders: set[int] = set()
+        self._next_log_check = 0.0
+        self._kids_path = f"/proc/self/task/{os.getpid()}/children"
+
+    def __len__(self) -> int:
+        return len(self._by_attempt)
+
+    def living(self) -> list[Begun]:
+        """All attempts that are not over."""
+        return [
+            Begun(number, attempt.pid, 0.0, attempt.mono)
+            for number, attempt in self._by_attempt.items()
+        ]
+
+    def ignore(self, pid: int) -> None:
+        """A child of this process that is no job."""
+        self._bystanders.add(pid)
+
+    def spawn(self, order: Order, context: Context, env: dict[str, str]) -> Begun:
+        """Start an attempt, or raise HostTrouble or StartFailed."""
+        attempt = _Attempt(order, members.tag_of(self._tag_base, order.attempt))
+        attempt.pid = self._pad.spawn(order, context, env, attempt.tag)
+        attempt.mono = time.monotonic()
+        if order.time_limit is not None:
+            attempt.deadline = attempt.mono + order.time_limit
+        self._by_pid[attempt.pid] = self._by_attempt[order.attempt] = attempt
+        if self._raise_oom_score:
+            _prefer_for_oom_killer(attempt.pid)
+        return Begun(order.attempt, attempt.pid, time.time(), attempt.mono)
+
+    def start(self, order: Order, context: Context, env: dict[str, str]) -> Begun | Outcome | Refused:
+        """`spawn` with its failures as facts."""
+        try:
+            return self.spawn(order, context, env)
+        except HostTrouble as trouble:
+            return Refused(order.attempt, str(trouble))
+        except StartFailed as failure:
+            status = failure.exit_code << 8
+            return Outcome(order.attempt, status, time.time(), "start_failed", detail=str(failure))
+
+    def stop(self, number: int, reason: str, grace: float | None = None) -> None:
+        """Ask an attempt to end; kill it when its grace is over. A second call shortens that."""
+        attempt = self._by_attempt.get(number)
+        if attempt is None:
+            return
+        if attempt.reason is None:
+            attempt.reason = reason
+        kill_at = time.monotonic() + (attempt.grace if grace is None else grace)
+        if attempt.kill_at is None:
+            members.ask_to_end(attempt.tag)
+            point("runner.after_sigterm")
+        attempt.kill_at = kill_at if attempt.kill_at is None else min(kill_at, attempt.kill_at)
+        attempt.deadline = None
+
+    def next_deadline(self) -> float | None:
+        """When `tick` has something to do (monotonic)."""
+        times = [self._next_log_check] if self._by_attempt and self._next_log_check else []
+        for attempt in self._by_attempt.values():
+            if attempt.deadline is not None:
+                times.append(attempt.deadline)
+            if attempt.kill_at is not None:
+                times.append(attempt.kill_at)
+        return min(times, default=None)
+
+    def tick(self) -> list[Outcome]:
+        """Time limits, ends of grace, logs that grew too long."""
+        now = time.monotonic()
+        for number, attempt in list(self._by_attempt.items()):
+            if attempt.deadline is not None and now >= attempt.deadline:
+                self.stop(number, "time_limit")
+            if attempt.kill_at is not None and now >= attempt.kill_at:
+                members.kill(attempt.tag)
+                attempt.kill_at = now + _KILL_AGAIN_SECONDS
+        if now >= self._next_log_check:
+            self._next_log_check = now + _LOG_CHECK_SECONDS
+            for attempt in self._by_attempt.values():
+                if attempt.order.own_log and attempt.order.stdout is not None:
+                    cap_log(attempt.order.stdout, self._log_limit)
+        return self.reap()
+
+    def reap(self) -> list[Outcome]:
+        """The attempts that are over."""
+        over: list[Outcome] = []
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            attempt = self._by_pid.pop(pid, None)
+            if attempt is None:
+                continue  # an orphan of some job that had ended by itself
+            attempt.outcome = Outcome(
+                attempt.order.attempt, status, time.time(), attempt.reason, usage.ru_utime,
+                usage.ru_stime, usage.ru_maxrss * 1024,
+            )  # fmt: skip
+            self._ending.append(attempt)
+        if self._ending:
+            left = []
+            for attempt in self._ending:
+                if self._leaves_processes(attempt):
+                    left.append(attempt)
+                elif attempt.outcome is not None:
+                    del self._by_attempt[attempt.order.attempt]
+                    over.append(attempt.outcome)
+            self._ending = left
+        return over
+
+    def _leaves_processes(self, attempt: _Attempt) -> bool:
+        """Whether something of an attempt outlives its first process; asks it to end if so.
+
+        Every leftover has an ancestor that is our child by now, so the list of our children tells
+        for almost nothing that there is none, which is nearly always the case.
+        """
+        if attempt.order.keep_children or not self._has_unknown_children():
+            return False
+        if not members.members(attempt.tag):
+            return False
+        if attempt.kill_at is None:
+            members.ask_to_end(attempt.tag)
+            attempt.kill_at = time.monotonic() + LEFTOVER_GRACE_SECONDS
+        return True
+
+    def _has_unknown_children(self) -> bool:
+        try:
+            with open(self._kids_path, "rb") as file:
+                kids = file.read().split()
+        except OSError:
+            return True  # a kernel without that list: look at all processes
+        known = self._by_pid
+        return any(int(kid) not in known and int(kid) not in self._bystanders for kid in kids)
+
+
+def _prefer_for_oom_killer(pid: int) -> None:
+    """Out of memory, the kernel should take the job, not its parent."""
+    try:
+        descriptor = os.open(f"/proc/{pid}/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        os.write(descriptor, b"300")
+    except OSError:
+        pass
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,28 @@
+"""The variables that a job finds beside those of its submitter."""
+
+from __future__ import annotations
+
+from stoker.core.model import Device, ReadyJob
+
+
+def job_environment(
+    job: ReadyJob, number: int, devices: tuple[Device, ...], folder: str, submit_dir: str
+) -> dict[str, str]:
+    """CUDA's view of the devices, and Stoker's own names (see docs/environment.md)."""
+    visible = ",".join(device.visible for device in devices)
+    env = {
+        "CUDA_VISIBLE_DEVICES": visible,
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "NVIDIA_VISIBLE_DEVICES": visible or "void",
+        "STOKER_JOB_ID": str(job.id),
+        "STOKER_JOB_NAME": job.name or "",
+        "STOKER_ATTEMPT": str(number),
+        "STOKER_GPUS": visible,
+        "STOKER_GPU_UUIDS": ",".join(device.uuid for device in devices if device.uuid),
+        "STOKER_SUBMIT_DIR": submit_dir,
+        "STOKER_OUTPUT_DIR": folder,
+    }
+    if job.batch is not None:
+        env["STOKER_ARRAY_ID"] = str(job.batch)
+        env["STOKER_ARRAY_INDEX"] = str(job.batch_index)
+    return env

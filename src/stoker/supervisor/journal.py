@@ -1,0 +1,152 @@
+"""The runner's own memory on disk: which attempts began and how they ended.
+
+A text file of lines, written in place into space that was allocated beforehand: a full disk cannot
+stop an exit code from being recorded. One writer, the runner. The daemon reads it after a crash of
+either side, and removes segments whose content is in the database.
+
+    begun ATTEMPT JOB NUMBER AT MONO BOOT DEVICES
+    ended ATTEMPT STATUS AT USER SYSTEM RSS REASON DETAIL
+    undone ATTEMPT WHY                       (the host refused; nothing ran)
+
+The format is frozen as version 1: a newer daemon meets older runners.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from stoker.core.model import Outcome
+from stoker.core.record import Record
+from stoker.core.text import to_bytes, to_text
+from stoker.supervisor.orders import Order, Refused
+
+_HEADER = b"stoker-journal 1\n"
+SEGMENT_BYTES = 1 << 20
+# Room that begins never use, so that ends of everything that runs still fit on a full disk.
+_RESERVE_BYTES = 256 << 10
+
+
+class JournalBegun(Record):
+    attempt: int
+    job: int
+    number: int
+    at: float
+    mono: float
+    boot: str
+    devices: tuple[int, ...]
+
+
+class JournalFull(Exception):
+    """No room for another begin, and no disk for another segment."""
+
+
+class Journal:
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._descriptor = -1
+        self._offset = 0
+        self.segment = max(segments(folder), default=0)
+        self._roll()
+
+    def begun(self, order: Order, at: float, mono: float, boot: str) -> bool:
+        """Record a beginning before it happens; True when a new segment was opened for it."""
+        rolled = False
+        if self._offset > SEGMENT_BYTES - _RESERVE_BYTES:
+            try:
+                self._roll()
+                rolled = True
+            except OSError as error:
+                raise JournalFull(error.strerror) from None
+        devices = ",".join(map(str, order.devices)) or "-"
+        self._write(
+            f"begun {order.attempt} {order.job} {order.number} {at:.6f} {mono:.6f} {boot} {devices}"
+        )
+        return rolled
+
+    def ended(self, outcome: Outcome) -> None:
+        detail = (outcome.detail or "").replace("\n", " ")[:400]
+        self._write(
+            f"ended {outcome.attempt} {'-' if outcome.status is None else outcome.status}"
+            f" {outcome.ended_at:.6f} {outcome.user_seconds:.6f} {outcome.system_seconds:.6f}"
+            f" {outcome.max_rss_bytes} {outcome.reason or '-'} {detail}"
+        )
+
+    def undone(self, refused: Refused) -> None:
+        self._write(f"undone {refused.attempt} {refused.why}")
+
+    def _write(self, line: str) -> None:
+        data = to_bytes(line.rstrip()) + b"\n"
+        os.pwrite(self._descriptor, data, self._offset)
+        self._offset += len(data)
+
+    def _roll(self) -> None:
+        path = os.path.join(self._folder, f"journal-{self.segment + 1}")
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        descriptor = os.open(path, flags, 0o600)
+        try:
+            os.posix_fallocate(descriptor, 0, SEGMENT_BYTES)
+            os.pwrite(descriptor, _HEADER, 0)
+        except OSError:
+            os.close(descriptor)
+            os.unlink(path)
+            raise
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor, self._offset = descriptor, len(_HEADER)
+        self.segment += 1
+
+
+def segments(folder: str) -> list[int]:
+    """The numbers of all segments, oldest first."""
+    numbers = [
+        int(name.removeprefix("journal-"))
+        for name in os.listdir(folder)
+        if name.startswith("journal-") and name.removeprefix("journal-").isdigit()
+    ]
+    return sorted(numbers)
+
+
+def remove_before(folder: str, segment: int) -> None:
+    """Forget segments whose content is safe in the database."""
+    for number in segments(folder):
+        if number < segment:
+            os.unlink(os.path.join(folder, f"journal-{number}"))
+
+
+def read_journal(folder: str) -> Iterator[JournalBegun | Outcome | Refused]:
+    """All whole records of all segments, in order. A torn last line is nobody's promise."""
+    for number in segments(folder):
+        with open(os.path.join(folder, f"journal-{number}"), "rb") as file:
+            data = file.read()
+        text = data[: data.find(b"\0")] if b"\0" in data else data
+        lines = text.split(b"\n")[:-1]
+        for line in lines[1:]:
+            record = _parse(to_text(line))
+            if record is not None:
+                yield record
+
+
+def _parse(line: str) -> JournalBegun | Outcome | Refused | None:
+    kind, _, rest = line.partition(" ")
+    try:
+        if kind == "begun":
+            attempt, job, number, at, mono, boot, devices = rest.split(" ")[:7]
+            indices = tuple(int(d) for d in devices.split(",")) if devices != "-" else ()
+            return JournalBegun(
+                int(attempt), int(job), int(number), float(at), float(mono), boot, indices
+            )
+        if kind == "ended":
+            words = [*rest.split(" ", 7), ""][:8]
+            attempt, status, at, user, system, rss, reason, detail = words
+            return Outcome(
+                int(attempt), None if status == "-" else int(status), float(at),
+                None if reason == "-" else reason, float(user), float(system), int(rss),
+                detail or None,
+            )  # fmt: skip
+        if kind == "undone":
+            attempt, _, why = rest.partition(" ")
+            return Refused(int(attempt), why)
+    except ValueError:
+        pass
+    return None

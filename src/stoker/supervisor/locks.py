@@ -1,0 +1,42 @@
+"""Lock files: who lives here? A lock ends exactly when its holder does; a PID file does not."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+
+from stoker.errors import Conflict
+
+DAEMON_LOCK = "daemon.lock"
+RUNNER_LOCK = "runner.lock"
+
+
+def take(folder: str, name: str) -> int:
+    """Hold the lock for the rest of this process's life; Conflict when somebody else does."""
+    path = os.path.join(folder, name)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        what = name.removesuffix(".lock")
+        raise Conflict(f"a {what} is already running (pid {holder(folder, name)})") from None
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+    return descriptor
+
+
+def holder(folder: str, name: str) -> int | None:
+    """The PID of whoever holds the lock; None when it is free."""
+    try:
+        descriptor = os.open(os.path.join(folder, name), os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        text = os.pread(descriptor, 32, 0)
+        return int(text) if text.isdigit() else -1
+    finally:
+        os.close(descriptor)
+    return None

@@ -1,0 +1,52 @@
+"""Log files: where they are, how they are kept small. Jobs write them directly; no pipe of ours."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+_FALLOC_FL_KEEP_SIZE = 1
+_FALLOC_FL_PUNCH_HOLE = 2
+_BLOCK = 4096
+
+
+def job_folder(state_dir: str, job: int) -> str:
+    """The folder of a job. A thousand to a folder keeps listings short."""
+    return os.path.join(state_dir, "jobs", str(job // 1000), str(job))
+
+
+def log_path(state_dir: str, job: int, number: int) -> str:
+    return os.path.join(job_folder(state_dir, job), f"{number}.log")
+
+
+def cap_log(path: str, limit: int) -> None:
+    """Give the middle of a long log back to the disk; head and tail stay, offsets do not move."""
+    try:
+        info = os.stat(path)
+    except OSError:
+        return
+    if info.st_blocks * 512 <= limit:
+        return
+    head = limit // 8 // _BLOCK * _BLOCK
+    tail = limit // 2
+    end = (info.st_size - tail) // _BLOCK * _BLOCK
+    if end <= head:
+        return
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return
+    try:
+        _punch(descriptor, head, end - head)
+    finally:
+        os.close(descriptor)
+
+
+def _punch(descriptor: int, offset: int, length: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.fallocate(
+        descriptor,
+        _FALLOC_FL_PUNCH_HOLE | _FALLOC_FL_KEEP_SIZE,
+        ctypes.c_int64(offset),
+        ctypes.c_int64(length),
+    )

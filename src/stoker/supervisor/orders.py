@@ -1,0 +1,44 @@
+"""What passes between the loop and whoever parents the jobs."""
+
+from __future__ import annotations
+
+from stoker.core.model import Outcome
+from stoker.core.record import Record
+
+
+class Order(Record):
+    """Start this attempt. Everything is decided; the parent only executes."""
+
+    attempt: int
+    job: int
+    number: int
+    argv: tuple[str, ...]
+    shell: bool  # argv is one text for the context's shell
+    context: int
+    env: dict[str, str]  # on top of the context's environment
+    devices: tuple[int, ...]
+    stdout: str | None  # None: inherit (attached jobs that stream)
+    stderr: str | None  # None: where stdout goes
+    own_log: bool  # stdout is ours: private, capped
+    time_limit: float | None
+    grace: float
+    keep_children: bool
+
+
+class Begun(Record):
+    """The attempt's first process exists."""
+
+    attempt: int
+    pid: int
+    at: float
+    mono: float
+
+
+class Refused(Record):
+    """The host could not start it (no processes, descriptors or disk left); nothing ran."""
+
+    attempt: int
+    why: str
+
+
+Fact = Begun | Outcome | Refused

@@ -1,0 +1,161 @@
+"""The runner: parent of all detached jobs, so that they outlive the daemon.
+
+It knows no database, no devices and no network. It takes orders from one daemon at a time, and reads
+a dead daemon's orders to their end before it listens to the next one, so there is never a doubt
+which orders were carried out. What it did is in its journal before anybody hears of it:
+`begun` before the spawn, `ended` before the message. It leaves when it has neither daemon nor jobs.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from typing import Any
+
+from stoker.core.model import Context, Outcome
+from stoker.failpoints import point
+from stoker.supervisor import locks, members
+from stoker.supervisor.children import Children, become_subreaper
+from stoker.supervisor.journal import Journal, JournalFull
+from stoker.supervisor.orders import Begun, Order, Refused
+from stoker.supervisor.sockets import listen
+from stoker.supervisor.wire import Wire
+
+SOCKET_NAME = "runner.sock"
+
+
+def boot_id() -> str:
+    """Changes with each boot; tests may pretend."""
+    pretended = os.environ.get("STOKER_BOOT_ID")
+    if pretended:
+        return pretended
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
+class Runner:
+    def __init__(self, folder: str, tag_base: int, log_limit: int, first: socket.socket) -> None:
+        self._journal = Journal(folder)
+        self._children = Children(tag_base, log_limit, raise_oom_score=True)
+        self._contexts: dict[int, tuple[Context, dict[str, str]]] = {}
+        self._boot = boot_id()
+        self._listener = listen(folder, SOCKET_NAME)
+        self._daemon: Wire | None = Wire(first)
+        self._poll = select.epoll()
+        self._wake, signal_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(signal_end, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._poll.register(self._wake, select.EPOLLIN)
+        self._poll.register(first.fileno(), select.EPOLLIN)
+
+    def work(self) -> None:
+        """Serve daemons and jobs until neither is left."""
+        while self._daemon is not None or len(self._children):
+            self._wait()
+            self._tell(self._children.tick() if self._is_due() else self._children.reap())
+            self._obey()
+
+    def _wait(self) -> None:
+        deadline = self._children.next_deadline()
+        timeout = -1.0 if deadline is None else max(0.0, deadline - time.monotonic())
+        if self._daemon is not None:
+            events = select.EPOLLIN | (select.EPOLLOUT if self._daemon.has_backlog else 0)
+            self._poll.modify(self._daemon.fileno(), events)
+        for descriptor, _ in self._poll.poll(timeout):
+            if descriptor == self._wake:
+                os.read(self._wake, 4096)
+            elif descriptor == self._listener.fileno():
+                self._accept()
+
+    def _is_due(self) -> bool:
+        deadline = self._children.next_deadline()
+        return deadline is not None and deadline <= time.monotonic()
+
+    def _accept(self) -> None:
+        connection, _ = self._listener.accept()
+        self._poll.unregister(self._listener)
+        self._poll.register(connection.fileno(), select.EPOLLIN)
+        self._daemon = Wire(connection)
+        self._contexts.clear()
+
+    def _obey(self) -> None:
+        if self._daemon is None:
+            return
+        self._daemon.flush()
+        messages, alive = self._daemon.receive()
+        for kind, *rest in messages:
+            if kind == "launch":
+                self._launch(Order(**_thaw(rest[0])))
+            elif kind == "context":
+                context = Context(rest[1], tuple(map(tuple, rest[2])), rest[3], rest[4])
+                self._contexts[rest[0]] = (context, dict(context.env))
+            elif kind == "stop":
+                self._children.stop(*rest)
+            elif kind == "list":
+                living = [list(begun) for begun in self._children.living()]
+                self._daemon.send("living", living, self._journal.segment)
+        if not alive:
+            self._poll.unregister(self._daemon.fileno())
+            self._daemon.close()
+            self._daemon = None
+            self._poll.register(self._listener, select.EPOLLIN)
+
+    def _launch(self, order: Order) -> None:
+        context, base = self._contexts[order.context]
+        env = base | order.env
+        if order.time_limit is not None:
+            env["STOKER_DEADLINE"] = f"{time.time() + order.time_limit:.0f}"
+        point("runner.before_begun")
+        try:
+            if self._journal.begun(order, time.time(), time.monotonic(), self._boot):
+                self._send("rolled", self._journal.segment)
+        except JournalFull as full:
+            self._send("refused", *Refused(order.attempt, str(full)))
+            return
+        point("runner.after_begun")
+        fact = self._children.start(order, context, env)
+        point("runner.after_spawn")
+        if isinstance(fact, Begun):
+            self._send("begun", *fact)
+        elif isinstance(fact, Refused):
+            self._journal.undone(fact)
+            self._send("refused", *fact)
+        else:
+            self._tell([fact])
+
+    def _tell(self, outcomes: list[Outcome]) -> None:
+        for outcome in outcomes:
+            point("runner.after_exit")
+            self._journal.ended(outcome)
+            point("runner.after_ended")
+            self._send("ended", *outcome)
+
+    def _send(self, *message: object) -> None:
+        if self._daemon is not None:
+            self._daemon.send(*message)
+
+
+def _thaw(fields: dict[str, Any]) -> dict[str, Any]:
+    return fields | {"argv": tuple(fields["argv"]), "devices": tuple(fields["devices"])}
+
+
+def main(arguments: list[str]) -> None:
+    """runner.py FOLDER TAG LOG_LIMIT DESCRIPTOR: the descriptor is the first daemon's connection."""
+    folder, tag_base, log_limit, descriptor = arguments
+    os.setsid()
+    os.umask(0o077)
+    members.shed()
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGTTOU):
+        signal.signal(number, signal.SIG_IGN)
+    lock = locks.take(folder, locks.RUNNER_LOCK)
+    become_subreaper()
+    Runner(folder, int(tag_base), int(log_limit), socket.socket(fileno=int(descriptor))).work()
+    os.close(lock)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

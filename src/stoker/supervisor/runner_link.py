@@ -1,0 +1,140 @@
+"""The daemon's side of the runner: start it or find it, give orders, hear facts.
+
+If the runner dies, its jobs fall to the daemon (or to init, when an older daemon had started the
+runner); `orphans` then watches them, and a new runner takes further orders.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from typing import Any
+
+from stoker.core.model import Context, Outcome
+from stoker.supervisor import locks
+from stoker.supervisor.journal import JournalBegun, read_journal, remove_before, segments
+from stoker.supervisor.orders import Begun, Fact, Order, Refused
+from stoker.supervisor.runner import SOCKET_NAME
+from stoker.supervisor.sockets import connect
+from stoker.supervisor.wire import Wire
+
+_CONNECT_PATIENCE_SECONDS = 10.0
+
+
+class RunnerLink:
+    def __init__(self, folder: str, tag_base: int, log_limit: int) -> None:
+        self._folder = folder
+        self._tag_base = tag_base
+        self._log_limit = log_limit
+        self._known_contexts: set[int] = set()
+        self._safe_before: int | None = None
+        self.is_fresh = False
+        self._wire = self._connect()
+
+    def fileno(self) -> int:
+        return self._wire.fileno()
+
+    @property
+    def has_backlog(self) -> bool:
+        return self._wire.has_backlog
+
+    def _connect(self) -> Wire:
+        """The living runner, or a new one."""
+        self._known_contexts.clear()
+        give_up = time.monotonic() + _CONNECT_PATIENCE_SECONDS
+        while locks.holder(self._folder, locks.RUNNER_LOCK) is not None:
+            try:
+                self.is_fresh = False
+                return Wire(connect(self._folder, SOCKET_NAME))
+            except OSError:
+                if time.monotonic() > give_up:
+                    raise
+                time.sleep(0.01)  # it holds the lock and is about to listen, or about to leave
+        return self._start()
+
+    def _start(self) -> Wire:
+        ours, theirs = socket.socketpair()
+        os.set_inheritable(theirs.fileno(), True)
+        argv = [sys.executable, "-m", "stoker.supervisor.runner", self._folder,
+                str(self._tag_base), str(self._log_limit), str(theirs.fileno())]  # fmt: skip
+        os.posix_spawn(sys.executable, argv, os.environ)
+        theirs.close()
+        self.is_fresh = True
+        return Wire(ours)
+
+    def living(self) -> list[Begun]:
+        """What the runner has alive. After this answer every earlier order is in the journal."""
+        self._wire.send("list")
+        self._wire.socket.settimeout(_CONNECT_PATIENCE_SECONDS)
+        data = b""
+        try:
+            while True:
+                part = self._wire.socket.recv(1 << 16)
+                if not part:
+                    return []  # it was just leaving; the journal has everything
+                data += part
+                *lines, _ = data.split(b"\n")
+                for message in map(_loads, lines):
+                    if message[0] == "living":
+                        self._safe_before = message[2]
+                        return [Begun(*begun) for begun in message[1]]
+        finally:
+            self._wire.socket.setblocking(False)
+
+    def launch(self, order: Order, context: Context) -> None:
+        if order.context not in self._known_contexts:
+            self._known_contexts.add(order.context)
+            self._wire.send("context", order.context, *context)
+        self._wire.send("launch", order._asdict())
+
+    def stop(self, attempt: int, reason: str, grace: float | None) -> None:
+        self._wire.send("stop", attempt, reason, grace)
+
+    def facts(self) -> tuple[list[Fact], bool]:
+        """(what happened, whether the runner is still there)."""
+        self._wire.flush()
+        messages, alive = self._wire.receive()
+        return [fact for m in messages if (fact := self._fact(m)) is not None], alive
+
+    def _fact(self, message: list[Any]) -> Fact | None:
+        kind, *rest = message
+        if kind == "ended":
+            return Outcome(*rest)
+        if kind == "begun":
+            return Begun(*rest)
+        if kind == "refused":
+            return Refused(*rest)
+        if kind == "rolled":
+            self._safe_before = rest[0]
+        return None
+
+    def replace(self) -> None:
+        """The runner died: start a new one."""
+        self._wire.close()
+        self._wire = self._connect()
+
+    def committed(self) -> None:
+        """Everything heard so far is in the database: older journal segments may go."""
+        if self._safe_before is not None:
+            remove_before(self._folder, self._safe_before)
+            self._safe_before = None
+
+    def journal(self) -> list[JournalBegun | Outcome | Refused]:
+        return list(read_journal(self._folder))
+
+    def forget_journal(self) -> None:
+        """After a recovery that put everything into the database; keeps the newest segment."""
+        remove_before(self._folder, max(segments(self._folder), default=0))
+
+    def close(self) -> None:
+        self._wire.close()
+
+
+def _loads(line: bytes) -> list[Any]:
+    import json
+
+    message: list[Any] = json.loads(line)
+    return message
+

@@ -1,0 +1,171 @@
+"""Turn an order into a process with one posix_spawn: no fork, so the parent's size does not matter.
+
+posix_spawn cannot change folder, mask or limits for the child, so this process takes them on for a
+moment; it has no threads that could notice.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+
+from stoker.core.commands import MAX_ARGUMENT_BYTES
+from stoker.core.model import Context
+from stoker.supervisor import members
+from stoker.supervisor.orders import Order
+
+# Python ignores some signals and so would the job; a job starts with every signal as usual.
+_DEFAULT_SIGNALS = [
+    number
+    for number in signal.valid_signals()
+    if number < 32 and number not in (signal.SIGKILL, signal.SIGSTOP)
+]
+_HOST_TROUBLE = (
+    errno.EAGAIN,
+    errno.ENOMEM,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EROFS,
+    errno.EIO,
+)
+
+
+class HostTrouble(Exception):
+    """The machine has no room for another process just now; try again later."""
+
+
+class StartFailed(Exception):
+    """This job cannot be started: no such program, folder or right."""
+
+    def __init__(self, exit_code: int, text: str) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code
+
+
+class Launchpad:
+    """Spawns orders of one context after another, changing folder only when it has to."""
+
+    def __init__(self) -> None:
+        self._cwd: str | None = None
+        self._null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
+    def spawn(self, order: Order, context: Context, env: dict[str, str], tag: int) -> int:
+        """Start it; returns the PID of its first process, which leads its own session."""
+        try:
+            self._enter(context.cwd)
+            files = [(os.POSIX_SPAWN_DUP2, self._null, 0)]
+            opened = _open_output(order)
+            try:
+                for number, descriptor in enumerate(opened, 1):
+                    files.append((os.POSIX_SPAWN_DUP2, descriptor, number))
+                return _execute(order, context, env, files, tag)
+            finally:
+                for descriptor in set(opened):
+                    os.close(descriptor)
+        except OSError as error:
+            if error.errno in _HOST_TROUBLE:
+                raise HostTrouble(os.strerror(error.errno)) from None
+            name = f"{error.filename}: " if error.filename else ""
+            raise StartFailed(126, f"{name}{error.strerror}") from None
+
+    def _enter(self, cwd: str) -> None:
+        # Not only when it differs: the folder may have been removed and made anew.
+        try:
+            os.chdir(cwd)
+        except OSError as error:
+            raise StartFailed(126, f"cannot enter the folder {cwd}: {error.strerror}") from None
+
+
+def _open_output(order: Order) -> list[int]:
+    """Descriptors for stdout and stderr, or none when the job inherits ours."""
+    if order.stdout is None:
+        return []
+    first = _open_log(order.stdout, order.own_log, order.number)
+    if order.stderr is None:
+        return [first, first]
+    try:
+        return [first, _open_log(order.stderr, False, order.number)]
+    except OSError:
+        os.close(first)
+        raise
+
+
+def _open_log(path: str, own: bool, number: int) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    if own:
+        try:
+            return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+            return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+    # A path the user chose: a first attempt starts it anew, a retry adds to it.
+    return os.open(path, flags | (os.O_TRUNC if number == 1 else 0), 0o666)
+
+
+def _execute(
+    order: Order,
+    context: Context,
+    env: dict[str, str],
+    files: list[tuple[int, int, int]],
+    tag: int,
+) -> int:
+    argv = _shell_words(order, context) if order.shell else list(order.argv)
+    path = _find(argv[0], env)
+    mask = os.umask(context.umask)
+    members.wear(tag)
+    try:
+        return _posix_spawn(path, argv, env, files)
+    except OSError as error:
+        if error.errno != errno.ENOEXEC:
+            error.filename = argv[0]
+            raise
+        # A script without a `#!` line: what every shell does with it.
+        return _posix_spawn("/bin/sh", ["/bin/sh", path, *argv[1:]], env, files)
+    finally:
+        members.shed()
+        os.umask(mask)
+
+
+def _posix_spawn(
+    path: str, argv: list[str], env: dict[str, str], files: list[tuple[int, int, int]]
+) -> int:
+    return os.posix_spawn(
+        path,
+        argv,
+        env,
+        file_actions=files,
+        setsid=True,
+        setsigmask=(),
+        setsigdef=_DEFAULT_SIGNALS,
+    )
+
+
+def _shell_words(order: Order, context: Context) -> list[str]:
+    text = order.argv[0]
+    if len(text) * 4 <= MAX_ARGUMENT_BYTES or len(os.fsencode(text)) <= MAX_ARGUMENT_BYTES:
+        return [context.shell, "-c", text]
+    script = f"{order.stdout or context.cwd}.{order.attempt}.sh"
+    with open(os.open(script, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(os.fsencode(text))
+    return [context.shell, script]
+
+
+def _find(program: str, env: dict[str, str]) -> str:
+    """Where the job's own PATH has the program (ours may differ)."""
+    if "/" in program:
+        if not os.path.exists(program):
+            raise StartFailed(127, f"{program}: no such program")
+        return program
+    found = None
+    for folder in (env.get("PATH") or os.defpath).split(":"):
+        path = os.path.join(folder or ".", program)
+        if os.access(path, os.X_OK) and not os.path.isdir(path):
+            return path
+        if os.path.isfile(path):
+            found = path
+    if found:
+        raise StartFailed(126, f"{found}: not executable")
+    raise StartFailed(127, f"{program}: command not found")
