@@ -48,7 +48,6 @@ def _submit(lab: Lab, size: int, repeat: int) -> Submit:
         lines = write_lines(daemon.folder / "lines", size)
         seconds, peak = _timed_submit(daemon, lines)
         resident = process.memory_kib(daemon.status()["pid"]) or 0
-        lines.unlink()
     return Submit(size, repeat, seconds, peak, resident)
 
 

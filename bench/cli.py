@@ -103,7 +103,6 @@ def _fill(daemon: Daemon, count: int) -> None:
     if count > 0:
         lines = write_lines(daemon.folder / "fill", count)
         daemon.call("submit", "--file", "-", "-q", "--hold", stdin=lines)
-        lines.unlink()
 
 
 def _peers(lab: Lab, stack: contextlib.ExitStack) -> list[Call]:

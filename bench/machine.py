@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 BUSY_WARNING = 0.10
+SLOW_FILES_WARNING_US = 100
 
 
 def facts(scratch: Path) -> dict[str, str]:
@@ -39,6 +40,18 @@ def busy_share(seconds: float = 0.5) -> float:
     after = _cpu_ticks()
     total = after[0] - before[0]
     return (after[1] - before[1]) / total if total else 0.0
+
+
+def file_creation_us(folder: Path, count: int = 200) -> float:
+    """Microseconds to create one empty file, in an empty folder.
+
+    Rises several times over while the file system still avoids inodes that were freed shortly
+    before (see lab.py), which slows down just those tools that keep something of a job.
+    """
+    began = time.perf_counter()
+    for number in range(count):
+        (folder / str(number)).touch(exist_ok=False)
+    return (time.perf_counter() - began) / count * 1e6
 
 
 def file_system(path: Path) -> str:

@@ -7,7 +7,6 @@ tool, so that a slow minute of the machine does not always hit the same one.
 from __future__ import annotations
 
 import math
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -54,6 +53,7 @@ class Conditions:
     busy_before: float
     load_before: float
     load_after: float
+    file_us: float
 
 
 @dataclass
@@ -90,30 +90,38 @@ def race(lab: Lab, tools: Sequence[Tool], plan: Plan) -> Outcome:
     fit = [tool for tool in tools if _warmed_up(lab, tool, plan, outcome)]
     for repeat in range(plan.repeats):
         busy, load = machine.busy_share(), machine.load()
+        file_us = machine.file_creation_us(lab.fresh_folder())
         for form in plan.forms:
             for slots in plan.slots:
                 for tool in _rotated(fit, repeat):
                     if form in tool.forms and not (tool.rounds and repeat):
                         outcome.results.append(_run_once(lab, tool, plan, form, slots, repeat))
-        outcome.conditions.append(Conditions(repeat, busy, load, machine.load()))
+        outcome.conditions.append(Conditions(repeat, busy, load, machine.load(), file_us))
     return outcome
 
 
 def conditions_text(conditions: Sequence[Conditions]) -> str:
-    """A table of how busy the machine was, with a warning when others were using it."""
+    """A table of the state the machine was in, with warnings when it was not fit."""
+    heads = ("repeat", "cores used by others before", "load before", "load after", "a new file, us")
     rows = [
-        (str(c.repeat + 1), f"{c.busy_before:.0%}", f"{c.load_before:.1f}", f"{c.load_after:.1f}")
+        (
+            str(c.repeat + 1),
+            f"{c.busy_before:.0%}",
+            f"{c.load_before:.1f}",
+            f"{c.load_after:.1f}",
+            f"{c.file_us:.0f}",
+        )
         for c in conditions
     ]
-    heads = ("repeat", "others' use of the cores before it", "load before", "load after")
-    text = table(heads, rows)
-    loud = [str(c.repeat + 1) for c in conditions if c.busy_before > machine.BUSY_WARNING]
-    if loud:
-        text += (
-            f"\n\n**The machine was busy with other work before repeat {', '.join(loud)}: "
-            "use only the ratios, and those with care.**"
+    parts = [table(heads, rows)]
+    if any(c.busy_before > machine.BUSY_WARNING for c in conditions):
+        parts.append("**The machine was busy with other work: use ratios only, with care.**")
+    if any(c.file_us > machine.SLOW_FILES_WARNING_US for c in conditions):
+        parts.append(
+            "**New files were slow to create, perhaps because many were deleted in the last "
+            "minutes: tools that keep files of a job look slower than they are.**"
         )
-    return text
+    return "\n\n".join(parts)
 
 
 def doubts(outcome: Outcome) -> str:
@@ -148,8 +156,6 @@ def _warmed_up(lab: Lab, tool: Tool, plan: Plan, outcome: Outcome) -> bool:
         problem = _read(batch, 0)[1]
     except ToolError as error:
         problem = [str(error)]
-    finally:
-        shutil.rmtree(batch.folder, ignore_errors=True)
     if problem:
         outcome.unfit[tool.name] = "; ".join(problem)
     return not problem
@@ -173,8 +179,6 @@ def _run_once(lab: Lab, tool: Tool, plan: Plan, form: Form, slots: int, repeat: 
         found, problems = _read(batch, typed)
     except ToolError as error:
         problems = [str(error)]
-    finally:
-        shutil.rmtree(batch.folder, ignore_errors=True)
     rate = f"{found.steady:8.1f} jobs/s, gap {found.gap_p50_ms:.1f} ms" if found else "failed"
     where = f"repeat {repeat + 1}  {form}  {slots} slots  {tool.name:<20}"
     print(where, rate, "; ".join(problems), file=sys.stderr, flush=True)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench import process
+from bench.lab import drop_large_files
 from bench.process import Command, ToolError, answer
 from bench.tools.base import Tool
 from bench.tools.seeds import device_list
@@ -70,7 +71,7 @@ class Daemon:
 
 @contextlib.contextmanager
 def stoker_daemon(folder: Path, environ: dict[str, str], slots: int) -> Iterator[Daemon]:
-    """Start a daemon; at the end stop it, see it gone, and delete its state."""
+    """Start a daemon; at the end stop it, see it gone, and delete its database."""
     daemon = Daemon(folder, simulated(environ, folder, slots))
     daemon.call("daemon", "start", timeout=30)
     pids = list(daemon.status().values())
@@ -80,7 +81,7 @@ def stoker_daemon(folder: Path, environ: dict[str, str], slots: int) -> Iterator
         with contextlib.suppress(ToolError):
             daemon.call("daemon", "stop", timeout=60)
         see_gone(pids)
-        shutil.rmtree(folder / "s", ignore_errors=True)
+        drop_large_files(folder)
 
 
 def see_gone(pids: list[int], seconds: float = 10.0) -> None:

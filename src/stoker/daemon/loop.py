@@ -160,6 +160,10 @@ class Loop:
             self._listener.finished(job, outcome, verdict)
         self._listener.committed()
 
+    def refresh(self) -> None:
+        """Somebody on this connection changed the queue; the next turn reads it anew."""
+        self._is_stale = True
+
     @property
     def has_unrecorded(self) -> bool:
         return bool(self._facts or self._claims)

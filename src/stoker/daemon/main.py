@@ -62,6 +62,7 @@ class Daemon(Listener):
             self._db, self, host, settings, self._clock, self, next_attempt=last + 1
         )
         self._last_trouble = ""
+        self._watched: set[int] = set()
         self._had_backlog = False
         self._is_stopping = False
 
@@ -76,9 +77,8 @@ class Daemon(Listener):
         poll.register(self._wake.pokes, select.EPOLLIN)
         poll.register(self._wake.news, select.EPOLLIN)
         poll.register(self._signals(), select.EPOLLIN)
-        watched: set[int] = set()
         while not self._is_stopping:
-            watched = self._watch(poll, watched)
+            self._watch(poll)
             for descriptor, _ in poll.poll(self._timeout()):
                 if descriptor == self._wake.pokes.fileno():
                     self._wake.drain()
@@ -102,23 +102,23 @@ class Daemon(Listener):
     def _ask_to_stop(self, *_: object) -> None:
         self._is_stopping = True
 
-    def _watch(self, poll: select.epoll, watched: set[int]) -> set[int]:
+    def _watch(self, poll: select.epoll) -> None:
         """Keep epoll in step with the runner's connection and the orphans' handles."""
         wanted = {self._link.fileno(), *self._orphans.handles()}
-        for descriptor in watched - wanted:
+        for descriptor in self._watched - wanted:
             try:
                 poll.unregister(descriptor)
             except OSError:
                 pass  # closed, and thereby gone
-        for descriptor in wanted - watched:
+        for descriptor in wanted - self._watched:
             poll.register(descriptor, select.EPOLLIN)
+        self._watched = wanted
         if self._link.has_backlog:
             poll.modify(self._link.fileno(), select.EPOLLIN | select.EPOLLOUT)
             self._had_backlog = True
         elif self._had_backlog:
             poll.modify(self._link.fileno(), select.EPOLLIN)
             self._had_backlog = False
-        return wanted
 
     def _timeout(self) -> float:
         times = [t for t in (self._loop.next_wake(), self._orphans.next_deadline()) if t is not None]
@@ -132,6 +132,8 @@ class Daemon(Listener):
         if not alive:
             self._note("the runner died; its jobs are being adopted")
             self._loop.turn()
+            self._watched.discard(self._link.fileno())  # the new connection may get its number
+            self._had_backlog = False
             self._link.replace()
             self._recover([])
 

@@ -17,6 +17,8 @@ from stoker.supervisor import members
 _PIDFD_GET_INFO = 0xC0000000 | 64 << 16 | 0xFF << 8 | 11
 _PIDFD_INFO_EXIT = 1 << 3
 _LOOK_AGAIN_SECONDS = 0.2
+# How long init may take to collect an orphan before its exit code is given up.
+_STATUS_SECONDS = 5.0
 
 
 class _Orphan:
@@ -59,8 +61,9 @@ class Orphans:
         return True
 
     def handles(self) -> list[int]:
-        """Descriptors that become readable when something ended."""
-        return [o.handle for o in self._by_attempt.values() if o.handle is not None]
+        """Descriptors that become readable when something ends."""
+        waiting = (o for o in self._by_attempt.values() if o.ended_at is None)
+        return [o.handle for o in waiting if o.handle is not None]
 
     def stop(self, attempt: int, reason: str, grace: float) -> None:
         orphan = self._by_attempt[attempt]
@@ -71,8 +74,8 @@ class Orphans:
 
     def next_deadline(self) -> float | None:
         times = [o.kill_at for o in self._by_attempt.values() if o.kill_at is not None]
-        if any(o.handle is None for o in self._by_attempt.values()):
-            # Nothing to wait on: the first process is gone, its children are nobody's of ours.
+        if any(o.handle is None or o.ended_at for o in self._by_attempt.values()):
+            # Nothing to wait on: the first process is gone, what is left is no child of ours.
             times.append(time.monotonic() + _LOOK_AGAIN_SECONDS)
         return min(times, default=None)
 
@@ -100,8 +103,11 @@ class Orphans:
         except ChildProcessError:
             if orphan.pid in members.members(orphan.tag):
                 return
+            orphan.ended_at = orphan.ended_at or time.time()
             orphan.status = exit_status(orphan.handle)
-        orphan.ended_at = time.time()
+            if orphan.status is None and time.time() < orphan.ended_at + _STATUS_SECONDS:
+                return  # its new parent has not collected it yet; the kernel tells only then
+        orphan.ended_at = orphan.ended_at or time.time()
         os.close(orphan.handle)
         orphan.handle = None
         if orphan.kill_at is None and members.members(orphan.tag):
@@ -122,14 +128,10 @@ def exit_status(handle: int) -> int | None:
     """The wait status of an exited process that is not our child, where the kernel tells."""
     buffer = bytearray(64)  # struct pidfd_info: the wanted mask first, the exit code last
     buffer[:8] = _PIDFD_INFO_EXIT.to_bytes(8, "little")
-    give_up = time.monotonic() + 0.2
-    while True:
-        try:
-            fcntl.ioctl(handle, _PIDFD_GET_INFO, buffer)
-        except OSError:
-            return None
-        mask = int.from_bytes(buffer[:8], "little")
-        if mask & _PIDFD_INFO_EXIT:
-            return int.from_bytes(buffer[60:64], "little", signed=True)
-        if time.monotonic() > give_up:
-            return None  # not reaped yet by its parent, or an older kernel
+    try:
+        fcntl.ioctl(handle, _PIDFD_GET_INFO, buffer)
+    except OSError:
+        return None  # an older kernel
+    if not int.from_bytes(buffer[:8], "little") & _PIDFD_INFO_EXIT:
+        return None  # not collected by its parent yet
+    return int.from_bytes(buffer[60:64], "little", signed=True)

@@ -1,0 +1,323 @@
+"""`stoker run`: a job file, stdin or one command in the foreground."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import zlib
+
+from stoker import board
+from stoker.cli.lines import LineReader, check_file, open_lines
+from stoker.cli.options import Option, Parsed, Verb, count
+from stoker.cli.output import print_json, table, tell
+from stoker.cli.submit import JOB_OPTIONS, SpecMaker
+from stoker.cli.wait import code_of
+from stoker.core.commands import display
+from stoker.core.durations import format_duration
+from stoker.core.model import Device, JobSpec, Outcome, ReadyJob
+from stoker.core.retry import Verdict
+from stoker.core.terminal import printable
+from stoker.daemon.foreground import Foreground, done_commands, remove_store
+from stoker.daemon.loop import Host, Listener
+from stoker.devices.probe import detect, parse_devices, simulated
+from stoker.errors import Impossible, UsageError
+from stoker.settings import Settings, cpu_slots, load_settings, prepare_state_dir
+from stoker.store import find
+from stoker.store.database import Database, open_database
+from stoker.supervisor.runner import boot_id
+
+_RUN_JOB_KEYS = ("gpus", "cwd", "env", "env_file", "time_limit", "grace", "retries", "keep_children")
+
+VERBS = {
+    "run": Verb(
+        "run",
+        "run [OPTIONS] FILE | - | [--] COMMAND...",
+        "Run jobs in the foreground, without the daemon: as many at a time as there are devices.",
+        (
+            Option("-g --devices", "0,1,1,2: a repeated device is another slot; 0+1 is a pair",
+                   "LIST"),
+            Option("-j --jobs", "without GPUs: so many at a time (default: cores)", "N", count),
+            Option("-f --file", "the job file, or - for stdin", "FILE"),
+            Option("-l --log-dir", "keep logs and records there", "DIR"),
+            Option("--stream", "jobs write to this terminal instead of log files"),
+            Option("--resume", "skip what already succeeded in the same log folder"),
+            Option("-q --quiet", "no progress line"),
+            *(o for o in JOB_OPTIONS if o.key in _RUN_JOB_KEYS),
+        ),
+        (
+            ("stoker run --devices 0,1 jobs.txt", ""),
+            ("stoker run --devices 0,0,1 --resume jobs.txt", "two at a time on gpu 0"),
+            ("tail -f -n 0 queue | stoker run --devices 0,1 -", "a queue in a file"),
+            ("stoker run python train.py", "one job: streams, and returns its exit code"),
+        ),
+        """A file or stdin: one job a line; the exit code is the number of failed jobs, 101 for more
+than 100. A command: its own exit code. Ctrl-C (or SIGUSR1) once: start nothing more and let running
+jobs finish; twice, or SIGTERM: cancel them.""",
+        keeps_words=True,
+        words="files",
+    )
+}  # fmt: skip
+_REDRAW_SECONDS = 0.1
+
+
+def run(name: str, parsed: Parsed) -> int:
+    settings = load_settings()
+    path = _file_of(parsed)
+    devices = _devices(parsed, settings)
+    folder = _folder(parsed, settings, path)
+    os.makedirs(folder, 0o700, exist_ok=True)
+    if not parsed["resume"]:
+        remove_store(folder)
+    db = open_database(folder, durable=False)
+    maker = SpecMaker(_Place(settings, devices), parsed)
+    source: LineSource | WordSource
+    if path is None:
+        source = WordSource(maker.command(parsed.words))
+    else:
+        if path != "-":
+            check_file(path, maker.line)
+        source = LineSource(path, maker, done_commands(db) if parsed["resume"] else {})
+    streams = bool(parsed["stream"]) or path is None
+    screen = Screen(parsed, db, folder, streams)
+    slots = parsed["jobs"] or cpu_slots(settings)
+    engine = Foreground(
+        db, source, Host(devices, slots, boot_id()), settings, screen,
+        lambda job, number: None if streams else _log_path(folder, job, number),
+    )  # fmt: skip
+    screen.engine = engine
+    engine.work(screen.tick)
+    screen.close()
+    return _end(parsed, db, folder, source, screen, engine.interrupts, path is None)
+
+
+def _file_of(parsed: Parsed) -> str | None:
+    """The job file that is meant, or None when the words are a command."""
+    if parsed["file"] is not None:
+        return str(parsed["file"])
+    words = parsed.words
+    if not words:
+        if sys.stdin.isatty():
+            raise UsageError("there is nothing to run", "stoker run jobs.txt, or stoker run CMD...")
+        return "-"
+    if len(words) == 1 and not parsed.dashed:
+        if words[0] == "-":
+            return "-"
+        if os.path.isfile(words[0]) and not os.access(words[0], os.X_OK):
+            return words[0]
+        if os.path.exists(words[0]) and not os.path.isfile(words[0]) \
+                and not os.path.isdir(words[0]):  # a FIFO  # fmt: skip
+            return words[0]
+    return None
+
+
+def _devices(parsed: Parsed, settings: Settings) -> tuple[Device, ...]:
+    if parsed["devices"] is not None:
+        return parse_devices(parsed["devices"])
+    if settings.devices:
+        return simulated(settings.devices)
+    if os.environ.get("CUDA_VISIBLE_DEVICES"):
+        return parse_devices(os.environ["CUDA_VISIBLE_DEVICES"])
+    return detect()
+
+
+def _folder(parsed: Parsed, settings: Settings, path: str | None) -> str:
+    if parsed["log_dir"]:
+        return os.path.abspath(parsed["log_dir"])
+    prepare_state_dir(settings)
+    if path is None or path == "-":
+        if parsed["resume"]:
+            raise UsageError("--resume needs to know which run", "give --log-dir, or a job file")
+        return os.path.join(settings.state_dir, "runs", f"{int(time.time() * 1000)}-{os.getpid()}")
+    key = zlib.crc32(os.fsencode(os.path.realpath(path)))
+    return os.path.join(settings.state_dir, "runs", f"{os.path.basename(path)}-{key:08x}")
+
+
+def _log_path(folder: str, job: ReadyJob, number: int) -> str:
+    return os.path.join(folder, f"{job.id}.log" if number == 1 else f"{job.id}.{number}.log")
+
+
+class _Place:
+    """What SpecMaker asks a queue for, without one."""
+
+    def __init__(self, settings: Settings, devices: tuple[Device, ...]) -> None:
+        self.settings = settings
+        self._devices = devices
+
+    def devices(self) -> tuple[Device, ...]:
+        return self._devices
+
+    def check_possible(self, gpus: int, devices: tuple[Device, ...]) -> None:
+        if gpus > len(devices):
+            raise Impossible(
+                f"a job asks for {gpus} GPUs, and this run has {len(devices)}",
+                "name more with --devices",
+            )
+
+    from stoker.api import Queue
+
+    context = Queue.context
+
+
+class WordSource:
+    """One command."""
+
+    descriptor = None
+
+    def __init__(self, spec: JobSpec) -> None:
+        self._spec = spec
+        self.at_end = False
+        self.skipped = 0
+
+    def read(self) -> list[JobSpec]:
+        self.at_end = True
+        return [self._spec]
+
+
+class LineSource:
+    """Lines of a file or pipe, less those that succeeded before."""
+
+    def __init__(self, path: str, maker: SpecMaker, done: dict[tuple[str, ...], int]) -> None:
+        self._reader = LineReader(open_lines(path))
+        self._is_file = path != "-" and os.path.isfile(path)
+        self._maker = maker
+        self._done = done
+        self.skipped = 0
+
+    @property
+    def descriptor(self) -> int | None:
+        return None if self._is_file else self._reader.descriptor
+
+    @property
+    def at_end(self) -> bool:
+        return self._reader.at_end
+
+    def read(self) -> list[JobSpec]:
+        specs = []
+        for line in self._reader.read():
+            spec = self._maker.line(line)
+            if self._done.get(spec.argv, 0):
+                self._done[spec.argv] -= 1
+                self.skipped += 1
+            else:
+                specs.append(spec)
+        return specs
+
+
+class Screen(Listener):
+    """Progress on stderr while it runs: one line that is redrawn, failures as they happen."""
+
+    def __init__(self, parsed: Parsed, db: Database, folder: str, streams: bool) -> None:
+        self._db = db
+        self._folder = folder
+        self._streams = streams
+        self._quiet = bool(parsed["quiet"]) or bool(parsed["json"])
+        self._live = sys.stderr.isatty() and not self._quiet and not streams
+        self._began = time.monotonic()
+        self._drawn_at = 0.0
+        self._line = ""
+        self.done = 0
+        self.failed = 0
+        self.engine: Foreground | None = None
+
+    def started(self, job: int, devices: tuple[Device, ...]) -> None:
+        pass
+
+    def finished(self, job: int, outcome: Outcome, verdict: Verdict) -> None:
+        if verdict.event == "return":
+            return
+        if self.engine is not None:
+            self.engine.finished_one()
+        if verdict.event == "succeed":
+            self.done += 1
+            return
+        self.failed += 1
+        if not self._quiet and not self._streams and self.failed <= 20:
+            self._clear()
+            row = find.job(self._db, job)
+            words = board.result_words(row)
+            log = os.path.join(self._folder, f"{job}.log")
+            tell(f"job {job} {row.state}: {words}  {printable(display(row.argv, row.shell))[:60]}"
+                 f"\n  log: {log}")  # fmt: skip
+
+    def committed(self) -> None:
+        pass
+
+    def trouble(self, text: str) -> None:
+        self._clear()
+        tell(text)
+
+    def tick(self) -> float | None:
+        if not self._live:
+            return None
+        now = time.monotonic()
+        if now - self._drawn_at >= _REDRAW_SECONDS:
+            self._drawn_at = now
+            running = self.engine.running if self.engine is not None else 0
+            failed = f", {self.failed} failed" if self.failed else ""
+            self._clear()
+            self._line = (f"{self.done} done{failed}, {running} running, "
+                          f"{format_duration(now - self._began)}")  # fmt: skip
+            sys.stderr.write(self._line)
+            sys.stderr.flush()
+        return self._drawn_at + 1.0
+
+    def _clear(self) -> None:
+        if self._line:
+            sys.stderr.write("\r" + " " * len(self._line) + "\r")
+            self._line = ""
+
+    def close(self) -> None:
+        self._clear()
+
+
+def _end(
+    parsed: Parsed,
+    db: Database,
+    folder: str,
+    source: LineSource | WordSource,
+    screen: Screen,
+    interrupts: int,
+    is_command: bool,
+) -> int:
+    if is_command:
+        row = find.page(db, ("done", "failed", "cancelled", "lost", "queued"), 1, newest_first=True)
+        code = code_of(row[0]) if row else 1
+        if row and row[0].detail:
+            tell(f"error: {row[0].detail}")
+        return 130 if interrupts and row and row[0].state == "cancelled" else code
+    if parsed["json"]:
+        _print_results(db, folder)
+    elif not parsed["quiet"]:
+        skipped = f", {source.skipped} skipped (done before)" if source.skipped else ""
+        failed = f", {screen.failed} failed" if screen.failed else ""
+        where = "" if parsed["stream"] else f"; logs in {folder}"
+        tell(f"{screen.done} done{failed}{skipped}{where}")
+    if interrupts:
+        return 130
+    return min(screen.failed, 101)
+
+
+def _print_results(db: Database, folder: str) -> None:
+    rows = find.page(db, ("done", "failed", "cancelled", "lost"), 10**9)
+    print_json(log_dir=folder, jobs=[
+        {"id": row.id, "state": row.state, "cause": row.cause, "command": display(row.argv, row.shell),
+         "exit_code": board.exit_code(row), "signal": board.signal_number(row),
+         "devices": list(row.devices), "attempts": row.attempts,
+         "started_at": board.iso(row.started_at), "ended_at": board.iso(row.ended_at)}
+        for row in rows])  # fmt: skip
+
+
+def results_table(db: Database) -> str:
+    """All jobs of a run, for the demo."""
+    rows = find.page(db, ("done", "failed", "cancelled", "lost"), 1000)
+    return table(
+        ("ID", "STATE", "GPU", "TIME", "COMMAND"),
+        [
+            (row.id, row.state, ",".join(map(str, row.devices)),
+             format_duration((row.ended_at or 0) - (row.started_at or 0)),
+             display(row.argv, row.shell))
+            for row in rows
+        ],
+        state=1,
+    )  # fmt: skip

@@ -1,0 +1,166 @@
+"""The same loop in the foreground: an own store, jobs as children, no daemon.
+
+Jobs come from a source as long as it has any (a pipe that never ends is fine); only a few wait in
+the store at a time. Ends when the source and the jobs have ended.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from stoker.core.model import JobSpec, ReadyJob
+from stoker.daemon.clock import SystemClock
+from stoker.daemon.loop import Host, Listener, Loop
+from stoker.settings import Settings
+from stoker.store import find, ledger
+from stoker.store.database import Database
+from stoker.store.submissions import Submission
+from stoker.supervisor.attached import Attached
+
+# Jobs that wait in the store while more can be read; enough that no slot ever waits for input.
+_BACKLOG = 512
+
+
+class Source(Protocol):
+    """Where jobs come from. A descriptor of None means that `read` never blocks."""
+
+    @property
+    def descriptor(self) -> int | None: ...
+    @property
+    def at_end(self) -> bool: ...
+    def read(self) -> list[JobSpec]: ...
+
+
+class Foreground:
+    def __init__(
+        self,
+        db: Database,
+        source: Source,
+        host: Host,
+        settings: Settings,
+        listener: Listener,
+        log_for: Callable[[ReadyJob, int], str | None],
+    ) -> None:
+        self._db = db
+        self._source = source
+        self._parent = Attached(ledger.store_tag(db), settings.log_limit)
+        self._loop = Loop(
+            db, self._parent, host, settings, SystemClock(), listener,
+            next_attempt=ledger.last_attempt(db) + 1, log_for=log_for,
+        )  # fmt: skip
+        self._listener = listener
+        self._submission = Submission(db)
+        self._unfinished = 0
+        self.interrupts = 0
+        self._poll = select.epoll()
+        self._is_listening = False
+
+    def finished_one(self) -> None:
+        self._unfinished -= 1
+
+    @property
+    def running(self) -> int:
+        return len(self._loop.live)
+
+    def work(self, tick: Callable[[], float | None]) -> None:
+        """Run everything. `tick` is called now and then and says when it wants to be again."""
+        self._poll.register(self._parent.fileno(), select.EPOLLIN)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+            signal.signal(number, self._on_signal)
+        try:
+            while self._has_more():
+                self._read()
+                self._loop.hear(self._parent.facts()[0])
+                self._loop.turn()
+                if not self._parent.has_facts and self._has_more():
+                    self._wait(tick())
+        finally:
+            self._parent.close()
+
+    def _has_more(self) -> bool:
+        if self._loop.live or self._loop.has_unrecorded:
+            return True
+        if not self._loop.takes_work:
+            return False
+        return not self._source.at_end or self._unfinished > 0
+
+    def _read(self) -> None:
+        """Take more jobs when few are left; a pipe is read only when it has something."""
+        source = self._source
+        while not source.at_end and self._loop.takes_work and self._unfinished < _BACKLOG:
+            if source.descriptor is not None and not _readable(source.descriptor):
+                break
+            specs = source.read()
+            if specs:
+                self._submission.add(specs, time.time())
+                self._unfinished += len(specs)
+                self._loop.refresh()
+
+    def _wait(self, tick_at: float | None) -> None:
+        self._listen_to_source()
+        times = [t for t in (self._loop.next_wake(), self._parent.next_deadline(), tick_at)
+                 if t is not None]  # fmt: skip
+        timeout = max(0.0, min(times) - time.monotonic()) if times else -1
+        self._poll.poll(timeout)
+
+    def _listen_to_source(self) -> None:
+        descriptor = self._source.descriptor
+        wanted = (
+            descriptor is not None
+            and not self._source.at_end
+            and self._loop.takes_work
+            and self._unfinished < _BACKLOG
+        )
+        if descriptor is not None and wanted != self._is_listening:
+            if wanted:
+                self._poll.register(descriptor, select.EPOLLIN)
+            else:
+                self._poll.unregister(descriptor)
+            self._is_listening = wanted
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        """Once: take no more work. Twice (or SIGTERM, SIGHUP): cancel. Again: kill."""
+        if number == signal.SIGUSR1:
+            self._loop.takes_work = False
+            self._listener.trouble("draining: running jobs finish, no more are started")
+            return
+        self.interrupts += 1
+        if number in (signal.SIGTERM, signal.SIGHUP):
+            self.interrupts = max(self.interrupts, 2)
+        self._loop.takes_work = False
+        if self.interrupts == 1:
+            count = len(self._loop.live)
+            if count:
+                self._listener.trouble(
+                    f"finishing {count} running; Ctrl-C again cancels them"
+                )
+        else:
+            grace = None if self.interrupts == 2 else 0.0
+            for attempt in list(self._loop.live):
+                self._parent.stop(attempt, "user", grace)
+
+
+def _readable(descriptor: int) -> bool:
+    return bool(select.select([descriptor], [], [], 0)[0])
+
+
+def done_commands(db: Database) -> dict[tuple[str, ...], int]:
+    """How often each command has succeeded in this store, for --resume."""
+    counts: dict[tuple[str, ...], int] = {}
+    for row in find.page(db, ("done",), 10**9):
+        counts[row.argv] = counts.get(row.argv, 0) + 1
+    return counts
+
+
+def remove_store(folder: str) -> None:
+    """Begin anew: the records of the last run in this folder go, logs are overwritten."""
+    for name in ("queue.db", "queue.db-wal", "queue.db-shm"):
+        try:
+            os.unlink(os.path.join(folder, name))
+        except FileNotFoundError:
+            pass
