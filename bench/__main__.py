@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench import machine
@@ -19,6 +20,7 @@ from bench.report import Section
 from bench.table import replace_between_markers
 from bench.throughput import measure_throughput
 from bench.tools import NAMES, chosen_tools
+from bench.tools.base import Tool
 from bench.workload import FORMS
 
 BENCHMARKS = ("throughput", "gap", "cli", "bulk", "depth")
@@ -51,19 +53,19 @@ def publish(lab: Lab, options: argparse.Namespace) -> None:
     print(opening, flush=True)
     sections = []
     for name in options.benchmarks:
-        section = measure(name, lab, options)
+        section = measure(name, lab, tools, options)
         print(f"\n{section.markdown()}", flush=True)
         sections.append(section)
     if options.json:
         found = {"machine": machine.facts(lab.root), "not_run": missing}
-        records = {section.name: section.records for section in sections}
+        records = {section.name: section.data() for section in sections}
         options.json.write_text(json.dumps({**found, **records}, indent=1) + "\n")
     if options.markdown:
         parts = [opening, *(section.markdown() for section in sections)]
         replace_between_markers(options.markdown, "\n\n".join(parts))
 
 
-def measure(name: str, lab: Lab, options: argparse.Namespace) -> Section:
+def measure(name: str, lab: Lab, tools: Sequence[Tool], options: argparse.Namespace) -> Section:
     """Run one benchmark."""
     sizes: list[int] = options.sizes
     if name == "cli":
@@ -72,7 +74,6 @@ def measure(name: str, lab: Lab, options: argparse.Namespace) -> Section:
         return measure_bulk(lab, sizes[1:] or sizes, options.repeats)
     if name == "depth":
         return measure_depth(lab, sizes, options.slots[0], options.repeats)
-    tools, _ = chosen_tools(lab, options.tools)
     if name == "gap":
         plan = Plan(options.forms, options.slots[:1], options.gap_jobs, options.repeats, True)
         return measure_gap(lab, tools, plan)

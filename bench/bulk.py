@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import median
 
 from bench import process
+from bench.conditions import Conditions, observed
 from bench.lab import Lab
 from bench.process import ToolError
 from bench.report import Section
@@ -30,10 +31,14 @@ class Submit:
 
 def measure_bulk(lab: Lab, sizes: Sequence[int], repeats: int) -> Section:
     if reason := stoker_missing():
-        return Section("bulk", TITLE, f"Not run: {reason}", [])
-    found = [_submit(lab, size, repeat) for repeat in range(min(repeats, 3)) for size in sizes]
+        return Section("bulk", TITLE, f"Not run: {reason}")
+    found: list[Submit] = []
+    conditions: list[Conditions] = []
+    for repeat in range(min(repeats, 3)):
+        with observed(lab, repeat, conditions):
+            found += [_submit(lab, size, repeat) for size in sizes]
     rows = [_row([one for one in found if one.jobs == size]) for size in sizes]
-    return Section("bulk", TITLE, table(HEADS, rows), [asdict(one) for one in found])
+    return Section("bulk", TITLE, table(HEADS, rows), [asdict(one) for one in found], conditions)
 
 
 def write_lines(path: Path, count: int) -> Path:

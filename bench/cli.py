@@ -13,6 +13,7 @@ from statistics import median
 
 from bench import process
 from bench.bulk import write_lines
+from bench.conditions import Conditions, observed
 from bench.lab import Lab
 from bench.report import Section
 from bench.table import number, table
@@ -56,24 +57,21 @@ class Timing:
 
 
 def measure_cli(lab: Lab, sizes: Sequence[int], samples: int) -> Section:
-    with contextlib.ExitStack() as stack:
-        calls = [*_peers(lab, stack)]
-        if stoker_missing() is None:
-            daemon = stack.enter_context(stoker_daemon(lab.fresh_folder(), lab.environ, 4))
-            calls.insert(0, _stoker(daemon, "submit", "-q", "--hold", "true"))
+    conditions: list[Conditions] = []
+    missing = stoker_missing()
+    with observed(lab, 0, conditions), contextlib.ExitStack() as stack:
+        calls = _peers(lab, stack)
+        if missing:
             timings = time_in_turns(lab, calls, samples, None)
-            queued = samples
-            for size in sorted(sizes):
-                _fill(daemon, size - queued)
-                queued = max(queued, size)
-                timings += time_in_turns(lab, [_stoker(daemon, "ls")], samples, queued)
         else:
-            timings = time_in_turns(lab, calls, samples, None)
+            daemon = stack.enter_context(stoker_daemon(lab.fresh_folder(), lab.environ, 4))
+            submit = _stoker(daemon, "submit", "-q", "--hold", "true")
+            timings = time_in_turns(lab, [submit, *calls], samples, None)
+            timings += _lists(lab, daemon, sizes, samples)
     text = table(HEADS, [timing.row() for timing in timings])
-    if reason := stoker_missing():
-        text += f"\n\nStoker was not timed: {reason}"
-    records = [asdict(timing) for timing in timings]
-    return Section("cli", "Single commands", text, records)
+    if missing:
+        text += f"\n\nStoker was not timed: {missing}"
+    return Section("cli", "Single commands", text, [asdict(one) for one in timings], conditions)
 
 
 def time_in_turns(
@@ -96,6 +94,17 @@ def time_in_turns(
 def _stoker(daemon: Daemon, *words: str) -> Call:
     command = [*stoker_command(), *words]
     return Call(" ".join(("stoker", *words)), command, daemon.environ, daemon.folder)
+
+
+def _lists(lab: Lab, daemon: Daemon, sizes: Sequence[int], samples: int) -> list[Timing]:
+    """`stoker ls` with ever more jobs queued, beginning with those the submits left."""
+    timings: list[Timing] = []
+    queued = samples
+    for size in sorted(sizes):
+        _fill(daemon, size - queued)
+        queued = max(queued, size)
+        timings += time_in_turns(lab, [_stoker(daemon, "ls")], samples, queued)
+    return timings
 
 
 def _fill(daemon: Daemon, count: int) -> None:

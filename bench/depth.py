@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 from bench import process
+from bench.conditions import Conditions, observed
 from bench.lab import Lab
 from bench.measure import first_started, parse_stamps, peak_concurrency, steady_rate
 from bench.report import Section
@@ -44,13 +45,13 @@ class Dispatch:
 
 def measure_depth(lab: Lab, sizes: Sequence[int], slots: int, repeats: int) -> Section:
     if reason := stoker_missing():
-        return Section("depth", TITLE, f"Not run: {reason}", [])
+        return Section("depth", TITLE, f"Not run: {reason}")
     short, deep = min(sizes), max(sizes)
-    found = [
-        _dispatch(lab, queued, short, slots, repeat)
-        for repeat in range(min(repeats, 3))
-        for queued in (short, deep)
-    ]
+    found: list[Dispatch] = []
+    conditions: list[Conditions] = []
+    for repeat in range(min(repeats, 3)):
+        with observed(lab, repeat, conditions):
+            found += [_dispatch(lab, queued, short, slots, repeat) for queued in (short, deep)]
     rows = [
         _row([one for one in found if one.queued == queued], found, short)
         for queued in (short, deep)
@@ -60,7 +61,7 @@ def measure_depth(lab: Lab, sizes: Sequence[int], slots: int, repeats: int) -> S
     crowded = [one for one in found if one.peak > slots]
     if crowded:
         text += f"\n\nFault: {crowded[0].peak} jobs at once on {slots} slots."
-    return Section("depth", TITLE, text, [asdict(one) for one in found])
+    return Section("depth", TITLE, text, [asdict(one) for one in found], conditions)
 
 
 def _dispatch(lab: Lab, queued: int, wanted: int, slots: int, repeat: int) -> Dispatch:

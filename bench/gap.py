@@ -6,12 +6,13 @@ import math
 from collections.abc import Sequence
 
 from bench.lab import Lab
-from bench.race import Outcome, Plan, conditions_text, doubts, race
+from bench.race import Outcome, Plan, doubts, race
 from bench.report import Section
 from bench.table import middle, number, spread, table
 from bench.tools.base import Tool
 from bench.workload import Form
 
+TITLE = "Slot gap with jobs of 70 to 130 ms"
 HEADS = (
     "tool",
     "jobs",
@@ -29,9 +30,8 @@ def measure_gap(lab: Lab, tools: Sequence[Tool], plan: Plan) -> Section:
         for slots in plan.slots:
             title = f"**{form} lines, {slots} slots** (medians of {plan.repeats})"
             parts += [title, table(HEADS, _rows(outcome, tools, form, slots))]
-    parts += [doubts(outcome), conditions_text(outcome.conditions)]
-    text = "\n\n".join(parts)
-    return Section("gap", "Slot gap with jobs of 70 to 130 ms", text, outcome.records())
+    text = "\n\n".join([*parts, doubts(outcome)])
+    return Section("gap", TITLE, text, outcome.records(), outcome.conditions)
 
 
 def _rows(outcome: Outcome, tools: Sequence[Tool], form: Form, slots: int) -> list[tuple[str, ...]]:
@@ -42,11 +42,12 @@ def _rows(outcome: Outcome, tools: Sequence[Tool], form: Form, slots: int) -> li
         if not runs:
             continue
         gap = middle(outcome.values(*key, lambda f: f.gap_p50_ms))
+        digits = 2 if gap < 100 else 0
         row = (
             f"{tool.name} {tool.version()}".strip(),
             str(runs[0].jobs),
-            number(gap, 2 if gap < 100 else 0),
-            spread(outcome.ratios(*key, lambda f: f.gap_p50_ms)),
+            number(gap, digits),
+            spread(outcome.ratios(*key, lambda f: f.gap_p50_ms), digits),
             spread(outcome.values(*key, lambda f: f.gap_p99_ms), 0),
             f"{middle(outcome.values(*key, lambda f: f.idle)):.1%}",
         )

@@ -7,9 +7,6 @@ import platform
 import time
 from pathlib import Path
 
-BUSY_WARNING = 0.10
-SLOW_FILES_WARNING_US = 100
-
 
 def facts(scratch: Path) -> dict[str, str]:
     """What a reader needs to judge the figures."""

@@ -11,11 +11,10 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 
-from bench import machine
+from bench.conditions import Conditions, observed
 from bench.lab import Lab
 from bench.measure import Figures, faults, figures, parse_stamps
 from bench.process import ToolError
-from bench.table import table
 from bench.tools import REFERENCE
 from bench.tools.base import Tool
 from bench.workload import Batch, Form, durations, prepare_batch
@@ -43,17 +42,6 @@ class Result:
     jobs: int
     figures: Figures | None
     faults: list[str]
-
-
-@dataclass(frozen=True)
-class Conditions:
-    """How busy the machine was around one repeat."""
-
-    repeat: int
-    busy_before: float
-    load_before: float
-    load_after: float
-    file_us: float
 
 
 @dataclass
@@ -89,39 +77,14 @@ def race(lab: Lab, tools: Sequence[Tool], plan: Plan) -> Outcome:
     outcome = Outcome()
     fit = [tool for tool in tools if _warmed_up(lab, tool, plan, outcome)]
     for repeat in range(plan.repeats):
-        busy, load = machine.busy_share(), machine.load()
-        file_us = machine.file_creation_us(lab.fresh_folder())
-        for form in plan.forms:
-            for slots in plan.slots:
-                for tool in _rotated(fit, repeat):
-                    if form in tool.forms and not (tool.rounds and repeat):
-                        outcome.results.append(_run_once(lab, tool, plan, form, slots, repeat))
-        outcome.conditions.append(Conditions(repeat, busy, load, machine.load(), file_us))
+        with observed(lab, repeat, outcome.conditions):
+            for form in plan.forms:
+                for slots in plan.slots:
+                    for tool in _rotated(fit, repeat):
+                        if form in tool.forms and not (tool.rounds and repeat):
+                            result = _run_once(lab, tool, plan, form, slots, repeat)
+                            outcome.results.append(result)
     return outcome
-
-
-def conditions_text(conditions: Sequence[Conditions]) -> str:
-    """A table of the state the machine was in, with warnings when it was not fit."""
-    heads = ("repeat", "cores used by others before", "load before", "load after", "a new file, us")
-    rows = [
-        (
-            str(c.repeat + 1),
-            f"{c.busy_before:.0%}",
-            f"{c.load_before:.1f}",
-            f"{c.load_after:.1f}",
-            f"{c.file_us:.0f}",
-        )
-        for c in conditions
-    ]
-    parts = [table(heads, rows)]
-    if any(c.busy_before > machine.BUSY_WARNING for c in conditions):
-        parts.append("**The machine was busy with other work: use ratios only, with care.**")
-    if any(c.file_us > machine.SLOW_FILES_WARNING_US for c in conditions):
-        parts.append(
-            "**New files were slow to create, perhaps because many were deleted in the last "
-            "minutes: tools that keep files of a job look slower than they are.**"
-        )
-    return "\n\n".join(parts)
 
 
 def doubts(outcome: Outcome) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
+
+from bench.conditions import Conditions, conditions_text
 
 
 @dataclass(frozen=True)
@@ -11,7 +14,14 @@ class Section:
     name: str
     title: str
     text: str
-    records: list[dict[str, Any]]
+    records: Sequence[dict[str, Any]] = ()
+    conditions: Sequence[Conditions] = ()
 
     def markdown(self) -> str:
-        return f"### {self.title}\n\n{self.text}"
+        parts = [f"### {self.title}", self.text]
+        if self.conditions:
+            parts.append(conditions_text(self.conditions))
+        return "\n\n".join(parts)
+
+    def data(self) -> dict[str, Any]:
+        return {"runs": self.records, "conditions": [asdict(one) for one in self.conditions]}

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench.lab import Lab
-from bench.race import Outcome, Plan, conditions_text, doubts, race
+from bench.race import Outcome, Plan, doubts, race
 from bench.report import Section
 from bench.table import middle, number, spread, table
 from bench.tools.base import Tool
 from bench.workload import Form
 
+TITLE = "Throughput of jobs that do nothing"
 HEADS = (
     "tool",
     "jobs",
@@ -29,9 +30,8 @@ def measure_throughput(lab: Lab, tools: Sequence[Tool], plan: Plan) -> Section:
         for slots in plan.slots:
             title = f"**{form} lines, {slots} slots** (medians of {plan.repeats})"
             parts += [title, table(HEADS, _rows(outcome, tools, form, slots))]
-    parts += [doubts(outcome), conditions_text(outcome.conditions)]
-    text = "\n\n".join(parts)
-    return Section("throughput", "Throughput of jobs that do nothing", text, outcome.records())
+    text = "\n\n".join([*parts, doubts(outcome)])
+    return Section("throughput", TITLE, text, outcome.records(), outcome.conditions)
 
 
 def _rows(outcome: Outcome, tools: Sequence[Tool], form: Form, slots: int) -> list[tuple[str, ...]]:
@@ -42,12 +42,13 @@ def _rows(outcome: Outcome, tools: Sequence[Tool], form: Form, slots: int) -> li
         if not runs:
             continue
         rate = middle(outcome.values(*key, lambda f: f.steady))
+        digits = 0 if rate >= 10 else 1
         row = (
             f"{tool.name} {tool.version()}".strip(),
             str(runs[0].jobs),
-            number(rate, 0 if rate >= 10 else 1),
-            number(middle(outcome.values(*key, lambda f: f.with_start_up)), 0 if rate >= 10 else 1),
-            spread(outcome.ratios(*key, lambda f: f.steady), 2 if rate >= 10 else 4),
+            number(rate, digits),
+            number(middle(outcome.values(*key, lambda f: f.with_start_up)), digits),
+            spread(outcome.ratios(*key, lambda f: f.steady), 4 if digits else 2),
             str(max((r.figures.peak for r in runs if r.figures), default=0)),
             tool.keeps,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from abc import ABC, abstractmethod
+from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
@@ -71,6 +72,7 @@ def missing_package(distribution: str) -> str | None:
     return None
 
 
+@cache
 def package_version(distribution: str) -> str:
     code = f"from importlib.metadata import version; print(version({distribution!r}))"
     return answer([peers_python(), "-c", code]) or ""

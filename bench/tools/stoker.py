@@ -100,7 +100,7 @@ class StokerRun(Tool):
     """`stoker run` in the foreground."""
 
     name = "stoker-run"
-    keeps = "output, exit code"
+    keeps = "output, exit code, times"
 
     def available(self) -> str | None:
         return stoker_missing()
@@ -127,7 +127,6 @@ class StokerDaemon(StokerRun):
     """`stoker submit` to a daemon that is already running."""
 
     name = "stoker-daemon"
-    keeps = "output, exit code, times"
 
     def run(self, batch: Batch) -> int:
         with stoker_daemon(batch.folder, batch.environ, batch.slots) as daemon:

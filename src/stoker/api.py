@@ -8,13 +8,13 @@ from collections.abc import Iterable
 
 from stoker.core.model import Context, Device, JobSpec
 from stoker.core.selectors import parse_selector
+from stoker.daemon.presence import known_devices
 from stoker.daemon.start import ensure_daemon, poke
 from stoker.errors import Impossible
 from stoker.settings import Settings, load_settings, prepare_state_dir
 from stoker.store import find
 from stoker.store.database import open_database
 from stoker.store.submissions import Receipt, Submission
-from stoker.supervisor import locks
 
 
 class Queue:
@@ -41,34 +41,7 @@ class Queue:
         return ensure_daemon(self.settings)
 
     def devices(self) -> tuple[Device, ...]:
-        """What the living daemon knows, or what a daemon started from here would find."""
-        if locks.holder(self.settings.state_dir, locks.DAEMON_LOCK) is not None:
-            if find.meta(self.db, "cpu_slots") is not None:
-                return find.devices(self.db)
-        from stoker.devices.probe import find_devices
-
-        return find_devices(self.settings.devices)
-
-    def check_possible(self, gpus: int, devices: tuple[Device, ...]) -> None:
-        """Refuse now what could never start."""
-        if gpus > len(devices):
-            has = f"{len(devices)} GPU{'s' if len(devices) != 1 else ''}" if devices else "no GPU"
-            raise Impossible(
-                f"a job asks for {gpus} GPUs, but this host has {has}",
-                f"use --gpus {len(devices)}" + ("" if devices else ", a job without a GPU"),
-            )
-
-    def context(self, cwd: str | None = None, extra: Iterable[tuple[str, str]] = ()) -> Context:
-        """Where we are now: folder, environment, mask, shell."""
-        env = dict(os.environ)
-        env.pop("_", None)  # the path of `stoker` itself; differs with every way of calling it
-        env.update(extra)
-        mask = os.umask(0o077)
-        os.umask(mask)
-        shell = self.settings.shell or env.get("SHELL") or "/bin/sh"
-        if not os.access(shell, os.X_OK):
-            shell = "/bin/sh"
-        return Context(cwd or os.getcwd(), tuple(sorted(env.items())), mask, shell)
+        return known_devices(self.db, self.settings)
 
     # -- change ------------------------------------------------------------------------------
 
@@ -148,3 +121,28 @@ class Queue:
 
     def poke(self) -> bool:
         return poke(self.settings.state_dir)
+
+
+def check_possible(gpus: int, devices: tuple[Device, ...]) -> None:
+    """Refuse now what could never start."""
+    if gpus > len(devices):
+        has = f"{len(devices)} GPU{'s' if len(devices) != 1 else ''}" if devices else "no GPU"
+        raise Impossible(
+            f"a job asks for {gpus} GPU{'s' if gpus != 1 else ''}, but there is {has} here",
+            f"use --gpus {len(devices)}" + ("" if devices else ", a job without a GPU"),
+        )
+
+
+def current_context(
+    settings: Settings, cwd: str | None = None, extra: Iterable[tuple[str, str]] = ()
+) -> Context:
+    """Where we are now: folder, environment, mask, shell."""
+    env = dict(os.environ)
+    env.pop("_", None)  # the path of `stoker` itself; differs with every way of calling it
+    env.update(extra)
+    mask = os.umask(0o077)
+    os.umask(mask)
+    shell = settings.shell or env.get("SHELL") or "/bin/sh"
+    if not os.access(shell, os.X_OK):
+        shell = "/bin/sh"
+    return Context(cwd or os.getcwd(), tuple(sorted(env.items())), mask, shell)

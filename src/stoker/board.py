@@ -6,16 +6,16 @@ import os
 import time
 from typing import Any
 
-from stoker.api import Queue
 from stoker.core.commands import display
 from stoker.core.explain import explain_ready
 from stoker.core.model import RunningJob, Snapshot, WaitingJob
 from stoker.core.policy import decide
 from stoker.core.states import ACTIVE, FINAL, WAITING
-from stoker.settings import cpu_slots
+from stoker.daemon.presence import daemon_pid, known_devices, runner_pid
+from stoker.settings import Settings, cpu_slots
 from stoker.store import find, ledger
+from stoker.store.database import Database
 from stoker.store.find import JobRow
-from stoker.supervisor import locks
 from stoker.supervisor.logs import log_path
 
 SCHEMA = 1
@@ -32,17 +32,17 @@ def signal_number(row: JobRow) -> int | None:
     return None if row.status is None else row.status & 0x7F or None
 
 
-def log_paths(queue: Queue, row: JobRow) -> tuple[str | None, str | None]:
+def log_paths(settings: Settings, row: JobRow) -> tuple[str | None, str | None]:
     """(stdout, stderr) of the newest attempt; stderr None when it goes with stdout."""
     if not row.attempts:
         return None, None
-    return row.stdout or log_path(queue.settings.state_dir, row.id, row.attempts), row.stderr
+    return row.stdout or log_path(settings.state_dir, row.id, row.attempts), row.stderr
 
 
-def job_json(queue: Queue, row: JobRow) -> dict[str, Any]:
+def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
     """A job for programs. Field names are part of schema 1."""
-    out, err = log_paths(queue, row)
-    uuids = {device.index: device.uuid for device in find.devices(queue.db)}
+    out, err = log_paths(settings, row)
+    uuids = {device.number: device.uuid for device in find.devices(db)}
     return {
         "id": row.id,
         "name": row.name,
@@ -58,9 +58,9 @@ def job_json(queue: Queue, row: JobRow) -> dict[str, Any]:
         "gpus": row.gpus,
         "devices": [{"index": i, "uuid": uuids.get(i, "")} for i in row.devices],
         "priority": row.priority,
-        "tags": find.tags(queue.db, row.id),
+        "tags": find.tags(db, row.id),
         "after": [{"job": n, "condition": c, "met": m}
-                  for n, c, m in find.dependencies(queue.db, row.id)],
+                  for n, c, m in find.dependencies(db, row.id)],
         "attempts": row.attempts,
         "retries": row.retries,
         "restartable": row.restartable,
@@ -122,7 +122,7 @@ def signal_words(number: int) -> str:
 
 
 def page(
-    queue: Queue,
+    db: Database,
     *,
     states: tuple[str, ...] | None,
     limit: int,
@@ -131,36 +131,36 @@ def page(
 ) -> list[JobRow]:
     """What `ls` shows: all of some states, or what matters now (unfinished, then newest ended)."""
     if states is not None:
-        return find.page(queue.db, states, limit, tag=tag, name=name, newest_first=True)[::-1]
-    current = find.page(queue.db, (*ACTIVE, *WAITING), limit, tag=tag, name=name)
+        return find.page(db, states, limit, tag=tag, name=name, newest_first=True)[::-1]
+    current = find.page(db, (*ACTIVE, *WAITING), limit, tag=tag, name=name)
     ended = max(0, min(20, limit - len(current)))
-    recent = find.page(queue.db, FINAL, ended, tag=tag, name=name, newest_first=True)
+    recent = find.page(db, FINAL, ended, tag=tag, name=name, newest_first=True)
     return sorted([*recent, *current], key=lambda row: row.id)
 
 
-def snapshot(queue: Queue, extra: JobRow | None = None) -> Snapshot:
+def snapshot(db: Database, settings: Settings, extra: JobRow | None = None) -> Snapshot:
     """The policy's view, from outside the daemon."""
     running = []
-    for attempt in ledger.open_attempts(queue.db):
+    for attempt in ledger.open_attempts(db):
         started = attempt.started_mono or time.monotonic()
         ends_by = None if attempt.time_limit is None else started + attempt.time_limit
         running.append(RunningJob(attempt.job, attempt.attempt, attempt.gpus, attempt.devices,
                                   started, ends_by))  # fmt: skip
     waiting = {}
-    for gpus in ledger.request_groups(queue.db):
-        for job in ledger.heads(queue.db, gpus, _WAITING_SEEN):
+    for gpus in ledger.request_groups(db):
+        for job in ledger.heads(db, gpus, _WAITING_SEEN):
             waiting[job.id] = WaitingJob(job.id, job.priority, job.gpus, job.time_limit)
     if extra is not None:
         waiting[extra.id] = WaitingJob(extra.id, extra.priority, extra.gpus, extra.time_limit)
-    slots = find.meta(queue.db, "cpu_slots")
+    slots = find.meta(db, "cpu_slots")
     return Snapshot(
-        time.monotonic(), queue.devices(),
-        int(str(slots)) if slots is not None else cpu_slots(queue.settings),
-        tuple(running), tuple(waiting.values()), ledger.is_draining(queue.db),
+        time.monotonic(), known_devices(db, settings),
+        int(str(slots)) if slots is not None else cpu_slots(settings),
+        tuple(running), tuple(waiting.values()), ledger.is_draining(db),
     )  # fmt: skip
 
 
-def why(queue: Queue, row: JobRow) -> list[str]:
+def why(db: Database, settings: Settings, row: JobRow) -> list[str]:
     """Sentences that say what a job waits for; empty when it is about to start."""
     if row.state == "held":
         return [f"it is held; `stoker release {row.id}` lets it run"]
@@ -171,9 +171,9 @@ def why(queue: Queue, row: JobRow) -> list[str]:
         words = result_words(row)
         return [f"it is {row.state}" + (f": {words}" if words else "")]
     reasons = []
-    for needs, condition, met in find.dependencies(queue.db, row.id):
+    for needs, condition, met in find.dependencies(db, row.id):
         if not met:
-            other = find.job(queue.db, needs)
+            other = find.job(db, needs)
             must = {"ok": "must succeed", "any": "must end", "notok": "must fail"}[condition]
             reasons.append(f"job {needs} {must} first; it is {other.state}")
     if row.eligible_at is not None and row.eligible_at > time.time():
@@ -182,27 +182,27 @@ def why(queue: Queue, row: JobRow) -> list[str]:
         reasons.append(f"{what} {'at ' if row.attempts else ''}{at}")
     if reasons:
         return reasons
-    seen = snapshot(queue, row)
+    seen = snapshot(db, settings, row)
     before = sum(1 for job in seen.waiting if (-job.priority, job.id) < (-row.priority, row.id))
     plan = decide(seen)
     job = WaitingJob(row.id, row.priority, row.gpus, row.time_limit)
-    reasons = explain_ready(job, seen, plan, find.ahead_of(queue.db, row))
-    if not reasons and before < find.ahead_of(queue.db, row):
-        reasons = [f"{find.ahead_of(queue.db, row)} jobs are in front of it"]
-    if locks.holder(queue.settings.state_dir, locks.DAEMON_LOCK) is None:
+    reasons = explain_ready(job, seen, plan, find.ahead_of(db, row))
+    if not reasons and before < find.ahead_of(db, row):
+        reasons = [f"{find.ahead_of(db, row)} jobs are in front of it"]
+    if daemon_pid(settings.state_dir) is None:
         reasons.insert(0, "no daemon is running; `stoker daemon start` starts one")
     return reasons
 
 
-def daemon_facts(queue: Queue) -> dict[str, Any]:
-    folder = queue.settings.state_dir
-    pid = locks.holder(folder, locks.DAEMON_LOCK)
+def daemon_facts(db: Database, settings: Settings) -> dict[str, Any]:
+    folder = settings.state_dir
+    pid = daemon_pid(folder)
     return {
         "running": pid is not None,
         "pid": pid,
-        "runner_pid": locks.holder(folder, locks.RUNNER_LOCK),
-        "version": find.meta(queue.db, "daemon_version"),
-        "draining": ledger.is_draining(queue.db),
+        "runner_pid": runner_pid(folder),
+        "version": find.meta(db, "daemon_version"),
+        "draining": ledger.is_draining(db),
         "state_dir": folder,
         "log": os.path.join(folder, "daemon.log"),
     }

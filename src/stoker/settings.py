@@ -86,8 +86,12 @@ def _parse(key: str, value: object, where: str) -> object:
 
 
 # statfs types on which SQLite's WAL and flock cannot be trusted.
-_NETWORK_FS = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "lustre", "gpfs", "beegfs", "afs", "ceph",
-               "fuse.sshfs", "fuse.glusterfs", "9p", "orangefs", "pvfs2", "ncpfs", "coda")  # fmt: skip
+_NETWORK_FS = frozenset(
+    (
+        "nfs nfs4 cifs smb3 smbfs lustre gpfs beegfs afs ceph fuse.sshfs fuse.glusterfs 9p "
+        "orangefs pvfs2 ncpfs coda"
+    ).split()
+)
 
 
 def filesystem_of(path: str) -> str:
@@ -122,9 +126,7 @@ def prepare_state_dir(settings: Settings) -> None:
             "set STOKER_STATE_DIR to a folder of your own",
         )
     if info.st_mode & 0o077:
-        raise NoPermission(
-            f"the state folder `{path}` is open to other users", f"chmod 700 {path}"
-        )
+        raise NoPermission(f"the state folder `{path}` is open to other users", f"chmod 700 {path}")
 
 
 def _make_state_dir(settings: Settings) -> None:

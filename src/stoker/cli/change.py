@@ -22,7 +22,7 @@ VERBS = {
             Option("--grace", "kill after this long instead of the job's own grace", "TIME",
                    lambda text: parse_duration(text, "s")),
         ),
-        (("stoker cancel 7", ""), ("stoker cancel waiting", "empty the queue, let running jobs be")),
+        (("stoker cancel 7", ""), ("stoker cancel waiting", "what runs goes on")),
         aliases=("kill",),
         words="jobs",
     ),

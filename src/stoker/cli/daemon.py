@@ -110,7 +110,7 @@ def _run(queue: Queue) -> int:
 
 
 def _status(queue: Queue, parsed: Parsed) -> int:
-    facts = board.daemon_facts(queue)
+    facts = board.daemon_facts(queue.db, queue.settings)
     if parsed["json"]:
         print_json(**facts)
         return 0 if facts["running"] else 1

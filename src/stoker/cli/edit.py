@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from stoker.api import Queue
+from stoker.api import Queue, check_possible
 from stoker.cli.options import Option, Parsed, Verb, count, whole_number
 from stoker.core.commands import display
 from stoker.core.durations import parse_duration
@@ -23,7 +23,9 @@ VERBS = {
             Option("-G --gpus", "GPUs", "N", count),
             Option("-n --name", "name", "NAME"),
             Option("-p --priority", "priority", "N", whole_number),
-            Option("-t --time-limit", "time limit (bare: minutes; 0: none)", "TIME", parse_duration),
+            Option(
+                "-t --time-limit", "time limit (bare: minutes; 0: none)", "TIME", parse_duration
+            ),
             Option("-r --retries", "retries", "N", count),
         ),
         (("stoker edit 7 --gpus 2", ""), ("stoker edit 7", "opens your editor")),
@@ -45,7 +47,7 @@ def run(name: str, parsed: Parsed) -> int:
         )
     values: dict[str, object] = {}
     if parsed["gpus"] is not None:
-        queue.check_possible(parsed["gpus"], queue.devices())
+        check_possible(parsed["gpus"], queue.devices())
         values["gpus"] = parsed["gpus"]
     for key in ("priority", "retries"):
         if parsed[key] is not None:

@@ -66,7 +66,7 @@ def run(name: str, parsed: Parsed) -> int:
 
 
 def _path(queue: Queue, row: JobRow, parsed: Parsed) -> str | None:
-    out, err = board.log_paths(queue, row)
+    out, err = board.log_paths(queue.settings, row)
     if parsed["err"] and err:
         return err
     if parsed["attempt"] and not row.stdout:

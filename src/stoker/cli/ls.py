@@ -48,7 +48,10 @@ def run(name: str, parsed: Parsed) -> int:
         return watch(queue, lambda: render(queue, parsed))
     if parsed["json"]:
         rows = rows_for(queue, parsed)
-        print_json(jobs=[board.job_json(queue, row) for row in rows], counts=find.counts(queue.db))
+        print_json(
+            jobs=[board.job_json(queue.db, queue.settings, row) for row in rows],
+            counts=find.counts(queue.db),
+        )
         return 0
     print(render(queue, parsed))
     return 0
@@ -64,7 +67,7 @@ def rows_for(queue: Queue, parsed: Parsed) -> list[JobRow]:
         if chosen is None:
             raise UsageError(f"`{word}` is no state", f"states: {', '.join(STATES)}")
         states = (*(states or ()), *chosen)
-    return board.page(queue, states=states, limit=limit, tag=parsed["tag"], name=parsed["name"])
+    return board.page(queue.db, states=states, limit=limit, tag=parsed["tag"], name=parsed["name"])
 
 
 def render(queue: Queue, parsed: Parsed) -> str:

@@ -54,7 +54,9 @@ def table(header: tuple[str, ...], rows: Iterable[tuple[object, ...]], *, state:
         elif colour and state >= 0 and line[state] in _COLOURS:
             start = sum(widths[:state]) + 2 * state
             end = start + len(line[state])
-            text = f"{text[:start]}\x1b[{_COLOURS[line[state]]}m{text[start:end]}\x1b[0m{text[end:]}"
+            text = (
+                f"{text[:start]}\x1b[{_COLOURS[line[state]]}m{text[start:end]}\x1b[0m{text[end:]}"
+            )
         lines.append(text)
     return "\n".join(lines)
 

@@ -21,13 +21,22 @@ from stoker.core.terminal import printable
 from stoker.daemon.foreground import Foreground, done_commands, remove_store
 from stoker.daemon.loop import Host, Listener
 from stoker.devices.probe import detect, parse_devices, simulated
-from stoker.errors import Impossible, UsageError
+from stoker.errors import UsageError
 from stoker.settings import Settings, cpu_slots, load_settings, prepare_state_dir
 from stoker.store import find
 from stoker.store.database import Database, open_database
 from stoker.supervisor.runner import boot_id
 
-_RUN_JOB_KEYS = ("gpus", "cwd", "env", "env_file", "time_limit", "grace", "retries", "keep_children")
+_RUN_JOB_KEYS = (
+    "gpus",
+    "cwd",
+    "env",
+    "env_file",
+    "time_limit",
+    "grace",
+    "retries",
+    "keep_children",
+)
 
 VERBS = {
     "run": Verb(
@@ -70,7 +79,7 @@ def run(name: str, parsed: Parsed) -> int:
     if not parsed["resume"]:
         remove_store(folder)
     db = open_database(folder, durable=False)
-    maker = SpecMaker(_Place(settings, devices), parsed)
+    maker = SpecMaker(settings, devices, parsed)
     source: LineSource | WordSource
     if path is None:
         source = WordSource(maker.command(parsed.words))
@@ -104,7 +113,7 @@ def _file_of(parsed: Parsed) -> str | None:
         if words[0] == "-":
             return "-"
         if os.path.isfile(words[0]) and not os.access(words[0], os.X_OK):
-            return words[0]
+            return str(words[0])
         if os.path.exists(words[0]) and not os.path.isfile(words[0]) \
                 and not os.path.isdir(words[0]):  # a FIFO  # fmt: skip
             return words[0]
@@ -123,7 +132,7 @@ def _devices(parsed: Parsed, settings: Settings) -> tuple[Device, ...]:
 
 def _folder(parsed: Parsed, settings: Settings, path: str | None) -> str:
     if parsed["log_dir"]:
-        return os.path.abspath(parsed["log_dir"])
+        return os.path.abspath(str(parsed["log_dir"]))
     prepare_state_dir(settings)
     if path is None or path == "-":
         if parsed["resume"]:
@@ -135,28 +144,6 @@ def _folder(parsed: Parsed, settings: Settings, path: str | None) -> str:
 
 def _log_path(folder: str, job: ReadyJob, number: int) -> str:
     return os.path.join(folder, f"{job.id}.log" if number == 1 else f"{job.id}.{number}.log")
-
-
-class _Place:
-    """What SpecMaker asks a queue for, without one."""
-
-    def __init__(self, settings: Settings, devices: tuple[Device, ...]) -> None:
-        self.settings = settings
-        self._devices = devices
-
-    def devices(self) -> tuple[Device, ...]:
-        return self._devices
-
-    def check_possible(self, gpus: int, devices: tuple[Device, ...]) -> None:
-        if gpus > len(devices):
-            raise Impossible(
-                f"a job asks for {gpus} GPUs, and this run has {len(devices)}",
-                "name more with --devices",
-            )
-
-    from stoker.api import Queue
-
-    context = Queue.context
 
 
 class WordSource:
@@ -301,7 +288,8 @@ def _end(
 def _print_results(db: Database, folder: str) -> None:
     rows = find.page(db, ("done", "failed", "cancelled", "lost"), 10**9)
     print_json(log_dir=folder, jobs=[
-        {"id": row.id, "state": row.state, "cause": row.cause, "command": display(row.argv, row.shell),
+        {"id": row.id, "state": row.state, "cause": row.cause,
+         "command": display(row.argv, row.shell),
          "exit_code": board.exit_code(row), "signal": board.signal_number(row),
          "devices": list(row.devices), "attempts": row.attempts,
          "started_at": board.iso(row.started_at), "ended_at": board.iso(row.ended_at)}

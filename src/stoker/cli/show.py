@@ -51,12 +51,12 @@ def _json(queue: Queue, row: JobRow) -> dict[str, object]:
         {"at": board.iso(at), "kind": kind, "data": data}
         for at, kind, data in find.events(queue.db, row.id)
     ]
-    return {**board.job_json(queue, row), "history": attempts, "events": events}
+    return {**board.job_json(queue.db, queue.settings, row), "history": attempts, "events": events}
 
 
 def _text(queue: Queue, row: JobRow) -> str:
     words = board.result_words(row)
-    out, err = board.log_paths(queue, row)
+    out, err = board.log_paths(queue.settings, row)
     lines = [
         ("job", f"{row.id}" + (f" ({row.name})" if row.name else "")),
         ("state", row.state + (f": {words}" if words else "")),
@@ -79,13 +79,16 @@ def _text(queue: Queue, row: JobRow) -> str:
         ("errors", err or ""),
         ("rerun of", str(row.rerun_of or "")),
     ]  # fmt: skip
-    text = "\n".join(f"{key:<12}{printable(value)}" for key, value in lines if value and value != "-")
+    text = "\n".join(
+        f"{key:<12}{printable(value)}" for key, value in lines if value and value != "-"
+    )
     history = find.attempts(queue.db, row.id)
     if len(history) > 1:
         text += "\nattempts"
         for a in history:
             end = a.cause or "running"
-            text += f"\n  {a.number}  {_when(a.started_at)}  {end}  {printable(a.detail or '')}".rstrip()
+            line = f"{a.number}  {_when(a.started_at)}  {end}  {printable(a.detail or '')}"
+            text += f"\n  {line}".rstrip()
     for at, kind, data in find.events(queue.db, row.id):
         text += f"\n{_when(at)}  {kind} {printable(data or '')}".rstrip()
     return text

@@ -47,17 +47,18 @@ def render(queue: Queue) -> str:
     if devices:
         rows = []
         for device in devices:
-            jobs = [job for job in active if device.index in job.devices]
-            for job in jobs or [None]:
-                what = ("-", "-") if job is None else (elapsed(job, now), _line(job))
-                rows.append((device.visible, device.model or "-", *what))
+            jobs = [job for job in active if device.number in job.devices]
+            cells = [(elapsed(job, now), _line(job)) for job in jobs] or [("-", "-")]
+            rows += [(device.visible, device.model or "-", *cell) for cell in cells]
         parts.append(table(("GPU", "MODEL", "TIME", "JOB"), rows))
     cpu_jobs = [job for job in active if not job.devices]
     if cpu_jobs or not devices:
         slots = find.meta(queue.db, "cpu_slots")
-        rows = [(job.id, elapsed(job, now), _line(job)) for job in cpu_jobs[:_SHOWN]]
+        lines = [(job.id, elapsed(job, now), _line(job)) for job in cpu_jobs[:_SHOWN]]
         title = f"CPU JOB{'S' if slots is None else f'S (of {slots})'}"
-        parts.append(table((title, "TIME", "COMMAND"), rows) if rows else "no GPU, nothing running")
+        parts.append(
+            table((title, "TIME", "COMMAND"), lines) if lines else "no GPU, nothing running"
+        )
     counts = find.counts(queue.db)
     waiting = find.queue_head(queue.db, _SHOWN)
     if waiting:
@@ -87,14 +88,14 @@ def _notices(queue: Queue, counts: dict[str, int]) -> list[str]:
 def _print_json(queue: Queue) -> None:
     active = find.page(queue.db, ACTIVE, 500)
     print_json(
-        daemon=board.daemon_facts(queue),
+        daemon=board.daemon_facts(queue.db, queue.settings),
         devices=[
-            {"index": d.index, "visible": d.visible, "slots": d.slots, "model": d.model,
-             "uuid": d.uuid, "jobs": [job.id for job in active if d.index in job.devices]}
+            {"index": d.number, "visible": d.visible, "slots": d.slots, "model": d.model,
+             "uuid": d.uuid, "jobs": [job.id for job in active if d.number in job.devices]}
             for d in queue.devices()
         ],
-        running=[board.job_json(queue, job) for job in active],
-        waiting=[board.job_json(queue, find.job(queue.db, job))
+        running=[board.job_json(queue.db, queue.settings, job) for job in active],
+        waiting=[board.job_json(queue.db, queue.settings, find.job(queue.db, job))
                  for job in find.queue_head(queue.db, 50)],
         counts=find.counts(queue.db),
     )  # fmt: skip

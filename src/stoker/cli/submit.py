@@ -6,12 +6,13 @@ import os
 import sys
 from collections.abc import Iterator
 
-from stoker.api import Queue
+from stoker.api import Queue, check_possible, current_context
 from stoker.cli.options import Option, Parsed, Verb, count, parse, whole_number
 from stoker.core.commands import MAX_ARGUMENT_BYTES
 from stoker.core.durations import parse_duration
-from stoker.core.model import Context, Dependency, JobSpec
+from stoker.core.model import Context, Dependency, Device, JobSpec
 from stoker.errors import UsageError
+from stoker.settings import Settings
 from stoker.store.submissions import CHUNK, Receipt
 
 TYPE_CHECKING = False
@@ -44,7 +45,7 @@ def _begin(text: str) -> float:
 
 # Flags that say what a job is; job files may give them per line behind `#stoker`.
 JOB_OPTIONS = (
-    Option("-G --gpus", "GPUs for each job (default: 1 where there are any; 0: a CPU job)", "N", count),
+    Option("-G --gpus", "GPUs for each job (default: 1 where there are any; 0: none)", "N", count),
     Option("-n --name", "a name to find it by", "NAME"),
     Option("-C --cwd", "run it in this folder (default: here)", "DIR"),
     Option("-E --env", "set a variable; NAME alone copies it", "K=V", _pair, many=True),
@@ -79,7 +80,10 @@ VERBS = {
         ),
         (
             ("stoker submit python train.py --lr 0.1", ""),
-            ("stoker submit 'cd data && ./prepare | tee out'", "one quoted word goes to your shell"),
+            (
+                "stoker submit 'cd data && ./prepare | tee out'",
+                "one quoted word goes to your shell",
+            ),
             ("stoker submit --gpus 2 --after 7 --retries 3 -- python eval.py", ""),
             ("stoker submit --file jobs.txt", "blank lines and # comments are skipped"),
             ("stoker submit --gpus 0 --begin +2h --name backup ./backup.sh", ""),
@@ -96,12 +100,10 @@ follow) gives flags.""",
 
 def run(name: str, parsed: Parsed) -> int:
     queue = Queue()
-    maker = SpecMaker(queue, parsed)
+    maker = SpecMaker(queue.settings, queue.devices(), parsed)
     if parsed["file"] is not None:
         if parsed.words:
-            raise UsageError(
-                f"`--file` and a command (`{parsed.words[0]}`) exclude each other"
-            )
+            raise UsageError(f"`--file` and a command (`{parsed.words[0]}`) exclude each other")
         return _submit_file(queue, maker, parsed)
     if not parsed.words:
         raise UsageError("there is no command to queue", "stoker submit python train.py --lr 0.1")
@@ -117,10 +119,10 @@ def run(name: str, parsed: Parsed) -> int:
 class SpecMaker:
     """Turns words or lines into specs under the flags of one command line."""
 
-    def __init__(self, queue: Queue, parsed: Parsed) -> None:
-        self._queue = queue
+    def __init__(self, settings: Settings, devices: tuple[Device, ...], parsed: Parsed) -> None:
+        self._settings = settings
         self._parsed = parsed
-        self._devices = queue.devices()
+        self._devices = devices
         self._contexts: dict[tuple[object, ...], Context] = {}
         self._plain = self._make(parsed, (), True)
 
@@ -156,7 +158,7 @@ class SpecMaker:
         gpus = parsed["gpus"]
         if gpus is None:
             gpus = 1 if self._devices else 0
-        self._queue.check_possible(gpus, self._devices)
+        check_possible(gpus, self._devices)
         context = self._context(parsed)
         return JobSpec(
             argv=argv,
@@ -185,7 +187,9 @@ class SpecMaker:
             if not os.path.isdir(cwd):
                 raise UsageError(f"the folder `{cwd}` does not exist")
             extra = [pair for path in parsed["env_file"] or () for pair in _env_file(path)]
-            self._contexts[key] = self._queue.context(cwd, [*extra, *(parsed["env"] or ())])
+            self._contexts[key] = current_context(
+                self._settings, cwd, [*extra, *(parsed["env"] or ())]
+            )
             _check_size(self._contexts[key])
         return self._contexts[key]
 
@@ -209,7 +213,7 @@ def _submit_file(queue: Queue, maker: SpecMaker, parsed: Parsed) -> int:
                 started = queue.wake() or started
     except BaseException:
         if receipts:
-            _tell(f"{sum(r.count for r in receipts)} jobs before that are in the queue")
+            _tell(f"{sum(r.added for r in receipts)} jobs before that are in the queue")
         raise
     if not receipts:
         _tell("no jobs: the input has only blank lines and comments")
@@ -234,11 +238,11 @@ def _report(queue: Queue, parsed: Parsed, receipts: list[Receipt], started: bool
         return
     for job in (job for receipt in receipts for job in receipt.existing[:5]):
         print(f"job {job} is already there for this key")
-    count = sum(receipt.count for receipt in receipts)
+    count = sum(receipt.added for receipt in receipts)
     if not count:
         return
     first = receipts[0].first
-    last = receipts[-1].first + receipts[-1].count - 1
+    last = receipts[-1].first + receipts[-1].added - 1
     state = "held" if parsed["hold"] else "queued"
     if count == 1:
         print(f"job {first} {state:<28} follow: stoker log -f {first}")
@@ -318,5 +322,3 @@ def _now() -> float:
 
 def _tell(text: str) -> None:
     print(text, file=sys.stderr)
-
-

@@ -57,7 +57,7 @@ def run(name: str, parsed: Parsed) -> int:
     rows = find.jobs(queue.db, ids)
     ended = [row for row in rows if row.state in FINAL]
     if parsed["json"]:
-        print_json(jobs=[board.job_json(queue, row) for row in ended])
+        print_json(jobs=[board.job_json(queue.db, queue.settings, row) for row in ended])
     elif not parsed["quiet"]:
         for row in ended:
             words = board.result_words(row)

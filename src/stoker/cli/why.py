@@ -26,9 +26,11 @@ def run(name: str, parsed: Parsed) -> int:
     if parsed.words:
         ids = queue.select(parsed.words)
     else:
-        ids = find.queue_head(queue.db, 1) or [r.id for r in find.page(queue.db, ("queued", "held"), 1)]
+        ids = find.queue_head(queue.db, 1) or [
+            r.id for r in find.page(queue.db, ("queued", "held"), 1)
+        ]
     rows = find.jobs(queue.db, ids)
-    answers = [(row, board.why(queue, row)) for row in rows]
+    answers = [(row, board.why(queue.db, queue.settings, row)) for row in rows]
     if parsed["json"]:
         print_json(jobs=[{"id": r.id, "state": r.state, "reasons": w} for r, w in answers])
         return 0

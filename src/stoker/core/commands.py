@@ -11,12 +11,14 @@ _SYNTAX = frozenset("|&;<>()$`\\\"'*?[]#~{}!^\n\r\v\f")
 
 # Words that a shell understands by itself; as programs they are missing or behave differently.
 _SHELL_WORDS = frozenset(
-    """. : [ [[ alias bg bind break builtin caller case cd command compgen complete continue
-    coproc declare dirs disown do done echo elif else enable esac eval exec exit export false fc
-    fg fi for function getopts hash help history if in jobs kill let local logout mapfile nocorrect
-    noglob popd print printf pushd pwd read readarray readonly return select set shift shopt
-    source suspend test then time times trap true type typeset ulimit umask unalias unset until
-    wait whence while""".split()
+    (
+        ". : [ [[ alias bg bind break builtin caller case cd command compgen complete continue "
+        "coproc declare dirs disown do done echo elif else enable esac eval exec exit export "
+        "false fc fg fi for function getopts hash help history if in jobs kill let local logout "
+        "mapfile nocorrect noglob popd print printf pushd pwd read readarray readonly return "
+        "select set shift shopt source suspend test then time times trap true type typeset "
+        "ulimit umask unalias unset until wait whence while"
+    ).split()
 )
 
 # Longer texts cannot be one argument of execve (MAX_ARG_STRLEN is 131072 with the end mark).

@@ -45,7 +45,7 @@ def _holders(snapshot: Snapshot) -> list[str]:
             by_device.setdefault(index, []).append(job)
     sentences = []
     for device in snapshot.devices:
-        jobs = by_device.get(device.index, [])
+        jobs = by_device.get(device.number, [])
         if len(jobs) < device.slots:
             sentences.append(f"gpu {device.visible} is free")
             continue

@@ -78,7 +78,7 @@ class RunningJob(Record):
 class Device(Record):
     """One GPU. `visible` is what goes into CUDA_VISIBLE_DEVICES; `slots` jobs may share it."""
 
-    index: int
+    number: int
     visible: str
     slots: int = 1
     model: str = ""

@@ -9,7 +9,7 @@ from stoker.core.model import Device, RunningJob
 
 def free_slots(devices: Iterable[Device], running: Iterable[RunningJob]) -> dict[int, int]:
     """Free slots by device index, in the order in which devices should be filled."""
-    free = {device.index: device.slots for device in devices}
+    free = {device.number: device.slots for device in devices}
     for job in running:
         for index in job.devices:
             if index in free:
@@ -51,8 +51,8 @@ def next_free_times(
                 soonest[index] = end
     times = []
     for device in devices:
-        if free[device.index] > 0:
-            times.append((now, 0.0, device.index))
-        elif device.index in soonest:
-            times.append((*soonest[device.index], device.index))
+        if free[device.number] > 0:
+            times.append((now, 0.0, device.number))
+        elif device.number in soonest:
+            times.append((*soonest[device.number], device.number))
     return sorted(times)

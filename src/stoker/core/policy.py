@@ -29,6 +29,7 @@ def decide(snapshot: Snapshot) -> Plan:
     starts: list[Start] = []
     waits: dict[int, str] = {}
     reservation: Reservation | None = None
+    open_devices = sum(1 for slots in free.values() if slots > 0)
     for job in sorted(snapshot.waiting, key=_rank):
         if job.gpus == 0:
             if cpu_free > 0:
@@ -38,32 +39,27 @@ def decide(snapshot: Snapshot) -> Plan:
                 waits[job.id] = NO_CPU_SLOT
         elif job.gpus > len(snapshot.devices):
             waits[job.id] = IMPOSSIBLE
-        elif reservation is not None:
-            open_slots = _around(reservation, free, job, snapshot.now)
-            devices = place(job.gpus, open_slots)
-            if devices is None:
-                waits[job.id] = NO_DEVICE if place(job.gpus, free) is None else RESERVED
-            else:
-                _take(devices, free)
-                starts.append(Start(job.id, devices))
-        else:
-            devices = place(job.gpus, free)
-            if devices is None:
-                waits[job.id] = NO_DEVICE
+        elif job.gpus > open_devices:
+            waits[job.id] = NO_DEVICE
+            if reservation is None:
                 reservation = _reserve(job, snapshot, free)
-            else:
-                _take(devices, free)
-                starts.append(Start(job.id, devices))
+        else:
+            allowed = free
+            if reservation is not None:
+                allowed = _around(reservation, free, job, snapshot.now)
+            devices = place(job.gpus, allowed)
+            if devices is None:
+                waits[job.id] = RESERVED
+                continue
+            for index in devices:
+                free[index] -= 1
+                open_devices -= free[index] == 0
+            starts.append(Start(job.id, devices))
     return Plan(tuple(starts), reservation, waits)
 
 
 def _rank(job: WaitingJob) -> tuple[int, int]:
     return (-job.priority, job.id)
-
-
-def _take(devices: tuple[int, ...], free: dict[int, int]) -> None:
-    for index in devices:
-        free[index] -= 1
 
 
 def _reserve(job: WaitingJob, snapshot: Snapshot, free: dict[int, int]) -> Reservation:

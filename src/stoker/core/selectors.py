@@ -54,7 +54,9 @@ def _steps(text: str) -> int:
         return 0
     if text.startswith("@~") and _is_id(text[2:]):
         return int(text[2:])
-    raise UsageError(f"`{text}` is not a selector", "write @ for the last job, @~1 for the one before")
+    raise UsageError(
+        f"`{text}` is not a selector", "write @ for the last job, @~1 for the one before"
+    )
 
 
 def _is_id(text: str) -> bool:

@@ -47,7 +47,7 @@ class LogView:
         for index, char in enumerate(text):
             if index < start:
                 continue
-            if char >= " " and char != "\x7f" and not "\x80" <= char <= "\x9f" or char == "\t":
+            if (char >= " " and char != "\x7f" and not "\x80" <= char <= "\x9f") or char == "\t":
                 continue
             self._put(text[start:index])
             if char == "\x1b":

@@ -136,9 +136,7 @@ class Foreground:
         if self.interrupts == 1:
             count = len(self._loop.live)
             if count:
-                self._listener.trouble(
-                    f"finishing {count} running; Ctrl-C again cancels them"
-                )
+                self._listener.trouble(f"finishing {count} running; Ctrl-C again cancels them")
         else:
             grace = None if self.interrupts == 2 else 0.0
             for attempt in list(self._loop.live):

@@ -102,7 +102,7 @@ class Loop:
         self._listener = listener
         self._log_for = log_for or self._own_log
         self._next_attempt = next_attempt
-        self._by_index = {device.index: device for device in host.devices}
+        self._by_index = {device.number: device for device in host.devices}
         self._contexts: dict[int, tuple[Context, bool]] = {}
         self._heads: dict[int, deque[ReadyJob]] = {}
         self._stops: dict[int, float | None] = {}
@@ -323,7 +323,9 @@ class Loop:
                 self._contexts.clear()
             context = ledger.context(self.db, id)
             # Start-up files and exported functions can change what a plain word means.
-            changed = any(key == "BASH_ENV" or key.startswith("BASH_FUNC_") for key, _ in context.env)
+            changed = any(
+                key == "BASH_ENV" or key.startswith("BASH_FUNC_") for key, _ in context.env
+            )
             known = self._contexts[id] = (context, not changed)
         return known
 
@@ -354,11 +356,18 @@ class Loop:
     def _finish(
         self, outcome: Outcome, started: float | None
     ) -> tuple[int, Outcome, Verdict] | None:
-        job = ledger.job_of(self.db, outcome.attempt)
-        if job is None:
+        facts = ledger.facts(self.db, outcome.attempt)
+        if facts is None:
             return None  # recorded before a crash
-        facts = ledger.facts(self.db, job)
-        verdict = judge(outcome, **facts._asdict(), base_delay=self._settings.retry_delay)
+        job = facts.job
+        verdict = judge(
+            outcome,
+            attempts=facts.attempts,
+            retries=facts.retries,
+            restartable=facts.restartable,
+            stop_requested=facts.stop_requested,
+            base_delay=self._settings.retry_delay,
+        )
         wall = self._clock.wall()
         if ledger.finish(self.db, job, outcome, verdict, wall, started):
             self._is_stale = True

@@ -58,9 +58,7 @@ class Daemon(Listener):
             *(r.attempt for r in self._link.journal() if isinstance(r, JournalBegun)),
             0,
         )
-        self._loop = Loop(
-            self._db, self, host, settings, self._clock, self, next_attempt=last + 1
-        )
+        self._loop = Loop(self._db, self, host, settings, self._clock, self, next_attempt=last + 1)
         self._last_trouble = ""
         self._watched: set[int] = set()
         self._had_backlog = False
@@ -121,7 +119,9 @@ class Daemon(Listener):
             self._had_backlog = False
 
     def _timeout(self) -> float:
-        times = [t for t in (self._loop.next_wake(), self._orphans.next_deadline()) if t is not None]
+        times = [
+            t for t in (self._loop.next_wake(), self._orphans.next_deadline()) if t is not None
+        ]
         return max(0.0, min(times) - time.monotonic()) if times else -1.0
 
     def _observe(self) -> None:
@@ -182,7 +182,9 @@ class Daemon(Listener):
         self._link.committed()
         self._checkpoints.request()
         self._wake.announce()
-        self._last_trouble = ""
+        if self._checkpoints.trouble is not None:
+            self.trouble(f"cannot sync the queue to disk: {self._checkpoints.trouble}")
+            self._checkpoints.trouble = None
 
     def started(self, job: int, devices: tuple[Device, ...]) -> None:
         pass

@@ -22,7 +22,9 @@ from stoker.supervisor.orphans import Orphans
 from stoker.supervisor.runner_link import RunnerLink
 
 
-def recover(loop: Loop, link: RunnerLink, orphans: Orphans, living: list[Begun], now: float) -> None:
+def recover(
+    loop: Loop, link: RunnerLink, orphans: Orphans, living: list[Begun], now: float
+) -> None:
     """Bring the books and the loop in line with reality; one transaction."""
     records = link.journal()
     began = {r.attempt: r for r in records if isinstance(r, JournalBegun)}

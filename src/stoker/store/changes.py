@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stoker.core.states import ACTIVE, FINAL
+from stoker.core.text import to_bytes
 from stoker.errors import Conflict
 from stoker.store import ledger, submissions
 from stoker.store.database import Database
-from stoker.core.text import to_bytes
 
 _FINAL = ", ".join(f"'{state}'" for state in FINAL)
 _CHUNK = 2000
@@ -23,9 +23,7 @@ def _chunks(ids: list[int]) -> Iterable[list[int]]:
         yield ids[start : start + _CHUNK]
 
 
-def cancel(
-    db: Database, ids: list[int], now: float, grace: float | None = None
-) -> tuple[int, int]:
+def cancel(db: Database, ids: list[int], now: float, grace: float | None = None) -> tuple[int, int]:
     """(jobs that were waiting and are cancelled now, running jobs that will be stopped)."""
     ended = asked = 0
     for chunk in _chunks(ids):

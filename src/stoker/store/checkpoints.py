@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 
+from stoker.store import snapshots
 from stoker.store.database import open_database
 
 _INTERVAL_SECONDS = 0.5
@@ -18,6 +19,7 @@ _INTERVAL_SECONDS = 0.5
 class Checkpoints:
     def __init__(self, folder: str) -> None:
         self._folder = folder
+        self.trouble: str | None = None  # for the loop to report
         self._wanted = threading.Event()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._work, name="checkpoints", daemon=True)
@@ -39,7 +41,10 @@ class Checkpoints:
             self._wanted.clear()
             try:
                 db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-            except sqlite3.Error:
-                pass  # a full or failing disk: the next request tries again
+                if snapshots.is_due(self._folder):
+                    snapshots.take(db)
+            except (sqlite3.Error, OSError) as error:
+                # A full or failing disk: the next request tries again.
+                self.trouble = str(error)
             self._closing.wait(_INTERVAL_SECONDS)
         db.close()

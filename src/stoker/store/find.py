@@ -5,10 +5,10 @@ from __future__ import annotations
 from stoker.core.model import Device
 from stoker.core.record import Record
 from stoker.core.selectors import Selector
+from stoker.core.text import maybe_text, to_bytes, to_text, unpack_words
 from stoker.errors import NotFound
 from stoker.store.database import Database
 from stoker.store.ledger import parse_devices
-from stoker.core.text import maybe_text, to_bytes, to_text, unpack_words
 
 
 class JobRow(Record):

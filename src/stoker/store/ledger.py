@@ -10,9 +10,9 @@ from stoker.core.model import Context, Device, Outcome, ReadyJob
 from stoker.core.record import Record
 from stoker.core.retry import Verdict
 from stoker.core.states import advance, sources
+from stoker.core.text import maybe_text, to_text, unpack_words
 from stoker.store.database import Database
 from stoker.store.submissions import satisfied
-from stoker.core.text import maybe_text, to_text, unpack_words
 
 _READY_COLUMNS = (
     "id, priority, gpus, time_limit, argv, shell, context, name, attempts, grace, stdout, stderr,"
@@ -53,6 +53,7 @@ class OpenAttempt(Record):
 class JobFacts(Record):
     """What `judge` needs to know of a job."""
 
+    job: int
     attempts: int
     retries: int
     restartable: bool
@@ -176,11 +177,17 @@ def stopping(db: Database, job: int) -> None:
     )
 
 
-def facts(db: Database, job: int) -> JobFacts:
-    attempts, retries, restartable, stop = db.execute(
-        "SELECT attempts, retries, restartable, stop_requested FROM jobs WHERE id = ?", (job,)
+def facts(db: Database, attempt: int) -> JobFacts | None:
+    """The job of an attempt that is its newest and has no end; else there is nothing to judge."""
+    row = db.execute(
+        "SELECT j.id, j.attempts, j.retries, j.restartable, j.stop_requested FROM attempts a"
+        " JOIN jobs j ON j.id = a.job AND j.attempt = a.id"
+        f" WHERE a.id = ? AND j.state IN ({_ACTIVE})",
+        (attempt,),
     ).fetchone()
-    return JobFacts(attempts, retries, bool(restartable), stop is not None)
+    if row is None:
+        return None
+    return JobFacts(row[0], row[1], row[2], bool(row[3]), row[4] is not None)
 
 
 def finish(
@@ -269,21 +276,13 @@ def open_attempts(db: Database) -> list[OpenAttempt]:
         f" WHERE j.state IN ({_ACTIVE}) ORDER BY a.id"
     ).fetchall()
     return [
-        OpenAttempt(*row[:4], devices=parse_devices(row[4]), state=row[5], boot=row[6], pid=row[7],
-                    started_mono=row[8], time_limit=row[9], grace=row[10],
-                    stop_requested=row[11] is not None)
-        for row in rows
+        OpenAttempt(
+            attempt, job, number, gpus, parse_devices(devices), state, boot, pid, mono, limit,
+            grace, stop is not None,
+        )
+        for (attempt, job, number, gpus, devices, state, boot, pid, mono, limit, grace,
+             stop) in rows
     ]  # fmt: skip
-
-
-def job_of(db: Database, attempt: int) -> int | None:
-    """The job of an attempt that still is the job's newest and has no end."""
-    job = db.value(
-        "SELECT a.job FROM attempts a JOIN jobs j ON j.attempt = a.id"
-        f" WHERE a.id = ? AND j.state IN ({_ACTIVE})",
-        (attempt,),
-    )
-    return None if job is None else int(str(job))
 
 
 def last_attempt(db: Database) -> int:
@@ -295,7 +294,9 @@ def parse_devices(text: str) -> tuple[int, ...]:
 
 
 def record_event(db: Database, job: int, now: float, kind: str, data: str | None = None) -> None:
-    db.execute("INSERT INTO events (job, at, kind, data) VALUES (?, ?, ?, ?)", (job, now, kind, data))
+    db.execute(
+        "INSERT INTO events (job, at, kind, data) VALUES (?, ?, ?, ?)", (job, now, kind, data)
+    )
 
 
 def set_devices(db: Database, devices: tuple[Device, ...], cpu_slots: int) -> None:

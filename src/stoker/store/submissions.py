@@ -7,10 +7,10 @@ import zlib
 from stoker.core.model import Context, Dependency, JobSpec
 from stoker.core.record import Record
 from stoker.core.states import FINAL, HELD, QUEUED
+from stoker.core.text import maybe_bytes, pack_words, to_bytes
 from stoker.errors import Conflict, NotFound
 from stoker.failpoints import point
 from stoker.store.database import Database
-from stoker.core.text import maybe_bytes, pack_words, to_bytes
 
 # About 15 ms of write lock: what a freed GPU may have to wait for while somebody submits a lot.
 CHUNK = 5000
@@ -27,12 +27,12 @@ class Receipt(Record):
     """What one chunk became. `existing` holds the ids that a dedupe key led to instead."""
 
     first: int
-    count: int
+    added: int
     existing: tuple[int, ...] = ()
 
     @property
     def ids(self) -> list[int]:
-        return [*range(self.first, self.first + self.count), *self.existing]
+        return [*range(self.first, self.first + self.added), *self.existing]
 
 
 class Submission:
@@ -99,9 +99,7 @@ def context_id(db: Database, context: Context) -> int:
     return int(cursor.lastrowid or 0)
 
 
-def _without_known(
-    db: Database, chunk: list[JobSpec]
-) -> tuple[list[JobSpec], tuple[int, ...]]:
+def _without_known(db: Database, chunk: list[JobSpec]) -> tuple[list[JobSpec], tuple[int, ...]]:
     """Split off the specs whose dedupe key is already in the queue (or earlier in this chunk)."""
     if all(spec.dedupe is None for spec in chunk):
         return chunk, ()
@@ -184,7 +182,8 @@ def _depend(db: Database, job: int, after: tuple[Dependency, ...]) -> int:
             )
         unmet += met is None
         db.execute(
-            "INSERT INTO dependencies VALUES (?, ?, ?, ?)", (job, needs, condition, int(met is True))
+            "INSERT INTO dependencies VALUES (?, ?, ?, ?)",
+            (job, needs, condition, int(met is True)),
         )
     return unmet
 

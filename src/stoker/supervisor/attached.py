@@ -84,4 +84,3 @@ def _start_keeper(tag_base: int) -> int:
     os.close(reading)
     del writing  # stays open for as long as this process lives
     return keeper
-

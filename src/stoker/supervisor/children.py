@@ -59,7 +59,7 @@ class Children:
         self._ending: list[_Attempt] = []  # first process gone, leftovers perhaps not
         self._bystanders: set[int] = set()
         self._next_log_check = 0.0
-        self._kids_path = f"/proc/self/task/{os.getpid()}/children"
+        self._kids = _open_children_list()
 
     def __len__(self) -> int:
         return len(self._by_attempt)
@@ -87,7 +87,9 @@ class Children:
             _prefer_for_oom_killer(attempt.pid)
         return Begun(order.attempt, attempt.pid, time.time(), attempt.mono)
 
-    def start(self, order: Order, context: Context, env: dict[str, str]) -> Begun | Outcome | Refused:
+    def start(
+        self, order: Order, context: Context, env: dict[str, str]
+    ) -> Begun | Outcome | Refused:
         """`spawn` with its failures as facts."""
         try:
             return self.spawn(order, context, env)
@@ -182,13 +184,19 @@ class Children:
         return True
 
     def _has_unknown_children(self) -> bool:
-        try:
-            with open(self._kids_path, "rb") as file:
-                kids = file.read().split()
-        except OSError:
-            return True  # a kernel without that list: look at all processes
+        if self._kids is None:
+            return True
+        kids = os.pread(self._kids, 1 << 20, 0).split()
         known = self._by_pid
         return any(int(kid) not in known and int(kid) not in self._bystanders for kid in kids)
+
+
+def _open_children_list() -> int | None:
+    """The kernel's list of our children; None on kernels without one."""
+    try:
+        return os.open(f"/proc/self/task/{os.getpid()}/children", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
 
 
 def _prefer_for_oom_killer(pid: int) -> None:

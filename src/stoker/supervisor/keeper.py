@@ -1,6 +1,6 @@
 """The keeper of a foreground run: when the run dies, it ends the run's jobs.
 
-    python -m stoker.supervisor.keeper TAG_BASE     (stdin: a pipe that the run holds open)
+python -m stoker.supervisor.keeper TAG_BASE     (stdin: a pipe that the run holds open)
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The runner: parent of all detached jobs, so that they outlive the daemon.
 
-It knows no database, no devices and no network. It takes orders from one daemon at a time, and reads
-a dead daemon's orders to their end before it listens to the next one, so there is never a doubt
+It knows no database, no devices and no network. It takes orders from one daemon at a time, and
+reads a dead daemon's orders to their end before it listens to the next one, so there is never a doubt
 which orders were carried out. What it did is in its journal before anybody hears of it:
 `begun` before the spawn, `ended` before the message. It leaves when it has neither daemon nor jobs.
 """
@@ -144,7 +144,7 @@ def _thaw(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> None:
-    """runner.py FOLDER TAG LOG_LIMIT DESCRIPTOR: the descriptor is the first daemon's connection."""
+    """runner.py FOLDER TAG LOG_LIMIT DESCRIPTOR (of the first daemon's connection)."""
     folder, tag_base, log_limit, descriptor = arguments
     os.setsid()
     os.umask(0o077)

@@ -137,4 +137,3 @@ def _loads(line: bytes) -> list[Any]:
 
     message: list[Any] = json.loads(line)
     return message
-

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Wire:
-    """One end of a connection. `receive` returns whole messages; None once the other end is gone."""
+    """One end of a connection that may break at any time."""
 
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)

@@ -1,0 +1,238 @@
+"""`stoker doctor`: what is wrong with this host, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import sqlite3
+import sys
+from collections.abc import Iterator
+
+from stoker.cli.options import Option, Parsed, Verb
+from stoker.cli.output import print_json
+from stoker.core.durations import format_size
+from stoker.core.record import Record
+from stoker.devices.probe import find_devices
+from stoker.errors import Conflict, Error
+from stoker.settings import (
+    Settings,
+    check_filesystem,
+    cpu_slots,
+    filesystem_of,
+    load_settings,
+    prepare_state_dir,
+)
+from stoker.store import snapshots
+from stoker.store.database import FILE_NAME, SCHEMA_VERSION, open_database
+from stoker.supervisor import locks, members
+
+VERBS = {
+    "doctor": Verb(
+        "doctor",
+        "doctor [OPTIONS]",
+        "Check this host: permissions, file system, database, processes, limits, logout, devices.",
+        (Option("--repair", "move a damaged database aside, restore the newest snapshot"),),
+        (("stoker doctor", ""), ("stoker doctor --json", "")),
+    )
+}
+_LOW_DISK = 1 << 30
+
+
+class Finding(Record):
+    level: str  # ok, warn or bad
+    what: str
+    hint: str = ""
+
+
+def run(name: str, parsed: Parsed) -> int:
+    settings = load_settings()
+    if parsed["repair"]:
+        return _repair(settings)
+    findings = list(examine(settings))
+    if parsed["json"]:
+        print_json(findings=[finding._asdict() for finding in findings])
+    else:
+        for finding in findings:
+            print(f"{finding.level:<5} {finding.what}")
+            if finding.hint:
+                print(f"      hint: {finding.hint}")
+    return int(any(finding.level == "bad" for finding in findings))
+
+
+def examine(settings: Settings) -> Iterator[Finding]:
+    yield Finding("ok", f"Python {sys.version.split()[0]} at {sys.executable}")
+    if os.geteuid() == 0:
+        yield Finding("warn", "you are root: jobs run with all rights", "use your own account")
+    try:
+        prepare_state_dir(settings)
+        check_filesystem(settings)
+    except Error as error:
+        yield Finding("bad", error.message, error.hint or "")
+        return
+    folder = settings.state_dir
+    yield Finding("ok", f"state folder {folder} ({filesystem_of(folder)}), private")
+    yield from _disk(folder)
+    yield from _database(folder)
+    yield from _daemon(folder)
+    yield from _processes()
+    yield from _limits()
+    yield from _logout()
+    yield from _devices(settings)
+
+
+def _disk(folder: str) -> Iterator[Finding]:
+    free = shutil.disk_usage(folder).free
+    if free < _LOW_DISK:
+        yield Finding("warn", f"only {format_size(free)} left on the disk of the state folder",
+                      "stoker clean --older 7d")  # fmt: skip
+    else:
+        yield Finding("ok", f"{format_size(free)} free on its disk")
+
+
+def _database(folder: str) -> Iterator[Finding]:
+    try:
+        db = open_database(folder, timeout=1.0)
+    except Error as error:
+        yield Finding("bad", error.message, error.hint or "")
+        return
+    try:
+        check = str(db.value("PRAGMA quick_check(1)"))
+        if check != "ok":
+            yield Finding("bad", f"the database is damaged: {check}", "stoker doctor --repair")
+        else:
+            yield Finding("ok", f"database sound, schema {SCHEMA_VERSION}")
+        with db.transaction():
+            pass
+    except (Error, sqlite3.Error) as error:
+        users = ", ".join(map(str, _users_of(os.path.join(folder, FILE_NAME))))
+        yield Finding("bad", f"the database cannot be written: {error}",
+                      f"these processes have it open: {users}")  # fmt: skip
+    finally:
+        db.close()
+    known = snapshots.newest(folder)
+    yield Finding("ok", f"{len(known)} snapshots of the database")
+
+
+def _users_of(path: str) -> list[int]:
+    """Processes of ours that have a file open."""
+    users = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and int(entry) != os.getpid():
+            try:
+                for name in os.listdir(f"/proc/{entry}/fd"):
+                    if os.readlink(f"/proc/{entry}/fd/{name}") == path:
+                        users.append(int(entry))
+                        break
+            except OSError:
+                continue
+    return users
+
+
+def _daemon(folder: str) -> Iterator[Finding]:
+    pid = locks.holder(folder, locks.DAEMON_LOCK)
+    if pid is None:
+        yield Finding("ok", "no daemon is running; the next submit starts one")
+        return
+    state = _state_of(pid)
+    if state == "T":
+        yield Finding("bad", f"the daemon (pid {pid}) is stopped", f"kill -CONT {pid}")
+    else:
+        runner = locks.holder(folder, locks.RUNNER_LOCK)
+        yield Finding("ok", f"daemon (pid {pid}) and runner (pid {runner or '-'}) are alive")
+
+
+def _state_of(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0].decode()
+    except OSError:
+        return "?"
+
+
+def _processes() -> Iterator[Finding]:
+    probe = (1 << 32) | os.getpid()
+    members.wear(probe)
+    try:
+        child = os.posix_spawn("/bin/sleep", ["sleep", "60"], {})
+    finally:
+        members.shed()
+    try:
+        tagged = members.read_tag(child) == probe
+    finally:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+    if tagged:
+        yield Finding("ok", "the kernel hands tags down to processes (RLIMIT_LOCKS)")
+    else:
+        yield Finding("bad", "the kernel does not hand resource limits down",
+                      "processes that leave their job cannot be found on this host")  # fmt: skip
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+        yield Finding("ok", "process handles work (pidfd)")
+    except OSError:
+        yield Finding("bad", "no process handles (pidfd)", "Linux 5.3 or newer is needed")
+
+
+def _limits() -> Iterator[Finding]:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    level = "ok" if soft >= 1024 else "warn"
+    yield Finding(level, f"{soft} open files allowed", "" if level == "ok" else "ulimit -n 4096")
+    processes, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    if processes != resource.RLIM_INFINITY and processes < 256:
+        yield Finding("warn", f"only {processes} processes allowed", "ulimit -u")
+
+
+def _logout() -> Iterator[Finding]:
+    """systemd may end everything of a user at logout, the daemon and jobs included."""
+    if not os.path.isdir("/run/systemd/system"):
+        yield Finding("ok", "no systemd: nothing ends your processes at logout")
+        return
+    user = os.environ.get("USER", "")
+    lingers = os.path.exists(f"/var/lib/systemd/linger/{user}")
+    kills = False
+    for path in ("/etc/systemd/logind.conf",):
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                kills = any(line.strip() == "KillUserProcesses=yes" for line in file)
+        except OSError:
+            continue
+    if kills and not lingers:
+        yield Finding("bad", "logout ends your jobs (KillUserProcesses=yes)",
+                      "loginctl enable-linger")  # fmt: skip
+    else:
+        yield Finding("ok", "jobs outlive your login")
+
+
+def _devices(settings: Settings) -> Iterator[Finding]:
+    devices = find_devices(settings.devices)
+    if devices:
+        names = ", ".join(sorted({device.model or "GPU" for device in devices}))
+        yield Finding("ok", f"{len(devices)} devices: {names}")
+    else:
+        yield Finding("ok", f"no GPU found; CPU jobs run {cpu_slots(settings)} at a time",
+                      "STOKER_DEVICES=4 simulates four")  # fmt: skip
+
+
+def _repair(settings: Settings) -> int:
+    folder = settings.state_dir
+    prepare_state_dir(settings)
+    lock = locks.take(folder, locks.DAEMON_LOCK)  # nobody else may use it meanwhile
+    try:
+        db = open_database(folder, timeout=1.0)
+        sound = str(db.value("PRAGMA integrity_check")) == "ok"
+        db.close()
+    except (Error, sqlite3.Error):
+        sound = False
+    if sound:
+        os.close(lock)
+        raise Conflict("the database is sound; nothing to repair")
+    aside, snapshot, jobs = snapshots.restore(folder)
+    os.close(lock)
+    print(f"the damaged database is now in {aside}")
+    if snapshot is None:
+        print("there was no sound snapshot: the queue starts empty")
+    else:
+        print(f"restored {jobs} jobs from {snapshot}; those that waited are held, because they may"
+              " have run since\nhint: stoker ls, then stoker release what should run")  # fmt: skip
+    return 0

@@ -1,0 +1,26 @@
+"""What a client can know of the daemon without asking it: its PID, the devices it uses."""
+
+from __future__ import annotations
+
+from stoker.core.model import Device
+from stoker.settings import Settings
+from stoker.store import find
+from stoker.store.database import Database
+from stoker.supervisor import locks
+
+
+def daemon_pid(folder: str) -> int | None:
+    return locks.holder(folder, locks.DAEMON_LOCK)
+
+
+def runner_pid(folder: str) -> int | None:
+    return locks.holder(folder, locks.RUNNER_LOCK)
+
+
+def known_devices(db: Database, settings: Settings) -> tuple[Device, ...]:
+    """What the living daemon uses, or what a daemon started from here would find."""
+    if daemon_pid(settings.state_dir) is not None and find.meta(db, "cpu_slots") is not None:
+        return find.devices(db)
+    from stoker.devices.probe import find_devices
+
+    return find_devices(settings.devices)

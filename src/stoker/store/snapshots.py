@@ -1,0 +1,118 @@
+"""Copies of the queue against damage of the file itself; the newest three are kept."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+
+from stoker.core.states import HELD
+from stoker.store.database import FILE_NAME, Database
+
+_FOLDER = "snapshots"
+_KEPT = 3
+INTERVAL_SECONDS = 3600.0
+
+
+def newest(folder: str) -> list[str]:
+    """Paths of the snapshots, newest first."""
+    place = os.path.join(folder, _FOLDER)
+    try:
+        names = sorted(
+            (name for name in os.listdir(place) if name.endswith(".db")), key=_number, reverse=True
+        )
+    except FileNotFoundError:
+        return []
+    return [os.path.join(place, name) for name in names]
+
+
+def _number(name: str) -> int:
+    digits = name.removesuffix(".db")
+    return int(digits) if digits.isdigit() else 0
+
+
+def is_due(folder: str) -> bool:
+    known = newest(folder)
+    return not known or time.time() - os.stat(known[0]).st_mtime > INTERVAL_SECONDS
+
+
+def take(db: Database) -> None:
+    """Copy the queue beside it. Reads every page, so damage shows here first."""
+    place = os.path.join(db.folder, _FOLDER)
+    os.makedirs(place, 0o700, exist_ok=True)
+    known = newest(db.folder)
+    number = _number(os.path.basename(known[0])) + 1 if known else 1
+    unfinished = os.path.join(place, "unfinished")
+    if os.path.exists(unfinished):
+        os.unlink(unfinished)
+    db.execute("VACUUM INTO ?", (unfinished,))
+    os.rename(unfinished, os.path.join(place, f"{number}.db"))
+    for path in known[_KEPT - 1 :]:
+        os.unlink(path)
+
+
+def restore(folder: str) -> tuple[str, str | None, int]:
+    """Move a damaged queue aside and put the newest sound snapshot in its place.
+
+    Returns (where the damaged file went, the snapshot used, jobs in it). What waited in the
+    snapshot may have run since it was taken, so it comes back held: nothing runs twice unasked.
+    """
+    aside = os.path.join(folder, f"damaged-{int(time.time())}")
+    os.makedirs(aside, 0o700)
+    for suffix in ("", "-wal", "-shm"):
+        path = os.path.join(folder, FILE_NAME + suffix)
+        if os.path.exists(path):
+            os.rename(path, os.path.join(aside, FILE_NAME + suffix))
+    for snapshot in newest(folder):
+        if _is_sound(snapshot):
+            return aside, snapshot, _put_back(folder, snapshot)
+    return aside, None, 0
+
+
+def _is_sound(path: str) -> bool:
+    try:
+        connection = sqlite3.connect(path)
+        try:
+            return bool(connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok")
+        finally:
+            connection.close()
+    except sqlite3.Error:
+        return False
+
+
+def _put_back(folder: str, snapshot: str) -> int:
+    path = os.path.join(folder, FILE_NAME)
+    with (
+        open(snapshot, "rb") as source,
+        open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "wb") as target,
+    ):
+        while block := source.read(1 << 20):
+            target.write(block)
+        target.flush()
+        os.fsync(target.fileno())
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute(
+        "INSERT INTO events (job, at, kind, data) SELECT id, ?, 'restored',"
+        " 'held, because it may have run since' FROM jobs WHERE state = 'queued'",
+        (time.time(),),
+    )
+    connection.execute("UPDATE jobs SET state = ?, ready = 0 WHERE state = 'queued'", (HELD,))
+    # Ids that were given out after the snapshot must not come back for other jobs.
+    connection.execute(
+        "UPDATE meta SET value = max(value, ?) WHERE key = 'next_job'", (_highest_id(folder) + 1,)
+    )
+    connection.execute("COMMIT")
+    jobs = connection.execute("SELECT count(*) FROM jobs").fetchone()[0]
+    connection.close()
+    return int(jobs)
+
+
+def _highest_id(folder: str) -> int:
+    place = os.path.join(folder, "jobs")
+    highest = 0
+    for group in os.listdir(place) if os.path.isdir(place) else []:
+        for name in os.listdir(os.path.join(place, group)):
+            highest = max(highest, int(name) if name.isdigit() else 0)
+    return highest

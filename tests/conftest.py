@@ -1,0 +1,32 @@
+"""The lab fixture: closed after each test, whatever happened in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.lab import Lab
+
+
+@pytest.fixture
+def new_lab(tmp_path: Path) -> Iterator[Callable[..., Lab]]:
+    """Makes labs; each gets a folder of its own."""
+    labs: list[Lab] = []
+
+    def make(devices: int | str | None = None, **env: str) -> Lab:
+        folder = tmp_path / f"lab{len(labs)}"
+        folder.mkdir()
+        labs.append(Lab(folder, devices, **env))
+        return labs[-1]
+
+    yield make
+    for lab in labs:
+        lab.close()
+
+
+@pytest.fixture
+def lab(new_lab: Callable[..., Lab]) -> Lab:
+    """A host with two simulated GPUs."""
+    return new_lab(devices=2)
