@@ -126,7 +126,11 @@ class Lab:
         pid = find()
         if pid is None or pid <= 1:
             return
-        os.kill(pid, number)
+        try:
+            os.kill(pid, number)
+            os.kill(pid, signal.SIGCONT)
+        except ProcessLookupError:
+            pass
         self.wait_until(lambda: find() != pid)
 
     def tag_base(self) -> int | None:
@@ -152,8 +156,9 @@ class Lab:
 
     def close(self) -> None:
         """End everything this lab started."""
-        for find in (self.daemon_pid, self.runner_pid):
-            self._kill(find, signal.SIGKILL)
+        while self.daemon_pid() is not None:  # politely: a killed one would be replaced
+            self._kill(self.daemon_pid, signal.SIGTERM)
+        self._kill(self.runner_pid, signal.SIGKILL)
         base = self.tag_base()
         if base is not None:
             members.kill(base, shift=32, patience=5)

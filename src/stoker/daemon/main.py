@@ -40,6 +40,10 @@ from stoker.supervisor.runner import boot_id
 from stoker.supervisor.runner_link import RunnerLink
 
 
+# How the runner brings a daemon back that was killed.
+RESTART = [sys.executable, "-m", "stoker.daemon.detach"]
+
+
 class Daemon(Listener):
     def __init__(self, settings: Settings) -> None:
         folder = settings.state_dir
@@ -49,7 +53,7 @@ class Daemon(Listener):
         self._db.execute("PRAGMA wal_autocheckpoint=0")
         self._checkpoints = Checkpoints(folder)
         tag = ledger.store_tag(self._db)
-        self._link = RunnerLink(folder, tag, settings.log_limit)
+        self._link = RunnerLink(folder, tag, settings.log_limit, RESTART)
         self._orphans = Orphans(tag)
         host = Host(find_devices(settings.devices), cpu_slots(settings), boot_id())
         self._wake = WakeServer(folder)

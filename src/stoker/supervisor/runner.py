@@ -1,9 +1,12 @@
 """The runner: parent of all detached jobs, so that they outlive the daemon.
 
 It knows no database, no devices and no network. It takes orders from one daemon at a time, and
-reads a dead daemon's orders to their end before it listens to the next one, so there is never a doubt
-which orders were carried out. What it did is in its journal before anybody hears of it:
-`begun` before the spawn, `ended` before the message. It leaves when it has neither daemon nor jobs.
+reads a dead daemon's orders to their end before it listens to the next one, so there is never a
+doubt which orders were carried out. What it did is in its journal before anybody hears of it:
+`begun` before the spawn, `ended` before the message.
+
+If a daemon goes without a word, the runner starts a new one, as the daemon does for the runner. It
+leaves when it has neither daemon nor jobs.
 """
 
 from __future__ import annotations
@@ -26,6 +29,9 @@ from stoker.supervisor.sockets import listen
 from stoker.supervisor.wire import Wire
 
 SOCKET_NAME = "runner.sock"
+# A daemon that dies at once, again and again, is not helped by starting it for ever.
+_MAX_RESTARTS = 5
+_RESTART_WINDOW_SECONDS = 60.0
 
 
 def boot_id() -> str:
@@ -38,7 +44,17 @@ def boot_id() -> str:
 
 
 class Runner:
-    def __init__(self, folder: str, tag_base: int, log_limit: int, first: socket.socket) -> None:
+    def __init__(
+        self,
+        folder: str,
+        tag_base: int,
+        log_limit: int,
+        restart: list[str],
+        first: socket.socket,
+    ) -> None:
+        self._restart = restart
+        self._restarts: list[float] = []
+        self._is_released = False
         self._journal = Journal(folder)
         self._children = Children(tag_base, log_limit, raise_oom_score=True)
         self._contexts: dict[int, tuple[Context, dict[str, str]]] = {}
@@ -80,6 +96,7 @@ class Runner:
         self._poll.unregister(self._listener)
         self._poll.register(connection.fileno(), select.EPOLLIN)
         self._daemon = Wire(connection)
+        self._is_released = False
         self._contexts.clear()
 
     def _obey(self) -> None:
@@ -95,6 +112,8 @@ class Runner:
                 self._contexts[rest[0]] = (context, dict(context.env))
             elif kind == "stop":
                 self._children.stop(*rest)
+            elif kind == "bye":
+                self._is_released = True
             elif kind == "list":
                 living = [list(begun) for begun in self._children.living()]
                 self._daemon.send("living", living, self._journal.segment)
@@ -103,6 +122,15 @@ class Runner:
             self._daemon.close()
             self._daemon = None
             self._poll.register(self._listener, select.EPOLLIN)
+            if not self._is_released:
+                self._restart_daemon()
+
+    def _restart_daemon(self) -> None:
+        now = time.monotonic()
+        self._restarts = [at for at in self._restarts if now - at < _RESTART_WINDOW_SECONDS]
+        if len(self._restarts) < _MAX_RESTARTS:
+            self._restarts.append(now)
+            os.posix_spawn(self._restart[0], self._restart, os.environ)
 
     def _launch(self, order: Order) -> None:
         context, base = self._contexts[order.context]
@@ -144,8 +172,11 @@ def _thaw(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> None:
-    """runner.py FOLDER TAG LOG_LIMIT DESCRIPTOR (of the first daemon's connection)."""
-    folder, tag_base, log_limit, descriptor = arguments
+    """runner.py FOLDER TAG LOG_LIMIT DESCRIPTOR RESTART...
+
+    The descriptor is the first daemon's connection; the rest is how to start another daemon.
+    """
+    folder, tag_base, log_limit, descriptor, *restart = arguments
     os.setsid()
     os.umask(0o077)
     members.shed()
@@ -153,7 +184,8 @@ def main(arguments: list[str]) -> None:
         signal.signal(number, signal.SIG_IGN)
     lock = locks.take(folder, locks.RUNNER_LOCK)
     become_subreaper()
-    Runner(folder, int(tag_base), int(log_limit), socket.socket(fileno=int(descriptor))).work()
+    first = socket.socket(fileno=int(descriptor))
+    Runner(folder, int(tag_base), int(log_limit), restart, first).work()
     os.close(lock)
 
 

@@ -24,8 +24,9 @@ _CONNECT_PATIENCE_SECONDS = 10.0
 
 
 class RunnerLink:
-    def __init__(self, folder: str, tag_base: int, log_limit: int) -> None:
+    def __init__(self, folder: str, tag_base: int, log_limit: int, restart: list[str]) -> None:
         self._folder = folder
+        self._restart = restart
         self._tag_base = tag_base
         self._log_limit = log_limit
         self._known_contexts: set[int] = set()
@@ -58,7 +59,8 @@ class RunnerLink:
         ours, theirs = socket.socketpair()
         os.set_inheritable(theirs.fileno(), True)
         argv = [sys.executable, "-m", "stoker.supervisor.runner", self._folder,
-                str(self._tag_base), str(self._log_limit), str(theirs.fileno())]  # fmt: skip
+                str(self._tag_base), str(self._log_limit), str(theirs.fileno()),
+                *self._restart]  # fmt: skip
         os.posix_spawn(sys.executable, argv, os.environ)
         theirs.close()
         self.is_fresh = True
@@ -129,6 +131,8 @@ class RunnerLink:
         remove_before(self._folder, max(segments(self._folder), default=0))
 
     def close(self) -> None:
+        """Leave in peace: the runner and the jobs go on, nobody has to replace us."""
+        self._wire.send("bye")
         self._wire.close()
 
 
