@@ -19,7 +19,7 @@ HEADS = (
     "gap p50 ms",
     "ratio to reference (range)",
     "gap p99 ms (range)",
-    "slots idle",
+    "slots idle %",
 )
 
 
@@ -49,7 +49,7 @@ def _rows(outcome: Outcome, tools: Sequence[Tool], form: Form, slots: int) -> li
             number(gap, digits),
             spread(outcome.ratios(*key, lambda f: f.gap_p50_ms), digits),
             spread(outcome.values(*key, lambda f: f.gap_p99_ms), 0),
-            f"{middle(outcome.values(*key, lambda f: f.idle)):.1%}",
+            number(100 * middle(outcome.values(*key, lambda f: f.idle)), 1),
         )
         rows.append((math.inf if math.isnan(gap) else gap, row))
     return [row for _, row in sorted(rows, key=lambda pair: pair[0])]

@@ -71,10 +71,11 @@ def run(
         raise ToolError(f"{command[0]}: exit code {code}: {last_words(output)}")
 
 
-def last_words(output: Path) -> str:
-    """The last line of an output file, for error messages."""
+def last_words(output: Path, count: int = 3) -> str:
+    """The last lines of an output file, for error messages."""
     lines = output.read_text(errors="replace").split("\n") if output.exists() else []
-    return next((line.strip() for line in reversed(lines) if line.strip()), "no output")
+    said = [line.strip() for line in lines if line.strip()][-count:]
+    return " / ".join(said) or "no output"
 
 
 def answer(command: Command, environ: Mapping[str, str] | None = None) -> str | None:

@@ -33,7 +33,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Result:
-    """One tool, once; figures are missing when it failed, and doubtful when it has faults."""
+    """One tool, once; figures are missing when it failed, and not used when it has faults."""
 
     tool: str
     form: Form
@@ -53,20 +53,25 @@ class Outcome:
     def of(self, tool: str, form: Form, slots: int) -> list[Result]:
         return [r for r in self.results if (r.tool, r.form, r.slots) == (tool, form, slots)]
 
+    def sound(self, tool: str, form: Form, slots: int) -> dict[int, Figures]:
+        """Figures by repeat, of the runs that may be believed."""
+        runs = self.of(tool, form, slots)
+        return {r.repeat: r.figures for r in runs if r.figures and not r.faults}
+
     def values(
         self, tool: str, form: Form, slots: int, pick: Callable[[Figures], float]
     ) -> list[float]:
-        return [pick(r.figures) for r in self.of(tool, form, slots) if r.figures]
+        return [pick(figures) for figures in self.sound(tool, form, slots).values()]
 
     def ratios(
         self, tool: str, form: Form, slots: int, pick: Callable[[Figures], float]
     ) -> list[float]:
         """The tool's figure over the reference's, repeat by repeat."""
-        base = {r.repeat: r.figures for r in self.of(REFERENCE, form, slots) if r.figures}
+        base = self.sound(REFERENCE, form, slots)
         return [
-            pick(r.figures) / pick(base[r.repeat]) if pick(base[r.repeat]) else math.nan
-            for r in self.of(tool, form, slots)
-            if r.figures and r.repeat in base
+            pick(figures) / pick(base[repeat]) if pick(base[repeat]) else math.nan
+            for repeat, figures in self.sound(tool, form, slots).items()
+            if repeat in base
         ]
 
     def records(self) -> list[dict[str, object]]:

@@ -45,10 +45,12 @@ VERBS = {
         "priority", "priority N JOB...",
         "Change the priority of waiting jobs; higher goes first, 0 is usual.", (),
         (("stoker priority 10 7", "job 7 goes to the front"),
-         ("stoker priority -- -5 3-9", "and these behind everything")), words="jobs"),
+         ("stoker priority -5 3-9", "and these behind everything")), words="jobs",
+        minus_words=True),
     "tag": Verb(
         "tag", "tag JOB... +TAG... -TAG...", "Add (+) and remove (-) tags of jobs.", (),
-        (("stoker tag 3-9 +baseline", ""), ("stoker tag -- 7 -baseline", "")), words="jobs"),
+        (("stoker tag 3-9 +baseline", ""), ("stoker tag 7 -baseline", "")), words="jobs",
+        minus_words=True),
     "rm": Verb("rm", "rm JOB...", "Forget ended jobs and remove their logs.", (),
                (("stoker rm 3-9", ""),), words="jobs"),
     "clean": Verb(
@@ -107,11 +109,17 @@ def _hold(queue: Queue, parsed: Parsed) -> int:
         state = find.job(queue.db, ids[0]).state
         if state != "held":
             raise Conflict(f"job {ids[0]} is {state}; only a queued job can be held")
-    return _say(parsed, f"{plural(count, 'job')} held; `stoker release` lets them run", held=count)
+    them = "it" if count == 1 else "them"
+    text = f"{plural(count, 'job')} held" + (f"; `stoker release` lets {them} run" if count else "")
+    return _say(parsed, text, held=count)
 
 
 def _release(queue: Queue, parsed: Parsed) -> int:
-    count = queue.release(_ids(queue, parsed, parsed.words))
+    ids = _ids(queue, parsed, parsed.words)
+    count = queue.release(ids)
+    if not count and len(ids) == 1:
+        state = find.job(queue.db, ids[0]).state
+        raise Conflict(f"job {ids[0]} is {state}; only a held job can be released")
     return _say(parsed, f"{plural(count, 'job')} released", released=count)
 
 
@@ -119,7 +127,8 @@ def _rerun(queue: Queue, parsed: Parsed) -> int:
     if parsed["failed"]:
         ids = find.failed_without_rerun(queue.db)
         if parsed.words:
-            ids = [job for job in ids if job in set(queue.select(parsed.words))]
+            chosen = set(queue.select(parsed.words))
+            ids = [job for job in ids if job in chosen]
     else:
         ids = _ids(queue, parsed, parsed.words)
         for job in ids:

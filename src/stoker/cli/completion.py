@@ -18,6 +18,7 @@ VERBS = {
             ('stoker completion zsh > "${fpath[1]}/_stoker"', ""),
             ("stoker completion fish > ~/.config/fish/completions/stoker.fish", ""),
         ),
+        words="actions",
     )
 }
 _SHELLS = ("bash", "zsh", "fish")

@@ -29,7 +29,7 @@ VERBS = {
             ("stoker daemon stop", "running jobs go on; their ends are recorded all the same"),
             ("stoker daemon run", "in the foreground, for systemd and the curious"),
         ),
-        words="none",
+        words="actions",
     )
 }
 _STOP_SECONDS = 10.0
@@ -51,10 +51,13 @@ def run(name: str, parsed: Parsed) -> int:
         queue.drain(action == "drain")
         counts = find.counts(queue.db)
         running = sum(counts.get(state, 0) for state in ACTIVE)
-        if action == "drain":
+        if action == "resume":
+            queue.wake()
+        if parsed["json"]:
+            print_json(draining=action == "drain", running=running)
+        elif action == "drain":
             tell(f"nothing new starts; {plural(running, 'job')} still running")
         else:
-            queue.wake()
             tell("jobs start again")
         return 0
     return _status(queue, parsed)
@@ -78,8 +81,7 @@ def _stop(queue: Queue, parsed: Parsed) -> int:
             _wait_until(lambda: not find.page(queue.db, ACTIVE, 1), 60.0)
     pid = locks.holder(queue.settings.state_dir, locks.DAEMON_LOCK)
     if pid is None:
-        print("no daemon is running")
-        return 0
+        return _stopped(parsed, "no daemon is running", None, 0)
     # The lock proves that this PID is the daemon's, at this moment.
     os.kill(pid, signal.SIGTERM)
     folder = queue.settings.state_dir
@@ -87,7 +89,16 @@ def _stop(queue: Queue, parsed: Parsed) -> int:
         raise Unavailable(f"the daemon (pid {pid}) does not stop", f"kill -9 {pid} loses nothing")
     counts = find.counts(queue.db)
     running = sum(counts.get(state, 0) for state in ACTIVE)
-    print("daemon stopped" + (f"; {plural(running, 'job')} go on without it" if running else ""))
+    go = "goes" if running == 1 else "go"
+    rest = f"; {plural(running, 'job')} {go} on without it" if running else ""
+    return _stopped(parsed, f"daemon stopped{rest}", pid, running)
+
+
+def _stopped(parsed: Parsed, text: str, pid: int | None, running: int) -> int:
+    if parsed["json"]:
+        print_json(pid=pid, running=running)
+    else:
+        print(text)
     return 0
 
 

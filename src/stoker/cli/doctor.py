@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 
 from stoker.cli.options import Option, Parsed, Verb
-from stoker.cli.output import print_json
+from stoker.cli.output import plural, print_json
 from stoker.core.durations import format_size
 from stoker.core.record import Record
 from stoker.devices.probe import find_devices
@@ -48,7 +48,7 @@ class Finding(Record):
 def run(name: str, parsed: Parsed) -> int:
     settings = load_settings()
     if parsed["repair"]:
-        return _repair(settings)
+        return _repair(settings, parsed)
     findings = list(examine(settings))
     if parsed["json"]:
         print_json(findings=[finding._asdict() for finding in findings])
@@ -214,10 +214,14 @@ def _devices(settings: Settings) -> Iterator[Finding]:
                       "STOKER_DEVICES=4 simulates four")  # fmt: skip
 
 
-def _repair(settings: Settings) -> int:
+def _repair(settings: Settings, parsed: Parsed) -> int:
     folder = settings.state_dir
     prepare_state_dir(settings)
-    lock = locks.take(folder, locks.DAEMON_LOCK)  # nobody else may use it meanwhile
+    try:
+        lock = locks.take(folder, locks.DAEMON_LOCK)  # nobody else may use it meanwhile
+    except Conflict as error:
+        pid = locks.holder(folder, locks.DAEMON_LOCK)
+        raise Conflict(error.message, f"kill {pid}, then repair; running jobs go on") from None
     try:
         db = open_database(folder, timeout=1.0)
         sound = str(db.value("PRAGMA integrity_check")) == "ok"
@@ -229,10 +233,14 @@ def _repair(settings: Settings) -> int:
         raise Conflict("the database is sound; nothing to repair")
     aside, snapshot, jobs = snapshots.restore(folder)
     os.close(lock)
+    if parsed["json"]:
+        print_json(moved_to=aside, snapshot=snapshot, jobs=jobs)
+        return 0
     print(f"the damaged database is now in {aside}")
     if snapshot is None:
         print("there was no sound snapshot: the queue starts empty")
     else:
-        print(f"restored {jobs} jobs from {snapshot}; those that waited are held, because they may"
-              " have run since\nhint: stoker ls, then stoker release what should run")  # fmt: skip
+        print(f"restored {plural(jobs, 'job')} from {snapshot}; those that waited are held,"
+              " because they may have run since\n"
+              "hint: stoker ls, then stoker release what should run")  # fmt: skip
     return 0

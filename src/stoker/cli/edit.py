@@ -7,6 +7,7 @@ import sys
 
 from stoker.api import Queue, check_possible
 from stoker.cli.options import Option, Parsed, Verb, count, whole_number
+from stoker.cli.output import print_json
 from stoker.core.commands import display
 from stoker.core.durations import parse_duration
 from stoker.core.text import maybe_bytes, pack_words
@@ -58,13 +59,23 @@ def run(name: str, parsed: Parsed) -> int:
         values["time_limit"] = parsed["time_limit"] or None
     text = parsed["command"]
     if text is None and not values:
-        text = _in_editor(display(row.argv, row.shell))
+        before = display(row.argv, row.shell)
+        text = _in_editor(before)
+        if text == before:
+            return _say(parsed, f"job {row.id} is unchanged", None)
     if text is not None:
         if not text.strip() or "\0" in text:
             raise UsageError("the command is empty" if not text.strip() else "it holds a NUL byte")
         values["argv"], values["shell"] = pack_words((text,)), 1
     queue.edit(row.id, values)
-    print(f"job {row.id} changed")
+    return _say(parsed, f"job {row.id} changed", row.id)
+
+
+def _say(parsed: Parsed, text: str, changed: int | None) -> int:
+    if parsed["json"]:
+        print_json(changed=changed)
+    else:
+        print(text)
     return 0
 
 

@@ -72,7 +72,7 @@ def check_file(path: str, make: Callable[[Line], object]) -> None:
     if not os.path.isfile(path):
         os.close(descriptor)
         return  # a FIFO can be read only once
-    with open(descriptor, encoding="utf-8", errors="surrogateescape") as file:
+    with open(descriptor, encoding="utf-8", errors="surrogateescape", newline="\n") as file:
         for line in parse(file):
             if line.flags:
                 make(line)

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from stoker import board
 from stoker.api import Queue
 from stoker.cli.options import Option, Parsed, Verb, count
-from stoker.cli.output import tell, wants_colour
+from stoker.cli.output import plural, print_json, tell, wants_colour
 from stoker.core.durations import format_size
+from stoker.core.logview import LogView
 from stoker.core.states import FINAL
-from stoker.core.terminal import LogView
 from stoker.core.text import to_text
 from stoker.errors import NotFound, UsageError
 from stoker.store import find
@@ -51,12 +51,19 @@ def run(name: str, parsed: Parsed) -> int:
     if parsed["follow"]:
         return _follow(queue, row, parsed)
     path = _path(queue, row, parsed)
+    if path is None and parsed["json"]:
+        print_json(job=row.id, state=row.state, path=None, lines=[])
+        return 0
     if path is None:
         tell(f"job {row.id} is {row.state} and has no output yet; `stoker log -f {row.id}` waits")
         return 0
     try:
         with open(path, "rb") as file:
-            _print(file.fileno(), parsed)
+            if parsed["json"]:
+                lines = _lines(file.fileno(), parsed)
+                print_json(job=row.id, state=row.state, path=path, lines=lines)
+            else:
+                _print(file.fileno(), parsed)
     except FileNotFoundError:
         if row.state in FINAL:
             raise NotFound(f"the log of job {row.id} is gone: {path}") from None
@@ -71,7 +78,7 @@ def _path(queue: Queue, row: JobRow, parsed: Parsed) -> str | None:
         return err
     if parsed["attempt"] and not row.stdout:
         if parsed["attempt"] > row.attempts:
-            raise NotFound(f"job {row.id} has {row.attempts} attempts")
+            raise NotFound(f"job {row.id} has only {plural(row.attempts, 'attempt')}")
         return log_path(queue.settings.state_dir, row.id, parsed["attempt"])
     return out
 
@@ -81,23 +88,31 @@ def _print(descriptor: int, parsed: Parsed) -> None:
     _show(_read_from(descriptor, start), parsed)
 
 
+def _lines(descriptor: int, parsed: Parsed) -> list[str]:
+    """What `_print` would show, for programs."""
+    start = 0 if parsed["lines"] is None else _tail_start(descriptor, parsed["lines"])
+    view = LogView(False)
+    lines = view.feed(to_text(b"".join(_read_from(descriptor, start))))
+    return [*lines, *view.finish()]
+
+
 def _show(blocks: Iterator[bytes], parsed: Parsed) -> None:
     if parsed["raw"]:
         for block in blocks:
             sys.stdout.buffer.write(block)
         sys.stdout.buffer.flush()
         return
-    printer = Printer()
+    printer = Printer(live=False)
     for block in blocks:
         printer.feed(block)
     printer.finish()
 
 
 class Printer:
-    """Raw log bytes in, safe lines out."""
+    """Raw log bytes in, safe lines out; each at once while a job is followed."""
 
-    def __init__(self) -> None:
-        self._view = LogView(wants_colour())
+    def __init__(self, live: bool = True) -> None:
+        self._view = LogView(wants_colour(), live)
         self._rest = b""
         self._colour = wants_colour()
 

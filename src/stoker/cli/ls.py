@@ -59,15 +59,34 @@ def run(name: str, parsed: Parsed) -> int:
 
 def rows_for(queue: Queue, parsed: Parsed) -> list[JobRow]:
     limit = 50 if parsed["limit"] is None else parsed["limit"]
-    if parsed.words:
-        return find.jobs(queue.db, queue.select(parsed.words)[:limit])
     states: tuple[str, ...] | None = None
     for word in parsed["state"] or ():
         chosen = parse_selector(word).states
         if chosen is None:
             raise UsageError(f"`{word}` is no state", f"states: {', '.join(STATES)}")
         states = (*(states or ()), *chosen)
+    if parsed.words:
+        return _chosen(queue, parsed, states, limit)
     return board.page(queue.db, states=states, limit=limit, tag=parsed["tag"], name=parsed["name"])
+
+
+def _chosen(
+    queue: Queue, parsed: Parsed, states: tuple[str, ...] | None, limit: int
+) -> list[JobRow]:
+    """The jobs that words select, less those that the flags leave out; the newest of them."""
+    tag, name = parsed["tag"], parsed["name"]
+    rows: list[JobRow] = []
+    for job in reversed(queue.select(parsed.words)):
+        if len(rows) == limit:
+            break
+        row = find.job(queue.db, job)
+        if (
+            (states is None or row.state in states)
+            and (name is None or row.name == name)
+            and (tag is None or tag in find.tags(queue.db, row.id))
+        ):
+            rows.append(row)
+    return rows[::-1]
 
 
 def render(queue: Queue, parsed: Parsed) -> str:
@@ -77,7 +96,7 @@ def render(queue: Queue, parsed: Parsed) -> str:
         return "no jobs" if not counts else f"no such jobs ({summary(counts)})"
     text = jobs_table(rows, time.time())
     hidden = sum(counts.values()) - len(rows)
-    if hidden > 0:
+    if hidden > 0 and not parsed.words:
         text += f"\n{summary(counts)}; {plural(hidden, 'job')} not shown (-n, --state)"
     return text
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from stoker.errors import Error, UsageError
+from stoker.errors import Error, TryLater, UsageError
 
 # verb -> the file that holds it, and one line for `stoker help`
 VERBS = {
@@ -34,21 +34,68 @@ ALIASES = {"add": "submit", "list": "ls", "logs": "log", "kill": "cancel", "queu
 
 def main(arguments: list[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
-    wants_json = "--json" in words
+    _accept_any_text()
     try:
-        return _dispatch(words)
-    except Error as error:
-        if "--debug" in words:
-            raise
-        _print_error(error, wants_json)
-        return error.exit_code
+        code = _dispatch(words)
+        if sys.stdout is not None:
+            sys.stdout.flush()  # here, where a failure can still be reported
+        return code
     except BrokenPipeError:
-        import os
-
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the reader left; nothing more to say
+        _leave_stdout()  # the reader left; nothing more to say
         return 0
     except KeyboardInterrupt:
         return 130
+    except Exception as error:
+        known = _as_error(error)
+        own = _own_words(words)
+        if known is None or "--debug" in own:
+            raise
+        _print_error(known, "--json" in own)
+        return known.exit_code
+
+
+def _accept_any_text() -> None:
+    """Paths need not be UTF-8, and not every terminal knows every character."""
+    if sys.stdout is not None and hasattr(sys.stdout, "reconfigure"):
+        is_utf8 = sys.stdout.encoding.lower() in ("utf-8", "utf8")
+        sys.stdout.reconfigure(errors="surrogateescape" if is_utf8 else "backslashreplace")
+
+
+def _leave_stdout() -> None:
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _as_error(error: Exception) -> Error | None:
+    """What went wrong, as one of our errors; None when it is a bug."""
+    if isinstance(error, Error):
+        return error
+    if isinstance(error, OSError):
+        import errno
+
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            return None
+        _leave_stdout()
+        return TryLater(f"cannot write: {error.strerror}", "free some space")
+    import sqlite3
+
+    if isinstance(error, sqlite3.Error):
+        from stoker.settings import load_settings
+        from stoker.store.database import translate
+
+        return translate(error, load_settings().state_dir)
+    return None
+
+
+def _own_words(words: list[str]) -> list[str]:
+    """The words that are for us: `--json` may also belong to the command of a job."""
+    name = ALIASES.get(words[0], words[0]) if words else ""
+    if name not in ("submit", "run"):
+        return words
+    from stoker.cli.options import own_words
+
+    return own_words(load(name).VERBS[name], words[1:])
 
 
 def _dispatch(words: list[str]) -> int:

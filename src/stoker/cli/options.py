@@ -38,7 +38,8 @@ class Verb(Record):
     text: str = ""
     keeps_words: bool = False  # the first word that is no option begins somebody's command
     aliases: tuple[str, ...] = ()
-    words: str = "none"  # what its words are, for completion: jobs, files, none
+    words: str = "none"  # what its words are: jobs, files, actions, none
+    minus_words: bool = False  # `-5` and `-baseline` are words of its own, not options
 
 
 JSON = Option("--json", "print JSON (schema 1) instead of text")
@@ -76,7 +77,8 @@ def parse(verb: Verb, arguments: list[str]) -> Parsed:
             dashed = True
             words += reversed(rest)
             break
-        if word[:1] != "-" or word == "-":
+        is_minus_word = verb.minus_words and word[:2] != "--" and word not in table
+        if word[:1] != "-" or word == "-" or is_minus_word:
             words.append(word)
             if verb.keeps_words:
                 words += reversed(rest)
@@ -98,7 +100,27 @@ def parse(verb: Verb, arguments: list[str]) -> Parsed:
                 raise UsageError(f"`{name}` needs a value ({option.value})")
             given = rest.pop()
         _set(values, option, name, given)
+    if words and verb.words == "none" and not values.get("help"):
+        raise UsageError(
+            f"`stoker {verb.name}` takes no words, and `{words[0]}` is one",
+            f"see `stoker {verb.name} --help`",
+        )
     return Parsed(values, words, dashed)
+
+
+def own_words(verb: Verb, arguments: list[str]) -> list[str]:
+    """The options before somebody's command begins, right or wrong."""
+    table = {name: option for option in all_options(verb) for name in option.names.split()}
+    own = []
+    rest = iter(arguments)
+    for word in rest:
+        if word in ("-", "--") or word[:1] != "-":
+            break
+        own.append(word)
+        option = table.get(word)
+        if option is not None and option.value is not None:
+            next(rest, None)
+    return own
 
 
 def _set(values: dict[str, Any], option: Option, name: str, given: str) -> None:

@@ -15,16 +15,17 @@ from stoker.cli.submit import JOB_OPTIONS, SpecMaker
 from stoker.cli.wait import code_of
 from stoker.core.commands import display
 from stoker.core.durations import format_duration
-from stoker.core.model import Device, JobSpec, Outcome, ReadyJob
+from stoker.core.model import Device, JobSpec, Outcome
 from stoker.core.retry import Verdict
 from stoker.core.terminal import printable
 from stoker.daemon.foreground import Foreground, done_commands, remove_store
 from stoker.daemon.loop import Host, Listener
 from stoker.devices.probe import detect, parse_devices, simulated
-from stoker.errors import UsageError
+from stoker.errors import Conflict, UsageError
 from stoker.settings import Settings, cpu_slots, load_settings, prepare_state_dir
 from stoker.store import find
-from stoker.store.database import Database, open_database
+from stoker.store.database import FILE_NAME, Database, open_database
+from stoker.supervisor import locks
 from stoker.supervisor.runner import boot_id
 
 _RUN_JOB_KEYS = (
@@ -68,6 +69,7 @@ jobs finish; twice, or SIGTERM: cancel them.""",
     )
 }  # fmt: skip
 _REDRAW_SECONDS = 0.1
+_LOCK = "run.lock"
 
 
 def run(name: str, parsed: Parsed) -> int:
@@ -75,9 +77,13 @@ def run(name: str, parsed: Parsed) -> int:
     path = _file_of(parsed)
     devices = _devices(parsed, settings)
     folder = _folder(parsed, settings, path)
-    os.makedirs(folder, 0o700, exist_ok=True)
+    try:
+        os.makedirs(folder, 0o700, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot make the folder `{folder}`: {error.strerror}") from None
+    lock = _lock(folder, settings)
     if not parsed["resume"]:
-        remove_store(folder)
+        _begin_anew(folder)
     db = open_database(folder, durable=False)
     maker = SpecMaker(settings, devices, parsed)
     source: LineSource | WordSource
@@ -92,11 +98,12 @@ def run(name: str, parsed: Parsed) -> int:
     slots = parsed["jobs"] or cpu_slots(settings)
     engine = Foreground(
         db, source, Host(devices, slots, boot_id()), settings, screen,
-        lambda job, number: None if streams else _log_path(folder, job, number),
+        lambda job, number: None if streams else _log_path(folder, job.id, number),
     )  # fmt: skip
     screen.engine = engine
     engine.work(screen.tick)
     screen.close()
+    os.close(lock)
     return _end(parsed, db, folder, source, screen, engine.interrupts, path is None)
 
 
@@ -134,6 +141,7 @@ def _folder(parsed: Parsed, settings: Settings, path: str | None) -> str:
     if parsed["log_dir"]:
         return os.path.abspath(str(parsed["log_dir"]))
     prepare_state_dir(settings)
+    os.makedirs(os.path.join(settings.state_dir, "runs"), 0o700, exist_ok=True)
     if path is None or path == "-":
         if parsed["resume"]:
             raise UsageError("--resume needs to know which run", "give --log-dir, or a job file")
@@ -142,8 +150,30 @@ def _folder(parsed: Parsed, settings: Settings, path: str | None) -> str:
     return os.path.join(settings.state_dir, "runs", f"{os.path.basename(path)}-{key:08x}")
 
 
-def _log_path(folder: str, job: ReadyJob, number: int) -> str:
-    return os.path.join(folder, f"{job.id}.log" if number == 1 else f"{job.id}.{number}.log")
+def _lock(folder: str, settings: Settings) -> int:
+    """Two runs in one folder would overwrite each other's records and logs."""
+    if os.path.realpath(folder) == os.path.realpath(settings.state_dir):
+        raise UsageError(f"`{folder}` is the queue's own folder", "give another --log-dir")
+    try:
+        return locks.take(folder, _LOCK)
+    except Conflict:
+        holder = locks.holder(folder, _LOCK)
+        raise Conflict(f"another run uses `{folder}` (pid {holder})",
+                       "wait for it, or give this one its own --log-dir") from None  # fmt: skip
+
+
+def _begin_anew(folder: str) -> None:
+    """Forget the last run here; its logs would otherwise be added to."""
+    if os.path.exists(os.path.join(folder, FILE_NAME)):
+        for name in os.listdir(folder):
+            stem = name.removesuffix(".log")
+            if stem != name and stem.replace(".", "", 1).isdigit():
+                os.unlink(os.path.join(folder, name))
+    remove_store(folder)
+
+
+def _log_path(folder: str, job: int, number: int) -> str:
+    return os.path.join(folder, f"{job}.log" if number <= 1 else f"{job}.{number}.log")
 
 
 class WordSource:
@@ -223,7 +253,7 @@ class Screen(Listener):
             self._clear()
             row = find.job(self._db, job)
             words = board.result_words(row)
-            log = os.path.join(self._folder, f"{job}.log")
+            log = _log_path(self._folder, job, row.attempts)
             tell(f"job {job} {row.state}: {words}  {printable(display(row.argv, row.shell))[:60]}"
                  f"\n  log: {log}")  # fmt: skip
 

@@ -11,6 +11,7 @@ from stoker.cli.options import Parsed, Verb
 from stoker.cli.output import print_json
 from stoker.core.commands import display
 from stoker.core.durations import format_duration, format_size
+from stoker.core.states import WAITING
 from stoker.core.terminal import printable
 from stoker.errors import UsageError
 from stoker.store import find
@@ -71,6 +72,7 @@ def _text(queue: Queue, row: JobRow) -> str:
         ("retries", f"{row.retries}" if row.retries else ""),
         ("restartable", "yes" if row.restartable else ""),
         ("submitted", _when(row.submitted_at)),
+        ("not before", _when(row.eligible_at) if row.state in WAITING else ""),
         ("started", _when(row.started_at)),
         ("ended", _when(row.ended_at)),
         ("took", elapsed(row, time.time())),

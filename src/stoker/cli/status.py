@@ -10,7 +10,7 @@ from stoker.cli.ls import elapsed, jobs_table, summary
 from stoker.cli.options import Option, Parsed, Verb
 from stoker.cli.output import print_json, table
 from stoker.core.commands import display
-from stoker.core.states import ACTIVE
+from stoker.core.states import ACTIVE, WAITING
 from stoker.store import find, ledger
 from stoker.supervisor import locks
 
@@ -18,7 +18,7 @@ VERBS = {
     "status": Verb(
         "status",
         "[status] [OPTIONS]",
-        "Devices, running jobs, the head of the queue, what failed last.",
+        "Devices, running jobs, the head of the queue, how many jobs there are in each state.",
         (Option("-w --watch", "keep showing it; Ctrl-C ends"),),
         (("stoker", ""), ("stoker status --json", "")),
     )
@@ -60,15 +60,20 @@ def render(queue: Queue) -> str:
             table((title, "TIME", "COMMAND"), lines) if lines else "no GPU, nothing running"
         )
     counts = find.counts(queue.db)
-    waiting = find.queue_head(queue.db, _SHOWN)
-    if waiting:
-        parts.append(jobs_table(find.jobs(queue.db, waiting), now))
-    else:
-        parts.append("nothing waiting")
+    waiting = _waiting(queue)
+    parts.append(jobs_table(waiting, now) if waiting else "nothing waiting")
     if counts:
         parts.append(summary(counts))
     parts += _notices(queue, counts)
     return "\n\n".join(parts)
+
+
+def _waiting(queue: Queue) -> list[find.JobRow]:
+    """The head of the queue, then jobs that wait for something else than a device."""
+    ready = find.jobs(queue.db, find.queue_head(queue.db, _SHOWN))
+    known = {row.id for row in ready}
+    others = find.page(queue.db, WAITING, _SHOWN + len(ready))
+    return [*ready, *(row for row in others if row.id not in known)][:_SHOWN]
 
 
 def _line(job: find.JobRow) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from stoker.api import Queue, check_possible, current_context
 from stoker.cli.options import Option, Parsed, Verb, count, parse, whole_number
 from stoker.core.commands import MAX_ARGUMENT_BYTES
-from stoker.core.durations import parse_duration
+from stoker.core.durations import format_duration, parse_duration
 from stoker.core.model import Context, Dependency, Device, JobSpec
 from stoker.errors import UsageError
 from stoker.settings import Settings
@@ -24,7 +24,12 @@ def _after(text: str) -> list[Dependency]:
     found = []
     for part in text.split(","):
         job, _, condition = part.partition(":")
-        if not (job.isascii() and job.isdigit()) or condition not in ("", "ok", "any", "notok"):
+        if not (job.isascii() and job.isdigit() and len(job) < 19) or condition not in (
+            "",
+            "ok",
+            "any",
+            "notok",
+        ):
             raise UsageError(f"`{part}` is not a dependency", "write 7, 7:ok, 7:any or 7:notok")
         found.append(Dependency(int(job), condition or "ok"))
     return found
@@ -111,8 +116,11 @@ def run(name: str, parsed: Parsed) -> int:
     if parsed["dry_run"]:
         return _dry_run([spec], parsed)
     receipt = queue.submission().add([spec], _now())
-    started = False if spec.held else queue.wake()
-    _report(queue, parsed, [receipt], started)
+    started = False
+    try:
+        started = not spec.held and queue.wake()
+    finally:
+        _report(queue, parsed, [receipt], started)  # it is in the queue, daemon or not
     return 0
 
 
@@ -143,16 +151,23 @@ class SpecMaker:
             except ValueError as error:
                 raise UsageError(f"line {line.number}: {error}") from None
             try:
-                own = parse(Verb("submit", "", "", JOB_OPTIONS), flags)
+                own = parse(Verb("submit", "", "", JOB_OPTIONS, words="files"), flags)
                 if own.words:
                     raise UsageError(f"`{own.words[0]}` is no option")
-                merged = Parsed({**self._parsed.values, **own.values}, [], False)
-                spec = self._make(merged, (), True)
+                spec = self._make(self._merged(own), (), True)
             except UsageError as error:
                 raise UsageError(f"line {line.number}: {error.message}", error.hint) from None
         key = self._parsed["dedupe"]
         spec = spec._replace(argv=(line.text,))
         return spec if key is None else spec._replace(dedupe=f"{key}:{line.number}")
+
+    def _merged(self, own: Parsed) -> Parsed:
+        """A line's own flags over the command line's; those that may be repeated add up."""
+        values = {**self._parsed.values, **own.values}
+        for option in JOB_OPTIONS:
+            if option.many and option.key in own.values:
+                values[option.key] = [*(self._parsed[option.key] or ()), *own[option.key]]
+        return Parsed(values, [], False)
 
     def _make(self, parsed: Parsed, argv: tuple[str, ...], shell: bool) -> JobSpec:
         gpus = parsed["gpus"]
@@ -168,7 +183,7 @@ class SpecMaker:
             name=parsed["name"],
             priority=parsed["priority"] or 0,
             after=tuple(dependency for some in parsed["after"] or () for dependency in some),
-            time_limit=parsed["time_limit"],
+            time_limit=parsed["time_limit"] or None,
             grace=parsed["grace"],
             retries=parsed["retries"] or 0,
             restartable=bool(parsed["restartable"]),
@@ -183,7 +198,10 @@ class SpecMaker:
     def _context(self, parsed: Parsed) -> Context:
         key = (parsed["cwd"], tuple(parsed["env"] or ()), tuple(parsed["env_file"] or ()))
         if key not in self._contexts:
-            cwd = os.path.abspath(parsed["cwd"]) if parsed["cwd"] else os.getcwd()
+            try:
+                cwd = os.path.abspath(parsed["cwd"]) if parsed["cwd"] else os.getcwd()
+            except FileNotFoundError:
+                raise UsageError("the folder you are in was removed", "cd somewhere else") from None
             if not os.path.isdir(cwd):
                 raise UsageError(f"the folder `{cwd}` does not exist")
             extra = [pair for path in parsed["env_file"] or () for pair in _env_file(path)]
@@ -245,7 +263,10 @@ def _report(queue: Queue, parsed: Parsed, receipts: list[Receipt], started: bool
     last = receipts[-1].first + receipts[-1].added - 1
     state = "held" if parsed["hold"] else "queued"
     if count == 1:
-        print(f"job {first} {state:<28} follow: stoker log -f {first}")
+        then = (
+            f"start: stoker release {first}" if parsed["hold"] else f"follow: stoker log -f {first}"
+        )
+        print(f"job {first} {state:<28} {then}")
     else:
         print(f"{count} jobs {state}: {first}-{last}{' ' * 12}watch: stoker ls --watch")
 
@@ -266,9 +287,9 @@ def _dry_run(specs: list[JobSpec], parsed: Parsed) -> int:
         return 0
     for spec in specs:
         kind = f"{spec.context.shell} -c" if spec.shell else "exec"
-        limit = f", {spec.time_limit:.0f}s" if spec.time_limit is not None else ""
+        limit = f", {format_duration(spec.time_limit)}" if spec.time_limit is not None else ""
         print(f"{spec.gpus} gpu{limit}  {kind}  {printable(display(spec.argv, spec.shell))}")
-    _tell(f"{len(specs)} jobs, none queued (--dry-run)")
+    _tell(f"{len(specs)} job{'s' if len(specs) != 1 else ''}, none queued (--dry-run)")
     return 0
 
 

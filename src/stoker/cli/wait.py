@@ -39,9 +39,14 @@ def run(name: str, parsed: Parsed) -> int:
     queue = Queue()
     news = News(queue.settings.state_dir)
     give_up = None if parsed["timeout"] is None else time.monotonic() + parsed["timeout"]
-    single = bool(parsed.words) and not parsed["all"]
-    ids = queue.select(parsed.words) if single else []
-    queue.wake() if _left(queue, ids, single) else None
+    single = (bool(parsed.words) or bool(parsed["any"])) and not parsed["all"]
+    ids = queue.select(parsed.words or ["queued", "active"]) if single else []
+    if _left(queue, ids, single):
+        queue.wake()
+    if not parsed["quiet"]:
+        for row in find.jobs(queue.db, ids) if single else ():
+            if row.state == "held":
+                tell(f"job {row.id} is held; `stoker release {row.id}` lets it run")
     while True:
         left = _left(queue, ids, single)
         if not left or (parsed["any"] and single and len(left) < len(ids)):

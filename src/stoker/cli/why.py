@@ -6,6 +6,7 @@ from stoker import board
 from stoker.api import Queue
 from stoker.cli.options import Parsed, Verb
 from stoker.cli.output import print_json
+from stoker.core.states import WAITING
 from stoker.core.terminal import printable
 from stoker.store import find
 
@@ -38,6 +39,8 @@ def run(name: str, parsed: Parsed) -> int:
         print("nothing waits")
     for row, reasons in answers:
         text = "; ".join(reasons) if reasons else "it starts now"
-        verb = "waits" if row.state in ("queued", "held") and reasons else row.state
-        print(printable(f"job {row.id} {verb}: {text}"))
+        if row.state in WAITING and reasons:
+            print(printable(f"job {row.id} waits: {text}"))
+        else:
+            print(printable(f"job {row.id} {text.removeprefix('it ')}"))
     return 0

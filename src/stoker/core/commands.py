@@ -10,16 +10,17 @@ from __future__ import annotations
 _SYNTAX = frozenset("|&;<>()$`\\\"'*?[]#~{}!^\n\r\v\f")
 
 # Words that a shell understands by itself; as programs they are missing or behave differently.
-_SHELL_WORDS = frozenset(
-    (
-        ". : [ [[ alias bg bind break builtin caller case cd command compgen complete continue "
-        "coproc declare dirs disown do done echo elif else enable esac eval exec exit export "
-        "false fc fg fi for function getopts hash help history if in jobs kill let local logout "
-        "mapfile nocorrect noglob popd print printf pushd pwd read readarray readonly return "
-        "select set shift shopt source suspend test then time times trap true type typeset "
-        "ulimit umask unalias unset until wait whence while"
-    ).split()
+_WORDS = (
+    ". : [ [[ alias and autoload begin bg bind break builtin caller case cd chdir command "
+    "compgen complete compopt continue coproc count declare dirs disown do done echo elif "
+    "else emulate enable end esac eval exec exit export false fc fg fi float for foreach "
+    "function getopts hash help history if in integer jobs kill let limit local logout "
+    "mapfile math nocorrect noglob not or popd print printf pushd pwd read readarray readonly "
+    "rehash repeat return select set setenv setopt shift shopt source string suspend switch "
+    "test then time times trap true type typeset ulimit umask unalias unlimit unset unsetenv "
+    "unsetopt until wait whence where which while zmodload"
 )
+_SHELL_WORDS = frozenset(_WORDS.split())
 
 # Longer texts cannot be one argument of execve (MAX_ARG_STRLEN is 131072 with the end mark).
 MAX_ARGUMENT_BYTES = 131_071
@@ -36,8 +37,10 @@ def plain_words(text: str) -> tuple[str, ...] | None:
     if not _SYNTAX.isdisjoint(text):
         return None
     words = tuple(word for word in text.replace("\t", " ").split(" ") if word)
-    if not words or words[0] in _SHELL_WORDS or "=" in words[0]:
-        return None
+    if not words or words[0] in _SHELL_WORDS or "=" in words[0] or words[0][0] == "%":
+        return None  # assignments and job control
+    if " =" in text or "\t=" in text:
+        return None  # zsh looks up `=program`
     return words
 
 

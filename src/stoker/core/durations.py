@@ -5,6 +5,9 @@ from __future__ import annotations
 from stoker.errors import UsageError
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_LONGEST_SECONDS = 1e10  # three centuries; what is longer is a slip, and floats stay exact
+_LARGEST_BYTES = 1 << 62
+_MANY_DIGITS = 30  # beyond any of the limits, before Python refuses to convert them
 _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
@@ -16,7 +19,7 @@ def parse_duration(text: str, bare: str = "m") -> float:
     """
     stripped = text.strip().lower()
     seconds = _clock(stripped) if ":" in stripped else _unit_sum(stripped, bare)
-    if seconds is None:
+    if seconds is None or seconds > _LONGEST_SECONDS:
         raise UsageError(
             f"`{text}` is not a duration", "write 90s, 30m, 2h, 1d, HH:MM:SS or D-HH:MM:SS"
         )
@@ -27,7 +30,9 @@ def _clock(text: str) -> float | None:
     days, dash, rest = text.rpartition("-")
     parts = rest.split(":")
     numbers = [days, *parts] if dash else parts
-    if not (2 <= len(parts) <= 3) or not all(n.isascii() and n.isdigit() for n in numbers):
+    if not 2 <= len(parts) <= 3:
+        return None
+    if not all(n.isascii() and n.isdigit() and len(n) <= _MANY_DIGITS for n in numbers):
         return None
     hours, minutes, seconds = (int(p) for p in (parts if len(parts) == 3 else [*parts, "0"]))
     if len(parts) == 2 and not dash:  # MM:SS, as Slurm reads it
@@ -46,12 +51,10 @@ def _unit_sum(text: str, bare: str) -> float | None:
         total += float(number) * _UNITS[char]
         number = ""
     if number:
-        if not _is_number(number) or total:
-            return None
+        if number != text or not _is_number(number):
+            return None  # `1h30`: thirty of what?
         total = float(number) * _UNITS[bare]
-    elif not text:
-        return None
-    return total
+    return total if text else None
 
 
 def _is_number(text: str) -> bool:
@@ -64,7 +67,7 @@ def format_duration(seconds: float) -> str:
     ('0.2s', '1m15s', '1h01m', '1d01h')
     """
     if seconds < 10:
-        return f"{max(seconds, 0):.1f}s"
+        return f"{max(0.0, seconds):.1f}s"
     whole = int(seconds)
     if whole < 60:
         return f"{whole}s"
@@ -83,9 +86,12 @@ def parse_size(text: str) -> int:
     stripped = text.strip().lower().removesuffix("ib").removesuffix("b")
     unit = stripped[-1:] if stripped[-1:].isalpha() else ""
     number = stripped.removesuffix(unit)
-    if unit not in _SIZES or not _is_number(number) or not number.replace(".", "").isdigit():
-        raise UsageError(f"`{text}` is not a size", "write 512M, 20G or a number of bytes")
-    return int(float(number) * _SIZES[unit])
+    digits = number.replace(".", "", 1)
+    if unit in _SIZES and digits.isascii() and digits.isdigit():
+        size = float(number) * _SIZES[unit]
+        if size <= _LARGEST_BYTES:
+            return int(size)
+    raise UsageError(f"`{text}` is not a size", "write 512M, 20G or a number of bytes")
 
 
 def format_size(count: float) -> str:

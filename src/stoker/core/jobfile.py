@@ -13,6 +13,7 @@ from stoker.core.record import Record
 from stoker.errors import UsageError
 
 DIRECTIVE = "#stoker"
+_GAP = ("", " ", "\t")  # what stands beside a word
 
 
 class Line(Record):
@@ -36,20 +37,23 @@ class Parser:
         line = raw.rstrip("\r\n")
         if "\0" in line:
             raise UsageError(f"line {self._number} holds a NUL byte", "is this a text file?")
-        if not self._joined:
+        if self._joined:
+            line, self._joined = self._joined + line, ""
+        else:
             self._first = self._number
-            head = line.lstrip()
-            if not head:
-                return None
-            if head[0] == "#":
-                if head.startswith(DIRECTIVE) and head[len(DIRECTIVE) :][:1] in ("", " ", "\t"):
-                    self._standing = f"{self._standing} {head[len(DIRECTIVE) :]}".strip()
-                return None
-        if line.endswith("\\") and (len(line) - len(line.rstrip("\\"))) % 2:
-            self._joined += line[:-1]
+            if self._number == 1:
+                line = line.removeprefix("\ufeff")  # how some editors begin a UTF-8 file
+        head = line.lstrip()
+        if not head:
             return None
-        text, self._joined = self._joined + line, ""
-        return _line(self._first, text, self._standing)
+        if head[0] == "#":  # a backslash does not continue a comment
+            if head.startswith(DIRECTIVE) and head[len(DIRECTIVE) :][:1] in _GAP:
+                self._standing = f"{self._standing} {head[len(DIRECTIVE) :]}".strip()
+            return None
+        if line[-1] == "\\" and (len(line) - len(line.rstrip("\\"))) % 2:
+            self._joined = line[:-1]
+            return None
+        return _line(self._first, line, self._standing)
 
     def finish(self) -> Line | None:
         """The input ended; a continued last line is a job as it stands."""
@@ -75,9 +79,15 @@ def parse(lines: Iterable[str]) -> Iterator[Line]:
 
 
 def _line(number: int, text: str, standing: str) -> Line:
-    if DIRECTIVE not in text:
-        return Line(number, text.strip(), standing)
-    command, _, flags = text.rpartition(DIRECTIVE)
-    if flags[:1] not in ("", " ", "\t") or command[-1:] not in ("", " ", "\t"):
-        return Line(number, text.strip(), standing)
-    return Line(number, command.strip(), f"{standing} {flags}".strip())
+    own = ""
+    while DIRECTIVE in text:
+        command, _, flags = text.rpartition(DIRECTIVE)
+        if flags[:1] not in _GAP or command[-1:] not in _GAP:
+            break
+        text, own = command, f"{flags} {own}"
+    return Line(number, _trim(text), f"{standing} {own}".strip() if own else standing)
+
+
+def _trim(text: str) -> str:
+    trimmed = text.strip()
+    return text.lstrip() if trimmed.endswith("\\") else trimmed  # that space is a character

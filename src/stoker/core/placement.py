@@ -52,7 +52,7 @@ def next_free_times(
     times = []
     for device in devices:
         if free[device.number] > 0:
-            times.append((now, 0.0, device.number))
+            times.append((now, float("-inf"), device.number))
         elif device.number in soonest:
             times.append((*soonest[device.number], device.number))
     return sorted(times)

@@ -9,7 +9,9 @@ Jobs without GPUs run beside all that, as many as there are CPU slots.
 
 from __future__ import annotations
 
-from stoker.core.model import Plan, Reservation, Snapshot, Start, WaitingJob
+from collections.abc import Iterator
+
+from stoker.core.model import Plan, Reservation, RunningJob, Snapshot, Start, WaitingJob
 from stoker.core.placement import free_slots, next_free_times, place
 
 # Reasons why a job was not started; explain.py turns them into sentences.
@@ -42,7 +44,7 @@ def decide(snapshot: Snapshot) -> Plan:
         elif job.gpus > open_devices:
             waits[job.id] = NO_DEVICE
             if reservation is None:
-                reservation = _reserve(job, snapshot, free)
+                reservation = _reserve(job, snapshot, free, starts)
         else:
             allowed = free
             if reservation is not None:
@@ -62,11 +64,23 @@ def _rank(job: WaitingJob) -> tuple[int, int]:
     return (-job.priority, job.id)
 
 
-def _reserve(job: WaitingJob, snapshot: Snapshot, free: dict[int, int]) -> Reservation:
-    times = next_free_times(snapshot.devices, snapshot.running, free, snapshot.now)[: job.gpus]
+def _reserve(
+    job: WaitingJob, snapshot: Snapshot, free: dict[int, int], starts: list[Start]
+) -> Reservation:
+    running = (*snapshot.running, *_started(snapshot, starts))
+    times = next_free_times(snapshot.devices, running, free, snapshot.now)[: job.gpus]
     at = max((when for when, _, _ in times), default=float("inf"))
     known = len(times) == job.gpus and at != float("inf")
     return Reservation(job.id, tuple(index for _, _, index in times), at if known else None)
+
+
+def _started(snapshot: Snapshot, starts: list[Start]) -> Iterator[RunningJob]:
+    """What this plan starts, as it will look in the next snapshot."""
+    limits = {job.id: job.time_limit for job in snapshot.waiting}
+    for id, devices in starts:
+        limit = limits[id]
+        ends_by = None if limit is None else snapshot.now + limit
+        yield RunningJob(id, 0, len(devices), devices, snapshot.now, ends_by)
 
 
 def _around(

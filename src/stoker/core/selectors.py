@@ -44,7 +44,7 @@ def parse_selector(text: str) -> Selector:
     if not text:
         raise UsageError("an empty word selects no job", "see `stoker help selectors`")
     for prefix in ("tag:", "name:"):
-        if text.startswith(prefix):
+        if text.startswith(prefix) and text != prefix:
             return Selector(text, word=text.removeprefix(prefix))
     return Selector(text, word=text)
 

@@ -47,6 +47,8 @@ RESTART = [sys.executable, "-m", "stoker.daemon.detach"]
 class Daemon(Listener):
     def __init__(self, settings: Settings) -> None:
         folder = settings.state_dir
+        self._is_stopping = False
+        self._catch_signals()
         self._settings = settings
         self._clock = SystemClock()
         self._db = open_database(folder, durable=False, timeout=0.0)
@@ -66,7 +68,6 @@ class Daemon(Listener):
         self._last_trouble = ""
         self._watched: set[int] = set()
         self._had_backlog = False
-        self._is_stopping = False
 
     # -- life --------------------------------------------------------------------------------
 
@@ -78,7 +79,7 @@ class Daemon(Listener):
         poll = select.epoll()
         poll.register(self._wake.pokes, select.EPOLLIN)
         poll.register(self._wake.news, select.EPOLLIN)
-        poll.register(self._signals(), select.EPOLLIN)
+        poll.register(self._signal_pipe, select.EPOLLIN)
         while not self._is_stopping:
             self._watch(poll)
             for descriptor, _ in poll.poll(self._timeout()):
@@ -92,14 +93,13 @@ class Daemon(Listener):
             self._loop.turn()
         self._close()
 
-    def _signals(self) -> int:
+    def _catch_signals(self) -> None:
         self._signal_pipe, end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(end, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._ask_to_stop)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        return self._signal_pipe
 
     def _ask_to_stop(self, *_: object) -> None:
         self._is_stopping = True

@@ -33,6 +33,7 @@ def recover(
     }
     alive = {begun.attempt: begun for begun in living}
     facts: list[Fact] = []
+    loop.live.clear()
     with loop.db.transaction():
         _record_unknown(loop, link, began, alive)
         point("daemon.during_recovery")
@@ -44,13 +45,16 @@ def recover(
                 _adopt(loop, attempt, alive[number].mono)
                 if attempt.state == "starting":
                     facts.append(_begun(alive[number], began.get(number), now))
-            elif attempt.boot == loop.host.boot and orphans.adopt(number, attempt.pid):
+            elif number in orphans or (
+                attempt.boot == loop.host.boot and orphans.adopt(number, attempt.pid)
+            ):
                 _adopt(loop, attempt, attempt.started_mono or 0.0)
             elif number in began or attempt.state != "starting":
                 facts.append(Outcome(number, None, now, "lost"))
             else:
                 ledger.unclaim(loop.db, number, now, "it was ordered, but never began")
     loop.hear(facts)
+    loop.refresh()
     loop.turn()
     if not loop.has_unrecorded:
         link.forget_journal()

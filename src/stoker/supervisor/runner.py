@@ -32,6 +32,7 @@ SOCKET_NAME = "runner.sock"
 # A daemon that dies at once, again and again, is not helped by starting it for ever.
 _MAX_RESTARTS = 5
 _RESTART_WINDOW_SECONDS = 60.0
+_IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGTTOU)
 
 
 def boot_id() -> str:
@@ -130,7 +131,7 @@ class Runner:
         self._restarts = [at for at in self._restarts if now - at < _RESTART_WINDOW_SECONDS]
         if len(self._restarts) < _MAX_RESTARTS:
             self._restarts.append(now)
-            os.posix_spawn(self._restart[0], self._restart, os.environ)
+            os.posix_spawn(self._restart[0], self._restart, os.environ, setsigdef=_IGNORED)
 
     def _launch(self, order: Order) -> None:
         context, base = self._contexts[order.context]
@@ -180,11 +181,12 @@ def main(arguments: list[str]) -> None:
     os.setsid()
     os.umask(0o077)
     members.shed()
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGTTOU):
+    for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     lock = locks.take(folder, locks.RUNNER_LOCK)
     become_subreaper()
     first = socket.socket(fileno=int(descriptor))
+    first.set_inheritable(False)  # a job that held it would hide the death of the runner
     Runner(folder, int(tag_base), int(log_limit), restart, first).work()
     os.close(lock)
 

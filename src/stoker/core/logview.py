@@ -1,0 +1,242 @@
+"""A job's log as it would stand on a terminal that only knows lines.
+
+Carriage returns overwrite the line, cursor-up moves back to an earlier one (nested progress bars),
+colours may stay, and every other escape sequence is dropped: job output must not be able to type
+into, retitle or fool the terminal of whoever reads it. The lines depend on the text alone, never
+on the pieces in which it arrived. Apart from terminal.py because of the import of re.
+"""
+
+from __future__ import annotations
+
+import re
+
+# How many lines a progress bar may climb back; what is further up is final.
+_WINDOW = 60
+
+# Everything but text and line ends. Tabs are text.
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+
+# `ESC [ parameters final`, of a length that programs use; what is longer is cut and shown as text.
+_CSI = re.compile("\x1b\\[([0-?]{0,128}[ -/]{0,8})([@-~]?)")
+_ESCAPE = re.compile("\x1b[ -/]{0,8}([0-~]?)")
+
+# Titles, clipboards, pictures. They end with BEL, with another escape (as ST is one), or at the
+# latest with the line: a job that was killed inside one must not hide the rest of its log.
+_STRINGS = frozenset("]PX^_")
+_STRING_END = re.compile("[\x07\x18\x1a\x1b\n\x9c]")
+
+_COLOUR = re.compile("\x1b\\[[0-9;:]*m")
+_COLOUR_ARGUMENT = frozenset("0123456789;:")
+
+
+class LogView:
+    """Text in, lines out. `live` gives a line away as soon as it ends.
+
+    A whole log is better read with `live` off: the newest lines stay until the end, so that the
+    first climb of a progress bar finds them.
+    """
+
+    def __init__(self, keep_colours: bool, live: bool = False) -> None:
+        self._keep_colours = keep_colours
+        self._first_reach = 0 if live else _WINDOW
+        self._begin()
+
+    def _begin(self) -> None:
+        self._rows = [""]
+        self._row = 0
+        self._text: list[str] = []  # of the row that the cursor is in; each colour is an own item
+        self._colours = ""  # asked for at the left edge, before the text that they are for
+        self._is_at_left = True  # the next text replaces the row instead of adding to it
+        self._floor = 0  # the first row that can still change
+        self._reach = self._first_reach  # how far up the log has climbed so far
+        self._pending = ""  # a sequence that was cut off by the end of the piece
+        self._in_string = False
+
+    def feed(self, text: str) -> list[str]:
+        """Lines that are final now."""
+        if self._pending:
+            text = self._pending + text
+            self._pending = ""
+        position = self._skip_string(text, 0) if self._in_string else 0
+        search = _CONTROL.search
+        while found := search(text, position):
+            start = found.start()
+            if start > position:
+                self._lines(text[position:start])
+            position = self._control(text, start)
+        if position < len(text):
+            self._lines(text[position:] if position else text)
+        return self._final()
+
+    def finish(self) -> list[str]:
+        """What is left at the end of the log."""
+        self._leave()
+        rows = self._rows
+        if not _COLOUR.sub("", rows[-1]):
+            rows.pop()
+        self._begin()
+        return rows
+
+    # -- text ---------------------------------------------------------------------------------
+
+    def _lines(self, text: str) -> None:
+        """Text with nothing but line ends in it."""
+        first, *rest = text.split("\n")
+        self._overwrite(first)
+        if len(rest) > 1 and self._row == len(self._rows) - 1:  # below us is nothing: no cursor
+            self._leave()
+            middle = rest[:-1]
+            if "\r" in text:
+                middle = [_last_written(line) if "\r" in line else line for line in middle]
+            self._rows += middle
+            self._row += len(middle)
+            self._text, self._is_at_left = middle[-1:], True
+            rest = rest[-1:]
+        for line in rest:
+            self._down()
+            self._overwrite(line)
+
+    def _overwrite(self, line: str) -> None:
+        if "\r" not in line:
+            self._put(line)
+            return
+        first, _, rest = line.partition("\r")
+        self._put(first)
+        self._is_at_left = True
+        self._put(_last_written(rest))
+        if line[-1] == "\r":
+            self._is_at_left = True
+
+    def _put(self, text: str) -> None:
+        if not text:
+            return
+        if self._is_at_left:
+            self._text.clear()
+            if self._colours:
+                self._text.append(self._colours)
+                self._colours = ""
+            self._is_at_left = False
+        self._text.append(text)
+
+    def _erase(self, count: int) -> None:
+        """Backspaces. A colour is no character and is never cut in two."""
+        if self._is_at_left:
+            return
+        index = len(self._text) - 1
+        while count and index >= 0:
+            part = self._text[index]
+            if part[0] != "\x1b":
+                self._text[index] = part[:-count]
+                count -= min(count, len(part))
+                if not self._text[index]:
+                    del self._text[index]
+            index -= 1
+
+    # -- the cursor ---------------------------------------------------------------------------
+
+    def _leave(self) -> None:
+        """Store the row that the cursor is in."""
+        if self._colours:
+            self._text.append(self._colours)
+            self._colours = ""
+        self._rows[self._row] = "".join(self._text)
+
+    def _enter(self, row: int) -> None:
+        self._leave()
+        self._row = row
+        self._text = [self._rows[row]] if self._rows[row] else []
+        self._is_at_left = True
+
+    def _down(self) -> None:
+        if self._row + 1 == len(self._rows):
+            self._rows.append("")
+        self._enter(self._row + 1)
+
+    def _up(self, count: int) -> None:
+        self._set_floor()
+        wanted = self._row - min(count, _WINDOW)
+        self._reach = max(self._reach, min(len(self._rows) - 1 - wanted, _WINDOW))
+        self._enter(max(wanted, self._floor))
+
+    def _set_floor(self) -> None:
+        self._floor = max(self._floor, len(self._rows) - 1 - self._reach)
+
+    def _final(self) -> list[str]:
+        self._set_floor()
+        if not self._floor:
+            return []
+        final, self._rows = self._rows[: self._floor], self._rows[self._floor :]
+        self._row -= self._floor
+        self._floor = 0
+        return final
+
+    # -- control characters and sequences -----------------------------------------------------
+
+    def _control(self, text: str, start: int) -> int:
+        """Apply what begins at `start`; where it ends."""
+        char = text[start]
+        if char == "\x1b":
+            return self._sequence(text, start)
+        if char != "\b":
+            return start + 1
+        end = start + 1
+        while text[end : end + 1] == "\b":
+            end += 1
+        self._erase(end - start)
+        return end
+
+    def _sequence(self, text: str, start: int) -> int:
+        found = _CSI.match(text, start) or _ESCAPE.match(text, start)
+        assert found is not None  # an escape alone is a match
+        final = found[found.lastindex or 0]
+        if not final:
+            if found.end() == len(text):  # cut off in the middle: wait for the rest
+                self._pending = text[start:]
+            return found.end()
+        if found.re is _CSI:
+            self._move(found[1], final)
+        elif final in _STRINGS and found.end() == start + 2:
+            self._in_string = True
+            return self._skip_string(text, found.end())
+        return found.end()
+
+    def _skip_string(self, text: str, start: int) -> int:
+        found = _STRING_END.search(text, start)
+        self._in_string = found is None
+        return len(text) if found is None else found.start()
+
+    def _move(self, argument: str, final: str) -> None:
+        """The few sequences that matter to lines."""
+        if final == "m":
+            if self._keep_colours and _COLOUR_ARGUMENT.issuperset(argument):
+                self._colour(f"\x1b[{argument}m")
+        elif final == "K":
+            if argument not in ("", "0"):
+                self._is_at_left = True
+            if self._is_at_left:
+                self._text.clear()
+        elif argument and not argument.isdigit():
+            return
+        elif final in "AF":
+            self._up(max(1, int(argument or 1)))
+        elif final in "BE":
+            self._enter(min(self._row + max(1, int(argument or 1)), len(self._rows) - 1))
+        elif final == "G" and int(argument or 1) <= 1:
+            self._is_at_left = True
+
+    def _colour(self, sequence: str) -> None:
+        if self._is_at_left:
+            self._colours += sequence
+        else:
+            self._text.append(sequence)
+
+
+def _last_written(line: str) -> str:
+    """What a line shows after its carriage returns: the last text that was written."""
+    end = len(line)
+    while end:
+        start = line.rfind("\r", 0, end)
+        if start + 1 < end:
+            return line[start + 1 : end]
+        end = start
+    return ""

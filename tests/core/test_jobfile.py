@@ -1,0 +1,157 @@
+"""Job files: one job a line."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stoker.core.jobfile import Line, Parser, parse
+from stoker.errors import UsageError
+
+
+def jobs(text: str) -> list[Line]:
+    return list(parse(text.splitlines(keepends=True)))
+
+
+def texts(text: str) -> list[str]:
+    return [line.text for line in jobs(text)]
+
+
+def test_each_line_is_a_job_with_its_number() -> None:
+    assert jobs("a\nb\n") == [Line(1, "a", ""), Line(2, "b", "")]
+
+
+def test_last_line_needs_no_line_end() -> None:
+    assert texts("a\nb") == ["a", "b"]
+
+
+def test_blank_lines_and_comments_are_no_jobs_but_count() -> None:
+    assert jobs("\n# one\n   # two\n \t \na\n") == [Line(5, "a", "")]
+
+
+def test_comment_behind_a_command_is_the_shells_business() -> None:
+    assert texts("echo a # b\n") == ["echo a # b"]
+
+
+def test_space_around_a_command_goes() -> None:
+    assert texts("  a b \t\n") == ["a b"]
+
+
+def test_escaped_space_at_the_end_is_a_character_and_stays() -> None:
+    assert texts("touch a\\ \n") == ["touch a\\ "]
+
+
+def test_windows_line_ends_and_byte_order_mark_go() -> None:
+    assert jobs("\ufeffa\r\nb \\\r\nc\r\n") == [Line(1, "a", ""), Line(2, "b c", "")]
+
+
+# -- continuation ------------------------------------------------------------------------------
+
+
+def test_backslash_continues_the_line_and_the_job_has_its_first_number() -> None:
+    assert jobs("a \\\n  b \\\nc\nd\n") == [Line(1, "a   b c", ""), Line(4, "d", "")]
+
+
+def test_two_backslashes_are_a_backslash() -> None:
+    assert texts("a \\\\\nb\n") == ["a \\\\", "b"]
+
+
+def test_three_backslashes_are_a_backslash_and_a_continuation() -> None:
+    assert texts("a \\\\\\\nb\n") == ["a \\\\b"]
+
+
+def test_comment_is_not_continued() -> None:
+    assert texts("# a \\\nb\n") == ["b"]
+
+
+def test_number_sign_inside_a_continued_line_is_part_of_it() -> None:
+    assert texts("a \\\n# b\n") == ["a # b"]
+
+
+@pytest.mark.parametrize("text", ["\\\n", " \\\n", " \\\n  \n", "\\\n\\\n", " \\\n# no job\n"])
+def test_continued_nothing_is_no_job(text: str) -> None:
+    assert jobs(text) == []
+
+
+def test_continued_last_line_is_a_job_as_it_stands() -> None:
+    assert texts("a \\") == ["a"]
+
+
+# -- directives --------------------------------------------------------------------------------
+
+
+def test_flags_behind_a_command_are_its_own() -> None:
+    assert jobs("a #stoker --gpus 2\nb\n") == [Line(1, "a", "--gpus 2"), Line(2, "b", "")]
+
+
+def test_flags_on_a_line_of_their_own_stand_for_all_that_follow() -> None:
+    assert jobs("a\n#stoker --gpus 2\nb\n  #stoker -p 1\nc #stoker -n x\n") == [
+        Line(1, "a", ""),
+        Line(3, "b", "--gpus 2"),
+        Line(5, "c", "--gpus 2 -p 1 -n x"),
+    ]
+
+
+def test_later_flags_come_last_so_that_they_win() -> None:
+    assert jobs("a #stoker -G 1 #stoker -G 2\n")[0] == Line(1, "a", "-G 1  -G 2")
+
+
+@pytest.mark.parametrize(
+    "text", ["echo #stokers", "echo x#stoker y", "echo '#stoker'", "echo #stoker-x"]
+)
+def test_what_only_looks_like_a_directive_stays_in_the_command(text: str) -> None:
+    assert jobs(text) == [Line(1, text, "")]
+
+
+def test_comment_that_only_looks_like_a_directive_is_a_comment() -> None:
+    assert jobs("#stokers --gpus 2\na\n") == [Line(2, "a", "")]
+
+
+def test_flags_reach_over_a_continuation() -> None:
+    assert jobs("a #stoker --gpus \\\n2\n") == [Line(1, "a", "--gpus 2")]
+
+
+def test_empty_directive_changes_nothing() -> None:
+    assert jobs("#stoker\na #stoker\n") == [Line(2, "a", "")]
+
+
+# -- bad input ---------------------------------------------------------------------------------
+
+
+def test_nul_byte_is_refused_with_its_line() -> None:
+    with pytest.raises(UsageError, match="line 3 holds a NUL byte"):
+        jobs("a\n# \nb\0\n")
+
+
+def test_lines_before_a_bad_one_were_given_out() -> None:
+    lines = parse(["a\n", "\0\n"])
+    assert next(lines).text == "a"
+    with pytest.raises(UsageError):
+        next(lines)
+
+
+# -- always ------------------------------------------------------------------------------------
+
+LINES = st.lists(
+    st.lists(
+        st.sampled_from(["a", "b c", " ", "\t", "\\", "#", "#stoker", " #stoker ", "--gpus 2", "é"])
+    ).map("".join)
+)
+
+
+@given(LINES, st.sampled_from(["\n", "\r\n"]))
+def test_lines_one_by_one_give_the_same_jobs_as_the_whole(lines: list[str], end: str) -> None:
+    parser = Parser()
+    found = [line for raw in lines if (line := parser.feed(raw + end)) is not None]
+    last = parser.finish()
+    assert found + ([last] if last else []) == list(parse(lines))
+    assert parser.finish() is None
+
+
+@given(LINES)
+def test_every_job_has_a_command_and_the_number_of_a_line_in_order(lines: list[str]) -> None:
+    found = list(parse(lines))
+    numbers = [line.number for line in found]
+    assert all(line.text.strip() and line.flags == line.flags.strip() for line in found)
+    assert numbers == sorted(set(numbers)) and all(1 <= n <= len(lines) for n in numbers)

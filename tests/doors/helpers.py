@@ -1,0 +1,63 @@
+"""What the tests of the command line share."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tests.lab import Lab, wait_until
+
+
+class Gate:
+    """Jobs wait at it until the test opens it, and say when they have come."""
+
+    def __init__(self, folder: Path, name: str = "gate") -> None:
+        self.path = folder / name
+        self.arrivals = folder / f"{name}.arrivals"
+
+    @property
+    def wait(self) -> str:
+        """Shell text: announce yourself, then wait."""
+        return f"echo $$ >> '{self.arrivals}'; until [ -e '{self.path}' ]; do sleep 0.02; done"
+
+    def arrived(self) -> list[int]:
+        """PIDs of the jobs that have come so far."""
+        try:
+            return [int(line) for line in self.arrivals.read_text().split()]
+        except FileNotFoundError:
+            return []
+
+    def wait_for(self, count: int = 1) -> list[int]:
+        wait_until(lambda: len(self.arrived()) >= count, what=f"{count} jobs at {self.path}")
+        return self.arrived()
+
+    def open(self) -> None:
+        self.path.touch()
+
+
+def refused(
+    done: subprocess.CompletedProcess[str], code: int, message: str, hint: str | None = None
+) -> None:
+    """The command said no in exactly these words, with no traceback."""
+    said = f"error: {message}\n" + (f"hint: {hint}\n" if hint is not None else "")
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", said)
+
+
+def as_json(text: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(text)
+    assert content["schema"] == 1
+    return content
+
+
+def without_times(text: str) -> str:
+    """Output for people with what differs from run to run replaced."""
+    text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "DATE", text)
+    text = re.sub(r"\b\d+\.\ds\b|\b\d+s\b|\b\d+m\d\ds\b", "TIME", text)
+    return re.sub(r"TIME +", "TIME ", text)
+
+
+def queue_is_empty(lab: Lab) -> bool:
+    return lab.states() == {}

@@ -1,0 +1,192 @@
+"""Crashes that are no failpoint: everything at once, reboots, impostors, mutual rescue."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+from collections.abc import Callable
+
+from stoker.supervisor import members
+from tests.faults.effects import Effects, finish_everything
+from tests.lab import Lab
+
+WAIT = "echo up; while [ ! -e {go} ]; do sleep 0.02; done; exit 7"
+
+
+def _start(lab: Lab, *flags: str) -> int:
+    """A job that runs until the file `go` appears, and then exits with 7."""
+    job = lab.submit(*flags, WAIT.format(go=lab.folder / "go"))
+    lab.wait_until(lambda: lab.run("log", str(job)).stdout == "up\n")
+    lab.wait_until(lambda: lab.state(job) == "running")
+    return job
+
+
+def test_daemon_adopts_running_jobs_after_kill_9(lab: Lab) -> None:
+    job = _start(lab)
+    started = lab.job(job)["started_at"]
+    lab.kill_daemon()
+    (lab.folder / "go").touch()
+    assert lab.wait(job) == 7
+    assert lab.job(job)["attempts"] == 1
+    assert lab.job(job)["started_at"] == started
+
+
+def test_the_end_of_a_job_is_true_when_no_daemon_was_there_to_see_it(lab: Lab) -> None:
+    job = _start(lab)
+    lab.ok("daemon", "stop")
+    (lab.folder / "go").touch()
+    lab.wait_until(lambda: not lab.processes())
+    before = lab.job(job)["state"]
+    lab.ok("daemon", "start")
+    assert lab.wait(job) == 7
+    assert before == "running"
+
+
+def test_a_killed_daemon_is_replaced_by_the_runner(lab: Lab) -> None:
+    _start(lab)
+    pid = lab.daemon_pid()
+    lab.kill_daemon()
+    lab.wait_until(lambda: lab.daemon_pid() not in (None, pid))
+
+
+def test_a_killed_runner_is_replaced_and_its_jobs_keep_their_codes(lab: Lab) -> None:
+    """Row 13: they fall to the daemon, which is their nearest living ancestor."""
+    job = _start(lab)
+    lab.kill_runner()
+    second = lab.submit("exit 3")
+    (lab.folder / "go").touch()
+    assert lab.wait(job) == 7
+    assert lab.wait(second) == 3
+
+
+def test_an_orphan_of_a_killed_runner_keeps_its_device_and_can_be_cancelled(
+    new_lab: Callable[..., Lab],
+) -> None:
+    lab = new_lab(devices=1)
+    job = _start(lab)
+    lab.kill_runner()
+    second = lab.submit("true")
+    lab.wait_until(lambda: lab.runner_pid() is not None)
+    assert lab.state(second) == "queued"
+    lab.ok("cancel", str(job))
+    assert lab.wait(job) == 128 + signal.SIGTERM
+    assert lab.wait(second) == 0
+
+
+def test_a_job_killed_together_with_daemon_and_runner_is_lost_not_done(lab: Lab) -> None:
+    """Row 15."""
+    job = _start(lab)
+    again = lab.submit("--restartable", f"echo ran >> {lab.folder}/again; sleep 60")
+    lab.wait_until(lambda: (lab.folder / "again").exists())
+    _kill_everything(lab)
+    lab.ok("daemon", "start")
+    lab.wait_until(lambda: lab.state(job) == "lost")
+    assert lab.job(job)["cause"] == "lost" and lab.job(job)["exit_code"] is None
+    lab.wait_until(lambda: (lab.folder / "again").read_text() == "ran\nran\n")
+    lab.wait_until(lambda: lab.job(again)["attempts"] == 2)
+
+
+def test_a_restartable_job_that_is_lost_each_time_is_given_up(
+    new_lab: Callable[..., Lab],
+) -> None:
+    lab = new_lab(devices=1, STOKER_RETRY_DELAY="0.01")
+    job = lab.submit("--restartable", "kill -9 $PPID; kill -9 $$")
+    lab.wait_until(lambda: lab.daemon_pid() and lab.state(job) in ("lost", "failed"), timeout=60)
+    assert lab.job(job)["attempts"] <= 6
+
+
+def _kill_everything(lab: Lab) -> None:
+    """As a logout or the out-of-memory killer would: nobody is left to tell."""
+    daemon, runner, base = lab.daemon_pid(), lab.runner_pid(), lab.tag_base()
+    assert daemon and runner and base
+    for pid in (daemon, runner):
+        os.kill(pid, signal.SIGSTOP)
+    for pid in (daemon, runner):
+        os.kill(pid, signal.SIGKILL)
+    members.kill(base, shift=32, patience=5)
+    lab.wait_until(lambda: lab.daemon_pid() is None and lab.runner_pid() is None)
+
+
+def test_after_a_reboot_running_jobs_are_lost_and_the_queue_resumes(
+    new_lab: Callable[..., Lab],
+) -> None:
+    """Row 16. The processes are dead, and the boot id says so even if PIDs were reused."""
+    lab = new_lab(devices=1)
+    job = _start(lab)
+    queued = lab.submit("exit 3")
+    _kill_everything(lab)
+    lab.env["STOKER_BOOT_ID"] = "another-boot"
+    lab.ok("daemon", "start")
+    assert lab.wait(queued) == 3
+    assert lab.state(job) == "lost"
+
+
+def test_a_process_that_got_the_pid_of_a_job_is_neither_adopted_nor_signalled(lab: Lab) -> None:
+    """Row 18: the books are made to point at a stranger, this very process."""
+    job = _start(lab)
+    _kill_everything(lab)
+    connection = sqlite3.connect(lab.state_dir / "queue.db")
+    connection.execute("UPDATE attempts SET pid = ?", (os.getpid(),))
+    connection.commit()
+    connection.close()
+    lab.ok("daemon", "start")
+    lab.wait_until(lambda: lab.state(job) == "lost")  # and this process is alive to say so
+
+
+def test_a_stopped_daemon_loses_nothing_and_fires_no_limit_wrongly(lab: Lab) -> None:
+    """Row 19."""
+    job = _start(lab, "--time-limit", "1h")
+    daemon = lab.daemon_pid()
+    assert daemon
+    os.kill(daemon, signal.SIGSTOP)
+    queued = lab.submit("exit 3")
+    (lab.folder / "go").touch()
+    lab.wait_until(lambda: not lab.processes())
+    os.kill(daemon, signal.SIGCONT)
+    assert lab.wait(job) == 7 and lab.wait(queued) == 3
+
+
+def test_a_stopped_job_can_be_cancelled(lab: Lab) -> None:
+    """Row 20: SIGTERM alone would never reach it."""
+    job = _start(lab)
+    for pid in lab.processes():
+        os.kill(pid, signal.SIGSTOP)
+    lab.ok("cancel", str(job))
+    assert lab.wait(job) == 128 + signal.SIGTERM
+
+
+def test_three_hundred_jobs_survive_random_kills(new_lab: Callable[..., Lab]) -> None:
+    """Row 10: the daemon dies again and again at random instants while 300 jobs run."""
+    import random
+
+    lab = new_lab(devices=4)
+    chance = random.Random(20261115)
+    effects = Effects(lab)
+    lines = "\n".join(effects.command(n, chance.choice([0.0, 0.01, 0.05])) for n in range(300))
+    ids = [int(line) for line in lab.ok("submit", "-q", "--file", "-", input=lines).split()]
+    kills = 0
+    last = None
+    while len(effects.counts()) < 300 or kills < 80:
+        pid = lab.daemon_pid()
+        if pid is None or pid <= 1 or pid == last:
+            if pid is None and kills % 5 == 4:  # the runner gives up after five in a minute
+                lab.run("daemon", "start")
+            continue
+        lab.wait_until(lambda s=chance.random(): True)
+        _spin(chance.uniform(0.0, 0.12))
+        os.kill(pid, signal.SIGKILL)
+        last = pid
+        kills += 1
+        if kills % 5 == 0:
+            lab.run("daemon", "start")
+    finish_everything(lab)
+    effects.check(dict(enumerate(ids)))
+    assert kills >= 80
+
+
+def _spin(seconds: float) -> None:
+    """Let the daemon get to a random place of its work."""
+    import select
+
+    select.select([], [], [], seconds)

@@ -1,0 +1,134 @@
+"""Kill the daemon or the runner at every point of the protocol, at its first passes.
+
+Rows 1-6, 8, 11-14 of the fault matrix: whatever dies where, every job runs once, its code is true,
+and only a job whose parent died with it in hand may be `lost`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.faults.effects import Effects, finish_everything
+from tests.lab import Lab
+
+DAEMON_POINTS = (
+    "daemon.after_claim",
+    "daemon.after_launch",
+    "daemon.before_finish",
+    "daemon.before_commit",
+    "daemon.after_commit",
+    "daemon.during_recovery",
+)
+RUNNER_POINTS = (
+    "runner.before_begun",
+    "runner.after_begun",
+    "runner.after_spawn",
+    "runner.after_exit",
+    "runner.after_ended",
+)
+
+
+def _crash(new_lab: Callable[..., Lab], point: str, nth: int) -> tuple[Lab, Effects, dict[int, int]]:
+    lab = new_lab(devices=2)
+    once = Path(lab.folder / "once")
+    once.touch()
+    lab.env |= {"STOKER_FAILPOINT": f"{point}:{nth}", "STOKER_FAILPOINT_ONCE": str(once)}
+    effects = Effects(lab)
+    lines = "\n".join(effects.command(number, 0.02) for number in range(6))
+    ids = [int(line) for line in lab.ok("submit", "-q", "--file", "-", input=lines).split()]
+    finish_everything(lab)
+    assert not once.exists(), f"{point} was never passed {nth} times"
+    return lab, effects, dict(enumerate(ids))
+
+
+@pytest.mark.parametrize("nth", [1, 2, 5])
+@pytest.mark.parametrize("point", DAEMON_POINTS)
+def test_no_job_is_lost_or_doubled_when_the_daemon_dies_at(
+    new_lab: Callable[..., Lab], point: str, nth: int
+) -> None:
+    if point == "daemon.during_recovery":
+        nth = 1  # passed once in a daemon's life
+    _, effects, numbers = _crash(new_lab, point, nth)
+    effects.check(numbers)
+
+
+@pytest.mark.parametrize("nth", [1, 2, 5])
+@pytest.mark.parametrize("point", RUNNER_POINTS)
+def test_at_most_the_jobs_in_hand_are_lost_when_the_runner_dies_at(
+    new_lab: Callable[..., Lab], point: str, nth: int
+) -> None:
+    lab, effects, numbers = _crash(new_lab, point, nth)
+    # What had not begun and what had ended is never lost; what was in the runner's hands may be.
+    may_be_lost = {"runner.before_begun": 0, "runner.after_ended": 0}.get(point, 1)
+    lost = effects.check(numbers, may_be_lost=may_be_lost)
+    assert all(lab.job(id)["cause"] == "lost" for id in lost)
+
+
+def test_dependants_are_released_once_when_the_daemon_dies_after_an_end(
+    new_lab: Callable[..., Lab],
+) -> None:
+    for point in ("daemon.before_commit", "daemon.after_commit"):
+        for nth in (2, 3, 4):
+            lab = new_lab(devices=1)
+            once = lab.folder / "once"
+            once.touch()
+            lab.env |= {"STOKER_FAILPOINT": f"{point}:{nth}", "STOKER_FAILPOINT_ONCE": str(once)}
+            effects = Effects(lab)
+            first = lab.submit("--hold", effects.command(0))
+            second = lab.submit("--after", str(first), effects.command(4))
+            third = lab.submit("--after", f"{first}:notok", effects.command(8))
+            lab.ok("release", str(first))
+            finish_everything(lab)
+            effects.check({0: first, 4: second})
+            assert lab.job(third)["cause"] == "dependency"
+            assert effects.counts()[8] == 0
+            lab.close()
+
+
+def test_a_kill_of_a_job_is_completed_after_the_daemon_died_in_the_middle_of_it(
+    new_lab: Callable[..., Lab],
+) -> None:
+    """Row 7: before the order to stop reached the runner, and between SIGTERM and SIGKILL."""
+    for point in ("daemon.before_stop", "runner.after_sigterm"):
+        lab = new_lab(devices=1)
+        once = lab.folder / "once"
+        once.touch()
+        lab.env |= {"STOKER_FAILPOINT": f"{point}:1", "STOKER_FAILPOINT_ONCE": str(once)}
+        stubborn = "trap '' TERM; echo up; while :; do sleep 0.05; done"
+        job = lab.submit("--grace", "0.3", stubborn)
+        lab.wait_until(lambda lab=lab, job=job: lab.state(job) == "running")
+        lab.wait_until(lambda lab=lab, job=job: lab.log(job) == "up\n")
+        lab.ok("cancel", str(job))
+        finish_everything(lab)
+        assert not once.exists()
+        assert lab.state(job) == "cancelled"
+        assert not lab.processes()
+
+
+def test_a_killed_client_leaves_a_whole_chunk_or_nothing_and_a_retry_makes_no_duplicates(
+    new_lab: Callable[..., Lab],
+) -> None:
+    """Rows 8 and 51."""
+    for point, left in (("submit.before_commit", 0), ("submit.after_commit", 5)):
+        lab = new_lab(devices=1)
+        lines = "\n".join("true" for _ in range(5))
+        words = ("submit", "-q", "--hold", "--dedupe", "key", "--file", "-")
+        died = lab.run(*words, input=lines, STOKER_FAILPOINT=f"{point}:1")
+        assert died.returncode == -9
+        assert len(lab.states()) == left
+        assert len(lab.ok(*words, input=lines).split()) == 5
+        assert len(lab.states()) == 5
+
+
+def test_the_schema_is_whole_or_absent_when_its_creator_dies(new_lab: Callable[..., Lab]) -> None:
+    """Row 9."""
+    for nth in (1, 7, 14):
+        lab = new_lab(devices=1)
+        died = lab.run("submit", "true", STOKER_FAILPOINT=f"migrate.between_statements:{nth}")
+        assert died.returncode == -9
+        job = lab.submit("true")
+        assert job == 1 and lab.wait(job) == 0
+        lab.close()
