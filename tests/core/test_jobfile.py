@@ -94,7 +94,7 @@ def test_flags_on_a_line_of_their_own_stand_for_all_that_follow() -> None:
 
 
 def test_later_flags_come_last_so_that_they_win() -> None:
-    assert jobs("a #stoker -G 1 #stoker -G 2\n")[0] == Line(1, "a", "-G 1  -G 2")
+    assert jobs("a #stoker -G 1 #stoker -G 2\n")[0] == Line(1, "a", "-G 1 -G 2")
 
 
 @pytest.mark.parametrize(

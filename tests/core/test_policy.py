@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import count
+from itertools import chain, count, repeat
 
 import pytest
 
@@ -118,9 +118,7 @@ def test_jobs_before_the_wide_one_are_not_held_back() -> None:
         host.waits(1)
         host.waits(2, gpus=2)
         host.waits(3)
-        host.check(
-            starts={1: (0,)}, waits={2: NO_DEVICE, 3: RESERVED}, reserved=(2, (1, 0), None)
-        )
+        host.check(starts={1: (0,)}, waits={2: NO_DEVICE, 3: RESERVED}, reserved=(2, (1, 0), None))
 
 
 def test_wide_job_of_higher_priority_reserves_before_older_narrow_ones() -> None:
@@ -299,9 +297,7 @@ def test_second_slot_of_a_reserved_card_may_be_used() -> None:
         host.runs(1, on=(1,))
         host.waits(2, gpus=2)
         host.waits(3, 4)
-        host.check(
-            starts={3: (0,)}, waits={2: NO_DEVICE, 4: RESERVED}, reserved=(2, (0, 1), None)
-        )
+        host.check(starts={3: (0,)}, waits={2: NO_DEVICE, 4: RESERVED}, reserved=(2, (0, 1), None))
 
 
 def test_shared_card_opens_when_its_first_job_ends() -> None:
@@ -362,21 +358,20 @@ def test_wide_job_starts_in_bounded_turns_under_an_endless_stream(
 ) -> None:
     """Whichever job ends, each end gives the wide job a device that nobody takes away again."""
     for wide in range(2, len(slots) + 1):
-        stream = Stream(slots, wide, limits=iter(lambda: None, 0))
-        for turns in range(sum(slots) + 1):
+        stream = Stream(slots, wide, limits=repeat(None))
+        for _ in range(sum(slots) + 1):
             stream.waiting += [stream.narrow() for _ in range(10)]
             if stream.turn():
                 break
             stream.end(which)
         else:
             pytest.fail(f"{wide} of {slots} starved")
-        assert turns <= sum(slots)
 
 
 @pytest.mark.parametrize("wide", [2, 3, 4])
 def test_wide_job_starts_in_time_under_an_endless_stream_of_short_jobs(wide: int) -> None:
     """Backfill keeps its promise: what was said first is when the wide job starts, or earlier."""
-    stream = Stream((1, 1, 1, 1), wide, limits=iter([5.0, 11.0, 23.0, 7.0] + [3.0] * 10_000))
+    stream = Stream((1, 1, 1, 1), wide, limits=chain([5.0, 11.0, 23.0, 7.0], repeat(3.0)))
     promised: float | None = None
     while True:
         stream.waiting += [stream.narrow() for _ in range(4)]

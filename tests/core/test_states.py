@@ -32,7 +32,7 @@ MOVES = {
 }
 
 
-@pytest.mark.parametrize(("state", "event"), product(STATES, EVENTS))
+@pytest.mark.parametrize(("state", "event"), list(product(STATES, EVENTS)))
 def test_event_moves_a_job_as_listed_or_is_refused(state: str, event: str) -> None:
     expected = MOVES.get((state, event))
     if expected is None:

@@ -48,7 +48,7 @@ class Parser:
             return None
         if head[0] == "#":  # a backslash does not continue a comment
             if head.startswith(DIRECTIVE) and head[len(DIRECTIVE) :][:1] in _GAP:
-                self._standing = f"{self._standing} {head[len(DIRECTIVE) :]}".strip()
+                self._standing = f"{self._standing} {head[len(DIRECTIVE) :].strip()}".strip()
             return None
         if line[-1] == "\\" and (len(line) - len(line.rstrip("\\"))) % 2:
             self._joined = line[:-1]
@@ -84,7 +84,7 @@ def _line(number: int, text: str, standing: str) -> Line:
         command, _, flags = text.rpartition(DIRECTIVE)
         if flags[:1] not in _GAP or command[-1:] not in _GAP:
             break
-        text, own = command, f"{flags} {own}"
+        text, own = command, f"{flags.strip()} {own}".rstrip()
     return Line(number, _trim(text), f"{standing} {own}".strip() if own else standing)
 
 

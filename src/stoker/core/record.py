@@ -16,6 +16,8 @@ else:
     def _fields(namespace):
         if "__annotations__" in namespace:
             return list(namespace["__annotations__"])
+        if "__annotate_func__" not in namespace and "__annotate__" not in namespace:
+            return []
         import annotationlib  # Python 3.14 keeps annotations as a function
 
         annotate = annotationlib.get_annotate_from_class_namespace(namespace)

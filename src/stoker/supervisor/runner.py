@@ -160,6 +160,7 @@ class Runner:
         for outcome in outcomes:
             point("runner.after_exit")
             self._journal.ended(outcome)
+        for outcome in outcomes:
             point("runner.after_ended")
             self._send("ended", *outcome)
 

@@ -1,0 +1,117 @@
+"""Texts without a shell, judged by real shells."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from stoker.core.commands import display, plain_words, quote
+from stoker.core.text import to_bytes, to_text
+
+SHELLS = [shell for shell in ("/bin/sh", "/bin/bash", "/bin/zsh") if shutil.which(shell)]
+Run = Callable[[str, str], tuple[str, ...]]
+
+
+@pytest.fixture(scope="module")
+def argv_of(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Runs `show TEXT` with a shell; the words that `show` was given."""
+    show = tmp_path_factory.mktemp("bin") / "show"
+    show.write_text("#!/bin/sh\nfor word; do printf '%s\\0' \"$word\"; done\n")
+    show.chmod(0o755)
+    assert plain_words(str(show)) == (str(show),)
+
+    def run(shell: str, text: str) -> tuple[str, ...]:
+        done = subprocess.run(
+            [shell, "-c", to_bytes(f"{show} {text}")], stdout=subprocess.PIPE, check=True
+        )
+        return tuple(to_text(word) for word in done.stdout.split(b"\0")[:-1])
+
+    return run
+
+
+ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
+# Texts that have a chance to be plain: few of the characters that mean something to a shell.
+PLAIN_TEXT = st.one_of(
+    st.text(st.sampled_from("abcXYZ019-_=+,./:@% \t")),
+    st.text(
+        st.characters(
+            exclude_categories=["Cs"],
+            exclude_characters="\0\n\r\v\f|&;<>()$`\\\"'*?[]#~{}!^",
+        )
+    ),
+    st.binary().map(lambda blob: to_text(blob.replace(b"\0", b""))),
+)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@given(text=PLAIN_TEXT)
+@example("a  b\tc")
+@example("--lr=0.1 x=y")
+@example("\x01\x7f\x81\x88")
+@example("\xa0 \u3000 \u2028")
+def test_plain_text_means_the_same_words_to_a_shell(argv_of: Run, shell: str, text: str) -> None:
+    words = plain_words(f"show {text}")
+    assume(words is not None)
+    assert words is not None and words[0] == "show"
+    assert argv_of(shell, text) == words[1:]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@given(words=st.lists(ANY_TEXT | PLAIN_TEXT, max_size=5))
+@example([""])
+@example(["it's", "$HOME", "a\nb", "*", "-n", "\\"])
+def test_quoted_words_come_through_a_shell(argv_of: Run, shell: str, words: list[str]) -> None:
+    assert argv_of(shell, " ".join(map(quote, words))) == tuple(words)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", " ", "\t", "a|b", "a; b", "a & b", "a > b", "echo $HOME", "ls *.py", "a 'b'", 'a "b"',
+        "a\nb", "a\\ b", "~/run", "a #b", "a {1,2}", "!x", "X=1 env", "cd /tmp", "exit 3",
+        "time python x.py", ". ./env", "test -f x", "%1", "run =python", "a [bc]", "(a)", "`a`",
+        "if true", "not true", "a\rb",
+    ],
+)  # fmt: skip
+def test_text_with_shell_syntax_is_left_to_the_shell(text: str) -> None:
+    assert plain_words(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("python train.py --lr=0.1", ("python", "train.py", "--lr=0.1")),
+        ("  ./run\t-x  ", ("./run", "-x")),
+        ("a cd", ("a", "cd")),
+        ("/usr/bin/time x", ("/usr/bin/time", "x")),
+        ("run \udcff é", ("run", "\udcff", "é")),
+    ],
+)
+def test_text_without_shell_syntax_is_its_words(text: str, words: tuple[str, ...]) -> None:
+    assert plain_words(text) == words
+
+
+def test_words_of_the_shell_itself_are_left_to_it() -> None:
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("there is no bash to ask")
+    asked = subprocess.run([bash, "-c", "compgen -bk"], capture_output=True, text=True, check=True)
+    known = asked.stdout.split()
+    assert len(known) > 50
+    assert [word for word in known if plain_words(f"{word} x") is not None] == []
+
+
+def test_commands_are_displayed_as_typed() -> None:
+    assert display(("cd data && ./run 'x'",), shell=True) == "cd data && ./run 'x'"
+    assert display(("run", "a b", "--lr=1", ""), shell=False) == "run 'a b' --lr=1 ''"
+
+
+def test_script_of_this_file_is_what_a_shell_runs(argv_of: Run, tmp_path: Path) -> None:
+    """The fixture can tell words apart; without that, the properties above would be empty."""
+    assert argv_of("/bin/sh", "a 'b c' \"\"") == ("a", "b c", "")
