@@ -139,7 +139,7 @@ def test_job_that_ends_well_before_the_stop_arrives_is_done() -> None:
         an_outcome(),
         *(an_outcome(by_signal=signal.SIGKILL, reason=reason) for reason in REASONS),
     ],
-    ids=str,
+    ids=["exit", "signal", "no status", *REASONS],
 )
 def test_job_that_was_told_to_stop_never_comes_back(outcome: Outcome) -> None:
     found = verdict(outcome, retries=5, restartable=True, stop_requested=True)

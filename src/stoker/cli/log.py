@@ -132,8 +132,17 @@ class Printer:
     def _write(self, lines: list[str]) -> None:
         if lines:
             text = "\n".join(lines) + "\n"
-            sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
+            sys.stdout.buffer.write(_encode(text))
             sys.stdout.buffer.flush()
+
+
+def _encode(text: str) -> bytes:
+    """Bytes that were not UTF-8 are shown as \\xNN."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        shown = (f"\\x{ord(c) - 0xDC00:02x}" if "\udc80" <= c <= "\udcff" else c for c in text)
+        return "".join(shown).encode("utf-8", "backslashreplace")
 
 
 def _whole_characters(data: bytes) -> int:

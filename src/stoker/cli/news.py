@@ -11,23 +11,28 @@ from stoker.supervisor.sockets import connect
 _NEWS_SOCKET = "news.sock"
 # Without a daemon nothing changes, so looking for one now and then is all there is to do.
 _LOOK_SECONDS = 0.5
+# The daemon announces to those it has let in; what it commits between our knock and that, we miss.
+_SETTLE_SECONDS = 0.1
+_LONGEST_SECONDS = 2.0
 
 
 class News:
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._socket: socket.socket | None = None
+        self._longest = _SETTLE_SECONDS
         self._connect()
 
     def _connect(self) -> None:
         try:
             self._socket = connect(self._folder, _NEWS_SOCKET)
             self._socket.setblocking(False)
+            self._longest = _SETTLE_SECONDS
         except OSError:
             self._socket = None
 
     def wait(self, timeout: float | None, also: int | None = None) -> None:
-        """Return after a change (or when `also` can be read), at the latest after `timeout`."""
+        """Return after a change (or when `also` can be read), after `timeout`, or now and then."""
         if self._socket is None:
             self._connect()
         if self._socket is None:
@@ -38,7 +43,9 @@ class News:
                 select.select([also], [], [], pause)
             return
         watched = [self._socket.fileno()] + ([] if also is None else [also])
-        readable, _, _ = select.select(watched, [], [], timeout)
+        pause = self._longest if timeout is None else min(timeout, self._longest)
+        self._longest = _LONGEST_SECONDS
+        readable, _, _ = select.select(watched, [], [], pause)
         if self._socket.fileno() in readable:
             try:
                 if not self._socket.recv(4096):

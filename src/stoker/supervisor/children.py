@@ -80,6 +80,8 @@ class Children:
         attempt = _Attempt(order, members.tag_of(self._tag_base, order.attempt))
         attempt.pid = self._pad.spawn(order, context, env, attempt.tag)
         attempt.mono = time.monotonic()
+        if not self._by_attempt:
+            self._next_log_check = attempt.mono + _LOG_CHECK_SECONDS
         if order.time_limit is not None:
             attempt.deadline = attempt.mono + order.time_limit
         self._by_pid[attempt.pid] = self._by_attempt[order.attempt] = attempt
@@ -115,7 +117,7 @@ class Children:
 
     def next_deadline(self) -> float | None:
         """When `tick` has something to do (monotonic)."""
-        times = [self._next_log_check] if self._by_attempt and self._next_log_check else []
+        times = [self._next_log_check] if self._by_attempt else []
         for attempt in self._by_attempt.values():
             if attempt.deadline is not None:
                 times.append(attempt.deadline)

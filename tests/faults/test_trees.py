@@ -1,0 +1,118 @@
+"""Ending a job ends all of it: rows 21 and 23 of the fault matrix, and what a job may inherit."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.lab import Lab
+
+ZOO = Path(__file__).parent / "zoo.py"
+ANIMALS = {"main", "plain", "deaf", "session", "daemonised", "traceless", "stopped", "breeding"}
+
+
+def _release_animals(lab: Lab) -> tuple[int, Path]:
+    cage = lab.folder / "cage"
+    cage.mkdir()
+    job = lab.submit("--grace", "0.2", "--", sys.executable, str(ZOO), str(cage))
+    lab.wait_until(lambda: {path.name for path in cage.iterdir()} == ANIMALS)
+    lab.wait_until(lambda: all(path.read_text() for path in cage.iterdir()))
+    return job, cage
+
+
+def test_cancelling_leaves_none_of_the_hostile_processes_alive(lab: Lab) -> None:
+    job, cage = _release_animals(lab)
+    lab.ok("cancel", str(job))
+    lab.wait(job)
+    assert lab.state(job) == "cancelled"
+    assert not lab.processes()
+    for animal in ANIMALS - {"breeding"}:
+        pid = int((cage / animal).read_text())
+        assert not os.path.exists(f"/proc/{pid}") or _is_zombie(pid), animal
+
+
+def test_a_foreground_run_leaves_none_of_them_alive_however_it_ends(
+    new_lab: Callable[..., Lab],
+) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        lab = new_lab()
+        cage = lab.folder / "cage"
+        cage.mkdir()
+        words = ("--grace", "0.2", "--", sys.executable, str(ZOO), str(cage))
+        lab.state_dir = lab.folder / "logs"  # where this run keeps its own books
+        run = lab.popen("run", "--devices", "0", "--log-dir", str(lab.state_dir), *words)
+        lab.wait_until(lambda c=cage: {path.name for path in c.iterdir()} == ANIMALS)
+        assert lab.processes()
+        run.send_signal(number)
+        run.communicate()
+        lab.wait_until(lambda lab=lab: not lab.processes())
+
+
+def test_leftovers_of_an_ended_job_are_swept_before_it_counts_as_ended(lab: Lab) -> None:
+    pid_file = lab.folder / "pid"
+    job = lab.submit(f"setsid sh -c 'echo $$ > {pid_file}; exec sleep 1000' & "
+                     f"while [ ! -s {pid_file} ]; do sleep 0.01; done; exit 5")  # fmt: skip
+    assert lab.wait(job) == 5
+    assert not lab.processes()
+    assert not os.path.exists(f"/proc/{pid_file.read_text().strip()}")
+
+
+def test_leftovers_may_stay_when_the_job_asked_for_it(lab: Lab) -> None:
+    pid_file = lab.folder / "pid"
+    job = lab.submit("--keep-children", f"setsid sh -c 'echo $$ > {pid_file}; exec sleep 1000' & "
+                     f"while [ ! -s {pid_file} ]; do sleep 0.01; done")  # fmt: skip
+    assert lab.wait(job) == 0
+    assert os.path.exists(f"/proc/{pid_file.read_text().strip()}")
+
+
+def test_a_daemon_that_a_job_started_is_not_part_of_the_job(lab: Lab) -> None:
+    """The first `stoker submit` on a host may well come from inside a job of another queue."""
+    inner = lab.folder / "inner"
+    command = f"STOKER_STATE_DIR={inner} {sys.executable} -m stoker submit -q 'exit 3'"
+    job = lab.submit(command)
+    assert lab.wait(job) == 0
+    done = lab.run("wait", "1", STOKER_STATE_DIR=str(inner))
+    assert done.returncode == 3
+    lab.run("daemon", "stop", STOKER_STATE_DIR=str(inner))
+
+
+def test_a_job_inherits_three_descriptors_and_no_more(lab: Lab) -> None:
+    probe = "import os; print(sorted(int(f) for f in os.listdir('/proc/self/fd'))[:-1])"
+    job = lab.submit("--", sys.executable, "-c", probe)
+    assert lab.wait(job) == 0
+    assert lab.log(job) == "[0, 1, 2]\n"
+
+
+def test_a_job_starts_with_default_signals_an_empty_stdin_and_its_own_session(lab: Lab) -> None:
+    probe = (
+        "import os, signal, sys;"
+        "print([s.name for s in signal.valid_signals() if isinstance(s, signal.Signals)"
+        " and signal.getsignal(s) is signal.SIG_IGN and s.name not in ('SIGPIPE', 'SIGXFSZ')]);"
+        "print(open('/proc/self/status').read().split('SigIgn:')[1].split()[0]);"
+        "print(repr(sys.stdin.read()), os.getsid(0) == os.getpid())"
+    )
+    job = lab.submit("--", sys.executable, "-c", probe)
+    assert lab.wait(job) == 0
+    names, mask, rest = lab.log(job).splitlines()
+    assert names == "[]" and rest == "'' True"
+    python_itself = 1 << (signal.SIGPIPE - 1) | 1 << (signal.SIGXFSZ - 1)
+    assert int(mask, 16) & 0x7FFFFFFF & ~python_itself == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_a_signal_that_ends_a_job_is_recorded(lab: Lab, number: int) -> None:
+    job = lab.submit(f"kill -{int(number)} $$")
+    assert lab.wait(job) == 128 + number
+    assert lab.job(job)["signal"] == number and lab.job(job)["cause"] == "signal"
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        return b") Z " in Path(f"/proc/{pid}/stat").read_bytes()
+    except FileNotFoundError:
+        return True

@@ -1,0 +1,229 @@
+"""The runner and its jobs, simulated: it keeps the protocol of stoker.supervisor.runner.
+
+One daemon connection at a time, each drained to its end; `begun` in the journal before the spawn,
+`ended` before the message; time limits and grace kept here. It can die at every step.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from stoker.core.model import Outcome
+from stoker.supervisor.children import LEFTOVER_GRACE_SECONDS
+from stoker.supervisor.journal import JournalBegun
+from stoker.supervisor.orders import Begun, Fact, Order, Refused
+from tests.simulation.world import KILL, TERM, Process, RunnerDied, World
+
+
+@dataclass(frozen=True)
+class Stop:
+    attempt: int
+    reason: str
+    grace: float | None
+
+
+@dataclass(frozen=True)
+class AskList:
+    """Which attempts are alive?"""
+
+
+@dataclass(frozen=True)
+class Living:
+    begun: tuple[Begun, ...]
+    segment: int
+
+
+@dataclass(frozen=True)
+class Rolled:
+    segment: int
+
+
+@dataclass
+class Connection:
+    to_runner: deque[Order | Stop | AskList] = field(default_factory=deque)
+    to_daemon: deque[Fact | Living | Rolled] = field(default_factory=deque)
+    has_daemon: bool = True
+    has_runner: bool = True
+
+
+@dataclass
+class Child:
+    order: Order
+    process: Process
+    mono: float
+    grace: float
+    deadline: float | None
+    reason: str | None = None
+    kill_at: float | None = None
+
+
+class Runner:
+    def __init__(self, world: World, first: Connection, started_by: object) -> None:
+        self.world = world
+        self.started_by = started_by  # the daemon to whom its children fall
+        self.daemon: Connection | None = first
+        self.backlog: deque[Connection] = deque()
+        self.children: dict[int, Child] = {}
+        self.fuse: int | None = None  # it dies at the so-manieth point from now
+        self.segment: int | None = None
+        self.alive = True
+
+    def has_work(self) -> bool:
+        if self.daemon is None and self.backlog:
+            return True
+        if self.daemon is not None and (self.daemon.to_runner or not self.daemon.has_daemon):
+            return True
+        if any(not child.process.alive for child in self.children.values()):
+            return True
+        if any(self._has_leftovers(child) for child in self.children.values()):
+            return True
+        due = self.next_deadline()
+        return self.segment is None or (due is not None and due <= self.world.clock.mono())
+
+    def next_deadline(self) -> float | None:
+        times = [t for c in self.children.values() for t in (c.deadline, c.kill_at) if t]
+        return min(times, default=None)
+
+    def step(self) -> None:
+        """Once around its loop; raises RunnerDied."""
+        if self.segment is None:
+            self._roll()
+        if self.daemon is None and self.backlog:
+            self.daemon = self.backlog.popleft()
+        self._tick()
+        self._obey()
+        if self.daemon is None and not self.children and not self.backlog:
+            self.world.log("runner leaves")
+            self.die()
+
+    def die(self) -> None:
+        """Its children go on; those it had not collected wait for whoever inherits them."""
+        self.alive = False
+        for child in self.children.values():
+            if not child.process.alive:
+                child.process.is_zombie = True
+        for connection in (self.daemon, *self.backlog):
+            if connection is not None:
+                connection.has_runner = False
+
+    def _point(self) -> None:
+        if self.fuse is not None and not self.world.is_calm:
+            self.fuse -= 1
+            if self.fuse <= 0:
+                raise RunnerDied
+
+    # -- jobs --------------------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        now = self.world.clock.mono()
+        for attempt, child in list(self.children.items()):
+            if child.deadline is not None and child.deadline <= now:
+                self._stop(Stop(attempt, "time_limit", None))
+            if child.kill_at is not None and child.kill_at <= now:
+                self.world.signal(child.process, KILL)
+                child.kill_at = now + 1.0
+            if self._has_leftovers(child):
+                self.world.signal(child.process, TERM)
+                child.kill_at = now + LEFTOVER_GRACE_SECONDS
+            if not child.process.alive:
+                self._point()
+                del self.children[attempt]
+                process = child.process
+                self._end(Outcome(attempt, process.status, process.ended_at or 0.0, child.reason))
+
+    @staticmethod
+    def _has_leftovers(child: Child) -> bool:
+        process = child.process
+        return process.alive and process.status is not None and child.kill_at is None
+
+    def _stop(self, stop: Stop) -> None:
+        child = self.children.get(stop.attempt)
+        if child is None:
+            return
+        child.reason = child.reason or stop.reason
+        kill_at = self.world.clock.mono() + (child.grace if stop.grace is None else stop.grace)
+        if child.kill_at is None:
+            self.world.signal(child.process, TERM)
+            self._point()
+        child.kill_at = kill_at if child.kill_at is None else min(kill_at, child.kill_at)
+        child.deadline = None
+
+    def _end(self, outcome: Outcome) -> None:
+        self._write(outcome)
+        self._point()
+        self._send(outcome)
+
+    # -- orders ------------------------------------------------------------------------------
+
+    def _obey(self) -> None:
+        daemon = self.daemon
+        if daemon is None:
+            return
+        # Not everything that was sent has to have arrived.
+        several = len(daemon.to_runner)
+        for _ in range(several if self.world.odds(0.7) else self.world.chance.randint(0, several)):
+            message = daemon.to_runner.popleft()
+            if isinstance(message, Order):
+                self._launch(message)
+            elif isinstance(message, Stop):
+                self._stop(message)
+            else:
+                living = tuple(
+                    Begun(number, child.process.pid, 0.0, child.mono)
+                    for number, child in self.children.items()
+                )
+                self._send(Living(living, self.segment or 0))
+        if not daemon.to_runner and not daemon.has_daemon:
+            daemon.has_runner = False
+            self.daemon = None
+
+    def _launch(self, order: Order) -> None:
+        world, clock = self.world, self.world.clock
+        self._point()
+        kind = "ok"
+        if not world.is_calm:
+            kind = world.chance.choices(("ok", "full", "refused", "failed"), (90, 1, 4, 3))[0]
+        if kind == "full":
+            self._send(Refused(order.attempt, "No space left on device"))
+            return
+        if world.odds(0.03):
+            self._roll()
+            self._send(Rolled(self.segment or 0))
+        self._write(
+            JournalBegun(order.attempt, order.job, order.number, clock.wall(), clock.mono(),
+                         world.boot, order.devices)
+        )  # fmt: skip
+        self._point()
+        if kind == "refused":
+            refused = Refused(order.attempt, "Resource temporarily unavailable")
+            self._write(refused)
+            self._point()
+            self._send(refused)
+        elif kind == "failed":
+            self._end(Outcome(order.attempt, 127 << 8, clock.wall(), "start_failed", detail="no"))
+        else:
+            gpus, endless = len(order.devices), "endless" in order.argv
+            process = world.spawn(
+                order.attempt, order.job, order.number, order.devices, gpus, endless
+            )
+            self._point()
+            limit = order.time_limit
+            mono = clock.mono()
+            deadline = None if limit is None else mono + limit
+            self.children[order.attempt] = Child(order, process, mono, order.grace, deadline)
+            self._send(Begun(order.attempt, process.pid, clock.wall(), mono))
+
+    # -- journal and messages ------------------------------------------------------------------
+
+    def _roll(self) -> None:
+        self.segment = max(self.world.segments, default=0) + 1
+        self.world.segments[self.segment] = []
+
+    def _write(self, record: JournalBegun | Outcome | Refused) -> None:
+        assert self.segment is not None
+        self.world.segments[self.segment].append(record)
+
+    def _send(self, message: Fact | Living | Rolled) -> None:
+        if self.daemon is not None and self.daemon.has_daemon:
+            self.daemon.to_daemon.append(message)

@@ -1,0 +1,178 @@
+"""The edge of the world: time, processes, and the disk under the runner's journal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from stoker.core.model import Outcome
+from stoker.supervisor.journal import JournalBegun
+from stoker.supervisor.orders import Refused
+
+TERM, KILL = 15, 9
+Record = JournalBegun | Outcome | Refused
+
+
+class DaemonDied(BaseException):
+    """kill -9 of the daemon. Not an Exception: nothing in the daemon may catch it."""
+
+
+class RunnerDied(BaseException):
+    """kill -9 of the runner."""
+
+
+class Violation(AssertionError):
+    """A promise was broken."""
+
+
+class Clock:
+    """Virtual time; moves only when the simulator says so."""
+
+    def __init__(self) -> None:
+        self._wall = 1_700_000_000.0
+        self._mono = 1_000.0
+
+    def wall(self) -> float:
+        return self._wall
+
+    def mono(self) -> float:
+        return self._mono
+
+    def advance(self, seconds: float) -> None:
+        self._wall += seconds
+        self._mono += seconds
+
+    def jump(self, seconds: float) -> None:
+        self._wall += seconds
+
+    def reboot(self) -> None:
+        self._mono = 5.0
+
+
+@dataclass
+class Process:
+    """All processes of one attempt. `status` is the truth that the books are compared with."""
+
+    attempt: int
+    job: int
+    number: int
+    devices: tuple[int, ...]
+    gpus: int
+    pid: int
+    exits_at: float
+    plan: int  # the wait status it will have if nobody signals it
+    heeds_term: float | None  # seconds from SIGTERM to its end; None: ignores it
+    lingers: float  # how long something of it outlives its first process
+    status: int | None = None
+    ended_at: float | None = None  # wall, of the first process
+    gone_at: float | None = None  # mono, when the last process will end
+    alive: bool = True
+    is_zombie: bool = False  # exited, its dead parent had not collected it
+
+    def next_change(self) -> float | None:
+        if not self.alive:
+            return None
+        return self.exits_at if self.status is None else self.gone_at
+
+
+@dataclass
+class World:
+    chance: Random
+    clock: Clock = field(default_factory=Clock)
+    boot: str = "boot-1"
+    processes: dict[int, Process] = field(default_factory=dict)  # the newest of each attempt id
+    segments: dict[int, list[Record]] = field(default_factory=dict)  # the journal on disk
+    trace: list[str] = field(default_factory=list)
+    is_calm: bool = False  # no more faults
+    on_spawn: Callable[[Process], None] = lambda process: None
+    _next_pid: int = 2
+
+    def log(self, text: str) -> None:
+        self.trace.append(f"{self.clock.mono():12.3f}  {text}")
+
+    def odds(self, probability: float) -> bool:
+        return self.chance.random() < probability
+
+    # -- processes ---------------------------------------------------------------------------
+
+    def living(self) -> list[Process]:
+        return [process for process in self.processes.values() if process.alive]
+
+    def spawn(
+        self,
+        attempt: int,
+        job: int,
+        number: int,
+        devices: tuple[int, ...],
+        gpus: int,
+        endless: bool,
+    ) -> Process:
+        chance = self.chance
+        self._next_pid += 1
+        status = chance.choices((0, 1 << 8, 42 << 8, 11, 9), (60, 20, 10, 5, 5))[0]
+        lasts = chance.choices((0.0, chance.uniform(0.001, 2), chance.uniform(1, 90)), (1, 4, 3))[0]
+        process = Process(
+            attempt,
+            job,
+            number,
+            devices,
+            gpus,
+            self._next_pid,
+            float("inf") if endless else self.clock.mono() + lasts,
+            status,
+            chance.choice((0.0, 0.05, 3.0)) if self.odds(0.7) else None,
+            chance.uniform(0.1, 30) if self.odds(0.05) else 0.0,
+        )
+        self.on_spawn(process)
+        self.processes[attempt] = process
+        self.log(f"  spawned attempt {attempt} of job {job} on {devices}")
+        self.let_time_work()
+        return process
+
+    def signal(self, process: Process, number: int) -> None:
+        """To the whole tree, as members.ask_to_end and members.kill do."""
+        now = self.clock.mono()
+        if not process.alive:
+            return
+        if number == KILL:
+            process.lingers = 0.0
+            if process.status is None:
+                process.plan, process.exits_at = KILL, now
+            else:
+                process.gone_at = now
+        elif process.heeds_term is not None:
+            if process.status is not None:
+                process.gone_at = min(process.gone_at or now, now + process.heeds_term)
+            elif process.exits_at > now + process.heeds_term:
+                process.plan, process.exits_at = TERM, now + process.heeds_term
+        self.let_time_work()
+
+    def let_time_work(self) -> None:
+        """Processes whose time has come exit."""
+        now = self.clock.mono()
+        for process in self.living():
+            if process.status is None and process.exits_at <= now:
+                process.status, process.ended_at = process.plan, self.clock.wall()
+                process.gone_at = now + process.lingers
+                self.log(f"  attempt {process.attempt} exits with status {process.status}")
+            if process.status is not None and (process.gone_at or 0.0) <= now:
+                process.alive = False
+
+    def power_cycle(self, boot: str) -> None:
+        for process in self.living():
+            process.alive, process.is_zombie = False, False
+        for process in self.processes.values():
+            process.is_zombie = False
+        self.boot = boot
+        self.clock.reboot()
+
+    # -- the journal's disk --------------------------------------------------------------------
+
+    def journal(self) -> list[Record]:
+        return [record for number in sorted(self.segments) for record in self.segments[number]]
+
+    def remove_segments_before(self, segment: int) -> None:
+        for number in list(self.segments):
+            if number < segment:
+                del self.segments[number]
