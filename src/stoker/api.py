@@ -102,15 +102,13 @@ class Queue:
 
     def remove(self, ids: list[int]) -> list[int]:
         """Forget final jobs, their logs included."""
-        import shutil
-
         from stoker.store import changes
-        from stoker.supervisor.logs import job_folder
+        from stoker.supervisor.logs import remove_files
 
         gone = changes.remove(self.db, ids)
-        for job in gone:
-            shutil.rmtree(job_folder(self.settings.state_dir, job), ignore_errors=True)
-        return gone
+        for job, attempts in gone.items():
+            remove_files(self.settings.state_dir, job, attempts)
+        return list(gone)
 
     def drain(self, draining: bool) -> None:
         """Start nothing more (or again), whatever waits."""

@@ -23,7 +23,7 @@ def test_cancel_ends_a_waiting_job_here_and_now(lab: Lab) -> None:
     assert lab.ok("cancel", str(job)) == "1 job cancelled\n"
     assert (lab.state(job), lab.job(job)["cause"]) == ("cancelled", "user")
     refused(lab.run("cancel", str(job)), 1, f"job {job} has already ended: cancelled")
-    assert lab.ok("cancel", "all") == "0 jobs cancelled\n" or lab.state(job) == "cancelled"
+    assert lab.ok("cancel", "all") == "0 jobs cancelled\n"
 
 
 def test_cancel_asks_a_running_job_to_stop(lab: Lab) -> None:
@@ -34,7 +34,7 @@ def test_cancel_asks_a_running_job_to_stop(lab: Lab) -> None:
     assert lab.wait(job) == 4
     facts = lab.job(job)
     assert (facts["state"], facts["cause"], facts["exit_code"]) == ("cancelled", "user", 4)
-    assert lab.log(job) == "saved\n"
+    assert lab.log(job).endswith("saved\n")
     assert "[by user]" in lab.ok("ls")
 
 

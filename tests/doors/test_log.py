@@ -55,7 +55,7 @@ def test_escapes_cannot_reach_the_terminal(lab: Lab) -> None:
 
 def test_log_as_json(lab: Lab) -> None:
     job = job_with_output(lab, b"a\nb\n\rc\n")
-    path = str(lab.state_dir / "jobs" / "0" / str(job) / "1.log")
+    path = str(lab.state_dir / "jobs" / "0" / f"{job}-1.log")
     assert as_json(lab.ok("log", "--json", "-n2")) == {
         "schema": 1, "job": job, "state": "done", "path": path, "lines": ["b", "c"],
     }  # fmt: skip

@@ -178,7 +178,7 @@ def test_json_has_all_fields_of_schema_1(lab: Lab) -> None:
     )
     assert job["submitted_at"] <= job["started_at"] <= job["ended_at"]
     assert job["ended_at"].endswith("+00:00")
-    assert job["stdout"] == str(lab.state_dir / "jobs" / "0" / "1" / "1.log")
+    assert job["stdout"] == str(lab.state_dir / "jobs" / "0" / "1-1.log")
 
 
 def test_a_reader_that_leaves_is_no_error(lab: Lab) -> None:

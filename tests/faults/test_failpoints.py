@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.effects import Effects, finish_everything
-from tests.lab import Lab
+from tests.lab import Lab, wait_until
 
 DAEMON_POINTS = (
     "daemon.after_claim",
@@ -31,7 +31,9 @@ RUNNER_POINTS = (
 )
 
 
-def _crash(new_lab: Callable[..., Lab], point: str, nth: int) -> tuple[Lab, Effects, dict[int, int]]:
+def _crash(
+    new_lab: Callable[..., Lab], point: str, nth: int
+) -> tuple[Lab, Effects, dict[int, int]]:
     lab = new_lab(devices=2)
     once = Path(lab.folder / "once")
     once.touch()
@@ -99,13 +101,16 @@ def test_a_kill_of_a_job_is_completed_after_the_daemon_died_in_the_middle_of_it(
         lab.env |= {"STOKER_FAILPOINT": f"{point}:1", "STOKER_FAILPOINT_ONCE": str(once)}
         stubborn = "trap '' TERM; echo up; while :; do sleep 0.05; done"
         job = lab.submit("--grace", "0.3", stubborn)
-        lab.wait_until(lambda lab=lab, job=job: lab.state(job) == "running")
-        lab.wait_until(lambda lab=lab, job=job: lab.log(job) == "up\n")
+        wait_for_log(lab, job, "up\n")
         lab.ok("cancel", str(job))
         finish_everything(lab)
         assert not once.exists()
         assert lab.state(job) == "cancelled"
         assert not lab.processes()
+
+
+def wait_for_log(lab: Lab, job: int, text: str) -> None:
+    wait_until(lambda: lab.state(job) == "running" and lab.log(job) == text)
 
 
 def test_a_killed_client_leaves_a_whole_chunk_or_nothing_and_a_retry_makes_no_duplicates(

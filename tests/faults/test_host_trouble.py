@@ -94,7 +94,7 @@ def test_a_running_job_that_floods_its_log_stays_within_the_limit_and_can_be_rea
     job = lab.submit(
         f"yes flood | head -c 30000000; while [ ! -e {go} ]; do sleep 0.05; done; echo end"
     )
-    path = lab.folder / "state" / "jobs" / "0" / str(job) / "1.log"
+    path = lab.folder / "state" / "jobs" / "0" / f"{job}-1.log"
     lab.wait_until(lambda: path.exists() and path.stat().st_size >= 30_000_000)
     lab.wait_until(lambda: path.stat().st_blocks * 512 <= (1 << 20) + 65536)
     go.touch()

@@ -10,10 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab import Lab
+from tests.lab import Lab, wait_until
 
 ZOO = Path(__file__).parent / "zoo.py"
 ANIMALS = {"main", "plain", "deaf", "session", "daemonised", "traceless", "stopped", "breeding"}
+
+
+def wait_for_animals(cage: Path) -> None:
+    wait_until(lambda: {path.name for path in cage.iterdir()} == ANIMALS)
+
+
+def wait_until_empty(lab: Lab) -> None:
+    wait_until(lambda: not lab.processes())
 
 
 def _release_animals(lab: Lab) -> tuple[int, Path]:
@@ -46,11 +54,11 @@ def test_a_foreground_run_leaves_none_of_them_alive_however_it_ends(
         words = ("--grace", "0.2", "--", sys.executable, str(ZOO), str(cage))
         lab.state_dir = lab.folder / "logs"  # where this run keeps its own books
         run = lab.popen("run", "--devices", "0", "--log-dir", str(lab.state_dir), *words)
-        lab.wait_until(lambda c=cage: {path.name for path in c.iterdir()} == ANIMALS)
+        wait_for_animals(cage)
         assert lab.processes()
         run.send_signal(number)
         run.communicate()
-        lab.wait_until(lambda lab=lab: not lab.processes())
+        wait_until_empty(lab)
 
 
 def test_leftovers_of_an_ended_job_are_swept_before_it_counts_as_ended(lab: Lab) -> None:

@@ -1,6 +1,6 @@
 """The seven hostile processes of a job that does not want to die, and an eighth that breeds.
 
-    python zoo.py FOLDER     each writes its PID to FOLDER/<name>, then lives for ever
+python zoo.py FOLDER     each writes its PID to FOLDER/<name>, then lives for ever
 """
 
 from __future__ import annotations

@@ -68,10 +68,10 @@ class Disk:
 class SimLink:
     """RunnerLink without sockets."""
 
-    def __init__(self, host: SimHost, daemon: SimDaemon) -> None:
-        self._host = host
+    def __init__(self, daemon: SimDaemon) -> None:
         self._daemon = daemon
-        self._world = host.world
+        self._host = daemon.host
+        self._world = daemon.world
         self._fuse = daemon.fuse
         self._safe_before: int | None = None
         self.is_fresh = False
@@ -93,13 +93,18 @@ class SimLink:
 
     def living(self) -> list[Begun] | None:
         """The answer, if it is there; what came with it is dropped, for the journal has it."""
-        messages = self.connection.to_daemon
-        answers = [message for message in messages if isinstance(message, Living)]
+        answers = self._answers()
         if answers:
-            messages.clear()
+            self.connection.to_daemon.clear()
             self._safe_before = answers[0].segment
             return list(answers[0].begun)
         return None if self.connection.has_runner else []
+
+    def has_living(self) -> bool:
+        return bool(self._answers()) or not self.connection.has_runner
+
+    def _answers(self) -> list[Living]:
+        return [message for message in self.connection.to_daemon if isinstance(message, Living)]
 
     def launch(self, order: Order, context: Context) -> None:
         self._fuse.burn()
@@ -154,10 +159,10 @@ class _Orphan:
 class SimOrphans:
     """Orphans without a kernel: the same answers from the simulated processes."""
 
-    def __init__(self, world: World, fuse: Fuse, can_collect: Callable[[Process], bool]) -> None:
-        self._world = world
-        self._fuse = fuse
-        self._can_collect = can_collect
+    def __init__(self, daemon: SimDaemon) -> None:
+        self._daemon = daemon
+        self._world = daemon.world
+        self._fuse = daemon.fuse
         self._by_attempt: dict[int, _Orphan] = {}
 
     def __len__(self) -> int:
@@ -171,8 +176,8 @@ class SimOrphans:
         process = self._world.processes.get(attempt)
         if process is None:
             return False
-        is_ours_to_collect = process.is_zombie and self._can_collect(process)
-        if process.alive or (pid == process.pid and is_ours_to_collect):
+        is_zombie = not process.is_collected and process.parent is self._daemon
+        if process.alive or (pid == process.pid and is_zombie):
             self._by_attempt[attempt] = _Orphan(process, pid == process.pid)
             self._world.log(f"  attempt {attempt} is an orphan now")
             return True
@@ -211,10 +216,9 @@ class SimOrphans:
                     orphan.kill_at = now + 2.0
                 continue
             del self._by_attempt[attempt]
-            process.is_zombie = False
-            status = process.status
-            if not orphan.has_handle or not self._can_collect(process):
-                status = None
+            process.is_collected = True
+            is_known = process.parent is self._daemon or self._daemon.host.kernel_tells
+            status = process.status if orphan.has_handle and is_known else None
             reason = orphan.reason
             if status is None and reason is None:
                 reason = "lost"
@@ -241,31 +245,25 @@ class SimHost:
 class SimDaemon(Listener):
     """One life of the daemon. `step` is one round of its event loop, or raises DaemonDied."""
 
+    link: SimLink
+    loop: Loop
+
     def __init__(self, host: SimHost) -> None:
         self.host = host
         self.world = host.world
         self.fuse = Fuse()
         self.disk = Disk(host.world)
-        self.was_poked = True
-        self.settings = Settings(host.folder)
+        self.was_poked = False
+        self.is_working = False
+        self._settings = Settings(host.folder)
         self._db = open_database(host.folder, durable=False, timeout=0.0)
-        self._db.execute("PRAGMA wal_autocheckpoint=0")
         self._execute = self._db.connection.execute
         self._db.execute = self._guarded_execute
-        self.link = SimLink(host, self)
-        self.orphans = SimOrphans(self.world, self.fuse, self._can_collect)
-        last = max(
-            ledger.last_attempt(self._db),
-            *(r.attempt for r in self.link.journal() if isinstance(r, JournalBegun)),
-            0,
-        )
-        booted = Host(host.devices, host.cpu_slots, self.world.boot)
-        self.loop = Loop(
-            self._db, self, booted, self.settings, self.world.clock, self, next_attempt=last + 1
-        )
-        self._phase: Callable[[], bool] = self._publish
+        self._orphans = SimOrphans(self)
+        self._link: SimLink | None = None
         self._living: list[Begun] = []
-        self._retry_at: float | None = None
+        self._wake_at: float | None = self.world.clock.mono()
+        self._phase: Callable[[], None] = self._open
 
     def _guarded_execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
         if sql == "ROLLBACK":
@@ -278,43 +276,122 @@ class SimDaemon(Listener):
             self.fuse.burn()
         return cursor
 
-    def _can_collect(self, process: Process) -> bool:
-        runner_was_ours = self.host.world is not None and process.parent is self
-        return runner_was_ours or self.host.kernel_tells
-
-    # -- life ----------------------------------------------------------------------------------
+    # -- its event loop ------------------------------------------------------------------------
 
     def has_work(self) -> bool:
         """Whether its epoll would return now."""
-        now = self.world.clock.mono()
+        if self._wake_at is not None and self._wake_at <= self.world.clock.mono():
+            return True
         if self._phase == self._wait_for_living:
-            return self.link.living_is_there()
-        if self._phase != self._work:
-            return self._retry_at is None or self._retry_at <= now
-        wake = self.next_wake()
-        return (
+            return self.link.has_living()
+        return self.is_working and (
             self.was_poked
             or bool(self.link.connection.to_daemon)
             or not self.link.connection.has_runner
-            or self.orphans.has_news()
-            or (wake is not None and wake <= now)
+            or self._orphans.has_news()
         )
 
     def next_wake(self) -> float | None:
-        if self._phase != self._work:
-            return self._retry_at
-        times = [self.loop.next_wake(), self.orphans.next_deadline()]
-        return min((time for time in times if time is not None), default=None)
-
-    @property
-    def is_working(self) -> bool:
-        return self._phase == self._work
+        return self._wake_at
 
     def step(self) -> None:
-        if self._phase():
-            self.world.let_time_work()
+        self._wake_at = None
+        self._phase()
+        if self.is_working:  # epoll gets its timeout now, and sleeps by it whatever clocks do
+            times = [self.loop.next_wake(), self._orphans.next_deadline()]
+            self._wake_at = min((time for time in times if time is not None), default=None)
 
     def close(self) -> None:
-        """The process is gone: whatever was not committed never was."""
-        self.link.connection.has_daemon = False
+        """The process is gone: what it had not committed never was, what it had sent was sent."""
+        if self._link is not None:
+            orders = self._link.connection.to_runner
+            if orders and self.world.odds(0.1):  # some orders were still in its own buffer
+                for _ in range(self.world.chance.randint(1, len(orders))):
+                    orders.pop()
+            self._link.connection.has_daemon = False
         self._db.close()
+
+    # -- daemon/main.py, step by step ------------------------------------------------------------
+
+    def _open(self) -> None:
+        self._db.execute("PRAGMA wal_autocheckpoint=0")
+        self.link = self._link = SimLink(self)
+        last = max(
+            ledger.last_attempt(self._db),
+            *(r.attempt for r in self.link.journal() if isinstance(r, JournalBegun)),
+            0,
+        )
+        host = Host(self.host.devices, self.host.cpu_slots, self.world.boot)
+        self.loop = Loop(
+            self._db, self, host, self._settings, self.world.clock, self, next_attempt=last + 1
+        )
+        self._go_on(self._publish)
+
+    def _publish(self) -> None:
+        try:
+            with self._db.transaction():
+                ledger.set_devices(self._db, self.host.devices, self.host.cpu_slots)
+        except Error:
+            self._try_again()
+            return
+        if self.link.is_fresh:
+            self._go_on(self._recover)
+        else:
+            self.link.ask_for_living()
+            self._phase = self._wait_for_living
+
+    def _wait_for_living(self) -> None:
+        living = self.link.living()
+        if living is not None:
+            self._living = living
+            self._go_on(self._recover)
+
+    def _recover(self) -> None:
+        link, orphans = cast(RunnerLink, self.link), cast(Orphans, self._orphans)
+        try:
+            recover(self.loop, link, orphans, self._living, self.world.clock.wall())
+        except Error:
+            self._try_again()
+            return
+        self.world.log("daemon has recovered")
+        self.is_working = True
+        self._phase = self._work
+
+    def _work(self) -> None:
+        self.was_poked = False
+        facts, alive = self.link.facts()
+        self.loop.hear(facts)
+        if len(self._orphans):
+            self.loop.hear(list(self._orphans.reap()))
+        if not alive:
+            self.world.log("daemon sees that the runner is gone")
+            self.loop.turn()
+            self.link.replace()
+            self._living = []
+            self.is_working, self.was_poked = False, True  # and one more turn after the recovery
+            self._go_on(self._recover)
+            return
+        self.loop.turn()
+
+    def _go_on(self, phase: Callable[[], None]) -> None:
+        self._phase, self._wake_at = phase, self.world.clock.mono()
+
+    def _try_again(self) -> None:
+        self._wake_at = self.world.clock.mono() + _RETRY_SECONDS
+
+    # -- the loop's parent and listener ----------------------------------------------------------
+
+    def launch(self, order: Order, context: Context) -> None:
+        self.link.launch(order, context)
+
+    def stop(self, attempt: int, reason: str, grace: float | None) -> None:
+        if attempt in self._orphans:
+            self._orphans.stop(attempt, reason, self._settings.grace if grace is None else grace)
+        else:
+            self.link.stop(attempt, reason, grace)
+
+    def committed(self) -> None:
+        self.link.committed()
+
+    def finished(self, job: int, outcome: Outcome, verdict: Verdict) -> None:
+        self.world.log(f"  recorded attempt {outcome.attempt} of job {job}: {verdict.cause}")

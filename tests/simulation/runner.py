@@ -15,6 +15,8 @@ from stoker.supervisor.journal import JournalBegun
 from stoker.supervisor.orders import Begun, Fact, Order, Refused
 from tests.simulation.world import KILL, TERM, Process, RunnerDied, World
 
+_BEGIN_DELAY_SECONDS = 0.02
+
 
 @dataclass(frozen=True)
 class Stop:
@@ -65,6 +67,8 @@ class Runner:
         self.daemon: Connection | None = first
         self.backlog: deque[Connection] = deque()
         self.children: dict[int, Child] = {}
+        self._begins: list[Begun] = []  # told with the next end, or a little later
+        self._tell_begins_at: float | None = None
         self.fuse: int | None = None  # it dies at the so-manieth point from now
         self.segment: int | None = None
         self.alive = True
@@ -82,8 +86,9 @@ class Runner:
         return self.segment is None or (due is not None and due <= self.world.clock.mono())
 
     def next_deadline(self) -> float | None:
-        times = [t for c in self.children.values() for t in (c.deadline, c.kill_at) if t]
-        return min(times, default=None)
+        times = [t for c in self.children.values() for t in (c.deadline, c.kill_at)]
+        times.append(self._tell_begins_at)
+        return min((time for time in times if time is not None), default=None)
 
     def step(self) -> None:
         """Once around its loop; raises RunnerDied."""
@@ -92,17 +97,16 @@ class Runner:
         if self.daemon is None and self.backlog:
             self.daemon = self.backlog.popleft()
         self._tick()
+        if self._tell_begins_at is not None and self._tell_begins_at <= self.world.clock.mono():
+            self._tell_begins()
         self._obey()
         if self.daemon is None and not self.children and not self.backlog:
             self.world.log("runner leaves")
             self.die()
 
     def die(self) -> None:
-        """Its children go on; those it had not collected wait for whoever inherits them."""
+        """Its children go on."""
         self.alive = False
-        for child in self.children.values():
-            if not child.process.alive:
-                child.process.is_zombie = True
         for connection in (self.daemon, *self.backlog):
             if connection is not None:
                 connection.has_runner = False
@@ -130,6 +134,7 @@ class Runner:
                 self._point()
                 del self.children[attempt]
                 process = child.process
+                process.is_collected = True
                 self._end(Outcome(attempt, process.status, process.ended_at or 0.0, child.reason))
 
     @staticmethod
@@ -151,8 +156,16 @@ class Runner:
 
     def _end(self, outcome: Outcome) -> None:
         self._write(outcome)
+        self.world.known_ends.add(outcome.attempt)
         self._point()
+        self._tell_begins()
         self._send(outcome)
+
+    def _tell_begins(self) -> None:
+        for begun in self._begins:
+            self._send(begun)
+        self._begins.clear()
+        self._tell_begins_at = None
 
     # -- orders ------------------------------------------------------------------------------
 
@@ -207,12 +220,15 @@ class Runner:
             process = world.spawn(
                 order.attempt, order.job, order.number, order.devices, gpus, endless
             )
+            process.parent = self.started_by
             self._point()
             limit = order.time_limit
             mono = clock.mono()
             deadline = None if limit is None else mono + limit
             self.children[order.attempt] = Child(order, process, mono, order.grace, deadline)
-            self._send(Begun(order.attempt, process.pid, clock.wall(), mono))
+            self._begins.append(Begun(order.attempt, process.pid, clock.wall(), mono))
+            if self._tell_begins_at is None:
+                self._tell_begins_at = mono + _BEGIN_DELAY_SECONDS
 
     # -- journal and messages ------------------------------------------------------------------
 

@@ -68,7 +68,8 @@ class Process:
     ended_at: float | None = None  # wall, of the first process
     gone_at: float | None = None  # mono, when the last process will end
     alive: bool = True
-    is_zombie: bool = False  # exited, its dead parent had not collected it
+    is_collected: bool = False  # somebody has waited for it
+    parent: object = None  # the daemon to whom it falls when its runner dies
 
     def next_change(self) -> float | None:
         if not self.alive:
@@ -83,6 +84,7 @@ class World:
     boot: str = "boot-1"
     processes: dict[int, Process] = field(default_factory=dict)  # the newest of each attempt id
     segments: dict[int, list[Record]] = field(default_factory=dict)  # the journal on disk
+    known_ends: set[int] = field(default_factory=set)  # attempts whose end the journal has had
     trace: list[str] = field(default_factory=list)
     is_calm: bool = False  # no more faults
     on_spawn: Callable[[Process], None] = lambda process: None
@@ -160,10 +162,8 @@ class World:
                 process.alive = False
 
     def power_cycle(self, boot: str) -> None:
-        for process in self.living():
-            process.alive, process.is_zombie = False, False
         for process in self.processes.values():
-            process.is_zombie = False
+            process.alive, process.is_collected = False, True
         self.boot = boot
         self.clock.reboot()
 

@@ -8,6 +8,7 @@ from stoker.api import Queue
 from stoker.cli.options import Option, Parsed, Verb, whole_number
 from stoker.cli.output import plural, print_json, tell
 from stoker.core.durations import parse_duration
+from stoker.core.selectors import parse_selector
 from stoker.core.states import FINAL
 from stoker.errors import Conflict, UsageError
 from stoker.store import find
@@ -81,6 +82,11 @@ def _ids(queue: Queue, parsed: Parsed, words: list[str]) -> list[int]:
     return queue.select(words)
 
 
+def _is_one(ids: list[int], parsed: Parsed) -> bool:
+    """Whether one job was pointed at: then doing nothing is a surprise, for `all` it is not."""
+    return len(ids) == 1 and all(parse_selector(word).states is None for word in parsed.words)
+
+
 def _say(parsed: Parsed, text: str, **content: object) -> int:
     if parsed["json"]:
         print_json(**content)
@@ -92,7 +98,7 @@ def _say(parsed: Parsed, text: str, **content: object) -> int:
 def _cancel(queue: Queue, parsed: Parsed) -> int:
     ids = _ids(queue, parsed, parsed.words)
     ended, asked = queue.cancel(ids, 0.0 if parsed["now"] else parsed["grace"])
-    if not ended and not asked and len(ids) == 1:
+    if not ended and not asked and _is_one(ids, parsed):
         raise Conflict(f"job {ids[0]} has already ended: {find.job(queue.db, ids[0]).state}")
     parts = []
     if ended or not asked:
@@ -105,7 +111,7 @@ def _cancel(queue: Queue, parsed: Parsed) -> int:
 def _hold(queue: Queue, parsed: Parsed) -> int:
     ids = _ids(queue, parsed, parsed.words)
     count = queue.hold(ids)
-    if not count and len(ids) == 1:
+    if not count and _is_one(ids, parsed):
         state = find.job(queue.db, ids[0]).state
         if state != "held":
             raise Conflict(f"job {ids[0]} is {state}; only a queued job can be held")
@@ -117,7 +123,7 @@ def _hold(queue: Queue, parsed: Parsed) -> int:
 def _release(queue: Queue, parsed: Parsed) -> int:
     ids = _ids(queue, parsed, parsed.words)
     count = queue.release(ids)
-    if not count and len(ids) == 1:
+    if not count and _is_one(ids, parsed):
         state = find.job(queue.db, ids[0]).state
         raise Conflict(f"job {ids[0]} is {state}; only a held job can be released")
     return _say(parsed, f"{plural(count, 'job')} released", released=count)
@@ -147,7 +153,7 @@ def _priority(queue: Queue, parsed: Parsed) -> int:
     priority = whole_number(parsed.words[0])
     ids = _ids(queue, parsed, parsed.words[1:])
     count = queue.set_priority(ids, priority)
-    if not count and len(ids) == 1:
+    if not count and _is_one(ids, parsed):
         raise Conflict(f"job {ids[0]} is {find.job(queue.db, ids[0]).state}; its turn has come")
     return _say(parsed, f"{plural(count, 'job')} now with priority {priority}", changed=count)
 

@@ -12,7 +12,7 @@ from stoker.cli.options import Option, Parsed, Verb
 from stoker.cli.output import plural, print_json, tell
 from stoker.core.states import ACTIVE
 from stoker.errors import Unavailable, UsageError
-from stoker.store import find
+from stoker.store import find, ledger
 from stoker.supervisor import locks
 
 _ACTIONS = ("start", "stop", "status", "drain", "resume", "run")
@@ -74,11 +74,21 @@ def _start(queue: Queue, parsed: Parsed) -> int:
 
 
 def _stop(queue: Queue, parsed: Parsed) -> int:
-    if parsed["cancel"]:
+    if not parsed["cancel"]:
+        return _end(queue, parsed)
+    was_draining = ledger.is_draining(queue.db)
+    queue.drain(True)  # or waiting jobs would take the places of those that end
+    try:
         active = [row.id for row in find.page(queue.db, ACTIVE, 10**6)]
         if active:
             queue.cancel(active)
             _wait_until(lambda: not find.page(queue.db, ACTIVE, 1), 60.0)
+        return _end(queue, parsed)
+    finally:
+        queue.drain(was_draining)
+
+
+def _end(queue: Queue, parsed: Parsed) -> int:
     pid = locks.holder(queue.settings.state_dir, locks.DAEMON_LOCK)
     if pid is None:
         return _stopped(parsed, "no daemon is running", None, 0)

@@ -16,6 +16,9 @@ from stoker.errors import UsageError
 from stoker.store import find
 from stoker.store.find import JobRow
 
+# Counting a million jobs takes longer than showing fifty of them.
+COUNT_LIMIT = 20_000
+
 VERBS = {
     "ls": Verb(
         "ls",
@@ -91,7 +94,7 @@ def _chosen(
 
 def render(queue: Queue, parsed: Parsed) -> str:
     rows = rows_for(queue, parsed)
-    counts = find.counts(queue.db)
+    counts = find.counts_up_to(queue.db, COUNT_LIMIT)
     if not rows:
         return "no jobs" if not counts else f"no such jobs ({summary(counts)})"
     text = jobs_table(rows, time.time())
@@ -130,4 +133,9 @@ def elapsed(row: JobRow, now: float) -> str:
 
 
 def summary(counts: dict[str, int]) -> str:
-    return ", ".join(f"{counts[state]} {state}" for state in STATES if counts.get(state))
+    """Counts in words; those that were not counted to their end get a +."""
+    return ", ".join(
+        f"{counts[state]}{'+' if counts[state] >= COUNT_LIMIT else ''} {state}"
+        for state in STATES
+        if counts.get(state)
+    )

@@ -6,7 +6,7 @@ import time
 
 from stoker import board
 from stoker.api import Queue
-from stoker.cli.ls import elapsed, jobs_table, summary
+from stoker.cli.ls import COUNT_LIMIT, elapsed, jobs_table, summary
 from stoker.cli.options import Option, Parsed, Verb
 from stoker.cli.output import print_json, table
 from stoker.core.commands import display
@@ -59,7 +59,7 @@ def render(queue: Queue) -> str:
         parts.append(
             table((title, "TIME", "COMMAND"), lines) if lines else "no GPU, nothing running"
         )
-    counts = find.counts(queue.db)
+    counts = find.counts_up_to(queue.db, COUNT_LIMIT)
     waiting = _waiting(queue)
     parts.append(jobs_table(waiting, now) if waiting else "nothing waiting")
     if counts:

@@ -34,6 +34,9 @@ VERBS = {
     )
 }  # fmt: skip
 
+# Held jobs would be waited for in vain, unless somebody names them.
+_CAN_CHANGE = ("queued", "starting", "running", "stopping")
+
 
 def run(name: str, parsed: Parsed) -> int:
     queue = Queue()
@@ -41,21 +44,27 @@ def run(name: str, parsed: Parsed) -> int:
     give_up = None if parsed["timeout"] is None else time.monotonic() + parsed["timeout"]
     single = (bool(parsed.words) or bool(parsed["any"])) and not parsed["all"]
     ids = queue.select(parsed.words or ["queued", "active"]) if single else []
-    if _left(queue, ids, single):
+    left = ids
+    if find.has_any(queue.db, _CAN_CHANGE):
         queue.wake()
     if not parsed["quiet"]:
         for row in find.jobs(queue.db, ids) if single else ():
             if row.state == "held":
                 tell(f"job {row.id} is held; `stoker release {row.id}` lets it run")
     while True:
-        left = _left(queue, ids, single)
-        if not left or (parsed["any"] and single and len(left) < len(ids)):
+        if single and parsed["any"]:
+            if len(find.unfinished(queue.db, ids, len(ids))) < len(ids):
+                break
+        elif single:
+            # Only the first unfinished one is looked at: a wait for thousands costs as little.
+            left = _from_first_unfinished(queue, left)
+            if not left:
+                break
+        elif not find.has_any(queue.db, _CAN_CHANGE):
             break
         rest = None if give_up is None else give_up - time.monotonic()
         if rest is not None and rest <= 0:
-            raise TimedOut(
-                f"{plural(len(left), 'job')} not ended after {format_duration(parsed['timeout'])}"
-            )
+            raise TimedOut(f"not ended after {format_duration(parsed['timeout'])}")
         news.wait(rest)
     if not single:
         return 0 if parsed["ignore_failures"] else _all_code(queue, parsed)
@@ -74,13 +83,9 @@ def run(name: str, parsed: Parsed) -> int:
     return int(any(row.state != "done" for row in ended))
 
 
-def _left(queue: Queue, ids: list[int], single: bool) -> list[int]:
-    """Jobs that can still change. Held ones would be waited for in vain, unless named."""
-    if single:
-        return find.unfinished(queue.db, ids, len(ids))
-    counts = find.counts(queue.db)
-    active = sum(counts.get(s, 0) for s in ("queued", "starting", "running", "stopping"))
-    return [0] * active
+def _from_first_unfinished(queue: Queue, ids: list[int]) -> list[int]:
+    first = find.unfinished(queue.db, ids, 1)
+    return ids[ids.index(first[0]) :] if first else []
 
 
 def _all_code(queue: Queue, parsed: Parsed) -> int:

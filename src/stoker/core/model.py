@@ -86,7 +86,7 @@ class Device(Record):
 
 
 class WaitingJob(Record):
-    """What the policy needs to know of a ready job."""
+    """All that the policy looks at in a ready job; a ReadyJob has it too."""
 
     id: int
     priority: int
@@ -101,7 +101,7 @@ class Snapshot(Record):
     devices: tuple[Device, ...]
     cpu_slots: int
     running: tuple[RunningJob, ...]
-    waiting: tuple[WaitingJob, ...]
+    waiting: tuple[WaitingJob | ReadyJob, ...]
     draining: bool = False
 
 

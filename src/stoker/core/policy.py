@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stoker.core.model import Plan, Reservation, RunningJob, Snapshot, Start, WaitingJob
+from stoker.core.model import Plan, ReadyJob, Reservation, RunningJob, Snapshot, Start, WaitingJob
 from stoker.core.placement import free_slots, next_free_times, place
 
 # Reasons why a job was not started; explain.py turns them into sentences.
@@ -60,12 +60,12 @@ def decide(snapshot: Snapshot) -> Plan:
     return Plan(tuple(starts), reservation, waits)
 
 
-def _rank(job: WaitingJob) -> tuple[int, int]:
+def _rank(job: WaitingJob | ReadyJob) -> tuple[int, int]:
     return (-job.priority, job.id)
 
 
 def _reserve(
-    job: WaitingJob, snapshot: Snapshot, free: dict[int, int], starts: list[Start]
+    job: WaitingJob | ReadyJob, snapshot: Snapshot, free: dict[int, int], starts: list[Start]
 ) -> Reservation:
     running = (*snapshot.running, *_started(snapshot, starts))
     times = next_free_times(snapshot.devices, running, free, snapshot.now)[: job.gpus]
@@ -84,7 +84,7 @@ def _started(snapshot: Snapshot, starts: list[Start]) -> Iterator[RunningJob]:
 
 
 def _around(
-    reservation: Reservation, free: dict[int, int], job: WaitingJob, now: float
+    reservation: Reservation, free: dict[int, int], job: WaitingJob | ReadyJob, now: float
 ) -> dict[int, int]:
     """The free slots that `job` may use without delaying the reservation."""
     if (

@@ -12,6 +12,7 @@ from __future__ import annotations
 import sqlite3
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import Protocol
 
 from stoker.core.commands import plain_words
@@ -23,7 +24,6 @@ from stoker.core.model import (
     RunningJob,
     Snapshot,
     Start,
-    WaitingJob,
 )
 from stoker.core.policy import decide
 from stoker.core.record import Record
@@ -54,15 +54,6 @@ class Parent(Protocol):
 class Clock(Protocol):
     def wall(self) -> float: ...
     def mono(self) -> float: ...
-
-
-class Live(Record):
-    """An attempt that was ordered and has not ended."""
-
-    claim: ledger.Claim
-    gpus: int
-    started: float
-    ends_by: float | None
 
 
 class Host(Record):
@@ -96,7 +87,7 @@ class Loop:
         self.db = db
         self.parent = parent
         self.host = host
-        self.live: dict[int, Live] = {}
+        self.live: dict[int, RunningJob] = {}  # by attempt: ordered and not ended
         self._settings = settings
         self._clock = clock
         self._listener = listener
@@ -227,23 +218,16 @@ class Loop:
 
     def snapshot(self) -> Snapshot:
         """What the policy sees: all that runs, the heads of what waits."""
-        waiting = []
+        waiting: list[ReadyJob] = []
         for gpus, jobs in list(self._heads.items()):
             if not jobs:
                 jobs.extend(ledger.heads(self.db, gpus, _HEADS))
             if not jobs:
                 del self._heads[gpus]
-            for place, job in enumerate(jobs):
-                if place >= _LOOK:
-                    break
-                waiting.append(WaitingJob(job.id, job.priority, job.gpus, job.time_limit))
-        running = tuple(
-            RunningJob(live.claim.job, number, live.gpus, live.claim.devices, live.started,
-                       live.ends_by)
-            for number, live in self.live.items()
-        )  # fmt: skip
+            waiting += islice(jobs, _LOOK)
         return Snapshot(
-            self._clock.mono(), self.host.devices, self.host.cpu_slots, running, tuple(waiting),
+            self._clock.mono(), self.host.devices, self.host.cpu_slots,
+            tuple(self.live.values()), tuple(waiting),
             self._is_draining or not self.takes_work,
         )  # fmt: skip
 
@@ -275,7 +259,9 @@ class Loop:
             return
         self._next_attempt += 1
         ends_by = None if job.time_limit is None else mono + job.time_limit
-        self.live[claim.attempt] = Live(claim, job.gpus, mono, ends_by)
+        self.live[claim.attempt] = RunningJob(
+            job.id, claim.attempt, job.gpus, start.devices, mono, ends_by
+        )
         self._claims.append(claim)
         point("daemon.after_claim")
         devices = tuple(self._by_index[index] for index in start.devices)
@@ -384,7 +370,7 @@ class Loop:
     def _send_stops(self) -> None:
         if not self._stops:
             return
-        by_job = {live.claim.job: number for number, live in self.live.items()}
+        by_job = {job.id: attempt for attempt, job in self.live.items()}
         for job, grace in self._stops.items():
             if job in by_job:
                 ledger.stopping(self.db, job)

@@ -5,6 +5,7 @@ One per user and host. Jobs belong to the runner, so this process may end at any
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import select
@@ -38,7 +39,6 @@ from stoker.supervisor.orders import Begun, Order
 from stoker.supervisor.orphans import Orphans
 from stoker.supervisor.runner import boot_id
 from stoker.supervisor.runner_link import RunnerLink
-
 
 # How the runner brings a daemon back that was killed.
 RESTART = [sys.executable, "-m", "stoker.daemon.detach"]
@@ -218,7 +218,9 @@ def run_daemon(settings: Settings) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < 4096 <= hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (4096, hard))
-    Daemon(settings).work()
+    daemon = Daemon(settings)
+    gc.freeze()  # what is loaded now stays; looking through it again and again finds nothing
+    daemon.work()
     os.close(lock)
 
 

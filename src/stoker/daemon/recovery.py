@@ -12,8 +12,8 @@ which processes carry an attempt's tag. From these four, without one remembered 
 
 from __future__ import annotations
 
-from stoker.core.model import Outcome
-from stoker.daemon.loop import Live, Loop
+from stoker.core.model import Outcome, RunningJob
+from stoker.daemon.loop import Loop
 from stoker.failpoints import point
 from stoker.store import ledger
 from stoker.supervisor.journal import JournalBegun
@@ -75,11 +75,10 @@ def _record_unknown(
 
 
 def _adopt(loop: Loop, attempt: ledger.OpenAttempt, mono: float) -> None:
-    claim = ledger.Claim(
-        attempt.attempt, attempt.job, attempt.number, attempt.devices, 0.0, attempt.boot
-    )
     ends_by = None if attempt.time_limit is None else mono + attempt.time_limit
-    loop.live[attempt.attempt] = Live(claim, attempt.gpus, mono, ends_by)
+    loop.live[attempt.attempt] = RunningJob(
+        attempt.job, attempt.attempt, attempt.gpus, attempt.devices, mono, ends_by
+    )
 
 
 def _begun(alive: Begun, record: JournalBegun | None, now: float) -> Begun:

@@ -121,19 +121,20 @@ def tag(db: Database, ids: list[int], add: list[str], remove: list[str]) -> None
                     db.execute("DELETE FROM tags WHERE tag = ? AND job = ?", (to_bytes(word), job))
 
 
-def remove(db: Database, ids: list[int]) -> list[int]:
-    """Forget final jobs; returns those that are gone. Others are left alone."""
-    gone: list[int] = []
+def remove(db: Database, ids: list[int]) -> dict[int, int]:
+    """Forget final jobs; returns those that are gone and how many attempts they had."""
+    gone: dict[int, int] = {}
     for chunk in _chunks(ids):
         with db.transaction():
             for job in chunk:
-                removed = db.execute(
-                    f"DELETE FROM jobs WHERE id = ? AND state IN ({_FINAL})", (job,)
-                ).rowcount
-                if removed:
+                attempts = db.value(
+                    f"SELECT attempts FROM jobs WHERE id = ? AND state IN ({_FINAL})", (job,)
+                )
+                if attempts is not None:
+                    db.execute("DELETE FROM jobs WHERE id = ?", (job,))
                     for table in ("attempts", "tags", "events", "dependencies"):
                         db.execute(f"DELETE FROM {table} WHERE job = ?", (job,))
-                    gone.append(job)
+                    gone[job] = int(str(attempts))
     return gone
 
 

@@ -114,5 +114,6 @@ def _highest_id(folder: str) -> int:
     highest = 0
     for group in os.listdir(place) if os.path.isdir(place) else []:
         for name in os.listdir(os.path.join(place, group)):
-            highest = max(highest, int(name) if name.isdigit() else 0)
+            digits = name.partition("-")[0]
+            highest = max(highest, int(digits) if digits.isdigit() else 0)
     return highest

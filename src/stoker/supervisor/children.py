@@ -49,10 +49,9 @@ class _Attempt:
 class Children:
     """All attempts whose first process this process started."""
 
-    def __init__(self, tag_base: int, log_limit: int, raise_oom_score: bool = False) -> None:
+    def __init__(self, tag_base: int, log_limit: int) -> None:
         self._tag_base = tag_base
         self._log_limit = log_limit
-        self._raise_oom_score = raise_oom_score
         self._pad = Launchpad()
         self._by_pid: dict[int, _Attempt] = {}
         self._by_attempt: dict[int, _Attempt] = {}
@@ -85,8 +84,6 @@ class Children:
         if order.time_limit is not None:
             attempt.deadline = attempt.mono + order.time_limit
         self._by_pid[attempt.pid] = self._by_attempt[order.attempt] = attempt
-        if self._raise_oom_score:
-            _prefer_for_oom_killer(attempt.pid)
         return Begun(order.attempt, attempt.pid, time.time(), attempt.mono)
 
     def start(
@@ -199,17 +196,3 @@ def _open_children_list() -> int | None:
         return os.open(f"/proc/self/task/{os.getpid()}/children", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
-
-
-def _prefer_for_oom_killer(pid: int) -> None:
-    """Out of memory, the kernel should take the job, not its parent."""
-    try:
-        descriptor = os.open(f"/proc/{pid}/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
-    except OSError:
-        return
-    try:
-        os.write(descriptor, b"300")
-    except OSError:
-        pass
-    finally:
-        os.close(descriptor)

@@ -11,12 +11,27 @@ _BLOCK = 4096
 
 
 def job_folder(state_dir: str, job: int) -> str:
-    """The folder of a job. A thousand to a folder keeps listings short."""
+    """The folder for a job's own files; made by the job when it wants one."""
     return os.path.join(state_dir, "jobs", str(job // 1000), str(job))
 
 
 def log_path(state_dir: str, job: int, number: int) -> str:
-    return os.path.join(job_folder(state_dir, job), f"{number}.log")
+    """The log of one attempt. A thousand jobs to a folder keeps listings short."""
+    return f"{job_folder(state_dir, job)}-{number}.log"
+
+
+def remove_files(state_dir: str, job: int, attempts: int) -> None:
+    """A job is forgotten: its logs and its folder go."""
+    for number in range(1, attempts + 1):
+        try:
+            os.unlink(log_path(state_dir, job, number))
+        except FileNotFoundError:
+            pass
+    folder = job_folder(state_dir, job)
+    if os.path.isdir(folder):
+        import shutil
+
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def cap_log(path: str, limit: int) -> None:

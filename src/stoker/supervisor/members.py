@@ -44,13 +44,28 @@ def read_tag(pid: int) -> int | None:
 
 def members(matches: int, shift: int = 0) -> list[int]:
     """Living processes whose tag, shifted right, equals `matches`; never this process itself."""
+    return [pid for pid in _tagged(matches, shift) if _is_alive(pid)]
+
+
+def first_process(tag: int) -> int | None:
+    """The process that leads an attempt's session, even if it is dead and not yet collected."""
+    for pid in _tagged(tag, 0):
+        try:
+            if os.getsid(pid) == pid:
+                return pid
+        except ProcessLookupError:
+            continue
+    return None
+
+
+def _tagged(matches: int, shift: int) -> list[int]:
     me = os.getpid()
     found = []
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             pid = int(entry)
             tag = read_tag(pid)
-            if tag is not None and tag >> shift == matches and pid != me and _is_alive(pid):
+            if tag is not None and tag >> shift == matches and pid != me:
                 found.append(pid)
     return found
 

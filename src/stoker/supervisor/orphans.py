@@ -48,14 +48,15 @@ class Orphans:
     def adopt(self, attempt: int, pid: int | None) -> bool:
         """Watch an attempt if anything of it is alive; its exit may already be ours to collect."""
         tag = members.tag_of(self._tag_base, attempt)
+        if pid is None or members.read_tag(pid) != tag:
+            pid = members.first_process(tag)  # the runner died before it could tell
         orphan = _Orphan(tag, pid)
-        alive = members.members(tag)
-        if pid is not None and (members.read_tag(pid) == tag or pid in alive):
+        if pid is not None:
             try:
                 orphan.handle = os.pidfd_open(pid)
             except OSError:
                 pass
-        if not alive and orphan.handle is None:
+        if orphan.handle is None and not members.members(tag):
             return False
         self._by_attempt[attempt] = orphan
         return True

@@ -89,7 +89,7 @@ class RunnerLink:
         if order.context not in self._known_contexts:
             self._known_contexts.add(order.context)
             self._wire.send("context", order.context, *context)
-        self._wire.send("launch", order._asdict())
+        self._wire.send("launch", *order)
 
     def stop(self, attempt: int, reason: str, grace: float | None) -> None:
         self._wire.send("stop", attempt, reason, grace)

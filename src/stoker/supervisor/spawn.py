@@ -98,7 +98,7 @@ def _open_log(path: str, own: bool, number: int) -> int:
     if own:
         try:
             return os.open(path, flags | os.O_NOFOLLOW, 0o600)
-        except FileNotFoundError:
+        except FileNotFoundError:  # the first of its thousand
             os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
             return os.open(path, flags | os.O_NOFOLLOW, 0o600)
     # A path the user chose: a first attempt starts it anew, a retry adds to it.

@@ -1,0 +1,52 @@
+"""python -m tests.simulation SEED [JOBS]: print one history.
+
+python -m tests.simulation FIRST-LAST [JOBS]: look for seeds that fail.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+
+from tests.simulation.simulator import Simulator, run
+from tests.simulation.world import Violation
+
+
+def main(words: list[str]) -> int:
+    if not words:
+        print(__doc__)
+        return 2
+    first, _, last = words[0].partition("-")
+    jobs = int(words[1]) if len(words) > 1 else 80
+    if last:
+        return _search(int(first), int(last), jobs)
+    with tempfile.TemporaryDirectory() as folder:
+        simulator = Simulator(int(first), folder, jobs)
+        try:
+            result = simulator.run()
+        except Violation as violation:
+            print("\n".join(simulator.world.trace))
+            print(f"VIOLATION at step {simulator.steps}: {violation}")
+            return 1
+        print("\n".join(simulator.world.trace))
+        print(f"{result.jobs} jobs, {result.steps} steps, {dict(result.counts)}")
+    return 0
+
+
+def _search(first: int, last: int, jobs: int) -> int:
+    started, failed, steps = time.monotonic(), 0, 0
+    for seed in range(first, last + 1):
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                steps += run(seed, folder, jobs).steps
+            except Violation as violation:
+                failed += 1
+                print(str(violation).partition("\n")[0])
+    seconds = time.monotonic() - started
+    print(f"{last - first + 1} seeds, {failed} failed, {steps} steps, {seconds:.1f} s")
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,218 @@
+"""The promises, checked after every step against what really happened.
+
+Triggers in the simulated queue's own database write an audit of every change of state, by whoever
+made it, so no change between two looks stays unseen.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from typing import Any
+
+from stoker.core.model import Device
+from stoker.core.retry import RERUN_CAP
+from stoker.core.states import FINAL, TABLE
+from stoker.store.submissions import satisfied
+from stoker.supervisor.orders import Order
+from tests.simulation.world import Process, Violation, World
+
+_AUDIT = """
+CREATE TABLE audit (id INTEGER PRIMARY KEY, job, old, new, attempt);
+CREATE TABLE audit_ends (id INTEGER PRIMARY KEY, attempt, job, status, cause, ended_at);
+CREATE TABLE audit_met (id INTEGER PRIMARY KEY, job, needs, condition);
+CREATE TRIGGER audit_insert AFTER INSERT ON jobs
+  BEGIN INSERT INTO audit VALUES (NULL, new.id, NULL, new.state, NULL); END;
+CREATE TRIGGER audit_update AFTER UPDATE OF state ON jobs WHEN old.state <> new.state
+  BEGIN INSERT INTO audit VALUES (NULL, new.id, old.state, new.state, new.attempt); END;
+CREATE TRIGGER audit_delete AFTER DELETE ON jobs
+  BEGIN INSERT INTO audit VALUES (NULL, old.id, old.state, NULL, old.attempt); END;
+CREATE TRIGGER audit_end AFTER UPDATE OF cause ON attempts
+  BEGIN INSERT INTO audit_ends
+    VALUES (NULL, new.id, new.job, new.status, new.cause, new.ended_at); END;
+CREATE TRIGGER audit_dependency AFTER UPDATE OF met ON dependencies
+  BEGIN INSERT INTO audit_met VALUES (NULL, new.job, new.needs, new.condition); END;
+"""
+_EDGES = {(state, target) for state, moves in TABLE.items() for target in moves.values()}
+
+
+class Checker:
+    def __init__(
+        self, world: World, path: str, devices: tuple[Device, ...], cpu_slots: int
+    ) -> None:
+        self._world = world
+        self._slots = {device.number: device.slots for device in devices}
+        self._cpu_slots = cpu_slots
+        self._db = sqlite3.connect(path, isolation_level=None)
+        self._db.executescript(_AUDIT)
+        self._seen = {"audit": 0, "audit_ends": 0, "audit_met": 0}
+        self.acknowledged: set[int] = set()
+        self.removed: set[int] = set()
+        self.held: set[int] = set()  # by a user, and not released since
+        self.state: dict[int, str] = {}
+        self._spawned: dict[int, list[Process]] = {}  # by job
+        self._by_attempt: dict[int, Process] = {}
+        self._met: set[tuple[int, int]] = set()
+        self.counts: Counter[str] = Counter()
+        world.on_spawn = self._check_spawn
+
+    def close(self) -> None:
+        self._db.close()
+
+    # -- when something happens ------------------------------------------------------------------
+
+    def check_order(self, order: Order) -> None:
+        """The loop wants to start this."""
+        self.check()  # what it has committed earlier in the same step
+        self.counts["orders"] += 1
+        self._world.log(f"  ordered attempt {order.attempt} of job {order.job} on {order.devices}")
+        if order.job in self.held:
+            raise Violation(
+                f"job {order.job} is held by a user, and attempt {order.attempt} starts"
+            )
+        used = self._by_attempt.get(order.attempt)
+        if used is not None:
+            raise Violation(f"attempt id {order.attempt} was used before, by job {used.job}")
+        for needs, condition in self._db.execute(
+            "SELECT needs, condition FROM dependencies WHERE job = ?", (order.job,)
+        ):
+            state = self.state.get(needs)
+            if needs not in self.removed and (state is None or not satisfied(state, condition)):
+                raise Violation(f"job {order.job} starts, but {needs}:{condition} is {state}")
+
+    def _check_spawn(self, new: Process) -> None:
+        """A process comes into being: I1, I4."""
+        self.counts["spawns"] += 1
+        if new.attempt in self._by_attempt:
+            raise Violation(f"I1: attempt {new.attempt} runs a second time")
+        before = self._spawned.setdefault(new.job, [])
+        if before:
+            self._check_rerun(new, before)
+        living = self._world.living()
+        use = Counter(index for process in living for index in process.devices)
+        for index in new.devices:
+            if use[index] >= self._slots[index]:
+                holders = [p.attempt for p in living if index in p.devices]
+                raise Violation(f"I4: gpu {index} has {holders} and now attempt {new.attempt}")
+        if not new.devices and sum(not p.devices for p in living) >= self._cpu_slots:
+            raise Violation(f"I4: no CPU slot is free for attempt {new.attempt}")
+        before.append(new)
+        self._by_attempt[new.attempt] = new
+
+    def _check_rerun(self, new: Process, before: list[Process]) -> None:
+        last, runs = before[-1], len(before)
+        if last.alive:
+            raise Violation(f"I1: job {new.job} runs twice: attempts {last.attempt}, {new.attempt}")
+        row = self._db.execute(
+            "SELECT retries, restartable FROM jobs WHERE id = ?", (new.job,)
+        ).fetchone()
+        retries, restartable = row or (0, 0)
+        has_succeeded = last.status == 0 and last.attempt in self._world.known_ends
+        if has_succeeded or not (
+            (restartable and runs <= max(RERUN_CAP, retries)) or (last.status and runs <= retries)
+        ):
+            raise Violation(
+                f"I1: job {new.job} runs again as attempt {new.attempt} after {runs} runs, the last"
+                f" with status {last.status} (retries {retries}, restartable {restartable})"
+            )
+
+    # -- after every step ------------------------------------------------------------------------
+
+    def check(self) -> None:
+        for job, old, new, attempt in self._news("audit", "job, old, new, attempt"):
+            self._check_change(job, old, new, attempt)
+        for end in self._news("audit_ends", "attempt, job, status, cause, ended_at"):
+            self._check_end(*end)
+        for job, needs, condition in self._news("audit_met", "job, needs, condition"):
+            if (job, needs) in self._met:
+                raise Violation(f"the dependency of job {job} on {needs} was met twice")
+            self._met.add((job, needs))
+            if not satisfied(self.state[needs], condition):
+                raise Violation(f"{needs}:{condition} was met by state {self.state[needs]}")
+
+    def _check_change(
+        self, job: int, old: str | None, new: str | None, attempt: int | None
+    ) -> None:
+        self._world.log(f"  job {job}: {old} -> {new}")
+        if new is None:
+            if job not in self.removed:
+                raise Violation(f"I2: job {job} vanished")
+            del self.state[job]
+            return
+        self.state[job] = new
+        if old is None:
+            return
+        if old in FINAL:
+            raise Violation(f"job {job} left its final state: {old} -> {new}")
+        if (old, new) not in _EDGES:
+            raise Violation(f"job {job} made an illegal move: {old} -> {new}")
+        if new in FINAL:
+            self._check_final(job, new, attempt)
+
+    def _check_final(self, job: int, state: str, attempt: int | None) -> None:
+        self.held.discard(job)
+        for process in self._spawned.get(job, []):
+            if process.alive:
+                raise Violation(f"I5: job {job} is {state} while attempt {process.attempt} lives")
+        last = self._by_attempt.get(attempt or 0)
+        if state == "done" and (last is None or last.status != 0):
+            raise Violation(f"I3: job {job} is done, but its status is {last and last.status}")
+
+    def _check_end(
+        self, attempt: int, job: int, status: int | None, cause: str, ended_at: float
+    ) -> None:
+        process = self._by_attempt.get(attempt)
+        if process is None:
+            if cause not in ("start_failed", "lost", "user"):
+                raise Violation(f"I3: attempt {attempt} never ran, but has cause {cause}")
+        elif process.alive:
+            raise Violation(f"I5: attempt {attempt} has an end ({cause}) and is alive")
+        elif status is None:
+            if cause not in ("lost", "user"):
+                raise Violation(f"I3: attempt {attempt} has cause {cause} and no status")
+            if attempt in self._world.known_ends:
+                raise Violation(f"I3: attempt {attempt} is {cause}, but the journal had its end")
+        elif (status, ended_at) != (process.status, process.ended_at):
+            raise Violation(
+                f"I3: attempt {attempt} of job {job} is recorded with {status} at {ended_at},"
+                f" the truth is {process.status} at {process.ended_at}"
+            )
+
+    def _news(self, table: str, columns: str) -> list[tuple[Any, ...]]:
+        rows = self._db.execute(
+            f"SELECT id, {columns} FROM {table} WHERE id > ? ORDER BY id", (self._seen[table],)
+        ).fetchall()
+        if rows:
+            self._seen[table] = rows[-1][0]
+        return [row[1:] for row in rows]
+
+    # -- at the end ------------------------------------------------------------------------------
+
+    def unfinished(self) -> list[int]:
+        return [job for job, state in self.state.items() if state not in FINAL]
+
+    def check_books(self) -> None:
+        """What must hold of the tables as a whole: I2, I7, attempts, blockers."""
+        jobs = {row[0]: row[1:] for row in self._db.execute("SELECT id, attempts FROM jobs")}
+        if set(jobs) != self.acknowledged - self.removed:
+            raise Violation(f"I2: {self.acknowledged - self.removed ^ set(jobs)} differ")
+        numbers: dict[int, list[int]] = {job: [] for job in jobs}
+        ids = set()
+        for id, job, number in self._db.execute("SELECT id, job, number FROM attempts ORDER BY id"):
+            numbers[job].append(number)
+            ids.add(id)
+        for job, (attempts,) in jobs.items():
+            if numbers[job] != list(range(1, attempts + 1)):
+                raise Violation(f"job {job} has {attempts} attempts, and rows {numbers[job]}")
+        for attempt, process in self._by_attempt.items():
+            if attempt not in ids and process.job in jobs:
+                raise Violation(f"attempt {attempt} of job {process.job} ran and has no row")
+        wrong = self._db.execute(
+            "SELECT id FROM jobs WHERE state IN ('held', 'queued') AND blockers <> (SELECT count(*)"
+            " FROM dependencies d WHERE d.job = jobs.id AND met = 0)"
+        ).fetchall()
+        if wrong:
+            raise Violation(f"jobs {wrong} count their blockers wrongly")
+        verdict = self._db.execute("PRAGMA integrity_check").fetchone()[0]
+        if verdict != "ok":
+            raise Violation(f"I7: {verdict}")

@@ -1,0 +1,431 @@
+"""One seed, one history: users, faults and time are drawn; the engine has to keep its promises."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from stoker.core.model import Context, Dependency, Device, JobSpec
+from stoker.core.retry import BACKOFF_CAP_SECONDS
+from stoker.errors import Error
+from stoker.store import changes
+from stoker.store.database import FILE_NAME, open_database
+from stoker.store.submissions import Submission
+from tests.simulation.checks import Checker
+from tests.simulation.daemon import SimDaemon, SimHost
+from tests.simulation.world import KILL, DaemonDied, RunnerDied, Violation, World
+
+_CONTEXT = Context("/", (), 0o022, "/bin/sh")
+_DAY = 86_400.0
+
+
+@dataclass(frozen=True)
+class Result:
+    seed: int
+    jobs: int
+    steps: int
+    counts: Counter[str]
+
+
+class Simulator:
+    def __init__(self, seed: int, folder: str, jobs: int) -> None:
+        self.seed = seed
+        chance = Random(seed)
+        self.world = World(chance)
+        self._chance = chance
+        self._quota = jobs
+        self._storm = chance.choice((0.0, 0.01, 0.03, 0.1))  # how often something breaks
+        slots = chance.choice((1, 1, 2))
+        devices = tuple(Device(i, str(i), slots) for i in range(chance.choice((1, 2, 4, 4))))
+        self._gpus = len(devices)
+        os.makedirs(folder, exist_ok=True)
+        self._users = open_database(folder, durable=False, timeout=0.0)
+        self._locker = open_database(folder, durable=False, timeout=0.0)
+        self._locked_until: float | None = None
+        self._host = SimHost(self.world, folder, devices, cpu_slots=chance.randint(1, 4))
+        path = os.path.join(folder, FILE_NAME)
+        self.checker = Checker(self.world, path, devices, self._host.cpu_slots)
+        self._host.on_order = self.checker.check_order
+        self._daemon: SimDaemon | None = None
+        self._ids: list[int] = []
+        self._endless: set[int] = set()
+        self._boots = 1
+        self.steps = 0
+
+    def run(self) -> Result:
+        try:
+            while len(self._ids) < self._quota or self._chance.random() > 0.02:
+                self._step()
+            self._calm()
+            self.checker.check_books()
+        finally:
+            self._close()
+        return Result(self.seed, len(self._ids), self.steps, self.checker.counts)
+
+    def _close(self) -> None:
+        if self._daemon is not None:
+            self._daemon.close()
+        self._users.close()
+        self._locker.close()
+        self.checker.close()
+
+    # -- steps -----------------------------------------------------------------------------------
+
+    def _step(self) -> None:
+        luck = self._chance.random()
+        if luck < 0.07:
+            self._user_acts()
+        elif luck < 0.07 + self._storm:
+            self._something_breaks()
+        elif luck < 0.9 and self._someone_works():
+            pass
+        else:
+            self._pass_time()
+        self._check()
+
+    def _check(self) -> None:
+        self.steps += 1
+        self.checker.check()
+
+    def _someone_works(self) -> bool:
+        """Let the daemon or the runner take one step, if one of them has something to do."""
+        daemon, runner = self._daemon, self._host.runner
+        busy: list[Callable[[], None]] = []
+        if daemon is not None and daemon.has_work():
+            busy.append(self._daemon_works)
+        if runner is not None and runner.alive and runner.has_work():
+            busy.append(self._runner_works)
+        if busy:
+            self._chance.choice(busy)()
+        return bool(busy)
+
+    def _daemon_works(self) -> None:
+        assert self._daemon is not None
+        try:
+            self._daemon.step()
+        except DaemonDied:
+            self._kill_daemon()
+
+    def _runner_works(self) -> None:
+        runner = self._host.runner
+        assert runner is not None
+        try:
+            runner.step()
+        except RunnerDied:
+            self.world.log("runner dies")
+            self.checker.counts["runner deaths"] += 1
+            runner.die()
+
+    def _pass_time(self) -> None:
+        moment = self._next_event()
+        seconds = self._chance.choice((0.001, 0.02, 0.3, 2.0))
+        if moment is not None and self._chance.random() < 0.7:
+            seconds = max(0.001, moment - self.world.clock.mono())
+        self._advance(seconds)
+
+    def _advance(self, seconds: float) -> None:
+        self.world.clock.advance(seconds)
+        self.world.let_time_work()
+        if self._locked_until is not None and self._locked_until <= self.world.clock.mono():
+            self._unlock()
+        if self._daemon is None and self._chance.random() < 0.3:
+            self._start_daemon()
+
+    def _next_event(self) -> float | None:
+        times = [process.next_change() for process in self.world.living()]
+        runner = self._host.runner
+        if runner is not None and runner.alive:
+            times.append(runner.next_deadline())
+        if self._daemon is not None:
+            times.append(self._daemon.next_wake())
+        times.append(self._locked_until)
+        return min((t for t in times if t is not None and t != float("inf")), default=None)
+
+    # -- users -----------------------------------------------------------------------------------
+
+    def _user_acts(self) -> None:
+        weights = {
+            self._submit: 40 if len(self._ids) < self._quota else 0,
+            self._cancel: 6,
+            self._hold: 5,
+            self._release: 6,
+            self._prioritise: 3,
+            self._edit: 4,
+            self._rerun: 2,
+            self._remove: 3,
+            self._drain: 1,
+            self._resume: 2,
+        }
+        action = self._chance.choices(list(weights), list(weights.values()))[0]
+        if action != self._submit and not self._ids:
+            action = self._submit
+        try:
+            action()
+        except Error as error:
+            self.world.log(f"user is refused: {error.message}")
+
+    def _some_ids(self) -> list[int]:
+        """Mostly young ones: those are the interesting ones."""
+        several = self._chance.choice((1, 1, 1, 3))
+        return sorted({self._chance.choice(self._ids[-30:]) for _ in range(several)})
+
+    def _one_id(self) -> int:
+        return self._chance.choice(self._ids[-30:])
+
+    def _submit(self) -> None:
+        specs = [self._draw_job() for _ in range(self._chance.choice((1, 1, 2, 5)))]
+        receipt = Submission(self._users).add(specs, self.world.clock.wall())
+        self._acknowledge(receipt.ids)
+        for id, spec in zip(receipt.ids, specs, strict=True):
+            if spec.held:
+                self.checker.held.add(id)
+            if spec.argv[0] == "endless":
+                self._endless.add(id)
+        self.world.log(f"user submits {receipt.ids}")
+        self._wake()
+
+    def _draw_job(self) -> JobSpec:
+        chance, odds = self._chance, self.world.odds
+        after: dict[int, Dependency] = {}
+        if self._ids and odds(0.3):
+            for _ in range(chance.randint(1, 3)):
+                needs = self._one_id()
+                after[needs] = Dependency(needs, chance.choice(("ok", "any", "notok")))
+        limit = chance.choice((0.5, 20.0, 100.0)) if odds(0.3) else None
+        endless = odds(0.5) if limit is not None else odds(0.03)
+        begin = self.world.clock.wall() + chance.uniform(0, 100) if odds(0.1) else None
+        return JobSpec(
+            argv=("endless" if endless else "work",),
+            shell=False,
+            context=_CONTEXT,
+            gpus=min(self._gpus, chance.choices((0, 1, 2, 3, 4), (4, 8, 2, 1, 1))[0]),
+            priority=chance.choice((0, 0, 0, 5, -5)),
+            after=tuple(after.values()),
+            time_limit=limit,
+            grace=chance.choice((None, 0.0, 1.0)),
+            retries=chance.choice((0, 0, 1, 3)),
+            restartable=odds(0.3),
+            begin_at=begin,
+            held=odds(0.05),
+        )
+
+    def _cancel(self) -> None:
+        ids = self._some_ids()
+        changes.cancel(self._users, ids, self.world.clock.wall(), self._chance.choice((None, 0.0)))
+        self.world.log(f"user cancels {ids}")
+        self._wake()
+
+    def _hold(self) -> None:
+        id = self._one_id()
+        if changes.hold(self._users, [id], self.world.clock.wall()):
+            self.world.log(f"user holds {id}")
+            self.checker.held.add(id)
+        self._poke()
+
+    def _release(self) -> None:
+        ids = sorted(self.checker.held)
+        changes.release(self._users, ids, self.world.clock.wall())
+        self.world.log(f"user releases {ids}")
+        self.checker.held.clear()
+        self._wake()
+
+    def _prioritise(self) -> None:
+        priority = self._chance.randint(-9, 9)
+        changes.set_priority(self._users, self._some_ids(), priority, self.world.clock.wall())
+        self._poke()
+
+    def _edit(self) -> None:
+        id = self._one_id()
+        values: dict[str, object] = self._chance.choice(
+            (
+                {"gpus": self._chance.randint(0, self._gpus)},
+                {"priority": 7, "time_limit": 50.0},
+                {"retries": 2},
+            )
+        )
+        changes.edit(self._users, id, values, self.world.clock.wall())
+        self.world.log(f"user edits {id}: {values}")
+        self._poke()
+
+    def _rerun(self) -> None:
+        old = self._one_id()
+        if old in self.checker.removed:
+            return  # a user cannot select it any more
+        new = changes.rerun(self._users, [old], self.world.clock.wall())
+        self._acknowledge(new)
+        if old in self._endless:
+            self._endless.update(new)
+        self.world.log(f"user reruns {old} as {new}")
+        self._wake()
+
+    def _remove(self) -> None:
+        gone = changes.remove(self._users, self._some_ids())
+        self.checker.removed.update(gone)
+        self.world.log(f"user removes {sorted(gone)}")
+
+    def _drain(self) -> None:
+        changes.set_draining(self._users, True)
+        self._poke()
+
+    def _resume(self) -> None:
+        changes.set_draining(self._users, False)
+        self._poke()
+
+    def _acknowledge(self, ids: list[int]) -> None:
+        self._ids += ids
+        self.checker.acknowledged.update(ids)
+
+    def _poke(self) -> None:
+        if self._daemon is not None:
+            self._daemon.was_poked = True
+
+    def _wake(self) -> None:
+        if self._daemon is None:
+            self._start_daemon()
+        self._poke()
+
+    # -- faults ----------------------------------------------------------------------------------
+
+    def _something_breaks(self) -> None:
+        fault = self._chance.choices(
+            (
+                self._daemon_will_die,
+                self._runner_will_die,
+                self._disk_fills,
+                self._lock,
+                self._clock_jumps,
+                self._job_is_killed,
+                self._reboot,
+            ),
+            (8, 5, 4, 4, 2, 2, 1),
+        )[0]
+        self.checker.counts[fault.__name__.strip("_")] += 1
+        fault()
+
+    def _daemon_will_die(self) -> None:
+        if self._daemon is not None:
+            self._daemon.fuse.left = self._chance.choice((1, self._chance.randint(1, 80)))
+
+    def _runner_will_die(self) -> None:
+        runner = self._host.runner
+        if runner is not None and runner.alive:
+            if self._chance.random() < 0.3:
+                self.world.log("runner is killed")
+                runner.die()
+            else:
+                runner.fuse = self._chance.randint(1, 6)
+
+    def _disk_fills(self) -> None:
+        if self._daemon is not None:
+            self._daemon.disk.writes_left = self._chance.randint(1, 12)
+
+    def _lock(self) -> None:
+        """Somebody holds the write lock for a while."""
+        if self._locked_until is None:
+            self._locker.execute("BEGIN IMMEDIATE")
+            seconds = self._chance.choice((0.01, 1.0, 20.0))
+            self._locked_until = self.world.clock.mono() + seconds
+            self.world.log(f"the database is locked for {seconds} s")
+
+    def _unlock(self) -> None:
+        self._locker.execute("ROLLBACK")
+        self._locked_until = None
+
+    def _clock_jumps(self) -> None:
+        seconds = self._chance.choice((-_DAY, -3600.0, -3.0, 3.0, 3600.0, _DAY))
+        self.world.clock.jump(seconds)
+        self.world.log(f"the wall clock jumps by {seconds}")
+
+    def _job_is_killed(self) -> None:
+        living = self.world.living()
+        if living:
+            self.world.signal(self._chance.choice(living), KILL)
+
+    def _reboot(self) -> None:
+        self.world.log("the host reboots")
+        if self._locked_until is not None:
+            self._unlock()
+        if self._host.runner is not None and self._host.runner.alive:
+            self._host.runner.die()
+        self._boots += 1
+        self.world.power_cycle(f"boot-{self._boots}")
+        if self._daemon is not None:
+            self._kill_daemon()
+
+    def _kill_daemon(self) -> None:
+        assert self._daemon is not None
+        self.world.log("daemon dies")
+        self.checker.counts["daemon deaths"] += 1
+        self._daemon.close()
+        self._daemon = None
+
+    def _start_daemon(self) -> None:
+        self.world.log("daemon starts")
+        self._daemon = SimDaemon(self._host)
+
+    # -- the end: no more faults, everything has to come to an end ---------------------------------
+
+    def _calm(self) -> None:
+        self.world.log("calm: no more faults")
+        self.world.is_calm = True
+        if self._locked_until is not None:
+            self._unlock()
+        if self._daemon is not None:
+            self._daemon.fuse.left = self._daemon.disk.writes_left = None
+            self._daemon.disk.full_until = 0.0
+        self._resume()
+        self._release()
+        for job in sorted(self._endless):
+            changes.cancel(self._users, [job], self.world.clock.wall())
+        self._wake()
+        while True:
+            while self._someone_works():
+                self._check()
+                if self.steps > 1_000 * self._quota:
+                    raise Violation("I6: it turns and turns and comes to no end")
+            if not self.checker.unfinished() and not self.world.living():
+                return
+            moment = self._next_event()
+            if moment is None:
+                raise Violation(f"I6: nothing will ever happen again; {self._stuck()}")
+            seconds = max(0.001, moment - self.world.clock.mono())
+            if seconds > self._longest_nap():
+                raise Violation(f"I6: it sleeps for {seconds} s; {self._stuck()}")
+            self._advance(seconds)
+
+    def _longest_nap(self) -> float:
+        """Back-offs are capped; only a begin time that a user gave may be farther away."""
+        begin = self._users.value(
+            "SELECT min(eligible_at) FROM jobs WHERE state = 'queued' AND blockers = 0"
+            " AND attempts = 0"
+        )
+        wait = 0.0 if begin is None else float(str(begin)) - self.world.clock.wall()
+        return max(BACKOFF_CAP_SECONDS, wait) + 10.0
+
+    def _stuck(self) -> str:
+        rows = [
+            self._users.execute(
+                "SELECT id, state, ready, blockers, eligible_at, attempts, attempt, stop_requested"
+                " FROM jobs WHERE id = ?",
+                (job,),
+            ).fetchone()
+            for job in self.checker.unfinished()
+        ]
+        living = [process.attempt for process in self.world.living()]
+        return f"unfinished {rows}, living attempts {living}"
+
+
+def run(seed: int, folder: str, jobs: int = 80) -> Result:
+    """Live through one seed; a Violation names it."""
+    simulator = Simulator(seed, folder, jobs)
+    try:
+        return simulator.run()
+    except Violation as violation:
+        last = "\n".join(simulator.world.trace[-25:])
+        raise Violation(
+            f"seed {seed} with {jobs} jobs, step {simulator.steps}: {violation}\n"
+            f"(python -m tests.simulation {seed} {jobs} prints all of it)\n{last}"
+        ) from None
