@@ -86,9 +86,9 @@ def _parse(key: str, value: object, where: str) -> object:
 
 
 # statfs types on which SQLite's WAL and flock cannot be trusted.
-_NETWORK_FS = frozenset(
-    ["nfs", "nfs4", "cifs", "smb3", "smbfs", "lustre", "gpfs", "beegfs", "afs", "ceph"]
-    + ["fuse.sshfs", "fuse.glusterfs", "9p", "orangefs", "pvfs2", "ncpfs", "coda"]
+_NETWORK_FS = (
+    *("nfs", "nfs4", "cifs", "smb3", "smbfs", "lustre", "gpfs", "beegfs", "afs", "ceph"),
+    *("fuse.sshfs", "fuse.glusterfs", "9p", "orangefs", "pvfs2", "ncpfs", "coda"),
 )
 
 

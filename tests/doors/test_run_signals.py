@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sqlite3
 import subprocess
 
 import pytest
@@ -16,7 +17,22 @@ def start(lab: Lab, gate: Gate, count: int = 4, before: str = "") -> subprocess.
     (lab.folder / "jobs.txt").write_text(f"{before}{gate.wait}\n" * count)
     run = lab.popen("run", "-l", "logs", "jobs.txt")
     gate.wait_for(2)
+    knows_of(lab, 2)
     return run
+
+
+def knows_of(lab: Lab, count: int) -> None:
+    """Wait until the run has written down that so many jobs are running."""
+
+    def running() -> bool:
+        connection = sqlite3.connect(lab.folder / "logs" / "queue.db")
+        try:
+            rows = connection.execute("SELECT count(*) FROM jobs WHERE state = 'running'")
+            return bool(rows.fetchone()[0] == count)
+        finally:
+            connection.close()
+
+    wait_until(running, what=f"{count} running jobs in the books")
 
 
 def gone(pids: list[int]) -> None:
@@ -108,8 +124,9 @@ def test_processes_that_a_job_leaves_behind_are_ended(lab: Lab) -> None:
 
 def test_a_single_command_that_is_interrupted_gives_130(lab: Lab) -> None:
     gate = Gate(lab.folder)
-    run = lab.popen("run", gate.wait)
+    run = lab.popen("run", "-l", "logs", gate.wait)
     pids = gate.wait_for()
+    knows_of(lab, 1)
     run.send_signal(signal.SIGTERM)
     run.communicate(timeout=60)
     assert run.returncode == 130

@@ -152,6 +152,7 @@ class _Orphan:
     def __init__(self, process: Process, has_handle: bool) -> None:
         self.process = process
         self.has_handle = has_handle
+        self.is_collected = False
         self.kill_at: float | None = None
         self.reason: str | None = None
 
@@ -194,19 +195,23 @@ class SimOrphans:
     def next_deadline(self) -> float | None:
         times = [o.kill_at for o in self._by_attempt.values() if o.kill_at is not None]
         for orphan in self._by_attempt.values():
-            if not orphan.has_handle or orphan.process.status is not None:
+            if not orphan.has_handle or orphan.is_collected:
                 times.append(self._world.clock.mono() + _LOOK_AGAIN_SECONDS)
         return min(times, default=None)
 
     def has_news(self) -> bool:
         """Whether a handle became readable."""
-        return any(o.has_handle and o.process.status is not None for o in self._by_attempt.values())
+        return any(
+            orphan.has_handle and not orphan.is_collected and orphan.process.status is not None
+            for orphan in self._by_attempt.values()
+        )
 
     def reap(self) -> list[Outcome]:
         over = []
         now = self._world.clock.mono()
         for attempt, orphan in list(self._by_attempt.items()):
             process = orphan.process
+            orphan.is_collected = process.status is not None
             if orphan.kill_at is not None and now >= orphan.kill_at:
                 self._world.signal(process, KILL)
                 orphan.kill_at = now + 1.0

@@ -235,6 +235,7 @@ class Runner:
     def _roll(self) -> None:
         self.segment = max(self.world.segments, default=0) + 1
         self.world.segments[self.segment] = []
+        self.world.log(f"  runner opens segment {self.segment}")
 
     def _write(self, record: JournalBegun | Outcome | Refused) -> None:
         assert self.segment is not None

@@ -176,3 +176,4 @@ class World:
         for number in list(self.segments):
             if number < segment:
                 del self.segments[number]
+                self.log(f"  segment {number} is removed")

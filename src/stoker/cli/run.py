@@ -17,13 +17,14 @@ from stoker.core.commands import display
 from stoker.core.durations import format_duration
 from stoker.core.model import Device, JobSpec, Outcome
 from stoker.core.retry import Verdict
+from stoker.core.states import WAITING
 from stoker.core.terminal import printable
 from stoker.daemon.foreground import Foreground, done_commands, remove_store
 from stoker.daemon.loop import Host, Listener
 from stoker.devices.probe import detect, parse_devices, simulated
 from stoker.errors import Conflict, UsageError
 from stoker.settings import Settings, cpu_slots, load_settings, prepare_state_dir
-from stoker.store import find
+from stoker.store import changes, find
 from stoker.store.database import FILE_NAME, Database, open_database
 from stoker.supervisor import locks
 from stoker.supervisor.runner import boot_id
@@ -85,6 +86,8 @@ def run(name: str, parsed: Parsed) -> int:
     if not parsed["resume"]:
         _begin_anew(folder)
     db = open_database(folder, durable=False)
+    if parsed["resume"]:
+        _forget_waiting(db)
     maker = SpecMaker(settings, devices, parsed)
     source: LineSource | WordSource
     if path is None:
@@ -170,6 +173,13 @@ def _begin_anew(folder: str) -> None:
             if stem != name and stem.replace(".", "", 1).isdigit():
                 os.unlink(os.path.join(folder, name))
     remove_store(folder)
+
+
+def _forget_waiting(db: Database) -> None:
+    """What a killed run left in its queue: the same lines are about to be read again."""
+    left = [row.id for row in find.page(db, WAITING, 10**9)]
+    changes.cancel(db, left, time.time())
+    changes.remove(db, left)
 
 
 def _log_path(folder: str, job: int, number: int) -> str:

@@ -8,7 +8,7 @@ from stoker import board
 from stoker.api import Queue
 from stoker.cli.news import News
 from stoker.cli.options import Option, Parsed, Verb
-from stoker.cli.output import plural, print_json, tell
+from stoker.cli.output import print_json, tell
 from stoker.core.durations import format_duration, parse_duration
 from stoker.core.states import FINAL
 from stoker.errors import TimedOut

@@ -13,14 +13,15 @@ _MAX_ID = 2**62
 
 
 class Selector(Record):
-    """Exactly one of these is set: an id range, a place from the end, states, or a word."""
+    """An id range, a place from the end, states, or a tag and/or a name (a bare word is both)."""
 
     text: str
     first: int | None = None
     last: int | None = None
     back: int | None = None
     states: tuple[str, ...] | None = None
-    word: str | None = None
+    tag: str | None = None
+    name: str | None = None
 
 
 def parse_selector(text: str) -> Selector:
@@ -30,9 +31,9 @@ def parse_selector(text: str) -> Selector:
     """
     if text in _GROUPS:
         return Selector(text, states=_GROUPS[text])
-    name = text.removeprefix("state:")
-    if name in STATES:
-        return Selector(text, states=(name,))
+    state = text.removeprefix("state:")
+    if state in STATES:
+        return Selector(text, states=(state,))
     if text.startswith("@"):
         return Selector(text, back=_steps(text))
     low, dash, high = text.partition("-" if "-" in text else "..")
@@ -43,10 +44,11 @@ def parse_selector(text: str) -> Selector:
         return Selector(text, first=min(first, _MAX_ID), last=min(last, _MAX_ID))
     if not text:
         raise UsageError("an empty word selects no job", "see `stoker help selectors`")
-    for prefix in ("tag:", "name:"):
-        if text.startswith(prefix) and text != prefix:
-            return Selector(text, word=text.removeprefix(prefix))
-    return Selector(text, word=text)
+    if text.startswith("tag:") and text != "tag:":
+        return Selector(text, tag=text.removeprefix("tag:"))
+    if text.startswith("name:") and text != "name:":
+        return Selector(text, name=text.removeprefix("name:"))
+    return Selector(text, tag=text, name=text)
 
 
 def _steps(text: str) -> int:

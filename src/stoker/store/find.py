@@ -6,7 +6,7 @@ from stoker.core.model import Device
 from stoker.core.record import Record
 from stoker.core.selectors import Selector
 from stoker.core.states import STATES
-from stoker.core.text import maybe_text, to_bytes, to_text, unpack_words
+from stoker.core.text import maybe_bytes, maybe_text, to_bytes, to_text, unpack_words
 from stoker.errors import NotFound
 from stoker.store.database import Database
 from stoker.store.ledger import parse_devices
@@ -172,11 +172,9 @@ def select(db: Database, selector: Selector) -> list[int]:
         )
         return [row[0] for row in rows]
     else:
-        word = to_bytes(selector.word or "")
         rows = db.execute(
-            "SELECT id FROM jobs WHERE name = ?1 UNION SELECT job FROM tags WHERE tag = ?1"
-            " ORDER BY 1",
-            (word,),
+            "SELECT id FROM jobs WHERE name = ? UNION SELECT job FROM tags WHERE tag = ? ORDER BY 1",
+            (maybe_bytes(selector.name), maybe_bytes(selector.tag)),
         )
     ids = [row[0] for row in rows]
     if not ids:

@@ -146,7 +146,8 @@ def _posix_spawn(
 def _shell_words(order: Order, context: Context) -> list[str]:
     text = order.argv[0]
     if len(text) * 4 <= MAX_ARGUMENT_BYTES or len(os.fsencode(text)) <= MAX_ARGUMENT_BYTES:
-        return [context.shell, "-c", text]
+        # A text that begins with a sign would be taken for an option; a blank changes nothing else.
+        return [context.shell, "-c", f" {text}" if text[0] in "-+" else text]
     script = f"{order.stdout or context.cwd}.{order.attempt}.sh"
     with open(os.open(script, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(os.fsencode(text))
