@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from stoker.core.explain import explain_ready
-from stoker.core.model import Device, Plan, RunningJob, Snapshot, WaitingJob
+from stoker.core.model import Device, Plan, ReadyJob, RunningJob, Snapshot, WaitingJob
 from stoker.core.placement import free_slots
 from stoker.core.policy import decide
 from tests.core.scenario import a_device, a_running_job, a_waiting_job
@@ -61,7 +61,7 @@ def snapshots(draw: st.DrawFn, draining: bool | None = False) -> Snapshot:
     )
 
 
-def rank(job: WaitingJob) -> tuple[int, int]:
+def rank(job: WaitingJob | ReadyJob) -> tuple[int, int]:
     return (-job.priority, job.id)
 
 

@@ -46,13 +46,13 @@ def test_groups_select_their_states(word: str, states: tuple[str, ...]) -> None:
     "text", ["train", "lr-3", "3-x", "x-3", "1-2-3", "3..", "-5", "1.5", "²", "9" * 20, "tag:"]
 )
 def test_anything_else_is_a_name_or_tag(text: str) -> None:
-    assert parse_selector(text) == Selector(text, word=text)
+    assert parse_selector(text) == Selector(text, tag=text, name=text)
 
 
 @pytest.mark.parametrize("word", ["7", "all", "running", "@", "3-9"])
 def test_prefix_makes_any_word_a_name_or_tag(word: str) -> None:
-    assert parse_selector(f"name:{word}").word == word
-    assert parse_selector(f"tag:{word}").word == word
+    assert parse_selector(f"name:{word}") == Selector(f"name:{word}", name=word)
+    assert parse_selector(f"tag:{word}") == Selector(f"tag:{word}", tag=word)
 
 
 def test_range_that_runs_backwards_is_turned_round_in_the_hint() -> None:
@@ -74,6 +74,6 @@ def test_any_text_is_one_kind_of_selector_or_a_usage_error(text: str) -> None:
     except UsageError:
         return
     assert found.text == text
-    kinds = (found.first, found.back, found.states, found.word)
+    kinds = (found.first, found.back, found.states, found.name or found.tag)
     assert sum(kind is not None for kind in kinds) == 1
     assert (found.first is None) == (found.last is None)

@@ -25,9 +25,8 @@ def ids(lab: Lab, *words: str) -> list[int]:
 def some_jobs(lab: Lab) -> Gate:
     """1 done, 2 failed, 3 cancelled, 4 running, 5 queued behind it, 6 held."""
     gate = Gate(lab.folder)
-    lab.submit("-T", "a", "true")
-    lab.submit("-n", "bad", "exit 3")
-    lab.wait()
+    lab.wait(lab.submit("-T", "a", "true"))
+    lab.wait(lab.submit("-n", "bad", "exit 3"))
     lab.submit("--hold", "-T", "a", "echo", "never  run")
     lab.ok("cancel", "3")
     lab.submit("-G2", "-n", "train", gate.wait)

@@ -61,6 +61,9 @@ class Child:
 
 
 class Runner:
+    # The daemon removes older segments when it hears of a new one, so it must know all they say.
+    tells_begins_before_rolling = True
+
     def __init__(self, world: World, first: Connection, started_by: object) -> None:
         self.world = world
         self.started_by = started_by  # the daemon to whom its children fall
@@ -202,6 +205,8 @@ class Runner:
             return
         if world.odds(0.03):
             self._roll()
+            if self.tells_begins_before_rolling:
+                self._tell_begins()
             self._send(Rolled(self.segment or 0))
         self._write(
             JournalBegun(order.attempt, order.job, order.number, clock.wall(), clock.mono(),

@@ -8,7 +8,7 @@ from stoker import board
 from stoker.api import Queue
 from stoker.cli.news import News
 from stoker.cli.options import Option, Parsed, Verb
-from stoker.cli.output import print_json, tell
+from stoker.cli.output import plural, print_json, tell
 from stoker.core.durations import format_duration, parse_duration
 from stoker.core.states import FINAL
 from stoker.errors import TimedOut
@@ -53,7 +53,7 @@ def run(name: str, parsed: Parsed) -> int:
                 tell(f"job {row.id} is held; `stoker release {row.id}` lets it run")
     while True:
         if single and parsed["any"]:
-            if len(find.unfinished(queue.db, ids, len(ids))) < len(ids):
+            if not ids or len(find.unfinished(queue.db, ids, len(ids))) < len(ids):
                 break
         elif single:
             # Only the first unfinished one is looked at: a wait for thousands costs as little.
@@ -64,7 +64,9 @@ def run(name: str, parsed: Parsed) -> int:
             break
         rest = None if give_up is None else give_up - time.monotonic()
         if rest is not None and rest <= 0:
-            raise TimedOut(f"not ended after {format_duration(parsed['timeout'])}")
+            count = len(find.unfinished(queue.db, ids, len(ids))) if single else _active(queue)
+            after = format_duration(parsed["timeout"])
+            raise TimedOut(f"{plural(count, 'job')} not ended after {after}")
         news.wait(rest)
     if not single:
         return 0 if parsed["ignore_failures"] else _all_code(queue, parsed)
@@ -86,6 +88,11 @@ def run(name: str, parsed: Parsed) -> int:
 def _from_first_unfinished(queue: Queue, ids: list[int]) -> list[int]:
     first = find.unfinished(queue.db, ids, 1)
     return ids[ids.index(first[0]) :] if first else []
+
+
+def _active(queue: Queue) -> int:
+    counts = find.counts(queue.db)
+    return sum(counts.get(state, 0) for state in _CAN_CHANGE)
 
 
 def _all_code(queue: Queue, parsed: Parsed) -> int:

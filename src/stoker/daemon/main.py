@@ -5,7 +5,6 @@ One per user and host. Jobs belong to the runner, so this process may end at any
 
 from __future__ import annotations
 
-import gc
 import os
 import resource
 import select
@@ -31,15 +30,16 @@ from stoker.settings import (
 )
 from stoker.store import ledger
 from stoker.store.checkpoints import Checkpoints
-from stoker.store.database import open_database
+from stoker.store.database import FILE_NAME, open_database
 from stoker.supervisor import locks, members
-from stoker.supervisor.children import become_subreaper
+from stoker.supervisor.children import become_subreaper, calm_garbage_collector
 from stoker.supervisor.journal import JournalBegun
 from stoker.supervisor.orders import Begun, Order
 from stoker.supervisor.orphans import Orphans
 from stoker.supervisor.runner import boot_id
 from stoker.supervisor.runner_link import RunnerLink
 
+_LOOK_FOR_HOME_SECONDS = 30.0
 # How the runner brings a daemon back that was killed.
 RESTART = [sys.executable, "-m", "stoker.daemon.detach"]
 
@@ -53,6 +53,8 @@ class Daemon(Listener):
         self._clock = SystemClock()
         self._db = open_database(folder, durable=False, timeout=0.0)
         self._db.execute("PRAGMA wal_autocheckpoint=0")
+        self._home = os.stat(os.path.join(folder, FILE_NAME)).st_ino
+        self._look_at = 0.0
         self._checkpoints = Checkpoints(folder)
         tag = ledger.store_tag(self._db)
         self._link = RunnerLink(folder, tag, settings.log_limit, RESTART)
@@ -89,8 +91,12 @@ class Daemon(Listener):
                     self._wake.accept()
                 elif descriptor == self._signal_pipe:
                     os.read(self._signal_pipe, 4096)
+            if time.monotonic() > self._look_at:
+                self._look_for_home()
             self._observe()
             self._loop.turn()
+            if self._wake.announce_at is not None:
+                self._wake.announce(time.monotonic())
         self._close()
 
     def _catch_signals(self) -> None:
@@ -123,10 +129,17 @@ class Daemon(Listener):
             self._had_backlog = False
 
     def _timeout(self) -> float:
-        times = [
-            t for t in (self._loop.next_wake(), self._orphans.next_deadline()) if t is not None
-        ]
-        return max(0.0, min(times) - time.monotonic()) if times else -1.0
+        due = (self._loop.next_wake(), self._orphans.next_deadline(), self._wake.announce_at)
+        times = [self._look_at, *(at for at in due if at is not None)]
+        return max(0.0, min(times) - time.monotonic())
+
+    def _look_for_home(self) -> None:
+        """A daemon whose state folder was deleted would work on files that nobody can see."""
+        self._look_at = time.monotonic() + _LOOK_FOR_HOME_SECONDS
+        path = os.path.join(self._settings.state_dir, FILE_NAME)
+        if not os.path.exists(path) or os.stat(path).st_ino != self._home:
+            self._note("the queue was deleted or replaced under the daemon; leaving")
+            self._is_stopping = True
 
     def _observe(self) -> None:
         facts, alive = self._link.facts()
@@ -142,7 +155,7 @@ class Daemon(Listener):
             self._recover([])
 
     def _recover(self, living: list[Begun]) -> None:
-        while True:
+        while not self._is_stopping:
             try:
                 recover(self._loop, self._link, self._orphans, living, self._clock.wall())
                 return
@@ -152,7 +165,7 @@ class Daemon(Listener):
 
     def _publish(self) -> None:
         host = self._loop.host
-        while True:
+        while not self._is_stopping:
             try:
                 with self._db.transaction():
                     ledger.set_devices(self._db, host.devices, host.cpu_slots)
@@ -185,7 +198,7 @@ class Daemon(Listener):
     def committed(self) -> None:
         self._link.committed()
         self._checkpoints.request()
-        self._wake.announce()
+        self._wake.announce(time.monotonic())
         if self._checkpoints.trouble is not None:
             self.trouble(f"cannot sync the queue to disk: {self._checkpoints.trouble}")
             self._checkpoints.trouble = None
@@ -219,7 +232,7 @@ def run_daemon(settings: Settings) -> None:
     if soft < 4096 <= hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (4096, hard))
     daemon = Daemon(settings)
-    gc.freeze()  # what is loaded now stays; looking through it again and again finds nothing
+    calm_garbage_collector()
     daemon.work()
     os.close(lock)
 

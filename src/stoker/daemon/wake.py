@@ -16,6 +16,7 @@ POKE_SOCKET = "wake.sock"
 NEWS_SOCKET = "news.sock"
 # Beyond this, further clients are turned away and look by themselves now and then.
 _MAX_WATCHERS = 200
+_QUIET_SECONDS = 0.05
 
 
 class WakeServer:
@@ -25,6 +26,8 @@ class WakeServer:
         self.pokes = listen(folder, POKE_SOCKET, socket.SOCK_DGRAM)
         self.news = listen(folder, NEWS_SOCKET)
         self._watchers: list[socket.socket] = []
+        self._quiet_until = 0.0
+        self.announce_at: float | None = None  # when news that were held back are due
         self._paths = [os.path.join(folder, name) for name in (POKE_SOCKET, NEWS_SOCKET)]
 
     def drain(self) -> None:
@@ -46,13 +49,17 @@ class WakeServer:
             return
         self._watchers.append(watcher)
 
-    def announce(self) -> None:
-        """Something changed. A watcher that does not read has news waiting anyway."""
+    def announce(self, now: float) -> None:
+        """Something changed: tell at once, but under a stream of changes not more than 20/s."""
+        if now < self._quiet_until:
+            self.announce_at = self._quiet_until
+            return
+        self._quiet_until, self.announce_at = now + _QUIET_SECONDS, None
         for watcher in self._watchers[:]:
             try:
                 watcher.send(b"n")
             except BlockingIOError:
-                pass
+                pass  # it has news waiting anyway
             except OSError:
                 watcher.close()
                 self._watchers.remove(watcher)

@@ -116,6 +116,8 @@ def _connect(path: str, timeout: float) -> sqlite3.Connection:
 
 def _migrate(connection: sqlite3.Connection, folder: str) -> None:
     """Create the schema, or walk the numbered steps up to it; each step is all or nothing."""
+    # A commit writes whole pages; with small ones a job costs half the bytes.
+    connection.execute("PRAGMA page_size=2048")
     connection.execute("PRAGMA journal_mode=WAL")
     while True:
         connection.execute("BEGIN IMMEDIATE")

@@ -173,7 +173,8 @@ def select(db: Database, selector: Selector) -> list[int]:
         return [row[0] for row in rows]
     else:
         rows = db.execute(
-            "SELECT id FROM jobs WHERE name = ? UNION SELECT job FROM tags WHERE tag = ? ORDER BY 1",
+            "SELECT id FROM jobs WHERE name = ?"
+            " UNION SELECT job FROM tags WHERE tag = ? ORDER BY 1",
             (maybe_bytes(selector.name), maybe_bytes(selector.tag)),
         )
     ids = [row[0] for row in rows]

@@ -12,7 +12,7 @@ import sys
 import time
 
 from stoker.core.model import Context, Outcome
-from stoker.supervisor.children import Children, become_subreaper
+from stoker.supervisor.children import Children, become_subreaper, calm_garbage_collector
 from stoker.supervisor.orders import Fact, Order
 
 
@@ -23,6 +23,7 @@ class Attached:
 
     def __init__(self, tag_base: int, log_limit: int) -> None:
         become_subreaper()
+        calm_garbage_collector()
         self._children = Children(tag_base, log_limit)
         self._contexts: dict[int, dict[str, str]] = {}
         self._facts: list[Fact] = []

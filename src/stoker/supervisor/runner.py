@@ -11,7 +11,6 @@ leaves when it has neither daemon nor jobs.
 
 from __future__ import annotations
 
-import gc
 import os
 import select
 import signal
@@ -22,7 +21,7 @@ import time
 from stoker.core.model import Context, Outcome
 from stoker.failpoints import point
 from stoker.supervisor import locks, members
-from stoker.supervisor.children import Children, become_subreaper
+from stoker.supervisor.children import Children, become_subreaper, calm_garbage_collector
 from stoker.supervisor.journal import Journal, JournalFull
 from stoker.supervisor.orders import Begun, Order, Refused
 from stoker.supervisor.sockets import listen
@@ -203,7 +202,7 @@ def main(arguments: list[str]) -> None:
         signal.signal(number, signal.SIG_IGN)
     lock = locks.take(folder, locks.RUNNER_LOCK)
     become_subreaper()
-    gc.freeze()  # what is loaded now stays; looking through it again and again finds nothing
+    calm_garbage_collector()
     first = socket.socket(fileno=int(descriptor))
     first.set_inheritable(False)  # a job that held it would hide the death of the runner
     Runner(folder, int(tag_base), int(log_limit), restart, first).work()

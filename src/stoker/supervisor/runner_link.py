@@ -7,12 +7,14 @@ runner); `orphans` then watches them, and a new runner takes further orders.
 from __future__ import annotations
 
 import os
+import select
 import socket
 import sys
 import time
 from typing import Any
 
 from stoker.core.model import Context, Outcome
+from stoker.errors import Unavailable
 from stoker.supervisor import locks
 from stoker.supervisor.journal import JournalBegun, read_journal, remove_before, segments
 from stoker.supervisor.orders import Begun, Fact, Order, Refused
@@ -69,21 +71,18 @@ class RunnerLink:
     def living(self) -> list[Begun]:
         """What the runner has alive. After this answer every earlier order is in the journal."""
         self._wire.send("list")
-        self._wire.socket.settimeout(_CONNECT_PATIENCE_SECONDS)
-        data = b""
-        try:
-            while True:
-                part = self._wire.socket.recv(1 << 16)
-                if not part:
-                    return []  # it was just leaving; the journal has everything
-                data += part
-                *lines, _ = data.split(b"\n")
-                for message in map(_loads, lines):
-                    if message[0] == "living":
-                        self._safe_before = message[2]
-                        return [Begun(*begun) for begun in message[1]]
-        finally:
-            self._wire.socket.setblocking(False)
+        give_up = time.monotonic() + _CONNECT_PATIENCE_SECONDS
+        while time.monotonic() < give_up:
+            select.select([self._wire], [], [], 1.0)
+            self._wire.flush()
+            messages, alive = self._wire.receive()
+            for kind, *rest in messages:  # what else it says now is in the journal as well
+                if kind == "living":
+                    self._safe_before = rest[1]
+                    return [Begun(*begun) for begun in rest[0]]
+            if not alive:
+                return []  # it was just leaving; the journal has everything
+        raise Unavailable("the runner does not answer")
 
     def launch(self, order: Order, context: Context) -> None:
         if order.context not in self._known_contexts:
@@ -134,10 +133,3 @@ class RunnerLink:
         """Leave in peace: the runner and the jobs go on, nobody has to replace us."""
         self._wire.send("bye")
         self._wire.close()
-
-
-def _loads(line: bytes) -> list[Any]:
-    import json
-
-    message: list[Any] = json.loads(line)
-    return message
