@@ -1,0 +1,24 @@
+"""Small things to put into a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from stoker.core.model import Context, JobSpec
+from stoker.store.database import Database, open_database
+from stoker.store.submissions import Submission
+
+CONTEXT = Context("/tmp", (("HOME", "/root"), ("PATH", "/bin")), 0o022, "/bin/sh")
+
+
+def a_store(folder: Path) -> Database:
+    return open_database(str(folder), durable=False)
+
+
+def a_spec(text: str = "true", **fields: Any) -> JobSpec:
+    return JobSpec((text,), CONTEXT, **fields)
+
+
+def add(db: Database, *specs: JobSpec, now: float = 1000.0) -> list[int]:
+    return Submission(db).add(list(specs), now).ids

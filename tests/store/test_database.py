@@ -1,0 +1,105 @@
+"""The file itself: private, versioned, honest about what is wrong with it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from stoker.core.model import Context
+from stoker.errors import Broken, TryLater
+from stoker.store import find, ledger, snapshots
+from stoker.store.database import SCHEMA_VERSION, open_database
+from stoker.store.submissions import Submission
+from tests.store.builders import a_spec, a_store, add
+
+
+def test_the_database_and_its_companions_are_private(tmp_path: Path) -> None:
+    mask = os.umask(0)
+    try:
+        db = a_store(tmp_path)
+        add(db, a_spec())
+        modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    finally:
+        os.umask(mask)
+    assert set(modes.values()) == {0o600}, modes
+
+
+def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
+    a_store(tmp_path).close()
+    connection = sqlite3.connect(tmp_path / "queue.db")
+    connection.execute(f"PRAGMA user_version={SCHEMA_VERSION + 1}")
+    connection.close()
+    with pytest.raises(Broken, match="newer Stoker"):
+        open_database(str(tmp_path))
+    connection = sqlite3.connect(tmp_path / "queue.db")
+    assert connection.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION + 1,)
+    connection.close()
+
+
+def test_a_file_that_is_no_database_is_named_as_damaged(tmp_path: Path) -> None:
+    (tmp_path / "queue.db").write_bytes(b"this is not a database" * 1000)
+    with pytest.raises(Broken, match="damaged"):
+        open_database(str(tmp_path))
+
+
+def test_a_writer_that_waits_in_vain_gets_a_clear_error_and_changes_nothing(tmp_path: Path) -> None:
+    blocker = a_store(tmp_path)
+    blocker.execute("BEGIN IMMEDIATE")
+    db = open_database(str(tmp_path), timeout=0.0)
+    with pytest.raises(TryLater, match="lock"):
+        add(db, a_spec())
+    blocker.execute("ROLLBACK")
+    assert find.counts(db) == {}
+
+
+def test_text_that_is_not_utf8_comes_back_byte_by_byte(tmp_path: Path) -> None:
+    db = a_store(tmp_path)
+    odd = os.fsdecode(b"caf\xe9 \xff\n\t\xf0\x9f\x9a\x82")
+    context = Context(odd, ((odd, odd),), 0o022, "/bin/sh")
+    [job] = Submission(db).add([a_spec(odd, name=odd)._replace(context=context)], 1.0).ids
+    row = find.job(db, job)
+    assert (row.argv[0], row.name, row.cwd) == (odd, odd, odd)
+    assert ledger.context(db, 1) == context
+
+
+def test_a_batch_shares_one_context_and_ids_are_never_used_again(tmp_path: Path) -> None:
+    from stoker.store import changes
+
+    db = a_store(tmp_path)
+    ids = add(db, *[a_spec() for _ in range(100)])
+    assert ids == list(range(1, 101))
+    assert db.value("SELECT count(*) FROM contexts") == 1
+    changes.cancel(db, ids, 1.0)
+    changes.remove(db, ids)
+    assert add(db, a_spec()) == [101]
+
+
+def test_a_repeated_dedupe_key_returns_the_job_that_is_there(tmp_path: Path) -> None:
+    db = a_store(tmp_path)
+    [first] = add(db, a_spec(dedupe="key"))
+    receipt = Submission(db).add([a_spec(dedupe="key"), a_spec(dedupe="other")], 1.0)
+    assert receipt.existing == (first,) and receipt.added == 1
+
+
+def test_restored_snapshots_hold_what_waited(tmp_path: Path) -> None:
+    db = a_store(tmp_path)
+    [job] = add(db, a_spec())
+    snapshots.take(db)
+    add(db, a_spec())
+    db.close()
+    (tmp_path / "queue.db").write_bytes(b"\0" * 8192)
+    aside, used, jobs = snapshots.restore(str(tmp_path))
+    assert used is not None and jobs == 1 and os.path.exists(os.path.join(aside, "queue.db"))
+    restored = a_store(tmp_path)
+    assert find.job(restored, job).state == "held"
+
+
+def test_only_three_snapshots_are_kept(tmp_path: Path) -> None:
+    db = a_store(tmp_path)
+    for _ in range(5):
+        snapshots.take(db)
+    names = [os.path.basename(path) for path in snapshots.newest(str(tmp_path))]
+    assert names == ["5.db", "4.db", "3.db"]
