@@ -133,6 +133,8 @@ def test_follow_reads_the_users_own_file(lab: Lab) -> None:
 def test_interrupting_follow_leaves_the_job_alone(lab: Lab) -> None:
     gate = Gate(lab.folder)
     job = lab.submit(f"echo here; {gate.wait}")
+    gate.wait_for()
+    lab.wait_until(lambda: lab.state(job) == "running")
     follow = lab.popen("log", "-f")
     assert follow.stdout is not None
     assert follow.stdout.readline() == "here\n"

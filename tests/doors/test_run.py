@@ -201,6 +201,7 @@ def test_a_missing_file_is_named(lab: Lab, word: str) -> None:
     done = lab.run("run", word)
     assert done.returncode == 127
     assert done.stderr.startswith(f"error: {word}: ")
+    assert done.stderr.endswith(f"\nhint: `{word}` is no job file either\n")
     refused(lab.run("run", "-f", word), 2, f"cannot read `{word}`: No such file or directory")
 
 

@@ -140,6 +140,7 @@ def test_a_resumed_run_continues_after_a_kill(lab: Lab) -> None:
     )
     run = lab.popen("run", "-g", "0", "-l", "logs", "jobs.txt")
     pids = gate.wait_for()
+    knows_of(lab, 1)
     run.kill()
     run.communicate()
     gone(pids)

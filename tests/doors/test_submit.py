@@ -8,7 +8,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.doors.helpers import as_json, without_times
+import pytest
+
+from tests.doors.helpers import Gate, as_json, is_alive, without_times
 from tests.lab import Lab
 
 SHOW_ARGV = "import sys; print(sys.argv[1:])"
@@ -219,3 +221,14 @@ def test_a_folder_that_was_removed_meanwhile_fails_the_job_with_a_reason(lab: La
     lab.ok("release", str(job))
     assert lab.wait(job) == 126
     assert lab.job(job)["detail"] == (f"cannot enter the folder {place}: No such file or directory")
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_processes_that_outlive_a_job_are_ended_unless_kept(lab: Lab, kept: bool) -> None:
+    gate = Gate(lab.folder)
+    (lab.folder / "child").write_text(gate.wait)
+    text = f"setsid sh child & until [ -e {gate.arrivals.name} ]; do :; done"
+    job = lab.submit(*(["--keep-children"] if kept else []), text)
+    assert lab.wait(job) == 0
+    (child,) = gate.wait_for()
+    assert is_alive(child) == kept

@@ -44,7 +44,7 @@ class News:
             return
         watched = [self._socket.fileno()] + ([] if also is None else [also])
         pause = self._longest if timeout is None else min(timeout, self._longest)
-        self._longest = _LONGEST_SECONDS
+        self._longest = min(2 * self._longest, _LONGEST_SECONDS)
         readable, _, _ = select.select(watched, [], [], pause)
         if self._socket.fileno() in readable:
             try:

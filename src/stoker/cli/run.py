@@ -312,6 +312,8 @@ def _end(
         code = code_of(row[0]) if row else 1
         if row and row[0].detail:
             tell(f"error: {row[0].detail}")
+            if code == 127 and len(parsed.words) == 1 and not parsed.dashed:
+                tell(f"hint: `{printable(parsed.words[0])}` is no job file either")
         return 130 if interrupts and row and row[0].state == "cancelled" else code
     if parsed["json"]:
         _print_results(db, folder)

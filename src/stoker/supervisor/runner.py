@@ -79,6 +79,8 @@ class Runner:
             if self._tell_begins_at is not None and self._tell_begins_at <= time.monotonic():
                 self._tell_begins()
             self._obey()
+            if self._daemon is not None and self._daemon.has_backlog:
+                self._daemon.flush()
 
     def _wait(self) -> None:
         times = [
@@ -186,7 +188,7 @@ class Runner:
 
     def _send(self, *message: object) -> None:
         if self._daemon is not None:
-            self._daemon.send(*message)
+            self._daemon.put(*message)
 
 
 def main(arguments: list[str]) -> None:

@@ -7,6 +7,10 @@ import socket
 from typing import Any
 
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+_decode = json.JSONDecoder().decode
+
+
 class Wire:
     """One end of a connection that may break at any time."""
 
@@ -24,8 +28,12 @@ class Wire:
         """Whether something waits for the other end to read."""
         return bool(self._outgoing)
 
+    def put(self, *message: object) -> None:
+        """Say it with the next flush, so that several messages wake the other end once."""
+        self._outgoing += _encode(message).encode() + b"\n"
+
     def send(self, *message: object) -> None:
-        self._outgoing += json.dumps(message, separators=(",", ":")).encode() + b"\n"
+        self.put(*message)
         self.flush()
 
     def flush(self) -> None:
@@ -53,7 +61,7 @@ class Wire:
         except OSError:
             alive = False
         *lines, self._incoming = self._incoming.split(b"\n")
-        return [json.loads(line) for line in lines], alive
+        return [_decode(line.decode()) for line in lines], alive
 
     def close(self) -> None:
         self.socket.close()
