@@ -107,7 +107,7 @@ def test_a_wait_outlives_the_daemon(lab: Lab) -> None:
     gate.wait_for()
     wait = lab.popen("wait", str(job))
     lab.kill_daemon()
-    lab.ok("daemon", "start")
+    lab.wait_until(lambda: lab.daemon_pid() is not None)  # its runner brings it back
     gate.open()
     wait.communicate(timeout=60)
     assert wait.returncode == 5

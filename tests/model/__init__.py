@@ -1,0 +1,1 @@
+"""An explicit-state model of the protocol between daemon, runner, job and user."""

@@ -120,7 +120,8 @@ def _daemon_steps(s: State, d: Design) -> Iterator[Step]:
         yield "daemon starts", s._replace(daemon="new", runner=_on(s.runner))
     elif s.daemon == "new":
         # The runner's answer to `list` comes after all orders of dead daemons.
-        if not d.drains_dead_daemons or (not s.dead_orders and s.runner == "idle"):
+        is_drained = not s.dead_orders and s.runner in ("idle", "off")
+        if is_drained or not d.drains_dead_daemons:
             yield "daemon recovers", _recover(s, d)._replace(daemon="idle")
     elif s.daemon == "idle":
         yield from _idle_steps(s, d)
@@ -138,8 +139,9 @@ def _daemon_steps(s: State, d: Design) -> Iterator[Step]:
 def _idle_steps(s: State, d: Design) -> Iterator[Step]:
     if s.facts:
         (kind, attempt, status), *rest = s.facts
-        yield f"daemon records {kind}", _hear(s, d, kind, attempt, status)._replace(
-            facts=tuple(rest)
+        yield (
+            f"daemon records {kind}",
+            _hear(s, d, kind, attempt, status)._replace(facts=tuple(rest)),
         )
     elif s.runner == "off":
         yield "daemon replaces the runner", _recover(s._replace(runner="idle"), d)

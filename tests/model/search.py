@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from tests.model.protocol import ACTIVE, FINAL, Design, State, disturbances, steps
+from tests.model.protocol import FINAL, Design, State, disturbances, steps
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,3 @@ def _path(state: State, came_from: dict[State, tuple[str, State] | None]) -> tup
         step = came_from[step[1]]
     alive = sum(run.alive for run in state.runs)
     return (*reversed(names), f"-> {state.state}, {len(state.runs)} runs, {alive} alive")
-
-
-__all__ = ["ACTIVE", "Finding", "Report", "search"]

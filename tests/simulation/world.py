@@ -88,6 +88,7 @@ class World:
     trace: list[str] = field(default_factory=list)
     is_calm: bool = False  # no more faults
     on_spawn: Callable[[Process], None] = lambda process: None
+    _living: dict[int, Process] = field(default_factory=dict)
     _next_pid: int = 2
 
     def log(self, text: str) -> None:
@@ -99,7 +100,7 @@ class World:
     # -- processes ---------------------------------------------------------------------------
 
     def living(self) -> list[Process]:
-        return [process for process in self.processes.values() if process.alive]
+        return list(self._living.values())
 
     def spawn(
         self,
@@ -127,7 +128,7 @@ class World:
             chance.uniform(0.1, 30) if self.odds(0.05) else 0.0,
         )
         self.on_spawn(process)
-        self.processes[attempt] = process
+        self.processes[attempt] = self._living[attempt] = process
         self.log(f"  spawned attempt {attempt} of job {job} on {devices}")
         self.let_time_work()
         return process
@@ -160,10 +161,12 @@ class World:
                 self.log(f"  attempt {process.attempt} exits with status {process.status}")
             if process.status is not None and (process.gone_at or 0.0) <= now:
                 process.alive = False
+                del self._living[process.attempt]
 
     def power_cycle(self, boot: str) -> None:
         for process in self.processes.values():
             process.alive, process.is_collected = False, True
+        self._living.clear()
         self.boot = boot
         self.clock.reboot()
 

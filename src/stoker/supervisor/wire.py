@@ -6,7 +6,6 @@ import json
 import socket
 from typing import Any
 
-
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _decode = json.JSONDecoder().decode
 

@@ -1,0 +1,37 @@
+"""All interleavings of one job's life; and proof that the search would find a broken protocol."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.model.protocol import Design
+from tests.model.search import search
+
+
+def test_no_interleaving_of_crashes_and_people_breaks_a_promise() -> None:
+    report = search(Design())
+    assert not report.findings, f"\n{report}"
+    assert report.states > 20_000
+
+
+def test_a_restartable_job_never_runs_twice_at_once_and_always_ends() -> None:
+    report = search(Design(restartable=True, daemon_crashes=1))
+    assert not report.findings, f"\n{report}"
+
+
+@pytest.mark.parametrize(
+    ("broken", "promise", "steps"),
+    [
+        pytest.param(Design(journals_before_spawn=False), "ran twice", 14, id="spawn-first"),
+        pytest.param(Design(drains_dead_daemons=False), "two alive at once", 17, id="no-draining"),
+        pytest.param(Design(trusts_pids=True), "two alive at once", 15, id="pid-file"),
+        pytest.param(Design(commits_before_order=False), "final while alive", 9, id="order-first"),
+        pytest.param(Design(records_orphans=False), "ran twice", 18, id="silent-orphans"),
+    ],
+)
+def test_the_search_finds_the_shortest_way_to_break_a_bad_protocol(
+    broken: Design, promise: str, steps: int
+) -> None:
+    report = search(broken)
+    assert promise in report.findings, f"\n{report}"
+    assert len(report.findings[promise].path) == steps, f"\n{report.findings[promise]}"

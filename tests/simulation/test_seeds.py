@@ -1,0 +1,69 @@
+"""Hundreds of histories full of crashes, full disks, locks, clock jumps and reboots.
+
+Each test lives through a block of seeds; a failure names the seed, and
+`python -m tests.simulation SEED` tells the whole story. Seeds that failed once go to
+test_known_seeds.py.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.daemon import SimLink
+from tests.simulation.runner import Runner
+from tests.simulation.simulator import run
+from tests.simulation.world import Record, Violation
+
+_BLOCK = 25
+
+
+def _run_block(first: int, tmp_path: Path, jobs: int = 80, seeds: int = _BLOCK) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for seed in range(first, first + seeds):
+        total += run(seed, str(tmp_path / str(seed)), jobs).counts
+    return total
+
+
+@pytest.mark.parametrize("first", range(0, 250, _BLOCK))
+def test_every_promise_holds_through_all_faults(first: int, tmp_path: Path) -> None:
+    counts = _run_block(first, tmp_path)
+    # A simulator in which nothing happens would promise the same.
+    assert counts["spawns"] > 500
+    assert counts["daemon deaths"] > 20
+    assert counts["runner deaths"] > 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(10_000, 12_000, 100))
+def test_every_promise_holds_in_many_more_histories(first: int, tmp_path: Path) -> None:
+    _run_block(first, tmp_path, seeds=100)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", (20_001, 20_003))
+def test_every_promise_holds_with_thousands_of_jobs(seed: int, tmp_path: Path) -> None:
+    assert run(seed, str(tmp_path), jobs=3_000).jobs >= 3_000
+
+
+def test_a_seed_always_tells_the_same_story(tmp_path: Path) -> None:
+    once = run(7, str(tmp_path / "once"))
+    again = run(7, str(tmp_path / "again"))
+    assert (once.steps, once.counts) == (again.steps, again.counts)
+
+
+def test_a_journal_that_forgets_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forget: list[Record] = []
+    monkeypatch.setattr(SimLink, "journal", lambda link: forget)
+    with pytest.raises(Violation, match="seed"):
+        _run_block(0, tmp_path)
+
+
+def test_a_runner_that_lets_the_journal_go_before_it_tells_of_begins_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Runner, "tells_begins_before_rolling", False)
+    with pytest.raises(Violation, match="seed"):
+        _run_block(0, tmp_path, seeds=300)
