@@ -31,7 +31,7 @@ clean:
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import venv' 2>/dev/null || { echo "error: this Python cannot make environments" >&2; echo "hint: apt-get install python3-venv" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv --upgrade-deps $(VENV)
 
 $(VENV)/installed: $(VENV)/bin/python pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable .

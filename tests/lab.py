@@ -154,13 +154,20 @@ class Lab:
         return [] if base is None else members.members(base, shift=32)
 
     def close(self) -> None:
-        """End everything this lab started."""
+        """End everything this lab started, also what is only just starting."""
         while self.daemon_pid() is not None:  # politely: a killed one would be replaced
             self._kill(self.daemon_pid, signal.SIGTERM)
         self._kill(self.runner_pid, signal.SIGKILL)
         base = self.tag_base()
         if base is not None:
             members.kill(base, shift=32, patience=5)
+        mark = os.fsencode(f"STOKER_STATE_DIR={self.state_dir}\0")
+        for entry in os.listdir("/proc"):
+            try:
+                if entry.isdigit() and mark in Path(f"/proc/{entry}/environ").read_bytes():
+                    os.kill(int(entry), signal.SIGKILL)
+            except OSError:
+                continue
 
     # -- waiting -------------------------------------------------------------------------------
 

@@ -110,6 +110,22 @@ class Queue:
             remove_files(self.settings.state_dir, job, attempts)
         return list(gone)
 
+    def remove_runs(self, before: float | None) -> int:
+        """Remove the records and logs of foreground runs that are over; returns how many."""
+        import shutil
+
+        from stoker.supervisor import locks
+
+        place = os.path.join(self.settings.state_dir, "runs")
+        removed = 0
+        for name in os.listdir(place) if os.path.isdir(place) else ():
+            run = os.path.join(place, name)
+            is_old = before is None or os.stat(run).st_mtime < before
+            if is_old and locks.holder(run, locks.RUN_LOCK) is None:
+                shutil.rmtree(run, ignore_errors=True)
+                removed += 1
+        return removed
+
     def drain(self, draining: bool) -> None:
         """Start nothing more (or again), whatever waits."""
         from stoker.store import changes
@@ -126,7 +142,7 @@ def check_possible(gpus: int, devices: tuple[Device, ...]) -> None:
     if gpus > len(devices):
         has = f"{len(devices)} GPU{'s' if len(devices) != 1 else ''}" if devices else "no GPU"
         raise Impossible(
-            f"a job asks for {gpus} GPU{'s' if gpus != 1 else ''}, but there is {has} here",
+            f"a job asks for {gpus} GPU{'s' if gpus != 1 else ''}, but this host has {has}",
             f"use --gpus {len(devices)}" + ("" if devices else ", a job without a GPU"),
         )
 

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import os
-import time
-from typing import Any
 
 from stoker.core.commands import display
-from stoker.core.explain import explain_ready
-from stoker.core.model import RunningJob, Snapshot, WaitingJob
-from stoker.core.policy import decide
 from stoker.core.states import ACTIVE, FINAL, WAITING
-from stoker.daemon.presence import daemon_pid, known_devices, runner_pid
-from stoker.settings import Settings, cpu_slots
-from stoker.store import find, ledger
+from stoker.daemon.presence import daemon_pid, runner_pid
+from stoker.settings import Settings
+from stoker.store import find
 from stoker.store.database import Database
 from stoker.store.find import JobRow
 from stoker.supervisor.logs import log_path
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 SCHEMA = 1
-_WAITING_SEEN = 200
 
 
 def exit_code(row: JobRow) -> int | None:
@@ -138,62 +136,6 @@ def page(
     return sorted([*recent, *current], key=lambda row: row.id)
 
 
-def snapshot(db: Database, settings: Settings, extra: JobRow | None = None) -> Snapshot:
-    """The policy's view, from outside the daemon."""
-    running = []
-    for attempt in ledger.open_attempts(db):
-        started = attempt.started_mono or time.monotonic()
-        ends_by = None if attempt.time_limit is None else started + attempt.time_limit
-        running.append(RunningJob(attempt.job, attempt.attempt, attempt.gpus, attempt.devices,
-                                  started, ends_by))  # fmt: skip
-    waiting = {}
-    for gpus in ledger.request_groups(db):
-        for job in ledger.heads(db, gpus, _WAITING_SEEN):
-            waiting[job.id] = WaitingJob(job.id, job.priority, job.gpus, job.time_limit)
-    if extra is not None:
-        waiting[extra.id] = WaitingJob(extra.id, extra.priority, extra.gpus, extra.time_limit)
-    slots = find.meta(db, "cpu_slots")
-    return Snapshot(
-        time.monotonic(), known_devices(db, settings),
-        int(str(slots)) if slots is not None else cpu_slots(settings),
-        tuple(running), tuple(waiting.values()), ledger.is_draining(db),
-    )  # fmt: skip
-
-
-def why(db: Database, settings: Settings, row: JobRow) -> list[str]:
-    """Sentences that say what a job waits for; empty when it is about to start."""
-    if row.state == "held":
-        return [f"it is held; `stoker release {row.id}` lets it run"]
-    if row.state in ACTIVE:
-        cards = ", ".join(map(str, row.devices))
-        return [f"it is {row.state}" + (f" on gpu {cards}" if cards else "")]
-    if row.state in FINAL:
-        words = result_words(row)
-        return [f"it is {row.state}" + (f": {words}" if words else "")]
-    reasons = []
-    for needs, condition, met in find.dependencies(db, row.id):
-        if not met:
-            other = find.job(db, needs)
-            must = {"ok": "must succeed", "any": "must end", "notok": "must fail"}[condition]
-            reasons.append(f"job {needs} {must} first; it is {other.state}")
-    if row.eligible_at is not None and row.eligible_at > time.time():
-        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row.eligible_at))
-        what = f"attempt {row.attempts + 1} is due" if row.attempts else "it may not begin before"
-        reasons.append(f"{what} {'at ' if row.attempts else ''}{at}")
-    if reasons:
-        return reasons
-    seen = snapshot(db, settings, row)
-    before = sum(1 for job in seen.waiting if (-job.priority, job.id) < (-row.priority, row.id))
-    plan = decide(seen)
-    job = WaitingJob(row.id, row.priority, row.gpus, row.time_limit)
-    reasons = explain_ready(job, seen, plan, find.ahead_of(db, row))
-    if not reasons and before < find.ahead_of(db, row):
-        reasons = [f"{find.ahead_of(db, row)} jobs are in front of it"]
-    if daemon_pid(settings.state_dir) is None:
-        reasons.insert(0, "no daemon is running; `stoker daemon start` starts one")
-    return reasons
-
-
 def daemon_facts(db: Database, settings: Settings) -> dict[str, Any]:
     folder = settings.state_dir
     pid = daemon_pid(folder)
@@ -202,7 +144,7 @@ def daemon_facts(db: Database, settings: Settings) -> dict[str, Any]:
         "pid": pid,
         "runner_pid": runner_pid(folder),
         "version": find.meta(db, "daemon_version"),
-        "draining": ledger.is_draining(db),
+        "draining": bool(find.meta(db, "draining")),
         "state_dir": folder,
         "log": os.path.join(folder, "daemon.log"),
     }

@@ -65,7 +65,7 @@ def rank(job: WaitingJob | ReadyJob) -> tuple[int, int]:
     return (-job.priority, job.id)
 
 
-def by_rank(snapshot: Snapshot) -> list[WaitingJob]:
+def by_rank(snapshot: Snapshot) -> list[WaitingJob | ReadyJob]:
     return sorted(snapshot.waiting, key=rank)
 
 

@@ -79,7 +79,7 @@ def test_a_folder_that_was_removed_under_the_user_is_refused(lab: Lab) -> None:
 def test_more_gpus_than_there_are_is_refused_with_65(lab: Lab, new_lab: Callable[..., Lab]) -> None:
     done = lab.run("submit", "--gpus", "99", "x")
     assert done.returncode == 65
-    assert done.stderr.startswith("error: a job asks for 99 GPUs, but there ")
+    assert done.stderr.startswith("error: a job asks for 99 GPUs, but this host has 2 GPUs")
     assert done.stderr.endswith("\nhint: use --gpus 2\n")
     assert lab.states() == {}
     none = new_lab()

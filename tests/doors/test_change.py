@@ -198,5 +198,9 @@ def test_clean_forgets_what_it_was_told(lab: Lab) -> None:
     refused(lab.run("clean", "2"), 2, "`stoker clean` takes no words, and `2` is one",
             "see `stoker clean --help`")  # fmt: skip
     assert lab.states() == {2: "failed", 3: "held"}
-    assert as_json(lab.ok("clean", "--older", "0s", "--json")) == {"schema": 1, "removed": 1}
+    assert as_json(lab.ok("clean", "--older", "0s", "--json")) == {
+        "schema": 1,
+        "removed": 1,
+        "runs": 0,
+    }
     assert lab.states() == {3: "held"}

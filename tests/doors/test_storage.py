@@ -181,7 +181,7 @@ def test_a_damaged_database_is_refused_and_repaired_from_the_snapshot(lab: Lab) 
     assert set(lab.states().values()) == {"held"}
     assert lab.job(2)["name"] == "precious"
     refused(lab.run("doctor", "--repair"), 1, "the database is sound; nothing to repair")
-    assert lab.submit("--hold", "true") == 3
+    assert lab.submit("--hold", "true") > 3  # ids given out since the snapshot stay theirs
 
 
 def test_a_database_with_a_lost_page_is_refused_in_words(lab: Lab) -> None:

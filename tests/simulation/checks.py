@@ -168,7 +168,7 @@ class Checker:
         elif process.alive:
             raise Violation(f"I5: attempt {attempt} has an end ({cause}) and is alive")
         elif status is None:
-            if cause not in ("lost", "user"):
+            if cause not in ("lost", "user", "time_limit"):
                 raise Violation(f"I3: attempt {attempt} has cause {cause} and no status")
             if attempt in self._world.known_ends:
                 raise Violation(f"I3: attempt {attempt} is {cause}, but the journal had its end")

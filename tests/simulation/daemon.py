@@ -153,6 +153,8 @@ class _Orphan:
         self.process = process
         self.has_handle = has_handle
         self.is_collected = False
+        self.ends_by: float | None = None
+        self.grace = 0.0
         self.kill_at: float | None = None
         self.reason: str | None = None
 
@@ -172,14 +174,19 @@ class SimOrphans:
     def __contains__(self, attempt: int) -> bool:
         return attempt in self._by_attempt
 
-    def adopt(self, attempt: int, pid: int | None) -> bool:
+    def adopt(
+        self, attempt: int, pid: int | None, ends_by: float | None = None, grace: float = 10.0
+    ) -> bool:
         self._fuse.burn()
         process = self._world.processes.get(attempt)
         if process is None:
             return False
+        # The kernel knows the first process by its tag as long as nobody has collected it.
         is_zombie = not process.is_collected and process.parent is self._daemon
-        if process.alive or (pid == process.pid and is_zombie):
-            self._by_attempt[attempt] = _Orphan(process, pid == process.pid)
+        has_handle = process.status is None if process.alive else is_zombie
+        if process.alive or has_handle:
+            orphan = self._by_attempt[attempt] = _Orphan(process, has_handle)
+            orphan.ends_by, orphan.grace = ends_by, grace
             self._world.log(f"  attempt {attempt} is an orphan now")
             return True
         return False
@@ -191,9 +198,15 @@ class SimOrphans:
             orphan.reason = reason
             self._world.signal(orphan.process, TERM)
             orphan.kill_at = self._world.clock.mono() + grace
+            orphan.ends_by = None
 
     def next_deadline(self) -> float | None:
-        times = [o.kill_at for o in self._by_attempt.values() if o.kill_at is not None]
+        times = [
+            time
+            for orphan in self._by_attempt.values()
+            for time in (orphan.kill_at, orphan.ends_by)
+            if time is not None
+        ]
         for orphan in self._by_attempt.values():
             if not orphan.has_handle or orphan.is_collected:
                 times.append(self._world.clock.mono() + _LOOK_AGAIN_SECONDS)
@@ -212,6 +225,8 @@ class SimOrphans:
         for attempt, orphan in list(self._by_attempt.items()):
             process = orphan.process
             orphan.is_collected = process.status is not None
+            if orphan.ends_by is not None and now >= orphan.ends_by:
+                self.stop(attempt, "time_limit", orphan.grace)
             if orphan.kill_at is not None and now >= orphan.kill_at:
                 self._world.signal(process, KILL)
                 orphan.kill_at = now + 1.0

@@ -182,7 +182,7 @@ class Simulator:
         for id, spec in zip(receipt.ids, specs, strict=True):
             if spec.held:
                 self.checker.held.add(id)
-            if spec.argv[0] == "endless":
+            if spec.argv[0] == "endless" and spec.time_limit is None:
                 self._endless.add(id)
         self.world.log(f"user submits {receipt.ids}")
         self._wake()
@@ -239,15 +239,14 @@ class Simulator:
 
     def _edit(self) -> None:
         id = self._one_id()
-        values: dict[str, object] = self._chance.choice(
-            (
-                {"gpus": self._chance.randint(0, self._gpus)},
-                {"priority": 7, "time_limit": 50.0},
-                {"retries": 2},
-            )
-        )
-        changes.edit(self._users, id, values, self.world.clock.wall())
-        self.world.log(f"user edits {id}: {values}")
+        values: list[dict[str, object]] = [
+            {"gpus": self._chance.randint(0, self._gpus)},
+            {"priority": 7, "time_limit": 50.0},
+            {"retries": 2},
+        ]
+        chosen = self._chance.choice(values)
+        changes.edit(self._users, id, chosen, self.world.clock.wall())
+        self.world.log(f"user edits {id}: {chosen}")
         self._poke()
 
     def _rerun(self) -> None:

@@ -186,4 +186,7 @@ def _clean(queue: Queue, parsed: Parsed) -> int:
     before = None if parsed["older"] is None else time.time() - parsed["older"]
     ids = find.ended(queue.db, (state,) if state else FINAL, before)
     gone = queue.remove(ids)
-    return _say(parsed, f"{plural(len(gone), 'job')} forgotten", removed=len(gone))
+    runs = queue.remove_runs(before) if state is None else 0
+    text = f"{plural(len(gone), 'job')} forgotten"
+    text += f", {plural(runs, 'foreground run')} removed" if runs else ""
+    return _say(parsed, text, removed=len(gone), runs=runs)

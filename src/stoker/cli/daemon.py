@@ -12,7 +12,7 @@ from stoker.cli.options import Option, Parsed, Verb
 from stoker.cli.output import plural, print_json, tell
 from stoker.core.states import ACTIVE
 from stoker.errors import Unavailable, UsageError
-from stoker.store import find, ledger
+from stoker.store import find
 from stoker.supervisor import locks
 
 _ACTIONS = ("start", "stop", "status", "drain", "resume", "run")
@@ -76,7 +76,7 @@ def _start(queue: Queue, parsed: Parsed) -> int:
 def _stop(queue: Queue, parsed: Parsed) -> int:
     if not parsed["cancel"]:
         return _end(queue, parsed)
-    was_draining = ledger.is_draining(queue.db)
+    was_draining = bool(find.meta(queue.db, "draining"))
     queue.drain(True)  # or waiting jobs would take the places of those that end
     try:
         active = [row.id for row in find.page(queue.db, ACTIVE, 10**6)]

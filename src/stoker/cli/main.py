@@ -124,9 +124,11 @@ def _dispatch(words: list[str]) -> int:
 
 def load(name: str):  # type: ignore[no-untyped-def]
     """The module of a verb."""
-    from importlib import import_module
+    import stoker.cli
 
-    return import_module(f"stoker.cli.{VERBS[name][0]}")
+    file = VERBS[name][0]
+    __import__(f"stoker.cli.{file}")  # importlib would cost more than the module itself
+    return getattr(stoker.cli, file)
 
 
 def _unknown_verb(word: str) -> UsageError:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from typing import Any
 
 from stoker.core.terminal import printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _COLOURS = {
     "running": "32", "starting": "32", "stopping": "33", "queued": "36", "held": "35",

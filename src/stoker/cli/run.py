@@ -64,13 +64,12 @@ VERBS = {
         ),
         """A file or stdin: one job a line; the exit code is the number of failed jobs, 101 for more
 than 100. A command: its own exit code. Ctrl-C (or SIGUSR1) once: start nothing more and let running
-jobs finish; twice, or SIGTERM: cancel them.""",
+jobs finish; twice, or SIGTERM: cancel them. With a single command, once is enough.""",
         keeps_words=True,
         words="files",
     )
 }  # fmt: skip
 _REDRAW_SECONDS = 0.1
-_LOCK = "run.lock"
 
 
 def run(name: str, parsed: Parsed) -> int:
@@ -100,8 +99,9 @@ def run(name: str, parsed: Parsed) -> int:
     screen = Screen(parsed, db, folder, streams)
     slots = parsed["jobs"] or cpu_slots(settings)
     engine = Foreground(
-        db, source, Host(devices, slots, boot_id()), settings, screen,
+        db, source, Host(devices, slots, boot_id()), settings._replace(state_dir=folder), screen,
         lambda job, number: None if streams else _log_path(folder, job.id, number),
+        cancels_at_once=path is None,
     )  # fmt: skip
     screen.engine = engine
     engine.work(screen.tick)
@@ -158,9 +158,9 @@ def _lock(folder: str, settings: Settings) -> int:
     if os.path.realpath(folder) == os.path.realpath(settings.state_dir):
         raise UsageError(f"`{folder}` is the queue's own folder", "give another --log-dir")
     try:
-        return locks.take(folder, _LOCK)
+        return locks.take(folder, locks.RUN_LOCK)
     except Conflict:
-        holder = locks.holder(folder, _LOCK)
+        holder = locks.holder(folder, locks.RUN_LOCK)
         raise Conflict(f"another run uses `{folder}` (pid {holder})",
                        "wait for it, or give this one its own --log-dir") from None  # fmt: skip
 

@@ -11,7 +11,7 @@ from stoker.cli.options import Option, Parsed, Verb
 from stoker.cli.output import print_json, table
 from stoker.core.commands import display
 from stoker.core.states import ACTIVE, WAITING
-from stoker.store import find, ledger
+from stoker.store import find
 from stoker.supervisor import locks
 
 VERBS = {
@@ -85,7 +85,7 @@ def _notices(queue: Queue, counts: dict[str, int]) -> list[str]:
     waits = counts.get("queued", 0)
     if waits and locks.holder(queue.settings.state_dir, locks.DAEMON_LOCK) is None:
         notices.append("no daemon is running: `stoker daemon start`")
-    if ledger.is_draining(queue.db):
+    if bool(find.meta(queue.db, "draining")):
         notices.append("drained, nothing new starts: `stoker daemon resume`")
     return notices
 

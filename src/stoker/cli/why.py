@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stoker import board
+from stoker import waiting
 from stoker.api import Queue
 from stoker.cli.options import Parsed, Verb
 from stoker.cli.output import print_json
@@ -31,7 +31,7 @@ def run(name: str, parsed: Parsed) -> int:
             r.id for r in find.page(queue.db, ("queued", "held"), 1)
         ]
     rows = find.jobs(queue.db, ids)
-    answers = [(row, board.why(queue.db, queue.settings, row)) for row in rows]
+    answers = [(row, waiting.why(queue.db, queue.settings, row)) for row in rows]
     if parsed["json"]:
         print_json(jobs=[{"id": r.id, "state": r.state, "reasons": w} for r, w in answers])
         return 0

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sized
 
 from stoker.core.durations import format_duration
-from stoker.core.model import Plan, Reservation, RunningJob, Snapshot, WaitingJob
+from stoker.core.model import Plan, ReadyJob, Reservation, RunningJob, Snapshot, WaitingJob
 from stoker.core.policy import DRAINING, IMPOSSIBLE, NO_CPU_SLOT, RESERVED
 
 
-def explain_ready(job: WaitingJob, snapshot: Snapshot, plan: Plan, ahead: int) -> list[str]:
+def explain_ready(
+    job: WaitingJob | ReadyJob, snapshot: Snapshot, plan: Plan, ahead: int
+) -> list[str]:
     """Reasons for a job that waits for nothing but devices; empty when it starts now.
 
     `ahead` counts the ready jobs that come before it, also those that the snapshot leaves out.

@@ -55,7 +55,7 @@ def _steps(text: str) -> int:
     if text == "@":
         return 0
     if text.startswith("@~") and _is_id(text[2:]):
-        return int(text[2:])
+        return min(int(text[2:]), _MAX_ID)
     raise UsageError(
         f"`{text}` is not a selector", "write @ for the last job, @~1 for the one before"
     )

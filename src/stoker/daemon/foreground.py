@@ -45,6 +45,8 @@ class Foreground:
         settings: Settings,
         listener: Listener,
         log_for: Callable[[ReadyJob, int], str | None],
+        *,
+        cancels_at_once: bool = False,
     ) -> None:
         self._db = db
         self._source = source
@@ -57,6 +59,8 @@ class Foreground:
         self._submission = Submission(db)
         self._unfinished = 0
         self.interrupts = 0
+        self._signals: list[int] = []
+        self._cancels_at_once = cancels_at_once  # one command: the first Ctrl-C is meant for it
         self._poll = select.epoll()
         self._is_listening = False
 
@@ -74,10 +78,11 @@ class Foreground:
             signal.signal(number, self._on_signal)
         try:
             while self._has_more():
+                self._obey_signals()
                 self._read()
                 self._loop.hear(self._parent.facts()[0])
                 self._loop.turn()
-                if not self._parent.has_facts and self._has_more():
+                if not self._parent.has_facts and not self._signals and self._has_more():
                     self._wait(tick())
         finally:
             self._parent.close()
@@ -124,23 +129,26 @@ class Foreground:
             self._is_listening = wanted
 
     def _on_signal(self, number: int, frame: object) -> None:
+        self._signals.append(number)  # acted upon between two turns, never inside one
+
+    def _obey_signals(self) -> None:
         """Once: take no more work. Twice (or SIGTERM, SIGHUP): cancel. Again: kill."""
-        if number == signal.SIGUSR1:
+        while self._signals:
+            number = self._signals.pop(0)
             self._loop.takes_work = False
-            self._listener.trouble("draining: running jobs finish, no more are started")
-            return
-        self.interrupts += 1
-        if number in (signal.SIGTERM, signal.SIGHUP):
-            self.interrupts = max(self.interrupts, 2)
-        self._loop.takes_work = False
-        if self.interrupts == 1:
-            count = len(self._loop.live)
-            if count:
-                self._listener.trouble(f"finishing {count} running; Ctrl-C again cancels them")
-        else:
-            grace = None if self.interrupts == 2 else 0.0
+            if number == signal.SIGUSR1:
+                self._listener.trouble("draining: running jobs finish, no more are started")
+                continue
+            self.interrupts += 1
+            if self._cancels_at_once or number in (signal.SIGTERM, signal.SIGHUP):
+                self.interrupts = max(self.interrupts, 2)
+            if self.interrupts == 1:
+                if self._loop.live:
+                    count = len(self._loop.live)
+                    self._listener.trouble(f"finishing {count} running; Ctrl-C again cancels them")
+                continue
             for attempt in list(self._loop.live):
-                self._parent.stop(attempt, "user", grace)
+                self._parent.stop(attempt, "user", None if self.interrupts == 2 else 0.0)
 
 
 def _readable(descriptor: int) -> bool:

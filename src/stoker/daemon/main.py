@@ -20,7 +20,7 @@ from stoker.daemon.loop import Host, Listener, Loop
 from stoker.daemon.recovery import recover
 from stoker.daemon.wake import WakeServer
 from stoker.devices.probe import find_devices
-from stoker.errors import Error
+from stoker.errors import Conflict, Error
 from stoker.settings import (
     Settings,
     check_filesystem,
@@ -241,6 +241,8 @@ def main() -> None:
     """The background process that `daemon/start.py` starts."""
     try:
         run_daemon(load_settings())
+    except Conflict:
+        pass  # two were started at once, and the other one won
     except Error as error:
         raise SystemExit(f"error: {error.message}") from None
 

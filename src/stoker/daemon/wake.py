@@ -48,6 +48,7 @@ class WakeServer:
             watcher.close()
             return
         self._watchers.append(watcher)
+        watcher.send(b"n")  # whatever happened between its connect and now
 
     def announce(self, now: float) -> None:
         """Something changed: tell at once, but under a stream of changes not more than 20/s."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 from stoker.errors import Broken, Error, NoPermission, TryLater
 from stoker.failpoints import point
@@ -38,22 +37,39 @@ class Database:
         row = self.execute(sql, parameters).fetchone()
         return None if row is None else row[0]
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """One write transaction; rolled back as a whole on any exception."""
-        if self.read_only:
-            raise NoPermission(f"the state folder `{self.folder}` is read-only")
+    def transaction(self) -> Transaction:
+        """`with db.transaction():` is one write transaction."""
+        return Transaction(self)
+
+
+class Transaction:
+    """Begins with the write lock, ends with a commit, or is undone as a whole by any exception."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def __enter__(self) -> None:
+        if self._db.read_only:
+            if _is_full(self._db.folder):
+                raise TryLater(f"the disk that holds `{self._db.folder}` is full")
+            raise NoPermission(f"the state folder `{self._db.folder}` is read-only")
+        self._execute("BEGIN IMMEDIATE")
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
+        if kind is None:
+            self._execute("COMMIT")
+        elif self._db.connection.in_transaction:
+            self._db.execute("ROLLBACK")
+        if isinstance(error, sqlite3.Error):
+            raise translate(error, self._db.folder) from error
+
+    def _execute(self, statement: str) -> None:
         try:
-            self.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self.execute("COMMIT")
-            except BaseException:
-                if self.connection.in_transaction:
-                    self.execute("ROLLBACK")
-                raise
+            self._db.execute(statement)
         except sqlite3.Error as error:
-            raise translate(error, self.folder) from error
+            if self._db.connection.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise translate(error, self._db.folder) from error
 
 
 def open_database(folder: str, *, durable: bool = True, timeout: float = 10.0) -> Database:
@@ -79,6 +95,8 @@ def open_database(folder: str, *, durable: bool = True, timeout: float = 10.0) -
         connection.close()
         if "readonly" in str(error) or not os.access(folder, os.W_OK):
             return open_for_reading(folder)
+        if _is_full(folder) and not os.path.exists(f"{path}-wal"):
+            return open_for_reading(folder)  # no room for the log, but nothing is in it either
         raise translate(error, folder) from error
     except Error:
         connection.close()
@@ -170,7 +188,7 @@ def translate(error: sqlite3.Error, folder: str) -> Error:
     """SQLite's words to ours."""
     text = str(error)
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code == sqlite3.SQLITE_FULL or "disk is full" in text:
+    if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _is_full(folder)):
         return TryLater(
             f"the disk that holds `{folder}` is full; nothing was changed", "free some space"
         )
@@ -189,6 +207,14 @@ def translate(error: sqlite3.Error, folder: str) -> Error:
     if code == sqlite3.SQLITE_IOERR:
         return TryLater(f"the disk that holds `{folder}` reports an error ({text})")
     return Broken(f"the queue's database in `{folder}` reports: {text}")
+
+
+def _is_full(folder: str) -> bool:
+    try:
+        space = os.statvfs(folder)
+    except OSError:
+        return False
+    return space.f_bavail == 0 or (space.f_files > 0 and space.f_favail == 0)
 
 
 def _unusable(folder: str, error: OSError) -> Error:

@@ -9,7 +9,7 @@ from stoker.core.states import STATES
 from stoker.core.text import maybe_bytes, maybe_text, to_bytes, to_text, unpack_words
 from stoker.errors import NotFound
 from stoker.store.database import Database
-from stoker.store.ledger import parse_devices
+from stoker.store.rows import parse_devices
 
 
 class JobRow(Record):

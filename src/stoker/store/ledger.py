@@ -12,6 +12,7 @@ from stoker.core.retry import Verdict
 from stoker.core.states import advance, sources
 from stoker.core.text import maybe_text, to_text, unpack_words
 from stoker.store.database import Database
+from stoker.store.rows import parse_devices
 from stoker.store.submissions import satisfied
 
 _READY_COLUMNS = (
@@ -287,10 +288,6 @@ def open_attempts(db: Database) -> list[OpenAttempt]:
 
 def last_attempt(db: Database) -> int:
     return int(str(db.value("SELECT coalesce(max(id), 0) FROM attempts")))
-
-
-def parse_devices(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(",") if part)
 
 
 def record_event(db: Database, job: int, now: float, kind: str, data: str | None = None) -> None:

@@ -12,6 +12,8 @@ from stoker.store.database import FILE_NAME, Database
 _FOLDER = "snapshots"
 _KEPT = 3
 INTERVAL_SECONDS = 3600.0
+# Jobs that were submitted after the snapshot and never started have left no trace but their ids.
+_ID_MARGIN = 100_000
 
 
 def newest(folder: str) -> list[str]:
@@ -101,7 +103,8 @@ def _put_back(folder: str, snapshot: str) -> int:
     connection.execute("UPDATE jobs SET state = ?, ready = 0 WHERE state = 'queued'", (HELD,))
     # Ids that were given out after the snapshot must not come back for other jobs.
     connection.execute(
-        "UPDATE meta SET value = max(value, ?) WHERE key = 'next_job'", (_highest_id(folder) + 1,)
+        "UPDATE meta SET value = max(value, ?) + ? WHERE key = 'next_job'",
+        (_highest_id(folder), _ID_MARGIN),
     )
     connection.execute("COMMIT")
     jobs = connection.execute("SELECT count(*) FROM jobs").fetchone()[0]

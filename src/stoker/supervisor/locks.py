@@ -9,6 +9,7 @@ from stoker.errors import Conflict
 
 DAEMON_LOCK = "daemon.lock"
 RUNNER_LOCK = "runner.lock"
+RUN_LOCK = "run.lock"
 
 
 def take(folder: str, name: str) -> int:

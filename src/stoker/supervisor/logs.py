@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 
 _FALLOC_FL_KEEP_SIZE = 1
@@ -58,6 +57,8 @@ def cap_log(path: str, limit: int) -> None:
 
 
 def _punch(descriptor: int, offset: int, length: int) -> None:
+    import ctypes
+
     libc = ctypes.CDLL(None, use_errno=True)
     libc.fallocate(
         descriptor,

@@ -57,12 +57,15 @@ class Launchpad:
         try:
             self._enter(context.cwd)
             files = [(os.POSIX_SPAWN_DUP2, self._null, 0)]
-            opened = _open_output(order)
+            mask = os.umask(context.umask)
+            opened: list[int] = []
             try:
+                opened = _open_output(order)
                 for number, descriptor in enumerate(opened, 1):
                     files.append((os.POSIX_SPAWN_DUP2, descriptor, number))
                 return _execute(order, context, env, files, tag)
             finally:
+                os.umask(mask)
                 for descriptor in set(opened):
                     os.close(descriptor)
         except OSError as error:
@@ -99,10 +102,19 @@ def _open_log(path: str, own: bool, number: int) -> int:
         try:
             return os.open(path, flags | os.O_NOFOLLOW, 0o600)
         except FileNotFoundError:  # the first of its thousand
-            os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+            _make_folder(os.path.dirname(path))
             return os.open(path, flags | os.O_NOFOLLOW, 0o600)
     # A path the user chose: a first attempt starts it anew, a retry adds to it.
     return os.open(path, flags | (os.O_TRUNC if number == 1 else 0), 0o666)
+
+
+def _make_folder(path: str) -> None:
+    """Private whatever the job's mask is; makedirs would apply that to the folders above."""
+    mask = os.umask(0o077)
+    try:
+        os.makedirs(path, exist_ok=True)
+    finally:
+        os.umask(mask)
 
 
 def _execute(
@@ -114,7 +126,6 @@ def _execute(
 ) -> int:
     argv = _shell_words(order, context) if order.shell else list(order.argv)
     path = _find(argv[0], env)
-    mask = os.umask(context.umask)
     members.wear(tag)
     try:
         return _posix_spawn(path, argv, env, files)
@@ -126,7 +137,6 @@ def _execute(
         return _posix_spawn("/bin/sh", ["/bin/sh", path, *argv[1:]], env, files)
     finally:
         members.shed()
-        os.umask(mask)
 
 
 def _posix_spawn(

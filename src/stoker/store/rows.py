@@ -1,0 +1,11 @@
+"""Small conversions between columns and values."""
+
+from __future__ import annotations
+
+
+def parse_devices(text: str) -> tuple[int, ...]:
+    """
+    >>> parse_devices("0,3"), parse_devices("")
+    ((0, 3), ())
+    """
+    return tuple(int(part) for part in text.split(",") if part)

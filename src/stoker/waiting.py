@@ -1,0 +1,76 @@
+"""Why a job waits, asked from outside the daemon with the policy that the daemon uses."""
+
+from __future__ import annotations
+
+import time
+
+from stoker.board import result_words
+from stoker.core.explain import explain_ready
+from stoker.core.model import ReadyJob, RunningJob, Snapshot, WaitingJob
+from stoker.core.policy import decide
+from stoker.core.states import ACTIVE, FINAL
+from stoker.daemon.presence import daemon_pid, known_devices
+from stoker.settings import Settings, cpu_slots
+from stoker.store import find, ledger
+from stoker.store.database import Database
+from stoker.store.find import JobRow
+
+_SEEN = 200
+
+
+def snapshot(db: Database, settings: Settings, extra: JobRow | None = None) -> Snapshot:
+    """The policy's view, from outside the daemon."""
+    running = []
+    for attempt in ledger.open_attempts(db):
+        started = attempt.started_mono or time.monotonic()
+        ends_by = None if attempt.time_limit is None else started + attempt.time_limit
+        running.append(RunningJob(attempt.job, attempt.attempt, attempt.gpus, attempt.devices,
+                                  started, ends_by))  # fmt: skip
+    waiting: dict[int, WaitingJob | ReadyJob] = {}
+    for gpus in ledger.request_groups(db):
+        for job in ledger.heads(db, gpus, _SEEN):
+            waiting[job.id] = job
+    if extra is not None:
+        waiting[extra.id] = WaitingJob(extra.id, extra.priority, extra.gpus, extra.time_limit)
+    slots = find.meta(db, "cpu_slots")
+    return Snapshot(
+        time.monotonic(), known_devices(db, settings),
+        int(str(slots)) if slots is not None else cpu_slots(settings),
+        tuple(running), tuple(waiting.values()), ledger.is_draining(db),
+    )  # fmt: skip
+
+
+def why(db: Database, settings: Settings, row: JobRow) -> list[str]:
+    """Sentences that say what a job waits for; empty when it is about to start."""
+    if row.state == "held":
+        return [f"it is held; `stoker release {row.id}` lets it run"]
+    if row.state in ACTIVE:
+        cards = ", ".join(map(str, row.devices))
+        return [f"it is {row.state}" + (f" on gpu {cards}" if cards else "")]
+    if row.state in FINAL:
+        words = result_words(row)
+        return [f"it is {row.state}" + (f": {words}" if words else "")]
+    reasons = []
+    for needs, condition, met in find.dependencies(db, row.id):
+        if not met:
+            other = find.job(db, needs)
+            must = {"ok": "must succeed", "any": "must end", "notok": "must fail"}[condition]
+            reasons.append(f"job {needs} {must} first; it is {other.state}")
+    if row.eligible_at is not None and row.eligible_at > time.time():
+        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row.eligible_at))
+        what = f"attempt {row.attempts + 1} is due" if row.attempts else "it may not begin before"
+        reasons.append(f"{what} {'at ' if row.attempts else ''}{at}")
+    if reasons:
+        return reasons
+    seen = snapshot(db, settings, row)
+    seen_before = sum(
+        1 for job in seen.waiting if (-job.priority, job.id) < (-row.priority, row.id)
+    )
+    ahead = find.ahead_of(db, row)
+    job = WaitingJob(row.id, row.priority, row.gpus, row.time_limit)
+    reasons = explain_ready(job, seen, decide(seen), ahead)
+    if not reasons and seen_before < ahead:
+        reasons = [f"{ahead} jobs are in front of it"]
+    if daemon_pid(settings.state_dir) is None:
+        reasons.insert(0, "no daemon is running; `stoker daemon start` starts one")
+    return reasons
