@@ -242,7 +242,7 @@ class Simulator:
         values: list[dict[str, object]] = [
             {"gpus": self._chance.randint(0, self._gpus)},
             {"priority": 7, "time_limit": 50.0},
-            {"retries": 2},
+            {"retries": 3},  # never less than before: a retry that is due may not be one too many
         ]
         chosen = self._chance.choice(values)
         changes.edit(self._users, id, chosen, self.world.clock.wall())

@@ -24,6 +24,8 @@ from stoker.supervisor.attached import Attached
 
 # Jobs that wait in the store while more can be read; enough that no slot ever waits for input.
 _BACKLOG = 512
+# What a kill -9 of the run may cost in records; --resume then runs those jobs again.
+_COMMIT_SECONDS = 0.05
 
 
 class Source(Protocol):
@@ -54,6 +56,7 @@ class Foreground:
         self._loop = Loop(
             db, self._parent, host, settings, SystemClock(), listener,
             next_attempt=ledger.last_attempt(db) + 1, log_for=log_for,
+            commit_seconds=_COMMIT_SECONDS,
         )  # fmt: skip
         self._listener = listener
         self._submission = Submission(db)
@@ -85,6 +88,7 @@ class Foreground:
                 if not self._parent.has_facts and not self._signals and self._has_more():
                     self._wait(tick())
         finally:
+            self._loop.commit_now()
             self._parent.close()
 
     def _has_more(self) -> bool:
@@ -102,6 +106,7 @@ class Foreground:
                 break
             specs = source.read()
             if specs:
+                self._loop.commit_now()
                 self._submission.add(specs, time.time())
                 self._unfinished += len(specs)
                 self._loop.refresh()

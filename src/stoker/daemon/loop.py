@@ -83,6 +83,7 @@ class Loop:
         *,
         next_attempt: int = 1,
         log_for: Callable[[ReadyJob, int], str | None] | None = None,
+        commit_seconds: float = 0.0,
     ) -> None:
         self.db = db
         self.parent = parent
@@ -93,6 +94,10 @@ class Loop:
         self._listener = listener
         self._log_for = log_for or self._own_log
         self._next_attempt = next_attempt
+        # A store that nobody else writes may keep its transaction open over several turns.
+        self._commit_seconds = commit_seconds
+        self._commit_at: float | None = None
+        self._slots = sum(device.slots for device in host.devices) + host.cpu_slots
         self._by_index = {device.number: device for device in host.devices}
         self._contexts: dict[int, tuple[Context, bool]] = {}
         self._heads: dict[int, deque[ReadyJob]] = {}
@@ -128,7 +133,8 @@ class Loop:
         if not self._has_work():
             return
         try:
-            self.db.execute("BEGIN IMMEDIATE")
+            if self._commit_at is None:
+                self.db.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
             self._later(error)
             return
@@ -136,12 +142,11 @@ class Loop:
             self._refresh()
             self._start_jobs()
             finished = self._record()
-            point("daemon.before_commit")
-            self.db.execute("COMMIT")
-            point("daemon.after_commit")
+            self._commit(now)
         except sqlite3.Error as error:
             if self.db.connection.in_transaction:
                 self.db.execute("ROLLBACK")
+            self._commit_at = None
             self._is_stale = True
             self._later(error)
             return
@@ -150,6 +155,23 @@ class Loop:
         for job, outcome, verdict in finished:
             self._listener.finished(job, outcome, verdict)
         self._listener.committed()
+
+    def _commit(self, now: float) -> None:
+        if self._commit_seconds:
+            if self._commit_at is None:
+                self._commit_at = now + self._commit_seconds
+            if now < self._commit_at:
+                return
+        point("daemon.before_commit")
+        self.db.execute("COMMIT")
+        self._commit_at = None
+        point("daemon.after_commit")
+
+    def commit_now(self) -> None:
+        """Before somebody else uses the connection, or at the end."""
+        if self._commit_at is not None:
+            self.db.execute("COMMIT")
+            self._commit_at = None
 
     def refresh(self) -> None:
         """Somebody on this connection changed the queue; the next turn reads it anew."""
@@ -164,6 +186,8 @@ class Loop:
         times = []
         if self._is_stale and self._retry_at is None:
             times.append(self._clock.mono())
+        if self._commit_at is not None:
+            times.append(self._commit_at)
         if self._retry_at is not None:
             times.append(self._retry_at)
         if self._paused_until > self._clock.mono():
@@ -177,6 +201,7 @@ class Loop:
             self._facts
             or self._claims
             or self._is_stale
+            or (self._commit_at is not None and self._commit_at <= self._clock.mono())
             or (self._due_at is not None and self._due_at <= self._clock.wall())
             or (self._may_start and self._paused_until <= self._clock.mono())
             or self._data_version() != self._seen_version
@@ -196,7 +221,8 @@ class Loop:
 
     def _refresh(self) -> None:
         """Read what others changed, and whose time has come."""
-        version = self._data_version()
+        # While we keep the transaction open, nobody else can have changed anything.
+        version = self._data_version() if self._commit_at is None else self._seen_version
         wall = self._clock.wall()
         self._follow_clock(wall)
         due = self._due_at is not None and self._due_at <= wall
@@ -218,13 +244,19 @@ class Loop:
 
     def snapshot(self) -> Snapshot:
         """What the policy sees: all that runs, the heads of what waits."""
+        # Where every job wants one GPU at most, no more can start than there are free slots; a wide
+        # one may be overtaken, so then it pays to look further down.
+        look = _LOOK
+        if all(gpus <= 1 for gpus in self._heads):
+            busy = sum(len(job.devices) or 1 for job in self.live.values())
+            look = max(1, min(_LOOK, self._slots - busy + 1))
         waiting: list[ReadyJob] = []
         for gpus, jobs in list(self._heads.items()):
             if not jobs:
                 jobs.extend(ledger.heads(self.db, gpus, _HEADS))
             if not jobs:
                 del self._heads[gpus]
-            waiting += islice(jobs, _LOOK)
+            waiting += islice(jobs, look)
         return Snapshot(
             self._clock.mono(), self.host.devices, self.host.cpu_slots,
             tuple(self.live.values()), tuple(waiting),
@@ -286,21 +318,11 @@ class Loop:
         log = job.stdout or self._log_for(job, claim.number)
         folder = job_folder(self._settings.state_dir, job.id)
         return context, Order(
-            attempt=claim.attempt,
-            job=job.id,
-            number=claim.number,
-            argv=words or job.argv,
-            shell=job.shell and words is None,
-            context=job.context,
-            env=job_environment(job, claim.number, devices, folder, context.cwd),
-            devices=claim.devices,
-            stdout=log,
-            stderr=job.stderr,
-            own_log=job.stdout is None,
-            time_limit=job.time_limit,
-            grace=self._settings.grace if job.grace is None else job.grace,
-            keep_children=job.keep_children,
-        )
+            claim.attempt, job.id, claim.number, words or job.argv, job.shell and words is None,
+            job.context, job_environment(job, claim.number, devices, folder, context.cwd),
+            claim.devices, log, job.stderr, job.stdout is None, job.time_limit,
+            self._settings.grace if job.grace is None else job.grace, job.keep_children,
+        )  # fmt: skip
 
     def _context(self, id: int) -> tuple[Context, bool]:
         known = self._contexts.get(id)

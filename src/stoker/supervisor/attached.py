@@ -14,6 +14,7 @@ import time
 from stoker.core.model import Context, Outcome
 from stoker.supervisor.children import Children, become_subreaper, calm_garbage_collector
 from stoker.supervisor.orders import Fact, Order
+from stoker.supervisor.spawn import Environment, encode_environment
 
 
 class Attached:
@@ -25,7 +26,7 @@ class Attached:
         become_subreaper()
         calm_garbage_collector()
         self._children = Children(tag_base, log_limit)
-        self._contexts: dict[int, dict[str, str]] = {}
+        self._contexts: dict[int, Environment] = {}
         self._facts: list[Fact] = []
         self._wake, signal_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(signal_end, warn_on_full_buffer=False)
@@ -38,10 +39,10 @@ class Attached:
     def launch(self, order: Order, context: Context) -> None:
         base = self._contexts.get(order.context)
         if base is None:
-            base = self._contexts[order.context] = dict(context.env)
-        env = base | order.env
+            base = self._contexts[order.context] = encode_environment(context.env)
+        env = base | encode_environment(order.env.items())
         if order.time_limit is not None:
-            env["STOKER_DEADLINE"] = f"{time.time() + order.time_limit:.0f}"
+            env[b"STOKER_DEADLINE"] = b"%d" % (time.time() + order.time_limit)
         self._facts.append(self._children.start(order, context, env))
 
     def stop(self, attempt: int, reason: str, grace: float | None) -> None:

@@ -17,7 +17,7 @@ from stoker.failpoints import point
 from stoker.supervisor import members
 from stoker.supervisor.logs import cap_log
 from stoker.supervisor.orders import Begun, Order, Refused
-from stoker.supervisor.spawn import HostTrouble, Launchpad, StartFailed
+from stoker.supervisor.spawn import Environment, HostTrouble, Launchpad, StartFailed
 
 LEFTOVER_GRACE_SECONDS = 2.0
 _KILL_AGAIN_SECONDS = 1.0
@@ -81,7 +81,7 @@ class Children:
         """A child of this process that is no job."""
         self._bystanders.add(pid)
 
-    def spawn(self, order: Order, context: Context, env: dict[str, str]) -> Begun:
+    def spawn(self, order: Order, context: Context, env: Environment) -> Begun:
         """Start an attempt, or raise HostTrouble or StartFailed."""
         attempt = _Attempt(order, members.tag_of(self._tag_base, order.attempt))
         attempt.pid = self._pad.spawn(order, context, env, attempt.tag)
@@ -93,9 +93,7 @@ class Children:
         self._by_pid[attempt.pid] = self._by_attempt[order.attempt] = attempt
         return Begun(order.attempt, attempt.pid, time.time(), attempt.mono)
 
-    def start(
-        self, order: Order, context: Context, env: dict[str, str]
-    ) -> Begun | Outcome | Refused:
+    def start(self, order: Order, context: Context, env: Environment) -> Begun | Outcome | Refused:
         """`spawn` with its failures as facts."""
         try:
             return self.spawn(order, context, env)
@@ -160,27 +158,32 @@ class Children:
                 continue  # an orphan of some job that had ended by itself
             attempt.outcome = Outcome(
                 attempt.order.attempt, status, time.time(), attempt.reason, usage.ru_utime,
-                usage.ru_stime, usage.ru_maxrss * 1024,
+                usage.ru_stime, usage.ru_maxrss * 1024, None,
             )  # fmt: skip
             self._ending.append(attempt)
         if self._ending:
-            left = []
-            for attempt in self._ending:
-                if self._leaves_processes(attempt):
-                    left.append(attempt)
-                elif attempt.outcome is not None:
-                    del self._by_attempt[attempt.order.attempt]
-                    over.append(attempt.outcome)
-            self._ending = left
+            self._settle(over)
         return over
 
-    def _leaves_processes(self, attempt: _Attempt) -> bool:
-        """Whether something of an attempt outlives its first process; asks it to end if so.
+    def _settle(self, over: list[Outcome]) -> None:
+        """Attempts whose first process is gone are over when nothing else of them is left.
 
         Every leftover has an ancestor that is our child by now, so the list of our children tells
         for almost nothing that there is none, which is nearly always the case.
         """
-        if attempt.order.keep_children or not self._has_unknown_children():
+        may_have_left = self._has_unknown_children()
+        left = []
+        for attempt in self._ending:
+            if may_have_left and self._leaves_processes(attempt):
+                left.append(attempt)
+            elif attempt.outcome is not None:
+                del self._by_attempt[attempt.order.attempt]
+                over.append(attempt.outcome)
+        self._ending = left
+
+    def _leaves_processes(self, attempt: _Attempt) -> bool:
+        """Whether something of an attempt outlives its first process; asks it to end if so."""
+        if attempt.order.keep_children:
             return False
         if not members.members(attempt.tag):
             return False
@@ -192,9 +195,9 @@ class Children:
     def _has_unknown_children(self) -> bool:
         if self._kids is None:
             return True
-        kids = os.pread(self._kids, 1 << 20, 0).split()
-        known = self._by_pid
-        return any(int(kid) not in known and int(kid) not in self._bystanders for kid in kids)
+        kids = os.pread(self._kids, 1 << 20, 0)
+        # Known ones leave the list only by our own wait, so equal numbers mean equal sets.
+        return kids.count(b" ") != len(self._by_pid) + len(self._bystanders)
 
 
 def _open_children_list() -> int | None:

@@ -25,6 +25,7 @@ from stoker.supervisor.children import Children, become_subreaper, calm_garbage_
 from stoker.supervisor.journal import Journal, JournalFull
 from stoker.supervisor.orders import Begun, Order, Refused
 from stoker.supervisor.sockets import listen
+from stoker.supervisor.spawn import Environment, encode_environment
 from stoker.supervisor.wire import Wire
 
 SOCKET_NAME = "runner.sock"
@@ -60,7 +61,7 @@ class Runner:
         self._is_released = False
         self._journal = Journal(folder)
         self._children = Children(tag_base, log_limit)
-        self._contexts: dict[int, tuple[Context, dict[str, str]]] = {}
+        self._contexts: dict[int, tuple[Context, Environment]] = {}
         self._boot = boot_id()
         self._listener = listen(folder, SOCKET_NAME)
         self._daemon: Wire | None = Wire(first)
@@ -118,7 +119,7 @@ class Runner:
                 self._launch(Order(*rest)._replace(argv=tuple(rest[3]), devices=tuple(rest[7])))
             elif kind == "context":
                 context = Context(rest[1], tuple(map(tuple, rest[2])), rest[3], rest[4])
-                self._contexts[rest[0]] = (context, dict(context.env))
+                self._contexts[rest[0]] = (context, encode_environment(context.env))
             elif kind == "stop":
                 self._children.stop(*rest)
             elif kind == "bye":
@@ -143,9 +144,9 @@ class Runner:
 
     def _launch(self, order: Order) -> None:
         context, base = self._contexts[order.context]
-        env = base | order.env
+        env = base | encode_environment(order.env.items())
         if order.time_limit is not None:
-            env["STOKER_DEADLINE"] = f"{time.time() + order.time_limit:.0f}"
+            env[b"STOKER_DEADLINE"] = b"%d" % (time.time() + order.time_limit)
         point("runner.before_begun")
         try:
             if self._journal.begun(order, time.time(), time.monotonic(), self._boot):

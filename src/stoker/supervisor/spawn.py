@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+from collections.abc import Iterable
 
 from stoker.core.commands import MAX_ARGUMENT_BYTES
 from stoker.core.model import Context
@@ -33,6 +34,14 @@ _HOST_TROUBLE = (
 )
 
 
+# In bytes, because posix_spawn would encode sixty variables anew for every job.
+Environment = dict[bytes, bytes]
+
+
+def encode_environment(pairs: Iterable[tuple[str, str]]) -> Environment:
+    return {os.fsencode(key): os.fsencode(value) for key, value in pairs}
+
+
 class HostTrouble(Exception):
     """The machine has no room for another process just now; try again later."""
 
@@ -52,7 +61,7 @@ class Launchpad:
         self._cwd: str | None = None
         self._null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
-    def spawn(self, order: Order, context: Context, env: dict[str, str], tag: int) -> int:
+    def spawn(self, order: Order, context: Context, env: Environment, tag: int) -> int:
         """Start it; returns the PID of its first process, which leads its own session."""
         try:
             self._enter(context.cwd)
@@ -120,7 +129,7 @@ def _make_folder(path: str) -> None:
 def _execute(
     order: Order,
     context: Context,
-    env: dict[str, str],
+    env: Environment,
     files: list[tuple[int, int, int]],
     tag: int,
 ) -> int:
@@ -140,7 +149,7 @@ def _execute(
 
 
 def _posix_spawn(
-    path: str, argv: list[str], env: dict[str, str], files: list[tuple[int, int, int]]
+    path: str, argv: list[str], env: Environment, files: list[tuple[int, int, int]]
 ) -> int:
     return os.posix_spawn(
         path,
@@ -164,14 +173,14 @@ def _shell_words(order: Order, context: Context) -> list[str]:
     return [context.shell, script]
 
 
-def _find(program: str, env: dict[str, str]) -> str:
+def _find(program: str, env: Environment) -> str:
     """Where the job's own PATH has the program (ours may differ)."""
     if "/" in program:
         if not os.path.exists(program):
             raise StartFailed(127, f"{program}: no such program")
         return program
     found = None
-    for folder in (env.get("PATH") or os.defpath).split(":"):
+    for folder in (os.fsdecode(env.get(b"PATH", b"")) or os.defpath).split(":"):
         path = os.path.join(folder or ".", program)
         if os.access(path, os.X_OK) and not os.path.isdir(path):
             return path
