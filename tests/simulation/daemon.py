@@ -336,14 +336,11 @@ class SimDaemon(Listener):
     def _open(self) -> None:
         self._db.execute("PRAGMA wal_autocheckpoint=0")
         self.link = self._link = SimLink(self)
-        last = max(
-            ledger.last_attempt(self._db),
-            *(r.attempt for r in self.link.journal() if isinstance(r, JournalBegun)),
-            0,
-        )
+        begun = [r.attempt for r in self.link.journal() if isinstance(r, JournalBegun)]
+        first = max(ledger.next_attempt(self._db), max(begun, default=0) + 1)
         host = Host(self.host.devices, self.host.cpu_slots, self.world.boot)
         self.loop = Loop(
-            self._db, self, host, self._settings, self.world.clock, self, next_attempt=last + 1
+            self._db, self, host, self._settings, self.world.clock, self, next_attempt=first
         )
         self._go_on(self._publish)
 

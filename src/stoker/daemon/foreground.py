@@ -55,7 +55,7 @@ class Foreground:
         self._parent = Attached(ledger.store_tag(db), settings.log_limit)
         self._loop = Loop(
             db, self._parent, host, settings, SystemClock(), listener,
-            next_attempt=ledger.last_attempt(db) + 1, log_for=log_for,
+            next_attempt=ledger.next_attempt(db), log_for=log_for,
             commit_seconds=_COMMIT_SECONDS,
         )  # fmt: skip
         self._listener = listener

@@ -40,6 +40,9 @@ from stoker.supervisor.orders import Begun, Fact, Order, Refused
 _HEADS = 64
 _LOOK = 16
 _BUSY_SECONDS = 0.005
+# An attempt's id is on its processes and in the journal, so it must never be used again, even if
+# its row goes; ids are taken from the books in blocks.
+_ATTEMPTS_RESERVED = 1000
 _TROUBLE_SECONDS = 1.0
 _CLOCK_JUMP_SECONDS = 2.0
 
@@ -89,11 +92,13 @@ class Loop:
         self.parent = parent
         self.host = host
         self.live: dict[int, RunningJob] = {}  # by attempt: ordered and not ended
-        self._settings = settings
+        self.settings = settings
         self._clock = clock
         self._listener = listener
         self._log_for = log_for or self._own_log
         self._next_attempt = next_attempt
+        self._reserved = 0  # attempt ids below this are ours, and the books on disk say so
+        self._reserving = 0
         # A store that nobody else writes may keep its transaction open over several turns.
         self._commit_seconds = commit_seconds
         self._commit_at: float | None = None
@@ -143,6 +148,7 @@ class Loop:
             self._start_jobs()
             finished = self._record()
             self._commit(now)
+            self._reserved = max(self._reserved, self._reserving)
         except sqlite3.Error as error:
             if self.db.connection.in_transaction:
                 self.db.execute("ROLLBACK")
@@ -271,10 +277,19 @@ class Loop:
             self._is_stale = True
         if self._claims or not self._may_start or self._clock.mono() < self._paused_until:
             return
+        if self._next_attempt + _ATTEMPTS_RESERVED // 2 > self._reserved and self._heads:
+            self._reserving = self._next_attempt + _ATTEMPTS_RESERVED
+            ledger.set_meta(self.db, "next_attempt", self._reserving)
+            self._is_stale = True  # they may be used after the commit
+            if self._next_attempt >= self._reserved:
+                return
         self._paused_until, self._may_start = 0.0, False
         while self._heads:
             plan = decide(self.snapshot())
             for start in plan.starts:
+                if self._next_attempt >= self._reserved:
+                    self._is_stale = True
+                    break
                 self._start(start)
             if not plan.starts or self._is_stale:
                 break
@@ -316,12 +331,12 @@ class Loop:
         context, has_plain_shell = self._context(job.context)
         words = plain_words(job.argv[0]) if job.shell and has_plain_shell else None
         log = job.stdout or self._log_for(job, claim.number)
-        folder = job_folder(self._settings.state_dir, job.id)
+        folder = job_folder(self.settings.state_dir, job.id)
         return context, Order(
             claim.attempt, job.id, claim.number, words or job.argv, job.shell and words is None,
             job.context, job_environment(job, claim.number, devices, folder, context.cwd),
             claim.devices, log, job.stderr, job.stdout is None, job.time_limit,
-            self._settings.grace if job.grace is None else job.grace, job.keep_children,
+            self.settings.grace if job.grace is None else job.grace, job.keep_children,
         )  # fmt: skip
 
     def _context(self, id: int) -> tuple[Context, bool]:
@@ -338,7 +353,7 @@ class Loop:
         return known
 
     def _own_log(self, job: ReadyJob, number: int) -> str:
-        return log_path(self._settings.state_dir, job.id, number)
+        return log_path(self.settings.state_dir, job.id, number)
 
     # -- record ------------------------------------------------------------------------------
 
@@ -374,7 +389,7 @@ class Loop:
             retries=facts.retries,
             restartable=facts.restartable,
             stop_requested=facts.stop_requested,
-            base_delay=self._settings.retry_delay,
+            base_delay=self.settings.retry_delay,
         )
         wall = self._clock.wall()
         if ledger.finish(self.db, job, outcome, verdict, wall, started):

@@ -61,12 +61,9 @@ class Daemon(Listener):
         self._orphans = Orphans(tag)
         host = Host(find_devices(settings.devices), cpu_slots(settings), boot_id())
         self._wake = WakeServer(folder)
-        last = max(
-            ledger.last_attempt(self._db),
-            *(r.attempt for r in self._link.journal() if isinstance(r, JournalBegun)),
-            0,
-        )
-        self._loop = Loop(self._db, self, host, settings, self._clock, self, next_attempt=last + 1)
+        begun = [r.attempt for r in self._link.journal() if isinstance(r, JournalBegun)]
+        first = max(ledger.next_attempt(self._db), max(begun, default=0) + 1)
+        self._loop = Loop(self._db, self, host, settings, self._clock, self, next_attempt=first)
         self._last_trouble = ""
         self._watched: set[int] = set()
         self._had_backlog = False

@@ -43,12 +43,10 @@ def recover(
                 facts.append(ended[number])
             elif number in alive:
                 _adopt(loop, attempt, alive[number].mono)
-                if attempt.state == "starting":
-                    facts.append(_begun(alive[number], began.get(number), now))
-            elif number in orphans or (
-                attempt.boot == loop.host.boot and orphans.adopt(number, attempt.pid)
-            ):
-                _adopt(loop, attempt, attempt.started_mono or 0.0)
+                facts += _begin(attempt, began.get(number), alive[number].pid, now)
+            elif number in orphans or _adopt_orphan(loop, orphans, attempt, began.get(number)):
+                _adopt(loop, attempt, _started(attempt, began.get(number)))
+                facts += _begin(attempt, began.get(number), attempt.pid or 0, now)
             elif number in began or attempt.state != "starting":
                 facts.append(Outcome(number, None, now, "lost"))
             else:
@@ -81,5 +79,28 @@ def _adopt(loop: Loop, attempt: ledger.OpenAttempt, mono: float) -> None:
     )
 
 
-def _begun(alive: Begun, record: JournalBegun | None, now: float) -> Begun:
-    return alive._replace(at=now if record is None else record.at)
+def _started(attempt: ledger.OpenAttempt, record: JournalBegun | None) -> float:
+    return attempt.started_mono or (record.mono if record is not None else 0.0)
+
+
+def _adopt_orphan(
+    loop: Loop, orphans: Orphans, attempt: ledger.OpenAttempt, record: JournalBegun | None
+) -> bool:
+    """Whether something of it lives without the runner. After a reboot nothing does."""
+    if attempt.boot != loop.host.boot:
+        return False
+    limit = attempt.time_limit
+    ends_by = None if limit is None else _started(attempt, record) + limit
+    grace = loop.settings.grace if attempt.grace is None else attempt.grace
+    return orphans.adopt(attempt.attempt, attempt.pid, ends_by, grace)
+
+
+def _begin(
+    attempt: ledger.OpenAttempt, record: JournalBegun | None, pid: int, now: float
+) -> list[Fact]:
+    """That it began must be in the books before the journal may forget it."""
+    if attempt.state != "starting":
+        return []
+    if record is None:
+        return [Begun(attempt.attempt, pid, now, 0.0)]
+    return [Begun(attempt.attempt, pid, record.at, record.mono)]

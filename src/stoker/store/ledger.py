@@ -165,7 +165,7 @@ def begun(db: Database, attempt: int, pid: int, at: float, mono: float) -> None:
     """starting -> running."""
     db.execute(
         "UPDATE attempts SET pid = ?, started_at = ?, started_mono = ? WHERE id = ?",
-        (pid, at, mono, attempt),
+        (pid or None, at, mono, attempt),
     )
     db.execute("UPDATE jobs SET state = 'running' WHERE attempt = ? AND state = 'starting'"
                " AND id = (SELECT job FROM attempts WHERE id = ?)", (attempt, attempt))  # fmt: skip
@@ -286,8 +286,13 @@ def open_attempts(db: Database) -> list[OpenAttempt]:
     ]  # fmt: skip
 
 
-def last_attempt(db: Database) -> int:
-    return int(str(db.value("SELECT coalesce(max(id), 0) FROM attempts")))
+def next_attempt(db: Database) -> int:
+    """The first attempt id that was never given out."""
+    row = db.execute(
+        "SELECT max(coalesce((SELECT max(id) + 1 FROM attempts), 1),"
+        " coalesce((SELECT value FROM meta WHERE key = 'next_attempt'), 1))"
+    ).fetchone()
+    return int(row[0])
 
 
 def record_event(db: Database, job: int, now: float, kind: str, data: str | None = None) -> None:

@@ -22,11 +22,15 @@ _STATUS_SECONDS = 5.0
 
 
 class _Orphan:
-    __slots__ = ("ended_at", "handle", "kill_at", "pid", "reason", "status", "tag")
+    __slots__ = (
+        "ended_at", "ends_by", "grace", "handle", "kill_at", "pid", "reason", "status", "tag",
+    )  # fmt: skip
 
-    def __init__(self, tag: int, pid: int | None) -> None:
+    def __init__(self, tag: int, pid: int | None, ends_by: float | None, grace: float) -> None:
         self.tag = tag
         self.pid = pid
+        self.ends_by = ends_by
+        self.grace = grace
         self.handle: int | None = None
         self.kill_at: float | None = None
         self.reason: str | None = None
@@ -45,12 +49,17 @@ class Orphans:
     def __contains__(self, attempt: int) -> bool:
         return attempt in self._by_attempt
 
-    def adopt(self, attempt: int, pid: int | None) -> bool:
-        """Watch an attempt if anything of it is alive; its exit may already be ours to collect."""
+    def adopt(
+        self, attempt: int, pid: int | None, ends_by: float | None = None, grace: float = 10.0
+    ) -> bool:
+        """Watch an attempt if anything of it is alive; its exit may already be ours to collect.
+
+        Its time limit is ours to keep now.
+        """
         tag = members.tag_of(self._tag_base, attempt)
         if pid is None or members.read_tag(pid) != tag:
             pid = members.first_process(tag)  # the runner died before it could tell
-        orphan = _Orphan(tag, pid)
+        orphan = _Orphan(tag, pid, ends_by, grace)
         if pid is not None:
             try:
                 orphan.handle = os.pidfd_open(pid)
@@ -72,9 +81,11 @@ class Orphans:
             orphan.reason = reason
             members.ask_to_end(orphan.tag)
             orphan.kill_at = time.monotonic() + grace
+            orphan.ends_by = None
 
     def next_deadline(self) -> float | None:
-        times = [o.kill_at for o in self._by_attempt.values() if o.kill_at is not None]
+        orphans = self._by_attempt.values()
+        times = [at for o in orphans for at in (o.kill_at, o.ends_by) if at is not None]
         if any(o.handle is None or o.ended_at for o in self._by_attempt.values()):
             # Nothing to wait on: the first process is gone, what is left is no child of ours.
             times.append(time.monotonic() + _LOOK_AGAIN_SECONDS)
@@ -83,6 +94,8 @@ class Orphans:
     def reap(self) -> list[Outcome]:
         over = []
         for attempt, orphan in list(self._by_attempt.items()):
+            if orphan.ends_by is not None and time.monotonic() >= orphan.ends_by:
+                self.stop(attempt, "time_limit", orphan.grace)
             if orphan.kill_at is not None and time.monotonic() >= orphan.kill_at:
                 members.kill(orphan.tag)
                 orphan.kill_at = time.monotonic() + 1.0

@@ -150,6 +150,7 @@ class Runner:
         point("runner.before_begun")
         try:
             if self._journal.begun(order, time.time(), time.monotonic(), self._boot):
+                self._tell_begins()  # the daemon must know all of a segment before it may remove it
                 self._send("rolled", self._journal.segment)
         except JournalFull as full:
             self._send("refused", *Refused(order.attempt, str(full)))
