@@ -35,13 +35,6 @@ def test_a_second_claim_of_the_same_job_is_refused(db: Database) -> None:
     assert not ledger.claim(db, _claim(2, job))
 
 
-def test_a_claim_may_be_repeated_by_its_owner_after_a_failed_commit(db: Database) -> None:
-    [job] = add(db, a_spec())
-    assert ledger.claim(db, _claim(1, job))
-    assert ledger.claim(db, _claim(1, job))
-    assert len(find.attempts(db, job)) == 1
-
-
 @pytest.mark.parametrize(
     "change", [changes.hold, lambda db, ids, now: changes.cancel(db, ids, now)]
 )

@@ -247,7 +247,7 @@ class Screen(Listener):
         self.failed = 0
         self.engine: Foreground | None = None
 
-    def started(self, job: int, devices: tuple[Device, ...]) -> None:
+    def started(self, job: int, devices: tuple[int, ...]) -> None:
         pass
 
     def finished(self, job: int, outcome: Outcome, verdict: Verdict) -> None:

@@ -1,10 +1,10 @@
 """The loop: observe, decide, act. Hosted by the daemon, by `stoker run` and by the simulator.
 
-One turn takes what happened (ends, pokes, timers), and in one transaction decides, claims, orders
-the starts and records the ends. The transaction does not wait for the disk, so a freed device does
-not either. It holds the write lock from reading the queue to ordering the start: nobody can edit or
-cancel a job in between. If the process dies before the commit, the parent's journal knows what was
-ordered (see recovery.py).
+One turn takes what happened (ends, pokes, timers), and in one transaction records it, decides and
+claims; after the commit it orders the starts. The commit does not wait for the disk, so a freed
+device does not either. A claimed job is active for everybody, so nobody can edit or cancel it
+unseen between decision and start. If the process dies between commit and order, the parent never
+heard of the attempt and recovery puts the job back (see recovery.py).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Host(Record):
 class Listener:
     """Who wants to be told; the foreground run prints from here."""
 
-    def started(self, job: int, devices: tuple[Device, ...]) -> None: ...
+    def started(self, job: int, devices: tuple[int, ...]) -> None: ...
     def finished(self, job: int, outcome: Outcome, verdict: Verdict) -> None: ...
     def committed(self) -> None: ...
     def trouble(self, text: str) -> None: ...
@@ -108,7 +108,7 @@ class Loop:
         self._heads: dict[int, deque[ReadyJob]] = {}
         self._stops: dict[int, float | None] = {}
         self._facts: list[Fact] = []  # heard, not yet recorded
-        self._claims: list[ledger.Claim] = []  # ordered, not yet recorded (a commit failed)
+        self._orders: list[tuple[Order, Context]] = []  # claimed, not yet committed
         self._seen_version: int | None = None
         self._is_stale = True
         self._may_start = True  # something changed that a decision could depend on
@@ -117,7 +117,8 @@ class Loop:
         self._due_at: float | None = None
         self._retry_at: float | None = None
         self._paused_until = 0.0
-        self._clock_offset = clock.wall() - clock.mono()
+        self._clock_offset = clock.wall() - clock.mono()  # as of the last commit
+        self._seen_offset = self._clock_offset
 
     # -- one turn ----------------------------------------------------------------------------
 
@@ -145,22 +146,30 @@ class Loop:
             return
         try:
             self._refresh()
-            self._start_jobs()
             finished = self._record()
+            self._claim_jobs()
             self._commit(now)
-            self._reserved = max(self._reserved, self._reserving)
         except sqlite3.Error as error:
-            if self.db.connection.in_transaction:
-                self.db.execute("ROLLBACK")
-            self._commit_at = None
-            self._is_stale = True
+            self._undo_turn()
             self._later(error)
             return
+        self._reserved = max(self._reserved, self._reserving)
+        self._clock_offset = self._seen_offset
         self._facts.clear()
-        self._claims.clear()
+        self._launch()
         for job, outcome, verdict in finished:
             self._listener.finished(job, outcome, verdict)
         self._listener.committed()
+
+    def _undo_turn(self) -> None:
+        """Nothing of this turn has happened; what was heard stays to be recorded."""
+        if self.db.connection.in_transaction:
+            self.db.execute("ROLLBACK")
+        for order, _ in self._orders:
+            del self.live[order.attempt]
+        self._orders.clear()
+        self._commit_at = None
+        self._is_stale = True
 
     def _commit(self, now: float) -> None:
         if self._commit_seconds:
@@ -185,17 +194,17 @@ class Loop:
 
     @property
     def has_unrecorded(self) -> bool:
-        return bool(self._facts or self._claims)
+        return bool(self._facts)
 
     def next_wake(self) -> float | None:
         """When a turn is due although nothing happens (monotonic)."""
+        if self._retry_at is not None:
+            return self._retry_at  # nothing can be done before
         times = []
-        if self._is_stale and self._retry_at is None:
+        if self._is_stale:
             times.append(self._clock.mono())
         if self._commit_at is not None:
             times.append(self._commit_at)
-        if self._retry_at is not None:
-            times.append(self._retry_at)
         if self._paused_until > self._clock.mono():
             times.append(self._paused_until)
         if self._due_at is not None:
@@ -205,7 +214,6 @@ class Loop:
     def _has_work(self) -> bool:
         return bool(
             self._facts
-            or self._claims
             or self._is_stale
             or (self._commit_at is not None and self._commit_at <= self._clock.mono())
             or (self._due_at is not None and self._due_at <= self._clock.wall())
@@ -245,8 +253,8 @@ class Loop:
         offset = wall - self._clock.mono()
         if abs(offset - self._clock_offset) > _CLOCK_JUMP_SECONDS:
             ledger.shift_backoffs(self.db, offset - self._clock_offset)
-            self._clock_offset = offset
             self._is_stale = True
+        self._seen_offset = offset
 
     def snapshot(self) -> Snapshot:
         """What the policy sees: all that runs, the heads of what waits."""
@@ -271,11 +279,8 @@ class Loop:
 
     # -- act ---------------------------------------------------------------------------------
 
-    def _start_jobs(self) -> None:
-        for claim in self._claims:  # ordered before a commit failed: the order stands
-            ledger.claim(self.db, claim)
-            self._is_stale = True
-        if self._claims or not self._may_start or self._clock.mono() < self._paused_until:
+    def _claim_jobs(self) -> None:
+        if not self._may_start or self._clock.mono() < self._paused_until:
             return
         if self._next_attempt + _ATTEMPTS_RESERVED // 2 > self._reserved and self._heads:
             self._reserving = self._next_attempt + _ATTEMPTS_RESERVED
@@ -290,11 +295,11 @@ class Loop:
                 if self._next_attempt >= self._reserved:
                     self._is_stale = True
                     break
-                self._start(start)
+                self._claim(start)
             if not plan.starts or self._is_stale:
                 break
 
-    def _start(self, start: Start) -> None:
+    def _claim(self, start: Start) -> None:
         job = self._take_head(start.job)
         mono = self._clock.mono()
         claim = ledger.Claim(
@@ -309,13 +314,17 @@ class Loop:
         self.live[claim.attempt] = RunningJob(
             job.id, claim.attempt, job.gpus, start.devices, mono, ends_by
         )
-        self._claims.append(claim)
         point("daemon.after_claim")
         devices = tuple(self._by_index[index] for index in start.devices)
-        context, order = self._order(job, claim, devices)
-        self.parent.launch(order, context)
-        point("daemon.after_launch")
-        self._listener.started(job.id, devices)
+        self._orders.append(self._order(job, claim, devices))
+
+    def _launch(self) -> None:
+        """The claims are in the books: order the starts."""
+        for order, context in self._orders:
+            self.parent.launch(order, context)
+            point("daemon.after_launch")
+            self._listener.started(order.job, order.devices)
+        self._orders.clear()
 
     def _take_head(self, id: int) -> ReadyJob:
         for jobs in self._heads.values():
@@ -327,17 +336,18 @@ class Loop:
 
     def _order(
         self, job: ReadyJob, claim: ledger.Claim, devices: tuple[Device, ...]
-    ) -> tuple[Context, Order]:
+    ) -> tuple[Order, Context]:
         context, has_plain_shell = self._context(job.context)
         words = plain_words(job.argv[0]) if job.shell and has_plain_shell else None
         log = job.stdout or self._log_for(job, claim.number)
         folder = job_folder(self.settings.state_dir, job.id)
-        return context, Order(
+        order = Order(
             claim.attempt, job.id, claim.number, words or job.argv, job.shell and words is None,
             job.context, job_environment(job, claim.number, devices, folder, context.cwd),
             claim.devices, log, job.stderr, job.stdout is None, job.time_limit,
             self.settings.grace if job.grace is None else job.grace, job.keep_children,
         )  # fmt: skip
+        return order, context
 
     def _context(self, id: int) -> tuple[Context, bool]:
         known = self._contexts.get(id)

@@ -13,7 +13,7 @@ import sys
 import time
 
 from stoker import __version__
-from stoker.core.model import Context, Device, Outcome
+from stoker.core.model import Context, Outcome
 from stoker.core.retry import Verdict
 from stoker.daemon.clock import SystemClock
 from stoker.daemon.loop import Host, Listener, Loop
@@ -200,7 +200,7 @@ class Daemon(Listener):
             self.trouble(f"cannot sync the queue to disk: {self._checkpoints.trouble}")
             self._checkpoints.trouble = None
 
-    def started(self, job: int, devices: tuple[Device, ...]) -> None:
+    def started(self, job: int, devices: tuple[int, ...]) -> None:
         pass
 
     def finished(self, job: int, outcome: Outcome, verdict: Verdict) -> None:

@@ -1,8 +1,8 @@
 """After a crash of the daemon, of the runner, or of both: what is true now?
 
-The books say which attempts were ordered (or nothing, if the daemon died before its commit), the
-journal says which began and how they ended, the runner says which it has alive, and the kernel says
-which processes carry an attempt's tag. From these four, without one remembered PID:
+The books say which attempts were claimed, the journal which began and how they ended, the runner
+which it has alive, and the kernel which processes carry an attempt's tag. From these four, without
+one remembered PID:
 
     ended in the journal                      -> finished, with the true code
     alive under the runner, or by its tag     -> adopted
@@ -35,7 +35,6 @@ def recover(
     facts: list[Fact] = []
     loop.live.clear()
     with loop.db.transaction():
-        _record_unknown(loop, link, began, alive)
         point("daemon.during_recovery")
         for attempt in ledger.open_attempts(loop.db):
             number = attempt.attempt
@@ -56,20 +55,6 @@ def recover(
     loop.turn()
     if not loop.has_unrecorded:
         link.forget_journal()
-
-
-def _record_unknown(
-    loop: Loop, link: RunnerLink, began: dict[int, JournalBegun], alive: dict[int, Begun]
-) -> None:
-    """Starts that were ordered by a transaction which never came to its commit."""
-    for record in began.values():
-        if loop.db.value("SELECT 1 FROM attempts WHERE id = ?", (record.attempt,)):
-            continue
-        claim = ledger.Claim(
-            record.attempt, record.job, record.number, record.devices, record.at, record.boot
-        )
-        if not ledger.claim_anyway(loop.db, claim) and record.attempt in alive:
-            link.stop(record.attempt, "user", 0.0)  # cancelled or removed in the meantime
 
 
 def _adopt(loop: Loop, attempt: ledger.OpenAttempt, mono: float) -> None:

@@ -139,26 +139,17 @@ def claim(db: Database, order: Claim) -> bool:
     """queued -> starting, if it still is ready; False when somebody was faster."""
     changed = db.execute(
         "UPDATE jobs SET state = 'starting', ready = 0, eligible_at = NULL, attempt = ?,"
-        " attempts = ? WHERE id = ? AND (ready = 1 OR attempt = ?)",
-        (order.attempt, order.number, order.job, order.attempt),
+        " attempts = ? WHERE id = ? AND ready = 1",
+        (order.attempt, order.number, order.job),
     ).rowcount
     if not changed:
         return False
     db.execute(
-        "INSERT OR IGNORE INTO attempts (id, job, number, devices, claimed_at, boot)"
+        "INSERT INTO attempts (id, job, number, devices, claimed_at, boot)"
         " VALUES (?, ?, ?, ?, ?, ?)",
         (*order[:3], ",".join(map(str, order.devices)), order.at, order.boot),
     )
     return True
-
-
-def claim_anyway(db: Database, order: Claim) -> bool:
-    """Recovery: this start has happened, so only a final state can contradict it."""
-    db.execute(
-        "UPDATE jobs SET ready = 1, state = 'queued' WHERE id = ? AND state IN ('held', 'queued')",
-        (order.job,),
-    )
-    return claim(db, order)
 
 
 def begun(db: Database, attempt: int, pid: int, at: float, mono: float) -> None:
