@@ -63,6 +63,7 @@ class Child:
 class Runner:
     # The daemon removes older segments when it hears of a new one, so it must know all they say.
     tells_begins_before_rolling = True
+    rolls = 0.03  # how often a begin opens a new segment
 
     def __init__(self, world: World, first: Connection, started_by: object) -> None:
         self.world = world
@@ -203,7 +204,7 @@ class Runner:
         if kind == "full":
             self._send(Refused(order.attempt, "No space left on device"))
             return
-        if world.odds(0.03):
+        if world.odds(self.rolls):
             self._roll()
             if self.tells_begins_before_rolling:
                 self._tell_begins()

@@ -227,26 +227,41 @@ def unclaim(db: Database, attempt: int, now: float, why: str, delay: float = 0.0
 
 def end_waiting(db: Database, job: int, cause: str, now: float) -> bool:
     """held or queued -> cancelled, and what follows from it for others."""
-    changed = db.execute(
-        "UPDATE jobs SET state = 'cancelled', ready = 0, cause = ?, ended_at = ?"
-        " WHERE id = ? AND state IN ('held', 'queued')",
-        (cause, now, job),
-    ).rowcount
-    if changed:
-        settle_dependants(db, job, "cancelled", now)
-    return bool(changed)
+    if not _cancel_waiting(db, job, cause, now):
+        return False
+    settle_dependants(db, job, "cancelled", now)
+    return True
+
+
+def _cancel_waiting(db: Database, job: int, cause: str, now: float) -> bool:
+    return bool(
+        db.execute(
+            "UPDATE jobs SET state = 'cancelled', ready = 0, cause = ?, ended_at = ?"
+            " WHERE id = ? AND state IN ('held', 'queued')",
+            (cause, now, job),
+        ).rowcount
+    )
 
 
 def settle_dependants(db: Database, job: int, state: str, now: float) -> bool:
     """Jobs that waited for this one become ready, or end because they never can.
 
-    In the same transaction as the end itself: no crash can come between the two.
+    In the same transaction as the end itself: no crash can come between the two. A chain of
+    thousands may end at once, so it is walked with a list, not by recursion.
     """
-    waiting = db.execute(
-        "SELECT job, condition FROM dependencies WHERE needs = ? AND met = 0", (job,)
-    ).fetchall()
-    for dependant, condition in waiting:
-        if satisfied(state, condition):
+    ended = [(job, state)]
+    had_any = False
+    while ended:
+        job, state = ended.pop()
+        waiting = db.execute(
+            "SELECT job, condition FROM dependencies WHERE needs = ? AND met = 0", (job,)
+        ).fetchall()
+        had_any = had_any or bool(waiting)
+        for dependant, condition in waiting:
+            if not satisfied(state, condition):
+                if _cancel_waiting(db, dependant, "dependency", now):
+                    ended.append((dependant, "cancelled"))
+                continue
             db.execute(
                 "UPDATE dependencies SET met = 1 WHERE job = ? AND needs = ?", (dependant, job)
             )
@@ -255,9 +270,7 @@ def settle_dependants(db: Database, job: int, state: str, now: float) -> bool:
                 " blockers = 1 AND (eligible_at IS NULL OR eligible_at <= ?)) WHERE id = ?",
                 (now, dependant),
             )
-        else:
-            end_waiting(db, dependant, "dependency", now)
-    return bool(waiting)
+    return had_any
 
 
 def open_attempts(db: Database) -> list[OpenAttempt]:
