@@ -84,7 +84,7 @@ def test_more_gpus_than_there_are_is_refused_with_65(lab: Lab, new_lab: Callable
     assert lab.states() == {}
     none = new_lab()
     refused(none.run("submit", "--gpus", "1", "x"), 65,
-            "a job asks for 1 GPU, but there is no GPU here",
+            "a job asks for 1 GPU, but this host has no GPU",
             "use --gpus 0, a job without a GPU")  # fmt: skip
 
 

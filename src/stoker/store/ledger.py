@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from stoker.core.model import Context, Device, Outcome, ReadyJob
 from stoker.core.record import Record
-from stoker.core.retry import Verdict
+from stoker.core.retry import BACKOFF_CAP_SECONDS, Verdict
 from stoker.core.states import advance, sources
 from stoker.core.text import maybe_text, to_text, unpack_words
 from stoker.store.database import Database
@@ -101,7 +101,16 @@ def context(db: Database, id: int) -> Context:
 
 
 def release_due(db: Database, now: float) -> int:
-    """Make delayed jobs ready whose time has come."""
+    """Make delayed jobs ready whose time has come.
+
+    A back-off that seems further away than any can be was written before the clock was set back
+    while nobody was looking; it counts from now.
+    """
+    db.execute(
+        "UPDATE jobs SET eligible_at = ?1 WHERE state = 'queued' AND ready = 0 AND blockers = 0"
+        " AND attempts > 0 AND eligible_at > ?1",
+        (now + BACKOFF_CAP_SECONDS,),
+    )
     return db.execute(
         "UPDATE jobs SET ready = 1 WHERE state = 'queued' AND ready = 0 AND blockers = 0"
         " AND (eligible_at IS NULL OR eligible_at <= ?)",
