@@ -31,7 +31,7 @@ from stoker.core.retry import Verdict, judge
 from stoker.failpoints import point
 from stoker.settings import Settings
 from stoker.store import ledger
-from stoker.store.database import Database
+from stoker.store.database import Database, translate
 from stoker.supervisor.environment import job_environment
 from stoker.supervisor.logs import job_folder, log_path
 from stoker.supervisor.orders import Begun, Fact, Order, Refused
@@ -151,6 +151,8 @@ class Loop:
             self._commit(now)
         except sqlite3.Error as error:
             self._undo_turn()
+            if self._commit_seconds:  # earlier turns are undone as well: there is no going on
+                raise translate(error, self.db.folder) from error
             self._later(error)
             return
         self._reserved = max(self._reserved, self._reserving)

@@ -51,7 +51,8 @@ class Daemon(Listener):
         self._catch_signals()
         self._settings = settings
         self._clock = SystemClock()
-        self._db = open_database(folder, durable=False, timeout=0.0)
+        self._db = open_database(folder, durable=False)
+        self._db.execute("PRAGMA busy_timeout=0")  # from now on the loop never waits for a lock
         self._db.execute("PRAGMA wal_autocheckpoint=0")
         self._home = os.stat(os.path.join(folder, FILE_NAME)).st_ino
         self._look_at = 0.0

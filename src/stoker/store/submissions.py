@@ -70,13 +70,15 @@ class Submission:
 def rerun(db: Database, job: int, now: float, held: bool) -> int:
     """A new job that asks for the same thing as an old one."""
     new = _take_ids(db, 1)
-    db.execute(
+    made = db.execute(
         "INSERT INTO jobs (id, state, ready, gpus, priority, shell, argv, context, submitted_at,"
         " name, time_limit, grace, retries, restartable, keep_children, stdout, stderr, rerun_of)"
         " SELECT ?, ?, ?, gpus, priority, shell, argv, context, ?, name, time_limit, grace,"
         " retries, restartable, keep_children, stdout, stderr, id FROM jobs WHERE id = ?",
         (new, HELD if held else QUEUED, int(not held), now, job),
-    )
+    ).rowcount
+    if not made:
+        raise NotFound(f"job {job} was removed meanwhile", "`stoker ls` shows the jobs")
     db.execute("INSERT INTO tags SELECT tag, ? FROM tags WHERE job = ?", (new, job))
     return new
 

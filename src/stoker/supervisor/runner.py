@@ -20,7 +20,7 @@ import time
 
 from stoker.core.model import Context, Outcome
 from stoker.failpoints import point
-from stoker.supervisor import locks, members
+from stoker.supervisor import members
 from stoker.supervisor.children import Children, become_subreaper, calm_garbage_collector
 from stoker.supervisor.journal import Journal, JournalFull
 from stoker.supervisor.orders import Begun, Order, Refused
@@ -194,23 +194,25 @@ class Runner:
 
 
 def main(arguments: list[str]) -> None:
-    """runner.py FOLDER TAG LOG_LIMIT DESCRIPTOR RESTART...
+    """runner.py FOLDER TAG LOG_LIMIT DESCRIPTOR LOCK RESTART...
 
-    The descriptor is the first daemon's connection; the rest is how to start another daemon.
+    The descriptors are the first daemon's connection and the runner's lock, which that daemon took;
+    the rest is how to start another daemon.
     """
-    folder, tag_base, log_limit, descriptor, *restart = arguments
+    folder, tag_base, log_limit, descriptor, lock, *restart = arguments
     os.setsid()
     os.umask(0o077)
     members.shed()
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
-    lock = locks.take(folder, locks.RUNNER_LOCK)
+    os.set_inheritable(int(lock), False)
+    os.pwrite(int(lock), str(os.getpid()).encode(), 0)
     become_subreaper()
     calm_garbage_collector()
     first = socket.socket(fileno=int(descriptor))
     first.set_inheritable(False)  # a job that held it would hide the death of the runner
     Runner(folder, int(tag_base), int(log_limit), restart, first).work()
-    os.close(lock)
+    os.close(int(lock))
 
 
 if __name__ == "__main__":

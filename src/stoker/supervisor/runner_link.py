@@ -58,13 +58,19 @@ class RunnerLink:
         return self._start()
 
     def _start(self) -> Wire:
+        # Locked before it exists: the next daemon finds it, however slowly it comes up, and does
+        # not judge orders as never carried out that it is still going to read.
+        lock = locks.take(self._folder, locks.RUNNER_LOCK)
+        os.ftruncate(lock, 0)
+        os.set_inheritable(lock, True)
         ours, theirs = socket.socketpair()
         os.set_inheritable(theirs.fileno(), True)
         argv = [sys.executable, "-m", "stoker.supervisor.runner", self._folder,
                 str(self._tag_base), str(self._log_limit), str(theirs.fileno()),
-                *self._restart]  # fmt: skip
+                str(lock), *self._restart]  # fmt: skip
         os.posix_spawn(sys.executable, argv, os.environ)
         theirs.close()
+        os.close(lock)
         self.is_fresh = True
         return Wire(ours)
 
