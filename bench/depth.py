@@ -1,7 +1,7 @@
 """Does a deep queue slow dispatch down? The next jobs of a short queue against a long one.
 
-The jobs are queued held, then released; the rate is that of those which start first. The rest is
-given up with the daemon and its state folder.
+The daemon is drained while the jobs are queued, then resumed; the rate is that of the jobs which
+start first. The rest is given up with the daemon and its state folder.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HEADS = (
     "queued",
     "jobs/s, next jobs",
     "ratio to the short queue (range)",
-    "release s",
+    "submit s",
     "daemon MiB",
     "runner MiB",
 )
@@ -38,7 +38,7 @@ class Dispatch:
     jobs: int
     rate: float
     peak: int
-    release_seconds: float
+    submit_seconds: float
     daemon_kib: int
     runner_kib: int
 
@@ -56,7 +56,7 @@ def measure_depth(lab: Lab, sizes: Sequence[int], slots: int, repeats: int) -> S
         _row([one for one in found if one.queued == queued], found, short)
         for queued in (short, deep)
     ]
-    text = f"Rate of the first {short:,} jobs after release, {slots} slots, plain lines.\n\n"
+    text = f"Rate of the first {short:,} jobs after a resume, {slots} slots, plain lines.\n\n"
     text += table(HEADS, rows)
     crowded = [one for one in found if one.peak > slots]
     if crowded:
@@ -74,16 +74,17 @@ def _dispatch(lab: Lab, queued: int, wanted: int, slots: int, repeat: int) -> Di
         count=queued,
     )
     with stoker_daemon(batch.folder, batch.environ, slots) as daemon:
-        daemon.call("submit", "--file", str(batch.lines), "-q", "--hold")
+        daemon.call("daemon", "drain")
         began = time.monotonic()
-        daemon.call("release", "all")
-        released = time.monotonic() - began
+        daemon.call("submit", "--file", str(batch.lines), "-q")
+        submitted = time.monotonic() - began
+        daemon.call("daemon", "resume")
         wait_for_stamps(_first(batch, wanted))
         pids = daemon.status()
         memory = [process.memory_kib(pids.get(key, 0)) or 0 for key in ("pid", "runner_pid")]
     stamps = first_started(parse_stamps(batch.stamps.read_text()), wanted)
     rate, peak = steady_rate(stamps), peak_concurrency(stamps)
-    return Dispatch(queued, repeat, wanted, rate, peak, released, memory[0], memory[1])
+    return Dispatch(queued, repeat, wanted, rate, peak, submitted, memory[0], memory[1])
 
 
 def _first(batch: Batch, wanted: int) -> Batch:
@@ -101,7 +102,7 @@ def _row(mine: Sequence[Dispatch], all_found: Sequence[Dispatch], short: int) ->
         f"{mine[0].queued:,}",
         number(middle([one.rate for one in mine])),
         spread([one.rate / base[one.repeat] for one in mine]),
-        number(middle([one.release_seconds for one in mine]), 2),
+        number(middle([one.submit_seconds for one in mine]), 2),
         number(middle([one.daemon_kib / 1024 for one in mine])),
         number(middle([one.runner_kib / 1024 for one in mine])),
     )
