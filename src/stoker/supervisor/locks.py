@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 
 from stoker.errors import Conflict
 
@@ -16,12 +17,18 @@ def take(folder: str, name: str) -> int:
     """Hold the lock for the rest of this process's life; Conflict when somebody else does."""
     path = os.path.join(folder, name)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        what = name.removesuffix(".lock")
-        raise Conflict(f"a {what} is already running (pid {holder(folder, name)})") from None
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            pid = holder(folder, name)
+            if pid is not None:
+                os.close(descriptor)
+                what = name.removesuffix(".lock")
+                raise Conflict(f"a {what} is already running (pid {pid})") from None
+            # Nobody has it: somebody was just looking (`holder` shares it for a moment).
+            time.sleep(0.001)
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, str(os.getpid()).encode(), 0)
     return descriptor
