@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterable
 
-from stoker.core.model import Context, Device, JobSpec
+from stoker.core.model import Context, Device
 from stoker.core.selectors import parse_selector
 from stoker.daemon.presence import known_devices
 from stoker.daemon.start import ensure_daemon, poke
@@ -14,7 +14,7 @@ from stoker.errors import Impossible
 from stoker.settings import Settings, load_settings, prepare_state_dir
 from stoker.store import find
 from stoker.store.database import open_database
-from stoker.store.submissions import Receipt, Submission
+from stoker.store.submissions import Submission
 
 
 class Queue:
@@ -29,12 +29,6 @@ class Queue:
 
     def submission(self) -> Submission:
         return Submission(self.db)
-
-    def submit(self, specs: list[JobSpec]) -> Receipt:
-        """Add jobs in one transaction and wake the daemon."""
-        receipt = self.submission().add(specs, time.time())
-        self.wake()
-        return receipt
 
     def wake(self) -> bool:
         """Make sure that a daemon looks at the queue; True when one was started for that."""

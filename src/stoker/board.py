@@ -17,8 +17,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-SCHEMA = 1
-
 
 def exit_code(row: JobRow) -> int | None:
     if row.status is None or row.status & 0x7F:

@@ -6,9 +6,9 @@ import select
 import socket
 import time
 
+from stoker.daemon.wake import NEWS_SOCKET
 from stoker.supervisor.sockets import connect
 
-_NEWS_SOCKET = "news.sock"
 # Without a daemon nothing changes, so looking for one now and then is all there is to do.
 _LOOK_SECONDS = 0.5
 # The daemon announces to those it has let in; what it commits between our knock and that, we miss.
@@ -25,7 +25,7 @@ class News:
 
     def _connect(self) -> None:
         try:
-            self._socket = connect(self._folder, _NEWS_SOCKET)
+            self._socket = connect(self._folder, NEWS_SOCKET)
             self._socket.setblocking(False)
             self._longest = _SETTLE_SECONDS
         except OSError:

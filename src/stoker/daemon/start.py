@@ -12,7 +12,7 @@ import sys
 from stoker.errors import Unavailable
 from stoker.settings import Settings
 
-_POKE_SOCKET = "wake.sock"
+POKE_SOCKET = "wake.sock"
 _LOG_NAME = "daemon.log"
 _START_SECONDS = 10.0
 
@@ -23,7 +23,7 @@ def poke(folder: str) -> bool:
     sender = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
     try:
         sender.setblocking(False)
-        sender.sendto(b"p", f"/proc/self/fd/{descriptor}/{_POKE_SOCKET}")
+        sender.sendto(b"p", f"/proc/self/fd/{descriptor}/{POKE_SOCKET}")
     except BlockingIOError:
         pass  # it has pokes enough
     except OSError:

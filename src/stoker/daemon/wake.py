@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import socket
 
+from stoker.daemon.start import POKE_SOCKET
 from stoker.supervisor.sockets import listen
 
-POKE_SOCKET = "wake.sock"
 NEWS_SOCKET = "news.sock"
 # Beyond this, further clients are turned away and look by themselves now and then.
 _MAX_WATCHERS = 200

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stoker.core.states import ACTIVE, FINAL
+from stoker.core.states import FINAL
 from stoker.core.text import to_bytes
 from stoker.errors import Conflict
 from stoker.store import ledger, submissions
@@ -136,15 +136,6 @@ def remove(db: Database, ids: list[int]) -> dict[int, int]:
                         db.execute(f"DELETE FROM {table} WHERE job = ?", (job,))
                     gone[job] = int(str(attempts))
     return gone
-
-
-def active_among(db: Database, ids: list[int]) -> list[int]:
-    marks = ", ".join(f"'{state}'" for state in ACTIVE)
-    return [
-        job
-        for job in ids
-        if db.value(f"SELECT 1 FROM jobs WHERE id = ? AND state IN ({marks})", (job,))
-    ]
 
 
 def set_draining(db: Database, draining: bool) -> None:

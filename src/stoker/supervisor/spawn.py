@@ -55,10 +55,9 @@ class StartFailed(Exception):
 
 
 class Launchpad:
-    """Spawns orders of one context after another, changing folder only when it has to."""
+    """Spawns one order after another."""
 
     def __init__(self) -> None:
-        self._cwd: str | None = None
         self._null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
     def spawn(self, order: Order, context: Context, env: Environment, tag: int) -> int:
