@@ -206,7 +206,6 @@ def main(arguments: list[str]) -> None:
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     os.set_inheritable(int(lock), False)
-    os.pwrite(int(lock), str(os.getpid()).encode(), 0)
     become_subreaper()
     calm_garbage_collector()
     first = socket.socket(fileno=int(descriptor))

@@ -68,7 +68,8 @@ class RunnerLink:
         argv = [sys.executable, "-m", "stoker.supervisor.runner", self._folder,
                 str(self._tag_base), str(self._log_limit), str(theirs.fileno()),
                 str(lock), *self._restart]  # fmt: skip
-        os.posix_spawn(sys.executable, argv, os.environ)
+        pid = os.posix_spawn(sys.executable, argv, os.environ)
+        os.pwrite(lock, str(pid).encode(), 0)
         theirs.close()
         os.close(lock)
         self.is_fresh = True
