@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 
+from stoker.daemon.wake import NEWS_SOCKET
+from stoker.supervisor.sockets import connect
 from tests.doors.helpers import Gate, as_json, refused
 from tests.lab import Lab
 
@@ -91,6 +93,17 @@ def test_an_unknown_action_lists_the_known_ones(lab: Lab) -> None:
             f"`{' '.join(words)}`: what should the daemon do?",
             "one of: start, stop, status, drain, resume, run",
         )
+
+
+def test_a_client_that_is_gone_before_it_is_greeted_does_no_harm(lab: Lab) -> None:
+    lab.ok("daemon", "start")
+    pid = lab.daemon_pid()
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    connect(str(lab.state_dir), NEWS_SOCKET).close()
+    os.kill(pid, signal.SIGCONT)
+    assert lab.wait(lab.submit("true")) == 0
+    assert lab.daemon_pid() == pid
 
 
 def test_of_twenty_daemons_started_at_once_exactly_one_lives(lab: Lab) -> None:

@@ -48,30 +48,38 @@ def start_daemon(settings: Settings) -> int:
 
     from stoker.supervisor import locks
 
-    log = os.path.join(settings.state_dir, _LOG_NAME)
+    folder = settings.state_dir
+    give_up = time.monotonic() + _START_SECONDS
+    is_spawned = False
+    while time.monotonic() < give_up:
+        pid = locks.holder(folder, locks.DAEMON_LOCK)
+        if pid is not None and poke(folder):
+            return pid
+        # One that holds the lock and does not hear is about to listen or about to leave; a second
+        # one beside it might come to life after somebody stopped the first.
+        if pid is None and not is_spawned:
+            _spawn(folder)
+            is_spawned = True
+        time.sleep(0.01)
+    raise Unavailable(
+        "the daemon did not start; your jobs are in the queue",
+        f"its last words are in {os.path.join(folder, _LOG_NAME)}",
+    )
+
+
+def _spawn(folder: str) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-    descriptor = os.open(log, flags, 0o600)
-    env = {**os.environ, "STOKER_STATE_DIR": settings.state_dir}
+    log = os.open(os.path.join(folder, _LOG_NAME), flags, 0o600)
     # setsid and a parent that does not wait: the terminal may close, init inherits it.
     os.posix_spawn(
         sys.executable,
         [sys.executable, "-m", "stoker.daemon.detach"],
-        env,
+        {**os.environ, "STOKER_STATE_DIR": folder},
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_DUP2, descriptor, 1),
-            (os.POSIX_SPAWN_DUP2, descriptor, 2),
+            (os.POSIX_SPAWN_DUP2, log, 1),
+            (os.POSIX_SPAWN_DUP2, log, 2),
         ],
         setsid=True,
     )
-    os.close(descriptor)
-    give_up = time.monotonic() + _START_SECONDS
-    while time.monotonic() < give_up:
-        if poke(settings.state_dir):
-            pid = locks.holder(settings.state_dir, locks.DAEMON_LOCK)
-            if pid is not None:
-                return pid
-        time.sleep(0.01)
-    raise Unavailable(
-        "the daemon did not start; your jobs are in the queue", f"its last words are in {log}"
-    )
+    os.close(log)

@@ -48,7 +48,7 @@ class WakeServer:
             watcher.close()
             return
         self._watchers.append(watcher)
-        watcher.send(b"n")  # whatever happened between its connect and now
+        self._tell(watcher)  # whatever happened between its connect and now
 
     def announce(self, now: float) -> None:
         """Something changed: tell at once, but under a stream of changes not more than 20/s."""
@@ -57,13 +57,16 @@ class WakeServer:
             return
         self._quiet_until, self.announce_at = now + _QUIET_SECONDS, None
         for watcher in self._watchers[:]:
-            try:
-                watcher.send(b"n")
-            except BlockingIOError:
-                pass  # it has news waiting anyway
-            except OSError:
-                watcher.close()
-                self._watchers.remove(watcher)
+            self._tell(watcher)
+
+    def _tell(self, watcher: socket.socket) -> None:
+        try:
+            watcher.send(b"n")
+        except BlockingIOError:
+            pass  # it has news waiting anyway
+        except OSError:  # gone, perhaps before it was accepted
+            watcher.close()
+            self._watchers.remove(watcher)
 
     def close(self) -> None:
         for path in self._paths:
