@@ -10,12 +10,11 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from stoker.core.model import Outcome
+from stoker.supervisor.begins import Begins
 from stoker.supervisor.children import LEFTOVER_GRACE_SECONDS
 from stoker.supervisor.journal import JournalBegun
 from stoker.supervisor.orders import Begun, Fact, Order, Refused
 from tests.simulation.world import KILL, TERM, Process, RunnerDied, World
-
-_BEGIN_DELAY_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -71,8 +70,7 @@ class Runner:
         self.daemon: Connection | None = first
         self.backlog: deque[Connection] = deque()
         self.children: dict[int, Child] = {}
-        self._begins: list[Begun] = []  # told with the next end, or a little later
-        self._tell_begins_at: float | None = None
+        self._begins = Begins()
         self.fuse: int | None = None  # it dies at the so-manieth point from now
         self.segment: int | None = None
         self.alive = True
@@ -91,7 +89,7 @@ class Runner:
 
     def next_deadline(self) -> float | None:
         times = [t for c in self.children.values() for t in (c.deadline, c.kill_at)]
-        times.append(self._tell_begins_at)
+        times.append(self._begins.due_at)
         return min((time for time in times if time is not None), default=None)
 
     def step(self) -> None:
@@ -101,8 +99,7 @@ class Runner:
         if self.daemon is None and self.backlog:
             self.daemon = self.backlog.popleft()
         self._tick()
-        if self._tell_begins_at is not None and self._tell_begins_at <= self.world.clock.mono():
-            self._tell_begins()
+        self._tell_begins(self._begins.due(self.world.clock.mono()))
         self._obey()
         if self.daemon is None and not self.children and not self.backlog:
             self.world.log("runner leaves")
@@ -162,14 +159,12 @@ class Runner:
         self._write(outcome)
         self.world.known_ends.add(outcome.attempt)
         self._point()
-        self._tell_begins()
+        self._tell_begins(self._begins.of([outcome]))
         self._send(outcome)
 
-    def _tell_begins(self) -> None:
-        for begun in self._begins:
+    def _tell_begins(self, begins: list[Begun]) -> None:
+        for begun in begins:
             self._send(begun)
-        self._begins.clear()
-        self._tell_begins_at = None
 
     # -- orders ------------------------------------------------------------------------------
 
@@ -207,7 +202,7 @@ class Runner:
         if world.odds(self.rolls):
             self._roll()
             if self.tells_begins_before_rolling:
-                self._tell_begins()
+                self._tell_begins(self._begins.all())
             self._send(Rolled(self.segment or 0))
         self._write(
             JournalBegun(order.attempt, order.job, order.number, clock.wall(), clock.mono(),
@@ -232,9 +227,7 @@ class Runner:
             mono = clock.mono()
             deadline = None if limit is None else mono + limit
             self.children[order.attempt] = Child(order, process, mono, order.grace, deadline)
-            self._begins.append(Begun(order.attempt, process.pid, clock.wall(), mono))
-            if self._tell_begins_at is None:
-                self._tell_begins_at = mono + _BEGIN_DELAY_SECONDS
+            self._begins.add(Begun(order.attempt, process.pid, clock.wall(), mono))
 
     # -- journal and messages ------------------------------------------------------------------
 

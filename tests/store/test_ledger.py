@@ -26,7 +26,8 @@ def _claim(attempt: int, job: int, number: int = 1) -> ledger.Claim:
 
 
 def _finish(db: Database, job: int, attempt: int, verdict: Verdict, now: float = 1001.0) -> bool:
-    return ledger.finish(db, job, Outcome(attempt, 0, now), verdict, now, 1000.5)
+    facts = ledger.facts(db, attempt) or ledger.JobFacts(job, 1, 0, False, False, True)
+    return ledger.finish(db, facts, Outcome(attempt, 0, now), verdict, now, 1000.5)
 
 
 def test_a_second_claim_of_the_same_job_is_refused(db: Database) -> None:

@@ -55,9 +55,11 @@ else:
         return cls(*values)
 
     def _replace(self, **named):
-        values = [named.pop(f, old) for f, old in zip(self._fields, self, strict=True)]
-        if named:
-            raise ValueError(f"{type(self).__name__} has no {', '.join(map(repr, named))}")
+        values = list(self)
+        for field, value in named.items():
+            if field not in self._fields:
+                raise ValueError(f"{type(self).__name__} has no {field!r}")
+            values[self._fields.index(field)] = value
         return tuple.__new__(type(self), values)
 
     def _asdict(self):

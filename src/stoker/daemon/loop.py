@@ -260,12 +260,7 @@ class Loop:
 
     def snapshot(self) -> Snapshot:
         """What the policy sees: all that runs, the heads of what waits."""
-        # Where every job wants one GPU at most, no more can start than there are free slots; a wide
-        # one may be overtaken, so then it pays to look further down.
-        look = _LOOK
-        if all(gpus <= 1 for gpus in self._heads):
-            busy = sum(len(job.devices) or 1 for job in self.live.values())
-            look = max(1, min(_LOOK, self._slots - busy + 1))
+        look = self._look()
         waiting: list[ReadyJob] = []
         for gpus, jobs in list(self._heads.items()):
             if not jobs:
@@ -278,6 +273,17 @@ class Loop:
             tuple(self.live.values()), tuple(waiting),
             self._is_draining or not self.takes_work,
         )  # fmt: skip
+
+    def _look(self) -> int:
+        """How many heads of each group one decision sees.
+
+        Where every job wants one GPU at most, no more can start than there are free slots; a wide
+        one may be overtaken, so then it pays to look further down.
+        """
+        if any(gpus > 1 for gpus in self._heads):
+            return _LOOK
+        busy = sum(len(job.devices) or 1 for job in self.live.values())
+        return max(1, min(_LOOK, self._slots - busy + 1))
 
     # -- act ---------------------------------------------------------------------------------
 
@@ -292,13 +298,15 @@ class Loop:
                 return
         self._paused_until, self._may_start = 0.0, False
         while self._heads:
+            look = self._look()
             plan = decide(self.snapshot())
             for start in plan.starts:
                 if self._next_attempt >= self._reserved:
                     self._is_stale = True
                     break
                 self._claim(start)
-            if not plan.starts or self._is_stale:
+            # Go on only if a group may have more than it showed.
+            if self._is_stale or (len(plan.starts) < look and all(self._heads.values())):
                 break
 
     def _claim(self, start: Start) -> None:
@@ -404,7 +412,7 @@ class Loop:
             base_delay=self.settings.retry_delay,
         )
         wall = self._clock.wall()
-        if ledger.finish(self.db, job, outcome, verdict, wall, started):
+        if ledger.finish(self.db, facts, outcome, verdict, wall, started):
             self._is_stale = True
         self._stops.pop(job, None)
         return job, outcome, verdict

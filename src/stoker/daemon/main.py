@@ -32,7 +32,7 @@ from stoker.store import ledger
 from stoker.store.checkpoints import Checkpoints
 from stoker.store.database import FILE_NAME, open_database
 from stoker.supervisor import locks, members
-from stoker.supervisor.children import become_subreaper, calm_garbage_collector
+from stoker.supervisor.dispatcher import become_dispatcher
 from stoker.supervisor.journal import JournalBegun
 from stoker.supervisor.orders import Begun, Order
 from stoker.supervisor.orphans import Orphans
@@ -225,12 +225,11 @@ def run_daemon(settings: Settings) -> None:
     os.umask(0o077)
     members.shed()
     lock = locks.take(settings.state_dir, locks.DAEMON_LOCK)
-    become_subreaper()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < 4096 <= hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (4096, hard))
     daemon = Daemon(settings)
-    calm_garbage_collector()
+    become_dispatcher()
     daemon.work()
     os.close(lock)
 

@@ -59,6 +59,7 @@ class JobFacts(Record):
     retries: int
     restartable: bool
     stop_requested: bool
+    has_dependants: bool  # somebody waits for its end
 
 
 def request_groups(db: Database) -> list[int]:
@@ -186,19 +187,21 @@ def stopping(db: Database, job: int) -> None:
 def facts(db: Database, attempt: int) -> JobFacts | None:
     """The job of an attempt that is its newest and has no end; else there is nothing to judge."""
     row = db.execute(
-        "SELECT j.id, j.attempts, j.retries, j.restartable, j.stop_requested FROM attempts a"
+        "SELECT j.id, j.attempts, j.retries, j.restartable, j.stop_requested,"
+        " EXISTS (SELECT 1 FROM dependencies d WHERE d.needs = j.id AND d.met = 0) FROM attempts a"
         " JOIN jobs j ON j.id = a.job AND j.attempt = a.id"
         f" WHERE a.id = ? AND j.state IN ({_ACTIVE})",
         (attempt,),
     ).fetchone()
     if row is None:
         return None
-    return JobFacts(row[0], row[1], row[2], bool(row[3]), row[4] is not None)
+    return JobFacts(row[0], row[1], row[2], bool(row[3]), row[4] is not None, bool(row[5]))
 
 
 def finish(
-    db: Database, job: int, outcome: Outcome, verdict: Verdict, now: float, started: float | None
-) -> bool:
+    db: Database, facts: JobFacts, outcome: Outcome, verdict: Verdict, now: float,
+    started: float | None,
+) -> bool:  # fmt: skip
     """Record an end; True when other jobs became ready (or this one goes back to the queue)."""
     db.execute(
         "UPDATE attempts SET ended_at = ?, status = ?, cause = ?, detail = ?, user_seconds = ?,"
@@ -210,16 +213,16 @@ def finish(
         db.execute(
             "UPDATE jobs SET state = 'queued', ready = 0, eligible_at = ?"
             f" WHERE id = ? AND attempt = ? AND state IN ({_ACTIVE})",
-            (now + verdict.delay, job, outcome.attempt),
+            (now + verdict.delay, facts.job, outcome.attempt),
         )
         return True
     state = advance("running", verdict.event)
     changed = db.execute(
         "UPDATE jobs SET state = ?, cause = ?, ended_at = ?"
         f" WHERE id = ? AND attempt = ? AND state IN ({_ACTIVE})",
-        (state, verdict.cause, outcome.ended_at, job, outcome.attempt),
+        (state, verdict.cause, outcome.ended_at, facts.job, outcome.attempt),
     ).rowcount
-    return bool(changed) and settle_dependants(db, job, state, now)
+    return bool(changed) and facts.has_dependants and settle_dependants(db, facts.job, state, now)
 
 
 def unclaim(db: Database, attempt: int, now: float, why: str, delay: float = 0.0) -> None:

@@ -12,8 +12,10 @@ import sys
 import time
 
 from stoker.core.model import Context, Outcome
-from stoker.supervisor.children import Children, become_subreaper, calm_garbage_collector
-from stoker.supervisor.orders import Fact, Order
+from stoker.supervisor.begins import Begins
+from stoker.supervisor.children import Children
+from stoker.supervisor.dispatcher import become_dispatcher
+from stoker.supervisor.orders import Begun, Fact, Order
 from stoker.supervisor.spawn import Environment, encode_environment
 
 
@@ -23,11 +25,11 @@ class Attached:
     has_backlog = False
 
     def __init__(self, tag_base: int, log_limit: int) -> None:
-        become_subreaper()
-        calm_garbage_collector()
+        become_dispatcher()
         self._children = Children(tag_base, log_limit)
         self._contexts: dict[int, Environment] = {}
         self._facts: list[Fact] = []
+        self._begins = Begins()
         self._wake, signal_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(signal_end, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -43,7 +45,11 @@ class Attached:
         env = base | encode_environment(order.env.items())
         if order.time_limit is not None:
             env[b"STOKER_DEADLINE"] = b"%d" % (time.time() + order.time_limit)
-        self._facts.append(self._children.start(order, context, env))
+        fact = self._children.start(order, context, env)
+        if isinstance(fact, Begun):
+            self._begins.add(fact)
+        else:
+            self._facts.append(fact)
 
     def stop(self, attempt: int, reason: str, grace: float | None) -> None:
         self._children.stop(attempt, reason, grace)
@@ -53,10 +59,12 @@ class Attached:
             os.read(self._wake, 4096)
         except BlockingIOError:
             pass
+        now = time.monotonic()
         deadline = self._children.next_deadline()
-        due = deadline is not None and deadline <= time.monotonic()
+        due = deadline is not None and deadline <= now
         outcomes: list[Outcome] = self._children.tick() if due else self._children.reap()
-        facts, self._facts = [*self._facts, *outcomes], []
+        begins = [*self._begins.of(outcomes), *self._begins.due(now)]
+        facts, self._facts = [*begins, *self._facts, *outcomes], []
         return facts, True
 
     @property
@@ -64,7 +72,8 @@ class Attached:
         return bool(self._facts)
 
     def next_deadline(self) -> float | None:
-        return self._children.next_deadline()
+        times = (self._children.next_deadline(), self._begins.due_at)
+        return min((at for at in times if at is not None), default=None)
 
     def close(self) -> None:
         """End whatever is left, at once."""

@@ -7,8 +7,6 @@ unless the job asked to keep it; an attempt is over when nothing of it is left.
 
 from __future__ import annotations
 
-import ctypes
-import gc
 import os
 import time
 
@@ -22,18 +20,6 @@ from stoker.supervisor.spawn import Environment, HostTrouble, Launchpad, StartFa
 LEFTOVER_GRACE_SECONDS = 2.0
 _KILL_AGAIN_SECONDS = 1.0
 _LOG_CHECK_SECONDS = 2.0
-_PR_SET_CHILD_SUBREAPER = 36
-
-
-def become_subreaper() -> None:
-    """Orphans of our jobs become our children, not init's: nothing gets out of sight."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def calm_garbage_collector() -> None:
-    """A loop that makes tuples by the thousand leaves no cycles: look for them rarely."""
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 20)
 
 
 class _Attempt:
@@ -195,9 +181,10 @@ class Children:
     def _has_unknown_children(self) -> bool:
         if self._kids is None:
             return True
-        kids = os.pread(self._kids, 1 << 20, 0)
-        # Known ones leave the list only by our own wait, so equal numbers mean equal sets.
-        return kids.count(b" ") != len(self._by_pid) + len(self._bystanders)
+        known = len(self._by_pid) + len(self._bystanders)
+        # Known ones leave the list only by our own wait, so equal numbers mean equal sets. (A PID
+        # and a blank have eight bytes at most; a longer list is cut, and has more than we know.)
+        return os.pread(self._kids, 8 * known + 8, 0).count(b" ") != known
 
 
 def _open_children_list() -> int | None:

@@ -21,7 +21,9 @@ import time
 from stoker.core.model import Context, Outcome
 from stoker.failpoints import point
 from stoker.supervisor import members
-from stoker.supervisor.children import Children, become_subreaper, calm_garbage_collector
+from stoker.supervisor.begins import Begins
+from stoker.supervisor.children import Children
+from stoker.supervisor.dispatcher import become_dispatcher
 from stoker.supervisor.journal import Journal, JournalFull
 from stoker.supervisor.orders import Begun, Order, Refused
 from stoker.supervisor.sockets import listen
@@ -32,7 +34,6 @@ SOCKET_NAME = "runner.sock"
 # A daemon that dies at once, again and again, is not helped by starting it for ever.
 _MAX_RESTARTS = 5
 _RESTART_WINDOW_SECONDS = 60.0
-_BEGIN_DELAY_SECONDS = 0.02
 _IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGTTOU)
 
 
@@ -56,8 +57,7 @@ class Runner:
     ) -> None:
         self._restart = restart
         self._restarts: list[float] = []
-        self._begins: list[Begun] = []
-        self._tell_begins_at: float | None = None
+        self._begins = Begins()
         self._is_released = False
         self._journal = Journal(folder)
         self._children = Children(tag_base, log_limit)
@@ -77,15 +77,14 @@ class Runner:
         while self._daemon is not None or len(self._children):
             self._wait()
             self._tell(self._children.tick() if self._is_due() else self._children.reap())
-            if self._tell_begins_at is not None and self._tell_begins_at <= time.monotonic():
-                self._tell_begins()
+            self._tell_begins(self._begins.due(time.monotonic()))
             self._obey()
             if self._daemon is not None and self._daemon.has_backlog:
                 self._daemon.flush()
 
     def _wait(self) -> None:
         times = [
-            at for at in (self._children.next_deadline(), self._tell_begins_at) if at is not None
+            at for at in (self._children.next_deadline(), self._begins.due_at) if at is not None
         ]
         timeout = max(0.0, min(times) - time.monotonic()) if times else -1.0
         if self._daemon is not None:
@@ -150,7 +149,8 @@ class Runner:
         point("runner.before_begun")
         try:
             if self._journal.begun(order, time.time(), time.monotonic(), self._boot):
-                self._tell_begins()  # the daemon must know all of a segment before it may remove it
+                # The daemon must know all of a segment before it may remove it.
+                self._tell_begins(self._begins.all())
                 self._send("rolled", self._journal.segment)
         except JournalFull as full:
             self._send("refused", *Refused(order.attempt, str(full)))
@@ -159,9 +159,7 @@ class Runner:
         fact = self._children.start(order, context, env)
         point("runner.after_spawn")
         if isinstance(fact, Begun):
-            self._begins.append(fact)
-            if self._tell_begins_at is None:
-                self._tell_begins_at = fact.mono + _BEGIN_DELAY_SECONDS
+            self._begins.add(fact)
         elif isinstance(fact, Refused):
             self._journal.undone(fact)
             self._send("refused", *fact)
@@ -173,20 +171,14 @@ class Runner:
             point("runner.after_exit")
             self._journal.ended(outcome)
         if outcomes:
-            self._tell_begins()
+            self._tell_begins(self._begins.of(outcomes))
         for outcome in outcomes:
             point("runner.after_ended")
             self._send("ended", *outcome)
 
-    def _tell_begins(self) -> None:
-        """Nobody waits for news of a beginning, so it travels with the next end or a little later.
-
-        For short jobs that halves the daemon's work.
-        """
-        for begun in self._begins:
+    def _tell_begins(self, begins: list[Begun]) -> None:
+        for begun in begins:
             self._send("begun", *begun)
-        self._begins.clear()
-        self._tell_begins_at = None
 
     def _send(self, *message: object) -> None:
         if self._daemon is not None:
@@ -206,8 +198,7 @@ def main(arguments: list[str]) -> None:
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     os.set_inheritable(int(lock), False)
-    become_subreaper()
-    calm_garbage_collector()
+    become_dispatcher()
     first = socket.socket(fileno=int(descriptor))
     first.set_inheritable(False)  # a job that held it would hide the death of the runner
     Runner(folder, int(tag_base), int(log_limit), restart, first).work()

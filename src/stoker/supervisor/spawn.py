@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import sys
 from collections.abc import Iterable
 
 from stoker.core.commands import MAX_ARGUMENT_BYTES
@@ -34,12 +35,15 @@ _HOST_TROUBLE = (
 )
 
 
+_CODEC = (sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
+
 # In bytes, because posix_spawn would encode sixty variables anew for every job.
 Environment = dict[bytes, bytes]
 
 
 def encode_environment(pairs: Iterable[tuple[str, str]]) -> Environment:
-    return {os.fsencode(key): os.fsencode(value) for key, value in pairs}
+    # os.fsencode, four times as fast.
+    return {key.encode(*_CODEC): value.encode(*_CODEC) for key, value in pairs}
 
 
 class HostTrouble(Exception):
@@ -138,6 +142,8 @@ def _execute(
     try:
         return _posix_spawn(path, argv, env, files)
     except OSError as error:
+        if error.errno == errno.ENOENT and not os.path.exists(path):
+            raise StartFailed(127, f"{path}: no such program") from None
         if error.errno != errno.ENOEXEC:
             error.filename = argv[0]
             raise
@@ -175,8 +181,6 @@ def _shell_words(order: Order, context: Context) -> list[str]:
 def _find(program: str, env: Environment) -> str:
     """Where the job's own PATH has the program (ours may differ)."""
     if "/" in program:
-        if not os.path.exists(program):
-            raise StartFailed(127, f"{program}: no such program")
         return program
     found = None
     for folder in (os.fsdecode(env.get(b"PATH", b"")) or os.defpath).split(":"):

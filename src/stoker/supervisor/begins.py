@@ -1,0 +1,40 @@
+"""Beginnings, told late: a job that ends at once is recorded once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from stoker.core.model import Outcome
+from stoker.supervisor.orders import Begun
+
+_DELAY_SECONDS = 0.02
+
+
+class Begins:
+    """Nobody waits for news of a beginning, so it travels with its own end or a little later."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, Begun] = {}  # oldest first
+        self.due_at: float | None = None  # monotonic
+
+    def add(self, begun: Begun) -> None:
+        self._waiting[begun.attempt] = begun
+        if self.due_at is None:
+            self.due_at = begun.mono + _DELAY_SECONDS
+
+    def of(self, ended: Iterable[Outcome]) -> list[Begun]:
+        """Take the beginnings of what has ended."""
+        taken = [self._waiting.pop(outcome.attempt, None) for outcome in ended]
+        if not self._waiting:
+            self.due_at = None
+        return [begun for begun in taken if begun is not None]
+
+    def due(self, now: float) -> list[Begun]:
+        """Take all when the oldest has waited long enough; together they cost one transaction."""
+        return self.all() if self.due_at is not None and self.due_at <= now else []
+
+    def all(self) -> list[Begun]:
+        begun = list(self._waiting.values())
+        self._waiting.clear()
+        self.due_at = None
+        return begun
