@@ -6,8 +6,10 @@ import os
 import time
 from collections.abc import Iterable
 
-from stoker.core.model import Context, Device
+from stoker.core.durations import format_size
+from stoker.core.model import Context, Device, Request
 from stoker.core.selectors import parse_selector
+from stoker.core.space import is_eligible, is_named
 from stoker.daemon.presence import known_devices
 from stoker.daemon.start import ensure_daemon, poke
 from stoker.errors import Impossible
@@ -83,10 +85,21 @@ class Queue:
         self.poke()
         return count
 
-    def edit(self, job: int, values: dict[str, object]) -> None:
+    def edit(self, job: int, values: dict[str, object], request: Request | None = None) -> None:
         from stoker.store import changes
 
-        changes.edit(self.db, job, values, time.time())
+        if request is not None:
+            check_possible(request, self.devices())
+        changes.edit(self.db, job, values, time.time(), request)
+        self.poke()
+
+    # -- devices -----------------------------------------------------------------------------
+
+    def decide_card(self, uuid: str, **decision: object) -> None:
+        """drained=True or False, slots=N, quarantine=None (back in use)."""
+        from stoker.store import changes
+
+        changes.decide_card(self.db, uuid, decision)
         self.poke()
 
     def tag(self, ids: list[int], add: list[str], remove: list[str]) -> None:
@@ -131,14 +144,40 @@ class Queue:
         return poke(self.settings.state_dir)
 
 
-def check_possible(gpus: int, devices: tuple[Device, ...]) -> None:
-    """Refuse now what could never start."""
-    if gpus > len(devices):
-        has = f"{len(devices)} GPU{'s' if len(devices) != 1 else ''}" if devices else "no GPU"
+def check_possible(request: Request, devices: tuple[Device, ...]) -> None:
+    """Refuse now what could never start, and say what could."""
+    fitting = [device for device in devices if is_eligible(request, device)]
+    if len(fitting) >= request.gpus:
+        return
+    has = f"{len(devices)} GPU{_s(len(devices))}" if devices else "no GPU"
+    asks = f"a job asks for {request.gpus} GPU{_s(request.gpus)}"
+    if request.gpus > len(devices):
         raise Impossible(
-            f"a job asks for {gpus} GPU{'s' if gpus != 1 else ''}, but this host has {has}",
+            f"{asks}, but this host has {has}",
             f"use --gpus {len(devices)}" + ("" if devices else ", a job without a GPU"),
         )
+    unknown = [name for name in request.ids if not any(is_named(d, (name,)) for d in devices)]
+    if unknown:
+        names = ", ".join(device.visible for device in devices)
+        raise Impossible(f"there is no GPU `{unknown[0]}` on this host", f"its GPUs: {names}")
+    wanted = []
+    if request.memory is not None:
+        wanted.append(f"{format_size(request.memory)} of memory to share")
+    if request.min_memory is not None:
+        wanted.append(f"{format_size(request.min_memory)} of memory")
+    if request.model is not None:
+        wanted.append(f"a model named `{request.model}`")
+    if request.ids:
+        wanted.append(f"a place in {','.join(request.ids)}")
+    kinds = sorted({f"{d.model or 'GPU'} with {format_size(d.memory)}" for d in devices})
+    raise Impossible(
+        f"{asks} with {' and '.join(wanted)}, but only {len(fitting)} of {len(devices)} would do",
+        f"this host has {', '.join(kinds)}",
+    )
+
+
+def _s(count: int) -> str:
+    return "s" if count != 1 else ""
 
 
 def current_context(

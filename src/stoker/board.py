@@ -13,6 +13,15 @@ from stoker.store.database import Database
 from stoker.store.find import JobRow
 from stoker.supervisor.logs import log_path
 
+# Causes that were read from a job's last words, for people.
+CAUSES = {
+    "gpu_oom": "out of GPU memory",
+    "host_oom": "out of memory",
+    "disk_full": "disk full",
+    "missing_program": "program not found",
+    "missing_module": "module not found",
+    "gpu_error": "GPU error",
+}
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -52,6 +61,18 @@ def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
         "shell": row.shell,
         "cwd": row.cwd,
         "gpus": row.gpus,
+        "gpu_mem_bytes": row.request.memory,
+        "gpu_mem_auto": row.request.is_auto,
+        "gpu_ids": list(row.request.ids),
+        "prefer": list(row.request.prefer),
+        "gpu_model": row.request.model,
+        "min_gpu_mem_bytes": row.request.min_memory,
+        "exclusive": row.request.exclusive,
+        "on_oom": row.on_oom,
+        "claim_bytes": row.claim,
+        "gpu_memory_peak_bytes": row.gpu_memory,
+        "gpu_use_percent": row.gpu_use,
+        "gpu_energy_joules": row.gpu_energy,
         "devices": [{"index": i, "uuid": uuids.get(i, "")} for i in row.devices],
         "priority": row.priority,
         "tags": find.tags(db, row.id),
@@ -101,6 +122,8 @@ def result_words(row: JobRow) -> str:
         return "dependency failed"
     if cause == "start_failed":
         return row.detail or "could not start"
+    if cause in CAUSES:
+        return CAUSES[cause]
     number = signal_number(row)
     if number:
         return signal_words(number)

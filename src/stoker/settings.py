@@ -24,9 +24,17 @@ class Settings(Record):
     retry_delay: float = 1.0  # first back-off; doubles with each attempt
     log_limit: int = 256 << 20  # bytes kept of one log: its head and its tail
     allow_network_fs: bool = False
+    leases: bool = True  # respect and take the host-wide locks on cards
+    gpus_by_uuid: bool = False  # CUDA_VISIBLE_DEVICES by UUID instead of index
+    gpu_file: str | None = None  # a file that says which cards may be used; watched
 
 
-_ENV_KEYS = ("devices", "cpu_slots", "shell", "grace", "retry_delay", "log_limit")
+_ENV_KEYS = (
+    "devices", "cpu_slots", "shell", "grace", "retry_delay", "log_limit", "leases", "gpus_by_uuid",
+    "gpu_file",
+)  # fmt: skip
+_SWITCHES = {"1": True, "true": True, "yes": True, "on": True,
+             "0": False, "false": False, "no": False, "off": False}  # fmt: skip
 
 
 def load_settings() -> Settings:
@@ -78,10 +86,10 @@ def _parse(key: str, value: object, where: str) -> object:
             return parse_size(str(value))
         if key == "cpu_slots":
             return max(0, int(str(value)))
-        if key == "allow_network_fs":
-            return bool(value)
+        if key in ("allow_network_fs", "leases", "gpus_by_uuid"):
+            return value if isinstance(value, bool) else _SWITCHES[str(value).lower()]
         return str(value)
-    except (Error, ValueError):
+    except (Error, ValueError, KeyError):
         raise UsageError(f"{where} has the value `{value}`, which makes no sense") from None
 
 

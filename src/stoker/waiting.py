@@ -24,20 +24,28 @@ def snapshot(db: Database, settings: Settings, extra: JobRow | None = None) -> S
     for attempt in ledger.open_attempts(db):
         started = attempt.started_mono or time.monotonic()
         ends_by = None if attempt.time_limit is None else started + attempt.time_limit
-        running.append(RunningJob(attempt.job, attempt.attempt, attempt.gpus, attempt.devices,
-                                  started, ends_by))  # fmt: skip
+        running.append(RunningJob(
+            attempt.job, attempt.attempt, attempt.request, attempt.devices, started, ends_by,
+            attempt.expected, attempt.share, attempt.family,
+        ))  # fmt: skip
     waiting: dict[int, WaitingJob | ReadyJob] = {}
-    for gpus in ledger.request_groups(db):
-        for job in ledger.heads(db, gpus, _SEEN):
+    offset = time.time() - time.monotonic()
+    for line in ledger.ready_lines(db):
+        for job in ledger.heads(db, ledger.read_line(db, line), _SEEN, offset):
             waiting[job.id] = job
-    if extra is not None:
-        waiting[extra.id] = WaitingJob(extra.id, extra.priority, extra.gpus, extra.time_limit)
+    if extra is not None and extra.id not in waiting:
+        waiting[extra.id] = _as_waiting(extra)
     slots = find.meta(db, "cpu_slots")
     return Snapshot(
         time.monotonic(), known_devices(db, settings),
         int(str(slots)) if slots is not None else cpu_slots(settings),
         tuple(running), tuple(waiting.values()), ledger.is_draining(db),
     )  # fmt: skip
+
+
+def _as_waiting(row: JobRow) -> WaitingJob:
+    since = row.submitted_at - time.time() + time.monotonic()
+    return WaitingJob(row.id, row.priority, row.request, row.time_limit, row.share, None, since)
 
 
 def why(db: Database, settings: Settings, row: JobRow) -> list[str]:
@@ -67,7 +75,7 @@ def why(db: Database, settings: Settings, row: JobRow) -> list[str]:
         1 for job in seen.waiting if (-job.priority, job.id) < (-row.priority, row.id)
     )
     ahead = find.ahead_of(db, row)
-    job = WaitingJob(row.id, row.priority, row.gpus, row.time_limit)
+    job = next(job for job in seen.waiting if job.id == row.id)
     reasons = explain_ready(job, seen, decide(seen), ahead)
     if not reasons and seen_before < ahead:
         reasons = [f"{ahead} jobs are in front of it"]

@@ -14,7 +14,7 @@ from __future__ import annotations
 from types import TracebackType
 
 from stoker.core.explain import explain_ready
-from stoker.core.model import Device, Plan, RunningJob, Snapshot, WaitingJob
+from stoker.core.model import Device, Plan, Request, RunningJob, Snapshot, WaitingJob
 from stoker.core.policy import decide
 
 CPU_SLOTS = 4
@@ -27,13 +27,13 @@ def a_device(number: int, slots: int = 1) -> Device:
 def a_running_job(
     id: int, on: tuple[int, ...] = (), ends_by: float | None = None, since: float = 0.0
 ) -> RunningJob:
-    return RunningJob(id, id, len(on), on, since, ends_by)
+    return RunningJob(id, id, Request(len(on)), on, since, ends_by)
 
 
 def a_waiting_job(
     id: int, gpus: int = 1, priority: int = 0, time_limit: float | None = None
 ) -> WaitingJob:
-    return WaitingJob(id, priority, gpus, time_limit)
+    return WaitingJob(id, priority, Request(gpus), time_limit)
 
 
 class Scenario:

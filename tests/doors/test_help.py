@@ -36,6 +36,8 @@ commands:
   tag         add or remove tags
   rm          forget ended jobs and their logs
   clean       forget all ended jobs, or those of some age
+  gpus        the cards: who is on them; drain, restore, slots
+  simulate    replay a trace of jobs under different orders
   daemon      start, stop, drain, resume or look at the daemon
   doctor      explain what is wrong with this host
   completion  shell completion for bash, zsh or fish

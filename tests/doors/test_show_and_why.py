@@ -40,6 +40,7 @@ def test_show_tells_everything_about_an_ended_job(lab: Lab) -> None:
         "ended       DATE\n"
         "took        TIME\n"
         f"used        TIME CPU, {memory} memory at most\n"
+        "learned     1 run took TIME\n"
         f"log         {lab.state_dir}/jobs/0/2-1.log\n"
         f"errors      {lab.folder}/err\n"
     )

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from stoker.core.model import Context, Device, Outcome
 from stoker.core.retry import Verdict
+from stoker.daemon.cards import Cards
 from stoker.daemon.loop import Host, Listener, Loop
 from stoker.daemon.recovery import recover
 from stoker.errors import Error
@@ -106,7 +107,7 @@ class SimLink:
     def _answers(self) -> list[Living]:
         return [message for message in self.connection.to_daemon if isinstance(message, Living)]
 
-    def launch(self, order: Order, context: Context) -> None:
+    def launch(self, order: Order, context: Context, lease: list[int]) -> None:
         self._fuse.burn()
         self._host.on_order(order)
         if self.connection.has_runner:
@@ -338,16 +339,16 @@ class SimDaemon(Listener):
         self.link = self._link = SimLink(self)
         begun = [r.attempt for r in self.link.journal() if isinstance(r, JournalBegun)]
         first = max(ledger.next_attempt(self._db), max(begun, default=0) + 1)
-        host = Host(self.host.devices, self.host.cpu_slots, self.world.boot)
+        host, cards = Host(self.host.cpu_slots, self.world.boot), Cards(self.host.devices)
         self.loop = Loop(
-            self._db, self, host, self._settings, self.world.clock, self, next_attempt=first
+            self._db, self, host, cards, self._settings, self.world.clock, self, next_attempt=first
         )
         self._go_on(self._publish)
 
     def _publish(self) -> None:
         try:
             with self._db.transaction():
-                ledger.set_devices(self._db, self.host.devices, self.host.cpu_slots)
+                ledger.set_meta(self._db, "daemon_version", "simulated")
         except Error:
             self._try_again()
             return
@@ -398,8 +399,8 @@ class SimDaemon(Listener):
 
     # -- the loop's parent and listener ----------------------------------------------------------
 
-    def launch(self, order: Order, context: Context) -> None:
-        self.link.launch(order, context)
+    def launch(self, order: Order, context: Context, lease: list[int]) -> None:
+        self.link.launch(order, context, lease)
 
     def stop(self, attempt: int, reason: str, grace: float | None) -> None:
         if attempt in self._orphans:

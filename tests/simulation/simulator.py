@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from stoker.core.model import Context, Dependency, Device, JobSpec
+from stoker.core.model import Context, Dependency, Device, JobSpec, Request
 from stoker.core.retry import BACKOFF_CAP_SECONDS
 from stoker.errors import Error
 from stoker.store import changes
@@ -201,7 +201,7 @@ class Simulator:
             argv=("endless" if endless else "work",),
             shell=False,
             context=_CONTEXT,
-            gpus=min(self._gpus, chance.choices((0, 1, 2, 3, 4), (4, 8, 2, 1, 1))[0]),
+            request=Request(min(self._gpus, chance.choices((0, 1, 2, 3, 4), (4, 8, 2, 1, 1))[0])),
             priority=chance.choice((0, 0, 0, 5, -5)),
             after=tuple(after.values()),
             time_limit=limit,

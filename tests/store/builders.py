@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from stoker.core.model import Context, JobSpec
+from stoker.core.model import Context, JobSpec, Request
 from stoker.store.database import Database, open_database
 from stoker.store.submissions import Submission
 
@@ -16,8 +16,8 @@ def a_store(folder: Path) -> Database:
     return open_database(str(folder), durable=False)
 
 
-def a_spec(text: str = "true", **fields: Any) -> JobSpec:
-    return JobSpec((text,), CONTEXT, **fields)
+def a_spec(text: str = "true", gpus: int = 0, **fields: Any) -> JobSpec:
+    return JobSpec((text,), CONTEXT, request=Request(gpus), **fields)
 
 
 def add(db: Database, *specs: JobSpec, now: float = 1000.0) -> list[int]:

@@ -22,11 +22,13 @@ def db(tmp_path: Path) -> Database:
 
 
 def _claim(attempt: int, job: int, number: int = 1) -> ledger.Claim:
-    return ledger.Claim(attempt, job, number, (0,), 1000.0, "boot")
+    return ledger.Claim(attempt, job, number, (0,), None, 1000.0, "boot")
 
 
 def _finish(db: Database, job: int, attempt: int, verdict: Verdict, now: float = 1001.0) -> bool:
-    facts = ledger.facts(db, attempt) or ledger.JobFacts(job, 1, 0, False, False, True)
+    facts = ledger.facts(db, attempt) or ledger.JobFacts(
+        job, 1, 0, False, False, True, 1, None, 0, None, None, None, None
+    )
     return ledger.finish(db, facts, Outcome(attempt, 0, now), verdict, now, 1000.5)
 
 
@@ -74,8 +76,9 @@ def test_a_retry_waits_for_its_delay(db: Database) -> None:
 
 def test_heads_come_by_priority_then_id_and_groups_are_found_without_a_scan(db: Database) -> None:
     ids = add(db, a_spec(gpus=1), a_spec(gpus=1, priority=5), a_spec(gpus=4), a_spec(gpus=1))
-    assert ledger.request_groups(db) == [1, 4]
-    assert [job.id for job in ledger.heads(db, 1, 10)] == [ids[1], ids[0], ids[3]]
+    narrow, wide = (ledger.read_line(db, line) for line in ledger.ready_lines(db))
+    assert (narrow.request.gpus, wide.request.gpus) == (1, 4)
+    assert [job.id for job in ledger.heads(db, narrow, 10)] == [ids[1], ids[0], ids[3]]
 
 
 def test_dependants_become_ready_or_end_with_the_job_they_wait_for(db: Database) -> None:
@@ -83,11 +86,12 @@ def test_dependants_become_ready_or_end_with_the_job_they_wait_for(db: Database)
     after = [Dependency(first, condition) for condition in ("ok", "any", "notok")]
     ok, either, notok = add(db, *(a_spec(after=(dependency,)) for dependency in after))
     [cascade] = add(db, a_spec(after=(Dependency(ok),)))
-    assert ledger.request_groups(db) == [0] and len(ledger.heads(db, 0, 10)) == 1
+    [line] = [ledger.read_line(db, line) for line in ledger.ready_lines(db)]
+    assert len(ledger.heads(db, line, 10)) == 1
     ledger.claim(db, _claim(1, first))
     assert _finish(db, first, 1, FAILED)
     assert find.job(db, ok).cause == "dependency" == find.job(db, cascade).cause
-    assert {job.id for job in ledger.heads(db, 0, 10)} == {either, notok}
+    assert {job.id for job in ledger.heads(db, line, 10)} == {either, notok}
 
 
 def test_a_start_that_never_happened_leaves_no_attempt(db: Database) -> None:

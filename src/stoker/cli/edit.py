@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from stoker.api import Queue, check_possible
+from stoker.api import Queue
 from stoker.cli.options import Option, Parsed, Verb, count, whole_number
 from stoker.cli.output import print_json
 from stoker.core.commands import display
@@ -47,9 +47,7 @@ def run(name: str, parsed: Parsed) -> int:
             f"`stoker rerun --hold {row.id}` makes a copy of an ended job to edit",
         )
     values: dict[str, object] = {}
-    if parsed["gpus"] is not None:
-        check_possible(parsed["gpus"], queue.devices())
-        values["gpus"] = parsed["gpus"]
+    request = None if parsed["gpus"] is None else row.request._replace(gpus=parsed["gpus"])
     for key in ("priority", "retries"):
         if parsed[key] is not None:
             values[key] = parsed[key]
@@ -58,7 +56,7 @@ def run(name: str, parsed: Parsed) -> int:
     if parsed["time_limit"] is not None:
         values["time_limit"] = parsed["time_limit"] or None
     text = parsed["command"]
-    if text is None and not values:
+    if text is None and not values and request is None:
         before = display(row.argv, row.shell)
         text = _in_editor(before)
         if text == before:
@@ -67,7 +65,7 @@ def run(name: str, parsed: Parsed) -> int:
         if not text.strip() or "\0" in text:
             raise UsageError("the command is empty" if not text.strip() else "it holds a NUL byte")
         values["argv"], values["shell"] = pack_words((text,)), 1
-    queue.edit(row.id, values)
+    queue.edit(row.id, values, request)
     return _say(parsed, f"job {row.id} changed", row.id)
 
 

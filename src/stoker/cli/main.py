@@ -25,6 +25,8 @@ VERBS = {
     "tag": ("change", "add or remove tags"),
     "rm": ("change", "forget ended jobs and their logs"),
     "clean": ("change", "forget all ended jobs, or those of some age"),
+    "gpus": ("gpus", "the cards: who is on them; drain, restore, slots"),
+    "simulate": ("simulate", "replay a trace of jobs under different orders"),
     "daemon": ("daemon", "start, stop, drain, resume or look at the daemon"),
     "doctor": ("doctor", "explain what is wrong with this host"),
     "completion": ("completion", "shell completion for bash, zsh or fish"),

@@ -15,17 +15,21 @@ from stoker.cli.submit import JOB_OPTIONS, SpecMaker
 from stoker.cli.wait import code_of
 from stoker.core.commands import display
 from stoker.core.durations import format_duration
-from stoker.core.model import Device, JobSpec, Outcome
+from stoker.core.model import CardState, Device, JobSpec, Outcome
 from stoker.core.retry import Verdict
 from stoker.core.states import WAITING
 from stoker.core.terminal import printable
+from stoker.daemon.cards import Cards, WatchedCards
 from stoker.daemon.foreground import Foreground, done_commands, remove_store
+from stoker.daemon.lookout import find_cards
 from stoker.daemon.loop import Host, Listener
-from stoker.devices.probe import detect, parse_devices, simulated
+from stoker.devices.probe import has_driver, parse_devices
+from stoker.devices.watch import sample_once
 from stoker.errors import Conflict, UsageError
 from stoker.settings import Settings, cpu_slots, load_settings, prepare_state_dir
 from stoker.store import changes, find
 from stoker.store.database import FILE_NAME, Database, open_database
+from stoker.store.ledger import store_tag
 from stoker.supervisor import locks
 from stoker.supervisor.runner import boot_id
 
@@ -70,12 +74,12 @@ jobs finish; twice, or SIGTERM: cancel them. With a single command, once is enou
     )
 }  # fmt: skip
 _REDRAW_SECONDS = 0.1
+_OPEN = CardState()
 
 
 def run(name: str, parsed: Parsed) -> int:
     settings = load_settings()
     path = _file_of(parsed)
-    devices = _devices(parsed, settings)
     folder = _folder(parsed, settings, path)
     try:
         os.makedirs(folder, 0o700, exist_ok=True)
@@ -87,7 +91,8 @@ def run(name: str, parsed: Parsed) -> int:
     db = open_database(folder, durable=False)
     if parsed["resume"]:
         _forget_waiting(db)
-    maker = SpecMaker(settings, devices, parsed)
+    cards = _cards(parsed, settings, store_tag(db))
+    maker = SpecMaker(settings, _usable(cards), parsed)
     source: LineSource | WordSource
     if path is None:
         source = WordSource(maker.command(parsed.words))
@@ -99,7 +104,7 @@ def run(name: str, parsed: Parsed) -> int:
     screen = Screen(parsed, db, folder, streams)
     slots = parsed["jobs"] or cpu_slots(settings)
     engine = Foreground(
-        db, source, Host(devices, slots, boot_id()), settings._replace(state_dir=folder), screen,
+        db, source, Host(slots, boot_id()), cards, settings._replace(state_dir=folder), screen,
         lambda job, number: None if streams else _log_path(folder, job.id, number),
         cancels_at_once=path is None,
     )  # fmt: skip
@@ -130,14 +135,30 @@ def _file_of(parsed: Parsed) -> str | None:
     return None
 
 
-def _devices(parsed: Parsed, settings: Settings) -> tuple[Device, ...]:
-    if parsed["devices"] is not None:
-        return parse_devices(parsed["devices"])
-    if settings.devices:
-        return simulated(settings.devices)
-    if os.environ.get("CUDA_VISIBLE_DEVICES"):
-        return parse_devices(os.environ["CUDA_VISIBLE_DEVICES"])
-    return detect()
+def _cards(parsed: Parsed, settings: Settings, tag_base: int) -> Cards:
+    """The devices of this run: named, simulated, or all that the driver tells of."""
+    named = parsed["devices"]
+    if named is None and not settings.devices:
+        named = os.environ.get("CUDA_VISIBLE_DEVICES") or None
+    if named is None:
+        cards = find_cards(settings, tag_base)
+    else:
+        devices = parse_devices(named)
+        # Pairs such as 0+1 are devices of our own making; the driver knows nothing of them.
+        if settings.devices or not has_driver() or any("," in d.visible for d in devices):
+            return Cards(devices)
+        cards = WatchedCards(tag_base, settings.leases, settings.gpus_by_uuid)
+        cards.use_only({device.visible: device.slots for device in devices})
+    if isinstance(cards, WatchedCards):
+        cards.hear(sample_once(), {})
+        if cards.trouble is not None:
+            tell(f"no GPU can be used: {cards.trouble}")
+    return cards
+
+
+def _usable(cards: Cards) -> tuple[Device, ...]:
+    """What a job of this run may ask for."""
+    return tuple(d for d in cards.devices if cards.states.get(d.number, _OPEN).closed is None)
 
 
 def _folder(parsed: Parsed, settings: Settings, path: str | None) -> str:

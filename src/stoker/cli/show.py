@@ -8,9 +8,11 @@ from stoker import board
 from stoker.api import Queue
 from stoker.cli.ls import elapsed
 from stoker.cli.options import Parsed, Verb
-from stoker.cli.output import print_json
+from stoker.cli.output import plural, print_json
 from stoker.core.commands import display
 from stoker.core.durations import format_duration, format_size
+from stoker.core.explain import needs
+from stoker.core.learning import budget
 from stoker.core.states import WAITING
 from stoker.core.terminal import printable
 from stoker.errors import UsageError
@@ -77,6 +79,8 @@ def _text(queue: Queue, row: JobRow) -> str:
         ("ended", _when(row.ended_at)),
         ("took", elapsed(row, time.time())),
         ("used", _used(row)),
+        ("on the gpu", _used_of_gpu(row)),
+        ("learned", _learned(queue, row)),
         ("log", out or ""),
         ("errors", err or ""),
         ("rerun of", str(row.rerun_of or "")),
@@ -100,7 +104,38 @@ def _gpus(row: JobRow) -> str:
     if not row.gpus:
         return "none"
     devices = ", ".join(map(str, row.devices))
-    return f"{row.gpus}" + (f" (gpu {devices})" if devices else "")
+    words = needs(row.request).removesuffix(" gpus").removesuffix(" gpu")
+    return words + (f" (gpu {devices})" if devices else "")
+
+
+def _used_of_gpu(row: JobRow) -> str:
+    words = []
+    if row.gpu_memory is not None:
+        words.append(f"{format_size(row.gpu_memory)} memory at most")
+    if row.gpu_use is not None:
+        words.append(f"{row.gpu_use:.0f}% busy")
+    if row.gpu_energy is not None:
+        words.append(f"{row.gpu_energy / 3600:.1f} Wh")
+    if not words and row.state == "done" and row.gpus and row.claim is not None:
+        words.append("was never seen there")
+    return ", ".join(words)
+
+
+def _learned(queue: Queue, row: JobRow) -> str:
+    """What is known of this job's like, and what follows from it."""
+    known = find.family(queue.db, row.family)
+    if known is None or not row.gpus:
+        return ""
+    words = []
+    if known.seconds is not None:
+        words.append(f"{plural(known.runs, 'run')} took {format_duration(known.seconds)}")
+    if known.memory is not None:
+        need = budget(known.memory)
+        words.append(f"needs {format_size(need)} of GPU memory")
+        card = max((d.memory for d in queue.devices()), default=0)
+        if row.request.memory is None and not row.request.is_auto and card // need >= 2:
+            words.append(f"{card // need} of these fit one card: add --gpu-mem {need >> 20}M")
+    return "; ".join(words)
 
 
 def _used(row: JobRow) -> str:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from stoker.api import Queue, check_possible, current_context
 from stoker.cli.options import Option, Parsed, Verb, count, parse, whole_number
 from stoker.core.commands import MAX_ARGUMENT_BYTES
-from stoker.core.durations import format_duration, parse_duration
-from stoker.core.model import Context, Dependency, Device, JobSpec
+from stoker.core.durations import format_duration, parse_duration, parse_size
+from stoker.core.model import Context, Dependency, Device, JobSpec, Request
 from stoker.errors import UsageError
 from stoker.settings import Settings
 from stoker.store.submissions import CHUNK, Receipt
@@ -42,6 +42,24 @@ def _pair(text: str) -> tuple[str, str]:
     return key, value if equals else os.environ.get(key, "")
 
 
+def _memory(text: str) -> int | str:
+    return "auto" if text == "auto" else parse_size(text)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(word.strip() for word in text.split(","))
+    if not all(names) or len(set(names)) != len(names):
+        raise UsageError(f"`{text}` is not a list of GPUs", "write 0,2 or UUIDs, each once")
+    return names
+
+
+def _on_oom(text: str) -> str:
+    if text not in ("bigger", "elsewhere", "alone", "fail"):
+        raise UsageError(f"`{text}` is no answer to running out of GPU memory",
+                         "write bigger, elsewhere, alone or fail")  # fmt: skip
+    return text
+
+
 def _begin(text: str) -> float:
     from stoker.cli.when import parse_time
 
@@ -51,6 +69,14 @@ def _begin(text: str) -> float:
 # Flags that say what a job is; job files may give them per line behind `#stoker`.
 JOB_OPTIONS = (
     Option("-G --gpus", "GPUs for each job (default: 1 where there are any; 0: none)", "N", count),
+    Option("-M --gpu-mem", "share cards: so much memory of each, 20G; auto: as learned", "SIZE",
+           _memory),
+    Option("--gpu-ids", "only these cards: 0,2 or UUIDs", "LIST", _names),
+    Option("--prefer", "these cards first", "LIST", _names),
+    Option("--gpu-model", "only cards of this model, such as H200", "NAME"),
+    Option("--min-gpu-mem", "only cards with so much memory", "SIZE", parse_size),
+    Option("--exclusive", "whole cards, however many slots they have"),
+    Option("--on-oom", "out of GPU memory: bigger, elsewhere, alone or fail", "HOW", _on_oom),
     Option("-n --name", "a name to find it by", "NAME"),
     Option("-C --cwd", "run it in this folder (default: here)", "DIR"),
     Option("-E --env", "set a variable; NAME alone copies it", "K=V", _pair, many=True),
@@ -90,6 +116,7 @@ VERBS = {
                 "one quoted word goes to your shell",
             ),
             ("stoker submit --gpus 2 --after 7 --retries 3 -- python eval.py", ""),
+            ("stoker submit --gpu-mem 20G python train.py", "shares a card with others"),
             ("stoker submit --file jobs.txt", "blank lines and # comments are skipped"),
             ("stoker submit --gpus 0 --begin +2h --name backup ./backup.sh", ""),
         ),
@@ -170,16 +197,14 @@ class SpecMaker:
         return Parsed(values, [], False)
 
     def _make(self, parsed: Parsed, argv: tuple[str, ...], shell: bool) -> JobSpec:
-        gpus = parsed["gpus"]
-        if gpus is None:
-            gpus = 1 if self._devices else 0
-        check_possible(gpus, self._devices)
+        request = self._request(parsed)
+        check_possible(request, self._devices)
         context = self._context(parsed)
         return JobSpec(
             argv=argv,
             context=context,
             shell=shell,
-            gpus=gpus,
+            request=request,
             name=parsed["name"],
             priority=parsed["priority"] or 0,
             after=tuple(dependency for some in parsed["after"] or () for dependency in some),
@@ -193,7 +218,22 @@ class SpecMaker:
             stderr=_absolute(parsed["stderr"], context.cwd),
             held=bool(parsed["hold"]),
             keep_children=bool(parsed["keep_children"]),
+            on_oom=parsed["on_oom"],
         )
+
+    def _request(self, parsed: Parsed) -> Request:
+        gpus, memory, ids = parsed["gpus"], parsed["gpu_mem"], parsed["gpu_ids"] or ()
+        if gpus is None:
+            gpus = len(ids) or (1 if self._devices else 0)
+        if memory is not None and parsed["exclusive"]:
+            raise UsageError("--gpu-mem shares a card, and --exclusive does not", "give one")
+        if not gpus and (memory is not None or ids or parsed["exclusive"]):
+            raise UsageError("a job without a GPU cannot ask for anything of one",
+                             "leave out --gpu-mem, --gpu-ids and --exclusive")  # fmt: skip
+        return Request(
+            gpus, None if memory == "auto" else memory, bool(parsed["exclusive"]), ids,
+            parsed["prefer"] or (), parsed["gpu_model"], parsed["min_gpu_mem"], memory == "auto",
+        )  # fmt: skip
 
     def _context(self, parsed: Parsed) -> Context:
         key = (parsed["cwd"], tuple(parsed["env"] or ()), tuple(parsed["env_file"] or ()))
@@ -279,7 +319,7 @@ def _dry_run(specs: list[JobSpec], parsed: Parsed) -> int:
         import json
 
         jobs = [
-            {"argv": spec.argv, "shell": spec.shell, "gpus": spec.gpus, "name": spec.name,
+            {"argv": spec.argv, "shell": spec.shell, "gpus": spec.request.gpus, "name": spec.name,
              "cwd": spec.context.cwd, "priority": spec.priority, "time_limit": spec.time_limit}
             for spec in specs
         ]  # fmt: skip
@@ -288,7 +328,9 @@ def _dry_run(specs: list[JobSpec], parsed: Parsed) -> int:
     for spec in specs:
         kind = f"{spec.context.shell} -c" if spec.shell else "exec"
         limit = f", {format_duration(spec.time_limit)}" if spec.time_limit is not None else ""
-        print(f"{spec.gpus} gpu{limit}  {kind}  {printable(display(spec.argv, spec.shell))}")
+        print(
+            f"{spec.request.gpus} gpu{limit}  {kind}  {printable(display(spec.argv, spec.shell))}"
+        )
     _tell(f"{len(specs)} job{'s' if len(specs) != 1 else ''}, none queued (--dry-run)")
     return 0
 

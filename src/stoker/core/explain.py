@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sized
 
-from stoker.core.durations import format_duration
-from stoker.core.model import Plan, ReadyJob, Reservation, RunningJob, Snapshot, WaitingJob
+from stoker.core.durations import format_duration, format_size
+from stoker.core.model import (
+    CardState,
+    Device,
+    Plan,
+    ReadyJob,
+    Request,
+    Reservation,
+    RunningJob,
+    Snapshot,
+    WaitingJob,
+)
 from stoker.core.policy import DRAINING, IMPOSSIBLE, NO_CPU_SLOT, RESERVED
+from stoker.core.space import Space, amount_of, capacity, is_eligible, likely_end
+
+_OPEN = CardState()
 
 
 def explain_ready(
@@ -22,19 +35,41 @@ def explain_ready(
     if reason == DRAINING:
         return ["the queue is drained: no job is started until `stoker daemon resume`"]
     if reason == IMPOSSIBLE:
-        return [f"it needs {_gpus(job.gpus)}, and this host has {len(snapshot.devices)}"]
+        fitting = sum(1 for device in snapshot.devices if is_eligible(job.request, device))
+        has = f"this host has {len(snapshot.devices)}"
+        if len(snapshot.devices) != fitting:
+            has += f", of which {fitting} would do"
+        return [f"it needs {needs(job.request)}, and {has}"]
     if reason == NO_CPU_SLOT:
-        busy = [running.id for running in snapshot.running if not running.gpus]
+        busy = [running.id for running in snapshot.running if not running.request.gpus]
         busy += [start.job for start in plan.starts if not start.devices]
         taken = f" are taken by {_jobs(busy)}" if busy else " are taken"
         sentences = [f"all {snapshot.cpu_slots} CPU slots{taken}"]
     elif reason == RESERVED and plan.reservation is not None:
         sentences = [_kept(plan.reservation, snapshot)]
     else:
-        sentences = [f"it needs {_gpus(job.gpus)}", *_holders(snapshot, plan)]
+        sentences = [f"it needs {needs(job.request)}", *_holders(job.request, snapshot, plan)]
     if ahead:
         sentences.append(f"{ahead} {'job' if ahead == 1 else 'jobs'} in front of it")
     return sentences
+
+
+def needs(request: Request) -> str:
+    """A request in words."""
+    words = _gpus(request.gpus)
+    if request.memory is not None:
+        words += f" with {format_size(request.memory)} free"
+    elif request.is_auto:
+        words += " (nothing is known of its memory yet)"
+    if request.exclusive:
+        words += ", whole"
+    if request.model is not None:
+        words += f", {request.model}"
+    if request.min_memory is not None:
+        words += f", of {format_size(request.min_memory)} or more"
+    if request.ids:
+        words += f" among {','.join(request.ids)}"
+    return words
 
 
 def _kept(held: Reservation, snapshot: Snapshot) -> str:
@@ -48,8 +83,8 @@ def _kept(held: Reservation, snapshot: Snapshot) -> str:
     return f"{sentence}, likely in {wait}; a --time-limit below that would let this job start now"
 
 
-def _holders(snapshot: Snapshot, plan: Plan) -> list[str]:
-    """Who holds each device, and until when if a time limit tells."""
+def _holders(request: Request, snapshot: Snapshot, plan: Plan) -> list[str]:
+    """Who is in the way on each device that would do, and until when if anybody knows."""
     running: dict[int, list[RunningJob]] = {}
     for job in snapshot.running:
         for number in job.devices:
@@ -58,23 +93,68 @@ def _holders(snapshot: Snapshot, plan: Plan) -> list[str]:
     for start in plan.starts:
         for number in start.devices:
             starting.setdefault(number, []).append(start.job)
+    space = Space(snapshot.now, snapshot.devices, snapshot.running, snapshot.states or {})
     sentences = []
     for device in snapshot.devices:
+        if not is_eligible(request, device):
+            continue
+        state = (snapshot.states or {}).get(device.number, _OPEN)
         jobs, next_jobs = running.get(device.number, []), starting.get(device.number, [])
         words = []
+        if state.closed is not None:
+            words.append(f"is {state.closed}" if " " not in state.closed else state.closed)
         if jobs:
             words.append(f"runs {_jobs([job.id for job in jobs])}{_until(jobs, snapshot.now)}")
         if next_jobs:
             words.append(f"starts {_jobs(next_jobs)} now")
-        if len(jobs) + len(next_jobs) < device.slots:
+        if state.note is not None:
+            words.append(f"is used by others: {state.note}")
+        room = space.rooms[device.number]
+        if request.memory is not None and 0 < room.free < amount_of(request, device):
+            words.append(f"has {format_size(room.free)} free")
+        elif len(jobs) + len(next_jobs) < device.slots and state == _OPEN:
             words.append("has room" if words else "is free")
-        sentences.append(f"gpu {device.visible} {' and '.join(words)}")
+        sentences.append(f"gpu {device.visible} {' and '.join(words) or 'is free'}")
     return sentences
 
 
+def what_if(job: WaitingJob | ReadyJob, snapshot: Snapshot) -> str | None:
+    """One change to the request that would start the job now."""
+    space = Space(snapshot.now, snapshot.devices, snapshot.running, snapshot.states or {})
+    request = job.request
+    open_now = [d for d in snapshot.devices if not space.rooms[d.number].is_closed]
+    for gpus in range(request.gpus - 1, 0, -1):
+        if space.would_fit(request._replace(gpus=gpus)):
+            return f"--gpus {gpus} would start it now"
+    if request.memory is not None or request.gpus == 1:
+        free = sorted((space.rooms[d.number].free for d in open_now if _may(request, d)),
+                      reverse=True)  # fmt: skip
+        grain = 1 << 30
+        if len(free) >= request.gpus and capacity_known(open_now):
+            most = free[request.gpus - 1] // grain * grain
+            if most and (request.memory is None or most < request.memory):
+                return f"--gpu-mem {most >> 30}G would start it now"
+    if request.ids and space.would_fit(request._replace(ids=())):
+        return "without --gpu-ids it would start now"
+    if request.model is not None and space.would_fit(request._replace(model=None)):
+        return "without --gpu-model it would start now"
+    return None
+
+
+def _may(request: Request, device: Device) -> bool:
+    return is_eligible(request._replace(memory=None), device)
+
+
+def capacity_known(devices: list[Device]) -> bool:
+    return all(device.memory and capacity(device) for device in devices)
+
+
 def _until(jobs: list[RunningJob], now: float) -> str:
-    ends = [job.ends_by for job in jobs if job.ends_by is not None]
-    return f" for at most {format_duration(min(ends) - now)} more" if ends else ""
+    limits = [job.ends_by for job in jobs if job.ends_by is not None]
+    if limits:
+        return f" for at most {format_duration(min(limits) - now)} more"
+    likely = [likely_end(job, now) for job in jobs if job.expected is not None]
+    return f", likely for {format_duration(min(likely) - now)} more" if likely else ""
 
 
 def _jobs(ids: list[int]) -> str:

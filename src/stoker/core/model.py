@@ -21,13 +21,26 @@ class Dependency(Record):
     condition: str = "ok"
 
 
+class Request(Record):
+    """What a job asks of the GPUs. Jobs with equal requests wait in one line."""
+
+    gpus: int = 0
+    memory: int | None = None  # bytes of each card; None: a slot, which normally is a whole card
+    exclusive: bool = False  # all of each card, however many slots it has
+    ids: tuple[str, ...] = ()  # only these: indices or UUIDs
+    prefer: tuple[str, ...] = ()
+    model: str | None = None  # part of the model's name
+    min_memory: int | None = None  # bytes a card must have
+    is_auto: bool = False  # memory as learned from earlier runs; a slot until something is
+
+
 class JobSpec(Record):
     """What a user asked for. `argv` holds one word of shell text when `shell` is true."""
 
     argv: tuple[str, ...]
     context: Context
     shell: bool = True
-    gpus: int = 0
+    request: Request = Request()
     name: str | None = None
     priority: int = 0
     after: tuple[Dependency, ...] = ()
@@ -42,6 +55,7 @@ class JobSpec(Record):
     held: bool = False
     dedupe: str | None = None
     keep_children: bool = False
+    on_oom: str | None = None  # bigger, elsewhere, alone or fail
 
 
 class ReadyJob(Record):
@@ -49,8 +63,11 @@ class ReadyJob(Record):
 
     id: int
     priority: int
-    gpus: int
+    request: Request
     time_limit: float | None
+    share: str
+    expected: float | None
+    since: float
     argv: tuple[str, ...]
     shell: bool
     context: int
@@ -62,6 +79,7 @@ class ReadyJob(Record):
     keep_children: bool
     batch: int | None
     batch_index: int | None
+    family: int
 
 
 class RunningJob(Record):
@@ -69,10 +87,13 @@ class RunningJob(Record):
 
     id: int
     attempt: int
-    gpus: int
+    request: Request
     devices: tuple[int, ...]
     started: float
-    ends_by: float | None = None
+    ends_by: float | None = None  # by its time limit
+    expected: float | None = None  # seconds, as learned from earlier runs
+    share: str = ""
+    family: int = 0
 
 
 class Device(Record):
@@ -83,6 +104,18 @@ class Device(Record):
     slots: int = 1
     model: str = ""
     uuid: str = ""
+    memory: int = 0  # bytes that jobs can have; 0 when unknown
+    pci: str = ""
+    slice_of: str | None = None
+
+
+class CardState(Record):
+    """What holds for a device at the moment, beside our own jobs."""
+
+    foreign: int = 0  # bytes that others use
+    has_strangers: bool = False  # somebody else computes there
+    closed: str | None = None  # why nothing may start there
+    note: str | None = None  # who the strangers are, for people
 
 
 class WaitingJob(Record):
@@ -90,8 +123,21 @@ class WaitingJob(Record):
 
     id: int
     priority: int
-    gpus: int
+    request: Request
     time_limit: float | None = None
+    share: str = ""  # jobs of different shares (tags, sweeps) get equal turns
+    expected: float | None = None  # seconds, as learned from earlier runs
+    since: float = 0.0  # when it began to wait (monotonic)
+
+
+class Rules(Record):
+    """How the policy orders what waits; `stoker simulate` compares them."""
+
+    backfill: bool = True
+    short_first: bool = True
+    is_fair: bool = True
+    patience: float = 7 * 86400.0  # who has waited longer is overtaken by nobody
+    typical: float = 0.0  # how long jobs take of which nothing is known
 
 
 class Snapshot(Record):
@@ -103,6 +149,8 @@ class Snapshot(Record):
     running: tuple[RunningJob, ...]
     waiting: tuple[WaitingJob | ReadyJob, ...]
     draining: bool = False
+    states: dict[int, CardState] | None = None  # by device; open and unshared where not said
+    rules: Rules = Rules()
 
 
 class Start(Record):

@@ -1,18 +1,30 @@
 """`decide`: one snapshot in, one plan out. The daemon, `stoker why` and the simulator all use it.
 
-Order: priority, then first come first served. The first job that does not fit gets a reservation:
-the devices that will be free soonest are kept for it, so a stream of narrow jobs cannot starve a
-wide one. Later jobs may fill the hole only where they cannot delay it: on devices that are not
-reserved, or for less time than the reservation is away (their time limit is their word).
-Jobs without GPUs run beside all that, as many as there are CPU slots.
+Order: priority; then whose share runs least; then who has waited longest for the length of his job
+(short jobs overtake, but nobody for ever); then first come first served. The first job that does
+not fit gets a reservation: the devices that will have room soonest are kept for it, so a stream of
+narrow jobs cannot starve a wide one. Later jobs may fill the hole only where they should not delay
+it: beside it, or for less time than the reservation is away (by their time limit, or by how long
+their like usually take). Jobs without GPUs run beside all that, as many as there are CPU slots.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Protocol
 
-from stoker.core.model import Plan, ReadyJob, Reservation, RunningJob, Snapshot, Start, WaitingJob
-from stoker.core.placement import free_slots, next_free_times, place
+from stoker.core.model import (
+    Plan,
+    ReadyJob,
+    Request,
+    Reservation,
+    Rules,
+    RunningJob,
+    Snapshot,
+    Start,
+    WaitingJob,
+)
+from stoker.core.space import Space
 
 # Reasons why a job was not started; explain.py turns them into sentences.
 NO_DEVICE = "no_device"
@@ -21,77 +33,115 @@ RESERVED = "reserved"
 IMPOSSIBLE = "impossible"
 DRAINING = "draining"
 
+# Jobs vary; one that usually takes an hour is trusted to be over in an hour and a half.
+_TRUST = 1.5
+_SHORTEST = 10.0
+# One device in four is for those who have waited longer than Rules.patience.
+
+AnyJob = WaitingJob | ReadyJob
+
+
+class Ground(Protocol):
+    """Where jobs are placed: the devices of a host, or the simulator's many."""
+
+    now: float
+
+    def is_possible(self, request: Request) -> bool: ...
+    def place(self, request: Request, end: float | None) -> tuple[int, ...] | None: ...
+    def would_fit(self, request: Request) -> bool: ...
+    def take(self, request: Request, devices: tuple[int, ...], end: float | None) -> None: ...
+    def reserve(self, request: Request) -> tuple[tuple[int, ...], float | None]: ...
+
 
 def decide(snapshot: Snapshot) -> Plan:
     """Which waiting jobs start now, and for what the others wait. Same snapshot, same plan."""
     if snapshot.draining:
         return Plan((), None, {job.id: DRAINING for job in snapshot.waiting})
-    free = free_slots(snapshot.devices, snapshot.running)
-    cpu_free = snapshot.cpu_slots - sum(1 for job in snapshot.running if not job.gpus)
+    ground = Space(snapshot.now, snapshot.devices, snapshot.running, snapshot.states or {})
+    cpu_free = snapshot.cpu_slots - sum(1 for job in snapshot.running if not job.request.gpus)
+    order = in_order(snapshot.waiting, snapshot.running, snapshot.now, snapshot.rules)
+    return plan(order, ground, cpu_free, snapshot.rules)
+
+
+def plan(order: Iterable[AnyJob], ground: Ground, cpu_free: int, rules: Rules) -> Plan:
     starts: list[Start] = []
     waits: dict[int, str] = {}
     reservation: Reservation | None = None
-    open_devices = sum(1 for slots in free.values() if slots > 0)
-    for job in sorted(snapshot.waiting, key=_rank):
-        if job.gpus == 0:
+    for job in order:
+        request = job.request
+        if request.gpus == 0:
             if cpu_free > 0:
                 cpu_free -= 1
                 starts.append(Start(job.id, ()))
             else:
                 waits[job.id] = NO_CPU_SLOT
-        elif job.gpus > len(snapshot.devices):
+            continue
+        if not ground.is_possible(request):
             waits[job.id] = IMPOSSIBLE
-        elif job.gpus > open_devices:
+            continue
+        end = over_by(job, ground.now)
+        devices = None
+        if reservation is None or rules.backfill:
+            devices = ground.place(request, end)
+        if devices is not None:
+            ground.take(request, devices, end)
+            starts.append(Start(job.id, devices))
+        elif reservation is not None and ground.would_fit(request):
+            waits[job.id] = RESERVED
+        else:
             waits[job.id] = NO_DEVICE
             if reservation is None:
-                reservation = _reserve(job, snapshot, free, starts)
-        else:
-            allowed = free
-            if reservation is not None:
-                allowed = _around(reservation, free, job, snapshot.now)
-            devices = place(job.gpus, allowed)
-            if devices is None:
-                waits[job.id] = RESERVED
-                continue
-            for index in devices:
-                free[index] -= 1
-                open_devices -= free[index] == 0
-            starts.append(Start(job.id, devices))
+                reservation = Reservation(job.id, *ground.reserve(request))
     return Plan(tuple(starts), reservation, waits)
 
 
-def _rank(job: WaitingJob | ReadyJob) -> tuple[int, int]:
-    return (-job.priority, job.id)
+def over_by(job: AnyJob, now: float) -> float | None:
+    """When a job that starts now will be over, as far as anybody can tell."""
+    lengths = [] if job.time_limit is None else [job.time_limit]
+    if job.expected is not None:
+        lengths.append(job.expected * _TRUST)
+    return now + min(lengths) if lengths else None
 
 
-def _reserve(
-    job: WaitingJob | ReadyJob, snapshot: Snapshot, free: dict[int, int], starts: list[Start]
-) -> Reservation:
-    running = (*snapshot.running, *_started(snapshot, starts))
-    times = next_free_times(snapshot.devices, running, free, snapshot.now)[: job.gpus]
-    at = max((when for when, _, _ in times), default=float("inf"))
-    known = len(times) == job.gpus and at != float("inf")
-    return Reservation(job.id, tuple(index for _, _, index in times), at if known else None)
+def in_order(
+    waiting: Iterable[AnyJob], running: Iterable[RunningJob], now: float, rules: Rules
+) -> Iterator[AnyJob]:
+    """The jobs in the order in which they may choose.
+
+    Taking turns between shares depends on what was just started; it is assumed that all that is
+    offered is taken, which is right for those at the front, and nobody else starts.
+    """
+    lines: dict[str, list[AnyJob]] = {}
+    for job in waiting:
+        lines.setdefault(job.share if rules.is_fair else "", []).append(job)
+    for line in lines.values():
+        line.sort(key=lambda job: _rank(job, now, rules), reverse=True)  # the first at the end
+    in_use = dict.fromkeys(lines, 0)
+    for one in running:
+        if one.share in in_use:
+            in_use[one.share] += len(one.devices)
+    while len(lines) > 1:
+        heads = {share: line[-1] for share, line in lines.items()}
+        share = min(
+            heads, key=lambda s: (-heads[s].priority, in_use[s], _rank(heads[s], now, rules))
+        )
+        job = lines[share].pop()
+        in_use[share] += job.request.gpus
+        yield job
+        if not lines[share]:
+            del lines[share]
+    for line in lines.values():
+        yield from reversed(line)
 
 
-def _started(snapshot: Snapshot, starts: list[Start]) -> Iterator[RunningJob]:
-    """What this plan starts, as it will look in the next snapshot."""
-    limits = {job.id: job.time_limit for job in snapshot.waiting}
-    for id, devices in starts:
-        limit = limits[id]
-        ends_by = None if limit is None else snapshot.now + limit
-        yield RunningJob(id, 0, len(devices), devices, snapshot.now, ends_by)
+def _rank(job: AnyJob, now: float, rules: Rules) -> tuple[int, int, float, int]:
+    """Who has waited longest, measured by the length of the job, comes first.
 
-
-def _around(
-    reservation: Reservation, free: dict[int, int], job: WaitingJob | ReadyJob, now: float
-) -> dict[int, int]:
-    """The free slots that `job` may use without delaying the reservation."""
-    if (
-        reservation.at is not None
-        and job.time_limit is not None
-        and now + job.time_limit <= reservation.at
-    ):
-        return free
-    kept = set(reservation.devices)
-    return {index: slots - (index in kept) for index, slots in free.items()}
+    So short jobs overtake long ones, but a long one comes nearer to the front for as long as it
+    waits, and behind nobody who came after its patience ended.
+    """
+    waited = now - job.since
+    if not rules.short_first or waited > rules.patience:
+        return (-job.priority, 0, 0.0, job.id)
+    length = max(rules.typical if job.expected is None else job.expected, _SHORTEST)
+    return (-job.priority, 1, -max(0.0, waited) / length, job.id)

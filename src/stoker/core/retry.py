@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stoker.core.causes import DETERMINISTIC
 from stoker.core.model import Outcome
 from stoker.core.record import Record
 
@@ -9,8 +10,11 @@ from stoker.core.record import Record
 RERUN_CAP = 5
 BACKOFF_CAP_SECONDS = 300.0
 
+# How often a job may be started anew because it ran out of GPU memory (`--on-oom`).
+OOM_CAP = 3
+
 # Trying again cannot mend these.
-_DETERMINISTIC = ("start_failed", "time_limit")
+_DETERMINISTIC = DETERMINISTIC | {"start_failed", "time_limit"}
 
 
 class Verdict(Record):
@@ -31,6 +35,7 @@ def judge(
     restartable: bool,
     stop_requested: bool,
     base_delay: float = 1.0,
+    on_oom: str | None = None,
 ) -> Verdict:
     """Turn a wait status into an end of the job. `attempts` counts this one."""
     exit_code, signal = _decode(outcome.status)
@@ -43,7 +48,11 @@ def judge(
         if restartable and attempts <= RERUN_CAP:
             return Verdict("return", cause, None, None, backoff(attempts, base_delay))
         return Verdict("lose", cause, None, None)
-    if cause not in _DETERMINISTIC and attempts <= retries:
+    if cause == "gpu_oom" and on_oom is not None:
+        again = on_oom != "fail" and attempts <= OOM_CAP
+    else:
+        again = cause not in _DETERMINISTIC and attempts <= retries
+    if again:
         return Verdict("return", cause, exit_code, signal, backoff(attempts, base_delay))
     return Verdict("fail", cause, exit_code, signal)
 

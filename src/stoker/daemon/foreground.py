@@ -14,7 +14,10 @@ from collections.abc import Callable
 from typing import Protocol
 
 from stoker.core.model import JobSpec, ReadyJob
+from stoker.daemon.cards import Cards
 from stoker.daemon.clock import SystemClock
+from stoker.daemon.listening import Listening
+from stoker.daemon.lookout import Lookout
 from stoker.daemon.loop import Host, Listener, Loop
 from stoker.settings import Settings
 from stoker.store import find, ledger
@@ -44,6 +47,7 @@ class Foreground:
         db: Database,
         source: Source,
         host: Host,
+        cards: Cards,
         settings: Settings,
         listener: Listener,
         log_for: Callable[[ReadyJob, int], str | None],
@@ -54,18 +58,18 @@ class Foreground:
         self._source = source
         self._parent = Attached(ledger.store_tag(db), settings.log_limit)
         self._loop = Loop(
-            db, self._parent, host, settings, SystemClock(), listener,
+            db, self._parent, host, cards, settings, SystemClock(), listener,
             next_attempt=ledger.next_attempt(db), log_for=log_for,
             commit_seconds=_COMMIT_SECONDS,
         )  # fmt: skip
         self._listener = listener
-        self._submission = Submission(db)
+        self._lookout = Lookout(cards, settings.gpu_file)
+        self._submission = Submission(db, learns=False)
         self._unfinished = 0
         self.interrupts = 0
         self._signals: list[int] = []
         self._cancels_at_once = cancels_at_once  # one command: the first Ctrl-C is meant for it
-        self._poll = select.epoll()
-        self._is_listening = False
+        self._listening = Listening()
 
     def finished_one(self) -> None:
         self._unfinished -= 1
@@ -76,7 +80,6 @@ class Foreground:
 
     def work(self, tick: Callable[[], float | None]) -> None:
         """Run everything. `tick` is called now and then and says when it wants to be again."""
-        self._poll.register(self._parent.fileno(), select.EPOLLIN)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
             signal.signal(number, self._on_signal)
         try:
@@ -85,11 +88,16 @@ class Foreground:
                 self._read()
                 self._loop.hear(self._parent.facts()[0])
                 self._loop.turn()
+                if self._loop.cards.is_watched:
+                    self._lookout.observe(self._loop, self._listener, time.monotonic())
+                    self._parent.ignore(self._lookout.helpers())
+                    self._loop.turn()
                 if not self._parent.has_facts and not self._signals and self._has_more():
                     self._wait(tick())
         finally:
             self._loop.commit_now()
             self._parent.close()
+            self._lookout.close()
 
     def _has_more(self) -> bool:
         if self._loop.live or self._loop.has_unrecorded:
@@ -112,26 +120,22 @@ class Foreground:
                 self._loop.refresh()
 
     def _wait(self, tick_at: float | None) -> None:
-        self._listen_to_source()
-        times = [t for t in (self._loop.next_wake(), self._parent.next_deadline(), tick_at)
-                 if t is not None]  # fmt: skip
+        self._listening.to(self._descriptors())
+        due = (
+            self._loop.next_wake(), self._parent.next_deadline(), tick_at,
+            self._lookout.next_deadline(),
+        )  # fmt: skip
+        times = [at for at in due if at is not None]
         timeout = max(0.0, min(times) - time.monotonic()) if times else -1
-        self._poll.poll(timeout)
+        self._listening.wait(timeout)
 
-    def _listen_to_source(self) -> None:
-        descriptor = self._source.descriptor
-        wanted = (
-            descriptor is not None
-            and not self._source.at_end
-            and self._loop.takes_work
-            and self._unfinished < _BACKLOG
-        )
-        if descriptor is not None and wanted != self._is_listening:
-            if wanted:
-                self._poll.register(descriptor, select.EPOLLIN)
-            else:
-                self._poll.unregister(descriptor)
-            self._is_listening = wanted
+    def _descriptors(self) -> set[int]:
+        wanted = {self._parent.fileno(), *self._lookout.descriptors()}
+        source = self._source
+        takes_more = self._loop.takes_work and self._unfinished < _BACKLOG
+        if source.descriptor is not None and not source.at_end and takes_more:
+            wanted.add(source.descriptor)
+        return wanted
 
     def _on_signal(self, number: int, frame: object) -> None:
         self._signals.append(number)  # acted upon between two turns, never inside one

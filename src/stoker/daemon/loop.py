@@ -15,12 +15,14 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Protocol
 
-from stoker.core.commands import plain_words
+from stoker.core.learning import after_oom
 from stoker.core.model import (
     Context,
     Device,
     Outcome,
     ReadyJob,
+    Request,
+    Rules,
     RunningJob,
     Snapshot,
     Start,
@@ -28,15 +30,17 @@ from stoker.core.model import (
 from stoker.core.policy import decide
 from stoker.core.record import Record
 from stoker.core.retry import Verdict, judge
+from stoker.daemon.cards import NOTHING_SEEN, Cards, Use
+from stoker.daemon.examine import Examiner
+from stoker.daemon.order import OrderMaker
+from stoker.devices.leases import Lease
 from stoker.failpoints import point
 from stoker.settings import Settings
-from stoker.store import ledger
+from stoker.store import ledger, lines
 from stoker.store.database import Database, translate
-from stoker.supervisor.environment import job_environment
-from stoker.supervisor.logs import job_folder, log_path
 from stoker.supervisor.orders import Begun, Fact, Order, Refused
 
-# How many ready jobs of one group are read at a time, and how many of them one decision sees.
+# How many ready jobs of one line are read at a time, and how many of them one decision sees.
 _HEADS = 64
 _LOOK = 16
 _BUSY_SECONDS = 0.005
@@ -50,7 +54,9 @@ _CLOCK_JUMP_SECONDS = 2.0
 class Parent(Protocol):
     """Whoever starts processes for the loop."""
 
-    def launch(self, order: Order, context: Context) -> None: ...
+    def launch(self, order: Order, context: Context, lease: list[int]) -> None:
+        """Start it. The descriptors of the lease become the parent's; they end with the attempt."""
+
     def stop(self, attempt: int, reason: str, grace: float | None) -> None: ...
 
 
@@ -60,7 +66,6 @@ class Clock(Protocol):
 
 
 class Host(Record):
-    devices: tuple[Device, ...]
     cpu_slots: int
     boot: str
 
@@ -80,6 +85,7 @@ class Loop:
         db: Database,
         parent: Parent,
         host: Host,
+        cards: Cards,
         settings: Settings,
         clock: Clock,
         listener: Listener,
@@ -91,24 +97,26 @@ class Loop:
         self.db = db
         self.parent = parent
         self.host = host
+        self.cards = cards
         self.live: dict[int, RunningJob] = {}  # by attempt: ordered and not ended
         self.settings = settings
         self._clock = clock
         self._listener = listener
-        self._log_for = log_for or self._own_log
+        self._maker = OrderMaker(db, settings, log_for)
+        self._examiner = Examiner(settings.state_dir)
         self._next_attempt = next_attempt
         self._reserved = 0  # attempt ids below this are ours, and the books on disk say so
         self._reserving = 0
         # A store that nobody else writes may keep its transaction open over several turns.
         self._commit_seconds = commit_seconds
         self._commit_at: float | None = None
-        self._slots = sum(device.slots for device in host.devices) + host.cpu_slots
-        self._by_index = {device.number: device for device in host.devices}
-        self._contexts: dict[int, tuple[Context, bool]] = {}
-        self._heads: dict[int, deque[ReadyJob]] = {}
+        self._lines: dict[int, ledger.Line] = {}
+        self._heads: dict[int, deque[ReadyJob]] = {}  # by line
+        self._rules = Rules()
+        self._published: tuple[Device, ...] | None = None
         self._stops: dict[int, float | None] = {}
         self._facts: list[Fact] = []  # heard, not yet recorded
-        self._orders: list[tuple[Order, Context]] = []  # claimed, not yet committed
+        self._orders: list[tuple[Order, Context, Lease]] = []  # claimed, not yet committed
         self._seen_version: int | None = None
         self._is_stale = True
         self._may_start = True  # something changed that a decision could depend on
@@ -126,7 +134,9 @@ class Loop:
         """Facts free devices at once, even while the database cannot be written."""
         for fact in facts:
             if isinstance(fact, (Outcome, Refused)):
-                self.live.pop(fact.attempt, None)
+                job = self.live.pop(fact.attempt, None)
+                if job is not None and job.devices:
+                    self.cards.ended(job, self._clock.mono())
                 self._may_start = True
             self._facts.append(fact)
 
@@ -167,8 +177,9 @@ class Loop:
         """Nothing of this turn has happened; what was heard stays to be recorded."""
         if self.db.connection.in_transaction:
             self.db.execute("ROLLBACK")
-        for order, _ in self._orders:
+        for order, _, lease in self._orders:
             del self.live[order.attempt]
+            lease.close()
         self._orders.clear()
         self._commit_at = None
         self._is_stale = True
@@ -193,6 +204,10 @@ class Loop:
     def refresh(self) -> None:
         """Somebody on this connection changed the queue; the next turn reads it anew."""
         self._is_stale = True
+
+    def look_again(self) -> None:
+        """The devices changed: somebody may be able to start."""
+        self._may_start = True
 
     @property
     def has_unrecorded(self) -> bool:
@@ -247,7 +262,10 @@ class Loop:
         self._seen_version, self._is_stale, self._may_start = version, False, True
         ledger.release_due(self.db, wall)
         self._due_at = ledger.next_due(self.db)
-        self._heads = {gpus: deque() for gpus in ledger.request_groups(self.db)}
+        self._heads = {line: deque() for line in ledger.ready_lines(self.db)}
+        self._rules = self._rules._replace(typical=ledger.typical_seconds(self.db))
+        if self.cards.is_watched:
+            self.cards.decided(ledger.card_decisions(self.db))
         self._stops = dict(ledger.stop_requests(self.db))
         self._is_draining = ledger.is_draining(self.db)
 
@@ -262,28 +280,35 @@ class Loop:
         """What the policy sees: all that runs, the heads of what waits."""
         look = self._look()
         waiting: list[ReadyJob] = []
-        for gpus, jobs in list(self._heads.items()):
+        for line, jobs in list(self._heads.items()):
             if not jobs:
-                jobs.extend(ledger.heads(self.db, gpus, _HEADS))
+                jobs.extend(ledger.heads(self.db, self._line(line), _HEADS, self._clock_offset))
             if not jobs:
-                del self._heads[gpus]
+                del self._heads[line]
             waiting += islice(jobs, look)
         return Snapshot(
-            self._clock.mono(), self.host.devices, self.host.cpu_slots,
+            self._clock.mono(), self.cards.devices, self.host.cpu_slots,
             tuple(self.live.values()), tuple(waiting),
-            self._is_draining or not self.takes_work,
+            self._is_draining or not self.takes_work, self.cards.states, self._rules,
         )  # fmt: skip
+
+    def _line(self, id: int) -> ledger.Line:
+        line = self._lines.get(id)
+        if line is None:
+            line = self._lines[id] = ledger.read_line(self.db, id)
+        return line
 
     def _look(self) -> int:
         """How many heads of each group one decision sees.
 
-        Where every job wants one GPU at most, no more can start than there are free slots; a wide
-        one may be overtaken, so then it pays to look further down.
+        Where every job wants one slot at most, no more can start than there are free slots; others
+        may be overtaken, so then it pays to look further down.
         """
-        if any(gpus > 1 for gpus in self._heads):
+        if not all(_is_narrow(self._line(line).request) for line in self._heads):
             return _LOOK
+        slots = sum(device.slots for device in self.cards.devices) + self.host.cpu_slots
         busy = sum(len(job.devices) or 1 for job in self.live.values())
-        return max(1, min(_LOOK, self._slots - busy + 1))
+        return max(1, min(_LOOK, slots - busy + 1))
 
     # -- act ---------------------------------------------------------------------------------
 
@@ -300,84 +325,76 @@ class Loop:
         while self._heads:
             look = self._look()
             plan = decide(self.snapshot())
+            claimed = 0
             for start in plan.starts:
                 if self._next_attempt >= self._reserved:
                     self._is_stale = True
                     break
-                self._claim(start)
-            # Go on only if a group may have more than it showed.
-            if self._is_stale or (len(plan.starts) < look and all(self._heads.values())):
+                claimed += self._claim(start)
+            if self._is_stale:
                 break
+            # Go on only if a line may have more than it showed, or a lease was refused.
+            if claimed == len(plan.starts) < look and all(self._heads.values()):
+                break
+        self.cards.settle()
 
-    def _claim(self, start: Start) -> None:
-        job = self._take_head(start.job)
+    def _claim(self, start: Start) -> bool:
+        job = self._find_head(start.job)
+        lease = self.cards.lease(job.request, start.devices)
+        if lease is None:
+            return False  # somebody else on this host has it; the cards say so now
         mono = self._clock.mono()
         claim = ledger.Claim(
-            self._next_attempt, job.id, job.attempts + 1, start.devices, self._clock.wall(),
-            self.host.boot,
+            self._next_attempt, job.id, job.attempts + 1, start.devices, job.request.memory,
+            self._clock.wall(), self.host.boot,
         )  # fmt: skip
         if not ledger.claim(self.db, claim):
+            lease.close()
             self._is_stale = True  # cannot happen while we hold the lock; look again if it does
-            return
+            return False
+        self._take_head(job)
         self._next_attempt += 1
         ends_by = None if job.time_limit is None else mono + job.time_limit
         self.live[claim.attempt] = RunningJob(
-            job.id, claim.attempt, job.gpus, start.devices, mono, ends_by
-        )
+            job.id, claim.attempt, job.request, start.devices, mono, ends_by, job.expected,
+            job.share, job.family,
+        )  # fmt: skip
         point("daemon.after_claim")
-        devices = tuple(self._by_index[index] for index in start.devices)
-        self._orders.append(self._order(job, claim, devices))
+        by_number = {device.number: device for device in self.cards.devices}
+        devices = tuple(by_number[number] for number in start.devices)
+        self._orders.append((*self._maker.make(job, claim, devices), lease))
+        return True
 
     def _launch(self) -> None:
         """The claims are in the books: order the starts."""
-        for order, context in self._orders:
-            self.parent.launch(order, context)
+        for order, context, lease in self._orders:
+            self.parent.launch(order, context, lease.descriptors)
             point("daemon.after_launch")
             self._listener.started(order.job, order.devices)
         self._orders.clear()
 
-    def _take_head(self, id: int) -> ReadyJob:
+    def _find_head(self, id: int) -> ReadyJob:
+        return next(job for jobs in self._heads.values() for job in jobs if job.id == id)
+
+    def _take_head(self, job: ReadyJob) -> None:
         for jobs in self._heads.values():
-            for place, job in enumerate(jobs):
-                if job.id == id:
-                    del jobs[place]
-                    return job
-        raise KeyError(id)
-
-    def _order(
-        self, job: ReadyJob, claim: ledger.Claim, devices: tuple[Device, ...]
-    ) -> tuple[Order, Context]:
-        context, has_plain_shell = self._context(job.context)
-        words = plain_words(job.argv[0]) if job.shell and has_plain_shell else None
-        log = job.stdout or self._log_for(job, claim.number)
-        folder = job_folder(self.settings.state_dir, job.id)
-        order = Order(
-            claim.attempt, job.id, claim.number, words or job.argv, job.shell and words is None,
-            job.context, job_environment(job, claim.number, devices, folder, context.cwd),
-            claim.devices, log, job.stderr, job.stdout is None, job.time_limit,
-            self.settings.grace if job.grace is None else job.grace, job.keep_children,
-        )  # fmt: skip
-        return order, context
-
-    def _context(self, id: int) -> tuple[Context, bool]:
-        known = self._contexts.get(id)
-        if known is None:
-            if len(self._contexts) > 100:
-                self._contexts.clear()
-            context = ledger.context(self.db, id)
-            # Start-up files and exported functions can change what a plain word means.
-            changed = any(
-                key == "BASH_ENV" or key.startswith("BASH_FUNC_") for key, _ in context.env
-            )
-            known = self._contexts[id] = (context, not changed)
-        return known
-
-    def _own_log(self, job: ReadyJob, number: int) -> str:
-        return log_path(self.settings.state_dir, job.id, number)
+            if job in jobs:
+                jobs.remove(job)
+                return
 
     # -- record ------------------------------------------------------------------------------
 
+    def _record_cards(self) -> None:
+        """What readers and the next daemon should know of the devices."""
+        cards = self.cards
+        if cards.devices is not self._published and (cards.devices or not cards.is_watched):
+            ledger.set_devices(self.db, cards.devices, self.host.cpu_slots)
+            self._published = cards.devices
+        for uuid, why in cards.take_quarantines().items():
+            ledger.quarantine(self.db, uuid, why)
+
     def _record(self) -> list[tuple[int, Outcome, Verdict]]:
+        self._record_cards()
         self._send_stops()
         ended = {fact.attempt for fact in self._facts if isinstance(fact, Outcome)}
         started: dict[int, float] = {}
@@ -402,7 +419,8 @@ class Loop:
         facts = ledger.facts(self.db, outcome.attempt)
         if facts is None:
             return None  # recorded before a crash
-        job = facts.job
+        use = self.cards.use_of(outcome.attempt)
+        outcome = self._examiner.examine(outcome, facts, use)
         verdict = judge(
             outcome,
             attempts=facts.attempts,
@@ -410,12 +428,39 @@ class Loop:
             restartable=facts.restartable,
             stop_requested=facts.stop_requested,
             base_delay=self.settings.retry_delay,
+            on_oom=facts.on_oom,
         )
         wall = self._clock.wall()
         if ledger.finish(self.db, facts, outcome, verdict, wall, started):
             self._is_stale = True
-        self._stops.pop(job, None)
-        return job, outcome, verdict
+        if self._learn(facts, outcome, verdict, use, started):
+            self._is_stale = True
+        self._stops.pop(facts.job, None)
+        return facts.job, outcome, verdict
+
+    def _learn(
+        self,
+        facts: ledger.JobFacts,
+        outcome: Outcome,
+        verdict: Verdict,
+        use: Use,
+        started: float | None,
+    ) -> bool:
+        """What this run teaches about its like; True when somebody who waits is concerned."""
+        if use != NOTHING_SEEN:
+            ledger.record_use(self.db, outcome.attempt, use)
+        begun = facts.started_at if started is None else started
+        if verdict.event == "succeed":
+            seconds = None if begun is None else max(0.0, outcome.ended_at - begun)
+            return lines.learn(self.db, facts.family, seconds, use.memory)
+        if verdict.cause != "gpu_oom":
+            return False
+        line = self._line(facts.line)
+        request = line.request._replace(memory=facts.claim)
+        wanted = after_oom(request, facts.on_oom, use.memory)
+        if verdict.delay is not None and wanted != request:
+            ledger.change_request(self.db, facts.job, wanted, line.share)
+        return lines.learn(self.db, facts.family, None, use.memory, is_short=True)
 
     def _undo(self, refused: Refused) -> None:
         """The host had no room for another process: wait a little, count nothing."""
@@ -434,3 +479,7 @@ class Loop:
                 point("daemon.before_stop")
                 self.parent.stop(by_job[job], "user", grace)
         self._stops.clear()
+
+
+def _is_narrow(request: Request) -> bool:
+    return request.gpus <= 1 and request.memory is None and not request.is_auto

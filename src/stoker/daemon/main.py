@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import resource
-import select
 import signal
 import sys
 import time
@@ -16,10 +15,11 @@ from stoker import __version__
 from stoker.core.model import Context, Outcome
 from stoker.core.retry import Verdict
 from stoker.daemon.clock import SystemClock
+from stoker.daemon.listening import Listening
+from stoker.daemon.lookout import Lookout, find_cards
 from stoker.daemon.loop import Host, Listener, Loop
 from stoker.daemon.recovery import recover
 from stoker.daemon.wake import WakeServer
-from stoker.devices.probe import find_devices
 from stoker.errors import Conflict, Error
 from stoker.settings import (
     Settings,
@@ -60,14 +60,16 @@ class Daemon(Listener):
         tag = ledger.store_tag(self._db)
         self._link = RunnerLink(folder, tag, settings.log_limit, RESTART)
         self._orphans = Orphans(tag)
-        host = Host(find_devices(settings.devices), cpu_slots(settings), boot_id())
+        host = Host(cpu_slots(settings), boot_id())
+        cards = find_cards(settings, tag)
+        self._lookout = Lookout(cards, settings.gpu_file)
         self._wake = WakeServer(folder)
         begun = [r.attempt for r in self._link.journal() if isinstance(r, JournalBegun)]
         first = max(ledger.next_attempt(self._db), max(begun, default=0) + 1)
-        self._loop = Loop(self._db, self, host, settings, self._clock, self, next_attempt=first)
+        self._loop = Loop(
+            self._db, self, host, cards, settings, self._clock, self, next_attempt=first
+        )
         self._last_trouble = ""
-        self._watched: set[int] = set()
-        self._had_backlog = False
 
     # -- life --------------------------------------------------------------------------------
 
@@ -76,13 +78,12 @@ class Daemon(Listener):
         self._publish()
         living = [] if self._link.is_fresh else self._link.living()
         self._recover(living)
-        poll = select.epoll()
-        poll.register(self._wake.pokes, select.EPOLLIN)
-        poll.register(self._wake.news, select.EPOLLIN)
-        poll.register(self._signal_pipe, select.EPOLLIN)
+        listening = Listening()
+        own = {self._wake.pokes.fileno(), self._wake.news.fileno(), self._signal_pipe}
         while not self._is_stopping:
-            self._watch(poll)
-            for descriptor, _ in poll.poll(self._timeout()):
+            others = {self._link.fileno(), *self._orphans.handles(), *self._lookout.descriptors()}
+            listening.to(own | others, self._link.fileno() if self._link.has_backlog else None)
+            for descriptor in listening.wait(self._timeout()):
                 if descriptor == self._wake.pokes.fileno():
                     self._wake.drain()
                 elif descriptor == self._wake.news.fileno():
@@ -92,6 +93,8 @@ class Daemon(Listener):
             if time.monotonic() > self._look_at:
                 self._look_for_home()
             self._observe()
+            self._loop.turn()
+            self._lookout.observe(self._loop, self, time.monotonic())
             self._loop.turn()
             if self._wake.announce_at is not None:
                 self._wake.announce(time.monotonic())
@@ -108,26 +111,11 @@ class Daemon(Listener):
     def _ask_to_stop(self, *_: object) -> None:
         self._is_stopping = True
 
-    def _watch(self, poll: select.epoll) -> None:
-        """Keep epoll in step with the runner's connection and the orphans' handles."""
-        wanted = {self._link.fileno(), *self._orphans.handles()}
-        for descriptor in self._watched - wanted:
-            try:
-                poll.unregister(descriptor)
-            except OSError:
-                pass  # closed, and thereby gone
-        for descriptor in wanted - self._watched:
-            poll.register(descriptor, select.EPOLLIN)
-        self._watched = wanted
-        if self._link.has_backlog:
-            poll.modify(self._link.fileno(), select.EPOLLIN | select.EPOLLOUT)
-            self._had_backlog = True
-        elif self._had_backlog:
-            poll.modify(self._link.fileno(), select.EPOLLIN)
-            self._had_backlog = False
-
     def _timeout(self) -> float:
-        due = (self._loop.next_wake(), self._orphans.next_deadline(), self._wake.announce_at)
+        due = (
+            self._loop.next_wake(), self._orphans.next_deadline(), self._wake.announce_at,
+            self._lookout.next_deadline(),
+        )  # fmt: skip
         times = [self._look_at, *(at for at in due if at is not None)]
         return max(0.0, min(times) - time.monotonic())
 
@@ -147,8 +135,6 @@ class Daemon(Listener):
         if not alive:
             self._note("the runner died; its jobs are being adopted")
             self._loop.turn()
-            self._watched.discard(self._link.fileno())  # the new connection may get its number
-            self._had_backlog = False
             self._link.replace()
             self._recover([])
 
@@ -162,11 +148,9 @@ class Daemon(Listener):
                 time.sleep(0.05)
 
     def _publish(self) -> None:
-        host = self._loop.host
         while not self._is_stopping:
             try:
                 with self._db.transaction():
-                    ledger.set_devices(self._db, host.devices, host.cpu_slots)
                     ledger.set_meta(self._db, "daemon_version", __version__)
                 return
             except Error as error:
@@ -177,13 +161,14 @@ class Daemon(Listener):
         self._loop.turn()
         self._wake.close()
         self._checkpoints.close()
+        self._lookout.close()
         self._link.close()
         self._db.close()
 
     # -- the loop's parent: the runner, or for orphans this process ----------------------------
 
-    def launch(self, order: Order, context: Context) -> None:
-        self._link.launch(order, context)
+    def launch(self, order: Order, context: Context, lease: list[int]) -> None:
+        self._link.launch(order, context, lease)
 
     def stop(self, attempt: int, reason: str, grace: float | None) -> None:
         if attempt in self._orphans:

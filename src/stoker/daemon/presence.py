@@ -23,4 +23,4 @@ def known_devices(db: Database, settings: Settings) -> tuple[Device, ...]:
         return find.devices(db)
     from stoker.devices.probe import find_devices
 
-    return find_devices(settings.devices)
+    return find_devices(settings.devices, settings.gpus_by_uuid)

@@ -1,22 +1,50 @@
-"""Find the devices: simulated ones when asked for, else what the driver's own files say.
+"""Find the devices: simulated ones when asked for, else those that the driver tells of.
 
-Nothing here may hang: no library of the driver is loaded, only its folder in /proc is read.
+Nothing here may hang: the driver is asked by a helper process with a time-out.
 """
 
 from __future__ import annotations
 
 import os
 
+from stoker.core.cards import Card
 from stoker.core.model import Device
 from stoker.errors import UsageError
 
 _DRIVER_FOLDER = "/proc/driver/nvidia/gpus"
+_DRIVER_FILES = ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg")
 _MAX_SIMULATED = 4096
+# What a simulated device has; enough to try how jobs share one.
+_SIMULATED_MEMORY = 80 << 30
 
 
-def find_devices(wanted: str | None) -> tuple[Device, ...]:
+def find_devices(wanted: str | None, by_uuid: bool = False) -> tuple[Device, ...]:
     """`wanted` is a setting: `4` or `0,1,1,2` make simulated devices; None looks for real ones."""
-    return simulated(wanted) if wanted else detect()
+    if wanted:
+        return simulated(wanted)
+    if not has_driver():
+        return ()
+    from stoker.devices.watch import sample_once
+
+    cards = sample_once().cards
+    if cards is None:  # it does not answer; its files may still tell what there is
+        return detect()
+    return tuple(as_device(card, by_uuid=by_uuid) for card in cards)
+
+
+def has_driver() -> bool:
+    """Whether it makes sense to ask the NVIDIA driver; STOKER_NVML=1 or 0 overrides."""
+    asked = os.environ.get("STOKER_NVML")
+    if asked in ("0", "1"):
+        return asked == "1"
+    return any(os.path.exists(path) for path in _DRIVER_FILES)
+
+
+def as_device(card: Card, slots: int = 1, by_uuid: bool = False) -> Device:
+    return Device(
+        card.number, card.uuid if by_uuid else card.visible, slots, card.model, card.uuid,
+        card.total - card.reserved, card.pci, card.slice_of,
+    )  # fmt: skip
 
 
 def simulated(text: str) -> tuple[Device, ...]:
@@ -29,7 +57,7 @@ def simulated(text: str) -> tuple[Device, ...]:
             raise UsageError(f"{text} simulated devices are more than the {_MAX_SIMULATED} allowed")
         text = ",".join(str(index) for index in range(int(text)))
     return tuple(
-        device._replace(model="simulated", uuid=f"SIM-{device.visible}")
+        device._replace(model="simulated", uuid=f"SIM-{device.visible}", memory=_SIMULATED_MEMORY)
         for device in parse_devices(text)
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from stoker.core.model import Request
 from stoker.core.states import FINAL
 from stoker.core.text import to_bytes
 from stoker.errors import Conflict
@@ -77,7 +78,13 @@ def rerun(db: Database, ids: list[int], now: float, held: bool = False) -> list[
     return new
 
 
-def edit(db: Database, job: int, values: dict[str, object], now: float) -> None:
+def edit(
+    db: Database,
+    job: int,
+    values: dict[str, object],
+    now: float,
+    request: Request | None = None,
+) -> None:
     """Change columns of a job that has not started."""
     with db.transaction():
         state = db.value("SELECT state FROM jobs WHERE id = ?", (job,))
@@ -88,12 +95,16 @@ def edit(db: Database, job: int, values: dict[str, object], now: float) -> None:
             )
         for column, value in values.items():
             db.execute(f"UPDATE jobs SET {column} = ? WHERE id = ?", (value, job))
+        if request is not None:
+            line = int(str(db.value("SELECT line FROM jobs WHERE id = ?", (job,))))
+            ledger.change_request(db, job, request, ledger.read_line(db, line).share)
         db.execute(
             "UPDATE jobs SET ready = (state = 'queued' AND blockers = 0 AND"
             " (eligible_at IS NULL OR eligible_at <= ?)) WHERE id = ?",
             (now, job),
         )
-        ledger.record_event(db, job, now, "edited", ", ".join(sorted(values)))
+        changed = sorted(values) + (["request"] if request is not None else [])
+        ledger.record_event(db, job, now, "edited", ", ".join(changed))
 
 
 def set_priority(db: Database, ids: list[int], priority: int, now: float) -> int:
@@ -141,3 +152,11 @@ def remove(db: Database, ids: list[int]) -> dict[int, int]:
 def set_draining(db: Database, draining: bool) -> None:
     with db.transaction():
         ledger.set_meta(db, "draining", int(draining))
+
+
+def decide_card(db: Database, uuid: str, decision: dict[str, object]) -> None:
+    """Columns of `cards` that people set; they outlive the daemon."""
+    with db.transaction():
+        db.execute("INSERT OR IGNORE INTO cards (uuid) VALUES (?)", (uuid,))
+        for column, value in decision.items():
+            db.execute(f"UPDATE cards SET {column} = ? WHERE uuid = ?", (value, uuid))

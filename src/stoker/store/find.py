@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from stoker.core.model import Device
+from stoker.core.model import Device, Request
 from stoker.core.record import Record
 from stoker.core.selectors import Selector
 from stoker.core.states import STATES
 from stoker.core.text import maybe_bytes, maybe_text, to_bytes, to_text, unpack_words
 from stoker.errors import NotFound
 from stoker.store.database import Database
+from stoker.store.lines import LINE_COLUMNS, read_request
 from stoker.store.rows import parse_devices
 
 
@@ -20,7 +21,6 @@ class JobRow(Record):
     state: str
     cause: str | None
     priority: int
-    gpus: int
     argv: tuple[str, ...]
     shell: bool
     cwd: str
@@ -50,20 +50,37 @@ class JobRow(Record):
     system_seconds: float | None
     max_rss_bytes: int | None
     attempt_cause: str | None
+    claim: int | None
+    gpu_memory: int | None
+    gpu_use: float | None
+    gpu_energy: float | None
+    on_oom: str | None
+    family: int
+    share: str
+    request: Request
+
+    @property
+    def gpus(self) -> int:
+        return self.request.gpus
 
 
 _SELECT = (
-    "SELECT j.id, j.name, j.state, j.cause, j.priority, j.gpus, j.argv, j.shell, c.cwd,"
+    "SELECT j.id, j.name, j.state, j.cause, j.priority, j.argv, j.shell, c.cwd,"
     " j.submitted_at, j.eligible_at, j.blockers, j.time_limit, j.grace, j.retries, j.restartable,"
     " j.batch, j.batch_index, j.rerun_of, j.dedupe, j.stdout, j.stderr, j.attempts,"
     " j.stop_requested, j.ended_at, a.id, a.devices, a.pid, a.started_at, a.status, a.detail,"
-    " a.user_seconds, a.system_seconds, a.max_rss_bytes, a.cause"
-    " FROM jobs j JOIN contexts c ON c.id = j.context LEFT JOIN attempts a ON a.id = j.attempt"
+    " a.user_seconds, a.system_seconds, a.max_rss_bytes, a.cause, a.claim, a.gpu_memory, a.gpu_use,"
+    f" a.gpu_energy, j.on_oom, j.family, l.share, {', '.join('l.' + c for c in LINE_COLUMNS)}"
+    " FROM jobs j JOIN contexts c ON c.id = j.context JOIN lines l ON l.id = j.line"
+    " LEFT JOIN attempts a ON a.id = j.attempt"
 )
 
 
 def _job_row(row: tuple) -> JobRow:  # type: ignore[type-arg]
-    fields = dict(zip(JobRow._fields, row, strict=True))
+    *columns, request = JobRow._fields
+    fields = dict(zip(columns, row, strict=False))
+    fields[request] = read_request(row[len(columns) :])
+    fields["share"] = to_text(fields["share"])
     for key in ("name", "dedupe", "stdout", "stderr"):
         fields[key] = maybe_text(fields[key])
     fields["argv"] = unpack_words(fields["argv"])
@@ -117,10 +134,10 @@ def page(
 
 
 def queue_head(db: Database, limit: int) -> list[int]:
-    """Ids of ready jobs in the order in which the policy looks at them."""
-    from stoker.store.ledger import heads, request_groups
+    """Ids of ready jobs in the order in which they were queued."""
+    from stoker.store.ledger import heads, read_line, ready_lines
 
-    merged = [job for gpus in request_groups(db) for job in heads(db, gpus, limit)]
+    merged = [job for line in ready_lines(db) for job in heads(db, read_line(db, line), limit)]
     merged.sort(key=lambda ready: (-ready.priority, ready.id))
     return [ready.id for ready in merged[:limit]]
 
@@ -224,8 +241,21 @@ def events(db: Database, id: int) -> list[tuple[float, str, str | None]]:
 
 
 def devices(db: Database) -> tuple[Device, ...]:
-    rows = db.execute("SELECT idx, visible, slots, model, uuid FROM devices ORDER BY idx")
+    rows = db.execute("SELECT * FROM devices ORDER BY number")
     return tuple(Device(*row) for row in rows)
+
+
+class Family(Record):
+    """What was learned of commands of one kind."""
+
+    runs: int
+    seconds: float | None
+    memory: int | None
+
+
+def family(db: Database, id: int) -> Family | None:
+    row = db.execute("SELECT runs, seconds, memory FROM families WHERE id = ?", (id,)).fetchone()
+    return None if row is None else Family(*row)
 
 
 def meta(db: Database, key: str) -> object:

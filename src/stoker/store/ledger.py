@@ -6,18 +6,21 @@ records the same facts again.
 
 from __future__ import annotations
 
-from stoker.core.model import Context, Device, Outcome, ReadyJob
+from stoker.core.learning import budget
+from stoker.core.model import Context, Device, Outcome, ReadyJob, Request
 from stoker.core.record import Record
 from stoker.core.retry import BACKOFF_CAP_SECONDS, Verdict
 from stoker.core.states import advance, sources
 from stoker.core.text import maybe_text, to_text, unpack_words
+from stoker.store import lines
 from stoker.store.database import Database
 from stoker.store.rows import parse_devices
 from stoker.store.submissions import satisfied
 
 _READY_COLUMNS = (
-    "id, priority, gpus, time_limit, argv, shell, context, name, attempts, grace, stdout, stderr,"
-    " keep_children, batch, batch_index"
+    "j.id, j.priority, j.time_limit, j.submitted_at, f.seconds, f.memory, j.argv, j.shell,"
+    " j.context, j.name, j.attempts, j.grace, j.stdout, j.stderr, j.keep_children, j.batch,"
+    " j.batch_index, j.family"
 )
 # An end is legal in every active state; the claim is what makes a state active.
 _ACTIVE = ", ".join(f"'{state}'" for state in sources("succeed"))
@@ -30,6 +33,7 @@ class Claim(Record):
     job: int
     number: int
     devices: tuple[int, ...]
+    memory: int | None
     at: float
     boot: str
 
@@ -40,7 +44,10 @@ class OpenAttempt(Record):
     attempt: int
     job: int
     number: int
-    gpus: int
+    request: Request
+    share: str
+    family: int
+    expected: float | None
     devices: tuple[int, ...]
     state: str
     boot: str
@@ -60,37 +67,64 @@ class JobFacts(Record):
     restartable: bool
     stop_requested: bool
     has_dependants: bool  # somebody waits for its end
+    line: int
+    claim: int | None
+    family: int
+    on_oom: str | None
+    started_at: float | None
+    stdout: str | None
+    stderr: str | None
 
 
-def request_groups(db: Database) -> list[int]:
-    """The different requests among ready jobs, by hopping through the index, not scanning it."""
+def ready_lines(db: Database) -> list[int]:
+    """The lines with ready jobs, by hopping through the index, not scanning it."""
     rows = db.execute(
-        "WITH RECURSIVE hop(gpus) AS ("
-        " SELECT min(gpus) FROM jobs WHERE ready = 1"
-        " UNION ALL SELECT (SELECT min(gpus) FROM jobs WHERE ready = 1 AND gpus > hop.gpus)"
-        " FROM hop WHERE hop.gpus IS NOT NULL) SELECT gpus FROM hop WHERE gpus IS NOT NULL"
+        "WITH RECURSIVE hop(line) AS ("
+        " SELECT min(line) FROM jobs WHERE ready = 1"
+        " UNION ALL SELECT (SELECT min(line) FROM jobs WHERE ready = 1 AND line > hop.line)"
+        " FROM hop WHERE hop.line IS NOT NULL) SELECT line FROM hop WHERE line IS NOT NULL"
     )
     return [row[0] for row in rows]
 
 
-def heads(db: Database, gpus: int, limit: int) -> list[ReadyJob]:
-    """The first ready jobs of one group, in order."""
+class Line(Record):
+    """The head of a line is read through this; see `read_line`."""
+
+    id: int
+    request: Request
+    share: str
+
+
+def read_line(db: Database, id: int) -> Line:
+    return Line(id, *lines.read_line(db, id))
+
+
+def heads(db: Database, line: Line, limit: int, clock_offset: float = 0.0) -> list[ReadyJob]:
+    """The first ready jobs of one line, in order. `clock_offset` is wall time less monotonic."""
     rows = db.execute(
-        f"SELECT {_READY_COLUMNS} FROM jobs WHERE ready = 1 AND gpus = ?"
-        " ORDER BY priority DESC, id LIMIT ?",
-        (gpus, limit),
+        f"SELECT {_READY_COLUMNS} FROM jobs j LEFT JOIN families f ON f.id = j.family"
+        " WHERE j.ready = 1 AND j.line = ? ORDER BY j.priority DESC, j.id LIMIT ?",
+        (line.id, limit),
     )
-    return [_ready_job(row) for row in rows]
+    return [_ready_job(row, line, clock_offset) for row in rows]
 
 
-def _ready_job(row: tuple[object, ...]) -> ReadyJob:
-    (id, priority, gpus, limit, argv, shell, context, name, attempts, grace, out, err, keep, batch,
-     index) = row  # fmt: skip
+def _ready_job(row: tuple[object, ...], line: Line, clock_offset: float) -> ReadyJob:
+    (id, priority, limit, submitted, seconds, memory, argv, shell, context, name, attempts, grace,
+     out, err, keep, batch, index, family) = row  # fmt: skip
     return ReadyJob(
-        id, priority, gpus, limit, unpack_words(argv), bool(shell), context,  # type: ignore[arg-type]
+        id, priority, resolve(line.request, memory), limit, line.share, seconds,  # type: ignore[arg-type]
+        submitted - clock_offset, unpack_words(argv), bool(shell), context,  # type: ignore[arg-type, operator]
         maybe_text(name), attempts, grace, maybe_text(out), maybe_text(err),  # type: ignore[arg-type]
-        bool(keep), batch, index,  # type: ignore[arg-type]
+        bool(keep), batch, index, family,  # type: ignore[arg-type]
     )  # fmt: skip
+
+
+def resolve(request: Request, learned: int | None) -> Request:
+    """A request for memory as learned becomes one for bytes, once something was learned."""
+    if request.is_auto and learned:
+        return request._replace(memory=budget(learned))
+    return request
 
 
 def context(db: Database, id: int) -> Context:
@@ -160,9 +194,9 @@ def claim(db: Database, order: Claim) -> bool:
     if not changed:
         return False
     db.execute(
-        "INSERT INTO attempts (id, job, number, devices, claimed_at, boot)"
-        " VALUES (?, ?, ?, ?, ?, ?)",
-        (*order[:3], ",".join(map(str, order.devices)), order.at, order.boot),
+        "INSERT INTO attempts (id, job, number, devices, claim, claimed_at, boot)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (*order[:3], ",".join(map(str, order.devices)), *order[4:]),
     )
     return True
 
@@ -188,14 +222,47 @@ def facts(db: Database, attempt: int) -> JobFacts | None:
     """The job of an attempt that is its newest and has no end; else there is nothing to judge."""
     row = db.execute(
         "SELECT j.id, j.attempts, j.retries, j.restartable, j.stop_requested,"
-        " EXISTS (SELECT 1 FROM dependencies d WHERE d.needs = j.id AND d.met = 0) FROM attempts a"
+        " EXISTS (SELECT 1 FROM dependencies d WHERE d.needs = j.id AND d.met = 0), j.line,"
+        " a.claim, j.family, j.on_oom, a.started_at, j.stdout, j.stderr FROM attempts a"
         " JOIN jobs j ON j.id = a.job AND j.attempt = a.id"
         f" WHERE a.id = ? AND j.state IN ({_ACTIVE})",
         (attempt,),
     ).fetchone()
     if row is None:
         return None
-    return JobFacts(row[0], row[1], row[2], bool(row[3]), row[4] is not None, bool(row[5]))
+    (job, attempts, retries, restartable, stop, dependants, line, claim, family, on_oom, started,
+     out, err) = row  # fmt: skip
+    return JobFacts(
+        job, attempts, retries, bool(restartable), stop is not None, bool(dependants), line, claim,
+        family, on_oom, started, maybe_text(out), maybe_text(err),
+    )  # fmt: skip
+
+
+def record_use(db: Database, attempt: int, use: tuple[object, ...]) -> None:
+    """What an attempt did with its cards: memory, utilisation, energy."""
+    db.execute(
+        "UPDATE attempts SET gpu_memory = ?, gpu_use = ?, gpu_energy = ? WHERE id = ?",
+        (*use[:3], attempt),
+    )
+
+
+def change_request(db: Database, job: int, request: Request, share: str) -> None:
+    """The job asks for something else from now on (it ran out of memory)."""
+    line = lines.line_id(db, request, share)
+    db.execute("UPDATE jobs SET line = ? WHERE id = ?", (line, job))
+
+
+def typical_seconds(db: Database) -> float:
+    """How long a job takes of which nothing is known."""
+    return float(str(db.value(
+        "SELECT avg(seconds) FROM (SELECT seconds FROM families ORDER BY id DESC LIMIT 100)"
+    ) or 0.0))  # fmt: skip
+
+
+def card_decisions(db: Database) -> list[tuple[str, bool, int | None, str | None]]:
+    """(uuid, drained, slots, quarantine) of the cards about which something was decided."""
+    rows = db.execute("SELECT uuid, drained, slots, quarantine FROM cards")
+    return [(uuid, bool(drained), slots, why) for uuid, drained, slots, why in rows]
 
 
 def finish(
@@ -293,18 +360,20 @@ def settle_dependants(db: Database, job: int, state: str, now: float) -> bool:
 def open_attempts(db: Database) -> list[OpenAttempt]:
     """All attempts that the books show as alive."""
     rows = db.execute(
-        "SELECT a.id, a.job, a.number, j.gpus, a.devices, j.state, a.boot, a.pid, a.started_mono,"
-        " j.time_limit, j.grace, j.stop_requested FROM jobs j JOIN attempts a ON a.id = j.attempt"
+        "SELECT a.id, a.job, a.number, j.line, a.claim, j.family, f.seconds, a.devices, j.state,"
+        " a.boot, a.pid, a.started_mono, j.time_limit, j.grace, j.stop_requested FROM jobs j"
+        " JOIN attempts a ON a.id = j.attempt LEFT JOIN families f ON f.id = j.family"
         f" WHERE j.state IN ({_ACTIVE}) ORDER BY a.id"
     ).fetchall()
-    return [
-        OpenAttempt(
-            attempt, job, number, gpus, parse_devices(devices), state, boot, pid, mono, limit,
-            grace, stop is not None,
-        )
-        for (attempt, job, number, gpus, devices, state, boot, pid, mono, limit, grace,
-             stop) in rows
-    ]  # fmt: skip
+    found = []
+    for (attempt, job, number, line, claim, family, seconds, devices, state, boot, pid, mono,
+         limit, grace, stop) in rows:  # fmt: skip
+        request, share = lines.read_line(db, line)
+        found.append(OpenAttempt(
+            attempt, job, number, request._replace(memory=claim), share, family, seconds,
+            parse_devices(devices), state, boot, pid, mono, limit, grace, stop is not None,
+        ))  # fmt: skip
+    return found
 
 
 def next_attempt(db: Database) -> int:
@@ -316,6 +385,15 @@ def next_attempt(db: Database) -> int:
     return int(row[0])
 
 
+def quarantine(db: Database, uuid: str, why: str) -> None:
+    """The card is in trouble and not used until somebody restores it."""
+    db.execute(
+        "INSERT INTO cards (uuid, quarantine) VALUES (?1, ?2)"
+        " ON CONFLICT (uuid) DO UPDATE SET quarantine = ?2",
+        (uuid, why),
+    )
+
+
 def record_event(db: Database, job: int, now: float, kind: str, data: str | None = None) -> None:
     db.execute(
         "INSERT INTO events (job, at, kind, data) VALUES (?, ?, ?, ?)", (job, now, kind, data)
@@ -325,7 +403,7 @@ def record_event(db: Database, job: int, now: float, kind: str, data: str | None
 def set_devices(db: Database, devices: tuple[Device, ...], cpu_slots: int) -> None:
     """Publish what the daemon knows of the host, for `submit`, `why` and the status page."""
     db.execute("DELETE FROM devices")
-    db.executemany("INSERT INTO devices VALUES (?, ?, ?, ?, ?)", list(devices))
+    db.executemany("INSERT INTO devices VALUES (?, ?, ?, ?, ?, ?, ?, ?)", list(devices))
     set_meta(db, "cpu_slots", cpu_slots)
 
 

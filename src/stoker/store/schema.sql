@@ -17,11 +17,39 @@ CREATE TABLE contexts (
 );
 CREATE INDEX contexts_by_crc ON contexts (crc);
 
+-- Jobs that are alike for the policy wait in one line: same request, same share, about as long.
+-- A queue of any depth has few lines, and a decision looks at the head of each.
+CREATE TABLE lines (
+    id         INTEGER PRIMARY KEY,
+    key        BLOB NOT NULL UNIQUE,  -- all of the below in one text
+    gpus       INTEGER NOT NULL,
+    memory     INTEGER,               -- bytes of each card; NULL: a slot
+    exclusive  INTEGER NOT NULL,
+    ids        BLOB NOT NULL,         -- NUL-separated, like argv
+    prefer     BLOB NOT NULL,
+    model      BLOB,
+    min_memory INTEGER,
+    is_auto    INTEGER NOT NULL,      -- 1: memory as learned
+    share      BLOB NOT NULL,         -- the tag or sweep that takes turns with others
+    length     INTEGER NOT NULL       -- n: its like take 2^(n-1) to 2^n seconds; 0: unknown
+);
+
+-- What was learned of commands that differ only in numbers (see core/families.py).
+CREATE TABLE families (
+    id          INTEGER PRIMARY KEY,
+    key         BLOB NOT NULL UNIQUE,
+    runs        INTEGER NOT NULL DEFAULT 0,  -- that ended well
+    seconds     REAL,                        -- how long they take, newer ones count more
+    memory_runs INTEGER NOT NULL DEFAULT 0,  -- of which the memory was seen
+    memory      INTEGER                      -- the most that one card had to give
+);
+
 CREATE TABLE jobs (
     id             INTEGER PRIMARY KEY,
     state          TEXT NOT NULL,
     ready          INTEGER NOT NULL,  -- 1: queued and waiting for nothing but devices
-    gpus           INTEGER NOT NULL,
+    line           INTEGER NOT NULL REFERENCES lines (id),
+    family         INTEGER NOT NULL,  -- 0: none
     priority       INTEGER NOT NULL,
     shell          INTEGER NOT NULL,  -- 1: argv is one shell text; 0: NUL-separated words
     argv           BLOB NOT NULL,
@@ -35,6 +63,7 @@ CREATE TABLE jobs (
     retries        INTEGER NOT NULL DEFAULT 0,
     restartable    INTEGER NOT NULL DEFAULT 0,
     keep_children  INTEGER NOT NULL DEFAULT 0,
+    on_oom         TEXT,              -- bigger, elsewhere, alone or fail
     eligible_at    REAL,              -- not before (begin time or back-off)
     blockers       INTEGER NOT NULL DEFAULT 0,  -- unmet dependencies
     stdout         BLOB,
@@ -47,8 +76,8 @@ CREATE TABLE jobs (
     cause          TEXT,              -- why it ended, set with a final state
     ended_at       REAL
 );
--- The dispatch path: head of each group of equal requests, at any depth.
-CREATE INDEX jobs_ready ON jobs (gpus, priority DESC, id) WHERE ready = 1;
+-- The dispatch path: head of each line, at any depth.
+CREATE INDEX jobs_ready ON jobs (line, priority DESC, id) WHERE ready = 1;
 CREATE INDEX jobs_by_state ON jobs (state, id);
 CREATE INDEX jobs_delayed ON jobs (eligible_at)
     WHERE state = 'queued' AND ready = 0 AND blockers = 0;
@@ -62,7 +91,8 @@ CREATE TABLE attempts (
     id             INTEGER PRIMARY KEY,
     job            INTEGER NOT NULL REFERENCES jobs (id),
     number         INTEGER NOT NULL,
-    devices        TEXT NOT NULL,     -- indices, comma-separated
+    devices        TEXT NOT NULL,     -- numbers, comma-separated
+    claim          INTEGER,           -- bytes it was promised on each card; NULL: a slot
     claimed_at     REAL NOT NULL,
     started_at     REAL,
     started_mono   REAL,              -- CLOCK_MONOTONIC of this boot
@@ -74,7 +104,10 @@ CREATE TABLE attempts (
     detail         TEXT,
     user_seconds   REAL,
     system_seconds REAL,
-    max_rss_bytes  INTEGER
+    max_rss_bytes  INTEGER,
+    gpu_memory     INTEGER,           -- the most it had on one card, bytes
+    gpu_use        REAL,              -- mean utilisation of its cards, percent
+    gpu_energy     REAL               -- joules, its share where a card was shared
 );
 CREATE UNIQUE INDEX attempts_by_job ON attempts (job, number);
 
@@ -106,9 +139,20 @@ CREATE INDEX events_by_job ON events (job);
 
 -- The devices that the daemon knows, for readers.
 CREATE TABLE devices (
-    idx     INTEGER PRIMARY KEY,
-    visible TEXT NOT NULL,
-    slots   INTEGER NOT NULL,
-    model   TEXT NOT NULL,
-    uuid    TEXT NOT NULL
+    number   INTEGER PRIMARY KEY,
+    visible  TEXT NOT NULL,
+    slots    INTEGER NOT NULL,
+    model    TEXT NOT NULL,
+    uuid     TEXT NOT NULL,
+    memory   INTEGER NOT NULL,        -- bytes; 0 when unknown
+    pci      TEXT NOT NULL,
+    slice_of TEXT
 );
+
+-- What people and the daemon decided about a card; outlives both.
+CREATE TABLE cards (
+    uuid       TEXT PRIMARY KEY,
+    drained    INTEGER NOT NULL DEFAULT 0,
+    slots      INTEGER,               -- NULL: as found
+    quarantine TEXT                   -- why it is not used until `stoker gpus restore`
+) WITHOUT ROWID;

@@ -11,15 +11,16 @@ from stoker.core.text import maybe_bytes, pack_words, to_bytes
 from stoker.errors import Conflict, NotFound
 from stoker.failpoints import point
 from stoker.store.database import Database
+from stoker.store.lines import Lines
 
 # About 15 ms of write lock: what a freed GPU may have to wait for while somebody submits a lot.
 CHUNK = 5000
 
 _INSERT = (
-    "INSERT INTO jobs (id, state, ready, gpus, priority, shell, argv, context, submitted_at, name,"
-    " batch, batch_index, time_limit, grace, retries, restartable, keep_children, eligible_at,"
-    " blockers, stdout, stderr, dedupe, rerun_of)"
-    f" VALUES ({', '.join('?' * 23)})"
+    "INSERT INTO jobs (id, state, ready, line, family, priority, shell, argv, context,"
+    " submitted_at, name, batch, batch_index, time_limit, grace, retries, restartable,"
+    " keep_children, on_oom, eligible_at, blockers, stdout, stderr, dedupe, rerun_of)"
+    f" VALUES ({', '.join('?' * 25)})"
 )
 
 
@@ -38,9 +39,10 @@ class Receipt(Record):
 class Submission:
     """One submit, however many chunks it comes in."""
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, learns: bool = True) -> None:
         self._db = db
         self._contexts: dict[int, tuple[Context, int]] = {}
+        self._lines = Lines(db, learns)
         self._batch: int | None = None
         self._count = 0
 
@@ -56,7 +58,7 @@ class Submission:
             rows = []
             for place, spec in enumerate(fresh):
                 index = self._count + place if is_batch else None
-                rows.append(_row(db, spec, first + place, now, self._contexts, self._batch, index))
+                rows.append(self._row(spec, first + place, now, index))
             db.executemany(_INSERT, rows)
             for place, spec in enumerate(fresh):
                 if spec.tags:
@@ -66,15 +68,51 @@ class Submission:
         self._count += len(fresh)
         return Receipt(first, len(fresh), existing)
 
+    def _row(self, spec: JobSpec, job: int, now: float, index: int | None) -> tuple[object, ...]:
+        known = self._contexts.get(id(spec.context))
+        if known is None or known[0] is not spec.context:
+            known = (spec.context, context_id(self._db, spec.context))
+            self._contexts[id(spec.context)] = known
+        blockers = _depend(self._db, job, spec.after) if spec.after else 0
+        later = spec.begin_at if spec.begin_at is not None and spec.begin_at > now else None
+        ready = not spec.held and not blockers and later is None
+        return (
+            job,
+            HELD if spec.held else QUEUED,
+            int(ready),
+            *self._lines.of(spec),
+            spec.priority,
+            int(spec.shell),
+            pack_words(spec.argv),
+            known[1],
+            now,
+            maybe_bytes(spec.name),
+            None if index is None else self._batch,
+            index,
+            spec.time_limit,
+            spec.grace,
+            spec.retries,
+            int(spec.restartable),
+            int(spec.keep_children),
+            spec.on_oom,
+            later,
+            blockers,
+            maybe_bytes(spec.stdout),
+            maybe_bytes(spec.stderr),
+            maybe_bytes(spec.dedupe),
+            None,
+        )
+
 
 def rerun(db: Database, job: int, now: float, held: bool) -> int:
     """A new job that asks for the same thing as an old one."""
     new = _take_ids(db, 1)
     made = db.execute(
-        "INSERT INTO jobs (id, state, ready, gpus, priority, shell, argv, context, submitted_at,"
-        " name, time_limit, grace, retries, restartable, keep_children, stdout, stderr, rerun_of)"
-        " SELECT ?, ?, ?, gpus, priority, shell, argv, context, ?, name, time_limit, grace,"
-        " retries, restartable, keep_children, stdout, stderr, id FROM jobs WHERE id = ?",
+        "INSERT INTO jobs (id, state, ready, line, family, priority, shell, argv, context,"
+        " submitted_at, name, time_limit, grace, retries, restartable, keep_children, on_oom,"
+        " stdout, stderr, rerun_of)"
+        " SELECT ?, ?, ?, line, family, priority, shell, argv, context, ?, name, time_limit, grace,"
+        " retries, restartable, keep_children, on_oom, stdout, stderr, id FROM jobs WHERE id = ?",
         (new, HELD if held else QUEUED, int(not held), now, job),
     ).rowcount
     if not made:
@@ -124,49 +162,6 @@ def _take_ids(db: Database, count: int) -> int:
     first = int(str(db.value("SELECT value FROM meta WHERE key = 'next_job'")))
     db.execute("UPDATE meta SET value = ? WHERE key = 'next_job'", (first + count,))
     return first
-
-
-def _row(
-    db: Database,
-    spec: JobSpec,
-    job: int,
-    now: float,
-    contexts: dict[int, tuple[Context, int]],
-    batch: int,
-    index: int | None,
-) -> tuple[object, ...]:
-    known = contexts.get(id(spec.context))
-    if known is None or known[0] is not spec.context:
-        known = (spec.context, context_id(db, spec.context))
-        contexts[id(spec.context)] = known
-    blockers = _depend(db, job, spec.after) if spec.after else 0
-    later = spec.begin_at if spec.begin_at is not None and spec.begin_at > now else None
-    ready = not spec.held and not blockers and later is None
-    return (
-        job,
-        HELD if spec.held else QUEUED,
-        int(ready),
-        spec.gpus,
-        spec.priority,
-        int(spec.shell),
-        pack_words(spec.argv),
-        known[1],
-        now,
-        maybe_bytes(spec.name),
-        None if index is None else batch,
-        index,
-        spec.time_limit,
-        spec.grace,
-        spec.retries,
-        int(spec.restartable),
-        int(spec.keep_children),
-        later,
-        blockers,
-        maybe_bytes(spec.stdout),
-        maybe_bytes(spec.stderr),
-        maybe_bytes(spec.dedupe),
-        None,
-    )
 
 
 def _depend(db: Database, job: int, after: tuple[Dependency, ...]) -> int:

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterable
 
 from stoker.core.model import Context, Outcome
 from stoker.supervisor.begins import Begins
@@ -35,17 +36,22 @@ class Attached:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self._children.ignore(_start_keeper(tag_base))
 
+    def ignore(self, pids: Iterable[int]) -> None:
+        """Children of this process that are no jobs."""
+        for pid in pids:
+            self._children.ignore(pid)
+
     def fileno(self) -> int:
         return self._wake
 
-    def launch(self, order: Order, context: Context) -> None:
+    def launch(self, order: Order, context: Context, lease: list[int]) -> None:
         base = self._contexts.get(order.context)
         if base is None:
             base = self._contexts[order.context] = encode_environment(context.env)
         env = base | encode_environment(order.env.items())
         if order.time_limit is not None:
             env[b"STOKER_DEADLINE"] = b"%d" % (time.time() + order.time_limit)
-        fact = self._children.start(order, context, env)
+        fact = self._children.start(order, context, env, lease)
         if isinstance(fact, Begun):
             self._begins.add(fact)
         else:

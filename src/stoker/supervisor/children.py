@@ -25,10 +25,13 @@ _LOG_CHECK_SECONDS = 2.0
 class _Attempt:
     """A living attempt, or one whose first process is gone and whose leftovers are not."""
 
-    __slots__ = ("deadline", "grace", "kill_at", "mono", "order", "outcome", "pid", "reason", "tag")
+    __slots__ = (
+        "deadline", "grace", "kill_at", "lease", "mono", "order", "outcome", "pid", "reason", "tag",
+    )  # fmt: skip
 
-    def __init__(self, order: Order, tag: int) -> None:
+    def __init__(self, order: Order, tag: int, lease: list[int]) -> None:
         self.order = order
+        self.lease = lease  # descriptors that hold its cards until nothing of it is left
         self.tag = tag
         self.pid = 0
         self.mono = 0.0
@@ -67,10 +70,9 @@ class Children:
         """A child of this process that is no job."""
         self._bystanders.add(pid)
 
-    def spawn(self, order: Order, context: Context, env: Environment) -> Begun:
-        """Start an attempt, or raise HostTrouble or StartFailed."""
-        attempt = _Attempt(order, members.tag_of(self._tag_base, order.attempt))
-        attempt.pid = self._pad.spawn(order, context, env, attempt.tag)
+    def _spawn(self, order: Order, context: Context, env: Environment, lease: list[int]) -> Begun:
+        attempt = _Attempt(order, members.tag_of(self._tag_base, order.attempt), lease)
+        attempt.pid = self._pad.spawn(order, context, env, attempt.tag, lease)
         attempt.mono = time.monotonic()
         if not self._by_attempt:
             self._next_log_check = attempt.mono + _LOG_CHECK_SECONDS
@@ -79,13 +81,17 @@ class Children:
         self._by_pid[attempt.pid] = self._by_attempt[order.attempt] = attempt
         return Begun(order.attempt, attempt.pid, time.time(), attempt.mono)
 
-    def start(self, order: Order, context: Context, env: Environment) -> Begun | Outcome | Refused:
-        """`spawn` with its failures as facts."""
+    def start(
+        self, order: Order, context: Context, env: Environment, lease: list[int]
+    ) -> Begun | Outcome | Refused:
+        """Start an attempt. The descriptors of the lease are ours from now on."""
         try:
-            return self.spawn(order, context, env)
+            return self._spawn(order, context, env, lease)
         except HostTrouble as trouble:
+            _close(lease)
             return Refused(order.attempt, str(trouble))
         except StartFailed as failure:
+            _close(lease)
             status = failure.exit_code << 8
             return Outcome(order.attempt, status, time.time(), "start_failed", detail=str(failure))
 
@@ -140,8 +146,9 @@ class Children:
             if pid == 0:
                 break
             attempt = self._by_pid.pop(pid, None)
-            if attempt is None:
-                continue  # an orphan of some job that had ended by itself
+            if attempt is None:  # an orphan of some job that had ended by itself, or no job at all
+                self._bystanders.discard(pid)
+                continue
             attempt.outcome = Outcome(
                 attempt.order.attempt, status, time.time(), attempt.reason, usage.ru_utime,
                 usage.ru_stime, usage.ru_maxrss * 1024, None,
@@ -164,6 +171,7 @@ class Children:
                 left.append(attempt)
             elif attempt.outcome is not None:
                 del self._by_attempt[attempt.order.attempt]
+                _close(attempt.lease)
                 over.append(attempt.outcome)
         self._ending = left
 
@@ -185,6 +193,11 @@ class Children:
         # Known ones leave the list only by our own wait, so equal numbers mean equal sets. (A PID
         # and a blank have eight bytes at most; a longer list is cut, and has more than we know.)
         return os.pread(self._kids, 8 * known + 8, 0).count(b" ") != known
+
+
+def _close(lease: list[int]) -> None:
+    for descriptor in lease:
+        os.close(descriptor)
 
 
 def _open_children_list() -> int | None:

@@ -6,7 +6,12 @@ from stoker.core.model import Device, ReadyJob
 
 
 def job_environment(
-    job: ReadyJob, number: int, devices: tuple[Device, ...], folder: str, submit_dir: str
+    job: ReadyJob,
+    number: int,
+    devices: tuple[Device, ...],
+    memory: int | None,
+    folder: str,
+    submit_dir: str,
 ) -> dict[str, str]:
     """CUDA's view of the devices, and Stoker's own names (see docs/environment.md)."""
     visible = ",".join(device.visible for device in devices)
@@ -22,6 +27,8 @@ def job_environment(
         "STOKER_SUBMIT_DIR": submit_dir,
         "STOKER_OUTPUT_DIR": folder,
     }
+    if memory is not None:
+        env["STOKER_GPU_MEM_MB"] = str(memory >> 20)
     if job.batch is not None:
         env["STOKER_ARRAY_ID"] = str(job.batch)
         env["STOKER_ARRAY_INDEX"] = str(job.batch_index)

@@ -115,7 +115,9 @@ class Runner:
         messages, alive = self._daemon.receive()
         for kind, *rest in messages:
             if kind == "launch":
-                self._launch(Order(*rest)._replace(argv=tuple(rest[3]), devices=tuple(rest[7])))
+                count, *fields = rest
+                order = Order(*fields)._replace(argv=tuple(fields[3]), devices=tuple(fields[7]))
+                self._launch(order, self._daemon.take_descriptors(count))
             elif kind == "context":
                 context = Context(rest[1], tuple(map(tuple, rest[2])), rest[3], rest[4])
                 self._contexts[rest[0]] = (context, encode_environment(context.env))
@@ -141,7 +143,7 @@ class Runner:
             self._restarts.append(now)
             os.posix_spawn(self._restart[0], self._restart, os.environ, setsigdef=_IGNORED)
 
-    def _launch(self, order: Order) -> None:
+    def _launch(self, order: Order, lease: list[int]) -> None:
         context, base = self._contexts[order.context]
         env = base | encode_environment(order.env.items())
         if order.time_limit is not None:
@@ -153,10 +155,12 @@ class Runner:
                 self._tell_begins(self._begins.all())
                 self._send("rolled", self._journal.segment)
         except JournalFull as full:
+            for descriptor in lease:
+                os.close(descriptor)
             self._send("refused", *Refused(order.attempt, str(full)))
             return
         point("runner.after_begun")
-        fact = self._children.start(order, context, env)
+        fact = self._children.start(order, context, env, lease)
         point("runner.after_spawn")
         if isinstance(fact, Begun):
             self._begins.add(fact)

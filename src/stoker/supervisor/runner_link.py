@@ -91,11 +91,11 @@ class RunnerLink:
                 return []  # it was just leaving; the journal has everything
         raise Unavailable("the runner does not answer")
 
-    def launch(self, order: Order, context: Context) -> None:
+    def launch(self, order: Order, context: Context, lease: list[int]) -> None:
         if order.context not in self._known_contexts:
             self._known_contexts.add(order.context)
             self._wire.send("context", order.context, *context)
-        self._wire.send("launch", *order)
+        self._wire.send("launch", len(lease), *order, descriptors=lease)
 
     def stop(self, attempt: int, reason: str, grace: float | None) -> None:
         self._wire.send("stop", attempt, reason, grace)

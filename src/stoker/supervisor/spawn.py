@@ -10,7 +10,7 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from stoker.core.commands import MAX_ARGUMENT_BYTES
 from stoker.core.model import Context
@@ -64,11 +64,20 @@ class Launchpad:
     def __init__(self) -> None:
         self._null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
-    def spawn(self, order: Order, context: Context, env: Environment, tag: int) -> int:
+    def spawn(
+        self,
+        order: Order,
+        context: Context,
+        env: Environment,
+        tag: int,
+        inherited: Sequence[int] = (),
+    ) -> int:
         """Start it; returns the PID of its first process, which leads its own session."""
         try:
             self._enter(context.cwd)
             files = [(os.POSIX_SPAWN_DUP2, self._null, 0)]
+            # Onto itself: the one way to hand on a descriptor that is closed on exec otherwise.
+            files += [(os.POSIX_SPAWN_DUP2, number, number) for number in inherited]
             mask = os.umask(context.umask)
             opened: list[int] = []
             try:

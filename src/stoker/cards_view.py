@@ -1,0 +1,164 @@
+"""The cards for people and programs: the driver's word, our jobs, strangers, holders of leases."""
+
+from __future__ import annotations
+
+from stoker.core.cards import Card
+from stoker.core.commands import display
+from stoker.core.durations import format_size
+from stoker.core.model import Device
+from stoker.core.record import Record
+from stoker.core.states import ACTIVE
+from stoker.core.tenants import Tenants, describe, tenants
+from stoker.daemon.cards import user_of
+from stoker.daemon.presence import known_devices
+from stoker.devices.leases import Holder, holders
+from stoker.devices.probe import as_device, has_driver
+from stoker.devices.watch import sample_once
+from stoker.settings import Settings
+from stoker.store import find, ledger
+from stoker.store.database import Database
+from stoker.store.find import JobRow
+from stoker.supervisor import members
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class Shown(Record):
+    """One card with everything that is known of it now."""
+
+    device: Device
+    card: Card | None  # None: simulated
+    jobs: tuple[JobRow, ...]
+    tenants: Tenants | None
+    holders: tuple[Holder, ...]
+    state: str
+
+    def memory_words(self) -> str:
+        if self.card is None:
+            return "-"
+        total = self.card.total - self.card.reserved
+        return f"{self.card.used / 2**30:.1f}/{format_size(total)}"
+
+    def load_words(self) -> str:
+        known = self.card is not None and self.card.utilisation is not None
+        return f"{self.card.utilisation}%" if known and self.card else "-"
+
+    def heat_words(self) -> str:
+        if self.card is None or self.card.temperature is None:
+            return "-"
+        power = "" if self.card.power is None else f" {self.card.power:.0f} W"
+        return f"{self.card.temperature} C{power}"
+
+    def tenant_words(self) -> list[str]:
+        lines = [f"{job.id} {job.name or display(job.argv, job.shell)}{self._share_of(job)}"
+                 for job in self.jobs]  # fmt: skip
+        if self.tenants is not None:
+            lines += [f"not ours: {describe(one)}" for one in self.tenants.strangers]
+        lines += [_holder_words(one) for one in self.holders]
+        return lines
+
+    def _share_of(self, job: JobRow) -> str:
+        words = []
+        if self.tenants is not None and job.attempt in self.tenants.ours:
+            words.append(f"has {format_size(self.tenants.ours[job.attempt])}")
+        if job.claim is not None:
+            words.append(f"was promised {format_size(job.claim)}")
+        return f"  ({', '.join(words)})" if words else ""
+
+    def as_json(self) -> dict[str, Any]:
+        card, device = self.card, self.device
+        return {
+            "index": device.number,
+            "uuid": device.uuid,
+            "visible": device.visible,
+            "model": device.model,
+            "pci": device.pci,
+            "slice_of": device.slice_of,
+            "slots": device.slots,
+            "state": self.state,
+            "memory_bytes": device.memory,
+            "memory_used_bytes": card.used if card else None,
+            "utilisation_percent": card.utilisation if card else None,
+            "power_watts": card.power if card else None,
+            "temperature_celsius": card.temperature if card else None,
+            "jobs": [
+                {"id": job.id, "claim_bytes": job.claim,
+                 "memory_bytes": (self.tenants.ours.get(job.attempt or 0) if self.tenants
+                                  else None)}
+                for job in self.jobs
+            ],
+            "strangers": [
+                {"pid": one.pid or None, "user": one.user, "memory_bytes": one.memory,
+                 "compute": one.compute}
+                for one in (self.tenants.strangers if self.tenants else ())
+            ],
+            "holders": [
+                {"uid": one.uid, "pid": one.pid, "amount_bytes": one.amount}
+                for one in self.holders
+            ],
+        }  # fmt: skip
+
+
+def shown_cards(db: Database, settings: Settings) -> tuple[list[Shown], str | None]:
+    """All cards as they are now, and what is wrong with the driver, if anything is."""
+    active = find.page(db, ACTIVE, 1000)
+    decisions = {uuid: rest for uuid, *rest in ledger.card_decisions(db)}
+    if settings.devices or not has_driver():
+        devices = known_devices(db, settings)
+        return [_shown(d, None, active, None, (), decisions) for d in devices], None
+    sample = sample_once()
+    if sample.cards is None:
+        devices = find.devices(db)
+        return [_shown(d, None, active, None, (), decisions) for d in devices], sample.trouble
+    known = {device.uuid: device for device in find.devices(db)}
+    places = [(card.uuid, card.pci, card.slice_of is not None) for card in sample.cards]
+    leases = holders(places)
+    attempts, users = _owners(db, sample.cards)
+    shown = []
+    for card in sample.cards:
+        device = known.get(card.uuid) or as_device(card, by_uuid=settings.gpus_by_uuid)
+        who = tenants(card, attempts, users)
+        mine = tuple(one for one in leases if one.uuid == card.uuid)
+        shown.append(_shown(device, card, active, who, mine, decisions))
+    return shown, None
+
+
+def _shown(
+    device: Device,
+    card: Card | None,
+    active: list[JobRow],
+    who: Tenants | None,
+    leases: tuple[Holder, ...],
+    decisions: dict[str, list[Any]],
+) -> Shown:
+    drained, _, quarantine = decisions.get(device.uuid, (False, None, None))
+    jobs = tuple(job for job in active if device.number in job.devices)
+    state = "busy" if jobs else "free"
+    if card is not None and card.trouble is not None:
+        state = card.trouble
+    elif quarantine:
+        state = f"quarantine: {quarantine}"
+    elif drained:
+        state = "drained"
+    elif not jobs and ((who is not None and who.has_strangers) or leases):
+        state = "taken"
+    return Shown(device, card, jobs, who, leases, state)
+
+
+def _owners(db: Database, cards: tuple[Card, ...]) -> tuple[dict[int, int], dict[int, str]]:
+    base = ledger.store_tag(db)
+    attempts, users = {}, {}
+    for pid in {process.pid for card in cards for process in card.processes}:
+        tag = members.read_tag(pid)
+        if tag is not None and tag >> 32 == base:
+            attempts[pid] = tag & 0xFFFFFFFF
+        else:
+            users[pid] = user_of(pid)
+    return attempts, users
+
+
+def _holder_words(holder: Holder) -> str:
+    amount = "all of it" if holder.amount is None else format_size(holder.amount)
+    return f"leased: {amount} to uid {holder.uid} (pid {holder.pid})"

@@ -1,0 +1,108 @@
+"""`stoker gpus`: the cards, who is on them, and whether they are used."""
+
+from __future__ import annotations
+
+from stoker.api import Queue
+from stoker.cards_view import Shown, shown_cards
+from stoker.cli.options import Option, Parsed, Verb, count
+from stoker.cli.output import print_json, table
+from stoker.core.model import Device
+from stoker.core.space import is_named
+from stoker.errors import NotFound, UsageError
+
+_ACTIONS = ("drain", "restore", "slots")
+
+VERBS = {
+    "gpus": Verb(
+        "gpus",
+        "gpus [drain|restore GPU... | slots N GPU...]",
+        "Show the cards: memory, load, jobs, strangers, holders. Or change how they are used.",
+        (Option("-w --watch", "keep showing it; Ctrl-C ends"),),
+        (
+            ("stoker gpus", ""),
+            ("stoker gpus drain 3", "its jobs finish, no more are started there"),
+            ("stoker gpus restore 3", "use it again, also after trouble"),
+            ("stoker gpus slots 2 0 1", "two jobs without --gpu-mem share each of these cards"),
+        ),
+        words="actions",
+    )
+}
+
+
+def run(name: str, parsed: Parsed) -> int:
+    queue = Queue()
+    if parsed.words:
+        return _change(queue, parsed)
+    if parsed["watch"]:
+        from stoker.cli.watch import watch
+
+        return watch(queue, lambda: _render(shown_cards(queue.db, queue.settings)))
+    cards, trouble = shown_cards(queue.db, queue.settings)
+    if parsed["json"]:
+        print_json(gpus=[card.as_json() for card in cards], trouble=trouble)
+    else:
+        print(_render((cards, trouble)))
+    return 0
+
+
+def _render(found: tuple[list[Shown], str | None]) -> str:
+    cards, trouble = found
+    parts = []
+    rows: list[tuple[object, ...]] = []
+    for card in cards:
+        facts = (
+            card.device.visible, card.device.model or "-", card.memory_words(), card.load_words(),
+            card.heat_words(), card.state,
+        )  # fmt: skip
+        tenants = card.tenant_words()
+        rows.append((*facts, tenants[0] if tenants else "-"))
+        rows += [("", "", "", "", "", "", line) for line in tenants[1:]]
+    if rows:
+        parts.append(table(("GPU", "MODEL", "MEMORY", "UTIL", "TEMP", "STATE", "ON IT"), rows))
+    if trouble is not None:
+        parts.append(trouble)
+    return "\n".join(parts) or "no GPU"
+
+
+def _change(queue: Queue, parsed: Parsed) -> int:
+    action, *words = parsed.words
+    if action not in _ACTIONS:
+        raise UsageError(f"`{action}`: what should be done?", f"one of: {', '.join(_ACTIONS)}")
+    slots = None
+    if action == "slots":
+        if not words:
+            raise UsageError("how many slots?", "stoker gpus slots 2 0 1")
+        slots = count(words.pop(0))
+        if not 1 <= slots <= 64:
+            raise UsageError(f"{slots} slots make no sense", "1 to 64")
+    devices = _named(queue, words)
+    for device in devices:
+        if action == "drain":
+            queue.decide_card(device.uuid, drained=1)
+        elif action == "restore":
+            queue.decide_card(device.uuid, drained=0, quarantine=None)
+        else:
+            queue.decide_card(device.uuid, slots=slots)
+    done = {"drain": "drained: no more jobs start there", "restore": "in use again",
+            "slots": f"now with {slots} slots each"}[action]  # fmt: skip
+    names = ", ".join(device.visible for device in devices)
+    if parsed["json"]:
+        print_json(changed=[device.uuid for device in devices])
+    else:
+        print(f"gpu {names} {done}")
+    return 0
+
+
+def _named(queue: Queue, words: list[str]) -> list[Device]:
+    devices = queue.devices()
+    if not words:
+        raise UsageError("which GPU?", "give indices or UUIDs, or `all`")
+    if words == ["all"]:
+        return list(devices)
+    found = []
+    for word in words:
+        matches = [device for device in devices if is_named(device, (word,))]
+        if not matches:
+            raise NotFound(f"there is no GPU `{word}`", "`stoker gpus` shows them")
+        found += matches
+    return found

@@ -1,0 +1,359 @@
+"""Why a job failed, read from the end of its log and from what the host saw.
+
+Exit codes hardly ever tell: a GPU out of memory is exit code 1, like any other error. So the log
+has to be read, and a log tells many stories. What counts, in this order:
+
+1. What the host knows: the kernel killed for lack of memory; the shell says 126 or 127.
+2. The last traceback, if at most `_FOLLOW` lines come after its exception: the exception first,
+   then the text that follows it. If the exception says nothing by itself, the tracebacks that it is
+   chained to; if it only passes on that another process failed, the tracebacks before it. A
+   traceback of an unknown error is the end of the search: earlier texts were survived.
+3. Without such a traceback the last `_LAST` lines, the latest first.
+4. What is further up, and lines that tell of a problem that was survived ("retrying", "halved",
+   warnings), never count.
+
+Nothing is better than something wrong: a cause decides whether and where a job is tried again.
+"""
+
+from __future__ import annotations
+
+import re
+
+from stoker.core.record import Record
+
+# A job that fails like this fails again, wherever and however often it is tried.
+DETERMINISTIC: frozenset[str] = frozenset({"missing_program", "missing_module"})
+
+_TAIL_BYTES = 64 * 1024
+_LOOK = 300  # lines that are read at all
+_FOLLOW = 80  # goodbyes of trackers and launchers, and the long messages of TensorFlow, are shorter
+_LAST = 25
+_EVIDENCE_CHARS = 200
+
+_SIGKILL = 9
+
+Finding = tuple[str, str]
+
+# -- texts: all parts of a row have to be in one line, in lower case; the first row wins ----------
+
+_CLEAR: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("host_oom", ("oom when allocating", "device:cpu")),
+    ("gpu_oom", ("cuda out of memory",)),
+    ("gpu_oom", ("torch.outofmemoryerror",)),
+    ("gpu_oom", ("torch.cuda.outofmemoryerror",)),
+    ("gpu_oom", ("cuda error: out of memory",)),
+    ("gpu_oom", ("cuda driver error: out of memory",)),
+    ("gpu_oom", ("cuda failure", "out of memory")),
+    ("gpu_oom", ("cudaerrormemoryallocation",)),
+    ("gpu_oom", ("cuda_error_out_of_memory",)),
+    ("gpu_oom", ("cudamalloc failed: out of memory",)),
+    ("gpu_oom", ("cumemalloc failed: out of memory",)),
+    ("gpu_oom", ("out_of_memory: cuda error",)),
+    ("gpu_oom", ("cupy.cuda.memory.outofmemoryerror",)),
+    ("gpu_oom", ("hip out of memory",)),
+    ("gpu_oom", ("hip error: out of memory",)),
+    ("gpu_oom", ("hiperroroutofmemory",)),
+    ("gpu_oom", ("oom when allocating",)),
+    # Quotas of web services are "resource exhausted" too.
+    ("gpu_oom", ("resource_exhausted", "out of memory")),
+    ("gpu_oom", ("resource_exhausted", "failed to allocate")),
+    ("gpu_oom", ("resourceexhaustederror", "out of memory")),
+    ("gpu_oom", ("resourceexhaustederror", "failed to allocate")),
+    ("gpu_oom", ("free memory on device", "less than desired gpu memory utilization")),
+    ("host_oom", ("cannot allocate memory",)),
+    ("host_oom", ("defaultcpuallocator: can't allocate memory",)),
+    ("host_oom", ("defaultcpuallocator: not enough memory",)),
+    ("host_oom", ("std::bad_alloc",)),
+    ("host_oom", ("out of memory: killed process",)),
+    ("host_oom", ("oom_kill event",)),
+    ("host_oom", ("java.lang.outofmemoryerror",)),
+    ("host_oom", ("ray.exceptions.outofmemoryerror",)),
+    ("host_oom", ("dataloader worker", "killed by signal: killed")),
+    ("host_oom", ("workers are out of shared memory",)),
+    ("disk_full", ("no space left on device",)),
+    ("disk_full", ("disk quota exceeded",)),
+    ("disk_full", ("database or disk is full",)),
+    ("gpu_error", ("illegal memory access",)),
+    ("gpu_error", ("cuda_error_illegal_address",)),
+    ("gpu_error", ("uncorrectable ecc",)),
+    ("gpu_error", ("cuda_error_ecc_uncorrectable",)),
+    # Not "device-side assert" alone: every CUDA error of torch ends with advice on assertions.
+    ("gpu_error", ("device-side assert triggered",)),
+    ("gpu_error", ("gpu is lost",)),
+    ("gpu_error", ("fallen off the bus",)),
+    ("gpu_error", ("unspecified launch failure",)),
+    ("gpu_error", ("cuda_error_launch_failed",)),
+    ("gpu_error", ("cuda error: misaligned address",)),
+    ("gpu_error", ("cuda error: unknown error",)),
+    ("gpu_error", ("devices are busy or unavailable",)),
+    ("gpu_error", ("device(s) is/are busy or unavailable",)),
+    ("gpu_error", ("memory access fault by gpu",)),
+    ("gpu_error", ("nvrm: xid",)),
+)
+
+# No word of memory: a library found no room for its context. The same texts come from a missing
+# driver or an index out of range, so they count only if the GPU was seen full or the job itself
+# has spoken of lack of GPU memory before.
+_IF_FULL: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("gpu_oom", ("cublas_status_alloc_failed",)),
+    ("gpu_oom", ("cublas_status_not_initialized",)),
+    ("gpu_oom", ("cudnn_status_alloc_failed",)),
+    ("gpu_oom", ("cudnn_status_not_initialized",)),
+    ("gpu_oom", ("cudnn_status_internal_error",)),
+    ("gpu_oom", ("cusolver_status_not_initialized",)),
+    ("gpu_oom", ("could not create cudnn handle",)),
+    ("gpu_oom", ("unable to initialize backend 'cuda'",)),
+)
+
+# Ranks that lost a neighbour complain of this; the neighbour may have said something better.
+_VAGUE: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("gpu_error", ("nccl error",)),
+    ("gpu_error", ("watchdog caught collective operation timeout",)),
+)
+
+_MISSING_MODULE = frozenset({"ModuleNotFoundError", "ImportError"})
+_MEMORY_ERROR = frozenset({"MemoryError", "_ArrayMemoryError"})
+
+# Exceptions that pass on the failure of another process.
+_AFTER_EFFECT = (
+    "ChildFailedError",
+    "CalledProcessError",
+    "ProcessExitedException",
+    "ProcessRaisedException",
+    "RayTaskError",
+    "RayActorError",
+    "ActorDiedError",
+    "WorkerCrashedError",
+    "BrokenProcessPool",
+    "TerminatedWorkerError",
+    "SignalException",
+    "DistNetworkError",
+    "ConnectionResetError",
+    "BrokenPipeError",
+    "EOFError",
+    "DataLoader worker (pid",
+    "Connection closed by peer",
+    "Connection reset by peer",
+)
+
+# In the line before a traceback that ended nothing, mostly while Python was on its way out.
+_HARMLESS = (
+    "Exception ignored in",
+    "--- Logging error ---",
+    "Error in atexit",
+    "Error in sys.excepthook",
+)
+_HEADER = "Traceback (most recent call last)"
+_CHAINED = "above exception"
+
+# Advice such as "try reducing the batch size" is no sign of survival.
+_SURVIVED = re.compile(
+    r"\b(?:retrying|trying again|halved|halving|reduced|lowered|decreased|skipped|skipping"
+    r"|recovered|recovering|falling back|fell back|caught|handled|continuing|not a failure"
+    r"|(?<!try )(?<!consider )(?<!by )reducing)\b"
+)
+
+# -- lines --------------------------------------------------------------------------------------
+
+_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]?|\][^\x07\x1b\n]*\x07?|[ -/]*[0-~]?)")
+
+# What launchers put before each line: torchrun, ray, mpirun, srun; and the rail of a group of
+# exceptions. At most one blank after it, for the indentation is needed.
+_PREFIX = re.compile(
+    r"\[[A-Za-z]{1,12}\d{1,6}\]: ?|\(\S{1,60} pid=\d{1,10}[^)]{0,60}\) "
+    r"|\[\d{1,6},\d{1,6}\]<std\w{3}>: ?|\d{1,4}: | {1,40}\| "
+)
+_FRAME = frozenset(" \t│╭╰")  # the boxes are drawn by rich
+
+
+class _Traceback(Record):
+    start: int
+    error: int
+    harmless: bool
+    chained: bool  # to the one before
+
+
+class _Texts(Record):
+    """The rows that can match at all: few, so that looking at a line costs little."""
+
+    clear: tuple[tuple[str, tuple[str, ...]], ...]
+    vague: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+def diagnose(
+    tail: bytes,
+    exit_code: int | None,
+    signal: int | None,
+    *,
+    gpu_was_full: bool,
+    host_killed: bool,
+) -> Finding | None:
+    """The cause of a failure and the line that shows it, from the end of the job's log.
+
+    `gpu_was_full`: hardly any memory was free on the job's GPU when it began or ended.
+    `host_killed`: the kernel killed a process of the job for lack of memory.
+    """
+    if exit_code == 0:
+        return None
+    if host_killed and (signal == _SIGKILL or exit_code == 128 + _SIGKILL):
+        return "host_oom", "killed by the kernel, which had run out of memory"
+    lines = _lines(tail)
+    if exit_code in (126, 127):
+        return "missing_program", _shell_complaint(lines) or f"exit code {exit_code} of the shell"
+    found = _explain(lines, _texts(lines, gpu_was_full)) or _python_complaint(lines, exit_code)
+    if found is None and host_killed:
+        return "host_oom", "the kernel had run out of memory and killed a process of the job"
+    return found
+
+
+def _lines(tail: bytes) -> list[str]:
+    text = tail[-_TAIL_BYTES:].decode("utf-8", "replace")
+    if "\x1b" in text:
+        text = _ESCAPE.sub("", text)
+    lines: list[str] = []
+    for line in text.rsplit("\n", _LOOK)[-_LOOK:]:
+        # A progress bar is one line however often it was drawn.
+        for piece in line.rsplit("\r", 3)[-3:] if "\r" in line else (line,):
+            prefix = _PREFIX.match(piece)
+            if prefix:
+                piece = piece[prefix.end() :]
+            if piece and not piece.isspace():
+                lines.append(piece)
+    return lines
+
+
+def _texts(lines: list[str], gpu_was_full: bool) -> _Texts:
+    everything = "\n".join(lines).lower()
+    clear = tuple(row for row in _CLEAR if all(part in everything for part in row[1]))
+    if gpu_was_full or any(cause == "gpu_oom" for cause, _ in clear):
+        clear += _IF_FULL
+    return _Texts(clear, tuple(row for row in _VAGUE if row[1][0] in everything))
+
+
+# -- the search ---------------------------------------------------------------------------------
+
+
+def _explain(lines: list[str], texts: _Texts) -> Finding | None:
+    vague: Finding | None = None
+    end = len(lines)
+    in_chain = False
+    for traceback in reversed(_tracebacks(lines)):
+        error = traceback.error
+        if end - error > _FOLLOW:
+            break
+        if not traceback.harmless:
+            if any(_SURVIVED.search(line.lower()) for line in lines[error + 1 : error + 4]):
+                return _last(lines[error + 1 : end], texts) or vague
+            found = _of_exception(lines[error], texts) or _first(lines[error + 1 : end], texts)
+            if found is not None:
+                # An import that failed and was caught is common, and this cause ends all retries.
+                return vague if in_chain and found[0] == "missing_module" else found
+            unclear = _match(lines[error], texts.vague)
+            vague = vague or unclear
+            in_chain = traceback.chained
+            passes_on = any(name in lines[error] for name in _AFTER_EFFECT)
+            if not (in_chain or unclear or passes_on):
+                return vague
+        end = traceback.start
+    return _last(lines[:end], texts) or vague
+
+
+def _tracebacks(lines: list[str]) -> list[_Traceback]:
+    found: list[_Traceback] = []
+    start: int | None = None
+    for index, line in enumerate(lines):
+        if _HEADER in line:
+            start = index
+        elif start is not None and line[0] not in _FRAME:
+            before = lines[start - 1] if start else ""
+            harmless = any(mark in before for mark in _HARMLESS)
+            found.append(_Traceback(start, index, harmless, _CHAINED in before))
+            start = None
+    return found
+
+
+def _of_exception(line: str, texts: _Texts) -> Finding | None:
+    found = _match(line, texts.clear) or _memory_error(line)
+    if _class_of(line) in _MISSING_MODULE and (found is None or "static TLS" in line):
+        return "missing_module", _evidence(line)
+    return found
+
+
+def _first(lines: list[str], texts: _Texts) -> Finding | None:
+    for line in lines:
+        found = _of_line(line, texts.clear)
+        if found is not None:
+            return found
+    return None
+
+
+def _last(lines: list[str], texts: _Texts) -> Finding | None:
+    ending = lines[: -_LAST - 1 : -1]
+    for rows in (texts.clear, texts.vague):
+        for line in ending:
+            found = _of_line(line, rows)
+            if found is not None:
+                return found
+    return None
+
+
+def _of_line(line: str, rows: tuple[tuple[str, tuple[str, ...]], ...]) -> Finding | None:
+    found = _match(line, rows) or _memory_error(line)
+    if found is None:
+        return None
+    lowered = line.lower()
+    return None if "warn" in lowered or _SURVIVED.search(lowered) else found
+
+
+def _match(line: str, rows: tuple[tuple[str, tuple[str, ...]], ...]) -> Finding | None:
+    if not rows:
+        return None
+    lowered = line.lower()
+    for cause, parts in rows:
+        if all(part in lowered for part in parts):
+            return cause, _evidence(line, lowered.find(parts[0]))
+    return None
+
+
+def _memory_error(line: str) -> Finding | None:
+    return ("host_oom", _evidence(line)) if _class_of(line) in _MEMORY_ERROR else None
+
+
+def _class_of(line: str) -> str:
+    """The name of the exception, if the line is one: `package.Name: message` or `Name`."""
+    return line.partition(":")[0].rpartition(".")[2].strip()
+
+
+# -- complaints of those that start programs ------------------------------------------------------
+
+
+def _shell_complaint(lines: list[str]) -> str | None:
+    for line in reversed(lines[-5:]):
+        lowered = line.lower()
+        for text in (
+            "not found", "no such file", "permission denied", "is a directory",
+            "cannot execute", "exec format error", "error while loading shared libraries",
+        ):  # fmt: skip
+            if text in lowered:
+                return _evidence(line, lowered.find(text))
+    return None
+
+
+def _python_complaint(lines: list[str], exit_code: int | None) -> Finding | None:
+    """Python has no traceback for a script or a module (-m) that is not there."""
+    for line in reversed(lines[-3:]):
+        program, _, rest = line.partition(": ")
+        if not program.rpartition("/")[2].startswith("python"):
+            continue
+        if exit_code == 2 and rest.startswith("can't open file"):
+            return "missing_program", _evidence(line)
+        if rest.startswith(("No module named", "Error while finding module specification")):
+            return "missing_module", _evidence(line)
+    return None
+
+
+def _evidence(line: str, at: int = 0) -> str:
+    """One short clean line, with what was found at `at` in it."""
+    start = max(0, at - _EVIDENCE_CHARS // 2)
+    text = " ".join(line[start : start + _EVIDENCE_CHARS].split())
+    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)

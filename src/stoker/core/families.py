@@ -1,0 +1,229 @@
+"""Commands that differ only in numbers are one family: what was learned of one serves the next.
+
+The key of a family is the command with its numbers blotted out:
+
+    python train.py --lr 1e-4 --seed 12 --out runs/12
+    python train.py --lr # --seed # --out runs/#
+
+- A number that stands alone between separators becomes `#`: 3, 0.1, 1e-4, 0x1f, run_17, run-17,
+  ckpt_000100.pt, dates; so do long runs of digits, hexadecimal ids, UUIDs and random ids.
+- Digits that touch letters are part of a name and stay (resnet18, resnet50, cifar10, fp16, 7b,
+  224x224), unless the name is one that people count with (`_COUNTERS`: exp3, seed7, fold2).
+- What decides memory stays as it is: values of names that speak of sizes (`_SIZES`) or of a model
+  (`_MODELS`), as `--batch-size 64`, `--batch-size=64`, `batch_size=64` or `"batch_size": 64`.
+- The way to an interpreter and its version go: /usr/bin/python3.11 is python. `cd DIR &&` keeps the
+  last part of DIR. Choices of a device (`CUDA_VISIBLE_DEVICES=0`) go, other assignments are words
+  like all others. Quotes go, so a shell's text and the same words are one family.
+
+Limits. vit_b_16 and vit_b_32 are one family unless they are the value of a model; numbers of epochs
+do not part families, so durations are known less well than memory; the directory that a job runs in
+is not part of its key. Only the first 4096 characters count.
+
+On the way of every submitted job: no import of re (see record.py), and words are remembered,
+because commands that come in thousands have most of their words in common.
+"""
+
+from __future__ import annotations
+
+MAX_KEY_CHARS = 200
+_TEXT_CHARS = 4096
+_MEMORY = 4096  # words
+_MEMORY_CHARS = 100
+
+# Anywhere in a name.
+_SIZES = ("batch", "hidden", "width", "dim", "layer", "depth", "seq", "len", "resolution", "size",
+          "embed", "embd", "channel", "heads", "tokens", "context")  # fmt: skip
+# Whole names, beside all that end with `model`.
+_MODEL_NAMES = (
+    "b bs img imgsz ctx arch backbone encoder decoder net network preset pretrained model_name "
+    "model_id model_type model_path model_name_or_path"
+)
+_COUNTER_NAMES = (
+    "run runs exp expt experiment trial try attempt seed rep repeat replica fold split job task "
+    "ckpt checkpoint epoch ep step iter iteration part shard chunk worker rank node host gpu cuda "
+    "device dev id idx index no nr num item sample case test config cfg conf params setting sweep "
+    "grid point out output log logs result results tmp temp file lr wd alpha beta gamma eps tau "
+    "subject session scan patient port tag snapshot gen generation round day week month year"
+)
+_PROGRAMS = "accelerate bash deepspeed julia node perl python Rscript ruby sh torchrun uv zsh"
+
+_MODELS = frozenset(_MODEL_NAMES.split())
+_COUNTERS = frozenset(_COUNTER_NAMES.split())
+_INTERPRETERS = frozenset(_PROGRAMS.split())
+
+_DIGITS = "0123456789"
+_DIGIT = frozenset(_DIGITS)
+_CUTS = frozenset("/_")
+_HEX = frozenset("0123456789abcdefABCDEF")
+_LETTERS_OF_HASH = str.maketrans("0123456789", "ghijklmnop")
+
+# A word, how the key shows it ("" leaves it out), and whether it names the size that follows.
+_known: dict[str, tuple[str, bool]] = {}
+
+
+def family_key(argv: tuple[str, ...], shell: bool) -> str:
+    """The family of a command; `argv` is one text if `shell`, else its words.
+
+    >>> family_key(("/usr/bin/python3.11", "train.py", "--lr", "1e-4", "--out", "runs/12"), False)
+    'python train.py --lr # --out runs/#'
+    >>> family_key(("CUDA_VISIBLE_DEVICES=1 ./train model=resnet50 batch_size=64 seed=3",), True)
+    './train model=resnet50 batch_size=64 seed=#'
+    """
+    text = " ".join(argv[:_TEXT_CHARS])[:_TEXT_CHARS]
+    if "'" in text or '"' in text or "\\" in text:
+        text = text.replace("'", "").replace('"', "").replace("\\", "")
+    words = text.split()
+    if shell and words and words[0] == "cd":
+        words = _without_way(words)
+    known = _known
+    shown = []
+    is_size = False
+    for word in words:
+        if is_size and word[0] != "-":
+            shown.append(word)
+            is_size = False
+            continue
+        entry = known.get(word)
+        if entry is None:
+            if word.isdigit():
+                shown.append("#")
+                is_size = False
+                continue
+            entry = _learn(word)
+        as_shown, is_size = entry
+        if as_shown:
+            shown.append(as_shown)
+    key = " ".join(shown)
+    if not key.isascii():
+        key = key.encode("utf-8", "replace").decode()  # bytes that are not text become "?"
+    return key if len(key) <= MAX_KEY_CHARS else _shortened(key)
+
+
+def _without_way(words: list[str]) -> list[str]:
+    """`cd a/b && run` and `cd /home/me/a/b; run` as `cd b && run`."""
+    if words[2:3] in (["&&"], [";"]):
+        directory, rest = words[1], words[3:]
+    elif len(words) > 1 and len(words[1]) > 1 and words[1][-1] == ";":
+        directory, rest = words[1][:-1], words[2:]
+    else:
+        return words
+    return ["cd", directory.rstrip("/").rpartition("/")[2] or directory, "&&", *rest]
+
+
+def _shortened(key: str) -> str:
+    from zlib import crc32
+
+    # Letters only: digits would be blotted out if the key came through here again.
+    mark = f"{crc32(key.encode()):08x}".translate(_LETTERS_OF_HASH)
+    return f"{key[: MAX_KEY_CHARS - 9]}~{mark}"
+
+
+def _learn(word: str) -> tuple[str, bool]:
+    has_digits = not _DIGIT.isdisjoint(word)
+    if has_digits and (word[0] in "+-." or word[0] in _DIGIT) and _is_number(word):
+        return "#", False  # not worth remembering: the next one is another
+    entry = _read(word, has_digits)
+    if len(word) <= _MEMORY_CHARS:
+        if len(_known) >= _MEMORY:
+            _known.clear()
+        _known[word] = entry
+    return entry
+
+
+def _read(word: str, has_digits: bool) -> tuple[str, bool]:
+    name, equals, value = word.partition("=")
+    if value:
+        name += equals
+        shown, is_size = _known.get(name) or _learn(name)
+        if not shown or is_size or not has_digits:
+            return shown and word, False
+        return shown + ("#" if _is_number(value) else _blot(value)), False
+    if word.endswith("VISIBLE_DEVICES="):
+        return "", False
+    if has_digits or "/" in word:
+        program = word.rpartition("/")[2]
+        if program.startswith("python"):
+            program = program.rstrip("0123456789.")
+        if program in _INTERPRETERS and (program == "python" or "/bin/" in word):
+            return program, False
+    is_size = (word[0] == "-" or word[-1] in ":=") and _names_size(word)
+    return (_blot(word) if has_digits and not is_size else word), is_size
+
+
+def _names_size(name: str) -> bool:
+    # Of `--model.optimizer.lr` only the last part says what the value is.
+    name = name.rstrip(":=").rpartition(".")[2].lstrip("-+{").lower().replace("-", "_")
+    return name in _MODELS or name.endswith("model") or any(size in name for size in _SIZES)
+
+
+def _is_number(word: str) -> bool:
+    if word[:2] in ("0x", "0X"):
+        return _HEX.issuperset(word[2:])
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _blot(text: str) -> str:
+    """Numbers out of a text: what is between separators is looked at piece by piece."""
+    stem = text.rstrip(_DIGITS)
+    if stem[-1:] in _CUTS and stem != text and _DIGIT.isdisjoint(stem):
+        return stem + "#"  # what follows would say the same, later
+    shown: list[str] = []
+    in_uuid = False
+    start = 0
+    length = len(text)
+    while start < length:
+        end = start
+        while end < length and text[end].isalnum():
+            end += 1
+        if end == start:
+            shown.append(text[start])
+            in_uuid = in_uuid and text[start] == "-"
+            start += 1
+            continue
+        piece = text[start:end]
+        is_hex = _HEX.issuperset(piece)
+        if in_uuid and is_hex and len(piece) in (4, 12):
+            shown.append("#")
+        else:
+            in_uuid = is_hex and len(piece) == 8
+            if not in_uuid and piece[-1] in "eE" and piece[-2:-1] in _DIGIT:
+                exponent = _end_of_exponent(text, end)
+                if exponent > end:
+                    piece, end = piece[:-1], exponent
+            shown.append(_blot_piece(piece, is_hex))
+        start = end
+    blotted = "".join(shown)
+    while "#.#" in blotted:
+        blotted = blotted.replace("#.#", "#")
+    return blotted
+
+
+def _end_of_exponent(text: str, start: int) -> int:
+    """Where `-4` of `1e-4` ends; `start` if there is none."""
+    end = start + 1
+    if text[start:end] in ("-", "+"):
+        while text[end : end + 1] in _DIGIT:
+            end += 1
+    return end if end > start + 1 else start
+
+
+def _blot_piece(piece: str, is_hex: bool) -> str:
+    """Letters and digits: a name as it is, a number `#`, or the name that people count with."""
+    if _DIGIT.isdisjoint(piece):
+        return piece
+    if piece.isdigit() or (is_hex and len(piece) >= 7) or _is_number(piece):
+        return "#"
+    runs = "".join(c if c in _DIGIT else " " for c in piece).split()
+    if len(runs) >= 3:
+        return "#"  # random, as x7fk29qz3
+    rest = piece.lstrip(_DIGITS)
+    if rest[0] == "T" and len(rest) < len(piece) and rest[1:].isdigit():
+        return "#"  # a date with its time
+    head = piece[: next(index for index, c in enumerate(piece) if c in _DIGIT)]
+    if head.lower() in _COUNTERS or len(max(runs, key=len)) >= 5:
+        return f"{head}#"
+    return piece

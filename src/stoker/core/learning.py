@@ -1,0 +1,29 @@
+"""From what was seen of earlier runs to what the next one is promised."""
+
+from __future__ import annotations
+
+from stoker.core.model import Request
+
+_GRAIN = 256 << 20
+_SMALLEST = 1 << 30
+
+
+def budget(peak: int) -> int:
+    """Memory for a job whose like needed `peak` bytes at most: a tenth more, in steps of 256 MiB.
+
+    >>> budget(8 << 30) / (1 << 30)
+    9.0
+    """
+    return -(-(peak + peak // 10) // _GRAIN) * _GRAIN
+
+
+def after_oom(request: Request, on_oom: str | None, had: int | None) -> Request:
+    """What a job that ran out of GPU memory asks for next time."""
+    if on_oom == "alone":
+        return request._replace(exclusive=True, memory=None, is_auto=False)
+    if on_oom == "bigger":
+        if request.memory is None and not request.is_auto:
+            return request._replace(exclusive=True)  # it had a slot; a card is all there is
+        needed = max(had or 0, request.memory or 0, _SMALLEST)
+        return request._replace(memory=budget(needed + needed // 2), is_auto=False)
+    return request

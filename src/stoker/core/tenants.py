@@ -1,0 +1,66 @@
+"""Who is on a card: our attempts, strangers, and memory that nobody admits to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stoker.core.cards import Card
+from stoker.core.durations import format_size
+from stoker.core.record import Record
+
+# Contexts, rounding and driver bookkeeping that the process list does not show.
+_UNEXPLAINED = 512 << 20
+
+
+class Stranger(Record):
+    """Somebody on a card that Stoker did not put there. `pid` is 0 for one that cannot be seen."""
+
+    pid: int
+    memory: int
+    user: str
+    compute: bool
+
+
+class Tenants(Record):
+    """A card's memory by owner. `ours` maps an attempt to what it has there."""
+
+    ours: dict[int, int]
+    strangers: tuple[Stranger, ...]
+    foreign: int  # bytes that are not ours
+
+    @property
+    def has_strangers(self) -> bool:
+        """Whether somebody else computes here; a display server does not count."""
+        return any(stranger.compute for stranger in self.strangers)
+
+    @property
+    def note(self) -> str | None:
+        return "; ".join(describe(one) for one in self.strangers if one.compute) or None
+
+
+def tenants(card: Card, attempts: Mapping[int, int], users: Mapping[int, str]) -> Tenants:
+    """Sort a card's processes; `attempts` has the PIDs that are ours, `users` names of the rest."""
+    ours: dict[int, int] = {}
+    strangers = []
+    listed = 0
+    for process in card.processes:
+        memory = process.memory or 0
+        listed += memory
+        attempt = attempts.get(process.pid)
+        if attempt is not None:
+            ours[attempt] = ours.get(attempt, 0) + memory
+        else:
+            strangers.append(
+                Stranger(process.pid, memory, users.get(process.pid, "?"), process.compute)
+            )
+    hidden = card.used - listed
+    if hidden > _UNEXPLAINED and not any(p.memory is None for p in card.processes):
+        strangers.append(Stranger(0, hidden, "?", True))
+    return Tenants(ours, tuple(strangers), max(0, card.used - sum(ours.values())))
+
+
+def describe(stranger: Stranger) -> str:
+    size = format_size(stranger.memory)
+    if not stranger.pid:
+        return f"a process that cannot be seen has {size}"
+    return f"{stranger.user} (pid {stranger.pid}) has {size}"

@@ -1,0 +1,344 @@
+"""The devices as the loop sees them: which there are, what is open, what our jobs use of them.
+
+`Cards` are devices that never change (simulated ones, or none). `WatchedCards` follow the driver
+through a helper process: strangers are kept clear of, a card is used again only when the driver
+shows that the last job's processes are gone, and a card in trouble is left alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+
+from stoker.core.cards import Card, Sample
+from stoker.core.model import CardState, Device, Request, RunningJob
+from stoker.core.record import Record
+from stoker.core.space import amount_of, capacity, is_named
+from stoker.core.tenants import Tenants, tenants
+from stoker.devices.leases import CardClaim, Lease, Waiter, try_take
+from stoker.devices.probe import as_device
+from stoker.supervisor import members
+
+# Memory of ours that the driver still lists after its process is gone: look for who keeps it.
+_CLEARING_SECONDS = 5.0
+_LOOK_AGAIN_SECONDS = 0.05
+
+
+class Use(Record):
+    """What one attempt did with its cards."""
+
+    memory: int | None = None  # the most it had on one card, bytes
+    utilisation: float | None = None  # mean, percent
+    energy: float | None = None  # joules
+    was_full: bool = False  # a card of its had next to no memory left when it was last seen
+
+
+NOTHING_SEEN = Use()
+
+
+class Cards:
+    """Devices that stay as they are."""
+
+    is_watched = False
+
+    def __init__(self, devices: tuple[Device, ...]) -> None:
+        self.devices = devices
+        self.states: dict[int, CardState] = {}
+
+    def ended(self, job: RunningJob, now: float) -> None:
+        """An attempt is over."""
+
+    def use_of(self, attempt: int) -> Use:
+        """What was seen of an attempt; forgotten afterwards."""
+        return Use()
+
+    def lease(self, request: Request, devices: tuple[int, ...]) -> Lease | None:
+        """The right to use devices against everybody else on the host; None when others have it."""
+        return Lease([])
+
+    def settle(self) -> None:
+        """A decision was made: what it did not use of what we stood in line for goes back."""
+
+    def decided(self, rows: Iterable[tuple[str, bool, int | None, str | None]]) -> None:
+        """What people decided: (uuid, drained, slots, quarantine)."""
+
+    def take_quarantines(self) -> dict[str, str]:
+        """Cards that are in trouble since the last call: (UUID, why)."""
+        return {}
+
+    def close(self) -> None:
+        """Give everything back."""
+
+
+class _Meter:
+    """Adds up what samples say of one attempt."""
+
+    __slots__ = ("energy", "ids", "memory", "samples", "seen_at", "utilisation")
+
+    def __init__(self) -> None:
+        self.memory = 0
+        self.utilisation = 0.0
+        self.samples = 0
+        self.energy = 0.0
+        self.seen_at: float | None = None
+        self.ids: set[int] = set()  # the processes that the driver listed for it
+
+
+class WatchedCards(Cards):
+    """Devices that the driver tells of."""
+
+    is_watched = True
+
+    def __init__(self, tag_base: int, leases: bool, by_uuid: bool) -> None:
+        super().__init__(())
+        self._tag_base = tag_base
+        self._leases = leases
+        self._by_uuid = by_uuid
+        self._cards: dict[int, Card] = {}
+        self._tenants: dict[int, Tenants] = {}
+        self._meters: dict[int, _Meter] = {}
+        self._clearing: dict[int, dict[int, tuple[float, set[int]]]] = {}  # device: attempt: since
+        self._leased: dict[int, str] = {}  # device: who has it
+        self._decided: dict[str, tuple[bool, int | None, str | None]] = {}
+        self._named: dict[str, int] | None = None
+        self.trouble: str | None = None
+        self._quarantines: dict[str, str] = {}
+        self.waiter: Waiter | None = None
+        self._wanted: tuple[Request, tuple[int, ...]] = (Request(), ())  # what the waiter is for
+        self._granted: tuple[Request, tuple[int, ...], Lease] | None = None
+        self._was_asked = self._looks_again = False
+
+    # -- what happens --------------------------------------------------------------------------
+
+    def hear(self, sample: Sample, live: Mapping[int, RunningJob]) -> bool:
+        """Take in a sample; True when a decision could come out differently."""
+        before = (self.devices, self.states)
+        self._leased.clear()  # look again: somebody may have gone
+        self._looks_again = True
+        if sample.cards is None:
+            self.trouble = sample.trouble
+        else:
+            self.trouble = None
+            self._cards = {card.number: card for card in sample.cards}
+            self.devices = tuple(self._device(card) for card in sample.cards)
+            attempts, users = self._owners(sample.cards)
+            for card in sample.cards:
+                seen = self._tenants[card.number] = tenants(card, attempts, users)
+                self._clear(card, seen, sample.at)
+                self._note_trouble(card)
+                self._measure(card, seen, live, sample.at)
+            for xid in sample.xids:
+                if xid.code not in _HARMLESS_XIDS:
+                    self._quarantine(xid.uuid, f"the driver reported Xid {xid.code}")
+        self._find_states(live)
+        return (self.devices, self.states) != before
+
+    def ended(self, job: RunningJob, now: float) -> None:
+        """Its cards are closed until the driver confirms that its processes are gone."""
+        meter = self._meters.get(job.attempt)
+        for number in job.devices:
+            pids = meter.ids if meter is not None else set()
+            self._clearing.setdefault(number, {})[job.attempt] = (now, pids)
+            state = self.states.get(number, CardState())
+            self.states = {**self.states, number: state._replace(closed="clearing")}
+
+    def decided(self, rows: Iterable[tuple[str, bool, int | None, str | None]]) -> None:
+        """What people decided: (uuid, drained, slots, quarantine)."""
+        self._decided = {uuid: (drained, slots, why) for uuid, drained, slots, why in rows}
+
+    def use_only(self, names: dict[str, int] | None) -> None:
+        """Leave all other cards alone; the numbers are slots."""
+        self._named = names
+
+    def next_look(self, now: float) -> float | None:
+        """When the driver should be asked again before its next sample."""
+        return now + _LOOK_AGAIN_SECONDS if any(self._clearing.values()) else None
+
+    def _owners(self, cards: Iterable[Card]) -> tuple[dict[int, int], dict[int, str]]:
+        attempts, users = {}, {}
+        for pid in {process.pid for card in cards for process in card.processes}:
+            tag = members.read_tag(pid)
+            if tag is not None and tag >> 32 == self._tag_base:
+                attempts[pid] = tag & 0xFFFFFFFF
+                continue
+            known = next((a for a, meter in self._meters.items() if pid in meter.ids), None)
+            if known is not None:  # it is dead, and the driver still lists it
+                attempts[pid] = known
+            else:
+                users[pid] = user_of(pid)
+        return attempts, users
+
+    def _clear(self, card: Card, seen: Tenants, at: float) -> None:
+        waiting = self._clearing.get(card.number, {})
+        for attempt, (since, pids) in list(waiting.items()):
+            listed = {process.pid for process in card.processes} & pids
+            if at > since and attempt not in seen.ours and not listed:
+                del waiting[attempt]
+            elif at > since + _CLEARING_SECONDS:
+                members.kill(members.tag_of(self._tag_base, attempt))
+
+    def _measure(
+        self, card: Card, seen: Tenants, live: Mapping[int, RunningJob], at: float
+    ) -> None:
+        for process in card.processes:
+            tag = members.read_tag(process.pid)
+            if tag is not None and tag >> 32 == self._tag_base:
+                self._meter(tag & 0xFFFFFFFF).ids.add(process.pid)
+        here = [job for job in live.values() if card.number in job.devices]
+        for job in here:
+            meter = self._meter(job.attempt)
+            meter.memory = max(meter.memory, seen.ours.get(job.attempt, 0))
+            if card.utilisation is not None:
+                meter.utilisation += card.utilisation
+                meter.samples += 1
+            if card.power is not None and meter.seen_at is not None:
+                meter.energy += card.power * max(0.0, at - meter.seen_at) / len(here)
+            if job.devices[-1] == card.number:
+                meter.seen_at = at
+
+    def _meter(self, attempt: int) -> _Meter:
+        return self._meters.setdefault(attempt, _Meter())
+
+    def _note_trouble(self, card: Card) -> None:
+        if card.trouble is not None:
+            self._quarantine(card.uuid, card.trouble)
+
+    def _quarantine(self, uuid: str, why: str) -> None:
+        drained, slots, known = self._decided.get(uuid, (False, None, None))
+        if known is None:
+            self._decided[uuid] = (drained, slots, why)
+            self._quarantines[uuid] = why
+
+    def take_quarantines(self) -> dict[str, str]:
+        taken, self._quarantines = self._quarantines, {}
+        return taken
+
+    def _find_states(self, live: Mapping[int, RunningJob]) -> None:
+        states = {}
+        for device in self.devices:
+            seen = self._tenants[device.number]
+            # A job that took more than it was promised: the rest is not there for others.
+            excess = 0
+            for job in live.values():
+                if device.number in job.devices:
+                    promised = amount_of(job.request, device)
+                    excess += max(0, seen.ours.get(job.attempt, 0) - promised)
+            states[device.number] = CardState(
+                seen.foreign + excess, seen.has_strangers, self._closed(device), seen.note
+            )
+        self.states = states
+
+    def _closed(self, device: Device) -> str | None:
+        drained, _, quarantine = self._decided.get(device.uuid, (False, None, None))
+        if self.trouble is not None:
+            return self.trouble
+        if quarantine is not None:
+            return f"in quarantine: {quarantine}"
+        if drained:
+            return "drained"
+        if self._named is not None and not is_named(device, self._named):
+            return "not among the cards that may be used"
+        if self._clearing.get(device.number):
+            return "clearing"
+        return self._leased.get(device.number)
+
+    def _device(self, card: Card) -> Device:
+        _, slots, _ = self._decided.get(card.uuid, (False, None, None))
+        device = as_device(card, slots or 1, self._by_uuid)
+        if self._named is not None:
+            for name, count in self._named.items():
+                if is_named(device, (name,)):
+                    return device._replace(slots=count)
+        return device
+
+    def use_of(self, attempt: int) -> Use:
+        meter = self._meters.pop(attempt, None)
+        if meter is None:
+            return Use()
+        mean = meter.utilisation / meter.samples if meter.samples else None
+        return Use(meter.memory or None, mean, meter.energy or None)
+
+    # -- leases --------------------------------------------------------------------------------
+
+    def lease(self, request: Request, devices: tuple[int, ...]) -> Lease | None:
+        if not self._leases:
+            return Lease([])
+        self._was_asked = True
+        if self._granted is not None and self._granted[:2] == (request, devices):
+            granted, self._granted = self._granted[2], None
+            return granted
+        claims = self._claims(request, devices)
+        strangers = {d.uuid: self.states[d.number].foreign for d in self._of(devices)}
+        lease = try_take(claims, strangers)
+        if lease is None:
+            for number in devices:
+                self._leased[number] = "leased to somebody else"
+                state = self.states[number]
+                self.states = {
+                    **self.states, number: state._replace(closed=self._leased[number])
+                }  # fmt: skip
+            if self.waiter is None:
+                self.waiter = Waiter(claims)
+                self._wanted = (request, devices)
+        return lease
+
+    def _claims(self, request: Request, devices: tuple[int, ...]) -> list[CardClaim]:
+        claims = []
+        for device in self._of(devices):
+            amount = amount_of(request, device)
+            whole = amount >= capacity(device)
+            claims.append(
+                CardClaim(device.uuid, device.pci, device.slice_of is not None, device.memory,
+                          None if whole else amount)
+            )  # fmt: skip
+        return claims
+
+    def _of(self, numbers: tuple[int, ...]) -> list[Device]:
+        return [device for device in self.devices if device.number in numbers]
+
+    def settle(self) -> None:
+        if self._granted is not None:  # it was ours, and nobody took it
+            self._granted[2].close()
+            self._granted = None
+        if self.waiter is not None and self._looks_again and not self._was_asked:
+            self.waiter.cancel()  # nobody wants that any more, and others stand behind us
+            self.waiter = None
+        self._was_asked = self._looks_again = False
+
+    def hear_waiter(self) -> bool:
+        """The helper that stands in line for us has something to say."""
+        if self.waiter is None:
+            return False
+        lease = self.waiter.take()
+        if lease is None and not self.waiter.is_dead:
+            return False
+        self.waiter = None
+        if lease is not None:
+            if self._granted is not None:
+                self._granted[2].close()
+            self._granted = (*self._wanted, lease)
+        self._leased.clear()
+        return True
+
+    def close(self) -> None:
+        if self.waiter is not None:
+            self.waiter.cancel()
+        if self._granted is not None:
+            self._granted[2].close()
+
+
+# Application faults and notices; the card is fine (NVIDIA's catalogue of Xid errors).
+_HARMLESS_XIDS = frozenset({13, 31, 43, 45, 68, 94})
+
+
+def user_of(pid: int) -> str:
+    try:
+        uid = os.stat(f"/proc/{pid}").st_uid
+    except OSError:
+        return "?"
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"

@@ -1,0 +1,72 @@
+"""Why an attempt failed, from the end of its log and from what the host saw."""
+
+from __future__ import annotations
+
+import os
+
+from stoker.core.causes import diagnose
+from stoker.core.model import Outcome
+from stoker.daemon.cards import Use
+from stoker.store.ledger import JobFacts
+from stoker.supervisor.logs import log_path
+
+_TAIL_BYTES = 64 << 10
+
+
+class Examiner:
+    def __init__(self, state_dir: str) -> None:
+        self._state_dir = state_dir
+        self._host_kills = _out_of_memory_kills()
+
+    def examine(self, outcome: Outcome, facts: JobFacts, use: Use) -> Outcome:
+        """The outcome, with a reason where one can be told from outside."""
+        if not outcome.status or outcome.reason is not None or facts.stop_requested:
+            return outcome
+        killed = outcome.status & 0x7F == 9 and self._was_killed_for_memory()
+        code = None if outcome.status & 0x7F else outcome.status >> 8 & 0xFF
+        found = diagnose(
+            self._tail(facts), code, outcome.status & 0x7F or None,
+            gpu_was_full=use.was_full, host_killed=killed,
+        )  # fmt: skip
+        if found is None:
+            return outcome
+        cause, evidence = found
+        return outcome._replace(reason=cause, detail=evidence)
+
+    def _tail(self, facts: JobFacts) -> bytes:
+        own = log_path(self._state_dir, facts.job, facts.attempts)
+        tail = b""
+        for path in (facts.stdout or own, facts.stderr):
+            if path is not None:
+                tail += _last_bytes(path)
+        return tail
+
+    def _was_killed_for_memory(self) -> bool:
+        before, self._host_kills = self._host_kills, _out_of_memory_kills()
+        return self._host_kills > before
+
+
+def _last_bytes(path: str) -> bytes:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return b""
+    try:
+        size = os.fstat(descriptor).st_size
+        return os.pread(descriptor, _TAIL_BYTES, max(0, size - _TAIL_BYTES))
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+
+
+def _out_of_memory_kills() -> int:
+    """How often the kernel has killed a process of this host for lack of memory."""
+    try:
+        with open("/proc/vmstat", "rb") as file:
+            for line in file:
+                if line.startswith(b"oom_kill "):
+                    return int(line.split()[1])
+    except OSError:
+        pass
+    return 0

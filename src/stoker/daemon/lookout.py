@@ -1,0 +1,109 @@
+"""Keeps the loop's cards in step with the driver and with the other users of the host."""
+
+from __future__ import annotations
+
+import os
+
+from stoker.daemon.cards import Cards, WatchedCards
+from stoker.daemon.loop import Listener, Loop
+from stoker.devices.probe import has_driver, parse_devices, simulated
+from stoker.devices.watch import Watch
+from stoker.errors import Error
+from stoker.settings import Settings
+
+_FILE_SECONDS = 2.0
+
+
+def find_cards(settings: Settings, tag_base: int) -> Cards:
+    """The host's devices: simulated ones when asked for, else what the driver will tell."""
+    if settings.devices:
+        return Cards(simulated(settings.devices))
+    if has_driver():
+        return WatchedCards(tag_base, settings.leases, settings.gpus_by_uuid)
+    return Cards(())
+
+
+class Lookout:
+    """Hosts the watcher for one loop. For cards that never change it has nothing to do."""
+
+    def __init__(self, cards: Cards, gpu_file: str | None = None) -> None:
+        self._cards = cards
+        self._watch = Watch() if isinstance(cards, WatchedCards) else None
+        self._gpu_file = gpu_file
+        self._file_seen: tuple[int, int] | None = None
+        self._look_at_file = 0.0
+        self._ask_at: float | None = None
+        self._told: str | None = None
+
+    def descriptors(self) -> set[int]:
+        """What to listen to, besides the loop's own."""
+        if self._watch is None or not isinstance(self._cards, WatchedCards):
+            return set()
+        found = {self._watch.fileno()}
+        if self._cards.waiter is not None:
+            found.add(self._cards.waiter.fileno())
+        return found
+
+    def helpers(self) -> set[int]:
+        """PIDs of the processes that help with this; they are no jobs."""
+        if self._watch is None or not isinstance(self._cards, WatchedCards):
+            return set()
+        pids = {self._watch.pid, self._cards.waiter.pid if self._cards.waiter is not None else None}
+        return {pid for pid in pids if pid is not None}
+
+    def next_deadline(self) -> float | None:
+        if self._watch is None:
+            return None
+        times = [self._watch.next_deadline(), self._ask_at]
+        if self._gpu_file is not None:
+            times.append(self._look_at_file)
+        return min((at for at in times if at is not None), default=None)
+
+    def observe(self, loop: Loop, listener: Listener, now: float) -> None:
+        """Take in what the driver and other holders of leases said."""
+        cards = self._cards
+        if self._watch is None or not isinstance(cards, WatchedCards):
+            return
+        if self._gpu_file is not None and now >= self._look_at_file:
+            self._look_at_file = now + _FILE_SECONDS
+            self._read_file(cards, listener)
+        for sample in (*self._watch.read(), *self._watch.check(now)):
+            if cards.hear(sample, loop.live):
+                loop.look_again()
+        if cards.trouble != self._told:
+            self._told = cards.trouble
+            if cards.trouble is not None:
+                listener.trouble(f"no GPU job is started: {cards.trouble}")
+        if cards.hear_waiter():
+            loop.look_again()
+        self._watch.set_active(bool(loop.live))
+        again = cards.next_look(now)
+        if again is None:
+            self._ask_at = None
+        elif self._ask_at is None or now >= self._ask_at:
+            self._watch.ask()
+            self._ask_at = again
+
+    def _read_file(self, cards: WatchedCards, listener: Listener) -> None:
+        """The file says which cards may be used: `0,1,3` or one a line; a repeat is a slot."""
+        assert self._gpu_file is not None
+        try:
+            info = os.stat(self._gpu_file)
+            if (info.st_mtime_ns, info.st_size) == self._file_seen:
+                return
+            with open(self._gpu_file, encoding="utf-8") as file:
+                words = file.read().replace(",", " ").split()
+            self._file_seen = (info.st_mtime_ns, info.st_size)
+            slots = {device.visible: device.slots for device in parse_devices(",".join(words))}
+            bad = [word for word in slots if not word.isdigit() and len(word) < 5]
+            if bad:
+                listener.trouble(f"`{self._gpu_file}` names `{bad[0]}`, which is no GPU; ignored")
+                return
+            cards.use_only(slots)
+        except (OSError, ValueError, Error) as error:
+            listener.trouble(f"cannot read the GPU file `{self._gpu_file}` ({error}); ignored")
+
+    def close(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+        self._cards.close()

@@ -1,0 +1,60 @@
+"""From a claimed job to the order that starts it: words, environment, log file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stoker.core.commands import plain_words
+from stoker.core.model import Context, Device, ReadyJob
+from stoker.settings import Settings
+from stoker.store import ledger
+from stoker.store.database import Database
+from stoker.supervisor.environment import job_environment
+from stoker.supervisor.logs import job_folder, log_path
+from stoker.supervisor.orders import Order
+
+_KNOWN_CONTEXTS = 100
+
+
+class OrderMaker:
+    def __init__(
+        self,
+        db: Database,
+        settings: Settings,
+        log_for: Callable[[ReadyJob, int], str | None] | None = None,
+    ) -> None:
+        self._db = db
+        self._settings = settings
+        self._log_for = log_for or self._own_log
+        self._contexts: dict[int, tuple[Context, bool]] = {}
+
+    def make(
+        self, job: ReadyJob, claim: ledger.Claim, devices: tuple[Device, ...]
+    ) -> tuple[Order, Context]:
+        context, has_plain_shell = self._context(job.context)
+        words = plain_words(job.argv[0]) if job.shell and has_plain_shell else None
+        log = job.stdout or self._log_for(job, claim.number)
+        folder = job_folder(self._settings.state_dir, job.id)
+        env = job_environment(job, claim.number, devices, claim.memory, folder, context.cwd)
+        order = Order(
+            claim.attempt, job.id, claim.number, words or job.argv, job.shell and words is None,
+            job.context, env, claim.devices, log, job.stderr, job.stdout is None, job.time_limit,
+            self._settings.grace if job.grace is None else job.grace, job.keep_children,
+        )  # fmt: skip
+        return order, context
+
+    def _context(self, id: int) -> tuple[Context, bool]:
+        known = self._contexts.get(id)
+        if known is None:
+            if len(self._contexts) > _KNOWN_CONTEXTS:
+                self._contexts.clear()
+            context = ledger.context(self._db, id)
+            # Start-up files and exported functions can change what a plain word means.
+            changed = any(
+                key == "BASH_ENV" or key.startswith("BASH_FUNC_") for key, _ in context.env
+            )
+            known = self._contexts[id] = (context, not changed)
+        return known
+
+    def _own_log(self, job: ReadyJob, number: int) -> str:
+        return log_path(self._settings.state_dir, job.id, number)

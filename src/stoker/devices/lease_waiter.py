@@ -1,0 +1,40 @@
+"""The process behind `leases.Waiter`: waits for locks, sends them to its parent, and ends.
+
+python -m stoker.devices.lease_waiter PID CLAIMS; the socket to the parent is its standard input.
+"""
+
+from __future__ import annotations
+
+import _thread
+import json
+import os
+import socket
+import sys
+
+from stoker.devices.leases import CardClaim, take_patiently
+from stoker.errors import Error
+
+
+def main(pid: int, claims: list[CardClaim]) -> None:
+    link = socket.socket(fileno=0)
+    # The wait for a lock cannot also wait for the parent's end, and must not outlive it: a gate
+    # would stay shut for nobody.
+    _thread.start_new_thread(_end_with_parent, (link,))
+    try:
+        lease = take_patiently(claims, pid)
+    except (Error, OSError) as error:
+        link.send(str(error).encode())
+        os._exit(1)
+    socket.send_fds(link, [b"ok"], lease.descriptors)
+    os._exit(0)
+
+
+def _end_with_parent(link: socket.socket) -> None:
+    try:
+        link.recv(1)
+    finally:
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), [CardClaim(*fields) for fields in json.loads(sys.argv[2])])

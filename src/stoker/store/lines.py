@@ -1,0 +1,115 @@
+"""Lines and families: what makes jobs alike for the policy, and what was learned of their like."""
+
+from __future__ import annotations
+
+from stoker.core.families import family_key
+from stoker.core.model import JobSpec, Request
+from stoker.core.text import maybe_bytes, maybe_text, pack_words, to_bytes, to_text, unpack_words
+from stoker.store.database import Database
+
+# Families that one submit may add; commands that have nothing in common teach nothing anyway.
+_MAX_NEW_FAMILIES = 1000
+_MEMORY_OF_THE_PAST = 0.7
+LINE_COLUMNS = (
+    "gpus", "memory", "exclusive", "ids", "prefer", "model", "min_memory", "is_auto",
+)  # fmt: skip
+_COLUMNS = ", ".join(LINE_COLUMNS)
+
+
+class Lines:
+    """Finds or makes the rows for the specs of one submit."""
+
+    def __init__(self, db: Database, learns: bool) -> None:
+        self._db = db
+        self._learns = learns
+        self._lines: dict[tuple[Request, str, int], int] = {}
+        self._families: dict[str, tuple[int, int]] = {}
+
+    def of(self, spec: JobSpec) -> tuple[int, int]:
+        """(line, family) of a job."""
+        family, length = self._family(spec) if self._learns else (0, 0)
+        key = (spec.request, spec.tags[0] if spec.tags else "", length)
+        line = self._lines.get(key)
+        if line is None:
+            line = self._lines[key] = line_id(self._db, *key)
+        return line, family
+
+    def _family(self, spec: JobSpec) -> tuple[int, int]:
+        key = family_key(spec.argv, spec.shell)
+        known = self._families.get(key)
+        if known is None:
+            if len(self._families) >= _MAX_NEW_FAMILIES:
+                return 0, 0
+            known = self._families[key] = _family(self._db, key)
+        return known
+
+
+def line_id(db: Database, request: Request, share: str, length: int = 0) -> int:
+    values = (
+        request.gpus, request.memory, int(request.exclusive), pack_words(request.ids),
+        pack_words(request.prefer), maybe_bytes(request.model), request.min_memory,
+        int(request.is_auto), to_bytes(share), length,
+    )  # fmt: skip
+    key = repr(values).encode()
+    row = db.execute("SELECT id FROM lines WHERE key = ?", (key,)).fetchone()
+    if row is not None:
+        return int(row[0])
+    cursor = db.execute(
+        f"INSERT INTO lines (key, {_COLUMNS}, share, length)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (key, *values),
+    )
+    return int(cursor.lastrowid or 0)
+
+
+def read_request(columns: tuple[object, ...]) -> Request:
+    """The columns of LINE_COLUMNS as a request."""
+    gpus, memory, exclusive, ids, prefer, model, min_memory, is_auto = columns
+    return Request(
+        gpus, memory, bool(exclusive), _words(ids), _words(prefer),  # type: ignore[arg-type]
+        maybe_text(model), min_memory, bool(is_auto),  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def _words(blob: object) -> tuple[str, ...]:
+    return unpack_words(blob) if isinstance(blob, bytes) and blob else ()
+
+
+def read_line(db: Database, line: int) -> tuple[Request, str]:
+    row = db.execute(f"SELECT {_COLUMNS}, share FROM lines WHERE id = ?", (line,)).fetchone()
+    return read_request(row[:-1]), to_text(row[-1])
+
+
+def learn(
+    db: Database, family: int, seconds: float | None, memory: int | None, *, is_short: bool = False
+) -> bool:
+    """Remember how a run went; True when jobs that wait would now be promised something else.
+
+    `is_short` says that it ran out of memory: what it had was too little, so its like need more.
+    """
+    if not family:
+        return False
+    if seconds is not None:
+        db.execute(
+            "UPDATE families SET runs = runs + 1, seconds = coalesce(seconds * ?1, 0)"
+            " + ?2 * CASE WHEN seconds IS NULL THEN 1 ELSE 1 - ?1 END WHERE id = ?3",
+            (_MEMORY_OF_THE_PAST, seconds, family),
+        )
+    if memory is None:
+        return False
+    known = db.value("SELECT memory FROM families WHERE id = ?", (family,))
+    db.execute(
+        "UPDATE families SET memory_runs = memory_runs + ?1, memory = max(coalesce(memory, 0), ?2)"
+        " WHERE id = ?3",
+        (int(not is_short), memory, family),
+    )
+    return known is None or memory > int(str(known))
+
+
+def _family(db: Database, key: str) -> tuple[int, int]:
+    """(id, length class) of a family: jobs that take between 2^n and 2^(n+1) seconds are alike."""
+    data = to_bytes(key)
+    row = db.execute("SELECT id, seconds FROM families WHERE key = ?", (data,)).fetchone()
+    if row is None:
+        return int(db.execute("INSERT INTO families (key) VALUES (?)", (data,)).lastrowid or 0), 0
+    return int(row[0]), 0 if row[1] is None else max(1, int(row[1]).bit_length())

@@ -1,0 +1,71 @@
+"""Traces in virtual time, through the policy that the daemon uses."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stoker.core.model import Rules
+from stoker.core.replay import Result, TraceJob, replay
+
+FIFO = Rules(backfill=False, short_first=False, is_fair=False)
+SHORT_FIRST = Rules(is_fair=False)
+
+
+def run(jobs: list[TraceJob], devices: int, rules: Rules, known: bool = True) -> Result:
+    return replay(
+        jobs, devices, rules, lambda job: job.seconds if known else None, lambda job: None
+    )
+
+
+def test_jobs_that_fit_do_not_wait() -> None:
+    jobs = [TraceJob(1, 0, 10, 2), TraceJob(2, 0, 10, 2)]
+    assert run(jobs, 4, FIFO) == Result([0.0, 0.0], 10.0, 1.0)
+
+
+def test_in_strict_order_nobody_overtakes() -> None:
+    jobs = [TraceJob(1, 0, 10, 3), TraceJob(2, 1, 10, 4), TraceJob(3, 2, 1, 1)]
+    assert run(jobs, 4, FIFO).waits == [0.0, 9.0, 18.0]
+
+
+def test_a_short_job_fills_the_hole_before_a_wide_one() -> None:
+    jobs = [TraceJob(1, 0, 10, 3), TraceJob(2, 1, 10, 4), TraceJob(3, 2, 1, 1)]
+    rules = Rules(short_first=False, is_fair=False)
+    assert run(jobs, 4, rules).waits == [0.0, 9.0, 0.0]
+    assert run(jobs, 4, rules, known=False).waits == [0.0, 9.0, 18.0]
+
+
+def test_short_jobs_first_makes_waits_shorter_on_average() -> None:
+    jobs = [TraceJob(1, 0, 100, 1), TraceJob(2, 1, 100, 1), TraceJob(3, 2, 10, 1)]
+    assert run(jobs, 1, FIFO).waits == [0.0, 99.0, 198.0]
+    assert run(jobs, 1, SHORT_FIRST).waits == [0.0, 109.0, 98.0]
+
+
+def test_an_endless_stream_of_short_jobs_does_not_keep_a_long_one_for_ever() -> None:
+    """Four devices, five jobs at any time, and one that is long: it runs all the same."""
+    stream = [TraceJob(id, id * 2.0, 10.0, 1) for id in range(2, 2000)]
+    jobs = [TraceJob(1, 0.0, 50.0, 4), TraceJob(2000, 1.0, 500.0, 1), *stream]
+    for patience, wait in ((100.0, 110.0), (1000.0, 1010.0)):
+        rules = Rules(is_fair=False, patience=patience)
+        waits = dict(zip([job.id for job in jobs], run(jobs, 4, rules).waits, strict=True))
+        assert patience <= waits[2000] <= wait
+
+
+TRACES = st.lists(
+    st.tuples(st.integers(0, 50), st.integers(1, 30), st.integers(1, 4)), min_size=1, max_size=25
+)
+
+
+@given(TRACES, st.sampled_from([FIFO, SHORT_FIRST, Rules(short_first=False)]), st.booleans())
+def test_every_job_runs_and_no_device_is_used_twice_at_once(
+    trace: list[tuple[int, int, int]], rules: Rules, known: bool
+) -> None:
+    jobs = [TraceJob(id, float(a), float(b), c) for id, (a, b, c) in enumerate(trace)]
+    result = run(jobs, 4, rules, known)
+    assert len(result.waits) == len(jobs) and all(wait >= 0 for wait in result.waits)
+    starts = [(job.submit + wait, job) for job, wait in zip(jobs, result.waits, strict=True)]
+    for at, _ in starts:
+        assert sum(j.gpus for s, j in starts if s <= at < s + j.seconds) <= 4
+    used = sum(job.seconds * job.gpus for job in jobs)
+    assert result.utilisation == pytest.approx(used / (result.makespan * 4))

@@ -1,0 +1,230 @@
+"""Cards shared by memory, strangers, and which card a job gets."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stoker.core.explain import explain_ready, what_if
+from stoker.core.model import CardState, Device, Plan, Request, RunningJob, Snapshot, WaitingJob
+from stoker.core.policy import IMPOSSIBLE, NO_DEVICE, RESERVED, decide
+from stoker.core.space import amount_of, capacity, is_eligible
+
+GIB = 1 << 30
+
+
+def a_card(number: int = 0, memory: int = 80, slots: int = 1, model: str = "H200") -> Device:
+    return Device(number, str(number), slots, model, f"GPU-{number:08d}", memory * GIB)
+
+
+def a_job(id: int, request: Request, limit: float | None = None) -> WaitingJob:
+    return WaitingJob(id, 0, request, limit)
+
+
+def a_tenant(
+    id: int, request: Request, on: tuple[int, ...], ends: float | None = None
+) -> RunningJob:
+    return RunningJob(id, id, request, on, 0.0, ends)
+
+
+def sharing(memory: int, gpus: int = 1) -> Request:
+    return Request(gpus, memory * GIB)
+
+
+def plan_of(
+    devices: tuple[Device, ...],
+    *waiting: WaitingJob,
+    running: tuple[RunningJob, ...] = (),
+    states: dict[int, CardState] | None = None,
+) -> Plan:
+    return decide(Snapshot(0.0, devices, 4, running, waiting, False, states))
+
+
+def placed(plan: Plan) -> dict[int, tuple[int, ...]]:
+    return {start.job: start.devices for start in plan.starts}
+
+
+def test_jobs_that_say_how_much_they_need_share_a_card() -> None:
+    jobs = [a_job(id, sharing(30)) for id in (1, 2, 3)]
+    plan = plan_of((a_card(),), *jobs)
+    assert placed(plan) == {1: (0,), 2: (0,)}
+    assert plan.waits == {3: NO_DEVICE}
+
+
+def test_cards_are_filled_before_any_is_shared() -> None:
+    plan = plan_of((a_card(0), a_card(1)), *(a_job(id, sharing(30)) for id in (1, 2, 3)))
+    assert placed(plan) == {1: (0,), 2: (1,), 3: (0,)}
+
+
+def test_a_job_that_says_nothing_gets_a_card_of_its_own() -> None:
+    beside = a_tenant(1, sharing(10), (0,))
+    plan = plan_of((a_card(),), a_job(2, Request(1)), running=(beside,))
+    assert plan.waits == {2: NO_DEVICE}
+    plan = plan_of((a_card(),), a_job(2, sharing(10)), running=(a_tenant(1, Request(1), (0,)),))
+    assert plan.waits == {2: NO_DEVICE}
+
+
+def test_slots_divide_a_card_and_exclusive_takes_all_of_it() -> None:
+    card = a_card(slots=2)
+    plan = plan_of((card,), *(a_job(id, Request(1)) for id in (1, 2, 3)))
+    assert placed(plan) == {1: (0,), 2: (0,)}
+    alone = Request(1, exclusive=True)
+    plan = plan_of((card,), a_job(4, alone), running=(a_tenant(1, Request(1), (0,)),))
+    assert plan.waits == {4: NO_DEVICE}
+    assert placed(plan_of((card,), a_job(4, alone), a_job(5, Request(1)))) == {4: (0,)}
+
+
+def test_strangers_are_left_alone_except_by_jobs_that_share() -> None:
+    states = {0: CardState(foreign=60 * GIB, has_strangers=True, note="user2 (pid 7) has 60 GB")}
+    assert plan_of((a_card(),), a_job(1, Request(1)), states=states).waits == {1: NO_DEVICE}
+    assert placed(plan_of((a_card(),), a_job(1, sharing(20)), states=states)) == {1: (0,)}
+    assert plan_of((a_card(),), a_job(1, sharing(21)), states=states).waits == {1: NO_DEVICE}
+
+
+def test_a_display_server_does_not_keep_a_whole_card_from_a_job() -> None:
+    states = {0: CardState(foreign=300 << 20)}
+    assert placed(plan_of((a_card(),), a_job(1, Request(1)), states=states)) == {1: (0,)}
+
+
+def test_nothing_starts_on_a_closed_card() -> None:
+    states = {0: CardState(closed="drained")}
+    plan = plan_of(
+        (a_card(0), a_card(1)), a_job(1, Request(1)), a_job(2, Request(1)), states=states
+    )
+    assert placed(plan) == {1: (1,)}
+    assert plan.waits == {2: NO_DEVICE}
+
+
+@pytest.mark.parametrize(
+    ("request_", "card"),
+    [
+        (Request(1, ids=("2",)), 2),
+        (Request(1, ids=("GPU-00000001",)), 1),
+        (Request(1, prefer=("2",)), 2),
+        (Request(1, model="a100"), 2),
+        (Request(1, min_memory=100 * GIB), 1),
+    ],
+)
+def test_a_job_gets_the_card_that_it_asks_for(request_: Request, card: int) -> None:
+    cards = (a_card(0), a_card(1, memory=141), a_card(2, memory=40, model="NVIDIA A100"))
+    assert placed(plan_of(cards, a_job(1, request_))) == {1: (card,)}
+
+
+def test_a_preferred_card_that_is_busy_is_not_waited_for() -> None:
+    busy = a_tenant(1, Request(1), (1,))
+    plan = plan_of((a_card(0), a_card(1)), a_job(2, Request(1, prefer=("1",))), running=(busy,))
+    assert placed(plan) == {2: (0,)}
+
+
+def test_more_memory_than_any_card_has_is_impossible() -> None:
+    assert plan_of((a_card(),), a_job(1, sharing(81))).waits == {1: IMPOSSIBLE}
+
+
+def test_small_jobs_cannot_starve_one_that_needs_a_whole_card() -> None:
+    running = (a_tenant(1, sharing(30), (0,)), a_tenant(2, sharing(30), (0,)))
+    whole, small = a_job(3, Request(1)), a_job(4, sharing(10))
+    plan = plan_of((a_card(),), whole, small, running=running)
+    assert plan.waits == {3: NO_DEVICE, 4: RESERVED}
+    assert plan.reservation is not None and plan.reservation.devices == (0,)
+
+
+def test_a_job_may_use_what_the_reserved_one_leaves() -> None:
+    running = (a_tenant(1, sharing(60), (0,), ends=100.0),)
+    plan = plan_of(
+        (a_card(),), a_job(2, sharing(50)), a_job(3, sharing(20)), a_job(4, sharing(20)),
+        running=running,
+    )  # fmt: skip
+    assert placed(plan) == {3: (0,)}  # 50 + 20 fit at 100 s; another 20 would not
+    assert plan.waits == {2: NO_DEVICE, 4: NO_DEVICE}
+
+
+def test_lengths_that_were_learned_let_short_jobs_fill_the_hole() -> None:
+    busy = a_tenant(1, Request(1), (0,))._replace(expected=1000.0)
+    wide = a_job(2, Request(2))
+    short = a_job(3, Request(1))._replace(expected=100.0)
+    long = a_job(4, Request(1))._replace(expected=900.0)
+    cards = (a_card(0), a_card(1))
+    assert placed(plan_of(cards, wide, short, running=(busy,))) == {3: (1,)}
+    assert plan_of(cards, wide, long, running=(busy,)).waits == {2: NO_DEVICE, 4: RESERVED}
+
+
+def test_shares_take_turns() -> None:
+    jobs = [a_job(id, Request(1))._replace(share="a") for id in (1, 2, 3)]
+    jobs += [a_job(id, Request(1))._replace(share="b") for id in (4, 5, 6)]
+    cards = tuple(a_card(number) for number in range(4))
+    assert placed(plan_of(cards, *jobs)).keys() == {1, 2, 4, 5}
+    mine = tuple(a_tenant(9 + n, Request(1), (n,))._replace(share="a") for n in range(2))
+    assert placed(plan_of(cards, *jobs, running=mine)).keys() == {4, 5}
+
+
+def test_priority_comes_before_taking_turns() -> None:
+    jobs = [a_job(id, Request(1))._replace(share="a", priority=1) for id in (1, 2)]
+    jobs.append(a_job(3, Request(1))._replace(share="b"))
+    assert placed(plan_of((a_card(0), a_card(1)), *jobs)).keys() == {1, 2}
+
+
+def test_short_jobs_overtake_long_ones_that_have_waited_less_for_their_length() -> None:
+    long = a_job(1, Request(1))._replace(expected=3600.0, since=-600.0)
+    short = a_job(2, Request(1))._replace(expected=60.0, since=-30.0)
+    assert placed(plan_of((a_card(),), long, short)).keys() == {2}
+    assert placed(plan_of((a_card(),), long._replace(since=-3600.0), short)).keys() == {1}
+
+
+def test_who_has_lost_patience_is_overtaken_by_nobody() -> None:
+    long = a_job(1, Request(1))._replace(expected=1e9, since=-8 * 86400.0)
+    short = a_job(2, Request(1))._replace(expected=60.0, since=-3600.0)
+    assert placed(plan_of((a_card(),), long, short)).keys() == {1}
+
+
+def test_why_says_who_has_the_memory_and_what_would_do() -> None:
+    states = {0: CardState(30 * GIB, True, None, "user2 (pid 4121) has 30 GB")}
+    running = (a_tenant(1, sharing(40), (0,))._replace(expected=600.0),)
+    job = a_job(2, sharing(20))
+    snapshot = Snapshot(0.0, (a_card(),), 4, running, (job,), False, states)
+    assert explain_ready(job, snapshot, decide(snapshot), 0) == [
+        "it needs 1 gpu with 20 GB free",
+        "gpu 0 runs job 1, likely for 10m00s more and is used by others: user2 (pid 4121) has 30 GB"
+        " and has 10 GB free",
+    ]
+    assert what_if(job, snapshot) == "--gpu-mem 10G would start it now"
+
+
+REQUESTS = st.one_of(
+    st.builds(Request, st.integers(1, 3)),
+    st.builds(Request, st.integers(1, 2), st.integers(1, 90).map(lambda n: n * GIB)),
+    st.builds(Request, st.just(1), st.none(), st.just(True)),
+)
+
+
+@given(
+    st.lists(
+        st.builds(a_card, st.just(0), st.sampled_from([40, 80]), st.integers(1, 3)), max_size=4
+    ),
+    st.lists(REQUESTS, max_size=12),
+    st.lists(st.integers(0, 80), min_size=4, max_size=4),
+    st.booleans(),
+)
+def test_no_card_is_ever_promised_more_than_it_has(
+    cards: list[Device], requests: list[Request], foreign: list[int], compute: bool
+) -> None:
+    devices = tuple(card._replace(number=n, visible=str(n)) for n, card in enumerate(cards))
+    states = {n: CardState(foreign[n] * GIB, compute and foreign[n] > 0) for n in range(len(cards))}
+    jobs = {id: a_job(id, request) for id, request in enumerate(requests, 1)}
+    first = plan_of(devices, *jobs.values(), states=states)
+    taken = dict.fromkeys(range(len(devices)), 0)
+    whole: set[int] = set()
+    for start in first.starts:
+        request = jobs[start.job].request
+        assert len(set(start.devices)) == request.gpus
+        for number in start.devices:
+            amount = amount_of(request, devices[number])
+            assert is_eligible(request, devices[number])
+            assert number not in whole
+            if amount == capacity(devices[number]):
+                assert not taken[number] and not states[number].has_strangers
+                whole.add(number)
+            taken[number] += amount
+    for number, amount in taken.items():
+        if number not in whole:
+            assert not amount or amount <= capacity(devices[number]) - states[number].foreign

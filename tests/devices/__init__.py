@@ -1,0 +1,1 @@
+"""Devices with real processes, locks and files."""

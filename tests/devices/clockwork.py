@@ -1,0 +1,53 @@
+"""The driver's library in a process of its own, and at a time of the test's own choosing.
+
+python -m tests.devices.clockwork     (stdin: a time a line; stdout: the sample at that time)
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from stoker.core.cards import Sample
+from stoker.devices.samples import decode, encode
+from tests.fake_nvml import FakeNvml
+
+
+class Clockwork:
+    def __init__(self, fake: FakeNvml) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", __name__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | fake.env(),
+            cwd=Path(__file__).parents[2],
+        )
+
+    def sample(self, now: float) -> Sample:
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.write(b"%f\n" % now)
+        self._process.stdin.flush()
+        return decode(self._process.stdout.readline())
+
+    def close(self) -> None:
+        with self._process:
+            self._process.kill()
+
+
+def main() -> None:
+    from stoker.devices.nvml import Nvml
+
+    nvml: Nvml | None = None
+    for line in sys.stdin:
+        now = float(line)
+        nvml = nvml or Nvml(now)
+        for chore in nvml.chores(now):
+            chore()
+        sys.stdout.buffer.write(encode(Sample(now, nvml.cards(now), nvml.note, nvml.xids())))
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""What processes believe they hold, in shared memory: a second opinion on the locks.
+
+A row is entered after its lease was taken and emptied before it is given back, so at any moment the
+rows together are no more than what was granted.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Mapping
+
+ROWS = 8
+CARDS = ("card-0", "card-1", "card-2")
+_WHOLE = (1 << 64) - 1
+_NOTHING = (1 << 64) - 2  # not 0: a claim may be of 0 bytes
+_WIDTH = 1 + len(CARDS)  # a version, odd while the row is written, and an amount for each card
+
+
+class Ledger:
+    def __init__(self, path: str) -> None:
+        size = ROWS * _WIDTH * 8
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        os.ftruncate(descriptor, size)
+        self._cells = memoryview(mmap.mmap(descriptor, size)).cast("Q")
+        os.close(descriptor)
+
+    def clear(self) -> None:
+        for row in range(ROWS):
+            self.enter(row, {})
+
+    def enter(self, row: int, amounts: Mapping[str, int | None]) -> None:
+        start = row * _WIDTH
+        self._cells[start] += 1
+        for index, card in enumerate(CARDS, start + 1):
+            amount = amounts.get(card, _NOTHING)
+            self._cells[index] = _WHOLE if amount is None else amount
+        self._cells[start] += 1
+
+    def check(self, total: int) -> set[str]:
+        """Fail when more was granted than there is; else which ways to hold a card were seen."""
+        seen = set()
+        for card, amounts in self._snapshot().items():
+            if _WHOLE in amounts:
+                assert amounts == [_WHOLE], f"{card} is held whole and by others: {amounts}"
+                seen.add("whole")
+            elif len(amounts) > 1:
+                assert sum(amounts) <= total, f"{card} is over-committed: {amounts}"
+                seen.add("shared")
+        return seen
+
+    def _snapshot(self) -> dict[str, list[int]]:
+        """All rows as they were at one moment; empty when somebody wrote meanwhile."""
+        before = self._cells.tolist()
+        after = self._cells.tolist()
+        versions = before[::_WIDTH]
+        if versions != after[::_WIDTH] or any(version % 2 for version in versions):
+            return {}
+        return {
+            card: [amount for amount in before[index::_WIDTH] if amount != _NOTHING]
+            for index, card in enumerate(CARDS, 1)
+        }

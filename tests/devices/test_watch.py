@@ -1,0 +1,255 @@
+"""Our side of the watcher: it must never wait, whatever driver and helper do."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from stoker.core.cards import Sample
+from stoker.devices.watch import Watch, sample_once
+from stoker.devices.watcher import IDLE_SECONDS
+from tests.fake_nvml import LIBRARY_MISMATCH, FakeNvml
+from tests.lab import wait_until
+
+H100 = "NVIDIA H100 80GB HBM3"
+
+
+@pytest.fixture
+def env(fake: FakeNvml) -> dict[str, str]:
+    fake.cards(H100, H100)
+    return os.environ | fake.env()
+
+
+@pytest.fixture
+def watch(env: dict[str, str]) -> Iterator[Watch]:
+    made = Watch(env)
+    yield made
+    pid = made.pid
+    made.close()
+    if pid is not None:
+        wait_until(lambda: is_gone(pid), what=f"the end of helper {pid}")
+
+
+def is_gone(pid: int) -> bool:
+    """Dead, whether or not somebody has reaped it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def hear(watch: Watch, condition: Callable[[Sample], object] = bool) -> Sample:
+    """Wait as a daemon does, until a sample comes of which it is so."""
+    give_up = time.monotonic() + 30
+    with select.epoll() as poll:
+        poll.register(watch.fileno(), select.EPOLLIN)
+        while True:
+            for sample in watch.read():
+                if condition(sample):
+                    return sample
+            left = give_up - time.monotonic()
+            assert left > 0, "no such sample came"
+            poll.poll(left)
+
+
+def has_cards(sample: Sample) -> bool:
+    return sample.cards is not None
+
+
+def deadline(watch: Watch) -> float:
+    at = watch.next_deadline()
+    assert at is not None
+    return at
+
+
+def kill(watch: Watch) -> int:
+    pid = watch.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    return pid
+
+
+def test_samples_come_unasked_and_reading_never_waits(watch: Watch) -> None:
+    assert watch.read() == []
+    sample = hear(watch)
+    assert sample.cards is not None and [card.model for card in sample.cards] == [H100, H100]
+    assert watch.read() == []
+
+
+def test_asking_brings_a_sample_that_was_taken_afterwards(watch: Watch, fake: FakeNvml) -> None:
+    first = hear(watch)
+    assert first.cards
+    fake.change(first.cards[0].uuid, used=12345)
+    asked_at = time.monotonic()
+    watch.ask()
+    sample = hear(watch, lambda sample: sample.at >= asked_at)
+    assert sample.at - first.at < IDLE_SECONDS
+    assert sample.cards and sample.cards[0].used == 12345
+
+
+def test_a_driver_that_hangs_is_given_up_and_found_again(watch: Watch, fake: FakeNvml) -> None:
+    hear(watch)
+    number, pid = watch.fileno(), watch.pid
+    assert pid is not None
+    fake.hang("nvmlDeviceGetMemoryInfo_v2")
+    watch.ask()
+    assert watch.check(time.monotonic()) == []
+    late = deadline(watch)
+    [sample] = watch.check(late)
+    assert (sample.at, sample.cards) == (late, None)
+    assert sample.trouble == "the NVIDIA driver does not answer; trying again in 1 s"
+    assert watch.pid is None
+    wait_until(lambda: is_gone(pid))
+    fake.unhang()
+    assert watch.check(deadline(watch)) == []
+    assert watch.pid not in (None, pid)
+    assert watch.fileno() == number
+    assert len(hear(watch).cards or ()) == 2
+
+
+def test_a_driver_that_hangs_from_the_start_is_given_more_time(
+    watch: Watch, fake: FakeNvml
+) -> None:
+    fake.hang()
+    started = time.monotonic()
+    assert deadline(watch) - started > 20
+    [*_, sample] = watch.check(deadline(watch))
+    assert sample.cards is None
+
+
+def test_a_question_without_an_answer_is_noticed_sooner_than_a_missing_beat(watch: Watch) -> None:
+    hear(watch)
+    unasked = deadline(watch)
+    watch.ask()
+    assert deadline(watch) < unasked
+    hear(watch)
+    assert deadline(watch) >= unasked
+
+
+def test_nothing_that_is_sent_to_a_stuck_helper_blocks(watch: Watch) -> None:
+    hear(watch)
+    assert watch.pid is not None
+    os.kill(watch.pid, signal.SIGSTOP)
+    for _ in range(70_000):  # more than a pipe holds
+        watch.ask()
+    watch.set_active(True)
+    pid = watch.pid
+    [sample] = [s for s in watch.check(deadline(watch)) if not has_cards(s)]
+    assert sample.trouble is not None and "does not answer" in sample.trouble
+    wait_until(lambda: is_gone(pid))
+
+
+def test_a_helper_that_dies_is_replaced(watch: Watch) -> None:
+    hear(watch)
+    pid = kill(watch)
+    sample = hear(watch, lambda sample: not has_cards(sample))
+    assert sample.trouble == "the GPU watcher ended without a word; trying again in 1 s"
+    assert watch.pid is None
+    watch.check(deadline(watch))
+    assert watch.pid not in (None, pid)
+    assert hear(watch).cards
+
+
+def test_a_helper_that_keeps_dying_is_replaced_less_and_less_often(watch: Watch) -> None:
+    waits = []
+    for _ in range(7):
+        kill(watch)
+        sample = hear(watch, lambda sample: not has_cards(sample))
+        waits.append(round(deadline(watch) - sample.at))
+        watch.check(deadline(watch))
+    assert waits == [1, 2, 4, 8, 16, 30, 30]
+
+
+def test_a_helper_that_somebody_else_reaped_is_replaced_as_well(watch: Watch) -> None:
+    hear(watch)
+    pid = kill(watch)
+    os.waitpid(pid, 0)
+    hear(watch, lambda sample: not has_cards(sample))
+    watch.check(deadline(watch))
+    assert hear(watch).cards
+
+
+def test_dead_helpers_are_reaped(watch: Watch) -> None:
+    pid = kill(watch)
+    hear(watch, lambda sample: not has_cards(sample))
+
+    def is_reaped() -> bool:
+        watch.check(time.monotonic() - 1)
+        return not Path(f"/proc/{pid}").exists()
+
+    wait_until(is_reaped)
+
+
+def test_a_new_helper_keeps_the_rate(watch: Watch) -> None:
+    watch.set_active(True)
+    hear(watch)
+    kill(watch)
+    hear(watch, lambda sample: not has_cards(sample))
+    watch.check(deadline(watch))
+    first, second = hear(watch), hear(watch)
+    assert second.at - first.at < IDLE_SECONDS / 2
+
+
+def test_trouble_with_the_driver_is_passed_on(fake: FakeNvml, env: dict[str, str]) -> None:
+    fake.fail_init(LIBRARY_MISMATCH)
+    watch = Watch(env)
+    sample = hear(watch)
+    assert sample.cards is None and sample.trouble is not None
+    assert watch.pid is not None  # it is well, and goes on trying
+    watch.close()
+
+
+def test_a_helper_that_cannot_be_started_is_tried_again(
+    env: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "executable", "/nonexistent/python")
+        watch = Watch(env)
+    [sample] = watch.read()
+    assert sample.trouble is not None and "cannot be started" in sample.trouble
+    watch.check(deadline(watch))
+    assert hear(watch).cards
+    watch.close()
+
+
+def test_files_in_the_current_folder_do_not_get_into_the_helper(
+    env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit(1)")
+    monkeypatch.chdir(tmp_path)
+    assert sample_once(30, env).cards
+
+
+def test_a_helper_does_not_outlive_its_parent(env: dict[str, str]) -> None:
+    code = "from stoker.devices.watch import Watch; w = Watch(); print(w.pid, flush=True); input()"
+    words = [sys.executable, "-c", code]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, env=env, stdin=pipe, stdout=pipe) as parent:
+        assert parent.stdout
+        pid = int(parent.stdout.readline())
+        assert not is_gone(pid)
+        parent.kill()
+    wait_until(lambda: is_gone(pid))
+
+
+def test_one_sample_for_a_short_command(env: dict[str, str], fake: FakeNvml) -> None:
+    sample = sample_once(30, env)
+    assert sample.cards and sample.cards[0].temperature == 30
+    fake.uninstall()
+    sample = sample_once(30, env)
+    assert sample.cards is None
+    assert sample.trouble and "no NVIDIA driver is installed" in sample.trouble
+
+
+def test_a_short_command_does_not_hang_with_the_driver(env: dict[str, str], fake: FakeNvml) -> None:
+    fake.hang()
+    sample = sample_once(0.5, env)
+    assert (sample.cards, sample.trouble) == (None, "the NVIDIA driver does not answer")

@@ -1,0 +1,505 @@
+"""What the watcher says of a driver: the real nvidia-ml-py over a library of our own."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from stoker.core.cards import Card, CardProcess, Sample, Xid
+from stoker.devices.samples import decode, encode
+from stoker.devices.watcher import IDLE_SECONDS
+from tests.devices.clockwork import Clockwork
+from tests.fake_nvml import (
+    DRIVER_NOT_LOADED,
+    FUNCTION_NOT_FOUND,
+    GIB,
+    LIBRARY_MISMATCH,
+    MIB,
+    NO_PERMISSION,
+    NOT_SUPPORTED,
+    RESET_REQUIRED,
+    UNKNOWN,
+    FakeNvml,
+)
+
+H100, A100 = "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-40GB"
+_WATCHER = [sys.executable, "-m", "stoker.devices.watcher"]
+
+
+class Running:
+    """A watcher that the test talks to."""
+
+    def __init__(self, fake: FakeNvml, *options: str) -> None:
+        self.process = subprocess.Popen(
+            [*_WATCHER, *options],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | fake.env(),
+            bufsize=0,
+        )
+        assert self.process.stdin and self.process.stdout
+        self._orders, self._answers = self.process.stdin, self.process.stdout
+
+    def say(self, order: bytes) -> None:
+        self._orders.write(order)
+
+    def hear(self) -> Sample:
+        """The next sample."""
+        assert select.select([self._answers], [], [], 30)[0], "the watcher is silent"
+        return decode(self._answers.readline())
+
+    def now(self) -> Sample:
+        asked_at = time.monotonic()
+        self.say(b"n")
+        while (sample := self.hear()).at < asked_at:
+            pass
+        return sample
+
+    def until(self, condition: Callable[[Sample], object]) -> Sample:
+        """The first sample of which it is so."""
+        give_up = time.monotonic() + 30
+        while not condition(sample := self.now()):
+            assert time.monotonic() < give_up, sample
+        return sample
+
+    def hear_until_cards(self) -> Sample:
+        """Without asking: the watcher comes back by itself."""
+        while (sample := self.hear()).cards is None:
+            pass
+        return sample
+
+    def close(self) -> None:
+        with self.process:
+            self.process.kill()
+
+
+@pytest.fixture
+def start(fake: FakeNvml) -> Iterator[Callable[..., Running]]:
+    watchers: list[Running] = []
+
+    def make(*options: str) -> Running:
+        watchers.append(Running(fake, *options))
+        return watchers[-1]
+
+    yield make
+    for watcher in watchers:
+        watcher.close()
+
+
+@pytest.fixture
+def running(start: Callable[..., Running]) -> Running:
+    return start()
+
+
+@pytest.fixture
+def clockwork(fake: FakeNvml) -> Iterator[Clockwork]:
+    made = Clockwork(fake)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "600"]) as process:
+        yield process
+        process.kill()
+
+
+def once(fake: FakeNvml) -> Sample:
+    words = [*_WATCHER, "--once"]
+    done = subprocess.run(words, env=os.environ | fake.env(), stdout=subprocess.PIPE, timeout=60)
+    assert done.returncode == 0
+    return decode(done.stdout)
+
+
+def cards(sample: Sample) -> tuple[Card, ...]:
+    assert sample.cards is not None, sample.trouble
+    return sample.cards
+
+
+# -- cards -----------------------------------------------------------------------------------------
+
+
+def test_eight_cards_of_two_models_come_in_the_order_of_the_bus(fake: FakeNvml) -> None:
+    uuids = fake.cards(*[H100] * 4, *[A100] * 4)
+    fake.reverse()
+    sample = once(fake)
+    assert [card.uuid for card in cards(sample)] == uuids
+    assert [card.number for card in cards(sample)] == list(range(8))
+    assert [card.visible for card in cards(sample)] == list("01234567")
+    assert [card.model for card in cards(sample)] == [H100] * 4 + [A100] * 4
+    assert sample.trouble is None and sample.xids == ()
+
+
+def test_a_card_is_described_in_plain_units(fake: FakeNvml) -> None:
+    [uuid] = fake.cards(H100)
+    fake.change(uuid, pci="0000:C1:00.0", used=3 * GIB, util=93, power=412_345, temp=61)
+    fake.change(uuid, energy=1_234_500, ecc=2)
+    expected = Card(
+        uuid, 0, "0", H100, "0000:c1:00.0", 80 * GIB, 600 * MIB, 3 * GIB, None,
+        93, 412.345, 61, 1234.5, 2,
+    )  # fmt: skip
+    assert cards(once(fake)) == (expected,)
+
+
+def test_a_domain_beyond_four_digits_comes_last_and_keeps_its_name(fake: FakeNvml) -> None:
+    first, second = fake.cards(H100, H100)
+    fake.change(first, pci="10000:01:00.0")
+    fake.change(second, pci="2000:01:00.0")
+    assert [card.pci for card in cards(once(fake))] == ["2000:01:00.0", "10000:01:00.0"]
+
+
+def test_what_a_card_does_not_know_is_none(fake: FakeNvml) -> None:
+    fake.cards(A100, util=-1, power=-1, temp=-1, energy=-1, ecc=-1, mig=-1)
+    [card] = cards(once(fake))
+    assert card[9:14] == (None,) * 5
+    assert card.trouble is None and card.total == 80 * GIB
+
+
+def test_a_driver_without_cards_is_no_trouble(fake: FakeNvml) -> None:
+    assert once(fake)[1:] == ((), None, ())
+
+
+def test_an_older_driver_counts_reserved_memory_as_used(fake: FakeNvml) -> None:
+    fake.cards(H100, used=GIB)
+    fake.fail("nvmlDeviceGetMemoryInfo_v2", FUNCTION_NOT_FOUND)
+    [card] = cards(once(fake))
+    assert (card.total, card.reserved, card.used) == (80 * GIB, 0, GIB + 600 * MIB)
+
+
+def test_a_card_without_memory_of_its_own_is_no_trouble(fake: FakeNvml) -> None:
+    fake.cards("NVIDIA GB10")
+    fake.fail("nvmlDeviceGetMemoryInfo_v2", NOT_SUPPORTED)
+    fake.fail("nvmlDeviceGetMemoryInfo", NOT_SUPPORTED)
+    [card] = cards(once(fake))
+    assert (card.total, card.used, card.trouble) == (0, 0, None)
+
+
+def test_slices_take_the_place_of_their_card(fake: FakeNvml) -> None:
+    whole, divided, other = fake.cards(A100, A100, A100)
+    first, second = fake.slices(divided, f"{A100} MIG 1g.5gb", f"{A100} MIG 3g.20gb")
+    fake.add_process(second, os.getpid(), 2 * GIB)
+    sample = once(fake)
+    assert [(card.uuid, card.number, card.visible, card.slice_of) for card in cards(sample)] == [
+        (whole, 0, "0", None),
+        (other, 2, "2", None),
+        (first, 3, first, divided),
+        (second, 4, second, divided),
+    ]
+    *_, empty, used = cards(sample)
+    assert empty.model.endswith("1g.5gb") and empty.total == 10 * GIB
+    assert empty.pci == used.pci == "0000:2b:00.0"
+    assert (empty.used, empty.processes) == (0, ())
+    assert (used.used, used.processes) == (2 * GIB, (CardProcess(os.getpid(), 2 * GIB, True),))
+    assert used[9:14] == (None,) * 5
+
+
+# -- processes -------------------------------------------------------------------------------------
+
+
+def test_a_process_is_listed_until_it_dies(
+    fake: FakeNvml, running: Running, sleeper: subprocess.Popen[bytes]
+) -> None:
+    uuid, _ = fake.cards(H100, H100)
+    fake.add_process(uuid, sleeper.pid, 5 * GIB)
+    first, second = cards(running.until(lambda sample: cards(sample)))
+    assert first.processes == (CardProcess(sleeper.pid, 5 * GIB, True),)
+    assert (first.used, second.used, second.processes) == (5 * GIB, 0, ())
+    sleeper.kill()
+    first, _ = cards(running.until(lambda sample: not cards(sample)[0].processes))
+    assert first.used == 0
+
+
+def test_a_job_can_claim_memory_by_itself(fake: FakeNvml, running: Running) -> None:
+    _, uuid = fake.cards(H100, A100)
+    fake.reverse()
+    claim = f'echo "1 7000" > "$FAKE_NVML_PROCS/$$"; echo "{uuid} 500" >> "$FAKE_NVML_PROCS/$$"'
+    words = ["sh", "-c", f"{claim}; exec sleep 600"]
+    with subprocess.Popen(words, env=os.environ | fake.env()) as job:
+        sample = running.until(lambda sample: cards(sample)[1].used == 7500)
+        assert {process.pid for process in cards(sample)[1].processes} == {job.pid}
+        assert cards(sample)[0].used == 0
+        job.kill()
+        running.until(lambda sample: cards(sample)[1].used == 0)
+
+
+def test_a_dead_process_whose_children_hold_its_memory_stays_listed(fake: FakeNvml) -> None:
+    [uuid] = fake.cards(H100)
+    with subprocess.Popen(["true"]) as process:
+        pass
+    fake.add_process(uuid, process.pid, GIB, sticky=True)
+    [card] = cards(once(fake))
+    assert card.processes == (CardProcess(process.pid, GIB, True),)
+    assert card.used == GIB
+
+
+def test_processes_of_the_display_and_hidden_memory_are_told_apart(fake: FakeNvml) -> None:
+    [uuid] = fake.cards(H100)
+    fake.add_process(uuid, 11, 100, "graphics", sticky=True)
+    fake.add_process(uuid, 13, None, "compute", sticky=True)
+    fake.add_process(uuid, 12, 300, "both", sticky=True)
+    [card] = cards(once(fake))
+    assert card.processes == (
+        CardProcess(11, 100, False),
+        CardProcess(12, 300, True),
+        CardProcess(13, None, True),
+    )
+
+
+def test_older_process_lists_serve_as_well(fake: FakeNvml) -> None:
+    [uuid] = fake.cards(H100)
+    fake.add_process(uuid, 11, 100, "both", sticky=True)
+    fake.fail("nvmlDeviceGetComputeRunningProcesses_v3", FUNCTION_NOT_FOUND)
+    fake.fail("nvmlDeviceGetGraphicsRunningProcesses_v3", NO_PERMISSION)
+    fake.fail("nvmlDeviceGetGraphicsRunningProcesses_v2", NO_PERMISSION)
+    [card] = cards(once(fake))
+    assert (card.processes, card.trouble) == ((CardProcess(11, 100, True),), None)
+
+
+def test_more_processes_than_anybody_expects_are_all_listed(fake: FakeNvml) -> None:
+    [uuid] = fake.cards(H100)
+    for pid in range(1, 201):
+        fake.add_process(uuid, pid, 1, sticky=True)
+    [card] = cards(once(fake))
+    assert [process.pid for process in card.processes] == list(range(1, 201))
+    assert card.used == 200
+
+
+# -- cards that come, go and break -----------------------------------------------------------------
+
+
+def test_a_lost_card_keeps_its_facts_until_it_is_back(fake: FakeNvml, clockwork: Clockwork) -> None:
+    first, second = fake.cards(H100, A100, util=50)
+    before = cards(clockwork.sample(100.0))
+    fake.lose(first)
+    fake.change(second, used=GIB)
+    lost, other = cards(clockwork.sample(100.5))
+    assert lost.trouble == "GPU is lost"
+    assert lost[:7] == before[0][:7]
+    assert (lost.utilisation, lost.processes) == (None, ())
+    assert (other.trouble, other.used, other.number) == (None, GIB, 1)
+    fake.find(first)
+    back, _ = cards(clockwork.sample(131.0))
+    assert back.trouble is None
+    [back, _] = cards(clockwork.sample(131.5))
+    assert back.utilisation == 50
+
+
+def test_a_card_that_needs_a_reset_says_so(fake: FakeNvml, clockwork: Clockwork) -> None:
+    uuid, _ = fake.cards(H100, H100)
+    fake.fail("nvmlDeviceGetMemoryInfo_v2", RESET_REQUIRED, uuid)
+    for now in (1.0, 1.5):
+        card, other = cards(clockwork.sample(now))
+        assert (card.trouble, other.trouble) == ("GPU needs a reset", None)
+    fake.fail("nvmlDeviceGetMemoryInfo_v2", 0, uuid)
+    assert cards(clockwork.sample(2.0))[0].trouble is None
+
+
+def test_the_slices_of_a_lost_card_are_in_trouble(fake: FakeNvml, clockwork: Clockwork) -> None:
+    _, divided = fake.cards(A100, A100)
+    fake.slices(divided, "1g.5gb", "1g.5gb")
+    before = cards(clockwork.sample(1.0))
+    fake.lose(divided)
+    sample = cards(clockwork.sample(1.5))
+    assert [card.trouble for card in sample] == [None, "GPU is lost", "GPU is lost"]
+    assert [card[:5] for card in sample] == [card[:5] for card in before]
+
+
+def test_a_card_that_was_lost_before_we_came_leaves_a_gap(fake: FakeNvml) -> None:
+    _, lost, _ = fake.cards(H100, H100, H100)
+    fake.lose(lost)
+    sample = once(fake)
+    assert [card.number for card in cards(sample)] == [0, 2]
+    assert sample.trouble == "GPU 1 cannot be opened: GPU is lost"
+
+
+def test_a_card_that_was_added_or_removed_is_noticed(fake: FakeNvml, clockwork: Clockwork) -> None:
+    first, second = fake.cards(H100, A100)
+    fake.remove(second)
+    assert len(cards(clockwork.sample(1.0))) == 1
+    uuids = fake.cards(H100, A100, A100)
+    assert [card.uuid for card in cards(clockwork.sample(31.0))] == uuids
+    fake.remove(first)
+    [card, _] = cards(clockwork.sample(31.5))  # its handle fails: no need to wait
+    assert (card.uuid, card.number) == (uuids[1], 0)
+
+
+def test_a_card_that_is_divided_anew_shows_its_new_slices(
+    fake: FakeNvml, clockwork: Clockwork
+) -> None:
+    [uuid] = fake.cards(A100)
+    fake.slices(uuid, "3g.20gb", "3g.20gb")
+    assert len(cards(clockwork.sample(1.0))) == 2
+    fake.slices(uuid, "7g.40gb")
+    [card] = cards(clockwork.sample(1.5))
+    assert (card.model, card.trouble) == ("7g.40gb", None)
+
+
+def test_an_error_of_a_card_is_reported_once(fake: FakeNvml, clockwork: Clockwork) -> None:
+    _, second = fake.cards(H100, H100)
+    fake.xid(second, 13)
+    assert clockwork.sample(1.0).xids == ()  # that was before we came
+    fake.xid(second, 79)
+    fake.xid(second, 48)
+    assert clockwork.sample(1.5).xids == (Xid(second, 79), Xid(second, 48))
+    assert clockwork.sample(2.0).xids == ()
+    fake.xid(second, 79)
+    fake.lose(second)
+    assert clockwork.sample(2.5).xids == (Xid(second, 79),)
+
+
+def test_an_error_is_blamed_on_the_slice_that_it_came_from(
+    fake: FakeNvml, clockwork: Clockwork
+) -> None:
+    [uuid] = fake.cards(A100)
+    _, second = fake.slices(uuid, "3g.20gb", "3g.20gb")
+    clockwork.sample(1.0)
+    fake.xid(uuid, 13, instance=8)
+    fake.xid(uuid, 79)
+    assert clockwork.sample(1.5).xids == (Xid(second, 13), Xid(uuid, 79))
+
+
+def test_cards_that_report_no_errors_are_watched_all_the_same(fake: FakeNvml) -> None:
+    fake.cards(H100)
+    fake.fail("nvmlDeviceRegisterEvents", NOT_SUPPORTED)
+    assert once(fake).trouble is None
+    fake.fail("nvmlEventSetCreate", NOT_SUPPORTED)
+    assert once(fake).trouble is None
+
+
+def test_slow_readings_are_rare_and_facts_are_read_once(
+    fake: FakeNvml, clockwork: Clockwork
+) -> None:
+    [uuid] = fake.cards(H100, util=1)
+    for half_seconds in range(24):
+        clockwork.sample(half_seconds / 2)
+    assert fake.calls("nvmlDeviceGetMemoryInfo_v2") == 24
+    assert fake.calls("nvmlDeviceGetUtilizationRates") == 6
+    assert fake.calls("nvmlDeviceGetTotalEnergyConsumption") == 2
+    assert fake.calls("nvmlDeviceGetName") == 1
+    fake.change(uuid, util=2)
+    assert [cards(clockwork.sample(now))[0].utilisation for now in (11.5, 12.0)] == [1, 2]
+
+
+# -- a driver that does not work -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "trouble"),
+    [
+        (DRIVER_NOT_LOADED, "the NVIDIA driver is not loaded"),
+        (LIBRARY_MISMATCH, "different versions"),
+        (NO_PERMISSION, "no permission to use the NVIDIA driver"),
+        (UNKNOWN, "the NVIDIA driver does not work: Unknown Error"),
+    ],
+)
+def test_a_driver_that_cannot_be_used_says_why(fake: FakeNvml, code: int, trouble: str) -> None:
+    fake.cards(H100)
+    fake.fail_init(code)
+    sample = once(fake)
+    assert sample.cards is None
+    assert sample.trouble is not None and trouble in sample.trouble
+
+
+def test_without_a_driver_the_watcher_says_so(fake: FakeNvml) -> None:
+    fake.uninstall()
+    trouble = "no NVIDIA driver is installed: libnvidia-ml.so.1 was not found"
+    assert once(fake)[1:] == (None, trouble, ())
+
+
+def test_a_driver_that_is_installed_and_loaded_later_is_found(
+    fake: FakeNvml, start: Callable[..., Running]
+) -> None:
+    fake.cards(H100)
+    fake.uninstall()
+    watcher = start("--wait=0.1")
+    assert watcher.hear().cards is None
+    fake.install()
+    assert len(cards(watcher.hear_until_cards())) == 1
+
+
+def test_after_an_update_of_the_driver_its_new_library_is_loaded(
+    fake: FakeNvml, start: Callable[..., Running]
+) -> None:
+    fake.cards(H100)
+    fake.fail_init(LIBRARY_MISMATCH)
+    watcher = start("--wait=0.1")
+    watcher.say(b"a")
+    assert watcher.hear().cards is None
+    loaded = fake.loads()
+    fake.fail_init(0)
+    assert len(cards(watcher.hear_until_cards())) == 1
+    assert fake.loads() == loaded + 1
+
+
+def test_a_driver_that_goes_away_is_waited_for(fake: FakeNvml, running: Running) -> None:
+    fake.cards(H100)
+    assert running.now().cards
+    fake.fail("*", DRIVER_NOT_LOADED)
+    gone = running.until(lambda sample: sample.cards is None)
+    assert gone.trouble == "the NVIDIA driver is not loaded"
+    fake.fail("*", 0)
+    back = running.hear_until_cards()
+    assert len(cards(back)) == 1
+    assert back.at - gone.at < IDLE_SECONDS / 2  # it does not wait for the next beat
+
+
+# -- the beat --------------------------------------------------------------------------------------
+
+
+def test_the_active_rate_brings_samples_unasked(fake: FakeNvml, running: Running) -> None:
+    fake.cards(H100)
+    running.say(b"a")
+    first, *_, last = [running.hear() for _ in range(3)]
+    assert last.at - first.at < IDLE_SECONDS
+
+
+def test_at_the_idle_rate_a_sample_comes_when_it_is_asked_for(
+    fake: FakeNvml, running: Running
+) -> None:
+    fake.cards(H100)
+    running.say(b"ai")
+    first = running.hear()
+    last = [running.now() for _ in range(5)][-1]
+    assert last.at - first.at < IDLE_SECONDS
+
+
+def test_the_watcher_leaves_when_nobody_can_ask_any_more(fake: FakeNvml, running: Running) -> None:
+    fake.cards(H100)
+    running.hear()
+    assert running.process.stdin
+    running.process.stdin.close()
+    assert running.process.wait(timeout=30) == 0
+
+
+def test_the_watcher_leaves_when_nobody_listens_any_more(fake: FakeNvml, running: Running) -> None:
+    fake.cards(H100)
+    running.hear()
+    assert running.process.stdout
+    running.process.stdout.close()
+    running.say(b"n")
+    assert running.process.wait(timeout=30) == 0
+
+
+# -- lines -----------------------------------------------------------------------------------------
+
+
+def test_a_sample_survives_being_written_and_read() -> None:
+    processes = (CardProcess(7, None, True), CardProcess(8, 1 << 40, False))
+    card = Card("GPU-1", 0, "0", "NVIDIA é", "0000:01:00.0", 1, 2, 3, processes=processes)
+    sample = Sample(1.25, (card, card._replace(trouble="GPU is lost")), "x", (Xid("GPU-1", 79),))
+    assert decode(encode(sample)) == sample
+    assert encode(sample).count(b"\n") == 1
+    assert decode(encode(Sample(1.5, None, "no driver"))) == Sample(1.5, None, "no driver")
+
+
+@pytest.mark.parametrize("line", [b"", b"noise", b"7", b"[]", b'[1,[["GPU-1"]],null,[]]'])
+def test_what_is_not_a_sample_is_refused(line: bytes) -> None:
+    with pytest.raises(ValueError, match="not a sample"):
+        decode(line)

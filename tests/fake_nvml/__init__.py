@@ -1,0 +1,262 @@
+"""A driver for tests: our own libnvidia-ml.so.1, which the unmodified nvidia-ml-py loads.
+
+fake = FakeNvml(tmp_path / "nvml", build(tmp_path))
+h100, a100 = fake.cards("NVIDIA H100", "NVIDIA A100")
+lab = Lab(tmp_path, **fake.env())
+fake.lose(a100)
+lab.submit('echo "0 5000000000" > "$FAKE_NVML_PROCS/$$"; exec sleep 60')   # now it is on card 0
+
+Every change is seen by the next call of the library. It is a driver only: it does no CUDA.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import subprocess
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+_SOURCE = Path(__file__).with_name("nvml.c")
+_LIBRARY = "libnvidia-ml.so.1"
+
+MIB = 1 << 20
+GIB = 1 << 30
+
+# What nvmlInit and other calls may answer.
+NOT_SUPPORTED = 3
+NO_PERMISSION = 4
+DRIVER_NOT_LOADED = 9
+FUNCTION_NOT_FOUND = 13
+GPU_IS_LOST = 15
+RESET_REQUIRED = 16
+LIBRARY_MISMATCH = 18
+UNKNOWN = 999
+
+
+def build(folder: Path) -> Path:
+    """The compiled library, in a subfolder named after its source; made once, by whoever is first.
+
+    No compiler is an error and not a reason to skip: the tests that need this are the only proof
+    that we read the driver correctly.
+    """
+    source = _SOURCE.read_bytes()
+    library = folder / f"fake-nvml-{hashlib.sha256(source).hexdigest()[:16]}" / _LIBRARY
+    if not library.exists():
+        library.parent.mkdir(parents=True, exist_ok=True)
+        made = library.with_name(f"{_LIBRARY}.{os.getpid()}")
+        compiler = shlex.split(os.environ.get("CC", "cc"))
+        words = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-shared", "-fPIC", "-o"]
+        subprocess.run([*compiler, *words, str(made), str(_SOURCE)], check=True, timeout=60)
+        made.rename(library)
+    return library
+
+
+@dataclass
+class _Unit:
+    """A card, or a MIG slice of one; -1 is what this card does not know."""
+
+    uuid: str
+    model: str
+    total: int
+    pci: str = ""
+    minor: int = 0
+    reserved: int = 600 * MIB
+    used: int = 0
+    util: int = 0
+    power: int = 70_000  # milliwatts
+    temp: int = 30
+    energy: int = 0  # millijoules
+    ecc: int = 0
+    mig: int = 0
+    lost: int = 0
+    of: str = ""
+    instance: int = 0
+
+    def line(self) -> str:
+        facts = [
+            f"{field.name}={'none' if value == -1 else value}"
+            for field in fields(self)
+            if field.name not in ("uuid", "model") and (value := getattr(self, field.name)) != ""
+        ]
+        return " ".join(["slice" if self.of else "card", self.uuid, *facts, f"model={self.model}"])
+
+
+class FakeNvml:
+    """One host's driver. Cards and slices are named by their UUIDs."""
+
+    def __init__(self, folder: Path, library: Path, count_calls: bool = False) -> None:
+        self.folder = folder
+        self.claims = folder / "claims"
+        self.claims.mkdir(parents=True)
+        self._state = folder / "state"
+        self._calls = folder / "calls" if count_calls else None
+        self._library = library
+        self._installed = folder / "lib" / _LIBRARY
+        self._installed.parent.mkdir()
+        self._units: list[_Unit] = []
+        self._processes: dict[int, list[str]] = {}
+        self._failures: dict[tuple[str, str], int] = {}
+        self._hangs: list[str] = []
+        self._xids: list[str] = []
+        self._init = 0
+        self.install()
+        self._save()
+
+    def env(self) -> dict[str, str]:
+        """For any process that shall see this driver and not the host's own."""
+        paths = [str(self._installed.parent), os.environ.get("LD_LIBRARY_PATH", "")]
+        env = {
+            "LD_LIBRARY_PATH": ":".join(filter(None, paths)),
+            "FAKE_NVML_STATE": str(self._state),
+            "FAKE_NVML_PROCS": str(self.claims),
+        }
+        return env if self._calls is None else {**env, "FAKE_NVML_CALLS": str(self._calls)}
+
+    # -- the library ---------------------------------------------------------------------------
+
+    def install(self) -> None:
+        new = self._installed.with_suffix(".new")
+        new.symlink_to(self._library)
+        new.replace(self._installed)
+
+    def uninstall(self) -> None:
+        """As if it were absent: the loader gives up at a file that is no library."""
+        self._installed.unlink()
+        self._installed.touch()
+
+    def fail_init(self, code: int) -> None:
+        """0 makes it work again."""
+        self._init = code
+        self._save()
+
+    def fail(self, function: str, code: int, card: str = "") -> None:
+        """Calls of this C function (`*`: all) answer with an error; 0 makes them work again."""
+        self._failures[function, card] = code
+        self._save()
+
+    def hang(self, function: str = "*") -> None:
+        """Calls of this C function do not come back."""
+        self._hangs.append(function)
+        self._save()
+
+    def unhang(self) -> None:
+        self._hangs.clear()
+        self._save()
+
+    def calls(self, function: str) -> int:
+        """How often it was called, by anybody (needs count_calls)."""
+        assert self._calls is not None
+        try:
+            return self._calls.read_text().split().count(function)
+        except FileNotFoundError:
+            return 0
+
+    def loads(self) -> int:
+        """How many processes have loaded the library so far."""
+        return self.calls("load")
+
+    # -- cards ---------------------------------------------------------------------------------
+
+    def cards(self, *models: str, total: int = 80 * GIB, **facts: int) -> list[str]:
+        """Replace all cards by new ones, one for each model; their UUIDs in PCI order."""
+        self._units = [
+            _Unit(f"GPU-{number:08x}-0000-4000-8000-000000000000", model, total, minor=number)
+            for number, model in enumerate(models)
+        ]
+        for number, unit in enumerate(self._units):
+            unit.pci = f"0000:{0x1A + 0x11 * number:02x}:00.0"
+        uuids = [unit.uuid for unit in self._units]
+        for uuid in uuids:
+            self.change(uuid, **facts)
+        self._save()
+        return uuids
+
+    def slices(self, card: str, *models: str, total: int = 10 * GIB) -> list[str]:
+        """Turn MIG on and divide the card anew; the UUIDs of the slices."""
+        self._units = [unit for unit in self._units if unit.of != card]
+        made = [
+            _Unit(f"MIG-{card[4:12]}-{number:04x}-5000-8000-000000000000", model, total, of=card)
+            for number, model in enumerate(models)
+        ]
+        for number, unit in enumerate(made):
+            unit.instance = number + 7
+        self._units += made
+        self.change(card, mig=1)
+        return [unit.uuid for unit in made]
+
+    def change(self, card: str, **facts: int | str) -> None:
+        """Set facts of a card or slice: used, util, power (mW), temp, energy (mJ), ecc, pci, ..."""
+        unit = self._unit(card)
+        for name, value in facts.items():
+            assert hasattr(unit, name), name
+            setattr(unit, name, value)
+        self._save()
+
+    def reverse(self) -> None:
+        """Let the driver count the cards in the opposite order; the bus stays as it is."""
+        self._units.reverse()
+        self._save()
+
+    def remove(self, card: str) -> None:
+        self._units = [unit for unit in self._units if card not in (unit.uuid, unit.of)]
+        self._save()
+
+    def lose(self, card: str) -> None:
+        self.change(card, lost=1)
+
+    def find(self, card: str) -> None:
+        """A lost card is back."""
+        self.change(card, lost=0)
+
+    def xid(self, card: str, code: int, instance: int | None = None) -> None:
+        """Report an error to everybody who is listening now."""
+        words = [len(self._xids) + 1, card, code, *([] if instance is None else [instance])]
+        self._xids.append(" ".join(map(str, words)))
+        self._save()
+
+    # -- processes -----------------------------------------------------------------------------
+
+    def add_process(
+        self,
+        card: str,
+        pid: int,
+        memory: int | None,
+        kind: str = "compute",
+        sticky: bool = False,
+    ) -> None:
+        """`kind` is compute, graphics or both; a sticky one stays listed when it is dead."""
+        life = "sticky" if sticky else "while_alive"
+        text = f"{card} {pid} {'hidden' if memory is None else memory} {kind} {life}"
+        self._processes.setdefault(pid, []).append(text)
+        self._save()
+
+    def remove_process(self, pid: int) -> None:
+        self._processes.pop(pid, None)
+        self._save()
+
+    def claim(self, pid: int, card: str | int, memory: int) -> None:
+        """What a job does for itself by writing into $FAKE_NVML_PROCS."""
+        with open(self.claims / str(pid), "a", encoding="ascii") as file:
+            file.write(f"{card} {memory}\n")
+
+    # -- the state file ------------------------------------------------------------------------
+
+    def _unit(self, uuid: str) -> _Unit:
+        return next(unit for unit in self._units if unit.uuid == uuid)
+
+    def _save(self) -> None:
+        lines = [f"init {self._init}"]
+        lines += [
+            f"fail {function} {code} {card}".rstrip()
+            for (function, card), code in self._failures.items()
+            if code
+        ]
+        lines += [f"hang {function}" for function in self._hangs]
+        lines += [unit.line() for unit in self._units]
+        lines += [f"process {text}" for texts in self._processes.values() for text in texts]
+        lines += [f"xid {text}" for text in self._xids]
+        new = self._state.with_suffix(".new")
+        new.write_text("".join(f"{line}\n" for line in lines))
+        new.replace(self._state)
