@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test fast lint bench docs clean
+.PHONY: demo test fast gpu-test lint bench docs clean
 
 demo: $(VENV)/installed
 	@$(BIN)/python -m stoker.demo
@@ -13,6 +13,11 @@ test: lint
 
 fast: $(VENV)/dev
 	$(BIN)/pytest -n 4 -m "not slow"
+
+# On a machine with a GPU, by a Python that has torch: make gpu-test GPU_PYTHON=python3
+GPU_PYTHON ?= $(BIN)/python
+gpu-test: $(VENV)/dev
+	PYTHONPATH=src $(GPU_PYTHON) -m pytest -n0 tests/hardware
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .

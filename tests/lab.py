@@ -32,6 +32,7 @@ class Lab:
             "STOKER_SETTINGS": str(folder / "settings.toml"),
             "SHELL": "/bin/sh",
             "NO_COLOR": "1",
+            "STOKER_NVML": "0",  # whatever this host has
         }
         self.env.pop("CUDA_VISIBLE_DEVICES", None)
         if devices is not None:

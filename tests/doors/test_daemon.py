@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 from stoker.daemon.wake import NEWS_SOCKET
 from stoker.supervisor.sockets import connect
@@ -104,6 +105,17 @@ def test_a_client_that_is_gone_before_it_is_greeted_does_no_harm(lab: Lab) -> No
     os.kill(pid, signal.SIGCONT)
     assert lab.wait(lab.submit("true")) == 0
     assert lab.daemon_pid() == pid
+
+
+def test_modules_in_the_folder_of_a_user_are_not_taken_for_ours(lab: Lab) -> None:
+    for name in ("json", "signal", "socket", "select", "sqlite3", "queue", "random"):
+        (lab.folder / f"{name}.py").write_text("raise SystemExit('not the module you want')")
+    script = Path(sys.executable).with_name("stoker")
+    done = subprocess.run([script, "submit", "-q", "pwd"], cwd=lab.folder, env=lab.env)
+    assert done.returncode == 0
+    assert lab.run("wait", cwd=Path("/")).returncode == 0
+    done = subprocess.run([script, "run", "-q", "true"], cwd=lab.folder, env=lab.env)
+    assert done.returncode == 0
 
 
 def test_of_twenty_daemons_started_at_once_exactly_one_lives(lab: Lab) -> None:

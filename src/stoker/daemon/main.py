@@ -41,7 +41,7 @@ from stoker.supervisor.runner_link import RunnerLink
 
 _LOOK_FOR_HOME_SECONDS = 30.0
 # How the runner brings a daemon back that was killed.
-RESTART = [sys.executable, "-m", "stoker.daemon.detach"]
+RESTART = [sys.executable, "-P", "-m", "stoker.daemon.detach"]
 
 
 class Daemon(Listener):

@@ -70,10 +70,11 @@ def start_daemon(settings: Settings) -> int:
 def _spawn(folder: str) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     log = os.open(os.path.join(folder, _LOG_NAME), flags, 0o600)
+    # -P: the folder we are in is a user's, and its json.py is not ours.
     # setsid and a parent that does not wait: the terminal may close, init inherits it.
     os.posix_spawn(
         sys.executable,
-        [sys.executable, "-m", "stoker.daemon.detach"],
+        [sys.executable, "-P", "-m", "stoker.daemon.detach"],
         {**os.environ, "STOKER_STATE_DIR": folder},
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),

@@ -206,7 +206,7 @@ class Waiter:
 def _spawn_helper(words: list[str], link: int) -> tuple[int, int]:
     pid = os.posix_spawn(
         sys.executable,
-        [sys.executable, "-m", "stoker.devices.lease_waiter", *words],
+        [sys.executable, "-P", "-m", "stoker.devices.lease_waiter", *words],
         os.environ,
         file_actions=[
             (os.POSIX_SPAWN_DUP2, link, 0),

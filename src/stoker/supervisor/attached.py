@@ -93,7 +93,7 @@ def _start_keeper(tag_base: int) -> int:
     reading, writing = os.pipe2(os.O_CLOEXEC)
     keeper = os.posix_spawn(
         sys.executable,
-        [sys.executable, "-m", "stoker.supervisor.keeper", str(tag_base)],
+        [sys.executable, "-P", "-m", "stoker.supervisor.keeper", str(tag_base)],
         os.environ,
         file_actions=[(os.POSIX_SPAWN_DUP2, reading, 0)],
         setsid=True,

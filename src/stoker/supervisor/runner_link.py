@@ -65,7 +65,7 @@ class RunnerLink:
         os.set_inheritable(lock, True)
         ours, theirs = socket.socketpair()
         os.set_inheritable(theirs.fileno(), True)
-        argv = [sys.executable, "-m", "stoker.supervisor.runner", self._folder,
+        argv = [sys.executable, "-P", "-m", "stoker.supervisor.runner", self._folder,
                 str(self._tag_base), str(self._log_limit), str(theirs.fileno()),
                 str(lock), *self._restart]  # fmt: skip
         pid = os.posix_spawn(sys.executable, argv, os.environ)

@@ -1,0 +1,90 @@
+"""What one real card can show."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.doors.helpers import as_json
+from tests.hardware.conftest import GIB, CardLab
+
+pytestmark = pytest.mark.timeout(400)
+
+
+def facts(lab: CardLab, job: int) -> dict[str, object]:
+    return dict(as_json(lab.ok("show", str(job), "--json"))["jobs"][0])
+
+
+@pytest.mark.parametrize(("count", "gib"), [(2, 50), (8, 12)])
+def test_jobs_packed_by_declared_memory_run_at_once_and_never_run_out(
+    lab: CardLab, count: int, gib: int
+) -> None:
+    end = lab.folder / "end"
+    jobs = [lab.train(f"--gpu-mem={gib + 2}G", gib=gib, until=str(end)) for _ in range(count)]
+    lab.wait_until(lambda: all(lab.is_up(job) for job in jobs), timeout=200)
+    waiting = lab.train("--gpu-mem=60G", gib=1)
+    assert lab.state(waiting) == "queued"
+    end.touch()
+    assert lab.wait(timeout=200) == 0
+    for job in jobs:
+        peak = facts(lab, job)["gpu_memory_peak_bytes"]
+        assert isinstance(peak, int) and gib * GIB <= peak <= (gib + 2) * GIB
+        assert facts(lab, job)["cause"] == "exit"
+
+
+def test_memory_is_learned_and_then_shared(lab: CardLab) -> None:
+    first = lab.train("--gpu-mem=auto", gib=10, steps=200)
+    lab.wait(first, timeout=100)
+    assert facts(lab, first)["claim_bytes"] is None
+    end = lab.folder / "end"
+    jobs = [lab.train("--gpu-mem=auto", gib=10, steps=200, until=str(end)) for _ in range(8)]
+    lab.wait_until(lambda: sum(lab.is_up(job) for job in jobs) >= 8, timeout=200)
+    end.touch()
+    assert lab.wait(timeout=200) == 0
+    claims = {facts(lab, job)["claim_bytes"] for job in jobs}
+    (claim,) = claims
+    assert isinstance(claim, int) and 10 * GIB < claim < 14 * GIB
+
+
+def test_a_foreign_process_is_left_alone(lab: CardLab) -> None:
+    stranger = lab.stranger(20)
+    job = lab.train(gib=1)
+    lab.wait_until(lambda: f"pid {stranger.pid}" in lab.ok("why", str(job)), timeout=60)
+    assert lab.state(job) == "queued"
+    assert f"pid {stranger.pid}" in lab.ok("gpus")
+    beside = lab.train("--gpu-mem=10G", gib=5)
+    assert lab.wait(beside, timeout=100) == 0
+    stranger.kill()
+    stranger.wait()
+    assert lab.wait(job, timeout=100) == 0
+
+
+def test_running_out_of_memory_is_recognised_and_tried_again_with_more(lab: CardLab) -> None:
+    stranger = lab.stranger(110)
+    job = lab.train("--gpu-mem=10G", "--on-oom=bigger", gib=60)
+    lab.wait_until(lambda: facts(lab, job)["attempts"] == 1, timeout=60)
+    lab.wait_until(
+        lambda: len(history(lab, job)) == 1 and history(lab, job)[0]["cause"], timeout=90
+    )
+    assert history(lab, job)[0]["cause"] == "gpu_oom"
+    stranger.kill()
+    stranger.wait()
+    lab.wait(job, timeout=200)
+    seen = facts(lab, job)
+    assert seen["state"] == "done", lab.ok("show", str(job))
+    claim = seen["claim_bytes"]
+    assert isinstance(claim, int) and claim > 10 * GIB
+
+
+def history(lab: CardLab, job: int) -> list[dict[str, object]]:
+    return list(facts(lab, job)["history"])  # type: ignore[call-overload]
+
+
+def test_a_card_is_given_on_only_when_its_memory_is_free_again(lab: CardLab) -> None:
+    for _ in range(3):
+        big = lab.train("--grace=0s", gib=100, until=str(lab.folder / "never"))
+        lab.wait_until(lambda job=big: lab.is_up(job), timeout=100)  # type: ignore[misc]
+        after = lab.train(gib=120)
+        lab.ok("cancel", str(big))
+        assert lab.wait(after, timeout=100) == 0
+        seen = lab.report(after)
+        assert seen["free"] > 0.97 * seen["total"]
