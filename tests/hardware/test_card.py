@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.doors.helpers import as_json
 from tests.hardware.conftest import GIB, CardLab
 
 pytestmark = pytest.mark.timeout(400)
-
-
-def facts(lab: CardLab, job: int) -> dict[str, object]:
-    return dict(as_json(lab.ok("show", str(job), "--json"))["jobs"][0])
 
 
 @pytest.mark.parametrize(("count", "gib"), [(2, 50), (8, 12)])
@@ -26,21 +21,21 @@ def test_jobs_packed_by_declared_memory_run_at_once_and_never_run_out(
     end.touch()
     assert lab.wait(timeout=200) == 0
     for job in jobs:
-        peak = facts(lab, job)["gpu_memory_peak_bytes"]
+        peak = lab.job(job)["gpu_memory_peak_bytes"]
         assert isinstance(peak, int) and gib * GIB <= peak <= (gib + 2) * GIB
-        assert facts(lab, job)["cause"] == "exit"
+        assert lab.job(job)["cause"] == "exit"
 
 
 def test_memory_is_learned_and_then_shared(lab: CardLab) -> None:
     first = lab.train("--gpu-mem=auto", gib=10, steps=200)
     lab.wait(first, timeout=100)
-    assert facts(lab, first)["claim_bytes"] is None
+    assert lab.job(first)["claim_bytes"] is None
     end = lab.folder / "end"
     jobs = [lab.train("--gpu-mem=auto", gib=10, steps=200, until=str(end)) for _ in range(8)]
     lab.wait_until(lambda: sum(lab.is_up(job) for job in jobs) >= 8, timeout=200)
     end.touch()
     assert lab.wait(timeout=200) == 0
-    claims = {facts(lab, job)["claim_bytes"] for job in jobs}
+    claims = {lab.job(job)["claim_bytes"] for job in jobs}
     (claim,) = claims
     assert isinstance(claim, int) and 10 * GIB < claim < 14 * GIB
 
@@ -61,22 +56,21 @@ def test_a_foreign_process_is_left_alone(lab: CardLab) -> None:
 def test_running_out_of_memory_is_recognised_and_tried_again_with_more(lab: CardLab) -> None:
     stranger = lab.stranger(110)
     job = lab.train("--gpu-mem=10G", "--on-oom=bigger", gib=60)
-    lab.wait_until(lambda: facts(lab, job)["attempts"] == 1, timeout=60)
-    lab.wait_until(
-        lambda: len(history(lab, job)) == 1 and history(lab, job)[0]["cause"], timeout=90
-    )
-    assert history(lab, job)[0]["cause"] == "gpu_oom"
+    lab.wait_until(lambda: lab.job(job)["attempts"] == 1, timeout=60)
+    lab.wait_until(lambda: first_cause(lab, job), timeout=90)
+    assert first_cause(lab, job) == "gpu_oom"
     stranger.kill()
     stranger.wait()
     lab.wait(job, timeout=200)
-    seen = facts(lab, job)
+    seen = lab.job(job)
     assert seen["state"] == "done", lab.ok("show", str(job))
     claim = seen["claim_bytes"]
     assert isinstance(claim, int) and claim > 10 * GIB
 
 
-def history(lab: CardLab, job: int) -> list[dict[str, object]]:
-    return list(facts(lab, job)["history"])  # type: ignore[call-overload]
+def first_cause(lab: CardLab, job: int) -> str | None:
+    history = lab.job(job)["history"]
+    return history[0]["cause"] if history else None
 
 
 def test_a_card_is_given_on_only_when_its_memory_is_free_again(lab: CardLab) -> None:

@@ -18,7 +18,7 @@ def main() -> None:
     parser.add_argument("--until")
     parser.add_argument("--report")
     options = parser.parse_args()
-    import torch
+    import torch  # type: ignore[import-not-found, unused-ignore]
 
     device = torch.device("cuda")
     free, total = torch.cuda.mem_get_info()
