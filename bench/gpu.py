@@ -73,7 +73,7 @@ def summary(name: str, reports: list[Path], wall: float) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=6000)
+    parser.add_argument("--steps", type=int, default=3000)
     parser.add_argument("--jobs", type=int, default=8)
     parser.add_argument("--json")
     options = parser.parse_args()

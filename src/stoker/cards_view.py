@@ -9,8 +9,8 @@ from stoker.core.model import Device
 from stoker.core.record import Record
 from stoker.core.states import ACTIVE
 from stoker.core.tenants import Tenants, describe, tenants
-from stoker.daemon.cards import user_of
-from stoker.daemon.presence import known_devices
+from stoker.daemon.cards import user_name, user_of
+from stoker.daemon.presence import daemon_pid, known_devices
 from stoker.devices.leases import Holder, holders
 from stoker.devices.probe import as_device, has_driver
 from stoker.devices.watch import sample_once
@@ -32,8 +32,9 @@ class Shown(Record):
     card: Card | None  # None: simulated
     jobs: tuple[JobRow, ...]
     tenants: Tenants | None
-    holders: tuple[Holder, ...]
+    holders: tuple[Holder, ...]  # of leases, other than our own daemon
     state: str
+    closed: str | None  # why nothing is started there
 
     def memory_words(self) -> str:
         if self.card is None:
@@ -114,7 +115,8 @@ def shown_cards(db: Database, settings: Settings) -> tuple[list[Shown], str | No
         return [_shown(d, None, active, None, (), decisions) for d in devices], sample.trouble
     known = {device.uuid: device for device in find.devices(db)}
     places = [(card.uuid, card.pci, card.slice_of is not None) for card in sample.cards]
-    leases = holders(places)
+    ours = daemon_pid(settings.state_dir)
+    leases = [one for one in holders(places) if one.pid != ours]
     attempts, users = _owners(db, sample.cards)
     shown = []
     for card in sample.cards:
@@ -122,6 +124,13 @@ def shown_cards(db: Database, settings: Settings) -> tuple[list[Shown], str | No
         who = tenants(card, attempts, users)
         mine = tuple(one for one in leases if one.uuid == card.uuid)
         shown.append(_shown(device, card, active, who, mine, decisions))
+    if sample.trouble is not None:  # of a card that cannot be opened
+        seen = {card.uuid for card in sample.cards}
+        for uuid in known.keys() - seen:
+            lost = _shown(known[uuid], None, active, None, (), decisions)
+            closed = lost.closed or sample.trouble
+            shown.append(lost._replace(state=closed, closed=closed))
+        shown.sort(key=lambda one: one.device.number)
     return shown, None
 
 
@@ -135,16 +144,18 @@ def _shown(
 ) -> Shown:
     drained, _, quarantine = decisions.get(device.uuid, (False, None, None))
     jobs = tuple(job for job in active if device.number in job.devices)
-    state = "busy" if jobs else "free"
+    closed = None
     if card is not None and card.trouble is not None:
-        state = card.trouble
+        closed = card.trouble
     elif quarantine:
-        state = f"quarantine: {quarantine}"
+        closed = f"in quarantine: {quarantine}"
     elif drained:
-        state = "drained"
-    elif not jobs and ((who is not None and who.has_strangers) or leases):
-        state = "taken"
-    return Shown(device, card, jobs, who, leases, state)
+        closed = "drained"
+    elif not jobs and any(one.amount is None for one in leases):
+        closed = f"leased to {holder_name(leases[0])}"
+    is_taken = (who is not None and who.has_strangers) or bool(leases)
+    state = closed or ("busy" if jobs else "taken" if is_taken else "free")
+    return Shown(device, card, jobs, who, leases, state, closed)
 
 
 def _owners(db: Database, cards: tuple[Card, ...]) -> tuple[dict[int, int], dict[int, str]]:
@@ -159,6 +170,10 @@ def _owners(db: Database, cards: tuple[Card, ...]) -> tuple[dict[int, int], dict
     return attempts, users
 
 
+def holder_name(holder: Holder) -> str:
+    return f"{user_name(holder.uid)} (pid {holder.pid})"
+
+
 def _holder_words(holder: Holder) -> str:
     amount = "all of it" if holder.amount is None else format_size(holder.amount)
-    return f"leased: {amount} to uid {holder.uid} (pid {holder.pid})"
+    return f"leased: {amount} to {holder_name(holder)}"

@@ -5,11 +5,23 @@ from __future__ import annotations
 import time
 
 from stoker.board import result_words
-from stoker.core.explain import explain_ready
-from stoker.core.model import ReadyJob, RunningJob, Snapshot, WaitingJob
-from stoker.core.policy import decide
+from stoker.cards_view import shown_cards
+from stoker.core.durations import format_duration
+from stoker.core.explain import explain_ready, what_if
+from stoker.core.forecast import forecast
+from stoker.core.model import (
+    CardState,
+    Device,
+    ReadyJob,
+    Rules,
+    RunningJob,
+    Snapshot,
+    WaitingJob,
+)
+from stoker.core.policy import NO_DEVICE, RESERVED, decide
 from stoker.core.states import ACTIVE, FINAL
-from stoker.daemon.presence import daemon_pid, known_devices
+from stoker.core.tenants import Tenants, state_of
+from stoker.daemon.presence import daemon_pid
 from stoker.settings import Settings, cpu_slots
 from stoker.store import find, ledger
 from stoker.store.database import Database
@@ -36,11 +48,28 @@ def snapshot(db: Database, settings: Settings, extra: JobRow | None = None) -> S
     if extra is not None and extra.id not in waiting:
         waiting[extra.id] = _as_waiting(extra)
     slots = find.meta(db, "cpu_slots")
+    devices, states = _cards(db, settings, running)
     return Snapshot(
-        time.monotonic(), known_devices(db, settings),
-        int(str(slots)) if slots is not None else cpu_slots(settings),
-        tuple(running), tuple(waiting.values()), ledger.is_draining(db),
+        time.monotonic(), devices, int(str(slots)) if slots is not None else cpu_slots(settings),
+        tuple(running), tuple(waiting.values()), ledger.is_draining(db), states,
+        Rules(typical=ledger.typical_seconds(db)),
     )  # fmt: skip
+
+
+def _cards(
+    db: Database, settings: Settings, running: list[RunningJob]
+) -> tuple[tuple[Device, ...], dict[int, CardState] | None]:
+    """The devices with everybody who is on them, as the daemon sees them."""
+    shown, trouble = shown_cards(db, settings)
+    if trouble is None and all(card.tenants is None for card in shown):
+        return tuple(card.device for card in shown), None
+    states = {
+        card.device.number: state_of(
+            card.device, card.tenants or Tenants({}, (), 0), running, trouble or card.closed
+        )
+        for card in shown
+    }
+    return tuple(card.device for card in shown), states
 
 
 def _as_waiting(row: JobRow) -> WaitingJob:
@@ -76,7 +105,16 @@ def why(db: Database, settings: Settings, row: JobRow) -> list[str]:
     )
     ahead = find.ahead_of(db, row)
     job = next(job for job in seen.waiting if job.id == row.id)
-    reasons = explain_ready(job, seen, decide(seen), ahead)
+    plan = decide(seen)
+    reasons = explain_ready(job, seen, plan, ahead)
+    if plan.waits.get(job.id) in (NO_DEVICE, RESERVED):
+        start = forecast(seen).get(job.id)
+        if start is not None:
+            at = time.strftime("%H:%M", time.localtime(time.time() + start))
+            reasons.append(f"likely start at {at}, in {format_duration(start)}")
+        change = what_if(job, seen)
+        if change is not None:
+            reasons.append(change)
     if not reasons and seen_before < ahead:
         reasons = [f"{ahead} jobs are in front of it"]
     if daemon_pid(settings.state_dir) is None:

@@ -129,6 +129,13 @@ def test_small_jobs_cannot_starve_one_that_needs_a_whole_card() -> None:
     assert plan.reservation is not None and plan.reservation.devices == (0,)
 
 
+def test_nothing_is_kept_for_a_job_that_only_strangers_hold_up() -> None:
+    states = {0: CardState(foreign=20 * GIB, has_strangers=True)}
+    plan = plan_of((a_card(),), a_job(1, Request(1)), a_job(2, sharing(30)), states=states)
+    assert placed(plan) == {2: (0,)}
+    assert plan.waits == {1: NO_DEVICE}
+
+
 def test_a_job_may_use_what_the_reserved_one_leaves() -> None:
     running = (a_tenant(1, sharing(60), (0,), ends=100.0),)
     plan = plan_of(

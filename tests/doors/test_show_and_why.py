@@ -111,7 +111,9 @@ def test_why_names_the_wide_job_that_a_gpu_is_kept_for(lab: Lab) -> None:
     gate.wait_for()
     lab.submit("-G2", "true")
     lab.submit("true")
-    assert why(lab, "2") == "job 2 waits: it needs 2 gpus; gpu 0 runs job 1; gpu 1 is free"
+    assert why(lab, "2") == (
+        "job 2 waits: it needs 2 gpus; gpu 0 runs job 1; gpu 1 is free; --gpus 1 would start it now"
+    )
     assert re.fullmatch(
         r"job 3 waits: gpus [01], [01] are kept for job 2, which come.* first.*"
         r"; 1 job in front of it",

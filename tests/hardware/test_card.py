@@ -27,10 +27,12 @@ def test_jobs_packed_by_declared_memory_run_at_once_and_never_run_out(
 
 
 def test_memory_is_learned_and_then_shared(lab: CardLab) -> None:
-    first = lab.train("--gpu-mem=auto", gib=10, steps=200)
-    lab.wait(first, timeout=100)
-    assert lab.job(first)["claim_bytes"] is None
     end = lab.folder / "end"
+    end.touch()
+    first = lab.train("--gpu-mem=auto", gib=10, steps=200, until=str(end))
+    assert lab.wait(first, timeout=100) == 0
+    assert lab.job(first)["claim_bytes"] is None
+    end.unlink()
     jobs = [lab.train("--gpu-mem=auto", gib=10, steps=200, until=str(end)) for _ in range(8)]
     lab.wait_until(lambda: sum(lab.is_up(job) for job in jobs) >= 8, timeout=200)
     end.touch()

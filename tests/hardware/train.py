@@ -60,7 +60,7 @@ def _train(torch, device, steps: int) -> dict[str, float]:  # type: ignore[no-un
         begun = begun or time.time()
     torch.cuda.synchronize()
     last = time.time()
-    return {"first": first, "last": last, "steps": steps - 20, "loss": float(loss)}
+    return {"first": first, "last": last, "steps": steps - 20, "loss": float(loss.detach())}
 
 
 def _write(path: str, facts: dict[str, float]) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Iterator, Sized
 
 from stoker.core.durations import format_duration, format_size
 from stoker.core.model import (
     CardState,
-    Device,
     Plan,
     ReadyJob,
     Request,
@@ -16,8 +15,8 @@ from stoker.core.model import (
     Snapshot,
     WaitingJob,
 )
-from stoker.core.policy import DRAINING, IMPOSSIBLE, NO_CPU_SLOT, RESERVED
-from stoker.core.space import Space, amount_of, capacity, is_eligible, likely_end
+from stoker.core.policy import DRAINING, IMPOSSIBLE, NO_CPU_SLOT, RESERVED, decide
+from stoker.core.space import Space, amount_of, is_eligible, likely_end
 
 _OPEN = CardState()
 
@@ -119,34 +118,37 @@ def _holders(request: Request, snapshot: Snapshot, plan: Plan) -> list[str]:
 
 
 def what_if(job: WaitingJob | ReadyJob, snapshot: Snapshot) -> str | None:
-    """One change to the request that would start the job now."""
-    space = Space(snapshot.now, snapshot.devices, snapshot.running, snapshot.states or {})
-    request = job.request
-    open_now = [d for d in snapshot.devices if not space.rooms[d.number].is_closed]
-    for gpus in range(request.gpus - 1, 0, -1):
-        if space.would_fit(request._replace(gpus=gpus)):
-            return f"--gpus {gpus} would start it now"
-    if request.memory is not None or request.gpus == 1:
-        free = sorted((space.rooms[d.number].free for d in open_now if _may(request, d)),
-                      reverse=True)  # fmt: skip
-        grain = 1 << 30
-        if len(free) >= request.gpus and capacity_known(open_now):
-            most = free[request.gpus - 1] // grain * grain
-            if most and (request.memory is None or most < request.memory):
-                return f"--gpu-mem {most >> 30}G would start it now"
-    if request.ids and space.would_fit(request._replace(ids=())):
-        return "without --gpu-ids it would start now"
-    if request.model is not None and space.would_fit(request._replace(model=None)):
-        return "without --gpu-model it would start now"
+    """One change to the request that would start the job now; tried out before it is told."""
+    for words, request in _changes(job.request, snapshot):
+        changed = job._replace(request=request)
+        waiting = tuple(changed if other.id == job.id else other for other in snapshot.waiting)
+        plan = decide(snapshot._replace(waiting=waiting))
+        if any(start.job == job.id for start in plan.starts):
+            return f"{words} would start it now"
     return None
 
 
-def _may(request: Request, device: Device) -> bool:
-    return is_eligible(request._replace(memory=None), device)
-
-
-def capacity_known(devices: list[Device]) -> bool:
-    return all(device.memory and capacity(device) for device in devices)
+def _changes(request: Request, snapshot: Snapshot) -> Iterator[tuple[str, Request]]:
+    for gpus in range(request.gpus - 1, 0, -1):
+        yield f"--gpus {gpus}", request._replace(gpus=gpus)
+    space = Space(snapshot.now, snapshot.devices, snapshot.running, snapshot.states or {})
+    free = sorted(
+        (
+            room.free >> 30
+            for room in space.rooms.values()
+            if room.device.memory and is_eligible(request._replace(memory=None), room.device)
+        ),
+        reverse=True,
+    )
+    if len(free) >= request.gpus and free[request.gpus - 1]:
+        most = free[request.gpus - 1] << 30
+        if request.memory is None or most < request.memory:
+            smaller = request._replace(memory=most, exclusive=False, is_auto=False)
+            yield f"--gpu-mem {most >> 30}G", smaller
+    if request.ids:
+        yield "leaving out --gpu-ids", request._replace(ids=())
+    if request.model is not None:
+        yield "leaving out --gpu-model", request._replace(model=None)
 
 
 def _until(jobs: list[RunningJob], now: float) -> str:

@@ -91,7 +91,9 @@ def plan(order: Iterable[AnyJob], ground: Ground, cpu_free: int, rules: Rules) -
         else:
             waits[job.id] = NO_DEVICE
             if reservation is None:
-                reservation = Reservation(job.id, *ground.reserve(request))
+                kept, at = ground.reserve(request)
+                if kept or at is not None:
+                    reservation = Reservation(job.id, kept, at)
     return Plan(tuple(starts), reservation, waits)
 
 

@@ -77,7 +77,7 @@ class EqualDevices:
         missing = request.gpus - len(self._free)
         at = max(self._busy[missing - 1][0], self.now)
         self._is_kept, self._kept_until = True, None if at == float("inf") else at
-        return (), self._kept_until
+        return tuple(device for _, _, device in self._busy[:missing]), self._kept_until
 
     def give_back(self, devices: tuple[int, ...]) -> None:
         gone = set(devices)

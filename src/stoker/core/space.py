@@ -38,6 +38,13 @@ class Room:
         self.free -= amount
         self.jobs.append((end, since, amount))
 
+    def can_open(self, amount: int) -> bool:
+        """Whether it would fit if our own jobs left. To keep others off would be no use if not."""
+        if self.is_closed or (amount >= self.total and self.has_strangers):
+            return False
+        whole = amount >= self.total
+        return whole or self.free + sum(taken for _, _, taken in self.jobs) >= amount
+
     def opens_at(self, amount: int, now: float) -> tuple[float, float]:
         """(when it will fit, since when that is awaited), both infinite when nobody can know."""
         if self.fits(amount):
@@ -152,17 +159,22 @@ class Space:
     def reserve(self, request: Request) -> tuple[tuple[int, ...], float | None]:
         """Keep the devices that will have room soonest; (devices, when or None if unknown).
 
+        None at all if our own jobs are not what is in the way.
+
         Where no end is known, the device that is busy longest is the best guess there is, and a
         fixed one, so the same devices stay reserved from turn to turn.
         """
         times = []
         for number, room in self.rooms.items():
-            if is_eligible(request, room.device) and not room.is_closed:
-                times.append((*room.opens_at(amount_of(request, room.device), self.now), number))
+            amount = amount_of(request, room.device)
+            if is_eligible(request, room.device) and room.can_open(amount):
+                times.append((*room.opens_at(amount, self.now), number))
+        if len(times) < request.gpus:
+            return (), None
         times.sort()
         times = times[: request.gpus]
-        at = max((when for when, _, _ in times), default=float("inf"))
-        known = len(times) == request.gpus and at != float("inf")
+        at = max(when for when, _, _ in times)
+        known = at != float("inf")
         self._kept_until = at if known else None
         for _, _, number in times:
             room = self.rooms[number]

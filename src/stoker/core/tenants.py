@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from stoker.core.cards import Card
 from stoker.core.durations import format_size
+from stoker.core.model import CardState, Device, RunningJob
 from stoker.core.record import Record
+from stoker.core.space import amount_of
 
 # Contexts, rounding and driver bookkeeping that the process list does not show.
 _UNEXPLAINED = 512 << 20
@@ -57,6 +59,18 @@ def tenants(card: Card, attempts: Mapping[int, int], users: Mapping[int, str]) -
     if hidden > _UNEXPLAINED and not any(p.memory is None for p in card.processes):
         strangers.append(Stranger(0, hidden, "?", True))
     return Tenants(ours, tuple(strangers), max(0, card.used - sum(ours.values())))
+
+
+def state_of(
+    device: Device, seen: Tenants, running: Iterable[RunningJob], closed: str | None
+) -> CardState:
+    """What the policy has to know of a card beside our own jobs' claims."""
+    excess = 0
+    for job in running:
+        if device.number in job.devices:
+            # One that took more than it was promised: the rest is not there for others.
+            excess += max(0, seen.ours.get(job.attempt, 0) - amount_of(job.request, device))
+    return CardState(seen.foreign + excess, seen.has_strangers, closed, seen.note)
 
 
 def describe(stranger: Stranger) -> str:

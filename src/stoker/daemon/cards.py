@@ -8,13 +8,14 @@ shows that the last job's processes are gone, and a card in trouble is left alon
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Mapping
 
 from stoker.core.cards import Card, Sample
 from stoker.core.model import CardState, Device, Request, RunningJob
 from stoker.core.record import Record
 from stoker.core.space import amount_of, capacity, is_named
-from stoker.core.tenants import Tenants, tenants
+from stoker.core.tenants import Tenants, state_of, tenants
 from stoker.devices.leases import CardClaim, Lease, Waiter, try_take
 from stoker.devices.probe import as_device
 from stoker.supervisor import members
@@ -22,6 +23,8 @@ from stoker.supervisor import members
 # Memory of ours that the driver still lists after its process is gone: look for who keeps it.
 _CLEARING_SECONDS = 5.0
 _LOOK_AGAIN_SECONDS = 0.05
+# What was seen longer ago is looked at again before a job is put there: others come and go.
+_FRESH_SECONDS = 1.0
 
 
 class Use(Record):
@@ -107,6 +110,8 @@ class WatchedCards(Cards):
         self._wanted: tuple[Request, tuple[int, ...]] = (Request(), ())  # what the waiter is for
         self._granted: tuple[Request, tuple[int, ...], Lease] | None = None
         self._was_asked = self._looks_again = False
+        self._seen_at = float("-inf")
+        self._wants_look = False
 
     # -- what happens --------------------------------------------------------------------------
 
@@ -115,6 +120,7 @@ class WatchedCards(Cards):
         before = (self.devices, self.states)
         self._leased.clear()  # look again: somebody may have gone
         self._looks_again = True
+        self._seen_at, self._wants_look = sample.at, False
         if sample.cards is None:
             self.trouble = sample.trouble
         else:
@@ -127,6 +133,8 @@ class WatchedCards(Cards):
                 self._clear(card, seen, sample.at)
                 self._note_trouble(card)
                 self._measure(card, seen, live, sample.at)
+            for number in self._clearing.keys() - self._cards.keys():
+                del self._clearing[number]  # the card is gone, and with it whatever was there
             for xid in sample.xids:
                 if xid.code not in _HARMLESS_XIDS:
                     self._quarantine(xid.uuid, f"the driver reported Xid {xid.code}")
@@ -144,15 +152,31 @@ class WatchedCards(Cards):
 
     def decided(self, rows: Iterable[tuple[str, bool, int | None, str | None]]) -> None:
         """What people decided: (uuid, drained, slots, quarantine)."""
+        before = self._decided
         self._decided = {uuid: (drained, slots, why) for uuid, drained, slots, why in rows}
+        for uuid, why in self._quarantines.items():  # not in the books yet
+            drained, slots, _ = self._decided.get(uuid, (False, None, None))
+            self._decided[uuid] = (drained, slots, why)
+        if self._decided != before:
+            self._reconsider()
 
     def use_only(self, names: dict[str, int] | None) -> None:
         """Leave all other cards alone; the numbers are slots."""
         self._named = names
+        self._reconsider()
+
+    def _reconsider(self) -> None:
+        """A decision holds from now on, not from the next sample on."""
+        self.devices = tuple(self._device(self._cards[device.number]) for device in self.devices)
+        self.states = {
+            device.number: self.states[device.number]._replace(closed=self._closed(device))
+            for device in self.devices
+        }
 
     def next_look(self, now: float) -> float | None:
         """When the driver should be asked again before its next sample."""
-        return now + _LOOK_AGAIN_SECONDS if any(self._clearing.values()) else None
+        soon = self._wants_look or any(self._clearing.values())
+        return now + _LOOK_AGAIN_SECONDS if soon else None
 
     def _owners(self, cards: Iterable[Card]) -> tuple[dict[int, int], dict[int, str]]:
         attempts, users = {}, {}
@@ -214,19 +238,12 @@ class WatchedCards(Cards):
         return taken
 
     def _find_states(self, live: Mapping[int, RunningJob]) -> None:
-        states = {}
-        for device in self.devices:
-            seen = self._tenants[device.number]
-            # A job that took more than it was promised: the rest is not there for others.
-            excess = 0
-            for job in live.values():
-                if device.number in job.devices:
-                    promised = amount_of(job.request, device)
-                    excess += max(0, seen.ours.get(job.attempt, 0) - promised)
-            states[device.number] = CardState(
-                seen.foreign + excess, seen.has_strangers, self._closed(device), seen.note
+        self.states = {
+            device.number: state_of(
+                device, self._tenants[device.number], live.values(), self._closed(device)
             )
-        self.states = states
+            for device in self.devices
+        }
 
     def _closed(self, device: Device) -> str | None:
         drained, _, quarantine = self._decided.get(device.uuid, (False, None, None))
@@ -261,6 +278,15 @@ class WatchedCards(Cards):
     # -- leases --------------------------------------------------------------------------------
 
     def lease(self, request: Request, devices: tuple[int, ...]) -> Lease | None:
+        if not devices:
+            return Lease([])
+        if time.monotonic() - self._seen_at > _FRESH_SECONDS:
+            self._wants_look = True
+            self.states = {
+                number: state._replace(closed="being looked at")
+                for number, state in self.states.items()
+            }
+            return None
         if not self._leases:
             return Lease([])
         self._was_asked = True
@@ -288,8 +314,8 @@ class WatchedCards(Cards):
             amount = amount_of(request, device)
             whole = amount >= capacity(device)
             claims.append(
-                CardClaim(device.uuid, device.pci, device.slice_of is not None, device.memory,
-                          None if whole else amount)
+                CardClaim(device.uuid, device.pci, device.slice_of is not None,
+                          capacity(device), None if whole else amount)
             )  # fmt: skip
         return claims
 
@@ -333,9 +359,12 @@ _HARMLESS_XIDS = frozenset({13, 31, 43, 45, 68, 94})
 
 def user_of(pid: int) -> str:
     try:
-        uid = os.stat(f"/proc/{pid}").st_uid
+        return user_name(os.stat(f"/proc/{pid}").st_uid)
     except OSError:
         return "?"
+
+
+def user_name(uid: int) -> str:
     import pwd
 
     try:

@@ -1,0 +1,45 @@
+"""When a waiting job will start, by the policy itself."""
+
+from __future__ import annotations
+
+from stoker.core.forecast import forecast
+from stoker.core.model import Device, Request, RunningJob, Snapshot, WaitingJob
+
+CARDS = (Device(0, "0"), Device(1, "1"))
+
+
+def a_snapshot(*jobs: RunningJob | WaitingJob) -> Snapshot:
+    running = tuple(job for job in jobs if isinstance(job, RunningJob))
+    waiting = tuple(job for job in jobs if isinstance(job, WaitingJob))
+    return Snapshot(100.0, CARDS, 2, running, waiting)
+
+
+def runs(id: int, on: int, limit: float | None = None, usual: float | None = None) -> RunningJob:
+    return RunningJob(id, id, Request(1), (on,), 90.0, limit and 90.0 + limit, usual)
+
+
+def test_a_job_that_can_start_starts_now() -> None:
+    assert forecast(a_snapshot(WaitingJob(1, 0, Request(1)))) == {1: 0.0}
+
+
+def test_a_job_starts_when_its_devices_are_likely_free() -> None:
+    busy = (runs(1, 0, limit=30.0), runs(2, 1, usual=50.0))
+    wide = WaitingJob(3, 0, Request(2))
+    assert forecast(a_snapshot(*busy, wide)) == {3: 40.0}
+
+
+def test_jobs_in_front_are_played_through() -> None:
+    busy = (runs(1, 0, limit=30.0), runs(2, 1, limit=40.0))
+    first = [WaitingJob(id, 0, Request(1), time_limit=100.0) for id in (3, 4)]
+    last = WaitingJob(5, 0, Request(1))
+    assert forecast(a_snapshot(*busy, *first, last)) == {3: 20.0, 4: 30.0, 5: 120.0}
+
+
+def test_nothing_is_promised_where_nobody_knows_an_end() -> None:
+    busy = (runs(1, 0), runs(2, 1))
+    assert forecast(a_snapshot(*busy, WaitingJob(3, 0, Request(1)))) == {}
+
+
+def test_a_job_past_its_usual_time_is_given_half_as_long_again() -> None:
+    busy = (runs(1, 0, usual=4.0), runs(2, 1))
+    assert forecast(a_snapshot(*busy, WaitingJob(3, 0, Request(1)))) == {3: 5.0}
