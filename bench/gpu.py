@@ -36,13 +36,14 @@ class Lab:
     def command(self, report: Path) -> list[str]:
         return [sys.executable, str(TRAIN), f"--steps={self.steps}", f"--report={report}"]
 
-    def reports(self, name: str) -> list[Path]:
-        folder = self.root / name
+    def reports(self) -> list[Path]:
+        """Named by numbers alone: all these commands are one family."""
+        folder = self.root / str(len(list(self.root.iterdir())))
         folder.mkdir()
         return [folder / str(number) for number in range(self.jobs)]
 
     def with_stoker(self, name: str, *flags: str) -> dict[str, Any]:
-        reports = self.reports(name)
+        reports = self.reports()
         began = time.time()
         for report in reports:
             self.stoker("submit", "-q", *flags, "--", *self.command(report))
@@ -50,7 +51,7 @@ class Lab:
         return summary(name, reports, time.time() - began)
 
     def by_hand(self, name: str, at_once: int) -> dict[str, Any]:
-        reports = self.reports(name)
+        reports = self.reports()
         began = time.time()
         waiting, running = list(reports), list[subprocess.Popen[bytes]]()
         while waiting or running:

@@ -41,7 +41,9 @@ class CardLab(Lab):
 
     def train(self, *flags: str, **options: float | str) -> int:
         """Submit a training with stoker's flags and the program's options."""
-        report = self.folder / f"report{len(self._reports)}"
+        # Named by a number alone: these commands are one family.
+        report = self.folder / "reports" / str(len(self._reports))
+        report.parent.mkdir(exist_ok=True)
         words = [f"--{key}={value}" for key, value in options.items()]
         job = self.submit(*flags, "--", sys.executable, str(TRAIN), f"--report={report}", *words)
         self._reports[job] = report

@@ -36,6 +36,11 @@ class Tenants(Record):
         return any(stranger.compute for stranger in self.strangers)
 
     @property
+    def has_hidden(self) -> bool:
+        """Whether there is memory that no listed process admits to."""
+        return any(not stranger.pid for stranger in self.strangers)
+
+    @property
     def note(self) -> str | None:
         return "; ".join(describe(one) for one in self.strangers if one.compute) or None
 

@@ -16,8 +16,9 @@ from stoker.core.model import CardState, Device, Request, RunningJob
 from stoker.core.record import Record
 from stoker.core.space import amount_of, capacity, is_named
 from stoker.core.tenants import Tenants, state_of, tenants
-from stoker.devices.leases import CardClaim, Lease, Waiter, try_take
+from stoker.devices.leases import CardClaim, Lease, Waiter, first_in_line, holders, try_take
 from stoker.devices.probe import as_device
+from stoker.errors import Error
 from stoker.supervisor import members
 
 # Memory of ours that the driver still lists after its process is gone: look for who keeps it.
@@ -25,6 +26,8 @@ _CLEARING_SECONDS = 5.0
 _LOOK_AGAIN_SECONDS = 0.05
 # What was seen longer ago is looked at again before a job is put there: others come and go.
 _FRESH_SECONDS = 1.0
+# Libraries that find no more than this free fail without a word of memory.
+_FULL = 1 << 30
 
 
 class Use(Record):
@@ -76,7 +79,7 @@ class Cards:
 class _Meter:
     """Adds up what samples say of one attempt."""
 
-    __slots__ = ("energy", "ids", "memory", "samples", "seen_at", "utilisation")
+    __slots__ = ("energy", "full", "ids", "memory", "samples", "seen_at", "utilisation")
 
     def __init__(self) -> None:
         self.memory = 0
@@ -85,6 +88,15 @@ class _Meter:
         self.energy = 0.0
         self.seen_at: float | None = None
         self.ids: set[int] = set()  # the processes that the driver listed for it
+        self.full: set[int] = set()  # cards of its that had next to no memory left
+
+
+class _Leaving(Record):
+    """An attempt that is over and may still be on a card."""
+
+    since: float
+    pids: set[int]
+    beside_hidden: bool  # memory of nobody was there before it ended
 
 
 class WatchedCards(Cards):
@@ -100,11 +112,14 @@ class WatchedCards(Cards):
         self._cards: dict[int, Card] = {}
         self._tenants: dict[int, Tenants] = {}
         self._meters: dict[int, _Meter] = {}
-        self._clearing: dict[int, dict[int, tuple[float, set[int]]]] = {}  # device: attempt: since
+        self._clearing: dict[int, dict[int, _Leaving]] = {}  # device: attempt
+        self._ecc: dict[str, int] = {}  # errors as last seen
+        self._promised: dict[int, int] = {}  # bytes of processes whose lease speaks for them
         self._leased: dict[int, str] = {}  # device: who has it
         self._decided: dict[str, tuple[bool, int | None, str | None]] = {}
         self._named: dict[str, int] | None = None
         self.trouble: str | None = None
+        self.lease_trouble: str | None = None
         self._quarantines: dict[str, str] = {}
         self.waiter: Waiter | None = None
         self._wanted: tuple[Request, tuple[int, ...]] = (Request(), ())  # what the waiter is for
@@ -130,6 +145,9 @@ class WatchedCards(Cards):
             attempts, users = self._owners(sample.cards)
             for card in sample.cards:
                 seen = self._tenants[card.number] = tenants(card, attempts, users)
+                self._promised[card.number] = sum(
+                    one.memory for one in seen.strangers if has_lease(one.pid)
+                )
                 self._clear(card, seen, sample.at)
                 self._note_trouble(card)
                 self._measure(card, seen, live, sample.at)
@@ -146,7 +164,9 @@ class WatchedCards(Cards):
         meter = self._meters.get(job.attempt)
         for number in job.devices:
             pids = meter.ids if meter is not None else set()
-            self._clearing.setdefault(number, {})[job.attempt] = (now, pids)
+            seen = self._tenants.get(number)
+            leaving = _Leaving(now, pids, seen is not None and seen.has_hidden)
+            self._clearing.setdefault(number, {})[job.attempt] = leaving
             state = self.states.get(number, CardState())
             self.states = {**self.states, number: state._replace(closed="clearing")}
 
@@ -175,8 +195,9 @@ class WatchedCards(Cards):
 
     def next_look(self, now: float) -> float | None:
         """When the driver should be asked again before its next sample."""
-        soon = self._wants_look or any(self._clearing.values())
-        return now + _LOOK_AGAIN_SECONDS if soon else None
+        leaving = [one for some in self._clearing.values() for one in some.values()]
+        soon = any(one.since + _CLEARING_SECONDS > now for one in leaving)
+        return now + _LOOK_AGAIN_SECONDS if soon or self._wants_look else None
 
     def _owners(self, cards: Iterable[Card]) -> tuple[dict[int, int], dict[int, str]]:
         attempts, users = {}, {}
@@ -194,11 +215,14 @@ class WatchedCards(Cards):
 
     def _clear(self, card: Card, seen: Tenants, at: float) -> None:
         waiting = self._clearing.get(card.number, {})
-        for attempt, (since, pids) in list(waiting.items()):
-            listed = {process.pid for process in card.processes} & pids
-            if at > since and attempt not in seen.ours and not listed:
+        for attempt, leaving in list(waiting.items()):
+            is_late = at > leaving.since + _CLEARING_SECONDS
+            # Memory without an owner is most likely what its last process is giving back.
+            fades = seen.has_hidden and not leaving.beside_hidden and not is_late
+            listed = {process.pid for process in card.processes} & leaving.pids
+            if at > leaving.since and attempt not in seen.ours and not listed and not fades:
                 del waiting[attempt]
-            elif at > since + _CLEARING_SECONDS:
+            elif is_late:
                 members.kill(members.tag_of(self._tag_base, attempt))
 
     def _measure(
@@ -212,6 +236,10 @@ class WatchedCards(Cards):
         for job in here:
             meter = self._meter(job.attempt)
             meter.memory = max(meter.memory, seen.ours.get(job.attempt, 0))
+            if card.total and card.total - card.reserved - card.used < _FULL:
+                meter.full.add(card.number)
+            else:
+                meter.full.discard(card.number)
             if card.utilisation is not None:
                 meter.utilisation += card.utilisation
                 meter.samples += 1
@@ -226,6 +254,11 @@ class WatchedCards(Cards):
     def _note_trouble(self, card: Card) -> None:
         if card.trouble is not None:
             self._quarantine(card.uuid, card.trouble)
+        if card.ecc_errors is not None:
+            new = card.ecc_errors - self._ecc.get(card.uuid, card.ecc_errors)
+            self._ecc[card.uuid] = card.ecc_errors
+            if new > 0:
+                self._quarantine(card.uuid, f"uncorrectable ECC errors ({new} more)")
 
     def _quarantine(self, uuid: str, why: str) -> None:
         drained, slots, known = self._decided.get(uuid, (False, None, None))
@@ -273,7 +306,7 @@ class WatchedCards(Cards):
         if meter is None:
             return Use()
         mean = meter.utilisation / meter.samples if meter.samples else None
-        return Use(meter.memory or None, mean, meter.energy or None)
+        return Use(meter.memory or None, mean, meter.energy or None, bool(meter.full))
 
     # -- leases --------------------------------------------------------------------------------
 
@@ -294,19 +327,41 @@ class WatchedCards(Cards):
             granted, self._granted = self._granted[2], None
             return granted
         claims = self._claims(request, devices)
-        strangers = {d.uuid: self.states[d.number].foreign for d in self._of(devices)}
-        lease = try_take(claims, strangers)
-        if lease is None:
-            for number in devices:
-                self._leased[number] = "leased to somebody else"
-                state = self.states[number]
-                self.states = {
-                    **self.states, number: state._replace(closed=self._leased[number])
-                }  # fmt: skip
-            if self.waiter is None:
-                self.waiter = Waiter(claims)
-                self._wanted = (request, devices)
+        strangers = {
+            d.uuid: self.states[d.number].foreign - self._promised[d.number]
+            for d in self._of(devices)
+        }
+        try:
+            lease = try_take(claims, strangers)
+            if lease is None:
+                self._close(devices, "leased to somebody else")
+                if self.waiter is None:
+                    self.waiter = Waiter(claims)
+                    self._wanted = (request, devices)
+        except Error as error:  # a file that somebody planted, a folder that is not safe, no memory
+            self.lease_trouble = error.message
+            self._close(self._unleasable(devices), f"cannot be leased: {error.message}")
+            return None
+        self.lease_trouble = None
         return lease
+
+    def _close(self, devices: tuple[int, ...], why: str) -> None:
+        """Until the next sample, when it is tried again."""
+        for number in devices:
+            self._leased[number] = why
+            self.states = {**self.states, number: self.states[number]._replace(closed=why)}
+
+    def _unleasable(self, devices: tuple[int, ...]) -> tuple[int, ...]:
+        """Those to blame that others of them could not be leased; all when that is not clear."""
+        found = []
+        for device in self._of(devices):
+            place = [(device.uuid, device.pci, device.slice_of is not None)]
+            try:
+                holders(place)
+                first_in_line(place)
+            except Error:
+                found.append(device.number)
+        return tuple(found) or devices
 
     def _claims(self, request: Request, devices: tuple[int, ...]) -> list[CardClaim]:
         claims = []
@@ -355,6 +410,19 @@ class WatchedCards(Cards):
 
 # Application faults and notices; the card is fine (NVIDIA's catalogue of Xid errors).
 _HARMLESS_XIDS = frozenset({13, 31, 43, 45, 68, 94})
+
+
+def has_lease(pid: int) -> bool:
+    """Whether a process is part of somebody's job, which asked for its share of the card.
+
+    From the limits, which unlike the other facts of a process can be read by everybody.
+    """
+    try:
+        with open(f"/proc/{pid}/limits", "rb") as file:
+            line = next(line for line in file if line.startswith(b"Max file locks"))
+            return line.split()[3].isdigit() and int(line.split()[3]) >= 1 << 32
+    except (OSError, StopIteration):
+        return False
 
 
 def user_of(pid: int) -> str:

@@ -70,13 +70,17 @@ class Lookout:
         for sample in (*self._watch.read(), *self._watch.check(now)):
             if cards.hear(sample, loop.live):
                 loop.look_again()
-        if cards.trouble != self._told:
-            self._told = cards.trouble
-            if cards.trouble is not None:
-                listener.trouble(f"no GPU job is started: {cards.trouble}")
+        trouble = None
+        if cards.trouble is not None:
+            trouble = f"no GPU job is started: {cards.trouble}"
+        elif cards.lease_trouble is not None:
+            trouble = f"a GPU cannot be leased: {cards.lease_trouble}"
+        if trouble is not None and trouble != self._told:
+            listener.trouble(trouble)
+        self._told = trouble
         if cards.hear_waiter():
             loop.look_again()
-        self._watch.set_active(bool(loop.live))
+        self._watch.set_active(bool(loop.live) or loop.has_waiting)
         again = cards.next_look(now)
         if again is None:
             self._ask_at = None

@@ -210,6 +210,11 @@ class Loop:
         self._may_start = True
 
     @property
+    def has_waiting(self) -> bool:
+        """Whether a job waits for nothing but devices, as of the last turn."""
+        return bool(self._heads)
+
+    @property
     def has_unrecorded(self) -> bool:
         return bool(self._facts)
 

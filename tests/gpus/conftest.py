@@ -1,0 +1,42 @@
+"""Hosts with two cards (or whatever a test asks for), closed after each test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fake_nvml import build
+from tests.gpus.host import H200, GpuHost, GpuLab
+
+
+@pytest.fixture(scope="session")
+def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.getbasetemp())
+
+
+@pytest.fixture
+def new_host(tmp_path: Path, nvml_library: Path) -> Iterator[Callable[..., GpuHost]]:
+    hosts: list[GpuHost] = []
+
+    def make(*models: str, **facts: int) -> GpuHost:
+        folder = tmp_path / f"host{len(hosts)}"
+        folder.mkdir()
+        hosts.append(GpuHost(folder, nvml_library, *models, **facts))
+        return hosts[-1]
+
+    yield make
+    for host in hosts:
+        host.close()
+
+
+@pytest.fixture
+def host(new_host: Callable[..., GpuHost]) -> GpuHost:
+    """Two H200 of 80 GiB."""
+    return new_host(H200, H200)
+
+
+@pytest.fixture
+def gpu_lab(host: GpuHost) -> GpuLab:
+    return host.lab()

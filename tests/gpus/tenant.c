@@ -1,0 +1,44 @@
+/* A job that checks its own right to be where it is.
+ *
+ *   tenant LEDGER CARD_MB MICROSECONDS
+ *
+ * LEDGER is a file of 64-bit words that all jobs of a test share: for each card how many MB are in
+ * use, then violations, then starts. The cards come from CUDA_VISIBLE_DEVICES, the amount from
+ * STOKER_GPU_MEM_MB; without it the whole card is ours.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define CARDS 16
+
+int main(int argc, char **argv) {
+    if (argc != 4)
+        return 2;
+    int file = open(argv[1], O_RDWR);
+    if (file < 0)
+        return 3;
+    _Atomic int64_t *words = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (words == MAP_FAILED)
+        return 4;
+    int64_t total = atoll(argv[2]);
+    const char *asked = getenv("STOKER_GPU_MEM_MB");
+    int64_t amount = asked ? atoll(asked) : total;
+    int cards[CARDS], count = 0;
+    char *visible = strdup(getenv("CUDA_VISIBLE_DEVICES"));
+    for (char *word = strtok(visible, ","); word && count < CARDS; word = strtok(NULL, ","))
+        cards[count++] = atoi(word);
+    for (int i = 0; i < count; i++)
+        if (atomic_fetch_add(&words[cards[i]], amount) + amount > total)
+            atomic_fetch_add(&words[CARDS], 1);
+    atomic_fetch_add(&words[CARDS + 1], 1);
+    usleep(atoi(argv[3]));
+    for (int i = 0; i < count; i++)
+        atomic_fetch_sub(&words[cards[i]], amount);
+    return 0;
+}
