@@ -7,13 +7,16 @@ from stoker.core.commands import display
 from stoker.core.durations import format_size
 from stoker.core.model import Device
 from stoker.core.record import Record
+from stoker.core.space import is_named
 from stoker.core.states import ACTIVE
 from stoker.core.tenants import Tenants, describe, tenants
 from stoker.daemon.cards import user_name, user_of
+from stoker.daemon.gpu_file import read_gpu_file
 from stoker.daemon.presence import daemon_pid, known_devices
 from stoker.devices.leases import Holder, holders
 from stoker.devices.probe import as_device, has_driver
 from stoker.devices.watch import sample_once
+from stoker.errors import Error
 from stoker.settings import Settings
 from stoker.store import find, ledger
 from stoker.store.database import Database
@@ -55,10 +58,14 @@ class Shown(Record):
     def tenant_words(self) -> list[str]:
         lines = [f"{job.id} {job.name or display(job.argv, job.shell)}{self._share_of(job)}"
                  for job in self.jobs]  # fmt: skip
-        if self.tenants is not None:
-            lines += [f"not ours: {describe(one)}" for one in self.tenants.strangers]
-        lines += [_holder_words(one) for one in self.holders]
-        return lines
+        return lines + self.others_words()
+
+    def others_words(self) -> list[str]:
+        strangers = self.tenants.strangers if self.tenants is not None else ()
+        return [
+            *(f"not ours: {describe(one)}" for one in strangers),
+            *(_holder_words(one) for one in self.holders),
+        ]
 
     def _share_of(self, job: JobRow) -> str:
         words = []
@@ -131,7 +138,24 @@ def shown_cards(db: Database, settings: Settings) -> tuple[list[Shown], str | No
             closed = lost.closed or sample.trouble
             shown.append(lost._replace(state=closed, closed=closed))
         shown.sort(key=lambda one: one.device.number)
-    return shown, None
+    return _allowed(shown, settings), None
+
+
+def _allowed(shown: list[Shown], settings: Settings) -> list[Shown]:
+    """With those marked that the GPU file leaves out."""
+    try:
+        names = None if settings.gpu_file is None else read_gpu_file(settings.gpu_file)
+    except (OSError, ValueError, Error):
+        names = None
+    if names is None:
+        return shown
+    why = "not among the cards that may be used"
+    return [
+        one._replace(state=why, closed=why)
+        if one.closed is None and not is_named(one.device, names)
+        else one
+        for one in shown
+    ]
 
 
 def _shown(

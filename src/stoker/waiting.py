@@ -28,9 +28,12 @@ from stoker.store.database import Database
 from stoker.store.find import JobRow
 
 _SEEN = 200
+_LISTED = 16
 
 
-def snapshot(db: Database, settings: Settings, extra: JobRow | None = None) -> Snapshot:
+def snapshot(
+    db: Database, settings: Settings, extra: JobRow | None = None, depth: int = _SEEN
+) -> Snapshot:
     """The policy's view, from outside the daemon."""
     running = []
     for attempt in ledger.open_attempts(db):
@@ -43,7 +46,7 @@ def snapshot(db: Database, settings: Settings, extra: JobRow | None = None) -> S
     waiting: dict[int, WaitingJob | ReadyJob] = {}
     offset = time.time() - time.monotonic()
     for line in ledger.ready_lines(db):
-        for job in ledger.heads(db, ledger.read_line(db, line), _SEEN, offset):
+        for job in ledger.heads(db, ledger.read_line(db, line), depth, offset):
             waiting[job.id] = job
     if extra is not None and extra.id not in waiting:
         waiting[extra.id] = _as_waiting(extra)
@@ -70,6 +73,11 @@ def _cards(
         for card in shown
     }
     return tuple(card.device for card in shown), states
+
+
+def likely_starts(db: Database, settings: Settings) -> dict[int, float]:
+    """Seconds until the jobs at the head of the queue are likely to start."""
+    return forecast(snapshot(db, settings, depth=_LISTED))
 
 
 def _as_waiting(row: JobRow) -> WaitingJob:

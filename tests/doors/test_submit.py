@@ -68,6 +68,7 @@ def test_a_job_gets_one_gpu_where_there_are_any(lab: Lab) -> None:
         "STOKER_STATE_DIR": str(lab.state_dir),
         "STOKER_SETTINGS": str(lab.folder / "settings.toml"),
         "STOKER_DEVICES": "2",
+        "STOKER_NVML": "0",
     }
 
 

@@ -92,7 +92,8 @@ class GpuLab(Lab):
         return job
 
     def stay_awake(self, gate: Gate) -> int:
-        """A CPU job; while one runs, the daemon looks at the cards twice a second."""
+        """A CPU job, when the cards have been seen; while it runs, they are looked at often."""
+        assert self.wait(self.submit("true")) == 0
         return self.start(gate, "--gpus", "0")
 
     def why(self, id: int) -> str:

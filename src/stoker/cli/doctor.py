@@ -13,7 +13,8 @@ from stoker.cli.options import Option, Parsed, Verb
 from stoker.cli.output import plural, print_json
 from stoker.core.durations import format_size
 from stoker.core.record import Record
-from stoker.devices.probe import find_devices
+from stoker.devices.probe import find_devices, has_driver
+from stoker.devices.watch import sample_once
 from stoker.errors import Conflict, Error
 from stoker.settings import (
     Settings,
@@ -205,6 +206,15 @@ def _logout() -> Iterator[Finding]:
 
 
 def _devices(settings: Settings) -> Iterator[Finding]:
+    if not settings.devices and has_driver():
+        sample = sample_once()
+        if sample.cards is None:
+            yield Finding("bad", f"no GPU can be used: {sample.trouble}",
+                          "CPU jobs go on; GPU jobs start when the driver answers")  # fmt: skip
+            return
+        for card in sample.cards:
+            if card.trouble is not None:
+                yield Finding("bad", f"gpu {card.visible}: {card.trouble}")
     devices = find_devices(settings.devices)
     if devices:
         names = ", ".join(sorted({device.model or "GPU" for device in devices}))

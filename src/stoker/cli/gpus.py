@@ -97,8 +97,10 @@ def _named(queue: Queue, words: list[str]) -> list[Device]:
     devices = queue.devices()
     if not words:
         raise UsageError("which GPU?", "give indices or UUIDs, or `all`")
-    if words == ["all"]:
+    if words == ["all"] and devices:
         return list(devices)
+    if not devices:
+        raise NotFound("there is no GPU on this host")
     found = []
     for word in words:
         matches = [device for device in devices if is_named(device, (word,))]

@@ -97,28 +97,42 @@ def render(queue: Queue, parsed: Parsed) -> str:
     counts = find.counts_up_to(queue.db, COUNT_LIMIT)
     if not rows:
         return "no jobs" if not counts else f"no such jobs ({summary(counts)})"
-    text = jobs_table(rows, time.time())
+    text = jobs_table(rows, time.time(), starts(queue, rows))
     hidden = sum(counts.values()) - len(rows)
     if hidden > 0 and not parsed.words:
         text += f"\n{summary(counts)}; {plural(hidden, 'job')} not shown (-n, --state)"
     return text
 
 
-def jobs_table(rows: list[JobRow], now: float) -> str:
+def starts(queue: Queue, rows: list[JobRow]) -> dict[int, float]:
+    """Seconds until waiting jobs are likely to start, where that can be told.
+
+    Costs nothing where nobody waits, or where no running job has a limit or a past.
+    """
+    if not any(row.state == "queued" for row in rows):
+        return {}
+    if not find.has_known_end(queue.db):
+        return {}
+    from stoker.waiting import likely_starts
+
+    return likely_starts(queue.db, queue.settings)
+
+
+def jobs_table(rows: list[JobRow], now: float, starts: dict[int, float] | None = None) -> str:
     return table(
         ("ID", "STATE", "TIME", "GPU", "NAME", "COMMAND"),
-        [_cells(row, now) for row in rows],
+        [_cells(row, now, (starts or {}).get(row.id)) for row in rows],
         state=1,
     )
 
 
-def _cells(row: JobRow, now: float) -> tuple[object, ...]:
+def _cells(row: JobRow, now: float, start: float | None) -> tuple[object, ...]:
     words = board.result_words(row)
     command = display(row.argv, row.shell)
     return (
         row.id,
         row.state,
-        elapsed(row, now),
+        elapsed(row, now) if start is None else f"in {format_duration(start)}",
         ",".join(map(str, row.devices)) or (f"({row.gpus})" if row.gpus else "-"),
         row.name or "-",
         f"[{words}] {command}" if words else command,

@@ -35,6 +35,13 @@ from stoker.supervisor.runner import boot_id
 
 _RUN_JOB_KEYS = (
     "gpus",
+    "gpu_mem",
+    "gpu_ids",
+    "prefer",
+    "gpu_model",
+    "min_gpu_mem",
+    "exclusive",
+    "on_oom",
     "cwd",
     "env",
     "env_file",
@@ -52,6 +59,7 @@ VERBS = {
         (
             Option("-g --devices", "0,1,1,2: a repeated device is another slot; 0+1 is a pair",
                    "LIST"),
+            Option("--gpu-file", "a file that says which cards may be used; may change", "FILE"),
             Option("-j --jobs", "without GPUs: so many at a time (default: cores)", "N", count),
             Option("-f --file", "the job file, or - for stdin", "FILE"),
             Option("-l --log-dir", "keep logs and records there", "DIR"),
@@ -79,6 +87,8 @@ _OPEN = CardState()
 
 def run(name: str, parsed: Parsed) -> int:
     settings = load_settings()
+    if parsed["gpu_file"] is not None:
+        settings = settings._replace(gpu_file=os.path.abspath(parsed["gpu_file"]))
     path = _file_of(parsed)
     folder = _folder(parsed, settings, path)
     try:

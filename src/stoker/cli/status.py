@@ -6,11 +6,13 @@ import time
 
 from stoker import board
 from stoker.api import Queue
-from stoker.cli.ls import COUNT_LIMIT, elapsed, jobs_table, summary
+from stoker.cli.ls import COUNT_LIMIT, elapsed, jobs_table, starts, summary
 from stoker.cli.options import Option, Parsed, Verb
 from stoker.cli.output import print_json, table
 from stoker.core.commands import display
+from stoker.core.model import Device
 from stoker.core.states import ACTIVE, WAITING
+from stoker.devices.probe import has_driver
 from stoker.store import find
 from stoker.supervisor import locks
 
@@ -43,14 +45,9 @@ def render(queue: Queue) -> str:
     now = time.time()
     active = find.page(queue.db, ACTIVE, 500)
     parts = []
-    devices = queue.devices()
-    if devices:
-        rows = []
-        for device in devices:
-            jobs = [job for job in active if device.number in job.devices]
-            cells = [(elapsed(job, now), _line(job)) for job in jobs] or [("-", "-")]
-            rows += [(device.visible, device.model or "-", *cell) for cell in cells]
-        parts.append(table(("GPU", "MODEL", "TIME", "JOB"), rows))
+    devices, text = _devices(queue, active, now)
+    if text:
+        parts.append(text)
     cpu_jobs = [job for job in active if not job.devices]
     if cpu_jobs or not devices:
         slots = find.meta(queue.db, "cpu_slots")
@@ -61,11 +58,38 @@ def render(queue: Queue) -> str:
         )
     counts = find.counts_up_to(queue.db, COUNT_LIMIT)
     waiting = _waiting(queue)
-    parts.append(jobs_table(waiting, now) if waiting else "nothing waiting")
+    parts.append(jobs_table(waiting, now, starts(queue, waiting)) if waiting else "nothing waiting")
     if counts:
         parts.append(summary(counts))
     parts += _notices(queue, counts)
     return "\n\n".join(parts)
+
+
+def _devices(queue: Queue, active: list[find.JobRow], now: float) -> tuple[tuple[Device, ...], str]:
+    if not queue.settings.devices and has_driver():
+        from stoker.cards_view import shown_cards
+
+        cards, trouble = shown_cards(queue.db, queue.settings)
+        rows: list[tuple[object, ...]] = []
+        for card in cards:
+            cells = [(elapsed(job, now), _line(job)) for job in card.jobs]
+            cells += [("-", f"({words})") for words in card.others_words()]
+            if not cells:
+                cells = [("-", "-" if card.closed is None else f"({card.closed})")]
+            facts = (card.device.visible, card.device.model, card.memory_words(), card.load_words())
+            rows.append((*facts, *cells[0]))
+            rows += [("", "", "", "", *cell) for cell in cells[1:]]
+        text = table(("GPU", "MODEL", "MEMORY", "UTIL", "TIME", "JOB"), rows) if rows else ""
+        if trouble is not None:
+            text = f"{text}\n{trouble}".strip()
+        return tuple(card.device for card in cards), text
+    devices = queue.devices()
+    rows = []
+    for device in devices:
+        jobs = [job for job in active if device.number in job.devices]
+        cells = [(elapsed(job, now), _line(job)) for job in jobs] or [("-", "-")]
+        rows += [(device.visible, device.model or "-", *cell) for cell in cells]
+    return devices, table(("GPU", "MODEL", "TIME", "JOB"), rows) if rows else ""
 
 
 def _waiting(queue: Queue) -> list[find.JobRow]:

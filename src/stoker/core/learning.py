@@ -17,8 +17,12 @@ def budget(peak: int) -> int:
     return -(-(peak + peak // 10) // _GRAIN) * _GRAIN
 
 
-def after_oom(request: Request, on_oom: str | None, had: int | None) -> Request:
-    """What a job that ran out of GPU memory asks for next time."""
+def after_oom(
+    request: Request, on_oom: str | None, had: int | None, cards: tuple[str, ...]
+) -> Request:
+    """What a job that ran out of GPU memory on these cards asks for next time."""
+    if on_oom == "elsewhere":
+        return request._replace(avoid=tuple(sorted({*request.avoid, *cards})))
     if on_oom == "alone":
         return request._replace(exclusive=True, memory=None, is_auto=False)
     if on_oom == "bigger":

@@ -32,6 +32,7 @@ class Request(Record):
     model: str | None = None  # part of the model's name
     min_memory: int | None = None  # bytes a card must have
     is_auto: bool = False  # memory as learned from earlier runs; a slot until something is
+    avoid: tuple[str, ...] = ()  # cards where it ran out of memory; not these if others would do
 
 
 class JobSpec(Record):

@@ -132,12 +132,14 @@ class Space:
 
     def _place(self, request: Request, kept: Mapping[int, int]) -> tuple[int, ...] | None:
         # Emptiest first: cards are filled before any is shared.
+        avoided = self._avoided(request)
         found = []
         for number, room in self.rooms.items():
             amount = amount_of(request, room.device)
             if (
                 room.fits(amount)
                 and (number not in kept or amount <= kept[number])
+                and number not in avoided
                 and is_eligible(request, room.device)
             ):
                 is_other = bool(request.prefer) and not is_named(room.device, request.prefer)
@@ -146,6 +148,14 @@ class Space:
             return None
         found.sort()
         return tuple(sorted(number for _, _, number in found[: request.gpus]))
+
+    def _avoided(self, request: Request) -> set[int]:
+        """Cards to stay away from, unless without them too few are left."""
+        if not request.avoid:
+            return set()
+        able = [room.device for room in self.rooms.values() if is_eligible(request, room.device)]
+        avoided = {device.number for device in able if is_named(device, request.avoid)}
+        return avoided if len(able) - len(avoided) >= request.gpus else set()
 
     def take(self, request: Request, devices: tuple[int, ...], end: float | None) -> None:
         stays = self._stays(end)
@@ -165,9 +175,11 @@ class Space:
         fixed one, so the same devices stay reserved from turn to turn.
         """
         times = []
+        avoided = self._avoided(request)
         for number, room in self.rooms.items():
             amount = amount_of(request, room.device)
-            if is_eligible(request, room.device) and room.can_open(amount):
+            may = number not in avoided and is_eligible(request, room.device)
+            if may and room.can_open(amount):
                 times.append((*room.opens_at(amount, self.now), number))
         if len(times) < request.gpus:
             return (), None

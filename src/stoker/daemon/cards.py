@@ -113,6 +113,7 @@ class WatchedCards(Cards):
         self._tenants: dict[int, Tenants] = {}
         self._meters: dict[int, _Meter] = {}
         self._clearing: dict[int, dict[int, _Leaving]] = {}  # device: attempt
+        self._troubles: dict[str, str | None] = {}  # as last seen
         self._ecc: dict[str, int] = {}  # errors as last seen
         self._promised: dict[int, int] = {}  # bytes of processes whose lease speaks for them
         self._leased: dict[int, str] = {}  # device: who has it
@@ -252,8 +253,10 @@ class WatchedCards(Cards):
         return self._meters.setdefault(attempt, _Meter())
 
     def _note_trouble(self, card: Card) -> None:
-        if card.trouble is not None:
+        # Once: when somebody restores the card, it is used as soon as the trouble is over.
+        if card.trouble is not None and card.trouble != self._troubles.get(card.uuid):
             self._quarantine(card.uuid, card.trouble)
+        self._troubles[card.uuid] = card.trouble
         if card.ecc_errors is not None:
             new = card.ecc_errors - self._ecc.get(card.uuid, card.ecc_errors)
             self._ecc[card.uuid] = card.ecc_errors
@@ -284,6 +287,8 @@ class WatchedCards(Cards):
             return self.trouble
         if quarantine is not None:
             return f"in quarantine: {quarantine}"
+        if self._cards[device.number].trouble is not None:
+            return self._cards[device.number].trouble
         if drained:
             return "drained"
         if self._named is not None and not is_named(device, self._named):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 
+from stoker.core.space import is_named
 from stoker.daemon.cards import Cards, WatchedCards
+from stoker.daemon.gpu_file import read_gpu_file
 from stoker.daemon.loop import Listener, Loop
-from stoker.devices.probe import has_driver, parse_devices, simulated
+from stoker.devices.probe import has_driver, simulated
 from stoker.devices.watch import Watch
 from stoker.errors import Error
 from stoker.settings import Settings
@@ -55,7 +57,7 @@ class Lookout:
         if self._watch is None:
             return None
         times = [self._watch.next_deadline(), self._ask_at]
-        if self._gpu_file is not None:
+        if self._gpu_file is not None and self._cards.devices:
             times.append(self._look_at_file)
         return min((at for at in times if at is not None), default=None)
 
@@ -64,11 +66,13 @@ class Lookout:
         cards = self._cards
         if self._watch is None or not isinstance(cards, WatchedCards):
             return
-        if self._gpu_file is not None and now >= self._look_at_file:
-            self._look_at_file = now + _FILE_SECONDS
-            self._read_file(cards, listener)
         for sample in (*self._watch.read(), *self._watch.check(now)):
             if cards.hear(sample, loop.live):
+                loop.look_again()
+        # Not before there are cards that it could mean; nothing is started before that either.
+        if self._gpu_file is not None and cards.devices and now >= self._look_at_file:
+            self._look_at_file = now + _FILE_SECONDS
+            if self._read_file(self._gpu_file, cards, listener):
                 loop.look_again()
         trouble = None
         if cards.trouble is not None:
@@ -88,24 +92,23 @@ class Lookout:
             self._watch.ask()
             self._ask_at = again
 
-    def _read_file(self, cards: WatchedCards, listener: Listener) -> None:
-        """The file says which cards may be used: `0,1,3` or one a line; a repeat is a slot."""
-        assert self._gpu_file is not None
+    def _read_file(self, path: str, cards: WatchedCards, listener: Listener) -> bool:
+        """Obey the file; False when it says nothing new, or nothing that makes sense."""
         try:
-            info = os.stat(self._gpu_file)
-            if (info.st_mtime_ns, info.st_size) == self._file_seen:
-                return
-            with open(self._gpu_file, encoding="utf-8") as file:
-                words = file.read().replace(",", " ").split()
-            self._file_seen = (info.st_mtime_ns, info.st_size)
-            slots = {device.visible: device.slots for device in parse_devices(",".join(words))}
-            bad = [word for word in slots if not word.isdigit() and len(word) < 5]
-            if bad:
-                listener.trouble(f"`{self._gpu_file}` names `{bad[0]}`, which is no GPU; ignored")
-                return
-            cards.use_only(slots)
+            info = os.stat(path)
+            seen = (info.st_mtime_ns, info.st_size)
+            if seen == self._file_seen:
+                return False
+            slots = read_gpu_file(path)
         except (OSError, ValueError, Error) as error:
-            listener.trouble(f"cannot read the GPU file `{self._gpu_file}` ({error}); ignored")
+            listener.trouble(f"cannot use the GPU file `{path}` ({error}); it is ignored")
+            return False
+        self._file_seen = seen
+        for name in slots:
+            if not any(is_named(device, (name,)) for device in cards.devices):
+                listener.trouble(f"`{path}` names GPU `{name}`, which this host does not have")
+        cards.use_only(slots)
+        return True
 
     def close(self) -> None:
         if self._watch is not None:

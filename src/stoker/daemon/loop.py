@@ -49,6 +49,8 @@ _BUSY_SECONDS = 0.005
 _ATTEMPTS_RESERVED = 1000
 _TROUBLE_SECONDS = 1.0
 _CLOCK_JUMP_SECONDS = 2.0
+# Programs that find no GPU run on the CPU without a word; this long is not start-up any more.
+_UNUSED_SECONDS = 60.0
 
 
 class Parent(Protocol):
@@ -455,6 +457,11 @@ class Loop:
         if use != NOTHING_SEEN:
             ledger.record_use(self.db, outcome.attempt, use)
         begun = facts.started_at if started is None else started
+        if self.cards.is_watched and facts.devices and use.memory is None and begun is not None:
+            took = outcome.ended_at - begun
+            if took > _UNUSED_SECONDS:
+                text = f"in {took:.0f} s it was never seen on its GPU"
+                ledger.record_event(self.db, facts.job, outcome.ended_at, "gpu_unused", text)
         if verdict.event == "succeed":
             seconds = None if begun is None else max(0.0, outcome.ended_at - begun)
             return lines.learn(self.db, facts.family, seconds, use.memory)
@@ -462,7 +469,9 @@ class Loop:
             return False
         line = self._line(facts.line)
         request = line.request._replace(memory=facts.claim)
-        wanted = after_oom(request, facts.on_oom, use.memory)
+        names = {device.number: device.uuid or device.visible for device in self.cards.devices}
+        cards = tuple(names[number] for number in facts.devices if number in names)
+        wanted = after_oom(request, facts.on_oom, use.memory, cards)
         if verdict.delay is not None and wanted != request:
             ledger.change_request(self.db, facts.job, wanted, line.share)
         return lines.learn(self.db, facts.family, None, use.memory, is_short=True)

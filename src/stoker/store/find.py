@@ -258,6 +258,15 @@ def family(db: Database, id: int) -> Family | None:
     return None if row is None else Family(*row)
 
 
+def has_known_end(db: Database) -> bool:
+    """Whether some running job has a time limit, or is of a kind whose length was learned."""
+    return bool(db.value(
+        "SELECT 1 FROM jobs j LEFT JOIN families f ON f.id = j.family"
+        " WHERE j.state IN ('starting', 'running', 'stopping')"
+        " AND (j.time_limit IS NOT NULL OR f.seconds IS NOT NULL) LIMIT 1"
+    ))  # fmt: skip
+
+
 def meta(db: Database, key: str) -> object:
     return db.value("SELECT value FROM meta WHERE key = ?", (key,))
 

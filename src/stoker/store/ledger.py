@@ -71,6 +71,7 @@ class JobFacts(Record):
     claim: int | None
     family: int
     on_oom: str | None
+    devices: tuple[int, ...]
     started_at: float | None
     stdout: str | None
     stderr: str | None
@@ -223,18 +224,18 @@ def facts(db: Database, attempt: int) -> JobFacts | None:
     row = db.execute(
         "SELECT j.id, j.attempts, j.retries, j.restartable, j.stop_requested,"
         " EXISTS (SELECT 1 FROM dependencies d WHERE d.needs = j.id AND d.met = 0), j.line,"
-        " a.claim, j.family, j.on_oom, a.started_at, j.stdout, j.stderr FROM attempts a"
+        " a.claim, j.family, j.on_oom, a.devices, a.started_at, j.stdout, j.stderr FROM attempts a"
         " JOIN jobs j ON j.id = a.job AND j.attempt = a.id"
         f" WHERE a.id = ? AND j.state IN ({_ACTIVE})",
         (attempt,),
     ).fetchone()
     if row is None:
         return None
-    (job, attempts, retries, restartable, stop, dependants, line, claim, family, on_oom, started,
-     out, err) = row  # fmt: skip
+    (job, attempts, retries, restartable, stop, dependants, line, claim, family, on_oom, devices,
+     started, out, err) = row  # fmt: skip
     return JobFacts(
         job, attempts, retries, bool(restartable), stop is not None, bool(dependants), line, claim,
-        family, on_oom, started, maybe_text(out), maybe_text(err),
+        family, on_oom, parse_devices(devices), started, maybe_text(out), maybe_text(err),
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ _MAX_NEW_FAMILIES = 1000
 _MEMORY_OF_THE_PAST = 0.7
 LINE_COLUMNS = (
     "gpus", "memory", "exclusive", "ids", "prefer", "model", "min_memory", "is_auto",
+    "avoid",
 )  # fmt: skip
 _COLUMNS = ", ".join(LINE_COLUMNS)
 
@@ -48,7 +49,7 @@ def line_id(db: Database, request: Request, share: str, length: int = 0) -> int:
     values = (
         request.gpus, request.memory, int(request.exclusive), pack_words(request.ids),
         pack_words(request.prefer), maybe_bytes(request.model), request.min_memory,
-        int(request.is_auto), to_bytes(share), length,
+        int(request.is_auto), pack_words(request.avoid), to_bytes(share), length,
     )  # fmt: skip
     key = repr(values).encode()
     row = db.execute("SELECT id FROM lines WHERE key = ?", (key,)).fetchone()
@@ -56,7 +57,7 @@ def line_id(db: Database, request: Request, share: str, length: int = 0) -> int:
         return int(row[0])
     cursor = db.execute(
         f"INSERT INTO lines (key, {_COLUMNS}, share, length)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (key, *values),
     )
     return int(cursor.lastrowid or 0)
@@ -64,10 +65,10 @@ def line_id(db: Database, request: Request, share: str, length: int = 0) -> int:
 
 def read_request(columns: tuple[object, ...]) -> Request:
     """The columns of LINE_COLUMNS as a request."""
-    gpus, memory, exclusive, ids, prefer, model, min_memory, is_auto = columns
+    gpus, memory, exclusive, ids, prefer, model, min_memory, is_auto, avoid = columns
     return Request(
         gpus, memory, bool(exclusive), _words(ids), _words(prefer),  # type: ignore[arg-type]
-        maybe_text(model), min_memory, bool(is_auto),  # type: ignore[arg-type]
+        maybe_text(model), min_memory, bool(is_auto), _words(avoid),  # type: ignore[arg-type]
     )  # fmt: skip
 
 

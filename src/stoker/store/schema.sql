@@ -30,6 +30,7 @@ CREATE TABLE lines (
     model      BLOB,
     min_memory INTEGER,
     is_auto    INTEGER NOT NULL,      -- 1: memory as learned
+    avoid      BLOB NOT NULL,         -- cards where it ran out of memory
     share      BLOB NOT NULL,         -- the tag or sweep that takes turns with others
     length     INTEGER NOT NULL       -- n: its like take 2^(n-1) to 2^n seconds; 0: unknown
 );
