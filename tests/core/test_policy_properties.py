@@ -198,6 +198,11 @@ def test_no_later_job_holds_a_reserved_device_when_it_is_due(snapshot: Snapshot)
         assert before - len(over) + len(lasting) < slots or (before >= slots and not lasting)
 
 
+@given(snapshots(draining=None))
+def test_who_does_not_ask_why_gets_the_same_starts(snapshot: Snapshot) -> None:
+    assert decide(snapshot, tells_why=False).starts == decide(snapshot).starts
+
+
 # -- in time -----------------------------------------------------------------------------------
 
 

@@ -46,6 +46,10 @@ class Ground(Protocol):
 
     now: float
 
+    @property
+    def has_room(self) -> bool:
+        """Whether anything is left on any device; False saves a look at each for every job."""
+
     def is_possible(self, request: Request) -> bool: ...
     def place(self, request: Request, end: float | None) -> tuple[int, ...] | None: ...
     def would_fit(self, request: Request) -> bool: ...
@@ -53,17 +57,26 @@ class Ground(Protocol):
     def reserve(self, request: Request) -> tuple[tuple[int, ...], float | None]: ...
 
 
-def decide(snapshot: Snapshot) -> Plan:
-    """Which waiting jobs start now, and for what the others wait. Same snapshot, same plan."""
+def decide(snapshot: Snapshot, *, tells_why: bool = True) -> Plan:
+    """Which waiting jobs start now, and for what the others wait. Same snapshot, same plan.
+
+    The daemon does not ask why, and is spared looking at jobs for which there is no room at all.
+    """
     if snapshot.draining:
         return Plan((), None, {job.id: DRAINING for job in snapshot.waiting})
     ground = Space(snapshot.now, snapshot.devices, snapshot.running, snapshot.states or {})
     cpu_free = snapshot.cpu_slots - sum(1 for job in snapshot.running if not job.request.gpus)
     order = in_order(snapshot.waiting, snapshot.running, snapshot.now, snapshot.rules)
-    return plan(order, ground, cpu_free, snapshot.rules)
+    return plan(order, ground, cpu_free, snapshot.rules, tells_why)
 
 
-def plan(order: Iterable[AnyJob], ground: Ground, cpu_free: int, rules: Rules) -> Plan:
+def plan(
+    order: Iterable[AnyJob],
+    ground: Ground,
+    cpu_free: int,
+    rules: Rules,
+    tells_why: bool = False,
+) -> Plan:
     starts: list[Start] = []
     waits: dict[int, str] = {}
     reservation: Reservation | None = None
@@ -76,17 +89,19 @@ def plan(order: Iterable[AnyJob], ground: Ground, cpu_free: int, rules: Rules) -
             else:
                 waits[job.id] = NO_CPU_SLOT
             continue
+        if not tells_why and not ground.has_room:
+            continue
         if not ground.is_possible(request):
             waits[job.id] = IMPOSSIBLE
             continue
         end = over_by(job, ground.now)
         devices = None
-        if reservation is None or rules.backfill:
+        if ground.has_room and (reservation is None or rules.backfill):
             devices = ground.place(request, end)
         if devices is not None:
             ground.take(request, devices, end)
             starts.append(Start(job.id, devices))
-        elif reservation is not None and ground.would_fit(request):
+        elif reservation is not None and ground.has_room and ground.would_fit(request):
             waits[job.id] = RESERVED
         else:
             waits[job.id] = NO_DEVICE

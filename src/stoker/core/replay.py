@@ -51,6 +51,10 @@ class EqualDevices:
     def room(self) -> int:
         return len(self._free)
 
+    @property
+    def has_room(self) -> bool:
+        return bool(self._free)
+
     def begin(self, now: float) -> None:
         """A new decision: reservations are made anew."""
         self.now, self._is_kept, self._kept_until = now, False, None

@@ -105,6 +105,7 @@ class Space:
     ) -> None:
         self.now = now
         self.rooms = {d.number: Room(d, states.get(d.number, _OPEN)) for d in devices}
+        self._possible: dict[Request, bool] = {}
         self._kept: dict[int, int] = {}  # device: what a job that stays longer may use of it
         self._kept_until: float | None = None
         for job in running:
@@ -116,7 +117,15 @@ class Space:
 
     def is_possible(self, request: Request) -> bool:
         """Whether the job could start here if all devices were idle and open."""
-        return sum(1 for r in self.rooms.values() if is_eligible(request, r.device)) >= request.gpus
+        known = self._possible.get(request)
+        if known is None:
+            able = sum(1 for room in self.rooms.values() if is_eligible(request, room.device))
+            known = self._possible[request] = able >= request.gpus
+        return known
+
+    @property
+    def has_room(self) -> bool:
+        return any(room.free > 0 and not room.is_closed for room in self.rooms.values())
 
     def place(self, request: Request, end: float | None) -> tuple[int, ...] | None:
         """The devices for a job that is over by `end`; None if it has to wait."""
@@ -132,9 +141,11 @@ class Space:
 
     def _place(self, request: Request, kept: Mapping[int, int]) -> tuple[int, ...] | None:
         # Emptiest first: cards are filled before any is shared.
-        avoided = self._avoided(request)
+        avoided = self._avoided(request) if request.avoid else ()
         found = []
         for number, room in self.rooms.items():
+            if room.free <= 0:
+                continue
             amount = amount_of(request, room.device)
             if (
                 room.fits(amount)

@@ -313,8 +313,11 @@ class Loop:
         """
         if not all(_is_narrow(self._line(line).request) for line in self._heads):
             return _LOOK
-        slots = sum(device.slots for device in self.cards.devices) + self.host.cpu_slots
-        busy = sum(len(job.devices) or 1 for job in self.live.values())
+        slots = sum(device.slots for device in self.cards.devices)
+        busy = sum(len(job.devices) for job in self.live.values())
+        if any(not self._line(line).request.gpus for line in self._heads):
+            slots += self.host.cpu_slots
+            busy += sum(1 for job in self.live.values() if not job.devices)
         return max(1, min(_LOOK, slots - busy + 1))
 
     # -- act ---------------------------------------------------------------------------------
@@ -331,7 +334,7 @@ class Loop:
         self._paused_until, self._may_start = 0.0, False
         while self._heads:
             look = self._look()
-            plan = decide(self.snapshot())
+            plan = decide(self.snapshot(), tells_why=False)
             claimed = 0
             for start in plan.starts:
                 if self._next_attempt >= self._reserved:

@@ -1,0 +1,147 @@
+"""Cards are shared by memory, and never is more promised than there is."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.fake_nvml import GIB
+from tests.gpus.host import GpuHost, GpuLab, tenant
+
+
+def test_jobs_share_a_card_as_far_as_its_memory_goes(host: GpuHost, gpu_lab: GpuLab) -> None:
+    gate = host.gate()
+    jobs = [gpu_lab.start(gate, "-M", "30G") for _ in range(4)]
+    assert gpu_lab.places(*jobs) == [[0], [1], [0], [1]]
+    fits = gpu_lab.start(gate, "-M", "19G")
+    waits = gpu_lab.submit("-M", "20G", "true")
+    other = gpu_lab.submit("--gpus", "0", "true")
+    assert gpu_lab.wait(other) == 0
+    assert gpu_lab.state(waits) == "queued"
+    assert "it needs 1 gpu with 20 GB free" in gpu_lab.why(waits)
+    gate.open()
+    assert gpu_lab.wait(*jobs, fits, waits) == 0
+
+
+def test_a_job_is_told_how_much_it_was_promised(gpu_lab: GpuLab) -> None:
+    job = gpu_lab.submit("-M", "1.5G", "echo $STOKER_GPU_MEM_MB")
+    assert gpu_lab.wait(job) == 0
+    assert gpu_lab.log(job) == "1536\n"
+    assert gpu_lab.job(job)["claim_bytes"] == 3 * GIB // 2
+
+
+def test_a_job_without_an_amount_shares_with_nobody(host: GpuHost, gpu_lab: GpuLab) -> None:
+    gate = host.gate()
+    whole = gpu_lab.start(gate, "--gpu-ids", "0")
+    small = gpu_lab.start(gate, "-M", "1G", "--gpu-ids", "1")
+    waits = [gpu_lab.submit("-M", "1G", "--gpu-ids", "0", "true"),
+             gpu_lab.submit("--gpu-ids", "1", "true")]  # fmt: skip
+    other = gpu_lab.submit("--gpus", "0", "true")
+    assert gpu_lab.wait(other) == 0
+    assert [gpu_lab.state(job) for job in waits] == ["queued", "queued"]
+    gate.open()
+    assert gpu_lab.wait(whole, small, *waits) == 0
+
+
+def test_a_job_that_takes_more_than_it_was_promised_leaves_less_for_others(
+    host: GpuHost, gpu_lab: GpuLab
+) -> None:
+    gate = host.gate()
+    greedy = gpu_lab.start(gate, "-M", "10G", "--gpu-ids", "0", size=50 * GIB)
+    host.wait_for_look()
+    fits = gpu_lab.start(gate, "-M", "20G", "--gpu-ids", "0")
+    waits = gpu_lab.submit("-M", "20G", "--gpu-ids", "0", "true")
+    other = gpu_lab.submit("--gpus", "0", "true")
+    assert gpu_lab.wait(other) == 0
+    assert gpu_lab.state(waits) == "queued"
+    gate.open()
+    assert gpu_lab.wait(greedy, fits, waits) == 0
+
+
+def test_memory_that_was_promised_is_kept_for_a_job_that_does_not_use_it_yet(
+    host: GpuHost, gpu_lab: GpuLab
+) -> None:
+    gate = host.gate()
+    gpu_lab.start(gate, "-M", "50G", "--gpu-ids", "0")
+    host.wait_for_look()
+    waits = gpu_lab.submit("-M", "50G", "--gpu-ids", "0", "true")
+    other = gpu_lab.submit("--gpus", "0", "true")
+    assert gpu_lab.wait(other) == 0
+    assert gpu_lab.state(waits) == "queued"
+    gate.open()
+    assert gpu_lab.wait(waits) == 0
+
+
+def test_a_burst_of_starts_never_promises_more_than_there_is(
+    host: GpuHost, gpu_lab: GpuLab
+) -> None:
+    """20 at once, 3 of which fit one card; each takes its memory only some time after its start."""
+    gate, places = host.gate(), gpu_lab.folder / "places"
+    lines = gpu_lab.folder / "burst.txt"
+    script = f"echo $CUDA_VISIBLE_DEVICES >> {places}; {tenant(gate, 24 * GIB)}"
+    lines.write_text(f"{script}\n" * 20)
+    gpu_lab.ok("submit", "-q", "-M", "25G", "--file", str(lines))
+    gate.wait_for(6)
+    host.wait_for_look()
+    assert len(gate.arrived()) == 6
+    assert Counter(places.read_text().split()) == {"0": 3, "1": 3}
+    assert all(card["memory_used_bytes"] == 72 * GIB for card in gpu_lab.gpus())
+    gate.open()
+    assert gpu_lab.wait() == 0
+    assert set(gpu_lab.states().values()) == {"done"}
+    assert len(places.read_text().split()) == 20
+
+
+@pytest.mark.slow
+def test_twenty_submits_at_the_same_time_never_promise_more_than_there_is(
+    host: GpuHost, gpu_lab: GpuLab
+) -> None:
+    gate = host.gate()
+    clients = [
+        gpu_lab.popen("submit", "-q", "-M", f"{20 + number}G", tenant(gate, 20 * GIB))
+        for number in range(20)
+    ]
+    ids = [int(client.communicate(timeout=60)[0]) for client in clients]
+    assert sorted(ids) == list(range(1, 21))
+    gate.wait_for(4)
+    host.wait_for_look()
+    for card in gpu_lab.gpus():
+        promised = [job["claim_bytes"] for job in card["jobs"]]
+        assert len(promised) >= 2
+        assert sum(promised) <= card["memory_bytes"]
+        assert card["memory_used_bytes"] <= card["memory_bytes"]
+    gate.open()
+    assert gpu_lab.wait() == 0
+
+
+def test_a_wide_job_is_not_starved_by_a_stream_of_small_ones(
+    host: GpuHost, gpu_lab: GpuLab
+) -> None:
+    gate, late = host.gate(), host.gate("late")
+    small = [gpu_lab.start(gate, "-M", "30G") for _ in range(2)]
+    wide = gpu_lab.submit("--gpus", "2", late.wait)
+    more = [gpu_lab.submit("-M", "30G", f"{late.wait}; true") for _ in range(4)]
+    other = gpu_lab.submit("--gpus", "0", "true")
+    assert gpu_lab.wait(other) == 0
+    assert {gpu_lab.state(job) for job in more} == {"queued"}
+    gate.open()
+    late.wait_for()
+    assert gpu_lab.places(wide) == [[0, 1]]
+    assert {gpu_lab.state(job) for job in more} == {"queued"}
+    late.open()
+    assert gpu_lab.wait(*small, wide, *more) == 0
+
+
+def test_a_job_of_several_cards_gets_its_memory_on_each(host: GpuHost, gpu_lab: GpuLab) -> None:
+    gate = host.gate()
+    gpu_lab.start(gate, "-M", "50G", "--gpu-ids", "0")
+    pair = gpu_lab.start(gate, "--gpus", "2", "-M", "20G", size=19 * GIB)
+    assert gpu_lab.places(pair) == [[0, 1]]
+    assert [card["memory_used_bytes"] for card in gpu_lab.gpus()] == [19 * GIB, 19 * GIB]
+    waits = gpu_lab.submit("--gpus", "2", "-M", "40G", "true")
+    other = gpu_lab.submit("--gpus", "0", "true")
+    assert gpu_lab.wait(other) == 0
+    assert gpu_lab.state(waits) == "queued"
+    gate.open()
+    assert gpu_lab.wait(pair, waits) == 0

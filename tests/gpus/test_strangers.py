@@ -1,0 +1,119 @@
+"""Processes that Stoker did not start are kept clear of, or shared with inside what they leave."""
+
+from __future__ import annotations
+
+from tests.fake_nvml import GIB, MIB
+from tests.gpus.host import USER, GpuHost, GpuLab
+
+
+def test_a_whole_card_is_never_one_with_a_stranger(host: GpuHost, gpu_lab: GpuLab) -> None:
+    pid = host.stranger(0, 1 * GIB)
+    jobs = [gpu_lab.submit("true") for _ in range(3)]
+    assert gpu_lab.wait(*jobs) == 0
+    assert gpu_lab.places(*jobs) == [[1], [1], [1]]
+    waits = gpu_lab.submit("--gpus", "2", "true")
+    said = gpu_lab.why(waits)
+    assert f"gpu 0 is used by others: {USER} (pid {pid}) has 1.0 GB" in said
+    host.end_stranger(pid)
+    assert gpu_lab.wait(waits) == 0
+    assert gpu_lab.places(waits) == [[0, 1]]
+
+
+def test_a_stranger_who_came_a_moment_ago_is_kept_clear_of(host: GpuHost, gpu_lab: GpuLab) -> None:
+    """Although an idle daemon looks only every few seconds."""
+    assert gpu_lab.wait(gpu_lab.submit("true")) == 0
+    gpu_lab.ok("run", "--gpus", "0", "sleep", "1.5")  # nothing of the daemon's
+    host.stranger(0, 1 * GIB)
+    job = gpu_lab.submit("true")
+    assert gpu_lab.wait(job) == 0
+    assert gpu_lab.places(job) == [[1]]
+
+
+def test_a_job_with_an_amount_uses_what_a_stranger_leaves(host: GpuHost, gpu_lab: GpuLab) -> None:
+    gate = host.gate()
+    host.stranger(0, 50 * GIB)
+    fits = gpu_lab.start(gate, "-M", "20G", "--gpu-ids", "0")
+    waits = gpu_lab.submit("-M", "20G", "--gpu-ids", "0", "true")
+    other = gpu_lab.submit("--gpus", "0", "true")
+    assert gpu_lab.wait(other) == 0
+    assert gpu_lab.state(waits) == "queued"
+    assert "gpu 0 runs job 1 and is used by others" in gpu_lab.why(waits)
+    assert "has 9.4 GB free" in gpu_lab.why(waits)
+    gate.open()
+    assert gpu_lab.wait(fits, waits) == 0
+
+
+def test_a_display_server_is_no_reason_to_avoid_a_card(host: GpuHost, gpu_lab: GpuLab) -> None:
+    gate = host.gate()
+    host.stranger(0, 300 * MIB, "graphics")
+    job = gpu_lab.start(gate, "--gpu-ids", "0")
+    assert gpu_lab.state(job) == "running"
+    shown = gpu_lab.gpu(0)
+    assert [(one["compute"], one["memory_bytes"]) for one in shown["strangers"]] == [
+        (False, 300 * MIB)
+    ]
+
+
+def test_the_memory_of_a_display_server_is_not_promised_to_anybody(
+    host: GpuHost, gpu_lab: GpuLab
+) -> None:
+    host.stranger(0, 10 * GIB, "graphics")
+    waits = gpu_lab.submit("-M", "70G", "--gpu-ids", "0", "true")
+    fits = gpu_lab.submit("-M", "69G", "--gpu-ids", "0", "-p", "1", "true")
+    assert gpu_lab.wait(fits) == 0
+    assert gpu_lab.state(waits) == "queued"
+
+
+def test_memory_that_nobody_admits_to_counts(host: GpuHost, gpu_lab: GpuLab) -> None:
+    host.fake.change(host.cards[0], used=50 * GIB)
+    job = gpu_lab.submit("true")
+    shared = gpu_lab.submit("-M", "25G", "--gpu-ids", "0", "true")
+    assert gpu_lab.wait(job, shared) == 0
+    assert gpu_lab.places(job, shared) == [[1], [0]]
+    waits = [gpu_lab.submit(*options, "--gpu-ids", "0", "true") for options in ((), ("-M", "40G"))]
+    assert "a process that cannot be seen has 50 GB" in gpu_lab.why(waits[0])
+    assert [gpu_lab.state(job) for job in waits] == ["queued", "queued"]
+
+
+def test_a_little_unexplained_memory_is_the_driver_s_own(host: GpuHost, gpu_lab: GpuLab) -> None:
+    host.fake.change(host.cards[0], used=400 * MIB)
+    assert gpu_lab.wait(gpu_lab.submit("--gpu-ids", "0", "true")) == 0
+    assert gpu_lab.gpu(0)["state"] == "free"
+
+
+def test_a_stranger_whose_memory_is_hidden_is_a_stranger(host: GpuHost, gpu_lab: GpuLab) -> None:
+    pid = host.stranger(0, None)
+    host.fake.change(host.cards[0], used=30 * GIB)
+    job = gpu_lab.submit("true")
+    assert gpu_lab.wait(job) == 0
+    assert gpu_lab.places(job) == [[1]]
+    waits = gpu_lab.submit("-M", "50G", "--gpu-ids", "0", "true")
+    fits = gpu_lab.submit("-M", "40G", "--gpu-ids", "0", "-p", "1", "true")
+    assert gpu_lab.wait(fits) == 0
+    assert gpu_lab.state(waits) == "queued"
+    [stranger] = gpu_lab.gpu(0)["strangers"]
+    assert stranger["pid"] == pid
+
+
+def test_strangers_are_shown_with_user_pid_and_memory(host: GpuHost, gpu_lab: GpuLab) -> None:
+    pids = [host.stranger(0, 5 * GIB), host.stranger(0, 2 * GIB, "graphics")]
+    words = gpu_lab.ok("gpus")
+    for pid, size in zip(pids, ("5.0 GB", "2.0 GB"), strict=True):
+        assert f"not ours: {USER} (pid {pid}) has {size}" in words
+    first, second = gpu_lab.gpus()
+    assert (first["state"], second["state"]) == ("taken", "free")
+    assert first["strangers"] == [
+        {"pid": pids[0], "user": USER, "memory_bytes": 5 * GIB, "compute": True},
+        {"pid": pids[1], "user": USER, "memory_bytes": 2 * GIB, "compute": False},
+    ]
+
+
+def test_the_whole_process_tree_of_a_job_is_ours(host: GpuHost, gpu_lab: GpuLab) -> None:
+    """A child in a session of its own, with an environment of its own."""
+    gate = host.gate()
+    child = f"setsid env -i sh -c 'echo 0 {7 * GIB} > {host.fake.claims}/$$; {gate.wait}'"
+    job = gpu_lab.submit("-M", "10G", "--gpu-ids", "0", f"{child.replace(chr(39), chr(34))}")
+    gate.wait_for()
+    shown = gpu_lab.gpu(0)
+    assert shown["strangers"] == []
+    assert shown["jobs"] == [{"id": job, "claim_bytes": 10 * GIB, "memory_bytes": 7 * GIB}]
