@@ -10,7 +10,7 @@ from stoker.core.record import Record
 from stoker.core.space import is_named
 from stoker.core.states import ACTIVE
 from stoker.core.tenants import Tenants, describe, tenants
-from stoker.daemon.cards import user_name, user_of
+from stoker.daemon.cards import leased_on, user_name, user_of
 from stoker.daemon.gpu_file import read_gpu_file
 from stoker.daemon.presence import daemon_pid, known_devices
 from stoker.devices.leases import Holder, holders
@@ -128,7 +128,8 @@ def shown_cards(db: Database, settings: Settings) -> tuple[list[Shown], str | No
     shown = []
     for card in sample.cards:
         device = known.get(card.uuid) or as_device(card, by_uuid=settings.gpus_by_uuid)
-        who = tenants(card, attempts, users)
+        leased = leased_on(card, users, ours) if settings.leases else set()
+        who = tenants(card, attempts, users, leased)
         mine = tuple(one for one in leases if one.uuid == card.uuid)
         shown.append(_shown(device, card, active, who, mine, decisions))
     if sample.trouble is not None:  # of a card that cannot be opened

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from stoker.core.cards import Card
 from stoker.core.durations import format_size
@@ -21,6 +21,7 @@ class Stranger(Record):
     memory: int
     user: str
     compute: bool
+    leased: bool = False  # part of somebody's job that holds a lease
 
 
 class Tenants(Record):
@@ -32,8 +33,16 @@ class Tenants(Record):
 
     @property
     def has_strangers(self) -> bool:
-        """Whether somebody else computes here; a display server does not count."""
-        return any(stranger.compute for stranger in self.strangers)
+        """Whether somebody else computes here.
+
+        A display server does not count, nor do jobs that have a lease: that speaks for them.
+        """
+        return any(stranger.compute and not stranger.leased for stranger in self.strangers)
+
+    @property
+    def leased(self) -> int:
+        """Bytes of those whose lease speaks for them."""
+        return sum(stranger.memory for stranger in self.strangers if stranger.leased)
 
     @property
     def has_hidden(self) -> bool:
@@ -45,8 +54,17 @@ class Tenants(Record):
         return "; ".join(describe(one) for one in self.strangers if one.compute) or None
 
 
-def tenants(card: Card, attempts: Mapping[int, int], users: Mapping[int, str]) -> Tenants:
-    """Sort a card's processes; `attempts` has the PIDs that are ours, `users` names of the rest."""
+def tenants(
+    card: Card,
+    attempts: Mapping[int, int],
+    users: Mapping[int, str],
+    leased: Collection[int] = (),
+) -> Tenants:
+    """Sort a card's processes.
+
+    `attempts` has the PIDs that are ours, `users` names of the rest; `leased` those of them that
+    are part of somebody's job with a lease.
+    """
     ours: dict[int, int] = {}
     strangers = []
     listed = 0
@@ -57,9 +75,9 @@ def tenants(card: Card, attempts: Mapping[int, int], users: Mapping[int, str]) -
         if attempt is not None:
             ours[attempt] = ours.get(attempt, 0) + memory
         else:
-            strangers.append(
-                Stranger(process.pid, memory, users.get(process.pid, "?"), process.compute)
-            )
+            user = users.get(process.pid, "?")
+            is_leased = process.pid in leased
+            strangers.append(Stranger(process.pid, memory, user, process.compute, is_leased))
     hidden = card.used - listed
     if hidden > _UNEXPLAINED and not any(p.memory is None for p in card.processes):
         strangers.append(Stranger(0, hidden, "?", True))

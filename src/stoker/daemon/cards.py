@@ -63,7 +63,7 @@ class Cards:
         return Lease([])
 
     def settle(self) -> None:
-        """A decision was made: what it did not use of what we stood in line for goes back."""
+        """A decision was made: what nobody asked for any more is not waited for either."""
 
     def decided(self, rows: Iterable[tuple[str, bool, int | None, str | None]]) -> None:
         """What people decided: (uuid, drained, slots, quarantine)."""
@@ -115,7 +115,6 @@ class WatchedCards(Cards):
         self._clearing: dict[int, dict[int, _Leaving]] = {}  # device: attempt
         self._troubles: dict[str, str | None] = {}  # as last seen
         self._ecc: dict[str, int] = {}  # errors as last seen
-        self._promised: dict[int, int] = {}  # bytes of processes whose lease speaks for them
         self._leased: dict[int, str] = {}  # device: who has it
         self._decided: dict[str, tuple[bool, int | None, str | None]] = {}
         self._named: dict[str, int] | None = None
@@ -123,8 +122,9 @@ class WatchedCards(Cards):
         self.lease_trouble: str | None = None
         self._quarantines: dict[str, str] = {}
         self.waiter: Waiter | None = None
-        self._wanted: tuple[Request, tuple[int, ...]] = (Request(), ())  # what the waiter is for
-        self._granted: tuple[Request, tuple[int, ...], Lease] | None = None
+        self._wanted: list[CardClaim] = []  # what the waiter is for
+        self._granted: tuple[list[CardClaim], Lease] | None = None
+        self._granted_until = 0.0
         self._was_asked = self._looks_again = False
         self._seen_at = float("-inf")
         self._wants_look = False
@@ -137,6 +137,8 @@ class WatchedCards(Cards):
         self._leased.clear()  # look again: somebody may have gone
         self._looks_again = True
         self._seen_at, self._wants_look = sample.at, False
+        if self._granted is not None and sample.at > self._granted_until:
+            self._give_back()
         if sample.cards is None:
             self.trouble = sample.trouble
         else:
@@ -145,10 +147,8 @@ class WatchedCards(Cards):
             self.devices = tuple(self._device(card) for card in sample.cards)
             attempts, users = self._owners(sample.cards)
             for card in sample.cards:
-                seen = self._tenants[card.number] = tenants(card, attempts, users)
-                self._promised[card.number] = sum(
-                    one.memory for one in seen.strangers if has_lease(one.pid)
-                )
+                leased = leased_on(card, users, os.getpid()) if self._leases else set()
+                seen = self._tenants[card.number] = tenants(card, attempts, users, leased)
                 self._clear(card, seen, sample.at)
                 self._note_trouble(card)
                 self._measure(card, seen, live, sample.at)
@@ -198,7 +198,8 @@ class WatchedCards(Cards):
         """When the driver should be asked again before its next sample."""
         leaving = [one for some in self._clearing.values() for one in some.values()]
         soon = any(one.since + _CLEARING_SECONDS > now for one in leaving)
-        return now + _LOOK_AGAIN_SECONDS if soon or self._wants_look else None
+        soon = soon or self._wants_look or self._granted is not None
+        return now + _LOOK_AGAIN_SECONDS if soon else None
 
     def _owners(self, cards: Iterable[Card]) -> tuple[dict[int, int], dict[int, str]]:
         attempts, users = {}, {}
@@ -328,12 +329,16 @@ class WatchedCards(Cards):
         if not self._leases:
             return Lease([])
         self._was_asked = True
-        if self._granted is not None and self._granted[:2] == (request, devices):
-            granted, self._granted = self._granted[2], None
-            return granted
         claims = self._claims(request, devices)
+        if self._granted is not None:
+            wanted, granted = self._granted
+            if wanted == claims:
+                self._granted = None
+                return granted
+            if {one.uuid for one in wanted} & {one.uuid for one in claims}:
+                self._give_back()  # we would stand in our own way
         strangers = {
-            d.uuid: self.states[d.number].foreign - self._promised[d.number]
+            d.uuid: self.states[d.number].foreign - self._tenants[d.number].leased
             for d in self._of(devices)
         }
         try:
@@ -342,7 +347,7 @@ class WatchedCards(Cards):
                 self._close(devices, "leased to somebody else")
                 if self.waiter is None:
                     self.waiter = Waiter(claims)
-                    self._wanted = (request, devices)
+                    self._wanted = claims
         except Error as error:  # a file that somebody planted, a folder that is not safe, no memory
             self.lease_trouble = error.message
             self._close(self._unleasable(devices), f"cannot be leased: {error.message}")
@@ -383,9 +388,6 @@ class WatchedCards(Cards):
         return [device for device in self.devices if device.number in numbers]
 
     def settle(self) -> None:
-        if self._granted is not None:  # it was ours, and nobody took it
-            self._granted[2].close()
-            self._granted = None
         if self.waiter is not None and self._looks_again and not self._was_asked:
             self.waiter.cancel()  # nobody wants that any more, and others stand behind us
             self.waiter = None
@@ -400,27 +402,51 @@ class WatchedCards(Cards):
             return False
         self.waiter = None
         if lease is not None:
-            if self._granted is not None:
-                self._granted[2].close()
-            self._granted = (*self._wanted, lease)
+            self._give_back()
+            self._granted = (self._wanted, lease)
+            # Who had it may still be giving its memory back; that is seen, or waited for a while.
+            self._granted_until = time.monotonic() + _CLEARING_SECONDS
+            self._seen_at = float("-inf")
         self._leased.clear()
+        self._reconsider()
         return True
+
+    def _give_back(self) -> None:
+        """It was ours, and nobody took it."""
+        if self._granted is not None:
+            self._granted[1].close()
+            self._granted = None
 
     def close(self) -> None:
         if self.waiter is not None:
             self.waiter.cancel()
-        if self._granted is not None:
-            self._granted[2].close()
+        self._give_back()
 
 
 # Application faults and notices; the card is fine (NVIDIA's catalogue of Xid errors).
 _HARMLESS_XIDS = frozenset({13, 31, 43, 45, 68, 94})
 
 
-def has_lease(pid: int) -> bool:
-    """Whether a process is part of somebody's job, which asked for its share of the card.
+def leased_on(card: Card, users: Mapping[int, str], ours: int | None) -> set[int]:
+    """Those of the strangers on a card that are part of a job with a lease.
 
-    From the limits, which unlike the other facts of a process can be read by everybody.
+    Jobs can be started without one; where nobody but us (`ours` is our daemon) holds the card, none
+    of them has any.
+    """
+    pids = {p.pid for p in card.processes if p.pid in users and _is_of_a_job(p.pid)}
+    if not pids:
+        return pids
+    try:
+        held = holders([(card.uuid, card.pci, card.slice_of is not None)])
+    except Error:
+        return set()
+    return pids if any(holder.pid != ours for holder in held) else set()
+
+
+def _is_of_a_job(pid: int) -> bool:
+    """Whether a process carries anybody's tag.
+
+    From its limits, which unlike other facts of a process can be read by everybody.
     """
     try:
         with open(f"/proc/{pid}/limits", "rb") as file:

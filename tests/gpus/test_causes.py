@@ -1,0 +1,154 @@
+"""Why a job failed is found out, told, and answered."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from tests.fake_nvml import GIB
+from tests.gpus.host import OUT_OF_MEMORY, GpuHost, GpuLab, failing, tenant
+
+QUICK = {"STOKER_RETRY_DELAY": "0.02s"}
+
+
+@pytest.fixture
+def lab(host: GpuHost) -> GpuLab:
+    return host.lab(**QUICK)
+
+
+@pytest.mark.parametrize(
+    ("command", "cause", "words", "code"),
+    [
+        (failing(OUT_OF_MEMORY), "gpu_oom", "out of GPU memory", 1),
+        (failing("RuntimeError: CUDA error: out of memory"), "gpu_oom", "out of GPU memory", 1),
+        (failing("OSError: [Errno 28] No space left on device"), "disk_full", "disk full", 1),
+        (failing("MemoryError"), "host_oom", "out of memory", 1),
+        (failing("CUDA error: an illegal memory access was encountered"), "gpu_error",
+         "GPU error", 1),
+        ("python3 -c 'import no_such_module'", "missing_module", "module not found", 1),
+        ("no-such-program && true", "missing_program", "program not found", 127),
+        (failing("something else went wrong"), "exit", "exit 1", 1),
+    ],
+)  # fmt: skip
+def test_the_cause_is_told_everywhere(
+    lab: GpuLab, command: str, cause: str, words: str, code: int
+) -> None:
+    job = lab.submit(command)
+    assert lab.wait(job) == code
+    facts = lab.job(job)
+    assert (facts["state"], facts["cause"], facts["exit_code"]) == ("failed", cause, code)
+    assert f"[{words}]" in lab.ok("ls")
+    assert f"failed: {words}" in lab.ok("show", str(job))
+
+
+def test_the_line_that_shows_the_cause_is_kept(lab: GpuLab) -> None:
+    job = lab.submit(failing(OUT_OF_MEMORY))
+    assert lab.wait(job) == 1
+    assert lab.job(job)["detail"] == OUT_OF_MEMORY
+
+
+def test_the_cause_is_found_where_a_job_sends_its_errors(lab: GpuLab) -> None:
+    job = lab.submit("--stderr", str(lab.folder / "errors"), failing(OUT_OF_MEMORY))
+    assert lab.wait(job) == 1
+    assert lab.job(job)["cause"] == "gpu_oom"
+
+
+def test_a_job_that_survived_it_did_not_fail_of_it(lab: GpuLab) -> None:
+    job = lab.submit(f"echo '{OUT_OF_MEMORY} retrying with less'; exit 3")
+    assert lab.wait(job) == 3
+    assert lab.job(job)["cause"] == "exit"
+
+
+def test_words_that_say_nothing_of_memory_mean_it_when_the_card_was_full(
+    host: GpuHost, lab: GpuLab
+) -> None:
+    text = failing("RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED")
+    gate = host.gate()
+    full = lab.submit("--gpu-ids", "0", f"{tenant(gate, 79 * GIB)}; {text}")
+    empty = lab.submit("--gpu-ids", "1", f"{tenant(gate, 1 * GIB)}; {text}")
+    gate.wait_for(2)
+    host.wait_for_look()
+    gate.open()
+    assert lab.wait(full, empty) == 1
+    assert [lab.job(job)["cause"] for job in (full, empty)] == ["gpu_oom", "exit"]
+
+
+def test_a_missing_module_is_not_tried_again(lab: GpuLab) -> None:
+    job = lab.submit("--retries", "3", "python3 -c 'import no_such_module'")
+    assert lab.wait(job) == 1
+    assert lab.job(job)["attempts"] == 1
+
+
+def test_without_a_word_on_it_a_job_out_of_memory_is_not_tried_again(lab: GpuLab) -> None:
+    job = lab.submit("-M", "10G", failing(OUT_OF_MEMORY))
+    assert lab.wait(job) == 1
+    assert lab.job(job)["attempts"] == 1
+
+
+def test_retries_count_for_a_job_out_of_memory_too(lab: GpuLab) -> None:
+    job = lab.submit("-M", "10G", "--retries", "1", failing(OUT_OF_MEMORY))
+    assert lab.wait(job) == 1
+    assert lab.job(job)["attempts"] == 2
+    assert lab.job(job)["claim_bytes"] == 10 * GIB
+
+
+def test_on_oom_fail_is_not_tried_again_whatever_the_retries(lab: GpuLab) -> None:
+    job = lab.submit("-M", "10G", "--retries", "3", "--on-oom", "fail", failing(OUT_OF_MEMORY))
+    assert lab.wait(job) == 1
+    assert lab.job(job)["attempts"] == 1
+
+
+def test_on_oom_bigger_asks_for_more_each_time_and_gives_up_in_the_end(lab: GpuLab) -> None:
+    claims = lab.folder / "claims"
+    words = f"echo $STOKER_GPU_MEM_MB >> {claims}; {failing(OUT_OF_MEMORY)}"
+    job = lab.submit("-M", "4G", "--on-oom", "bigger", words)
+    assert lab.wait(job) == 1
+    seen = [int(word) for word in claims.read_text().split()]
+    assert seen[0] == 4096 and len(seen) == 4
+    assert all(1.5 * before < after < 2 * before for before, after in pairwise(seen))
+    assert [one["cause"] for one in lab.job(job)["history"]] == ["gpu_oom"] * 4
+
+
+def test_on_oom_bigger_succeeds_as_soon_as_it_is_enough(lab: GpuLab) -> None:
+    words = f"[ $STOKER_GPU_MEM_MB -gt 8000 ] || {{ {failing(OUT_OF_MEMORY)}; }}"
+    job = lab.submit("-M", "6G", "--on-oom", "bigger", words)
+    assert lab.wait(job) == 0
+    facts = lab.job(job)
+    assert (facts["attempts"], facts["state"]) == (2, "done")
+    assert facts["claim_bytes"] > 9 * GIB
+
+
+def test_on_oom_alone_gets_a_card_for_itself(host: GpuHost, lab: GpuLab) -> None:
+    gate = host.gate()
+    beside = lab.start(gate, "-M", "10G", "--gpu-ids", "0")
+    words = f"[ -z $STOKER_GPU_MEM_MB ] || {{ {failing(OUT_OF_MEMORY)}; }}"
+    job = lab.submit("-M", "10G", "--gpu-ids", "0", "--on-oom", "alone", words)
+    lab.wait_until(lambda: lab.job(job)["exclusive"])
+    assert lab.state(job) == "queued"
+    gate.open()
+    assert lab.wait(beside, job) == 0
+    assert lab.job(job)["attempts"] == 2
+
+
+def test_on_oom_elsewhere_goes_to_another_card_with_the_same_amount(lab: GpuLab) -> None:
+    words = f"[ $CUDA_VISIBLE_DEVICES = 1 ] || {{ {failing(OUT_OF_MEMORY)}; }}"
+    job = lab.submit("-M", "10G", "--prefer", "0", "--on-oom", "elsewhere", words)
+    assert lab.wait(job) == 0
+    facts = lab.job(job)
+    assert [attempt["devices"] for attempt in facts["history"]] == [[0], [1]]
+    assert facts["claim_bytes"] == 10 * GIB
+
+
+def test_the_learned_need_is_raised_by_running_out_of_memory(host: GpuHost, lab: GpuLab) -> None:
+    script = lab.folder / "train.sh"
+    gate = host.gate()
+    script.write_text(f"{tenant(gate, 10 * GIB)}\n[ $1 = 2 ] || {{ {failing(OUT_OF_MEMORY)}; }}\n")
+    job = lab.submit("-M", "11G", "sh", str(script), "1")
+    gate.wait_for()
+    host.wait_for_look()
+    gate.open()
+    assert lab.wait(job) == 1
+    later = lab.submit("-M", "auto", "sh", str(script), "2")
+    assert lab.wait(later) == 0
+    assert lab.job(later)["claim_bytes"] > 10 * GIB

@@ -1,0 +1,122 @@
+"""Cards are drained, divided and brought back while jobs run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from tests.doors.helpers import refused
+from tests.gpus.host import GpuHost, GpuLab
+
+
+def test_a_drained_card_gets_no_more_jobs_from_that_moment_on(gpu_lab: GpuLab) -> None:
+    assert gpu_lab.wait(gpu_lab.submit("true")) == 0
+    assert gpu_lab.ok("gpus", "drain", "0") == "gpu 0 drained: no more jobs start there\n"
+    jobs = [gpu_lab.submit("true") for _ in range(3)]
+    assert gpu_lab.wait(*jobs) == 0
+    assert gpu_lab.places(*jobs) == [[1], [1], [1]]
+    assert [card["state"] for card in gpu_lab.gpus()] == ["drained", "free"]
+
+
+def test_jobs_on_a_drained_card_finish_and_others_wait_until_it_is_restored(
+    host: GpuHost, gpu_lab: GpuLab
+) -> None:
+    gate = host.gate()
+    runs = gpu_lab.start(gate, "--gpu-ids", "0")
+    gpu_lab.ok("gpus", "drain", "0")
+    waits = gpu_lab.submit("--gpu-ids", "0", "true")
+    assert "gpu 0 is drained and runs job 1" in gpu_lab.why(waits)
+    gate.open()
+    assert gpu_lab.wait(runs) == 0
+    assert gpu_lab.wait(gpu_lab.submit("true")) == 0
+    assert gpu_lab.state(waits) == "queued"
+    assert gpu_lab.ok("gpus", "restore", "0") == "gpu 0 in use again\n"
+    assert gpu_lab.wait(waits) == 0
+
+
+def test_all_cards_can_be_drained_and_restored_at_once(gpu_lab: GpuLab) -> None:
+    assert gpu_lab.ok("gpus", "drain", "all") == "gpu 0, 1 drained: no more jobs start there\n"
+    waits = gpu_lab.submit("true")
+    assert gpu_lab.wait(gpu_lab.submit("--gpus", "0", "true")) == 0
+    assert gpu_lab.state(waits) == "queued"
+    gpu_lab.ok("gpus", "restore", "all")
+    assert gpu_lab.wait(waits) == 0
+
+
+def test_drained_cards_stay_so_for_the_next_daemon(gpu_lab: GpuLab) -> None:
+    gpu_lab.ok("gpus", "drain", "1")
+    job = gpu_lab.submit("true")
+    assert gpu_lab.wait(job) == 0
+    gpu_lab.ok("daemon", "stop")
+    jobs = [gpu_lab.submit("--prefer", "1", "true") for _ in range(2)]
+    assert gpu_lab.wait(*jobs) == 0
+    assert gpu_lab.places(job, *jobs) == [[0], [0], [0]]
+
+
+def test_jobs_share_a_card_by_slots(host: GpuHost, gpu_lab: GpuLab) -> None:
+    gate = host.gate()
+    first = gpu_lab.start(gate, "--gpu-ids", "0")
+    assert gpu_lab.ok("gpus", "slots", "3", "0") == "gpu 0 now with 3 slots each\n"
+    gpu_lab.submit("--hold", "true")  # a card that is shared from now on, not one that was taken
+    gate.open()
+    assert gpu_lab.wait(first) == 0
+    again = host.gate("again")
+    jobs = [gpu_lab.start(again, "--gpu-ids", "0") for _ in range(3)]
+    waits = gpu_lab.submit("--gpu-ids", "0", "true")
+    assert gpu_lab.wait(gpu_lab.submit("--gpus", "0", "true")) == 0
+    assert gpu_lab.state(waits) == "queued"
+    assert gpu_lab.gpu(0)["slots"] == 3
+    again.open()
+    assert gpu_lab.wait(*jobs, waits) == 0
+
+
+def test_slots_and_amounts_share_one_account(host: GpuHost, gpu_lab: GpuLab) -> None:
+    """Half of 79.4 GiB is taken by the slot."""
+    gate = host.gate()
+    gpu_lab.ok("gpus", "slots", "2", "0")
+    gpu_lab.start(gate, "--gpu-ids", "0")
+    waits = gpu_lab.submit("-M", "40G", "--gpu-ids", "0", "true")
+    fits = gpu_lab.submit("-M", "39G", "--gpu-ids", "0", "-p", "1", "true")
+    assert gpu_lab.wait(fits) == 0
+    assert gpu_lab.state(waits) == "queued"
+    gate.open()
+    assert gpu_lab.wait(waits) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message", "hint"),
+    [
+        (("drain",), 2, "which GPU?", "give indices or UUIDs, or `all`"),
+        (("drain", "9"), 1, "there is no GPU `9`", "`stoker gpus` shows them"),
+        (("drain", "0", "x"), 1, "there is no GPU `x`", "`stoker gpus` shows them"),
+        (("explode", "0"), 2, "`explode`: what should be done?", "one of: drain, restore, slots"),
+        (("slots",), 2, "how many slots?", "stoker gpus slots 2 0 1"),
+        (("slots", "0", "1"), 2, "0 slots make no sense", "1 to 64"),
+        (("slots", "65", "1"), 2, "65 slots make no sense", "1 to 64"),
+    ],
+)
+def test_a_change_that_makes_no_sense_changes_nothing(
+    gpu_lab: GpuLab, words: tuple[str, ...], code: int, message: str, hint: str
+) -> None:
+    refused(gpu_lab.run("gpus", *words), code, message, hint)
+    assert [(card["state"], card["slots"]) for card in gpu_lab.gpus()] == [("free", 1)] * 2
+
+
+def test_there_must_be_a_card_to_change(new_host: Callable[..., GpuHost]) -> None:
+    refused(new_host().lab().run("gpus", "drain", "all"), 1, "there is no GPU on this host")
+
+
+def test_changes_are_told_to_programs(host: GpuHost, gpu_lab: GpuLab) -> None:
+    done = gpu_lab.ok("gpus", "drain", "1", "--json")
+    assert json.loads(done) == {"schema": 1, "changed": [host.cards[1]]}
+
+
+def test_a_drained_card_does_not_hold_up_the_others(gpu_lab: GpuLab) -> None:
+    """A job that needs both cards waits; those that need one do not wait behind it."""
+    gpu_lab.ok("gpus", "drain", "0")
+    wide = gpu_lab.submit("--gpus", "2", "true")
+    narrow = gpu_lab.submit("true")
+    assert gpu_lab.run("wait", "-q", str(narrow), "--timeout", "10s").returncode == 0
+    assert gpu_lab.state(wide) == "queued"

@@ -1,0 +1,157 @@
+"""A driver that is absent, broken or stuck stops GPU jobs and nothing else, and is found again."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.fake_nvml import DRIVER_NOT_LOADED, LIBRARY_MISMATCH, FakeNvml
+from tests.gpus.host import GpuHost, GpuLab
+
+ABSENT = "no NVIDIA driver is installed: libnvidia-ml.so.1 was not found"
+NOT_LOADED = "the NVIDIA driver is not loaded"
+MISMATCH = "the NVIDIA library and the loaded driver are of different versions; a reboot helps"
+
+
+def _break(fake: FakeNvml, how: str) -> None:
+    if how == ABSENT:
+        fake.uninstall()
+    else:
+        fake.fail_init(DRIVER_NOT_LOADED if how == NOT_LOADED else LIBRARY_MISMATCH)
+
+
+def _mend(fake: FakeNvml) -> None:
+    fake.fail_init(0)
+    fake.install()
+
+
+@pytest.mark.parametrize("how", [ABSENT, NOT_LOADED, MISMATCH])
+def test_cpu_jobs_run_beside_a_broken_driver_and_gpu_jobs_once_it_works(
+    host: GpuHost, gpu_lab: GpuLab, how: str
+) -> None:
+    waits = gpu_lab.submit("--hold", "echo on gpu $CUDA_VISIBLE_DEVICES")
+    _break(host.fake, how)
+    gpu_lab.ok("release", str(waits))
+    other = gpu_lab.submit("--gpus", "0", "echo no card needed")
+    assert gpu_lab.wait(other) == 0
+    assert gpu_lab.state(waits) == "queued"
+    gpu_lab.wait_until(lambda: f"no GPU job is started: {how}" in gpu_lab.daemon_log())
+    assert json.loads(gpu_lab.ok("gpus", "--json")) == {"schema": 1, "gpus": [], "trouble": how}
+    _mend(host.fake)
+    assert gpu_lab.wait(waits) == 0
+    assert gpu_lab.log(waits) == "on gpu 0\n"
+    assert len(gpu_lab.gpus()) == 2
+
+
+def test_jobs_that_run_go_on_while_the_driver_is_broken(host: GpuHost, gpu_lab: GpuLab) -> None:
+    gate = host.gate()
+    runs = gpu_lab.start(gate)
+    host.fake.fail("*", DRIVER_NOT_LOADED)
+    gpu_lab.wait_until(lambda: NOT_LOADED in gpu_lab.daemon_log())
+    waits = gpu_lab.submit("true")
+    assert gpu_lab.state(runs) == "running"
+    assert NOT_LOADED in gpu_lab.ok("gpus")
+    gate.open()
+    assert gpu_lab.wait(runs) == 0
+    assert gpu_lab.state(waits) == "queued"
+    host.fake.fail("*", 0)
+    assert gpu_lab.wait(waits) == 0
+
+
+def test_a_driver_that_hangs_does_not_stop_cpu_jobs(host: GpuHost, gpu_lab: GpuLab) -> None:
+    waits = gpu_lab.submit("--hold", "true")
+    host.fake.hang()
+    gpu_lab.ok("release", str(waits))
+    other = gpu_lab.submit("--gpus", "0", "echo no card needed")
+    assert gpu_lab.wait(other) == 0
+    assert gpu_lab.state(waits) == "queued"
+    host.fake.unhang()
+    assert gpu_lab.wait(waits) == 0
+
+
+@pytest.mark.slow
+def test_a_driver_that_begins_to_hang_is_given_up_and_found_again(
+    host: GpuHost, gpu_lab: GpuLab
+) -> None:
+    gate = host.gate()
+    gpu_lab.start(gate)
+    host.fake.hang("nvmlDeviceGetMemoryInfo_v2")
+    silent = "no GPU job is started: the NVIDIA driver does not answer"
+    gpu_lab.wait_until(lambda: silent in gpu_lab.daemon_log())
+    gate.open()
+    waits = gpu_lab.submit("true")
+    other = gpu_lab.submit("--gpus", "0", "true")
+    assert gpu_lab.wait(other) == 0
+    assert gpu_lab.state(waits) == "queued"
+    host.fake.unhang()
+    assert gpu_lab.wait(waits) == 0
+
+
+@pytest.mark.slow
+def test_the_cards_are_shown_without_the_driver_s_word_when_it_hangs(
+    host: GpuHost, gpu_lab: GpuLab
+) -> None:
+    assert gpu_lab.wait(gpu_lab.submit("true")) == 0
+    host.fake.hang()
+    shown = gpu_lab.ok("gpus")
+    assert [line.split()[0] for line in shown.splitlines()[1:3]] == ["0", "1"]
+    assert shown.splitlines()[3] == "the NVIDIA driver does not answer"
+
+
+def test_a_lost_card_does_not_stop_the_others(host: GpuHost, gpu_lab: GpuLab) -> None:
+    gate = host.gate()
+    gpu_lab.stay_awake(gate)
+    host.fake.lose(host.cards[0])
+    gpu_lab.wait_until(lambda: gpu_lab.gpu(0)["state"] == "in quarantine: GPU is lost")
+    jobs = [gpu_lab.submit("true") for _ in range(3)]
+    assert gpu_lab.wait(*jobs) == 0
+    assert gpu_lab.places(*jobs) == [[1], [1], [1]]
+    waits = gpu_lab.submit("--gpu-ids", "0", "true")
+    gpu_lab.wait_until(lambda: "GPU is lost" in gpu_lab.why(waits))
+    assert gpu_lab.state(waits) == "queued"
+
+
+def test_a_card_that_was_never_seen_alive_leaves_the_others_their_numbers(
+    host: GpuHost, gpu_lab: GpuLab
+) -> None:
+    host.fake.lose(host.cards[0])
+    assert [card["index"] for card in gpu_lab.gpus()] == [1]
+    job = gpu_lab.submit("echo $CUDA_VISIBLE_DEVICES")
+    assert gpu_lab.wait(job) == 0
+    assert gpu_lab.log(job) == "1\n"
+
+
+def test_a_card_that_is_taken_out_is_no_longer_used(host: GpuHost, gpu_lab: GpuLab) -> None:
+    gate = host.gate()
+    gpu_lab.stay_awake(gate)
+    host.fake.remove(host.cards[1])
+    host.wait_for_look()
+    jobs = [gpu_lab.submit("true") for _ in range(3)]
+    assert gpu_lab.wait(*jobs) == 0
+    assert gpu_lab.places(*jobs) == [[0], [0], [0]]
+
+
+def test_a_job_whose_card_is_taken_out_does_not_keep_the_daemon_busy(
+    host: GpuHost, gpu_lab: GpuLab
+) -> None:
+    gate, awake = host.gate(), host.gate("awake")
+    gpu_lab.stay_awake(awake)
+    job = gpu_lab.start(gate, "--gpu-ids", "1")
+    host.fake.remove(host.cards[1])
+    host.wait_for_look()
+    gate.open()
+    assert gpu_lab.wait(job) == 0
+    host.wait_for_look()
+    calls = host.fake.calls("nvmlEventSetWait_v2")
+    other = gpu_lab.submit("--gpus", "0", "sleep 0.5")
+    assert gpu_lab.wait(other) == 0
+    assert host.fake.calls("nvmlEventSetWait_v2") - calls <= 3
+
+
+def test_doctor_says_what_is_wrong_with_the_driver(host: GpuHost, gpu_lab: GpuLab) -> None:
+    assert "2 devices: NVIDIA H200" in gpu_lab.run("doctor").stdout
+    host.fake.fail_init(LIBRARY_MISMATCH)
+    done = gpu_lab.run("doctor")
+    assert done.returncode == 1
+    assert f"no GPU can be used: {MISMATCH}" in done.stdout

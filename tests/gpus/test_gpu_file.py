@@ -1,0 +1,121 @@
+"""A file says which cards may be used, and is obeyed as it changes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.gpus.host import GpuHost, GpuLab
+
+
+@pytest.fixture
+def gpu_file(tmp_path: Path) -> Path:
+    return tmp_path / "gpus.txt"
+
+
+def _places(lab: GpuLab, count: int = 2) -> set[tuple[int, ...]]:
+    jobs = [lab.submit("true") for _ in range(count)]
+    assert lab.wait(*jobs) == 0
+    return {tuple(place) for place in lab.places(*jobs)}
+
+
+def test_only_the_cards_in_the_file_are_used(host: GpuHost, gpu_file: Path) -> None:
+    gpu_file.write_text("1\n")
+    lab = host.lab(STOKER_GPU_FILE=str(gpu_file))
+    assert _places(lab) == {(1,)}
+    waits = lab.submit("--gpu-ids", "0", "true")
+    assert _places(lab) == {(1,)}
+    assert lab.state(waits) == "queued"
+
+
+def test_the_file_may_name_a_card_by_uuid_and_twice_for_two_slots(
+    host: GpuHost, gpu_file: Path
+) -> None:
+    gpu_file.write_text(f"{host.cards[1]},{host.cards[1]}\n")
+    lab = host.lab(STOKER_GPU_FILE=str(gpu_file))
+    gate = host.gate()
+    jobs = [lab.start(gate) for _ in range(2)]
+    assert lab.places(*jobs) == [[1], [1]]
+
+
+def test_a_change_of_the_file_is_followed(host: GpuHost, gpu_file: Path) -> None:
+    gpu_file.write_text("1\n")
+    lab = host.lab(STOKER_GPU_FILE=str(gpu_file))
+    waits = lab.submit("--gpu-ids", "0", "true")
+    assert _places(lab) == {(1,)}
+    gpu_file.write_text("0\n")
+    assert lab.wait(waits) == 0
+    assert _places(lab) == {(0,)}
+
+
+@pytest.mark.parametrize(
+    ("rubbish", "complaint"),
+    [
+        (b"rubbish\n", "`rubbish`"),
+        (b"0 x\n", "`x`"),
+        (b"0+1\n", "`0+1`"),
+        (b"\xff\xfe\x00\n", "cannot use the GPU file"),
+    ],
+)
+def test_rubbish_in_the_file_is_reported_and_changes_nothing(
+    host: GpuHost, gpu_file: Path, rubbish: bytes, complaint: str
+) -> None:
+    gpu_file.write_text("1\n")
+    lab = host.lab(STOKER_GPU_FILE=str(gpu_file))
+    assert _places(lab) == {(1,)}
+    gpu_file.write_bytes(rubbish)
+    lab.wait_until(lambda: str(gpu_file) in lab.daemon_log())
+    assert complaint in lab.daemon_log() and "Traceback" not in lab.daemon_log()
+    assert _places(lab) == {(1,)}
+
+
+def test_a_file_that_is_rubbish_from_the_start_leaves_all_cards_in_use(
+    host: GpuHost, gpu_file: Path
+) -> None:
+    gpu_file.write_text("rubbish\n")
+    lab = host.lab(STOKER_GPU_FILE=str(gpu_file))
+    job = lab.submit("--gpus", "2", "true")
+    assert lab.wait(job) == 0
+    assert "rubbish" in lab.daemon_log()
+
+
+def test_a_file_that_is_not_there_is_reported_and_found_when_it_comes(
+    host: GpuHost, gpu_file: Path
+) -> None:
+    lab = host.lab(STOKER_GPU_FILE=str(gpu_file))
+    assert _places(lab, 1) == {(0,)}
+    assert "No such file" in lab.daemon_log()
+    gpu_file.write_text("1\n")
+    lab.wait_until(lambda: _places(lab, 1) == {(1,)})
+    assert lab.gpu(0)["state"] == "not among the cards that may be used"
+    assert _places(lab) == {(1,)}
+
+
+def test_an_empty_file_means_no_card(host: GpuHost, gpu_file: Path) -> None:
+    gpu_file.touch()
+    lab = host.lab(STOKER_GPU_FILE=str(gpu_file))
+    waits = lab.submit("true")
+    assert lab.wait(lab.submit("--gpus", "0", "true")) == 0
+    assert "gpu 0 not among the cards that may be used" in lab.why(waits)
+    gpu_file.write_text("0\n")
+    assert lab.wait(waits) == 0
+
+
+def test_a_card_that_is_not_there_is_reported_and_the_rest_of_the_file_obeyed(
+    host: GpuHost, gpu_file: Path
+) -> None:
+    gpu_file.write_text("7, 1\n")
+    lab = host.lab(STOKER_GPU_FILE=str(gpu_file))
+    assert _places(lab) == {(1,)}
+    assert "names GPU `7`, which this host does not have" in lab.daemon_log()
+
+
+def test_a_pipe_in_place_of_the_file_stops_nobody(host: GpuHost, gpu_file: Path) -> None:
+    os.mkfifo(gpu_file)
+    lab = host.lab(STOKER_GPU_FILE=str(gpu_file))
+    job = lab.submit("--gpus", "2", "true")
+    assert lab.wait(job) == 0
+    assert "it is not a file" in lab.daemon_log()
+    assert [card["state"] for card in lab.gpus()] == ["free", "free"]

@@ -1,0 +1,127 @@
+"""A card is used again only when nothing of the last job is left on it."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from tests.doors.helpers import is_alive
+from tests.fake_nvml import GIB
+from tests.gpus.host import GpuHost, GpuLab, tenant
+
+
+def test_a_card_is_not_used_while_the_driver_still_lists_the_last_job(
+    host: GpuHost, gpu_lab: GpuLab
+) -> None:
+    gate = host.gate()
+    job = gpu_lab.start(gate, "--gpu-ids", "0")
+    [pid] = gate.arrived()
+    host.fake.add_process(host.cards[0], pid, 5 * GIB, sticky=True)
+    host.wait_for_look()
+    gate.open()
+    assert gpu_lab.wait(job) == 0
+    waits = gpu_lab.submit("--gpu-ids", "0", "true")
+    assert gpu_lab.wait(gpu_lab.submit("--gpu-ids", "1", "true")) == 0
+    assert gpu_lab.state(waits) == "queued"
+    host.fake.remove_process(pid)
+    assert gpu_lab.wait(waits) == 0
+
+
+def test_a_card_is_not_shared_while_the_driver_still_lists_the_last_job(
+    host: GpuHost, gpu_lab: GpuLab
+) -> None:
+    gate = host.gate()
+    job = gpu_lab.start(gate, "-M", "10G", "--gpu-ids", "0")
+    [pid] = gate.arrived()
+    host.fake.add_process(host.cards[0], pid, 70 * GIB, sticky=True)
+    host.wait_for_look()
+    gate.open()
+    assert gpu_lab.wait(job) == 0
+    waits = gpu_lab.submit("-M", "10G", "--gpu-ids", "0", "true")
+    assert gpu_lab.wait(gpu_lab.submit("--gpu-ids", "1", "true")) == 0
+    assert gpu_lab.state(waits) == "queued"
+    host.fake.remove_process(pid)
+    assert gpu_lab.wait(waits) == 0
+
+
+def test_a_card_is_not_used_while_memory_of_the_last_job_is_not_free(
+    host: GpuHost, gpu_lab: GpuLab
+) -> None:
+    """The process is off the list, and its memory not yet given back."""
+    gate = host.gate()
+    job = gpu_lab.start(gate, "--gpu-ids", "0", size=20 * GIB)
+    host.wait_for_look()
+    host.fake.change(host.cards[0], used=20 * GIB)
+    gate.open()
+    assert gpu_lab.wait(job) == 0
+    waits = gpu_lab.submit("--gpu-ids", "0", "true")
+    assert gpu_lab.wait(gpu_lab.submit("--gpu-ids", "1", "true")) == 0
+    assert gpu_lab.state(waits) == "queued"
+    host.fake.change(host.cards[0], used=0)
+    assert gpu_lab.wait(waits) == 0
+
+
+def test_a_dead_process_of_ours_is_a_stranger_for_a_daemon_that_did_not_see_it_live(
+    host: GpuHost, gpu_lab: GpuLab
+) -> None:
+    gate = host.gate()
+    job = gpu_lab.start(gate, "--gpu-ids", "0")
+    [pid] = gate.arrived()
+    host.fake.add_process(host.cards[0], pid, 5 * GIB, sticky=True)
+    host.wait_for_look()
+    gate.open()
+    assert gpu_lab.wait(job) == 0
+    gpu_lab.ok("daemon", "stop")
+    waits = gpu_lab.submit("--gpu-ids", "0", "true")
+    assert gpu_lab.wait(gpu_lab.submit("--gpu-ids", "1", "true")) == 0
+    assert gpu_lab.state(waits) == "queued"
+    host.fake.remove_process(pid)
+    assert gpu_lab.wait(waits) == 0
+
+
+def test_children_that_a_job_leaves_behind_are_ended_with_it(
+    host: GpuHost, gpu_lab: GpuLab
+) -> None:
+    gate, child = host.gate(), host.gate("child")
+    script = tenant(child, 5 * GIB).replace("'", '"')
+    job = gpu_lab.submit("--gpu-ids", "0", f"setsid sh -c '{script}' & {gate.wait}")
+    [pid] = child.wait_for()
+    gate.open()
+    assert gpu_lab.wait(job) == 0
+    assert not is_alive(pid)
+    assert gpu_lab.wait(gpu_lab.submit("--gpu-ids", "0", "true")) == 0
+
+
+@pytest.mark.slow
+def test_a_leftover_that_the_driver_lists_under_a_dead_pid_is_found_and_ended(
+    host: GpuHost, gpu_lab: GpuLab
+) -> None:
+    """A forked child keeps the memory of a first process that is gone."""
+    gate, child = host.gate(), host.gate("child")
+    script = child.wait.replace("'", '"')
+    words = f"setsid sh -c '{script}' & {tenant(gate, 5 * GIB)}"
+    job = gpu_lab.submit("--keep-children", "--gpu-ids", "0", words)
+    [pid] = gate.wait_for()
+    [kept] = child.wait_for()
+    host.fake.add_process(host.cards[0], pid, 5 * GIB, sticky=True)
+    host.wait_for_look()
+    gate.open()
+    assert gpu_lab.wait(job) == 0
+    gpu_lab.wait_until(lambda: not is_alive(kept))
+    looks = host.fake.calls("nvmlEventSetWait_v2")
+    gpu_lab.ok("run", "--gpus", "0", "sleep", "1")
+    # From now on the driver is asked no more often than usual, however long it lists the process.
+    assert host.fake.calls("nvmlEventSetWait_v2") - looks <= 4
+    host.fake.remove_process(pid)
+    assert gpu_lab.wait(gpu_lab.submit("--gpu-ids", "0", "true")) == 0
+
+
+def test_a_job_that_is_killed_gives_its_card_back(host: GpuHost, gpu_lab: GpuLab) -> None:
+    gate = host.gate()
+    job = gpu_lab.start(gate, "--gpus", "2", size=50 * GIB)
+    os.kill(gate.arrived()[0], signal.SIGKILL)
+    assert gpu_lab.wait(gpu_lab.submit("--gpus", "2", "true")) == 0
+    assert gpu_lab.job(job)["signal"] == signal.SIGKILL
+    assert [card["memory_used_bytes"] for card in gpu_lab.gpus()] == [0, 0]

@@ -1,0 +1,106 @@
+"""What was seen of earlier runs is used for the next ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.fake_nvml import GIB
+from tests.gpus.host import GpuHost, GpuLab, on_card
+
+# A tenth more than the 8 GiB that were seen, in steps of 256 MiB.
+LEARNED = 9 * GIB
+
+
+def _script(lab: GpuLab, size: int = 8 * GIB) -> Path:
+    """A program that runs until there is a file of the number that it was given."""
+    path = lab.folder / "train.sh"
+    path.write_text(f"{on_card(size)}\nuntil [ -e $1 ]; do sleep 0.02; done\n")
+    return path
+
+
+def _submit(lab: GpuLab, script: Path, number: int, *options: str) -> int:
+    return lab.submit(*options, "sh", str(script), str(number))
+
+
+def _end(lab: GpuLab, number: int) -> None:
+    (lab.folder / str(number)).touch()
+
+
+def _run(lab: GpuLab, host: GpuHost, script: Path, number: int, *options: str) -> int:
+    """One run that the driver sees."""
+    job = _submit(lab, script, number, *options)
+    lab.wait_until(lambda: lab.state(job) == "running")
+    host.wait_for_look()
+    _end(lab, number)
+    assert lab.wait(job) == 0
+    return job
+
+
+def test_after_a_run_show_says_how_many_fit_one_card(host: GpuHost, gpu_lab: GpuLab) -> None:
+    job = _run(gpu_lab, host, _script(gpu_lab), 1)
+    shown = gpu_lab.ok("show", str(job))
+    assert "needs 9.0 GB of GPU memory; 8 of these fit one card: add --gpu-mem " in shown
+
+
+def test_an_automatic_amount_is_a_whole_card_first_and_what_was_learned_later(
+    host: GpuHost, gpu_lab: GpuLab
+) -> None:
+    script = _script(gpu_lab)
+    first = _submit(gpu_lab, script, 9, "-M", "auto", "--gpu-ids", "0")
+    gpu_lab.wait_until(lambda: gpu_lab.state(first) == "running")
+    host.wait_for_look()
+    assert gpu_lab.job(first)["claim_bytes"] is None
+    beside = gpu_lab.submit("-M", "1G", "--gpu-ids", "0", "true")
+    assert gpu_lab.wait(gpu_lab.submit("--gpus", "0", "true")) == 0
+    assert gpu_lab.state(beside) == "queued"
+    _end(gpu_lab, 9)
+    assert gpu_lab.wait(first, beside) == 0
+    jobs = [_submit(gpu_lab, script, n, "-M", "auto", "--gpu-ids", "0") for n in range(3)]
+    gpu_lab.wait_until(lambda: [gpu_lab.state(job) for job in jobs] == ["running"] * 3)
+    assert [gpu_lab.job(job)["claim_bytes"] for job in jobs] == [LEARNED] * 3
+    assert {tuple(place) for place in gpu_lab.places(*jobs)} == {(0,)}
+    for number in range(3):
+        _end(gpu_lab, number)
+    assert gpu_lab.wait(*jobs) == 0
+
+
+def test_jobs_that_wait_with_an_automatic_amount_profit_from_the_first_of_them(
+    host: GpuHost, gpu_lab: GpuLab
+) -> None:
+    script = _script(gpu_lab)
+    jobs = [_submit(gpu_lab, script, n, "-M", "auto", "--gpu-ids", "0") for n in range(4)]
+    gpu_lab.wait_until(lambda: gpu_lab.state(jobs[0]) == "running")
+    host.wait_for_look()
+    assert [gpu_lab.state(job) for job in jobs] == ["running", "queued", "queued", "queued"]
+    _end(gpu_lab, 0)
+    gpu_lab.wait_until(lambda: [gpu_lab.state(job) for job in jobs[1:]] == ["running"] * 3)
+    for number in range(1, 4):
+        _end(gpu_lab, number)
+    assert gpu_lab.wait(*jobs) == 0
+
+
+def test_a_bigger_run_raises_what_is_learned(host: GpuHost, gpu_lab: GpuLab) -> None:
+    _run(gpu_lab, host, _script(gpu_lab), 1)
+    _run(gpu_lab, host, _script(gpu_lab, 40 * GIB), 2, "-M", "50G")
+    job = _run(gpu_lab, host, _script(gpu_lab), 3, "-M", "auto")
+    assert gpu_lab.job(job)["claim_bytes"] == 44 * GIB
+
+
+def test_another_command_learns_nothing_from_it(host: GpuHost, gpu_lab: GpuLab) -> None:
+    _run(gpu_lab, host, _script(gpu_lab), 1)
+    job = gpu_lab.submit("-M", "auto", "echo something else")
+    assert gpu_lab.wait(job) == 0
+    assert gpu_lab.job(job)["claim_bytes"] is None
+
+
+def test_a_run_that_failed_for_another_reason_teaches_nothing(
+    host: GpuHost, gpu_lab: GpuLab
+) -> None:
+    script = gpu_lab.folder / "train.sh"
+    script.write_text(f"{on_card(8 * GIB)}\nuntil [ -e $1 ]; do sleep 0.02; done\nexit 1\n")
+    job = _submit(gpu_lab, script, 1)
+    gpu_lab.wait_until(lambda: gpu_lab.state(job) == "running")
+    host.wait_for_look()
+    _end(gpu_lab, 1)
+    assert gpu_lab.wait(job) == 1
+    assert "learned" not in gpu_lab.ok("show", str(job))

@@ -1,0 +1,262 @@
+"""Queues of different users, foreground runs and orphaned jobs respect each other's cards."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from stoker.devices.leases import first_in_line
+from tests.doors.helpers import Gate
+from tests.fake_nvml import GIB
+from tests.gpus.host import USER, GpuHost, GpuLab, tenant
+
+
+def _run(lab: GpuLab, *words: str) -> subprocess.Popen[str]:
+    return lab.popen("run", *words)
+
+
+def test_two_queues_of_one_host_never_share_a_whole_card(host: GpuHost) -> None:
+    first, second = host.lab(), host.lab()
+    gate, later = host.gate(), host.gate("later")
+    jobs = [first.start(gate), second.start(gate)]
+    assert sorted([*first.places(jobs[0]), *second.places(jobs[1])]) == [[0], [1]]
+    waits = second.submit(later.wait)
+    others = [lab.submit("--gpus", "0", "true") for lab in (first, second)]
+    assert (first.wait(others[0]), second.wait(others[1])) == (0, 0)
+    assert second.state(waits) == "queued"
+    gate.open()
+    later.wait_for()
+    later.open()
+    assert second.wait(waits) == 0
+
+
+def test_a_card_of_another_queue_is_used_as_soon_as_it_is_given_back(host: GpuHost) -> None:
+    """Who waits for a lease is told; no round of looking is needed."""
+    first, second = host.lab(), host.lab()
+    gate = host.gate()
+    first.start(gate, "--gpus", "2")
+    waits = second.submit("--gpus", "2", "echo at last")
+    second.wait_until(lambda: "leased to" in second.why(waits))
+    gate.open()
+    assert second.wait(waits) == 0
+    assert second.log(waits) == "at last\n"
+
+
+def test_the_holder_of_a_lease_is_named(host: GpuHost) -> None:
+    first, second = host.lab(), host.lab()
+    gate = host.gate()
+    job = first.start(gate, "--gpu-ids", "0")
+    first.start(gate, "-M", "20G", "--gpu-ids", "1")
+    pid = first.daemon_pid()
+    words = second.ok("gpus")
+    assert f"leased: all of it to {USER} (pid {pid})" in words
+    assert f"leased: 20 GB to {USER} (pid {pid})" in words
+    whole, part = second.gpus()
+    assert whole["holders"] == [{"uid": os.getuid(), "pid": pid, "amount_bytes": None}]
+    assert part["holders"] == [{"uid": os.getuid(), "pid": pid, "amount_bytes": 20 * GIB}]
+    assert f"leased to {USER} (pid {pid})" in whole["state"]
+    assert first.gpu(0)["jobs"][0]["id"] == job
+
+
+def test_queues_share_a_card_by_memory_and_together_promise_no_more_than_it_has(
+    host: GpuHost,
+) -> None:
+    first, second = host.lab(), host.lab()
+    gate = host.gate()
+    first.start(gate, "-M", "40G", "--gpu-ids", "0")
+    second.start(gate, "-M", "30G", "--gpu-ids", "0")
+    waits = [lab.submit("-M", "20G", "--gpu-ids", "0", "true") for lab in (first, second)]
+    others = [lab.submit("--gpus", "0", "true") for lab in (first, second)]
+    assert (first.wait(others[0]), second.wait(others[1])) == (0, 0)
+    assert [lab.state(job) for lab, job in zip((first, second), waits, strict=True)] == [
+        "queued",
+        "queued",
+    ]
+    gate.open()
+    assert (first.wait(waits[0]), second.wait(waits[1])) == (0, 0)
+
+
+def test_what_another_queue_s_job_uses_is_not_counted_beside_what_it_was_promised(
+    host: GpuHost,
+) -> None:
+    first, second = host.lab(), host.lab()
+    gate = host.gate()
+    first.start(gate, "-M", "40G", "--gpu-ids", "0", size=38 * GIB)
+    job = second.start(gate, "-M", "39G", "--gpu-ids", "0")
+    assert second.places(job) == [[0]]
+
+
+def test_a_burst_from_two_queues_never_promises_more_than_there_is(host: GpuHost) -> None:
+    labs = [host.lab(), host.lab()]
+    gate = host.gate()
+    for lab in labs:
+        lines = lab.folder / "burst.txt"
+        lines.write_text(f"{tenant(gate, 24 * GIB)}\n" * 8)
+        lab.ok("submit", "-q", "-M", "25G", "--file", str(lines))
+    gate.wait_for(6)
+    host.wait_for_look()
+    assert len(gate.arrived()) == 6
+    for card in labs[0].gpus():
+        assert card["memory_used_bytes"] <= card["memory_bytes"]
+    gate.open()
+    assert [lab.wait() for lab in labs] == [0, 0]
+
+
+def test_a_queue_that_waits_for_a_whole_card_is_not_passed_by_those_who_share_it(
+    host: GpuHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = host.lab(), host.lab()
+    monkeypatch.setenv("STOKER_LEASE_DIR", first.env["STOKER_LEASE_DIR"])
+    gate, whole, late = host.gate(), host.gate("whole"), host.gate("late")
+    first.start(gate, "-M", "30G", "--gpu-ids", "0", size=20 * GIB)
+    waits = second.submit("--gpu-ids", "0", whole.wait)
+    place = [(host.cards[0], "", False)]
+    second.wait_until(lambda: [one.pid for one in first_in_line(place)] == [second.daemon_pid()])
+    passes = first.submit("-M", "30G", "--gpu-ids", "0", late.wait)
+    assert first.wait(first.submit("--gpu-ids", "1", "true")) == 0
+    assert late.arrived() == []
+    gate.open()
+    whole.wait_for()
+    assert late.arrived() == []
+    whole.open()
+    late.wait_for()
+    late.open()
+    assert (first.wait(passes), second.wait(waits)) == (0, 0)
+
+
+def test_queues_that_want_several_cards_do_not_wait_for_each_other_for_ever(host: GpuHost) -> None:
+    labs = [host.lab(), host.lab()]
+    for lab in labs:
+        lines = lab.folder / "jobs.txt"
+        lines.write_text("true #stoker --gpus 2\ntrue #stoker --gpu-mem 50G\n" * 4)
+        lab.ok("submit", "-q", "--file", str(lines))
+    assert [lab.wait() for lab in labs] == [0, 0]
+    assert [set(lab.states().values()) for lab in labs] == [{"done"}, {"done"}]
+
+
+def test_a_foreground_run_and_a_queue_respect_each_other(host: GpuHost, gpu_lab: GpuLab) -> None:
+    gate, other = host.gate(), host.gate("other")
+    running = _run(gpu_lab, "--devices", "0", "sh", "-c", gate.wait)
+    gate.wait_for()
+    job = gpu_lab.start(other)
+    assert gpu_lab.places(job) == [[1]]
+    waits = gpu_lab.submit("--gpu-ids", "0", "true")
+    gpu_lab.wait_until(lambda: f"leased to {USER} (pid {running.pid})" in gpu_lab.why(waits))
+    gate.open()
+    running.communicate(timeout=30)
+    assert running.returncode == 0
+    assert gpu_lab.wait(waits) == 0
+
+
+def test_a_foreground_run_waits_for_a_card_that_the_queue_has(
+    host: GpuHost, gpu_lab: GpuLab
+) -> None:
+    gate, other = host.gate(), host.gate("other")
+    gpu_lab.start(gate, "--gpu-ids", "0")
+    running = _run(
+        gpu_lab, "--devices", "0", "sh", "-c", f"echo $CUDA_VISIBLE_DEVICES; {other.wait}"
+    )
+    assert gpu_lab.wait(gpu_lab.submit("--gpu-ids", "1", "true")) == 0
+    assert other.arrived() == []
+    gate.open()
+    other.wait_for()
+    other.open()
+    assert running.communicate(timeout=30)[0] == "0\n"
+
+
+def test_leases_can_be_turned_off(host: GpuHost) -> None:
+    first, second = host.lab(), host.lab(STOKER_LEASES="0")
+    gate = host.gate()
+    first.start(gate, "--gpus", "2")
+    job = second.start(gate, "--gpus", "2")
+    assert second.places(job) == [[0, 1]]
+    assert [len(card["holders"]) for card in second.gpus()] == [1, 1]
+
+
+def test_a_job_without_a_lease_is_a_stranger(host: GpuHost) -> None:
+    first, second = host.lab(STOKER_LEASES="0"), host.lab()
+    gate = host.gate()
+    first.start(gate, "-M", "10G", "--gpu-ids", "0", size=9 * GIB)
+    job = second.submit("true")
+    assert second.wait(job) == 0
+    assert second.places(job) == [[1]]
+    waits = second.submit("--gpu-ids", "0", "true")
+    assert second.wait(second.submit("true")) == 0
+    assert second.state(waits) == "queued"
+
+
+def test_a_job_keeps_its_card_when_daemon_and_runner_are_killed(host: GpuHost) -> None:
+    first, second = host.lab(), host.lab()
+    gate = host.gate()
+    job = first.start(gate, "--gpu-ids", "0", size=GIB)
+    daemon, runner = first.daemon_pid(), first.runner_pid()
+    assert daemon is not None and runner is not None
+    os.kill(daemon, signal.SIGSTOP)
+    os.kill(runner, signal.SIGKILL)
+    os.kill(daemon, signal.SIGKILL)
+    waits = second.submit("--gpu-ids", "0", "true")
+    assert second.wait(second.submit("--gpu-ids", "1", "true")) == 0
+    assert second.state(waits) == "queued"
+    [holder] = second.gpu(0)["holders"]
+    assert holder["amount_bytes"] is None
+    first.ok("daemon", "start")
+    assert first.state(job) == "running"
+    assert second.state(waits) == "queued"
+    gate.open()
+    assert second.wait(waits) == 0
+
+
+def test_a_lease_lasts_as_long_as_the_last_process_of_the_job(host: GpuHost) -> None:
+    first, second = host.lab(), host.lab()
+    gate = host.gate()
+    job = first.submit("--keep-children", "--gpu-ids", "0", f"setsid sh -c '{_plain(gate)}' &")
+    [child] = gate.wait_for()
+    assert first.wait(job) == 0
+    waits = second.submit("--gpu-ids", "0", "true")
+    assert second.wait(second.submit("--gpu-ids", "1", "true")) == 0
+    assert second.state(waits) == "queued"
+    os.kill(child, signal.SIGKILL)
+    assert second.wait(waits) == 0
+
+
+def _plain(gate: Gate) -> str:
+    return gate.wait.replace("'", '"')
+
+
+def test_a_planted_lease_file_costs_its_card_and_nothing_else(
+    host: GpuHost, gpu_lab: GpuLab
+) -> None:
+    leases = Path(gpu_lab.env["STOKER_LEASE_DIR"])
+    leases.mkdir(mode=0o1777)
+    leases.chmod(0o1777)
+    os.mkfifo(leases / host.cards[0])
+    jobs = [gpu_lab.submit(*options, "true") for options in ((), ("--gpus", "0"), ())]
+    daemon = gpu_lab.daemon_pid()
+    assert gpu_lab.wait(*jobs) == 0
+    assert gpu_lab.places(*jobs) == [[1], [], [1]]
+    waits = gpu_lab.submit("--gpu-ids", "0", "true")
+    assert gpu_lab.wait(gpu_lab.submit("true")) == 0
+    gpu_lab.wait_until(lambda: "is not a file" in gpu_lab.daemon_log())
+    (leases / host.cards[0]).unlink()
+    assert gpu_lab.wait(waits) == 0
+    assert gpu_lab.daemon_pid() == daemon
+
+
+def test_a_lease_folder_that_is_not_safe_stops_gpu_jobs_only(
+    host: GpuHost, gpu_lab: GpuLab
+) -> None:
+    leases = Path(gpu_lab.env["STOKER_LEASE_DIR"])
+    leases.mkdir()
+    leases.chmod(0o777)
+    waits = gpu_lab.submit("true")
+    assert gpu_lab.wait(gpu_lab.submit("--gpus", "0", "true")) == 0
+    gpu_lab.wait_until(lambda: "users can remove each other's files" in gpu_lab.daemon_log())
+    assert gpu_lab.state(waits) == "queued"
+    daemon = gpu_lab.daemon_pid()
+    leases.chmod(0o1777)
+    assert gpu_lab.wait(waits) == 0
+    assert gpu_lab.daemon_pid() == daemon

@@ -1,0 +1,104 @@
+"""Slices of a card are devices of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.fake_nvml import GIB
+from tests.gpus.host import H200, GpuHost, GpuLab, tenant
+
+SLICE = "NVIDIA H200 MIG 1g.18gb"
+
+
+@pytest.fixture
+def sliced(new_host: Callable[..., GpuHost]) -> GpuHost:
+    """Card 0 is whole, card 1 divided into two slices of 10 GiB."""
+    host = new_host(H200, H200)
+    host.cards += host.fake.slices(host.cards[1], SLICE, SLICE)
+    return host
+
+
+@pytest.fixture
+def lab(sliced: GpuHost) -> GpuLab:
+    return sliced.lab()
+
+
+def test_slices_take_the_place_of_their_card(sliced: GpuHost, lab: GpuLab) -> None:
+    shown = lab.gpus()
+    assert [(card["index"], card["visible"]) for card in shown] == [
+        (0, "0"),
+        (2, sliced.cards[2]),
+        (3, sliced.cards[3]),
+    ]
+    assert [card["slice_of"] for card in shown] == [None, sliced.cards[1], sliced.cards[1]]
+    assert sliced.cards[2] in lab.ok("gpus")
+
+
+def test_a_job_sees_its_slice_by_uuid(sliced: GpuHost, lab: GpuLab) -> None:
+    job = lab.submit("--gpu-model", "MIG", "echo $CUDA_VISIBLE_DEVICES")
+    assert lab.wait(job) == 0
+    assert lab.log(job) == f"{sliced.cards[2]}\n"
+    assert lab.job(job)["devices"] == [{"index": 2, "uuid": sliced.cards[2]}]
+
+
+def test_a_slice_is_forced_by_its_uuid(sliced: GpuHost, lab: GpuLab) -> None:
+    job = lab.submit("--gpu-ids", sliced.cards[3], "echo $CUDA_VISIBLE_DEVICES")
+    assert lab.wait(job) == 0
+    assert lab.log(job) == f"{sliced.cards[3]}\n"
+
+
+def test_slices_of_one_card_are_taken_by_different_jobs(sliced: GpuHost, lab: GpuLab) -> None:
+    gate = sliced.gate()
+    jobs = [lab.start(gate, "--gpu-model", "MIG", size=5 * GIB) for _ in range(2)]
+    assert lab.places(*jobs) == [[2], [3]]
+    waits = lab.submit("--gpu-model", "MIG", "true")
+    assert lab.wait(lab.submit("--gpu-ids", "0", "true")) == 0
+    assert lab.state(waits) == "queued"
+    assert [card["memory_used_bytes"] for card in lab.gpus()] == [0, 5 * GIB, 5 * GIB]
+    gate.open()
+    assert lab.wait(*jobs, waits) == 0
+
+
+def test_a_slice_is_shared_by_memory(sliced: GpuHost, lab: GpuLab) -> None:
+    gate = sliced.gate()
+    jobs = [lab.start(gate, "-M", "4G", "--gpu-ids", "2") for _ in range(2)]
+    waits = lab.submit("-M", "4G", "--gpu-ids", "2", "true")
+    assert lab.wait(lab.submit("-M", "4G", "--gpu-ids", "3", "true")) == 0
+    assert lab.state(waits) == "queued"
+    gate.open()
+    assert lab.wait(*jobs, waits) == 0
+
+
+def test_two_queues_respect_each_other_s_slices(sliced: GpuHost) -> None:
+    first, second = sliced.lab(), sliced.lab()
+    gate = sliced.gate()
+    first.start(gate, "--gpu-ids", sliced.cards[2])
+    job = second.submit("--gpu-model", "MIG", "true")
+    assert second.wait(job) == 0
+    assert second.places(job) == [[3]]
+
+
+def test_a_job_that_asks_for_more_than_a_slice_has_is_refused(lab: GpuLab) -> None:
+    done = lab.run("submit", "--gpu-model", "MIG", "--gpu-mem", "20G", "true")
+    assert done.returncode == 65
+    assert "20 GB of memory to share and a model named `MIG`, but only 0 of 3" in done.stderr
+
+
+def test_an_xid_of_a_slice_closes_that_slice_only(sliced: GpuHost, lab: GpuLab) -> None:
+    lab.stay_awake(sliced.gate())
+    sliced.wait_for_look()
+    sliced.fake.xid(sliced.cards[1], 79, instance=7)
+    lab.wait_until(lambda: "Xid 79" in lab.gpu(2)["state"])
+    assert [card["state"] for card in lab.gpus() if card["index"] != 2] == ["free", "free"]
+
+
+def test_a_job_s_memory_on_a_slice_is_recorded(sliced: GpuHost, lab: GpuLab) -> None:
+    gate = sliced.gate()
+    job = lab.submit("--gpu-ids", "3", tenant(gate, 6 * GIB))
+    gate.wait_for()
+    sliced.wait_for_look()
+    gate.open()
+    assert lab.wait(job) == 0
+    assert lab.job(job)["gpu_memory_peak_bytes"] == 6 * GIB

@@ -1,0 +1,143 @@
+"""A card in trouble is left alone until somebody brings it back."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.doors.helpers import refused
+from tests.fake_nvml import RESET_REQUIRED
+from tests.gpus.host import GpuHost, GpuLab
+
+
+def _is_avoided(lab: GpuLab, card: int) -> None:
+    """Jobs run, and none of them there."""
+    jobs = [lab.submit("true") for _ in range(2)]
+    assert lab.wait(*jobs) == 0
+    assert lab.places(*jobs) == [[1 - card], [1 - card]]
+
+
+def _is_used(lab: GpuLab, card: int) -> None:
+    job = lab.submit("--gpu-ids", str(card), "true")
+    assert lab.wait(job) == 0
+    assert lab.places(job) == [[card]]
+
+
+def test_a_lost_card_stays_in_quarantine_when_it_is_found_again(
+    host: GpuHost, gpu_lab: GpuLab
+) -> None:
+    gpu_lab.stay_awake(host.gate())
+    host.fake.lose(host.cards[0])
+    gpu_lab.wait_until(lambda: gpu_lab.gpu(0)["state"] == "in quarantine: GPU is lost")
+    host.fake.find(host.cards[0])
+    gpu_lab.ok("daemon", "stop")
+    _is_avoided(gpu_lab, 0)
+    waits = gpu_lab.submit("--gpu-ids", "0", "true")
+    assert "in quarantine: GPU is lost" in gpu_lab.why(waits)
+    assert gpu_lab.state(waits) == "queued"
+    assert gpu_lab.ok("gpus", "restore", "0") == "gpu 0 in use again\n"
+    assert gpu_lab.wait(waits) == 0
+    assert gpu_lab.gpu(0)["state"] == "free"
+
+
+def test_a_card_that_is_restored_while_it_is_lost_is_not_used(
+    host: GpuHost, gpu_lab: GpuLab
+) -> None:
+    gpu_lab.stay_awake(host.gate())
+    host.fake.lose(host.cards[0])
+    gpu_lab.wait_until(lambda: gpu_lab.gpu(0)["state"] == "in quarantine: GPU is lost")
+    waits = gpu_lab.submit("--gpu-ids", "0", "true")
+    gpu_lab.ok("gpus", "restore", "0")
+    host.wait_for_look()
+    assert gpu_lab.state(waits) == "queued"
+    assert "GPU is lost" in gpu_lab.why(waits)
+
+
+def test_a_card_that_needs_a_reset_is_put_in_quarantine(host: GpuHost, gpu_lab: GpuLab) -> None:
+    gpu_lab.stay_awake(host.gate())
+    host.fake.fail("nvmlDeviceGetMemoryInfo_v2", RESET_REQUIRED, host.cards[1])
+    gpu_lab.wait_until(lambda: "GPU needs a reset" in gpu_lab.gpu(1)["state"])
+    host.wait_for_look()
+    host.fake.fail("nvmlDeviceGetMemoryInfo_v2", 0, host.cards[1])
+    host.wait_for_look()
+    assert gpu_lab.gpu(1)["state"] == "in quarantine: GPU needs a reset"
+    _is_avoided(gpu_lab, 1)
+
+
+def test_a_serious_xid_puts_the_card_in_quarantine(host: GpuHost, gpu_lab: GpuLab) -> None:
+    gpu_lab.stay_awake(host.gate())
+    host.wait_for_look()
+    host.fake.xid(host.cards[0], 79)
+    reason = "in quarantine: the driver reported Xid 79"
+    gpu_lab.wait_until(lambda: gpu_lab.gpu(0)["state"] == reason)
+    _is_avoided(gpu_lab, 0)
+    gpu_lab.ok("gpus", "restore", host.cards[0])
+    _is_used(gpu_lab, 0)
+
+
+def test_an_xid_that_is_the_program_s_own_fault_does_not(host: GpuHost, gpu_lab: GpuLab) -> None:
+    gpu_lab.stay_awake(host.gate())
+    host.wait_for_look()
+    for code in (13, 31, 43, 45):
+        host.fake.xid(host.cards[0], code)
+    host.wait_for_look()
+    assert gpu_lab.gpu(0)["state"] == "free"
+    _is_used(gpu_lab, 0)
+
+
+@pytest.mark.slow
+def test_new_uncorrectable_memory_errors_put_the_card_in_quarantine(
+    host: GpuHost, gpu_lab: GpuLab
+) -> None:
+    host.fake.change(host.cards[1], ecc=4)  # these are old
+    gpu_lab.stay_awake(host.gate())
+    host.wait_for_look()
+    assert gpu_lab.gpu(1)["state"] == "free"
+    host.fake.change(host.cards[1], ecc=6)
+    reason = "in quarantine: uncorrectable ECC errors (2 more)"
+    gpu_lab.wait_until(lambda: gpu_lab.gpu(1)["state"] == reason)
+    _is_avoided(gpu_lab, 1)
+
+
+def test_quarantine_survives_the_daemon(host: GpuHost, gpu_lab: GpuLab) -> None:
+    gpu_lab.stay_awake(host.gate())
+    host.wait_for_look()
+    host.fake.xid(host.cards[0], 48)
+    gpu_lab.wait_until(lambda: "Xid 48" in gpu_lab.gpu(0)["state"])
+    daemon = gpu_lab.daemon_pid()
+    gpu_lab.kill_daemon()
+    gpu_lab.wait_until(lambda: gpu_lab.daemon_pid() not in (None, daemon))
+    assert "Xid 48" in gpu_lab.gpu(0)["state"]
+    _is_avoided(gpu_lab, 0)
+
+
+def test_a_job_on_a_card_in_trouble_is_not_disturbed(host: GpuHost, gpu_lab: GpuLab) -> None:
+    gate = host.gate()
+    job = gpu_lab.start(gate, "--gpu-ids", "0")
+    host.wait_for_look()
+    host.fake.xid(host.cards[0], 79)
+    gpu_lab.wait_until(lambda: "Xid 79" in gpu_lab.gpu(0)["state"])
+    assert gpu_lab.state(job) == "running"
+    gate.open()
+    assert gpu_lab.wait(job) == 0
+    assert "Xid 79" in gpu_lab.gpu(0)["state"]
+
+
+def test_a_job_that_fails_with_its_card_is_tried_again_elsewhere(
+    host: GpuHost, gpu_lab: GpuLab
+) -> None:
+    gate = host.gate()
+    words = f"[ $STOKER_ATTEMPT = 2 ] || {{ {gate.wait}; exit 1; }}"
+    job = gpu_lab.submit("--retries", "1", "--prefer", "0", words, STOKER_RETRY_DELAY="0.1s")
+    gate.wait_for()
+    host.wait_for_look()
+    host.fake.xid(host.cards[0], 79)
+    gpu_lab.wait_until(lambda: "Xid 79" in gpu_lab.gpu(0)["state"])
+    gate.open()
+    assert gpu_lab.wait(job) == 0
+    assert gpu_lab.places(job) == [[1]]
+    assert [attempt["devices"] for attempt in gpu_lab.job(job)["history"]] == [[0], [1]]
+
+
+def test_restoring_a_card_that_is_not_there_changes_nothing(gpu_lab: GpuLab) -> None:
+    refused(gpu_lab.run("gpus", "restore", "7"), 1, "there is no GPU `7`",
+            "`stoker gpus` shows them")  # fmt: skip

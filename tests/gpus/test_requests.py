@@ -1,0 +1,209 @@
+"""What a job asks of its cards is what it gets; what no card can give is refused at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.doors.helpers import refused
+from tests.fake_nvml import GIB
+from tests.gpus.host import A100, H200, GpuHost, GpuLab
+
+
+@pytest.fixture
+def mixed(new_host: Callable[..., GpuHost]) -> GpuHost:
+    """Cards 0 and 1: H200 of 80 GiB; 2 and 3: A100 of 40 GiB."""
+    host = new_host(H200, H200, A100, A100)
+    for card in host.cards[2:]:
+        host.fake.change(card, total=40 * GIB)
+    return host
+
+
+@pytest.fixture
+def lab(mixed: GpuHost) -> GpuLab:
+    return mixed.lab()
+
+
+@pytest.mark.parametrize(
+    ("options", "cards"),
+    [
+        (("--gpu-ids", "2"), [2]),
+        (("--gpu-ids", "3,1"), [1, 3]),
+        (("--gpu-ids", "GPU-00000002"), [2]),
+        (("--gpu-ids", "gpu-00000001-0000-4000-8000-000000000000,3"), [1, 3]),
+        (("--gpu-ids", "1,2,3", "--gpus", "2"), [1, 2]),
+        (("--prefer", "3"), [3]),
+        (("--prefer", "3", "--gpus", "2"), [0, 3]),
+        (("--prefer", "9"), [0]),
+        (("--gpu-model", "a100"), [2]),
+        (("--gpu-model", "A100", "--gpus", "2"), [2, 3]),
+        (("--min-gpu-mem", "41G", "--gpus", "2", "--prefer", "2,3"), [0, 1]),
+        (("--gpu-mem", "50G", "--prefer", "2,1"), [1]),
+        (("--exclusive", "--gpus", "4"), [0, 1, 2, 3]),
+    ],
+)
+def test_a_request_chooses_the_cards(
+    lab: GpuLab, options: tuple[str, ...], cards: list[int]
+) -> None:
+    job = lab.submit(*options, "echo $CUDA_VISIBLE_DEVICES")
+    assert lab.wait(job) == 0
+    assert lab.places(job) == [cards]
+    assert lab.log(job) == ",".join(map(str, cards)) + "\n"
+
+
+def test_a_forced_card_is_waited_for_although_others_are_free(mixed: GpuHost, lab: GpuLab) -> None:
+    gate = mixed.gate()
+    first = lab.start(gate, "--gpu-ids", "1")
+    second = lab.submit("--gpu-ids", "1", "true")
+    third = lab.submit("--prefer", "1", "true")
+    assert lab.wait(third) == 0
+    assert lab.places(third) == [[0]]
+    assert lab.state(second) == "queued"
+    assert "gpu 1 runs job 1" in lab.why(second)
+    gate.open()
+    assert lab.wait(first, second) == 0
+    assert lab.places(second) == [[1]]
+
+
+def test_an_exclusive_job_shares_with_nobody_whatever_the_slots(
+    mixed: GpuHost, lab: GpuLab
+) -> None:
+    gate = mixed.gate()
+    lab.ok("gpus", "slots", "2", "0")
+    alone = lab.start(gate, "--exclusive", "--gpu-ids", "0")
+    waits = [lab.submit(*o, "--gpu-ids", "0", "true") for o in ((), ("-M", "1G"))]
+    other = lab.submit("--gpu-ids", "1", "true")
+    assert lab.wait(other) == 0
+    assert [lab.state(job) for job in waits] == ["queued", "queued"]
+    gate.open()
+    assert lab.wait(alone, *waits) == 0
+
+
+def test_the_request_is_told_to_programs_and_people(lab: GpuLab) -> None:
+    words = ("--gpus", "2", "-M", "20G", "--gpu-ids", "0,1,2", "--prefer", "1")
+    job = lab.submit("--hold", *words, "--min-gpu-mem", "30G", "--on-oom", "bigger", "true")
+    facts = lab.job(job)
+    assert facts["gpu_mem_bytes"] == 20 * GIB
+    assert facts["gpu_ids"] == ["0", "1", "2"]
+    assert facts["prefer"] == ["1"]
+    assert facts["min_gpu_mem_bytes"] == 30 * GIB
+    assert facts["on_oom"] == "bigger"
+    assert facts["exclusive"] is False
+    asked = "2 gpus with 20 GB free, of 30 GB or more among 0,1,2"
+    assert f"gpus        {asked}\n" in lab.ok("show", str(job))
+
+
+_KINDS = "this host has NVIDIA A100-SXM4-80GB with 39 GB, NVIDIA H200 with 79 GB"
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "hint"),
+    [
+        (("--gpus", "5"), "a job asks for 5 GPUs, but this host has 4 GPUs", "use --gpus 4"),
+        (
+            ("--gpu-mem", "100G"),
+            "a job asks for 1 GPU with 100 GB of memory to share, but only 0 of 4 would do",
+            _KINDS,
+        ),
+        (
+            ("--gpu-mem", "50G", "--gpus", "3"),
+            "a job asks for 3 GPUs with 50 GB of memory to share, but only 2 of 4 would do",
+            _KINDS,
+        ),
+        (
+            ("--min-gpu-mem", "81G"),
+            "a job asks for 1 GPU with 81 GB of memory, but only 0 of 4 would do",
+            _KINDS,
+        ),
+        (
+            ("--gpu-model", "B200"),
+            "a job asks for 1 GPU with a model named `B200`, but only 0 of 4 would do",
+            _KINDS,
+        ),
+        (
+            ("--gpu-model", "A100", "--min-gpu-mem", "50G"),
+            "a job asks for 1 GPU with 50 GB of memory and a model named `A100`,"
+            " but only 0 of 4 would do",
+            _KINDS,
+        ),
+        (
+            ("--gpu-ids", "0,1", "--gpus", "3"),
+            "a job asks for 3 GPUs with a place in 0,1, but only 2 of 4 would do",
+            _KINDS,
+        ),
+        (
+            ("--gpu-ids", "7"),
+            "there is no GPU `7` on this host",
+            "its GPUs: 0, 1, 2, 3",
+        ),
+        (
+            ("--gpu-ids", "0,GPU-deadbeef"),
+            "there is no GPU `GPU-deadbeef` on this host",
+            "its GPUs: 0, 1, 2, 3",
+        ),
+    ],
+)
+def test_what_no_card_can_give_is_refused(
+    lab: GpuLab, options: tuple[str, ...], message: str, hint: str
+) -> None:
+    refused(lab.run("submit", *options, "true"), 65, message, hint)
+    assert lab.states() == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "hint"),
+    [
+        (
+            ("--gpu-mem", "lots"),
+            "`lots` is not a size",
+            "write 512M, 20G or a number of bytes",
+        ),
+        (("--gpu-mem", "-5G"), "`-5G` is not a size", "write 512M, 20G or a number of bytes"),
+        (("--min-gpu-mem", "8X"), "`8X` is not a size", "write 512M, 20G or a number of bytes"),
+        (("--gpu-ids", "0,,1"), "`0,,1` is not a list of GPUs", "write 0,2 or UUIDs, each once"),
+        (("--gpu-ids", "1,1"), "`1,1` is not a list of GPUs", "write 0,2 or UUIDs, each once"),
+        (("--prefer", ""), "`` is not a list of GPUs", "write 0,2 or UUIDs, each once"),
+        (
+            ("--gpu-mem", "5G", "--exclusive"),
+            "--gpu-mem shares a card, and --exclusive does not",
+            "give one",
+        ),
+        (
+            ("--gpus", "0", "--gpu-mem", "5G"),
+            "a job without a GPU cannot ask for anything of one",
+            "leave out --gpu-mem, --gpu-ids and --exclusive",
+        ),
+        (
+            ("--on-oom", "panic"),
+            "`panic` is no answer to running out of GPU memory",
+            "write bigger, elsewhere, alone or fail",
+        ),
+    ],
+)
+def test_nonsense_is_refused(
+    lab: GpuLab, options: tuple[str, ...], message: str, hint: str
+) -> None:
+    done = lab.run("submit", *options, "true")
+    assert done.stderr.startswith("error: ")
+    assert message in done.stderr and hint in done.stderr and "Traceback" not in done.stderr
+    assert (done.returncode, done.stdout) == (2, "")
+    assert lab.states() == {}
+
+
+def test_a_line_of_a_job_file_that_no_card_can_serve_keeps_the_whole_file_out(
+    lab: GpuLab,
+) -> None:
+    jobs = lab.folder / "jobs.txt"
+    jobs.write_text("true\ntrue #stoker --gpu-mem 200G\n")
+    done = lab.run("submit", "--file", str(jobs))
+    assert done.returncode == 65
+    assert "200 GB of memory to share, but only 0 of 4 would do" in done.stderr
+    assert lab.states() == {}
+
+
+def test_an_edit_to_something_impossible_changes_nothing(lab: GpuLab) -> None:
+    job = lab.submit("--hold", "true")
+    done = lab.run("edit", str(job), "--gpus", "9")
+    assert done.returncode == 65
+    assert lab.job(job)["gpus"] == 1
