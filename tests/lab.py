@@ -22,6 +22,7 @@ from stoker.supervisor import locks, members
 
 class Lab:
     def __init__(self, folder: Path, devices: int | str | None = None, **env: str) -> None:
+        self.command = [sys.executable, "-m", "stoker"]
         self.folder = folder
         self.state_dir = folder / "state"
         self.env = {
@@ -52,7 +53,7 @@ class Lab:
         """One stoker command; output as text, whatever its bytes."""
         data = input.encode() if isinstance(input, str) else input
         done = subprocess.run(
-            [sys.executable, "-m", "stoker", *words],
+            [*self.command, *words],
             input=data,
             stdin=subprocess.DEVNULL if data is None else None,
             capture_output=True,
@@ -76,7 +77,7 @@ class Lab:
     def popen(self, *words: str, **kwargs: Any) -> subprocess.Popen[str]:
         env = {**self.env, **kwargs.pop("env", {})}
         return subprocess.Popen(
-            [sys.executable, "-m", "stoker", *words],
+            [*self.command, *words],
             env=env,
             cwd=self.folder,
             text=True,

@@ -235,3 +235,11 @@ def test_no_card_is_ever_promised_more_than_it_has(
     for number, amount in taken.items():
         if number not in whole:
             assert not amount or amount <= capacity(devices[number]) - states[number].foreign
+
+
+def test_a_card_where_it_ran_out_of_memory_is_avoided_while_others_would_do() -> None:
+    burnt = Request(1, 10 * GIB, avoid=("GPU-00000000",))
+    assert placed(plan_of((a_card(0), a_card(1)), a_job(1, burnt))) == {1: (1,)}
+    busy = (a_tenant(9, Request(1), (1,)),)
+    assert plan_of((a_card(0), a_card(1)), a_job(1, burnt), running=busy).waits == {1: NO_DEVICE}
+    assert placed(plan_of((a_card(0),), a_job(1, burnt))) == {1: (0,)}

@@ -2,12 +2,13 @@
 
 python -m tests.gpus.stress [STARTS]
 
-Two daemons with their own queues and a foreground run share the cards of one host through leases
-alone. Real processes, real locks, a fake driver.
+Two daemons, of different users when run as root, and a foreground run share the cards of one host
+through leases alone. Real processes, real locks, a fake driver.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import struct
 import subprocess
@@ -17,11 +18,33 @@ import time
 from pathlib import Path
 
 from tests.fake_nvml import GIB, build
-from tests.gpus.host import H200, GpuHost
+from tests.gpus.host import H200, GpuHost, GpuLab
 
 _CARDS = 4
 _LEDGER_CARDS = 16
 _TOTAL_MB = 79 << 10
+_NOBODY = 65534
+
+
+_AS_NOBODY = [
+    "setpriv", f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups", "--inh-caps=-all",
+    "--bounding-set=-all",
+]  # fmt: skip
+
+
+def _python_for_all() -> str | None:
+    """A Python of our version that another user may execute; only root can become another user."""
+    if os.geteuid() != 0:
+        return None
+    check = (
+        "import os, sys; assert os.access(sys.executable, os.X_OK);"
+        f"assert sys.version_info[:2] == {sys.version_info[:2]}"
+    )
+    for path in (os.path.realpath(sys.executable), "/usr/bin/python3"):
+        tried = subprocess.run([*_AS_NOBODY, path, "-c", check], stderr=subprocess.DEVNULL)
+        if tried.returncode == 0:
+            return path
+    return None
 
 
 class Stress:
@@ -33,12 +56,13 @@ class Stress:
         subprocess.run(["cc", "-O2", "-o", self._program, source], check=True)
         self._ledger = folder / "ledger"
         self._ledger.write_bytes(bytes(4096))
+        self._ledger.chmod(0o666)
         self._chance = random.Random(7)
-        self.longest = 3000  # microseconds that a job stays
 
-    def work(self, starts: int, **env: str) -> tuple[int, int]:
+    def work(self, starts: int) -> tuple[int, int]:
         """(starts that were counted, violations)."""
-        first, second, run = (self.host.lab(**env) for _ in range(3))
+        first, second, run = (self.host.lab() for _ in range(3))
+        self._give_to_somebody_else(second)
         part = starts // 3
         for lab in (first, second):
             lab.ok("submit", "-q", "--file", "-", input=self._lines(part))
@@ -46,9 +70,29 @@ class Stress:
         assert done.returncode == 0, done.stderr
         for lab in (first, second):
             assert lab.wait(timeout=1800) == 0, lab.ok("ls")
+        return self.counted()
+
+    def counted(self) -> tuple[int, int]:
+        """(starts, violations) so far."""
         words = struct.unpack_from("18q", self._ledger.read_bytes())
-        assert not any(words[:_LEDGER_CARDS]), words
         return words[_LEDGER_CARDS + 1], words[_LEDGER_CARDS]
+
+    def tenant(self, card: int, seconds: int) -> subprocess.Popen[bytes]:
+        """One of the jobs, without a scheduler."""
+        words = [str(self._program), str(self._ledger), str(_TOTAL_MB), str(seconds * 1_000_000)]
+        return subprocess.Popen(words, env={"CUDA_VISIBLE_DEVICES": str(card)})
+
+    def _give_to_somebody_else(self, lab: GpuLab) -> None:
+        """Let another user own a queue, where that can be done."""
+        python = _python_for_all()
+        if python is None:
+            return
+        os.chown(lab.folder, _NOBODY, _NOBODY)
+        for folder in (self.folder, *self.folder.parents):
+            if folder.stat().st_uid == 0 and folder != Path("/"):
+                folder.chmod(folder.stat().st_mode | 0o011)
+        lab.command = [*_AS_NOBODY, python, "-m", "stoker"]
+        lab.env["PYTHONPATH"] = ":".join(path for path in sys.path if path)
 
     def _lines(self, count: int) -> str:
         return "".join(f"{self._line()}\n" for _ in range(count))
@@ -58,7 +102,7 @@ class Stress:
             ("", "--gpus 2", f"--gpu-mem {self._chance.randint(5, 40)}G",
              f"--gpus 2 --gpu-mem {self._chance.randint(5, 30)}G"), (3, 1, 8, 1)
         )[0]  # fmt: skip
-        pause = self._chance.randint(0, self.longest)
+        pause = self._chance.randint(0, 3000)
         return f"{self._program} {self._ledger} {_TOTAL_MB} {pause} #stoker {flags}"
 
     def close(self) -> None:

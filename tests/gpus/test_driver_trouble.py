@@ -59,6 +59,7 @@ def test_jobs_that_run_go_on_while_the_driver_is_broken(host: GpuHost, gpu_lab: 
     assert gpu_lab.wait(waits) == 0
 
 
+@pytest.mark.slow
 def test_a_driver_that_hangs_does_not_stop_cpu_jobs(host: GpuHost, gpu_lab: GpuLab) -> None:
     waits = gpu_lab.submit("--hold", "true")
     host.fake.hang()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.fake_nvml import GIB
 from tests.gpus.host import GpuHost, GpuLab, on_card
 
@@ -79,6 +81,7 @@ def test_jobs_that_wait_with_an_automatic_amount_profit_from_the_first_of_them(
     assert gpu_lab.wait(*jobs) == 0
 
 
+@pytest.mark.slow
 def test_a_bigger_run_raises_what_is_learned(host: GpuHost, gpu_lab: GpuLab) -> None:
     _run(gpu_lab, host, _script(gpu_lab), 1)
     _run(gpu_lab, host, _script(gpu_lab, 40 * GIB), 2, "-M", "50G")

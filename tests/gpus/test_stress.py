@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.gpus.stress import Stress
+from tests.lab import wait_until
 
 
 @pytest.fixture
@@ -22,9 +23,15 @@ def test_two_daemons_and_a_run_never_double_book_or_over_commit_a_card(stress: S
     assert stress.work(600) == (600, 0)
 
 
-@pytest.mark.slow
-def test_without_leases_the_same_jobs_would_collide(stress: Stress) -> None:
-    """That the jobs notice at all."""
-    stress.longest = 100_000
-    starts, violations = stress.work(150, STOKER_LEASES="0")
-    assert starts == 150 and violations > 0
+def test_a_job_notices_that_somebody_else_is_on_its_card(stress: Stress) -> None:
+    """What the test above stands on."""
+    first = stress.tenant(card=1, seconds=60)
+    try:
+        wait_until(lambda: stress.counted() == (1, 0))
+        stress.tenant(card=2, seconds=0).wait()
+        assert stress.counted() == (2, 0)
+        stress.tenant(card=1, seconds=0).wait()
+        assert stress.counted() == (3, 1)
+    finally:
+        first.kill()
+        first.wait()

@@ -12,7 +12,7 @@ from stoker.cli.output import plural, print_json
 from stoker.core.commands import display
 from stoker.core.durations import format_duration, format_size
 from stoker.core.explain import needs
-from stoker.core.learning import budget
+from stoker.core.learning import budget, sharing_advice
 from stoker.core.states import WAITING
 from stoker.core.terminal import printable
 from stoker.errors import UsageError
@@ -132,9 +132,9 @@ def _learned(queue: Queue, row: JobRow) -> str:
     if known.memory is not None:
         need = budget(known.memory)
         words.append(f"needs {format_size(need)} of GPU memory")
-        card = max((d.memory for d in queue.devices()), default=0)
-        if row.request.memory is None and not row.request.is_auto and card // need >= 2:
-            words.append(f"{card // need} of these fit one card: add --gpu-mem {need >> 20}M")
+        advice = sharing_advice(row.request, known.memory, queue.devices())
+        if advice is not None:
+            words.append(advice)
     return "; ".join(words)
 
 

@@ -13,6 +13,7 @@ from stoker.core.durations import format_duration, parse_duration, parse_size
 from stoker.core.model import Context, Dependency, Device, JobSpec, Request
 from stoker.errors import UsageError
 from stoker.settings import Settings
+from stoker.store import find
 from stoker.store.submissions import CHUNK, Receipt
 
 TYPE_CHECKING = False
@@ -307,8 +308,21 @@ def _report(queue: Queue, parsed: Parsed, receipts: list[Receipt], started: bool
             f"start: stoker release {first}" if parsed["hold"] else f"follow: stoker log -f {first}"
         )
         print(f"job {first} {state:<28} {then}")
+        _suggest(queue, first)
     else:
         print(f"{count} jobs {state}: {first}-{last}{' ' * 12}watch: stoker ls --watch")
+
+
+def _suggest(queue: Queue, job: int) -> None:
+    """What earlier runs of the same kind have shown, when it would let more of them run at once."""
+    row = find.job(queue.db, job)
+    known = find.family(queue.db, row.family) if row.gpus else None
+    if known is not None and known.memory is not None and known.runs >= 3:
+        from stoker.core.learning import sharing_advice
+
+        advice = sharing_advice(row.request, known.memory, queue.devices())
+        if advice is not None:
+            _tell(advice)
 
 
 def _dry_run(specs: list[JobSpec], parsed: Parsed) -> int:

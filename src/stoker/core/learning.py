@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stoker.core.model import Request
+from stoker.core.model import Device, Request
 
 _GRAIN = 256 << 20
 _SMALLEST = 1 << 30
@@ -31,3 +31,15 @@ def after_oom(
         needed = max(had or 0, request.memory or 0, _SMALLEST)
         return request._replace(memory=budget(needed + needed // 2), is_auto=False)
     return request
+
+
+def sharing_advice(request: Request, peak: int, devices: tuple[Device, ...]) -> str | None:
+    """How many such jobs would fit one card, if it is more than the one that has it now."""
+    if not request.gpus or request.memory is not None or request.is_auto or request.exclusive:
+        return None
+    need = budget(peak)
+    count = max((device.memory // need for device in devices), default=0)
+    if count < 2:
+        return None
+    size = f"{need >> 30}G" if need % (1 << 30) == 0 else f"{need >> 20}M"
+    return f"{count} of these fit one card: add --gpu-mem {size}"

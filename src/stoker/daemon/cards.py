@@ -319,6 +319,7 @@ class WatchedCards(Cards):
     def lease(self, request: Request, devices: tuple[int, ...]) -> Lease | None:
         if not devices:
             return Lease([])
+        self._was_asked = True
         if time.monotonic() - self._seen_at > _FRESH_SECONDS:
             self._wants_look = True
             self.states = {
@@ -328,7 +329,6 @@ class WatchedCards(Cards):
             return None
         if not self._leases:
             return Lease([])
-        self._was_asked = True
         claims = self._claims(request, devices)
         if self._granted is not None:
             wanted, granted = self._granted
@@ -388,10 +388,18 @@ class WatchedCards(Cards):
         return [device for device in self.devices if device.number in numbers]
 
     def settle(self) -> None:
-        if self.waiter is not None and self._looks_again and not self._was_asked:
-            self.waiter.cancel()  # nobody wants that any more, and others stand behind us
-            self.waiter = None
+        if self._looks_again and not self._was_asked:
+            if self.waiter is not None:
+                self.waiter.cancel()  # nobody wants that any more, and others stand behind us
+                self.waiter = None
+            if self._granted is not None and self._is_open(self._granted[0]):
+                self._give_back()
         self._was_asked = self._looks_again = False
+
+    def _is_open(self, claims: list[CardClaim]) -> bool:
+        uuids = {claim.uuid for claim in claims}
+        states = [self.states[d.number] for d in self.devices if d.uuid in uuids]
+        return all(state.closed is None and not state.has_strangers for state in states)
 
     def hear_waiter(self) -> bool:
         """The helper that stands in line for us has something to say."""
