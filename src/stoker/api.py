@@ -170,10 +170,14 @@ def check_possible(request: Request, devices: tuple[Device, ...]) -> None:
     if request.ids:
         wanted.append(f"a place in {','.join(request.ids)}")
     kinds = sorted({f"{d.model or 'GPU'} with {format_size(d.memory)}" for d in devices})
-    raise Impossible(
-        f"{asks} with {' and '.join(wanted)}, but only {len(fitting)} of {len(devices)} would do",
-        f"this host has {', '.join(kinds)}",
-    )
+    hint = f"this host has {', '.join(kinds)}"
+    loose = request._replace(memory=None)
+    most = sorted((d.memory for d in devices if is_eligible(loose, d)), reverse=True)
+    if request.memory is not None and len(most) >= request.gpus:
+        hint = f"use --gpu-mem {most[request.gpus - 1] >> 30}G or less; {hint}"
+    able = "none" if not fitting else f"only {len(fitting)}"
+    able += f" of the {len(devices)} here"
+    raise Impossible(f"{asks} with {' and '.join(wanted)}, but {able} would do", hint)
 
 
 def _s(count: int) -> str:

@@ -88,7 +88,6 @@ def test_a_job_that_asks_for_more_than_a_slice_has_is_refused(lab: GpuLab) -> No
 
 def test_an_xid_of_a_slice_closes_that_slice_only(sliced: GpuHost, lab: GpuLab) -> None:
     lab.stay_awake(sliced.gate())
-    sliced.wait_for_look()
     sliced.fake.xid(sliced.cards[1], 79, instance=7)
     lab.wait_until(lambda: "Xid 79" in lab.gpu(2)["state"])
     assert [card["state"] for card in lab.gpus() if card["index"] != 2] == ["free", "free"]

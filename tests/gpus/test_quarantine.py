@@ -55,17 +55,14 @@ def test_a_card_that_is_restored_while_it_is_lost_is_not_used(
 def test_a_card_that_needs_a_reset_is_put_in_quarantine(host: GpuHost, gpu_lab: GpuLab) -> None:
     gpu_lab.stay_awake(host.gate())
     host.fake.fail("nvmlDeviceGetMemoryInfo_v2", RESET_REQUIRED, host.cards[1])
-    gpu_lab.wait_until(lambda: "GPU needs a reset" in gpu_lab.gpu(1)["state"])
     host.wait_for_look()
     host.fake.fail("nvmlDeviceGetMemoryInfo_v2", 0, host.cards[1])
-    host.wait_for_look()
     assert gpu_lab.gpu(1)["state"] == "in quarantine: GPU needs a reset"
     _is_avoided(gpu_lab, 1)
 
 
 def test_a_serious_xid_puts_the_card_in_quarantine(host: GpuHost, gpu_lab: GpuLab) -> None:
     gpu_lab.stay_awake(host.gate())
-    host.wait_for_look()
     host.fake.xid(host.cards[0], 79)
     reason = "in quarantine: the driver reported Xid 79"
     gpu_lab.wait_until(lambda: gpu_lab.gpu(0)["state"] == reason)
@@ -76,7 +73,6 @@ def test_a_serious_xid_puts_the_card_in_quarantine(host: GpuHost, gpu_lab: GpuLa
 
 def test_an_xid_that_is_the_program_s_own_fault_does_not(host: GpuHost, gpu_lab: GpuLab) -> None:
     gpu_lab.stay_awake(host.gate())
-    host.wait_for_look()
     for code in (13, 31, 43, 45):
         host.fake.xid(host.cards[0], code)
     host.wait_for_look()
@@ -90,7 +86,6 @@ def test_new_uncorrectable_memory_errors_put_the_card_in_quarantine(
 ) -> None:
     host.fake.change(host.cards[1], ecc=4)  # these are old
     gpu_lab.stay_awake(host.gate())
-    host.wait_for_look()
     assert gpu_lab.gpu(1)["state"] == "free"
     host.fake.change(host.cards[1], ecc=6)
     reason = "in quarantine: uncorrectable ECC errors (2 more)"
@@ -100,7 +95,6 @@ def test_new_uncorrectable_memory_errors_put_the_card_in_quarantine(
 
 def test_quarantine_survives_the_daemon(host: GpuHost, gpu_lab: GpuLab) -> None:
     gpu_lab.stay_awake(host.gate())
-    host.wait_for_look()
     host.fake.xid(host.cards[0], 48)
     gpu_lab.wait_until(lambda: "Xid 48" in gpu_lab.gpu(0)["state"])
     daemon = gpu_lab.daemon_pid()
@@ -113,7 +107,6 @@ def test_quarantine_survives_the_daemon(host: GpuHost, gpu_lab: GpuLab) -> None:
 def test_a_job_on_a_card_in_trouble_is_not_disturbed(host: GpuHost, gpu_lab: GpuLab) -> None:
     gate = host.gate()
     job = gpu_lab.start(gate, "--gpu-ids", "0")
-    host.wait_for_look()
     host.fake.xid(host.cards[0], 79)
     gpu_lab.wait_until(lambda: "Xid 79" in gpu_lab.gpu(0)["state"])
     assert gpu_lab.state(job) == "running"
@@ -129,7 +122,6 @@ def test_a_job_that_fails_with_its_card_is_tried_again_elsewhere(
     words = f"[ $STOKER_ATTEMPT = 2 ] || {{ {gate.wait}; exit 1; }}"
     job = gpu_lab.submit("--retries", "1", "--prefer", "0", words, STOKER_RETRY_DELAY="0.1s")
     gate.wait_for()
-    host.wait_for_look()
     host.fake.xid(host.cards[0], 79)
     gpu_lab.wait_until(lambda: "Xid 79" in gpu_lab.gpu(0)["state"])
     gate.open()

@@ -103,33 +103,34 @@ _KINDS = "this host has NVIDIA A100-SXM4-80GB with 39 GB, NVIDIA H200 with 79 GB
         (("--gpus", "5"), "a job asks for 5 GPUs, but this host has 4 GPUs", "use --gpus 4"),
         (
             ("--gpu-mem", "100G"),
-            "a job asks for 1 GPU with 100 GB of memory to share, but only 0 of 4 would do",
-            _KINDS,
+            "a job asks for 1 GPU with 100 GB of memory to share, but none of the 4 here would do",
+            f"use --gpu-mem 79G or less; {_KINDS}",
         ),
         (
             ("--gpu-mem", "50G", "--gpus", "3"),
-            "a job asks for 3 GPUs with 50 GB of memory to share, but only 2 of 4 would do",
-            _KINDS,
+            "a job asks for 3 GPUs with 50 GB of memory to share,"
+            " but only 2 of the 4 here would do",
+            f"use --gpu-mem 39G or less; {_KINDS}",
         ),
         (
             ("--min-gpu-mem", "81G"),
-            "a job asks for 1 GPU with 81 GB of memory, but only 0 of 4 would do",
+            "a job asks for 1 GPU with 81 GB of memory, but none of the 4 here would do",
             _KINDS,
         ),
         (
             ("--gpu-model", "B200"),
-            "a job asks for 1 GPU with a model named `B200`, but only 0 of 4 would do",
+            "a job asks for 1 GPU with a model named `B200`, but none of the 4 here would do",
             _KINDS,
         ),
         (
             ("--gpu-model", "A100", "--min-gpu-mem", "50G"),
             "a job asks for 1 GPU with 50 GB of memory and a model named `A100`,"
-            " but only 0 of 4 would do",
+            " but none of the 4 here would do",
             _KINDS,
         ),
         (
             ("--gpu-ids", "0,1", "--gpus", "3"),
-            "a job asks for 3 GPUs with a place in 0,1, but only 2 of 4 would do",
+            "a job asks for 3 GPUs with a place in 0,1, but only 2 of the 4 here would do",
             _KINDS,
         ),
         (
@@ -198,7 +199,7 @@ def test_a_line_of_a_job_file_that_no_card_can_serve_keeps_the_whole_file_out(
     jobs.write_text("true\ntrue #stoker --gpu-mem 200G\n")
     done = lab.run("submit", "--file", str(jobs))
     assert done.returncode == 65
-    assert "200 GB of memory to share, but only 0 of 4 would do" in done.stderr
+    assert "200 GB of memory to share, but none of the 4 here would do" in done.stderr
     assert lab.states() == {}
 
 
