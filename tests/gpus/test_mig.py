@@ -83,7 +83,7 @@ def test_two_queues_respect_each_other_s_slices(sliced: GpuHost) -> None:
 def test_a_job_that_asks_for_more_than_a_slice_has_is_refused(lab: GpuLab) -> None:
     done = lab.run("submit", "--gpu-model", "MIG", "--gpu-mem", "20G", "true")
     assert done.returncode == 65
-    assert "20 GB of memory to share and a model named `MIG`, but only 0 of 3" in done.stderr
+    assert "20 GB of memory to share and a model named `MIG`, but none of the 3" in done.stderr
 
 
 def test_an_xid_of_a_slice_closes_that_slice_only(sliced: GpuHost, lab: GpuLab) -> None:

@@ -237,10 +237,11 @@ class WatchedCards(Cards):
         here = [job for job in live.values() if card.number in job.devices]
         for job in here:
             meter = self._meter(job.attempt)
+            is_gone = meter.memory and job.attempt not in seen.ours  # what it had is free again
             meter.memory = max(meter.memory, seen.ours.get(job.attempt, 0))
             if card.total and card.total - card.reserved - card.used < _FULL:
                 meter.full.add(card.number)
-            else:
+            elif not is_gone:
                 meter.full.discard(card.number)
             if card.utilisation is not None:
                 meter.utilisation += card.utilisation
