@@ -21,6 +21,7 @@ CAUSES = {
     "missing_program": "program not found",
     "missing_module": "module not found",
     "gpu_error": "GPU error",
+    "gpu_lost": "its GPU was lost",
 }
 TYPE_CHECKING = False
 if TYPE_CHECKING:

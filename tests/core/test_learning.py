@@ -35,16 +35,21 @@ def test_there_is_no_advice_when_only_one_fits() -> None:
 
 
 def test_out_of_memory_asks_for_half_as_much_again() -> None:
-    wanted = after_oom(Request(1, 10 * GIB), "bigger", 12 * GIB, ("GPU-1",))
+    wanted = after_oom(Request(1, 10 * GIB), "bigger", 12 * GIB, ("GPU-1",), 80 * GIB)
     assert wanted.memory == budget(18 * GIB)
 
 
+def test_more_than_the_largest_card_has_becomes_a_whole_card() -> None:
+    wanted = after_oom(Request(1, 60 * GIB), "bigger", None, ("GPU-1",), 80 * GIB)
+    assert wanted == Request(1, exclusive=True)
+
+
 def test_out_of_memory_on_a_slot_asks_for_the_whole_card() -> None:
-    assert after_oom(Request(1), "bigger", None, ("GPU-1",)) == Request(1, exclusive=True)
+    assert after_oom(Request(1), "bigger", None, ("GPU-1",), 80 * GIB) == Request(1, exclusive=True)
 
 
 def test_out_of_memory_goes_elsewhere_or_alone() -> None:
     request = Request(1, 10 * GIB)
-    assert after_oom(request, "elsewhere", None, ("GPU-1",)).avoid == ("GPU-1",)
-    assert after_oom(request, "alone", None, ("GPU-1",)) == Request(1, exclusive=True)
-    assert after_oom(request, "fail", None, ("GPU-1",)) == request
+    assert after_oom(request, "elsewhere", None, ("GPU-1",), 80 * GIB).avoid == ("GPU-1",)
+    assert after_oom(request, "alone", None, ("GPU-1",), 80 * GIB) == Request(1, exclusive=True)
+    assert after_oom(request, "fail", None, ("GPU-1",), 80 * GIB) == request

@@ -17,6 +17,7 @@ from stoker.core.commands import display
 from stoker.core.durations import format_duration
 from stoker.core.model import CardState, Device, JobSpec, Outcome
 from stoker.core.retry import Verdict
+from stoker.core.space import is_named
 from stoker.core.states import WAITING
 from stoker.core.terminal import printable
 from stoker.daemon.cards import Cards, WatchedCards
@@ -115,7 +116,7 @@ def run(name: str, parsed: Parsed) -> int:
     slots = parsed["jobs"] or cpu_slots(settings)
     engine = Foreground(
         db, source, Host(slots, boot_id()), cards, settings._replace(state_dir=folder), screen,
-        lambda job, number: None if streams else _log_path(folder, job.id, number),
+        lambda job, number: None if streams else _log_path(folder, job, number),
         cancels_at_once=path is None,
     )  # fmt: skip
     screen.engine = engine
@@ -157,12 +158,19 @@ def _cards(parsed: Parsed, settings: Settings, tag_base: int) -> Cards:
         # Pairs such as 0+1 are devices of our own making; the driver knows nothing of them.
         if settings.devices or not has_driver() or any("," in d.visible for d in devices):
             return Cards(devices)
-        cards = WatchedCards(tag_base, settings.leases, settings.gpus_by_uuid)
+        # Inside a job, its cards are leased already, and to us as well.
+        held = os.environ.get("STOKER_GPU_UUIDS", "").split(",")
+        cards = WatchedCards(tag_base, settings.leases, settings.gpus_by_uuid, held)
         cards.use_only({device.visible: device.slots for device in devices})
     if isinstance(cards, WatchedCards):
         cards.hear(sample_once(), {})
         if cards.trouble is not None:
             tell(f"no GPU can be used: {cards.trouble}")
+        elif named is not None:
+            for name in (device.visible for device in parse_devices(named)):
+                if not any(is_named(device, (name,)) for device in cards.devices):
+                    raise UsageError(f"there is no GPU `{name}` on this host",
+                                     "`stoker gpus` shows them")  # fmt: skip
     return cards
 
 

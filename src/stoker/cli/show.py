@@ -109,15 +109,13 @@ def _gpus(row: JobRow) -> str:
 
 
 def _used_of_gpu(row: JobRow) -> str:
-    words = []
-    if row.gpu_memory is not None:
-        words.append(f"{format_size(row.gpu_memory)} memory at most")
+    if row.gpu_memory is None:
+        return ""
+    words = [f"{format_size(row.gpu_memory)} memory at most"]
     if row.gpu_use is not None:
         words.append(f"{row.gpu_use:.0f}% busy")
     if row.gpu_energy is not None:
         words.append(f"{row.gpu_energy / 3600:.1f} Wh")
-    if not words and row.state == "done" and row.gpus and row.claim is not None:
-        words.append("was never seen there")
     return ", ".join(words)
 
 

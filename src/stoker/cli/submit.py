@@ -44,7 +44,12 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _memory(text: str) -> int | str:
-    return "auto" if text == "auto" else parse_size(text)
+    if text == "auto":
+        return text
+    size = parse_size(text)
+    if not size:
+        raise UsageError("no memory at all is not enough", "write --gpu-mem 20G or auto")
+    return size
 
 
 def _names(text: str) -> tuple[str, ...]:

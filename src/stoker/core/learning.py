@@ -18,7 +18,11 @@ def budget(peak: int) -> int:
 
 
 def after_oom(
-    request: Request, on_oom: str | None, had: int | None, cards: tuple[str, ...]
+    request: Request,
+    on_oom: str | None,
+    had: int | None,
+    cards: tuple[str, ...],
+    most: int,
 ) -> Request:
     """What a job that ran out of GPU memory on these cards asks for next time."""
     if on_oom == "elsewhere":
@@ -29,7 +33,10 @@ def after_oom(
         if request.memory is None and not request.is_auto:
             return request._replace(exclusive=True)  # it had a slot; a card is all there is
         needed = max(had or 0, request.memory or 0, _SMALLEST)
-        return request._replace(memory=budget(needed + needed // 2), is_auto=False)
+        bigger = budget(needed + needed // 2)
+        if bigger > most:  # more than the largest card has
+            return request._replace(exclusive=True, memory=None, is_auto=False)
+        return request._replace(memory=bigger, is_auto=False)
     return request
 
 

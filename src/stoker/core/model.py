@@ -117,6 +117,7 @@ class CardState(Record):
     has_strangers: bool = False  # somebody else computes there
     closed: str | None = None  # why nothing may start there
     note: str | None = None  # who the strangers are, for people
+    is_brief: bool = False  # closed for a moment only: reservations stay
 
 
 class WaitingJob(Record):

@@ -17,7 +17,7 @@ _OPEN = CardState()
 class Room:
     """What is left of one device."""
 
-    __slots__ = ("device", "free", "has_strangers", "is_closed", "jobs", "total")
+    __slots__ = ("device", "free", "has_strangers", "is_brief", "is_closed", "jobs", "total")
 
     def __init__(self, device: Device, state: CardState) -> None:
         self.device = device
@@ -25,6 +25,7 @@ class Room:
         self.free = max(0, self.total - state.foreign) if device.memory else self.total
         self.has_strangers = state.has_strangers
         self.is_closed = state.closed is not None
+        self.is_brief = state.is_brief
         self.jobs: list[tuple[float, float, int]] = []  # (end, since, amount) of what runs here
 
     def fits(self, amount: int) -> bool:
@@ -40,6 +41,8 @@ class Room:
 
     def can_open(self, amount: int) -> bool:
         """Whether it would fit if our own jobs left. To keep others off would be no use if not."""
+        if self.is_brief:  # what is being cleared away looks like anything
+            return True
         if self.is_closed or (amount >= self.total and self.has_strangers):
             return False
         whole = amount >= self.total
@@ -47,7 +50,7 @@ class Room:
 
     def opens_at(self, amount: int, now: float) -> tuple[float, float]:
         """(when it will fit, since when that is awaited), both infinite when nobody can know."""
-        if self.fits(amount):
+        if self.fits(amount) or (self.is_brief and not self.jobs):
             return now, float("-inf")
         jobs = sorted(self.jobs)
         if amount >= self.total:

@@ -30,6 +30,14 @@ _FRESH_SECONDS = 1.0
 _FULL = 1 << 30
 
 
+_CLEARING = "clearing"
+_LOOKED_AT = "being looked at"
+
+
+def _closed(state: CardState, why: str | None) -> CardState:
+    return state._replace(closed=why, is_brief=why in (_CLEARING, _LOOKED_AT))
+
+
 class Use(Record):
     """What one attempt did with its cards."""
 
@@ -48,6 +56,7 @@ class Cards:
     is_watched = False
 
     def __init__(self, devices: tuple[Device, ...]) -> None:
+        self._found = devices
         self.devices = devices
         self.states: dict[int, CardState] = {}
 
@@ -67,10 +76,22 @@ class Cards:
 
     def decided(self, rows: Iterable[tuple[str, bool, int | None, str | None]]) -> None:
         """What people decided: (uuid, drained, slots, quarantine)."""
+        by_uuid = {uuid: (drained, slots) for uuid, drained, slots, _ in rows}
+        devices, states = [], {}
+        for device in self._found:
+            drained, slots = by_uuid.get(device.uuid, (False, None))
+            devices.append(device._replace(slots=slots or device.slots))
+            if drained:
+                states[device.number] = CardState(closed="drained")
+        if tuple(devices) != self.devices or states != self.states:
+            self.devices, self.states = tuple(devices), states
 
-    def take_quarantines(self) -> dict[str, str]:
-        """Cards that are in trouble since the last call: (UUID, why)."""
+    def quarantines(self) -> dict[str, str]:
+        """Cards in trouble that are not in the books yet: (UUID, why)."""
         return {}
+
+    def recorded(self, uuids: Iterable[str]) -> None:
+        """These are in the books now."""
 
     def close(self) -> None:
         """Give everything back."""
@@ -104,11 +125,15 @@ class WatchedCards(Cards):
 
     is_watched = True
 
-    def __init__(self, tag_base: int, leases: bool, by_uuid: bool) -> None:
+    def __init__(
+        self, tag_base: int, leases: bool, by_uuid: bool, held: Iterable[str] = ()
+    ) -> None:
         super().__init__(())
+        self._held = frozenset(held)  # cards that the job around us has leased already
         self._tag_base = tag_base
         self._leases = leases
         self._by_uuid = by_uuid
+        self._numbers: dict[str, int] = {}
         self._cards: dict[int, Card] = {}
         self._tenants: dict[int, Tenants] = {}
         self._meters: dict[int, _Meter] = {}
@@ -143,10 +168,11 @@ class WatchedCards(Cards):
             self.trouble = sample.trouble
         else:
             self.trouble = None
-            self._cards = {card.number: card for card in sample.cards}
-            self.devices = tuple(self._device(card) for card in sample.cards)
-            attempts, users = self._owners(sample.cards)
-            for card in sample.cards:
+            cards = [card._replace(number=self._number(card)) for card in sample.cards]
+            self._cards = {card.number: card for card in cards}
+            self.devices = tuple(self._device(card) for card in cards)
+            attempts, users = self._owners(cards)
+            for card in cards:
                 leased = leased_on(card, users, os.getpid()) if self._leases else set()
                 seen = self._tenants[card.number] = tenants(card, attempts, users, leased)
                 self._clear(card, seen, sample.at)
@@ -160,6 +186,15 @@ class WatchedCards(Cards):
         self._find_states(live)
         return (self.devices, self.states) != before
 
+    def _number(self, card: Card) -> int:
+        """Indices move up when a card vanishes; ours do not, because jobs are on record by them."""
+        known = self._numbers.get(card.uuid)
+        if known is None:
+            taken = set(self._numbers.values())
+            known = card.number if card.number not in taken else max(taken) + 1
+            self._numbers[card.uuid] = known
+        return known
+
     def ended(self, job: RunningJob, now: float) -> None:
         """Its cards are closed until the driver confirms that its processes are gone."""
         meter = self._meters.get(job.attempt)
@@ -169,7 +204,7 @@ class WatchedCards(Cards):
             leaving = _Leaving(now, pids, seen is not None and seen.has_hidden)
             self._clearing.setdefault(number, {})[job.attempt] = leaving
             state = self.states.get(number, CardState())
-            self.states = {**self.states, number: state._replace(closed="clearing")}
+            self.states = {**self.states, number: state._replace(closed=_CLEARING, is_brief=True)}
 
     def decided(self, rows: Iterable[tuple[str, bool, int | None, str | None]]) -> None:
         """What people decided: (uuid, drained, slots, quarantine)."""
@@ -190,7 +225,7 @@ class WatchedCards(Cards):
         """A decision holds from now on, not from the next sample on."""
         self.devices = tuple(self._device(self._cards[device.number]) for device in self.devices)
         self.states = {
-            device.number: self.states[device.number]._replace(closed=self._closed(device))
+            device.number: _closed(self.states[device.number], self._closed(device))
             for device in self.devices
         }
 
@@ -271,14 +306,22 @@ class WatchedCards(Cards):
             self._decided[uuid] = (drained, slots, why)
             self._quarantines[uuid] = why
 
-    def take_quarantines(self) -> dict[str, str]:
-        taken, self._quarantines = self._quarantines, {}
-        return taken
+    def quarantines(self) -> dict[str, str]:
+        return dict(self._quarantines)
+
+    def recorded(self, uuids: Iterable[str]) -> None:
+        for uuid in uuids:
+            self._quarantines.pop(uuid, None)
+
+    def lost(self) -> set[int]:
+        """Devices that are not there any more; what runs on them cannot go on."""
+        return {card.number for card in self._cards.values() if card.trouble is not None}
 
     def _find_states(self, live: Mapping[int, RunningJob]) -> None:
         self.states = {
-            device.number: state_of(
-                device, self._tenants[device.number], live.values(), self._closed(device)
+            device.number: _closed(
+                state_of(device, self._tenants[device.number], live.values(), None),
+                self._closed(device),
             )
             for device in self.devices
         }
@@ -296,7 +339,7 @@ class WatchedCards(Cards):
         if self._named is not None and not is_named(device, self._named):
             return "not among the cards that may be used"
         if self._clearing.get(device.number):
-            return "clearing"
+            return _CLEARING
         return self._leased.get(device.number)
 
     def _device(self, card: Card) -> Device:
@@ -324,13 +367,15 @@ class WatchedCards(Cards):
         if time.monotonic() - self._seen_at > _FRESH_SECONDS:
             self._wants_look = True
             self.states = {
-                number: state._replace(closed="being looked at")
+                number: state._replace(closed=_LOOKED_AT, is_brief=True)
                 for number, state in self.states.items()
             }
             return None
         if not self._leases:
             return Lease([])
         claims = self._claims(request, devices)
+        if not claims:
+            return Lease([])
         if self._granted is not None:
             wanted, granted = self._granted
             if wanted == claims:
@@ -377,6 +422,8 @@ class WatchedCards(Cards):
     def _claims(self, request: Request, devices: tuple[int, ...]) -> list[CardClaim]:
         claims = []
         for device in self._of(devices):
+            if device.uuid in self._held:
+                continue
             amount = amount_of(request, device)
             whole = amount >= capacity(device)
             claims.append(

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from stoker.core.causes import diagnose
 from stoker.core.model import Outcome
 from stoker.daemon.cards import Use
 from stoker.store.ledger import JobFacts
-from stoker.supervisor.logs import log_path
 
 _TAIL_BYTES = 64 << 10
 
 
 class Examiner:
-    def __init__(self, state_dir: str) -> None:
-        self._state_dir = state_dir
+    def __init__(self, log_for: Callable[[int, int], str | None]) -> None:
+        self._log_for = log_for
         self._host_kills = _out_of_memory_kills()
 
     def examine(self, outcome: Outcome, facts: JobFacts, use: Use) -> Outcome:
@@ -34,9 +34,8 @@ class Examiner:
         return outcome._replace(reason=cause, detail=evidence)
 
     def _tail(self, facts: JobFacts) -> bytes:
-        own = log_path(self._state_dir, facts.job, facts.attempts)
         tail = b""
-        for path in (facts.stdout or own, facts.stderr):
+        for path in (facts.stdout or self._log_for(facts.job, facts.attempts), facts.stderr):
             if path is not None:
                 tail += _last_bytes(path)
         return tail

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from stoker.core.model import JobSpec, ReadyJob
+from stoker.core.model import JobSpec
 from stoker.daemon.cards import Cards
 from stoker.daemon.clock import SystemClock
 from stoker.daemon.listening import Listening
@@ -50,7 +50,7 @@ class Foreground:
         cards: Cards,
         settings: Settings,
         listener: Listener,
-        log_for: Callable[[ReadyJob, int], str | None],
+        log_for: Callable[[int, int], str | None],
         *,
         cancels_at_once: bool = False,
     ) -> None:

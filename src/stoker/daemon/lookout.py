@@ -69,6 +69,7 @@ class Lookout:
         for sample in (*self._watch.read(), *self._watch.check(now)):
             if cards.hear(sample, loop.live):
                 loop.look_again()
+            loop.end_on(cards.lost())
         # Not before there are cards that it could mean; nothing is started before that either.
         if self._gpu_file is not None and cards.devices and now >= self._look_at_file:
             self._look_at_file = now + _FILE_SECONDS

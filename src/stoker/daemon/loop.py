@@ -93,7 +93,7 @@ class Loop:
         listener: Listener,
         *,
         next_attempt: int = 1,
-        log_for: Callable[[ReadyJob, int], str | None] | None = None,
+        log_for: Callable[[int, int], str | None] | None = None,
         commit_seconds: float = 0.0,
     ) -> None:
         self.db = db
@@ -105,7 +105,7 @@ class Loop:
         self._clock = clock
         self._listener = listener
         self._maker = OrderMaker(db, settings, log_for)
-        self._examiner = Examiner(settings.state_dir)
+        self._examiner = Examiner(self._maker.log_for)
         self._next_attempt = next_attempt
         self._reserved = 0  # attempt ids below this are ours, and the books on disk say so
         self._reserving = 0
@@ -116,6 +116,8 @@ class Loop:
         self._heads: dict[int, deque[ReadyJob]] = {}  # by line
         self._rules = Rules()
         self._published: tuple[Device, ...] | None = None
+        self._quarantined: dict[str, str] = {}
+        self._forsaken: set[int] = set()  # attempts that were ended because their card is lost
         self._stops: dict[int, float | None] = {}
         self._facts: list[Fact] = []  # heard, not yet recorded
         self._orders: list[tuple[Order, Context, Lease]] = []  # claimed, not yet committed
@@ -137,6 +139,7 @@ class Loop:
         for fact in facts:
             if isinstance(fact, (Outcome, Refused)):
                 job = self.live.pop(fact.attempt, None)
+                self._forsaken.discard(fact.attempt)
                 if job is not None and job.devices:
                     self.cards.ended(job, self._clock.mono())
                 self._may_start = True
@@ -170,6 +173,7 @@ class Loop:
         self._reserved = max(self._reserved, self._reserving)
         self._clock_offset = self._seen_offset
         self._facts.clear()
+        self.cards.recorded(self._quarantined)
         self._launch()
         for job, outcome, verdict in finished:
             self._listener.finished(job, outcome, verdict)
@@ -210,6 +214,13 @@ class Loop:
     def look_again(self) -> None:
         """The devices changed: somebody may be able to start."""
         self._may_start = True
+
+    def end_on(self, devices: set[int]) -> None:
+        """End what runs on devices that are lost; `--retries` says whether it is tried again."""
+        for attempt, job in self.live.items():
+            if attempt not in self._forsaken and not devices.isdisjoint(job.devices):
+                self._forsaken.add(attempt)
+                self.parent.stop(attempt, "gpu_lost", None)
 
     @property
     def has_waiting(self) -> bool:
@@ -271,8 +282,7 @@ class Loop:
         self._due_at = ledger.next_due(self.db)
         self._heads = {line: deque() for line in ledger.ready_lines(self.db)}
         self._rules = self._rules._replace(typical=ledger.typical_seconds(self.db))
-        if self.cards.is_watched:
-            self.cards.decided(ledger.card_decisions(self.db))
+        self.cards.decided(ledger.card_decisions(self.db))
         self._stops = dict(ledger.stop_requests(self.db))
         self._is_draining = ledger.is_draining(self.db)
 
@@ -400,7 +410,8 @@ class Loop:
         if cards.devices is not self._published and (cards.devices or not cards.is_watched):
             ledger.set_devices(self.db, cards.devices, self.host.cpu_slots)
             self._published = cards.devices
-        for uuid, why in cards.take_quarantines().items():
+        self._quarantined = cards.quarantines()
+        for uuid, why in self._quarantined.items():
             ledger.quarantine(self.db, uuid, why)
 
     def _record(self) -> list[tuple[int, Outcome, Verdict]]:
@@ -474,7 +485,8 @@ class Loop:
         request = line.request._replace(memory=facts.claim)
         names = {device.number: device.uuid or device.visible for device in self.cards.devices}
         cards = tuple(names[number] for number in facts.devices if number in names)
-        wanted = after_oom(request, facts.on_oom, use.memory, cards)
+        most = max((device.memory for device in self.cards.devices), default=0)
+        wanted = after_oom(request, facts.on_oom, use.memory, cards, most)
         if verdict.delay is not None and wanted != request:
             ledger.change_request(self.db, facts.job, wanted, line.share)
         return lines.learn(self.db, facts.family, None, use.memory, is_short=True)

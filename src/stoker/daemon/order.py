@@ -21,11 +21,11 @@ class OrderMaker:
         self,
         db: Database,
         settings: Settings,
-        log_for: Callable[[ReadyJob, int], str | None] | None = None,
+        log_for: Callable[[int, int], str | None] | None = None,
     ) -> None:
         self._db = db
         self._settings = settings
-        self._log_for = log_for or self._own_log
+        self.log_for = log_for or self._own_log
         self._contexts: dict[int, tuple[Context, bool]] = {}
 
     def make(
@@ -33,7 +33,7 @@ class OrderMaker:
     ) -> tuple[Order, Context]:
         context, has_plain_shell = self._context(job.context)
         words = plain_words(job.argv[0]) if job.shell and has_plain_shell else None
-        log = job.stdout or self._log_for(job, claim.number)
+        log = job.stdout or self.log_for(job.id, claim.number)
         folder = job_folder(self._settings.state_dir, job.id)
         env = job_environment(job, claim.number, devices, claim.memory, folder, context.cwd)
         order = Order(
@@ -56,5 +56,5 @@ class OrderMaker:
             known = self._contexts[id] = (context, not changed)
         return known
 
-    def _own_log(self, job: ReadyJob, number: int) -> str:
-        return log_path(self._settings.state_dir, job.id, number)
+    def _own_log(self, job: int, number: int) -> str:
+        return log_path(self._settings.state_dir, job, number)
