@@ -46,6 +46,22 @@ def test_a_job_on_a_lost_card_is_ended_and_tried_again_elsewhere(
     assert gpu_lab.places(job) == [[1]]
 
 
+def test_a_card_keeps_its_number_when_another_vanishes_and_the_daemon_is_killed(
+    host: GpuHost, gpu_lab: GpuLab
+) -> None:
+    gate = host.gate()
+    job = gpu_lab.start(gate, "--gpu-ids", "1", size=5 * GIB)
+    host.fake.remove(host.cards[0])
+    gpu_lab.kill_daemon()
+    late = gpu_lab.submit("true")
+    assert f"runs job {job}" in gpu_lab.why(late)
+    [card] = gpu_lab.gpus()
+    assert card["uuid"] == host.cards[1] and card["jobs"][0]["id"] == job
+    gate.open()
+    assert gpu_lab.wait(job, late) == 0
+    assert gpu_lab.job(late)["devices"][0]["uuid"] == host.cards[1]
+
+
 def test_a_foreground_run_inside_a_job_uses_the_cards_of_that_job(gpu_lab: GpuLab) -> None:
     inner = f"{sys.executable} -m stoker run -q -- sh -c 'echo inside $CUDA_VISIBLE_DEVICES'"
     job = gpu_lab.submit("--gpu-ids", "1", inner)

@@ -186,6 +186,10 @@ class WatchedCards(Cards):
         self._find_states(live)
         return (self.devices, self.states) != before
 
+    def remember(self, devices: Iterable[Device]) -> None:
+        """The numbers that the last daemon gave; jobs that still run are on record by them."""
+        self._numbers.update((device.uuid, device.number) for device in devices if device.pci)
+
     def _number(self, card: Card) -> int:
         """Indices move up when a card vanishes; ours do not, because jobs are on record by them."""
         known = self._numbers.get(card.uuid)

@@ -14,6 +14,7 @@ import time
 from stoker import __version__
 from stoker.core.model import Context, Outcome
 from stoker.core.retry import Verdict
+from stoker.daemon.cards import WatchedCards
 from stoker.daemon.clock import SystemClock
 from stoker.daemon.listening import Listening
 from stoker.daemon.lookout import Lookout, find_cards
@@ -28,7 +29,7 @@ from stoker.settings import (
     load_settings,
     prepare_state_dir,
 )
-from stoker.store import ledger
+from stoker.store import find, ledger
 from stoker.store.checkpoints import Checkpoints
 from stoker.store.database import FILE_NAME, open_database
 from stoker.supervisor import locks, members
@@ -62,6 +63,8 @@ class Daemon(Listener):
         self._orphans = Orphans(tag)
         host = Host(cpu_slots(settings), boot_id())
         cards = find_cards(settings, tag)
+        if isinstance(cards, WatchedCards):
+            cards.remember(find.devices(self._db))
         self._lookout = Lookout(cards, settings.gpu_file)
         self._wake = WakeServer(folder)
         begun = [r.attempt for r in self._link.journal() if isinstance(r, JournalBegun)]
