@@ -81,6 +81,7 @@ class Runner:
             self._obey()
             if self._daemon is not None and self._daemon.has_backlog:
                 self._daemon.flush()
+        self._children.close()
 
     def _wait(self) -> None:
         times = [
@@ -90,7 +91,11 @@ class Runner:
         if self._daemon is not None:
             events = select.EPOLLIN | (select.EPOLLOUT if self._daemon.has_backlog else 0)
             self._poll.modify(self._daemon.fileno(), events)
-        for descriptor, _ in self._poll.poll(timeout):
+        heard = self._poll.poll(0)
+        if not heard:
+            self._children.prepare()
+            heard = self._poll.poll(timeout)
+        for descriptor, _ in heard:
             if descriptor == self._wake:
                 os.read(self._wake, 4096)
             elif descriptor == self._listener.fileno():
