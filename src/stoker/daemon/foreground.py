@@ -127,9 +127,7 @@ class Foreground:
         )  # fmt: skip
         times = [at for at in due if at is not None]
         timeout = max(0.0, min(times) - time.monotonic()) if times else -1
-        if not self._listening.wait(0):
-            self._parent.prepare()
-            self._listening.wait(timeout)
+        self._listening.wait(timeout)
 
     def _descriptors(self) -> set[int]:
         wanted = {self._parent.fileno(), *self._lookout.descriptors()}

@@ -86,10 +86,6 @@ class Attached:
         for begun in self._children.living():
             self._children.stop(begun.attempt, "user", 0.0)
         self._children.tick()
-        self._children.close()
-
-    def prepare(self) -> None:
-        self._children.prepare()
 
 
 def _start_keeper(tag_base: int) -> int:

@@ -66,13 +66,6 @@ class Children:
             for number, attempt in self._by_attempt.items()
         ]
 
-    def prepare(self) -> None:
-        """Nothing else is to be done now."""
-        self._pad.prepare()
-
-    def close(self) -> None:
-        self._pad.close()
-
     def ignore(self, pid: int) -> None:
         """A child of this process that is no job."""
         self._bystanders.add(pid)

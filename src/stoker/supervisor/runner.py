@@ -81,7 +81,6 @@ class Runner:
             self._obey()
             if self._daemon is not None and self._daemon.has_backlog:
                 self._daemon.flush()
-        self._children.close()
 
     def _wait(self) -> None:
         times = [
@@ -91,11 +90,7 @@ class Runner:
         if self._daemon is not None:
             events = select.EPOLLIN | (select.EPOLLOUT if self._daemon.has_backlog else 0)
             self._poll.modify(self._daemon.fileno(), events)
-        heard = self._poll.poll(0)
-        if not heard:
-            self._children.prepare()
-            heard = self._poll.poll(timeout)
-        for descriptor, _ in heard:
+        for descriptor, _ in self._poll.poll(timeout):
             if descriptor == self._wake:
                 os.read(self._wake, 4096)
             elif descriptor == self._listener.fileno():

@@ -16,7 +16,6 @@ from stoker.core.commands import MAX_ARGUMENT_BYTES
 from stoker.core.model import Context
 from stoker.supervisor import members
 from stoker.supervisor.orders import Order
-from stoker.supervisor.spare_log import SpareLog
 
 # Python ignores some signals and so would the job; a job starts with every signal as usual.
 _DEFAULT_SIGNALS = [
@@ -28,7 +27,6 @@ _HOST_TROUBLE = (
     errno.EAGAIN,
     errno.ENOMEM,
     errno.EMFILE,
-    errno.EBADF,  # posix_spawn's word for a descriptor above the limit
     errno.ENFILE,
     errno.ENOSPC,
     errno.EDQUOT,
@@ -65,14 +63,6 @@ class Launchpad:
 
     def __init__(self) -> None:
         self._null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        self._logs = SpareLog()
-
-    def prepare(self) -> None:
-        """There is time: do beforehand what the next start needs."""
-        self._logs.prepare()
-
-    def close(self) -> None:
-        self._logs.close()
 
     def spawn(
         self,
@@ -91,7 +81,7 @@ class Launchpad:
             mask = os.umask(context.umask)
             opened: list[int] = []
             try:
-                opened = self._open_output(order)
+                opened = _open_output(order)
                 for number, descriptor in enumerate(opened, 1):
                     files.append((os.POSIX_SPAWN_DUP2, descriptor, number))
                 return _execute(order, context, env, files, tag)
@@ -105,22 +95,6 @@ class Launchpad:
             name = f"{error.filename}: " if error.filename else ""
             raise StartFailed(126, f"{name}{error.strerror}") from None
 
-    def _open_output(self, order: Order) -> list[int]:
-        """Descriptors for stdout and stderr, or none when the job inherits ours."""
-        if order.stdout is None:
-            return []
-        if order.own_log:
-            first = self._logs.open(order.stdout)
-        else:
-            first = _open_users(order.stdout, order.number)
-        if order.stderr is None:
-            return [first, first]
-        try:
-            return [first, _open_users(order.stderr, order.number)]
-        except OSError:
-            os.close(first)
-            raise
-
     def _enter(self, cwd: str) -> None:
         # Not only when it differs: the folder may have been removed and made anew.
         try:
@@ -129,10 +103,39 @@ class Launchpad:
             raise StartFailed(126, f"cannot enter the folder {cwd}: {error.strerror}") from None
 
 
-def _open_users(path: str, number: int) -> int:
-    """A path that the user chose: a first attempt starts it anew, a retry adds to it."""
+def _open_output(order: Order) -> list[int]:
+    """Descriptors for stdout and stderr, or none when the job inherits ours."""
+    if order.stdout is None:
+        return []
+    first = _open_log(order.stdout, order.own_log, order.number)
+    if order.stderr is None:
+        return [first, first]
+    try:
+        return [first, _open_log(order.stderr, False, order.number)]
+    except OSError:
+        os.close(first)
+        raise
+
+
+def _open_log(path: str, own: bool, number: int) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    if own:
+        try:
+            return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+        except FileNotFoundError:  # the first of its thousand
+            _make_folder(os.path.dirname(path))
+            return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+    # A path the user chose: a first attempt starts it anew, a retry adds to it.
     return os.open(path, flags | (os.O_TRUNC if number == 1 else 0), 0o666)
+
+
+def _make_folder(path: str) -> None:
+    """Private whatever the job's mask is; makedirs would apply that to the folders above."""
+    mask = os.umask(0o077)
+    try:
+        os.makedirs(path, exist_ok=True)
+    finally:
+        os.umask(mask)
 
 
 def _execute(
