@@ -11,7 +11,7 @@ from stoker.cli.options import Option, Parsed, Verb, count, parse, whole_number
 from stoker.core.commands import MAX_ARGUMENT_BYTES
 from stoker.core.durations import format_duration, parse_duration, parse_size
 from stoker.core.model import Context, Dependency, Device, JobSpec, Request
-from stoker.errors import UsageError
+from stoker.errors import Unavailable, UsageError
 from stoker.settings import Settings
 from stoker.store import find
 from stoker.store.submissions import CHUNK, Receipt
@@ -231,6 +231,8 @@ class SpecMaker:
         gpus, memory, ids = parsed["gpus"], parsed["gpu_mem"], parsed["gpu_ids"] or ()
         if gpus is None:
             gpus = len(ids) or (1 if self._devices else 0)
+            if not gpus and not self._settings.devices:
+                _check_driver()
         if memory is not None and parsed["exclusive"]:
             raise UsageError("--gpu-mem shares a card, and --exclusive does not", "give one")
         if not gpus and (memory is not None or ids or parsed["exclusive"]):
@@ -256,6 +258,21 @@ class SpecMaker:
             )
             _check_size(self._contexts[key])
         return self._contexts[key]
+
+
+def _check_driver() -> None:
+    """A GPU job must not become a CPU job because the driver happens to be silent."""
+    from stoker.devices.probe import has_driver
+
+    if has_driver():
+        from stoker.devices.watch import sample_once
+
+        sample = sample_once()
+        if sample.cards is None:
+            raise Unavailable(
+                f"cannot tell which GPUs this host has: {sample.trouble}",
+                "a job without a GPU: --gpus 0; else see `stoker doctor`",
+            )
 
 
 def _submit_file(queue: Queue, maker: SpecMaker, parsed: Parsed) -> int:

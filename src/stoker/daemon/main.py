@@ -97,8 +97,9 @@ class Daemon(Listener):
                 self._look_for_home()
             self._observe()
             self._loop.turn()
-            self._lookout.observe(self._loop, self, time.monotonic())
-            self._loop.turn()
+            if self._loop.cards.is_watched:  # the turn may have asked for a look at the cards
+                self._lookout.observe(self._loop, self, time.monotonic())
+                self._loop.turn()
             if self._wake.announce_at is not None:
                 self._wake.announce(time.monotonic())
         self._close()

@@ -1,0 +1,63 @@
+"""Queues that older versions left."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from stoker.store import find, ledger
+from stoker.store.database import SCHEMA_VERSION, Database, open_database
+from tests.store.builders import a_spec, a_store, add
+
+SCHEMAS = Path(__file__).parent / "schemas"
+
+
+def an_old_queue(folder: Path) -> None:
+    """Schema 1: a running job and two that wait, one of them for two GPUs."""
+    connection = sqlite3.connect(folder / "queue.db")
+    connection.executescript((SCHEMAS / "0001.sql").read_text())
+    connection.executescript(
+        "INSERT INTO meta VALUES ('tag', 5), ('next_job', 4), ('next_attempt', 1001),"
+        " ('cpu_slots', 2);"
+        "INSERT INTO contexts VALUES (1, 0, x'2f', x'', 18, x'2f62696e2f7368');"
+        "INSERT INTO jobs (id, state, ready, gpus, priority, shell, argv, context, submitted_at,"
+        " attempts, attempt) VALUES"
+        " (1, 'running', 0, 1, 0, 1, x'61', 1, 1.0, 1, 1),"
+        " (2, 'queued', 1, 1, 0, 1, x'62', 1, 1.0, 0, NULL),"
+        " (3, 'queued', 1, 2, 7, 1, x'63', 1, 1.0, 0, NULL);"
+        "INSERT INTO attempts (id, job, number, devices, claimed_at, boot)"
+        " VALUES (1, 1, 1, '0', 1.0, 'boot');"
+        "PRAGMA user_version = 1;"
+    )
+    connection.close()
+
+
+def columns(db: Database) -> dict[str, set[str]]:
+    tables = [row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    return {name: {row[1] for row in db.execute(f"PRAGMA table_info({name})")} for name in tables}
+
+
+def indexes(db: Database) -> set[str]:
+    rows = db.execute("SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL")
+    return {row[0] for row in rows}
+
+
+def test_an_old_queue_gets_the_tables_of_a_new_one(tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    an_old_queue(tmp_path)
+    db, new = open_database(str(tmp_path)), a_store(tmp_path / "new")
+    assert db.value("PRAGMA user_version") == SCHEMA_VERSION
+    assert columns(db) == columns(new)
+    assert indexes(db) == indexes(new)
+
+
+def test_the_jobs_of_an_old_queue_go_on(tmp_path: Path) -> None:
+    an_old_queue(tmp_path)
+    db = open_database(str(tmp_path))
+    [running] = ledger.open_attempts(db)
+    assert (running.job, running.request.gpus, running.devices) == (1, 1, (0,))
+    assert [find.job(db, id).gpus for id in (1, 2, 3)] == [1, 1, 2]
+    [new] = add(db, a_spec(gpus=2))
+    narrow, wide = (ledger.read_line(db, line) for line in ledger.ready_lines(db))
+    assert [job.id for job in ledger.heads(db, narrow, 10)] == [2]
+    assert [job.id for job in ledger.heads(db, wide, 10)] == [3, new]  # alike: one line
