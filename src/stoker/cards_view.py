@@ -10,8 +10,8 @@ from stoker.core.record import Record
 from stoker.core.space import is_named
 from stoker.core.states import ACTIVE
 from stoker.core.tenants import Tenants, describe, tenants
-from stoker.daemon.cards import leased_on, user_name, user_of
-from stoker.daemon.gpu_file import read_gpu_file
+from stoker.daemon.gpu_file import NOT_NAMED, read_gpu_file
+from stoker.daemon.owners import leased_on, owners, user_name
 from stoker.daemon.presence import daemon_pid, known_devices
 from stoker.devices.leases import Holder, holders
 from stoker.devices.probe import as_device, has_driver
@@ -21,7 +21,6 @@ from stoker.settings import Settings
 from stoker.store import find, ledger
 from stoker.store.database import Database
 from stoker.store.find import JobRow
-from stoker.supervisor import members
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -124,7 +123,7 @@ def shown_cards(db: Database, settings: Settings) -> tuple[list[Shown], str | No
     places = [(card.uuid, card.pci, card.slice_of is not None) for card in sample.cards]
     ours = daemon_pid(settings.state_dir)
     leases = [one for one in holders(places) if one.pid != ours]
-    attempts, users = _owners(db, sample.cards)
+    attempts, users = owners(sample.cards, ledger.store_tag(db))
     shown = []
     for card in sample.cards:
         device = known.get(card.uuid) or as_device(card, by_uuid=settings.gpus_by_uuid)
@@ -150,9 +149,8 @@ def _allowed(shown: list[Shown], settings: Settings) -> list[Shown]:
         names = None
     if names is None:
         return shown
-    why = "not among the cards that may be used"
     return [
-        one._replace(state=why, closed=why)
+        one._replace(state=NOT_NAMED, closed=NOT_NAMED)
         if one.closed is None and not is_named(one.device, names)
         else one
         for one in shown
@@ -181,18 +179,6 @@ def _shown(
     is_taken = (who is not None and who.has_strangers) or bool(leases)
     state = closed or ("busy" if jobs else "taken" if is_taken else "free")
     return Shown(device, card, jobs, who, leases, state, closed)
-
-
-def _owners(db: Database, cards: tuple[Card, ...]) -> tuple[dict[int, int], dict[int, str]]:
-    base = ledger.store_tag(db)
-    attempts, users = {}, {}
-    for pid in {process.pid for card in cards for process in card.processes}:
-        tag = members.read_tag(pid)
-        if tag is not None and tag >> 32 == base:
-            attempts[pid] = tag & 0xFFFFFFFF
-        else:
-            users[pid] = user_of(pid)
-    return attempts, users
 
 
 def holder_name(holder: Holder) -> str:

@@ -148,3 +148,13 @@ def test_doctor_says_what_is_wrong_with_the_driver(host: GpuHost, gpu_lab: GpuLa
     done = gpu_lab.run("doctor")
     assert done.returncode == 1
     assert f"no GPU can be used: {MISMATCH}" in done.stdout
+
+
+def test_a_job_is_not_taken_for_a_cpu_job_because_the_driver_is_silent(
+    host: GpuHost, gpu_lab: GpuLab
+) -> None:
+    host.fake.fail_init(9)
+    done = gpu_lab.run("submit", "python train.py")
+    assert done.returncode == 69
+    assert done.stderr.startswith("error: cannot tell which GPUs this host has: ")
+    assert gpu_lab.wait(gpu_lab.submit("--gpus", "0", "true")) == 0

@@ -16,6 +16,8 @@ from stoker.core.model import CardState, Device, Request, RunningJob
 from stoker.core.record import Record
 from stoker.core.space import amount_of, capacity, is_named
 from stoker.core.tenants import Tenants, state_of, tenants
+from stoker.daemon.gpu_file import NOT_NAMED
+from stoker.daemon.owners import leased_on, owners
 from stoker.devices.leases import CardClaim, Lease, Waiter, first_in_line, holders, try_take
 from stoker.devices.probe import as_device
 from stoker.errors import Error
@@ -28,7 +30,6 @@ _LOOK_AGAIN_SECONDS = 0.05
 _FRESH_SECONDS = 1.0
 # Libraries that find no more than this free fail without a word of memory.
 _FULL = 1 << 30
-
 
 _CLEARING = "clearing"
 _LOOKED_AT = "being looked at"
@@ -171,7 +172,9 @@ class WatchedCards(Cards):
             cards = [card._replace(number=self._number(card)) for card in sample.cards]
             self._cards = {card.number: card for card in cards}
             self.devices = tuple(self._device(card) for card in cards)
-            attempts, users = self._owners(cards)
+            # One that is dead and still listed is known from before.
+            known = {pid: attempt for attempt, m in self._meters.items() for pid in m.ids}
+            attempts, users = owners(cards, self._tag_base, known)
             for card in cards:
                 leased = leased_on(card, users, os.getpid()) if self._leases else set()
                 seen = self._tenants[card.number] = tenants(card, attempts, users, leased)
@@ -239,20 +242,6 @@ class WatchedCards(Cards):
         soon = any(one.since + _CLEARING_SECONDS > now for one in leaving)
         soon = soon or self._wants_look or self._granted is not None
         return now + _LOOK_AGAIN_SECONDS if soon else None
-
-    def _owners(self, cards: Iterable[Card]) -> tuple[dict[int, int], dict[int, str]]:
-        attempts, users = {}, {}
-        for pid in {process.pid for card in cards for process in card.processes}:
-            tag = members.read_tag(pid)
-            if tag is not None and tag >> 32 == self._tag_base:
-                attempts[pid] = tag & 0xFFFFFFFF
-                continue
-            known = next((a for a, meter in self._meters.items() if pid in meter.ids), None)
-            if known is not None:  # it is dead, and the driver still lists it
-                attempts[pid] = known
-            else:
-                users[pid] = user_of(pid)
-        return attempts, users
 
     def _clear(self, card: Card, seen: Tenants, at: float) -> None:
         waiting = self._clearing.get(card.number, {})
@@ -341,7 +330,7 @@ class WatchedCards(Cards):
         if drained:
             return "drained"
         if self._named is not None and not is_named(device, self._named):
-            return "not among the cards that may be used"
+            return NOT_NAMED
         if self._clearing.get(device.number):
             return _CLEARING
         return self._leased.get(device.number)
@@ -485,48 +474,3 @@ class WatchedCards(Cards):
 
 # Application faults and notices; the card is fine (NVIDIA's catalogue of Xid errors).
 _HARMLESS_XIDS = frozenset({13, 31, 43, 45, 68, 94})
-
-
-def leased_on(card: Card, users: Mapping[int, str], ours: int | None) -> set[int]:
-    """Those of the strangers on a card that are part of a job with a lease.
-
-    Jobs can be started without one; where nobody but us (`ours` is our daemon) holds the card, none
-    of them has any.
-    """
-    pids = {p.pid for p in card.processes if p.pid in users and _is_of_a_job(p.pid)}
-    if not pids:
-        return pids
-    try:
-        held = holders([(card.uuid, card.pci, card.slice_of is not None)])
-    except Error:
-        return set()
-    return pids if any(holder.pid != ours for holder in held) else set()
-
-
-def _is_of_a_job(pid: int) -> bool:
-    """Whether a process carries anybody's tag.
-
-    From its limits, which unlike other facts of a process can be read by everybody.
-    """
-    try:
-        with open(f"/proc/{pid}/limits", "rb") as file:
-            line = next(line for line in file if line.startswith(b"Max file locks"))
-            return line.split()[3].isdigit() and int(line.split()[3]) >= 1 << 32
-    except (OSError, StopIteration):
-        return False
-
-
-def user_of(pid: int) -> str:
-    try:
-        return user_name(os.stat(f"/proc/{pid}").st_uid)
-    except OSError:
-        return "?"
-
-
-def user_name(uid: int) -> str:
-    import pwd
-
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"uid {uid}"

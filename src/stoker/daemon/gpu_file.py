@@ -8,6 +8,7 @@ import stat
 from stoker.devices.probe import parse_devices
 from stoker.errors import UsageError
 
+NOT_NAMED = "not among the cards that may be used"
 _MAX_BYTES = 1 << 16
 
 
