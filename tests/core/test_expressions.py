@@ -1,0 +1,86 @@
+"""Conditions and filters: what they can say, and that they can do nothing else."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stoker.core.expressions import Expression
+from stoker.errors import UsageError
+
+VALUES: dict[str, object] = {
+    "lr": 0.001,
+    "opt": "adam",
+    "seed": 2,
+    "nan": float("nan"),
+    "flag": True,
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("lr < 0.01", True),
+        ("lr < 1e-4", False),
+        ("opt == 'adam' and seed in (1, 2)", True),
+        ("opt != 'adam' or not flag", False),
+        ("0 < lr < 0.01", True),
+        ("seed % 2 == 0", True),
+        ("seed * 2 + 1 == 5", True),
+        ("-seed == -2", True),
+        ("missing == None", True),
+        ("missing is None", True),
+        ("missing < 3", False),
+        ("opt < 3", False),
+        ("nan < 1", False),
+        ("seed / 0 == 1", False),
+        ("flag", True),
+    ],
+)
+def test_an_expression_says_what_python_would_say(text: str, holds: bool) -> None:
+    assert Expression(text).holds(VALUES) is holds
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__import__('os')",
+        "opt.__class__",
+        "opt[0]",
+        "lambda: 1",
+        "[x for x in (1, 2)]",
+        "9 ** 9",
+        "1 << 3",
+        "~seed",
+        "f'{opt}'",
+        "a := 1",
+        "",
+        "lr <",
+        "(" * 500 + ")" * 500,
+        "b'x' == 1",
+        "1" * 3000,
+    ],
+)
+def test_what_could_do_more_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        Expression(text)
+
+
+def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(UsageError) as caught:
+        Expression("val_los < 1").check_names(["val_loss", "lr"])
+    assert caught.value.hint == "did you mean `val_loss`?"
+
+
+def test_evaluating_says_what_cannot_be_done() -> None:
+    with pytest.raises(UsageError, match="only numbers"):
+        Expression("opt * 1000000000").evaluate(VALUES)
+
+
+@given(st.text(max_size=60))
+def test_no_text_raises_anything_but_a_usage_error(text: str) -> None:
+    try:
+        Expression(text).holds(VALUES)
+    except UsageError:
+        pass
