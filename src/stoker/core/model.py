@@ -81,6 +81,10 @@ class ReadyJob(Record):
     batch: int | None
     batch_index: int | None
     family: int
+    line: int
+    retries: int
+    restartable: bool
+    on_oom: str | None
 
 
 class RunningJob(Record):

@@ -37,6 +37,7 @@ from stoker.devices.leases import Lease
 from stoker.failpoints import point
 from stoker.settings import Settings
 from stoker.store import ledger, lines
+from stoker.store.books import Books, LateBooks
 from stoker.store.database import Database, translate
 from stoker.supervisor.orders import Begun, Fact, Order, Refused
 
@@ -111,6 +112,7 @@ class Loop:
         self._reserving = 0
         # A store that nobody else writes may keep its transaction open over several turns.
         self._commit_seconds = commit_seconds
+        self._books = LateBooks(db) if commit_seconds else Books(db)
         self._commit_at: float | None = None
         self._lines: dict[int, ledger.Line] = {}
         self._heads: dict[int, deque[ReadyJob]] = {}  # by line
@@ -196,6 +198,7 @@ class Loop:
                 self._commit_at = now + self._commit_seconds
             if now < self._commit_at:
                 return
+        self._books.flush()
         point("daemon.before_commit")
         self.db.execute("COMMIT")
         self._commit_at = None
@@ -204,6 +207,7 @@ class Loop:
     def commit_now(self) -> None:
         """Before somebody else uses the connection, or at the end."""
         if self._commit_at is not None:
+            self._books.flush()
             self.db.execute("COMMIT")
             self._commit_at = None
 
@@ -293,13 +297,12 @@ class Loop:
             self._is_stale = True
         self._seen_offset = offset
 
-    def snapshot(self) -> Snapshot:
-        """What the policy sees: all that runs, the heads of what waits."""
-        look = self._look()
+    def snapshot(self, look: int) -> Snapshot:
+        """What the policy sees: all that runs, the first few of each line that waits."""
         waiting: list[ReadyJob] = []
         for line, jobs in list(self._heads.items()):
             if not jobs:
-                jobs.extend(ledger.heads(self.db, self._line(line), _HEADS, self._clock_offset))
+                jobs.extend(self._books.heads(self._line(line), _HEADS, self._clock_offset))
             if not jobs:
                 del self._heads[line]
             waiting += islice(jobs, look)
@@ -344,7 +347,7 @@ class Loop:
         self._paused_until, self._may_start = 0.0, False
         while self._heads:
             look = self._look()
-            plan = decide(self.snapshot(), tells_why=False)
+            plan = decide(self.snapshot(look), tells_why=False)
             claimed = 0
             for start in plan.starts:
                 if self._next_attempt >= self._reserved:
@@ -368,7 +371,7 @@ class Loop:
             self._next_attempt, job.id, job.attempts + 1, start.devices, job.request.memory,
             self._clock.wall(), self.host.boot,
         )  # fmt: skip
-        if not ledger.claim(self.db, claim):
+        if not self._books.claim(job, claim):
             lease.close()
             self._is_stale = True  # cannot happen while we hold the lock; look again if it does
             return False
@@ -424,7 +427,7 @@ class Loop:
             if isinstance(fact, Begun):
                 started[fact.attempt] = fact.at
                 if fact.attempt not in ended:
-                    ledger.begun(self.db, *fact)
+                    self._books.begun(*fact)
             elif isinstance(fact, Outcome):
                 point("daemon.before_finish")
                 end = self._finish(fact, started.get(fact.attempt))
@@ -437,7 +440,7 @@ class Loop:
     def _finish(
         self, outcome: Outcome, started: float | None
     ) -> tuple[int, Outcome, Verdict] | None:
-        facts = ledger.facts(self.db, outcome.attempt)
+        facts = self._books.facts(outcome.attempt)
         if facts is None:
             return None  # recorded before a crash
         use = self.cards.use_of(outcome.attempt)
@@ -452,7 +455,7 @@ class Loop:
             on_oom=facts.on_oom,
         )
         wall = self._clock.wall()
-        if ledger.finish(self.db, facts, outcome, verdict, wall, started):
+        if self._books.finish(facts, outcome, verdict, wall, started):
             self._is_stale = True
         if self._learn(facts, outcome, verdict, use, started):
             self._is_stale = True
@@ -494,6 +497,7 @@ class Loop:
     def _undo(self, refused: Refused) -> None:
         """The host had no room for another process: wait a little, count nothing."""
         self._paused_until = self._clock.mono() + _TROUBLE_SECONDS
+        self._books.flush()
         ledger.unclaim(self.db, refused.attempt, self._clock.wall(), refused.why)
         self._is_stale = True
         self._listener.trouble(f"could not start a job: {refused.why}")
@@ -504,6 +508,7 @@ class Loop:
         by_job = {job.id: attempt for attempt, job in self.live.items()}
         for job, grace in self._stops.items():
             if job in by_job:
+                self._books.flush()
                 ledger.stopping(self.db, job)
                 point("daemon.before_stop")
                 self.parent.stop(by_job[job], "user", grace)

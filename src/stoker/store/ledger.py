@@ -20,7 +20,7 @@ from stoker.store.submissions import satisfied
 _READY_COLUMNS = (
     "j.id, j.priority, j.time_limit, j.submitted_at, f.seconds, f.memory, j.argv, j.shell,"
     " j.context, j.name, j.attempts, j.grace, j.stdout, j.stderr, j.keep_children, j.batch,"
-    " j.batch_index, j.family"
+    " j.batch_index, j.family, j.retries, j.restartable, j.on_oom"
 )
 # An end is legal in every active state; the claim is what makes a state active.
 _ACTIVE = ", ".join(f"'{state}'" for state in sources("succeed"))
@@ -112,12 +112,12 @@ def heads(db: Database, line: Line, limit: int, clock_offset: float = 0.0) -> li
 
 def _ready_job(row: tuple[object, ...], line: Line, clock_offset: float) -> ReadyJob:
     (id, priority, limit, submitted, seconds, memory, argv, shell, context, name, attempts, grace,
-     out, err, keep, batch, index, family) = row  # fmt: skip
+     out, err, keep, batch, index, family, retries, restartable, on_oom) = row  # fmt: skip
     return ReadyJob(
         id, priority, resolve(line.request, memory), limit, line.share, seconds,  # type: ignore[arg-type]
         submitted - clock_offset, unpack_words(argv), bool(shell), context,  # type: ignore[arg-type, operator]
         maybe_text(name), attempts, grace, maybe_text(out), maybe_text(err),  # type: ignore[arg-type]
-        bool(keep), batch, index, family,  # type: ignore[arg-type]
+        bool(keep), batch, index, family, line.id, retries, bool(restartable), on_oom,  # type: ignore[arg-type]
     )  # fmt: skip
 
 

@@ -1,0 +1,71 @@
+"""Books that are kept late say the same in the end as books kept at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stoker.core.model import Context, JobSpec, Outcome
+from stoker.core.retry import judge
+from stoker.store import find, ledger
+from stoker.store.books import Books, LateBooks
+from stoker.store.database import Database, open_database
+from stoker.store.submissions import Submission
+
+HERE = Context("/", (), 0o022, "/bin/sh")
+# What happens to each of a few jobs, and where somebody looks at the books in between.
+_STEPS = st.lists(
+    st.sampled_from(["claim", "begin", "done", "fail", "flush", "heads"]), max_size=40
+)
+
+
+def _play(db: Database, books: Books, steps: list[str]) -> list[tuple[object, ...]]:
+    Submission(db).add([JobSpec(("true",), HERE, retries=1) for _ in range(8)], 1000.0)
+    line = ledger.read_line(db, ledger.ready_lines(db)[0])
+    running: list[int] = []
+    for at, step in enumerate(steps):
+        if step == "claim":
+            heads = books.heads(line, 1, 0.0)
+            if heads:
+                job = heads[0]
+                claim = ledger.Claim(at + 1, job.id, job.attempts + 1, (0,), None, at, "boot")
+                assert books.claim(job, claim)
+                running.append(claim.attempt)
+        elif step == "begin" and running:
+            books.begun(running[-1], 7, float(at), float(at))
+        elif step in ("done", "fail") and running:
+            attempt = running.pop(0)
+            facts = books.facts(attempt)
+            assert facts is not None
+            outcome = Outcome(attempt, 0 if step == "done" else 256, float(at), None, 0.1, 0.2, 3)
+            verdict = judge(
+                outcome, attempts=facts.attempts, retries=facts.retries, restartable=False,
+                stop_requested=False,
+            )  # fmt: skip
+            books.finish(facts, outcome, verdict, float(at), 0.5)
+        elif step == "flush":
+            books.flush()
+        elif step == "heads":
+            assert all(job.id for job in books.heads(line, 3, 0.0))
+    books.flush()
+    rows = db.execute("SELECT * FROM jobs ORDER BY id").fetchall()
+    return [*rows, *db.execute("SELECT * FROM attempts ORDER BY id").fetchall()]
+
+
+@settings(max_examples=60, deadline=None)
+@given(_STEPS)
+def test_late_books_say_the_same_as_books_kept_at_once(steps: list[str]) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        told = []
+        for name, kind in (("at-once", Books), ("late", LateBooks)):
+            place = Path(folder, name)
+            place.mkdir(0o700)
+            db = open_database(str(place), durable=False)
+            told.append(_play(db, kind(db), steps))
+            assert len(find.page(db, ("done", "failed", "queued", "starting", "running"), 99)) == 8
+            db.close()
+        assert told[0] == told[1]
