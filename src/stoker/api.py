@@ -19,6 +19,15 @@ from stoker.store.database import open_database
 from stoker.store.submissions import Submission
 
 
+# Variables that speak of one job only; others with our prefix are settings.
+_OF_ONE_JOB = (
+    "STOKER_JOB_", "STOKER_ATTEMPT", "STOKER_ARRAY_", "STOKER_GPU", "STOKER_SUBMIT_DIR",
+    "STOKER_OUTPUT_DIR", "STOKER_CHECKPOINT_DIR", "STOKER_METRICS", "STOKER_STOP_FILE",
+    "STOKER_REQUEUE_FILE", "STOKER_PARAM", "STOKER_SWEEP", "STOKER_TRIAL", "STOKER_DEADLINE",
+    "STOKER_WARN_SECONDS",
+)  # fmt: skip
+
+
 class Queue:
     """Jobs of one user on one host. Cheap to make; opens the database on first use."""
 
@@ -190,6 +199,9 @@ def current_context(
     """Where we are now: folder, environment, mask, shell."""
     env = dict(os.environ)
     env.pop("_", None)  # the path of `stoker` itself; differs with every way of calling it
+    if "STOKER_JOB_ID" in env:  # submitted by a job: what was said to that one is not for this one
+        for key in [key for key in env if key.startswith(_OF_ONE_JOB)]:
+            del env[key]
     env.update(extra)
     mask = os.umask(0o077)
     os.umask(mask)

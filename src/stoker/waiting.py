@@ -23,7 +23,7 @@ from stoker.core.states import ACTIVE, FINAL
 from stoker.core.tenants import Tenants, state_of
 from stoker.daemon.presence import daemon_pid
 from stoker.settings import Settings, cpu_slots
-from stoker.store import find, ledger
+from stoker.store import find, ledger, sweeps
 from stoker.store.database import Database
 from stoker.store.find import JobRow
 
@@ -55,7 +55,7 @@ def snapshot(
     return Snapshot(
         time.monotonic(), devices, int(str(slots)) if slots is not None else cpu_slots(settings),
         tuple(running), tuple(waiting.values()), ledger.is_draining(db), states,
-        Rules(typical=ledger.typical_seconds(db)),
+        Rules(typical=ledger.typical_seconds(db)), sweeps.limits(db),
     )  # fmt: skip
 
 

@@ -7,8 +7,17 @@ from itertools import chain, count, repeat
 
 import pytest
 
-from stoker.core.model import RunningJob, Snapshot, WaitingJob
-from stoker.core.policy import DRAINING, IMPOSSIBLE, NO_CPU_SLOT, NO_DEVICE, RESERVED, decide
+from stoker.core.explain import explain_ready
+from stoker.core.model import Request, RunningJob, Snapshot, WaitingJob
+from stoker.core.policy import (
+    DRAINING,
+    IMPOSSIBLE,
+    NO_CPU_SLOT,
+    NO_DEVICE,
+    RESERVED,
+    SHARE_FULL,
+    decide,
+)
 from tests.core.scenario import Scenario, a_device, a_running_job, a_waiting_job
 
 # -- the language itself -----------------------------------------------------------------------
@@ -401,3 +410,36 @@ def test_same_snapshot_gives_the_same_plan() -> None:
         tuple(a_waiting_job(id, id % 5, id % 3, float(id * 10)) for id in range(3, 30)),
     )
     assert decide(snapshot) == decide(snapshot)
+
+
+# -- limits of a share -------------------------------------------------------------------------
+
+
+def test_a_share_has_no_more_running_than_it_may_and_others_go_on() -> None:
+    def job(id: int, share: str) -> WaitingJob:
+        return WaitingJob(id, 0, Request(1), share=share)
+
+    seen = Snapshot(
+        0.0, tuple(a_device(n) for n in range(6)), 4,
+        (RunningJob(1, 1, Request(1), (0,), 0.0, share="sweep:a"),),
+        (job(2, "sweep:a"), job(3, "sweep:a"), job(4, "sweep:a"), job(5, ""), job(6, "sweep:b")),
+        limits={"sweep:a": 2, "sweep:b": 9},
+    )  # fmt: skip
+    plan = decide(seen)
+    assert sorted(start.job for start in plan.starts) == [2, 5, 6]
+    assert plan.waits == {3: SHARE_FULL, 4: SHARE_FULL}
+    assert explain_ready(seen.waiting[1], seen, plan, 0) == [
+        "sweep:a may have 2 running at a time, and has"
+    ]
+
+
+def test_a_full_share_keeps_no_device_back() -> None:
+    wide = WaitingJob(2, 9, Request(2), share="sweep:a")
+    seen = Snapshot(
+        0.0, (a_device(0), a_device(1)), 4,
+        (RunningJob(1, 1, Request(1), (0,), 0.0, share="sweep:a"),),
+        (wide, WaitingJob(3, 0, Request(1))), limits={"sweep:a": 1},
+    )  # fmt: skip
+    plan = decide(seen)
+    assert [start.job for start in plan.starts] == [3]
+    assert plan.reservation is None

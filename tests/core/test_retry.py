@@ -189,3 +189,39 @@ def test_verdict_is_a_legal_move_and_has_a_delay_exactly_when_it_returns(
     assert found.exit_code is None or found.signal is None
     if found.event == "return":
         assert attempts <= max(retries, RERUN_CAP) and not stop_requested
+
+
+# -- run me again ------------------------------------------------------------------------------
+
+
+def test_a_job_that_asks_for_it_runs_again_without_using_up_retries() -> None:
+    asked = an_outcome(exit_code=75, reason="requeue")
+    assert verdict(asked) == Verdict("return", "requeue", 75, None, 1.0)
+    failed = an_outcome(exit_code=1)
+    again = judge(
+        failed, attempts=4, retries=1, restartable=False, stop_requested=False, requeues=3
+    )
+    assert again.event == "return"
+
+
+def test_exit_code_75_means_nothing_special_unless_the_job_is_restartable() -> None:
+    assert verdict(an_outcome(exit_code=75)).event == "fail"
+    assert verdict(an_outcome(exit_code=75), restartable=True).event == "return"
+
+
+def test_a_cancelled_job_is_not_run_again_although_it_asks() -> None:
+    asked = an_outcome(exit_code=75, reason="requeue")
+    assert verdict(asked, stop_requested=True).event == "cancel"
+
+
+def test_asking_at_once_again_and_again_backs_off_and_making_progress_does_not() -> None:
+    asked = an_outcome(exit_code=75, reason="requeue")
+
+    def delay(requeues: int, seconds: float) -> float | None:
+        return judge(
+            asked, attempts=requeues + 1, retries=0, restartable=False, stop_requested=False,
+            requeues=requeues, seconds=seconds,
+        ).delay  # fmt: skip
+
+    assert [delay(n, 0.5) for n in (0, 1, 2, 30)] == [1.0, 2.0, 4.0, BACKOFF_CAP_SECONDS]
+    assert delay(5, 3600.0) == 0.0

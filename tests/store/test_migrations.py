@@ -51,6 +51,19 @@ def test_an_old_queue_gets_the_tables_of_a_new_one(tmp_path: Path) -> None:
     assert indexes(db) == indexes(new)
 
 
+def test_a_queue_of_schema_2_gets_the_tables_of_a_new_one(tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    connection = sqlite3.connect(tmp_path / "queue.db")
+    connection.executescript((SCHEMAS / "0002.sql").read_text())
+    connection.execute("INSERT INTO meta VALUES ('tag', 5), ('next_job', 4)")
+    connection.commit()
+    connection.execute("PRAGMA user_version = 2")
+    connection.close()
+    db, new = open_database(str(tmp_path)), a_store(tmp_path / "new")
+    assert columns(db) == columns(new)
+    assert indexes(db) == indexes(new)
+
+
 def test_the_jobs_of_an_old_queue_go_on(tmp_path: Path) -> None:
     an_old_queue(tmp_path)
     db = open_database(str(tmp_path))

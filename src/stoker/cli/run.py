@@ -11,7 +11,7 @@ from stoker import board
 from stoker.cli.lines import LineReader, check_file, open_lines
 from stoker.cli.options import Option, Parsed, Verb, count
 from stoker.cli.output import print_json, table, tell
-from stoker.cli.submit import JOB_OPTIONS, SpecMaker
+from stoker.cli.specs import JOB_OPTIONS, SpecMaker
 from stoker.cli.wait import code_of
 from stoker.core.commands import display
 from stoker.core.durations import format_duration
@@ -48,6 +48,7 @@ _RUN_JOB_KEYS = (
     "env_file",
     "time_limit",
     "grace",
+    "signal",
     "retries",
     "keep_children",
 )
@@ -117,6 +118,7 @@ def run(name: str, parsed: Parsed) -> int:
     engine = Foreground(
         db, source, Host(slots, boot_id()), cards, settings._replace(state_dir=folder), screen,
         lambda job, number: None if streams else _log_path(folder, job, number),
+        lambda job: os.path.join(folder, str(job)),
         cancels_at_once=path is None,
     )  # fmt: skip
     screen.engine = engine
@@ -207,10 +209,14 @@ def _lock(folder: str, settings: Settings) -> int:
 def _begin_anew(folder: str) -> None:
     """Forget the last run here; its logs would otherwise be added to."""
     if os.path.exists(os.path.join(folder, FILE_NAME)):
+        import shutil
+
         for name in os.listdir(folder):
-            stem = name.removesuffix(".log")
-            if stem != name and stem.replace(".", "", 1).isdigit():
+            stem, _, kind = name.partition(".")
+            if stem.isdigit() and kind.rpartition(".")[2] in ("log", "jsonl", "stop", "requeue"):
                 os.unlink(os.path.join(folder, name))
+            elif name.isdigit() and os.path.isdir(os.path.join(folder, name)):
+                shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
     remove_store(folder)
 
 

@@ -1,107 +1,17 @@
-"""`stoker submit`: flags and words become a JobSpec; nothing else."""
+"""`stoker submit`: queue what the flags and words say."""
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Iterator
 
-from stoker.api import Queue, check_possible, current_context
-from stoker.cli.options import Option, Parsed, Verb, count, parse, whole_number
-from stoker.core.commands import MAX_ARGUMENT_BYTES
-from stoker.core.durations import format_duration, parse_duration, parse_size
-from stoker.core.model import Context, Dependency, Device, JobSpec, Request
-from stoker.errors import Unavailable, UsageError
-from stoker.settings import Settings
+from stoker.api import Queue
+from stoker.cli.options import Option, Parsed, Verb
+from stoker.cli.specs import JOB_OPTIONS, SpecMaker
+from stoker.core.durations import format_duration
+from stoker.core.model import JobSpec
+from stoker.errors import UsageError
 from stoker.store import find
 from stoker.store.submissions import CHUNK, Receipt
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from stoker.core.jobfile import Line
-
-
-def _after(text: str) -> list[Dependency]:
-    found = []
-    for part in text.split(","):
-        job, _, condition = part.partition(":")
-        if not (job.isascii() and job.isdigit() and len(job) < 19) or condition not in (
-            "",
-            "ok",
-            "any",
-            "notok",
-        ):
-            raise UsageError(f"`{part}` is not a dependency", "write 7, 7:ok, 7:any or 7:notok")
-        found.append(Dependency(int(job), condition or "ok"))
-    return found
-
-
-def _pair(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not key:
-        raise UsageError(f"`{text}` is not an environment variable", "write NAME=VALUE")
-    return key, value if equals else os.environ.get(key, "")
-
-
-def _memory(text: str) -> int | str:
-    if text == "auto":
-        return text
-    size = parse_size(text)
-    if not size:
-        raise UsageError("no memory at all is not enough", "write --gpu-mem 20G or auto")
-    return size
-
-
-def _names(text: str) -> tuple[str, ...]:
-    names = tuple(word.strip() for word in text.split(","))
-    if not all(names) or len(set(names)) != len(names):
-        raise UsageError(f"`{text}` is not a list of GPUs", "write 0,2 or UUIDs, each once")
-    return names
-
-
-def _on_oom(text: str) -> str:
-    if text not in ("bigger", "elsewhere", "alone", "fail"):
-        raise UsageError(f"`{text}` is no answer to running out of GPU memory",
-                         "write bigger, elsewhere, alone or fail")  # fmt: skip
-    return text
-
-
-def _begin(text: str) -> float:
-    from stoker.cli.when import parse_time
-
-    return parse_time(text)
-
-
-# Flags that say what a job is; job files may give them per line behind `#stoker`.
-JOB_OPTIONS = (
-    Option("-G --gpus", "GPUs for each job (default: 1 where there are any; 0: none)", "N", count),
-    Option("-M --gpu-mem", "share cards: so much memory of each, 20G; auto: as learned", "SIZE",
-           _memory),
-    Option("--gpu-ids", "only these cards: 0,2 or UUIDs", "LIST", _names),
-    Option("--prefer", "these cards first", "LIST", _names),
-    Option("--gpu-model", "only cards of this model, such as H200", "NAME"),
-    Option("--min-gpu-mem", "only cards with so much memory", "SIZE", parse_size),
-    Option("--exclusive", "whole cards, however many slots they have"),
-    Option("--on-oom", "out of GPU memory: bigger, elsewhere, alone or fail", "HOW", _on_oom),
-    Option("-n --name", "a name to find it by", "NAME"),
-    Option("-C --cwd", "run it in this folder (default: here)", "DIR"),
-    Option("-E --env", "set a variable; NAME alone copies it", "K=V", _pair, many=True),
-    Option("--env-file", "variables from a file, one K=V a line", "FILE", many=True),
-    Option("-p --priority", "higher goes first (default: 0)", "N", whole_number),
-    Option("-d --after", "wait for jobs: 7, 7:ok, 7:any, 7:notok", "ID[:COND]", _after, many=True),
-    Option("-t --time-limit", "end it after this long: 90s, 30m, 2h, HH:MM:SS (bare: minutes)",
-           "TIME", parse_duration),
-    Option("--grace", "seconds between SIGTERM and SIGKILL", "TIME",
-           lambda text: parse_duration(text, "s")),
-    Option("-r --retries", "try again up to N times when it fails, with back-off", "N", count),
-    Option("--restartable", "may run again after a crash that left no exit code"),
-    Option("--begin", "not before: 14:30, +2h, 2026-12-24T18:00", "TIME", _begin),
-    Option("-T --tag", "a tag to find it by", "TAG", many=True),
-    Option("-o --stdout", "write its output there (default: kept by stoker)", "PATH"),
-    Option("-e --stderr", "write its error output there (default: with its output)", "PATH"),
-    Option("--hold", "queue it, but do not start it before `stoker release`"),
-    Option("--keep-children", "leave processes alone that outlive its first one"),
-)  # fmt: skip
 
 VERBS = {
     "submit": Verb(
@@ -155,124 +65,6 @@ def run(name: str, parsed: Parsed) -> int:
     finally:
         _report(queue, parsed, [receipt], started)  # it is in the queue, daemon or not
     return 0
-
-
-class SpecMaker:
-    """Turns words or lines into specs under the flags of one command line."""
-
-    def __init__(self, settings: Settings, devices: tuple[Device, ...], parsed: Parsed) -> None:
-        self._settings = settings
-        self._parsed = parsed
-        self._devices = devices
-        self._contexts: dict[tuple[object, ...], Context] = {}
-        self._plain = self._make(parsed, (), True)
-
-    def command(self, words: list[str]) -> JobSpec:
-        _check_words(words)
-        spec = self._plain
-        return spec._replace(argv=tuple(words), shell=len(words) == 1 and not self._parsed.dashed,
-                             dedupe=self._parsed["dedupe"])  # fmt: skip
-
-    def line(self, line: Line) -> JobSpec:
-        """A line of a job file; its own flags come on top of the command line's."""
-        spec = self._plain
-        if line.flags:
-            import shlex
-
-            try:
-                flags = shlex.split(line.flags)
-            except ValueError as error:
-                raise UsageError(f"line {line.number}: {error}") from None
-            try:
-                own = parse(Verb("submit", "", "", JOB_OPTIONS, words="files"), flags)
-                if own.words:
-                    raise UsageError(f"`{own.words[0]}` is no option")
-                spec = self._make(self._merged(own), (), True)
-            except UsageError as error:
-                raise UsageError(f"line {line.number}: {error.message}", error.hint) from None
-        key = self._parsed["dedupe"]
-        spec = spec._replace(argv=(line.text,))
-        return spec if key is None else spec._replace(dedupe=f"{key}:{line.number}")
-
-    def _merged(self, own: Parsed) -> Parsed:
-        """A line's own flags over the command line's; those that may be repeated add up."""
-        values = {**self._parsed.values, **own.values}
-        for option in JOB_OPTIONS:
-            if option.many and option.key in own.values:
-                values[option.key] = [*(self._parsed[option.key] or ()), *own[option.key]]
-        return Parsed(values, [], False)
-
-    def _make(self, parsed: Parsed, argv: tuple[str, ...], shell: bool) -> JobSpec:
-        request = self._request(parsed)
-        check_possible(request, self._devices)
-        context = self._context(parsed)
-        return JobSpec(
-            argv=argv,
-            context=context,
-            shell=shell,
-            request=request,
-            name=parsed["name"],
-            priority=parsed["priority"] or 0,
-            after=tuple(dependency for some in parsed["after"] or () for dependency in some),
-            time_limit=parsed["time_limit"] or None,
-            grace=parsed["grace"],
-            retries=parsed["retries"] or 0,
-            restartable=bool(parsed["restartable"]),
-            begin_at=parsed["begin"],
-            tags=tuple(parsed["tag"] or ()),
-            stdout=_absolute(parsed["stdout"], context.cwd),
-            stderr=_absolute(parsed["stderr"], context.cwd),
-            held=bool(parsed["hold"]),
-            keep_children=bool(parsed["keep_children"]),
-            on_oom=parsed["on_oom"],
-        )
-
-    def _request(self, parsed: Parsed) -> Request:
-        gpus, memory, ids = parsed["gpus"], parsed["gpu_mem"], parsed["gpu_ids"] or ()
-        if gpus is None:
-            gpus = len(ids) or (1 if self._devices else 0)
-            if not gpus and not self._settings.devices:
-                _check_driver()
-        if memory is not None and parsed["exclusive"]:
-            raise UsageError("--gpu-mem shares a card, and --exclusive does not", "give one")
-        if not gpus and (memory is not None or ids or parsed["exclusive"]):
-            raise UsageError("a job without a GPU cannot ask for anything of one",
-                             "leave out --gpu-mem, --gpu-ids and --exclusive")  # fmt: skip
-        return Request(
-            gpus, None if memory == "auto" else memory, bool(parsed["exclusive"]), ids,
-            parsed["prefer"] or (), parsed["gpu_model"], parsed["min_gpu_mem"], memory == "auto",
-        )  # fmt: skip
-
-    def _context(self, parsed: Parsed) -> Context:
-        key = (parsed["cwd"], tuple(parsed["env"] or ()), tuple(parsed["env_file"] or ()))
-        if key not in self._contexts:
-            try:
-                cwd = os.path.abspath(parsed["cwd"]) if parsed["cwd"] else os.getcwd()
-            except FileNotFoundError:
-                raise UsageError("the folder you are in was removed", "cd somewhere else") from None
-            if not os.path.isdir(cwd):
-                raise UsageError(f"the folder `{cwd}` does not exist")
-            extra = [pair for path in parsed["env_file"] or () for pair in _env_file(path)]
-            self._contexts[key] = current_context(
-                self._settings, cwd, [*extra, *(parsed["env"] or ())]
-            )
-            _check_size(self._contexts[key])
-        return self._contexts[key]
-
-
-def _check_driver() -> None:
-    """A GPU job must not become a CPU job because the driver happens to be silent."""
-    from stoker.devices.probe import has_driver
-
-    if has_driver():
-        from stoker.devices.watch import sample_once
-
-        sample = sample_once()
-        if sample.cards is None:
-            raise Unavailable(
-                f"cannot tell which GPUs this host has: {sample.trouble}",
-                "a job without a GPU: --gpus 0; else see `stoker doctor`",
-            )
 
 
 def _submit_file(queue: Queue, maker: SpecMaker, parsed: Parsed) -> int:
@@ -369,48 +161,6 @@ def _dry_run(specs: list[JobSpec], parsed: Parsed) -> int:
         )
     _tell(f"{len(specs)} job{'s' if len(specs) != 1 else ''}, none queued (--dry-run)")
     return 0
-
-
-def _check_words(words: list[str]) -> None:
-    for number, word in enumerate(words, 1):
-        if "\0" in word:
-            raise UsageError(f"word {number} of the command holds a NUL byte")
-        if len(words) > 1 and len(os.fsencode(word)) > MAX_ARGUMENT_BYTES:
-            raise UsageError(
-                f"word {number} of the command has {len(os.fsencode(word))} bytes, and Linux "
-                f"allows {MAX_ARGUMENT_BYTES}",
-                "put it into a file, or give the whole command as one quoted word",
-            )
-    if not words[0]:
-        raise UsageError("the command is empty")
-
-
-def _check_size(context: Context) -> None:
-    size = sum(len(key) + len(value) + 10 for key, value in context.env)
-    for key, value in context.env:
-        if len(os.fsencode(value)) + len(key) + 2 > MAX_ARGUMENT_BYTES:
-            raise UsageError(f"the variable `{key}` is too large for any program (over 128 kB)")
-    if size > 1_500_000:
-        raise UsageError(f"the environment has {size} bytes, too many for any program to start")
-
-
-def _env_file(path: str) -> Iterator[tuple[str, str]]:
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            for number, raw in enumerate(file, 1):
-                line = raw.strip().removeprefix("export ")
-                if not line or line.startswith("#"):
-                    continue
-                key, equals, value = line.partition("=")
-                if not equals or not key or "\0" in line:
-                    raise UsageError(f"line {number} of `{path}` is not NAME=VALUE")
-                yield key, value.strip("\"'") if value[:1] in "\"'" else value
-    except OSError as error:
-        raise UsageError(f"cannot read `{path}`: {error.strerror}") from None
-
-
-def _absolute(path: str | None, cwd: str) -> str | None:
-    return None if path is None else os.path.join(cwd, path)
 
 
 def _now() -> float:

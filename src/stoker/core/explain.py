@@ -15,7 +15,7 @@ from stoker.core.model import (
     Snapshot,
     WaitingJob,
 )
-from stoker.core.policy import DRAINING, IMPOSSIBLE, NO_CPU_SLOT, RESERVED, decide
+from stoker.core.policy import DRAINING, IMPOSSIBLE, NO_CPU_SLOT, RESERVED, SHARE_FULL, decide
 from stoker.core.space import Space, amount_of, is_eligible, likely_end
 
 _OPEN = CardState()
@@ -39,6 +39,9 @@ def explain_ready(
         if len(snapshot.devices) != fitting:
             has += f", of which {fitting} would do"
         return [f"it needs {needs(job.request)}, and {has}"]
+    if reason == SHARE_FULL:
+        most = (snapshot.limits or {}).get(job.share, 0)
+        return [f"{job.share} may have {most} running at a time, and has"]
     if reason == NO_CPU_SLOT:
         busy = [running.id for running in snapshot.running if not running.request.gpus]
         busy += [start.job for start in plan.starts if not start.devices]

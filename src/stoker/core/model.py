@@ -57,6 +57,10 @@ class JobSpec(Record):
     dedupe: str | None = None
     keep_children: bool = False
     on_oom: str | None = None  # bigger, elsewhere, alone or fail
+    variables: tuple[tuple[str, str], ...] = ()  # its own, beside the context's
+    warn: str | None = None  # a signal before its time limit, USR1@60
+    sweep: int | None = None
+    share: str = ""  # jobs of different shares get equal turns; its first tag where not said
 
 
 class ReadyJob(Record):
@@ -85,6 +89,10 @@ class ReadyJob(Record):
     retries: int
     restartable: bool
     on_oom: str | None
+    variables: tuple[tuple[str, str], ...]
+    warn: str | None
+    sweep: int | None
+    requeues: int
 
 
 class RunningJob(Record):
@@ -157,6 +165,7 @@ class Snapshot(Record):
     draining: bool = False
     states: dict[int, CardState] | None = None  # by device; open and unshared where not said
     rules: Rules = Rules()
+    limits: dict[str, int] | None = None  # how many of a share may run at a time
 
 
 class Start(Record):

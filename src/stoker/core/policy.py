@@ -32,6 +32,7 @@ NO_CPU_SLOT = "no_cpu_slot"
 RESERVED = "reserved"
 IMPOSSIBLE = "impossible"
 DRAINING = "draining"
+SHARE_FULL = "share_full"
 
 # Jobs vary; one that usually takes an hour is trusted to be over in an hour and a half.
 _TRUST = 1.5
@@ -67,7 +68,8 @@ def decide(snapshot: Snapshot, *, tells_why: bool = True) -> Plan:
     ground = Space(snapshot.now, snapshot.devices, snapshot.running, snapshot.states or {})
     cpu_free = snapshot.cpu_slots - sum(1 for job in snapshot.running if not job.request.gpus)
     order = in_order(snapshot.waiting, snapshot.running, snapshot.now, snapshot.rules)
-    return plan(order, ground, cpu_free, snapshot.rules, tells_why)
+    left = _left(snapshot.limits, snapshot.running) if snapshot.limits else {}
+    return plan(order, ground, cpu_free, snapshot.rules, tells_why, left)
 
 
 def plan(
@@ -76,16 +78,22 @@ def plan(
     cpu_free: int,
     rules: Rules,
     tells_why: bool = False,
+    left: dict[str, int] | None = None,
 ) -> Plan:
+    """Place the jobs one after another. `left`: how many more of a share may run at all."""
     starts: list[Start] = []
     waits: dict[int, str] = {}
     reservation: Reservation | None = None
     for job in order:
         request = job.request
+        if left and left.get(job.share, 1) <= 0:
+            waits[job.id] = SHARE_FULL
+            continue
         if request.gpus == 0:
             if cpu_free > 0:
                 cpu_free -= 1
                 starts.append(Start(job.id, ()))
+                _count(left, job.share)
             else:
                 waits[job.id] = NO_CPU_SLOT
             continue
@@ -101,6 +109,7 @@ def plan(
         if devices is not None:
             ground.take(request, devices, end)
             starts.append(Start(job.id, devices))
+            _count(left, job.share)
         elif reservation is not None and ground.has_room and ground.would_fit(request):
             waits[job.id] = RESERVED
         else:
@@ -110,6 +119,18 @@ def plan(
                 if kept or at is not None:
                     reservation = Reservation(job.id, kept, at)
     return Plan(tuple(starts), reservation, waits)
+
+
+def _left(limits: dict[str, int], running: Iterable[RunningJob]) -> dict[str, int]:
+    left = dict(limits)
+    for job in running:
+        _count(left, job.share)
+    return left
+
+
+def _count(left: dict[str, int] | None, share: str) -> None:
+    if left and share in left:
+        left[share] -= 1
 
 
 def over_by(job: AnyJob, now: float) -> float | None:

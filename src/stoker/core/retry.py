@@ -13,6 +13,11 @@ BACKOFF_CAP_SECONDS = 300.0
 # How often a job may be started anew because it ran out of GPU memory (`--on-oom`).
 OOM_CAP = 3
 
+# "Run me again": EX_TEMPFAIL, as a job exits that has saved its work. It counts where the job was
+# submitted as restartable, or said `stoker.requeue()`; any other program may mean something else.
+REQUEUE_CODE = 75
+_PROGRESS_SECONDS = 10.0
+
 # Trying again cannot mend these.
 _DETERMINISTIC = DETERMINISTIC | {"start_failed", "time_limit"}
 
@@ -36,10 +41,23 @@ def judge(
     stop_requested: bool,
     base_delay: float = 1.0,
     on_oom: str | None = None,
+    requeues: int = 0,
+    seconds: float = 0.0,
 ) -> Verdict:
-    """Turn a wait status into an end of the job. `attempts` counts this one."""
+    """Turn a wait status into an end of the job. `attempts` counts this one.
+
+    `requeues` of them, before this one, ended because the job asked for another: those are no
+    failures and use up no retries. `seconds` is how long this one took.
+    """
     exit_code, signal = _decode(outcome.status)
     cause = _cause(outcome, exit_code, signal)
+    asks = cause == "requeue" or (cause == "exit" and exit_code == REQUEUE_CODE and restartable)
+    if asks and not stop_requested:
+        # One that works a while and asks again is making progress; one that asks at once may be in
+        # a circle, and must not keep a GPU busy with that.
+        delay = 0.0 if seconds >= _PROGRESS_SECONDS else backoff(requeues + 1, base_delay)
+        return Verdict("return", "requeue", exit_code, None, delay)
+    attempts -= requeues
     if cause == "exit" and exit_code == 0:
         return Verdict("succeed", cause, 0, None)
     if cause == "user" or stop_requested:

@@ -23,5 +23,15 @@ def pack_words(words: tuple[str, ...]) -> bytes:
     return "\0".join(words).encode("utf-8", "surrogateescape")
 
 
+def pack_pairs(pairs: tuple[tuple[str, str], ...]) -> bytes:
+    """K=V pairs, each ended by NUL, as the kernel keeps an environment."""
+    return b"".join(to_bytes(f"{key}={value}") + b"\0" for key, value in pairs)
+
+
+def unpack_pairs(blob: bytes) -> tuple[tuple[str, str], ...]:
+    pairs = (to_text(item).partition("=") for item in blob.split(b"\0")[:-1])
+    return tuple((key, value) for key, _, value in pairs)
+
+
 def unpack_words(blob: bytes) -> tuple[str, ...]:
     return tuple(blob.decode("utf-8", "surrogateescape").split("\0"))

@@ -7,15 +7,20 @@ from collections.abc import Callable
 
 from stoker.core.causes import diagnose
 from stoker.core.model import Outcome
+from stoker.core.retry import REQUEUE_CODE
 from stoker.daemon.cards import Use
 from stoker.store.ledger import JobFacts
+from stoker.supervisor.logs import requeue_path
 
 _TAIL_BYTES = 64 << 10
 
 
 class Examiner:
-    def __init__(self, log_for: Callable[[int, int], str | None]) -> None:
+    def __init__(
+        self, log_for: Callable[[int, int], str | None], folder_for: Callable[[int], str]
+    ) -> None:
         self._log_for = log_for
+        self._folder_for = folder_for
         self._host_kills = _out_of_memory_kills()
 
     def examine(self, outcome: Outcome, facts: JobFacts, use: Use) -> Outcome:
@@ -24,6 +29,8 @@ class Examiner:
             return outcome
         killed = outcome.status & 0x7F == 9 and self._was_killed_for_memory()
         code = None if outcome.status & 0x7F else outcome.status >> 8 & 0xFF
+        if code == REQUEUE_CODE and self._asked_for_more(facts.job):
+            return outcome._replace(reason="requeue")
         found = diagnose(
             self._tail(facts), code, outcome.status & 0x7F or None,
             gpu_was_full=use.was_full, host_killed=killed,
@@ -32,6 +39,14 @@ class Examiner:
             return outcome
         cause, evidence = found
         return outcome._replace(reason=cause, detail=evidence)
+
+    def _asked_for_more(self, job: int) -> bool:
+        """Whether the job said `stoker.requeue()`; asking counts once."""
+        try:
+            os.unlink(requeue_path(self._folder_for(job)))
+        except OSError:
+            return False
+        return True
 
     def _tail(self, facts: JobFacts) -> bytes:
         tail = b""

@@ -51,6 +51,7 @@ class Foreground:
         settings: Settings,
         listener: Listener,
         log_for: Callable[[int, int], str | None],
+        folder_for: Callable[[int], str],
         *,
         cancels_at_once: bool = False,
     ) -> None:
@@ -59,7 +60,7 @@ class Foreground:
         self._parent = Attached(ledger.store_tag(db), settings.log_limit)
         self._loop = Loop(
             db, self._parent, host, cards, settings, SystemClock(), listener,
-            next_attempt=ledger.next_attempt(db), log_for=log_for,
+            next_attempt=ledger.next_attempt(db), log_for=log_for, folder_for=folder_for,
             commit_seconds=_COMMIT_SECONDS,
         )  # fmt: skip
         self._listener = listener

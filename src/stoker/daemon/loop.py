@@ -36,7 +36,7 @@ from stoker.daemon.order import OrderMaker
 from stoker.devices.leases import Lease
 from stoker.failpoints import point
 from stoker.settings import Settings
-from stoker.store import ledger, lines
+from stoker.store import ledger, lines, sweeps
 from stoker.store.books import Books, LateBooks
 from stoker.store.database import Database, translate
 from stoker.supervisor.orders import Begun, Fact, Order, Refused
@@ -95,6 +95,7 @@ class Loop:
         *,
         next_attempt: int = 1,
         log_for: Callable[[int, int], str | None] | None = None,
+        folder_for: Callable[[int], str] | None = None,
         commit_seconds: float = 0.0,
     ) -> None:
         self.db = db
@@ -105,8 +106,8 @@ class Loop:
         self.settings = settings
         self._clock = clock
         self._listener = listener
-        self._maker = OrderMaker(db, settings, log_for)
-        self._examiner = Examiner(self._maker.log_for)
+        self._maker = OrderMaker(db, settings, log_for, folder_for)
+        self._examiner = Examiner(self._maker.log_for, self._maker.folder_for)
         self._next_attempt = next_attempt
         self._reserved = 0  # attempt ids below this are ours, and the books on disk say so
         self._reserving = 0
@@ -117,6 +118,7 @@ class Loop:
         self._lines: dict[int, ledger.Line] = {}
         self._heads: dict[int, deque[ReadyJob]] = {}  # by line
         self._rules = Rules()
+        self._limits: dict[str, int] = {}  # by share
         self._published: tuple[Device, ...] | None = None
         self._quarantined: dict[str, str] = {}
         self._forsaken: set[int] = set()  # attempts that were ended because their card is lost
@@ -286,6 +288,7 @@ class Loop:
         self._due_at = ledger.next_due(self.db)
         self._heads = {line: deque() for line in ledger.ready_lines(self.db)}
         self._rules = self._rules._replace(typical=ledger.typical_seconds(self.db))
+        self._limits = sweeps.limits(self.db)
         self.cards.decided(ledger.card_decisions(self.db))
         self._stops = dict(ledger.stop_requests(self.db))
         self._is_draining = ledger.is_draining(self.db)
@@ -310,6 +313,7 @@ class Loop:
             self._clock.mono(), self.cards.devices, self.host.cpu_slots,
             tuple(self.live.values()), tuple(waiting),
             self._is_draining or not self.takes_work, self.cards.states, self._rules,
+            self._limits,
         )  # fmt: skip
 
     def _line(self, id: int) -> ledger.Line:
@@ -445,6 +449,7 @@ class Loop:
             return None  # recorded before a crash
         use = self.cards.use_of(outcome.attempt)
         outcome = self._examiner.examine(outcome, facts, use)
+        begun = facts.started_at if started is None else started
         verdict = judge(
             outcome,
             attempts=facts.attempts,
@@ -453,6 +458,8 @@ class Loop:
             stop_requested=facts.stop_requested,
             base_delay=self.settings.retry_delay,
             on_oom=facts.on_oom,
+            requeues=facts.requeues,
+            seconds=outcome.ended_at - (begun or outcome.ended_at),
         )
         wall = self._clock.wall()
         if self._books.finish(facts, outcome, verdict, wall, started):

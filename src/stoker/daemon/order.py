@@ -22,10 +22,12 @@ class OrderMaker:
         db: Database,
         settings: Settings,
         log_for: Callable[[int, int], str | None] | None = None,
+        folder_for: Callable[[int], str] | None = None,
     ) -> None:
         self._db = db
         self._settings = settings
         self.log_for = log_for or self._own_log
+        self.folder_for = folder_for or self._own_folder
         self._contexts: dict[int, tuple[Context, bool]] = {}
 
     def make(
@@ -34,12 +36,13 @@ class OrderMaker:
         context, has_plain_shell = self._context(job.context)
         words = plain_words(job.argv[0]) if job.shell and has_plain_shell else None
         log = job.stdout or self.log_for(job.id, claim.number)
-        folder = job_folder(self._settings.state_dir, job.id)
-        env = job_environment(job, claim.number, devices, claim.memory, folder, context.cwd)
+        env = job_environment(
+            job, claim.number, devices, claim.memory, self.folder_for(job.id), context.cwd
+        )
         order = Order(
             claim.attempt, job.id, claim.number, words or job.argv, job.shell and words is None,
             job.context, env, claim.devices, log, job.stderr, job.stdout is None, job.time_limit,
-            self._settings.grace if job.grace is None else job.grace, job.keep_children,
+            self._settings.grace if job.grace is None else job.grace, job.keep_children, job.warn,
         )  # fmt: skip
         return order, context
 
@@ -55,6 +58,9 @@ class OrderMaker:
             )
             known = self._contexts[id] = (context, not changed)
         return known
+
+    def _own_folder(self, job: int) -> str:
+        return job_folder(self._settings.state_dir, job)
 
     def _own_log(self, job: int, number: int) -> str:
         return log_path(self._settings.state_dir, job, number)

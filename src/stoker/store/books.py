@@ -94,6 +94,7 @@ class LateBooks(Books):
         return JobFacts(
             job.id, claim.number, job.retries, job.restartable, False, False, job.line,
             claim.memory, job.family, job.on_oom, claim.devices, None, job.stdout, job.stderr,
+            job.requeues, job.sweep,
         )  # fmt: skip
 
     def finish(
@@ -102,7 +103,7 @@ class LateBooks(Books):
     ) -> bool:  # fmt: skip
         if outcome.attempt not in self._claims:
             return super().finish(facts, outcome, verdict, now, started)
-        if verdict.event != "succeed":
+        if verdict.event != "succeed" or facts.sweep is not None:
             self.flush()
             return super().finish(facts, outcome, verdict, now, started)
         claim = self._claims.pop(outcome.attempt)[1]

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from stoker.errors import Broken, Error, NoPermission, TryLater
 from stoker.failpoints import point
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 FILE_NAME = "queue.db"
 
 

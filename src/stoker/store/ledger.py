@@ -11,8 +11,8 @@ from stoker.core.model import Context, Device, Outcome, ReadyJob, Request
 from stoker.core.record import Record
 from stoker.core.retry import BACKOFF_CAP_SECONDS, Verdict
 from stoker.core.states import advance, sources
-from stoker.core.text import maybe_text, to_text, unpack_words
-from stoker.store import lines
+from stoker.core.text import maybe_text, to_text, unpack_pairs, unpack_words
+from stoker.store import lines, sweeps
 from stoker.store.database import Database
 from stoker.store.rows import parse_devices
 from stoker.store.submissions import satisfied
@@ -20,7 +20,8 @@ from stoker.store.submissions import satisfied
 _READY_COLUMNS = (
     "j.id, j.priority, j.time_limit, j.submitted_at, f.seconds, f.memory, j.argv, j.shell,"
     " j.context, j.name, j.attempts, j.grace, j.stdout, j.stderr, j.keep_children, j.batch,"
-    " j.batch_index, j.family, j.retries, j.restartable, j.on_oom"
+    " j.batch_index, j.family, j.retries, j.restartable, j.on_oom,"
+    " j.variables, j.warn, j.sweep, j.requeues"
 )
 # An end is legal in every active state; the claim is what makes a state active.
 _ACTIVE = ", ".join(f"'{state}'" for state in sources("succeed"))
@@ -75,6 +76,8 @@ class JobFacts(Record):
     started_at: float | None
     stdout: str | None
     stderr: str | None
+    requeues: int = 0
+    sweep: int | None = None
 
 
 def ready_lines(db: Database) -> list[int]:
@@ -112,12 +115,14 @@ def heads(db: Database, line: Line, limit: int, clock_offset: float = 0.0) -> li
 
 def _ready_job(row: tuple[object, ...], line: Line, clock_offset: float) -> ReadyJob:
     (id, priority, limit, submitted, seconds, memory, argv, shell, context, name, attempts, grace,
-     out, err, keep, batch, index, family, retries, restartable, on_oom) = row  # fmt: skip
+     out, err, keep, batch, index, family, retries, restartable, on_oom, variables,
+     warn, sweep, requeues) = row  # fmt: skip
     return ReadyJob(
         id, priority, resolve(line.request, memory), limit, line.share, seconds,  # type: ignore[arg-type]
         submitted - clock_offset, unpack_words(argv), bool(shell), context,  # type: ignore[arg-type, operator]
         maybe_text(name), attempts, grace, maybe_text(out), maybe_text(err),  # type: ignore[arg-type]
         bool(keep), batch, index, family, line.id, retries, bool(restartable), on_oom,  # type: ignore[arg-type]
+        unpack_pairs(variables) if variables else (), warn, sweep, requeues,  # type: ignore[arg-type]
     )  # fmt: skip
 
 
@@ -132,8 +137,7 @@ def context(db: Database, id: int) -> Context:
     cwd, env, umask, shell = db.execute(
         "SELECT cwd, env, umask, shell FROM contexts WHERE id = ?", (id,)
     ).fetchone()
-    pairs = (to_text(item).partition("=") for item in env.split(b"\0")[:-1])
-    return Context(to_text(cwd), tuple((k, v) for k, _, v in pairs), umask, to_text(shell))
+    return Context(to_text(cwd), unpack_pairs(env), umask, to_text(shell))
 
 
 # INDEXED BY below is a promise to deep queues: were an index not used, the statement would fail
@@ -224,7 +228,8 @@ def facts(db: Database, attempt: int) -> JobFacts | None:
     row = db.execute(
         "SELECT j.id, j.attempts, j.retries, j.restartable, j.stop_requested,"
         " EXISTS (SELECT 1 FROM dependencies d WHERE d.needs = j.id AND d.met = 0), j.line,"
-        " a.claim, j.family, j.on_oom, a.devices, a.started_at, j.stdout, j.stderr FROM attempts a"
+        " a.claim, j.family, j.on_oom, a.devices, a.started_at, j.stdout, j.stderr, j.requeues,"
+        " j.sweep FROM attempts a"
         " JOIN jobs j ON j.id = a.job AND j.attempt = a.id"
         f" WHERE a.id = ? AND j.state IN ({_ACTIVE})",
         (attempt,),
@@ -232,10 +237,11 @@ def facts(db: Database, attempt: int) -> JobFacts | None:
     if row is None:
         return None
     (job, attempts, retries, restartable, stop, dependants, line, claim, family, on_oom, devices,
-     started, out, err) = row  # fmt: skip
+     started, out, err, requeues, sweep) = row  # fmt: skip
     return JobFacts(
         job, attempts, retries, bool(restartable), stop is not None, bool(dependants), line, claim,
         family, on_oom, parse_devices(devices), started, maybe_text(out), maybe_text(err),
+        requeues, sweep,
     )  # fmt: skip
 
 
@@ -279,10 +285,11 @@ def finish(
     )  # fmt: skip
     if verdict.delay is not None:
         db.execute(
-            "UPDATE jobs SET state = 'queued', ready = 0, eligible_at = ?"
+            "UPDATE jobs SET state = 'queued', ready = 0, eligible_at = ?, requeues = ?"
             f" WHERE id = ? AND attempt = ? AND state IN ({_ACTIVE})",
-            (now + verdict.delay, facts.job, outcome.attempt),
-        )
+            (now + verdict.delay, facts.requeues + (verdict.cause == "requeue"), facts.job,
+             outcome.attempt),
+        )  # fmt: skip
         return True
     state = advance("running", verdict.event)
     changed = db.execute(
@@ -290,7 +297,33 @@ def finish(
         f" WHERE id = ? AND attempt = ? AND state IN ({_ACTIVE})",
         (state, verdict.cause, outcome.ended_at, facts.job, outcome.attempt),
     ).rowcount
-    return bool(changed) and facts.has_dependants and settle_dependants(db, facts.job, state, now)
+    if not changed:
+        return False
+    frees = facts.has_dependants and settle_dependants(db, facts.job, state, now)
+    if facts.sweep is not None:
+        why = sweeps.count_end(db, facts.sweep, state, verdict, outcome.detail)
+        if why is not None:
+            stop_sweep(db, facts.sweep, why, now)
+            frees = True
+    return frees
+
+
+def stop_sweep(db: Database, sweep: int, why: str, now: float) -> int:
+    """Nothing more of it starts; returns how many waiting jobs that ended."""
+    sweeps.mark_stopped(db, sweep, why)
+    ended = db.execute(
+        "UPDATE jobs INDEXED BY jobs_by_sweep SET state = 'cancelled', ready = 0, cause = 'sweep',"
+        " ended_at = ? WHERE sweep = ? AND state IN ('held', 'queued')",
+        (now, sweep),
+    ).rowcount
+    waited_for = db.execute(
+        "SELECT DISTINCT d.needs FROM dependencies d JOIN jobs j ON j.id = d.needs"
+        " WHERE d.met = 0 AND j.sweep = ? AND j.state = 'cancelled'",
+        (sweep,),
+    ).fetchall()
+    for (job,) in waited_for:
+        settle_dependants(db, job, "cancelled", now)
+    return ended
 
 
 def unclaim(db: Database, attempt: int, now: float, why: str, delay: float = 0.0) -> None:

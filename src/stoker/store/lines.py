@@ -29,7 +29,8 @@ class Lines:
     def of(self, spec: JobSpec) -> tuple[int, int]:
         """(line, family) of a job."""
         family, length = self._family(spec) if self._learns else (0, 0)
-        key = (spec.request, spec.tags[0] if spec.tags else "", length)
+        share = spec.share or (spec.tags[0] if spec.tags else "")
+        key = (spec.request, share, length)
         line = self._lines.get(key)
         if line is None:
             line = self._lines[key] = line_id(self._db, *key)

@@ -71,6 +71,10 @@ CREATE TABLE jobs (
     stderr         BLOB,
     dedupe         BLOB,
     rerun_of       INTEGER,
+    variables      BLOB,              -- its own, beside the context's: K=V pairs, each ended by NUL
+    warn           TEXT,              -- signal before the time limit, USR1@60
+    sweep          INTEGER,           -- the sweep whose trial it runs
+    requeues       INTEGER NOT NULL DEFAULT 0,  -- attempts that asked to be run again
     attempts       INTEGER NOT NULL DEFAULT 0,
     attempt        INTEGER,           -- the newest row in attempts
     stop_requested REAL,              -- when somebody asked to cancel it
@@ -85,6 +89,7 @@ CREATE INDEX jobs_delayed ON jobs (eligible_at)
 CREATE INDEX jobs_stopping ON jobs (id)
     WHERE stop_requested IS NOT NULL AND state IN ('starting', 'running', 'stopping');
 CREATE INDEX jobs_by_name ON jobs (name) WHERE name IS NOT NULL;
+CREATE INDEX jobs_by_sweep ON jobs (sweep, state) WHERE sweep IS NOT NULL;
 CREATE UNIQUE INDEX jobs_by_dedupe ON jobs (dedupe) WHERE dedupe IS NOT NULL;
 
 -- One execution each. The id is also the tag that the kernel keeps on every process of the attempt.
@@ -157,3 +162,34 @@ CREATE TABLE cards (
     slots      INTEGER,               -- NULL: as found
     quarantine TEXT                   -- why it is not used until `stoker gpus restore`
 ) WITHOUT ROWID;
+
+-- A lasting set of jobs made from one template (see sweeps/spec.py).
+CREATE TABLE sweeps (
+    id           INTEGER PRIMARY KEY,
+    name         BLOB NOT NULL UNIQUE,
+    spec         TEXT NOT NULL,         -- JSON
+    context      INTEGER NOT NULL REFERENCES contexts (id),
+    created_at   REAL NOT NULL,
+    stopped      TEXT,                  -- why it was stopped; NULL: it goes on
+    max_parallel INTEGER,
+    max_fails    INTEGER,               -- stop after so many failures
+    same_fails   INTEGER,               -- stop after so many in a row that are alike
+    failed       INTEGER NOT NULL DEFAULT 0,  -- since it was started or resumed
+    streak       INTEGER NOT NULL DEFAULT 0,  -- failures in a row that are alike
+    streak_of    TEXT                   -- how those failed
+);
+
+-- One point of a sweep. What was asked for stays when its job is removed.
+CREATE TABLE trials (
+    id       INTEGER PRIMARY KEY,
+    sweep    INTEGER NOT NULL REFERENCES sweeps (id),
+    number   INTEGER NOT NULL,          -- from 1, in the order in which they were made
+    identity TEXT NOT NULL,             -- hash of parameters and template
+    point    TEXT NOT NULL,             -- JSON: the parameters, and how they are written
+    job      INTEGER,                   -- the newest that runs it
+    told     INTEGER NOT NULL DEFAULT 0,  -- 1: the search knows how it ended
+    reports  TEXT                       -- JSON: what was read of its metrics so far
+);
+CREATE UNIQUE INDEX trials_by_number ON trials (sweep, number);
+CREATE UNIQUE INDEX trials_by_identity ON trials (sweep, identity);
+CREATE INDEX trials_by_job ON trials (job);

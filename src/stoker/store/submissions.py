@@ -7,7 +7,7 @@ import zlib
 from stoker.core.model import Context, Dependency, JobSpec
 from stoker.core.record import Record
 from stoker.core.states import FINAL, HELD, QUEUED
-from stoker.core.text import maybe_bytes, pack_words, to_bytes
+from stoker.core.text import maybe_bytes, pack_pairs, pack_words, to_bytes
 from stoker.errors import Conflict, NotFound
 from stoker.failpoints import point
 from stoker.store.database import Database
@@ -19,8 +19,8 @@ CHUNK = 5000
 _INSERT = (
     "INSERT INTO jobs (id, state, ready, line, family, priority, shell, argv, context,"
     " submitted_at, name, batch, batch_index, time_limit, grace, retries, restartable,"
-    " keep_children, on_oom, eligible_at, blockers, stdout, stderr, dedupe, rerun_of)"
-    f" VALUES ({', '.join('?' * 25)})"
+    " keep_children, on_oom, eligible_at, blockers, stdout, stderr, dedupe, rerun_of, variables,"
+    f" warn, sweep) VALUES ({', '.join('?' * 28)})"
 )
 
 
@@ -101,6 +101,9 @@ class Submission:
             maybe_bytes(spec.stderr),
             maybe_bytes(spec.dedupe),
             None,
+            pack_pairs(spec.variables) or None,
+            spec.warn,
+            spec.sweep,
         )
 
 
@@ -110,20 +113,23 @@ def rerun(db: Database, job: int, now: float, held: bool) -> int:
     made = db.execute(
         "INSERT INTO jobs (id, state, ready, line, family, priority, shell, argv, context,"
         " submitted_at, name, time_limit, grace, retries, restartable, keep_children, on_oom,"
-        " stdout, stderr, rerun_of)"
+        " stdout, stderr, variables, warn, sweep, rerun_of)"
         " SELECT ?, ?, ?, line, family, priority, shell, argv, context, ?, name, time_limit, grace,"
-        " retries, restartable, keep_children, on_oom, stdout, stderr, id FROM jobs WHERE id = ?",
+        " retries, restartable, keep_children, on_oom, stdout, stderr, variables, warn, sweep, id"
+        " FROM jobs WHERE id = ?",
         (new, HELD if held else QUEUED, int(not held), now, job),
     ).rowcount
     if not made:
         raise NotFound(f"job {job} was removed meanwhile", "`stoker ls` shows the jobs")
     db.execute("INSERT INTO tags SELECT tag, ? FROM tags WHERE job = ?", (new, job))
+    # The trial of a sweep goes with it: what counts is how the newest job of a trial ends.
+    db.execute("UPDATE trials SET job = ?, told = 0 WHERE job = ?", (new, job))
     return new
 
 
 def context_id(db: Database, context: Context) -> int:
     """The row of this context, made when it is new."""
-    env = b"".join(to_bytes(f"{key}={value}") + b"\0" for key, value in context.env)
+    env = pack_pairs(context.env)
     cwd, shell = to_bytes(context.cwd), to_bytes(context.shell)
     crc = zlib.crc32(b"\0".join((cwd, shell, env)))
     row = db.execute(

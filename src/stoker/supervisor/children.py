@@ -11,6 +11,7 @@ import os
 import time
 
 from stoker.core.model import Context, Outcome
+from stoker.core.warning import parse_warning
 from stoker.failpoints import point
 from stoker.supervisor import members
 from stoker.supervisor.logs import cap_log
@@ -27,6 +28,7 @@ class _Attempt:
 
     __slots__ = (
         "deadline", "grace", "kill_at", "lease", "mono", "order", "outcome", "pid", "reason", "tag",
+        "warn_at",
     )  # fmt: skip
 
     def __init__(self, order: Order, tag: int, lease: list[int]) -> None:
@@ -38,6 +40,7 @@ class _Attempt:
         self.grace = order.grace
         self.reason: str | None = None
         self.deadline: float | None = None
+        self.warn_at: float | None = None
         self.kill_at: float | None = None
         self.outcome: Outcome | None = None
 
@@ -78,6 +81,8 @@ class Children:
             self._next_log_check = attempt.mono + _LOG_CHECK_SECONDS
         if order.time_limit is not None:
             attempt.deadline = attempt.mono + order.time_limit
+            if order.warn is not None:
+                attempt.warn_at = attempt.deadline - parse_warning(order.warn).seconds
         self._by_pid[attempt.pid] = self._by_attempt[order.attempt] = attempt
         return Begun(order.attempt, attempt.pid, time.time(), attempt.mono)
 
@@ -107,7 +112,22 @@ class Children:
             members.ask_to_end(attempt.tag)
             point("runner.after_sigterm")
         attempt.kill_at = kill_at if attempt.kill_at is None else min(kill_at, attempt.kill_at)
-        attempt.deadline = None
+        attempt.deadline = attempt.warn_at = None
+
+    def _warn(self, attempt: _Attempt) -> None:
+        """Its time is nearly over: the signal that it asked for.
+
+        Only for the program itself. Its workers would mostly die of it, and so would a shell around
+        it, which is left out when it has something running.
+        """
+        attempt.warn_at = None
+        assert attempt.order.warn is not None
+        warning = parse_warning(attempt.order.warn)
+        programs = []
+        if attempt.order.shell and not warning.is_for_shell:
+            programs = members.children(attempt.pid)
+        for pid in programs or [attempt.pid]:
+            members.send(pid, warning.signal, attempt.tag)
 
     def next_deadline(self) -> float | None:
         """When `tick` has something to do (monotonic)."""
@@ -117,12 +137,16 @@ class Children:
                 times.append(attempt.deadline)
             if attempt.kill_at is not None:
                 times.append(attempt.kill_at)
+            if attempt.warn_at is not None:
+                times.append(attempt.warn_at)
         return min(times, default=None)
 
     def tick(self) -> list[Outcome]:
         """Time limits, ends of grace, logs that grew too long."""
         now = time.monotonic()
         for number, attempt in list(self._by_attempt.items()):
+            if attempt.warn_at is not None and now >= attempt.warn_at:
+                self._warn(attempt)
             if attempt.deadline is not None and now >= attempt.deadline:
                 self.stop(number, "time_limit")
             if attempt.kill_at is not None and now >= attempt.kill_at:

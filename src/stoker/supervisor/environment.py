@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from stoker.core.model import Device, ReadyJob
+from stoker.core.warning import parse_warning
+from stoker.supervisor.logs import metrics_path, requeue_path, stop_path
 
 
 def job_environment(
@@ -26,10 +28,18 @@ def job_environment(
         "STOKER_GPU_UUIDS": ",".join(device.uuid for device in devices if device.uuid),
         "STOKER_SUBMIT_DIR": submit_dir,
         "STOKER_OUTPUT_DIR": folder,
+        "STOKER_CHECKPOINT_DIR": f"{folder}/checkpoints",
+        "STOKER_METRICS": metrics_path(folder),
+        "STOKER_STOP_FILE": stop_path(folder),
+        "STOKER_REQUEUE_FILE": requeue_path(folder),
     }
     if memory is not None:
         env["STOKER_GPU_MEM_MB"] = str(memory >> 20)
     if job.batch is not None:
         env["STOKER_ARRAY_ID"] = str(job.batch)
         env["STOKER_ARRAY_INDEX"] = str(job.batch_index)
+    if job.warn is not None:
+        env["STOKER_WARN_SECONDS"] = str(parse_warning(job.warn).seconds)
+    if job.variables:
+        env.update(job.variables)
     return env

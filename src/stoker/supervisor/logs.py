@@ -19,14 +19,31 @@ def log_path(state_dir: str, job: int, number: int) -> str:
     return f"{job_folder(state_dir, job)}-{number}.log"
 
 
+def metrics_path(folder: str) -> str:
+    """Where the job with this folder reports results: beside it, where `echo >>` can make it."""
+    return f"{folder}.metrics.jsonl"
+
+
+def stop_path(folder: str) -> str:
+    """Exists when the job should come to an end by itself (see `should_stop`)."""
+    return f"{folder}.stop"
+
+
+def requeue_path(folder: str) -> str:
+    """Made by a job that wants to be run again and exits with 75."""
+    return f"{folder}.requeue"
+
+
 def remove_files(state_dir: str, job: int, attempts: int) -> None:
     """A job is forgotten: its logs and its folder go."""
-    for number in range(1, attempts + 1):
+    paths = [log_path(state_dir, job, number) for number in range(1, attempts + 1)]
+    folder = job_folder(state_dir, job)
+    paths += [metrics_path(folder), stop_path(folder), requeue_path(folder)]
+    for path in paths:
         try:
-            os.unlink(log_path(state_dir, job, number))
+            os.unlink(path)
         except FileNotFoundError:
             pass
-    folder = job_folder(state_dir, job)
     if os.path.isdir(folder):
         import shutil
 

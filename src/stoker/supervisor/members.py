@@ -78,6 +78,15 @@ def _is_alive(pid: int) -> bool:
         return False
 
 
+def children(pid: int) -> list[int]:
+    """The direct children of a process; none where the kernel does not tell."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", "rb") as file:
+            return [int(word) for word in file.read().split()]
+    except OSError:
+        return []
+
+
 def ask_to_end(tag: int) -> None:
     """SIGTERM to all, and SIGCONT, because a stopped process does not hear the first."""
     for pid in members(tag):

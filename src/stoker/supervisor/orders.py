@@ -23,6 +23,7 @@ class Order(Record):
     time_limit: float | None
     grace: float
     keep_children: bool
+    warn: str | None = None  # signal before the time limit, USR1@60
 
 
 class Begun(Record):

@@ -1,0 +1,246 @@
+"""Sweeps and their trials in the books.
+
+A trial is a wish that lasts: it stays when its job is removed, and its job may be a newer one than
+the first. So running a sweep again is one question: which trials have no job that is done, waiting
+or running?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from stoker.core.record import Record
+from stoker.core.retry import Verdict
+from stoker.core.text import maybe_text, to_bytes, to_text
+from stoker.errors import NotFound
+from stoker.store.database import Database
+
+# How a failure is recognised in the next one; longer texts differ by accident.
+_EVIDENCE_CHARS = 120
+
+
+class SweepRow(Record):
+    id: int
+    name: str
+    spec: str
+    context: int
+    created_at: float
+    stopped: str | None
+    max_parallel: int | None
+    max_fails: int | None
+    same_fails: int | None
+    failed: int
+
+
+class TrialRow(Record):
+    """A trial with the state of its newest job; None: it has none (any more)."""
+
+    number: int
+    identity: str
+    point: str
+    job: int | None
+    told: int
+    reports: str | None
+    state: str | None
+    cause: str | None
+    attempts: int | None
+    started_at: float | None
+    ended_at: float | None
+    stdout: str | None
+    detail: str | None
+
+
+def share_of(name: str) -> str:
+    """What the policy calls the jobs of a sweep."""
+    return f"sweep:{name}"
+
+
+def create(
+    db: Database, name: str, spec: str, context: int, now: float,
+    max_parallel: int | None, max_fails: int | None, same_fails: int | None,
+) -> int:  # fmt: skip
+    cursor = db.execute(
+        "INSERT INTO sweeps (name, spec, context, created_at, max_parallel, max_fails, same_fails)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (to_bytes(name), spec, context, now, max_parallel, max_fails, same_fails),
+    )
+    return int(cursor.lastrowid or 0)
+
+
+def update(
+    db: Database, id: int, spec: str, context: int,
+    max_parallel: int | None, max_fails: int | None, same_fails: int | None,
+) -> None:  # fmt: skip
+    """The sweep was given anew, perhaps edited; trials that it had stay."""
+    db.execute(
+        "UPDATE sweeps SET spec = ?, context = ?, max_parallel = ?, max_fails = ?, same_fails = ?"
+        " WHERE id = ?",
+        (spec, context, max_parallel, max_fails, same_fails, id),
+    )
+
+
+_COLUMNS = ", ".join(SweepRow._fields)
+
+
+def by_name(db: Database, name: str) -> SweepRow | None:
+    row = db.execute(f"SELECT {_COLUMNS} FROM sweeps WHERE name = ?", (to_bytes(name),)).fetchone()
+    return None if row is None else _sweep(row)
+
+
+def get(db: Database, name: str) -> SweepRow:
+    found = by_name(db, name)
+    if found is None:
+        raise NotFound(f"there is no sweep `{name}`", "`stoker sweep ls` shows the sweeps")
+    return found
+
+
+def all_sweeps(db: Database) -> list[SweepRow]:
+    return [_sweep(row) for row in db.execute(f"SELECT {_COLUMNS} FROM sweeps ORDER BY id")]
+
+
+def _sweep(row: tuple[object, ...]) -> SweepRow:
+    return SweepRow(row[0], to_text(row[1]), *row[2:])  # type: ignore[arg-type]
+
+
+def identities(db: Database, sweep: int) -> set[str]:
+    return {row[0] for row in db.execute("SELECT identity FROM trials WHERE sweep = ?", (sweep,))}
+
+
+def add_trials(db: Database, sweep: int, trials: Iterable[tuple[str, str]]) -> None:
+    """(identity, point) each; those that are there already stay as they are."""
+    last = int(
+        str(db.value("SELECT coalesce(max(number), 0) FROM trials WHERE sweep = ?", (sweep,)))
+    )
+    db.executemany(
+        "INSERT INTO trials (sweep, number, identity, point) VALUES (?, ?, ?, ?)",
+        [(sweep, last + place, *trial) for place, trial in enumerate(trials, 1)],
+    )
+
+
+def attach(db: Database, sweep: int, jobs: Iterable[tuple[int, int]]) -> None:
+    """(trial number, job) each: this job runs it from now on."""
+    db.executemany(
+        "UPDATE trials SET job = ?, told = 0, reports = NULL WHERE sweep = ? AND number = ?",
+        [(job, sweep, number) for number, job in jobs],
+    )
+
+
+def trials(db: Database, sweep: int) -> list[TrialRow]:
+    rows = db.execute(
+        "SELECT t.number, t.identity, t.point, t.job, t.told, t.reports, j.state, j.cause,"
+        " j.attempts, a.started_at, j.ended_at, j.stdout, a.detail FROM trials t"
+        " LEFT JOIN jobs j ON j.id = t.job LEFT JOIN attempts a ON a.id = j.attempt"
+        " WHERE t.sweep = ? ORDER BY t.number",
+        (sweep,),
+    )
+    return [TrialRow(*row)._replace(stdout=maybe_text(row[11])) for row in rows]
+
+
+def counts(db: Database, sweep: int) -> dict[str, int]:
+    """Trials by the state of their job; `missing` are those without one."""
+    rows = db.execute(
+        "SELECT coalesce(j.state, 'missing'), count(*) FROM trials t"
+        " LEFT JOIN jobs j ON j.id = t.job WHERE t.sweep = ? GROUP BY 1",
+        (sweep,),
+    )
+    return {state: count for state, count in rows}
+
+
+def of_job(db: Database, job: int) -> tuple[str, int] | None:
+    """(sweep, trial number) that a job runs."""
+    row = db.execute(
+        "SELECT s.name, t.number FROM trials t JOIN sweeps s ON s.id = t.sweep WHERE t.job = ?",
+        (job,),
+    ).fetchone()
+    return None if row is None else (to_text(row[0]), row[1])
+
+
+def jobs(db: Database, sweep: int, states: tuple[str, ...]) -> list[int]:
+    marks = ", ".join("?" * len(states))
+    rows = db.execute(
+        f"SELECT id FROM jobs INDEXED BY jobs_by_sweep WHERE sweep = ? AND state IN ({marks})"
+        " ORDER BY id",
+        (sweep, *states),
+    )
+    return [row[0] for row in rows]
+
+
+def note_reports(db: Database, sweep: int, reports: Iterable[tuple[int, int, str]]) -> None:
+    """(trial number, job, what was read so far) each; kept only while that job is the newest."""
+    db.executemany(
+        "UPDATE trials SET reports = ? WHERE sweep = ? AND number = ? AND job = ?",
+        [(text, sweep, number, job) for number, job, text in reports],
+    )
+
+
+def note_told(db: Database, sweep: int, numbers: Iterable[int]) -> None:
+    db.executemany(
+        "UPDATE trials SET told = 1 WHERE sweep = ? AND number = ?",
+        [(sweep, number) for number in numbers],
+    )
+
+
+def remove(db: Database, sweep: int) -> None:
+    """Forget a sweep; its jobs stay as ordinary ones."""
+    db.execute("UPDATE jobs SET sweep = NULL WHERE sweep = ?", (sweep,))
+    db.execute("DELETE FROM trials WHERE sweep = ?", (sweep,))
+    db.execute("DELETE FROM sweeps WHERE id = ?", (sweep,))
+
+
+def limits(db: Database) -> dict[str, int]:
+    """How many jobs of a share may run at a time."""
+    rows = db.execute("SELECT name, max_parallel FROM sweeps WHERE max_parallel IS NOT NULL")
+    return {share_of(to_text(name)): most for name, most in rows}
+
+
+def start_counting(db: Database, sweep: int) -> None:
+    """It goes on (again): what failed before does not count against it."""
+    db.execute(
+        "UPDATE sweeps SET stopped = NULL, failed = 0, streak = 0, streak_of = NULL WHERE id = ?",
+        (sweep,),
+    )
+
+
+def mark_stopped(db: Database, sweep: int, why: str) -> None:
+    db.execute("UPDATE sweeps SET stopped = ? WHERE id = ?", (why, sweep))
+
+
+def count_end(
+    db: Database, sweep: int, state: str, verdict: Verdict, detail: str | None
+) -> str | None:
+    """A trial has ended; a text when the sweep should stop for that."""
+    if state == "done":
+        db.execute("UPDATE sweeps SET streak = 0, streak_of = NULL WHERE id = ?", (sweep,))
+    if state not in ("failed", "lost"):
+        return None
+    how = _fingerprint(verdict, detail)
+    row = db.execute(
+        "UPDATE sweeps SET failed = failed + 1, streak_of = ?2,"
+        " streak = CASE WHEN streak_of = ?2 THEN streak + 1 ELSE 1 END"
+        " WHERE id = ?1 AND stopped IS NULL"
+        " RETURNING failed, streak, max_fails, same_fails",
+        (sweep, how),
+    ).fetchone()
+    if row is None:
+        return None
+    failed, streak, max_fails, same_fails = row
+    if same_fails and streak >= same_fails:
+        return f"{streak} trials in a row failed alike: {how}"
+    if max_fails and failed >= max_fails:
+        return f"{failed} trials failed, the last one by {how}"
+    return None
+
+
+def _fingerprint(verdict: Verdict, detail: str | None) -> str:
+    """How it failed, such that equal mistakes give equal texts."""
+    if verdict.exit_code:
+        how = f"exit code {verdict.exit_code}"
+    elif verdict.signal:
+        how = f"signal {verdict.signal}"
+    else:
+        how = verdict.cause
+    if verdict.cause not in ("exit", "signal", how):
+        how = f"{verdict.cause} ({how})"
+    if detail:
+        how += f": {detail[:_EVIDENCE_CHARS]}"
+    return how

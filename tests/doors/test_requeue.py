@@ -1,0 +1,79 @@
+"""Jobs that save their work: run again on their own wish, warned before their time is over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.lab import Lab
+
+SAVES = (
+    "mkdir -p $STOKER_CHECKPOINT_DIR; cd $STOKER_CHECKPOINT_DIR; echo $STOKER_ATTEMPT >> steps; "
+    "test $(wc -l < steps) -ge 3 || {ask}; cat steps"
+)
+
+
+def test_a_restartable_job_that_exits_with_75_runs_again_and_finds_its_checkpoints(
+    lab: Lab,
+) -> None:
+    job = lab.submit("--restartable", SAVES.format(ask="exit 75"), STOKER_RETRY_DELAY="0")
+    assert lab.wait(job) == 0
+    assert lab.log(job) == "1\n2\n3\n"
+    assert [attempt["cause"] for attempt in lab.job(job)["history"]] == [
+        "requeue",
+        "requeue",
+        "exit",
+    ]
+
+
+def test_a_job_may_ask_by_its_file(lab: Lab) -> None:
+    ask = "{ touch $STOKER_REQUEUE_FILE; exit 75; }"
+    job = lab.submit(SAVES.format(ask=ask), STOKER_RETRY_DELAY="0")
+    assert lab.wait(job) == 0
+    assert lab.log(job) == "1\n2\n3\n"
+
+
+def test_any_other_program_that_exits_with_75_has_failed(lab: Lab) -> None:
+    job = lab.submit("exit 75")
+    assert lab.wait(job) == 75
+    assert lab.job(job)["attempts"] == 1
+
+
+def test_a_job_is_warned_before_its_time_limit(lab: Lab) -> None:
+    script = lab.folder / "train.sh"
+    script.write_text("trap 'echo warned; exit 0' USR1\necho ready\nwhile :; do sleep 0.05; done\n")
+    job = lab.submit("--time-limit", "60s", "--signal", "USR1@58s", "sh", str(script))
+    assert lab.wait(job) == 0
+    assert lab.log(job) == "ready\nwarned\n"
+
+
+def test_the_shell_around_a_command_does_not_die_of_the_warning(lab: Lab) -> None:
+    program = lab.folder / "train.py"
+    program.write_text(
+        "import signal, sys\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: sys.exit(0))\n"
+        "signal.pause()\n"
+    )
+    job = lab.submit(
+        "--time-limit", "60s", "--signal", "USR1@58s", f"python3 {program}; echo saved"
+    )
+    assert lab.wait(job) == 0
+    assert lab.log(job) == "saved\n"
+
+
+def test_a_warning_without_a_time_limit_or_of_no_signal_is_refused(lab: Lab) -> None:
+    done = lab.run("submit", "--signal", "USR1@60", "true")
+    assert (done.returncode, "there is none" in done.stderr) == (2, True)
+    done = lab.run("submit", "--time-limit", "1h", "--signal", "NOPE@60", "true")
+    assert (done.returncode, "`NOPE@60` is no signal" in done.stderr) == (2, True)
+
+
+def test_a_job_of_a_job_does_not_take_its_marks_for_its_own(lab: Lab, tmp_path: Path) -> None:
+    inner = f"{lab.command[0]} -m stoker submit -q env"
+    outer = lab.submit(f"STOKER_PARAMS=x STOKER_TRIAL=7 {inner}")
+    assert lab.wait(outer) == 0
+    job = int(lab.log(outer))
+    assert lab.wait(job) == 0
+    env = dict(line.split("=", 1) for line in lab.log(job).splitlines() if "=" in line)
+    assert "STOKER_PARAMS" not in env
+    assert "STOKER_TRIAL" not in env
+    assert env["STOKER_JOB_ID"] == str(job)
