@@ -1,0 +1,217 @@
+"""Rows for other programs: spreadsheets, data frames, notebooks.
+
+All of them get one value per column, named as in table.py.
+"""
+
+from __future__ import annotations
+
+import html as markup
+import json
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from stoker.core.metrics import is_number
+from stoker.errors import Unavailable, UsageError
+from stoker.results import table
+from stoker.results.optional import load
+from stoker.results.table import Row
+
+_LARGEST_INT = 2**63 - 1
+_RUNS_IN_SPREADSHEETS = ("=", "+", "-", "@", "\t", "\r")
+
+
+def export(rows: Sequence[Row], form: str, columns: Sequence[str] | None = None) -> bytes:
+    """A file's content: csv, json, jsonl, parquet or html."""
+    if form == "parquet":
+        return parquet(rows, columns)
+    makers: dict[str, Callable[[Sequence[Row], Sequence[str] | None], str]] = {
+        "csv": csv, "json": json_text, "jsonl": jsonl, "html": html,
+    }  # fmt: skip
+    if form not in makers:
+        raise UsageError(f"`{form}` is not a format", f"one of {', '.join(makers)}, parquet")
+    # Parameters may hold bytes that are not UTF-8. To JSON, what they become is an escape.
+    return makers[form](rows, columns).encode("utf-8", "backslashreplace")
+
+
+def _columns(rows: Sequence[Row], columns: Sequence[str] | None) -> list[str]:
+    if columns is None:
+        return table.columns(rows, constants=True)
+    known = table.Columns(rows)
+    return [known.find(name) for name in columns]
+
+
+# -- text -----------------------------------------------------------------------------------------
+
+
+def text_table(
+    rows: Sequence[Row], columns: Sequence[str] | None = None
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """(header, lines) for people: numbers in 6 digits, `-` for what is missing."""
+    names = table.columns(rows) if columns is None else _columns(rows, columns)
+    lines = [tuple(short(cell) for cell in line) for line in table.cells(rows, names)]
+    return tuple(names), lines
+
+
+def short(value: object) -> str:
+    """
+    >>> short(0.1 + 0.2), short(True), short(None), short([1, 2])
+    ('0.3', 'true', '-', '[1, 2]')
+    """
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, str):
+        return value
+    return _json(value)
+
+
+def csv(rows: Sequence[Row], columns: Sequence[str] | None = None) -> str:
+    """RFC 4180. What a spreadsheet would run as a formula gets a quote in front."""
+    import csv as writer
+    import io
+
+    names = _columns(rows, columns)
+    text = io.StringIO()
+    lines = writer.writer(text, lineterminator="\r\n")
+    lines.writerow([_harmless(name) for name in names])
+    for line in table.cells(rows, names):
+        lines.writerow([_csv_cell(cell) for cell in line])
+    return text.getvalue()
+
+
+def _csv_cell(value: object) -> str:
+    if value is None:
+        return ""
+    if is_number(value):
+        return repr(value)
+    return _harmless(value if isinstance(value, str) else _json(value))
+
+
+def _harmless(text: str) -> str:
+    if not text.startswith(_RUNS_IN_SPREADSHEETS):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return "'" + text
+    return text
+
+
+def json_text(rows: Sequence[Row], columns: Sequence[str] | None = None) -> str:
+    """A list of objects; see `records` for what becomes of NaN."""
+    lines = [_json(record) for record in records(rows, columns)]
+    return "[\n" + ",\n".join(lines) + "\n]\n" if lines else "[]\n"
+
+
+def jsonl(rows: Sequence[Row], columns: Sequence[str] | None = None) -> str:
+    return "".join(f"{_json(record)}\n" for record in records(rows, columns))
+
+
+def records(rows: Sequence[Row], columns: Sequence[str] | None = None) -> list[dict[str, object]]:
+    """Rows as strict JSON allows them.
+
+    JSON has neither NaN nor infinity: they become null, and `$nonfinite` of the same row says which
+    columns were what, so that a loss that diverged is told from one that was never reported.
+    """
+    names = _columns(rows, columns)
+    result = []
+    for line in table.cells(rows, names):
+        record: dict[str, object] = {}
+        lost = {}
+        for name, value in zip(names, line, strict=True):
+            record[name] = _finite(value)
+            if isinstance(value, float) and not math.isfinite(value):
+                lost[name] = str(value)
+        if lost:
+            record["$nonfinite"] = lost
+        result.append(record)
+    return result
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, (list, tuple)):
+        return [_finite(part) for part in value]
+    if isinstance(value, dict):
+        return {str(key): _finite(part) for key, part in value.items()}
+    return value
+
+
+def _json(value: object) -> str:
+    return json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, default=str)
+
+
+def html(rows: Sequence[Row], columns: Sequence[str] | None = None) -> str:
+    """One table, for notebooks. Everything in it is escaped."""
+    names = _columns(rows, columns)
+    head = "".join(f"<th>{markup.escape(name)}</th>" for name in names)
+    lines = ["<table>", f"<thead><tr>{head}</tr></thead>", "<tbody>"]
+    for line in table.cells(rows, names):
+        lines.append("<tr>" + "".join(map(_html_cell, line)) + "</tr>")
+    return "\n".join([*lines, "</tbody>", "</table>", ""])
+
+
+def _html_cell(value: object) -> str:
+    style = ' style="text-align:right"' if is_number(value) else ""
+    return f"<td{style}>{markup.escape(short(value))}</td>"
+
+
+# -- data frames ----------------------------------------------------------------------------------
+
+
+def series(rows: Sequence[Row], columns: Sequence[str] | None = None) -> dict[str, list[Any]]:
+    """Column by column, each of one type: what is mixed becomes text, lists become JSON."""
+    names = _columns(rows, columns)
+    lines = table.cells(rows, names)
+    return {name: _of_one_type([line[i] for line in lines]) for i, name in enumerate(names)}
+
+
+def _of_one_type(values: list[object]) -> list[Any]:
+    present = [value for value in values if value is not None]
+    if all(isinstance(value, bool) for value in present):
+        return values
+    if all(is_number(value) for value in present):
+        whole = all(isinstance(value, int) and abs(value) <= _LARGEST_INT for value in present)
+        return values if whole else [_float(value) for value in values]
+    return [None if value is None else _text(value) for value in values]
+
+
+def _float(value: object) -> float | None:
+    try:
+        return float(value) if is_number(value) else None
+    except OverflowError:
+        return math.inf
+
+
+def _text(value: object) -> str:
+    text = value if isinstance(value, str) else _json(value)
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")  # arrow wants real UTF-8
+
+
+def to_pandas(rows: Sequence[Row], columns: Sequence[str] | None = None) -> Any:
+    return load("pandas", "pandas").DataFrame(series(rows, columns))
+
+
+def to_polars(rows: Sequence[Row], columns: Sequence[str] | None = None) -> Any:
+    return load("polars", "polars").DataFrame(series(rows, columns))
+
+
+def parquet(rows: Sequence[Row], columns: Sequence[str] | None = None) -> bytes:
+    """With pyarrow, or with polars where only that is there."""
+    import io
+
+    content = series(rows, columns)
+    file = io.BytesIO()
+    try:
+        arrow = load("pyarrow", "parquet")
+        load("pyarrow.parquet", "parquet").write_table(arrow.table(content), file)
+    except Unavailable as error:
+        try:
+            polars = load("polars", "parquet")
+        except Unavailable:
+            raise error from None
+        polars.DataFrame(content).write_parquet(file)
+    return file.getvalue()

@@ -1,0 +1,226 @@
+"""Pictures as data, so that the terminal and the image file show the same one.
+
+Builders make a `Figure` out of rows and curves; plot_terminal and plot_image draw it. Labels are
+user text as it came: each renderer makes it harmless in its own way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from stoker.core.record import Record
+from stoker.results import table
+from stoker.results.export import short
+from stoker.results.importance import importance
+from stoker.results.table import Row
+
+Point = tuple[float, float]
+
+MOST_NAMED = 8  # curves with a colour and a name of their own; the others stay in the background
+MOST_PANELS = 6
+MOST_CATEGORIES = 12
+_DECADES_FOR_LOG = 2
+_FEWEST_FOR_BOX = 3
+
+
+class Axis(Record):
+    label: str
+    scale: str = "linear"  # linear, log or category
+    categories: tuple[str, ...] = ()  # the names of 0, 1, 2, ... on a category axis
+
+
+class Series(Record):
+    label: str  # in the legend; none when empty
+    points: tuple[Point, ...]
+    style: str = "line"  # line or dots
+    role: str = "plain"  # plain, best, or faint: there, but in the background
+
+
+class Box(Record):
+    """How the values at one place are spread: the middle half, and the ends."""
+
+    at: float
+    low: float
+    q1: float
+    median: float
+    q3: float
+    high: float
+
+
+class Panel(Record):
+    x: Axis
+    y: Axis
+    series: tuple[Series, ...]
+    boxes: tuple[Box, ...] = ()
+    title: str = ""
+
+
+class Figure(Record):
+    title: str
+    panels: tuple[Panel, ...]
+    note: str = ""
+
+
+class TrialCurve(Record):
+    trial: int | None
+    points: Sequence[Point]
+    label: str = ""  # `trial 3` when empty
+
+
+# -- curves ---------------------------------------------------------------------------------------
+
+
+def learning_curves(
+    trials: Sequence[TrialCurve],
+    metric: str,
+    goal: str = "min",
+    *,
+    log_x: bool = False,
+    log_y: bool | None = None,
+) -> Figure:
+    """A line per trial, the best one last so that it lies on top.
+
+    `log_y` is decided by the values when it is None. The best few have names, the rest is faint.
+    """
+    sign = table.direction(goal)
+    scored = []
+    for trial in trials:
+        values = [sign * value for _, value in trial.points if math.isfinite(value)]
+        if values:
+            scored.append((min(values), trial))
+    scored.sort(key=lambda pair: pair[0])
+    if log_y is None:
+        log_y = _is_wide([y for _, trial in scored for _, y in trial.points])
+    named = [
+        Series(_name(trial) + (" (best)" if place == 0 else ""), tuple(trial.points), "line",
+               "best" if place == 0 else "plain")
+        for place, (_, trial) in enumerate(scored[:MOST_NAMED])
+    ]  # fmt: skip
+    faint = [Series("", tuple(trial.points), "line", "faint") for _, trial in scored[MOST_NAMED:]]
+    notes = []
+    if scored:
+        score, trial = scored[0]
+        step = next(x for x, y in trial.points if sign * y == score)
+        notes.append(f"best: {_name(trial)} with {short(float(sign * score))} at {short(step)}")
+    if faint:
+        notes.append(f"{len(faint)} more without a name")
+    if len(scored) < len(trials):
+        notes.append(f"{len(trials) - len(scored)} without a number")
+    x = Axis("step", "log" if log_x else "linear")
+    y = Axis(metric, "log" if log_y else "linear")
+    return Figure(f"{metric} over steps", (Panel(x, y, (*faint, *named)),), "; ".join(notes))
+
+
+def _name(trial: TrialCurve) -> str:
+    return trial.label or f"trial {short(trial.trial)}"
+
+
+# -- parameters -----------------------------------------------------------------------------------
+
+
+def parameter_plot(rows: Sequence[Row], parameter: str, metric: str, goal: str = "min") -> Figure:
+    """The metric against one parameter: dots, or strips with boxes where it is no number."""
+    known = table.Columns(rows)
+    parameter, metric = known.find(parameter), known.find(metric)
+    panel, note = _parameter_panel(rows, parameter, metric, goal)
+    return Figure(f"{metric} by {parameter}", (panel,), note)
+
+
+def overview(rows: Sequence[Row], metric: str, goal: str = "min") -> Figure:
+    """A small panel for each parameter that varies, the most important first."""
+    known = table.Columns(rows)
+    metric = known.find(metric)
+    scores = {one.name: one.score for one in importance(rows, metric)}
+    names = sorted(table.varying(rows), key=lambda name: -scores.get(name, -1))
+    panels = []
+    for name in names[:MOST_PANELS]:
+        panel, _ = _parameter_panel(rows, name, metric, goal)
+        title = f"{name} ({scores[name]:.0%})" if name in scores else name
+        panels.append(panel._replace(title=title))
+    notes = []
+    best = table.best(rows, metric, goal)
+    if best is not None:
+        value = known.reader(metric)(best)
+        notes.append(f"best: trial {short(best.trial)} with {short(value)}")
+    if scores:
+        notes.append("%: how much of the order each explains alone")
+    if len(names) > MOST_PANELS:
+        notes.append(f"{len(names) - MOST_PANELS} more parameters")
+    return Figure(f"{metric} by parameter", tuple(panels), "; ".join(notes))
+
+
+def _parameter_panel(
+    rows: Sequence[Row], parameter: str, metric: str, goal: str
+) -> tuple[Panel, str]:
+    known = table.Columns(rows)
+    read = known.reader(parameter)
+    measured = [
+        (read(row), result, row)
+        for row, result in zip(rows, table.numbers(rows, metric), strict=True)
+        if result is not None and read(row) is not None
+    ]
+    y = Axis(metric, "log" if _is_wide([result for _, result, _ in measured]) else "linear")
+    notes = []
+    if len(measured) < len(rows):
+        notes.append(f"{len(rows) - len(measured)} of {len(rows)} trials have no number for it")
+    boxes: tuple[Box, ...] = ()
+    numbers = [table.number(value) for value, _, _ in measured]
+    if all(value is not None for value in numbers):
+        places = [value for value in numbers if value is not None]
+        x = Axis(parameter, "log" if _is_wide(places) else "linear")
+    else:
+        names = _categories([value for value, _, _ in measured])
+        if len(names) > MOST_CATEGORIES:
+            notes.append(f"{len(names) - MOST_CATEGORIES} more values of {parameter}")
+            names = names[:MOST_CATEGORIES]
+        measured = [entry for entry in measured if short(entry[0]) in names]
+        x = Axis(parameter, "category", tuple(names))
+        spots = [names.index(short(value)) for value, _, _ in measured]
+        boxes = _boxes(spots, [result for _, result, _ in measured])
+        # Beside each other, so that equal values can be told apart. By number, not by chance: the
+        # same rows make the same picture.
+        places = [spot + (i * 0.618 % 1 - 0.5) * 0.5 for i, spot in enumerate(spots)]
+    points = [(place, result) for place, (_, result, _) in zip(places, measured, strict=True)]
+    best = table.best([row for _, _, row in measured], metric, goal) if measured else None
+    series = [
+        Series("", tuple(p for p, (_, _, row) in zip(points, measured, strict=True)
+                         if row is not best), "dots")
+    ]  # fmt: skip
+    for point, (_, _, row) in zip(points, measured, strict=True):
+        if row is best:
+            label = f"best: trial {short(row.trial)} with {short(float(point[1]))}"
+            series.append(Series(label, (point,), "dots", "best"))
+    return Panel(x, y, tuple(series), boxes), "; ".join(notes)
+
+
+def _categories(values: list[object]) -> list[str]:
+    return list(dict.fromkeys(short(value) for value in sorted(values, key=table.rank)))
+
+
+def _boxes(spots: list[int], results: list[float]) -> tuple[Box, ...]:
+    boxes = []
+    for spot in sorted(set(spots)):
+        values = sorted(y for place, y in zip(spots, results, strict=True) if place == spot)
+        if len(values) >= _FEWEST_FOR_BOX:
+            q1, median, q3 = (_quantile(values, part) for part in (0.25, 0.5, 0.75))
+            boxes.append(Box(spot, values[0], q1, median, q3, values[-1]))
+    return tuple(boxes)
+
+
+def _quantile(values: list[float], part: float) -> float:
+    position = part * (len(values) - 1)
+    below = int(position)
+    above = min(below + 1, len(values) - 1)
+    share = position - below
+    return values[below] * (1 - share) + values[above] * share
+
+
+def _is_wide(values: Sequence[float]) -> bool:
+    """Whether only a log axis shows all of them."""
+    finite = [value for value in values if math.isfinite(value)]
+    return (
+        len(finite) > 1
+        and min(finite) > 0
+        and math.log10(max(finite)) - math.log10(min(finite)) > _DECADES_FOR_LOG
+    )

@@ -1,0 +1,121 @@
+"""Which parameters matter to a metric, as far as the trials so far can tell.
+
+Scores are shares: how much of the order of the trials one parameter alone explains, 0 to 1. For
+numbers it is the square of Spearman's rank correlation, for anything else eta squared of the ranks.
+Ranks, because one diverged trial with a loss of 1e9 must not drown the others. A sweet spot in the
+middle of a range is no trend: with enough trials, numbers are also cut into four parts that are
+compared like categories, and the higher score counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from stoker.core.metrics import is_number
+from stoker.core.record import Record
+from stoker.results import table
+from stoker.results.table import Row
+
+_FEWEST = 3
+_PARTS = 4
+_FEWEST_FOR_PARTS = 12
+
+
+class Influence(Record):
+    name: str
+    score: float
+    direction: int  # 1: the metric rises with it, -1: it falls, 0: no trend or no number
+    n: int  # trials that this was learned from
+
+
+def importance(rows: Sequence[Row], metric: str) -> list[Influence]:
+    """Parameters that vary, the most important first."""
+    if not rows:
+        return []
+    known = table.Columns(rows)
+    measured = table.numbers(rows, metric)
+    found = []
+    for name in table.varying(rows):
+        read = known.reader(name)
+        pairs = [
+            (value, result)
+            for value, result in zip(map(read, rows), measured, strict=True)
+            if value is not None and result is not None
+        ]
+        influence = _influence(name, [p for p, _ in pairs], [m for _, m in pairs])
+        if influence is not None:
+            found.append(influence)
+    return sorted(found, key=lambda one: -one.score)
+
+
+def _influence(name: str, values: list[object], results: list[float]) -> Influence | None:
+    n = len(values)
+    numbers = [value for value in values if is_number(value) and math.isfinite(value)]
+    kinds = len({table.identity(value) for value in values})
+    if n < _FEWEST or kinds < 2:
+        return None
+    if len(numbers) == n:
+        rho = spearman(numbers, results)
+        score = max(rho * rho, _sweet_spot(numbers, results))
+        is_trend = rho * rho >= score / 2
+        return Influence(name, score, ((rho > 0) - (rho < 0)) if is_trend else 0, n)
+    if kinds == n:  # each trial is a group of its own: that explains everything and says nothing
+        return None
+    return Influence(name, eta_squared(values, ranks(results)), 0, n)
+
+
+def _sweet_spot(numbers: list[float], results: list[float]) -> float:
+    """Eta squared over quarters of the range by rank, less what chance alone would explain."""
+    n = len(numbers)
+    if n < _FEWEST_FOR_PARTS:
+        return 0.0
+    parts = [int((rank - 0.5) * _PARTS / n) for rank in ranks(numbers)]
+    kinds = len(set(parts))
+    return 1 - (1 - eta_squared(parts, ranks(results))) * (n - 1) / (n - kinds)
+
+
+def spearman(left: Sequence[float], right: Sequence[float]) -> float:
+    """Rank correlation, -1 to 1; 0 where one side is all the same."""
+    return _pearson(ranks(left), ranks(right))
+
+
+def ranks(values: Sequence[float]) -> list[float]:
+    """
+    >>> ranks([10, 30, 20, 20])
+    [1.0, 4.0, 2.5, 2.5]
+    """
+    order = sorted(range(len(values)), key=values.__getitem__)
+    result = [0.0] * len(values)
+    start = 0
+    while start < len(order):
+        end = start
+        while end + 1 < len(order) and values[order[end + 1]] == values[order[start]]:
+            end += 1
+        for index in order[start : end + 1]:
+            result[index] = (start + end) / 2 + 1
+        start = end + 1
+    return result
+
+
+def _pearson(left: list[float], right: list[float]) -> float:
+    n = len(left)
+    middle = (n + 1) / 2  # the mean of ranks
+    above = math.fsum((a - middle) * (b - middle) for a, b in zip(left, right, strict=True))
+    below = math.sqrt(
+        math.fsum((a - middle) ** 2 for a in left) * math.fsum((b - middle) ** 2 for b in right)
+    )
+    return max(-1.0, min(1.0, above / below)) if below else 0.0
+
+
+def eta_squared(kinds: Sequence[object], results: Sequence[float]) -> float:
+    """The part of the variance that lies between the kinds; 0 where there is no variance."""
+    mean = math.fsum(results) / len(results)
+    total = math.fsum((value - mean) ** 2 for value in results)
+    groups: dict[object, list[float]] = {}
+    for kind, value in zip(kinds, results, strict=True):
+        groups.setdefault(table.identity(kind), []).append(value)
+    between = math.fsum(
+        len(group) * (math.fsum(group) / len(group) - mean) ** 2 for group in groups.values()
+    )
+    return min(1.0, between / total) if total else 0.0

@@ -1,0 +1,245 @@
+"""Figures as text: braille dots, or plain ASCII where the terminal knows nothing else."""
+
+from __future__ import annotations
+
+from stoker.results.canvas import Dots, Grid
+from stoker.results.figure import Figure, Panel, Series
+from stoker.results.scale import Scale
+
+_COLOURS = ("36", "33", "35", "34", "31", "96", "95", "93")
+_BEST = "1;32"
+_FAINT = "2"
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_SMALLEST = (24, 6)
+
+
+def knows_unicode(encoding: str | None) -> bool:
+    """Whether text in this encoding (of stdout, say) can hold braille."""
+    return (encoding or "").lower().replace("-", "").replace("_", "") in ("utf8", "utf8sig")
+
+
+def draw(
+    figure: Figure, width: int = 80, height: int = 24, *, colour: bool = False, ascii: bool = False
+) -> str:
+    """Lines of at most `width`, at most `height` of them."""
+    width, height = max(_SMALLEST[0], width), max(_SMALLEST[1], height)
+    grid = Grid(width, height, ascii=ascii)
+    grid.put(0, 0, grid.fit(figure.title, width), "1")
+    legend = _Legend(grid, figure, colour)
+    bottom = height - len(legend.lines)
+    if figure.note:
+        bottom -= 1
+        grid.put(0, height - 1, grid.fit(figure.note, width), _FAINT)
+    legend.put(bottom)
+    if not figure.panels:
+        grid.put(2, 2, "nothing to show yet")
+    across = 1 if len(figure.panels) < 2 else 2 if len(figure.panels) < 5 else 3
+    across = min(across, max(1, width // _SMALLEST[0]))
+    rows = -(-len(figure.panels) // across)
+    for number, panel in enumerate(figure.panels):
+        row, column = divmod(number, across)
+        top, end = (1 + (bottom - 1) * at // rows for at in (row, row + 1))
+        left, right = (width * at // across for at in (column, column + 1))
+        _Frame(grid, panel, left, top, right - left - (column + 1 < across), end - top).draw(legend)
+    lines = grid.lines(colour)
+    while lines and not lines[-1]:
+        lines.pop()
+    return "\n".join(lines) + "\n"
+
+
+class _Legend:
+    """Who is who. Without colours each curve has a letter, which stands at its end."""
+
+    def __init__(self, grid: Grid, figure: Figure, colour: bool) -> None:
+        self._grid = grid
+        self._has_colours = colour
+        self._styles: dict[int, tuple[str, str]] = {}
+        self.lines: list[list[tuple[str, str]]] = []
+        entries = []
+        named = 0
+        for panel in figure.panels:
+            for series in panel.series:
+                mark, ink = self._style(series, named)
+                self._styles[id(series)] = mark, ink
+                if series.label:
+                    named += series.style == "line"
+                    if len(figure.panels) == 1:
+                        entries.append((f"{self._key(series, mark)} {series.label}", ink))
+        self._wrap(entries)
+
+    def of(self, series: Series) -> tuple[str, str]:
+        """(mark, colour)"""
+        return self._styles[id(series)]
+
+    def ends_with_letter(self, series: Series) -> bool:
+        return series.style == "line" and bool(series.label) and not self._has_colours
+
+    def _style(self, series: Series, named: int) -> tuple[str, str]:
+        if series.style == "dots":
+            if series.role == "best":
+                return "@" if self._grid.ascii else "◆", _BEST
+            return "o", _COLOURS[0]
+        if series.role == "faint":
+            return ".", _FAINT
+        ink = _BEST if series.role == "best" else _COLOURS[named % len(_COLOURS)]
+        return _LETTERS[named % len(_LETTERS)], ink
+
+    def _key(self, series: Series, mark: str) -> str:
+        is_line = series.style == "line" and self._has_colours and not self._grid.ascii
+        return "━" if is_line else mark
+
+    def _wrap(self, entries: list[tuple[str, str]]) -> None:
+        """Two lines at most; what does not fit is counted."""
+        lines: list[list[tuple[str, str]]] = [[]]
+        used = 0
+        for number, (text, ink) in enumerate(entries):
+            text = self._grid.fit(text, self._grid.width - 10)
+            size = self._grid.measure(text) + 2
+            room = self._grid.width + 2 - (10 if len(lines) == 2 else 0)
+            if used + size > room and lines[-1]:
+                if len(lines) == 2:
+                    lines[-1].append((f"+{len(entries) - number} more", _FAINT))
+                    break
+                lines.append([])
+                used = 0
+            lines[-1].append((text, ink))
+            used += size
+        self.lines = [line for line in lines if line]
+
+    def put(self, top: int) -> None:
+        for row, line in enumerate(self.lines):
+            column = 0
+            for text, ink in line:
+                self._grid.put(column, top + row, text, ink)
+                column += self._grid.measure(text) + 2
+
+
+class _Frame:
+    """One panel on its part of the grid."""
+
+    def __init__(
+        self, grid: Grid, panel: Panel, left: int, top: int, width: int, height: int
+    ) -> None:
+        self._grid = grid
+        self._panel = panel
+        points = [point for series in panel.series for point in series.points]
+        ends = [end for box in panel.boxes for end in (box.low, box.high)]
+        self._x = Scale(panel.x, (x for x, _ in points))
+        self._y = Scale(panel.y, [*(y for _, y in points), *ends])
+        self._left, self._top, self._width = left, top, width
+        self._head = 1 if panel.title else 0
+        self._foot = 2 if panel.title else 3
+        self._rows = max(1, height - self._head - self._foot)
+        self._ticks = self._y.ticks(max(2, min(8, self._rows // 3)))
+        self._margin = min(max((grid.measure(t.label) for t in self._ticks), default=0), width // 3)
+
+    def draw(self, legend: _Legend) -> None:
+        grid, panel = self._grid, self._panel
+        if panel.title:
+            grid.put(self._left, self._top, grid.fit(panel.title, self._width), "1")
+        left = self._left + self._margin + 1
+        top = self._top + self._head
+        width = self._width - self._margin - 1
+        if width < 2:
+            return
+        dots = Dots(grid, left, top, width, self._rows)
+        self._axes(dots, left, top, width)
+        self._boxes(dots)
+        order = ("faint", "plain", "best")
+        for series in sorted(panel.series, key=lambda one: order.index(one.role)):
+            self._series(dots, series, legend)
+        self._letters(dots, legend)
+        if not any(self._shown(point) for series in panel.series for point in series.points):
+            grid.put(left + 2, top + self._rows // 2, grid.fit("nothing to show yet", width - 2))
+
+    def _shown(self, point: tuple[float, float]) -> bool:
+        return self._x.has(point[0]) and self._y.has(point[1])
+
+    def _series(self, dots: Dots, series: Series, legend: _Legend) -> None:
+        mark, ink = legend.of(series)
+        before: tuple[float, float] | None = None
+        for point in series.points:
+            if not self._shown(point):
+                before = None  # a gap where the value was no number
+                continue
+            spot = self._x.place(point[0]), self._y.place(point[1])
+            if series.role == "best" and series.style == "dots":
+                dots.put(*spot, mark, ink)
+            elif series.style == "line" and before is not None:
+                dots.line(before, spot, mark, ink)
+            else:
+                dots.dot(*spot, mark, ink, fat=series.style == "dots")
+            before = spot
+
+    def _letters(self, dots: Dots, legend: _Legend) -> None:
+        """At the right ends of curves; a curve that ends in another's letter has it further in."""
+        taken: set[tuple[int, int]] = set()
+        for series in self._panel.series:
+            if not legend.ends_with_letter(series):
+                continue
+            mark, ink = legend.of(series)
+            for x, y in reversed([point for point in series.points if self._shown(point)]):
+                spot = self._x.place(x), self._y.place(y)
+                if dots.cell(*spot) not in taken:
+                    taken.add(dots.cell(*spot))
+                    dots.put(*spot, mark, ink)
+                    break
+
+    def _boxes(self, dots: Dots) -> None:
+        """The middle half as a bar, the median as a longer line across."""
+        for box in self._panel.boxes:
+            for end, until in ((box.low, box.high), (box.q1, box.q3)):
+                if not (self._y.has(end) and self._y.has(until)):
+                    break
+            else:
+                wide = self._x.place(box.at - 0.32), self._x.place(box.at + 0.32)
+                low, high = self._y.place(box.q1), self._y.place(box.q3)
+                middle = self._y.place(box.median)
+                for side in wide:
+                    dots.line((side, low), (side, high), "|", _FAINT)
+                for level in (low, high):
+                    dots.line((wide[0], level), (wide[1], level), "-", _FAINT)
+                dots.line((wide[0], middle), (wide[1], middle), "=", _FAINT)
+
+    def _axes(self, dots: Dots, left: int, top: int, width: int) -> None:
+        grid = self._grid
+        upright, corner, flat, side, under = "|+-++" if grid.ascii else "│└─┤┬"
+        base = top + self._rows
+        for row in range(top, base):
+            grid.put(left - 1, row, upright, _FAINT)
+        grid.put(left - 1, base, corner + flat * width, _FAINT)
+        taken: set[int] = set()
+        for tick in self._ticks:
+            _, row = dots.cell(0, tick.place)
+            if row in taken or not 0 <= tick.place <= 1:
+                continue
+            taken.add(row)
+            label = grid.fit(tick.label, self._margin)
+            grid.put(left - 1 - grid.measure(label), row, label)
+            grid.put(left - 1, row, side, _FAINT)
+        self._x_ticks(dots, base, under)
+        if self._foot == 3:
+            label = grid.fit(self._panel.x.label, width)
+            grid.put(left + (width - grid.measure(label)) // 2, base + 2, label, _FAINT)
+
+    def _x_ticks(self, dots: Dots, base: int, under: str) -> None:
+        grid = self._grid
+        first, last = self._left, self._left + self._width
+        ticks = self._x.ticks(max(2, min(8, self._width // 10)))
+        if self._panel.x.scale == "category":
+            widest = max(2, (self._width - self._margin) // max(1, len(ticks)) - 1)
+        else:
+            widest = self._width
+        free = first
+        for tick in ticks:
+            if not 0 <= tick.place <= 1:
+                continue
+            column, _ = dots.cell(tick.place, 0)
+            label = grid.fit(tick.label, widest)
+            size = grid.measure(label)
+            start = min(max(column - size // 2, first), last - size)
+            if start < free:
+                continue
+            grid.put(column, base, under, _FAINT)
+            grid.put(start, base + 1, label)
+            free = start + size + 1

@@ -1,0 +1,10 @@
+"""Hypothesis looks as long as it needs: a busy machine is no counterexample."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "stoker", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("stoker")

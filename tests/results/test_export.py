@@ -1,0 +1,169 @@
+"""Rows for other programs, and that these read what was meant."""
+
+from __future__ import annotations
+
+import csv
+import doctest
+import io
+import json
+import math
+import sys
+from importlib import import_module
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stoker.errors import Unavailable, UsageError
+from stoker.results import export, importance, optional
+from stoker.results.table import Row
+
+ROWS = [
+    Row(
+        1, 101, {"lr": 0.1, "opt": "adam", "layers": [1, 2]}, {"loss": 0.25, "ok": True}, "done", 9
+    ),
+    Row(2, 102, {"lr": 1, "opt": None, "layers": "x"}, {"loss": math.nan}, "failed"),
+    Row(3, None, {"lr": 2, "opt": "<b>", "layers": None}, {"loss": -math.inf}),
+]
+NAMES = ["trial", "lr", "opt", "layers", "loss", "ok", "state", "seconds", "job"]
+
+
+def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
+    """As if these were not installed."""
+    for name in list(sys.modules):
+        if name.partition(".")[0] in packages:
+            monkeypatch.setitem(sys.modules, name, None)
+    for name in packages:
+        monkeypatch.setitem(sys.modules, name, None)
+
+
+def test_table_for_people_has_short_numbers() -> None:
+    header, lines = export.text_table([Row(1, 7, {}, {"loss": 1 / 3, "n": 12345678})])
+    assert header == ("trial", "loss", "n", "state", "seconds", "job")
+    assert lines == [("1", "0.333333", "12345678", "", "-", "7")]
+
+
+def test_examples_in_docstrings_are_true() -> None:
+    for module in (export, importance):
+        done = doctest.testmod(module)
+        assert (done.failed, done.attempted > 0) == (0, True)
+
+
+def test_csv_has_all_columns_and_full_precision() -> None:
+    text = export.csv([Row(1, 7, {"note": 'a "b", c'}, {"loss": 0.1 + 0.2})])
+    assert text == (
+        "trial,note,loss,state,seconds,job\r\n"
+        '1,"a ""b"", c",0.30000000000000004,,,7\r\n'
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+cmd", "-a", "@sum", "\tx", "=HYPERLINK(1)"])
+def test_csv_cell_that_a_spreadsheet_would_run_gets_a_quote(text: str) -> None:
+    out = export.csv([Row(1, 1, {text: text}, {})], [text])
+    assert list(csv.reader(io.StringIO(out, newline=""))) == [["'" + text], ["'" + text]]
+
+
+@pytest.mark.parametrize("value", [-1, -0.5, "-3e5", "+7", -math.inf])
+def test_csv_number_stays_a_number(value: object) -> None:
+    out = export.csv([Row(1, 1, {"x": value}, {})], ["x"])
+    assert out == f"x\r\n{value}\r\n"
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=4))
+def test_csv_is_read_back_as_it_was(texts: list[str]) -> None:
+    rows = [Row(i, i, {"x": text}, {}) for i, text in enumerate(texts)]
+    lines = list(
+        csv.reader(io.StringIO(export.csv(rows, ["trial", "x"] if rows else ["trial"]), newline=""))
+    )
+    assert [line[1].removeprefix("'") for line in lines[1:]] == [t.removeprefix("'") for t in texts]
+
+
+def test_json_is_strict_and_tells_what_was_not_finite() -> None:
+    def refuse(word: str) -> None:
+        pytest.fail(f"{word} is not JSON")
+
+    lines = json.loads(export.json_text(ROWS), parse_constant=refuse)
+    assert lines[0]["layers"] == [1, 2]
+    assert "$nonfinite" not in lines[0]
+    assert (lines[1]["loss"], lines[1]["$nonfinite"]) == (None, {"loss": "nan"})
+    assert lines[2]["$nonfinite"] == {"loss": "-inf"}
+    assert [json.loads(line) for line in export.jsonl(ROWS).splitlines()] == lines
+    assert export.json_text([]) == "[]\n"
+
+
+def test_text_that_is_not_utf_8_can_be_exported_everywhere() -> None:
+    rows = [Row(1, 1, {"x": "a\udcffb"}, {})]
+    assert json.loads(export.export(rows, "json"))[0]["x"] == "a\udcffb"
+    for form in ("csv", "jsonl", "html", "parquet"):
+        assert export.export(rows, form)
+
+
+def test_html_is_escaped() -> None:
+    text = export.html([Row(1, 1, {"<i>": "<script>"}, {})])
+    assert "<script>" not in text
+    assert "<i>" not in text
+    assert "&lt;script&gt;" in text
+
+
+def test_unknown_format_or_column_is_refused() -> None:
+    with pytest.raises(UsageError, match="`xls` is not a format"):
+        export.export(ROWS, "xls")
+    with pytest.raises(UsageError, match="there is no column `los`"):
+        export.export(ROWS, "csv", ["los"])
+
+
+def test_pandas_gets_columns_of_one_type() -> None:
+    frame = export.to_pandas(ROWS)
+    assert list(frame.columns) == NAMES
+    assert frame["lr"].tolist() == [0.1, 1.0, 2.0]
+    assert frame["layers"].tolist()[:2] == ["[1, 2]", "x"]
+    assert math.isnan(frame["loss"][1])
+
+
+def test_polars_gets_columns_of_one_type() -> None:
+    frame = export.to_polars(ROWS)
+    assert frame.columns == NAMES
+    assert frame["opt"].to_list() == ["adam", None, "<b>"]
+    assert frame["ok"].to_list() == [True, None, None]
+
+
+@pytest.mark.parametrize("missing", ["nothing", "pyarrow"])
+def test_parquet_is_written_by_whatever_is_there(
+    missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader: Any = import_module("pyarrow.parquet")
+    with monkeypatch.context() as hidden:
+        hide(hidden, missing)
+        content = export.export(ROWS, "parquet")
+    read = reader.read_table(io.BytesIO(content)).to_pydict()
+    assert list(read) == NAMES
+    assert (read["lr"], read["job"]) == ([0.1, 1.0, 2.0], [101, 102, None])
+
+
+def test_huge_whole_numbers_become_floats_in_frames() -> None:
+    rows = [Row(1, 1, {"x": 10**30}, {}), Row(2, 2, {"x": 10**400}, {})]
+    assert export.to_polars(rows)["x"].to_list() == [1e30, math.inf]
+
+
+@pytest.mark.parametrize(
+    ("call", "packages", "extra"),
+    [
+        (export.to_pandas, ["pandas"], "pandas"),
+        (export.to_polars, ["polars"], "polars"),
+        (export.parquet, ["pyarrow", "polars"], "parquet"),
+    ],
+)
+def test_missing_package_is_named_with_what_to_type(
+    call: Any, packages: list[str], extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hide(monkeypatch, *packages)
+    with pytest.raises(Unavailable) as caught:
+        call(ROWS)
+    assert packages[0] in caught.value.message
+    assert caught.value.hint == f"pip install 'stoker[{extra}]'"
+
+
+def test_package_that_was_never_there_is_not_installed() -> None:
+    with pytest.raises(Unavailable, match="no_such_package is not installed"):
+        optional.load("no_such_package.part", "plot")
