@@ -10,6 +10,9 @@ from stoker.errors import Error, TryLater, UsageError
 VERBS = {
     "submit": ("submit", "queue a command, a job file or lines from stdin"),
     "run": ("run", "run a job file in the foreground, without the daemon"),
+    "sweep": ("sweep", "a command over many parameters: start, extend, stop, resume"),
+    "results": ("results", "what trials and jobs have reported: sort, filter, group, export"),
+    "plot": ("plot", "learning curves and parameters, in the terminal or as PNG and SVG"),
     "status": ("status", "devices, running and waiting jobs (also: just `stoker`)"),
     "ls": ("ls", "list jobs"),
     "show": ("show", "everything about a job"),

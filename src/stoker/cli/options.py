@@ -23,6 +23,7 @@ class Option(Record):
     value: str | None = None  # its name in the help text; None for a switch
     convert: Callable[[str], object] | None = None
     many: bool = False
+    several: bool = False  # its value is a list: all words up to the next option
 
     @property
     def key(self) -> str:
@@ -99,6 +100,12 @@ def parse(verb: Verb, arguments: list[str]) -> Parsed:
             if not rest:
                 raise UsageError(f"`{name}` needs a value ({option.value})")
             given = rest.pop()
+        if option.several:
+            taken = [given]
+            while rest and rest[-1] != "--" and rest[-1].partition("=")[0] not in table:
+                taken.append(rest.pop())
+            values.setdefault(option.key, []).append(taken)
+            continue
         _set(values, option, name, given)
     if words and verb.words == "none" and not values.get("help"):
         raise UsageError(

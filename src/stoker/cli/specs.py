@@ -120,6 +120,11 @@ class SpecMaker:
         self._contexts: dict[tuple[object, ...], Context] = {}
         self._plain = self._make(parsed, (), True)
 
+    @property
+    def base(self) -> JobSpec:
+        """Everything but the command."""
+        return self._plain
+
     def command(self, words: list[str]) -> JobSpec:
         _check_words(words)
         spec = self._plain

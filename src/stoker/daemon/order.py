@@ -43,6 +43,7 @@ class OrderMaker:
             claim.attempt, job.id, claim.number, words or job.argv, job.shell and words is None,
             job.context, env, claim.devices, log, job.stderr, job.stdout is None, job.time_limit,
             self._settings.grace if job.grace is None else job.grace, job.keep_children, job.warn,
+            env["STOKER_OUTPUT_DIR"] if job.sweep is not None else None,
         )  # fmt: skip
         return order, context
 

@@ -167,9 +167,12 @@ CREATE TABLE cards (
 CREATE TABLE sweeps (
     id           INTEGER PRIMARY KEY,
     name         BLOB NOT NULL UNIQUE,
+    key          TEXT NOT NULL,         -- of its template and folder: the same sweep, given again
     spec         TEXT NOT NULL,         -- JSON
+    base         TEXT NOT NULL,         -- JSON: what its jobs have in common
     context      INTEGER NOT NULL REFERENCES contexts (id),
     created_at   REAL NOT NULL,
+    is_driven    INTEGER NOT NULL,      -- 1: results decide what runs next, and somebody has to
     stopped      TEXT,                  -- why it was stopped; NULL: it goes on
     max_parallel INTEGER,
     max_fails    INTEGER,               -- stop after so many failures

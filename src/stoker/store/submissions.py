@@ -48,24 +48,29 @@ class Submission:
 
     def add(self, specs: list[JobSpec], now: float) -> Receipt:
         """Add jobs in one transaction; the receipt is a promise that they are on disk."""
-        db = self._db
-        with db.transaction():
-            fresh, existing = _without_known(db, specs)
-            first = _take_ids(db, len(fresh))
-            is_batch = len(specs) > 1 or self._count > 0
-            if self._batch is None:
-                self._batch = first
-            rows = []
-            for place, spec in enumerate(fresh):
-                index = self._count + place if is_batch else None
-                rows.append(self._row(spec, first + place, now, index))
-            db.executemany(_INSERT, rows)
-            for place, spec in enumerate(fresh):
-                if spec.tags:
-                    _tag(db, first + place, spec.tags)
+        with self._db.transaction():
+            receipt = self.insert(specs, now)
             point("submit.before_commit")
         point("submit.after_commit")
-        self._count += len(fresh)
+        self._count += receipt.added
+        return receipt
+
+    def insert(self, specs: list[JobSpec], now: float) -> Receipt:
+        """The same inside the caller's transaction, together with other things."""
+        db = self._db
+        fresh, existing = _without_known(db, specs)
+        first = _take_ids(db, len(fresh))
+        is_batch = len(specs) > 1 or self._count > 0
+        if self._batch is None:
+            self._batch = first
+        rows = []
+        for place, spec in enumerate(fresh):
+            index = self._count + place if is_batch else None
+            rows.append(self._row(spec, first + place, now, index))
+        db.executemany(_INSERT, rows)
+        for place, spec in enumerate(fresh):
+            if spec.tags:
+                _tag(db, first + place, spec.tags)
         return Receipt(first, len(fresh), existing)
 
     def _row(self, spec: JobSpec, job: int, now: float, index: int | None) -> tuple[object, ...]:

@@ -22,9 +22,12 @@ _EVIDENCE_CHARS = 120
 class SweepRow(Record):
     id: int
     name: str
+    key: str
     spec: str
+    base: str
     context: int
     created_at: float
+    is_driven: int
     stopped: str | None
     max_parallel: int | None
     max_fails: int | None
@@ -55,28 +58,19 @@ def share_of(name: str) -> str:
     return f"sweep:{name}"
 
 
-def create(
-    db: Database, name: str, spec: str, context: int, now: float,
-    max_parallel: int | None, max_fails: int | None, same_fails: int | None,
-) -> int:  # fmt: skip
+def save(db: Database, name: str, now: float, columns: dict[str, object]) -> int:
+    """A new sweep, or a known one that was given anew, perhaps edited; its trials stay."""
+    known = db.value("SELECT id FROM sweeps WHERE name = ?", (to_bytes(name),))
+    if known is not None:
+        marks = ", ".join(f"{column} = ?" for column in columns)
+        db.execute(f"UPDATE sweeps SET {marks} WHERE id = ?", (*columns.values(), known))
+        return int(str(known))
+    columns = {"name": to_bytes(name), "created_at": now, **columns}
+    marks = ", ".join("?" * len(columns))
     cursor = db.execute(
-        "INSERT INTO sweeps (name, spec, context, created_at, max_parallel, max_fails, same_fails)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (to_bytes(name), spec, context, now, max_parallel, max_fails, same_fails),
+        f"INSERT INTO sweeps ({', '.join(columns)}) VALUES ({marks})", tuple(columns.values())
     )
     return int(cursor.lastrowid or 0)
-
-
-def update(
-    db: Database, id: int, spec: str, context: int,
-    max_parallel: int | None, max_fails: int | None, same_fails: int | None,
-) -> None:  # fmt: skip
-    """The sweep was given anew, perhaps edited; trials that it had stay."""
-    db.execute(
-        "UPDATE sweeps SET spec = ?, context = ?, max_parallel = ?, max_fails = ?, same_fails = ?"
-        " WHERE id = ?",
-        (spec, context, max_parallel, max_fails, same_fails, id),
-    )
 
 
 _COLUMNS = ", ".join(SweepRow._fields)
@@ -85,6 +79,26 @@ _COLUMNS = ", ".join(SweepRow._fields)
 def by_name(db: Database, name: str) -> SweepRow | None:
     row = db.execute(f"SELECT {_COLUMNS} FROM sweeps WHERE name = ?", (to_bytes(name),)).fetchone()
     return None if row is None else _sweep(row)
+
+
+def by_key(db: Database, key: str) -> SweepRow | None:
+    """The newest sweep with this template and folder."""
+    row = db.execute(
+        f"SELECT {_COLUMNS} FROM sweeps WHERE key = ? ORDER BY id DESC LIMIT 1", (key,)
+    ).fetchone()
+    return None if row is None else _sweep(row)
+
+
+def has_driven(db: Database) -> bool:
+    """Whether some sweep needs somebody who looks at results while it runs."""
+    return bool(db.value("SELECT 1 FROM sweeps WHERE is_driven = 1 AND stopped IS NULL LIMIT 1"))
+
+
+def driven(db: Database) -> list[SweepRow]:
+    rows = db.execute(
+        f"SELECT {_COLUMNS} FROM sweeps WHERE is_driven = 1 AND stopped IS NULL ORDER BY id"
+    )
+    return [_sweep(row) for row in rows]
 
 
 def get(db: Database, name: str) -> SweepRow:
@@ -106,15 +120,25 @@ def identities(db: Database, sweep: int) -> set[str]:
     return {row[0] for row in db.execute("SELECT identity FROM trials WHERE sweep = ?", (sweep,))}
 
 
-def add_trials(db: Database, sweep: int, trials: Iterable[tuple[str, str]]) -> None:
-    """(identity, point) each; those that are there already stay as they are."""
-    last = int(
+def among(db: Database, sweep: int, wanted: Iterable[str]) -> set[str]:
+    """Those of these identities that the sweep has."""
+    found = set()
+    for key in wanted:
+        if db.value("SELECT 1 FROM trials WHERE sweep = ? AND identity = ?", (sweep, key)):
+            found.add(key)
+    return found
+
+
+def add_trials(db: Database, sweep: int, trials: Iterable[tuple[str, str]]) -> int:
+    """(identity, point) each, none of which is there; returns the number of the first."""
+    first = 1 + int(
         str(db.value("SELECT coalesce(max(number), 0) FROM trials WHERE sweep = ?", (sweep,)))
     )
     db.executemany(
         "INSERT INTO trials (sweep, number, identity, point) VALUES (?, ?, ?, ?)",
-        [(sweep, last + place, *trial) for place, trial in enumerate(trials, 1)],
+        [(sweep, first + place, *trial) for place, trial in enumerate(trials)],
     )
+    return first
 
 
 def attach(db: Database, sweep: int, jobs: Iterable[tuple[int, int]]) -> None:
@@ -153,6 +177,12 @@ def of_job(db: Database, job: int) -> tuple[str, int] | None:
         (job,),
     ).fetchone()
     return None if row is None else (to_text(row[0]), row[1])
+
+
+def point_of(db: Database, job: int) -> str | None:
+    """The parameters of the trial that a job runs or ran."""
+    row = db.execute("SELECT point FROM trials WHERE job = ?", (job,)).fetchone()
+    return None if row is None else str(row[0])
 
 
 def jobs(db: Database, sweep: int, states: tuple[str, ...]) -> list[int]:

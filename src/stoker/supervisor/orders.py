@@ -24,6 +24,7 @@ class Order(Record):
     grace: float
     keep_children: bool
     warn: str | None = None  # signal before the time limit, USR1@60
+    folder: str | None = None  # to be made for it
 
 
 class Begun(Record):

@@ -75,6 +75,8 @@ class Launchpad:
         """Start it; returns the PID of its first process, which leads its own session."""
         try:
             self._enter(context.cwd)
+            if order.folder is not None:
+                _make_folder(order.folder)
             files = [(os.POSIX_SPAWN_DUP2, self._null, 0)]
             # Onto itself: the one way to hand on a descriptor that is closed on exec otherwise.
             files += [(os.POSIX_SPAWN_DUP2, number, number) for number in inherited]

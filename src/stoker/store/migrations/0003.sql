@@ -9,9 +9,12 @@ CREATE INDEX jobs_by_sweep ON jobs (sweep, state) WHERE sweep IS NOT NULL;
 CREATE TABLE sweeps (
     id           INTEGER PRIMARY KEY,
     name         BLOB NOT NULL UNIQUE,
+    key          TEXT NOT NULL,
     spec         TEXT NOT NULL,
+    base         TEXT NOT NULL,
     context      INTEGER NOT NULL REFERENCES contexts (id),
     created_at   REAL NOT NULL,
+    is_driven    INTEGER NOT NULL,
     stopped      TEXT,
     max_parallel INTEGER,
     max_fails    INTEGER,

@@ -1,0 +1,118 @@
+"""`stoker plot`: learning curves and parameters, in the terminal or as an image."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from stoker.cli.options import Option, Parsed, Verb, count
+from stoker.cli.output import tell, wants_colour
+from stoker.cli.results import chosen_metric, find_reported
+from stoker.core.terminal import printable
+from stoker.errors import NotFound, UsageError
+from stoker.reports import Places, Reported, curve_of
+from stoker.results.curves import downsample
+from stoker.results.figure import (
+    Figure,
+    TrialCurve,
+    learning_curves,
+    overview,
+    parameter_plot,
+)
+from stoker.sweeps.spec import Metric
+
+VERBS = {
+    "plot": Verb(
+        "plot",
+        "plot [OPTIONS] SWEEP | JOBS... | FOLDER",
+        "Draw the learning curves of trials, or a metric over parameters.",
+        (
+            Option("-m --metric", "which metric: val_loss or acc:max (default: the sweep's)",
+                   "NAME[:GOAL]"),
+            Option("-p --param", "the metric over this parameter", "NAME"),
+            Option("-a --params", "the metric over every parameter"),
+            Option("-o --output", "write an image: .png or .svg (needs stoker[plot])", "FILE"),
+            Option("--log-x", "logarithmic steps"),
+            Option("--log-y", "logarithmic values"),
+            Option("--ascii", "only plain characters"),
+            Option("--width", "columns (default: the terminal's)", "N", count),
+            Option("--height", "lines (default: 24)", "N", count),
+        ),
+        (
+            ("stoker plot brave-otter", "learning curves"),
+            ("stoker plot brave-otter --param lr", ""),
+            ("stoker plot brave-otter --params -o overview.png", ""),
+            ("stoker plot 12 13 --metric val_loss", "jobs that belong to no sweep"),
+        ),
+        words="sweeps",
+    )
+}  # fmt: skip
+_POINTS = 500
+
+
+def run(name: str, parsed: Parsed) -> int:
+    places, spec, reported = find_reported(parsed.words)
+    metric = chosen_metric(parsed["metric"], spec) or _only_metric(reported)
+    rows = [one.row for one in reported]
+    if not any(metric.name in row.metrics for row in rows):
+        known = sorted({name for row in rows for name in row.metrics})
+        raise NotFound(
+            f"no trial has reported `{metric.name}`",
+            f"reported: {', '.join(known)}" if known else "nothing was reported yet",
+        )
+    if parsed["param"] is not None:
+        figure = parameter_plot(rows, parsed["param"], metric.name, metric.goal)
+    elif parsed["params"]:
+        figure = overview(rows, metric.name, metric.goal)
+    else:
+        figure = _curves(places, reported, metric, parsed)
+    if parsed["output"] is not None:
+        return _write(figure, parsed["output"])
+    from stoker.results.plot_terminal import draw, knows_unicode
+
+    size = os.get_terminal_size() if sys.stdout.isatty() else os.terminal_size((80, 24))
+    width, height = parsed["width"] or size.columns, parsed["height"] or min(size.lines - 1, 40)
+    plain = bool(parsed["ascii"]) or not knows_unicode(sys.stdout.encoding)
+    print(draw(figure, width, height, colour=wants_colour(), ascii=plain))
+    return 0
+
+
+def _only_metric(reported: list[Reported]) -> Metric:
+    from stoker.sweeps.spec import make_metric
+
+    names = list(dict.fromkeys(name for one in reported for name in one.row.metrics))
+    if len(names) == 1:
+        return make_metric(names[0])
+    if not names:
+        raise NotFound("nothing was reported yet", "see `stoker results --help`")
+    raise UsageError("which metric?", f"--metric {' or '.join(names[:5])}")
+
+
+def _curves(places: Places, reported: list[Reported], metric: Metric, parsed: Parsed) -> Figure:
+    curves = []
+    for one in reported:
+        if one.source is not None and metric.name in one.summary:
+            points = downsample(curve_of(places, one.source, metric.name), _POINTS)
+            number = one.row.trial if one.row.trial is not None else one.row.job
+            label = ", ".join(f"{key}={value}" for key, value in one.row.params.items())
+            curves.append(TrialCurve(number or 0, points, label))
+    return learning_curves(
+        curves, metric.name, metric.goal, log_x=bool(parsed["log_x"]),
+        log_y=True if parsed["log_y"] else None,
+    )  # fmt: skip
+
+
+def _write(figure: Figure, path: str) -> int:
+    form = path.rpartition(".")[2].lower()
+    if form not in ("png", "svg"):
+        raise UsageError(f"`{path}` is neither .png nor .svg")
+    from stoker.results.plot_image import draw
+
+    data = draw(figure, form)
+    try:
+        with open(path, "wb") as file:
+            file.write(data)
+    except OSError as error:
+        raise UsageError(f"cannot write `{path}`: {error.strerror}") from None
+    tell(f"drawn: {printable(path)}")
+    return 0

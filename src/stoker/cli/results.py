@@ -1,0 +1,215 @@
+"""`stoker results`: the table of a sweep, or of any jobs that report."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from stoker.api import Queue
+from stoker.cli.options import Option, Parsed, Verb, count
+from stoker.cli.output import plural, print_json, table, tell
+from stoker.core.durations import format_duration
+from stoker.core.terminal import printable
+from stoker.errors import NotFound, UsageError
+from stoker.reports import Places, Reported, of_jobs, of_sweep
+from stoker.results import export
+from stoker.results.table import Row, best, columns, group, sort, where
+from stoker.store import find, sweeps
+from stoker.store.database import FILE_NAME, Database, open_database
+from stoker.sweeps.spec import Metric, SweepSpec
+
+VERBS = {
+    "results": Verb(
+        "results",
+        "results [OPTIONS] SWEEP | JOBS... | FOLDER",
+        "What the trials of a sweep have reported: one row each.",
+        (
+            Option("-s --sort", "by columns: val_loss, -acc (largest first), lr,-acc", "COLUMNS"),
+            Option("-w --where", "only rows where this holds: 'lr < 0.01 and state == \"done\"'",
+                   "EXPR", many=True),
+            Option("-b --best", "only the best N by the sweep's metric (or --metric)", "N", count),
+            Option("-m --metric", "the metric for --best and --group: val_loss or acc:max",
+                   "NAME[:GOAL]"),
+            Option("-g --group", "mean and spread over rows alike in these: lr,opt", "COLUMNS"),
+            Option("-c --columns", "only these columns", "COLUMNS"),
+            Option("-a --all", "constant parameters too"),
+            Option("-n --limit", "at most so many rows", "N", count),
+            Option("--csv", "print CSV"),
+            Option("--jsonl", "print JSON lines"),
+            Option("--parquet", "write a Parquet file", "FILE"),
+            Option("-o --output", "write to this file; .csv, .json, .jsonl, .parquet, .html",
+                   "FILE"),
+        ),
+        (
+            ("stoker results brave-otter --sort val_loss", ""),
+            ("stoker results brave-otter --best 3", ""),
+            ("stoker results brave-otter --group lr --metric val_loss", "over all seeds"),
+            ("stoker results brave-otter --where 'lr < 0.01' --csv > table.csv", ""),
+            ("stoker results 12-20", "jobs that belong to no sweep"),
+        ),
+        """A job reports by `stoker.log(val_loss=0.2, step=10)` in Python, by appending such JSON
+lines to $STOKER_METRICS, or by printing `stoker: val_loss=0.2 step=10`. The table shows the last
+value of each. FOLDER is the log folder of a foreground run.""",
+        words="sweeps",
+    )
+}  # fmt: skip
+
+
+def run(name: str, parsed: Parsed) -> int:
+    _, spec, reported = find_reported(parsed.words)
+    rows = [one.row for one in reported]
+    if not rows:
+        raise NotFound("there is no trial yet", "`stoker sweep ls` shows the sweeps")
+    metric = chosen_metric(parsed["metric"], spec)
+    for text in parsed["where"] or ():
+        rows = where(rows, text)
+    if parsed["group"] is not None:
+        return _print_groups(rows, parsed, metric)
+    if parsed["best"] is not None:
+        if metric is None:
+            raise UsageError("best by what?", "say --metric val_loss or --metric acc:max")
+        best(rows, metric.name, metric.goal)  # refuses a metric that nobody has reported
+        rows = sort(rows, metric.name, metric.goal == "max")[: parsed["best"]]
+    elif parsed["sort"] is not None:
+        rows = sort(rows, parsed["sort"])
+    if parsed["limit"]:
+        rows = rows[: parsed["limit"]]
+    chosen = columns(rows, constants=bool(parsed["all"])) if rows else []
+    if parsed["columns"] is not None:
+        chosen = [word.strip() for word in parsed["columns"].split(",")]
+    _print(rows, chosen, parsed)
+    if not parsed["json"] and sys.stderr.isatty():
+        _complain(reported)
+    return 0
+
+
+def find_reported(words: list[str]) -> tuple[Places, SweepSpec | None, list[Reported]]:
+    """The sweep, jobs or folder that the words mean, and all that was reported there."""
+    if not words:
+        queue = Queue()
+        newest = sweeps.all_sweeps(queue.db)
+        if not newest:
+            raise UsageError("results of what?", "stoker results SWEEP, or job ids")
+        words = [newest[-1].name]
+    if len(words) == 1 and os.path.isfile(os.path.join(words[0], FILE_NAME)):
+        folder = os.path.abspath(words[0])
+        db = open_database(folder)
+        return _of_folder(db, Places(folder, is_run=True))
+    queue = Queue()
+    places = Places(queue.settings.state_dir)
+    if len(words) == 1:
+        row = sweeps.by_name(queue.db, words[0].removeprefix("sweep:"))
+        if row is not None:
+            return places, _spec(row.spec), of_sweep(queue.db, places, row)
+    return places, None, of_jobs(queue.db, places, find.jobs(queue.db, queue.select(words)))
+
+
+def _of_folder(db: Database, places: Places) -> tuple[Places, SweepSpec | None, list[Reported]]:
+    found = sweeps.all_sweeps(db)
+    if found:
+        return places, _spec(found[0].spec), of_sweep(db, places, found[0])
+    jobs = find.page(db, ("done", "failed", "cancelled", "lost", "running"), 10**6)
+    return places, None, of_jobs(db, places, jobs)
+
+
+def _spec(text: str) -> SweepSpec:
+    import json
+
+    from stoker.sweeps.spec import from_json
+
+    return from_json(json.loads(text))
+
+
+def chosen_metric(text: str | None, spec: SweepSpec | None) -> Metric | None:
+    from stoker.sweeps.spec import make_metric
+
+    own = spec.metric if spec is not None else None
+    if text is None:
+        return own
+    name, _, goal = text.rpartition(":")
+    if name:
+        return make_metric(name, goal)
+    return make_metric(text, own.goal if own is not None and own.name == text else "min")
+
+
+def _print(rows: list[Row], chosen: list[str], parsed: Parsed) -> None:
+    form, path = _form(parsed)
+    if form is not None:
+        data = export.export(rows, form, chosen)
+        if path is None:
+            sys.stdout.flush()
+            sys.stdout.buffer.write(data)
+        else:
+            with open(path, "wb") as file:
+                file.write(data)
+            tell(f"{plural(len(rows), 'row')} in {printable(path)}")
+        return
+    if parsed["json"]:
+        print_json(rows=export.records(rows, chosen))
+        return
+    header, lines = export.text_table(rows, chosen)
+    if "seconds" in header:
+        at = header.index("seconds")
+        header = (*header[:at], "time", *header[at + 1 :])
+        lines = [
+            (*line[:at], _time(row), *line[at + 1 :]) for line, row in zip(lines, rows, strict=True)
+        ]
+    state = header.index("state") if "state" in header else -1
+    print(table(tuple(name.upper() if name in _OURS else name for name in header), lines,
+                state=state))  # fmt: skip
+
+
+_OURS = ("trial", "job", "state", "time")
+
+
+def _time(row: Row) -> str:
+    return "" if row.seconds is None else format_duration(row.seconds)
+
+
+def _form(parsed: Parsed) -> tuple[str | None, str | None]:
+    if parsed["csv"]:
+        return "csv", parsed["output"]
+    if parsed["jsonl"]:
+        return "jsonl", parsed["output"]
+    if parsed["parquet"] is not None:
+        return "parquet", parsed["parquet"]
+    path = parsed["output"]
+    if path is None:
+        return None, None
+    form = path.rpartition(".")[2].lower()
+    if form not in ("csv", "json", "jsonl", "parquet", "html"):
+        raise UsageError(
+            f"`{path}` has no known ending", "use .csv, .json, .jsonl, .parquet, .html"
+        )
+    return form, path
+
+
+def _print_groups(rows: list[Row], parsed: Parsed, metric: Metric | None) -> int:
+    if metric is None:
+        raise UsageError("the mean of what?", "say --metric val_loss")
+    by = [word.strip() for word in parsed["group"].split(",")]
+    groups = group(rows, by, metric.name)
+    if parsed["sort"] is None:
+        sign = -1 if metric.goal == "max" else 1
+        groups.sort(key=lambda one: (one.mean is None, sign * (one.mean or 0.0)))
+    if parsed["json"]:
+        print_json(metric=metric.name, groups=[
+            {**one.values, "n": one.n, "mean": one.mean, "sd": one.sd, "min": one.min,
+             "max": one.max, "missing": one.missing} for one in groups])  # fmt: skip
+        return 0
+    lines = [
+        (*(export.short(value) for value in one.values.values()), one.n,
+         *("" if v is None else export.short(v) for v in (one.mean, one.sd, one.min, one.max)))
+        for one in groups
+    ]  # fmt: skip
+    print(table((*by, "N", f"{metric.name} MEAN", "SD", "MIN", "MAX"), lines))
+    return 0
+
+
+def _complain(reported: list[Reported]) -> None:
+    bad = [one for one in reported if one.trouble is not None]
+    if bad:
+        first = bad[0]
+        what = f"trial {first.row.trial}" if first.row.trial is not None else f"job {first.row.job}"
+        more = f" (and {plural(len(bad) - 1, 'other')})" if len(bad) > 1 else ""
+        tell(f"note: some reports of {what}{more} make no sense: {printable(first.trouble or '')}")

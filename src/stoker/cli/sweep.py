@@ -1,0 +1,278 @@
+"""`stoker sweep`: a command over many parameters, and what can be done with such a sweep later."""
+
+from __future__ import annotations
+
+import os
+
+from stoker import sweeping
+from stoker.api import Queue
+from stoker.cli.options import Option, Parsed, Verb, count, parse, whole_number
+from stoker.cli.output import plural, print_json, tell
+from stoker.cli.specs import JOB_OPTIONS, SpecMaker
+from stoker.core.commands import display
+from stoker.core.model import JobSpec
+from stoker.core.terminal import printable
+from stoker.errors import UsageError
+from stoker.store import sweeps
+from stoker.sweeping import SAME_FAILS, Started
+from stoker.sweeps import arguments, files
+from stoker.sweeps.spec import ADAPTIVE, STOPS, Metric, SweepSpec, make_metric, make_spec
+from stoker.trials import Trials, from_json
+
+ACTIONS = ("ls", "show", "extend", "stop", "resume", "rerun", "rm")
+_NOT_FOR_TRIALS = ("name", "priority", "after", "stdout", "stderr", "begin")
+
+
+def _metric(text: str) -> Metric:
+    name, _, goal = text.rpartition(":")
+    return make_metric(name, goal) if name else make_metric(text)
+
+
+VERBS = {
+    "sweep": Verb(
+        "sweep",
+        "sweep [OPTIONS] 'COMMAND' NAME=VALUES... | FILE | ACTION SWEEP",
+        "Run a command for many values of its parameters: a sweep that lasts.",
+        (
+            Option("-p --param", "values of a parameter: -p lr 0.1 0.01", "NAME V...", many=True,
+                   several=True),
+            Option("-n --name", "a name for the sweep (default: one is made up)", "NAME"),
+            Option("-m --method", "grid, shuffled, random, lhs, tpe, gp, cmaes or nsgaii", "HOW"),
+            Option("-N --trials", "how many points (random, lhs, tpe...; else all)", "N", count),
+            Option("--seed", "for all that is left to chance", "N", whole_number),
+            Option("--metric", "what to improve: val_loss or acc:max", "NAME[:GOAL]", _metric),
+            Option("--early-stop", "end bad trials: median, percentile, hyperband or asha",
+                   "HOW[,K=V]"),
+            Option("--when", "a parameter only where this holds: \"wd: opt == 'adam'\"",
+                   "NAME: EXPR", many=True),
+            Option("--max-parallel", "so many trials at a time", "N", count),
+            Option("--max-fails", "stop when so many have failed", "N", count),
+            Option("--same-fails", f"stop after so many alike (default: {SAME_FAILS}; 0: never)",
+                   "N", count),
+            Option("--lenient", "parameters need no place in the command; see $STOKER_PARAMS"),
+            Option("--dry-run", "show every command exactly as it would run"),
+            Option("-q --quiet", "print only the name"),
+            Option("--failed", "rerun: trials that failed or were lost"),
+            Option("--kill", "stop: running trials too"),
+            Option("--jobs", "rm: with its jobs, logs and folders"),
+            Option("--priority", "higher goes first (default: 0)", "N", whole_number),
+            *(o for o in JOB_OPTIONS if o.key not in _NOT_FOR_TRIALS),
+        ),
+        (
+            ("stoker sweep 'python train.py --lr {lr} --seed {seed}' lr=1e-3,1e-4 'seed=range(3)'",
+             ""),
+            ("stoker sweep 'python train.py {params}' -p lr 0.1 0.01 -p bs 32 64", ""),
+            ("stoker sweep 'lr=log(1e-5,1e-1)' --method tpe -N 40 --metric val_loss -- "
+             "python train.py --lr {lr}", "needs stoker[search]"),
+            ("stoker sweep sweep.toml", "again after an edit: only what is new runs"),
+            ("stoker sweep rerun --failed brave-otter", ""),
+            ("stoker sweep extend brave-otter 20", "twenty more"),
+        ),
+        """Values: a,b,c  range(0,10,2)  interval(a,b)  log(a,b)  int(a,b)  normal(m,s)  file(path)
+and x,y=zip((1,2),(3,4)). In the command: {name}, {params}, {params:hydra}, {id}, {dir}, {gpu}.
+FILE is TOML, JSON or a W&B sweep in YAML. ACTIONS: ls, show, extend, stop, resume, rerun, rm.
+The same sweep given again runs only what is missing.""",
+        words="sweeps",
+    )
+}  # fmt: skip
+
+
+def run(name: str, parsed: Parsed) -> int:
+    words = parsed.words
+    if words and words[0] in ACTIONS and not parsed.dashed:
+        from stoker.cli.sweep_actions import act
+
+        return act(Queue(), words[0], words[1:], parsed)
+    queue = Queue()
+    spec = _spec(parsed)
+    base = _base(queue, spec, parsed)
+    same_fails = SAME_FAILS if parsed["same_fails"] is None else parsed["same_fails"]
+    if parsed["dry_run"]:
+        return _dry_run(queue, spec, base, parsed)
+    if spec.method in ADAPTIVE or spec.early_stop is not None:
+        _check_search()
+    started = sweeping.start(queue, spec, base, same_fails)
+    report(started, spec, parsed)
+    return 0
+
+
+def _spec(parsed: Parsed) -> SweepSpec:
+    words = parsed.words
+    path = words[0] if words and not parsed.dashed and _is_file(words[0]) else None
+    if path is not None:
+        if len(words) > 1 or parsed["param"]:
+            more = words[1] if len(words) > 1 else "-p"
+            raise UsageError(f"`{path}` says all about the sweep, and `{more}` says more",
+                             "put it into the file")  # fmt: skip
+        spec = files.load(path)
+        spec = spec._replace(name=parsed["name"] or spec.name or _stem(path))
+        return _changed(spec, parsed)
+    if parsed.dashed:
+        at = 0
+        while at < len(words) and arguments.is_assignment(words[at]):
+            at += 1
+        assignments, command, is_text = words[:at], words[at:], False
+    else:
+        text, assignments = arguments.split_words(words)
+        command, is_text = [text], True
+    return arguments.from_words(
+        command, is_text, assignments,
+        [(one[0], one[1:]) for one in parsed["param"] or ()],
+        conditions=_conditions(parsed), method=parsed["method"], trials=parsed["trials"],
+        seed=parsed["seed"], name=parsed["name"], metric=parsed["metric"],
+        early_stop=_early_stop(parsed["early_stop"]), max_parallel=parsed["max_parallel"],
+        max_fails=parsed["max_fails"], lenient=bool(parsed["lenient"]),
+    )  # fmt: skip
+
+
+def _is_file(word: str) -> bool:
+    return word.lower().endswith((".toml", ".yaml", ".yml", ".json", ".py")) and " " not in word
+
+
+def _stem(path: str) -> str | None:
+    from stoker.sweeps import names
+
+    stem = os.path.basename(path).rpartition(".")[0]
+    try:
+        return names.check(stem)
+    except UsageError:
+        return None
+
+
+def _changed(spec: SweepSpec, parsed: Parsed) -> SweepSpec:
+    """What the command line says wins over the file."""
+    changes = {
+        key: parsed[key]
+        for key in ("method", "trials", "seed", "metric", "max_parallel", "max_fails")
+        if parsed[key] is not None
+    }
+    stop = _early_stop(parsed["early_stop"])
+    if stop is not None:
+        changes["early_stop"] = stop
+    return make_spec(**{**spec._asdict(), **changes}) if changes else spec
+
+
+def _conditions(parsed: Parsed) -> dict[str, str]:
+    found = {}
+    for text in parsed["when"] or ():
+        name, colon, condition = text.partition(":")
+        if not colon or not condition.strip():
+            raise UsageError(f"`--when {text}` has no condition", "write \"wd: opt == 'adam'\"")
+        found[name.strip()] = condition.strip()
+    return found
+
+
+def _early_stop(text: str | None) -> dict[str, object] | None:
+    """`median,after_step=5`."""
+    if text is None:
+        return None
+    kind, *options = text.split(",")
+    stop: dict[str, object] = {"kind": kind}
+    for option in options:
+        key, equals, value = option.partition("=")
+        if not equals or not value.replace(".", "", 1).isdigit():
+            known = ", ".join(f"{name}=N" for name in STOPS.get(kind, ()))
+            raise UsageError(f"`{option}` is no option of early stopping", f"known: {known}")
+        stop[key] = float(value) if "." in value else int(value)
+    return stop
+
+
+def _base(queue: Queue, spec: SweepSpec, parsed: Parsed) -> JobSpec:
+    """What all jobs of the sweep have in common: the file's words, and over them the flags."""
+    flags: list[str] = []
+    for key, value in (spec.resources or {}).items():
+        name = f"--{key.replace('_', '-')}"
+        if key == "env" and isinstance(value, dict):
+            value = [f"{k}={v}" for k, v in value.items()]
+        for one in value if isinstance(value, list) else [value]:
+            if one is True:
+                flags.append(name)
+            elif one not in (False, None):
+                flags += [name, str(one)]
+    own = parse(Verb("sweep", "", "", JOB_OPTIONS, words="none"), flags)
+    maker = SpecMaker(
+        queue.settings,
+        queue.devices(),
+        Parsed({**own.values, **parsed.values, "name": None}, [], False),
+    )
+    return maker.base
+
+
+def _check_search() -> None:
+    """Find out now, not in a process that nobody sees."""
+    import importlib.util
+
+    if importlib.util.find_spec("optuna") is None:
+        from stoker.errors import Unavailable
+
+        raise Unavailable("adaptive search and early stopping need Optuna, which is not installed",
+                          "pip install 'stoker[search]'")  # fmt: skip
+
+
+def shape(spec: SweepSpec) -> str:
+    """`lr(2) x seed(3)`."""
+    grids = []
+    for grid in spec.space.grids:
+        axes = [f"{','.join(axis.names)}({axis.size or '~'})" for axis in grid]
+        grids.append(" x ".join(axes))
+    return " + ".join(grids)
+
+
+def report(started: Started, spec: SweepSpec, parsed: Parsed) -> None:
+    if started.wakes:
+        tell("started the daemon; it stays until `stoker daemon stop`, your jobs in any case")
+    if parsed["json"]:
+        print_json(sweep=started.name, new=started.is_new, added=started.added,
+                   jobs=list(started.jobs), trials=started.counts)  # fmt: skip
+        return
+    if parsed["quiet"]:
+        print(started.name)
+        return
+    name, total = started.name, sum(started.counts.values())
+    if spec.method in ADAPTIVE:
+        wanted = spec.trials if spec.trials is not None else "endless"
+        print(f"sweep {name}: {wanted} trials by {spec.method}, {shape(spec)}"
+              f"      watch: stoker results {name}")  # fmt: skip
+        return
+    if not started.jobs:
+        print(f"sweep {name}: all {plural(total, 'trial')} are there ({in_words(started.counts)})")
+        if started.counts.get("failed"):
+            tell(f"run failed ones again: stoker sweep rerun --failed {name}")
+        return
+    jobs = f"jobs {min(started.jobs)}-{max(started.jobs)}" if len(started.jobs) > 1 else \
+        f"job {started.jobs[0]}"  # fmt: skip
+    what = f"{plural(total, 'trial')}, {shape(spec)}"
+    if not started.is_new:
+        again = len(started.jobs) - started.added
+        what = (
+            f"{started.added} new" + (f", {again} again" if again else "") + f" of {total} trials"
+        )
+    print(f"sweep {name}: {what}  {jobs}      results: stoker results {name}")
+
+
+def in_words(counts: dict[str, int]) -> str:
+    return ", ".join(f"{number} {state}" for state, number in sorted(counts.items()))
+
+
+def _dry_run(queue: Queue, spec: SweepSpec, base: JobSpec, parsed: Parsed) -> int:
+    plan = sweeping.plan(queue, spec, base)
+    if spec.method in ADAPTIVE:
+        tell(f"{spec.method} chooses one trial after another; nothing is known of them yet")
+        return 0
+    known = plan.known.id if plan.known is not None else 0
+    trials = Trials(queue.db, queue.settings.state_dir, known, plan.spec, base)
+    last = len(sweeps.identities(queue.db, known))
+    numbered = [(row.number, from_json(row.point)) for row in plan.missing]
+    numbered += list(enumerate(plan.new, last + 1))
+    jobs = [(number, trials.job(number, point)) for number, point in numbered]
+    if parsed["json"]:
+        print_json(sweep=plan.name, dry_run=[
+            {"trial": number, "argv": job.argv, "shell": job.shell,
+             "params": {k: v.data for k, v in point.items()}}
+            for (number, job), (_, point) in zip(jobs, numbered, strict=True)
+        ])  # fmt: skip
+        return 0
+    for _, job in jobs:
+        print(printable(display(job.argv, job.shell)))
+    tell(f"{plural(len(jobs), 'trial')}, none queued (--dry-run)")
+    return 0

@@ -1,0 +1,145 @@
+"""`stoker sweep ls|show|extend|stop|resume|rerun|rm`: what can be done with a sweep later."""
+
+from __future__ import annotations
+
+from stoker import sweeping
+from stoker.api import Queue
+from stoker.cli.options import Parsed
+from stoker.cli.output import plural, print_json, table, tell
+from stoker.cli.sweep import in_words, report, shape
+from stoker.core.commands import display
+from stoker.core.terminal import printable
+from stoker.errors import UsageError
+from stoker.reports import Places, of_sweep
+from stoker.results.table import best
+from stoker.store import sweeps
+from stoker.sweeps.spec import ADAPTIVE, SweepSpec
+
+
+def act(queue: Queue, action: str, words: list[str], parsed: Parsed) -> int:
+    if action == "ls":
+        return _list(queue, parsed)
+    if not words:
+        raise UsageError(f"`stoker sweep {action}` needs the name of a sweep",
+                         "`stoker sweep ls` shows them")  # fmt: skip
+    name, *rest = words
+    if action == "show":
+        return _show(queue, name, parsed)
+    if action == "extend":
+        if len(rest) != 1 or not rest[0].isdigit() or not int(rest[0]):
+            raise UsageError("how many more trials?", f"stoker sweep extend {name} 20")
+        started = sweeping.extend(queue, name, int(rest[0]))
+        report(started, sweeping.load(queue.db, name)[1], parsed)
+        return 0
+    if action == "resume":
+        report(sweeping.resume(queue, name), sweeping.load(queue.db, name)[1], parsed)
+        return 0
+    if action == "stop":
+        ended, asked = sweeping.stop(queue, name, kills=bool(parsed["kill"]))
+        _tell_or_json(parsed, f"sweep {name} stopped: {plural(ended, 'waiting trial')} cancelled"
+                      + (f", {plural(asked, 'running one')} being ended" if asked else "")
+                      + f"      go on: stoker sweep resume {name}",
+                      sweep=name, cancelled=ended, stopping=asked)  # fmt: skip
+        return 0
+    if action == "rerun":
+        numbers = None
+        if not parsed["failed"]:
+            if not rest:
+                raise UsageError("which trials?", f"stoker sweep rerun --failed {name}, or numbers")
+            numbers = _numbers(rest)
+        jobs = sweeping.rerun(queue, name, numbers)
+        _tell_or_json(parsed, f"sweep {name}: {plural(len(jobs), 'trial')} queued again",
+                      sweep=name, jobs=jobs)  # fmt: skip
+        return 0
+    removed = sweeping.remove(queue, name, with_jobs=bool(parsed["jobs"]))
+    _tell_or_json(parsed, f"sweep {name} is forgotten"
+                  + (f", with {plural(removed, 'job')}" if removed else ""),
+                  sweep=name, removed_jobs=removed)  # fmt: skip
+    return 0
+
+
+def _numbers(words: list[str]) -> set[int]:
+    found: set[int] = set()
+    for word in ",".join(words).split(","):
+        low, _, high = word.partition("-")
+        if not low.isdigit() or (high and not high.isdigit()):
+            raise UsageError(f"`{word}` is no trial", "write 3, 5-9 or 3,5")
+        found.update(range(int(low), int(high or low) + 1))
+    return found
+
+
+def _tell_or_json(parsed: Parsed, text: str, **content: object) -> None:
+    if parsed["json"]:
+        print_json(**content)
+    elif not parsed["quiet"]:
+        print(text)
+
+
+def _list(queue: Queue, parsed: Parsed) -> int:
+    found = []
+    for row in sweeps.all_sweeps(queue.db):
+        counts = sweeps.counts(queue.db, row.id)
+        _, spec, _ = sweeping.load(queue.db, row.name)
+        found.append((row, counts, spec))
+    if parsed["json"]:
+        print_json(sweeps=[
+            {"name": row.name, "trials": counts, "method": spec.method, "stopped": row.stopped,
+             "command": display(spec.template.words, spec.template.shell)}
+            for row, counts, spec in found
+        ])  # fmt: skip
+        return 0
+    if not found:
+        tell("no sweeps yet; `stoker sweep --help` shows how to make one")
+        return 0
+    lines = []
+    for row, counts, spec in found:
+        waiting = counts.get("queued", 0) + counts.get("held", 0)
+        running = sum(counts.get(state, 0) for state in ("starting", "running", "stopping"))
+        bad = counts.get("failed", 0) + counts.get("lost", 0)
+        lines.append((row.name, sum(counts.values()), counts.get("done", 0), running, waiting, bad,
+                      _state(row.stopped, running + waiting, spec, counts),
+                      display(spec.template.words, spec.template.shell)))  # fmt: skip
+    print(table(("SWEEP", "TRIALS", "DONE", "RUN", "WAIT", "FAIL", "STATE", "COMMAND"), lines))
+    return 0
+
+
+def _state(stopped: str | None, open_ones: int, spec: SweepSpec, counts: dict[str, int]) -> str:
+    if stopped is not None:
+        return "stopped"
+    short = spec.method in ADAPTIVE and sum(counts.values()) < (spec.trials or 0)
+    return "active" if open_ones or short else "over"
+
+
+def _show(queue: Queue, name: str, parsed: Parsed) -> int:
+    row, spec, base = sweeping.load(queue.db, name)
+    reported = of_sweep(queue.db, Places(queue.settings.state_dir), row)
+    counts = sweeps.counts(queue.db, row.id)
+    top = None
+    rows = [one.row for one in reported]
+    if spec.metric is not None and any(spec.metric.name in row.metrics for row in rows):
+        top = best(rows, f"metric.{spec.metric.name}", spec.metric.goal)
+    if parsed["json"]:
+        print_json(name=name, spec=spec.to_json(), trials=counts, stopped=row.stopped,
+                   created_at=row.created_at,
+                   best=None if top is None else {"trial": top.trial, "params": top.params,
+                                                  "metrics": top.metrics})  # fmt: skip
+        return 0
+    print(f"sweep {name}")
+    print(f"  command   {printable(display(spec.template.words, spec.template.shell))}")
+    print(f"  folder    {printable(base.context.cwd)}")
+    seed = f", seed {spec.seed}" if spec.method != "grid" else ""
+    limit = f", {plural(spec.trials, 'trial')}" if spec.trials is not None else ""
+    print(f"  space     {shape(spec)}  ({spec.method}{limit}{seed})")
+    for key, value in spec.space.constants:
+        print(f"            {key} = {printable(value.text)}")
+    print(f"  trials    {sum(counts.values())}: {in_words(counts)}")
+    if spec.metric is not None:
+        print(f"  metric    {spec.metric.name} ({spec.metric.goal})")
+    if row.stopped is not None:
+        print(f"  stopped   {printable(row.stopped)}")
+    if top is not None and spec.metric is not None:
+        params = ", ".join(f"{k}={v}" for k, v in top.params.items())
+        print(f"  best      trial {top.trial}: {spec.metric.name}="
+              f"{top.metrics[spec.metric.name]}  ({printable(params)})")  # fmt: skip
+    print(f"results: stoker results {name}      curves: stoker plot {name}")
+    return 0

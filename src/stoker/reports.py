@@ -1,0 +1,188 @@
+"""What trials and jobs have reported: files are read as far as they have grown, sums are kept.
+
+The curves stay in the files of the jobs. What was read of an ended job is kept in the store, so a
+table of a thousand trials reads each file once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+
+from stoker.core.metrics import Collector, Stat
+from stoker.core.record import Record
+from stoker.core.states import FINAL
+from stoker.errors import Error
+from stoker.results.curves import curve
+from stoker.results.table import Row
+from stoker.store import sweeps
+from stoker.store.database import Database
+from stoker.store.find import JobRow
+from stoker.store.sweeps import SweepRow, TrialRow
+from stoker.supervisor.logs import job_folder, log_path, metrics_path
+
+_PIECE = 1 << 20
+
+
+class Places(Record):
+    """Where the files of jobs are: in a queue's folder, or in that of a foreground run."""
+
+    folder: str
+    is_run: bool = False
+
+    def metrics(self, job: int) -> str:
+        folder = (
+            os.path.join(self.folder, str(job)) if self.is_run else job_folder(self.folder, job)
+        )
+        return metrics_path(folder)
+
+    def log(self, job: int, number: int) -> str:
+        if self.is_run:
+            return os.path.join(self.folder, f"{job}.log" if number <= 1 else f"{job}.{number}.log")
+        return log_path(self.folder, job, number)
+
+
+class Source(Record):
+    """A job whose reports are wanted."""
+
+    job: int
+    attempts: int
+    stdout: str | None
+    is_over: bool
+
+
+class Reported(Record):
+    """One trial, or one job that belongs to none."""
+
+    row: Row
+    summary: dict[str, Stat]
+    source: Source | None
+    trouble: str | None  # about lines that could not be read
+
+
+def of_sweep(db: Database, places: Places, sweep: SweepRow) -> list[Reported]:
+    """All trials with what they have reported so far."""
+    found, fresh = [], []
+    for trial in sweeps.trials(db, sweep.id):
+        params = {name: data for name, (data, _) in json.loads(trial.point).items()}
+        source = source_of(trial)
+        collector = known(trial) or Collector()
+        if source is not None and not (trial.reports and source.is_over):
+            collector = collect(places, source, collector)
+            if source.is_over:
+                fresh.append((trial.number, source.job, collector.to_json()))
+        row = Row(
+            trial.number, trial.job, params, _last(collector), trial.state or "missing",
+            _seconds(trial.started_at, trial.ended_at),
+        )  # fmt: skip
+        found.append(Reported(row, collector.summary, source, _trouble(collector)))
+    if fresh:
+        try:
+            with db.transaction():
+                sweeps.note_reports(db, sweep.id, fresh)
+        except Error:
+            pass  # a read-only or full disk: the next reader reads the files again
+    return found
+
+
+def of_jobs(db: Database, places: Places, jobs: Iterable[JobRow]) -> list[Reported]:
+    """Jobs by themselves; those that run a trial have its parameters."""
+    found = []
+    for job in jobs:
+        source = Source(job.id, job.attempts, job.stdout, job.state in FINAL)
+        collector = collect(places, source, Collector())
+        point = sweeps.point_of(db, job.id)
+        params = {name: data for name, (data, _) in json.loads(point).items()} if point else {}
+        row = Row(
+            None, job.id, params, _last(collector), job.state,
+            _seconds(job.started_at, job.ended_at), {"name": job.name} if job.name else {},
+        )  # fmt: skip
+        found.append(Reported(row, collector.summary, source, _trouble(collector)))
+    return found
+
+
+def source_of(trial: TrialRow) -> Source | None:
+    if trial.job is None or trial.state is None:
+        return None
+    return Source(trial.job, trial.attempts or 0, trial.stdout, trial.state in FINAL)
+
+
+def known(trial: TrialRow) -> Collector | None:
+    """What was read of it before."""
+    if trial.reports is None:
+        return None
+    try:
+        return Collector.from_json(trial.reports)
+    except ValueError:
+        return None
+
+
+def collect(places: Places, source: Source, collector: Collector) -> Collector:
+    """Read on from where the collector is."""
+    _feed(places, source, collector)
+    if collector.is_stale:
+        collector = collector.again()
+        _feed(places, source, collector)
+    if source.is_over:
+        collector.finish()
+    return collector
+
+
+def _feed(places: Places, source: Source, collector: Collector) -> None:
+    for piece in _pieces(places.metrics(source.job), collector.metrics.position):
+        collector.feed_metrics(piece)
+    for number, path in _logs(places, source):
+        if number >= collector.log_attempt:
+            start = collector.log.position if number == collector.log_attempt else 0
+            for piece in _pieces(path, start):
+                collector.feed_log(piece, number)
+
+
+def curve_of(places: Places, source: Source, metric: str) -> list[tuple[float, float]]:
+    """(step, value) of one metric."""
+    logs = ((number, _pieces(path)) for number, path in _logs(places, source))
+    return curve(metric, _pieces(places.metrics(source.job)), logs)
+
+
+def _logs(places: Places, source: Source) -> list[tuple[int, str]]:
+    if source.stdout is not None:  # the user's own file holds all attempts
+        return [(max(1, source.attempts), source.stdout)]
+    return [(n, places.log(source.job, n)) for n in range(1, source.attempts + 1)]
+
+
+def _pieces(path: str, start: int = 0) -> Iterator[bytes]:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return
+    try:
+        while piece := os.pread(descriptor, _PIECE, start):
+            yield piece
+            start += len(piece)
+    except OSError:
+        return  # a FIFO or a folder that a user gave as --stdout
+    finally:
+        os.close(descriptor)
+
+
+def _last(collector: Collector) -> dict[str, object]:
+    return {name: stat.last for name, stat in collector.summary.items()}
+
+
+def _seconds(started: float | None, ended: float | None) -> float | None:
+    if started is None:
+        return None
+    if ended is None:
+        import time
+
+        ended = time.time()
+    return max(0.0, round(ended - started, 3))
+
+
+def _trouble(collector: Collector) -> str | None:
+    if collector.complaint is None:
+        return None
+    where = collector.complaint
+    more = f" and {collector.rubbish - 1} more" if collector.rubbish > 1 else ""
+    return f"line {where.line} of its {where.source}{more}: {where.reason}"

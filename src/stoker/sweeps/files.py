@@ -1,0 +1,72 @@
+"""A sweep from a file, whichever of the known shapes it has."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+from stoker.errors import NotFound, UsageError
+from stoker.sweeps import tables, task_config, toml_file, wandb_file, yaml_text
+from stoker.sweeps.spec import SweepSpec
+
+_LARGEST = 64 << 20  # bytes; a list of values longer than that belongs into file(...)
+
+
+def load(path: str | Path) -> SweepSpec:
+    """By its suffix it is read, by its content it is known: ours, W&B's, or a task config."""
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix == ".py":
+        raise UsageError(
+            f"`{path}` is a program, not a sweep", "write the parameters into a .toml file"
+        )
+    if suffix not in (".toml", ".yaml", ".yml", ".json"):
+        raise UsageError(f"`{path}` is no sweep file", "use .toml, .yaml or .json")
+    given = tables.table(_parse(_read(path), suffix, str(path)), str(path))
+    return from_table(given, str(path.parent))
+
+
+def from_table(given: Mapping[str, object], folder: str = ".") -> SweepSpec:
+    if "test_config" in given or "scheduler_config" in given:
+        return task_config.from_config(given)
+    if "parameters" in given or ("program" in given and "params" not in given):
+        return wandb_file.from_table(given)
+    return toml_file.from_table(given, folder)
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_LARGEST + 1)
+    except FileNotFoundError:
+        raise NotFound(f"there is no file `{path}`") from None
+    except OSError as error:
+        raise UsageError(f"cannot read `{path}`: {error.strerror}") from None
+    if len(content) > _LARGEST:
+        raise UsageError(f"`{path}` is too large for a sweep file")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise UsageError(f"`{path}` is not UTF-8 text") from None
+
+
+def _parse(text: str, suffix: str, what: str) -> object:
+    if suffix in (".yaml", ".yml"):
+        return yaml_text.parse(text, f"`{what}`")
+    try:
+        if suffix == ".toml":
+            return tomllib.loads(text)
+        return json.loads(text, object_pairs_hook=_once)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"`{what}` is not {suffix[1:].upper()}: {error}") from None
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key `{twice}` stands twice")
+    return made

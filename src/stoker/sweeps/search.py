@@ -1,0 +1,162 @@
+"""Our side of the searcher: asks, tells, reports, and never waits for ever."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from types import TracebackType
+
+from stoker.core.record import Record
+from stoker.errors import Unavailable
+from stoker.sweeps.spec import SweepSpec
+from stoker.sweeps.values import Point, Value
+
+TIMEOUT = 120.0
+
+
+class Past(Record):
+    """A trial as the store knows it; state is done, failed, running or stopped."""
+
+    number: int
+    params: dict[str, object]
+    state: str
+    value: float | None = None
+    curve: tuple[tuple[int, float], ...] = ()
+
+
+class Asked(Record):
+    number: int
+    point: Point
+
+
+class Searcher:
+    """One child process and one sweep. Any trouble with it is Unavailable, and it is then gone."""
+
+    def __init__(
+        self,
+        sweep: SweepSpec,
+        history: list[Past] | None = None,
+        timeout: float = TIMEOUT,
+        command: tuple[str, ...] = (sys.executable, "-P", "-m", "stoker.sweeps.searcher"),
+    ) -> None:
+        self._timeout = timeout
+        self._rest = b""
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed in close()
+        try:
+            self._child = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                start_new_session=True,  # Ctrl-C is for us to handle
+            )
+        except OSError as error:
+            self._errors.close()
+            raise Unavailable(f"the searcher cannot be started: {error.strerror}") from None
+        past = [entry._asdict() for entry in history or []]
+        self._call({"do": "begin", "spec": sweep.to_json(), "history": past})
+
+    def ask(self, count: int = 1) -> list[Asked]:
+        """New points and their numbers, which go on from those of the history."""
+        answer = self._call({"do": "ask", "count": count})
+        try:
+            return [
+                Asked(one["number"], {n: Value(d, t) for n, (d, t) in one["params"].items()})
+                for one in answer  # type: ignore[attr-defined]
+            ]
+        except (TypeError, KeyError, ValueError, AttributeError):
+            raise self._trouble("the searcher answered with nonsense") from None
+
+    def tell(self, number: int, state: str, value: float | None = None) -> None:
+        """How a trial ended: done, failed or stopped."""
+        self._call({"do": "tell", "number": number, "state": state, "value": value})
+
+    def report(self, number: int, step: int, value: float) -> bool:
+        """A value on the way; whether the trial should stop."""
+        return bool(self._call({"do": "report", "number": number, "step": step, "value": value}))
+
+    def close(self) -> None:
+        if self._child.poll() is None:
+            self._child.kill()
+        self._child.wait()
+        for pipe in (self._child.stdin, self._child.stdout, self._errors):
+            if pipe is not None:
+                try:
+                    pipe.close()
+                except OSError:
+                    pass  # what was not yet written goes nowhere any more
+
+    def __enter__(self) -> Searcher:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _call(self, request: dict[str, object]) -> object:
+        if self._child.stdin is None or self._child.stdin.closed:
+            raise Unavailable("the searcher is gone", "start it again")
+        deadline = time.monotonic() + self._timeout
+        self._send(json.dumps(request).encode() + b"\n", deadline)
+        line = self._receive(deadline)
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            raise self._trouble("the searcher answered with nonsense") from None
+        if not isinstance(answer, dict) or not ({"ok", "error"} & set(answer)):
+            raise self._trouble("the searcher answered with nonsense")
+        if "error" in answer:
+            package = answer.get("missing")
+            self.close()
+            if package == "optuna":
+                raise Unavailable("this search needs optuna", "pip install 'stoker[search]'")
+            hint = f"pip install {package}" if package else None
+            raise Unavailable(f"the searcher failed: {answer['error']}", hint)
+        return answer["ok"]
+
+    def _send(self, data: bytes, deadline: float) -> None:
+        assert self._child.stdin is not None
+        pipe = self._child.stdin.fileno()
+        os.set_blocking(pipe, False)
+        while data:
+            _, ready, _ = select.select([], [pipe], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise self._trouble("the searcher does not listen")
+            try:
+                data = data[os.write(pipe, data) :]
+            except BlockingIOError:
+                continue
+            except OSError:
+                raise self._trouble("the searcher died") from None
+
+    def _receive(self, deadline: float) -> bytes:
+        assert self._child.stdout is not None
+        pipe = self._child.stdout.fileno()
+        while b"\n" not in self._rest:
+            ready, _, _ = select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise self._trouble(f"the searcher did not answer in {self._timeout:g} s")
+            data = os.read(pipe, 1 << 16)
+            if not data:
+                raise self._trouble("the searcher died")
+            self._rest += data
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line
+
+    def _trouble(self, message: str) -> Unavailable:
+        """End the child, and let its last words be heard."""
+        self._child.kill()
+        self._child.wait()
+        self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - 2000))
+        words = self._errors.read().decode("utf-8", "replace").strip().splitlines()
+        self.close()
+        return Unavailable(f"{message}: {words[-1]}" if words else message)

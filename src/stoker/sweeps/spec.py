@@ -1,0 +1,174 @@
+"""A whole sweep as one record that goes into the store and comes back the same."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+
+from stoker.core.record import Record
+from stoker.errors import UsageError
+from stoker.sweeps import names, space
+from stoker.sweeps.space import Space
+from stoker.sweeps.template import Template
+from stoker.sweeps.values import from_data
+
+LISTED = ("grid", "shuffled", "random", "lhs")  # all points are known from the start
+ADAPTIVE = ("tpe", "gp", "cmaes", "nsgaii")  # each point depends on the results before
+METHODS = LISTED + ADAPTIVE
+GOALS = {"min": "min", "minimize": "min", "max": "max", "maximize": "max"}
+STOPS = {
+    "none": (),
+    "median": ("after_step", "min_trials", "every"),
+    "percentile": ("percentile", "after_step", "min_trials", "every"),
+    "hyperband": ("min_step", "max_step", "factor"),
+    "asha": ("min_step", "factor", "rungs_skipped"),
+}
+# What `stoker submit` can be told about a job, as keys.
+_RESOURCES_WORDS = (
+    "gpus gpu_mem gpu_ids prefer gpu_model min_gpu_mem exclusive on_oom name cwd env env_file "
+    "priority after time_limit signal grace retries restartable begin tag stdout stderr hold keep_children"
+)
+RESOURCES = tuple(_RESOURCES_WORDS.split())
+
+
+class Metric(Record):
+    name: str
+    goal: str = "min"
+    target: float | None = None  # no new trials once a trial reaches it
+
+
+class SweepSpec(Record):
+    template: Template
+    space: Space
+    method: str = "grid"
+    trials: int | None = None
+    seed: int | None = None
+    name: str | None = None
+    metric: Metric | None = None
+    early_stop: dict[str, object] | None = None
+    resources: dict[str, object] | None = None
+    max_parallel: int | None = None
+    max_fails: int | None = None
+    lenient: bool = False  # parameters need no placeholder; the program reads $STOKER_PARAMS
+
+    def seeded(self) -> SweepSpec:
+        """With a seed: the one it has, or a fresh one, which from now on is kept."""
+        return self if self.seed is not None else self._replace(seed=secrets.randbelow(1 << 32))
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            **self._asdict(),
+            "template": self.template.to_json(),
+            "space": self.space.to_json(),
+            "metric": None if self.metric is None else self.metric._asdict(),
+        }
+
+
+def make_spec(
+    template: Template,
+    space: Space,
+    method: str | None = None,
+    trials: int | None = None,
+    seed: int | None = None,
+    name: str | None = None,
+    metric: Metric | None = None,
+    early_stop: Mapping[str, object] | None = None,
+    resources: Mapping[str, object] | None = None,
+    max_parallel: int | None = None,
+    max_fails: int | None = None,
+    lenient: bool = False,
+) -> SweepSpec:
+    """A sweep in which everything fits together, or an error that says what does not."""
+    template.check(space.names, lenient)
+    if method is None:
+        method = "grid" if space.size.points is not None else "random"
+    _known("method", method, METHODS)
+    for what, number, least in (
+        ("trials", trials, 1), ("max_parallel", max_parallel, 1), ("max_fails", max_fails, 0),
+    ):  # fmt: skip
+        if number is not None and (type(number) is not int or number < least):
+            raise UsageError(f"{what} is `{number}`", f"write a whole number from {least} on")
+    if seed is not None and type(seed) is not int:
+        raise UsageError(f"seed is `{seed}`", "write a whole number")
+    if metric is None and method in ADAPTIVE:
+        raise UsageError(f"{method} needs to know what to improve", "say --metric val_loss")
+    stop = check_stop(early_stop)
+    if stop is not None and metric is None:
+        raise UsageError("stopping early needs a metric to judge by", "say --metric val_loss")
+    return SweepSpec(
+        template,
+        space,
+        method,
+        trials,
+        seed,
+        None if name is None else names.check(name),
+        metric,
+        stop,
+        check_resources(resources),
+        max_parallel,
+        max_fails,
+        lenient,
+    )
+
+
+def make_metric(name: str, goal: str = "min", target: float | None = None) -> Metric:
+    if not name:
+        raise UsageError("a metric needs a name", "say --metric val_loss")
+    return Metric(name, GOALS[_known("goal", goal, GOALS)], target)
+
+
+def check_stop(given: Mapping[str, object] | None) -> dict[str, object] | None:
+    """`{"kind": "median", "after_step": 5}`, each option known and a number."""
+    if given is None or given.get("kind", "median") == "none":
+        return None
+    kind = _known("kind of stopping", str(given.get("kind", "median")), STOPS)
+    for option, value in given.items():
+        if option == "kind":
+            continue
+        _known(f"option of {kind} stopping", option, STOPS[kind], "stop.")
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not is_number or (option != "percentile" and type(value) is not int):
+            raise UsageError(f"stop.{option} is `{value}`", "write a number")
+        assert isinstance(value, (int, float))
+        if value < {"factor": 2, "every": 1, "min_step": 1, "max_step": 1}.get(option, 0):
+            raise UsageError(f"stop.{option} is `{value}`, which is too small")
+        if option == "percentile" and value > 100:
+            raise UsageError(f"stop.percentile is `{value}`", "write 0 to 100")
+    return {"kind": kind, **{o: v for o, v in given.items() if o != "kind"}}
+
+
+def check_resources(given: Mapping[str, object] | None) -> dict[str, object] | None:
+    if not given:
+        return None
+    made: dict[str, object] = {}
+    for option, value in given.items():
+        _known("resource", option, RESOURCES, "resources.")
+        made[option] = from_data(value, f"resources.{option}").data
+    return made
+
+
+def refuse_unknown(given: Iterable[str], known: Iterable[str], place: str = "") -> None:
+    """Name the key, its place and the nearest right one."""
+    known = tuple(known)
+    for key in given:
+        _known("key", str(key), known, place)
+
+
+def _known(what: str, given: str, known: Iterable[str], place: str = "") -> str:
+    known = tuple(known)
+    if given in known:
+        return given
+    near = get_close_matches(given, known, 1)
+    hint = f"did you mean `{place}{near[0]}`?" if near else f"known: {', '.join(known)}"
+    raise UsageError(f"there is no {what} `{place}{given}`", hint)
+
+
+def from_json(stored: dict[str, object]) -> SweepSpec:
+    fields = dict(stored)
+    template, made, metric = fields["template"], fields["space"], fields["metric"]
+    assert isinstance(template, dict) and isinstance(made, dict)
+    fields["template"] = Template.from_json(template)
+    fields["space"] = space.from_json(made)
+    fields["metric"] = Metric(**metric) if isinstance(metric, dict) else None
+    return SweepSpec(**fields)  # type: ignore[arg-type]

@@ -1,0 +1,53 @@
+"""Reading tables of files: which key, where, and what should have been there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stoker.errors import UsageError
+from stoker.sweeps.spec import Metric, make_metric, refuse_unknown
+
+
+def table(value: object, place: str) -> dict[str, object]:
+    if not isinstance(value, Mapping):
+        raise UsageError(f"`{place}` is not a table", "give it keys and values")
+    return {str(key): part for key, part in value.items()}
+
+
+def listed(value: object, place: str) -> list[object]:
+    if not isinstance(value, (list, tuple)):
+        raise UsageError(f"`{place}` is not a list", "write [a, b]")
+    return list(value)
+
+
+def text(value: object, place: str) -> str:
+    if not isinstance(value, str):
+        raise UsageError(f"`{place}` is `{value}`, which is not a text")
+    return value
+
+
+def whole(value: object, place: str) -> int:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if type(value) is not int:
+        raise UsageError(f"`{place}` is `{value}`, which is not a whole number")
+    return value
+
+
+def number(value: object, place: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise UsageError(f"`{place}` is `{value}`, which is not a number")
+    return value
+
+
+def metric(value: object) -> Metric:
+    """`"val_loss"`, or a table with name, goal and target."""
+    if isinstance(value, str):
+        return make_metric(value)
+    given = table(value, "metric")
+    refuse_unknown(given, ("name", "goal", "target", "impute", "impute_while_running"), "metric.")
+    target = number(given["target"], "metric.target") if "target" in given else None
+    if "name" not in given:
+        raise UsageError("`metric` has no name", "write name = 'val_loss'")
+    goal = text(given.get("goal", "min"), "metric.goal")
+    return make_metric(text(given["name"], "metric.name"), goal, target)

@@ -1,0 +1,173 @@
+"""Our own sweep file, as TOML tables (or the same shape in JSON or YAML).
+
+    command = "python train.py --lr {lr} --opt {opt} --wd {wd}"   # or a list of words
+    method = "tpe"
+    trials = 40
+    metric = { name = "val_loss", goal = "min" }
+    [resources]
+    gpus = 1
+    [params]
+    lr = "log(1e-5, 1e-1)"                                # a domain, as on the command line
+    opt = ["sgd", "adam"]                                 # these values
+    wd = { values = [0, 1e-4], when = "opt == 'adam'" }   # also value, domain, min and max
+    epochs = 10                                           # one value
+    [[zip]]                                               # rows: a and b advance together
+    a = [1, 2]
+    b = [3, 4]
+    [[include]]                                           # a further grid; the sweep is the union
+    opt = ["lion"]
+    lr = [1e-4]
+    [stop]
+    kind = "median"
+    after_step = 5
+
+`zip = [["a", "b"]]` says the same about parameters that stand in [params].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from stoker.errors import UsageError
+from stoker.sweeps import tables, template
+from stoker.sweeps.domains import Domain, choices, continuous, whole
+from stoker.sweeps.grammar import is_call, parse
+from stoker.sweeps.space import Axis, axis, make_space, zipped
+from stoker.sweeps.spec import SweepSpec, make_spec, refuse_unknown
+from stoker.sweeps.template import Template
+from stoker.sweeps.values import from_data
+
+T = TypeVar("T")
+_KEYS_WORDS = (
+    "command method trials metric seed max_parallel max_fails name description resources params "
+    "include stop constants zip lenient"
+)
+_KEYS = tuple(_KEYS_WORDS.split())
+_PARAMETER = ("value", "values", "domain", "min", "max", "log", "step", "when")
+
+
+def from_table(given: Mapping[str, object], folder: str = ".") -> SweepSpec:
+    refuse_unknown(given, _KEYS)
+    if "command" not in given:
+        raise UsageError("the file has no command", 'write command = "python t.py --lr {lr}"')
+    constants = tables.table(given.get("constants", {}), "constants")
+    params = tables.table(given.get("params", {}), "params")
+    for name in constants:
+        if name in params:
+            raise UsageError(f"`{name}` is a parameter and a constant")
+    further = tables.listed(given.get("include", []), "include")
+    grids = (
+        [_grid(params, given.get("zip", []), "params", folder)] if params or "zip" in given else []
+    )
+    for number, grid in enumerate(further):
+        place = f"include[{number}]"
+        grids.append(_grid(tables.table(grid, place), [], place, folder))
+    if not grids:
+        raise UsageError("the file has no parameters", "write a table [params]")
+    return make_spec(
+        command(given["command"]),
+        make_space(grids, [(n, from_data(v, f"constants.{n}")) for n, v in constants.items()]),
+        method=_maybe(given, "method", tables.text),
+        trials=_maybe(given, "trials", tables.whole),
+        seed=_maybe(given, "seed", tables.whole),
+        name=_maybe(given, "name", tables.text),
+        metric=tables.metric(given["metric"]) if "metric" in given else None,
+        early_stop=_maybe(given, "stop", tables.table),
+        resources=_maybe(given, "resources", tables.table),
+        max_parallel=_maybe(given, "max_parallel", tables.whole),
+        max_fails=_maybe(given, "max_fails", tables.whole),
+        lenient=given.get("lenient", False) is True,
+    )
+
+
+def command(given: object) -> Template:
+    """A text is for a shell, a list is words."""
+    if isinstance(given, str):
+        return template.shell(given)
+    words = tables.listed(given, "command")
+    return template.argv([tables.text(word, "command") for word in words])
+
+
+def _grid(params: Mapping[str, object], ties: object, place: str, folder: str) -> list[Axis]:
+    """Axes in the order of the file; what is tied stands where its first parameter does."""
+    single = {name: _axis(name, given, place, folder) for name, given in params.items()}
+    made = dict(single)
+    tables_of_rows = []
+    for number, tie in enumerate(tables.listed(ties, "zip")):
+        if isinstance(tie, Mapping):
+            rows = tables.table(tie, f"zip[{number}]")
+            columns = [_axis(name, given, f"zip[{number}]", folder) for name, given in rows.items()]
+            tables_of_rows.append(_tied(columns))
+            continue
+        names = [tables.text(name, f"zip[{number}]") for name in tables.listed(tie, "zip")]
+        refuse_unknown(names, single, "params.")
+        for name in names:
+            if name not in made or names.count(name) > 1:
+                raise UsageError(f"`zip` names `{name}` twice")
+        made[names[0]] = _tied([made.pop(name) for name in names])
+    in_order = sorted(made.values(), key=lambda a: list(single).index(a.names[0]))
+    return [*in_order, *tables_of_rows]
+
+
+def _tied(axes: list[Axis]) -> Axis:
+    if not axes:
+        raise UsageError("`zip` ties nothing together")
+    conditions = {axis.when for axis in axes}
+    if len(conditions) > 1:
+        raise UsageError(f"`{axes[0].names[0]}` is tied to parameters with other conditions")
+    return zipped(
+        [name for axis in axes for name in axis.names],
+        [domain for axis in axes for domain in axis.domains],
+        axes[0].when,
+    )
+
+
+def _axis(name: str, given: object, place: str, folder: str) -> Axis:
+    where = f"{place}.{name}"
+    if isinstance(given, list):
+        return axis(name, _values(given, where))
+    if not isinstance(given, Mapping):
+        return axis(name, _single(given, where, folder))
+    refuse_unknown(given, _PARAMETER, f"{where}.")
+    when = tables.text(given["when"], f"{where}.when") if "when" in given else None
+    return axis(name, _described(tables.table(given, where), where, folder), when)
+
+
+def _single(given: object, where: str, folder: str) -> Domain:
+    if isinstance(given, str) and is_call(given):
+        return parse(given, 1, folder, where)[0]
+    return choices((from_data(given, where),))
+
+
+def _described(given: dict[str, object], where: str, folder: str) -> Domain:
+    ways = [way for way in ("value", "values", "domain", "min") if way in given]
+    if len(ways) != 1:
+        raise UsageError(
+            f"`{where}` says {' and '.join(ways) or 'no values'}",
+            "write one of value, values, domain, or min and max",
+        )
+    if "value" in given:
+        return choices((from_data(given["value"], where),))
+    if "values" in given:
+        return _values(tables.listed(given["values"], f"{where}.values"), where)
+    if "domain" in given:
+        return parse(tables.text(given["domain"], f"{where}.domain"), 1, folder, where)[0]
+    if "max" not in given:
+        raise UsageError(f"`{where}` has a min and no max")
+    low, high = (tables.number(given[key], f"{where}.{key}") for key in ("min", "max"))
+    log = given.get("log", False) is True
+    if type(low) is int and type(high) is int and "step" not in given:
+        return whole(low, high, log)
+    step = tables.number(given["step"], f"{where}.step") if "step" in given else None
+    return continuous("log" if log else "uniform", low, high, step)
+
+
+def _values(given: list[object], where: str) -> Domain:
+    if not given:
+        raise UsageError(f"`{where}` has no values")
+    return choices(tuple(from_data(value, where) for value in given))
+
+
+def _maybe(given: Mapping[str, object], key: str, read: Callable[[object, str], T]) -> T | None:
+    return read(given[key], key) if key in given else None

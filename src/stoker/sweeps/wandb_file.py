@@ -1,0 +1,236 @@
+"""W&B sweep files, unchanged.
+
+Nested `parameters` become names with dots: `optimizer: {parameters: {lr: ...}}` is optimizer.lr.
+`bayes` is TPE. `run_cap` is the number of trials. What only their service understands (project,
+entity, controller, ...) is accepted and has no effect.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping
+
+from stoker.errors import UsageError
+from stoker.sweeps import names, tables, template
+from stoker.sweeps.domains import Domain, choices, continuous
+from stoker.sweeps.domains import whole as whole_numbers
+from stoker.sweeps.space import Axis, axis, make_space
+from stoker.sweeps.spec import SweepSpec, make_spec, refuse_unknown
+from stoker.sweeps.template import Template
+from stoker.sweeps.values import from_data
+
+_KEYS_WORDS = (
+    "program command method metric parameters name description project entity run_cap "
+    "early_terminate apiVersion kind controller job image_uri launch imputation resources"
+)
+_KEYS = tuple(_KEYS_WORDS.split())
+_METHODS = {"grid": "grid", "random": "random", "bayes": "tpe"}
+_DEFAULT = ("${env}", "${interpreter}", "${program}", "${args}")
+_ARGUMENTS = {
+    "args": "{params:equals}",
+    "args_no_hyphens": "{params:hydra}",
+    "args_no_boolean_flags": "{params:flags}",
+    "args_json": "{params:json}",
+    "args_json_file": "{params:file}",
+}
+_MACRO = re.compile(r"\$\{([^{}]*)\}")
+_SPREAD = ("min", "max")
+_BELL = ("mu", "sigma")
+# For each distribution: the keys it takes beside `distribution`.
+_DISTRIBUTIONS: dict[str, tuple[str, ...]] = {
+    "constant": ("value",),
+    "categorical": ("values",),
+    "categorical_w_probabilities": ("values", "probabilities"),
+    "int_uniform": _SPREAD,
+    "uniform": _SPREAD,
+    "q_uniform": (*_SPREAD, "q"),
+    "log_uniform": _SPREAD,
+    "log_uniform_values": _SPREAD,
+    "q_log_uniform": (*_SPREAD, "q"),
+    "q_log_uniform_values": (*_SPREAD, "q"),
+    "inv_log_uniform": _SPREAD,
+    "inv_log_uniform_values": _SPREAD,
+    "normal": _BELL,
+    "q_normal": (*_BELL, "q"),
+    "log_normal": _BELL,
+    "q_log_normal": (*_BELL, "q"),
+}
+_ALL_KEYS = ("value", "values", "min", "max", "distribution", "probabilities", "q", "mu", "sigma",
+             "parameters")  # fmt: skip
+
+
+def from_table(
+    given: Mapping[str, object], environment: Mapping[str, str] | None = None
+) -> SweepSpec:
+    """`environment` is what ${envvar:NAME} is looked up in; by default, our own."""
+    refuse_unknown(given, _KEYS)
+    method = tables.text(given.get("method", "grid"), "method")
+    if method not in _METHODS:
+        refuse_unknown([method], _METHODS, "method: ")
+    axes = list(_axes(tables.table(given.get("parameters", {}), "parameters"), "parameters", ""))
+    if not axes:
+        raise UsageError("the sweep has no parameters", "write a table `parameters`")
+    environment = os.environ if environment is None else environment
+    name = given.get("name")
+    return make_spec(
+        _command(given, environment),
+        make_space([axes]),
+        method=_METHODS[method],
+        trials=tables.whole(given["run_cap"], "run_cap") if "run_cap" in given else None,
+        name=None if name is None else _name(str(name)),
+        metric=tables.metric(given["metric"]) if given.get("metric") else None,
+        early_stop=_stop(given["early_terminate"]) if given.get("early_terminate") else None,
+        resources=tables.table(given["resources"], "resources") if "resources" in given else None,
+        lenient=True,
+    )
+
+
+def _name(title: str) -> str | None:
+    """W&B's names are free text; ours are typed."""
+    made = re.sub(r"[^A-Za-z0-9._-]+", "-", title).strip("-._")[:60]
+    try:
+        return names.check(made)
+    except UsageError:
+        return None
+
+
+def _axes(given: Mapping[str, object], place: str, prefix: str) -> Iterator[Axis]:
+    for name, described in given.items():
+        where = f"{place}.{name}"
+        parameter = tables.table(described, where)
+        if isinstance(parameter.get("parameters"), Mapping):
+            refuse_unknown(parameter, ("parameters",), f"{where}.")
+            nested = tables.table(parameter["parameters"], where)
+            yield from _axes(nested, f"{where}.parameters", f"{prefix}{name}.")
+        else:
+            yield axis(f"{prefix}{name}", _domain(parameter, where))
+
+
+def _domain(given: dict[str, object], where: str) -> Domain:
+    refuse_unknown(given, _ALL_KEYS, f"{where}.")
+    kind = tables.text(given.get("distribution", _guess(given, where)), f"{where}.distribution")
+    if kind not in _DISTRIBUTIONS:
+        refuse_unknown([kind], _DISTRIBUTIONS, f"{where}.distribution: ")
+    if kind == "categorical" and "probabilities" in given:
+        kind = "categorical_w_probabilities"
+    for key in given:
+        if key != "distribution" and key not in _DISTRIBUTIONS[kind]:
+            raise UsageError(f"`{where}.{key}` means nothing to {kind}")
+    for key in _DISTRIBUTIONS[kind]:
+        if key not in given and key not in ("q", "mu", "sigma"):
+            raise UsageError(f"`{where}` is {kind} and has no {key}", f"add {key}")
+    return _made(kind, given, where)
+
+
+def _guess(given: Mapping[str, object], where: str) -> str:
+    if "values" in given:
+        return "categorical"
+    if "value" in given:
+        return "constant"
+    if "min" in given and "max" in given:
+        ends = given["min"], given["max"]
+        return "int_uniform" if all(type(end) is int for end in ends) else "uniform"
+    raise UsageError(f"`{where}` says no values", "write value, values, or min and max")
+
+
+def _made(kind: str, given: dict[str, object], where: str) -> Domain:
+    if kind == "constant":
+        return choices((from_data(given["value"], where),))
+    if kind.startswith("categorical"):
+        values = tables.listed(given["values"], f"{where}.values")
+        weights: list[float] = []
+        if "probabilities" in given:
+            shares = tables.listed(given["probabilities"], f"{where}.probabilities")
+            weights = [float(tables.number(s, f"{where}.probabilities")) for s in shares]
+        try:
+            return choices(tuple(from_data(value, where) for value in values), tuple(weights))
+        except UsageError as error:
+            raise UsageError(f"`{where}`: {error.message}", error.hint) from None
+    if kind == "int_uniform":
+        low, high = (tables.whole(given[key], f"{where}.{key}") for key in _SPREAD)
+        return whole_numbers(low, high)
+    step = None
+    if kind.startswith("q_"):
+        step = tables.number(given.get("q", 1), f"{where}.q")
+        kind = kind[2:]
+    if kind in ("normal", "log_normal"):
+        mu = tables.number(given.get("mu", 0), f"{where}.mu")
+        sigma = tables.number(given.get("sigma", 1), f"{where}.sigma")
+        return continuous(kind.replace("_", ""), mu, sigma, step)
+    ends = [float(tables.number(given[key], f"{where}.{key}")) for key in _SPREAD]
+    a, b = _ends(kind, ends[0], ends[1])
+    return continuous("uniform" if kind == "uniform" else "log", a, b, step)
+
+
+def _ends(kind: str, low: float, high: float) -> tuple[float, float]:
+    """Those without `_values` give exponents of e; inverse ones those of 1/x."""
+    if kind == "log_uniform":
+        return math.exp(low), math.exp(high)
+    if kind == "inv_log_uniform":
+        return math.exp(-high), math.exp(-low)
+    return low, high
+
+
+def _stop(given: object) -> dict[str, object]:
+    stop = tables.table(given, "early_terminate")
+    known = ("type", "min_iter", "max_iter", "s", "eta", "strict")
+    refuse_unknown(stop, known, "early_terminate.")
+    if stop.get("type") != "hyperband":
+        raise UsageError(f"`early_terminate.type` is `{stop.get('type')}`", "write hyperband")
+    factor = max(2, round(tables.number(stop.get("eta", 3), "early_terminate.eta")))
+    made: dict[str, object] = {"kind": "hyperband", "factor": factor}
+    if "max_iter" in stop:
+        most = tables.whole(stop["max_iter"], "early_terminate.max_iter")
+        rungs = tables.whole(stop.get("s", 1), "early_terminate.s")
+        made |= {"min_step": max(1, most // factor**rungs), "max_step": max(1, most)}
+    if "min_iter" in stop:
+        made["min_step"] = tables.whole(stop["min_iter"], "early_terminate.min_iter")
+    return made
+
+
+def _command(given: Mapping[str, object], environment: Mapping[str, str]) -> Template:
+    command = given.get("command", list(_DEFAULT))
+    words = [command] if isinstance(command, str) else tables.listed(command, "command")
+    if isinstance(command, str):
+        words = list(command.split())
+    program = str(given["program"]) if "program" in given else None
+    made = [_word(str(word), program, environment) for word in words]
+    return template.argv(word for word in made if word is not None)
+
+
+def _word(word: str, program: str | None, environment: Mapping[str, str]) -> str | None:
+    whole = _MACRO.fullmatch(word)
+    if whole and whole[1] in _ARGUMENTS:
+        return _ARGUMENTS[whole[1]]
+    made, end = "", 0
+    for found in _MACRO.finditer(word):
+        made += _literal(word[end : found.start()])
+        made += _literal(_expanded(found[1], program, environment))
+        end = found.end()
+    return made + _literal(word[end:])
+
+
+def _expanded(macro: str, program: str | None, environment: Mapping[str, str]) -> str:
+    if macro == "env":
+        return "/usr/bin/env"
+    if macro == "interpreter":
+        return "python"
+    if macro == "program":
+        if program is None:
+            raise UsageError("the command asks for ${program}, and the file names none")
+        return program
+    if macro.startswith("envvar:"):
+        name = macro.removeprefix("envvar:")
+        if name not in environment:
+            raise UsageError(f"the variable {name} of ${{{macro}}} is not set")
+        return environment[name]
+    if macro in _ARGUMENTS:
+        raise UsageError(f"`${{{macro}}}` is part of a word", "give it a line of its own")
+    refuse_unknown([macro], ("env", "interpreter", "program", *_ARGUMENTS, "envvar:NAME"), "${} ")
+    raise AssertionError(macro)
+
+
+def _literal(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")

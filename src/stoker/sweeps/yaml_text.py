@@ -1,0 +1,78 @@
+"""YAML as people mean it: version 1.2, so 1e-3 is a number and `no` is a word.
+
+PyYAML follows version 1.1, where `1e-3` is a text, `no` is false and `12:30:45` is 45045; each has
+cost people nights of training. Keys that stand twice are refused instead of the last one winning.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from typing import Any
+
+from stoker.errors import Unavailable, UsageError
+
+_TAG = "tag:yaml.org,2002:"
+_RULES = (
+    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789"),
+    (
+        "float",
+        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"
+        r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+        "-+0123456789.",
+    ),
+    ("merge", r"<<", "<"),
+)
+
+
+def parse(text: str, what: str = "the file") -> object:
+    try:
+        yaml: Any = importlib.import_module("yaml")
+    except ImportError:
+        raise Unavailable(
+            "reading YAML needs the package pyyaml", "pip install 'stoker[yaml]'"
+        ) from None
+    try:
+        return yaml.load(text, Loader=_loader(yaml))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f" in line {mark.line + 1}" if mark is not None else ""
+        problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
+        raise UsageError(f"{what} is not YAML: {problem}{place}") from None
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{what} is not YAML: {error}") from None
+
+
+def _loader(yaml: Any) -> Any:
+    """A safe loader with our own rules, made when it is needed."""
+
+    class Loader(yaml.SafeLoader):  # type: ignore[misc]
+        yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  not those of version 1.1
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            seen = set()
+            for key, _ in node.value:
+                if key.value in seen and key.tag != _TAG + "merge":
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"the key `{key.value}` stands twice", key.start_mark
+                    )
+                seen.add(key.value if isinstance(key.value, str) else id(key))
+            return super().construct_mapping(node, deep)
+
+    for kind, pattern, first in _RULES:
+        Loader.add_implicit_resolver(_TAG + kind, re.compile(f"(?:{pattern})$"), list(first))
+    Loader.add_constructor(_TAG + "int", _whole)
+    Loader.add_constructor(_TAG + "float", _real)
+    return Loader
+
+
+def _whole(loader: Any, node: Any) -> int:
+    text = loader.construct_scalar(node)
+    return int(text, 0) if text[:2] in ("0x", "0o") else int(text)
+
+
+def _real(loader: Any, node: Any) -> float:
+    text = loader.construct_scalar(node).lower()
+    return float(text.replace(".inf", "inf").replace(".nan", "nan"))

@@ -1,0 +1,131 @@
+"""Points of a sweep become trials and jobs, none without the other."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TypeVar
+
+from stoker.core.model import JobSpec
+from stoker.failpoints import point as failpoint
+from stoker.store import sweeps
+from stoker.store.database import Database
+from stoker.store.submissions import CHUNK, Submission
+from stoker.store.sweeps import TrialRow
+from stoker.sweeps import methods, template
+from stoker.sweeps.identity import identity
+from stoker.sweeps.spec import SweepSpec
+from stoker.sweeps.values import Point, Value
+
+T = TypeVar("T")
+
+
+class Trials:
+    """The trials of one sweep: who makes more of them, or runs them once more, does it here."""
+
+    def __init__(
+        self, db: Database, state_dir: str, sweep: int, spec: SweepSpec, base: JobSpec
+    ) -> None:
+        assert spec.name is not None
+        self._db = db
+        self._sweep = sweep
+        self._spec = spec
+        self._base = base
+        self._name = spec.name
+        self._folder = sweep_folder(state_dir, spec.name)
+
+    def add_listed(self) -> list[int]:
+        """All points that the sweep lists and does not have yet; their jobs."""
+        known = sweeps.identities(self._db, self._sweep)
+        jobs = []
+        for chunk in chunks(new_points(self._spec, known)):
+            jobs += self.add(chunk)
+        return jobs
+
+    def add(self, points: list[Point]) -> list[int]:
+        """New trials and their jobs in one transaction."""
+        with self._db.transaction():
+            made = {identity(self._spec.template, point): point for point in points}
+            # Somebody may have given the same sweep at the same time.
+            known = sweeps.among(self._db, self._sweep, made)
+            new = {key: point for key, point in made.items() if key not in known}
+            first = sweeps.add_trials(
+                self._db, self._sweep, [(key, to_json(point)) for key, point in new.items()]
+            )
+            jobs = self._insert(list(enumerate(new.values(), first)))
+            failpoint("sweep.before_commit")
+        failpoint("sweep.after_commit")
+        return jobs
+
+    def run_again(self, rows: Iterable[TrialRow]) -> list[int]:
+        """New jobs for trials that are there."""
+        jobs = []
+        for chunk in chunks(rows):
+            with self._db.transaction():
+                jobs += self._insert([(row.number, from_json(row.point)) for row in chunk])
+        return jobs
+
+    def _insert(self, numbered: list[tuple[int, Point]]) -> list[int]:
+        jobs = [self.job(number, point) for number, point in numbered]
+        receipt = Submission(self._db).insert(jobs, time.time())
+        numbers = [number for number, _ in numbered]
+        sweeps.attach(self._db, self._sweep, zip(numbers, receipt.ids, strict=True))
+        return receipt.ids
+
+    def job(self, number: int, point: Point) -> JobSpec:
+        """The job that runs one trial."""
+        folder = os.path.join(self._folder, str(number))
+        rendered = self._spec.template.render(point, number, folder)
+        if self._spec.template.wants_file:
+            os.makedirs(folder, 0o700, exist_ok=True)
+            with open(os.path.join(folder, template.PARAMS_FILE), "w", encoding="utf-8") as file:
+                json.dump({key: value.data for key, value in point.items()}, file)
+        variables = template.variables(point) | {
+            "STOKER_SWEEP": self._name,
+            "STOKER_TRIAL": str(number),
+            "STOKER_OUTPUT_DIR": folder,
+            "STOKER_CHECKPOINT_DIR": os.path.join(folder, "checkpoints"),
+        }
+        if self._spec.metric is not None:
+            variables["STOKER_METRIC"] = self._spec.metric.name
+        return self._base._replace(
+            argv=rendered.argv, shell=rendered.shell, name=f"{self._name}/{number}",
+            sweep=self._sweep, share=sweeps.share_of(self._name),
+            variables=tuple(variables.items()),
+        )  # fmt: skip
+
+
+def new_points(spec: SweepSpec, known: set[str]) -> Iterator[Point]:
+    """Those that the sweep lists and that are not among these identities."""
+    for point in methods.points(spec):
+        if identity(spec.template, point) not in known:
+            yield point
+
+
+def sweep_folder(state_dir: str, name: str) -> str:
+    """Holds a folder for each trial, kept however often it is run."""
+    return os.path.join(state_dir, "sweeps", name)
+
+
+def is_missing(row: TrialRow) -> bool:
+    """Nobody has run it, and nobody will: its job was cancelled, lost or removed."""
+    return row.state in (None, "cancelled", "lost")
+
+
+def to_json(point: Point) -> str:
+    """What each value is, and how it is written."""
+    return json.dumps({name: [value.data, value.text] for name, value in point.items()})
+
+
+def from_json(text: str) -> Point:
+    return {name: Value(data, written) for name, (data, written) in json.loads(text).items()}
+
+
+def chunks(items: Iterable[T]) -> Iterator[list[T]]:
+    """What one transaction takes: a large sweep must not keep the daemon from its jobs."""
+    walk = iter(items)
+    while chunk := list(islice(walk, CHUNK)):
+        yield chunk
