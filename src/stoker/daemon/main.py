@@ -19,6 +19,7 @@ from stoker.daemon.clock import SystemClock
 from stoker.daemon.listening import Listening
 from stoker.daemon.lookout import Lookout, find_cards
 from stoker.daemon.loop import Host, Listener, Loop
+from stoker.daemon.mind import Mind
 from stoker.daemon.recovery import recover
 from stoker.daemon.wake import WakeServer
 from stoker.errors import Conflict, Error
@@ -67,6 +68,7 @@ class Daemon(Listener):
             cards.remember(find.devices(self._db))
         self._lookout = Lookout(cards, settings.gpu_file)
         self._wake = WakeServer(folder)
+        self._mind = Mind(self._db, settings)
         begun = [r.attempt for r in self._link.journal() if isinstance(r, JournalBegun)]
         first = max(ledger.next_attempt(self._db), max(begun, default=0) + 1)
         self._loop = Loop(
@@ -81,14 +83,18 @@ class Daemon(Listener):
         self._publish()
         living = [] if self._link.is_fresh else self._link.living()
         self._recover(living)
+        self._mind.look(time.monotonic(), True)
         listening = Listening()
         own = {self._wake.pokes.fileno(), self._wake.news.fileno(), self._signal_pipe}
         while not self._is_stopping:
             others = {self._link.fileno(), *self._orphans.handles(), *self._lookout.descriptors()}
+            others.update(self._mind.descriptors())
+            was_poked = False
             listening.to(own | others, self._link.fileno() if self._link.has_backlog else None)
             for descriptor in listening.wait(self._timeout()):
                 if descriptor == self._wake.pokes.fileno():
                     self._wake.drain()
+                    was_poked = True
                 elif descriptor == self._wake.news.fileno():
                     self._wake.accept()
                 elif descriptor == self._signal_pipe:
@@ -102,6 +108,9 @@ class Daemon(Listener):
                 self._loop.turn()
             if self._wake.announce_at is not None:
                 self._wake.announce(time.monotonic())
+            trouble = self._mind.look(time.monotonic(), was_poked)
+            if trouble is not None:
+                self._note(trouble)
         self._close()
 
     def _catch_signals(self) -> None:
@@ -118,7 +127,7 @@ class Daemon(Listener):
     def _timeout(self) -> float:
         due = (
             self._loop.next_wake(), self._orphans.next_deadline(), self._wake.announce_at,
-            self._lookout.next_deadline(),
+            self._lookout.next_deadline(), self._mind.next_deadline(),
         )  # fmt: skip
         times = [self._look_at, *(at for at in due if at is not None)]
         return max(0.0, min(times) - time.monotonic())
@@ -166,6 +175,7 @@ class Daemon(Listener):
         self._wake.close()
         self._checkpoints.close()
         self._lookout.close()
+        self._mind.close()
         self._link.close()
         self._db.close()
 

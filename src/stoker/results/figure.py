@@ -222,5 +222,5 @@ def _is_wide(values: Sequence[float]) -> bool:
     return (
         len(finite) > 1
         and min(finite) > 0
-        and math.log10(max(finite)) - math.log10(min(finite)) > _DECADES_FOR_LOG
+        and math.log10(max(finite)) - math.log10(min(finite)) >= _DECADES_FOR_LOG - 0.01
     )

@@ -94,6 +94,10 @@ def has_driven(db: Database) -> bool:
     return bool(db.value("SELECT 1 FROM sweeps WHERE is_driven = 1 AND stopped IS NULL LIMIT 1"))
 
 
+def set_driven(db: Database, sweep: int, driven: bool) -> None:
+    db.execute("UPDATE sweeps SET is_driven = ? WHERE id = ?", (int(driven), sweep))
+
+
 def driven(db: Database) -> list[SweepRow]:
     rows = db.execute(
         f"SELECT {_COLUMNS} FROM sweeps WHERE is_driven = 1 AND stopped IS NULL ORDER BY id"

@@ -18,6 +18,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any, TextIO
 
 from stoker.sweeps import methods, spec
@@ -38,7 +39,10 @@ class Search:
         self._next = 0
         goal = "maximize" if sweep.metric is not None and sweep.metric.goal == "max" else "minimize"
         self._study = optuna.create_study(
-            direction=goal, sampler=self._sampler(0), pruner=self._pruner()
+            study_name="sweep",  # hyperband deals out its brackets by the name; it has to stay
+            direction=goal,
+            sampler=self._sampler(0),
+            pruner=self._pruner(history),
         )
         for number, entry in enumerate(history):
             self._remember(int(entry.get("number", number)), entry)
@@ -129,6 +133,7 @@ class Search:
                 params={name: number for name, (number, _) in placed.items()},
                 distributions={name: distribution for name, (_, distribution) in placed.items()},
                 intermediate_values={int(s): float(v) for s, v in curve if math.isfinite(v)},
+                system_attrs=self._rungs(curve),
             )
         )
         return True
@@ -180,9 +185,15 @@ class Search:
         assert self._sweep.method not in ADAPTIVE
         return samplers.RandomSampler(seed=seed)
 
-    def _pruner(self) -> Any:
+    def _pruner(self, history: list[dict[str, Any]]) -> Any:
         pruners, options = self._optuna.pruners, dict(self._sweep.early_stop or {"kind": "none"})
         kind = options.pop("kind")
+        if kind in ("asha", "hyperband"):
+            options.setdefault("min_step", 1)  # not a guess that changes as trials go on
+            options.setdefault("factor", 3)
+        steps = [step for entry in history for step, _ in entry.get("curve") or []]
+        if kind == "hyperband" and steps:
+            options.setdefault("max_step", max(steps) + 1)
         meaning = {
             "after_step": "n_warmup_steps",
             "min_trials": "n_startup_trials",
@@ -203,6 +214,34 @@ class Search:
             "asha": pruners.SuccessiveHalvingPruner,
         }
         return made[str(kind)](**given)
+
+    def _rungs(self, curve: list[Any]) -> dict[str, float]:
+        """What successive halving noted while the trial ran, which the curve still tells."""
+        stop = self._sweep.early_stop or {}
+        if stop.get("kind") not in ("asha", "hyperband"):
+            return {}
+        least, factor, first = (
+            int(str(stop.get(option, default)))
+            for option, default in (("min_step", 1), ("factor", 3), ("rungs_skipped", 0))
+        )
+        if stop["kind"] == "hyperband":
+            first = self._bracket()
+        made: dict[str, float] = {}
+        for rung in range(64):
+            end = least * factor ** (first + rung)
+            reached = [value for step, value in sorted(curve) if step >= end]
+            if not reached:
+                break
+            made[f"completed_rung_{rung}"] = reached[0]
+        return made
+
+    def _bracket(self) -> int:
+        """The bracket of the trial that is about to be added."""
+        pruner = self._study.pruner
+        if not pruner._pruners:
+            pruner._try_initialization(self._study)
+        coming = SimpleNamespace(number=len(self._study.trials))
+        return int(pruner._get_bracket_id(self._study, coming))
 
 
 def _is_ordered(axis: Axis) -> bool:

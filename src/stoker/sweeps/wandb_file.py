@@ -110,7 +110,8 @@ def _axes(given: Mapping[str, object], place: str, prefix: str) -> Iterator[Axis
 
 def _domain(given: dict[str, object], where: str) -> Domain:
     refuse_unknown(given, _ALL_KEYS, f"{where}.")
-    kind = tables.text(given.get("distribution", _guess(given, where)), f"{where}.distribution")
+    said = given["distribution"] if "distribution" in given else _guess(given, where)
+    kind = tables.text(said, f"{where}.distribution")
     if kind not in _DISTRIBUTIONS:
         refuse_unknown([kind], _DISTRIBUTIONS, f"{where}.distribution: ")
     if kind == "categorical" and "probabilities" in given:

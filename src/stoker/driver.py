@@ -1,0 +1,291 @@
+"""The mind of sweeps whose results decide what runs next: adaptive search and early stopping.
+
+A process of its own that the daemon keeps alive for as long as such a sweep is open. It holds
+nothing that is not in the store: each round it reads the trials, tells the searcher how they ended,
+asks it for as many new points as may run, and adds them as trials with jobs in one transaction. If
+it is killed, the next one begins with the same books.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import time
+
+from stoker.core.metrics import Collector
+from stoker.core.model import JobSpec
+from stoker.core.states import ACTIVE, FINAL, WAITING
+from stoker.core.warning import parse_warning
+from stoker.daemon.start import poke
+from stoker.errors import Error, NotFound, Unavailable
+from stoker.failpoints import point as failpoint
+from stoker.news import News
+from stoker.reports import Places, collect, curve_of, known, source_of
+from stoker.settings import Settings, cpu_slots, load_settings
+from stoker.store import find, ledger, sweeps
+from stoker.store.database import Database, open_database
+from stoker.store.sweeps import SweepRow, TrialRow
+from stoker.supervisor import members
+from stoker.supervisor.logs import job_folder, stop_path
+from stoker.sweeping import load
+from stoker.sweeps.search import Past, Searcher
+from stoker.sweeps.spec import ADAPTIVE, SweepSpec
+from stoker.trials import Trials
+
+# How often the reports of running trials are looked at, where they may be stopped early.
+_LOOK_SECONDS = 1.0
+
+
+class Study:
+    """One sweep that is driven."""
+
+    def __init__(self, db: Database, settings: Settings, row: SweepRow) -> None:
+        self._db = db
+        self._settings = settings
+        self._places = Places(settings.state_dir)
+        self._row = row
+        _, spec, base = load(db, row.name)
+        self._spec: SweepSpec = spec
+        self._base: JobSpec = base
+        self._searcher: Searcher | None = None
+        self._numbers: set[int] = set()  # of trials that the searcher knows
+        self._reported: dict[int, float] = {}  # trial: the last step it was told of
+        self._sizes: dict[int, tuple[int, ...]] = {}  # trial: how long its files were then
+
+    def close(self) -> None:
+        if self._searcher is not None:
+            self._searcher.close()
+            self._searcher = None
+
+    @property
+    def watches_curves(self) -> bool:
+        return self._spec.early_stop is not None
+
+    def advance(self) -> bool:
+        """One round; False when nothing is left to do for this sweep."""
+        trials = sweeps.trials(self._db, self._row.id)
+        searcher = self._begun(trials)
+        self._tell_ends(searcher, trials)
+        if self.watches_curves:
+            for trial in trials:
+                if trial.state == "running":
+                    self._judge(searcher, trial)
+        is_open = any(trial.state in (*WAITING, *ACTIVE) for trial in trials)
+        if self._spec.method not in ADAPTIVE:
+            return is_open
+        if self._has_reached_target(trials):
+            return self._stop("a trial reached the target")
+        return self._ask(searcher, trials) or is_open
+
+    # -- the searcher --------------------------------------------------------------------------
+
+    def _begun(self, trials: list[TrialRow]) -> Searcher:
+        """The searcher; made anew when there are trials that it has not heard of."""
+        if self._searcher is not None and any(t.number not in self._numbers for t in trials):
+            self.close()
+        if self._searcher is None:
+            self._searcher = Searcher(self._spec, [self._past(trial) for trial in trials])
+            self._numbers = {trial.number for trial in trials}
+        return self._searcher
+
+    def _past(self, trial: TrialRow) -> Past:
+        params = {name: data for name, (data, _) in json.loads(trial.point).items()}
+        state, value = self._end(trial) if trial.told else ("running", None)
+        curve: tuple[tuple[int, float], ...] = ()
+        source = source_of(trial)
+        if self.watches_curves and source is not None and self._spec.metric is not None:
+            curve = tuple(
+                (int(step), number)
+                for step, number in curve_of(self._places, source, self._spec.metric.name)
+            )
+            if curve:
+                self._reported[trial.number] = curve[-1][0]
+        return Past(trial.number, params, state, value, curve)
+
+    def _end(self, trial: TrialRow) -> tuple[str, float | None]:
+        """(done, failed or stopped; the value of the metric) of a trial that has ended."""
+        source = source_of(trial)
+        if source is None:
+            return "failed", None
+        collector = known(trial) or collect(self._places, source, Collector())
+        stat = collector.summary.get(self._spec.metric.name) if self._spec.metric else None
+        value = stat.last if stat is not None else None
+        number = float(value) if isinstance(value, (int, float)) else None
+        if os.path.exists(self._stop_file(source.job)):
+            return "stopped", number
+        if trial.state != "done" or number is None or not math.isfinite(number):
+            return "failed", None
+        return "done", number
+
+    def _tell_ends(self, searcher: Searcher, trials: list[TrialRow]) -> None:
+        told, reports = [], []
+        for trial in trials:
+            if trial.told or trial.state not in FINAL:
+                continue
+            source = source_of(trial)
+            assert source is not None
+            collector = collect(self._places, source, Collector())
+            reports.append((trial.number, source.job, collector.to_json()))
+            searcher.tell(trial.number, *self._end(trial._replace(reports=reports[-1][2])))
+            told.append(trial.number)
+        if told:
+            with self._db.transaction():
+                sweeps.note_reports(self._db, self._row.id, reports)
+                sweeps.note_told(self._db, self._row.id, told)
+
+    # -- more trials ---------------------------------------------------------------------------
+
+    def _ask(self, searcher: Searcher, trials: list[TrialRow]) -> bool:
+        """Add as many trials as may run at a time; False when there are enough."""
+        left = None if self._spec.trials is None else self._spec.trials - len(trials)
+        if left is not None and left <= 0:
+            return False
+        is_open = sum(1 for trial in trials if trial.state in (*WAITING, *ACTIVE))
+        room = self._at_a_time() - is_open
+        count = room if left is None else min(room, left)
+        if count <= 0:
+            return True
+        asked = searcher.ask(count)
+        failpoint("driver.after_ask")
+        maker = Trials(
+            self._db, self._settings.state_dir, self._row.id,
+            self._spec._replace(name=self._row.name), self._base,
+        )  # fmt: skip
+        made = maker.add([one.point for one in asked])
+        self._numbers.update(one.number for one in asked)
+        poke(self._settings.state_dir)
+        return bool(made)
+
+    def _at_a_time(self) -> int:
+        if self._spec.max_parallel is not None:
+            return self._spec.max_parallel
+        devices = find.devices(self._db)
+        if self._base.request.gpus and devices:
+            return max(1, sum(device.slots for device in devices) // self._base.request.gpus)
+        return cpu_slots(self._settings)
+
+    def _has_reached_target(self, trials: list[TrialRow]) -> bool:
+        metric = self._spec.metric
+        if metric is None or metric.target is None:
+            return False
+        for trial in trials:
+            collector = known(trial)
+            stat = collector.summary.get(metric.name) if collector is not None else None
+            if stat is not None and isinstance(stat.last, (int, float)):
+                gain = metric.target - stat.last
+                if (gain if metric.goal == "min" else -gain) >= 0:
+                    return True
+        return False
+
+    def _stop(self, why: str) -> bool:
+        with self._db.transaction():
+            ledger.stop_sweep(self._db, self._row.id, why, time.time())
+        poke(self._settings.state_dir)
+        return False
+
+    # -- early stopping ------------------------------------------------------------------------
+
+    def _judge(self, searcher: Searcher, trial: TrialRow) -> None:
+        """Hand on what a running trial has reported, and stop it when that is no good."""
+        source, metric = source_of(trial), self._spec.metric
+        if source is None or metric is None or os.path.exists(self._stop_file(source.job)):
+            return
+        log = source.stdout or self._places.log(source.job, source.attempts)
+        sizes = (_size(self._places.metrics(source.job)), _size(log))
+        if sizes == self._sizes.get(trial.number):
+            return
+        self._sizes[trial.number] = sizes
+        last = self._reported.get(trial.number, -math.inf)
+        for step, value in curve_of(self._places, source, metric.name):
+            if step <= last:
+                continue
+            self._reported[trial.number] = step
+            if searcher.report(trial.number, int(step), value):
+                self._stop_trial(source.job)
+                return
+
+    def _stop_trial(self, job: int) -> None:
+        """`should_stop()` is true from now on; a signal, too, where the job asked for one."""
+        os.close(os.open(self._stop_file(job), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        with self._db.transaction():
+            ledger.record_event(self._db, job, time.time(), "stopped_early", "by its sweep")
+        if self._base.warn is not None:
+            row = find.job(self._db, job)
+            if row.pid is not None and row.attempt is not None:
+                tag = members.tag_of(ledger.store_tag(self._db), row.attempt)
+                warning = parse_warning(self._base.warn)
+                inner = members.children(row.pid) if row.shell and not warning.is_for_shell else []
+                for pid in inner or [row.pid]:
+                    members.send(pid, warning.signal, tag)
+
+    def _stop_file(self, job: int) -> str:
+        return stop_path(job_folder(self._settings.state_dir, job))
+
+
+class Driver:
+    """All driven sweeps of one queue."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._db = open_database(settings.state_dir)
+        self._studies: dict[tuple[int, str], Study] = {}
+
+    def work(self) -> None:
+        """Until no sweep needs us any more."""
+        news = News(self._settings.state_dir)
+        try:
+            while self._round():
+                watches = any(study.watches_curves for study in self._studies.values())
+                news.wait(_LOOK_SECONDS if watches else None)
+        finally:
+            news.close()
+            for study in self._studies.values():
+                study.close()
+
+    def _round(self) -> bool:
+        rows = sweeps.driven(self._db)
+        wanted = {(row.id, row.spec): row for row in rows}
+        for key in [key for key in self._studies if key not in wanted]:
+            self._studies.pop(key).close()  # over, stopped, or given anew
+        for key, row in wanted.items():
+            try:
+                if key not in self._studies:
+                    self._studies[key] = Study(self._db, self._settings, row)
+                if not self._studies[key].advance():
+                    self._finish(row)
+            except (Unavailable, NotFound) as error:
+                self._give_up(row, error)
+        return bool(rows)
+
+    def _finish(self, row: SweepRow) -> None:
+        with self._db.transaction():
+            sweeps.set_driven(self._db, row.id, False)
+
+    def _give_up(self, row: SweepRow, error: Error) -> None:
+        """Say in the sweep what is wrong; the jobs that it has go on."""
+        hint = f" ({error.hint})" if error.hint else ""
+        with self._db.transaction():
+            if sweeps.by_name(self._db, row.name) is not None:
+                ledger.stop_sweep(self._db, row.id, f"{error.message}{hint}", time.time())
+        poke(self._settings.state_dir)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def main() -> None:
+    try:
+        Driver(load_settings()).work()
+    except Error as error:
+        print(f"error: {error.message}", file=sys.stderr)
+        raise SystemExit(error.exit_code) from None
+
+
+if __name__ == "__main__":
+    main()
