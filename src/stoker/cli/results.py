@@ -61,6 +61,7 @@ def run(name: str, parsed: Parsed) -> int:
     if not rows:
         raise NotFound("there is no trial yet", "`stoker sweep ls` shows the sweeps")
     metric = chosen_metric(parsed["metric"], spec)
+    chosen = columns(rows, constants=bool(parsed["all"]))  # of all: a filter hides no column
     for text in parsed["where"] or ():
         rows = where(rows, text)
     if parsed["group"] is not None:
@@ -74,7 +75,6 @@ def run(name: str, parsed: Parsed) -> int:
         rows = sort(rows, parsed["sort"])
     if parsed["limit"]:
         rows = rows[: parsed["limit"]]
-    chosen = columns(rows, constants=bool(parsed["all"])) if rows else []
     if parsed["columns"] is not None:
         chosen = [word.strip() for word in parsed["columns"].split(",")]
     _print(rows, chosen, parsed)
@@ -179,7 +179,7 @@ def _form(parsed: Parsed) -> tuple[str | None, str | None]:
     form = path.rpartition(".")[2].lower()
     if form not in ("csv", "json", "jsonl", "parquet", "html"):
         raise UsageError(
-            f"`{path}` has no known ending", "use .csv, .json, .jsonl, .parquet, .html"
+            f"`{path}` has no known ending", "use .csv, .json, .jsonl, .parquet or .html"
         )
     return form, path
 

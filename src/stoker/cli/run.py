@@ -11,7 +11,7 @@ from stoker import board
 from stoker.cli.lines import LineReader, check_file, open_lines
 from stoker.cli.options import Option, Parsed, Verb, count
 from stoker.cli.output import print_json, table, tell
-from stoker.cli.specs import JOB_OPTIONS, SpecMaker
+from stoker.cli.specs import JOB_OPTIONS, SpecMaker, base_of
 from stoker.cli.wait import code_of
 from stoker.core.commands import display
 from stoker.core.durations import format_duration
@@ -31,8 +31,14 @@ from stoker.settings import Settings, cpu_slots, load_settings, prepare_state_di
 from stoker.store import changes, find
 from stoker.store.database import FILE_NAME, Database, open_database
 from stoker.store.ledger import store_tag
+from stoker.store.submissions import Submission
 from stoker.supervisor import locks
 from stoker.supervisor.runner import boot_id
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from stoker.cli.run_sweep import SweepSource
+    from stoker.sweeps.spec import SweepSpec
 
 _RUN_JOB_KEYS = (
     "gpus",
@@ -73,6 +79,7 @@ VERBS = {
         (
             ("stoker run --devices 0,1 jobs.txt", ""),
             ("stoker run --devices 0,0,1 --resume jobs.txt", "two at a time on gpu 0"),
+            ("stoker run --devices 0,1 sweep.toml", "a sweep; again: only what is missing"),
             ("tail -f -n 0 queue | stoker run --devices 0,1 -", "a queue in a file"),
             ("stoker run python train.py", "one job: streams, and returns its exit code"),
         ),
@@ -92,28 +99,34 @@ def run(name: str, parsed: Parsed) -> int:
     if parsed["gpu_file"] is not None:
         settings = settings._replace(gpu_file=os.path.abspath(parsed["gpu_file"]))
     path = _file_of(parsed)
+    sweep = _sweep_of(path)
     folder = _folder(parsed, settings, path)
     try:
         os.makedirs(folder, 0o700, exist_ok=True)
     except OSError as error:
         raise UsageError(f"cannot make the folder `{folder}`: {error.strerror}") from None
     lock = _lock(folder, settings)
-    if not parsed["resume"]:
+    if not parsed["resume"] and sweep is None:  # a sweep lasts: it goes on where it was
         _begin_anew(folder)
     db = open_database(folder, durable=False)
-    if parsed["resume"]:
+    if parsed["resume"] or sweep is not None:
         _forget_waiting(db)
     cards = _cards(parsed, settings, store_tag(db))
     maker = SpecMaker(settings, _usable(cards), parsed)
-    source: LineSource | WordSource
-    if path is None:
+    source: LineSource | WordSource | SweepSource
+    if sweep is not None:
+        from stoker.cli.run_sweep import SweepSource
+
+        source = SweepSource(db, folder, sweep, base_of(settings, _usable(cards), sweep, parsed),
+                             _at_a_time(cards, parsed, settings))  # fmt: skip
+    elif path is None:
         source = WordSource(maker.command(parsed.words))
     else:
         if path != "-":
             check_file(path, maker.line)
         source = LineSource(path, maker, done_commands(db) if parsed["resume"] else {})
     streams = bool(parsed["stream"]) or path is None
-    screen = Screen(parsed, db, folder, streams)
+    screen = Screen(parsed, db, folder, streams, source)
     slots = parsed["jobs"] or cpu_slots(settings)
     engine = Foreground(
         db, source, Host(slots, boot_id()), cards, settings._replace(state_dir=folder), screen,
@@ -146,6 +159,20 @@ def _file_of(parsed: Parsed) -> str | None:
                 and not os.path.isdir(words[0]):  # a FIFO  # fmt: skip
             return words[0]
     return None
+
+
+def _sweep_of(path: str | None) -> SweepSpec | None:
+    """The sweep in a file that is one, by its name."""
+    if path is None or not path.lower().endswith((".toml", ".yaml", ".yml")):
+        return None
+    from stoker.sweeps.files import load
+
+    return load(path)
+
+
+def _at_a_time(cards: Cards, parsed: Parsed, settings: Settings) -> int:
+    slots = sum(device.slots for device in cards.devices)
+    return slots or parsed["jobs"] or cpu_slots(settings)
 
 
 def _cards(parsed: Parsed, settings: Settings, tag_base: int) -> Cards:
@@ -241,9 +268,16 @@ class WordSource:
         self.at_end = False
         self.skipped = 0
 
+    @property
+    def is_ready(self) -> bool:
+        return not self.at_end
+
     def read(self) -> list[JobSpec]:
         self.at_end = True
         return [self._spec]
+
+    def submit(self, submission: Submission, specs: list[JobSpec]) -> None:
+        submission.add(specs, time.time())
 
 
 class LineSource:
@@ -264,6 +298,13 @@ class LineSource:
     def at_end(self) -> bool:
         return self._reader.at_end
 
+    @property
+    def is_ready(self) -> bool:
+        return not self._reader.at_end
+
+    def submit(self, submission: Submission, specs: list[JobSpec]) -> None:
+        submission.add(specs, time.time())
+
     def read(self) -> list[JobSpec]:
         specs = []
         for line in self._reader.read():
@@ -279,8 +320,16 @@ class LineSource:
 class Screen(Listener):
     """Progress on stderr while it runs: one line that is redrawn, failures as they happen."""
 
-    def __init__(self, parsed: Parsed, db: Database, folder: str, streams: bool) -> None:
+    def __init__(
+        self,
+        parsed: Parsed,
+        db: Database,
+        folder: str,
+        streams: bool,
+        source: LineSource | WordSource | SweepSource,
+    ) -> None:
         self._db = db
+        self._source = source
         self._folder = folder
         self._streams = streams
         self._quiet = bool(parsed["quiet"]) or bool(parsed["json"])
@@ -300,6 +349,11 @@ class Screen(Listener):
             return
         if self.engine is not None:
             self.engine.finished_one()
+        if not isinstance(self._source, (LineSource, WordSource)):
+            self._source.ended(job, verdict.event == "succeed")
+            if self._source.stopped and self.engine is not None and self.engine.takes_work:
+                self.engine.drain()
+                self.trouble(self._source.stopped)
         if verdict.event == "succeed":
             self.done += 1
             return
@@ -347,7 +401,7 @@ def _end(
     parsed: Parsed,
     db: Database,
     folder: str,
-    source: LineSource | WordSource,
+    source: LineSource | WordSource | SweepSource,
     screen: Screen,
     interrupts: int,
     is_command: bool,
@@ -367,6 +421,8 @@ def _end(
         failed = f", {screen.failed} failed" if screen.failed else ""
         where = "" if parsed["stream"] else f"; logs in {folder}"
         tell(f"{screen.done} done{failed}{skipped}{where}")
+        if not isinstance(source, (LineSource, WordSource)):
+            source.print_results()
     if interrupts:
         return 130
     return min(screen.failed, 101)

@@ -16,6 +16,7 @@ from stoker.settings import Settings
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from stoker.core.jobfile import Line
+    from stoker.sweeps.spec import SweepSpec
 
 
 def _after(text: str) -> list[Dependency]:
@@ -220,6 +221,25 @@ class SpecMaker:
             )
             _check_size(self._contexts[key])
         return self._contexts[key]
+
+
+def base_of(
+    settings: Settings, devices: tuple[Device, ...], sweep: SweepSpec, parsed: Parsed
+) -> JobSpec:
+    """What all jobs of a sweep have in common: the words of its file, and over them the flags."""
+    flags: list[str] = []
+    for key, value in (sweep.resources or {}).items():
+        name = f"--{key.replace('_', '-')}"
+        if key == "env" and isinstance(value, dict):
+            value = [f"{k}={v}" for k, v in value.items()]
+        for one in value if isinstance(value, list) else [value]:
+            if one is True:
+                flags.append(name)
+            elif one not in (False, None):
+                flags += [name, str(one)]
+    own = parse(Verb("sweep", "", "", JOB_OPTIONS, words="none"), flags)
+    values = {**own.values, **parsed.values, "name": None}
+    return SpecMaker(settings, devices, Parsed(values, [], False)).base
 
 
 def _check_driver() -> None:

@@ -6,9 +6,9 @@ import os
 
 from stoker import sweeping
 from stoker.api import Queue
-from stoker.cli.options import Option, Parsed, Verb, count, parse, whole_number
+from stoker.cli.options import Option, Parsed, Verb, count, whole_number
 from stoker.cli.output import plural, print_json, tell
-from stoker.cli.specs import JOB_OPTIONS, SpecMaker
+from stoker.cli.specs import JOB_OPTIONS, base_of
 from stoker.core.commands import display
 from stoker.core.model import JobSpec
 from stoker.core.terminal import printable
@@ -85,7 +85,7 @@ def run(name: str, parsed: Parsed) -> int:
         return act(Queue(), words[0], words[1:], parsed)
     queue = Queue()
     spec = _spec(parsed)
-    base = _base(queue, spec, parsed)
+    base = base_of(queue.settings, queue.devices(), spec, parsed)
     same_fails = SAME_FAILS if parsed["same_fails"] is None else parsed["same_fails"]
     if parsed["dry_run"]:
         return _dry_run(queue, spec, base, parsed)
@@ -175,27 +175,6 @@ def _early_stop(text: str | None) -> dict[str, object] | None:
             raise UsageError(f"`{option}` is no option of early stopping", f"known: {known}")
         stop[key] = float(value) if "." in value else int(value)
     return stop
-
-
-def _base(queue: Queue, spec: SweepSpec, parsed: Parsed) -> JobSpec:
-    """What all jobs of the sweep have in common: the file's words, and over them the flags."""
-    flags: list[str] = []
-    for key, value in (spec.resources or {}).items():
-        name = f"--{key.replace('_', '-')}"
-        if key == "env" and isinstance(value, dict):
-            value = [f"{k}={v}" for k, v in value.items()]
-        for one in value if isinstance(value, list) else [value]:
-            if one is True:
-                flags.append(name)
-            elif one not in (False, None):
-                flags += [name, str(one)]
-    own = parse(Verb("sweep", "", "", JOB_OPTIONS, words="none"), flags)
-    maker = SpecMaker(
-        queue.settings,
-        queue.devices(),
-        Parsed({**own.values, **parsed.values, "name": None}, [], False),
-    )
-    return maker.base
 
 
 def _check_search() -> None:

@@ -38,7 +38,13 @@ class Source(Protocol):
     def descriptor(self) -> int | None: ...
     @property
     def at_end(self) -> bool: ...
+    @property
+    def is_ready(self) -> bool:
+        """Whether it may have jobs now; one that is not at its end may have more later."""
+
     def read(self) -> list[JobSpec]: ...
+    def submit(self, submission: Submission, specs: list[JobSpec]) -> None:
+        """Write them down, with whatever belongs to them."""
 
 
 class Foreground:
@@ -76,6 +82,14 @@ class Foreground:
         self._unfinished -= 1
 
     @property
+    def takes_work(self) -> bool:
+        return self._loop.takes_work
+
+    def drain(self) -> None:
+        """Let running jobs finish and start no more."""
+        self._loop.takes_work = False
+
+    @property
     def running(self) -> int:
         return len(self._loop.live)
 
@@ -110,13 +124,13 @@ class Foreground:
     def _read(self) -> None:
         """Take more jobs when few are left; a pipe is read only when it has something."""
         source = self._source
-        while not source.at_end and self._loop.takes_work and self._unfinished < _BACKLOG:
+        while source.is_ready and self._loop.takes_work and self._unfinished < _BACKLOG:
             if source.descriptor is not None and not _readable(source.descriptor):
                 break
             specs = source.read()
             if specs:
                 self._loop.commit_now()
-                self._submission.add(specs, time.time())
+                source.submit(self._submission, specs)
                 self._unfinished += len(specs)
                 self._loop.refresh()
 

@@ -1,0 +1,162 @@
+"""A sweep as a source of jobs for `stoker run`: in the foreground, with a store of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from itertools import islice
+
+from stoker.cli.output import table, tell
+from stoker.core.metrics import Collector
+from stoker.core.model import JobSpec
+from stoker.errors import UsageError
+from stoker.reports import Places, Source, collect, of_sweep
+from stoker.results import export
+from stoker.results.table import columns, sort
+from stoker.store import find, sweeps
+from stoker.store.database import Database
+from stoker.store.submissions import Submission, context_id
+from stoker.sweeps import spec as specs
+from stoker.sweeps.identity import identity
+from stoker.sweeps.search import Past, Searcher
+from stoker.sweeps.spec import ADAPTIVE, SweepSpec
+from stoker.sweeps.values import Point
+from stoker.trials import Trials, from_json, new_points, to_json
+
+_AT_ONCE = 500
+_SHOWN = 20
+
+
+class SweepSource:
+    """Points that have no result yet, one chunk after another, or as the searcher chooses them."""
+
+    descriptor = None
+
+    def __init__(
+        self, db: Database, folder: str, spec: SweepSpec, base: JobSpec, at_a_time: int
+    ) -> None:
+        if spec.early_stop is not None:
+            raise UsageError("stopping trials early needs the daemon", "use `stoker sweep`")
+        self._db = db
+        self._places = Places(folder, is_run=True)
+        self._at_a_time = spec.max_parallel or at_a_time
+        self._spec, self._sweep = self._remember(spec, base)
+        self._trials = Trials(db, folder, self._sweep, self._spec, base)
+        self._numbers: list[int] = []  # of the trials that were read and not yet submitted
+        self._running: dict[int, int] = {}  # job: its trial
+        rows = sweeps.trials(db, self._sweep)
+        self._made = self._stored = len(rows)
+        self._failed = 0
+        self.stopped: str | None = None  # why no more of it should start
+        self.skipped = sum(1 for row in rows if row.state == "done")
+        again = [(row.number, from_json(row.point)) for row in rows if row.state != "done"]
+        self._again: Iterator[tuple[int, Point]] = iter(again)
+        self._searcher: Searcher | None = None
+        if spec.method in ADAPTIVE:
+            self._left = None if spec.trials is None else max(0, spec.trials - len(rows))
+            self._searcher = Searcher(self._spec, self._history())
+        else:
+            self._new = new_points(self._spec, sweeps.identities(db, self._sweep))
+        self.at_end = False
+
+    def _remember(self, spec: SweepSpec, base: JobSpec) -> tuple[SweepSpec, int]:
+        """The sweep of this folder, with the seed that it had."""
+        name = spec.name or "sweep"
+        known = sweeps.by_name(self._db, name)
+        if known is not None and spec.seed is None:
+            spec = spec._replace(seed=specs.from_json(json.loads(known.spec)).seed)
+        spec = spec.seeded()._replace(name=name)
+        with self._db.transaction():
+            sweep = sweeps.save(self._db, name, time.time(), {
+                "key": "", "spec": json.dumps(spec.to_json()), "base": "{}", "is_driven": 0,
+                "context": context_id(self._db, base.context), "max_parallel": spec.max_parallel,
+                "max_fails": None, "same_fails": None,  # counted here, see `ended`
+            })  # fmt: skip
+            sweeps.start_counting(self._db, sweep)
+        return spec, sweep
+
+    def _history(self) -> list[Past]:
+        past = []
+        for one in of_sweep(self._db, self._places, sweeps.get(self._db, self._spec.name or "")):
+            value = one.row.metrics.get(self._spec.metric.name) if self._spec.metric else None
+            number = float(value) if isinstance(value, (int, float)) else None
+            state = "done" if one.row.state == "done" else "failed"
+            past.append(Past(one.row.trial or 0, one.row.params, state, number))
+        return past
+
+    @property
+    def is_ready(self) -> bool:
+        if self._searcher is None:
+            return not self.at_end
+        return not self.at_end and len(self._running) + len(self._numbers) < self._at_a_time
+
+    def read(self) -> list[JobSpec]:
+        numbered = list(islice(self._again, _AT_ONCE))
+        if not numbered:
+            numbered = list(enumerate(self._more(), self._made + 1))
+            self._made += len(numbered)
+            if not numbered:
+                self.at_end = True
+        self._numbers = [number for number, _ in numbered]
+        self._points = dict(numbered)
+        return [self._trials.job(number, point) for number, point in numbered]
+
+    def _more(self) -> list[Point]:
+        if self._searcher is None:
+            return list(islice(self._new, _AT_ONCE))
+        room = self._at_a_time - len(self._running)
+        count = room if self._left is None else min(room, self._left)
+        asked = [one.point for one in self._searcher.ask(count)] if count > 0 else []
+        if self._left is not None:
+            self._left -= len(asked)
+            self.at_end = self._left <= 0
+        return asked
+
+    def submit(self, submission: Submission, specs: list[JobSpec]) -> None:
+        """Trials and jobs together."""
+        with self._db.transaction():
+            new = [point for number, point in self._points.items() if number > self._stored]
+            made = [(identity(self._spec.template, point), to_json(point)) for point in new]
+            sweeps.add_trials(self._db, self._sweep, made)
+            receipt = submission.insert(specs, time.time())
+            pairs = list(zip(self._numbers, receipt.ids, strict=True))
+            sweeps.attach(self._db, self._sweep, pairs)
+        self._stored += len(made)
+        self._running.update((job, number) for number, job in pairs)
+        self._numbers = []
+
+    def ended(self, job: int, is_done: bool) -> None:
+        """A trial is over: the searcher learns from it."""
+        number = self._running.pop(job, None)
+        self._failed += not is_done
+        if self._spec.max_fails and self._failed >= self._spec.max_fails:
+            self.stopped = f"{self._failed} trials failed; no more are started"
+            self.at_end = True
+        if self._searcher is None or number is None or self._spec.metric is None:
+            return
+        row = find.job(self._db, job)
+        source = Source(job, row.attempts, row.stdout, True)
+        stat = collect(self._places, source, Collector()).summary.get(self._spec.metric.name)
+        value = stat.last if stat is not None else None
+        has_value = is_done and isinstance(value, (int, float))
+        self._searcher.tell(
+            number,
+            "done" if has_value else "failed",
+            float(value) if has_value else None,  # type: ignore[arg-type]
+        )
+
+    def print_results(self) -> None:
+        if self._searcher is not None:
+            self._searcher.close()
+        row = sweeps.get(self._db, self._spec.name or "")
+        rows = [one.row for one in of_sweep(self._db, self._places, row)]
+        metric = self._spec.metric
+        if metric is not None and any(metric.name in one.metrics for one in rows):
+            rows = sort(rows, metric.name, metric.goal == "max")
+        if any(one.metrics for one in rows):
+            header, lines = export.text_table(rows[:_SHOWN], columns(rows))
+            print(table(header, lines))
+        more = f" ({len(rows) - _SHOWN} more)" if len(rows) > _SHOWN else ""
+        tell(f"results{more}: stoker results {os.path.relpath(self._places.folder)}")
