@@ -18,7 +18,6 @@ from stoker.store import find
 from stoker.store.database import open_database
 from stoker.store.submissions import Submission
 
-
 # Variables that speak of one job only; others with our prefix are settings.
 _OF_ONE_JOB = (
     "STOKER_JOB_", "STOKER_ATTEMPT", "STOKER_ARRAY_", "STOKER_GPU", "STOKER_SUBMIT_DIR",
@@ -118,12 +117,15 @@ class Queue:
 
     def remove(self, ids: list[int]) -> list[int]:
         """Forget final jobs, their logs included."""
-        from stoker.store import changes
+        from stoker.store import calls, changes
         from stoker.supervisor.logs import remove_files
 
+        folders = calls.folders_of(self.db, ids)
         gone = changes.remove(self.db, ids)
         for job, attempts in gone.items():
             remove_files(self.settings.state_dir, job, attempts)
+        if folders:
+            calls.drop(self.db, folders, gone)
         return list(gone)
 
     def remove_runs(self, before: float | None) -> int:

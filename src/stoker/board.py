@@ -8,7 +8,7 @@ from stoker.core.commands import display
 from stoker.core.states import ACTIVE, FINAL, WAITING
 from stoker.daemon.presence import daemon_pid, runner_pid
 from stoker.settings import Settings
-from stoker.store import find
+from stoker.store import find, sweeps
 from stoker.store.database import Database
 from stoker.store.find import JobRow
 from stoker.supervisor.logs import log_path
@@ -49,6 +49,7 @@ def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
     """A job for programs. Field names are part of schema 1."""
     out, err = log_paths(settings, row)
     uuids = {device.number: device.uuid for device in find.devices(db)}
+    trial = (sweeps.of_job(db, row.id) if row.sweep is not None else None) or (None, None)
     return {
         "id": row.id,
         "name": row.name,
@@ -98,6 +99,8 @@ def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
         "batch_index": row.batch_index,
         "rerun_of": row.rerun_of,
         "dedupe": row.dedupe,
+        "sweep": trial[0],
+        "trial": trial[1],
     }  # fmt: skip
 
 

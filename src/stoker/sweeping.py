@@ -22,7 +22,7 @@ from stoker.store import ledger, sweeps
 from stoker.store.database import Database
 from stoker.store.submissions import context_id
 from stoker.store.sweeps import SweepRow, TrialRow
-from stoker.sweeps import names, spec
+from stoker.sweeps import methods, names, spec
 from stoker.sweeps.spec import ADAPTIVE, SweepSpec
 from stoker.sweeps.values import Point
 from stoker.trials import Trials, is_missing, new_points, sweep_folder
@@ -59,6 +59,8 @@ class Plan(Record):
 def start(queue: Queue, given: SweepSpec, base: JobSpec, same_fails: int = SAME_FAILS) -> Started:
     """Queue every point that has neither a result nor a job."""
     known, name, given = _recognise(queue.db, given, base.context)
+    if given.method not in ADAPTIVE:
+        methods.points(given)  # refuses what cannot be listed, before anything is written
     now = time.time()
     with queue.db.transaction():
         sweep = sweeps.save(queue.db, name, now, _columns(queue.db, given, base, same_fails))

@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 from stoker import board
 from stoker.api import Queue
-from stoker.cli.news import News
 from stoker.cli.options import Parsed
 from stoker.cli.output import tell
 from stoker.core.states import FINAL
+from stoker.news import News
 from stoker.store import find
 from stoker.store.find import JobRow
 

@@ -6,12 +6,12 @@ import time
 
 from stoker import board
 from stoker.api import Queue
-from stoker.cli.news import News
 from stoker.cli.options import Option, Parsed, Verb
 from stoker.cli.output import plural, print_json, tell
 from stoker.core.durations import format_duration, parse_duration
 from stoker.core.states import FINAL
 from stoker.errors import TimedOut
+from stoker.news import News
 from stoker.store import find
 from stoker.store.find import JobRow
 

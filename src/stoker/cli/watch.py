@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 
 from stoker.api import Queue
-from stoker.cli.news import News
+from stoker.news import News
 
 
 def watch(queue: Queue, render: Callable[[], str]) -> int:

@@ -1,5 +1,5 @@
 """How people point at jobs: `7`, `3-9`, `@` (the last), `@~2` (two before it), a state, a tag, a
-name, or `all`. Parsing only; the store finds the jobs.
+name, `sweep:NAME`, or `all`. Parsing only; the store finds the jobs.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ class Selector(Record):
     states: tuple[str, ...] | None = None
     tag: str | None = None
     name: str | None = None
+    sweep: str | None = None
 
 
 def parse_selector(text: str) -> Selector:
@@ -48,6 +49,8 @@ def parse_selector(text: str) -> Selector:
         return Selector(text, tag=text.removeprefix("tag:"))
     if text.startswith("name:") and text != "name:":
         return Selector(text, name=text.removeprefix("name:"))
+    if text.startswith("sweep:") and text != "sweep:":
+        return Selector(text, sweep=text.removeprefix("sweep:"))
     return Selector(text, tag=text, name=text)
 
 

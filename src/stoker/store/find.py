@@ -56,6 +56,7 @@ class JobRow(Record):
     gpu_energy: float | None
     on_oom: str | None
     family: int
+    sweep: int | None
     share: str
     request: Request
 
@@ -70,7 +71,7 @@ _SELECT = (
     " j.batch, j.batch_index, j.rerun_of, j.dedupe, j.stdout, j.stderr, j.attempts,"
     " j.stop_requested, j.ended_at, a.id, a.devices, a.pid, a.started_at, a.status, a.detail,"
     " a.user_seconds, a.system_seconds, a.max_rss_bytes, a.cause, a.claim, a.gpu_memory, a.gpu_use,"
-    f" a.gpu_energy, j.on_oom, j.family, l.share, {', '.join('l.' + c for c in LINE_COLUMNS)}"
+    f" a.gpu_energy, j.on_oom, j.family, j.sweep, l.share, {', '.join('l.' + c for c in LINE_COLUMNS)}"
     " FROM jobs j JOIN contexts c ON c.id = j.context JOIN lines l ON l.id = j.line"
     " LEFT JOIN attempts a ON a.id = j.attempt"
 )
@@ -188,6 +189,11 @@ def select(db: Database, selector: Selector) -> list[int]:
             f"SELECT id FROM jobs WHERE state IN ({marks}) ORDER BY id", selector.states
         )
         return [row[0] for row in rows]
+    elif selector.sweep is not None:
+        rows = db.execute(
+            "SELECT j.id FROM jobs j JOIN sweeps s ON s.id = j.sweep WHERE s.name = ? ORDER BY 1",
+            (maybe_bytes(selector.sweep),),
+        )
     else:
         rows = db.execute(
             "SELECT id FROM jobs WHERE name = ?"

@@ -196,7 +196,9 @@ def main(arguments: list[str]) -> None:
     the rest is how to start another daemon.
     """
     folder, tag_base, log_limit, descriptor, lock, *restart = arguments
-    os.setsid()
+    # Out of the reach of a terminal's keys. Not setsid: while it starts a job it wears that job's
+    # tag, and a runner that died just then must not be taken for the job, which leads a session.
+    os.setpgid(0, 0)
     os.umask(0o077)
     members.shed()
     for number in _IGNORED:

@@ -92,12 +92,12 @@ class Space(Record):
             endless = next(a for g in self.grids for a in g if a.size is None)
             raise UsageError(
                 f"`{endless.names[0]}` has infinitely many values, which no grid can hold",
-                "sample it: --random 100",
+                "sample it: --method random --trials 100",
             )
         if count > LARGEST_GRID:
             raise UsageError(
                 f"a grid of {self.size} points is more than {LARGEST_GRID:,}",
-                "sample it: --random 100",
+                "sample it: --method random --trials 100",
             )
         return count
 

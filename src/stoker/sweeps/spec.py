@@ -27,7 +27,8 @@ STOPS = {
 # What `stoker submit` can be told about a job, as keys.
 _RESOURCES_WORDS = (
     "gpus gpu_mem gpu_ids prefer gpu_model min_gpu_mem exclusive on_oom name cwd env env_file "
-    "priority after time_limit signal grace retries restartable begin tag stdout stderr hold keep_children"
+    "priority after time_limit signal grace retries restartable begin tag stdout stderr hold "
+    "keep_children"
 )
 RESOURCES = tuple(_RESOURCES_WORDS.split())
 

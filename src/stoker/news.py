@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import select
 import socket
-import time
 
 from stoker.daemon.wake import NEWS_SOCKET
 from stoker.supervisor.sockets import connect
@@ -35,21 +34,26 @@ class News:
         """Return after a change (or when `also` can be read), after `timeout`, or now and then."""
         if self._socket is None:
             self._connect()
-        if self._socket is None:
-            pause = _LOOK_SECONDS if timeout is None else min(timeout, _LOOK_SECONDS)
-            if also is None:
-                time.sleep(pause)
-            else:
-                select.select([also], [], [], pause)
-            return
-        watched = [self._socket.fileno()] + ([] if also is None else [also])
-        pause = self._longest if timeout is None else min(timeout, self._longest)
+        longest = _LOOK_SECONDS if self._socket is None else self._longest
         self._longest = min(2 * self._longest, _LONGEST_SECONDS)
-        readable, _, _ = select.select(watched, [], [], pause)
-        if self._socket.fileno() in readable:
+        pause = longest if timeout is None else max(0.0, min(timeout, longest))
+        # Not select.select: programs that use us may have more than 1024 files open.
+        watched = select.poll()
+        if also is not None:
+            watched.register(also, select.POLLIN)
+        if self._socket is not None:
+            watched.register(self._socket, select.POLLIN)
+        ready = {number for number, _ in watched.poll(pause * 1000)}
+        if self._socket is not None and self._socket.fileno() in ready:
             try:
                 if not self._socket.recv(4096):
                     raise ConnectionError
+            except BlockingIOError:
+                pass
             except OSError:
-                self._socket.close()
-                self._socket = None
+                self.close()
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None

@@ -1,0 +1,111 @@
+"""The process of a function job: `python -P -m stoker.functions.call LABEL FOLDER SHA256 SLICES`.
+
+Reads the call, makes it, and leaves the result beside it. LABEL is for people, and keeps what was
+learned of one function from another. SLICES are the parts of the file that make up this call:
+`0+512,8192+90` is 512 bytes at the start and 90 bytes from 8192.
+
+Exit codes: 0 a value, 1 an exception (its traceback is in the log), 75 `stoker.requeue()`, and
+whatever the function itself gives to `sys.exit`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import CoroutineType, TracebackType
+
+from stoker.errors import Error
+from stoker.functions import payload, vault
+
+MODULE = "stoker.functions.call"
+_PID = os.getpid()
+
+
+def words(
+    python: str, label: str, folder: str, sha256: str, slices: list[vault.Slice]
+) -> tuple[str, ...]:
+    """The command of a function job. -P: a user's json.py must not be ours; see payload.unpack."""
+    parts = ",".join(f"{offset}+{length}" for offset, length in slices)
+    return (python, "-P", "-m", MODULE, label, folder, sha256, parts)
+
+
+def folder_of(argv: tuple[str, ...]) -> str | None:
+    """Where the call and its result are; None when this is no function job."""
+    return argv[5] if len(argv) == 8 and argv[1:4] == ("-P", "-m", MODULE) else None
+
+
+def main(argv: list[str]) -> int:
+    label, folder, sha256, parts = argv
+    job, attempt = _number("STOKER_JOB_ID"), _number("STOKER_ATTEMPT")
+    sys.argv = [label]
+    try:
+        data = vault.read_call(folder, sha256, _slices(parts))
+    except Error as error:
+        _complain(error)
+        return error.exit_code
+    code = 0
+    try:
+        body = payload.value_outcome(attempt, _made(data), label)
+    except KeyboardInterrupt:
+        raise  # Python ends itself as the signal would
+    except SystemExit as ended:
+        if not ended.code:
+            _keep(folder, job, payload.value_outcome(attempt, None, label))
+        raise
+    except BaseException as error:
+        text = _formatted(error)
+        print(text, end="", file=sys.stderr, flush=True)
+        body = payload.error_outcome(attempt, error, text)
+        code = 1
+    return code if _keep(folder, job, body) else 1
+
+
+def _slices(text: str) -> list[vault.Slice]:
+    pairs = (part.partition("+") for part in text.split(","))
+    return [(int(offset), int(length)) for offset, _, length in pairs]
+
+
+def _made(data: bytes) -> object:
+    function, args, kwargs = payload.unpack(data)
+    value = function(*args, **kwargs)
+    if isinstance(value, CoroutineType):
+        import asyncio
+
+        return asyncio.run(value)
+    return value
+
+
+def _keep(folder: str, job: int, body: bytes) -> bool:
+    if os.getpid() != _PID:
+        return True  # a child that the function forked left through here
+    try:
+        vault.write_result(folder, job, body)
+    except Error as error:
+        _complain(error)
+        return False
+    return True
+
+
+def _formatted(error: BaseException) -> str:
+    """The traceback as Python prints it, from the user's first line on."""
+    import traceback
+
+    ours = {__file__, payload.__file__}
+    trace: TracebackType | None = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename in ours:
+        trace = trace.tb_next
+    return "".join(traceback.format_exception(type(error), error, trace))
+
+
+def _complain(error: Error) -> None:
+    hint = f"\nhint: {error.hint}" if error.hint else ""
+    print(f"error: {error.message}{hint}", file=sys.stderr, flush=True)
+
+
+def _number(key: str) -> int:
+    text = os.environ.get(key, "")
+    return int(text) if text.isdigit() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

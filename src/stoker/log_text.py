@@ -1,0 +1,71 @@
+"""A job's log as text for programs: what `stoker log` shows, without colours."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from stoker.core.durations import format_size
+from stoker.core.logview import LogView
+from stoker.core.text import to_text
+
+_BLOCK = 1 << 16
+_TAIL_BYTES = 64 << 10
+
+
+def log_text(path: str) -> str:
+    """The whole log, progress bars collapsed and escapes filtered; "" when there is none yet."""
+    return "".join(f"{line}\n" for line in _lines(path, 0))
+
+
+def last_lines(path: str, count: int) -> list[str]:
+    """The end of a log, found without reading all of it."""
+    try:
+        size = os.stat(path).st_size
+    except OSError:
+        return []
+    lines = _lines(path, max(0, size - _TAIL_BYTES))
+    while lines and not lines[-1].strip():
+        lines.pop()
+    return lines[-count:]
+
+
+def _lines(path: str, start: int) -> list[str]:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return []
+    try:
+        data = b"".join(_blocks(descriptor, start))
+    finally:
+        os.close(descriptor)
+    view = LogView(False)
+    lines = view.feed(to_text(data))
+    return [_shown(line) for line in (*lines, *view.finish())]
+
+
+def _blocks(descriptor: int, start: int) -> Iterator[bytes]:
+    """The file from an offset; what was given back to the disk is named, not read."""
+    position = start
+    while True:
+        try:
+            data_at = os.lseek(descriptor, position, os.SEEK_DATA)
+        except OSError:
+            return  # nothing but a hole, or the end
+        if data_at > position + 4096:
+            yield f"\n... {format_size(data_at - position)} dropped ...\n".encode()
+        position = data_at
+        hole = os.lseek(descriptor, position, os.SEEK_HOLE)
+        while position < hole:
+            block = os.pread(descriptor, min(_BLOCK, hole - position), position)
+            if not block:
+                return
+            position += len(block)
+            yield block
+
+
+def _shown(line: str) -> str:
+    """Bytes that were not UTF-8 are shown as \\xNN."""
+    if not any("\udc80" <= char <= "\udcff" for char in line):
+        return line
+    return "".join(f"\\x{ord(c) - 0xDC00:02x}" if "\udc80" <= c <= "\udcff" else c for c in line)

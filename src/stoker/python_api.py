@@ -1,0 +1,384 @@
+"""The Python door: submit commands and calls, get handles.
+
+    import stoker
+
+    job = stoker.submit("python train.py --lr 0.1", gpus=2)     # a command; options as keywords
+    job = stoker.submit(["python", "train.py"], gpus=2)         # as words, without a shell
+    job = stoker.submit(evaluate, "model.pt", split="test")     # a call; all keywords are its own
+
+    @stoker.job(gpus=1, gpu_mem="20G", retries=1)
+    def train(lr: float, seed: int = 0) -> float: ...
+
+    train(0.1)                                  # still an ordinary call, here and now
+    train.submit(0.1, seed=3).result()          # a job
+    train.map([0.1, 0.01, 0.001], seed=3)       # three jobs in one go
+    train.options(gpus=2).submit(0.1)
+    stoker.job(evaluate, gpus=0).submit("model.pt")             # options for any function
+
+What a job asks for and what a function takes never share a parameter list: behind a function stand
+its own arguments only, and options come with `job(...)` or `.options(...)`.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, overload
+
+from stoker.errors import UsageError
+from stoker.functions.payload import importable_name, label
+from stoker.handles import DoneAndNotDone, Job, as_completed, wait
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from stoker.api import Queue as StoredQueue
+    from stoker.core.model import JobSpec
+    from stoker.job_options import Options, Wanted
+    from stoker.settings import Settings
+
+__all__ = ["JobFunction", "Queue", "as_completed", "job", "submit", "wait"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+Which: TypeAlias = Job[Any] | int | str
+
+
+class JobFunction(Generic[P, R]):
+    """A function that can also run as a job; what `@job` makes of it."""
+
+    if TYPE_CHECKING:
+        __name__: str
+        __qualname__: str
+
+    def __init__(self, function: Callable[P, R], options: Mapping[str, Any]) -> None:
+        functools.update_wrapper(self, function)
+        self.__stoker_function__ = function
+        self._options = dict(options)
+        self._wanted: Wanted | None = None
+        if options:
+            self._read()  # what makes no sense is refused where it stands
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """An ordinary call, here and now."""
+        return self.__stoker_function__(*args, **kwargs)
+
+    @overload
+    def submit(
+        self: JobFunction[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> Job[T]: ...
+    @overload
+    def submit(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
+    def submit(self, *args: Any, **kwargs: Any) -> Job[Any]:
+        """Queue a call with these arguments. A TypeError comes now, not in the job."""
+        return Queue()._call(self, [(args, kwargs)])[0]
+
+    def map(self, *iterables: Iterable[Any], **kwargs: Any) -> list[Job[R]]:
+        """One job for each item (or each tuple of items, as the built-in map takes them).
+
+        They enter the queue together. Keywords are the same for all.
+
+        >>> train.map([0.1, 0.01], seed=3)                   # doctest: +SKIP
+        """
+        return Queue().map(self, *iterables, **kwargs)
+
+    def options(self, **changes: Unpack[Options]) -> JobFunction[P, R]:
+        """The same function with other options."""
+        return JobFunction(self.__stoker_function__, {**self._options, **changes})
+
+    def _read(self) -> Wanted:
+        if self._wanted is None:
+            from stoker.job_options import read_options
+
+            self._wanted = read_options(self._options)
+        return self._wanted
+
+    def __repr__(self) -> str:
+        options = ", ".join(f"{key}={value!r}" for key, value in self._options.items())
+        return f"<job function {label(self)}({options})>"
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """By name where that leads back here; else what it is made of."""
+        function = self.__stoker_function__
+        if importable_name(function) is not None and _at(function) is self:
+            return function.__qualname__
+        return JobFunction, (function, self._options)
+
+
+@overload
+def job(function: Callable[P, R], /, **options: Unpack[Options]) -> JobFunction[P, R]: ...
+@overload
+def job(**options: Unpack[Options]) -> Callable[[Callable[P, R]], JobFunction[P, R]]: ...
+def job(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a function one that can be submitted: `@job`, `@job(gpus=2)` or `job(f, gpus=2)`.
+
+    >>> @job(gpus=0, retries=1)
+    ... def double(x: int) -> int:
+    ...     return 2 * x
+    >>> double(21)
+    42
+    """
+    if function is None:
+        return lambda function: job(function, **options)
+    if isinstance(function, JobFunction):
+        return function.options(**options)
+    _check_function(function)
+    return JobFunction(function, options)
+
+
+def _check_function(function: object) -> None:
+    if isinstance(function, (staticmethod, classmethod)) or not callable(function):
+        raise UsageError(
+            f"{function!r} is not a function, so it cannot be a job", "put @job right above a def"
+        )
+    name = getattr(function, "__qualname__", "")
+    around = name.rpartition(".")[0]
+    is_in_class = around and not around.endswith("<locals>") and isinstance(function, FunctionType)
+    if is_in_class and importable_name(function) is None:
+        raise UsageError(
+            f"`{name}` is a method, and @job is for functions",
+            "write a function outside of the class that makes the object and calls the method",
+        )
+
+
+def _at(function: Callable[..., Any]) -> object:
+    """What stands under the function's own name."""
+    found: object = sys.modules.get(function.__module__)
+    for part in function.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def _bind(
+    function: Callable[..., Any], calls: Sequence[tuple[tuple[Any, ...], dict[str, Any]]]
+) -> None:
+    """Arguments that do not fit are a TypeError now, as they would be in a call."""
+    import inspect
+
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return  # of C; the job will tell
+    for args, kwargs in calls:
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{label(function)}(): {error}") from None
+
+
+class Queue:
+    """Jobs of this user on this host. Without a folder: the usual queue, as the settings say."""
+
+    def __init__(self, state_dir: str | os.PathLike[str] | None = None) -> None:
+        from stoker.settings import load_settings
+
+        settings = load_settings()
+        if state_dir is not None:
+            settings = settings._replace(state_dir=os.path.abspath(os.fsdecode(state_dir)))
+        self._settings: Settings = settings
+
+    @property
+    def state_dir(self) -> str:
+        return self._settings.state_dir
+
+    # -- submit ------------------------------------------------------------------------------
+
+    @overload
+    def submit(self, command: str | Sequence[str], /, **options: Unpack[Options]) -> Job[int]: ...
+    @overload
+    def submit(
+        self,
+        function: Callable[P, Coroutine[Any, Any, R]],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Job[R]: ...
+    @overload
+    def submit(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
+    def submit(self, what: Any, /, *args: Any, **kwargs: Any) -> Job[Any]:
+        """Queue a command (text for a shell, or words) or a call; see the module for examples."""
+        if callable(what):
+            return self._call(what, [(args, kwargs)])[0]
+        if args:
+            raise UsageError(
+                f"a command takes no further arguments ({args[0]!r})",
+                'give the words as a list: submit(["python", "train.py"])',
+            )
+        return self._command(what, kwargs)
+
+    def map(
+        self, function: Callable[..., R], *iterables: Iterable[Any], **kwargs: Any
+    ) -> list[Job[R]]:
+        """One job for each item (or each tuple of items); keywords are the same for all."""
+        if not iterables:
+            raise UsageError("map needs something to go through", "train.map([0.1, 0.01])")
+        return self._call(function, [(args, kwargs) for args in zip(*iterables, strict=False)])
+
+    # -- find and change ---------------------------------------------------------------------
+
+    def job(self, id: int) -> Job[Any]:
+        """The handle of a job that is known by its number."""
+        from stoker.store import find
+
+        handle: Job[Any] = Job(self._settings, id)
+        find.job(self._open().db, id)
+        return handle
+
+    def jobs(self, *which: Which) -> list[Job[Any]]:
+        """Handles of jobs that selectors mean, as on the command line; default: unfinished ones.
+
+        >>> Queue().jobs("failed"), Queue().jobs("3-9", "@")     # doctest: +SKIP
+        """
+        return [Job(self._settings, id) for id in self._ids(which or ("waiting", "active"))]
+
+    def cancel(self, *which: Which, grace: float | None = None) -> int:
+        """Cancel jobs; how many were not over yet."""
+        return sum(self._open().cancel(self._ids(which), grace))
+
+    def hold(self, *which: Which) -> int:
+        return self._open().hold(self._ids(which))
+
+    def release(self, *which: Which) -> int:
+        return self._open().release(self._ids(which))
+
+    def rerun(self, *which: Which) -> list[Job[Any]]:
+        """New jobs that ask for the same as old ones."""
+        return [Job(self._settings, id) for id in self._open().rerun(self._ids(which))]
+
+    def wait(self, *which: Which, timeout: float | None = None) -> DoneAndNotDone:
+        """Wait for jobs (default: all that have not ended)."""
+        return wait(self.jobs(*which), timeout)
+
+    def __repr__(self) -> str:
+        return f"Queue({self.state_dir!r})"
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _open(self) -> StoredQueue:
+        from stoker.ends import open_queue
+
+        return open_queue(self._settings)
+
+    def _ids(self, which: Iterable[Which]) -> list[int]:
+        words = []
+        for item in which:
+            if isinstance(item, Job):
+                if item.state_dir != self.state_dir:
+                    raise UsageError(f"job {item.id} is in another queue (`{item.state_dir}`)")
+                item = item.id
+            words.append(str(item))
+        return self._open().select(words)
+
+    def _command(self, what: object, options: Mapping[str, Any]) -> Job[int]:
+        from stoker.job_options import check_words, read_options
+
+        if isinstance(what, str):
+            words: tuple[str, ...] = (what,)
+        elif isinstance(what, Iterable) and not isinstance(what, bytes):
+            words = tuple(os.fsdecode(word) for word in what)
+        else:
+            raise UsageError(
+                f"{what!r} is neither a command nor a function",
+                'submit("python train.py"), submit(["python", "train.py"]) or submit(train, 0.1)',
+            )
+        check_words(words)
+        spec = self._spec(read_options(options))
+        return self._add([spec._replace(argv=words, shell=isinstance(what, str))])[0]
+
+    def _spec(self, wanted: Wanted) -> JobSpec:
+        from stoker.job_options import make_spec
+
+        return make_spec(wanted, self._settings, self._open().devices())
+
+    def _call(
+        self,
+        function: Callable[..., Any],
+        calls: Sequence[tuple[tuple[Any, ...], dict[str, Any]]],
+        options: Mapping[str, Any] | None = None,
+    ) -> list[Job[Any]]:
+        """Queue calls of one function; what cannot be called or sent is refused before any is."""
+        import hashlib
+
+        from stoker.functions import call, vault
+        from stoker.functions.payload import Packer
+
+        if not isinstance(function, JobFunction):
+            function = JobFunction(function, options or {})
+        elif options:
+            function = JobFunction(function.__stoker_function__, {**options, **function._options})
+        wanted = function._read()
+        if len(calls) != 1 and wanted.fields["dedupe"] is not None:
+            raise UsageError(
+                "`dedupe` names one job, and a map makes many", "submit them one by one"
+            )
+        if not sys.executable:
+            raise UsageError("this Python does not know its own program (sys.executable is empty)")
+        _bind(function.__stoker_function__, calls)
+        if not calls:
+            return []
+        packer = Packer(function)
+        pieces = [packer.shared]
+        pieces += [packer.call(args, kwargs) for args, kwargs in calls]
+        spec = self._spec(wanted)
+        if spec.name is None:
+            spec = spec._replace(name=packer.label.rpartition(".")[2])
+        folder = vault.new_folder(self.state_dir)
+        try:
+            vault.write(folder, vault.CALL, pieces)
+        except BaseException:
+            vault.remove_folder(folder)
+            raise
+        shared = hashlib.sha256(packer.shared)
+        specs, offset = [], len(packer.shared)
+        for piece in pieces[1:]:
+            digest = shared.copy()
+            digest.update(piece)
+            slices = [(0, len(packer.shared)), (offset, len(piece))]
+            offset += len(piece)
+            words = call.words(sys.executable, packer.label, folder, digest.hexdigest(), slices)
+            specs.append(spec._replace(argv=words, shell=False))
+        return self._add(specs, folder)
+
+    def _add(self, specs: list[JobSpec], folder: str | None = None) -> list[Job[Any]]:
+        from stoker.store.submissions import CHUNK
+
+        queue = self._open()
+        submission = queue.submission()
+        ids: list[int] = []
+        added = 0
+        try:
+            for start in range(0, len(specs), CHUNK):
+                receipt = submission.add(specs[start : start + CHUNK], time.time())
+                ids += receipt.ids
+                added += receipt.added
+        finally:
+            if folder is not None and not added:  # refused, or there already by its dedupe key
+                from stoker.functions import vault
+
+                vault.remove_folder(folder)
+        if not specs[0].held:
+            queue.wake()
+        return [Job(self._settings, id) for id in ids]
+
+
+@overload
+def submit(command: str | Sequence[str], /, **options: Unpack[Options]) -> Job[int]: ...
+@overload
+def submit(
+    function: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs
+) -> Job[R]: ...
+@overload
+def submit(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
+def submit(what: Any, /, *args: Any, **kwargs: Any) -> Job[Any]:
+    """Queue a command (`submit("python train.py", gpus=2)`) or a call (`submit(train, 0.1)`).
+
+    For a command, keywords are options. Behind a function, all arguments are its own; options go
+    through `job`: `job(train, gpus=2).submit(0.1)`.
+    """
+    return Queue().submit(what, *args, **kwargs)

@@ -1,0 +1,114 @@
+"""Jobs behind the interface of concurrent.futures."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stoker.errors import UsageError
+from stoker.executor import Executor
+from stoker.python_api import Queue
+from tests.lab import Lab
+from tests.python import work
+
+
+def test_calls_run_as_jobs(here: Lab) -> None:
+    with Executor(gpus=0, name="pool", tags=["mine"]) as executor:
+        assert isinstance(executor, concurrent.futures.Executor)
+        future = executor.submit(work.add, 1, b=4)
+        assert future.result(timeout=60) == 5
+        assert (future.done(), future.running(), future.cancelled()) == (True, False, False)
+        bad = executor.submit(work.fail, "no data")
+        assert repr(bad.exception(timeout=60)) == "ValueError('no data')"
+        facts = future.job.info()
+        assert (facts["name"], facts["tags"], facts["gpus"]) == ("pool", ["mine"], 0)
+        own = executor.submit(work.double, 4)
+        assert (own.result(timeout=60), own.job.name) == (8, "doubler")  # its own options first
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        executor.submit(work.add, 1)
+
+
+def test_map_gives_results_in_order_and_queues_all_at_once(here: Lab) -> None:
+    with Executor(gpus=0) as executor:
+        results = executor.map(work.add, [1, 2, 3], [10, 20, 30])
+        assert [facts.info()["batch_index"] for facts in Queue().jobs("all")] == [0, 1, 2]
+        assert list(results) == [11, 22, 33]
+
+
+def test_a_map_that_nobody_listens_to_cancels_what_still_waits(here: Lab) -> None:
+    with Executor(gpus=0, hold=True) as executor:
+        results = executor.map(work.add, range(5), timeout=0)
+        with pytest.raises(TimeoutError):
+            next(results)
+        assert {handle.state for handle in Queue().jobs("all")} == {"cancelled"}
+
+
+def test_futures_work_with_the_functions_of_concurrent_futures(here: Lab) -> None:
+    with Executor(gpus=0) as executor:
+        futures = [executor.submit(work.add, n) for n in range(3)]
+        ended = concurrent.futures.as_completed(futures, timeout=60)
+        assert sorted(future.result() for future in ended) == [1, 2, 3]
+
+
+def test_a_future_can_be_cancelled_while_it_waits_and_while_it_runs(
+    here: Lab, gate: Callable[..., str]
+) -> None:
+    executor = Executor(gpus=1)
+    running = executor.submit(work.pass_gate, gate())
+    here.wait_until(running.running)
+    waiting = Executor(gpus=1, hold=True).submit(work.add, 1)
+    assert not waiting.running()
+    for future in (running, waiting):
+        assert future.cancel() and future.cancelled() and future.done()
+        assert future.cancel()
+        with pytest.raises(concurrent.futures.CancelledError):
+            future.result(timeout=0)
+        future.job.wait()
+        assert future.job.state == "cancelled"
+    assert concurrent.futures.wait({running}, timeout=60).not_done == set()
+    assert concurrent.futures.wait({waiting}, timeout=60).not_done == set()
+
+
+def test_a_job_that_somebody_else_cancels_is_a_cancelled_future(here: Lab) -> None:
+    future = Executor(hold=True).submit(work.add, 1)
+    here.ok("cancel", str(future.job.id))
+    assert concurrent.futures.wait([future], timeout=60).done == {future}
+    assert future.cancelled()
+
+
+def test_shutdown_cancels_what_waits_and_waits_for_the_rest(
+    here: Lab, gate: Callable[..., str]
+) -> None:
+    path = gate()
+    executor = Executor(gpus=2)
+    running = executor.submit(work.pass_gate, path, "through")
+    here.wait_until(running.running)
+    waiting = [executor.submit(work.add, n) for n in range(3)]
+    executor.shutdown(wait=False, cancel_futures=True)
+    assert all(future.cancelled() for future in waiting) and not running.done()
+    Path(path).write_text("go")
+    executor.shutdown()
+    assert running.result(timeout=0) == "through"
+
+
+def test_it_serves_asyncio(here: Lab) -> None:
+    async def main() -> tuple[int, int]:
+        loop = asyncio.get_running_loop()
+        with Executor(gpus=0) as executor:
+            return await asyncio.gather(
+                loop.run_in_executor(executor, work.add, 1),
+                asyncio.wrap_future(executor.submit(work.add, 2)),
+            )
+
+    assert tuple(asyncio.run(main())) == (2, 3)
+
+
+def test_options_that_make_no_sense_are_refused(here: Lab) -> None:
+    with pytest.raises(UsageError, match="`gpu` is no option of a job"):
+        Executor(gpu=1)  # type: ignore[call-arg]
+    with pytest.raises(UsageError, match="`dedupe` names one job"):
+        Executor(dedupe="a")

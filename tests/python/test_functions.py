@@ -1,0 +1,362 @@
+"""Functions as jobs: there and back, by a real daemon."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stoker.errors import UsageError
+from stoker.handles import JobFailed, RemoteTraceback
+from stoker.python_api import JobFunction, Queue, job, submit
+from tests.lab import Lab
+from tests.python import work
+
+
+def run_script(lab: Lab, text: str, *argv: str, cwd: Path | None = None) -> str:
+    """A user's script in a process of its own; its output."""
+    path = lab.folder / "script.py"
+    path.write_text(textwrap.dedent(text))
+    done = subprocess.run(
+        [sys.executable, str(path), *argv],
+        env=lab.env,
+        cwd=cwd or lab.folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_values_come_back(here: Lab) -> None:
+    jobs: list[Any] = [
+        submit(work.add, 1, b=2),
+        submit(work.later, 4),
+        submit(work.Model(3).times, 5),
+        submit(functools.partial(work.add, 1), 1),
+        submit(max, [3, 9, 4]),
+    ]
+    assert [job.result() for job in jobs] == [3, 8, 15, 2, 9]
+    assert [job.name for job in jobs] == ["add", "later", "times", "add", "max"]
+
+
+def test_an_exception_comes_back_with_the_traceback_of_the_job(here: Lab) -> None:
+    failed = submit(work.fail, "no data")
+    with pytest.raises(ValueError, match=r"^no data$") as caught:
+        failed.result()
+    cause = caught.value.__cause__
+    assert isinstance(cause, RemoteTraceback)
+    lines = cause.text.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert 'work.py", line ' in lines[1] and lines[1].endswith(", in fail")  # none of ours
+    assert lines[-1] == "ValueError: no data"
+    assert failed.log() == cause.text  # and `stoker log` shows the same
+    assert (failed.state, failed.exit_code) == ("failed", 1)
+    assert repr(failed.exception()) == "ValueError('no data')"
+
+
+def test_an_exception_that_cannot_travel_is_told_in_words(here: Lab) -> None:
+    with pytest.raises(JobFailed, match=r"job 1 failed: Awkward: 1 and 2") as caught:
+        submit(work.fail_awkwardly).result()
+    assert "in fail_awkwardly" in str(caught.value.__cause__)
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"), [(work.unsendable, "lock"), (work.numbers, "generator")]
+)
+def test_a_result_that_cannot_travel_is_a_failure_that_names_its_type(
+    here: Lab, function: Callable[[], object], kind: str
+) -> None:
+    failed = submit(function)
+    with pytest.raises(TypeError, match=f"is of type `{kind}` and cannot be sent back"):
+        failed.result()
+    assert failed.state == "failed"
+    assert "hint: return numbers" in failed.log()
+
+
+def test_sys_exit_keeps_its_code(here: Lab) -> None:
+    assert submit(work.leave, 0).result() is None
+    with pytest.raises(JobFailed) as caught:
+        submit(work.leave, 7).result()
+    assert (caught.value.exit_code, caught.value.words) == (7, "exit 7")
+
+
+def test_a_value_counts_only_when_its_process_ended_well(here: Lab) -> None:
+    for function, number in ((work.fork_and_die, 9), (work.die_late, 11)):
+        with pytest.raises(JobFailed) as caught:
+            submit(function).result()
+        assert caught.value.signal == number
+    with pytest.raises(JobFailed, match="job 3 done: it left no result"):
+        submit(work.vanish).result()
+    made = sorted(path.name for path in (here.state_dir / "calls").glob("*/result-*"))
+    assert made == ["result-2"]  # a forked child leaves none
+
+
+def test_only_the_newest_attempt_counts(here: Lab, tmp_path: Path) -> None:
+    better = job(work.fail_once, retries=1).submit(str(tmp_path / "a"))
+    worse = job(work.fail_then_die, retries=1).submit(str(tmp_path / "b"))
+    assert better.result() == 2
+    with pytest.raises(JobFailed) as caught:  # not the ValueError of the first attempt
+        worse.result()
+    assert caught.value.signal == 9
+
+
+def test_a_rerun_has_a_result_of_its_own(here: Lab, tmp_path: Path) -> None:
+    first = submit(work.fail_once, str(tmp_path / "mark"))
+    assert isinstance(first.exception(), ValueError)
+    again = first.rerun()
+    assert again.result() == 2
+    assert isinstance(first.exception(), ValueError)
+
+
+def test_a_result_outlives_the_death_of_the_daemon(here: Lab, gate: Callable[..., str]) -> None:
+    path = gate()
+    waiting = submit(work.pass_gate, path, "safe")
+    here.wait_until(waiting.running)
+    here.kill_daemon()
+    Path(path).write_text("go")
+    assert waiting.result() == "safe"
+
+
+# -- scripts -------------------------------------------------------------------------------------
+
+
+def test_lambdas_closures_and_classes_of_a_script_travel_by_value(here: Lab) -> None:
+    out = run_script(
+        here,
+        """
+        from stoker.python_api import job, submit
+
+        class Score:
+            def __init__(self, value):
+                self.value = value
+
+        FACTOR = 3
+
+        @job(gpus=0)
+        def fit(score):
+            return Score(FACTOR * score.value)
+
+        def make(n):
+            return lambda x: x + n
+
+        if __name__ == "__main__":
+            print(submit(make(2), 40).result())
+            back = fit.submit(Score(5)).result()
+            print(back.value, type(back) is Score, fit(Score(1)).value)
+        """,
+    )
+    assert out == "42\n15 True 3\n"
+
+
+def test_a_module_beside_the_script_is_found_by_the_job(here: Lab, tmp_path: Path) -> None:
+    (here.folder / "helpers.py").write_text("def where():\n    return __name__, __file__\n")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    out = run_script(
+        here,
+        """
+        import sys
+        import helpers
+        from stoker.python_api import job
+        print(*job(helpers.where, cwd=sys.argv[1]).submit().result())
+        """,
+        str(elsewhere),
+        cwd=elsewhere,
+    )
+    assert out == f"helpers {here.folder / 'helpers.py'}\n"
+
+
+def test_a_module_of_the_current_folder_is_found_by_the_job(here: Lab) -> None:
+    (here.folder / "helpers.py").write_text("def name():\n    return __name__\n")
+    text = (
+        "import helpers; from stoker.python_api import submit; print(submit(helpers.name).result())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", text], env=here.env, cwd=here.folder, capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr) == ("helpers\n", "")
+
+
+def test_a_users_file_does_not_take_the_place_of_ours(here: Lab) -> None:
+    """The folder of a job may hold a json.py or a pickle.py; starting the job must not run it."""
+    for name in ("pickle", "hashlib", "stat"):
+        (here.folder / f"{name}.py").write_text("raise SystemExit('the wrong file')\n")
+    assert job(work.add, cwd=here.folder).submit(1).result() == 2
+
+
+def test_a_module_that_the_job_cannot_import_is_named_with_the_way_out(
+    here: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    path = tmp_path / "vanishing.py"
+    path.write_text("def f():\n    return 1\n")
+    held = job(importlib.import_module("vanishing").f, hold=True).submit()
+    path.unlink()
+    held.release()
+    with pytest.raises(ImportError) as caught:
+        held.result()
+    text = str(caught.value)
+    assert text.startswith("cannot import `vanishing` in the job: ModuleNotFoundError")
+    assert f"\nsys.path:\n  {tmp_path}\n" in text
+    assert "\nhint: " in text
+    assert text in held.log()
+    assert held.info()["cause"] == "missing_module"
+
+
+def test_a_module_that_fails_while_it_is_imported_shows_where(
+    here: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    path = tmp_path / "brittle.py"
+    path.write_text("def f():\n    return 1\n")
+    held = job(importlib.import_module("brittle").f, hold=True).submit()
+    renamed = job(importlib.import_module("brittle").f, hold=True).submit()
+    path.write_text("print(1 / 0)\n")
+    held.release()
+    with pytest.raises(ImportError, match="cannot import `brittle` in the job: ZeroDivisionError"):
+        held.result()
+    assert f'File "{path}", line 1, in <module>' in held.log()
+    path.write_text("def g():\n    return 1\n")
+    renamed.release()
+    with pytest.raises(ImportError, match=r"there is no `f` in the module `brittle` any more"):
+        renamed.result()
+
+
+def test_a_module_that_is_not_on_the_path_travels_by_value(here: Lab, tmp_path: Path) -> None:
+    """As pytest and plugin systems load files: the name says nothing to another process."""
+    path = tmp_path / "loaded.py"
+    path.write_text("BASE = 40\n\ndef f(x):\n    return g(x) + BASE\n\ndef g(x):\n    return x\n")
+    spec = importlib.util.spec_from_file_location("loaded", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["loaded"] = module
+    try:
+        spec.loader.exec_module(module)
+        assert submit(module.f, 2).result() == 42
+    finally:
+        del sys.modules["loaded"]
+
+
+# -- what is refused at once -----------------------------------------------------------------------
+
+
+def test_an_argument_that_cannot_travel_is_named(here: Lab) -> None:
+    untyped: Any = submit
+    with pytest.raises(UsageError, match=r"the argument `b` \(a lock\) of `tests.python.work.add`"):
+        untyped(work.add, 1, threading.Lock())
+    with pytest.raises(UsageError, match=r"the argument `b` \(a generator\)"):
+        untyped(work.add, 1, b=work.numbers())
+    assert Queue().jobs("all") == []
+
+
+def test_a_function_that_cannot_travel_is_named(here: Lab) -> None:
+    lock = threading.Lock()
+    with pytest.raises(UsageError, match=r"the function `.*<lambda>` cannot be sent to a job"):
+        submit(lambda: lock.locked())
+    assert Queue().jobs("all") == []
+
+
+def test_arguments_that_do_not_fit_are_a_type_error_at_once(here: Lab) -> None:
+    untyped: Any = submit  # a type checker would see all of these
+    with pytest.raises(TypeError, match=r"work.add\(\): missing a required argument: 'a'"):
+        untyped(work.add)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'gpus'"):
+        untyped(work.add, 1, gpus=1)
+    with pytest.raises(TypeError, match="too many positional arguments"):
+        work.double.map([1], [2])
+    assert Queue().jobs("all") == []
+
+
+def test_methods_are_refused(here: Lab) -> None:
+    with pytest.raises(UsageError, match=r"Trainer.fit` is a method, and @job is for functions"):
+
+        class Trainer:
+            @job
+            def fit(self) -> None: ...
+
+    with pytest.raises(UsageError, match="is not a function"):
+
+        class Other:
+            @job
+            @staticmethod
+            def fit() -> None: ...
+
+
+# -- the decorator ---------------------------------------------------------------------------------
+
+
+def test_a_job_function_is_still_a_function() -> None:
+    import inspect
+    import pickle
+
+    assert work.double(4) == 8
+    assert (work.double.__name__, work.double.__doc__) == ("double", "Twice as much.")
+    assert str(inspect.signature(work.double)) == "(x: 'int') -> 'int'"
+    assert pickle.loads(pickle.dumps(work.double)) is work.double
+    assert repr(work.double) == "<job function tests.python.work.double(gpus=0, name='doubler')>"
+
+
+def test_a_map_is_one_batch_in_order(here: Lab) -> None:
+    jobs = work.double.map(range(4))
+    assert [job.result() for job in jobs] == [0, 2, 4, 6]
+    facts = [job.info() for job in jobs]
+    assert [fact["batch_index"] for fact in facts] == [0, 1, 2, 3]
+    assert {fact["name"] for fact in facts} == {"doubler"}
+    assert len(list((here.state_dir / "calls").iterdir())) == 1
+    assert [job.result() for job in Queue().map(work.add, [1, 2], [10, 20])] == [11, 22]
+    assert [job.result() for job in Queue().map(work.add, [1, 2], b=5)] == [6, 7]
+    assert work.double.map([]) == []
+
+
+def test_options_change_a_copy(here: Lab) -> None:
+    other: JobFunction[[int], int] = work.double.options(name="other", priority=3)
+    facts = other.submit(1).info()
+    assert (facts["name"], facts["priority"], facts["gpus"]) == ("other", 3, 0)
+    assert work.double.submit(1).info()["name"] == "doubler"
+
+
+def test_job_functions_know_each_other(here: Lab) -> None:
+    assert work.twice_as_job.submit(4).result() == 8
+
+
+def test_families_tell_functions_apart_but_not_their_calls(here: Lab) -> None:
+    from stoker.core.families import family_key
+
+    made = [submit(work.add, 1), submit(work.add, 2), submit(work.shout, "a")]
+    keys = [family_key(tuple(job.info()["argv"]), False) for job in made]
+    assert keys[0] == keys[1] != keys[2]
+
+
+def test_a_dedupe_key_leads_to_the_first_job_and_leaves_no_files(here: Lab) -> None:
+    once = job(work.add, dedupe="nightly")
+    first = once.submit(1)
+    assert once.submit(5) == first
+    assert first.result() == 2
+    assert len(list((here.state_dir / "calls").iterdir())) == 1
+    with pytest.raises(UsageError, match="`dedupe` names one job"):
+        once.map([1, 2])
+
+
+def test_what_the_daemon_would_refuse_leaves_nothing_behind(here: Lab) -> None:
+    from stoker.errors import Impossible, NotFound
+
+    with pytest.raises(Impossible, match="asks for 9 GPUs"):
+        job(work.add, gpus=9).submit(1)
+    with pytest.raises(NotFound, match="no job 77 to wait for"):
+        job(work.add, after=77).submit(1)
+    assert not list((here.state_dir / "calls").iterdir())
+
+
+def test_a_call_imports_no_more_than_it_has_to(here: Lab) -> None:
+    loaded = submit(work.modules).result()
+    assert not {"asyncio", "sqlite3", "concurrent.futures", "cloudpickle", "pytest"} & set(loaded)

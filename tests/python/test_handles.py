@@ -1,0 +1,237 @@
+"""Handles: ask, wait, cancel."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import pickle
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stoker.ends import open_queue, watcher
+from stoker.errors import NotFound, UsageError
+from stoker.handles import FIRST_COMPLETED, FIRST_EXCEPTION, Job, JobFailed, as_completed, wait
+from stoker.python_api import Queue, job, submit
+from tests.lab import Lab
+from tests.python import work
+
+held_double = work.double.options(hold=True)
+
+
+def test_a_command_gives_its_exit_code_or_raises(here: Lab) -> None:
+    good, words = submit("echo one; echo two"), submit(["echo", "$HOME"], gpus=0)
+    assert (good.result(), words.result()) == (0, 0)
+    assert (good.log(), good.log(1), words.log()) == ("one\ntwo\n", "two\n", "$HOME\n")
+    bad = submit("echo before; exit 3")
+    with pytest.raises(JobFailed) as caught:
+        bad.result()
+    error = pickle.loads(pickle.dumps(caught.value))
+    assert str(error) == "job 3 failed: exit 3\nthe end of its log:\n    before"
+    assert (error.state, error.cause, error.exit_code, error.log) == (
+        "failed", "exit", 3, ("before",),
+    )  # fmt: skip
+
+
+def test_a_log_is_filtered_as_the_command_line_does(here: Lab) -> None:
+    made = submit(r"printf '10%%\r100%%\n\033]0;title\007safe\n\377\n'")
+    made.wait()
+    assert made.log() == "100%\nsafe\n\\xff\n"
+    assert made.log() == here.log(made.id)
+
+
+def test_a_handle_says_how_its_job_is(here: Lab, gate: Callable[..., str]) -> None:
+    path = gate()
+    busy = job(work.pass_gate, gpus=2).submit(path)
+    here.wait_until(busy.running)
+    waiting = job(work.add, gpus=2).submit(1)
+    assert (waiting.state, waiting.done(), waiting.running()) == ("queued", False, False)
+    assert "2 GPUs" in waiting.why() or "gpu" in waiting.why()
+    assert waiting.why() == here.ok("why", str(waiting.id)).strip().partition("waits: ")[2]
+    Path(path).write_text("go")
+    assert (waiting.result(), waiting.done(), waiting.exit_code) == (2, True, 0)
+
+
+def test_waiting_is_given_up(here: Lab) -> None:
+    held = held_double.submit(1)
+    with pytest.raises(TimeoutError, match="job 1 has not ended after 0 s"):
+        held.result(timeout=0)
+    with pytest.raises(TimeoutError):
+        held.exception(timeout=0)
+    assert held.wait(timeout=0) is False
+    with pytest.raises(TimeoutError, match="1 of 1 jobs have not ended"):
+        list(as_completed([held], timeout=0))
+    assert held.release() and not held.release()
+    assert held.wait() is True
+
+
+def test_a_cancelled_job_raises_as_a_cancelled_future_does(
+    here: Lab, gate: Callable[..., str]
+) -> None:
+    waiting, running = held_double.submit(1), submit(work.pass_gate, gate())
+    here.wait_until(running.running)
+    assert waiting.cancel() and running.cancel()
+    for handle in (waiting, running):
+        with pytest.raises(concurrent.futures.CancelledError, match="was cancelled: by user"):
+            handle.result()
+        with pytest.raises(concurrent.futures.CancelledError):
+            handle.exception()
+        assert handle.cancelled()
+    assert not waiting.cancel()
+
+
+def test_a_removed_job_is_not_found(here: Lab) -> None:
+    gone = submit("true")
+    gone.wait()
+    here.ok("rm", str(gone.id))
+    with pytest.raises(NotFound, match=f"there is no job {gone.id}"):
+        gone.result()
+    assert repr(gone) == f"<Job {gone.id}>"
+
+
+def test_handles_are_equal_by_queue_and_id_and_can_be_pickled(here: Lab) -> None:
+    first = work.double.submit(21)
+    again = pickle.loads(pickle.dumps(first))
+    assert again == first == Queue().job(first.id) and len({first, again}) == 1
+    assert again != Job(first._settings._replace(state_dir="/elsewhere"), first.id)
+    assert again.result() == 42
+
+
+def test_a_handle_travels_into_a_job(here: Lab) -> None:
+    first = work.double.submit(21)
+    second = job(Job.result, gpus=0, after=first).submit(first)
+    assert second.result() == 42
+
+
+def test_html_is_escaped(here: Lab) -> None:
+    made = submit("echo '<script>'", name="<b>&\x1b[31m", hold=True)
+    shown = made._repr_html_()
+    assert "<script>" not in shown and "&lt;script&gt;" in shown
+    assert "&lt;b&gt;&amp;\\x1b[31m" in shown
+    assert repr(made) == "<Job 1 <b>&\\x1b[31m: held>"
+
+
+# -- many ----------------------------------------------------------------------------------------
+
+
+def test_jobs_come_in_the_order_in_which_they_end(here: Lab, gate: Callable[..., str]) -> None:
+    paths = [gate(f"gate{i}") for i in range(3)]
+    jobs = job(work.pass_gate, gpus=0).map(paths, range(3))
+    ends = as_completed([*jobs, jobs[0]])
+    for i in (2, 0, 1):
+        Path(paths[i]).write_text("go")
+        assert next(ends).result() == i
+    assert list(ends) == []
+    assert [handle.result() for handle in as_completed(jobs)] == [2, 0, 1]  # also afterwards
+
+
+def test_waiting_for_several(here: Lab, gate: Callable[..., str]) -> None:
+    path = gate()
+    slow = job(work.pass_gate, gpus=0).submit(path)
+    good, bad, held = work.double.submit(1), submit("exit 1"), held_double.submit(1)
+    assert good in wait([slow, good], return_when=FIRST_COMPLETED).done
+    done, not_done = wait([slow, bad, held], return_when=FIRST_EXCEPTION)
+    assert (done, not_done) == ({bad}, {slow, held})
+    assert wait([held, bad], timeout=0) == ({bad}, {held})
+    Path(path).write_text("go")
+    assert wait([slow, good, bad]).not_done == set()
+    assert wait([]) == (set(), set())
+    with pytest.raises(UsageError):
+        wait([good], return_when="SOMETIME")
+
+
+def test_a_thousand_jobs_cost_one_query(here: Lab) -> None:
+    jobs = held_double.map(range(1000))
+    Queue().cancel(*jobs[:999])
+    asked: list[str] = []
+    connection = open_queue(jobs[0]._settings).db.connection
+    connection.set_trace_callback(asked.append)
+    try:
+        done, not_done = wait(jobs, timeout=0)
+        assert (len(done), not_done) == (999, {jobs[999]})
+        assert len(asked) <= 3, asked
+    finally:
+        connection.set_trace_callback(None)
+
+
+def test_jobs_of_two_queues_cannot_be_mixed(here: Lab, tmp_path: Path) -> None:
+    one, other = Queue().submit("true", hold=True), Queue(tmp_path / "o").submit("true", hold=True)
+    with pytest.raises(UsageError, match="two queues"):
+        wait([one, other])
+    with pytest.raises(UsageError, match="is in another queue"):
+        Queue().cancel(other)
+    with pytest.raises(UsageError, match="is in another queue"):
+        submit("true", after=other)
+
+
+def test_any_thread_may_ask(here: Lab) -> None:
+    made = work.double.submit(4)
+    answers: list[int] = []
+    thread = threading.Thread(target=lambda: answers.append(made.result()))
+    thread.start()
+    thread.join()
+    assert answers == [made.result()]
+
+
+def test_a_queue_finds_and_changes_jobs(here: Lab) -> None:
+    queue = Queue()
+    jobs = queue.map(held_double, range(3))
+    assert queue.jobs() == jobs and queue.jobs("2-3") == jobs[1:] and queue.jobs("doubler") == jobs
+    assert queue.release(jobs[0]) == 1 and queue.cancel(2, jobs[2]) == 2
+    assert queue.wait().not_done == set() and jobs[0].wait()
+    assert queue.jobs() == []
+    again = queue.rerun(jobs[0])
+    assert [handle.result() for handle in again] == [0]
+    with pytest.raises(NotFound):
+        queue.job(99)
+
+
+# -- asyncio -------------------------------------------------------------------------------------
+
+
+def test_jobs_can_be_awaited_while_the_loop_goes_on(here: Lab, gate: Callable[..., str]) -> None:
+    path = gate()
+
+    async def open_gate() -> str:
+        Path(path).write_text("go")  # would wait for ever if the job had to be waited for first
+        return "opened"
+
+    async def main() -> list[object]:
+        made = job(work.pass_gate, gpus=0).submit(path, "through")
+        return list(await asyncio.gather(made, open_gate(), submit(work.later, 4)))
+
+    assert asyncio.run(main()) == ["through", "opened", 8]
+
+
+def test_an_awaited_job_raises_what_its_function_raised(here: Lab) -> None:
+    async def main() -> None:
+        with pytest.raises(ValueError, match="no data"):
+            await submit(work.fail, "no data")
+        with pytest.raises(RuntimeError, match="raised StopIteration"):
+            await submit(next, iter(()))
+
+    asyncio.run(main())
+
+
+def test_many_awaited_jobs_share_one_thread_and_can_be_left(here: Lab) -> None:
+    others = set(threading.enumerate())
+
+    async def main() -> int:
+        jobs = held_double.map(range(50))
+        tasks = [asyncio.ensure_future(handle) for handle in jobs]
+        await asyncio.sleep(0)
+        watchers = set(threading.enumerate()) - others
+        tasks[0].cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await tasks[0]
+        assert jobs[0].state == "held"  # leaving a job alone does not end it
+        assert set(watcher(jobs[0]._settings)._callbacks) == {handle.id for handle in jobs[1:]}
+        Queue().release(*jobs)
+        assert await asyncio.gather(*tasks[1:3]) == [2, 4]
+        Queue().cancel(*jobs)
+        await asyncio.wait(tasks)
+        return len(watchers)
+
+    assert asyncio.run(main()) == 1

@@ -1,0 +1,231 @@
+"""What code can know and do inside a job, and that it does no harm outside."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stoker import inside
+from stoker.inside import current
+from stoker.python_api import submit
+from tests.lab import Lab
+from tests.python import work
+
+
+@pytest.fixture(autouse=True)
+def outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for key in list(os.environ):
+        if key.startswith("STOKER_"):
+            monkeypatch.delenv(key)
+
+
+def test_outside_of_a_job_it_does_no_harm(capfd: pytest.CaptureFixture[str]) -> None:
+    run = current()
+    assert (run.id, run.attempt, run.params, run.sweep, run.gpus, run.deadline) == (
+        None, 0, {}, None, (), None,
+    )  # fmt: skip
+    assert (run.dir, run.checkpoint_dir) == (Path("."), Path("."))
+    run.log(loss=0.5, step=1)
+    assert run.should_stop() is False
+    with pytest.raises(RuntimeError, match="only inside a job"):
+        run.requeue()
+    assert capfd.readouterr() == ("", "")
+
+
+def _facts() -> dict[str, object]:
+    run = current()
+    return {
+        "id": run.id,
+        "attempt": run.attempt,
+        "dir": run.dir.is_dir() and str(run.dir),
+        "checkpoints": run.checkpoint_dir.is_dir() and str(run.checkpoint_dir),
+        "gpus": run.gpus,
+    }
+
+
+def test_inside_of_a_job_it_knows_it(here: Lab) -> None:
+    made = submit(_facts)
+    place = f"{here.state_dir}/jobs/0/{made.id}"
+    assert made.result() == {
+        "id": made.id,
+        "attempt": 1,
+        "dir": place,
+        "checkpoints": f"{place}/checkpoints",
+        "gpus": ("0",),
+    }
+
+
+def test_the_environment_is_the_protocol(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STOKER_PARAMS", '{"lr": 0.1, "opt": "adam"}')
+    monkeypatch.setenv("STOKER_SWEEP", "brave-lion")
+    monkeypatch.setenv("STOKER_TRIAL", "12")
+    monkeypatch.setenv("STOKER_GPUS", "0,GPU-3")
+    monkeypatch.setenv("STOKER_DEADLINE", "1700000000.5")
+    monkeypatch.setenv("STOKER_CHECKPOINT_DIR", str(tmp_path / "a" / "b"))
+    run = current()
+    assert run.params == {"lr": 0.1, "opt": "adam"}
+    assert run.trial == 12
+    assert (run.sweep, run.gpus, run.deadline) == ("brave-lion", ("0", "GPU-3"), 1700000000.5)
+    assert run.checkpoint_dir == tmp_path / "a" / "b" and run.checkpoint_dir.is_dir()
+    monkeypatch.setenv("STOKER_PARAMS", "[1]")
+    with pytest.raises(ValueError, match="STOKER_PARAMS is not a JSON object"):
+        _ = run.params
+
+
+class Scalar:
+    """As NumPy and PyTorch have them."""
+
+    def __init__(self, *values: float) -> None:
+        self.values = values
+
+    def item(self) -> float:
+        if len(self.values) != 1:
+            raise ValueError("only one element tensors can be converted")
+        return self.values[0]
+
+
+def test_metrics_are_whole_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "deep" / "metrics.jsonl"
+    monkeypatch.setenv("STOKER_METRICS", str(path))
+    monkeypatch.setenv("STOKER_ATTEMPT", "2")
+    inside.log(loss=Scalar(0.25), note="warm", ok=True, step=3)
+    current().log(loss=float("nan"), **{"val/acc": 1})
+    first, second = map(json.loads, path.read_text().splitlines())
+    assert first.pop("at") > 0
+    assert first == {"attempt": 2, "step": 3, "loss": 0.25, "note": "warm", "ok": True}
+    assert math.isnan(second["loss"]) and second["val/acc"] == 1 and "step" not in second
+
+
+def test_numpy_scalars_are_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    numpy = pytest.importorskip("numpy")
+    path = tmp_path / "metrics.jsonl"
+    monkeypatch.setenv("STOKER_METRICS", str(path))
+    inside.log(a=numpy.float32(0.5), b=numpy.int64(3), c=numpy.array(2.0), step=numpy.int32(1))
+    line = json.loads(path.read_text())
+    assert (line["a"], line["b"], line["c"], line["step"]) == (0.5, 3, 2.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "words"),
+    [
+        ({"loss": [1]}, "loss is of type list"),
+        ({"loss": None}, "loss is of type NoneType"),
+        ({"loss": Scalar(1, 2)}, "loss is no single value: only one element"),
+        ({"at": 1}, "a metric cannot have the name 'at'"),
+        ({"attempt": 1}, "a metric cannot have the name 'attempt'"),
+        ({"": 1}, "a metric cannot have the name ''"),
+        ({"a b": 1}, "a metric cannot have the name 'a b'"),
+        ({"step": "ten"}, "step is the text 'ten', not a number"),
+    ],
+)
+def test_what_is_no_metric_is_refused_by_name(metrics: dict[str, object], words: str) -> None:
+    with pytest.raises(TypeError, match=words):
+        inside.log(**metrics)  # type: ignore[arg-type]
+
+
+def test_a_full_disk_costs_metrics_and_not_the_training(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(inside, "_complained", False)
+    monkeypatch.setenv("STOKER_METRICS", "/dev/full")
+    inside.log(loss=1)
+    inside.log(loss=2)
+    said = capfd.readouterr().err
+    assert said == "stoker: metrics are lost: /dev/full: No space left on device\n"
+
+
+def test_a_stop_file_asks_to_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "stop"
+    monkeypatch.setenv("STOKER_STOP_FILE", str(path))
+    assert inside.should_stop() is False
+    path.touch()
+    assert inside.should_stop() is True
+
+
+@pytest.mark.parametrize(
+    ("deadline", "warn", "stops"),
+    [("1", None, False), ("1", "0", False), ("1", "60", True), ("9e9", "60", False),
+     ("9e9", "9e9", True), (None, "60", False), ("soon", "60", False)],
+)  # fmt: skip
+def test_the_end_of_the_time_limit_asks_to_stop(
+    deadline: str | None, warn: str | None, stops: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if deadline is not None:
+        monkeypatch.setenv("STOKER_DEADLINE", deadline)
+    if warn is not None:
+        monkeypatch.setenv("STOKER_WARN_SECONDS", warn)
+    assert inside.should_stop() is stops
+
+
+def test_requeue_leaves_a_mark_and_ends_with_75(tmp_path: Path) -> None:
+    mark = tmp_path / "new" / "requeue"
+    done = subprocess.run(
+        [sys.executable, "-c", "import stoker.inside as s\ntry: s.requeue()\nfinally: print(1)"],
+        env={**os.environ, "STOKER_JOB_ID": "7", "STOKER_ATTEMPT": "3",
+             "STOKER_REQUEUE_FILE": str(mark)},
+        capture_output=True,
+        text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (75, "1\n", "")
+    assert mark.read_text() == "3\n"
+
+
+def test_a_job_that_asks_for_it_runs_again_and_its_metrics_stay(here: Lab) -> None:
+    made = submit(work.requeue_once)
+    assert made.result() == 2
+    metrics = next(here.state_dir.glob("jobs/0/*metrics*"))
+    lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+    assert [(line["attempt"], line["seen"]) for line in lines] == [(1, 1), (2, 2)]
+
+
+def test_requeue_passes_through_a_call(tmp_path: Path) -> None:
+    """A function job ends with the code, and leaves no result of an attempt that does not count."""
+    import hashlib
+
+    from stoker.functions import call, payload, vault
+
+    folder = vault.new_folder(str(tmp_path))
+    data = payload.pack(inside.requeue, (), {})
+    vault.write(folder, vault.CALL, [data])
+    sha256 = hashlib.sha256(data).hexdigest()
+    words = call.words(sys.executable, "requeue", folder, sha256, [(0, len(data))])
+    output = tmp_path / "output"
+    env = {**os.environ, "STOKER_JOB_ID": "7", "STOKER_OUTPUT_DIR": str(output)}
+    done = subprocess.run(words, env=env, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (75, "")
+    assert (output / ".requeue").exists()
+    assert os.listdir(folder) == ["call"]
+
+
+# -- what importing costs ------------------------------------------------------------------------
+
+HEAVY = {"torch", "numpy", "asyncio", "concurrent.futures", "multiprocessing", "cloudpickle"}
+
+
+@pytest.mark.parametrize(
+    ("module", "never"),
+    [
+        ("inside", {*HEAVY, "json", "pathlib", "typing", "sqlite3", "threading"}),
+        ("functions.call", {*HEAVY, "sqlite3", "socket", "typing"}),
+        ("python_api", {*HEAVY, "sqlite3", "socket", "threading"}),
+        ("handles", {*HEAVY, "sqlite3", "socket", "threading"}),
+        ("executor", HEAVY - {"concurrent.futures"}),
+    ],
+)
+def test_importing_stays_light(module: str, never: set[str]) -> None:
+    text = f"import stoker.{module}, sys; print(*sys.modules)"
+    words = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.append({_src()!r}); {text}"]
+    loaded = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
+    assert never & set(loaded) == set()
+
+
+def _src() -> str:
+    import stoker
+
+    return str(Path(stoker.__file__).parents[1])

@@ -1,0 +1,149 @@
+"""Options as Python values: what `stoker submit` takes as text."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stoker.core.model import Dependency
+from stoker.errors import UsageError
+from stoker.job_options import read_options
+from stoker.python_api import Queue, job, submit
+from tests.lab import Lab
+from tests.python import work
+
+
+def test_options_mean_what_they_mean_on_the_command_line(here: Lab, tmp_path: Path) -> None:
+    first = submit("true", hold=True)
+    made = submit(
+        "true", gpus=2, exclusive=True, name="n", cwd=tmp_path, priority=4, tags=["b", "a"],
+        after=[first, "1:any"], time_limit="2h", grace=3, retries=2, restartable=True,
+        begin="2099-01-01T00:00", stdout="out.txt", keep_children=True, dedupe="k", on_oom="alone",
+    )  # fmt: skip
+    facts = made.info()
+    expected: dict[str, Any] = {
+        "gpus": 2, "exclusive": True, "name": "n", "cwd": str(tmp_path), "priority": 4,
+        "tags": ["a", "b"], "time_limit": 7200.0, "retries": 2, "restartable": True, "dedupe": "k",
+        "after": [{"job": 1, "condition": "any", "met": False}], "on_oom": "alone",
+        "state": "queued",
+    }  # fmt: skip
+    assert {key: facts[key] for key in expected} == expected
+    assert (
+        datetime.fromisoformat(facts["eligible_at"]).timestamp() == datetime(2099, 1, 1).timestamp()
+    )
+
+
+def test_variables_reach_the_job(here: Lab) -> None:
+    names = ("A", "B", "STOKER_SUBMIT_DIR")
+    found = job(work.environment, env={"A": "x y", "B": 3}, cwd="/").submit(*names).result()
+    assert found == {"A": "x y", "B": "3", "STOKER_SUBMIT_DIR": "/"}
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "value"),
+    [
+        ({"time_limit": 90}, "time_limit", 90.0),
+        ({"time_limit": "90"}, "time_limit", 5400.0),  # bare text is minutes, as for `submit`
+        ({"time_limit": timedelta(hours=1)}, "time_limit", 3600.0),
+        ({"time_limit": None}, "time_limit", None),
+        ({"tags": "one"}, "tags", ("one",)),
+        ({"signal": "USR1@60", "time_limit": 90}, "warn", "USR1@60"),
+    ],
+)
+def test_values_are_converted(options: dict[str, Any], field: str, value: object) -> None:
+    assert read_options(options).fields[field] == value
+
+
+def test_memory_is_text_or_bytes() -> None:
+    assert read_options({"gpu_mem": "20G"}).request.memory == 20 << 30
+    assert read_options({"gpu_mem": 1 << 30}).request.memory == 1 << 30
+    assert read_options({"gpu_mem": "auto"}).request.is_auto
+    assert read_options({"gpu_ids": [0, 2]}).request.ids == ("0", "2")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"gpu": 1}, "`gpu` is no option of a job"),
+        ({"gpus": -1}, "`gpus` has the value `-1`"),
+        ({"gpus": True}, "`gpus` has the value `True`"),
+        ({"gpus": 1.5}, "`gpus` has the value `1.5`"),
+        ({"gpus": "2"}, "`gpus` has the value `'2'`"),
+        ({"gpu_mem": "much"}, "`much` is not a size"),
+        ({"gpu_mem": 0}, "`gpu_mem` has the value `0`"),
+        ({"gpu_mem": "1G", "exclusive": True}, "`gpu_mem` shares a card"),
+        ({"gpus": 0, "gpu_mem": "1G"}, "a job without a GPU cannot ask"),
+        ({"gpu_ids": [1, 1]}, "`gpu_ids` has the value"),
+        ({"gpu_ids": 1}, "`gpu_ids` has the value `1`"),
+        ({"on_oom": "cry"}, "`cry` is no answer"),
+        ({"time_limit": "later"}, "`later` is not a duration"),
+        ({"time_limit": -1}, "`time_limit` has the value `-1`"),
+        ({"retries": "many"}, "`retries` has the value"),
+        ({"hold": 1}, "`hold` has the value `1`"),
+        ({"name": "a\0b"}, "name holds a NUL byte"),
+        ({"name": "\ud800"}, "name holds characters"),
+        ({"tags": [1]}, "`a tag` has the value `1`"),
+        ({"env": {"A=B": "1"}}, "`A=B` cannot be the name"),
+        ({"env": {"A": "\0"}}, "the variable `A` holds a NUL byte"),
+        ({"env": {"A": None}}, "the variable `A`"),
+        ({"begin": "tomorrow"}, "`begin` has the value `'tomorrow'`"),
+        ({"begin": 1e300}, "`begin` has the value"),
+        ({"signal": "LOUD@1"}, "LOUD"),
+        ({"signal": "USR1@60"}, "`signal` warns before the time limit, and there is none"),
+        ({"cwd": 3}, "`cwd` has the value `3`"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_where_it_is_written(
+    options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        job(work.add, **options)
+    assert words in caught.value.message
+
+
+@pytest.mark.parametrize("begin", [timedelta(days=1), "+1d", "now+24h"])
+def test_a_begin_may_be_relative(here: Lab, begin: str | timedelta) -> None:
+    facts = submit("true", begin=begin).info()
+    later = datetime.fromisoformat(facts["eligible_at"]).timestamp()
+    sooner = datetime.fromisoformat(facts["submitted_at"]).timestamp()
+    assert later - sooner == pytest.approx(86400, abs=60)
+
+
+@pytest.mark.parametrize(
+    ("what", "options", "words"),
+    [
+        ("", {}, "the command is empty"),
+        ([], {}, "the command is empty"),
+        (["a", "b\0c"], {}, "word 2 of the command holds a NUL byte"),
+        ("a\0b", {}, "word 1 of the command holds a NUL byte"),
+        (["a", "b" * 140_000], {}, "word 2 of the command has 140000 bytes"),
+        (7, {}, "7 is neither a command nor a function"),
+        (b"true", {}, "b'true' is neither a command nor a function"),
+        ("true", {"cwd": "/nowhere/at/all"}, "the folder `/nowhere/at/all` does not exist"),
+        ("true", {"after": "x"}, "`x` is not a dependency"),
+        ("true", {"after": ["1:maybe"]}, "`1:maybe` is not a dependency"),
+        ("true", {"env": {"BIG": "x" * 140_000}}, "the variable `BIG` is too large"),
+    ],
+)
+def test_commands_that_make_no_sense_are_refused(
+    here: Lab, what: Any, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        submit(what, **options)
+    assert words in caught.value.message
+    assert Queue().jobs("all") == []
+
+
+def test_a_dependency_may_be_given_in_several_ways(here: Lab) -> None:
+    first = submit("true", hold=True)
+    for after in (first, 1, "1", "1:ok", [first], [1], Dependency(1), [Dependency(1, "ok")]):
+        facts = submit("true", after=after).info()
+        assert facts["after"] == [{"job": 1, "condition": "ok", "met": False}]
+
+
+def test_a_command_with_loose_words_is_explained(here: Lab) -> None:
+    with pytest.raises(UsageError, match="a command takes no further arguments"):
+        submit("python", "train.py")  # type: ignore[call-overload]

@@ -1,0 +1,185 @@
+"""Nothing is unpickled that somebody else may have written (threat T12)."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stoker.errors import Broken, Error, NoPermission, NotFound
+from stoker.functions import vault
+from stoker.handles import Job, JobFailed
+from stoker.python_api import job, submit
+from tests.lab import Lab
+from tests.python import work
+
+SOMEBODY = 54321
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+
+
+class Bomb:
+    """Reading this back makes a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (self.path,)
+
+
+def give_away(path: Path) -> None:
+    os.chown(path, SOMEBODY, SOMEBODY)
+
+
+def open_to_others(path: Path) -> None:
+    path.chmod(0o620)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-3])
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def replace_by_link(path: Path) -> None:
+    path.rename(path.with_name("aside"))
+    path.symlink_to("aside")
+
+
+def replace_by_fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path, 0o600)
+
+
+def open_folder(path: Path) -> None:
+    path.parent.chmod(0o770)
+
+
+def plant(path: Path) -> None:
+    """Somebody who knows the format, but not the checksum that is recorded elsewhere."""
+    data = path.read_bytes()
+    bomb = pickle.dumps(Bomb(path.parent / "bang"))
+    path.write_bytes((bomb + data)[: len(data)] if len(bomb) < len(data) else bomb)
+
+
+TRICKS = [
+    pytest.param(give_away, NoPermission, "belongs to uid 54321, not to you", marks=needs_root),
+    pytest.param(open_to_others, NoPermission, "can be written by other users"),
+    pytest.param(open_folder, NoPermission, "can be written by other users"),
+    pytest.param(cut, Broken, "is not as it was written"),
+    pytest.param(empty, Broken, "is not as it was written"),
+    pytest.param(plant, Broken, "is not as it was written"),
+    pytest.param(replace_by_link, NoPermission, "cannot open"),
+    pytest.param(replace_by_fifo, NoPermission, "is not a plain file"),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return Path(vault.new_folder(str(tmp_path)))
+
+
+@pytest.mark.parametrize(("trick", "kind", "words"), TRICKS)
+def test_a_result_that_is_not_ours_or_not_as_written_is_refused(
+    folder: Path, trick: Callable[[Path], None], kind: type[Error], words: str
+) -> None:
+    vault.write_result(str(folder), 7, b"body" * 100)
+    assert vault.read_result(str(folder), 7) == b"body" * 100
+    trick(folder / "result-7")
+    with pytest.raises(kind, match=words):
+        vault.read_result(str(folder), 7)
+
+
+@pytest.mark.parametrize(("trick", "kind", "words"), TRICKS)
+def test_a_call_that_is_not_ours_or_not_as_written_is_refused(
+    folder: Path, trick: Callable[[Path], None], kind: type[Error], words: str
+) -> None:
+    import hashlib
+
+    vault.write(str(folder), vault.CALL, [b"shared", b"first" * 30, b"second" * 30])
+    sha256 = hashlib.sha256(b"shared" + b"second" * 30).hexdigest()
+    slices = [(0, 6), (156, 180)]
+    assert vault.read_call(str(folder), sha256, slices) == b"shared" + b"second" * 30
+    trick(folder / "call")
+    with pytest.raises(kind, match=words):
+        vault.read_call(str(folder), sha256, slices)
+
+
+def test_files_and_folders_are_private_whatever_the_mask(tmp_path: Path) -> None:
+    mask = os.umask(0)
+    try:
+        folder = Path(vault.new_folder(str(tmp_path)))
+        vault.write_result(str(folder), 1, b"x")
+    finally:
+        os.umask(mask)
+    modes = [path.stat().st_mode & 0o777 for path in (folder.parent, folder, folder / "result-1")]
+    assert modes == [0o700, 0o700, 0o600]
+    assert [path.name for path in folder.iterdir()] == ["result-1"]
+
+
+def test_a_missing_result_is_simply_not_there(folder: Path) -> None:
+    with pytest.raises(NotFound):
+        vault.read_result(str(folder), 1)
+
+
+# -- the same with real jobs -------------------------------------------------------------------
+
+
+def folder_of(handle: Job[object]) -> Path:
+    return Path(handle.info()["argv"][5])
+
+
+def test_a_job_with_a_planted_call_fails_and_does_not_run_it(here: Lab) -> None:
+    held = job(work.add, hold=True).submit(1)
+    folder = folder_of(held)
+    bang = folder / "bang"
+    (folder / "call").write_bytes(pickle.dumps(Bomb(bang)) + bytes(2000))
+    held.release()
+    with pytest.raises(JobFailed, match="is not as it was written, and is not read"):
+        held.result()
+    assert (held.exit_code, bang.exists()) == (70, False)
+
+
+@needs_root
+def test_a_job_with_a_foreign_call_fails(here: Lab) -> None:
+    held = job(work.add, hold=True).submit(1)
+    give_away(folder_of(held) / "call")
+    held.release()
+    with pytest.raises(JobFailed, match="belongs to uid 54321, not to you, and is not read"):
+        held.result()
+
+
+def test_a_planted_result_is_refused_and_does_not_run(here: Lab) -> None:
+    done = submit(work.add, 1)
+    assert done.result() == 2
+    folder = folder_of(done)
+    bang = folder / "bang"
+    data = pickle.dumps(Bomb(bang))
+    (folder / f"result-{done.id}").write_bytes(b"stoker-result-1 00 %d\n" % len(data) + data)
+    with pytest.raises(Broken, match="is not as it was written"):
+        done.result()
+    assert not bang.exists()
+
+
+def test_folders_go_with_the_last_job_that_needs_them(here: Lab, tmp_path: Path) -> None:
+    from stoker.ends import open_queue
+    from stoker.store import calls, changes
+
+    jobs = work.double.map([1, 2])
+    assert [handle.result() for handle in jobs] == [2, 4]
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    trap = submit(["true", "-P", "-m", "stoker.functions.call", "f", str(precious), "0", "0+1"])
+    trap.wait()
+    folder, db = folder_of(jobs[0]), open_queue(jobs[0]._settings).db
+    for id, left in ((jobs[0].id, ["call", "result-2"]), (jobs[1].id, None), (trap.id, None)):
+        folders = calls.folders_of(db, [id])
+        calls.drop(db, folders, changes.remove(db, [id]))
+        found = sorted(os.listdir(folder)) if folder.exists() else None
+        assert found == left
+    assert precious.exists()

@@ -1,0 +1,138 @@
+"""Functions for jobs. No import of pytest: every job imports this file."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from stoker.python_api import job
+
+
+def add(a: int, b: int = 1) -> int:
+    return a + b
+
+
+def shout(text: str) -> str:
+    print(text.upper())
+    return text.upper()
+
+
+def fail(message: str) -> None:
+    raise ValueError(message)
+
+
+class Awkward(Exception):
+    """Can be pickled, but not read back, as many exceptions in the wild."""
+
+    def __init__(self, first: int, second: int) -> None:
+        super().__init__(f"{first} and {second}")
+
+
+def fail_awkwardly() -> None:
+    raise Awkward(1, 2)
+
+
+def pass_gate(path: str, value: object = None) -> object:
+    """Wait until somebody writes into the FIFO."""
+    with open(path) as file:
+        file.read()
+    return value
+
+
+def fail_once(mark: str) -> int:
+    """Fails in its first attempt."""
+    if not os.path.exists(mark):
+        Path(mark).touch()
+        raise ValueError("the first time")
+    return 2
+
+
+def fail_then_die(mark: str) -> None:
+    if not os.path.exists(mark):
+        Path(mark).touch()
+        raise ValueError("the first time")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fork_and_die() -> None:
+    """Its child leaves politely, it does not."""
+    child = os.fork()
+    if child == 0:
+        sys.exit(0)
+    os.waitpid(child, 0)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_late() -> int:
+    """Returns a value, and crashes on the way out, as drivers do."""
+    import atexit
+
+    atexit.register(os.kill, os.getpid(), signal.SIGSEGV)
+    return 1
+
+
+def requeue_once() -> int:
+    """Asks for a second attempt."""
+    from stoker.inside import current
+
+    run = current()
+    run.log(seen=run.attempt)
+    if run.attempt == 1:
+        run.requeue()
+    return run.attempt
+
+
+def vanish() -> None:
+    os._exit(0)
+
+
+def leave(code: int) -> None:
+    sys.exit(code)
+
+
+def unsendable() -> object:
+    return threading.Lock()
+
+
+def numbers() -> Iterator[int]:
+    yield 1
+
+
+async def later(value: int) -> int:
+    import asyncio
+
+    await asyncio.sleep(0)
+    return value * 2
+
+
+def environment(*names: str) -> dict[str, str | None]:
+    return {name: os.environ.get(name) for name in names}
+
+
+def modules() -> list[str]:
+    return sorted(sys.modules)
+
+
+@job(gpus=0, name="doubler")
+def double(x: int) -> int:
+    """Twice as much."""
+    return 2 * x
+
+
+@job(gpus=0)
+def twice_as_job(x: int) -> int:
+    """Refers to another job function, and to itself."""
+    assert twice_as_job.__doc__
+    return double(x)
+
+
+class Model:
+    def __init__(self, scale: int) -> None:
+        self.scale = scale
+
+    def times(self, x: int) -> int:
+        return self.scale * x

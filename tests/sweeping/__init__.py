@@ -1,0 +1,1 @@
+"""Sweeps as lasting things, with the real daemon."""

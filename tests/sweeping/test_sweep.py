@@ -1,0 +1,257 @@
+"""A sweep from the command line: what runs, what lasts, what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab import Lab
+
+COMMAND = "echo stoker: loss={lr}{seed}"
+
+
+def sweep(lab: Lab, *words: str, **env: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(lab.ok("sweep", "--json", *words, **env))
+    return found
+
+
+def rows(lab: Lab, name: str, *words: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(lab.ok("results", name, "--json", *words))["rows"]
+    return found
+
+
+def trials(lab: Lab, name: str) -> dict[str, int]:
+    shown = json.loads(lab.ok("sweep", "show", name, "--json"))
+    found: dict[str, int] = shown["trials"]
+    return found
+
+
+def test_every_point_of_a_grid_runs_once_and_its_result_is_read(lab: Lab) -> None:
+    made = sweep(lab, COMMAND, "lr=1,2", "seed=range(3)", "--name", "grid")
+    assert (made["added"], len(made["jobs"])) == (6, 6)
+    lab.wait()
+    table = rows(lab, "grid")
+    assert [(row["lr"], row["seed"], row["loss"]) for row in table] == [
+        (1, 0, 10), (1, 1, 11), (1, 2, 12), (2, 0, 20), (2, 1, 21), (2, 2, 22),
+    ]  # fmt: skip
+
+
+def test_the_same_sweep_again_runs_only_what_is_missing(lab: Lab) -> None:
+    first = sweep(lab, COMMAND, "lr=1,2", "seed=0")
+    lab.wait()
+    again = sweep(lab, COMMAND, "lr=1,2", "seed=0")
+    assert (again["sweep"], again["new"], again["jobs"]) == (first["sweep"], False, [])
+    more = sweep(lab, COMMAND, "lr=1,2,3", "seed=0")
+    assert (more["sweep"], more["added"]) == (first["sweep"], 1)
+    lab.wait()
+    assert trials(lab, first["sweep"]) == {"done": 3}
+
+
+def test_a_trial_whose_job_was_cancelled_or_removed_is_missing(lab: Lab) -> None:
+    made = sweep(lab, COMMAND, "lr=1,2,3", "seed=0", "--hold")
+    lab.ok("cancel", str(made["jobs"][0]))
+    lab.ok("cancel", str(made["jobs"][1]))
+    lab.ok("rm", str(made["jobs"][1]))
+    again = sweep(lab, COMMAND, "lr=1,2,3", "seed=0", "--hold")
+    assert (again["added"], len(again["jobs"])) == (0, 2)
+
+
+def test_an_edited_file_runs_only_the_new_points(lab: Lab) -> None:
+    file = lab.folder / "search.toml"
+    file.write_text('command = "echo {x}"\n[params]\nx = [1, 2]\n')
+    first = sweep(lab, "search.toml")
+    assert first["sweep"] == "search"
+    file.write_text('command = "echo {x}"\n[params]\nx = [2, 3, 4]\n')
+    again = sweep(lab, "search.toml")
+    assert (again["sweep"], again["added"]) == ("search", 2)
+    lab.wait()
+    assert trials(lab, "search") == {"done": 4}
+
+
+def test_dry_run_shows_every_command_exactly_and_queues_nothing(lab: Lab) -> None:
+    done = lab.run("sweep", "--dry-run", "echo {x}", "x='a b','$(id)',c")
+    assert done.stdout == "echo 'a b'\necho '$(id)'\necho c\n"
+    assert lab.states() == {}
+    words = lab.run("sweep", "--dry-run", "x=1,2", "--", "python", "t.py", "--x={x}")
+    assert words.stdout == "python t.py --x=1\npython t.py --x=2\n"
+
+
+def test_values_never_become_shell_text(lab: Lab) -> None:
+    (lab.folder / "values").write_text("x; touch injected\n$(touch injected)\n`touch injected`\n")
+    sweep(lab, 'printf "%s\\n" {v} "{v}" \'{v}\'', "v=file(values)")
+    lab.wait()
+    assert lab.log(1) == "x; touch injected\n" * 3
+    assert lab.log(2) == "$(touch injected)\n" * 3
+    assert not (lab.folder / "injected").exists()
+
+
+def test_a_trial_finds_its_parameters_its_folder_and_its_number(lab: Lab) -> None:
+    command = (
+        'echo "$STOKER_PARAMS $STOKER_PARAM_lr $STOKER_SWEEP $STOKER_TRIAL"; '
+        "echo {id} > {dir}/mine; cat $STOKER_OUTPUT_DIR/mine"
+    )
+    sweep(lab, command, "lr=1e-3", "--name", "mine", "--lenient")
+    lab.wait()
+    assert lab.log(1) == '{"lr": 0.001} 1e-3 mine 1\n1\n'
+
+
+def test_no_more_run_at_a_time_than_the_sweep_may(lab: Lab) -> None:
+    gate = lab.folder / "gate"
+    sweep(lab, f"while ! test -e {gate}; do sleep 0.02; done; : {{x}}", "x=range(4)",
+          "--max-parallel", "1", "--name", "one")  # fmt: skip
+    lab.wait_until(lambda: "running" in lab.states().values())
+    waiting = [id for id, state in lab.states().items() if state == "queued"]
+    assert len(waiting) == 3
+    assert "sweep:one may have 1 running at a time" in lab.ok("why", str(waiting[0]))
+    gate.touch()
+    assert lab.wait() == 0
+
+
+def test_a_sweep_stops_after_failures_that_are_alike_and_says_why_once(lab: Lab) -> None:
+    lab.run("sweep", "python3 -c 'import nothing_like_it' {x}", "x=range(20)", "--name", "bad",
+            "--same-fails", "3", "--max-parallel", "1")  # fmt: skip
+    lab.wait()
+    shown = json.loads(lab.ok("sweep", "show", "bad", "--json"))
+    assert shown["trials"] == {"failed": 3, "cancelled": 17}
+    assert "3 trials in a row failed alike" in shown["stopped"]
+    assert "No module named 'nothing_like_it'" in shown["stopped"]
+    assert lab.ok("sweep", "show", "bad").count("nothing_like_it'") == 2  # the command, the cause
+
+
+def test_a_sweep_stops_when_too_many_failed(lab: Lab) -> None:
+    lab.run("sweep", "exit {x}", "x=range(1,20)", "--name", "bad", "--max-fails", "4",
+            "--max-parallel", "1")  # fmt: skip
+    lab.wait()
+    assert trials(lab, "bad") == {"failed": 4, "cancelled": 15}
+
+
+def test_stop_and_resume(lab: Lab) -> None:
+    sweep(lab, "echo {x}", "x=range(5)", "--name", "long", "--hold")
+    lab.ok("sweep", "stop", "long")
+    assert trials(lab, "long") == {"cancelled": 5}
+    assert "stopped" in lab.ok("sweep", "ls")
+    resumed = json.loads(lab.ok("sweep", "resume", "long", "--json"))
+    assert len(resumed["jobs"]) == 5
+    lab.ok("release", "all")
+    assert lab.wait(*resumed["jobs"]) == 0
+    assert trials(lab, "long") == {"done": 5}
+
+
+def test_failed_trials_run_again_and_the_table_shows_the_newest(lab: Lab) -> None:
+    flag = lab.folder / "mended"
+    command = f"test {{x}} = 1 || test -e {flag} && echo stoker: v={{x}}"
+    sweep(lab, command, "x=1,2,3", "--name", "again")
+    lab.wait()
+    assert trials(lab, "again") == {"done": 1, "failed": 2}
+    flag.touch()
+    jobs = json.loads(lab.ok("sweep", "rerun", "--failed", "again", "--json"))["jobs"]
+    assert len(jobs) == 2
+    lab.run("wait", *map(str, jobs))
+    assert [row["v"] for row in rows(lab, "again")] == [1, 2, 3]
+    assert lab.run("sweep", "rerun", "again", "9").returncode == 2
+
+
+def test_a_sweep_by_chance_is_extended_with_other_points(lab: Lab) -> None:
+    first = sweep(lab, "echo {x}", "x=interval(0,1)", "--method", "random", "-N", "3", "--hold")
+    name = first["sweep"]
+    more = json.loads(lab.ok("sweep", "extend", name, "4", "--json"))
+    assert more["added"] == 4
+    assert len({row["x"] for row in rows(lab, name)}) == 7
+    grid = sweep(lab, "echo {y}", "y=1,2", "--hold", "--name", "grid")["sweep"]
+    assert "has no more points" in lab.run("sweep", "extend", grid, "4").stderr
+
+
+def test_a_sweep_is_removed_only_when_nothing_of_it_runs(lab: Lab) -> None:
+    made = sweep(lab, "echo {x}", "x=1,2", "--name", "gone", "--hold")
+    done = lab.run("sweep", "rm", "gone")
+    assert (done.returncode, "2 trials of `gone` are not over" in done.stderr) == (1, True)
+    lab.ok("sweep", "stop", "gone")
+    lab.ok("sweep", "rm", "gone", "--jobs")
+    assert lab.states() == {}
+    assert lab.run("sweep", "show", "gone").returncode == 1
+    assert not (lab.state_dir / "sweeps" / "gone").exists()
+    assert made["jobs"]
+
+
+def test_jobs_of_a_sweep_are_selected_by_its_name(lab: Lab) -> None:
+    made = sweep(lab, "echo {x}", "x=1,2", "--name", "mine", "--hold")
+    other = lab.submit("--hold", "true")
+    lab.ok("release", "sweep:mine")
+    lab.run("wait", "sweep:mine")
+    assert {lab.state(job) for job in made["jobs"]} == {"done"}
+    assert lab.state(other) == "held"
+    shown = lab.job(made["jobs"][1])
+    assert (shown["sweep"], shown["trial"]) == ("mine", 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["echo {x}"], "a sweep needs a parameter"),
+        (["echo", "x=1"], "the command does not use `x`"),
+        (["echo {lrr}", "lr=1"], "did you mean `{lr}`?"),
+        (["echo {x}", "x=1", "-m", "gird"], "did you mean `grid`?"),
+        (["echo {x}", "x=interval(0,1)", "-m", "grid"], "infinitely many values"),
+        (["echo $(cat {x})", "x=1"], "STOKER_PARAM_x"),
+        (["nothing.toml"], "there is no file `nothing.toml`"),
+        (["echo {x}", "x=1", "-m", "tpe"], "--metric"),
+        (["echo {a}{b}{c}{d}", *(f"{n}=range(1000)" for n in "abcd")], "1,000,000,000,000"),
+        (["show"], "needs the name of a sweep"),
+        (["show", "nothing"], "there is no sweep `nothing`"),
+        (["echo {x}", "x=1", "--name", "ls"], "choose another name"),
+    ],
+)
+def test_bad_sweeps_get_a_clear_error_and_change_nothing(
+    lab: Lab, words: list[str], message: str
+) -> None:
+    done = lab.run("sweep", *words)
+    assert done.returncode in (1, 2)
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert lab.states() == {}
+    assert json.loads(lab.ok("sweep", "ls", "--json"))["sweeps"] == []
+
+
+def test_a_thousand_trials_survive_the_death_of_everything(lab: Lab) -> None:
+    """No trial is lost, and only those run twice of which nobody saw the end."""
+    seen = lab.folder / "seen"
+    words = (f"echo {{x}} >> {seen}", "x=range(1000)", "--name", "many", "--gpus", "0")
+    assert sweep(lab, *words)["added"] == 1000
+    reruns = 0
+    for _ in range(3):
+        lab.wait_until(lambda: seen.exists())
+        lab.kill_runner()
+        lab.kill_daemon()
+        again = sweep(lab, *words)
+        assert again["added"] == 0
+        reruns += len(again["jobs"])
+    lab.run("wait", "-q", timeout=120)
+    reruns += len(sweep(lab, *words)["jobs"])
+    lab.run("wait", "-q", timeout=120)
+    assert trials(lab, "many") == {"done": 1000}, [
+        (job["id"], job["cause"], job["signal"], job["command"], [str(h) for h in job["history"]])
+        for job in (lab.job(id) for id, state in lab.states().items() if state == "failed")
+    ]
+    ran = [int(line) for line in seen.read_text().split()]
+    assert sorted(set(ran)) == list(range(1000))
+    assert len(ran) <= 1000 + reruns
+
+
+def test_foreground_runs_a_sweep_and_goes_on_where_it_was(lab: Lab, tmp_path: Path) -> None:
+    file = lab.folder / "s.toml"
+    flag = lab.folder / "mended"
+    file.write_text(
+        f'command = "test {{x}} != 2 || test -e {flag} && echo stoker: v={{x}}"\n'
+        'metric = "v"\n[params]\nx = "range(4)"\n'
+    )
+    done = lab.run("run", "--devices", "0,1", "s.toml")
+    assert (done.returncode, "3 done, 1 failed" in done.stderr) == (1, True)
+    flag.touch()
+    done = lab.run("run", "--devices", "0,1", "s.toml")
+    assert (done.returncode, "1 done, 3 skipped" in done.stderr) == (0, True)
+    table = [line.split()[:3] for line in done.stdout.splitlines()]
+    assert table[0] == ["trial", "x", "v"]
+    assert table[1:] == [["1", "0", "0"], ["2", "1", "1"], ["3", "2", "2"], ["4", "3", "3"]]

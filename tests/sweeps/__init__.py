@@ -1,0 +1,1 @@
+"""Sweeps: spaces, methods, templates, files and the searcher."""

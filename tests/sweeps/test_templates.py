@@ -1,0 +1,325 @@
+"""Values arrive exactly as they are, whatever they hold and wherever they stand.
+
+These tests run real shells: what a shell does with a text is not a matter of opinion.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stoker.errors import UsageError
+from stoker.sweeps.template import Rendered, Template, argv, check_shell, shell, variables
+from stoker.sweeps.values import Point, Value, plain, typed
+
+_FOUND = [shutil.which(name) for name in ("sh", "bash", "dash", "zsh", "ksh")]
+SHELLS = list({os.path.realpath(path): path for path in _FOUND if path}.values())
+HOSTILE = [
+    "x; echo INJECTED", "$(id)", "`id`", "it's", '"', "'", "a\nb", "\n", "-rf", "ünï☃", "!", "!!",
+    "*", "~", "~root", "", " ", "\\", "\\\\", "a\\", "\\'", "$HOME", "${HOME}", "$((1+1))", "&",
+    "|",    "a b  c", "#x", "=ls", "a=b", "{a,b}", "{1..3}", "[a-z]", "?", "<x", ">x", "2",
+    "%s", "\t",
+    "\r",    "'; id; '", '"; id; "', "$'x'", "if", "time", "é' \"$(id)\" `id` \\", "\x1b[0m",
+    "^a^b",
+    "a[$(id)]", "--", "()", "-c", "\\n", "x\\\ny", "::", "@", "😀", "$", "a$", "`", "/etc/passwd",
+]  # fmt: skip
+# Each place must hand over exactly one word: this value, with what is written around it.
+PLACES = [
+    ("{x}", "{}"), ("--x={x}", "--x={}"), ("a{x}b", "a{}b"), ("{x}{x}", "{}{}"),
+    ('"{x}"', "{}"), ('"a {x} b"', "a {} b"), ("'{x}'", "{}"), ("'a {x} b'", "a {} b"),
+    ('"it\'s {x}"', "it's {}"), ("'\"{x}\"'", '"{}"'), ("a'{x}'\"{x}\"{x}", "a{}{}{}"),
+    ('"$E{x}"', "EE{}"), ("$E{x}", "EE{}"), ('"$E"{x}', "EE{}"), ('"$(echo hi){x}"', "hi{}"),
+    ("`echo hi`{x}", "hi{}"), ('"${{E}}{x}"', "EE{}"), ("'\\'{x}", "\\{}"), ("\\'{x}", "'{}"),
+    ('"\\"{x}"', '"{}'), ("'{{'{x}'}}'", "{{{}}}"), ("x\\\ny{x}", "xy{}"), ("'#'{x}", "#{}"),
+    ("a#{x}", "a#{}"), ('"\n{x}"', "\n{}"), ("=~{x}", "=~{}"),
+]  # fmt: skip
+PRINT = "printf '%s\\0'"
+
+
+def run(text: str, with_shell: str, **env: str) -> list[str]:
+    done = subprocess.run(
+        [with_shell, "-c", text],
+        capture_output=True,
+        env={"PATH": "/usr/bin:/bin", "E": "EE", **env},
+    )
+    assert done.returncode == 0, (text, done.stderr)
+    return done.stdout.decode("utf-8", "surrogateescape").split("\0")[:-1]
+
+
+@pytest.mark.parametrize("with_shell", SHELLS)
+def test_hostile_values_arrive_as_they_are_in_every_kind_of_quotes(with_shell: str) -> None:
+    texts, expected = [], []
+    for place, around in PLACES:
+        command = shell(f"{PRINT} {place} end")
+        command.check(["x"])
+        for value in HOSTILE:
+            texts.append(command.render({"x": plain(value)}).argv[0])
+            expected += [around.replace("{{", "{").replace("}}", "}").replace("{}", value), "end"]
+    found = []
+    for start in range(0, len(texts), 200):  # one argument may be 128 KiB
+        found += run("\n".join(texts[start : start + 200]), with_shell)
+    assert found == expected
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(
+        st.text(
+            st.characters(exclude_characters="\0", exclude_categories=["Cs"])
+            | st.sampled_from("'\"\\$`!\n *?[]{}()<>|&;#~=-"),
+            max_size=12,
+        ),
+        min_size=20,
+        max_size=60,
+    ),
+    st.sampled_from(SHELLS),
+)
+def test_any_value_at_all_arrives_as_it_is(values: list[str], with_shell: str) -> None:
+    command = shell(PRINT + ' {x} "<{x}>" \'<{x}>\' --x={x} "$E{x}" {params:hydra}')
+    texts = [command.render({"x": plain(value)}).argv[0] for value in values]
+    expected = [
+        word for v in values for word in (v, f"<{v}>", f"<{v}>", f"--x={v}", f"EE{v}", f"x={v}")
+    ]
+    assert run("\n".join(texts), with_shell) == expected
+
+
+@pytest.mark.parametrize("with_shell", SHELLS)
+def test_a_value_as_a_command_an_assignment_or_a_file_name_is_only_that(
+    with_shell: str, tmp_path: Path
+) -> None:
+    for value in HOSTILE:
+        point: Point = {"x": plain(value)}
+        assigned = shell('V={x} W=a{x} sh -c \'printf "%s\\0" "$V" "$W"\'').render(point).argv[0]
+        assert run(assigned, with_shell) == [value, f"a{value}"]
+        exported = shell("export V={x}; printf '%s\\0' \"$V\"").render(point).argv[0]
+        assert run(exported, with_shell) == [value]
+        if value and "/" not in value:
+            target = shell("echo hi >./{x} && cat <./{x}").render(point).argv[0]
+            done = subprocess.run(
+                [with_shell, "-c", target], cwd=tmp_path, capture_output=True, text=True
+            )
+            if value not in ("~", "."):
+                assert done.stdout == "hi\n", (value, done.stderr)
+        missing = shell("if {x}; then :; fi; {x} || printf 'no\\0'").render(point).argv[0]
+        done = subprocess.run([with_shell, "-c", missing], capture_output=True, text=True)
+        assert "INJECTED" not in done.stdout and "uid=" not in done.stdout
+    for value in ("then", "fi", "done", "esac"):  # words of the shell's own, unless quoted
+        text = shell("{x} 2>&- || printf 'no\\0'").render({"x": plain(value)}).argv[0]
+        assert run(text, with_shell) == ["no"]
+
+
+def test_the_value_two_in_front_of_a_redirection_is_not_a_descriptor(tmp_path: Path) -> None:
+    text = shell("echo {x}>out").render({"x": typed("2")}).argv[0]
+    subprocess.run(["/bin/sh", "-c", text], cwd=tmp_path, check=True)
+    assert (tmp_path / "out").read_text() == "2\n"
+
+
+def test_words_take_values_without_a_shell() -> None:
+    code = "import sys, json; print(json.dumps(sys.argv[1:]))"
+    command = argv([sys.executable, "-c", code.replace("{", "{{"), "{x}", "--x={x}", "{params}"])
+    command.check(["x"])
+    for value in HOSTILE:
+        made = command.render({"x": plain(value)})
+        assert not made.shell
+        done = subprocess.run(made.argv, capture_output=True, text=True, check=True)
+        assert json.loads(done.stdout) == [value, f"--x={value}", "--x", value]
+
+
+@pytest.mark.parametrize("inner", [["sh", "-c"], ["env", "bash", "-ec"], ["/bin/sh", "-u", "-c"]])
+def test_the_text_behind_c_is_written_for_the_shell_that_reads_it(inner: list[str]) -> None:
+    command = argv([*inner, f'{PRINT} {{x}} "<{{x}}>" \'{{x}}\' "$1"', "name", "{x}"])
+    command.check(["x"])
+    for value in HOSTILE:
+        made = command.render({"x": plain(value)})
+        done = subprocess.run(made.argv, capture_output=True, check=True)
+        assert done.stdout.decode().split("\0")[:-1] == [value, f"<{value}>", value, value]
+
+
+@pytest.mark.parametrize("with_shell", SHELLS)
+def test_cards_are_put_in_when_the_trial_runs(with_shell: str) -> None:
+    cards = "0,1 $(id)' \""
+    text = shell(f"{PRINT} {{gpu}} \"a{{gpu}}b\" '{{gpu}}' --g={{gpu}}").render({}).argv[0]
+    assert run(text, with_shell, STOKER_GPUS=cards) == [cards, f"a{cards}b", cards, f"--g={cards}"]
+    for value in HOSTILE:
+        words = ["printf", "%s\\0", "{x}", "--g={gpu}", "{params}", "a=b", "{x}{gpu}"]
+        made = argv(words).render({"x": plain(value)})
+        assert made.shell
+        assert run(made.argv[0], with_shell, STOKER_GPUS=cards) == [
+            value, f"--g={cards}", "--x", value, "a=b", f"{value}{cards}",
+        ]  # fmt: skip
+    made = argv(["sh", "-c", f"{PRINT} {{gpu}} {{x}}"]).render({"x": plain("it's")})
+    done = subprocess.run(made.argv, capture_output=True, env={"STOKER_GPUS": cards}, check=True)
+    assert not made.shell and done.stdout.decode().split("\0")[:-1] == [cards, "it's"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "echo $(echo {x})", "echo `echo {x}`", 'echo "$(echo {x})"', "echo ${{V:-{x}}}",
+        "echo $'{x}'", 'echo $"{x}"', "cat <<E\n{x}\nE", "cat <<{x}", "cat <<< {x}",
+        "echo $(({x}+1))", "(( {x} ))", "echo $[{x}]", "for (({x};;)); do :; done", "# {x}",
+        "a # {x}", "echo \\{x}", 'echo "\\{x}"', "echo ${x}", 'echo "${x}"', "a[{x}]=1",
+        "[[ {x} == 1 ]]", "[[ a == b && {x} -eq 1 ]]", "let {x}", "declare {x}", "typeset a={x}",
+        "eval {x}", "eval \"echo {x}\"", "V={x}; eval \"$V\"", "command eval {x}",
+        "if eval {x}; then :; fi",        "bash -c {x}", "bash -c 'echo {x}'",
+        'sh -ec "echo {x}"', "/bin/sh -c 'echo {x}'",
+        "env bash -c '{x}'", "'bash' -c {x}", "b\"as\"h -c {x}", "\\bash -c {x}", "bash -x -c {x}",
+        "bash -o errexit -c {x}", "timeout 5 bash -c '{x}'", "sudo -u a sh -lc {x}",
+        "$SHELL -c {x}", '"$SHELL" -c {x}', "fish -c {x}", "find . -exec sh -c {x} ';'",
+        "ls | xargs sh -c 'echo {x}'", "ssh host {x}", "ssh host 'echo {x}'", "timeout 5 ssh h {x}",
+        "su -c {x}", "su - me -c 'echo {x}'", "parallel echo {x} ::: 1", "watch {x}",
+        "tmux new {x}",        "echo {x} | sh", "echo {x} | bash -s", "echo {x} | sudo sh",
+        "echo {x} | ssh host",
+        "for i in 1; do echo {x}; done | sh", "echo {x} |& sh", "echo {x} | python -",
+        "trap {x} EXIT",        "bash <(echo {x})", "source <(echo {x})", "read {x}",
+        "unset {x}", "printf -v {x} a",
+        "test -v {x}", "export {x}=1", "env -S {x}", "bash -{x}", "flock f -c {x}", "alias {x}=a",
+        "echo $(case a in a) echo;; esac) {x}", "echo $(echo a # )\n) {x}", "echo ${{V:-'}}'}} {x}",
+        "{x} -c {x}", "echo $'\\'' {x}",
+    ],
+)  # fmt: skip
+def test_where_a_value_would_be_read_twice_it_is_refused(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        shell(text).check(["x"])
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ssh", "host", "{x}"], ["ssh", "host", "bash", "-c", "echo {x}"], ["eval", "{x}"],
+        ["su", "-c", "{x}"], ["fish", "-c", "echo {x}"], ["env", "-S", "{x}"], ["bash", "-{x}"],
+        ["parallel", "{x}"], ["sudo", "ssh", "h", "{x}"], ["{x}", "-c", "{x}"],
+        ["bash", "-c", "eval {x}"], ["bash", "-c", "sh -c '{x}'"],
+        ["bash", "-c", "echo $(echo {x})"],
+        ["csh", "-c", "echo {x}"], ["bash", "-c", "echo '{params}'"],
+    ],
+)  # fmt: skip
+def test_words_that_somebody_reads_as_a_program_are_refused(words: list[str]) -> None:
+    with pytest.raises(UsageError):
+        argv(words).check(["x"])
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        shell('python -c "print({x})"'), argv(["python3", "-u", "-c", "print({x})"]),
+        shell("awk '{{print {x}}}' f"), shell("make train LR={x}"), argv(["perl", "-e", "{x}"]),
+        shell("python -W ignore -c {x}"), shell("sed s/a/{x}/ f"), shell("node --eval={x}"),
+    ],
+)  # fmt: skip
+def test_program_text_takes_only_values_that_mean_nothing(command: Template) -> None:
+    command.check(["x"])
+    assert "0.1" in "".join(command.render({"x": typed("0.1")}).argv)
+    for value in ("__import__('os')", "a;b", "$(id)", "a b", "a\nb", "`id`"):
+        with pytest.raises(UsageError, match="part of a program"):
+            command.render({"x": plain(value)})
+
+
+def test_a_value_cannot_become_an_option_of_a_shell() -> None:
+    for command in (shell("bash {x} 'id'"), argv(["sh", "{x}", "id"]), shell("env {x} id")):
+        command.check(["x"])
+        assert command.render({"x": plain("run.sh")})
+        with pytest.raises(UsageError, match="option"):
+            command.render({"x": plain("-c")})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("run {lrr}", "did you mean `{lr}`?"), ("run {lr.__class__}", "`lr.__class__`"),
+        ("run {lr[0]}", "more than a name"), ("run {lr:.3f}", "more than a name"),
+        ("run {lr!r}", "more than a name"), ("run {}", "braces"), ("run {lr", "never closed"),
+        ("run lr}", "has no"), ("run {lr} {params:x}", "hydra"), ("run", "does not use `lr`"),
+        ("run '{params}'", "several words"), ("run a{params}", "several words"), ("", "no command"),
+        ("run ${HOME} {lr}", "${{HOME}}"), ('echo \'{"a": 1}\' {lr}', "more than a name"),
+    ],
+)  # fmt: skip
+def test_what_is_not_a_placeholder_is_explained(text: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        shell(text).check(["lr"])
+    assert said in f"{caught.value.message} {caught.value.hint}"
+
+
+def test_parameters_without_a_placeholder_are_fine_when_asked() -> None:
+    shell("run").check(["lr"], lenient=True)
+    shell("run {params}").check(["lr"])
+    shell("run {id} {dir} {gpu} {lr}").check(["lr"])
+    with pytest.raises(UsageError, match="means something"):
+        shell("run {gpu}").check(["gpu"])
+    shell("run {params}").check(["gpu"])
+
+
+def test_the_styles_of_params() -> None:
+    point: Point = {"lr": typed("1e-3"), "amp": Value(True, "True"), "o.k": Value(False, "False")}
+
+    def made(style: str) -> tuple[str, ...]:
+        return argv(["run", f"{{params{style}}}"]).render(point, 3, "/d").argv[1:]
+
+    assert made("") == ("--lr", "1e-3", "--amp", "True", "--o.k", "False")
+    assert made(":hydra") == ("lr=1e-3", "amp=True", "o.k=False")
+    assert made(":equals") == ("--lr=1e-3", "--amp=True", "--o.k=False")
+    assert made(":flags") == ("--lr=1e-3", "--amp")
+    assert json.loads(made(":json")[0]) == {"lr": 0.001, "amp": True, "o.k": False}
+    assert made(":file") == ("/d/params.json",) and argv(["{params:file}"]).wants_file
+    assert argv(["{id}", "{dir}/x", "{{}}"]).render(point, 3, "/d e") == Rendered(
+        ("3", "/d e/x", "{}"), False
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("t --lr {lr} --wd {wd} -x", "t --lr 1  -x"), ("t --wd={wd} -x", "t  -x"),
+        ("t wd={wd} -x", "t  -x"), ('t --wd "{wd}" -x', "t  -x"), ("t run-{wd}", "t run-''"),
+        ("t -v {wd}", "t "), ("WD={wd} t", " t"), ("t {wd} {lr}", "t  1"), ("t >{wd}", "t >''"),
+        ("t --wd \\\n  {wd} x", "t  x"), ("t --wd\n{wd}", "t --wd\n''"),
+    ],
+)  # fmt: skip
+def test_an_absent_parameter_takes_its_word_and_its_option_along(text: str, made: str) -> None:
+    assert shell(text).render({"lr": typed("1")}).argv[0] == made
+
+
+def test_an_absent_parameter_takes_its_option_along_in_words() -> None:
+    words = ["t", "--lr", "{lr}", "--wd", "{wd}", "--m={wd}", "run-{wd}"]
+    assert argv(words).render({"lr": typed("1")}).argv == ("t", "--lr", "1", "run-")
+    live = argv([*words, "{gpu}"]).render({"lr": typed("1")}).argv[0]
+    assert "--wd" not in live and "'--lr' '1' 'run-'" in live
+
+
+def test_every_trial_finds_its_parameters_in_its_environment() -> None:
+    made = variables({"lr": typed("1e-3"), "optimizer.name": plain("a b"), "n": typed("none")})
+    params = json.loads(made.pop("STOKER_PARAMS"))
+    assert params == {"lr": 0.001, "optimizer.name": "a b", "n": None}
+    assert made == {
+        "STOKER_PARAM_lr": "1e-3", "STOKER_PARAM_optimizer_name": "a b", "STOKER_PARAM_n": "none",
+    }  # fmt: skip
+
+
+def test_a_nul_byte_gets_nowhere() -> None:
+    for command in (shell("t {x}"), argv(["t", "{x}"])):
+        with pytest.raises(UsageError, match="NUL"):
+            command.render({"x": Value("a\0b", "a\0b")})
+    with pytest.raises(UsageError, match="NUL"):
+        variables({"x": Value("a\0b", "a\0b")})
+
+
+def test_shells_that_quote_differently_are_refused() -> None:
+    for path in ("/bin/sh", "/usr/bin/zsh", "bash"):
+        check_shell(path)
+    for path in ("/usr/bin/fish", "/bin/csh", "/opt/odd"):
+        with pytest.raises(UsageError):
+            check_shell(path)
+
+
+def test_a_template_survives_its_own_json() -> None:
+    for command in (shell("t {x}"), argv(["t", "{x}"])):
+        assert Template.from_json(json.loads(json.dumps(command.to_json()))) == command

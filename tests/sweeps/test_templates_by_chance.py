@@ -1,0 +1,81 @@
+"""Templates nobody thought of: whatever is accepted must run nothing that a value says."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from stoker.errors import UsageError
+from stoker.sweeps.template import shell
+from stoker.sweeps.values import plain
+from tests.sweeps.test_templates import SHELLS
+
+VALUES = [
+    "; touch RAN;", "$(touch RAN)", "`touch RAN`", "'; touch RAN; '", '"; touch RAN; "',
+    "\ntouch RAN\n", ")\ntouch RAN\n", "}\ntouch RAN\n", "a[$(touch RAN)]", "\\'; touch RAN; '",
+    "'\ntouch RAN\n'\"\ntouch RAN\n\"", "E\ntouch RAN\n",
+]  # fmt: skip
+IN_DOUBLE = ["{x}", "a ", "$HOME", '\\"', "\\\\", "'", "$(echo hi)", "${{HOME}}", "`echo hi`", "#",
+             '$(echo "a b")', "${{A:-b}}", "\\$", "$$", "!"]  # fmt: skip
+LIVE = ["$HOME", "$(echo a b)", "`echo a`", "${{HOME}}", "$((1+1))", "$(echo 'a)')", "${{A:-'q'}}",
+        '$(echo "$(echo b)")', "$'a'", "$'\\''", "$(echo a # c\n)",
+        "$(case a in a) echo b;; esac)"]  # fmt: skip
+HEADS = ["echo", "printf %s", "true", "X={x} env", "export A={x}; echo", "{x}", "test -n", "cat",
+         "exec echo", "env", "time", "command", "sh -c", "eval"]  # fmt: skip
+
+
+def word(chance: random.Random) -> str:
+    kind = chance.randrange(12)
+    if kind < 4:
+        return "{x}"
+    if kind == 4:
+        return "'" + chance.choice(["{x}", "a b{x}", "\\", "$(", '"']) + "'"
+    if kind == 5:
+        return '"' + "".join(chance.choices(IN_DOUBLE, k=3)) + '"'
+    if kind == 6:
+        return chance.choice(LIVE)
+    if kind == 7:
+        return "\\" + chance.choice("'\"$ab#;")
+    around = chance.choice(["--a=%s", "{{a,%s}}", "[a%s]", "~%s", "a%s", "%s" + "{x}"])
+    return around.replace("%s", word(chance))
+
+
+def command(chance: random.Random) -> str:
+    gap = chance.choice([" ", "\t", " \\\n"])
+    made = chance.choice(HEADS) + "".join(gap + word(chance) for _ in range(chance.randint(1, 3)))
+    ways = ["%s", "%s", "%s >{x}", "%s # c'\n{c}", "%s | cat", "(%s)", "{{ %s; }}", "%s && {c}",
+            "%s\n{c}", "for i in {x}; do %s; done", "f() {{ %s; }}; f {x}", "if %s; then {c}; fi",
+            "case {x} in {x}) %s;; esac", "%s <<E\nE\n{c}", "%s | sh"]  # fmt: skip
+    way = chance.choice(ways)
+    return way.replace("%s", made).replace("{c}", command(chance) if "{c}" in way else "")
+
+
+@pytest.mark.parametrize("with_shell", SHELLS)
+def test_no_template_by_chance_runs_a_value(with_shell: str, tmp_path: Path) -> None:
+    chance = random.Random(20)
+    accepted = refused = 0
+    while accepted < 250:
+        text = command(chance)
+        if "{x}" not in text or len(text) > 300:
+            continue
+        template = shell(text)
+        try:
+            template.check(["x"])
+            made = [template.render({"x": plain(v)}).argv[0] for v in chance.sample(VALUES, 2)]
+        except UsageError:
+            refused += 1
+            continue
+        accepted += 1
+        for rendered in made:
+            subprocess.run(
+                [with_shell, "-c", rendered],
+                cwd=tmp_path,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                env={"PATH": "/usr/bin:/bin", "HOME": "/h"},
+            )
+            assert not (tmp_path / "RAN").exists(), (text, rendered)
+    assert refused > 50
