@@ -134,6 +134,15 @@ class Lab:
             pass
         self.wait_until(lambda: find() != pid)
 
+    def kill_driver(self) -> None:
+        """The mind of adaptive sweeps, if there is one: a child of the daemon."""
+        for pid in members.children(self.daemon_pid() or 0):
+            try:
+                if b"stoker.driver" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    os.kill(pid, signal.SIGKILL)
+            except OSError:
+                continue
+
     def tag_base(self) -> int | None:
         """The number that all processes of this lab's jobs carry."""
         import sqlite3

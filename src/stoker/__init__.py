@@ -19,13 +19,16 @@ if TYPE_CHECKING:
     from stoker.python_api import Queue as Queue
     from stoker.python_api import job as job
     from stoker.python_api import submit as submit
+    from stoker.python_api import sweep as sweep
+    from stoker.sweep_api import Sweep as Sweep
 
 _HOMES = {
     "errors": ("Error",),
     "executor": ("Executor",),
     "handles": ("Job", "JobFailed", "JobLost", "as_completed", "wait"),
     "inside": ("current", "log", "requeue", "should_stop"),
-    "python_api": ("JobFunction", "Queue", "job", "submit"),
+    "python_api": ("JobFunction", "Queue", "job", "submit", "sweep"),
+    "sweep_api": ("Sweep",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = ["__version__", *_HOME]

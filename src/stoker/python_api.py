@@ -40,8 +40,9 @@ if TYPE_CHECKING:
     from stoker.core.model import JobSpec
     from stoker.job_options import Options, Wanted
     from stoker.settings import Settings
+    from stoker.sweep_api import Params, Sweep
 
-__all__ = ["JobFunction", "Queue", "as_completed", "job", "submit", "wait"]
+__all__ = ["JobFunction", "Queue", "as_completed", "job", "submit", "sweep", "wait"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -87,6 +88,13 @@ class JobFunction(Generic[P, R]):
         >>> train.map([0.1, 0.01], seed=3)                   # doctest: +SKIP
         """
         return Queue().map(self, *iterables, **kwargs)
+
+    def sweep(self, params: Params, **sweep_options: Any) -> Sweep:
+        """Run it for many values of its arguments: a sweep that lasts (see sweep_api.py).
+
+        >>> train.sweep({"lr": [0.1, 0.01], "seed": "range(3)"})     # doctest: +SKIP
+        """
+        return Queue().sweep(self, params, **sweep_options)
 
     def options(self, **changes: Unpack[Options]) -> JobFunction[P, R]:
         """The same function with other options."""
@@ -172,6 +180,25 @@ def _bind(
             raise TypeError(f"{label(function)}(): {error}") from None
 
 
+def _check_arguments(function: Callable[..., Any], params: Params) -> None:
+    """Parameters that the function does not take are a TypeError now."""
+    import inspect
+
+    if isinstance(params, Mapping) and ("test_config" in params or "scheduler_config" in params):
+        grids = [{**params.get("global_config", {}), **one} for one in params["test_config"]]
+    else:
+        grids = [dict(params)] if isinstance(params, Mapping) else [dict(one) for one in params]
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    for grid in grids:
+        try:
+            signature.bind_partial(**grid)
+        except TypeError as error:
+            raise TypeError(f"{label(function)}(): {error}") from None
+
+
 class Queue:
     """Jobs of this user on this host. Without a folder: the usual queue, as the settings say."""
 
@@ -219,6 +246,37 @@ class Queue:
         if not iterables:
             raise UsageError("map needs something to go through", "train.map([0.1, 0.01])")
         return self._call(function, [(args, kwargs) for args in zip(*iterables, strict=False)])
+
+    def sweep(
+        self,
+        what: str | Sequence[str] | Callable[..., Any],
+        params: Params,
+        **options: Any,
+    ) -> Sweep:
+        """Run a command or a function for many values: see `stoker.sweep`."""
+        from stoker import sweep_api
+
+        if callable(what):
+            function = what if isinstance(what, JobFunction) else JobFunction(what, {})
+            _check_arguments(function.__stoker_function__, params)
+            return sweep_api.start(self._settings, function, params,
+                                   {**function._options, **options})  # fmt: skip
+        return sweep_api.start(self._settings, what, params, options)
+
+    def sweeps(self) -> list[Sweep]:
+        """All sweeps of this queue."""
+        from stoker.store import sweeps
+        from stoker.sweep_api import Sweep
+
+        return [Sweep(self._settings, row.name) for row in sweeps.all_sweeps(self._open().db)]
+
+    def find_sweep(self, name: str) -> Sweep:
+        """The handle of a sweep that is known by its name."""
+        from stoker.store import sweeps
+        from stoker.sweep_api import Sweep
+
+        sweeps.get(self._open().db, name)
+        return Sweep(self._settings, name)
 
     # -- find and change ---------------------------------------------------------------------
 
@@ -382,3 +440,14 @@ def submit(what: Any, /, *args: Any, **kwargs: Any) -> Job[Any]:
     through `job`: `job(train, gpus=2).submit(0.1)`.
     """
     return Queue().submit(what, *args, **kwargs)
+
+
+def sweep(what: str | Sequence[str] | Callable[..., Any], params: Params, **options: Any) -> Sweep:
+    """Run a command or a function for many values of its parameters; given again, it goes on.
+
+    `sweep("python train.py --lr {lr}", {"lr": [1e-3, 1e-4]}, gpus=1, max_parallel=4)`
+
+    Options of the sweep: name, method, trials, seed, metric ("val_loss" or "acc:max"), early_stop,
+    max_parallel, max_fails, same_fails; all others are those of `submit`.
+    """
+    return Queue().sweep(what, params, **options)

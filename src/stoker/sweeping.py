@@ -23,6 +23,7 @@ from stoker.store.database import Database
 from stoker.store.submissions import context_id
 from stoker.store.sweeps import SweepRow, TrialRow
 from stoker.sweeps import methods, names, spec
+from stoker.sweeps.identity import meaning
 from stoker.sweeps.spec import ADAPTIVE, SweepSpec
 from stoker.sweeps.values import Point
 from stoker.trials import Trials, is_missing, new_points, sweep_folder
@@ -181,7 +182,7 @@ def _recognise(
 
 def key_of(given: SweepSpec, context: Context) -> str:
     """Equal for the same command and method in the same folder, whatever the values."""
-    parts = [given.template.to_json(), given.method, context.cwd]
+    parts = [meaning(given.template), given.template.shell, given.method, context.cwd]
     return hashlib.sha256(json.dumps(parts).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 

@@ -6,9 +6,11 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import stoker
 from stoker.python_api import job
 
 
@@ -136,3 +138,34 @@ class Model:
 
     def times(self, x: int) -> int:
         return self.scale * x
+
+
+@job(gpus=0)
+def score(x: int, y: int = 0) -> int:
+    return x + y
+
+
+def report(x: int) -> dict[str, object]:
+    return {"square": x * x, "note": f"of {x}", "ignored": [1]}
+
+
+@job(gpus=0)
+def train(lr: float) -> None:
+    for step in range(3):
+        stoker.log(loss=0.5**step, step=step)
+
+
+@job(gpus=0)
+def bowl(x: float, y: float) -> float:
+    return (x - 3) ** 2 + (y + 1) ** 2
+
+
+def patient(offset: float) -> dict[str, object]:
+    """Five steps; one that is far off waits until it is told to stop."""
+    for step in range(5):
+        stoker.log(loss=offset + 1 / (step + 1), step=step)
+    if offset > 50:
+        while not stoker.should_stop():
+            time.sleep(0.05)
+        return {"steps": "stopped"}
+    return {"steps": 5}

@@ -23,6 +23,7 @@ _WORDS = (
 _SHELL_WORDS = frozenset(_WORDS.split())
 
 # Longer texts cannot be one argument of execve (MAX_ARG_STRLEN is 131072 with the end mark).
+CALL_MODULE = "stoker.functions.call"  # the program of function jobs
 MAX_ARGUMENT_BYTES = 131_071
 
 

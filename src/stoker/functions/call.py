@@ -14,10 +14,12 @@ import os
 import sys
 from types import CoroutineType, TracebackType
 
+from stoker.core.commands import CALL_MODULE
 from stoker.errors import Error
 from stoker.functions import payload, vault
+from stoker.inside import current, log
 
-MODULE = "stoker.functions.call"
+MODULE = CALL_MODULE
 _PID = os.getpid()
 
 
@@ -67,12 +69,30 @@ def _slices(text: str) -> list[vault.Slice]:
 
 def _made(data: bytes) -> object:
     function, args, kwargs = payload.unpack(data)
+    run = current()
+    if run.trial is not None:  # of a sweep: the parameters are the arguments
+        kwargs = {**kwargs, **run.params}
     value = function(*args, **kwargs)
     if isinstance(value, CoroutineType):
         import asyncio
 
-        return asyncio.run(value)
+        value = asyncio.run(value)
+    if run.trial is not None:
+        _report(value)
     return value
+
+
+def _report(value: object) -> None:
+    """What a trial returns is a result: a number by the name of the sweep's metric, or a dict."""
+    if isinstance(value, dict) and value:
+        numbers = {str(k): v for k, v in value.items() if isinstance(v, (bool, int, float, str))}
+        if numbers:
+            log(**numbers)  # type: ignore[arg-type]  # `step` may be among them
+    elif isinstance(value, (int, float)) or hasattr(value, "item"):
+        try:
+            log(**{os.environ.get("STOKER_METRIC") or "result": value})  # type: ignore[arg-type]
+        except TypeError:
+            pass  # an array: it is the value of the job, and no metric
 
 
 def _keep(folder: str, job: int, body: bytes) -> bool:

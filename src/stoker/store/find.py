@@ -71,7 +71,8 @@ _SELECT = (
     " j.batch, j.batch_index, j.rerun_of, j.dedupe, j.stdout, j.stderr, j.attempts,"
     " j.stop_requested, j.ended_at, a.id, a.devices, a.pid, a.started_at, a.status, a.detail,"
     " a.user_seconds, a.system_seconds, a.max_rss_bytes, a.cause, a.claim, a.gpu_memory, a.gpu_use,"
-    f" a.gpu_energy, j.on_oom, j.family, j.sweep, l.share, {', '.join('l.' + c for c in LINE_COLUMNS)}"
+    " a.gpu_energy, j.on_oom, j.family, j.sweep, l.share,"
+    f" {', '.join('l.' + c for c in LINE_COLUMNS)}"
     " FROM jobs j JOIN contexts c ON c.id = j.context JOIN lines l ON l.id = j.line"
     " LEFT JOIN attempts a ON a.id = j.attempt"
 )

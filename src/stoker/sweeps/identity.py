@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
+from stoker.core.commands import CALL_MODULE
 from stoker.sweeps.template import Template
 from stoker.sweeps.values import Point, key
 
@@ -11,5 +12,13 @@ from stoker.sweeps.values import Point, key
 def identity(template: Template, point: Point) -> str:
     """16 hex digits; 1e-3 is 0.001 and 1 is 1.0, in whatever order the parameters come."""
     params = {name: value.data for name, value in point.items()}
-    text = key({"command": list(template.words), "shell": template.shell, "params": params})
+    text = key({"command": meaning(template), "shell": template.shell, "params": params})
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def meaning(template: Template) -> list[str]:
+    """The words that say what is run. A function is its name, wherever its call was put."""
+    words = list(template.words)
+    if len(words) > 4 and words[3] == CALL_MODULE:
+        return words[3:5]
+    return words

@@ -1,0 +1,323 @@
+"""Sweeps from Python: start one, or find one, and read its results.
+
+    sweep = stoker.sweep("python train.py --lr {lr}", {"lr": [1e-3, 1e-4]}, gpus=1)
+
+    @stoker.job(gpus=1)
+    def train(lr: float, seed: int = 0) -> float: ...
+
+    sweep = train.sweep({"lr": "log(1e-5, 1e-1)", "seed": [0, 1, 2]},
+                        method="tpe", trials=30, metric="val_loss")
+    sweep.wait()
+    sweep.best(), sweep.results(), sweep.to_pandas()
+
+Parameters are a mapping: lists are values, texts such as "log(1e-5, 1e-1)" and "range(3)" are what
+they are on the command line, anything else is a constant. A list of mappings is the union of their
+grids, and a configuration of GPU Task Scheduler (`{"test_config": [...]}`) is taken as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from stoker.errors import UsageError
+from stoker.handles import Job
+
+if TYPE_CHECKING:
+    from stoker.api import Queue as StoredQueue
+    from stoker.reports import Reported
+    from stoker.results.table import Row
+    from stoker.settings import Settings
+    from stoker.store.sweeps import SweepRow
+    from stoker.sweeps.spec import SweepSpec
+    from stoker.sweeps.template import Template
+
+Params: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+
+# What is said of a sweep as a whole; everything else is for its jobs.
+_OF_SWEEPS = (
+    "name", "method", "trials", "seed", "metric", "early_stop", "max_parallel", "max_fails",
+    "same_fails", "lenient",
+)  # fmt: skip
+
+
+class Sweep:
+    """A sweep by its name. Cheap, and true whenever it is asked: nothing is kept here."""
+
+    def __init__(self, settings: Settings, name: str) -> None:
+        self._settings = settings
+        self.name = name
+
+    # -- look --------------------------------------------------------------------------------
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Trials by state."""
+        from stoker.store import sweeps
+
+        return sweeps.counts(self._open().db, self._row().id)
+
+    @property
+    def stopped(self) -> str | None:
+        """Why no more of it starts; None while it goes on."""
+        return self._row().stopped
+
+    def jobs(self) -> list[Job[Any]]:
+        """The newest job of each trial."""
+        from stoker.store import sweeps
+
+        rows = sweeps.trials(self._open().db, self._row().id)
+        return [Job(self._settings, row.job) for row in rows if row.job is not None]
+
+    def results(self, where: str | None = None, sort: str | None = None) -> list[dict[str, Any]]:
+        """One dict for each trial: its parameters, metrics, state, seconds, trial and job.
+
+        >>> sweep.results(where="lr < 0.01", sort="-acc")        # doctest: +SKIP
+        """
+        from stoker.results import table
+
+        rows = self._rows()
+        if where is not None:
+            rows = table.where(rows, where)
+        if sort is not None:
+            rows = table.sort(rows, sort)
+        names = table.columns(rows, constants=True) if rows else []
+        cells = table.cells(rows, names)
+        return [dict(zip(names, line, strict=True)) for line in cells]
+
+    def best(self, metric: str | None = None, goal: str | None = None) -> dict[str, Any] | None:
+        """The row of `results()` with the best value; by the sweep's own metric if none is said."""
+        from stoker.results import table
+
+        own = self._spec().metric
+        if metric is None:
+            if own is None:
+                raise UsageError("best by what?", 'best("val_loss") or best("acc", "max")')
+            metric = own.name
+        goal = goal or (own.goal if own is not None and own.name == metric else "min")
+        rows = self._rows()
+        if not any(metric in row.metrics for row in rows):
+            return None
+        top = table.best(rows, metric, goal)
+        if top is None:
+            return None
+        return next(row for row in self.results() if row["trial"] == top.trial)
+
+    def curve(self, trial: int, metric: str) -> list[tuple[float, float]]:
+        """(step, value) of one metric of one trial."""
+        from stoker.reports import curve_of
+
+        for one in self._reported():
+            if one.row.trial == trial:
+                return curve_of(self._places(), one.source, metric) if one.source else []
+        raise UsageError(f"sweep `{self.name}` has no trial {trial}")
+
+    def to_pandas(self) -> Any:
+        """The results as a pandas.DataFrame."""
+        from stoker.results import export
+
+        return export.to_pandas(self._rows())
+
+    def to_polars(self) -> Any:
+        """The results as a polars.DataFrame."""
+        from stoker.results import export
+
+        return export.to_polars(self._rows())
+
+    # -- act ---------------------------------------------------------------------------------
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Until no trial waits or runs and no more will come; False when time ran out."""
+        from stoker.news import News
+
+        give_up = None if timeout is None else time.monotonic() + timeout
+        news = News(self._settings.state_dir)
+        try:
+            while self._is_open():
+                rest = None if give_up is None else give_up - time.monotonic()
+                if rest is not None and rest <= 0:
+                    return False
+                self._open().wake()  # without a daemon it never ends
+                news.wait(rest)
+        finally:
+            news.close()
+        return True
+
+    def stop(self, kill: bool = False) -> None:
+        """Start no more of it; with `kill`, end what runs."""
+        from stoker import sweeping
+
+        sweeping.stop(self._open(), self.name, kills=kill)
+
+    def resume(self) -> Sweep:
+        """Run what has neither a result nor a job."""
+        from stoker import sweeping
+
+        sweeping.resume(self._open(), self.name)
+        return self
+
+    def extend(self, trials: int) -> Sweep:
+        """So many more trials."""
+        from stoker import sweeping
+
+        sweeping.extend(self._open(), self.name, trials)
+        return self
+
+    def rerun(self, trials: Iterable[int] | None = None) -> list[Job[Any]]:
+        """Run trials again: those with these numbers, or all that failed or were lost."""
+        from stoker import sweeping
+
+        numbers = None if trials is None else set(trials)
+        jobs = sweeping.rerun(self._open(), self.name, numbers)
+        return [Job(self._settings, job) for job in jobs]
+
+    def __repr__(self) -> str:
+        words = ", ".join(f"{count} {state}" for state, count in sorted(self.counts.items()))
+        return f"<sweep {self.name}: {words or 'no trials yet'}>"
+
+    def _repr_html_(self) -> str:
+        from stoker.results import export
+
+        rows = self._rows()
+        own = self._spec().metric
+        if own is not None and any(own.name in row.metrics for row in rows):
+            from stoker.results import table
+
+            rows = table.sort(rows, own.name, own.goal == "max")
+        return export.html(rows)
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _open(self) -> StoredQueue:
+        from stoker.ends import open_queue
+
+        return open_queue(self._settings)
+
+    def _row(self) -> SweepRow:
+        from stoker.store import sweeps
+
+        return sweeps.get(self._open().db, self.name)
+
+    def _spec(self) -> SweepSpec:
+        from stoker import sweeping
+
+        return sweeping.load(self._open().db, self.name)[1]
+
+    def _places(self) -> Any:
+        from stoker.reports import Places
+
+        return Places(self._settings.state_dir)
+
+    def _reported(self) -> list[Reported]:
+        from stoker.reports import of_sweep
+
+        return of_sweep(self._open().db, self._places(), self._row())
+
+    def _rows(self) -> list[Row]:
+        return [one.row for one in self._reported()]
+
+    def _is_open(self) -> bool:
+        from stoker.core.states import ACTIVE, WAITING
+
+        row = self._row()
+        counts = self.counts
+        if any(counts.get(state) for state in (*WAITING, *ACTIVE)):
+            return True
+        return bool(row.is_driven) and row.stopped is None
+
+
+def start(
+    settings: Settings,
+    what: str | Sequence[str] | Callable[..., Any],
+    params: Params,
+    options: Mapping[str, Any],
+) -> Sweep:
+    """Give a sweep of a command, or of a function whose arguments the parameters are."""
+    from stoker import sweeping
+    from stoker.ends import open_queue
+    from stoker.job_options import make_spec, read_options
+
+    own = {key: value for key, value in options.items() if key in _OF_SWEEPS}
+    wanted = read_options({k: v for k, v in options.items() if k not in _OF_SWEEPS})
+    queue = open_queue(settings)
+    base = make_spec(wanted, settings, queue.devices())
+    if base.after or base.begin_at or base.stdout or base.stderr or base.dedupe:
+        raise UsageError("after, begin, stdout, stderr and dedupe are for single jobs",
+                         "leave them out of a sweep")  # fmt: skip
+    same_fails = own.pop("same_fails", sweeping.SAME_FAILS)
+    if callable(what):
+        template = _template_of(settings, what)
+        spec = _spec_of(template, params, {**own, "lenient": True})
+    else:
+        spec = _spec_of(_command(what), params, own)
+    started = sweeping.start(queue, spec, base, same_fails)
+    return Sweep(settings, started.name)
+
+
+def _command(what: object) -> Template:
+    from stoker.sweeps import template
+
+    if isinstance(what, str):
+        return template.shell(what)
+    if isinstance(what, Iterable) and not isinstance(what, bytes):
+        return template.argv([os.fsdecode(word) for word in what])
+    raise UsageError(f"{what!r} is neither a command nor a function",
+                     'sweep("python train.py --lr {lr}", {"lr": [0.1, 0.01]})')  # fmt: skip
+
+
+def _spec_of(template: Template, params: Params, own: Mapping[str, Any]) -> SweepSpec:
+    from stoker.sweeps import task_config, toml_file
+    from stoker.sweeps.spec import make_spec
+
+    if isinstance(params, Mapping) and ("test_config" in params or "scheduler_config" in params):
+        space = task_config.space_from(params)
+    else:
+        shape: dict[str, object] = {"command": ["-"], "lenient": True}
+        if isinstance(params, Mapping):
+            shape["params"] = _plain(params)
+        else:
+            shape["include"] = [_plain(one) for one in params]
+        space = toml_file.from_table(shape, os.getcwd()).space
+    metric = own.get("metric")
+    if isinstance(metric, str):
+        from stoker.sweeps.spec import make_metric
+
+        name, _, goal = metric.rpartition(":")
+        metric = make_metric(name, goal) if name else make_metric(metric)
+    stop = own.get("early_stop")
+    return make_spec(template, space, **{
+        **own, "metric": metric, "early_stop": {"kind": stop} if isinstance(stop, str) else stop,
+    })  # fmt: skip
+
+
+def _plain(params: Mapping[str, Any]) -> dict[str, object]:
+    """Values as a file would have them."""
+    found: dict[str, object] = {}
+    for name, value in params.items():
+        tolist = getattr(value, "tolist", None)  # arrays
+        if callable(tolist):
+            value = tolist()
+        if isinstance(value, (tuple, range, set, frozenset)):
+            value = list(value)
+        found[str(name)] = value
+    return found
+
+
+def _template_of(settings: Settings, function: Callable[..., Any]) -> Template:
+    """The command that calls a function with the parameters of a trial."""
+    import hashlib
+
+    from stoker.functions import call, vault
+    from stoker.functions.payload import Packer
+    from stoker.sweeps.template import argv
+
+    packer = Packer(function)
+    body = packer.shared + packer.call((), {})
+    folder = vault.new_folder(settings.state_dir)
+    vault.write(folder, vault.CALL, [body])
+    digest = hashlib.sha256(body).hexdigest()
+    words = call.words(sys.executable, packer.label, folder, digest, [(0, len(body))])
+    return argv([word.replace("{", "{{").replace("}", "}}") for word in words])

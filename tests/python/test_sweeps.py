@@ -1,0 +1,168 @@
+"""Sweeps from Python: of commands, of functions, searched, stopped early."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import stoker
+from stoker.errors import NotFound, UsageError
+from stoker.python_api import Queue, job
+from tests.lab import Lab
+from tests.python import work
+
+
+def test_a_command_is_swept_and_its_results_are_rows(here: Lab) -> None:
+    swept = stoker.sweep(
+        "echo stoker: loss={lr}", {"lr": [0.5, 0.25]}, name="mine", metric="loss", gpus=0
+    )
+    assert swept.wait(30)
+    assert [(row["trial"], row["lr"], row["loss"]) for row in swept.results()] == [
+        (1, 0.5, 0.5), (2, 0.25, 0.25),
+    ]  # fmt: skip
+    best = swept.best()
+    assert best is not None
+    assert (best["trial"], best["loss"]) == (2, 0.25)
+    assert swept.results(where="lr > 0.3")[0]["lr"] == 0.5
+    assert [row["lr"] for row in swept.results(sort="loss")] == [0.25, 0.5]
+    assert repr(swept) == "<sweep mine: 2 done>"
+    assert swept._repr_html_().count("<tr") == 3
+
+
+def test_a_function_takes_the_parameters_and_returns_the_metric(here: Lab) -> None:
+    swept = work.score.sweep({"x": [1, 2, 3], "y": 10}, metric="value", name="fn")
+    assert swept.wait(60)
+    assert [row["value"] for row in swept.results()] == [11, 12, 13]
+    assert [one.result() for one in swept.jobs()] == [11, 12, 13]
+
+
+def test_the_same_function_again_runs_only_what_is_new(here: Lab) -> None:
+    first = work.score.sweep({"x": [1, 2], "y": 0})
+    assert first.wait(60)
+    again = work.score.sweep({"x": [1, 2, 3], "y": 0})
+    assert again.name == first.name
+    assert again.wait(60)
+    assert again.counts == {"done": 3}
+    assert len(Queue().jobs("all")) == 3
+
+
+def test_a_dict_that_a_function_returns_becomes_columns(here: Lab) -> None:
+    swept = stoker.sweep(job(work.report, gpus=0), {"x": "range(2)"})
+    assert swept.wait(60)
+    rows = swept.results()
+    assert [(row["square"], row["note"]) for row in rows] == [(0, "of 0"), (1, "of 1")]
+
+
+def test_a_configuration_of_gpu_task_scheduler_is_a_union_of_grids(here: Lab) -> None:
+    config = {
+        "scheduler_config": {"gpu": ["0"]},
+        "global_config": {"y": 5},
+        "test_config": [{"x": [1, 2]}, {"x": [7]}],
+    }
+    swept = work.score.sweep(config)
+    assert swept.wait(60)
+    assert [row["result"] for row in swept.results()] == [6, 7, 12]
+
+
+def test_a_list_of_mappings_is_a_union(here: Lab) -> None:
+    swept = stoker.sweep(["echo", "{x}"], [{"x": [1, 2]}, {"x": [2, 3]}], gpus=0, hold=True)
+    assert [row["x"] for row in swept.results()] == [1, 2, 3]
+
+
+def test_results_go_to_pandas_and_polars(here: Lab) -> None:
+    swept = stoker.sweep("echo stoker: v={x}", {"x": [1, 2]}, gpus=0)
+    assert swept.wait(30)
+    assert list(swept.to_pandas()["v"]) == [1, 2]
+    assert swept.to_polars()["x"].to_list() == [1, 2]
+
+
+def test_curves_are_read_step_by_step(here: Lab) -> None:
+    swept = stoker.sweep(work.train, {"lr": [0.1]}, metric="loss")
+    assert swept.wait(60)
+    assert swept.curve(1, "loss") == [(0, 1.0), (1, 0.5), (2, 0.25)]
+    with pytest.raises(UsageError, match="no trial 9"):
+        swept.curve(9, "loss")
+
+
+def test_search_finds_better_points_than_chance_with_the_same_number_of_trials(here: Lab) -> None:
+    """Both seeded, so both always find the same."""
+    space = {"x": "interval(-10, 10)", "y": "interval(-10, 10)"}
+    best = {}
+    for method in ("random", "tpe"):
+        swept = stoker.sweep(
+            work.bowl, space, method=method, trials=40, seed=1, metric="loss", name=method,
+            max_parallel=1,
+        )  # fmt: skip
+        assert swept.wait(150)
+        assert swept.counts == {"done": 40}
+        row = swept.best()
+        assert row is not None
+        best[method] = row["loss"]
+    assert best["tpe"] < best["random"] / 2
+
+
+def test_a_search_goes_on_after_the_death_of_driver_daemon_and_runner(here: Lab) -> None:
+    swept = stoker.sweep(
+        work.bowl, {"x": "interval(-1, 1)", "y": "interval(-1, 1)"}, method="tpe", trials=12,
+        seed=3, metric="loss", max_parallel=2,
+    )  # fmt: skip
+    for enough in (3, 6):
+        here.wait_until(lambda enough=enough: swept.counts.get("done", 0) >= enough)  # type: ignore[misc]
+        here.kill_driver()
+        here.kill_daemon()
+    assert swept.wait(100)
+    counts = swept.counts
+    assert sum(counts.values()) == 12
+    assert counts.get("done", 0) == 12
+    assert len({(row["x"], row["y"]) for row in swept.results()}) == 12
+
+
+def test_a_bad_trial_is_told_to_stop_early(here: Lab) -> None:
+    """The first trials are good; the last is far off at every step, and leaves when asked to."""
+    swept = stoker.sweep(
+        work.patient, {"offset": [0, 0.1, 0.2, 100]}, metric="loss", max_parallel=1,
+        early_stop={"kind": "median", "min_trials": 2, "after_step": 1}, gpus=0,
+    )  # fmt: skip
+    assert swept.wait(100)
+    steps = {row["offset"]: row["steps"] for row in swept.results()}
+    assert steps[0] == 5
+    assert steps[100] == "stopped"
+
+
+def test_a_sweep_is_found_by_its_name_stopped_and_resumed(here: Lab) -> None:
+    stoker.sweep("true {x}", {"x": [1, 2]}, name="held", hold=True, gpus=0)
+    swept = Queue().find_sweep("held")
+    swept.stop()
+    assert (swept.counts, swept.stopped) == ({"cancelled": 2}, "stopped by hand")
+    assert swept.resume().counts == {"held": 2}
+    assert [one.name for one in Queue().sweeps()] == ["held"]
+    with pytest.raises(NotFound):
+        Queue().find_sweep("nothing")
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_queued(here: Lab) -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'z'"):
+        work.score.sweep({"z": [1]})
+    with pytest.raises(UsageError, match="method"):
+        stoker.sweep("echo {x}", {"x": [1]}, method="gird")
+    with pytest.raises(UsageError, match="no parameter"):
+        stoker.sweep("echo {x}", {"y": [1]})
+    with pytest.raises(UsageError, match="option"):
+        stoker.sweep("echo {x}", {"x": [1]}, gpsu=1)
+    with pytest.raises(UsageError, match="1,000,000,000,000"):
+        stoker.sweep("echo {a}{b}", {"a": "range(1000000)", "b": "range(1000000)"})
+    assert Queue().jobs("all") == []
+    assert Queue().sweeps() == []
+
+
+def test_a_search_without_optuna_says_what_is_missing(
+    here: Lab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "optuna.py").write_text("raise ModuleNotFoundError('No', name='optuna')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    swept = stoker.sweep(
+        "echo {x}", {"x": "interval(0, 1)"}, method="tpe", trials=3, metric="v", gpus=0
+    )
+    assert swept.wait(60)
+    assert "pip install 'stoker[search]'" in (swept.stopped or "")
