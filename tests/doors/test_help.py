@@ -21,6 +21,9 @@ Stoker keeps every GPU fed.
 commands:
   submit      queue a command, a job file or lines from stdin
   run         run a job file in the foreground, without the daemon
+  sweep       a command over many parameters: start, extend, stop, resume
+  results     what trials and jobs have reported: sort, filter, group, export
+  plot        learning curves and parameters, in the terminal or as PNG and SVG
   status      devices, running and waiting jobs (also: just `stoker`)
   ls          list jobs
   show        everything about a job

@@ -16,7 +16,7 @@ FIELDS = (
     "claim_bytes gpu_memory_peak_bytes gpu_use_percent gpu_energy_joules devices priority tags "
     "after attempts retries restartable time_limit submitted_at eligible_at started_at ended_at "
     "stop_requested pid user_seconds system_seconds max_rss_bytes stdout stderr batch batch_index "
-    "rerun_of dedupe"
+    "rerun_of dedupe sweep trial"
 )
 
 

@@ -23,7 +23,12 @@ VERBS = {
 }
 _SHELLS = ("bash", "zsh", "fish")
 _STATES = "all waiting active final held queued running done failed cancelled lost @"
-_ACTIONS = {"daemon": "start stop status drain resume run", "completion": " ".join(_SHELLS)}
+_ACTIONS = {
+    "daemon": "start stop status drain resume run",
+    "gpus": "drain restore slots",
+    "sweep": "ls show extend stop resume rerun rm",
+    "completion": " ".join(_SHELLS),
+}
 
 
 def run(name: str, parsed: Parsed) -> int:

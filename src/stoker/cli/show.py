@@ -16,7 +16,7 @@ from stoker.core.learning import budget, sharing_advice
 from stoker.core.states import WAITING
 from stoker.core.terminal import printable
 from stoker.errors import UsageError
-from stoker.store import find
+from stoker.store import find, sweeps
 from stoker.store.find import JobRow
 
 VERBS = {
@@ -57,6 +57,18 @@ def _json(queue: Queue, row: JobRow) -> dict[str, object]:
     return {**board.job_json(queue.db, queue.settings, row), "history": attempts, "events": events}
 
 
+def _trial(queue: Queue, row: JobRow) -> str:
+    """`3 of sweep brave-otter: lr=0.1, seed=2`."""
+    found = sweeps.of_job(queue.db, row.id) if row.sweep is not None else None
+    if found is None:
+        return ""
+    import json
+
+    point = json.loads(sweeps.point_of(queue.db, row.id) or "{}")
+    params = ", ".join(f"{name}={text}" for name, (_, text) in point.items())
+    return f"{found[1]} of sweep {found[0]}: {params}"
+
+
 def _text(queue: Queue, row: JobRow) -> str:
     words = board.result_words(row)
     out, err = board.log_paths(queue.settings, row)
@@ -64,6 +76,7 @@ def _text(queue: Queue, row: JobRow) -> str:
         ("job", f"{row.id}" + (f" ({row.name})" if row.name else "")),
         ("state", row.state + (f": {words}" if words else "")),
         ("command", display(row.argv, row.shell)),
+        ("trial", _trial(queue, row)),
         ("folder", row.cwd),
         ("gpus", _gpus(row)),
         ("priority", str(row.priority) if row.priority else ""),
