@@ -253,5 +253,5 @@ def test_foreground_runs_a_sweep_and_goes_on_where_it_was(lab: Lab, tmp_path: Pa
     done = lab.run("run", "--devices", "0,1", "s.toml")
     assert (done.returncode, "1 done, 3 skipped" in done.stderr) == (0, True)
     table = [line.split()[:3] for line in done.stdout.splitlines()]
-    assert table[0] == ["trial", "x", "v"]
+    assert table[0] == ["TRIAL", "x", "v"]
     assert table[1:] == [["1", "0", "0"], ["2", "1", "1"], ["3", "2", "2"], ["4", "3", "3"]]

@@ -147,6 +147,11 @@ def _print(rows: list[Row], chosen: list[str], parsed: Parsed) -> None:
     if parsed["json"]:
         print_json(rows=export.records(rows, chosen))
         return
+    print_table(rows, chosen)
+
+
+def print_table(rows: list[Row], chosen: list[str]) -> None:
+    """For people."""
     header, lines = export.text_table(rows, chosen)
     if "seconds" in header:
         at = header.index("seconds")

@@ -8,12 +8,12 @@ import time
 from collections.abc import Iterator
 from itertools import islice
 
-from stoker.cli.output import table, tell
+from stoker.cli.output import tell
+from stoker.cli.results import print_table
 from stoker.core.metrics import Collector
 from stoker.core.model import JobSpec
 from stoker.errors import UsageError
 from stoker.reports import Places, Source, collect, of_sweep
-from stoker.results import export
 from stoker.results.table import columns, sort
 from stoker.store import find, sweeps
 from stoker.store.database import Database
@@ -156,7 +156,6 @@ class SweepSource:
         if metric is not None and any(metric.name in one.metrics for one in rows):
             rows = sort(rows, metric.name, metric.goal == "max")
         if any(one.metrics for one in rows):
-            header, lines = export.text_table(rows[:_SHOWN], columns(rows))
-            print(table(header, lines))
+            print_table(rows[:_SHOWN], columns(rows))
         more = f" ({len(rows) - _SHOWN} more)" if len(rows) > _SHOWN else ""
         tell(f"results{more}: stoker results {os.path.relpath(self._places.folder)}")

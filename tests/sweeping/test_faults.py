@@ -1,0 +1,45 @@
+"""Whoever dies where: no trial is lost and none is there twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+import stoker
+from tests.lab import Lab
+from tests.python import work
+from tests.python.conftest import here as here
+
+
+@pytest.mark.parametrize(
+    "point", ["sweep.before_commit:1", "sweep.before_commit:2", "sweep.after_commit:1"]
+)
+def test_a_sweep_whose_giver_died_is_given_again(new_lab: Callable[..., Lab], point: str) -> None:
+    lab = new_lab(devices=2)
+    words = ("sweep", "echo {x}", "x=range(7)", "--name", "s", "--json")
+    died = lab.run(*words, STOKER_FAILPOINT=point)
+    assert died.returncode == -9
+    again = json.loads(lab.ok(*words))
+    lab.wait()
+    shown = json.loads(lab.ok("sweep", "show", "s", "--json"))
+    assert shown["trials"] == {"done": 7}
+    assert len(lab.states()) == 7, again
+
+
+@pytest.mark.parametrize("point", ["driver.after_ask", "sweep.before_commit", "sweep.after_commit"])
+@pytest.mark.parametrize("nth", [1, 3])
+def test_a_search_whose_driver_died_goes_on(here: Lab, point: str, nth: int) -> None:
+    once = here.folder / "once"
+    once.touch()
+    here.env |= {"STOKER_FAILPOINT": f"{point}:{nth}", "STOKER_FAILPOINT_ONCE": str(once)}
+    here.ok("daemon", "start")  # it hands the failpoint on to its driver
+    swept = stoker.sweep(
+        work.bowl, {"x": "interval(0, 1)", "y": "interval(0, 1)"}, method="tpe", trials=6, seed=1,
+        metric="loss", max_parallel=2,
+    )  # fmt: skip
+    assert swept.wait(90)
+    assert not once.exists(), f"{point} was never passed {nth} times"
+    assert swept.counts == {"done": 6}
+    assert len({(row["x"], row["y"]) for row in swept.results()}) == 6
