@@ -14,7 +14,7 @@ import os
 import sys
 import time
 
-from stoker.core.metrics import Collector
+from stoker.core.collector import Collector
 from stoker.core.model import JobSpec
 from stoker.core.states import ACTIVE, FINAL, WAITING
 from stoker.core.warning import parse_warning

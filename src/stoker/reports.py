@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 
-from stoker.core.metrics import Collector, Stat
+from stoker.core.collector import Collector, Stat
 from stoker.core.record import Record
 from stoker.core.states import FINAL
 from stoker.errors import Error

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.core import metrics
-from stoker.core.metrics import Collector, Report, Rubbish, read_json_line, read_printed_line
+from stoker.core.collector import MOST_NAMES, Collector, Stat
+from stoker.core.metrics import Report, Rubbish, read_json_line, read_printed_line
+from stoker.core.report_files import Complaint
 
 
 def collected(*lines: str) -> Collector:
@@ -128,7 +130,7 @@ def test_long_text_is_cut() -> None:
 
 def test_summary_has_the_last_value_and_the_ends() -> None:
     stat = collected(*(line(s, 1, loss=v) for s, v in enumerate([3, 1, 2]))).summary["loss"]
-    assert stat == metrics.Stat(2, 2, 3, 0, 1, 1, 3, 0)
+    assert stat == Stat(2, 2, 3, 0, 1, 1, 3, 0)
 
 
 def test_nan_is_counted_and_never_the_best() -> None:
@@ -147,7 +149,7 @@ def test_attempt_that_begins_again_replaces_everything() -> None:
     lines = [line(s, 1, loss=0.1) for s in range(5)] + [line(0, 2, loss=0.7)]
     collector = collected(*lines)
     assert not collector.is_stale
-    assert collector.summary["loss"] == metrics.Stat(0.7, 0, 1, 0, 0.7, 0, 0.7, 0)
+    assert collector.summary["loss"] == Stat(0.7, 0, 1, 0, 0.7, 0, 0.7, 0)
 
 
 def test_attempt_without_steps_replaces_everything_too() -> None:
@@ -163,7 +165,7 @@ def test_attempt_that_goes_on_from_a_checkpoint_replaces_from_there() -> None:
     assert collected(*lines).is_stale
     collector = fed_twice(*lines)
     assert not collector.is_stale
-    assert collector.summary["loss"] == metrics.Stat(1, 3, 4, 0, 1, 3, 5, 0)
+    assert collector.summary["loss"] == Stat(1, 3, 4, 0, 1, 3, 5, 0)
 
 
 def test_attempt_that_goes_on_after_the_last_step_replaces_nothing() -> None:
@@ -174,7 +176,7 @@ def test_attempt_that_goes_on_after_the_last_step_replaces_nothing() -> None:
 
 def test_late_line_of_an_attempt_that_was_replaced_does_not_count() -> None:
     collector = collected(line(0, 1, a=1), line(0, 2, a=2), line(7, 1, a=-5))
-    assert collector.summary["a"] == metrics.Stat(2, 0, 1, 0, 2, 0, 2, 0)
+    assert collector.summary["a"] == Stat(2, 0, 1, 0, 2, 0, 2, 0)
 
 
 def test_names_go_back_on_their_own() -> None:
@@ -224,7 +226,7 @@ def test_last_lines_without_end_count_once_the_job_has_ended() -> None:
 def test_rubbish_is_counted_and_the_first_remembered() -> None:
     collector = collected('{"a": 1}', "", "oops", "oops again", '{"a": 2}')
     assert collector.rubbish == 2
-    assert collector.complaint == metrics.Complaint("metrics", 3, "not JSON")
+    assert collector.complaint == Complaint("metrics", 3, "not JSON")
     assert collector.summary["a"].n == 2
 
 
@@ -267,9 +269,9 @@ def test_progress_bar_without_line_ends_is_not_kept_in_memory() -> None:
 
 
 def test_names_are_bounded() -> None:
-    collector = collected(*(f'{{"loss_{i}": 1}}' for i in range(metrics.MOST_NAMES + 50)))
-    assert len(collector.summary) == metrics.MOST_NAMES
-    assert collector.reports == metrics.MOST_NAMES + 50
+    collector = collected(*(f'{{"loss_{i}": 1}}' for i in range(MOST_NAMES + 50)))
+    assert len(collector.summary) == MOST_NAMES
+    assert collector.reports == MOST_NAMES + 50
 
 
 def test_state_is_strict_json_and_small() -> None:

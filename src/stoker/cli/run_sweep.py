@@ -10,7 +10,7 @@ from itertools import islice
 
 from stoker.cli.output import tell
 from stoker.cli.results import print_table
-from stoker.core.metrics import Collector
+from stoker.core.collector import Collector
 from stoker.core.model import JobSpec
 from stoker.errors import UsageError
 from stoker.reports import Places, Source, collect, of_sweep

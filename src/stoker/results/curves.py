@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stoker.core.metrics import LogReader, MetricsReader, Report, Timeline, is_number
+from stoker.core.collector import Timeline
+from stoker.core.metrics import Report, is_number
+from stoker.core.report_files import LogReader, MetricsReader
 
 Point = tuple[float, float]
 
