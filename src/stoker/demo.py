@@ -10,9 +10,7 @@ import sys
 import tempfile
 
 from stoker.cli.main import main
-from stoker.cli.run import results_table
 from stoker.core.commands import quote
-from stoker.store.database import open_database
 
 _TRIAL = """
 import math, os, sys, time
@@ -21,37 +19,30 @@ bumpy = lambda x: (x - 2) ** 2 / 4 + math.sin(5 * x)
 for step in range(50):
     x -= 0.02 * (bumpy(x + 1e-4) - bumpy(x - 1e-4)) / 2e-4
     time.sleep(0.01)
-print(f"start={sys.argv[1]} x={x:+.3f} y={bumpy(x):+.4f} gpu={os.environ['CUDA_VISIBLE_DEVICES']}")
+    gpu = os.environ["CUDA_VISIBLE_DEVICES"]
+    print(f"stoker: y={bumpy(x):.4f} x={x:.3f} gpu={gpu} step={step}")
+"""
+_SWEEP = """
+command = "{python} trial.py {{start}}"
+metric = "y"
+[params]
+start = "range(-1, 5, 0.5)"
 """
 
 
 def run() -> int:
     with tempfile.TemporaryDirectory(prefix="stoker-demo-") as folder:
-        trial, jobs = os.path.join(folder, "trial.py"), os.path.join(folder, "jobs.txt")
-        with open(trial, "w", encoding="utf-8") as file:
+        sweep, logs = os.path.join(folder, "sweep.toml"), os.path.join(folder, "logs")
+        with open(os.path.join(folder, "trial.py"), "w", encoding="utf-8") as file:
             file.write(_TRIAL)
-        with open(jobs, "w", encoding="utf-8") as file:
-            for step in range(12):
-                file.write(f"{quote(sys.executable)} trial.py {step / 2 - 1}\n")
-        logs = os.path.join(folder, "logs")
-        print("$ stoker run --devices 0,1,2,3 jobs.txt      # twelve trials, four simulated GPUs")
-        failed = main(["run", "--devices", "0,1,2,3", "--cwd", folder, "--log-dir", logs, jobs])
-        _show(logs)
+        with open(sweep, "w", encoding="utf-8") as file:
+            file.write(_SWEEP.format(python=quote(sys.executable)))
+        print("$ stoker run --devices 0,1,2,3 sweep.toml      # twelve trials, four simulated GPUs")
+        failed = main(["run", "--devices", "0,1,2,3", "--cwd", folder, "--log-dir", logs, sweep])
+        print("\n$ stoker plot sweep")
+        main(["plot", logs, "--width", "78", "--height", "18"])
     print("\nnext: stoker submit python train.py      (queued in the background, survives logout)")
     return failed
-
-
-def _show(logs: str) -> None:
-    db = open_database(logs)
-    print(results_table(db))
-    db.close()
-    results = []
-    for name in os.listdir(logs):
-        if name.endswith(".log"):
-            with open(os.path.join(logs, name), encoding="utf-8") as file:
-                results.append(file.read().strip())
-    best = min(results, key=lambda line: float(line.split("y=")[1].split()[0]))
-    print(f"\nbest trial: {best}")
 
 
 if __name__ == "__main__":

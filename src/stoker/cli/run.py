@@ -10,7 +10,7 @@ import zlib
 from stoker import board
 from stoker.cli.lines import LineReader, check_file, open_lines
 from stoker.cli.options import Option, Parsed, Verb, count
-from stoker.cli.output import print_json, table, tell
+from stoker.cli.output import print_json, tell
 from stoker.cli.specs import JOB_OPTIONS, SpecMaker, base_of
 from stoker.cli.wait import code_of
 from stoker.core.commands import display
@@ -437,18 +437,3 @@ def _print_results(db: Database, folder: str) -> None:
          "devices": list(row.devices), "attempts": row.attempts,
          "started_at": board.iso(row.started_at), "ended_at": board.iso(row.ended_at)}
         for row in rows])  # fmt: skip
-
-
-def results_table(db: Database) -> str:
-    """All jobs of a run, for the demo."""
-    rows = find.page(db, ("done", "failed", "cancelled", "lost"), 1000)
-    return table(
-        ("ID", "STATE", "GPU", "TIME", "COMMAND"),
-        [
-            (row.id, row.state, ",".join(map(str, row.devices)),
-             format_duration((row.ended_at or 0) - (row.started_at or 0)),
-             display(row.argv, row.shell))
-            for row in rows
-        ],
-        state=1,
-    )  # fmt: skip

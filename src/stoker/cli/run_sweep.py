@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterator
 from itertools import islice
@@ -158,4 +157,4 @@ class SweepSource:
         if any(one.metrics for one in rows):
             print_table(rows[:_SHOWN], columns(rows))
         more = f" ({len(rows) - _SHOWN} more)" if len(rows) > _SHOWN else ""
-        tell(f"results{more}: stoker results {os.path.relpath(self._places.folder)}")
+        tell(f"results{more}: stoker results {self._places.folder}")
