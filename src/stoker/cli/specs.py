@@ -104,7 +104,7 @@ JOB_OPTIONS = (
     Option("--restartable", "may run again after a crash that left no exit code"),
     Option("--begin", "not before: 14:30, +2h, 2026-12-24T18:00", "TIME", _begin),
     Option("-T --tag", "a tag to find it by", "TAG", many=True),
-    Option("-o --stdout", "write its output there (default: kept by stoker)", "PATH"),
+    Option("-o --stdout", "write its output there; %j is its id (default: kept by stoker)", "PATH"),
     Option("-e --stderr", "write its error output there (default: with its output)", "PATH"),
     Option("--hold", "queue it, but do not start it before `stoker release`"),
     Option("--keep-children", "leave processes alone that outlive its first one"),

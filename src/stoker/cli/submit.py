@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from stoker.api import Queue
-from stoker.cli.options import Option, Parsed, Verb
+from stoker.cli.options import Option, Parsed, Verb, parse
 from stoker.cli.specs import JOB_OPTIONS, SpecMaker
 from stoker.core.durations import format_duration
 from stoker.core.model import JobSpec
@@ -33,6 +34,7 @@ VERBS = {
             ),
             ("stoker submit --gpus 2 --after 7 --retries 3 -- python eval.py", ""),
             ("stoker submit --gpu-mem 20G python train.py", "shares a card with others"),
+            ("stoker submit train.sh", "a script may say #SBATCH or #stoker options"),
             ("stoker submit --file jobs.txt", "blank lines and # comments are skipped"),
             ("stoker submit --gpus 0 --begin +2h --name backup ./backup.sh", ""),
         ),
@@ -48,6 +50,8 @@ follow) gives flags.""",
 
 def run(name: str, parsed: Parsed) -> int:
     queue = Queue()
+    if parsed.words and parsed["file"] is None and os.path.isfile(parsed.words[0]):
+        parsed = _with_directives(parsed)
     maker = SpecMaker(queue.settings, queue.devices(), parsed)
     if parsed["file"] is not None:
         if parsed.words:
@@ -65,6 +69,20 @@ def run(name: str, parsed: Parsed) -> int:
     finally:
         _report(queue, parsed, [receipt], started)  # it is in the queue, daemon or not
     return 0
+
+
+def _with_directives(parsed: Parsed) -> Parsed:
+    """A script may bring options in its comments; those of the command line win."""
+    from stoker.cli.directives import read_script
+
+    script = read_script(parsed.words)
+    if script is None:
+        return parsed
+    own = parse(Verb("submit", "", "", JOB_OPTIONS, words="none"), script.flags)
+    if not parsed["quiet"]:
+        for notice in script.notices:
+            _tell(f"note: {notice}")
+    return Parsed({**own.values, **parsed.values}, list(script.words), True)
 
 
 def _submit_file(queue: Queue, maker: SpecMaker, parsed: Parsed) -> int:

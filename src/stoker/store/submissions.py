@@ -102,14 +102,19 @@ class Submission:
             spec.on_oom,
             later,
             blockers,
-            maybe_bytes(spec.stdout),
-            maybe_bytes(spec.stderr),
+            _with_id(spec.stdout, job),
+            _with_id(spec.stderr, job),
             maybe_bytes(spec.dedupe),
             None,
             pack_pairs(spec.variables) or None,
             spec.warn,
             spec.sweep,
         )
+
+
+def _with_id(path: str | None, job: int) -> bytes | None:
+    """`out-%j.txt`, as Slurm's users write it: only now is the id known."""
+    return None if path is None else to_bytes(path.replace("%j", str(job)))
 
 
 def rerun(db: Database, job: int, now: float, held: bool) -> int:
