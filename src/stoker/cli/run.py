@@ -34,6 +34,7 @@ from stoker.store.ledger import store_tag
 from stoker.store.submissions import Submission
 from stoker.supervisor import locks
 from stoker.supervisor.runner import boot_id
+from stoker.supervisor.spare_logs import PREFIX as SPARE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ jobs finish; twice, or SIGTERM: cancel them. With a single command, once is enou
         words="files",
     )
 }  # fmt: skip
+_KINDS = ("log", "jsonl", "stop", "requeue")  # endings of files that jobs leave in a log folder
 _REDRAW_SECONDS = 0.1
 _OPEN = CardState()
 
@@ -240,7 +242,8 @@ def _begin_anew(folder: str) -> None:
 
         for name in os.listdir(folder):
             stem, _, kind = name.partition(".")
-            if stem.isdigit() and kind.rpartition(".")[2] in ("log", "jsonl", "stop", "requeue"):
+            is_ours = stem.isdigit() and kind.rpartition(".")[2] in _KINDS
+            if is_ours or name.startswith(SPARE):
                 os.unlink(os.path.join(folder, name))
             elif name.isdigit() and os.path.isdir(os.path.join(folder, name)):
                 shutil.rmtree(os.path.join(folder, name), ignore_errors=True)

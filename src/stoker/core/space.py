@@ -143,10 +143,10 @@ class Space:
         return self._place(request, {}) is not None
 
     def _place(self, request: Request, kept: Mapping[int, int]) -> tuple[int, ...] | None:
-        # Emptiest first: cards are filled before any is shared.
+        # Emptiest first: cards are filled before any is shared. Then as they are listed.
         avoided = self._avoided(request) if request.avoid else ()
         found = []
-        for number, room in self.rooms.items():
+        for place, (number, room) in enumerate(self.rooms.items()):
             if room.free <= 0:
                 continue
             amount = amount_of(request, room.device)
@@ -157,11 +157,11 @@ class Space:
                 and is_eligible(request, room.device)
             ):
                 is_other = bool(request.prefer) and not is_named(room.device, request.prefer)
-                found.append((is_other, -room.free / room.total, number))
+                found.append((is_other, -room.free / room.total, place, number))
         if len(found) < request.gpus:
             return None
         found.sort()
-        return tuple(sorted(number for _, _, number in found[: request.gpus]))
+        return tuple(sorted(number for _, _, _, number in found[: request.gpus]))
 
     def _avoided(self, request: Request) -> set[int]:
         """Cards to stay away from, unless without them too few are left."""

@@ -61,6 +61,11 @@ class Cards:
         self.devices = devices
         self.states: dict[int, CardState] = {}
 
+    @property
+    def in_order(self) -> tuple[Device, ...]:
+        """The devices in the order in which they are tried; one that is emptier goes first."""
+        return self.devices
+
     def ended(self, job: RunningJob, now: float) -> None:
         """An attempt is over."""
 
@@ -121,10 +126,37 @@ class _Leaving(Record):
     beside_hidden: bool  # memory of nobody was there before it ended
 
 
-class WatchedCards(Cards):
-    """Devices that the driver tells of."""
+class Watched(Cards):
+    """Devices that follow the driver: what a lookout has to know of them."""
 
     is_watched = True
+    trouble: str | None  # why the driver cannot be asked
+    lease_trouble: str | None
+    waiter: Waiter | None  # stands in line for a card that somebody else has
+
+    def hear(self, sample: Sample, live: Mapping[int, RunningJob]) -> bool:
+        """Take in a sample; True when a decision could come out differently."""
+        raise NotImplementedError
+
+    def hear_waiter(self) -> bool:
+        """The helper that stands in line for us has something to say."""
+        raise NotImplementedError
+
+    def next_look(self, now: float) -> float | None:
+        """When the driver should be asked again before its next sample."""
+        raise NotImplementedError
+
+    def lost(self) -> set[int]:
+        """Devices that are not there any more; what runs on them cannot go on."""
+        raise NotImplementedError
+
+    def use_only(self, names: dict[str, int] | None) -> None:
+        """Leave all other cards alone; the numbers are slots."""
+        raise NotImplementedError
+
+
+class WatchedCards(Watched):
+    """Devices that the driver tells of."""
 
     def __init__(
         self, tag_base: int, leases: bool, by_uuid: bool, held: Iterable[str] = ()

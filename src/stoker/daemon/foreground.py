@@ -60,6 +60,7 @@ class Foreground:
         folder_for: Callable[[int], str],
         *,
         cancels_at_once: bool = False,
+        on_signal: Callable[[int], bool] | None = None,
     ) -> None:
         self._db = db
         self._source = source
@@ -76,6 +77,7 @@ class Foreground:
         self.interrupts = 0
         self._signals: list[int] = []
         self._cancels_at_once = cancels_at_once  # one command: the first Ctrl-C is meant for it
+        self._on_own_signal = on_signal  # True: it has been dealt with
         self._listening = Listening()
 
     def finished_one(self) -> None:
@@ -93,10 +95,32 @@ class Foreground:
     def running(self) -> int:
         return len(self._loop.live)
 
+    def stop(self, job: int, grace: float | None = None) -> None:
+        """Ask a running job to end, and kill it when its grace is over."""
+        for attempt, live in self._loop.live.items():
+            if live.id == job:
+                self._parent.stop(attempt, "user", grace)
+
+    def look_again(self) -> None:
+        """The devices changed."""
+        self._loop.look_again()
+
+    def pid_of(self, job: int) -> int | None:
+        """The first process of a running job; it leads its own session and group."""
+        for attempt, live in self._loop.live.items():
+            if live.id == job:
+                return self._parent.pid_of(attempt)
+        return None
+
+    def ignore(self, pid: int) -> None:
+        """A child of this process that is no job."""
+        self._parent.ignore((pid,))
+
     def work(self, tick: Callable[[], float | None]) -> None:
         """Run everything. `tick` is called now and then and says when it wants to be again."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
-            signal.signal(number, self._on_signal)
+            if not _is_left_out(number):
+                signal.signal(number, self._on_signal)
         try:
             while self._has_more():
                 self._obey_signals()
@@ -107,12 +131,22 @@ class Foreground:
                     self._lookout.observe(self._loop, self._listener, time.monotonic())
                     self._parent.ignore(self._lookout.helpers())
                     self._loop.turn()
-                if not self._parent.has_facts and not self._signals and self._has_more():
+                if self._is_idle() and self._has_more():
                     self._wait(tick())
         finally:
             self._loop.commit_now()
             self._parent.close()
             self._lookout.close()
+
+    def _is_idle(self) -> bool:
+        """Whether there is nothing to do before something happens."""
+        source = self._source
+        has_jobs = source.descriptor is None and source.is_ready and self._takes_more
+        return not self._parent.has_facts and not self._signals and not has_jobs
+
+    @property
+    def _takes_more(self) -> bool:
+        return self._loop.takes_work and self._unfinished < _BACKLOG
 
     def _has_more(self) -> bool:
         if self._loop.live or self._loop.has_unrecorded:
@@ -124,7 +158,7 @@ class Foreground:
     def _read(self) -> None:
         """Take more jobs when few are left; a pipe is read only when it has something."""
         source = self._source
-        while source.is_ready and self._loop.takes_work and self._unfinished < _BACKLOG:
+        while source.is_ready and self._takes_more:
             if source.descriptor is not None and not _readable(source.descriptor):
                 break
             specs = source.read()
@@ -147,8 +181,7 @@ class Foreground:
     def _descriptors(self) -> set[int]:
         wanted = {self._parent.fileno(), *self._lookout.descriptors()}
         source = self._source
-        takes_more = self._loop.takes_work and self._unfinished < _BACKLOG
-        if source.descriptor is not None and not source.at_end and takes_more:
+        if source.descriptor is not None and not source.at_end and self._takes_more:
             wanted.add(source.descriptor)
         return wanted
 
@@ -159,6 +192,8 @@ class Foreground:
         """Once: take no more work. Twice (or SIGTERM, SIGHUP): cancel. Again: kill."""
         while self._signals:
             number = self._signals.pop(0)
+            if self._on_own_signal is not None and self._on_own_signal(number):
+                continue
             self._loop.takes_work = False
             if number == signal.SIGUSR1:
                 self._listener.trouble("draining: running jobs finish, no more are started")
@@ -173,6 +208,11 @@ class Foreground:
                 continue
             for attempt in list(self._loop.live):
                 self._parent.stop(attempt, "user", None if self.interrupts == 2 else 0.0)
+
+
+def _is_left_out(number: int) -> bool:
+    """Whether who started us wants us not to hear it: `nohup`, or a shell that put us behind."""
+    return number in (signal.SIGHUP, signal.SIGINT) and signal.getsignal(number) == signal.SIG_IGN
 
 
 def _readable(descriptor: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from stoker.core.space import is_named
-from stoker.daemon.cards import Cards, WatchedCards
+from stoker.daemon.cards import Cards, Watched, WatchedCards
 from stoker.daemon.gpu_file import read_gpu_file
 from stoker.daemon.loop import Listener, Loop
 from stoker.devices.probe import has_driver, simulated
@@ -30,7 +30,7 @@ class Lookout:
 
     def __init__(self, cards: Cards, gpu_file: str | None = None) -> None:
         self._cards = cards
-        self._watch = Watch() if isinstance(cards, WatchedCards) else None
+        self._watch = Watch() if isinstance(cards, Watched) else None
         self._gpu_file = gpu_file
         self._file_seen: tuple[int, int] | None = None
         self._look_at_file = 0.0
@@ -39,7 +39,7 @@ class Lookout:
 
     def descriptors(self) -> set[int]:
         """What to listen to, besides the loop's own."""
-        if self._watch is None or not isinstance(self._cards, WatchedCards):
+        if self._watch is None or not isinstance(self._cards, Watched):
             return set()
         found = {self._watch.fileno()}
         if self._cards.waiter is not None:
@@ -48,7 +48,7 @@ class Lookout:
 
     def helpers(self) -> set[int]:
         """PIDs of the processes that help with this; they are no jobs."""
-        if self._watch is None or not isinstance(self._cards, WatchedCards):
+        if self._watch is None or not isinstance(self._cards, Watched):
             return set()
         pids = {self._watch.pid, self._cards.waiter.pid if self._cards.waiter is not None else None}
         return {pid for pid in pids if pid is not None}
@@ -64,7 +64,7 @@ class Lookout:
     def observe(self, loop: Loop, listener: Listener, now: float) -> None:
         """Take in what the driver and other holders of leases said."""
         cards = self._cards
-        if self._watch is None or not isinstance(cards, WatchedCards):
+        if self._watch is None or not isinstance(cards, Watched):
             return
         for sample in (*self._watch.read(), *self._watch.check(now)):
             if cards.hear(sample, loop.live):
@@ -93,7 +93,7 @@ class Lookout:
             self._watch.ask()
             self._ask_at = again
 
-    def _read_file(self, path: str, cards: WatchedCards, listener: Listener) -> bool:
+    def _read_file(self, path: str, cards: Watched, listener: Listener) -> bool:
         """Obey the file; False when it says nothing new, or nothing that makes sense."""
         try:
             info = os.stat(path)

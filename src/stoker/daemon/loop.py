@@ -76,6 +76,12 @@ class Host(Record):
 class Listener:
     """Who wants to be told; the foreground run prints from here."""
 
+    # Before the starts that an end has made room for, which wait for it then.
+    hears_ends_first = False
+
+    def starting(self, job: int, devices: tuple[int, ...]) -> None:
+        """It is about to be started: whatever is written now comes before its own output."""
+
     def started(self, job: int, devices: tuple[int, ...]) -> None: ...
     def finished(self, job: int, outcome: Outcome, verdict: Verdict) -> None: ...
     def committed(self) -> None: ...
@@ -178,10 +184,17 @@ class Loop:
         self._clock_offset = self._seen_offset
         self._facts.clear()
         self.cards.recorded(self._quarantined)
-        self._launch()
+        if self._listener.hears_ends_first:
+            self._tell(finished)
+            self._launch()
+        else:
+            self._launch()
+            self._tell(finished)
+        self._listener.committed()
+
+    def _tell(self, finished: list[tuple[int, Outcome, Verdict]]) -> None:
         for job, outcome, verdict in finished:
             self._listener.finished(job, outcome, verdict)
-        self._listener.committed()
 
     def _undo_turn(self) -> None:
         """Nothing of this turn has happened; what was heard stays to be recorded."""
@@ -310,7 +323,7 @@ class Loop:
                 del self._heads[line]
             waiting += islice(jobs, look)
         return Snapshot(
-            self._clock.mono(), self.cards.devices, self.host.cpu_slots,
+            self._clock.mono(), self.cards.in_order, self.host.cpu_slots,
             tuple(self.live.values()), tuple(waiting),
             self._is_draining or not self.takes_work, self.cards.states, self._rules,
             self._limits,
@@ -395,6 +408,7 @@ class Loop:
     def _launch(self) -> None:
         """The claims are in the books: order the starts."""
         for order, context, lease in self._orders:
+            self._listener.starting(order.job, order.devices)
             self.parent.launch(order, context, lease.descriptors)
             point("daemon.after_launch")
             self._listener.started(order.job, order.devices)

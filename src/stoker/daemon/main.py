@@ -14,15 +14,16 @@ import time
 from stoker import __version__
 from stoker.core.model import Context, Outcome
 from stoker.core.retry import Verdict
-from stoker.daemon.cards import WatchedCards
+from stoker.daemon.cards import Cards, WatchedCards
 from stoker.daemon.clock import SystemClock
 from stoker.daemon.listening import Listening
 from stoker.daemon.lookout import Lookout, find_cards
 from stoker.daemon.loop import Host, Listener, Loop
 from stoker.daemon.mind import Mind
 from stoker.daemon.recovery import recover
+from stoker.daemon.start import DAEMON_MODULE
 from stoker.daemon.wake import WakeServer
-from stoker.errors import Conflict, Error
+from stoker.errors import Conflict, Error, Unavailable
 from stoker.settings import (
     Settings,
     check_filesystem,
@@ -30,7 +31,7 @@ from stoker.settings import (
     load_settings,
     prepare_state_dir,
 )
-from stoker.store import find, ledger
+from stoker.store import find, ledger, slots
 from stoker.store.checkpoints import Checkpoints
 from stoker.store.database import FILE_NAME, open_database
 from stoker.supervisor import locks, members
@@ -42,11 +43,12 @@ from stoker.supervisor.runner import boot_id
 from stoker.supervisor.runner_link import RunnerLink
 
 _LOOK_FOR_HOME_SECONDS = 30.0
-# How the runner brings a daemon back that was killed.
-RESTART = [sys.executable, "-P", "-m", "stoker.daemon.detach"]
 
 
 class Daemon(Listener):
+    # How the runner brings a daemon back that was killed.
+    restart = (sys.executable, "-P", "-m", DAEMON_MODULE)
+
     def __init__(self, settings: Settings) -> None:
         folder = settings.state_dir
         self._is_stopping = False
@@ -60,10 +62,10 @@ class Daemon(Listener):
         self._look_at = 0.0
         self._checkpoints = Checkpoints(folder)
         tag = ledger.store_tag(self._db)
-        self._link = RunnerLink(folder, tag, settings.log_limit, RESTART)
+        cards = self.find_cards(tag)
+        self._link = RunnerLink(folder, tag, settings.log_limit, list(self.restart))
         self._orphans = Orphans(tag)
         host = Host(cpu_slots(settings), boot_id())
-        cards = find_cards(settings, tag)
         if isinstance(cards, WatchedCards):
             cards.remember(find.devices(self._db))
         self._lookout = Lookout(cards, settings.gpu_file)
@@ -75,6 +77,12 @@ class Daemon(Listener):
             self._db, self, host, cards, settings, self._clock, self, next_attempt=first
         )
         self._last_trouble = ""
+
+    def find_cards(self, tag: int) -> Cards:
+        """What jobs may run on: the cards of the host."""
+        if slots.read(self._db) is not None:
+            raise Unavailable("this queue has devices of its own; who made it has to serve it")
+        return find_cards(self._settings, tag)
 
     # -- life --------------------------------------------------------------------------------
 
@@ -217,7 +225,7 @@ class Daemon(Listener):
         print(f"{stamp} {text}", file=sys.stderr, flush=True)
 
 
-def run_daemon(settings: Settings) -> None:
+def run_daemon(settings: Settings, kind: type[Daemon] = Daemon) -> None:
     """Be the daemon, in this process, until SIGTERM."""
     prepare_state_dir(settings)
     check_filesystem(settings)
@@ -227,16 +235,16 @@ def run_daemon(settings: Settings) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < 4096 <= hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (4096, hard))
-    daemon = Daemon(settings)
+    daemon = kind(settings)
     become_dispatcher()
     daemon.work()
     os.close(lock)
 
 
-def main() -> None:
+def main(kind: type[Daemon] = Daemon) -> None:
     """The background process that `daemon/start.py` starts."""
     try:
-        run_daemon(load_settings())
+        run_daemon(load_settings(), kind)
     except Conflict:
         pass  # two were started at once, and the other one won
     except Error as error:

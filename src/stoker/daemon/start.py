@@ -13,6 +13,7 @@ from stoker.errors import Unavailable
 from stoker.settings import Settings
 
 POKE_SOCKET = "wake.sock"
+DAEMON_MODULE = "stoker.daemon.detach"
 _LOG_NAME = "daemon.log"
 _START_SECONDS = 10.0
 
@@ -34,15 +35,15 @@ def poke(folder: str) -> bool:
     return True
 
 
-def ensure_daemon(settings: Settings) -> bool:
+def ensure_daemon(settings: Settings, module: str = DAEMON_MODULE) -> bool:
     """Poke, or start a daemon; True when it was started by this call."""
     if poke(settings.state_dir):
         return False
-    start_daemon(settings)
+    start_daemon(settings, module)
     return True
 
 
-def start_daemon(settings: Settings) -> int:
+def start_daemon(settings: Settings, module: str = DAEMON_MODULE) -> int:
     """Start a daemon that outlives this terminal; returns its PID once it listens."""
     import time
 
@@ -58,7 +59,7 @@ def start_daemon(settings: Settings) -> int:
         # One that holds the lock and does not hear is about to listen or about to leave; a second
         # one beside it might come to life after somebody stopped the first.
         if pid is None and not is_spawned:
-            _spawn(folder)
+            _spawn(folder, module)
             is_spawned = True
         time.sleep(0.01)
     raise Unavailable(
@@ -67,14 +68,14 @@ def start_daemon(settings: Settings) -> int:
     )
 
 
-def _spawn(folder: str) -> None:
+def _spawn(folder: str, module: str) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     log = os.open(os.path.join(folder, _LOG_NAME), flags, 0o600)
     # -P: the folder we are in is a user's, and its json.py is not ours.
     # setsid and a parent that does not wait: the terminal may close, init inherits it.
     os.posix_spawn(
         sys.executable,
-        [sys.executable, "-P", "-m", "stoker.daemon.detach"],
+        [sys.executable, "-P", "-m", module],
         {**os.environ, "STOKER_STATE_DIR": folder},
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),

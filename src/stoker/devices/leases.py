@@ -436,11 +436,12 @@ def _paths(uuid: str, pci: str, is_slice: bool) -> tuple[str, str]:
         if os.path.exists(vendor):
             return vendor, f"{_SYSFS}/{pci}/device"
     # Old drivers name a slice MIG-GPU-<uuid>/<instance>/<instance>.
-    path = f"{_lease_folder()}/{uuid.replace('/', '_')}"
+    path = f"{lease_folder()}/{uuid.replace('/', '_')}"
     return path, f"{path}.gate"
 
 
-def _lease_folder() -> str:
+def lease_folder() -> str:
+    """A folder for lock files that all users of this host share; NoPermission if it is not safe."""
     folder = os.environ.get("STOKER_LEASE_DIR") or _default_folder()
     try:
         info = os.lstat(folder)

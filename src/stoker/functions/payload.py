@@ -21,6 +21,7 @@ from types import FunctionType
 
 from stoker.core.record import Record
 from stoker.errors import UsageError
+from stoker.functions.paths import extend_path, own_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class Packer:
         self._function = unwrapped(function)
         self.label = label(function)
         name = importable_name(self._function)
-        header = {"python": sys.version_info[:2], "path": _own_path(), "name": name}
+        header = {"python": sys.version_info[:2], "path": own_path(), "name": name}
         self.shared = pickle.dumps(header) + pickle.dumps(None)
         if name is None:
             self.shared = pickle.dumps(header) + self._by_value()
@@ -192,17 +193,6 @@ def _search(name: str) -> bool:
     return found is not None and found.origin == spec.origin
 
 
-def _own_path() -> list[str]:
-    """sys.path in a form that means the same in another folder."""
-    path = []
-    for entry in sys.path:
-        try:
-            path.append(os.path.abspath(entry))  # "" is the folder we are in
-        except (FileNotFoundError, TypeError):
-            continue  # that folder is gone, or it is no path
-    return path
-
-
 def _positional_names(function: AnyCallable) -> list[str]:
     import inspect
 
@@ -226,7 +216,7 @@ def unpack(data: bytes) -> tuple[AnyCallable, tuple[Any, ...], dict[str, Any]]:
     """(function, args, kwargs); sys.path becomes what the call needs."""
     stream = io.BytesIO(data)
     header = pickle.load(stream)
-    _extend_path(header["path"])
+    extend_path(header["path"])
     if header["name"] is not None:
         pickle.load(stream)
         function = _imported(*header["name"])
@@ -240,17 +230,6 @@ def unpack(data: bytes) -> tuple[AnyCallable, tuple[Any, ...], dict[str, Any]]:
         function = _loaded(stream)
     args, kwargs = _loaded(stream)
     return function, args, kwargs
-
-
-def _extend_path(sent: list[str]) -> None:
-    """Folders that the submitter had before its first usual one go first, all others last."""
-    own = set(sys.path)
-    usual = next((i for i, entry in enumerate(sent) if entry in own), len(sent))
-    sys.path[:] = [
-        *sent[:usual],
-        *sys.path,
-        *(entry for entry in sent[usual:] if entry not in own),
-    ]
 
 
 def _imported(module: str, name: str) -> AnyCallable:

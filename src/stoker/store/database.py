@@ -104,6 +104,17 @@ def open_database(folder: str, *, durable: bool = True, timeout: float = 10.0) -
     return Database(folder, connection, read_only=not os.access(path, os.W_OK))
 
 
+def open_temporary(folder: str) -> Database:
+    """A queue for this process alone: it is in no folder, and gone however the process ends.
+
+    SQLite keeps it in memory, and what does not fit there in a file that has no name any more.
+    """
+    connection = sqlite3.connect("", isolation_level=None)
+    connection.execute("PRAGMA synchronous=OFF")
+    _migrate(connection, folder)
+    return Database(folder, connection, read_only=False)
+
+
 def open_for_reading(folder: str) -> Database:
     """Open what is there without changing a byte: a read-only disk, or somebody else's copy."""
     path = os.path.join(folder, FILE_NAME)

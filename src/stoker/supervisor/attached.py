@@ -17,6 +17,7 @@ from stoker.supervisor.begins import Begins
 from stoker.supervisor.children import Children
 from stoker.supervisor.dispatcher import become_dispatcher
 from stoker.supervisor.orders import Begun, Fact, Order
+from stoker.supervisor.spare_logs import SpareLogs
 from stoker.supervisor.spawn import Environment, encode_environment
 
 
@@ -27,7 +28,8 @@ class Attached:
 
     def __init__(self, tag_base: int, log_limit: int) -> None:
         become_dispatcher()
-        self._children = Children(tag_base, log_limit)
+        self._spares = SpareLogs()
+        self._children = Children(tag_base, log_limit, self._spares)
         self._contexts: dict[int, Environment] = {}
         self._facts: list[Fact] = []
         self._begins = Begins()
@@ -40,6 +42,9 @@ class Attached:
         """Children of this process that are no jobs."""
         for pid in pids:
             self._children.ignore(pid)
+
+    def pid_of(self, attempt: int) -> int | None:
+        return self._children.pid_of(attempt)
 
     def fileno(self) -> int:
         return self._wake
@@ -86,6 +91,7 @@ class Attached:
         for begun in self._children.living():
             self._children.stop(begun.attempt, "user", 0.0)
         self._children.tick()
+        self._spares.close()
 
 
 def _start_keeper(tag_base: int) -> int:

@@ -16,7 +16,8 @@ from stoker.failpoints import point
 from stoker.supervisor import members
 from stoker.supervisor.logs import cap_log
 from stoker.supervisor.orders import Begun, Order, Refused
-from stoker.supervisor.spawn import Environment, HostTrouble, Launchpad, StartFailed
+from stoker.supervisor.spare_logs import NAMELESS_SECONDS, Lent, SpareLogs
+from stoker.supervisor.spawn import Environment, HostTrouble, Launchpad, StartFailed, as_trouble
 
 LEFTOVER_GRACE_SECONDS = 2.0
 _KILL_AGAIN_SECONDS = 1.0
@@ -27,8 +28,8 @@ class _Attempt:
     """A living attempt, or one whose first process is gone and whose leftovers are not."""
 
     __slots__ = (
-        "deadline", "grace", "kill_at", "lease", "mono", "order", "outcome", "pid", "reason", "tag",
-        "warn_at",
+        "deadline", "grace", "kill_at", "lease", "log", "mono", "order", "outcome", "pid", "reason",
+        "tag", "warn_at",
     )  # fmt: skip
 
     def __init__(self, order: Order, tag: int, lease: list[int]) -> None:
@@ -41,6 +42,7 @@ class _Attempt:
         self.reason: str | None = None
         self.deadline: float | None = None
         self.warn_at: float | None = None
+        self.log: Lent | None = None
         self.kill_at: float | None = None
         self.outcome: Outcome | None = None
 
@@ -48,8 +50,9 @@ class _Attempt:
 class Children:
     """All attempts whose first process this process started."""
 
-    def __init__(self, tag_base: int, log_limit: int) -> None:
+    def __init__(self, tag_base: int, log_limit: int, spares: SpareLogs | None = None) -> None:
         self._tag_base = tag_base
+        self._spares = spares
         self._log_limit = log_limit
         self._pad = Launchpad()
         self._by_pid: dict[int, _Attempt] = {}
@@ -69,13 +72,32 @@ class Children:
             for number, attempt in self._by_attempt.items()
         ]
 
+    def pid_of(self, number: int) -> int | None:
+        """The first process of an attempt that is not over."""
+        attempt = self._by_attempt.get(number)
+        return None if attempt is None else attempt.pid
+
     def ignore(self, pid: int) -> None:
         """A child of this process that is no job."""
         self._bystanders.add(pid)
 
     def _spawn(self, order: Order, context: Context, env: Environment, lease: list[int]) -> Begun:
         attempt = _Attempt(order, members.tag_of(self._tag_base, order.attempt), lease)
-        attempt.pid = self._pad.spawn(order, context, env, attempt.tag, lease)
+        spares = self._spares
+        if spares is None or order.stdout is None or not order.own_log or order.keep_children:
+            attempt.pid = self._pad.spawn(order, context, env, attempt.tag, lease)
+        else:
+            try:
+                attempt.log = spares.lend(order.stdout)
+            except OSError as error:
+                raise as_trouble(error) from None
+            try:
+                attempt.pid = self._pad.spawn(
+                    order, context, env, attempt.tag, lease, attempt.log.descriptor
+                )
+            except BaseException:
+                spares.take_back(attempt.log, keep=False)
+                raise
         attempt.mono = time.monotonic()
         if not self._by_attempt:
             self._next_log_check = attempt.mono + _LOG_CHECK_SECONDS
@@ -139,12 +161,16 @@ class Children:
                 times.append(attempt.kill_at)
             if attempt.warn_at is not None:
                 times.append(attempt.warn_at)
+            if attempt.log is not None and attempt.log.spare is not None:
+                times.append(attempt.mono + NAMELESS_SECONDS)
         return min(times, default=None)
 
     def tick(self) -> list[Outcome]:
         """Time limits, ends of grace, logs that grew too long."""
         now = time.monotonic()
         for number, attempt in list(self._by_attempt.items()):
+            if attempt.log is not None and now >= attempt.mono + NAMELESS_SECONDS:
+                attempt.log.name()
             if attempt.warn_at is not None and now >= attempt.warn_at:
                 self._warn(attempt)
             if attempt.deadline is not None and now >= attempt.deadline:
@@ -196,6 +222,8 @@ class Children:
             elif attempt.outcome is not None:
                 del self._by_attempt[attempt.order.attempt]
                 _close(attempt.lease)
+                if attempt.log is not None and self._spares is not None:
+                    self._spares.take_back(attempt.log, keep=bool(attempt.outcome.status))
                 over.append(attempt.outcome)
         self._ending = left
 

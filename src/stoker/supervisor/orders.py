@@ -5,6 +5,8 @@ from __future__ import annotations
 from stoker.core.model import Outcome
 from stoker.core.record import Record
 
+INHERIT = "-"  # for stderr: ours, although stdout is a file
+
 
 class Order(Record):
     """Start this attempt. Everything is decided; the parent only executes."""
@@ -18,7 +20,7 @@ class Order(Record):
     env: dict[str, str]  # on top of the context's environment
     devices: tuple[int, ...]
     stdout: str | None  # None: inherit (attached jobs that stream)
-    stderr: str | None  # None: where stdout goes
+    stderr: str | None  # None: where stdout goes; INHERIT: ours
     own_log: bool  # stdout is ours: private, capped
     time_limit: float | None
     grace: float

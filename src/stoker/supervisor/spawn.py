@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from stoker.core.commands import MAX_ARGUMENT_BYTES
 from stoker.core.model import Context
 from stoker.supervisor import members
-from stoker.supervisor.orders import Order
+from stoker.supervisor.orders import INHERIT, Order
 
 # Python ignores some signals and so would the job; a job starts with every signal as usual.
 _DEFAULT_SIGNALS = [
@@ -71,8 +71,12 @@ class Launchpad:
         env: Environment,
         tag: int,
         inherited: Sequence[int] = (),
+        log: int | None = None,
     ) -> int:
-        """Start it; returns the PID of its first process, which leads its own session."""
+        """Start it; returns the PID of its first process, which leads its own session.
+
+        `log` is for its output if it is open already; it stays open.
+        """
         try:
             self._enter(context.cwd)
             if order.folder is not None:
@@ -81,21 +85,18 @@ class Launchpad:
             # Onto itself: the one way to hand on a descriptor that is closed on exec otherwise.
             files += [(os.POSIX_SPAWN_DUP2, number, number) for number in inherited]
             mask = os.umask(context.umask)
-            opened: list[int] = []
+            opened = {} if log is None else {1: log}
             try:
-                opened = _open_output(order)
-                for number, descriptor in enumerate(opened, 1):
+                _open_output(order, opened)
+                for number, descriptor in opened.items():
                     files.append((os.POSIX_SPAWN_DUP2, descriptor, number))
                 return _execute(order, context, env, files, tag)
             finally:
                 os.umask(mask)
-                for descriptor in set(opened):
+                for descriptor in set(opened.values()).difference((log,)):
                     os.close(descriptor)
         except OSError as error:
-            if error.errno in _HOST_TROUBLE:
-                raise HostTrouble(os.strerror(error.errno)) from None
-            name = f"{error.filename}: " if error.filename else ""
-            raise StartFailed(126, f"{name}{error.strerror}") from None
+            raise as_trouble(error) from None
 
     def _enter(self, cwd: str) -> None:
         # Not only when it differs: the folder may have been removed and made anew.
@@ -105,18 +106,21 @@ class Launchpad:
             raise StartFailed(126, f"cannot enter the folder {cwd}: {error.strerror}") from None
 
 
-def _open_output(order: Order) -> list[int]:
-    """Descriptors for stdout and stderr, or none when the job inherits ours."""
-    if order.stdout is None:
-        return []
-    first = _open_log(order.stdout, order.own_log, order.number)
+def as_trouble(error: OSError) -> HostTrouble | StartFailed:
+    if error.errno in _HOST_TROUBLE:
+        return HostTrouble(os.strerror(error.errno or 0))
+    name = f"{error.filename}: " if error.filename else ""
+    return StartFailed(126, f"{name}{error.strerror}")
+
+
+def _open_output(order: Order, opened: dict[int, int]) -> None:
+    """Descriptors for stdout and stderr; a job inherits ours where none is opened."""
+    if order.stdout is not None and 1 not in opened:
+        opened[1] = _open_log(order.stdout, order.own_log, order.number)
     if order.stderr is None:
-        return [first, first]
-    try:
-        return [first, _open_log(order.stderr, False, order.number)]
-    except OSError:
-        os.close(first)
-        raise
+        opened |= {2: opened[1]} if opened else {}
+    elif order.stderr != INHERIT:
+        opened[2] = _open_log(order.stderr, False, order.number)
 
 
 def _open_log(path: str, own: bool, number: int) -> int:

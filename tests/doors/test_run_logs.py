@@ -1,0 +1,49 @@
+"""Logs of a foreground run: one file for each job that has something to say."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tests.lab import Lab
+
+
+def logs(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.glob("*.log")}
+
+
+def test_a_job_that_prints_or_fails_has_a_log_and_a_silent_one_has_none(lab: Lab) -> None:
+    lines = "\n".join(["true", "echo two", "exit 3", "true", "echo five >&2", "true"])
+    lab.run("run", "--devices", "0", "--log-dir", "out", "-", input=lines)
+    assert logs(lab.folder / "out") == {"2.log": "two\n", "3.log": "", "5.log": "five\n"}
+    assert not [name for name in os.listdir(lab.folder / "out") if name.startswith(".spare")]
+
+
+def test_no_output_strays_into_the_log_of_another_job(lab: Lab) -> None:
+    lines = "\n".join(f"test $(({n} % 3)) = 0 || echo {n}; : ;" for n in range(60))
+    lab.run("run", "--devices", "0,1,2,3", "--log-dir", "out", "-", input=lines)
+    wanted = {f"{n + 1}.log": f"{n}\n" for n in range(60) if n % 3}
+    assert logs(lab.folder / "out") == wanted
+
+
+def test_a_running_job_has_its_log_while_it_runs(lab: Lab) -> None:
+    gate = lab.folder / "gate"
+    os.mkfifo(gate)
+    (lab.folder / "jobs.txt").write_text(f"echo begun; read x < {gate}\n")
+    run = lab.popen("run", "--devices", "0", "--log-dir", "out", "jobs.txt")
+    log = lab.folder / "out" / "1.log"
+    lab.wait_until(lambda: log.exists() and log.read_text() == "begun\n")
+    gate.write_text("go\n")
+    run.communicate(timeout=30)
+    assert run.returncode == 0
+
+
+def test_what_a_killed_run_left_is_gone_with_the_next(lab: Lab) -> None:
+    out = lab.folder / "out"
+    (lab.folder / "jobs.txt").write_text("echo one\n")
+    lab.run("run", "--devices", "0", "--log-dir", "out", "jobs.txt")
+    (out / ".spare-1-0").touch()
+    lab.run("run", "--devices", "0", "--log-dir", "out", "jobs.txt")
+    assert sorted(p.name for p in out.iterdir() if not p.name.startswith(("queue", "run"))) == [
+        "1.log"
+    ]
