@@ -117,9 +117,11 @@ class Queue:
 
     def remove(self, ids: list[int]) -> list[int]:
         """Forget final jobs, their logs included."""
+        from stoker.reports import Places, keep
         from stoker.store import calls, changes
         from stoker.supervisor.logs import remove_files
 
+        keep(self.db, Places(self.settings.state_dir), ids)
         folders = calls.folders_of(self.db, ids)
         gone = changes.remove(self.db, ids)
         for job, attempts in gone.items():

@@ -8,6 +8,7 @@ it is killed, the next one begins with the same books.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
 import os
@@ -36,6 +37,9 @@ from stoker.trials import Trials
 
 # How often the reports of running trials are looked at, where they may be stopped early.
 _LOOK_SECONDS = 1.0
+# So many good trials without a word about the metric are enough.
+_MUTE = 5
+_PR_SET_PDEATHSIG = 1
 
 
 class Study:
@@ -73,10 +77,13 @@ class Study:
                 if trial.state == "running":
                     self._judge(searcher, trial)
         is_open = any(trial.state in (*WAITING, *ACTIVE) for trial in trials)
-        if self._spec.method not in ADAPTIVE:
-            return is_open
         if self._has_reached_target(trials):
             return self._stop("a trial reached the target")
+        if self._spec.method not in ADAPTIVE:
+            return is_open
+        if self._is_mute(trials):
+            name = self._spec.metric.name if self._spec.metric is not None else ""
+            return self._stop(f"{_MUTE} trials ended well, and none has reported `{name}`")
         return self._ask(searcher, trials) or is_open
 
     # -- the searcher --------------------------------------------------------------------------
@@ -107,13 +114,15 @@ class Study:
     def _end(self, trial: TrialRow) -> tuple[str, float | None]:
         """(done, failed or stopped; the value of the metric) of a trial that has ended."""
         source = source_of(trial)
-        if source is None:
-            return "failed", None
-        collector = known(trial) or collect(self._places, source, Collector())
+        collector = known(trial)
+        if collector is None:
+            if source is None:
+                return "failed", None
+            collector = collect(self._places, source, Collector())
         stat = collector.summary.get(self._spec.metric.name) if self._spec.metric else None
         value = stat.last if stat is not None else None
         number = float(value) if isinstance(value, (int, float)) else None
-        if os.path.exists(self._stop_file(source.job)):
+        if trial.job is not None and os.path.exists(self._stop_file(trial.job)):
             return "stopped", number
         if trial.state != "done" or number is None or not math.isfinite(number):
             return "failed", None
@@ -139,7 +148,8 @@ class Study:
 
     def _ask(self, searcher: Searcher, trials: list[TrialRow]) -> bool:
         """Add as many trials as may run at a time; False when there are enough."""
-        left = None if self._spec.trials is None else self._spec.trials - len(trials)
+        wanted = self._spec.wanted
+        left = None if wanted is None else wanted - len(trials)
         if left is not None and left <= 0:
             return False
         is_open = sum(1 for trial in trials if trial.state in (*WAITING, *ACTIVE))
@@ -153,10 +163,19 @@ class Study:
             self._db, self._settings.state_dir, self._row.id,
             self._spec._replace(name=self._row.name), self._base,
         )  # fmt: skip
-        made = maker.add([one.point for one in asked])
-        self._numbers.update(one.number for one in asked)
+        if len(maker.add([one.point for one in asked])) == len(asked):
+            self._numbers.update(one.number for one in asked)
+        else:
+            self.close()  # somebody else has made some of them: begin with the books again
         poke(self._settings.state_dir)
-        return bool(made)
+        return bool(asked)  # no more points: the space is exhausted
+
+    def _is_mute(self, trials: list[TrialRow]) -> bool:
+        """Whether the metric is never reported: a mistake in its name, most likely."""
+        done = [trial for trial in trials if trial.told and trial.state == "done"]
+        if len(done) < _MUTE or self._spec.metric is None:
+            return False
+        return not any(self._end(trial)[0] == "done" for trial in done)
 
     def _at_a_time(self) -> int:
         if self._spec.max_parallel is not None:
@@ -216,8 +235,8 @@ class Study:
             if row.pid is not None and row.attempt is not None:
                 tag = members.tag_of(ledger.store_tag(self._db), row.attempt)
                 warning = parse_warning(self._base.warn)
-                inner = members.children(row.pid) if row.shell and not warning.is_for_shell else []
-                for pid in inner or [row.pid]:
+                shell = None if warning.is_for_shell else self._base.context.shell
+                for pid in members.programs(row.pid, shell):
                     members.send(pid, warning.signal, tag)
 
     def _stop_file(self, job: int) -> str:
@@ -230,7 +249,7 @@ class Driver:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._db = open_database(settings.state_dir)
-        self._studies: dict[tuple[int, str], Study] = {}
+        self._studies: dict[tuple[int, str, str, int], Study] = {}
 
     def work(self) -> None:
         """Until no sweep needs us any more."""
@@ -246,7 +265,7 @@ class Driver:
 
     def _round(self) -> bool:
         rows = sweeps.driven(self._db)
-        wanted = {(row.id, row.spec): row for row in rows}
+        wanted = {(row.id, row.spec, row.base, row.context): row for row in rows}
         for key in [key for key in self._studies if key not in wanted]:
             self._studies.pop(key).close()  # over, stopped, or given anew
         for key, row in wanted.items():
@@ -257,11 +276,13 @@ class Driver:
                     self._finish(row)
             except (Unavailable, NotFound) as error:
                 self._give_up(row, error)
+            except OSError as error:  # a full disk, say: the other sweeps go on
+                self._give_up(row, Unavailable(f"the search cannot go on: {error}"))
         return bool(rows)
 
     def _finish(self, row: SweepRow) -> None:
         with self._db.transaction():
-            sweeps.set_driven(self._db, row.id, False)
+            sweeps.end_driving(self._db, row.id, row.spec)
 
     def _give_up(self, row: SweepRow, error: Error) -> None:
         """Say in the sweep what is wrong; the jobs that it has go on."""
@@ -279,13 +300,28 @@ def _size(path: str) -> int:
         return 0
 
 
-def main() -> None:
+def _die_with(parent: int) -> None:
+    """A daemon that was killed is followed by another, which starts a driver of its own."""
+    import ctypes
+    import signal
+
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        raise SystemExit
+
+
+def main(parent: int) -> None:
+    _die_with(parent)
+    settings = load_settings()
+    lock = os.open(os.path.join(settings.state_dir, "driver.lock"),
+                   os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)  # fmt: skip
+    fcntl.flock(lock, fcntl.LOCK_EX)  # two would ask and add the same points
     try:
-        Driver(load_settings()).work()
+        Driver(settings).work()
     except Error as error:
         print(f"error: {error.message}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]))

@@ -185,16 +185,19 @@ def _check_arguments(function: Callable[..., Any], params: Params) -> None:
     import inspect
 
     if isinstance(params, Mapping) and ("test_config" in params or "scheduler_config" in params):
-        grids = [{**params.get("global_config", {}), **one} for one in params["test_config"]]
+        always = params.get("global_config", {})
+        grids = [{**always, **one} for one in params.get("test_config", [{}])]
+    elif isinstance(params, Mapping):
+        grids = [dict(params)]
     else:
-        grids = [dict(params)] if isinstance(params, Mapping) else [dict(one) for one in params]
+        grids = [dict(one) for one in params if isinstance(one, Mapping)]
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
         return
     for grid in grids:
         try:
-            signature.bind_partial(**grid)
+            signature.bind(**grid)
         except TypeError as error:
             raise TypeError(f"{label(function)}(): {error}") from None
 
@@ -259,8 +262,8 @@ class Queue:
         if callable(what):
             function = what if isinstance(what, JobFunction) else JobFunction(what, {})
             _check_arguments(function.__stoker_function__, params)
-            return sweep_api.start(self._settings, function, params,
-                                   {**function._options, **options})  # fmt: skip
+            own = {key: value for key, value in function._options.items() if key != "name"}
+            return sweep_api.start(self._settings, function, params, {**own, **options})
         return sweep_api.start(self._settings, what, params, options)
 
     def sweeps(self) -> list[Sweep]:

@@ -102,6 +102,14 @@ def of_jobs(db: Database, places: Places, jobs: Iterable[JobRow]) -> list[Report
     return found
 
 
+def keep(db: Database, places: Places, jobs: list[int]) -> None:
+    """These jobs are about to be removed with their files: read what they have reported."""
+    concerned = sweeps.of_jobs(db, jobs)
+    for sweep in sweeps.all_sweeps(db) if concerned else ():
+        if sweep.id in concerned:
+            of_sweep(db, places, sweep)
+
+
 def source_of(trial: TrialRow) -> Source | None:
     if trial.job is None or trial.state is None:
         return None

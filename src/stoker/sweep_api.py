@@ -101,7 +101,7 @@ class Sweep:
         rows = self._rows()
         if not any(metric in row.metrics for row in rows):
             return None
-        top = table.best(rows, metric, goal)
+        top = table.best(rows, f"metric.{metric}", goal)
         if top is None:
             return None
         return next(row for row in self.results() if row["trial"] == top.trial)
@@ -175,6 +175,14 @@ class Sweep:
         return [Job(self._settings, job) for job in jobs]
 
     def __repr__(self) -> str:
+        from stoker.errors import NotFound
+
+        try:
+            return self._described()
+        except NotFound:
+            return f"<sweep {self.name}: forgotten>"
+
+    def _described(self) -> str:
         words = ", ".join(f"{count} {state}" for state, count in sorted(self.counts.items()))
         return f"<sweep {self.name}: {words or 'no trials yet'}>"
 
@@ -186,7 +194,7 @@ class Sweep:
         if own is not None and any(own.name in row.metrics for row in rows):
             from stoker.results import table
 
-            rows = table.sort(rows, own.name, own.goal == "max")
+            rows = table.sort(rows, f"metric.{own.name}", own.goal == "max")
         return export.html(rows)
 
     # -- inside ------------------------------------------------------------------------------
@@ -248,6 +256,8 @@ def start(
         raise UsageError("after, begin, stdout, stderr and dedupe are for single jobs",
                          "leave them out of a sweep")  # fmt: skip
     same_fails = own.pop("same_fails", sweeping.SAME_FAILS)
+    if type(same_fails) is not int or same_fails < 0:
+        raise UsageError(f"same_fails is `{same_fails}`", "write a whole number from 0 on")
     if callable(what):
         template = _template_of(settings, what)
         spec = _spec_of(template, params, {**own, "lenient": True})
@@ -269,8 +279,8 @@ def _command(what: object) -> Template:
 
 
 def _spec_of(template: Template, params: Params, own: Mapping[str, Any]) -> SweepSpec:
-    from stoker.sweeps import task_config, toml_file
-    from stoker.sweeps.spec import make_spec
+    from stoker.sweeps import tables, task_config, toml_file
+    from stoker.sweeps.spec import Metric, make_spec
 
     if isinstance(params, Mapping) and ("test_config" in params or "scheduler_config" in params):
         space = task_config.space_from(params)
@@ -278,19 +288,21 @@ def _spec_of(template: Template, params: Params, own: Mapping[str, Any]) -> Swee
         shape: dict[str, object] = {"command": ["-"], "lenient": True}
         if isinstance(params, Mapping):
             shape["params"] = _plain(params)
-        else:
+        elif all(isinstance(one, Mapping) for one in params):
             shape["include"] = [_plain(one) for one in params]
+        else:
+            raise UsageError(
+                "parameters are a mapping, or a list of mappings", 'such as {"lr": [0.1, 0.01]}'
+            )
         space = toml_file.from_table(shape, os.getcwd()).space
-    metric = own.get("metric")
-    if isinstance(metric, str):
-        from stoker.sweeps.spec import make_metric
-
-        name, _, goal = metric.rpartition(":")
-        metric = make_metric(name, goal) if name else make_metric(metric)
+    given = own.get("metric")
+    metric = given if given is None or isinstance(given, Metric) else tables.metric(given)
     stop = own.get("early_stop")
-    return make_spec(template, space, **{
-        **own, "metric": metric, "early_stop": {"kind": stop} if isinstance(stop, str) else stop,
-    })  # fmt: skip
+    name = own.get("name")
+    if name is not None and not isinstance(name, str):
+        raise UsageError(f"the name of a sweep is a text, not {name!r}")
+    stop = {"kind": stop} if isinstance(stop, str) else stop
+    return make_spec(template, space, **{**own, "metric": metric, "early_stop": stop})
 
 
 def _plain(params: Mapping[str, Any]) -> dict[str, object]:
@@ -300,10 +312,18 @@ def _plain(params: Mapping[str, Any]) -> dict[str, object]:
         tolist = getattr(value, "tolist", None)  # arrays
         if callable(tolist):
             value = tolist()
-        if isinstance(value, (tuple, range, set, frozenset)):
-            value = list(value)
-        found[str(name)] = value
+        if isinstance(value, (tuple, range, set, frozenset, list)):
+            value = [_scalar(part) for part in value]
+        found[str(name)] = _scalar(value)
     return found
+
+
+def _scalar(value: object) -> object:
+    """Scalars of NumPy and PyTorch, and paths, as a file would have them."""
+    if isinstance(value, os.PathLike):
+        return os.fsdecode(value)
+    item = getattr(value, "item", None)
+    return item() if callable(item) else value
 
 
 def _template_of(settings: Settings, function: Callable[..., Any]) -> Template:
@@ -316,8 +336,9 @@ def _template_of(settings: Settings, function: Callable[..., Any]) -> Template:
 
     packer = Packer(function)
     body = packer.shared + packer.call((), {})
-    folder = vault.new_folder(settings.state_dir)
-    vault.write(folder, vault.CALL, [body])
     digest = hashlib.sha256(body).hexdigest()
-    words = call.words(sys.executable, packer.label, folder, digest, [(0, len(body))])
+    # The same function again is the same file again: giving a sweep twice leaves nothing behind.
+    folder = vault.new_folder(settings.state_dir, digest[:32])
+    vault.write(folder, vault.CALL, [body])
+    words = call.words(sys.executable, packer.identity, folder, digest, [(0, len(body))])
     return argv([word.replace("{", "{{").replace("}", "}}") for word in words])

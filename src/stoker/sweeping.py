@@ -16,17 +16,17 @@ from stoker.api import Queue
 from stoker.core.model import Context, JobSpec, Request
 from stoker.core.record import Record
 from stoker.core.states import WAITING
-from stoker.errors import Conflict, UsageError
+from stoker.errors import Conflict, Unavailable, UsageError
 from stoker.failpoints import point as failpoint
 from stoker.store import ledger, sweeps
 from stoker.store.database import Database
 from stoker.store.submissions import context_id
 from stoker.store.sweeps import SweepRow, TrialRow
 from stoker.sweeps import methods, names, spec
-from stoker.sweeps.identity import meaning
+from stoker.sweeps.identity import identity, meaning
 from stoker.sweeps.spec import ADAPTIVE, SweepSpec
 from stoker.sweeps.values import Point
-from stoker.trials import Trials, is_missing, new_points, sweep_folder
+from stoker.trials import Trials, chunks, from_json, is_missing, listed, sweep_folder
 
 # A mistake in the program shows in a handful of trials; the other thousand would show no more.
 SAME_FAILS = 5
@@ -57,45 +57,96 @@ class Plan(Record):
     missing: list[TrialRow]
 
 
-def start(queue: Queue, given: SweepSpec, base: JobSpec, same_fails: int = SAME_FAILS) -> Started:
-    """Queue every point that has neither a result nor a job."""
-    known, name, given = _recognise(queue.db, given, base.context)
-    if given.method not in ADAPTIVE:
-        methods.points(given)  # refuses what cannot be listed, before anything is written
-    now = time.time()
-    with queue.db.transaction():
-        sweep = sweeps.save(queue.db, name, now, _columns(queue.db, given, base, same_fails))
-        sweeps.start_counting(queue.db, sweep)
+def start(
+    queue: Queue,
+    given: SweepSpec,
+    base: JobSpec,
+    same_fails: int = SAME_FAILS,
+    *,
+    is_suggested: bool = False,
+) -> Started:
+    """Queue every point that has neither a result nor a job.
+
+    `is_suggested` says that the name was not given but made of a file's: the same file name in
+    another folder is another sweep.
+    """
+    db, state_dir = queue.db, queue.settings.state_dir
+    check_search(given)
+    is_adaptive = given.method in ADAPTIVE
+    if not is_adaptive:
+        methods.points(given.seeded())  # refuses what cannot be listed, before anything is written
+    with db.transaction():
+        known, name, given = _recognise(db, given, base.context, is_suggested)
+        sweep = sweeps.save(db, name, time.time(), _columns(db, given, base, same_fails))
+        sweeps.start_counting(db, sweep)
         failpoint("sweep.before_commit")
-    trials = Trials(queue.db, queue.settings.state_dir, sweep, given, base)
-    missing = [row for row in sweeps.trials(queue.db, sweep) if is_missing(row)]
-    new = [] if given.method in ADAPTIVE else trials.add_listed()
-    jobs = [*new, *trials.run_again(missing)]
-    wakes = bool(jobs or given.method in ADAPTIVE) and not base.held and queue.wake()
-    return Started(
-        name, known is None, len(new), tuple(jobs), sweeps.counts(queue.db, sweep), wakes
-    )
+    rows = sweeps.trials(db, sweep)
+    trials = Trials(db, state_dir, sweep, given, base)
+    new: list[int] = []
+    again: list[int] = []
+    wakes = False
+    try:
+        if is_adaptive:
+            asked_for = {
+                row.identity
+                for row in rows
+                if identity(given.template, from_json(row.point)) == row.identity
+            }
+        else:
+            asked_for = set()
+            before = {row.identity for row in rows}
+            for chunk in chunks(listed(given)):
+                asked_for.update(key for key, _ in chunk)
+                fresh = [point for key, point in chunk if key not in before]
+                new += trials.add(fresh) if fresh else []
+        again = trials.run_again(
+            row for row in rows if is_missing(row) and row.identity in asked_for
+        )
+        if _is_driven(given) and not is_adaptive:
+            with db.transaction():  # not before: a sweep without trials would be over at once
+                sweeps.set_driven(db, sweep)
+    finally:  # what is in the queue runs, also when somebody lost patience half-way
+        if (new or again or is_adaptive) and not base.held:
+            wakes = queue.wake()
+    return Started(name, known is None, len(new), (*new, *again), sweeps.counts(db, sweep), wakes)
 
 
-def plan(queue: Queue, given: SweepSpec, base: JobSpec) -> Plan:
+def plan(queue: Queue, given: SweepSpec, base: JobSpec, *, is_suggested: bool = False) -> Plan:
     """The same without doing it."""
-    known, name, given = _recognise(queue.db, given, base.context)
-    before = sweeps.identities(queue.db, known.id) if known is not None else set()
-    new = [] if given.method in ADAPTIVE else list(new_points(given, before))
+    known, name, given = _recognise(queue.db, given, base.context, is_suggested)
     rows = sweeps.trials(queue.db, known.id) if known is not None else []
-    return Plan(name, known, given, new, [row for row in rows if is_missing(row)])
+    if given.method in ADAPTIVE:
+        return Plan(name, known, given, [], [row for row in rows if is_missing(row)])
+    points = dict(listed(given))
+    before = {row.identity for row in rows}
+    missing = [row for row in rows if is_missing(row) and row.identity in points]
+    return Plan(name, known, given, [p for k, p in points.items() if k not in before], missing)
+
+
+def check_search(given: SweepSpec) -> None:
+    """Find out now what is not installed, not in a process that nobody sees."""
+    import importlib.util
+
+    needs = ["optuna"] if given.method in ADAPTIVE or given.early_stop is not None else []
+    needs += {"cmaes": ["cmaes"], "gp": ["scipy", "torch"]}.get(given.method, [])
+    for package in needs:
+        if importlib.util.find_spec(package) is None:
+            what = "adaptive search and early stopping need" if package == "optuna" else \
+                f"the method {given.method} needs"  # fmt: skip
+            hint = f"pip install {package}" if given.method == "gp" else ""
+            raise Unavailable(f"{what} the package {package}, which is not installed",
+                              hint or "pip install 'stoker[search]'")  # fmt: skip
 
 
 def extend(queue: Queue, name: str, trials: int) -> Started:
     """So many more trials of a sweep by chance or by search."""
     row, given, base = load(queue.db, name)
-    if given.method == "grid" and given.trials is None:
-        raise Conflict(
-            f"`{name}` is a whole grid and has no more points",
-            "give it again with more values, or `stoker sweep --method random`",
-        )
-    count = sum(sweeps.counts(queue.db, row.id).values())
-    return start(queue, given._replace(trials=count + trials, name=name), base, row.same_fails or 0)
+    if given.trials is None:
+        why = "goes on for ever" if given.method in ADAPTIVE else "is a whole grid"
+        raise Conflict(f"`{name}` {why}: there is nothing to extend",
+                       "give it again with more values, or with --trials")  # fmt: skip
+    more = given.more + trials
+    return start(queue, given._replace(more=more, name=name), base, row.same_fails or 0)
 
 
 def stop(queue: Queue, name: str, *, kills: bool = False) -> tuple[int, int]:
@@ -130,7 +181,10 @@ def rerun(queue: Queue, name: str, numbers: set[int] | None = None) -> list[int]
             if trial.state in (*WAITING, "starting", "running", "stopping"):
                 raise Conflict(f"trial {trial.number} is {trial.state} already")
     with queue.db.transaction():
-        sweeps.start_counting(queue.db, row.id)
+        # A search that was stopped must not go on because one trial is looked at again.
+        sweeps.start_counting(queue.db, row.id, goes_on=given.method not in ADAPTIVE)
+        if _is_driven(given) and given.method not in ADAPTIVE:
+            sweeps.set_driven(queue.db, row.id)
     trials = Trials(queue.db, queue.settings.state_dir, row.id, given._replace(name=name), base)
     jobs = trials.run_again(chosen)
     if jobs and not base.held:
@@ -154,7 +208,7 @@ def remove(queue: Queue, name: str, *, with_jobs: bool = False) -> int:
         return 0
     import shutil
 
-    shutil.rmtree(sweep_folder(queue.settings.state_dir, name), ignore_errors=True)
+    shutil.rmtree(sweep_folder(queue.settings.state_dir, row.id, name), ignore_errors=True)
     return len(queue.remove(jobs))
 
 
@@ -168,16 +222,28 @@ def load(db: Database, name: str) -> tuple[SweepRow, SweepSpec, JobSpec]:
 
 
 def _recognise(
-    db: Database, given: SweepSpec, context: Context
+    db: Database, given: SweepSpec, context: Context, is_suggested: bool
 ) -> tuple[SweepRow | None, str, SweepSpec]:
     """The sweep that is meant, its name, and the spec with the seed that it has."""
-    key = key_of(given, context)
-    known = sweeps.by_name(db, given.name) if given.name else sweeps.by_key(db, key)
+    if given.name is None:
+        known = sweeps.by_key(db, key_of(given, context))
+    else:
+        names.check(given.name)
+        known = sweeps.by_name(db, given.name)
+        count = 1
+        while is_suggested and known is not None and _folder_of(db, known) != context.cwd:
+            count += 1
+            known = sweeps.by_name(db, f"{given.name}-{count}")
+        if count > 1:
+            given = given._replace(name=f"{given.name}-{count}")
     if known is not None and given.seed is None:
-        before = spec.from_json(json.loads(known.spec))
-        given = given._replace(seed=before.seed)
+        given = given._replace(seed=spec.from_json(json.loads(known.spec)).seed)
     name = given.name or (known.name if known is not None else _fresh_name(db))
     return known, name, given.seeded()._replace(name=name)
+
+
+def _folder_of(db: Database, row: SweepRow) -> str:
+    return ledger.context(db, row.context).cwd
 
 
 def key_of(given: SweepSpec, context: Context) -> str:
@@ -202,11 +268,17 @@ def _columns(db: Database, given: SweepSpec, base: JobSpec, same_fails: int) -> 
         "spec": json.dumps(given.to_json()),
         "base": json.dumps({**common, "request": list(base.request)}),
         "context": context_id(db, base.context),
-        "is_driven": int(given.method in ADAPTIVE or given.early_stop is not None),
+        "is_driven": int(given.method in ADAPTIVE),
         "max_parallel": given.max_parallel,
         "max_fails": given.max_fails,
         "same_fails": same_fails or None,
     }
+
+
+def _is_driven(given: SweepSpec) -> bool:
+    """Whether results decide what becomes of it."""
+    has_target = given.metric is not None and given.metric.target is not None
+    return given.method in ADAPTIVE or given.early_stop is not None or has_target
 
 
 def _base(db: Database, row: SweepRow) -> JobSpec:

@@ -15,7 +15,7 @@ from stoker.store import sweeps
 from stoker.store.database import Database
 from stoker.store.submissions import CHUNK, Submission
 from stoker.store.sweeps import TrialRow
-from stoker.sweeps import methods, template
+from stoker.sweeps import methods, names, template
 from stoker.sweeps.identity import identity
 from stoker.sweeps.spec import SweepSpec
 from stoker.sweeps.values import Point, Value
@@ -35,15 +35,7 @@ class Trials:
         self._spec = spec
         self._base = base
         self._name = spec.name
-        self._folder = sweep_folder(state_dir, spec.name)
-
-    def add_listed(self) -> list[int]:
-        """All points that the sweep lists and does not have yet; their jobs."""
-        known = sweeps.identities(self._db, self._sweep)
-        jobs = []
-        for chunk in chunks(new_points(self._spec, known)):
-            jobs += self.add(chunk)
-        return jobs
+        self._folder = sweep_folder(state_dir, sweep, spec.name)
 
     def add(self, points: list[Point]) -> list[int]:
         """New trials and their jobs in one transaction."""
@@ -61,11 +53,16 @@ class Trials:
         return jobs
 
     def run_again(self, rows: Iterable[TrialRow]) -> list[int]:
-        """New jobs for trials that are there."""
+        """New jobs for trials that are there; not for those that somebody else has just run."""
         jobs = []
         for chunk in chunks(rows):
             with self._db.transaction():
-                jobs += self._insert([(row.number, from_json(row.point)) for row in chunk])
+                same = [
+                    row
+                    for row in chunk
+                    if sweeps.current(self._db, self._sweep, row.number) == (row.job, row.state)
+                ]
+                jobs += self._insert([(row.number, from_json(row.point)) for row in same])
         return jobs
 
     def _insert(self, numbered: list[tuple[int, Point]]) -> list[int]:
@@ -75,11 +72,11 @@ class Trials:
         sweeps.attach(self._db, self._sweep, zip(numbers, receipt.ids, strict=True))
         return receipt.ids
 
-    def job(self, number: int, point: Point) -> JobSpec:
-        """The job that runs one trial."""
+    def job(self, number: int, point: Point, *, is_real: bool = True) -> JobSpec:
+        """The job that runs one trial; one that is not real leaves no file."""
         folder = os.path.join(self._folder, str(number))
         rendered = self._spec.template.render(point, number, folder)
-        if self._spec.template.wants_file:
+        if self._spec.template.wants_file and is_real:
             os.makedirs(folder, 0o700, exist_ok=True)
             with open(os.path.join(folder, template.PARAMS_FILE), "w", encoding="utf-8") as file:
                 json.dump({key: value.data for key, value in point.items()}, file)
@@ -98,20 +95,24 @@ class Trials:
         )  # fmt: skip
 
 
-def new_points(spec: SweepSpec, known: set[str]) -> Iterator[Point]:
-    """Those that the sweep lists and that are not among these identities."""
+def listed(spec: SweepSpec) -> Iterator[tuple[str, Point]]:
+    """The points that the sweep lists, each with its identity."""
     for point in methods.points(spec):
-        if identity(spec.template, point) not in known:
-            yield point
+        yield identity(spec.template, point), point
 
 
-def sweep_folder(state_dir: str, name: str) -> str:
-    """Holds a folder for each trial, kept however often it is run."""
-    return os.path.join(state_dir, "sweeps", name)
+def sweep_folder(state_dir: str, sweep: int, name: str) -> str:
+    """Holds a folder for each trial, kept however often it is run.
+
+    With the sweep's number, which is never used again: another one of the same name finds nothing.
+    """
+    return os.path.join(state_dir, "sweeps", f"{names.check(name)}.{sweep}")
 
 
 def is_missing(row: TrialRow) -> bool:
-    """Nobody has run it, and nobody will: its job was cancelled, lost or removed."""
+    """Nobody has run it, and nobody will: its job was cancelled, lost, or never made."""
+    if row.cause == "stopped_early":
+        return False  # it was run as far as it was worth
     return row.state in (None, "cancelled", "lost")
 
 

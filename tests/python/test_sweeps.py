@@ -142,8 +142,10 @@ def test_a_sweep_is_found_by_its_name_stopped_and_resumed(here: Lab) -> None:
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_queued(here: Lab) -> None:
+    with pytest.raises(TypeError, match="missing a required argument: 'x'"):
+        work.score.sweep({"y": [1]})
     with pytest.raises(TypeError, match="unexpected keyword argument 'z'"):
-        work.score.sweep({"z": [1]})
+        work.score.sweep({"x": [1], "z": [1]})
     with pytest.raises(UsageError, match="method"):
         stoker.sweep("echo {x}", {"x": [1]}, method="gird")
     with pytest.raises(UsageError, match="no parameter"):

@@ -169,3 +169,14 @@ def patient(offset: float) -> dict[str, object]:
             time.sleep(0.05)
         return {"steps": "stopped"}
     return {"steps": 5}
+
+
+def stubborn(offset: float) -> float:
+    """Wants to be run again when it is told to stop."""
+    for step in range(5):
+        stoker.log(loss=offset + 1 / (step + 1), step=step)
+    while offset > 50:
+        time.sleep(0.05)
+        if stoker.should_stop():
+            stoker.requeue()
+    return offset

@@ -161,7 +161,7 @@ def test_a_sweep_by_chance_is_extended_with_other_points(lab: Lab) -> None:
     assert more["added"] == 4
     assert len({row["x"] for row in rows(lab, name)}) == 7
     grid = sweep(lab, "echo {y}", "y=1,2", "--hold", "--name", "grid")["sweep"]
-    assert "has no more points" in lab.run("sweep", "extend", grid, "4").stderr
+    assert "there is nothing to extend" in lab.run("sweep", "extend", grid, "4").stderr
 
 
 def test_a_sweep_is_removed_only_when_nothing_of_it_runs(lab: Lab) -> None:

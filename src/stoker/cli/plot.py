@@ -61,9 +61,9 @@ def run(name: str, parsed: Parsed) -> int:
             f"reported: {', '.join(known)}" if known else "nothing was reported yet",
         )
     if parsed["param"] is not None:
-        figure = parameter_plot(rows, parsed["param"], metric.name, metric.goal)
+        figure = parameter_plot(rows, parsed["param"], f"metric.{metric.name}", metric.goal)
     elif parsed["params"]:
-        figure = overview(rows, metric.name, metric.goal)
+        figure = overview(rows, f"metric.{metric.name}", metric.goal)
     else:
         figure = _curves(places, reported, metric, parsed)
     if parsed["output"] is not None:

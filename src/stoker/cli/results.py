@@ -69,8 +69,9 @@ def run(name: str, parsed: Parsed) -> int:
     if parsed["best"] is not None:
         if metric is None:
             raise UsageError("best by what?", "say --metric val_loss or --metric acc:max")
-        best(rows, metric.name, metric.goal)  # refuses a metric that nobody has reported
-        rows = sort(rows, metric.name, metric.goal == "max")[: parsed["best"]]
+        name = f"metric.{metric.name}"  # a parameter may have the same name
+        best(rows, name, metric.goal)  # refuses a metric that nobody has reported
+        rows = sort(rows, name, metric.goal == "max")[: parsed["best"]]
     elif parsed["sort"] is not None:
         rows = sort(rows, parsed["sort"])
     if parsed["limit"]:
@@ -78,7 +79,7 @@ def run(name: str, parsed: Parsed) -> int:
     if parsed["columns"] is not None:
         chosen = [word.strip() for word in parsed["columns"].split(",")]
     _print(rows, chosen, parsed)
-    if not parsed["json"] and sys.stderr.isatty():
+    if not parsed["json"]:
         _complain(reported)
     return 0
 
@@ -121,15 +122,12 @@ def _spec(text: str) -> SweepSpec:
 
 
 def chosen_metric(text: str | None, spec: SweepSpec | None) -> Metric | None:
-    from stoker.sweeps.spec import make_metric
+    from stoker.sweeps.spec import read_metric
 
     own = spec.metric if spec is not None else None
     if text is None:
         return own
-    name, _, goal = text.rpartition(":")
-    if name:
-        return make_metric(name, goal)
-    return make_metric(text, own.goal if own is not None and own.name == text else "min")
+    return read_metric(text, own.goal if own is not None and own.name == text else "min")
 
 
 def _print(rows: list[Row], chosen: list[str], parsed: Parsed) -> None:
@@ -140,8 +138,11 @@ def _print(rows: list[Row], chosen: list[str], parsed: Parsed) -> None:
             sys.stdout.flush()
             sys.stdout.buffer.write(data)
         else:
-            with open(path, "wb") as file:
-                file.write(data)
+            try:
+                with open(path, "wb") as file:
+                    file.write(data)
+            except OSError as error:
+                raise UsageError(f"cannot write `{path}`: {error.strerror}") from None
             tell(f"{plural(len(rows), 'row')} in {printable(path)}")
         return
     if parsed["json"]:
@@ -193,7 +194,7 @@ def _print_groups(rows: list[Row], parsed: Parsed, metric: Metric | None) -> int
     if metric is None:
         raise UsageError("the mean of what?", "say --metric val_loss")
     by = [word.strip() for word in parsed["group"].split(",")]
-    groups = group(rows, by, metric.name)
+    groups = group(rows, by, f"metric.{metric.name}")
     if parsed["sort"] is None:
         sign = -1 if metric.goal == "max" else 1
         groups.sort(key=lambda one: (one.mean is None, sign * (one.mean or 0.0)))

@@ -353,7 +353,7 @@ class Screen(Listener):
         if self.engine is not None:
             self.engine.finished_one()
         if not isinstance(self._source, (LineSource, WordSource)):
-            self._source.ended(job, verdict.event == "succeed")
+            self._source.ended(job, verdict, outcome.detail)
             if self._source.stopped and self.engine is not None and self.engine.takes_work:
                 self.engine.drain()
                 self.trouble(self._source.stopped)

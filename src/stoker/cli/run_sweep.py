@@ -11,18 +11,20 @@ from stoker.cli.output import tell
 from stoker.cli.results import print_table
 from stoker.core.collector import Collector
 from stoker.core.model import JobSpec
+from stoker.core.retry import Verdict
 from stoker.errors import UsageError
 from stoker.reports import Places, Source, collect, of_sweep
 from stoker.results.table import columns, sort
 from stoker.store import find, sweeps
 from stoker.store.database import Database
 from stoker.store.submissions import Submission, context_id
+from stoker.sweeping import SAME_FAILS, check_search
 from stoker.sweeps import spec as specs
 from stoker.sweeps.identity import identity
 from stoker.sweeps.search import Past, Searcher
 from stoker.sweeps.spec import ADAPTIVE, SweepSpec
 from stoker.sweeps.values import Point
-from stoker.trials import Trials, from_json, new_points, to_json
+from stoker.trials import Trials, from_json, listed, to_json
 
 _AT_ONCE = 500
 _SHOWN = 20
@@ -50,14 +52,28 @@ class SweepSource:
         self._failed = 0
         self.stopped: str | None = None  # why no more of it should start
         self.skipped = sum(1 for row in rows if row.state == "done")
-        again = [(row.number, from_json(row.point)) for row in rows if row.state != "done"]
-        self._again: Iterator[tuple[int, Point]] = iter(again)
+        self._streak: tuple[str, int] = ("", 0)  # how the last ones failed, and how many alike
         self._searcher: Searcher | None = None
+        known = {row.identity for row in rows}
         if spec.method in ADAPTIVE:
+            check_search(spec)
             self._left = None if spec.trials is None else max(0, spec.trials - len(rows))
             self._searcher = Searcher(self._spec, self._history())
+            asked_for = {
+                row.identity
+                for row in rows
+                if identity(spec.template, from_json(row.point)) == row.identity
+            }
         else:
-            self._new = new_points(self._spec, sweeps.identities(db, self._sweep))
+            asked_for = {key for key, _ in listed(self._spec)}
+            self._new = (point for key, point in listed(self._spec) if key not in known)
+        # What failed is tried again, unless the sweep does not ask for it any more.
+        again = [
+            (row.number, from_json(row.point))
+            for row in rows
+            if row.state != "done" and row.identity in asked_for
+        ]
+        self._again: Iterator[tuple[int, Point]] = iter(again)
         self.at_end = False
 
     def _remember(self, spec: SweepSpec, base: JobSpec) -> tuple[SweepSpec, int]:
@@ -126,13 +142,11 @@ class SweepSource:
         self._running.update((job, number) for number, job in pairs)
         self._numbers = []
 
-    def ended(self, job: int, is_done: bool) -> None:
+    def ended(self, job: int, verdict: Verdict, detail: str | None) -> None:
         """A trial is over: the searcher learns from it."""
         number = self._running.pop(job, None)
-        self._failed += not is_done
-        if self._spec.max_fails and self._failed >= self._spec.max_fails:
-            self.stopped = f"{self._failed} trials failed; no more are started"
-            self.at_end = True
+        is_done = verdict.event == "succeed"
+        self._count(verdict, detail)
         if self._searcher is None or number is None or self._spec.metric is None:
             return
         row = find.job(self._db, job)
@@ -146,6 +160,21 @@ class SweepSource:
             float(value) if has_value else None,  # type: ignore[arg-type]
         )
 
+    def _count(self, verdict: Verdict, detail: str | None) -> None:
+        """As the daemon does it: see sweeps.count_end."""
+        if verdict.event == "succeed":
+            self._streak = ("", 0)
+        if verdict.event not in ("fail", "lose"):
+            return
+        self._failed += 1
+        how = sweeps.fingerprint(verdict, detail)
+        self._streak = (how, self._streak[1] + 1 if self._streak[0] == how else 1)
+        if self._streak[1] >= SAME_FAILS:
+            self.stopped = f"{self._streak[1]} trials in a row failed alike: {how}"
+        elif self._spec.max_fails and self._failed >= self._spec.max_fails:
+            self.stopped = f"{self._failed} trials failed, the last one by {how}"
+        self.at_end = self.at_end or self.stopped is not None
+
     def print_results(self) -> None:
         if self._searcher is not None:
             self._searcher.close()
@@ -153,7 +182,7 @@ class SweepSource:
         rows = [one.row for one in of_sweep(self._db, self._places, row)]
         metric = self._spec.metric
         if metric is not None and any(metric.name in one.metrics for one in rows):
-            rows = sort(rows, metric.name, metric.goal == "max")
+            rows = sort(rows, f"metric.{metric.name}", metric.goal == "max")
         if any(one.metrics for one in rows):
             print_table(rows[:_SHOWN], columns(rows))
         more = f" ({len(rows) - _SHOWN} more)" if len(rows) > _SHOWN else ""

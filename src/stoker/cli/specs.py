@@ -235,7 +235,7 @@ def base_of(
         for one in value if isinstance(value, list) else [value]:
             if one is True:
                 flags.append(name)
-            elif one not in (False, None):
+            elif one is not False and one is not None:  # 0 is a value
                 flags += [name, str(one)]
     own = parse(Verb("sweep", "", "", JOB_OPTIONS, words="none"), flags)
     values = {**own.values, **parsed.values, "name": None}

@@ -15,17 +15,13 @@ from stoker.core.terminal import printable
 from stoker.errors import UsageError
 from stoker.store import sweeps
 from stoker.sweeping import SAME_FAILS, Started
-from stoker.sweeps import arguments, files
-from stoker.sweeps.spec import ADAPTIVE, STOPS, Metric, SweepSpec, make_metric, make_spec
+from stoker.sweeps import arguments, files, names
+from stoker.sweeps.spec import ADAPTIVE, STOPS, SweepSpec, make_spec, read_metric
+from stoker.sweeps.template import check_shell
 from stoker.trials import Trials, from_json
 
 ACTIONS = ("ls", "show", "extend", "stop", "resume", "rerun", "rm")
 _NOT_FOR_TRIALS = ("name", "priority", "after", "stdout", "stderr", "begin")
-
-
-def _metric(text: str) -> Metric:
-    name, _, goal = text.rpartition(":")
-    return make_metric(name, goal) if name else make_metric(text)
 
 
 VERBS = {
@@ -40,7 +36,7 @@ VERBS = {
             Option("-m --method", "grid, shuffled, random, lhs, tpe, gp, cmaes or nsgaii", "HOW"),
             Option("-N --trials", "how many points (random, lhs, tpe...; else all)", "N", count),
             Option("--seed", "for all that is left to chance", "N", whole_number),
-            Option("--metric", "what to improve: val_loss or acc:max", "NAME[:GOAL]", _metric),
+            Option("--metric", "what to improve: val_loss or acc:max", "NAME[:GOAL]", read_metric),
             Option("--early-stop", "end bad trials: median, percentile, hyperband or asha",
                    "HOW[,K=V]"),
             Option("--when", "a parameter only where this holds: \"wd: opt == 'adam'\"",
@@ -84,19 +80,24 @@ def run(name: str, parsed: Parsed) -> int:
 
         return act(Queue(), words[0], words[1:], parsed)
     queue = Queue()
-    spec = _spec(parsed)
+    spec, is_suggested = _spec(parsed)
     base = base_of(queue.settings, queue.devices(), spec, parsed)
     same_fails = SAME_FAILS if parsed["same_fails"] is None else parsed["same_fails"]
     if parsed["dry_run"]:
-        return _dry_run(queue, spec, base, parsed)
-    if spec.method in ADAPTIVE or spec.early_stop is not None:
-        _check_search()
-    started = sweeping.start(queue, spec, base, same_fails)
+        return _dry_run(queue, spec, base, parsed, is_suggested)
+    if spec.template.shell:
+        check_shell(base.context.shell)
+    try:
+        started = sweeping.start(queue, spec, base, same_fails, is_suggested=is_suggested)
+    except KeyboardInterrupt:
+        tell("interrupted: what is in the queue runs; give the sweep again for the rest")
+        raise
     report(started, spec, parsed)
     return 0
 
 
-def _spec(parsed: Parsed) -> SweepSpec:
+def _spec(parsed: Parsed) -> tuple[SweepSpec, bool]:
+    """The sweep, and whether its name is only that of its file."""
     words = parsed.words
     path = words[0] if words and not parsed.dashed and _is_file(words[0]) else None
     if path is not None:
@@ -104,9 +105,14 @@ def _spec(parsed: Parsed) -> SweepSpec:
             more = words[1] if len(words) > 1 else "-p"
             raise UsageError(f"`{path}` says all about the sweep, and `{more}` says more",
                              "put it into the file")  # fmt: skip
+        for option in ("when", "lenient"):
+            if parsed[option]:
+                raise UsageError(f"--{option} is for parameters on the command line",
+                                 f"write it into `{path}`")  # fmt: skip
         spec = files.load(path)
-        spec = spec._replace(name=parsed["name"] or spec.name or _stem(path))
-        return _changed(spec, parsed)
+        own = parsed["name"] or spec.name
+        name = names.check(own) if own else _stem(path)
+        return _changed(spec._replace(name=name), parsed), own is None
     if parsed.dashed:
         at = 0
         while at < len(words) and arguments.is_assignment(words[at]):
@@ -115,7 +121,7 @@ def _spec(parsed: Parsed) -> SweepSpec:
     else:
         text, assignments = arguments.split_words(words)
         command, is_text = [text], True
-    return arguments.from_words(
+    spec = arguments.from_words(
         command, is_text, assignments,
         [(one[0], one[1:]) for one in parsed["param"] or ()],
         conditions=_conditions(parsed), method=parsed["method"], trials=parsed["trials"],
@@ -123,15 +129,16 @@ def _spec(parsed: Parsed) -> SweepSpec:
         early_stop=_early_stop(parsed["early_stop"]), max_parallel=parsed["max_parallel"],
         max_fails=parsed["max_fails"], lenient=bool(parsed["lenient"]),
     )  # fmt: skip
+    return spec, False
 
 
 def _is_file(word: str) -> bool:
-    return word.lower().endswith((".toml", ".yaml", ".yml", ".json", ".py")) and " " not in word
+    if not word.lower().endswith((".toml", ".yaml", ".yml", ".json", ".py")):
+        return False
+    return " " not in word or os.path.isfile(word)
 
 
 def _stem(path: str) -> str | None:
-    from stoker.sweeps import names
-
     stem = os.path.basename(path).rpartition(".")[0]
     try:
         return names.check(stem)
@@ -170,22 +177,11 @@ def _early_stop(text: str | None) -> dict[str, object] | None:
     stop: dict[str, object] = {"kind": kind}
     for option in options:
         key, equals, value = option.partition("=")
-        if not equals or not value.replace(".", "", 1).isdigit():
+        if not equals or not (value.isascii() and value.replace(".", "", 1).isdigit()):
             known = ", ".join(f"{name}=N" for name in STOPS.get(kind, ()))
             raise UsageError(f"`{option}` is no option of early stopping", f"known: {known}")
         stop[key] = float(value) if "." in value else int(value)
     return stop
-
-
-def _check_search() -> None:
-    """Find out now, not in a process that nobody sees."""
-    import importlib.util
-
-    if importlib.util.find_spec("optuna") is None:
-        from stoker.errors import Unavailable
-
-        raise Unavailable("adaptive search and early stopping need Optuna, which is not installed",
-                          "pip install 'stoker[search]'")  # fmt: skip
 
 
 def shape(spec: SweepSpec) -> str:
@@ -209,7 +205,7 @@ def report(started: Started, spec: SweepSpec, parsed: Parsed) -> None:
         return
     name, total = started.name, sum(started.counts.values())
     if spec.method in ADAPTIVE:
-        wanted = spec.trials if spec.trials is not None else "endless"
+        wanted = spec.wanted if spec.wanted is not None else "endless"
         print(f"sweep {name}: {wanted} trials by {spec.method}, {shape(spec)}"
               f"      watch: stoker results {name}")  # fmt: skip
         return
@@ -233,8 +229,10 @@ def in_words(counts: dict[str, int]) -> str:
     return ", ".join(f"{number} {state}" for state, number in sorted(counts.items()))
 
 
-def _dry_run(queue: Queue, spec: SweepSpec, base: JobSpec, parsed: Parsed) -> int:
-    plan = sweeping.plan(queue, spec, base)
+def _dry_run(
+    queue: Queue, spec: SweepSpec, base: JobSpec, parsed: Parsed, is_suggested: bool
+) -> int:
+    plan = sweeping.plan(queue, spec, base, is_suggested=is_suggested)
     if spec.method in ADAPTIVE:
         tell(f"{spec.method} chooses one trial after another; nothing is known of them yet")
         return 0
@@ -243,7 +241,7 @@ def _dry_run(queue: Queue, spec: SweepSpec, base: JobSpec, parsed: Parsed) -> in
     last = len(sweeps.identities(queue.db, known))
     numbered = [(row.number, from_json(row.point)) for row in plan.missing]
     numbered += list(enumerate(plan.new, last + 1))
-    jobs = [(number, trials.job(number, point)) for number, point in numbered]
+    jobs = [(number, trials.job(number, point, is_real=False)) for number, point in numbered]
     if parsed["json"]:
         print_json(sweep=plan.name, dry_run=[
             {"trial": number, "argv": job.argv, "shell": job.shell,

@@ -13,7 +13,7 @@ from stoker.errors import UsageError
 from stoker.reports import Places, of_sweep
 from stoker.results.table import best
 from stoker.store import sweeps
-from stoker.sweeps.spec import ADAPTIVE, SweepSpec
+from stoker.store.sweeps import SweepRow
 
 
 def act(queue: Queue, action: str, words: list[str], parsed: Parsed) -> int:
@@ -23,10 +23,12 @@ def act(queue: Queue, action: str, words: list[str], parsed: Parsed) -> int:
         raise UsageError(f"`stoker sweep {action}` needs the name of a sweep",
                          "`stoker sweep ls` shows them")  # fmt: skip
     name, *rest = words
+    if rest and (action not in ("extend", "rerun") or parsed["failed"]):
+        raise UsageError(f"`{rest[0]}` is one word too many", "one sweep at a time")
     if action == "show":
         return _show(queue, name, parsed)
     if action == "extend":
-        if len(rest) != 1 or not rest[0].isdigit() or not int(rest[0]):
+        if len(rest) != 1 or not _is_number(rest[0]) or not int(rest[0]):
             raise UsageError("how many more trials?", f"stoker sweep extend {name} 20")
         started = sweeping.extend(queue, name, int(rest[0]))
         report(started, sweeping.load(queue.db, name)[1], parsed)
@@ -61,11 +63,18 @@ def act(queue: Queue, action: str, words: list[str], parsed: Parsed) -> int:
 def _numbers(words: list[str]) -> set[int]:
     found: set[int] = set()
     for word in ",".join(words).split(","):
-        low, _, high = word.partition("-")
-        if not low.isdigit() or (high and not high.isdigit()):
+        low, dash, high = word.partition("-")
+        if not _is_number(low) or (dash and not _is_number(high)):
             raise UsageError(f"`{word}` is no trial", "write 3, 5-9 or 3,5")
-        found.update(range(int(low), int(high or low) + 1))
+        first, last = int(low), int(high or low)
+        if last < first or last - first > 10**6:
+            raise UsageError(f"`{word}` is no range of trials", "write the smaller one first: 5-9")
+        found.update(range(first, last + 1))
     return found
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 10
 
 
 def _tell_or_json(parsed: Parsed, text: str, **content: object) -> None:
@@ -97,17 +106,16 @@ def _list(queue: Queue, parsed: Parsed) -> int:
         running = sum(counts.get(state, 0) for state in ("starting", "running", "stopping"))
         bad = counts.get("failed", 0) + counts.get("lost", 0)
         lines.append((row.name, sum(counts.values()), counts.get("done", 0), running, waiting, bad,
-                      _state(row.stopped, running + waiting, spec, counts),
+                      _state(row, running + waiting),
                       display(spec.template.words, spec.template.shell)))  # fmt: skip
     print(table(("SWEEP", "TRIALS", "DONE", "RUN", "WAIT", "FAIL", "STATE", "COMMAND"), lines))
     return 0
 
 
-def _state(stopped: str | None, open_ones: int, spec: SweepSpec, counts: dict[str, int]) -> str:
-    if stopped is not None:
+def _state(row: SweepRow, open_ones: int) -> str:
+    if row.stopped is not None:
         return "stopped"
-    short = spec.method in ADAPTIVE and sum(counts.values()) < (spec.trials or 0)
-    return "active" if open_ones or short else "over"
+    return "active" if open_ones or row.is_driven else "over"
 
 
 def _show(queue: Queue, name: str, parsed: Parsed) -> int:
@@ -128,7 +136,7 @@ def _show(queue: Queue, name: str, parsed: Parsed) -> int:
     print(f"  command   {printable(display(spec.template.words, spec.template.shell))}")
     print(f"  folder    {printable(base.context.cwd)}")
     seed = f", seed {spec.seed}" if spec.method != "grid" else ""
-    limit = f", {plural(spec.trials, 'trial')}" if spec.trials is not None else ""
+    limit = f", {plural(spec.wanted, 'trial')}" if spec.wanted is not None else ""
     print(f"  space     {shape(spec)}  ({spec.method}{limit}{seed})")
     for key, value in spec.space.constants:
         print(f"            {key} = {printable(value.text)}")

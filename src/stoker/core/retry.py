@@ -51,6 +51,8 @@ def judge(
     """
     exit_code, signal = _decode(outcome.status)
     cause = _cause(outcome, exit_code, signal)
+    if cause == "stopped_early":  # it was told to leave, however it did: that is the end of it
+        return Verdict("cancel", cause, exit_code, signal)
     asks = cause == "requeue" or (cause == "exit" and exit_code == REQUEUE_CODE and restartable)
     if asks and not stop_requested:
         # One that works a while and asks again is making progress; one that asks at once may be in
@@ -73,6 +75,12 @@ def judge(
     if again:
         return Verdict("return", cause, exit_code, signal, backoff(attempts, base_delay))
     return Verdict("fail", cause, exit_code, signal)
+
+
+def give_up(verdict: Verdict) -> Verdict:
+    """The end instead of another attempt: its sweep was stopped."""
+    event = "cancel" if verdict.cause == "requeue" else "fail"
+    return verdict._replace(event="lose" if verdict.cause == "lost" else event, delay=None)
 
 
 def backoff(attempts: int, base_delay: float) -> float:

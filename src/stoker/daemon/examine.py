@@ -10,7 +10,7 @@ from stoker.core.model import Outcome
 from stoker.core.retry import REQUEUE_CODE
 from stoker.daemon.cards import Use
 from stoker.store.ledger import JobFacts
-from stoker.supervisor.logs import requeue_path
+from stoker.supervisor.logs import requeue_path, stop_path
 
 _TAIL_BYTES = 64 << 10
 
@@ -28,6 +28,8 @@ class Examiner:
         if not outcome.status or outcome.reason is not None or facts.stop_requested:
             return outcome
         killed = outcome.status & 0x7F == 9 and self._was_killed_for_memory()
+        if facts.sweep is not None and os.path.exists(stop_path(self._folder_for(facts.job))):
+            return outcome._replace(reason="stopped_early")
         code = None if outcome.status & 0x7F else outcome.status >> 8 & 0xFF
         if code == REQUEUE_CODE and self._asked_for_more(facts.job):
             return outcome._replace(reason="requeue")

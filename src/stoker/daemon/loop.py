@@ -29,7 +29,7 @@ from stoker.core.model import (
 )
 from stoker.core.policy import decide
 from stoker.core.record import Record
-from stoker.core.retry import Verdict, judge
+from stoker.core.retry import Verdict, give_up, judge
 from stoker.daemon.cards import NOTHING_SEEN, Cards, Use
 from stoker.daemon.examine import Examiner
 from stoker.daemon.order import OrderMaker
@@ -475,6 +475,9 @@ class Loop:
             requeues=facts.requeues,
             seconds=outcome.ended_at - (begun or outcome.ended_at),
         )
+        again = verdict.delay is not None and facts.sweep is not None
+        if again and sweeps.is_stopped(self.db, facts.sweep or 0):
+            verdict = give_up(verdict)
         wall = self._clock.wall()
         if self._books.finish(facts, outcome, verdict, wall, started):
             self._is_stale = True

@@ -46,7 +46,11 @@ class Mind:
     def _start(self) -> None:
         env = dict(os.environ, STOKER_STATE_DIR=self._settings.state_dir)
         self._pid = os.posix_spawn(
-            sys.executable, _COMMAND, env, setsid=True, setsigdef=[signal.SIGHUP, signal.SIGCHLD]
+            sys.executable,
+            [*_COMMAND, str(os.getpid())],
+            env,
+            setsid=True,
+            setsigdef=[signal.SIGHUP, signal.SIGCHLD],
         )
         self._handle = os.pidfd_open(self._pid)
 

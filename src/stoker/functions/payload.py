@@ -17,7 +17,7 @@ import os
 import pickle
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from types import FunctionType
+from types import CodeType, FunctionType
 
 from stoker.core.record import Record
 from stoker.errors import UsageError
@@ -67,6 +67,10 @@ class Packer:
         self._function = unwrapped(function)
         self.label = label(function)
         name = importable_name(self._function)
+        # For those who want to know whether it is the same function as before.
+        self.identity = (
+            self.label if name is not None else f"{self.label}@{_digest(self._function)}"
+        )
         header = {"python": sys.version_info[:2], "path": own_path(), "name": name}
         self.shared = pickle.dumps(header) + pickle.dumps(None)
         if name is None:
@@ -169,6 +173,41 @@ def _is_findable(name: str) -> bool:
     if known is None:
         known = _findable[name] = name != "__main__" and _search(name)
     return known
+
+
+def _digest(function: AnyCallable) -> str:
+    """What a function does that has no module to go by: its code, and the values it closes over."""
+    import hashlib
+
+    seen = hashlib.sha256()
+
+    def take(value: object, depth: int = 0) -> None:
+        if isinstance(value, CodeType):
+            seen.update(value.co_code + repr(value.co_names).encode())
+            for constant in value.co_consts:
+                take(constant, depth + 1)
+        elif isinstance(value, FunctionType) and depth < 5:
+            take(value.__code__, depth + 1)
+            take(value.__defaults__, depth + 1)
+            for cell in value.__closure__ or ():
+                try:
+                    take(cell.cell_contents, depth + 1)
+                except ValueError:
+                    pass  # not filled yet
+        elif isinstance(value, (tuple, list)) and depth < 5:
+            for part in value:
+                take(part, depth + 1)
+        elif value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
+            seen.update(repr(value).encode() + b";")
+        else:
+            seen.update(type(value).__qualname__.encode())
+
+    inner = unwrapped(function)
+    while not isinstance(inner, FunctionType) and callable(getattr(inner, "func", None)):
+        take(getattr(inner, "args", ()))  # functools.partial
+        inner = inner.func  # type: ignore[attr-defined]
+    take(inner)
+    return seen.hexdigest()[:8]
 
 
 def _search(name: str) -> bool:

@@ -23,15 +23,19 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 Slice = tuple[int, int]  # offset, length
 
 
-def new_folder(state_dir: str) -> str:
-    """A fresh private folder under a name that nobody can guess."""
+def new_folder(state_dir: str, token: str | None = None) -> str:
+    """A private folder: a fresh one, or that of a token, which may be there already."""
     calls = os.path.join(state_dir, "calls")
     try:
         if not os.path.isdir(calls):
             os.makedirs(calls, 0o700, exist_ok=True)
             _sync_folder(state_dir)
-        folder = os.path.join(calls, os.urandom(16).hex())
-        os.mkdir(folder, 0o700)
+        folder = os.path.join(calls, token or os.urandom(16).hex())
+        try:
+            os.mkdir(folder, 0o700)
+        except FileExistsError:
+            if token is None:
+                raise
         _sync_folder(calls)
     except OSError as error:
         raise _unwritten(calls, error) from None

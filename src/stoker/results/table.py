@@ -218,7 +218,7 @@ def _end_of_quoted(text: str, start: int) -> int:
 
 
 def best(rows: Sequence[Row], name: str, goal: str = "min") -> Row | None:
-    """The row with the best number; NaN never is. Of equals the first."""
+    """The row with the best number; NaN and infinity never are. Of equals the first."""
     sign = direction(goal)
     if not rows:
         return None
@@ -226,7 +226,7 @@ def best(rows: Sequence[Row], name: str, goal: str = "min") -> Row | None:
     found: tuple[float, Row] | None = None
     for row in rows:
         value = read(row)
-        if is_number(value) and value == value and (found is None or sign * value < found[0]):
+        if is_number(value) and math.isfinite(value) and (found is None or sign * value < found[0]):
             found = sign * value, row
     return None if found is None else found[1]
 

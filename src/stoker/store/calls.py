@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable
 
@@ -13,8 +14,6 @@ from stoker.store.database import Database
 
 def folders_of(db: Database, ids: Iterable[int]) -> set[str]:
     """Where the calls of these jobs are; call it before they are removed."""
-    import json
-
     return _folders(db, " AND id IN (SELECT value FROM json_each(?))", (json.dumps(list(ids)),))
 
 
@@ -39,6 +38,9 @@ def _folders(db: Database, where: str = "", values: tuple[object, ...] = ()) -> 
         values,
     )
     named = {folder_of(unpack_words(row[0])) for row in rows}
+    if not where:  # a sweep may still want to call its function
+        for (spec,) in db.execute("SELECT spec FROM sweeps"):
+            named.add(folder_of(tuple(json.loads(spec)["template"]["words"])))
     # A command can name any folder; only our own are ours to delete.
     calls = os.path.join(db.folder, "calls")
     return {folder for folder in named if folder and os.path.dirname(folder) == calls}

@@ -12,7 +12,7 @@ from stoker.core.model import Request
 from stoker.core.states import FINAL
 from stoker.core.text import to_bytes
 from stoker.errors import Conflict
-from stoker.store import ledger, submissions
+from stoker.store import ledger, submissions, sweeps
 from stoker.store.database import Database
 
 _FINAL = ", ".join(f"'{state}'" for state in FINAL)
@@ -142,6 +142,7 @@ def remove(db: Database, ids: list[int]) -> dict[int, int]:
                     f"SELECT attempts FROM jobs WHERE id = ? AND state IN ({_FINAL})", (job,)
                 )
                 if attempts is not None:
+                    sweeps.keep_ends(db, [job])
                     db.execute("DELETE FROM jobs WHERE id = ?", (job,))
                     for table in ("attempts", "tags", "events", "dependencies"):
                         db.execute(f"DELETE FROM {table} WHERE job = ?", (job,))

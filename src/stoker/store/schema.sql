@@ -165,7 +165,7 @@ CREATE TABLE cards (
 
 -- A lasting set of jobs made from one template (see sweeps/spec.py).
 CREATE TABLE sweeps (
-    id           INTEGER PRIMARY KEY,
+    id           INTEGER PRIMARY KEY AUTOINCREMENT,
     name         BLOB NOT NULL UNIQUE,
     key          TEXT NOT NULL,         -- of its template and folder: the same sweep, given again
     spec         TEXT NOT NULL,         -- JSON
@@ -190,6 +190,7 @@ CREATE TABLE trials (
     identity TEXT NOT NULL,             -- hash of parameters and template
     point    TEXT NOT NULL,             -- JSON: the parameters, and how they are written
     job      INTEGER,                   -- the newest that runs it
+    state    TEXT,                      -- how that job ended, when it was removed
     told     INTEGER NOT NULL DEFAULT 0,  -- 1: the search knows how it ended
     reports  TEXT                       -- JSON: what was read of its metrics so far
 );

@@ -94,8 +94,50 @@ def has_driven(db: Database) -> bool:
     return bool(db.value("SELECT 1 FROM sweeps WHERE is_driven = 1 AND stopped IS NULL LIMIT 1"))
 
 
-def set_driven(db: Database, sweep: int, driven: bool) -> None:
-    db.execute("UPDATE sweeps SET is_driven = ? WHERE id = ?", (int(driven), sweep))
+def set_driven(db: Database, sweep: int) -> None:
+    db.execute("UPDATE sweeps SET is_driven = 1 WHERE id = ?", (sweep,))
+
+
+def end_driving(db: Database, sweep: int, spec: str) -> None:
+    """Nothing is left to decide, unless somebody gave or extended it meanwhile."""
+    db.execute(
+        "UPDATE sweeps SET is_driven = 0 WHERE id = ?1 AND spec = ?2 AND NOT EXISTS (SELECT 1"
+        " FROM jobs WHERE sweep = ?1 AND state IN"
+        " ('held', 'queued', 'starting', 'running', 'stopping'))",
+        (sweep, spec),
+    )
+
+
+def is_stopped(db: Database, sweep: int) -> bool:
+    return bool(db.value("SELECT stopped IS NOT NULL FROM sweeps WHERE id = ?", (sweep,)))
+
+
+def keep_ends(db: Database, jobs: Iterable[int]) -> None:
+    """These jobs are about to be removed: their trials remember how they ended."""
+    db.executemany(
+        "UPDATE trials SET state = (SELECT state FROM jobs WHERE id = ?1) WHERE job = ?1",
+        [(job,) for job in jobs],
+    )
+
+
+def of_jobs(db: Database, jobs: Iterable[int]) -> set[int]:
+    """The sweeps whose newest trials these jobs ran."""
+    found = set()
+    for job in jobs:
+        row = db.execute("SELECT sweep FROM trials WHERE job = ?", (job,)).fetchone()
+        if row is not None:
+            found.add(int(row[0]))
+    return found
+
+
+def current(db: Database, sweep: int, number: int) -> tuple[int | None, str | None]:
+    """(newest job, its state) of a trial, as of now."""
+    row = db.execute(
+        "SELECT t.job, coalesce(j.state, t.state) FROM trials t LEFT JOIN jobs j ON j.id = t.job"
+        " WHERE t.sweep = ? AND t.number = ?",
+        (sweep, number),
+    ).fetchone()
+    return (None, None) if row is None else (row[0], row[1])
 
 
 def driven(db: Database) -> list[SweepRow]:
@@ -148,14 +190,16 @@ def add_trials(db: Database, sweep: int, trials: Iterable[tuple[str, str]]) -> i
 def attach(db: Database, sweep: int, jobs: Iterable[tuple[int, int]]) -> None:
     """(trial number, job) each: this job runs it from now on."""
     db.executemany(
-        "UPDATE trials SET job = ?, told = 0, reports = NULL WHERE sweep = ? AND number = ?",
+        "UPDATE trials SET job = ?, state = NULL, told = 0, reports = NULL"
+        " WHERE sweep = ? AND number = ?",
         [(job, sweep, number) for number, job in jobs],
     )
 
 
 def trials(db: Database, sweep: int) -> list[TrialRow]:
     rows = db.execute(
-        "SELECT t.number, t.identity, t.point, t.job, t.told, t.reports, j.state, j.cause,"
+        "SELECT t.number, t.identity, t.point, t.job, t.told, t.reports,"
+        " coalesce(j.state, t.state), j.cause,"
         " j.attempts, a.started_at, j.ended_at, j.stdout, a.detail FROM trials t"
         " LEFT JOIN jobs j ON j.id = t.job LEFT JOIN attempts a ON a.id = j.attempt"
         " WHERE t.sweep = ? ORDER BY t.number",
@@ -167,7 +211,7 @@ def trials(db: Database, sweep: int) -> list[TrialRow]:
 def counts(db: Database, sweep: int) -> dict[str, int]:
     """Trials by the state of their job; `missing` are those without one."""
     rows = db.execute(
-        "SELECT coalesce(j.state, 'missing'), count(*) FROM trials t"
+        "SELECT coalesce(j.state, t.state, 'missing'), count(*) FROM trials t"
         " LEFT JOIN jobs j ON j.id = t.job WHERE t.sweep = ? GROUP BY 1",
         (sweep,),
     )
@@ -227,12 +271,13 @@ def limits(db: Database) -> dict[str, int]:
     return {share_of(to_text(name)): most for name, most in rows}
 
 
-def start_counting(db: Database, sweep: int) -> None:
-    """It goes on (again): what failed before does not count against it."""
+def start_counting(db: Database, sweep: int, *, goes_on: bool = True) -> None:
+    """What failed before does not count against it any more."""
     db.execute(
-        "UPDATE sweeps SET stopped = NULL, failed = 0, streak = 0, streak_of = NULL WHERE id = ?",
-        (sweep,),
+        "UPDATE sweeps SET failed = 0, streak = 0, streak_of = NULL WHERE id = ?", (sweep,)
     )
+    if goes_on:
+        db.execute("UPDATE sweeps SET stopped = NULL WHERE id = ?", (sweep,))
 
 
 def mark_stopped(db: Database, sweep: int, why: str) -> None:
@@ -247,7 +292,7 @@ def count_end(
         db.execute("UPDATE sweeps SET streak = 0, streak_of = NULL WHERE id = ?", (sweep,))
     if state not in ("failed", "lost"):
         return None
-    how = _fingerprint(verdict, detail)
+    how = fingerprint(verdict, detail)
     row = db.execute(
         "UPDATE sweeps SET failed = failed + 1, streak_of = ?2,"
         " streak = CASE WHEN streak_of = ?2 THEN streak + 1 ELSE 1 END"
@@ -265,7 +310,7 @@ def count_end(
     return None
 
 
-def _fingerprint(verdict: Verdict, detail: str | None) -> str:
+def fingerprint(verdict: Verdict, detail: str | None) -> str:
     """How it failed, such that equal mistakes give equal texts."""
     if verdict.exit_code:
         how = f"exit code {verdict.exit_code}"

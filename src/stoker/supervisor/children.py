@@ -29,7 +29,7 @@ class _Attempt:
 
     __slots__ = (
         "deadline", "grace", "kill_at", "lease", "log", "mono", "order", "outcome", "pid", "reason",
-        "tag", "warn_at",
+        "shell", "tag", "warn_at",
     )  # fmt: skip
 
     def __init__(self, order: Order, tag: int, lease: list[int]) -> None:
@@ -43,6 +43,7 @@ class _Attempt:
         self.deadline: float | None = None
         self.warn_at: float | None = None
         self.log: Lent | None = None
+        self.shell: str | None = None  # that runs its command
         self.kill_at: float | None = None
         self.outcome: Outcome | None = None
 
@@ -83,6 +84,7 @@ class Children:
 
     def _spawn(self, order: Order, context: Context, env: Environment, lease: list[int]) -> Begun:
         attempt = _Attempt(order, members.tag_of(self._tag_base, order.attempt), lease)
+        attempt.shell = context.shell if order.shell else None
         spares = self._spares
         if spares is None or order.stdout is None or not order.own_log or order.keep_children:
             attempt.pid = self._pad.spawn(order, context, env, attempt.tag, lease)
@@ -145,10 +147,8 @@ class Children:
         attempt.warn_at = None
         assert attempt.order.warn is not None
         warning = parse_warning(attempt.order.warn)
-        programs = []
-        if attempt.order.shell and not warning.is_for_shell:
-            programs = members.children(attempt.pid)
-        for pid in programs or [attempt.pid]:
+        shell = None if warning.is_for_shell else attempt.shell
+        for pid in members.programs(attempt.pid, shell):
             members.send(pid, warning.signal, attempt.tag)
 
     def next_deadline(self) -> float | None:

@@ -87,6 +87,21 @@ def children(pid: int) -> list[int]:
         return []
 
 
+def programs(pid: int, shell: str | None) -> list[int]:
+    """Who is meant by a signal to a job: what its shell runs, or the first process itself.
+
+    A shell often becomes its last command (exec), so what it was started as does not tell.
+    """
+    if shell is not None:
+        try:
+            is_shell = os.path.samefile(f"/proc/{pid}/exe", shell)
+        except OSError:
+            is_shell = False
+        if is_shell:
+            return children(pid) or [pid]
+    return [pid]
+
+
 def ask_to_end(tag: int) -> None:
     """SIGTERM to all, and SIGCONT, because a stopped process does not hear the first."""
     for pid in members(tag):

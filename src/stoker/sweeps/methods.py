@@ -24,7 +24,7 @@ def points(spec: SweepSpec, count: int | None = None) -> Iterator[Point]:
     """The points of a sweep: `count` of them, else as many as it has trials, else all."""
     if spec.method in ADAPTIVE:
         raise UsageError(f"{spec.method} chooses one trial after another", "ask its searcher")
-    wanted = spec.trials if count is None else count
+    wanted = spec.wanted if count is None else count
     if wanted is None and spec.method == "grid":
         spec.space.check_enumerable()
     if wanted is None and spec.method in ("random", "lhs") and spec.space.size.points is None:

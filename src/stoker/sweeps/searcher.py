@@ -36,7 +36,7 @@ class Search:
         self._sweep = sweep
         self._known: set[str] = set()
         self._numbers: dict[int, int] = {}  # ours to the study's
-        self._next = 0
+        self._next = 1  # trials count from 1
         goal = "maximize" if sweep.metric is not None and sweep.metric.goal == "max" else "minimize"
         self._study = optuna.create_study(
             study_name="sweep",  # hyperband deals out its brackets by the name; it has to stay

@@ -24,11 +24,10 @@ STOPS = {
     "hyperband": ("min_step", "max_step", "factor"),
     "asha": ("min_step", "factor", "rungs_skipped"),
 }
-# What `stoker submit` can be told about a job, as keys.
+# What `stoker submit` can be told about a job, as keys; less what only makes sense for one job.
 _RESOURCES_WORDS = (
-    "gpus gpu_mem gpu_ids prefer gpu_model min_gpu_mem exclusive on_oom name cwd env env_file "
-    "priority after time_limit signal grace retries restartable begin tag stdout stderr hold "
-    "keep_children"
+    "gpus gpu_mem gpu_ids prefer gpu_model min_gpu_mem exclusive on_oom cwd env env_file priority "
+    "time_limit signal grace retries restartable tag hold keep_children"
 )
 RESOURCES = tuple(_RESOURCES_WORDS.split())
 
@@ -52,6 +51,12 @@ class SweepSpec(Record):
     max_parallel: int | None = None
     max_fails: int | None = None
     lenient: bool = False  # parameters need no placeholder; the program reads $STOKER_PARAMS
+    more: int = 0  # trials by which it was extended; a hypercube keeps its layout
+
+    @property
+    def wanted(self) -> int | None:
+        """How many trials it should have; None: all there are, or no end."""
+        return None if self.trials is None else self.trials + self.more
 
     def seeded(self) -> SweepSpec:
         """With a seed: the one it has, or a fresh one, which from now on is kept."""
@@ -79,6 +84,7 @@ def make_spec(
     max_parallel: int | None = None,
     max_fails: int | None = None,
     lenient: bool = False,
+    more: int = 0,
 ) -> SweepSpec:
     """A sweep in which everything fits together, or an error that says what does not."""
     template.check(space.names, lenient)
@@ -110,7 +116,16 @@ def make_spec(
         max_parallel,
         max_fails,
         lenient,
+        more,
     )
+
+
+def read_metric(text: str, goal: str = "min") -> Metric:
+    """`val_loss`, or `acc:max`; a name may hold colons of its own."""
+    name, colon, last = text.rpartition(":")
+    if colon and name and (last in GOALS or "/" not in last):
+        return make_metric(name, last)
+    return make_metric(text, goal)
 
 
 def make_metric(name: str, goal: str = "min", target: float | None = None) -> Metric:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stoker.errors import UsageError
-from stoker.sweeps.spec import Metric, make_metric, refuse_unknown
+from stoker.sweeps.spec import Metric, make_metric, read_metric, refuse_unknown
 
 
 def table(value: object, place: str) -> dict[str, object]:
@@ -43,7 +43,7 @@ def number(value: object, place: str) -> float:
 def metric(value: object) -> Metric:
     """`"val_loss"`, or a table with name, goal and target."""
     if isinstance(value, str):
-        return make_metric(value)
+        return read_metric(value)
     given = table(value, "metric")
     refuse_unknown(given, ("name", "goal", "target", "impute", "impute_while_running"), "metric.")
     target = number(given["target"], "metric.target") if "target" in given else None

@@ -7,7 +7,7 @@ ALTER TABLE jobs ADD COLUMN requeues INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX jobs_by_sweep ON jobs (sweep, state) WHERE sweep IS NOT NULL;
 
 CREATE TABLE sweeps (
-    id           INTEGER PRIMARY KEY,
+    id           INTEGER PRIMARY KEY AUTOINCREMENT,
     name         BLOB NOT NULL UNIQUE,
     key          TEXT NOT NULL,
     spec         TEXT NOT NULL,
@@ -31,6 +31,7 @@ CREATE TABLE trials (
     identity TEXT NOT NULL,
     point    TEXT NOT NULL,
     job      INTEGER,
+    state    TEXT,
     told     INTEGER NOT NULL DEFAULT 0,
     reports  TEXT
 );
