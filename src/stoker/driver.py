@@ -70,16 +70,17 @@ class Study:
     def advance(self) -> bool:
         """One round; False when nothing is left to do for this sweep."""
         trials = sweeps.trials(self._db, self._row.id)
-        searcher = self._begun(trials)
+        is_searched = self._spec.method in ADAPTIVE or self.watches_curves
+        searcher = self._begun(trials) if is_searched else None  # else only a target is waited for
         self._tell_ends(searcher, trials)
-        if self.watches_curves:
+        if searcher is not None and self.watches_curves:
             for trial in trials:
                 if trial.state == "running":
                     self._judge(searcher, trial)
         is_open = any(trial.state in (*WAITING, *ACTIVE) for trial in trials)
         if self._has_reached_target(trials):
             return self._stop("a trial reached the target")
-        if self._spec.method not in ADAPTIVE:
+        if searcher is None or self._spec.method not in ADAPTIVE:
             return is_open
         if self._is_mute(trials):
             name = self._spec.metric.name if self._spec.metric is not None else ""
@@ -128,7 +129,7 @@ class Study:
             return "failed", None
         return "done", number
 
-    def _tell_ends(self, searcher: Searcher, trials: list[TrialRow]) -> None:
+    def _tell_ends(self, searcher: Searcher | None, trials: list[TrialRow]) -> None:
         told, reports = [], []
         for trial in trials:
             if trial.told or trial.state not in FINAL:
@@ -137,7 +138,8 @@ class Study:
             assert source is not None
             collector = collect(self._places, source, Collector())
             reports.append((trial.number, source.job, collector.to_json()))
-            searcher.tell(trial.number, *self._end(trial._replace(reports=reports[-1][2])))
+            if searcher is not None:
+                searcher.tell(trial.number, *self._end(trial._replace(reports=reports[-1][2])))
             told.append(trial.number)
         if told:
             with self._db.transaction():
@@ -189,7 +191,7 @@ class Study:
         metric = self._spec.metric
         if metric is None or metric.target is None:
             return False
-        for trial in trials:
+        for trial in sweeps.trials(self._db, self._row.id):  # with what was just told
             collector = known(trial)
             stat = collector.summary.get(metric.name) if collector is not None else None
             if stat is not None and isinstance(stat.last, (int, float)):

@@ -271,3 +271,14 @@ def test_a_driven_sweep_is_not_over_before_its_trials_are_there(here: Lab) -> No
     with queue.db.transaction():
         sweeps.end_driving(queue.db, row.id, row.spec)
     assert sweeps.get(queue.db, "s").is_driven  # its trial waits
+
+
+def test_a_target_stops_any_sweep(lab: Lab) -> None:
+    (lab.folder / "t.toml").write_text(
+        'command = "echo stoker: y={x}"\nmetric = { name = "y", goal = "max", target = 3 }\n'
+        'max_parallel = 1\n[params]\nx = "range(200)"\n'
+    )
+    sweep(lab, "t.toml")
+    lab.wait_until(lambda: json.loads(lab.ok("sweep", "show", "t", "--json"))["stopped"])
+    assert "reached the target" in lab.ok("sweep", "show", "t")
+    assert trials(lab, "t")["cancelled"] > 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from stoker import sweeping
 from stoker.api import Queue
 from stoker.cli.options import Parsed
@@ -11,7 +13,7 @@ from stoker.core.commands import display
 from stoker.core.terminal import printable
 from stoker.errors import UsageError
 from stoker.reports import Places, of_sweep
-from stoker.results.table import best
+from stoker.results.table import Row, best
 from stoker.store import sweeps
 from stoker.store.sweeps import SweepRow
 
@@ -118,6 +120,17 @@ def _state(row: SweepRow, open_ones: int) -> str:
     return "active" if open_ones or row.is_driven else "over"
 
 
+def _best(row: Row | None) -> dict[str, object] | None:
+    """Strict JSON, whatever was reported."""
+    if row is None:
+        return None
+    metrics = {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in row.metrics.items()
+    }
+    return {"trial": row.trial, "params": row.params, "metrics": metrics}
+
+
 def _show(queue: Queue, name: str, parsed: Parsed) -> int:
     row, spec, base = sweeping.load(queue.db, name)
     reported = of_sweep(queue.db, Places(queue.settings.state_dir), row)
@@ -129,8 +142,7 @@ def _show(queue: Queue, name: str, parsed: Parsed) -> int:
     if parsed["json"]:
         print_json(name=name, spec=spec.to_json(), trials=counts, stopped=row.stopped,
                    created_at=row.created_at,
-                   best=None if top is None else {"trial": top.trial, "params": top.params,
-                                                  "metrics": top.metrics})  # fmt: skip
+                   best=_best(top))  # fmt: skip
         return 0
     print(f"sweep {name}")
     print(f"  command   {printable(display(spec.template.words, spec.template.shell))}")
