@@ -1,0 +1,1 @@
+"""GPU Task Scheduler's imports, on Stoker's engine (see docs/coming-from/gpu_task_scheduler.md)."""

@@ -1,0 +1,5 @@
+"""`ConfigManager`."""
+
+from stoker.compat.task_scheduler_config import ConfigManager
+
+__all__ = ["ConfigManager"]

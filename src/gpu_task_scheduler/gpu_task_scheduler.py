@@ -1,0 +1,5 @@
+"""`GPUTaskScheduler`."""
+
+from stoker.compat.task_scheduler import GPUTaskScheduler
+
+__all__ = ["GPUTaskScheduler"]

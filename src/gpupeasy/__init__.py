@@ -1,0 +1,1 @@
+"""GPUPeasy's own names, on Stoker's engine: see stoker.compat.gpupeasy."""

@@ -1,0 +1,33 @@
+"""`GPUPeasyServer`, for start scripts that users have edited."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from stoker.compat.gpupeasy.main import main
+
+
+class GPUPeasyServer:
+    """`debug` and `wakesec` are taken and have no meaning any more: nothing is polled."""
+
+    def __init__(
+        self,
+        gpuList: Sequence[str],
+        logdir: str | None = None,
+        debug: bool = False,
+        wakesec: int = 5,
+    ) -> None:
+        self._words = ["server", "--gpus", ";".join(gpuList)]
+        if logdir is not None:
+            self._words += ["--logdir", logdir]
+
+    def run(self, host: str, port: str | int) -> None:
+        """Serve until a signal. `0.0.0.0` was everybody; now it is this user, on loopback."""
+        if host == "0.0.0.0":
+            print("listening on 127.0.0.1 only; see `gpupeasy server --help` for others",
+                  file=sys.stderr)  # fmt: skip
+            host = "127.0.0.1"
+        code = main([*self._words, "--host", host, "--port", str(port)])
+        if code:
+            sys.exit(code)

@@ -1,0 +1,1 @@
+"""Where start scripts look for the page."""

@@ -1,0 +1,22 @@
+"""`GPUPeasyWebGUI`, for start scripts that users have edited."""
+
+from __future__ import annotations
+
+import sys
+
+from stoker.compat.gpupeasy.main import main
+
+
+class GPUPeasyWebGUI:
+    def __init__(self, coreHost: str, corePort: str | int, debug: bool = False) -> None:
+        self._words = ["gui", "--backend-host", coreHost, "--backend-port", str(corePort)]
+
+    def run(self, host: str, port: str | int) -> None:
+        """Serve until a signal. `0.0.0.0` was everybody; now it is this user, on loopback."""
+        if host == "0.0.0.0":
+            print("listening on 127.0.0.1 only; see `gpupeasy gui --help` for others",
+                  file=sys.stderr)  # fmt: skip
+            host = "127.0.0.1"
+        code = main([*self._words, "--host", host, "--port", str(port)])
+        if code:
+            sys.exit(code)

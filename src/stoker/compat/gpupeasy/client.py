@@ -1,0 +1,54 @@
+"""How the page asks the server, over the same routes that everybody else may use."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from stoker.compat.gpupeasy.guard import is_loopback, is_own_listener
+
+_SECONDS = 30.0
+_MOST_BYTES = 64 << 20
+
+
+class Unreachable(Exception):
+    """The server did not answer, or is not ours to talk to."""
+
+
+class Backend:
+    def __init__(self, host: str, port: int, token: str | None = None) -> None:
+        # Old scripts name the address that servers listen on, not one to connect to.
+        self._host = "127.0.0.1" if host in ("0.0.0.0", "") else host
+        self._port = port
+        self._token = token
+
+    def get(self, *path: str, **query: object) -> Any:
+        return self._ask("GET", path, query, None)
+
+    def post(self, *path: str, data: object = None) -> Any:
+        return self._ask("POST", path, {}, json.dumps(data).encode())
+
+    def _ask(
+        self, method: str, path: tuple[str, ...], query: dict[str, object], body: bytes | None
+    ) -> Any:
+        target = "/" + "/".join(quote(part, safe="") for part in path)
+        url = f"http://{self._host}:{self._port}{target}"
+        # Whoever else sits on that port would get to read every command.
+        if is_loopback(self._host) and self._token is None and not is_own_listener(self._port):
+            raise Unreachable(f"Connection error on url: {url}")
+        headers = {"Content-Type": "application/json"}
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token}"
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=_SECONDS)
+        try:
+            connection.request(method, target + ("?" + urlencode(query) if query else ""), body,
+                               headers)  # fmt: skip
+            return json.loads(connection.getresponse().read(_MOST_BYTES))
+        except TimeoutError:
+            raise Unreachable(f"Connection timeout on url: {url}") from None
+        except (OSError, http.client.HTTPException, ValueError):
+            raise Unreachable(f"Connection error on url: {url}") from None
+        finally:
+            connection.close()

@@ -1,0 +1,79 @@
+"""The daemon of a GPUPeasy queue: Stoker's own, on devices that are strings.
+
+It follows the list of devices in the queue's books, so that they can be added and taken away while
+jobs run, and writes what happens into logs.out, whether or not a server is up.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from stoker.compat.gpupeasy.jobs import return_code
+from stoker.compat.gpupeasy.logbook import Logbook, label
+from stoker.compat.slots import FIRST_FREED, SlotCards, WatchedSlots, slot_cards
+from stoker.core.model import Outcome
+from stoker.core.retry import Verdict
+from stoker.daemon.cards import Cards
+from stoker.daemon.main import Daemon, main
+from stoker.settings import Settings
+from stoker.store import find, slots
+
+MODULE = "stoker.compat.gpupeasy.daemon"
+
+
+class PeasyDaemon(Daemon):
+    restart = (sys.executable, "-P", "-m", MODULE)
+
+    def __init__(self, settings: Settings) -> None:
+        self._book = Logbook(os.path.dirname(settings.state_dir))
+        self._slots: SlotCards | WatchedSlots | None = None
+        self._used: tuple[str, ...] = ()
+        super().__init__(settings)
+
+    def find_cards(self, tag: int) -> Cards:
+        """All slots that ever were, because jobs are on record by their numbers."""
+        named = slots.read(self._db) or slots.Slots()
+        self._slots = slot_cards(named.known, self._settings, tag, FIRST_FREED, self.trouble)
+        self._follow(named.used)
+        return self._slots
+
+    def _observe(self) -> None:
+        super()._observe()
+        named = slots.read(self._db)
+        if named is not None and named.used != self._used:
+            self._follow(named.used)
+            self._loop.look_again()
+
+    def _follow(self, names: tuple[str, ...]) -> None:
+        assert self._slots is not None
+        self._slots.use(names)
+        self._used = names
+
+    # -- logs.out ------------------------------------------------------------------------------
+
+    def starting(self, job: int, devices: tuple[int, ...]) -> None:
+        row = find.job(self._db, job)
+        self._book.write("Info", "Scheduling", label(job, row.name), "on gpu ", self._gpu(devices))
+
+    def finished(self, job: int, outcome: Outcome, verdict: Verdict) -> None:
+        super().finished(job, outcome, verdict)
+        row = find.job(self._db, job)
+        who = label(job, row.name)
+        if verdict.event == "return":
+            self._book.write("Warning", "Process", who, "goes back to the queue:", verdict.cause)
+        elif verdict.cause == "start_failed":
+            self._book.write("Error", "Scheduling failed for", who, "on gpu",
+                             self._gpu(row.devices))  # fmt: skip
+            self._book.write("Error", "OSError: ", outcome.detail)
+        else:
+            level = "Success" if verdict.event == "succeed" else "Warning"
+            self._book.write(level, "Process", who, f"exited with return code: {return_code(row)}")
+
+    def _gpu(self, devices: tuple[int, ...]) -> str:
+        return ",".join(self._loop.cards.devices[number].visible for number in devices)
+
+
+if __name__ == "__main__" and os.fork() == 0:  # the parent leaves, so that init adopts the daemon
+    os.chdir("/")
+    main(PeasyDaemon)

@@ -1,0 +1,235 @@
+"""The page's routes. It knows nothing by itself: every answer comes from the server's routes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from stoker.compat.gpupeasy import jobs, pages
+from stoker.compat.gpupeasy.assets import SCRIPT, STYLE
+from stoker.compat.gpupeasy.client import Backend, Unreachable
+from stoker.compat.gpupeasy.httpd import (
+    Request,
+    Response,
+    Routes,
+    answer_with,
+    as_json,
+    html,
+    redirect,
+)
+from stoker.compat.gpupeasy.jobs import BatchLine
+
+_SHOWN = 200
+_LAST = "20"
+_EMPTY = {
+    "successfuljobs": "No successful jobs",
+    "failedjobs": "No jobs have failed",
+    "scheduledjobs": "No jobs scheduled",
+}
+_TEST_MESSAGES = {
+    "successMessage": "This is a success message",
+    "errorMessage": "This\n\nis an error message",
+    "infoMessage": "This\n\nis an info message",
+}
+
+
+class Gui:
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._routes = Routes([
+            ("GET", "/", self._index),
+            ("GET", "/message", lambda _: redirect("/", _TEST_MESSAGES)),
+            ("GET", "/batchaddjobs", lambda ask: html(pages.add_jobs(_messages(ask)))),
+            ("POST", "/batchaddjobs", self._add_jobs),
+            ("POST", "/testCommandParser", self._test_command),
+            ("GET", "/successfuljobs", lambda _: html(self._list("successfuljobs"))),
+            ("GET", "/failedjobs", lambda _: html(self._list("failedjobs"))),
+            ("GET", "/scheduledjobs", lambda _: html(self._list("scheduledjobs"))),
+            ("GET", "/deviceutilization", lambda _: html(self._devices())),
+            ("GET", "/jobinfo/<id>", self._job),
+            ("POST", "/loadlogfile", self._load_log),
+            # -- new --
+            ("POST", "/canceljob/<id>", lambda _, id: self._change("canceljob", id)),
+            ("POST", "/rerunjob/<id>", lambda _, id: self._change("rerunjob", id)),
+            ("POST", "/setpriority/<id>", self._prioritize),
+            ("POST", "/adddevice", lambda ask: self._change_device("adddevice", ask)),
+            ("POST", "/removedevice", lambda ask: self._change_device("removedevice", ask)),
+            ("POST", "/pausescheduler", lambda _: self._change("pausescheduler")),
+            ("POST", "/resumescheduler", lambda _: self._change("resumescheduler")),
+            ("GET", "/static/style.css", lambda _: Response(STYLE.encode(), "text/css")),
+            ("GET", "/static/refresh.js", lambda _: Response(SCRIPT.encode(), "text/javascript")),
+        ])  # fmt: skip
+
+    @contextmanager
+    def connection(self) -> Iterator[Callable[[Request], Response]]:
+        yield self._answer
+
+    def _answer(self, request: Request) -> Response:
+        try:
+            return answer_with(self._routes, request)
+        except Unreachable as error:
+            if request.method == "POST":
+                return redirect("/", {"errorMessage": str(error)})
+            return html(pages.trouble(str(error)))
+
+    # -- what is shown -------------------------------------------------------------------------
+
+    def _index(self, request: Request) -> Response:
+        parts = {name: self._list(name) for name in _EMPTY}
+        parts["deviceutilization"] = self._devices()
+        try:
+            is_paused = bool(self._backend.get("serverinfo")["value"]["paused"])
+        except (Unreachable, KeyError, TypeError):
+            is_paused = False
+        return html(pages.index(_messages(request), parts, is_paused))
+
+    def _list(self, name: str) -> str:
+        try:
+            found = self._backend.get(name, limit=_SHOWN)
+        except Unreachable as error:
+            return pages.trouble(str(error))
+        if found["status"] != "successful":
+            return pages.trouble("GPUPeasy scheduler server returned an error")
+        return pages.job_list(found["value"], _EMPTY[name], found.get("hidden", 0))
+
+    def _devices(self) -> str:
+        try:
+            running = self._backend.get("deviceutilization")
+            names = self._backend.get("availabledevices")
+        except Unreachable as error:
+            return pages.trouble(str(error))
+        if running["status"] != "successful" or names["status"] != "successful":
+            return pages.trouble("Could not fetch utilization info from core server")
+        return pages.devices(names["value"], running["value"])
+
+    def _job(self, request: Request, id: str) -> Response:
+        messages = _messages(request)
+        try:
+            found = self._backend.get("jobdetails", id)
+            if found["status"] != "successful":
+                error = {"errorMessage": f"Job ({id}) not found in backend"}
+                return html(pages.job_page(error, None, None, _LAST))
+            last = request.query.get("lastN", _LAST)
+            log = self._backend.get("joblog", id, lastN=last)["value"]
+        except Unreachable as error:
+            return html(pages.job_page({"errorMessage": str(error)}, None, None, _LAST))
+        return html(pages.job_page(messages, found["value"], log, last))
+
+    def _load_log(self, request: Request) -> Response:
+        fields = request.form()
+        if "fileName" not in fields or "lastN" not in fields:
+            return as_json({"status": "failed", "value": "fileName and lastN are needed"}, 400)
+        found = self._backend.get("joblog", outFile=fields["fileName"], lastN=fields["lastN"])
+        if found.get("missing"):
+            return as_json(found["value"])  # a bare text, as it always was
+        return as_json({"status": found["status"], "value": found["value"]})
+
+    # -- what is done --------------------------------------------------------------------------
+
+    def _add_jobs(self, request: Request) -> Response:
+        fields = request.form()
+        if "jobList" not in fields:
+            return as_json({"status": "failed", "message": "jobList is needed"}, 400)
+        lines = jobs.parse_batch(fields["jobList"])
+        if not lines:
+            return _error("No jobs were submitted (or incorrect syntax)")
+        troubles = [line.trouble for line in lines]
+        answer = self._submit(lines, is_trial=any(troubles))
+        for place, trouble in zip(_good(lines), answer.get("errors") or (), strict=False):
+            if trouble is not None:
+                troubles[place] = f"Error in job: {lines[place].name}: {_in_batch(trouble)}"
+        found = [trouble for trouble in troubles if trouble]
+        if found:
+            text = "".join(f"{trouble}\n\n" for trouble in found)
+            return _error(f"There were {len(found)} errors. \n\n{text}")
+        if answer["status"] != "successful":
+            return _error(str(answer["message"]))
+        return redirect("/", {"infoMessage": "Jobs successfully passed onto scheduler.\n"})
+
+    def _submit(self, lines: list[BatchLine], is_trial: bool) -> Any:
+        """All good lines at once; on trial when others are bad, to find what else is wrong."""
+        data = [
+            {"jobName": line.name, "outFile": line.out, "jobCommand": line.argv}
+            for line in lines
+            if line.trouble is None
+        ]
+        return self._backend.post("addnewjobs", data={"jobs": data, "dryRun": is_trial})
+
+    def _test_command(self, request: Request) -> Response:
+        """One command; or, as later versions had it, a job list."""
+        text = request.form().get("jobCommand")
+        if text is None:
+            return as_json({"status": "failed", "message": "jobCommand is needed"}, 400)
+        answer: dict[str, Any]
+        if not jobs.clean(text):
+            answer = {"status": "failed", "commandList": [],
+                      "errorMessage": "Command string cannot be emtpy"}  # fmt: skip
+        elif ";;" in text:
+            answer = _parsed_list(jobs.parse_batch(text))
+        else:
+            try:
+                words = jobs.split_command(jobs.clean(text))
+                answer = {"status": "successful", "commandList": words}
+            except ValueError as error:
+                answer = {"status": "failed", "commandList": [], "errorMessage": str(error)}
+        return redirect("/batchaddjobs", answer)
+
+    def _prioritize(self, request: Request, id: str) -> Response:
+        data = {"priority": request.form().get("priority", "")}
+        return _told(self._backend.post("setpriority", id, data=data), f"/jobinfo/{_id(id)}")
+
+    def _change(self, action: str, id: str | None = None) -> Response:
+        if id is None:
+            return _told(self._backend.post(action), "/")
+        answer = self._backend.post(action, id)
+        return _told(answer, f"/jobinfo/{_id(str(answer.get('jobID', id)))}")
+
+    def _change_device(self, action: str, request: Request) -> Response:
+        return _told(self._backend.post(action, data={"device": request.form().get("device")}), "/")
+
+
+def _messages(request: Request) -> dict[str, Any]:
+    """What a link brought along to be shown; anybody may have made that link."""
+    try:
+        found = json.loads(request.query.get("messages", "{}"))
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _parsed_list(lines: list[BatchLine]) -> dict[str, Any]:
+    errors = [line.trouble for line in lines if line.trouble is not None]
+    found = [
+        {"Job Name": line.name, "Job File": line.out, "Job Command": line.argv}
+        for line in lines
+        if line.trouble is None
+    ]
+    answer: dict[str, Any] = {"status": "successful", "jobList": found, "errorCount": len(errors)}
+    if errors:
+        answer["errorMessage"] = "\n".join(f"{error}\n\n" for error in errors)
+    return answer
+
+
+def _good(lines: list[BatchLine]) -> list[int]:
+    return [place for place, line in enumerate(lines) if line.trouble is None]
+
+
+def _in_batch(trouble: str) -> str:
+    """The page has always said it this way."""
+    common = "Output file already exists or common to multiple jobs: "
+    return trouble.replace("Output file already exists: ", common, 1)
+
+
+def _error(text: str) -> Response:
+    return redirect("/", {"errorMessage": text})
+
+
+def _told(answer: dict[str, Any], path: str) -> Response:
+    kind = "successMessage" if answer.get("status") == "successful" else "errorMessage"
+    return redirect(path, {kind: str(answer.get("message", ""))})
+
+
+def _id(text: str) -> str:
+    return text if text.isascii() and text.isdigit() else "0"

@@ -1,0 +1,73 @@
+"""What `hog` leaves of each job: its folder with INFO, OUT, ERR, and SUCCESS or FAILURE."""
+
+from __future__ import annotations
+
+import datetime
+import os
+
+from stoker.core.record import Record
+
+SUCCESS, FAILURE = "SUCCESS", "FAILURE"
+
+
+class Folder(Record):
+    """The folder of one job."""
+
+    output_dir: str
+    name: str  # prefix and number
+
+    @property
+    def path(self) -> str:
+        return os.path.join(self.output_dir, self.name)
+
+    def file(self, name: str) -> str:
+        return os.path.join(self.path, name)
+
+    @property
+    def out(self) -> str:
+        return self.file(f"{self.name}.OUT")
+
+    @property
+    def err(self) -> str:
+        return self.file(f"{self.name}.ERR")
+
+    @property
+    def hooks(self) -> str:
+        return self.file("HOOKS")
+
+    def begin(self, gpu: str, command: str) -> None:
+        """Before it runs: nothing of an earlier run may be taken for this one's."""
+        os.makedirs(os.path.dirname(self.out), exist_ok=True)
+        for name in (SUCCESS, FAILURE, "HOOKS"):
+            try:
+                os.unlink(self.file(name))
+            except FileNotFoundError:
+                pass
+        self._write_info("w", f"{self._head(gpu)}command: {command}\n")
+
+    def finish(
+        self, is_good: bool, code: int, began: datetime.datetime, ended: datetime.datetime
+    ) -> None:
+        self._write_info("a", f"exit code: {code}\nstarted: {began}\nended: {ended}\n")
+        with open(self.file(SUCCESS if is_good else FAILURE), "wb"):
+            pass
+
+    def has_succeeded(self, command: str) -> bool:
+        """Whether an earlier run did this very command here."""
+        if not os.path.exists(self.file(SUCCESS)):
+            return False
+        try:
+            with open(self.file("INFO"), encoding="utf-8", errors="surrogateescape") as file:
+                text = file.read()
+        except OSError:
+            return False
+        told = text.partition("\ncommand: ")[2]
+        return told == f"{command}\n" or told.startswith(f"{command}\nexit code: 0\n")
+
+    def _head(self, gpu: str) -> str:
+        return f"job name: {self.name}\nran on gpu: {gpu}\n"
+
+    def _write_info(self, mode: str, text: str) -> None:
+        path = self.file("INFO")
+        with open(path, mode, encoding="utf-8", errors="surrogateescape", newline="") as file:
+            file.write(text)

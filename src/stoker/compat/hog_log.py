@@ -1,0 +1,40 @@
+"""What `hog` says, through `logging`: as it always looked on stdout, with times in a file."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+from stoker.compat.door import write_line
+from stoker.compat.hog_options import Unusable
+
+LOGGER = logging.getLogger("hog")
+
+
+class _Stdout(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno < logging.WARNING:
+            write_line(record.getMessage())
+        else:  # scripts that read stdout do not know these
+            print(record.getMessage(), file=sys.stderr, flush=True)
+
+
+class Console:
+    def __init__(self, log_file: str | None) -> None:
+        LOGGER.setLevel(logging.INFO)
+        LOGGER.propagate = False
+        LOGGER.handlers = [_Stdout()]
+        if log_file is not None:
+            try:
+                file = logging.FileHandler(log_file, encoding="utf-8", errors="surrogateescape")
+            except OSError as error:
+                raise Unusable(f"cannot write the log file `{log_file}`: "
+                               f"{error.strerror}") from None  # fmt: skip
+            file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+            LOGGER.addHandler(file)
+
+    def say(self, text: str) -> None:
+        LOGGER.info("%s", text)
+
+    def warn(self, text: str) -> None:
+        LOGGER.warning("%s", text)

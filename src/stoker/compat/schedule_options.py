@@ -1,0 +1,253 @@
+"""The command line of `schedule`: the flags of both generations of iterait/scheduler.
+
+Hand-written because the two differ in what the words after the options are: one quoted word that is
+split like a shell would, or the words of the task as they stand, its own options included. Like
+argparse, long and short names may be shortened.
+"""
+
+from __future__ import annotations
+
+from stoker.core.record import Record
+from stoker.errors import UsageError
+
+USAGE = """\
+usage: schedule [-h] [-gc GPU_COUNT] [-i INIT [INIT ...]] [-v] [-o [OUT]]
+                [-e [ERR]] [-pg PREFERED_GPU] [-fg FORCED_GPU] [-s]
+                [-rg RELEASE_GPU [RELEASE_GPU ...]] [-n NUM] [-p PREFER]
+                [-f FORCE] [-r RELEASE [RELEASE ...]] [--cx] [--exit-zero]
+                [task ...]
+"""
+HELP = f"""\
+{USAGE}
+Wait for free GPUs, run one task on them, free them.
+
+positional arguments:
+  task                  The quoted task with arguments which will be started
+                        on free GPUs as soon as possible; or its words as
+                        they are, unquoted.
+
+options:
+  -h, --help            show this help message and exit
+  -gc GPU_COUNT, --gpu_count GPU_COUNT
+  -n NUM, --num NUM     The count of required GPUs for specified task.
+  -i INIT [INIT ...], --init INIT [INIT ...]
+                        Total count of GPUs; the numbers after it denote
+                        unavailable GPUs. -i 5 3 4: there are five, and 3 and 4
+                        are not to be used.
+  -v, --verbose         Prints info about the process, when the task is
+                        completed.
+  -o [OUT], --out [OUT]
+                        The file for the task's stdout (default: this stdout).
+  -e [ERR], --err [ERR]
+                        The file for the task's stderr (default: this stderr).
+  -pg PREFERED_GPU, --prefered_gpu PREFERED_GPU
+  -p PREFER, --prefer PREFER
+                        Use these if they are free, else the lowest free ones:
+                        2 or [1,3].
+  -fg FORCED_GPU, --forced_gpu FORCED_GPU
+  -f FORCE, --force FORCE
+                        Wait until these are free: 2 or [1,3].
+  -s, --status          Show info about GPU usage - user/GPU/taskPID/start
+  -rg RELEASE_GPU [RELEASE_GPU ...], --release_gpu RELEASE_GPU [RELEASE_GPU ...]
+  -r RELEASE [RELEASE ...], --release RELEASE [RELEASE ...]
+                        Unavailable GPUs may be used again.
+  --cx                  Append model.n_gpus=[NUM] to the task args.
+  --exit-zero           Exit with 0 even if the task fails, as the original did
+                        (also: STOKER_COMPAT_EXIT_ZERO=1).
+
+Ctrl-C once warns, twice ends the task, a third time kills it. SIGTERM and a
+closed terminal end it as well; SIGUSR1 gives up waiting, but lets a task that
+runs finish.
+"""
+
+_SEVERAL = "several"  # numbers, as many as follow
+_MAYBE = "maybe"  # a value if one follows
+_ONE = "one"
+_NONE = "none"
+_OPTIONS = {
+    ("-h", "--help"): _NONE,
+    ("-gc", "--gpu_count"): _ONE,
+    ("-i", "--init"): _SEVERAL,
+    ("-v", "--verbose"): _NONE,
+    ("-o", "--out"): _MAYBE,
+    ("-e", "--err"): _MAYBE,
+    ("-pg", "--prefered_gpu"): _ONE,
+    ("-fg", "--forced_gpu"): _ONE,
+    ("-s", "--status"): _NONE,
+    ("-rg", "--release_gpu"): _SEVERAL,
+    ("-n", "--num"): _ONE,
+    ("-p", "--prefer"): _ONE,
+    ("-f", "--force"): _ONE,
+    ("-r", "--release"): _SEVERAL,
+    ("--cx",): _NONE,
+    ("--exit-zero",): _NONE,
+}
+_BY_NAME = {name: names for names in _OPTIONS for name in names}
+
+
+class Call(Record):
+    """What one call of `schedule` asks for, in the order in which it is done."""
+
+    wants_help: bool = False
+    init: tuple[int, ...] = ()
+    release: tuple[int, ...] = ()
+    status: bool = False
+    task: tuple[str, ...] = ()  # the words; `__num__` is still in them
+    needs: int = 1  # so many GPUs
+    prefer: tuple[int, ...] = ()
+    force: tuple[int, ...] = ()
+    force_text: str | None = None  # as it was written, where the second generation's flag was used
+    out: str | None = None
+    err: str | None = None
+    is_verbose: bool = False
+    is_cx: bool = False
+    exits_zero: bool = False
+
+
+def parse(words: list[str]) -> Call:
+    """UsageError says in one sentence what makes no sense."""
+    values: dict[str, list[str]] = {}
+    task: list[str] = []
+    rest = list(reversed(words))
+    while rest:
+        word = rest.pop()
+        if word == "--":
+            _add_task(task, list(reversed(rest)))
+            break
+        found = None if not _is_option(word) else _find(word, bool(task) and not _is_quoted(task))
+        if found is None:
+            _add_task(task, [word])
+            continue
+        key, given = found
+        takes = _OPTIONS[_BY_NAME[key]]
+        if takes == _NONE:
+            if given is not None:
+                raise _refused(f"`{word}`: {key} takes no value")
+            values[key] = []
+        elif takes == _SEVERAL:
+            several = [] if given is None else [given]
+            while rest and _is_number(rest[-1]):
+                several.append(rest.pop())
+            if not several:
+                raise _refused(f"`{word}` needs at least one number")
+            values[key] = several
+        elif given is not None:
+            values[key] = [given]
+        elif rest and not _is_option(rest[-1]):
+            values[key] = [rest.pop()]
+        elif takes == _MAYBE:
+            values[key] = []
+        else:
+            raise _refused(f"`{word}` needs a value")
+    return _call(values, task)
+
+
+def _is_quoted(task: list[str]) -> bool:
+    return any(letter.isspace() for letter in task[0])
+
+
+def _add_task(task: list[str], words: list[str]) -> None:
+    for word in words:
+        if task and _is_quoted(task):
+            raise _refused(f"`{word}` is a second task",
+                           "schedule runs one; quote all of its words together")  # fmt: skip
+        task.append(word)
+
+
+def _is_number(word: str) -> bool:
+    try:
+        int(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_option(word: str) -> bool:
+    return len(word) > 1 and word[0] == "-" and not _is_number(word) and " " not in word
+
+
+def _find(word: str, in_task: bool) -> tuple[str, str | None] | None:
+    """The main name of an option and the value in the same word; None when it is the task's own."""
+    name, equals, value = word.partition("=")
+    given = value if equals else None
+    if name in _BY_NAME:
+        return _BY_NAME[name][-1], given
+    names = {_BY_NAME[known] for known in _BY_NAME if known.startswith(name)}
+    if len(names) == 1:
+        return names.pop()[-1], given
+    if in_task:
+        return None
+    if len(names) > 1:
+        raise _refused(f"`{name}` could be several options")
+    if word[:2] in _BY_NAME:  # -i4
+        return _BY_NAME[word[:2]][-1], word[2:]
+    raise _refused(f"there is no option `{name}`", "behind -- everything belongs to the task")
+
+
+def _refused(message: str, hint: str | None = None) -> UsageError:
+    return UsageError(message, hint or USAGE.splitlines()[0].rstrip() + " ... [task ...]")
+
+
+def _call(values: dict[str, list[str]], task: list[str]) -> Call:
+    def number(key: str) -> tuple[int, ...]:
+        return tuple(_number(key, text) for text in values.get(key, ()))
+
+    counts = number("--gpu_count") + number("--num")
+    count = counts[-1] if counts else 1
+    if count < 1:
+        raise _refused(f"a task cannot have {count} GPUs", "-gc 2 asks for two")
+    force = number("--forced_gpu") + _list("--force", values)
+    out, err = values.get("--out"), values.get("--err")
+    does_more = bool(task) or "--help" in values or "--status" in values
+    if not does_more and not values.get("--init") and not values.get("--release_gpu"):
+        for key, paths in (("-o", out), ("-e", err)):
+            if paths:
+                raise _refused(f"`{key} {paths[0]}` names a file, and then there is no task",
+                               f"schedule 'TASK' {key} FILE")  # fmt: skip
+    return Call(
+        wants_help="--help" in values,
+        init=number("--init"),
+        release=number("--release_gpu") + number("--release"),
+        status="--status" in values,
+        task=_words(task),
+        needs=max(count, len(set(force))),
+        prefer=_once(number("--prefered_gpu") + _list("--prefer", values)),
+        force=_once(force),
+        force_text=values["--force"][0] if "--force" in values else None,
+        out=out[0] if out else None,
+        err=err[0] if err else None,
+        is_verbose="--verbose" in values,
+        is_cx="--cx" in values,
+        exits_zero="--exit-zero" in values,
+    )
+
+
+def _number(key: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise _refused(f"`{key} {text}`: `{text}` is not a whole number") from None
+
+
+def _list(key: str, values: dict[str, list[str]]) -> tuple[int, ...]:
+    """`2`, `[1,3]` as the second generation wrote it, or `1,3`."""
+    texts = values.get(key, ())
+    numbers = [part for text in texts for part in text.strip().strip("[]").split(",")]
+    return tuple(_number(key, part.strip()) for part in numbers)
+
+
+def _once(numbers: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(numbers))
+
+
+def _words(task: list[str]) -> tuple[str, ...]:
+    """One word is split as a shell would, line by line; several are taken as they are."""
+    if len(task) != 1:
+        return tuple(task)
+    import shlex
+
+    try:
+        return tuple(word for line in task[0].split("\n") for word in shlex.split(line))
+    except ValueError as error:
+        raise _refused(f"the task cannot be split into words: {str(error).lower()}",
+                       "close the quotation mark, or give words unquoted") from None  # fmt: skip

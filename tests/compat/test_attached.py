@@ -1,0 +1,225 @@
+"""What the doors have in common: slots, sources of jobs, and a run that leaves nothing behind."""
+
+from __future__ import annotations
+
+import doctest
+import os
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from stoker.compat import simple_hypersearch, slots
+from stoker.compat.jobs import End, Summary
+from stoker.compat.slots import FIRST_FREED, LAST_FREED, LOWEST, SlotCards
+from stoker.core.model import Request, RunningJob
+from tests.compat.conftest import Door
+from tests.doors.helpers import is_alive
+from tests.lab import wait_until
+
+_HEAD = """
+import os, sys
+from stoker.compat.attached import AttachedRun, Reporter
+from stoker.compat.generator import GeneratedJobs
+from stoker.compat.job_sources import LineJobs, ListedJobs
+from stoker.compat.jobs import INHERIT, Job
+
+class Teller(Reporter):
+    def starting(self, job, device):
+        print("starting", job.key, device, flush=True)
+    def started(self, job, device, pid):
+        print("started", job.key, pid is not None and os.getpgid(pid) == pid, flush=True)
+    def ended(self, job, device, end):
+        print("ended", job.key, device, end.returncode, end.cause, flush=True)
+"""
+
+
+@pytest.fixture
+def lab(new_door: Callable[..., Door]) -> Door:
+    """Runs Python texts."""
+    door = new_door("simple_gpu_scheduler")
+    door.command = [sys.executable, "-c"]
+    return door
+
+
+def ran(lab: Door, text: str) -> list[str]:
+    return lab.ok(_HEAD + text).splitlines()
+
+
+# -- slots -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("module", [slots, simple_hypersearch])
+def test_examples_in_docstrings_are_true(module: object) -> None:
+    assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]
+
+
+def order(cards: SlotCards) -> str:
+    return "".join(device.visible for device in cards.in_order)
+
+
+@pytest.mark.parametrize(
+    ("rule", "first", "later"),
+    [(LOWEST, "abc", "abc"), (FIRST_FREED, "abc", "bca"), (LAST_FREED, "cba", "acb")],
+)
+def test_slots_are_used_in_the_order_of_the_door(rule: str, first: str, later: str) -> None:
+    cards = SlotCards("abc", rule)
+    assert order(cards) == first
+    for slot in (2, 0):  # c is freed, then a
+        cards.ended(RunningJob(1, 1, Request(gpus=1), (slot,), 0.0), 1.0)
+    assert order(cards) == later
+
+
+def test_slots_can_be_changed_while_jobs_run() -> None:
+    cards = SlotCards(["0", "1", "1"])
+    cards.use(["1", "2"])
+    assert [device.visible for device in cards.devices] == ["0", "1", "1", "2"]
+    assert sorted(cards.states) == [0, 2]
+    cards.use(["0", "1", "1"])
+    assert sorted(cards.states) == [3]
+
+
+# -- jobs ------------------------------------------------------------------------------------------
+
+
+def test_a_job_is_told_of_before_it_starts_when_it_runs_and_when_it_is_over(lab: Door) -> None:
+    text = 'AttachedRun(["7"], ListedJobs([Job("kill -9 $$", key="a")]), Teller()).work()'
+    assert ran(lab, text) == ["starting a 7", "started a True", "ended a 7 -9 signal"]
+
+
+def test_a_job_has_its_own_folder_variables_and_words(lab: Door) -> None:
+    (lab.folder / "sub").mkdir()
+    text = """
+job = Job(("sh", "-c", "echo $X $CUDA_VISIBLE_DEVICES; pwd; cat"), env=(("X", "y z"),), cwd="sub")
+AttachedRun(["0,1"], ListedJobs([job]), Reporter()).work()
+"""
+    assert ran(lab, text) == ["y z 0,1", str(lab.folder / "sub")]
+
+
+@pytest.mark.parametrize(
+    ("where", "out", "err", "files"),
+    [
+        ('stdout="o"', "", "", {"o": "1\n2\n"}),
+        ('stdout="o", stderr="e"', "", "", {"o": "1\n", "e": "2\n"}),
+        ('stderr="e"', "1\n", "", {"e": "2\n"}),
+        ('stdout="o", stderr=INHERIT', "", "2\n", {"o": "1\n"}),
+    ],
+)
+def test_output_goes_where_the_job_says(
+    lab: Door, where: str, out: str, err: str, files: dict[str, str]
+) -> None:
+    for name in files:
+        (lab.folder / name).write_text("old\n")
+    jobs = f'ListedJobs([Job("echo 1; echo 2 >&2", {where})])'
+    done = lab.run(f'{_HEAD}AttachedRun(["0"], {jobs}, Reporter()).work()')
+    assert (done.stdout, done.stderr) == (out, err)
+    assert {name: (lab.folder / name).read_text() for name in files} == files
+
+
+def test_a_job_that_cannot_start_says_so_where_its_errors_go(lab: Door) -> None:
+    text = """
+jobs = [Job(("nosuch",), key=1), Job(("nosuch",), stdout="o", stderr="e", key=2)]
+print(AttachedRun(["0"], ListedJobs(jobs), Teller()).work().exit_code())
+"""
+    done = lab.run(_HEAD + text)
+    assert done.stderr == "/bin/sh: nosuch: command not found\n"
+    assert done.stdout.splitlines()[:3] == [
+        "starting 1 0",
+        "started 1 False",
+        "ended 1 0 127 start_failed",
+    ]
+    assert done.stdout.splitlines()[-1] == "2"
+    assert (lab.folder / "e").read_text() == "/bin/sh: nosuch: command not found\n"
+
+
+def test_a_job_can_be_stopped(lab: Door) -> None:
+    text = """
+class Stopper(Teller):
+    def started(self, job, device, pid):
+        run.stop(job)
+run = AttachedRun(["0"], ListedJobs([Job("read x < fifo", key=1), Job("true", key=2)]), Stopper())
+print(run.work())
+"""
+    os.mkfifo(lab.folder / "fifo")
+    lines = ran(lab, text)
+    assert "ended 1 0 -15 user" in lines
+    assert lines[-1].endswith("was_interrupted=False)")
+
+
+def test_slots_of_a_run_can_be_changed(lab: Door) -> None:
+    text = """
+class Mover(Teller):
+    def ended(self, job, device, end):
+        run.use(["1", "1"])
+run = AttachedRun(["0"], ListedJobs(Job("true", key=n) for n in range(4)), Mover())
+run.work()
+"""
+    places = [line.split()[2] for line in ran(lab, text) if line.startswith("starting")]
+    assert places == ["0", "0", "1", "1"]  # the second had its slot when the first had ended
+
+
+def test_exit_codes_count_failures_and_tell_of_interruptions() -> None:
+    assert Summary(1, 0, False).exit_code() == 0
+    assert Summary(1, 3, False).exit_code() == 3
+    assert Summary(1, 300, False).exit_code() == 101
+    assert Summary(1, 3, False).exit_code(zero=True) == 0
+    assert Summary(1, 3, True).exit_code(zero=True) == 130
+    assert [End(0, None, "exit").is_good, End(0, None, "user").is_good] == [True, False]
+    assert [End(3, None, "exit").returncode, End(None, 9, "signal").returncode] == [3, -9]
+
+
+# -- generators ------------------------------------------------------------------------------------
+
+
+def test_jobs_of_a_generator_start_while_it_takes_its_time(lab: Door) -> None:
+    text = """
+def jobs():
+    yield Job("echo > first", key=1)
+    while not os.path.exists("first"):
+        pass
+    yield Job("echo $CUDA_VISIBLE_DEVICES", key=2)
+source = GeneratedJobs(jobs)
+print(AttachedRun(["5"], source, Reporter()).work().exit_code(), source.failure)
+"""
+    assert ran(lab, text) == ["5", "0 None"]
+
+
+def test_jobs_before_an_error_of_a_generator_run_and_the_error_is_known(lab: Door) -> None:
+    text = """
+def jobs():
+    yield Job("echo ran")
+    raise ValueError("no more")
+source = GeneratedJobs(jobs)
+AttachedRun(["5"], source, Reporter()).work()
+print(source.failure.splitlines()[-1])
+"""
+    assert ran(lab, text) == ["ran", "ValueError: no more"]
+
+
+@pytest.mark.parametrize("number", [9, 15])
+def test_a_generator_ends_with_its_run(lab: Door, number: int) -> None:
+    text = """
+def jobs():
+    yield Job(f"echo {os.getpid()}")
+    while True:
+        pass
+AttachedRun(["5"], GeneratedJobs(jobs), Reporter()).work()
+"""
+    run = lab.popen(_HEAD + text)
+    assert run.stdout is not None
+    pid = int(run.stdout.readline())
+    assert is_alive(pid)
+    run.send_signal(number)
+    run.communicate(timeout=60)
+    wait_until(lambda: not is_alive(pid))
+
+
+def test_a_generator_may_start_processes_of_its_own(lab: Door) -> None:
+    text = """
+import subprocess
+def jobs():
+    for n in range(20):
+        yield Job("echo " + subprocess.run(["echo", str(n)], stdout=-1, text=True).stdout)
+AttachedRun(["5"], GeneratedJobs(jobs), Reporter()).work()
+"""
+    assert ran(lab, text) == [str(number) for number in range(20)]

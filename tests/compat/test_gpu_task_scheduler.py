@@ -1,0 +1,320 @@
+"""gpu_task_scheduler: what its users rely on, row by row."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.compat.gts_project import MAIN, Project, without_stderr_times
+from tests.lab import Lab
+
+
+@pytest.fixture
+def project(lab: Lab) -> Project:
+    return Project(lab)
+
+
+SHOW = """
+    import json, os, sys
+    from gpu_task_scheduler.gpu_task import GPUTask
+
+    class Task(GPUTask):
+        def main(self):
+            names = ("CUDA_VISIBLE_DEVICES", "MPLBACKEND", "EXTRA", "PID")
+            facts = {name: os.environ.get(name) for name in names}
+            facts |= {"cwd": os.getcwd(), "path": sys.path, "module": type(self).__module__,
+                      "file": sys.modules[type(self).__module__].__file__,
+                      "stdin": sys.stdin.read(), "work_dir": self._work_dir,
+                      "config": self._config}
+            print(json.dumps(facts))
+"""
+
+
+def shown(project: Project, folder: str) -> dict[str, object]:
+    facts: dict[str, object] = json.loads(project.read(f"results/{folder}/worker.log"))
+    return facts
+
+
+def test_the_example_of_the_readme_runs_as_it_stands(project: Project) -> None:
+    project.write(
+        config="""
+            config = {
+                "scheduler_config": {
+                    "gpu": ["0", "1", "2"]
+                },
+
+                "global_config": {
+                    "num_run": 5,
+                    "num_epoch": 200,
+                },
+
+                "test_config": [
+                    {
+                        "method": ["GAN", "ALI"],
+                        "num_packing": [1],
+                        "num_zmode": [1]
+                    },
+                    {
+                        "method": ["WGAN"],
+                        "num_packing": [3],
+                        "num_zmode": [1, 2]
+                    }
+                ]
+            }
+        """,
+        my_gpu_task="""
+            from gpu_task_scheduler.gpu_task import GPUTask
+
+            class MyGPUTask(GPUTask):
+                def main(self):
+                    print(self._config)
+        """,
+        main="""
+            from config import config
+            from my_gpu_task import MyGPUTask
+            from gpu_task_scheduler.gpu_task_scheduler import GPUTaskScheduler
+            scheduler = GPUTaskScheduler(config = config, gpu_task_class = MyGPUTask)
+            scheduler.start()
+        """,
+    )
+    assert project.ok() == ""
+    assert project.results() == {
+        "method-ALI,num_packing-1,num_zmode-1,": ["worker.log"],
+        "method-GAN,num_packing-1,num_zmode-1,": ["worker.log"],
+        "method-WGAN,num_packing-3,num_zmode-1,": ["worker.log"],
+        "method-WGAN,num_packing-3,num_zmode-2,": ["worker.log"],
+    }
+    assert project.read("results/method-WGAN,num_packing-3,num_zmode-2,/worker.log") == (
+        "{'num_run': 5, 'num_epoch': 200, 'method': 'WGAN', 'num_packing': 3, 'num_zmode': 2}\n"
+    )
+
+
+def test_the_log_has_the_lines_of_the_original(project: Project) -> None:
+    project.configure({"a": [1, 2]})
+    project.path("results/a-1,").mkdir(parents=True)
+    done = project.run()
+    when = r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d gpu_task_scheduler\.py"
+    lines = [
+        (53, "gpu0 receives task a-1,"),
+        (56, "gpu0 skips task a-1,"),
+        (53, "gpu0 receives task a-2,"),
+        (93, "gpu0 finishes task a-2,"),
+        (46, "gpu0 finished"),
+    ]
+    expected = "".join(rf"{when}\[line:{line}\] INFO {text}\n" for line, text in lines)
+    assert re.fullmatch(expected, project.read("scheduler.log"))
+    assert without_stderr_times(done.stderr) == [f"INFO {text}" for _, text in lines]
+    project.ok()
+    assert len(project.lines("scheduler.log")) == 10  # it is added to
+
+
+def test_without_a_log_the_lines_are_on_stderr_only(project: Project) -> None:
+    project.configure({"a": [1]}, scheduler_log_file_path=None, log_file=None)
+    done = project.run()
+    line = r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d INFO gpu0 "
+    assert re.fullmatch(
+        f"{line}receives task a-1,\n{line}finishes task a-1,\n{line}finished\n", done.stderr
+    )
+    assert not project.path("scheduler.log").exists()
+    assert project.results() == {"a-1,": ["out.json"]}
+
+
+def test_programs_that_configured_logging_hear_of_it_too(project: Project) -> None:
+    project.configure({"a": [1]})
+    setup = "    import logging; logging.basicConfig(filename='own.log', level=logging.INFO)"
+    project.write(main=setup + MAIN)
+    project.ok()
+    assert project.lines("own.log")[-1] == "INFO:root:gpu0 finished"
+    assert project.messages()[-1] == "INFO gpu0 finished"
+
+
+def test_a_process_sees_its_gpu_its_folder_and_nothing_on_stdin(project: Project) -> None:
+    project.write(task=SHOW)
+    project.configure({"a": [1]}, gpu=[["4", "5"]])
+    project.ok()
+    facts = shown(project, "a-1,")
+    assert (facts["CUDA_VISIBLE_DEVICES"], facts["MPLBACKEND"]) == ("4,5", "Agg")
+    assert (facts["cwd"], facts["stdin"]) == (str(project.folder), "")
+    assert facts["path"][-1] == str(project.folder)  # type: ignore[index]
+    assert (facts["module"], facts["file"]) == ("task", str(project.path("task.py")))
+    assert facts["work_dir"] == str(project.path("results/a-1,"))
+    assert facts["config"] == {"a": 1}
+
+
+def test_another_backend_of_matplotlib_is_left_alone(project: Project) -> None:
+    project.write(task=SHOW)
+    project.configure({"a": [1]})
+    project.ok(MPLBACKEND="svg")
+    assert shown(project, "a-1,")["MPLBACKEND"] == "svg"
+
+
+def test_required_env_is_asked_in_the_program_and_wins(project: Project) -> None:
+    project.write(base=SHOW, task="""
+        import os
+        import base
+
+        class Task(base.Task):
+            def required_env(self):
+                assert self._config == {"a": 1} and os.path.isdir(self._work_dir)
+                return {"EXTRA": "x", "PID": str(os.getpid()), "CUDA_VISIBLE_DEVICES": "9"}
+    """)  # fmt: skip
+    project.configure({"a": [1]})
+    project.write(main=MAIN + "    import os; print(os.getpid())\n")
+    pid = project.ok().strip()
+    facts = shown(project, "a-1,")
+    assert (facts["EXTRA"], facts["CUDA_VISIBLE_DEVICES"], facts["PID"]) == ("x", "9", pid)
+
+
+def test_variables_that_a_program_sets_reach_its_tasks(project: Project) -> None:
+    project.write(task=SHOW)
+    project.write(main="    import os; os.environ['EXTRA'] = 'late'" + MAIN)
+    project.configure({"a": [1]})
+    project.ok()
+    assert shown(project, "a-1,")["EXTRA"] == "late"
+
+
+def test_one_pickle_is_left_for_each_slot(project: Project) -> None:
+    project.write(config="""
+        config = {"scheduler_config": {"gpu": ["0", ["1", "2"]]}, "test_config": [{"a": range(6)}]}
+    """)  # fmt: skip
+    project.ok()
+    names = sorted(path.name for path in project.path("temp").iterdir())
+    assert names == ["gpu0_worker.pkl", "gpu1,2_worker.pkl"]
+
+
+def test_the_pickle_is_the_task_and_start_gpu_task_runs_it_again(project: Project) -> None:
+    project.configure({"a": [1]})
+    project.ok()
+    out = project.path("results/a-1,/out.json")
+    out.unlink()
+    words = ["temp/gpu0_worker.pkl", "task", str(project.path("task.py")), str(project.folder)]
+    again = [sys.executable, "-m", "gpu_task_scheduler.start_gpu_task", *words]
+    subprocess.run(again, cwd=project.folder, env=project.lab.env, check=True, timeout=60)
+    assert json.loads(out.read_text()) == {"a": 1}
+    sys.path.insert(0, str(project.folder))
+    try:
+        with project.path("temp/gpu0_worker.pkl").open("rb") as file:
+            task = pickle.load(file)
+    finally:
+        sys.path.remove(str(project.folder))
+        del sys.modules["task"]
+    assert (task._config, task._work_dir) == ({"a": 1}, str(out.parent))
+
+
+def test_start_gpu_task_reads_pickles_of_the_original(project: Project) -> None:
+    make = "import pickle, task\npickle.dump(task.Task({'b': 2}, '.'), open('old.pkl', 'wb'))\n"
+    subprocess.run(
+        [sys.executable, "-c", make], cwd=project.folder, env=project.lab.env, check=True
+    )
+    words = ["old.pkl", "task", str(project.path("task.py")), str(project.folder)]
+    run = [sys.executable, "-P", "-m", "gpu_task_scheduler.start_gpu_task", *words]
+    subprocess.run(run, cwd=project.folder, env=project.lab.env, check=True, timeout=60)
+    assert json.loads(project.read("out.json")) == {"b": 2}
+    wrong = subprocess.run([*run[:4], "x"], env=project.lab.env, capture_output=True, text=True)
+    assert (wrong.returncode, wrong.stderr) == (
+        2, "usage: start_gpu_task PKL MODULE MODULE_PATH CWD\n",
+    )  # fmt: skip
+
+
+def test_a_folder_that_is_there_is_skipped_unless_a_rerun_is_forced(project: Project) -> None:
+    folder = project.path("results/a-1,")
+    folder.mkdir(parents=True)
+    (folder / "old.txt").write_text("kept")
+    (folder / "worker.log").write_text("of the original, and longer than the new one")
+    project.configure({"a": [1]})
+    project.ok()
+    assert sorted(path.name for path in folder.iterdir()) == ["old.txt", "worker.log"]
+    project.configure({"a": [1]}, force_rerun=True)
+    for _ in range(2):
+        project.ok()
+        assert (folder / "worker.log").read_text() == ""
+        assert sorted(path.name for path in folder.iterdir()) == [
+            "old.txt", "out.json", "worker.log",
+        ]  # fmt: skip
+
+
+def test_without_a_test_config_the_root_folder_is_the_folder(project: Project) -> None:
+    project.configure()
+    project.ok()
+    assert sorted(path.name for path in project.path("results").iterdir()) == [
+        "out.json", "worker.log",
+    ]  # fmt: skip
+    assert project.messages()[0] == "INFO gpu0 receives task "
+    project.ok()
+    assert project.messages()[-2] == "INFO gpu0 skips task "
+
+
+def test_relative_folders_and_a_log_of_another_name(project: Project) -> None:
+    project.write(task=SHOW)
+    project.configure(
+        {"a": [1]}, result_root_folder="../shared", temp_folder="deep/temp", log_file="other.log",
+        scheduler_log_file_path="deep/s.log",
+    )  # fmt: skip
+    project.path("deep").mkdir()
+    project.ok()
+    log = project.lab.folder / "shared/a-1,/other.log"
+    assert json.loads(log.read_text())["work_dir"] == "../shared/a-1,"
+    assert project.path("deep/temp/gpu0_worker.pkl").exists()
+    assert project.messages("deep/s.log")[-1] == "INFO gpu0 finished"
+
+
+def test_start_returns_none_and_may_be_called_again(project: Project) -> None:
+    project.configure({"a": [1]})
+    project.write(main="""
+        from config import config
+        from task import Task
+        from gpu_task_scheduler.gpu_task_scheduler import GPUTaskScheduler
+        scheduler = GPUTaskScheduler(config, Task)
+        print(scheduler.start(), scheduler.start(), sorted(config["scheduler_config"]))
+    """)  # fmt: skip
+    assert project.ok() == "None None ['gpu']\n"
+    assert project.messages() == [
+        "INFO gpu0 receives task a-1,", "INFO gpu0 finishes task a-1,",
+        "INFO gpu0 finished", "INFO gpu0 finished",
+    ]  # fmt: skip
+
+
+def test_mistakes_in_the_configuration_are_found_before_anything_is_made(project: Project) -> None:
+    project.configure({"a": [1]}, gpu=[])
+    done = project.run()
+    assert done.returncode == 1
+    assert done.stderr.endswith("ValueError: please specify at least one gpu in scheduler_config\n")
+    assert not project.path("temp").exists() and not project.path("scheduler.log").exists()
+
+
+def test_results_of_each_task_are_its_own_on_pairs_and_repeated_slots(project: Project) -> None:
+    project.write(config="""
+        config = {"scheduler_config": {"gpu": ["0", "0", ["0", "1"], "0"]},
+                  "test_config": [{"a": range(24)}]}
+    """)  # fmt: skip
+    project.ok()
+    for number in range(24):
+        assert json.loads(project.read(f"results/a-{number},/out.json")) == {"a": number}
+    finished = [line for line in project.messages() if line.endswith(" finished")]
+    assert sorted(finished) == ["INFO gpu0 finished"] * 3 + ["INFO gpu0,1 finished"]
+
+
+def test_instances_are_received_in_order(project: Project) -> None:
+    project.write(config="""
+        config = {"scheduler_config": {"gpu": ["0", "1"]}, "test_config": [{"a": range(8)}]}
+    """)  # fmt: skip
+    project.ok()
+    received = [line.split()[-1] for line in project.messages() if " receives " in line]
+    assert received == [f"a-{number}," for number in range(8)]
+
+
+def test_imports_of_the_package_are_the_original_ones(project: Project) -> None:
+    project.write(main="""
+        from gpu_task_scheduler.config_manager import ConfigManager
+        from gpu_task_scheduler.gpu_task import GPUTask
+        from gpu_task_scheduler.gpu_task_scheduler import GPUTaskScheduler
+
+        task = GPUTask({"a": 1}, "there")
+        print(task._config, task._work_dir, task.required_env(), task.main())
+    """)  # fmt: skip
+    assert project.ok() == "{'a': 1} there {} None\n"

@@ -1,0 +1,334 @@
+"""Nobody but the user himself can speak to the two servers, unless he hands out a token."""
+
+from __future__ import annotations
+
+import base64
+import encodings.idna  # a child that is another user cannot import it any more
+import json
+import os
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.compat.gpupeasy_lab import PeasyLab, ask, stop
+from tests.lab import wait_until
+
+assert encodings.idna
+NOBODY = 65534
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[PeasyLab]:
+    made = PeasyLab(tmp_path)
+    yield made
+    made.close()
+
+
+def request(port: int, path: str = "/availabledevices", body: bytes = b"", **headers: str) -> bytes:
+    head = {"Host": f"127.0.0.1:{port}", "Content-Length": str(len(body)), **headers}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
+    return f"{'POST' if body else 'GET'} {path} HTTP/1.1\r\n{lines}\r\n".encode() + body
+
+
+def submission(path: Path) -> bytes:
+    job = {"jobName": "evil", "outFile": str(path), "jobCommand": ["touch", f"{path}.ran"]}
+    return json.dumps({"job": job}).encode()
+
+
+def exchange(port: int, data: bytes) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        connection.sendall(data)
+        connection.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def as_nobody(work: Callable[[], bytes]) -> bytes:
+    """What another user of this host gets."""
+    if os.getuid() != 0:
+        pytest.skip("only root can become somebody else")
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            os.write(writer, work()[:60000])
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(writer)
+    with open(reader, "rb") as file:
+        answer = file.read()
+    assert os.waitpid(pid, 0)[1] == 0
+    return answer
+
+
+def test_it_listens_on_loopback_only(lab: PeasyLab) -> None:
+    lab.serve()
+    lab.show()
+    with open("/proc/net/tcp", encoding="ascii") as file:
+        rows = [line.split() for line in file.readlines()[1:]]
+    for port in (lab.port, lab.gui_port):
+        places = {row[1] for row in rows if row[3] == "0A" and row[1].endswith(f":{port:04X}")}
+        assert places == {f"0100007F:{port:04X}"}
+
+
+def test_another_user_of_the_host_is_refused(lab: PeasyLab) -> None:
+    lab.serve()
+    lab.show()
+    for port in (lab.port, lab.gui_port):
+        mine = exchange(port, request(port, "/successfuljobs"))
+        theirs = as_nobody(lambda port=port: exchange(port, request(port, "/successfuljobs")))  # type: ignore[misc]
+        assert mine.startswith(b"HTTP/1.1 200 ")
+        assert theirs.startswith(b"HTTP/1.1 401 ")
+    body = submission(lab.work / "evil")
+    theirs = as_nobody(lambda: exchange(lab.port, request(lab.port, "/addnewjob", body)))
+    assert theirs.startswith(b"HTTP/1.1 401 ")
+    assert not (lab.work / "evil").exists()
+
+
+def test_another_user_who_hangs_up_at_once_is_not_taken_for_root(lab: PeasyLab) -> None:
+    """The kernel lists a connection that nobody holds any more as one of root's."""
+    lab.serve()
+    body = submission(lab.work / "evil")
+
+    def send_and_leave() -> bytes:
+        for _ in range(100):
+            with socket.create_connection(("127.0.0.1", lab.port), timeout=30) as connection:
+                connection.sendall(request(lab.port, "/addnewjob", body))
+        return b"sent"
+
+    assert as_nobody(send_and_leave) == b"sent"
+    wait_until(lambda: lab.value("/availabledevices"))
+    lab.wait_for("Succeeded", lab.add("true"))
+    assert not (lab.work / "evil").exists()
+    assert lab.value("/failedjobs") == []
+
+
+def test_another_user_cannot_take_all_the_places(lab: PeasyLab) -> None:
+    lab.serve()
+
+    def hold_many() -> bytes:
+        held = [socket.create_connection(("127.0.0.1", lab.port)) for _ in range(100)]
+        done = exchange_as_owner()
+        del held
+        return done
+
+    def exchange_as_owner() -> bytes:
+        os.write(ready, b"x")
+        return os.read(go, 1)
+
+    told, ready = os.pipe()
+    go, release = os.pipe()
+    if os.fork() == 0:  # stands for the owner while the other one holds its connections
+        os.read(told, 1)
+        is_ok = exchange(lab.port, request(lab.port)).startswith(b"HTTP/1.1 200 ")
+        os.write(release, b"y" if is_ok else b"n")
+        os._exit(0)
+    assert as_nobody(hold_many) == b"y"
+    os.wait()
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1", "localhost:1", "evil.example:{port}",
+             "127.0.0.1:{port}.x", "", "localhost:{port}@evil"],
+)  # fmt: skip
+def test_a_foreign_host_is_refused(shared: PeasyLab, host: str) -> None:
+    for port in (shared.port, shared.gui_port):
+        answer = exchange(port, request(port, Host=host.format(port=port)))
+        assert answer.startswith(b"HTTP/1.1 403 "), answer
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PeasyLab]:
+    made = PeasyLab(tmp_path_factory.mktemp("shared"))
+    made.serve()
+    made.show()
+    yield made
+    made.close()
+
+
+def test_two_hosts_or_none_are_refused(shared: PeasyLab) -> None:
+    host = f"Host: 127.0.0.1:{shared.port}\r\n"
+    for head in (host * 2, "", f"{host}Host: evil\r\n"):
+        data = f"GET /availabledevices HTTP/1.1\r\n{head}\r\n".encode()
+        assert exchange(shared.port, data).startswith(b"HTTP/1.1 400 ")
+    data = f"GET http://evil/ HTTP/1.1\r\n{host}\r\n".encode()
+    assert exchange(shared.port, data).startswith(b"HTTP/1.1 400 ")
+
+
+def test_every_own_name_is_a_host(shared: PeasyLab) -> None:
+    for name in ("127.0.0.1", "localhost", "LocalHost", "0.0.0.0"):
+        answer = exchange(shared.port, request(shared.port, Host=f"{name}:{shared.port}"))
+        assert answer.startswith(b"HTTP/1.1 200 ")
+
+
+def test_other_sites_can_neither_submit_nor_read(shared: PeasyLab) -> None:
+    body = submission(shared.work / "evil")
+    other = shared.gui_port
+    for headers in (
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": f"http://localhost:{other}"},
+        {"Origin": f"https://127.0.0.1:{shared.port}"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"},
+    ):
+        for kind in ("text/plain", "application/json"):
+            data = request(shared.port, "/addnewjob", body, **headers, **{"Content-Type": kind})
+            assert exchange(shared.port, data).startswith(b"HTTP/1.1 403 ")
+    reading = request(shared.port, Origin="http://evil.example")
+    assert exchange(shared.port, reading).startswith(b"HTTP/1.1 403 ")
+    assert not (shared.work / "evil").exists()
+    assert b"Access-Control" not in exchange(shared.port, request(shared.port))
+
+
+def test_own_pages_and_links_from_elsewhere_work(shared: PeasyLab) -> None:
+    port = shared.gui_port
+    own = {"Origin": f"http://localhost:{port}", "Sec-Fetch-Site": "same-origin"}
+    form = request(port, "/testCommandParser", b"jobCommand=ls", Host=f"localhost:{port}", **own)
+    assert exchange(port, form).startswith(b"HTTP/1.1 302 ")
+    link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    assert exchange(port, request(port, "/", b"", **link)).startswith(b"HTTP/1.1 200 ")
+    # With `no-referrer`, browsers say that our own forms come from nowhere.
+    assert b"Referrer-Policy: same-origin" in exchange(port, request(port, "/"))
+
+
+def test_too_much_is_refused_and_nonsense_does_no_harm(shared: PeasyLab) -> None:
+    port = shared.port
+    host = f"Host: 127.0.0.1:{port}\r\n".encode()
+    head = b"POST /addnewjob HTTP/1.1\r\n" + host
+    assert exchange(port, head + b"Content-Length: 99999999999\r\n\r\n")[9:12] == b"413"
+    assert exchange(port, head + b"Content-Length: -1\r\n\r\n")[9:12] == b"411"
+    assert exchange(port, head + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n")[9:12] == b"411"
+    exchange(port, b"GET / HTTP/1.1\r\n" + b"X: " + b"y" * 300_000)
+    exchange(port, head + b"Content-Length: 50\r\n\r\nshort")
+    exchange(port, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
+    exchange(port, b"BREW /pot HTCPCP/1.0\r\n\r\n")
+    exchange(port, head + b"Content-Length: 5000\r\n\r\n" + b"[" * 5000)
+    assert shared.value("/availabledevices") == ["0", "1", "2"]
+
+
+def test_many_requests_may_share_a_connection(shared: PeasyLab) -> None:
+    answer = exchange(shared.port, request(shared.port) * 3)
+    assert answer.count(b"HTTP/1.1 200 ") == 3
+
+
+def test_another_address_needs_a_token(lab: PeasyLab) -> None:
+    server = lab.launch("-m", "gpupeasy", "server", "--host", "0.0.0.0", "--port", "0",
+                        "--logdir", str(lab.logdir))  # fmt: skip
+    said = server.communicate(timeout=30)[0]
+    assert server.returncode == 2
+    assert "--token-file" in said
+
+
+def test_a_token_lets_in_from_anywhere(lab: PeasyLab) -> None:
+    token_file = lab.folder / "token"
+    server = lab.launch("-m", "gpupeasy", "server", "--host", "0.0.0.0", "--port", "0",
+                        "--logdir", str(lab.logdir), "--token-file", str(token_file))  # fmt: skip
+    assert server.stdout is not None
+    assert "token" in server.stdout.readline()
+    lab.port = int(server.stdout.readline().split("http://0.0.0.0:")[1].split("/")[0])
+    assert token_file.stat().st_mode & 0o777 == 0o600
+    token = token_file.read_text().strip()
+
+    def ask_with(**headers: str) -> bytes:
+        return as_nobody(
+            lambda: exchange(lab.port, request(lab.port, "/failedjobs", b"", **headers))
+        )[9:12]
+
+    password = base64.b64encode(f"me:{token}".encode()).decode()
+    assert ask_with() == b"401"
+    assert ask_with(Authorization="Bearer wrong") == b"401"
+    assert ask_with(Authorization="Basic ???") == b"401"
+    assert ask_with(Authorization=f"Bearer {token}") == b"200"
+    assert ask_with(Authorization=f"Basic {password}") == b"200"
+    assert ask_with(Authorization=f"Bearer {token}", Host="evil") == b"403"
+    assert lab.value("/availabledevices") == ["0", "1", "2"]  # the user himself needs none
+
+
+def test_a_token_that_others_can_read_is_refused(lab: PeasyLab) -> None:
+    token_file = lab.folder / "token"
+    token_file.write_text("0123456789abcdef0123")
+    token_file.chmod(0o644)
+    server = lab.launch("-m", "gpupeasy", "gui", "--port", "0", "--token-file", str(token_file))
+    assert "chmod 600" in server.communicate(timeout=30)[0]
+
+
+def test_the_page_does_not_talk_to_another_users_server(lab: PeasyLab) -> None:
+    """Who is first on the port would get to read every command."""
+    if os.getuid() != 0:
+        pytest.skip("only root can become somebody else")
+    listener = socket.socket()
+    told, ready = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+        theirs = socket.socket()
+        theirs.bind(("127.0.0.1", 0))
+        theirs.listen()
+        os.write(ready, str(theirs.getsockname()[1]).encode())
+        connection, _ = theirs.accept()
+        os._exit(1 if connection.recv(1) else 0)
+    try:
+        lab.port = int(os.read(told, 16))
+        lab.show()
+        assert "Connection error" in lab.page("/successfuljobs").text
+    finally:
+        os.kill(pid, 9)
+        assert os.waitpid(pid, 0)[1] == 9  # it was never connected to
+        listener.close()
+
+
+def test_both_servers_stop_at_the_first_ctrl_c(lab: PeasyLab) -> None:
+    import signal
+
+    server = lab.serve()
+    gui = lab.show()
+    stop(gui, signal.SIGINT)
+    stop(server, signal.SIGINT)
+    assert (gui.returncode, server.returncode) == (0, 0)
+    wait_until(lambda: lab.daemon_pid() is None and lab.runner_pid() is None)
+
+
+def test_a_request_has_to_arrive_in_time_however_slowly_it_comes() -> None:
+    from stoker.compat.gpupeasy.httpd import _Slow
+
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        slow = _Slow(ours)
+        theirs.sendall(b"GET /")
+        slow.allow(30.0, 3)
+        assert slow.read(100) == b"GET"
+        with pytest.raises(TimeoutError):  # as many bytes as it may have
+            slow.read(100)
+        slow.allow(0.0, 100)
+        with pytest.raises(TimeoutError):  # its time is over, although there is more to read
+            slow.read(100)
+
+
+def test_an_ipv6_socket_on_the_ipv4_port_is_known_by_its_user(shared: PeasyLab) -> None:
+    def exchange_mapped() -> bytes:
+        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as connection:
+            connection.connect(("::ffff:127.0.0.1", shared.port))
+            connection.sendall(request(shared.port, Connection="close"))
+            return b"".join(iter(lambda: connection.recv(65536), b""))
+
+    try:
+        mine = exchange_mapped()
+    except OSError:
+        pytest.skip("no IPv6 here")
+    assert mine.startswith(b"HTTP/1.1 200 ")
+    assert as_nobody(exchange_mapped).startswith(b"HTTP/1.1 401 ")
+
+
+def test_answers_are_not_to_be_framed_or_guessed_at(shared: PeasyLab) -> None:
+    reply = ask(shared.port, "GET", "/availabledevices")
+    assert reply.headers["Content-Type"] == "application/json"
+    assert reply.headers["X-Frame-Options"] == "DENY"

@@ -1,0 +1,382 @@
+"""What GPUPeasy lost or only planned: nothing is lost, devices change, jobs have priorities."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stoker.store import slots
+from stoker.store.database import open_database
+from tests.compat.gpupeasy_lab import PeasyLab, ask, stop
+from tests.gpus.host import H200, GpuHost
+from tests.lab import wait_until
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[PeasyLab]:
+    made = PeasyLab(tmp_path)
+    yield made
+    made.close()
+
+
+# -- nothing is lost -------------------------------------------------------------------------------
+
+
+def test_a_killed_server_loses_no_job(lab: PeasyLab) -> None:
+    server = lab.serve(gpus="0")
+    done = lab.add("true")
+    running = lab.add_gate()
+    waiting = [lab.add("true") for _ in range(5)]
+    lab.wait_for("Running", running.id)
+    server.kill()
+    server.wait()
+    lab.serve(gpus=None)
+    assert lab.value("/availabledevices") == ["0"]
+    assert lab.info(done)["status"] == "Succeeded"
+    assert lab.info(running.id)["status"] == "Running"
+    assert [job["jobID"] for job in lab.value("/scheduledjobs")] == waiting
+    running.open(5)
+    lab.wait_for("Succeeded", *waiting)
+    assert lab.info(running.id)["returnCode"] == 5
+    assert lab.add("true") == waiting[-1] + 1
+
+
+def test_the_queue_goes_on_while_no_server_is_there(lab: PeasyLab) -> None:
+    server = lab.serve(gpus="0")
+    gate = lab.add_gate()
+    mark = lab.work / "mark"
+    last = lab.add("touch", str(mark))
+    lab.wait_for("Running", gate.id)
+    server.kill()
+    server.wait()
+    gate.open()
+    wait_until(mark.exists)
+    lab.serve(gpus=None)
+    lab.wait_for("Succeeded", gate.id, last)
+    assert f"Process <{last}, job> exited with return code: 0" in lab.logs()
+
+
+def test_server_and_daemon_and_runner_killed_together_lose_no_waiting_job(lab: PeasyLab) -> None:
+    server = lab.serve(gpus="0")
+    gate = lab.add_gate()
+    waiting = [lab.add("true") for _ in range(3)]
+    lab.wait_for("Running", gate.id)
+    server.kill()
+    server.wait()
+    for pid in (lab.daemon_pid(), lab.runner_pid()):
+        if pid is not None and pid > 1:
+            os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: lab.daemon_pid() is None or lab.runner_pid() is None)
+    lab.serve(gpus=None)
+    gate.open()
+    lab.wait_for("Succeeded", *waiting)
+    assert lab.info(gate.id)["status"] in ("Succeeded", "Failed")
+
+
+def test_a_stopped_server_leaves_running_jobs_to_the_next_one(lab: PeasyLab) -> None:
+    server = lab.serve(gpus="0")
+    gate, waiting = lab.add_gate(), lab.add("true")
+    lab.wait_for("Running", gate.id)
+    assert "1 running" in stop(server)
+    assert lab.daemon_pid() is None  # nothing more is started meanwhile
+    gate.open(4)
+    wait_until(lambda: lab.runner_pid() is None)
+    lab.serve(gpus=None)
+    lab.wait_for("Succeeded", waiting)
+    assert lab.info(gate.id)["returnCode"] == 4
+
+
+def test_a_second_server_on_the_same_folder_is_refused(lab: PeasyLab) -> None:
+    lab.serve()
+    second = lab.launch("-m", "gpupeasy", "server", "--port", "0", "--logdir", str(lab.logdir))
+    assert "another server uses" in second.communicate(timeout=30)[0]
+    assert second.returncode == 1
+
+
+def test_an_unknown_job_is_an_answer_and_no_fault(lab: PeasyLab) -> None:
+    lab.serve()
+    for id in ("99", "0", "-1", "abc", "1e3", "%20", "9" * 40):
+        answer = lab.get(f"/jobinfo/{id}")
+        assert answer["status"] == "failed"
+        assert answer["value"] == {}
+        assert "not found" in answer["message"]
+
+
+def test_every_query_finds_a_job_while_it_moves(lab: PeasyLab) -> None:
+    lab.serve(gpus="0;1")
+    wrong: list[object] = []
+    is_over = threading.Event()
+    last = 0
+
+    def look() -> None:
+        while not is_over.is_set():
+            for id in range(max(1, last - 3), last + 1):
+                answer = ask(lab.port, "GET", f"/jobinfo/{id}")
+                if answer.status != 200 or answer.json()["status"] != "successful":
+                    wrong.append(answer.text)
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    for _ in range(40):
+        last = lab.add("true")
+    lab.wait_for("Succeeded", *range(1, last + 1))
+    is_over.set()
+    watcher.join()
+    assert wrong == []
+
+
+def test_concurrent_submissions_each_get_a_job_of_their_own(lab: PeasyLab) -> None:
+    lab.serve(gpus="0;1;2")
+    out = lab.work / "contested"
+    answers: list[dict[str, Any]] = []
+
+    def submit(n: int) -> None:
+        for path in (str(out), str(lab.work / f"own{n}")):
+            job = {"jobName": "n", "outFile": path, "jobCommand": ["true"]}
+            answers.append(lab.post("/addnewjob", {"job": job}))
+
+    clients = [threading.Thread(target=submit, args=(n,)) for n in range(8)]
+    for client in clients:
+        client.start()
+    for client in clients:
+        client.join()
+    good = [answer["jobID"] for answer in answers if answer["status"] == "successful"]
+    assert sorted(good) == list(range(1, 10))  # eight of their own, and one has the contested file
+
+
+def test_a_file_of_jobs_is_submitted_from_the_command_line(lab: PeasyLab) -> None:
+    lab.serve()
+    batch = lab.work / "grid.peasy"
+
+    def submit() -> tuple[int | None, str]:
+        port = str(lab.port)
+        process = lab.launch("-m", "gpupeasy", "submit", str(batch), "--backend-port", port)
+        said = process.communicate(timeout=30)[0]
+        return process.returncode, said
+
+    batch.write_text("a;;a.txt;;echo 1;;;\nb;;b.txt;;echo 2\n")
+    assert submit() == (0, "1\n2\n")
+    lab.wait_for("Succeeded", 1, 2)
+    assert (lab.work / "b.txt").read_text() == "2\n"
+    batch.write_text("a;;a.txt;;echo 1;;;b;;c.txt;;echo 2;;;broken")
+    code, said = submit()
+    assert code == 2
+    assert "Error in job: a: Output file already exists" in said
+    assert "Malformed job: broken" in said
+    assert not (lab.work / "c.txt").exists()
+
+
+# -- devices ---------------------------------------------------------------------------------------
+
+
+def test_devices_come_and_go_while_jobs_run(lab: PeasyLab) -> None:
+    lab.serve(gpus="0")
+    gates = [lab.add_gate() for _ in range(4)]
+    lab.wait_for("Running", gates[0].id)
+    answer = lab.post("/adddevice", {"device": "2,3"})
+    assert answer == {"status": "successful", "message": "Device added: 2,3"}
+    assert lab.value("/availabledevices") == ["0", "2,3"]
+    lab.wait_for("Running", gates[1].id)
+    assert lab.gpu_of(gates[1].id) == "2,3"
+    lab.post("/removedevice", {"device": "0"})
+    assert lab.value("/availabledevices") == ["2,3"]
+    assert lab.info(gates[0].id)["status"] == "Running"  # it may finish
+    gates[0].open()
+    lab.wait_for("Succeeded", gates[0].id)
+    assert lab.info(gates[2].id)["status"] == "Scheduled"
+    gates[1].open()
+    lab.wait_for("Running", gates[2].id)
+    assert lab.gpu_of(gates[2].id) == "2,3"
+    lab.post("/adddevice", {"device": "0"})
+    lab.wait_for("Running", gates[3].id)
+    assert lab.gpu_of(gates[3].id) == "0"
+    assert lab.gpu_of(gates[0].id) == "0"
+    for gate in gates[2:]:
+        gate.open()
+    assert lab.post("/removedevice", {"device": "nine"})["status"] == "failed"
+
+
+def test_a_restart_with_other_devices_uses_those(lab: PeasyLab) -> None:
+    server = lab.serve(gpus="0;1")
+    first = lab.add("true")
+    lab.wait_for("Succeeded", first)
+    stop(server)
+    lab.serve(gpus="5;1")
+    ids = [lab.add_gate(), lab.add_gate()]
+    lab.wait_for("Running", *(gate.id for gate in ids))
+    assert sorted(lab.gpu_of(gate.id) for gate in ids) == ["1", "5"]
+    assert lab.gpu_of(first) == "0"
+    for gate in ids:
+        gate.open()
+
+
+def test_jobs_lease_the_cards_that_their_device_means(
+    lab: PeasyLab, new_host: Callable[..., GpuHost]
+) -> None:
+    host = new_host(H200, H200)
+    other = host.lab()
+    env = {key: other.env[key] for key in other.env if key not in lab.env}
+    lab.serve(gpus="0,1;7", STOKER_NVML="1", **env)
+    gate = lab.add_gate()
+    lab.wait_for("Running", gate.id)
+    assert lab.gpu_of(gate.id) == "0,1"
+    waiting = other.submit("true")
+    wait_until(lambda: "lease" in other.why(waiting))
+    elsewhere = lab.add("true")  # device 7 is no card of this host, and nobody's
+    lab.wait_for("Succeeded", elsewhere)
+    gate.open()
+    assert other.wait(waiting) == 0
+
+
+def test_names_of_devices_keep_their_numbers(tmp_path: Path) -> None:
+    db = open_database(str(tmp_path))
+    assert slots.read(db) is None
+    slots.use(db, ["0", "1", "0"])
+    slots.add(db, "2,3")
+    assert slots.remove(db, "0")
+    assert not slots.remove(db, "7")
+    assert slots.read(db) == slots.Slots(("0", "1", "0", "2,3"), ("0", "1", "2,3"))
+    slots.use(db, ["2,3", "0", "0", "0"])
+    named = slots.read(db)
+    assert named == slots.Slots(("0", "1", "0", "2,3", "0"), ("2,3", "0", "0", "0"))
+    db.close()
+
+
+def test_another_daemon_does_not_serve_a_queue_with_devices_of_its_own(lab: PeasyLab) -> None:
+    stop(lab.serve())
+    done = lab.run("daemon", "run", STOKER_STATE_DIR=str(lab.state_dir))
+    assert done.returncode != 0
+    assert "devices of its own" in done.stderr
+
+
+def test_native_commands_work_on_the_same_queue(lab: PeasyLab) -> None:
+    lab.serve()
+    job = lab.add("echo", "hello", name="mine")
+    lab.wait_for("Succeeded", job)
+    assert "mine" in lab.ok("ls", STOKER_STATE_DIR=str(lab.state_dir))
+    assert lab.ok("log", str(job), STOKER_STATE_DIR=str(lab.state_dir)) == "hello\n"
+
+
+# -- jobs ------------------------------------------------------------------------------------------
+
+
+def test_jobs_of_higher_priority_start_first(lab: PeasyLab) -> None:
+    lab.serve(gpus="0")
+    gate = lab.add_gate()
+    order = lab.work / "order"
+
+    def job(mark: str, **fields: Any) -> int:
+        return lab.add("sh", "-c", f"echo {mark} >> {order}", **fields)
+
+    ids = [job("usual"), job("low", priority=1), job("high", priority=90), job("also usual")]
+    late = job("last made first")
+    answer = lab.post(f"/setpriority/{late}", {"priority": 100})
+    assert answer == {"status": "successful", "message": "Priority set to 100"}
+    assert [one["jobID"] for one in lab.value("/scheduledjobs")] == [
+        late, ids[2], ids[0], ids[3], ids[1]]  # fmt: skip
+    assert lab.post(f"/setpriority/{late}", {"priority": "x"})["status"] == "failed"
+    gate.open()
+    lab.wait_for("Succeeded", *ids, late)
+    assert order.read_text().splitlines() == ["last made first", "high", "usual", "also usual",
+                                              "low"]  # fmt: skip
+    assert lab.post(f"/setpriority/{late}", {"priority": 1})["status"] == "failed"
+
+
+def test_a_job_can_be_cancelled_before_and_while_it_runs(lab: PeasyLab) -> None:
+    lab.serve(gpus="0")
+    gate, waiting = lab.add_gate(), lab.add("true")
+    lab.wait_for("Running", gate.id)
+    for id in (waiting, gate.id):
+        assert lab.post(f"/canceljob/{id}")["status"] == "successful"
+    lab.wait_for("Failed", gate.id, waiting)
+    assert lab.info(gate.id)["returnCode"] == -15
+    assert lab.info(waiting)["returnCode"] == -1
+    assert lab.post(f"/canceljob/{gate.id}")["status"] == "failed"
+    assert lab.post("/canceljob/99")["status"] == "failed"
+
+
+def test_a_failed_job_runs_again_with_a_new_output_file(lab: PeasyLab) -> None:
+    lab.serve()
+    mark = lab.work / "mark"
+    job = lab.add("sh", "-c", f"test -e {mark} && echo found", name="picky", priority=40)
+    lab.wait_for("Failed", job)
+    mark.touch()
+    again = lab.post(f"/rerunjob/{job}")["jobID"]
+    lab.wait_for("Succeeded", again)
+    assert lab.info(again)["outFile"] == lab.info(job)["outFile"] + ".2"
+    assert lab.out(again) == "found\n"
+    assert lab.info(again)["jobName"] == "picky"
+    assert lab.value(f"/jobdetails/{again}")["priority"] == 40
+    assert lab.post("/rerunjob/99")["status"] == "failed"
+
+
+def test_a_job_with_checkpoints_is_started_again_when_it_asks(lab: PeasyLab) -> None:
+    lab.serve()
+    script = (
+        'mkdir -p "$STOKER_CHECKPOINT_DIR"; cd "$STOKER_CHECKPOINT_DIR"; echo step >> steps; '
+        'test "$(wc -l < steps)" = 2 || exit 75'
+    )
+    job = lab.add("sh", "-c", script, checkpoint=True)
+    lab.wait_for("Succeeded", job)
+    details = lab.value(f"/jobdetails/{job}")
+    assert details["attempts"] == 2
+    assert Path(details["checkpointDir"], "steps").read_text() == "step\nstep\n"
+
+
+def test_a_paused_scheduler_takes_jobs_and_starts_none(lab: PeasyLab) -> None:
+    server = lab.serve(gpus="0;1")
+    gate = lab.add_gate()
+    lab.wait_for("Running", gate.id)
+    server.send_signal(signal.SIGUSR1)
+    wait_until(lambda: lab.value("/serverinfo")["paused"])
+    waiting = lab.add("true")
+    gate.open()
+    lab.wait_for("Succeeded", gate.id)
+    assert lab.info(waiting)["status"] == "Scheduled"
+    lab.post("/resumescheduler")
+    lab.wait_for("Succeeded", waiting)
+
+
+def test_a_batch_is_submitted_as_a_whole_or_not_at_all(lab: PeasyLab) -> None:
+    lab.serve()
+    good = [{"jobName": "n", "outFile": f"b{n}", "jobCommand": ["true"]} for n in range(3)]
+    answer = lab.post("/addnewjobs", {"jobs": [*good, {**good[0], "outFile": "b0"}]})
+    assert answer["status"] == "failed"
+    assert answer["errors"] == [None, None, None, "Output file already exists: b0"]
+    assert not (lab.work / "b0").exists()
+    answer = lab.post("/addnewjobs", {"jobs": good})
+    assert answer["jobIDs"] == [1, 2, 3]
+    lab.wait_for("Succeeded", 1, 2, 3)
+    assert lab.post("/addnewjobs", {"jobs": []})["status"] == "failed"
+    assert lab.post("/addnewjobs", [])["status"] == "failed"
+
+
+def test_the_log_of_a_job_can_be_read_over_the_network(lab: PeasyLab) -> None:
+    lab.serve()
+    job = lab.add("seq", "5")
+    lab.wait_for("Succeeded", job)
+    assert lab.get(f"/joblog/{job}?lastN=2") == {"status": "successful", "value": "4\n5\n"}
+    out = lab.info(job)["outFile"]
+    assert lab.get(f"/joblog?outFile={out}&lastN=1")["value"] == "5\n"
+    assert lab.get("/joblog?outFile=/etc/passwd")["status"] == "failed"
+
+
+def test_secrets_are_for_the_user_alone(lab: PeasyLab) -> None:
+    lab.serve()
+    assert lab.state_dir.stat().st_mode & 0o777 == 0o700
+    assert (lab.logdir / "logs.out").stat().st_mode & 0o077 == 0
+
+
+def test_a_full_answer_is_on_disk_before_it_is_given(lab: PeasyLab) -> None:
+    lab.serve()
+    job = lab.add("true")
+    connection = sqlite3.connect(f"file:{lab.state_dir}/queue.db?mode=ro", uri=True)
+    assert connection.execute("SELECT count(*) FROM jobs WHERE id = ?", (job,)).fetchone() == (1,)
+    connection.close()

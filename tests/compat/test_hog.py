@@ -1,0 +1,547 @@
+"""`hog` against the contract of gpu-hog, without its defects, and with its list of wishes."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stoker.compat.hog_files import Folder
+from stoker.compat.hog_gpus import Workers
+from stoker.compat.hog_options import Unusable, gpu_ids, parse
+from stoker.errors import UsageError
+from tests.doors.helpers import Gate, is_alive
+from tests.lab import Lab, wait_until
+
+DATE = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}"
+
+
+class Door(Lab):
+    """`hog`; whatever still runs is ended."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.command = [sys.executable, "-P", "-m", "stoker.compat.hog"]
+        self._started: list[subprocess.Popen[str]] = []
+
+    def popen(self, *words: str, **kwargs: Any) -> subprocess.Popen[str]:
+        self._started.append(super().popen(*words, **kwargs))
+        return self._started[-1]
+
+    def write(self, *lines: str, name: str = "jobs.txt") -> str:
+        (self.folder / name).write_text("".join(f"{line}\n" for line in lines))
+        return name
+
+    def hog(self, *lines: str, gpus: str = "0", more: tuple[str, ...] = ()) -> str:
+        """A job file of these lines that must succeed; what hog said."""
+        return self.ok("--job_file", self.write(*lines), "--gpus", gpus, *more)
+
+    def tree(self, folder: str = "hog_run") -> list[str]:
+        paths = (self.folder / folder).rglob("*")
+        return sorted(str(p.relative_to(self.folder / folder)) for p in paths if p.is_file())
+
+    def read(self, *names: str) -> str:
+        return self.folder.joinpath("hog_run", *names).read_text()
+
+    def close(self) -> None:
+        for run in self._started:
+            run.kill()
+            run.communicate()
+        super().close()
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Iterator[Door]:
+    door = Door(tmp_path)
+    yield door
+    door.close()
+
+
+def gone(pids: list[int]) -> None:
+    wait_until(lambda: not any(map(is_alive, pids)), what=f"the end of {pids}")
+
+
+# -- the contract ----------------------------------------------------------------------------------
+
+
+def test_the_basic_use_case_of_the_readme(door: Door) -> None:
+    """hog --job_file foo.txt --gpus 1,2,3"""
+    door.write("echo $CUDA_VISIBLE_DEVICES; echo oops >&2", "exit 3", name="foo.txt")
+    done = door.run("--job_file", "foo.txt", "--gpus", "1,2,3")
+    assert (done.returncode, done.stderr) == (
+        1, "job 2 failed: exit 3; see hog_run/job_2/job_2.ERR\n",
+    )  # fmt: skip
+    lines = done.stdout.splitlines()
+    assert lines[:3] == ["Worker 1 starting", "Worker 2 starting", "Worker 3 starting"]
+    assert re.fullmatch(rf"\(MAIN\): Starting at {DATE}", lines[3])
+    assert sorted(lines[4:8]) == [
+        "(GPU 1): running echo $CUDA_VISIBLE_DEVICES; echo oops >&2",
+        "(GPU 2): running exit 3", "job 1 completed", "job 2 completed",
+    ]  # fmt: skip
+    assert lines[8:11] == ["(GPU 1): exiting", "(GPU 2): exiting", "(GPU 3): exiting"]
+    assert re.fullmatch(rf"\(MAIN\): 2 jobs completed at {DATE}", lines[11])
+    assert re.fullmatch(r"\(MAIN\): Lapsed Time: 0:00:\d\d\.\d{6}", lines[12])
+    assert len(lines) == 13
+    assert door.tree() == [
+        "job_1/INFO", "job_1/SUCCESS", "job_1/job_1.ERR", "job_1/job_1.OUT",
+        "job_2/FAILURE", "job_2/INFO", "job_2/job_2.ERR", "job_2/job_2.OUT",
+    ]  # fmt: skip
+    assert (door.read("job_1", "job_1.OUT"), door.read("job_1", "job_1.ERR")) == ("1\n", "oops\n")
+    assert door.read("job_1", "SUCCESS") == door.read("job_2", "FAILURE") == ""
+
+
+def test_info_begins_with_name_gpu_and_command(door: Door) -> None:
+    door.hog("echo 'a  b' # not a comment line", gpus="7")
+    info = door.read("job_1", "INFO").splitlines()
+    assert info[:3] == [
+        "job name: job_1", "ran on gpu: 7", "command: echo 'a  b' # not a comment line",
+    ]  # fmt: skip
+    assert info[3] == "exit code: 0"
+    assert re.fullmatch(f"started: {DATE}", info[4]) and re.fullmatch(f"ended: {DATE}", info[5])
+
+
+def test_blank_lines_and_comments_are_neither_run_nor_numbered(door: Door) -> None:
+    door.hog("", "# no", "  \t echo a  ", "   # nor this", "echo b #yes", "\r", "echo c\\", " d")
+    outs = [door.read(f"job_{n}", f"job_{n}.OUT") for n in (1, 2, 3)]
+    assert outs == ["a\n", "b\n", "c d\n"]
+    assert "command: echo a\n" in door.read("job_1", "INFO")
+
+
+def test_prefix_and_output_dir(door: Door) -> None:
+    door.hog("true", more=("--prefix", "run-", "--output_dir", "a/b/c"))
+    assert door.tree("a/b/c") == [
+        "run-1/INFO", "run-1/SUCCESS", "run-1/run-1.ERR", "run-1/run-1.OUT",
+    ]  # fmt: skip
+    door.hog("true", more=("--prefix=", "--out", "x"))
+    assert "1/1.OUT" in door.tree("x")
+
+
+def test_a_repeated_id_is_another_job_at_the_same_time(door: Door) -> None:
+    """--gpus 0,0,1,2,2,2"""
+    gate = Gate(door.folder)
+    door.write(*[gate.wait] * 7)
+    run = door.popen("--job_file", "jobs.txt", "--gpus", "0,0,1,2,2,2")
+    gate.wait_for(6)
+    gate.open()
+    out, _ = run.communicate(timeout=60)
+    assert run.returncode == 0
+    begun = re.findall(r"^\(GPU (\d)\): running", out, re.MULTILINE)[:6]
+    assert begun == ["0", "0", "1", "2", "2", "2"]
+    assert Counter(re.findall(r"^Worker (\d)", out, re.MULTILINE)) == {"0": 2, "1": 1, "2": 3}
+
+
+def test_jobs_run_in_the_callers_folder_and_environment_with_sh(door: Door) -> None:
+    lines = ["pwd; echo $COLOUR $0", "x=1 && echo $x || echo no; exit 0", "[[ 1 ]] && echo bash"]
+    door.write(*lines)
+    done = door.run("--job_file", "jobs.txt", "--gpus", "0", COLOUR="red", SHELL="/bin/bash")
+    assert done.returncode in (0, 1)  # what [[ means is up to /bin/sh
+    first = door.read("job_1", "job_1.OUT").splitlines()
+    assert first == [str(door.folder), "red /bin/sh"]
+    assert door.read("job_2", "job_2.OUT") == "1\n"
+
+
+@pytest.mark.parametrize("path", ["test.py", "sub/test.py", "test"])
+def test_a_yielder_makes_the_jobs(door: Door, path: str) -> None:
+    """hog --job_yielder test.py"""
+    folder = (door.folder / path).parent
+    folder.mkdir(exist_ok=True)
+    (folder / "beside.py").write_text("WORD = 'found'\n")
+    (folder / "test.py").write_text(
+        "from beside import WORD\n\ndef yielder():\n"
+        "    for n in range(3):\n        yield f'echo {WORD} {n}'\n    yield 7\n"
+    )
+    done = door.run("--job_yielder", path, "--gpus", "0")
+    assert done.returncode == 1  # 7 is no program
+    assert [door.read(f"job_{n}", f"job_{n}.OUT") for n in (1, 2, 3)] == [
+        "found 0\n", "found 1\n", "found 2\n",
+    ]  # fmt: skip
+    assert "\ncommand: 7\n" in door.read("job_4", "INFO")
+
+
+def test_a_yielded_job_may_have_several_lines(door: Door) -> None:
+    door.write("def yielder():", "    yield 'echo one\\necho two'", name="y.py")
+    door.ok("--job_yielder", "y.py", "--gpus", "0")
+    assert door.read("job_1", "job_1.OUT") == "one\ntwo\n"
+    assert "command: echo one\necho two\n" in door.read("job_1", "INFO")
+
+
+def test_a_yielder_may_have_the_name_of_any_module(door: Door) -> None:
+    door.write("def yielder():", "    yield 'true'", name="signal.py")
+    door.ok("--job_yielder", "signal.py", "--gpus", "0", cwd=door.folder)
+    assert "job_1/SUCCESS" in door.tree()
+
+
+def test_folders_are_used_again_and_only_the_new_marker_stays(door: Door) -> None:
+    door.hog("echo old; echo old")
+    door.write("false")
+    assert door.run("--job_file", "jobs.txt", "--gpus", "4").returncode == 1
+    assert door.tree() == ["job_1/FAILURE", "job_1/INFO", "job_1/job_1.ERR", "job_1/job_1.OUT"]
+    assert door.read("job_1", "job_1.OUT") == ""
+    assert door.read("job_1", "INFO").startswith("job name: job_1\nran on gpu: 4\ncommand: false\n")
+    door.hog("true")
+    assert "job_1/FAILURE" not in door.tree()
+
+
+@pytest.mark.parametrize(
+    ("text", "slots"),
+    [
+        ("1,2,3", ["1", "2", "3"]),
+        (" 0 , 1", ["0", "1"]),
+        ("0,0,1", ["0", "0", "1"]),
+        ("007", ["7"]),
+        ("-1", ["-1"]),
+        ("0 1", ["0", "1"]),
+        ("0-2", ["0", "1", "2"]),
+        ("0+1,2+3", ["0,1", "2,3"]),
+        ("GPU-ab-cd,MIG-1", ["GPU-ab-cd", "MIG-1"]),
+    ],
+)
+def test_lists_of_gpus(text: str, slots: list[str]) -> None:
+    assert gpu_ids(text) == slots
+
+
+@pytest.mark.parametrize("text", ["", "a", "0,", "1,,2", "0.5", "cuda0", "0+"])
+def test_what_is_no_gpu_is_refused(text: str) -> None:
+    with pytest.raises(Unusable):
+        gpu_ids(text)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["--gpus", "0"],
+        ["--job_file", "f"],
+        ["--job_file", "f", "--job_yielder", "y", "--gpus", "0"],
+        ["--job_file", "f", "--gpus", "0", "1"],
+        ["--job_file", "f", "--gpus", "0", "--nope"],
+        ["--job_file", "f", "--gpus", "0", "--jobs_per_gpu", "0"],
+        ["--job", "f", "--gpus", "0"],
+    ],
+)
+def test_usage_errors_are_refused(words: list[str]) -> None:
+    with pytest.raises(UsageError):
+        parse(words)
+
+
+def test_options_may_still_be_shortened() -> None:
+    options = parse(["--job_f", "f", "--gpu=0", "--p", "x", "--o", "y"])
+    assert (options.job_file, options.gpus) == ("f", "0")
+    assert (options.prefix, options.output_dir) == ("x", "y")
+    assert parse(["--job_y", "f", "--g", "0"]).job_yielder == "f"
+
+
+# -- what was wrong with it ------------------------------------------------------------------------
+
+
+def test_errors_are_a_sentence_and_leave_nothing_behind(door: Door) -> None:
+    door.write("x = 1", name="empty.py")
+    door.write("raise RuntimeError('boom')", name="broken.py")
+    for words, code, sentence in (
+        (["--job_file", "missing"], 1, "cannot read the job file `missing`: No such file"),
+        (["--job_file", "."], 1, "cannot read the job file `.`: Is a directory"),
+        (["--job_yielder", "missing.py"], 1, "there is no file `missing.py` with a yielder"),
+        (["--job_yielder", "empty.py"], 1, "cannot use the yielder of `empty.py`: AttributeError"),
+        (["--job_yielder", "broken.py"], 1, "cannot use the yielder of `broken.py`: RuntimeError: "
+                                            "boom"),
+        (["--job_file", "empty.py", "--gpus", "x"], 1, "`x` is not the ID of a GPU"),
+        (["--job_file", "empty.py", "--function", "no.py"], 1, "there is no file `no.py`"),
+        (["--job_file", "empty.py", "--job_yielder", "y"], 2, "argument --job_yielder: not "),
+    ):  # fmt: skip
+        done = door.run("--gpus", "0", *words)
+        assert (done.returncode, done.stdout) == (code, ""), done.stderr
+        assert done.stderr.startswith(f"error: {sentence}"), done.stderr
+        assert "Traceback" not in done.stderr
+    assert not (door.folder / "hog_run").exists()
+
+
+def test_nothing_is_lost_when_a_yielder_pauses(door: Door) -> None:
+    """Jobs start as they are yielded, and workers wait for as long as it takes."""
+    fifo = door.folder / "fifo"
+    os.mkfifo(fifo)
+    door.write("def yielder():", "    yield 'echo first > began'",
+               "    yield 'echo ' + open('fifo').read()", name="y.py")  # fmt: skip
+    run = door.popen("--job_yielder", "y.py", "--gpus", "0,1")
+    wait_until((door.folder / "hog_run/job_1/SUCCESS").exists)
+    assert run.poll() is None
+    fifo.write_text("second")
+    out, _ = run.communicate(timeout=60)
+    assert run.returncode == 0 and "(MAIN): 2 jobs completed at" in out
+    assert door.read("job_2", "job_2.OUT") == "second\n"
+
+
+def test_a_job_file_can_be_a_pipe(door: Door) -> None:
+    run = door.popen("--job_file", "/dev/stdin", "--gpus", "0", stdin=subprocess.PIPE)
+    assert run.stdin is not None
+    run.stdin.write("echo one\n")
+    run.stdin.flush()
+    wait_until((door.folder / "hog_run/job_1/SUCCESS").exists)
+    out, _ = run.communicate("cat", timeout=60)  # the job's own stdin is empty
+    assert run.returncode == 0 and "job 2 completed" in out
+
+
+def test_a_yielder_that_fails_later_loses_none_of_its_jobs(door: Door) -> None:
+    door.write("def yielder():", "    yield 'echo ran'", "    1 / 0", name="y.py")
+    done = door.run("--job_yielder", "y.py", "--gpus", "0")
+    assert done.returncode == 1
+    assert done.stderr.startswith(
+        "error: the yielder failed: ZeroDivisionError: division by zero (File "
+    )
+    assert "Traceback" not in done.stderr
+    assert door.read("job_1", "job_1.OUT") == "ran\n"
+
+
+def test_a_yielder_that_is_killed_is_told_of(door: Door) -> None:
+    door.write("import os", "def yielder():", "    yield 'echo ran'", "    os.kill(os.getpid(), 9)",
+               name="y.py")  # fmt: skip
+    done = door.run("--job_yielder", "y.py", "--gpus", "0")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: the yielder failed: its process was killed\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_no_signal_leaves_workers_or_jobs_behind(door: Door, number: signal.Signals) -> None:
+    gate = Gate(door.folder)
+    door.write(*[gate.wait] * 5)
+    run = door.popen("--job_file", "jobs.txt", "--gpus", "0,1")
+    pids = gate.wait_for(2)
+    run.send_signal(number)
+    out, _ = run.communicate(timeout=60)
+    gone(pids)
+    gate.open()
+    assert len(gate.arrived()) == 2
+    if number != signal.SIGKILL:
+        assert run.returncode == 130
+        assert "(MAIN): 2 jobs completed at" in out
+        assert {"job_1/FAILURE", "job_2/FAILURE"} <= set(door.tree())
+        ended_by = 2 if number == signal.SIGINT else 15  # Ctrl-C reaches jobs, as it always did
+        assert f"exit code: -{ended_by}\n" in door.read("job_1", "INFO")
+
+
+def test_sigusr1_lets_running_jobs_finish(door: Door) -> None:
+    gate = Gate(door.folder)
+    door.write(*[gate.wait] * 4)
+    run = door.popen("--job_file", "jobs.txt", "--gpus", "0")
+    gate.wait_for()
+    run.send_signal(signal.SIGUSR1)
+    assert run.stderr is not None
+    assert run.stderr.readline() == "draining: running jobs finish, no more are started\n"
+    gate.open()
+    out, _ = run.communicate(timeout=60)
+    assert run.returncode == 0 and "(MAIN): 1 jobs completed at" in out
+
+
+def test_the_exit_code_counts_failures_unless_zero_is_wanted(door: Door) -> None:
+    words = ("--job_file", door.write("false", "true", "kill -9 $$"), "--gpus", "0")
+    assert door.run(*words).returncode == 2
+    assert door.run(*words, "--exit-zero").returncode == 0
+    assert door.run(*words, STOKER_COMPAT_EXIT_ZERO="1").returncode == 0
+    assert "exit code: -9\n" in door.read("job_3", "INFO")
+
+
+def test_a_missing_program_is_told_where_a_shell_tells_it(door: Door) -> None:
+    door.write("no-such-program --x")
+    assert door.run("--job_file", "jobs.txt", "--gpus", "0").returncode == 1
+    assert "no-such-program: " in door.read("job_1", "job_1.ERR")
+    assert "exit code: 127\n" in door.read("job_1", "INFO")
+
+
+def test_a_line_with_a_nul_byte_counts_as_failed(door: Door) -> None:
+    door.write("echo a\0b", "echo c")
+    done = door.run("--job_file", "jobs.txt", "--gpus", "0")
+    assert done.returncode == 1
+    assert done.stderr == "job 1 holds a NUL byte; it is not run and counts as failed\n"
+    assert door.read("job_2", "job_2.OUT") == "c\n"
+
+
+def test_resume_leaves_out_what_succeeded(door: Door) -> None:
+    lines = ["echo a >> ran", "echo b >> ran; [ -e fixed ]", "echo c >> ran"]
+    door.write(*lines)
+    assert door.run("--job_file", "jobs.txt", "--gpus", "0").returncode == 1
+    (door.folder / "fixed").touch()
+    door.write(*lines[:2], "echo changed >> ran")
+    door.ok("--job_file", "jobs.txt", "--gpus", "0", "--resume")
+    assert (door.folder / "ran").read_text().split() == ["a", "b", "c", "b", "changed"]
+
+
+def test_a_folder_of_the_original_counts_as_done(tmp_path: Path) -> None:
+    folder = Folder(str(tmp_path), "job_1")
+    folder.begin("0", "echo a")
+    assert not folder.has_succeeded("echo a")
+    Path(folder.file("SUCCESS")).touch()
+    assert folder.has_succeeded("echo a")
+    assert not folder.has_succeeded("echo") and not folder.has_succeeded("echo b")
+
+
+# -- what its users wished for ---------------------------------------------------------------------
+
+
+def in_python(door: Door, text: str, **kwargs: Any) -> subprocess.CompletedProcess[str]:
+    (door.folder / "script.py").write_text(text)
+    return subprocess.run([sys.executable, "script.py"], env=door.env, cwd=door.folder, text=True,
+                          capture_output=True, timeout=60, **kwargs)  # fmt: skip
+
+
+def test_hog_is_a_decorator(door: Door) -> None:
+    done = in_python(door, """
+from stoker.compat.hog import hog
+
+@hog(gpus="0,1", output_dir="out", prefix="p")
+def sweep(first):
+    "Doc."
+    for n in range(3):
+        yield f"exit {n + first}"
+    yield "echo 'a\\nb'"
+
+print("failed:", sweep(0), sweep.__name__, sweep.__doc__)
+""")  # fmt: skip
+    assert done.stdout.endswith("failed: 2 sweep Doc.\n"), done.stderr
+    assert "Worker 1 starting\n" in done.stdout
+    assert (door.folder / "out/p4/p4.OUT").read_text() == "a\nb\n"
+
+
+def test_the_decorator_raises_what_makes_no_sense(door: Door) -> None:
+    done = in_python(door, """
+from stoker.compat.hog import run_jobs
+from stoker.errors import Error
+for gpus, more in (("x", {}), ("0", {"nope": 1})):
+    try:
+        run_jobs(["true"], gpus, **more)
+    except Error as error:
+        print(error)
+""")  # fmt: skip
+    assert done.stdout.splitlines() == [
+        "`x` is not the ID of a GPU", "unrecognized arguments: --nope=1",
+    ]  # fmt: skip
+
+
+def test_jobs_of_the_decorator_end_with_its_process(door: Door) -> None:
+    gate = Gate(door.folder)
+    (door.folder / "script.py").write_text(
+        f"from stoker.compat.hog import run_jobs\nrun_jobs([{gate.wait!r}], [0])\n"
+    )
+    door.command = [sys.executable]
+    run = door.popen("script.py")
+    pids = gate.wait_for()
+    run.kill()
+    gone(pids)
+
+
+def test_the_function_for_each_job_can_be_replaced(door: Door) -> None:
+    door.write("import os, sys", "from stoker.compat.hog import job as default",
+               "def job(job_name, job_instruction, output_dir, gpu_id):",
+               "    print(job_name, job_instruction, output_dir, gpu_id, flush=True)",
+               "    if job_instruction == 'raise': raise ValueError('boom')",
+               "    return default(job_name, job_instruction, output_dir, gpu_id)",
+               "def other(*args): return args[1] != 'no'", name="mine.py")  # fmt: skip
+    door.write("echo $CUDA_VISIBLE_DEVICES", "raise", "exit 5")
+    done = door.run("--job_file", "jobs.txt", "--gpus", "3", "--function", "mine.py")
+    assert done.returncode == 2
+    assert door.read("job_1", "job_1.OUT") == "job_1 echo $CUDA_VISIBLE_DEVICES hog_run 3\n3\n"
+    assert "ValueError: boom" in door.read("job_2", "job_2.ERR")
+    assert "exit code: 5\n" in door.read("job_3", "INFO")
+    assert "command: exit 5\n" in door.read("job_3", "INFO")
+    door.write("yes", "no")
+    done = door.run("--job_file", "jobs.txt", "--gpus", "3", "--function", "mine.py:other")
+    assert done.returncode == 1
+    assert {"job_1/SUCCESS", "job_2/FAILURE"} <= set(door.tree())
+
+
+def test_console_lines_are_logged_with_times(door: Door) -> None:
+    door.write("false")
+    done = door.run("--job_file", "jobs.txt", "--gpus", "0", "--log_file", "hog.log")
+    logged = (door.folder / "hog.log").read_text().splitlines()
+    words = [re.sub(r"^\d{4}-\d\d-\d\d [\d:,]+ ", "", line) for line in logged]
+    assert "INFO Worker 0 starting" in words
+    assert "WARNING job 1 failed: exit 1; see hog_run/job_1/job_1.ERR" in words
+    assert [w.removeprefix("INFO ") for w in words if w.startswith("INFO")] == (
+        done.stdout.splitlines()
+    )
+
+
+def test_gpus_change_at_run_time_by_a_file(door: Door) -> None:
+    gate, later = Gate(door.folder), Gate(door.folder, "later")
+    door.write("0  # the first", name="gpus")
+    door.write(gate.wait, later.wait, later.wait, "true")
+    run = door.popen("--job_file", "jobs.txt", "--gpu_file", "gpus")
+    gate.wait_for()
+    door.write("1,1", name="gpus")
+    later.wait_for(2)
+    gate.open()
+    assert run.stdout is not None
+    said: list[str] = []
+    while not said or said[-1] != "(GPU 0): exiting\n":
+        said.append(run.stdout.readline())
+    assert said.count("Worker 1 starting\n") == 2
+    assert "job 1 completed\n" in said
+    later.open()
+    out, _ = run.communicate(timeout=60)
+    assert run.returncode == 0
+    assert out.count("(GPU 1): exiting\n") == 2 and "(GPU 0)" not in out
+    assert "ran on gpu: 1\n" in door.read("job_4", "INFO")
+
+
+def test_a_gpu_file_without_gpus_pauses_and_nonsense_is_ignored(door: Door) -> None:
+    door.write("", name="gpus")
+    door.write("echo $CUDA_VISIBLE_DEVICES")
+    run = door.popen("--job_file", "jobs.txt", "--gpu_file", "gpus")
+    assert run.stdout is not None and run.stderr is not None
+    assert run.stdout.readline().startswith("(MAIN): Starting at")
+    door.write("what", name="gpus")
+    assert run.stderr.readline() == "the GPU file is ignored: `what` is not the ID of a GPU\n"
+    door.write("5", name="gpus")
+    run.communicate(timeout=60)
+    assert run.returncode == 0
+    assert door.read("job_1", "job_1.OUT") == "5\n"
+
+
+def test_workers_come_and_go_in_words() -> None:
+    said: list[str] = []
+    workers = Workers(said.append)
+    workers.use(["0", "1", "1"], Counter())
+    assert said == ["Worker 0 starting", "Worker 1 starting", "Worker 1 starting"]
+    said.clear()
+    workers.use(["1"], Counter({"1": 2}))
+    assert said == ["(GPU 0): exiting"]
+    workers.freed("1")
+    assert said == ["(GPU 0): exiting", "(GPU 1): exiting"]
+    workers.freed("1")
+    assert len(said) == 2
+    workers.use([], Counter({"1": 1}))
+    workers.use(["1"], Counter({"1": 1}))
+    assert len(said) == 2, "it stayed after all"
+
+
+def test_hooks_run_before_and_after_each_job(door: Door) -> None:
+    door.write("echo job >> $HOG_DIR/steps", "exit 4")
+    done = door.run(
+        "--job_file", "jobs.txt", "--gpus", "6",
+        "--pre_hook", "echo pre $HOG_JOB $HOG_NAME $CUDA_VISIBLE_DEVICES | tee -a $HOG_DIR/steps",
+        "--post_hook", "echo post $HOG_STATUS $HOG_EXIT_CODE $HOG_GPU $HOG_COMMAND; "
+                       "echo post >> $HOG_DIR/steps",
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert door.read("job_1", "steps").splitlines() == ["pre 1 job_1 6", "job", "post"]
+    assert door.read("job_1", "HOOKS") == (
+        "pre 1 job_1 6\npost SUCCESS 0 6 echo job >> $HOG_DIR/steps\n"
+    )
+    assert door.read("job_2", "HOOKS").endswith("post FAILURE 4 6 exit 4\n")
+    assert door.read("job_1", "job_1.OUT") == ""
+    assert "command: exit 4\n" in door.read("job_2", "INFO")
+
+
+def test_a_job_whose_pre_hook_fails_is_not_run(door: Door) -> None:
+    door.write("touch ran")
+    words = ("--job_file", "jobs.txt", "--gpus", "0", "--pre_hook", "echo no; false")
+    assert door.run(*words).returncode == 1
+    assert not (door.folder / "ran").exists()
+    assert door.read("job_1", "HOOKS") == "no\n"
+    assert "job_1/FAILURE" in door.tree()

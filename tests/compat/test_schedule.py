@@ -1,0 +1,724 @@
+"""`schedule` against the contract of iterait/scheduler, and without its defects."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stoker.compat.schedule_line import Want, left_over
+from stoker.compat.schedule_options import Call, parse
+from stoker.compat.schedule_state import Entry, dump, fresh, load, status_text
+from stoker.compat.schedule_task import number_in
+from stoker.devices.lease_stand import Stand
+from stoker.devices.leases import CardClaim, holders, try_take
+from stoker.errors import UsageError
+from tests.doors.helpers import Gate, is_alive, refused
+from tests.fake_nvml import GIB
+from tests.gpus.host import USER, GpuHost
+from tests.lab import Lab, wait_until
+
+START = re.compile(
+    r"GPU: (cuda[\d,cuda]+)\nSCH PID: (\d+)\nTASK PID: (\d+)\nSCH PGID: \d+\nTASK PGID: (\d+)\n"
+)
+FREE_4 = "Free GPU:\n---------\nGPU 0\nGPU 1\nGPU 2\nGPU 3\n"
+
+
+class Door(Lab):
+    """`schedule`, with a state file and leases of its own; whatever still runs is ended."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(
+            folder,
+            STOKER_SCHEDULE_FILE=str(folder / "info"),
+            STOKER_LEASE_DIR=str(folder / "leases"),
+            STOKER_SCHEDULE_KILL_DELAY="0",
+        )
+        self.command = [sys.executable, "-m", "stoker.compat.schedule"]
+        self._started: list[subprocess.Popen[str]] = []
+
+    def popen(self, *words: str, **kwargs: Any) -> subprocess.Popen[str]:
+        self._started.append(super().popen(*words, **kwargs))
+        return self._started[-1]
+
+    def close(self) -> None:
+        for run in self._started:
+            run.kill()
+            run.communicate()
+        super().close()
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Iterator[Door]:
+    door = Door(tmp_path)
+    yield door
+    door.close()
+
+
+def state(door: Lab) -> dict[str, list[Any]]:
+    content: dict[str, list[Any]] = json.loads((door.folder / "info").read_text())
+    return content
+
+
+def begin(door: Lab, gate: Gate, *words: str, before: str = "", **kwargs: Any) -> tuple[
+    subprocess.Popen[str], int
+]:  # fmt: skip
+    """A task that waits at the gate, and its PID; what it printed at its start is read."""
+    already = len(gate.arrived())
+    run = door.popen(f"sh -c {json.dumps(before + gate.wait)}", *words, **kwargs)
+    return run, gate.wait_for(already + 1)[-1]
+
+
+def first_lines(run: subprocess.Popen[str], count: int = 5) -> list[str]:
+    assert run.stdout is not None
+    return [run.stdout.readline().rstrip("\n") for _ in range(count)]
+
+
+def gone(*pids: int) -> None:
+    wait_until(lambda: not any(map(is_alive, pids)), what=f"the end of {pids}")
+
+
+def waiting(door: Lab, count: int) -> None:
+    """Wait until so many stand in the line."""
+    tickets = Path(door.env["STOKER_LEASE_DIR"])
+    wait_until(lambda: len(list(tickets.glob("schedule.*"))) == count, what=f"{count} in line")
+
+
+# -- the command line ------------------------------------------------------------------------------
+
+
+def test_the_readme_example_means_what_it_meant() -> None:
+    call = parse(["train.py foo --bar 5", "--forced_gpu", "2", "--verbose"])
+    assert call == Call(task=("train.py", "foo", "--bar", "5"), force=(2,), is_verbose=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "call"),
+    [
+        (["-i", "5", "3", "4"], Call(init=(5, 3, 4))),
+        (["-i4", "-s"], Call(init=(4,), status=True)),
+        (["-rg", "0", "2"], Call(release=(0, 2))),
+        (["-s"], Call(status=True)),
+        (["a b", "-pg", "1", "-gc", "2"], Call(task=("a", "b"), prefer=(1,), needs=2)),
+        (["a", "-fg=1", "--out=x", "-e", "y"], Call(task=("a",), force=(1,), out="x", err="y")),
+        (["a", "-o"], Call(task=("a",))),
+        (["-v", "a", "--forced", "3"], Call(task=("a",), is_verbose=True, force=(3,))),
+        (["a 'b c'\nd\n\n__num__"], Call(task=("a", "b c", "d", "__num__"))),
+        ([""], Call()),
+        (["  \n"], Call()),
+        (["a", "-fg", "-1"], Call(task=("a",), force=(-1,))),
+    ],
+)
+def test_flags_of_the_first_generation(words: list[str], call: Call) -> None:
+    assert parse(words) == call
+
+
+@pytest.mark.parametrize(
+    ("words", "call"),
+    [
+        (["task.py", "--your_arg", "value"], Call(task=("task.py", "--your_arg", "value"))),
+        (["-n", "2", "training.py"], Call(task=("training.py",), needs=2)),
+        (
+            ["-f", "[1,3]", "training.py"],
+            Call(task=("training.py",), force=(1, 3), needs=2, force_text="[1,3]"),
+        ),
+        (["-p", "[2, 0]", "t"], Call(task=("t",), prefer=(2, 0))),
+        (["-p", "2", "t"], Call(task=("t",), prefer=(2,))),
+        (["-r", "0", "1"], Call(release=(0, 1))),
+        (["--cx", "t", "x y"], Call(task=("t", "x y"), is_cx=True)),
+        (["-n", "2", "--", "t", "-s", "-v"], Call(task=("t", "-s", "-v"), needs=2)),
+        (["t", "-n", "3"], Call(task=("t",), needs=3)),
+    ],
+)
+def test_flags_of_the_second_generation(words: list[str], call: Call) -> None:
+    assert parse(words) == call
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["sleep 1", "sleep 2"],
+        ["--nope"],
+        ["a b", "--nope"],
+        ["-fg"],
+        ["a", "-fg", "x"],
+        ["a", "-gc", "0"],
+        ["a", "-gc", "-2"],
+        ["-i"],
+        ["-i", "x"],
+        ["it's"],
+        ["a", "-f", "[1,x]"],
+        ["-s=1"],
+        ["--re", "1"],
+        ["-o", "swallowed"],
+    ],
+)
+def test_what_makes_no_sense_is_refused(words: list[str]) -> None:
+    with pytest.raises(UsageError):
+        parse(words)
+
+
+def test_errors_are_one_sentence_and_exit_2(door: Lab) -> None:
+    done = door.run("sleep 1", "sleep 2")
+    refused(done, 2, "`sleep 2` is a second task",
+            "schedule runs one; quote all of its words together")  # fmt: skip
+    swallowed = door.run("-o", "true")
+    assert (swallowed.returncode, swallowed.stdout) == (2, "")
+    assert swallowed.stderr.endswith("hint: schedule 'TASK' -o FILE\n")
+    assert not (door.folder / "true").exists()
+
+
+def test_the_readme_example_as_it_stands(door: Door) -> None:
+    """/path/to/scheduler.py "train.py foo --bar 5" --forced_gpu 2 --verbose"""
+    path = door.folder / "path"
+    path.mkdir()
+    for name, text in (
+        ("scheduler.py", f'exec {sys.executable} -m stoker.compat.schedule "$@"'),
+        ("train.py", 'echo "$GPU trains with $*"'),
+    ):
+        (path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (path / name).chmod(0o755)
+    door.command = [str(path / "scheduler.py")]
+    out = door.ok("train.py foo --bar 5", "--forced_gpu", "2", "--verbose",
+                  PATH=f"{path}:{os.environ['PATH']}")  # fmt: skip
+    assert out.startswith("GPU: cuda2\n")
+    assert "\ncuda2 trains with foo --bar 5\n\ntask: ['train.py', 'foo', '--bar', '5']\n" in out
+
+
+def test_ports_follow_the_gpu() -> None:
+    assert number_in(("a", "__num__", "__num__x", "-p=__num__"), 3) == (
+        "a", "3900", "__num__x", "-p=__num__",
+    )  # fmt: skip
+
+
+# -- the state file --------------------------------------------------------------------------------
+
+
+def test_any_call_makes_the_state_file_with_four_gpus(door: Lab) -> None:
+    assert door.run("-h").stdout.startswith("usage: schedule [-h] [-gc GPU_COUNT]")
+    column = "[\n" + ",\n".join(["        null"] * 4) + "\n    ]"
+    avail = column.replace("null", "true")
+    assert (door.folder / "info").read_text() == (
+        f'{{\n    "avail": {avail},\n    "gpu_name": {column},\n    "task": {column},\n'
+        f'    "task_pid": {column},\n    "task_start": {column},\n    "user": {column}\n}}'
+    )
+
+
+def test_all_users_can_write_the_state_file(door: Lab) -> None:
+    door.popen("-s", umask=0o077).communicate(timeout=60)
+    assert stat.S_IMODE((door.folder / "info").stat().st_mode) == 0o666
+
+
+def test_init_says_how_many_and_which_are_unavailable(door: Lab) -> None:
+    assert door.ok("-i", "3", "1", "9", "-s") == (
+        "Currently used GPU:\n-------------------\nGPU: None\nUser: None\nTask: None\n"
+        "Task PID: None\nStarted: None\n\nFree GPU:\n---------\nGPU 0\nGPU 2\n"
+    )
+    assert state(door)["avail"] == [True, False, True]
+    assert door.ok("-rg", "1", "7", "-s").startswith("Free GPU:\n---------\nGPU 0\nGPU 1\nGPU 2\n")
+    for none in ("0", "-2"):
+        assert door.ok("-i", none, "-s") == "No GPU available.\n"
+        assert state(door) == {key: [] for key in Entry._fields}
+
+
+def test_init_release_status_and_task_happen_in_this_order(door: Lab) -> None:
+    out = door.ok("echo task", "-s", "-rg", "1", "-i", "2", "0", "1")
+    assert out.startswith("Currently used GPU:")
+    assert "Free GPU:\n---------\nGPU 1\nGPU: cuda1\n" in out
+    assert out.endswith("task\n")
+
+
+def test_a_running_task_is_in_the_file_and_in_the_status(door: Lab) -> None:
+    gate = Gate(door.folder)
+    run, _ = begin(door, gate, "-fg", "2")
+    lines = first_lines(run)
+    pid = int(lines[2].removeprefix("TASK PID: "))
+    now = state(door)
+    assert now["avail"] == [True, True, False, True]
+    assert now["gpu_name"] == [None, None, "cuda2", None]
+    assert now["task"][2][:2] == ["sh", "-c"]
+    assert now["task_pid"][2] == pid
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", now["task_start"][2])
+    status = door.ok("-s")
+    assert status == (
+        f"Currently used GPU:\n-------------------\nGPU: cuda2\nUser: {now['user'][2]}\n"
+        f"Task: {now['task'][2]}\nTask PID: {pid}\nStarted: {now['task_start'][2]}\n\n"
+        "Free GPU:\n---------\nGPU 0\nGPU 1\nGPU 3\n"
+    )
+    gate.open()
+    run.communicate(timeout=60)
+    assert state(door)["avail"] == [True] * 4
+    assert door.ok("-s") == FREE_4
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"avail": 3}', '{"avail": [true]}', "\0\xff"])
+def test_a_damaged_state_file_is_begun_anew(door: Lab, text: str) -> None:
+    (door.folder / "info").write_bytes(text.encode("latin-1"))
+    done = door.run("echo ran")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "ran")
+    assert len(state(door)["user"]) == (1 if text == '{"avail": [true]}' else 4)
+
+
+def test_strange_values_in_the_file_are_nothing() -> None:
+    text = '{"avail": [false, "x"], "task": [1, ["a", 2]], "task_pid": [true], "user": {}}'
+    assert load(text) == [Entry(False), Entry(True, task=["a", "2"])]
+    assert load(dump(fresh(2, (1,)))) == [Entry(), Entry(False)]
+    assert status_text([]) == "No GPU available.\n"
+
+
+def test_the_state_file_is_never_the_truth(door: Lab) -> None:
+    """Entries of tasks that are not there are dropped; a GPU that is leased stays so."""
+    door.ok("-i", "1")
+    lie = state(door)
+    lie |= {"avail": [False], "task": [["x"]], "task_pid": [os.getpid()], "user": ["me"]}
+    (door.folder / "info").write_text(json.dumps(lie))
+    assert door.ok("echo ran").endswith("ran\n")
+    assert door.ok("-s") == "Free GPU:\n---------\nGPU 0\n"
+    gate = Gate(door.folder)
+    run, _ = begin(door, gate)
+    first_lines(run)
+    (door.folder / "info").unlink()
+    door.ok("-i", "1")  # it is not forgotten
+    assert state(door)["avail"] == [False]
+    (door.folder / "info").write_text(json.dumps(lie | {"avail": [True]}))
+    second = door.popen("echo second")
+    waiting(door, 1)
+    released = door.run("-rg", "0", "-s")
+    assert released.stdout.startswith("Currently used GPU:")
+    assert released.stderr.startswith("GPU 0 is in use (PID ")
+    gate.open()
+    run.communicate(timeout=60)
+    assert second.communicate(timeout=60)[0].endswith("second\n")
+
+
+def test_a_planted_link_is_not_followed(door: Lab) -> None:
+    (door.folder / "victim").write_text("precious")
+    (door.folder / "info").symlink_to(door.folder / "victim")
+    assert door.ok("echo ran").endswith("ran\n")
+    assert (door.folder / "victim").read_text() == "precious"
+    refused(door.run("-i", "2"), 77, f"the state file `{door.folder}/info` cannot be written",
+            f"its owner can: chmod 666 {door.folder}/info")  # fmt: skip
+
+
+# -- the task --------------------------------------------------------------------------------------
+
+
+def test_what_is_printed_at_the_start(door: Lab) -> None:
+    run = door.popen("sh -c 'echo $GPU $CUDA_VISIBLE_DEVICES $$'", "-pg", "3")
+    out, err = run.communicate(timeout=60)
+    match = START.match(out)
+    assert match is not None and (run.returncode, err) == (0, "")
+    gpu, door_pid, pid, group = match.groups()
+    assert (gpu, int(door_pid), pid) == ("cuda3", run.pid, group)
+    assert out[match.end() :] == f"cuda3 3 {pid}\n"
+
+
+def test_the_task_has_its_own_session_no_stdin_and_ignores_sigint(door: Lab) -> None:
+    code = (
+        "import os, signal, sys; print(os.getsid(0) == os.getpid(), "
+        "signal.getsignal(signal.SIGINT) == signal.SIG_IGN, "
+        "signal.getsignal(signal.SIGTERM) == signal.SIG_DFL, sys.stdin.read() == '')"
+    )
+    out = door.ok("--", sys.executable, "-c", code, input="not for the task\n")
+    assert out.splitlines()[-1] == "True True True True"
+
+
+def test_the_lowest_free_gpu_is_taken_unless_one_is_preferred(door: Lab) -> None:
+    gate = Gate(door.folder)
+    begin(door, gate)
+    assert door.ok("true").startswith("GPU: cuda1\n")
+    assert door.ok("true", "-pg", "2").startswith("GPU: cuda2\n")
+    assert door.ok("true", "-pg", "0").startswith("GPU: cuda1\n")
+    assert door.ok("true", "-p", "[0,3,2]").startswith("GPU: cuda3\n")
+    assert door.ok("true", "-pg", "99").startswith("GPU: cuda1\n")
+    gate.open()
+
+
+def test_a_forced_gpu_is_waited_for_while_others_are_free(door: Lab) -> None:
+    gate = Gate(door.folder)
+    run, _ = begin(door, gate, "-fg", "1")
+    first_lines(run)
+    second = door.popen("true", "-fg", "1")
+    assert first_lines(second, 1) == [f"Scheduler (PID: {second.pid}) is waiting for GPU 1."]
+    third = door.popen("true", "-f", "[1]")
+    assert first_lines(third, 1) == [f"Scheduler (PID: {third.pid}) is waiting for GPU(s) [1]."]
+    assert door.ok("true").startswith("GPU: cuda0\n")  # nobody stands behind them
+    gate.open()
+    for waited in (second, third):
+        assert waited.communicate(timeout=60)[0].startswith("GPU: cuda1\n")
+
+
+def test_what_can_never_be_had_is_not_waited_for(door: Lab) -> None:
+    hint = "schedule knows 4 GPUs; -i N says that there are N"
+    refused(door.run("true", "-fg", "99"), 2, "there is no GPU 99", hint)
+    refused(door.run("true", "-gc", "5"), 2, "there are no 5 GPUs", hint)
+    door.ok("-i", "0")
+    assert door.run("true").stderr.startswith("error: there is no GPU\n")
+
+
+def test_gpu_count_really_gives_so_many(door: Lab) -> None:
+    out = door.ok("sh -c 'echo $GPU $CUDA_VISIBLE_DEVICES'", "-gc", "2")
+    assert out.startswith("GPU: cuda0,cuda1\n") and out.endswith("cuda0,cuda1 0,1\n")
+    out = door.ok("-f", "[1,3]", "--cx", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES $0")
+    assert out.endswith("1,3 model.n_gpus=2\n")
+    out = door.ok("-n", "2", "-f", "2", "printenv", "CUDA_VISIBLE_DEVICES")
+    assert out.endswith("2,0\n")
+
+
+def test_a_wide_task_is_not_overtaken_for_ever(door: Lab) -> None:
+    gate = Gate(door.folder)
+    run, _ = begin(door, gate, "-fg", "2")
+    wide = door.popen("echo wide", "-gc", "4")
+    waiting(door, 1)
+    narrow = door.popen("echo narrow")
+    waiting(door, 2)  # three GPUs are free, but the wide task came first
+    gate.open()
+    run.communicate(timeout=60)
+    assert wide.communicate(timeout=60)[0].startswith("GPU: cuda0,cuda1,cuda2,cuda3\n")
+    assert narrow.communicate(timeout=60)[0].endswith("narrow\n")
+
+
+def test_output_goes_to_files_and_verbose_tells(door: Lab) -> None:
+    (door.folder / "out").write_text("old\n" * 9)
+    task = "sh -c 'echo out __num__; echo err >&2'"
+    out = door.ok(task, "-o", "out", "-e", "err", "-v", "-fg", "1")
+    match = START.match(out)
+    assert match is not None
+    date = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
+    words = re.escape("['sh', '-c', 'echo out __num__; echo err >&2']")
+    assert re.fullmatch(
+        rf"\ntask: {words}\nstdout: out\nstderr: err\nstart: {date}\nend: {date}\n"
+        r"total time: 0:0:\d\n\n",
+        out[match.end() :],
+    )
+    assert (door.folder / "out").read_text() == "out __num__\n"
+    assert (door.folder / "err").read_text() == "err\n"
+    plain = door.ok("echo __num__ x__num__", "-fg", "2", "-v", "-o")
+    assert "\n3800 x__num__\n" in plain
+    assert "\nstdout: <stdout>\nstderr: <stderr>\n" in plain
+
+
+def test_there_is_no_shell(door: Lab) -> None:
+    assert door.ok("echo '$HOME  x' ; *\n\n y").endswith("$HOME  x ; * y\n")
+
+
+def test_an_empty_task_is_nothing_to_do(door: Lab) -> None:
+    assert (door.ok(""), door.ok(" \n ")) == ("", "")
+
+
+def test_the_exit_code_is_the_tasks_unless_zero_is_wanted(door: Lab) -> None:
+    assert door.run("sh -c 'exit 7'").returncode == 7
+    assert door.run("sh -c 'kill -9 $$'").returncode == 137
+    assert door.run("sh -c 'exit 7'", "--exit-zero").returncode == 0
+    assert door.run("sh -c 'exit 7'", STOKER_COMPAT_EXIT_ZERO="1").returncode == 0
+
+
+def test_a_missing_program_exits_1_at_once(door: Lab) -> None:
+    refused(door.run("no-such-program x", "-o", "out"), 1,
+            "the program `no-such-program` was not found",
+            "it runs without a shell: give a path or a name on PATH")  # fmt: skip
+    (door.folder / "data").touch()
+    assert door.run("./data").returncode == 1
+    assert not (door.folder / "out").exists()
+    assert door.ok("-s") == FREE_4
+
+
+def test_no_login_terminal_is_needed(door: Lab) -> None:
+    run = door.popen("echo ran", start_new_session=True, stdin=subprocess.DEVNULL)
+    assert run.communicate(timeout=60)[0].endswith("ran\n")
+    assert run.returncode == 0
+
+
+# -- signals ---------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_warns_then_terminates_then_kills(door: Lab) -> None:
+    """The GPU is free when the task is dead, not when it was asked to end."""
+    gate = Gate(door.folder)
+    run, pid = begin(door, gate, "-fg", "0", before="trap 'echo asked' TERM; ")
+    first_lines(run)
+    run.send_signal(signal.SIGINT)
+    assert first_lines(run, 2) == ["", f"Next Ctrl-C terminate the task (PGID: {pid})."]
+    assert is_alive(pid)
+    run.send_signal(signal.SIGINT)
+    said = first_lines(run, 3)
+    assert sorted(said) == sorted(["", f"The task (PGID: {pid}) was terminated.", "asked"])
+    assert is_alive(pid) and state(door)["avail"][0] is False
+    next_one = door.popen("echo next", "-fg", "0")
+    waiting(door, 1)
+    run.send_signal(signal.SIGINT)
+    out, _ = run.communicate(timeout=60)
+    assert out == f"\nThe task (PGID: {pid}) was killed.\n"
+    assert run.returncode == 137
+    gone(pid)
+    assert next_one.communicate(timeout=60)[0].endswith("next\n")
+
+
+def test_a_third_ctrl_c_counts_only_after_the_kill_delay(door: Lab) -> None:
+    gate = Gate(door.folder)
+    run, pid = begin(door, gate, before="trap 'echo asked' TERM; ",
+                     env={"STOKER_SCHEDULE_KILL_DELAY": "600"})  # fmt: skip
+    first_lines(run)
+    for expected in (2, 3):
+        run.send_signal(signal.SIGINT)
+        first_lines(run, expected)
+    run.send_signal(signal.SIGINT)
+    assert door.ok("-s").startswith("Currently used GPU:")  # a look behind the signal
+    assert is_alive(pid)
+    gate.open()
+    assert run.communicate(timeout=60)[0] == ""
+
+
+def test_a_task_that_obeys_ends_with_the_second_ctrl_c(door: Lab) -> None:
+    gate = Gate(door.folder)
+    run, pid = begin(door, gate)
+    first_lines(run)
+    run.send_signal(signal.SIGINT)
+    first_lines(run, 2)
+    run.send_signal(signal.SIGINT)
+    run.communicate(timeout=60)
+    assert run.returncode == 128 + signal.SIGTERM
+    gone(pid)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_no_task_outlives_schedule_and_no_gpu_stays_busy(door: Lab, number: signal.Signals) -> None:
+    gate, hidden = Gate(door.folder), Gate(door.folder, "hidden")
+    (door.folder / "hide").write_text(hidden.wait)
+    run, pid = begin(door, gate, before="setsid sh hide & ")
+    pids = [pid, *hidden.wait_for()]
+    first_lines(run)
+    run.send_signal(number)
+    run.communicate(timeout=60)
+    assert run.returncode == (-9 if number == signal.SIGKILL else 128 + signal.SIGTERM)
+    gone(*pids)
+    wait_until(lambda: state(door)["avail"] == [True] * 4)
+    assert door.ok("-s") == FREE_4
+    assert door.ok("true").startswith("GPU: cuda0\n")
+
+
+def test_nohup_holds(door: Lab) -> None:
+    gate = Gate(door.folder)
+    run, _ = begin(door, gate, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    first_lines(run)
+    run.send_signal(signal.SIGHUP)
+    gate.open()
+    run.communicate(timeout=60)
+    assert run.returncode == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGKILL])
+def test_who_waits_can_leave_the_line(door: Lab, number: signal.Signals) -> None:
+    door.ok("-i", "1")
+    gate = Gate(door.folder)
+    run, _ = begin(door, gate)
+    second = door.popen("echo second")
+    assert second.stderr is not None
+    assert second.stderr.readline() == "waiting for a free GPU\n"
+    third = door.popen("echo third")
+    assert third.stderr is not None
+    assert third.stderr.readline() == "waiting for a free GPU, behind 1 other\n"
+    second.send_signal(number)
+    assert second.communicate(timeout=60) == ("", "")
+    codes = {signal.SIGUSR1: 0, signal.SIGKILL: -9}
+    assert second.returncode == codes.get(number, 128 + number)
+    gate.open()
+    run.communicate(timeout=60)
+    assert third.communicate(timeout=60)[0].endswith("third\n")
+
+
+# -- first come, first served ----------------------------------------------------------------------
+
+
+def test_first_come_first_served(door: Lab) -> None:
+    door.ok("-i", "1")
+    gate = Gate(door.folder)
+    begin(door, gate)
+    line = []
+    for number in range(5):
+        line.append(door.popen(f"sh -c 'echo {number} >> order'"))
+        waiting(door, number + 1)
+    gate.open()
+    for run in line:
+        run.communicate(timeout=60)
+    assert (door.folder / "order").read_text().split() == ["0", "1", "2", "3", "4"]
+    assert not list((door.folder / "leases").glob("schedule.*"))
+
+
+def test_nobody_waits_behind_a_process_that_is_stopped(door: Lab) -> None:
+    door.ok("-i", "1")
+    gate = Gate(door.folder)
+    run, _ = begin(door, gate)
+    stopped = door.popen("echo stopped")
+    waiting(door, 1)
+    stopped.send_signal(signal.SIGTSTP)
+    stat = Path(f"/proc/{stopped.pid}/stat")
+    wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", what="a stop")
+    gate.open()
+    run.communicate(timeout=60)
+    assert door.ok("echo ran").endswith("ran\n")
+    stopped.send_signal(signal.SIGCONT)
+    assert stopped.communicate(timeout=60)[0].endswith("stopped\n")
+
+
+def test_gpus_that_nobody_ahead_wants_are_left_over() -> None:
+    gpus = [0, 1, 2, 3]
+    assert left_over(gpus, []) == gpus
+    assert left_over(gpus, [Want(1)]) == []
+    assert left_over(gpus, [Want(2, (0, 2)), Want(1, (3,))]) == [1]
+    assert left_over(gpus, [Want(9)]) == gpus, "nobody waits for what cannot be"
+    assert left_over(gpus, [Want(2, (0, 9))]) == gpus
+
+
+def test_a_gpu_that_becomes_available_is_used_by_who_waits(door: Lab) -> None:
+    door.ok("-i", "2", "0", "1")
+    run = door.popen("echo ran", "-fg", "1")
+    assert run.stderr is not None
+    assert run.stderr.readline() == "waiting for a free GPU\n"
+    door.ok("-rg", "1")
+    assert run.communicate(timeout=60)[0].startswith("GPU: cuda1\n")
+
+
+def test_a_lease_of_anybody_else_is_respected_and_shown(
+    door: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STOKER_LEASE_DIR", door.env["STOKER_LEASE_DIR"])
+    door.ok("-i", "1")
+    lease = try_take([CardClaim("schedule-0", "", False, 0, None)])
+    assert lease is not None
+    run = door.popen("echo ran")
+    assert run.stderr is not None
+    assert run.stderr.readline() == "waiting for a free GPU\n"
+    assert f"\nTask PID: {os.getpid()}\n" in door.ok("-s")
+    lease.close()
+    assert run.communicate(timeout=60)[0].endswith("ran\n")
+
+
+# -- standing at many gates ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], CardClaim]:
+    monkeypatch.setenv("STOKER_LEASE_DIR", str(tmp_path / "leases"))
+    return lambda number: CardClaim(f"card-{number}", "", False, 0, None)
+
+
+def test_a_stand_takes_the_first_that_are_free(cards: Callable[[int], CardClaim]) -> None:
+    taken = try_take([cards(1)])
+    assert taken is not None
+    stand = Stand(cards)
+    found = stand.look([1, 2, 0], 2)
+    assert found is not None and found[1] == (2, 0)
+    names = [holder.uuid for holder in holders([(f"card-{n}", "", False) for n in range(3)])]
+    assert sorted(names) == ["card-0", "card-1", "card-2"]
+    found[0].close()
+    assert Stand(cards).look([0, 1], 1, must=1) is not None
+    taken.close()
+
+
+def test_nobody_passes_who_stands_at_a_gate(cards: Callable[[int], CardClaim]) -> None:
+    busy = try_take([cards(0)])
+    assert busy is not None
+    stand, later = Stand(cards), Stand(cards)
+    assert stand.look([0, 1], 2) is None
+    assert try_take([cards(1)]) is None, "card 1 is free, but kept"
+    assert later.look([1], 1) is None
+    busy.close()
+    assert try_take([cards(0)]) is None, "who waits goes first"
+    found = stand.look([0, 1], 2)
+    assert found is not None
+    assert later.look([0, 1], 1) is None
+    found[0].close()
+    assert later.look([0, 1], 1) is not None
+
+
+def test_two_who_need_several_do_not_wait_for_each_other(
+    cards: Callable[[int], CardClaim],
+) -> None:
+    busy = try_take([cards(2)])
+    assert busy is not None
+    one, other = Stand(cards), Stand(cards)
+    assert one.look([0, 2], 2) is None
+    assert other.look([2, 1, 0], 2) is None
+    busy.close()
+    found = one.look([0, 2], 2)
+    assert found is not None
+    found[0].close()
+    assert other.look([2, 1, 0], 2) is not None
+
+
+# -- real cards (of a driver of our own making) ----------------------------------------------------
+
+
+@pytest.fixture
+def on_cards(host: GpuHost) -> Iterator[tuple[Door, GpuHost]]:
+    door = Door(host.folder)
+    door.env |= host.lab().env | {"STOKER_SCHEDULE_FILE": str(host.folder / "info")}
+    yield door, host
+    door.close()
+
+
+def test_there_are_as_many_gpus_as_the_driver_tells(on_cards: tuple[Door, GpuHost]) -> None:
+    door, _ = on_cards
+    assert door.ok("-s") == "Free GPU:\n---------\nGPU 0\nGPU 1\n"
+    assert door.ok("printenv CUDA_VISIBLE_DEVICES", "-gc", "2").endswith("\n0,1\n")
+
+
+def test_schedule_and_stoker_run_respect_each_other(on_cards: tuple[Door, GpuHost]) -> None:
+    door, host = on_cards
+    lab, gate, later = host.lab(), host.gate(), host.gate("later")
+    other = lab.popen("run", "-q", "--devices", "0", gate.wait)
+    gate.wait_for()
+    assert door.ok("true").startswith("GPU: cuda1\n")
+    status = door.ok("-s")
+    assert f"\nTask PID: {other.pid}\n" in status and status.endswith("---------\nGPU 1\n")
+    run = door.popen("-gc", "2", "--", "sh", "-c", later.wait)
+    waiting(door, 1)
+    gate.open()
+    other.communicate(timeout=60)
+    assert first_lines(run, 1) == ["GPU: cuda0,cuda1"]
+    later.wait_for()
+    waits = lab.popen("run", "-q", "--devices", "1", "echo at last")
+    later.open()
+    run.communicate(timeout=60)
+    assert waits.communicate(timeout=60)[0] == "at last\n"
+
+
+def test_schedule_and_hog_take_turns_on_a_card(on_cards: tuple[Door, GpuHost]) -> None:
+    """Also while hog has more jobs: whoever stands in line gets the card between two of them."""
+    door, host = on_cards
+    lab, first, second = host.lab(), host.gate("first"), host.gate("second")
+    (lab.folder / "jobs").write_text(f"{first.wait}\n{second.wait}\n")
+    lab.command = [sys.executable, "-m", "stoker.compat.hog"]
+    hog = lab.popen("--job_file", "jobs", "--gpus", "0")
+    first.wait_for()
+    run = door.popen("sh -c 'echo between'", "-fg", "0")
+    assert first_lines(run, 1) == [f"Scheduler (PID: {run.pid}) is waiting for GPU 0."]
+    first.open()
+    assert run.communicate(timeout=60)[0].endswith("between\n")
+    second.wait_for()
+    second.open()
+    hog.communicate(timeout=60)
+    assert hog.returncode == 0
+
+
+def test_a_card_that_a_stranger_computes_on_is_left_alone(on_cards: tuple[Door, GpuHost]) -> None:
+    door, host = on_cards
+    pid = host.stranger(0, GIB)
+    done = door.run("true")
+    assert done.stdout.startswith("GPU: cuda1\n")
+    assert done.stderr == f"GPU 0 is not used while {USER} (pid {pid}) has 1.0 GB\n"
+    forced = door.popen("true", "-fg", "0")
+    assert forced.stderr is not None
+    assert forced.stderr.readline().startswith("GPU 0 is not used while ")
+    host.end_stranger(pid)
+    assert "GPU: cuda0\n" in forced.communicate(timeout=60)[0]
