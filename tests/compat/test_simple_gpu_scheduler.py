@@ -463,7 +463,10 @@ def held(door: Door) -> Iterator[Held]:
     made = Held(door)
     yield made
     made.run.process.kill()
-    made.run.process.communicate()
+    made.run.process.wait(60)
+    for pipe in (made.run.process.stdin, made.run.process.stdout, made.run.process.stderr):
+        if pipe is not None:
+            pipe.close()
 
 
 def test_usr1_lets_running_commands_finish_and_starts_no_more(held: Held) -> None:
