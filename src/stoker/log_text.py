@@ -36,7 +36,7 @@ def _lines(path: str, start: int) -> list[str]:
     except FileNotFoundError:
         return []
     try:
-        data = b"".join(_blocks(descriptor, start))
+        data = b"".join(read_from(descriptor, start))
     finally:
         os.close(descriptor)
     view = LogView(False)
@@ -44,7 +44,7 @@ def _lines(path: str, start: int) -> list[str]:
     return [_shown(line) for line in (*lines, *view.finish())]
 
 
-def _blocks(descriptor: int, start: int) -> Iterator[bytes]:
+def read_from(descriptor: int, start: int) -> Iterator[bytes]:
     """The file from an offset; what was given back to the disk is named, not read."""
     position = start
     while True:

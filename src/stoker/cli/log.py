@@ -10,11 +10,11 @@ from stoker import board
 from stoker.api import Queue
 from stoker.cli.options import Option, Parsed, Verb, count
 from stoker.cli.output import plural, print_json, tell, wants_colour
-from stoker.core.durations import format_size
 from stoker.core.logview import LogView
 from stoker.core.states import FINAL
 from stoker.core.text import to_text
 from stoker.errors import NotFound, UsageError
+from stoker.log_text import read_from
 from stoker.store import find
 from stoker.store.find import JobRow
 from stoker.supervisor.logs import log_path
@@ -85,14 +85,14 @@ def _path(queue: Queue, row: JobRow, parsed: Parsed) -> str | None:
 
 def _print(descriptor: int, parsed: Parsed) -> None:
     start = 0 if parsed["lines"] is None else _tail_start(descriptor, parsed["lines"])
-    _show(_read_from(descriptor, start), parsed)
+    _show(read_from(descriptor, start), parsed)
 
 
 def _lines(descriptor: int, parsed: Parsed) -> list[str]:
     """What `_print` would show, for programs."""
     start = 0 if parsed["lines"] is None else _tail_start(descriptor, parsed["lines"])
     view = LogView(False)
-    lines = view.feed(to_text(b"".join(_read_from(descriptor, start))))
+    lines = view.feed(to_text(b"".join(read_from(descriptor, start))))
     return [*lines, *view.finish()]
 
 
@@ -155,26 +155,6 @@ def _whole_characters(data: bytes) -> int:
         if byte < 0x80:
             break
     return len(data)
-
-
-def _read_from(descriptor: int, start: int) -> Iterator[bytes]:
-    """The file from an offset; what was given back to the disk is named, not read."""
-    position = start
-    while True:
-        try:
-            data_at = os.lseek(descriptor, position, os.SEEK_DATA)
-        except OSError:
-            return  # nothing but a hole, or the end
-        if data_at > position + 4096:
-            yield f"\n... {format_size(data_at - position)} dropped ...\n".encode()
-        position = data_at
-        hole = os.lseek(descriptor, position, os.SEEK_HOLE)
-        while position < hole:
-            block = os.pread(descriptor, min(_BLOCK, hole - position), position)
-            if not block:
-                return
-            position += len(block)
-            yield block
 
 
 def _tail_start(descriptor: int, lines: int) -> int:
