@@ -209,3 +209,14 @@ def test_nothing_to_do_is_no_error(lab: Lab) -> None:
     done = lab.run("run", "-", input="\n# nothing\n")
     assert done.returncode == 0
     assert without_times(done.stderr).startswith("0 done; logs in ")
+
+
+def test_a_long_file_may_come_by_redirection(lab: Lab) -> None:
+    lines = lab.folder / "jobs.txt"
+    lines.write_text("true\n" * 1500)
+    with lines.open() as file:
+        done = subprocess.run(
+            [*lab.command, "run", "-g", "0,1,2,3", "-"], stdin=file, env=lab.env, cwd=lab.folder,
+            capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+    assert (done.returncode, "1500 done" in done.stderr) == (0, True), done.stderr

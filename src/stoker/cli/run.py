@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import time
 import zlib
@@ -288,7 +289,8 @@ class LineSource:
 
     def __init__(self, path: str, maker: SpecMaker, done: dict[tuple[str, ...], int]) -> None:
         self._reader = LineReader(open_lines(path))
-        self._is_file = path != "-" and os.path.isfile(path)
+        # Also `run - < jobs.txt`: a file is always ready, and epoll does not know it.
+        self._is_file = stat.S_ISREG(os.fstat(self._reader.descriptor).st_mode)
         self._maker = maker
         self._done = done
         self.skipped = 0
