@@ -27,11 +27,12 @@ class Settings(Record):
     leases: bool = True  # respect and take the host-wide locks on cards
     gpus_by_uuid: bool = False  # CUDA_VISIBLE_DEVICES by UUID instead of index
     gpu_file: str | None = None  # a file that says which cards may be used; watched
+    trace_seconds: float = 5.0  # between two looks at what jobs use; at most 10, 0: none
 
 
 _ENV_KEYS = (
     "devices", "cpu_slots", "shell", "grace", "retry_delay", "log_limit", "leases", "gpus_by_uuid",
-    "gpu_file",
+    "gpu_file", "trace_seconds",
 )  # fmt: skip
 _SWITCHES = {"1": True, "true": True, "yes": True, "on": True,
              "0": False, "false": False, "no": False, "off": False}  # fmt: skip
@@ -80,7 +81,7 @@ def _read_file(path: str) -> dict[str, object]:
 
 def _parse(key: str, value: object, where: str) -> object:
     try:
-        if key in ("grace", "retry_delay"):
+        if key in ("grace", "retry_delay", "trace_seconds"):
             return parse_duration(value, "s") if isinstance(value, str) else float(str(value))
         if key == "log_limit":
             return parse_size(str(value))

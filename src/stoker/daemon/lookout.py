@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from stoker.core.cards import Sample
 from stoker.core.space import is_named
 from stoker.daemon.cards import Cards, Watched, WatchedCards
 from stoker.daemon.gpu_file import read_gpu_file
@@ -36,6 +37,7 @@ class Lookout:
         self._look_at_file = 0.0
         self._ask_at: float | None = None
         self._told: str | None = None
+        self.seen: Sample | None = None  # the newest
 
     def descriptors(self) -> set[int]:
         """What to listen to, besides the loop's own."""
@@ -67,6 +69,7 @@ class Lookout:
         if self._watch is None or not isinstance(cards, Watched):
             return
         for sample in (*self._watch.read(), *self._watch.check(now)):
+            self.seen = sample
             if cards.hear(sample, loop.live):
                 loop.look_again()
             loop.end_on(cards.lost())

@@ -22,6 +22,7 @@ from stoker.daemon.loop import Host, Listener, Loop
 from stoker.daemon.mind import Mind
 from stoker.daemon.recovery import recover
 from stoker.daemon.start import DAEMON_MODULE
+from stoker.daemon.tracing import Tracing
 from stoker.daemon.wake import WakeServer
 from stoker.errors import Conflict, Error, Unavailable
 from stoker.settings import (
@@ -71,6 +72,7 @@ class Daemon(Listener):
         self._lookout = Lookout(cards, settings.gpu_file)
         self._wake = WakeServer(folder)
         self._mind = Mind(self._db, settings)
+        self._tracing = Tracing(settings)
         begun = [r.attempt for r in self._link.journal() if isinstance(r, JournalBegun)]
         first = max(ledger.next_attempt(self._db), max(begun, default=0) + 1)
         self._loop = Loop(
@@ -96,7 +98,7 @@ class Daemon(Listener):
         own = {self._wake.pokes.fileno(), self._wake.news.fileno(), self._signal_pipe}
         while not self._is_stopping:
             others = {self._link.fileno(), *self._orphans.handles(), *self._lookout.descriptors()}
-            others.update(self._mind.descriptors())
+            others.update(self._mind.descriptors(), self._tracing.descriptors())
             was_poked = False
             listening.to(own | others, self._link.fileno() if self._link.has_backlog else None)
             for descriptor in listening.wait(self._timeout()):
@@ -116,9 +118,13 @@ class Daemon(Listener):
                 self._loop.turn()
             if self._wake.announce_at is not None:
                 self._wake.announce(time.monotonic())
-            trouble = self._mind.look(time.monotonic(), was_poked)
-            if trouble is not None:
-                self._note(trouble)
+            now = time.monotonic()
+            for trouble in (
+                self._mind.look(now, was_poked),
+                self._tracing.follow(self._loop, self._lookout.seen, now),
+            ):
+                if trouble is not None:
+                    self._note(trouble)
         self._close()
 
     def _catch_signals(self) -> None:
@@ -136,6 +142,7 @@ class Daemon(Listener):
         due = (
             self._loop.next_wake(), self._orphans.next_deadline(), self._wake.announce_at,
             self._lookout.next_deadline(), self._mind.next_deadline(),
+            self._tracing.next_deadline(),
         )  # fmt: skip
         times = [self._look_at, *(at for at in due if at is not None)]
         return max(0.0, min(times) - time.monotonic())
@@ -184,6 +191,7 @@ class Daemon(Listener):
         self._checkpoints.close()
         self._lookout.close()
         self._mind.close()
+        self._tracing.close()
         self._link.close()
         self._db.close()
 

@@ -1,0 +1,387 @@
+"""Traces on disk: what cards and jobs used over time, in a file of its own.
+
+STATE/traces.db has nothing to do with the queue: it can be slow, full, damaged or deleted, and all
+that is lost is a chart. One process writes (stoker/tracer.py), anybody may read.
+
+Each tick appends one small row for each track to `recent`, which touches a page or two. When a
+track has a block's worth, all of `recent` is packed into `blocks`. A day later a block is made
+coarse, a month later it is deleted; earlier where the file gets too big. Every tick does
+a little of that, in proportion to what it adds and never to what is there.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from urllib.parse import quote
+
+from stoker.core.record import Record
+from stoker.core.series import TICKS, TRACKS, Reading, coarsen, decode, encode
+from stoker.core.states import ACTIVE
+from stoker.store.database import FILE_NAME as QUEUE_FILE
+from stoker.store.rows import parse_devices
+
+FILE_NAME = "traces.db"
+SCHEMA_VERSION = 1
+
+FINE_SECONDS = 86400.0
+COARSE_SECONDS = 30 * 86400.0
+STRETCH_SECONDS = 300.0  # one pair of coarse readings
+MOST_BYTES = 64 << 20
+
+_BLOCK = 256  # readings of one track
+_MOST_RECENT = 1 << 16  # rows, whatever the number of tracks
+_WORK = 32  # rows that a tick tidies up, at least
+_NEVER = 1 << 62  # later than all moments
+_SPARE_PAGES = 64  # kept for the next blocks instead of being given back
+
+_SCHEMA = """
+CREATE TABLE tracks (
+    id   INTEGER PRIMARY KEY,
+    kind TEXT NOT NULL,             -- see core/series.py
+    key  TEXT NOT NULL,             -- the UUID of a card, the id of a job
+    UNIQUE (kind, key)
+);
+CREATE TABLE recent (
+    id    INTEGER PRIMARY KEY,
+    track INTEGER NOT NULL,
+    data  BLOB NOT NULL             -- one reading
+);
+CREATE TABLE blocks (
+    id    INTEGER PRIMARY KEY,
+    track INTEGER NOT NULL,
+    level INTEGER NOT NULL,         -- 0: as sampled, 1: coarse
+    last  INTEGER NOT NULL,         -- the latest moment in it
+    data  BLOB NOT NULL
+);
+CREATE INDEX blocks_by_track ON blocks (track, last);
+CREATE INDEX blocks_by_age ON blocks (level, last);
+"""
+
+# Trouble of the disk, which may pass; every other error means that the file is no good.
+_PASSING = frozenset({
+    sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_INTERRUPT,
+})  # fmt: skip
+
+
+class Row(Record):
+    """One track's values at a tick."""
+
+    kind: str
+    key: str
+    values: tuple[int | None, ...]
+
+
+class TraceWriter:
+    """The one who writes. `tag` is the queue's: traces of another queue are not taken over."""
+
+    def __init__(self, folder: str, tag: int, most_bytes: int = MOST_BYTES) -> None:
+        self._path = os.path.join(folder, FILE_NAME)
+        self._tag = tag
+        self._most_bytes = most_bytes
+        self.trouble: str | None = None  # why the last tick is not on disk
+        self._db: sqlite3.Connection | None = None
+        self._inode = 0
+        self._is_checked = False
+        self._tracks: dict[tuple[str, str], int] = {}
+        self._counts: dict[int, int] = {}  # rows in `recent`, by track
+        self._walked = 0
+
+    def tick(self, now: float, rows: Iterable[Row], is_gone: Callable[[int], bool]) -> None:
+        """Keep these readings and tidy up a little; `is_gone` tells whether a job was removed."""
+        try:
+            db = self._opened()
+            db.execute("BEGIN IMMEDIATE")
+            self._append(db, round(now * TICKS), rows)
+            if self._is_full() or _is_old(db, now):
+                self._seal(db)
+            self._tidy(db, now, is_gone)
+            db.execute("COMMIT")
+            self.trouble = None
+        except (sqlite3.Error, OSError, ValueError, TypeError, OverflowError) as error:
+            self._give_up(error)  # the last three: rows that only a damaged file can have
+
+    def close(self) -> None:
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+
+    # -- the file ------------------------------------------------------------------------------
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._db is not None:
+            try:
+                if os.stat(self._path).st_ino == self._inode:
+                    return self._db
+            except FileNotFoundError:
+                pass
+            self.close()  # deleted under us
+        # Nobody else may read what jobs do.
+        os.close(os.open(self._path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        self._db = db = _connect(self._path)
+        if not self._is_ours(db):
+            self._remove()
+            os.close(os.open(self._path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+            self._db = db = _connect(self._path)
+            self._create(db)
+        self._inode = os.stat(self._path).st_ino
+        db.execute("PRAGMA synchronous=NORMAL")
+        # A small log: what is written are few pages, again and again.
+        db.execute("PRAGMA wal_autocheckpoint=256")
+        db.execute(f"PRAGMA journal_size_limit={1 << 20}")
+        db.execute("PRAGMA cache_size=-1024")
+        self._tracks.clear()
+        self._counts = dict(db.execute("SELECT track, count(*) FROM recent GROUP BY track"))
+        return db
+
+    def _is_ours(self, db: sqlite3.Connection) -> bool:
+        found = (_number(db, "user_version"), _number(db, "application_id"))
+        if found != (SCHEMA_VERSION, self._tag):
+            return False
+        if not self._is_checked:  # once, for it reads all of the file
+            self._is_checked = True
+            return bool(db.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok")
+        return True
+
+    def _create(self, db: sqlite3.Connection) -> None:
+        db.execute("PRAGMA auto_vacuum=INCREMENTAL")
+        db.execute("PRAGMA journal_mode=WAL")
+        db.executescript(
+            f"BEGIN; {_SCHEMA} PRAGMA application_id={self._tag};"
+            f" PRAGMA user_version={SCHEMA_VERSION}; COMMIT;"
+        )
+
+    def _remove(self) -> None:
+        self.close()
+        for end in ("", "-wal", "-shm"):
+            try:
+                os.unlink(self._path + end)
+            except FileNotFoundError:
+                pass
+
+    def _give_up(self, error: Exception) -> None:
+        """This tick is lost; the next one begins with the file as it is then."""
+        self.trouble = f"traces are not kept: {error}"
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        try:
+            self.close()
+            if not isinstance(error, OSError) and code not in _PASSING:
+                self._remove()
+        except (sqlite3.Error, OSError):
+            self._db = None
+
+    # -- adding --------------------------------------------------------------------------------
+
+    def _append(self, db: sqlite3.Connection, at: int, rows: Iterable[Row]) -> None:
+        made = []
+        for kind, key, values in rows:
+            track = self._track(db, kind, key)
+            self._counts[track] = self._counts.get(track, 0) + 1
+            made.append((track, encode([(at, values)])))
+        db.executemany("INSERT INTO recent (track, data) VALUES (?, ?)", made)
+
+    def _track(self, db: sqlite3.Connection, kind: str, key: str) -> int:
+        known = self._tracks.get((kind, key))
+        if known is None:
+            db.execute("INSERT OR IGNORE INTO tracks (kind, key) VALUES (?, ?)", (kind, key))
+            query = "SELECT id FROM tracks WHERE kind = ? AND key = ?"
+            known = int(db.execute(query, (kind, key)).fetchone()[0])
+            self._tracks[kind, key] = known
+        return known
+
+    def _is_full(self) -> bool:
+        most = max(self._counts.values(), default=0)
+        return most >= _BLOCK or sum(self._counts.values()) >= _MOST_RECENT
+
+    def _seal(self, db: sqlite3.Connection) -> None:
+        """Pack what is recent."""
+        by_track: dict[int, list[Reading]] = {}
+        for track, data in db.execute("SELECT track, CAST(data AS BLOB) FROM recent ORDER BY id"):
+            readings = by_track.setdefault(track, [])
+            new = _readings(data)
+            if not readings or not new or len(new[0][1]) == len(readings[0][1]):
+                readings += new
+        db.executemany(
+            "INSERT INTO blocks (track, level, last, data) VALUES (?, 0, ?, ?)",
+            [
+                (track, max(at for at, _ in readings), encode(readings))
+                for track, readings in by_track.items()
+                if readings
+            ],
+        )
+        db.execute("DELETE FROM recent")
+        self._counts.clear()
+        self._tracks.clear()  # those of jobs that are over would stay for ever
+
+    # -- tidying up ----------------------------------------------------------------------------
+
+    def _tidy(self, db: sqlite3.Connection, now: float, is_gone: Callable[[int], bool]) -> None:
+        work = _WORK + 2 * len(self._counts)  # more than can be added meanwhile
+        self._make_coarse(db, round((now - FINE_SECONDS) * TICKS), work)
+        _delete_oldest(db, 1, round((now - COARSE_SECONDS) * TICKS), work)
+        spare = _number(db, "freelist_count")
+        if (_number(db, "page_count") - spare) * _number(db, "page_size") > self._most_bytes:
+            left = work - _delete_oldest(db, 1, _NEVER, work)
+            _delete_oldest(db, 0, _NEVER, left)
+        if spare > _SPARE_PAGES:
+            db.execute(f"PRAGMA incremental_vacuum({work})").fetchall()
+        self._forget(db, is_gone, work)
+
+    def _make_coarse(self, db: sqlite3.Connection, before: int, work: int) -> None:
+        rows = db.execute(
+            "SELECT id, track, last, CAST(data AS BLOB) FROM blocks"
+            " WHERE level = 0 AND last < ? ORDER BY last LIMIT ?",
+            (before, work),
+        ).fetchall()
+        width = round(STRETCH_SECONDS * TICKS)
+        # New rows and not the old ones changed: SQLite does not join pages that rows shrink in.
+        db.executemany("DELETE FROM blocks WHERE id = ?", [(id,) for id, *_ in rows])
+        db.executemany(
+            "INSERT INTO blocks (track, level, last, data) VALUES (?, 1, ?, ?)",
+            [
+                (track, last, encode(coarsen(_readings(data), width)))
+                for _, track, last, data in rows
+            ],
+        )
+
+    def _forget(self, db: sqlite3.Connection, is_gone: Callable[[int], bool], work: int) -> None:
+        """Walk on a little through the tracks and drop those of removed jobs, and empty ones."""
+        rows = db.execute(
+            "SELECT id, kind, key FROM tracks WHERE id > ? ORDER BY id LIMIT ?",
+            (self._walked, _WORK),
+        ).fetchall()
+        self._walked = 0
+        for id, kind, key in rows:
+            if id not in self._counts:
+                if kind != "card" and is_gone(int(key)):
+                    work -= db.execute(
+                        "DELETE FROM blocks WHERE id IN"
+                        " (SELECT id FROM blocks WHERE track = ? LIMIT ?)", (id, work),
+                    ).rowcount  # fmt: skip
+                    if work <= 0:
+                        return  # there may be more of it in the next round
+                if db.execute("SELECT 1 FROM blocks WHERE track = ? LIMIT 1", (id,)).fetchone():
+                    continue
+                db.execute("DELETE FROM tracks WHERE id = ?", (id,))
+                self._tracks.pop((kind, key), None)
+        if len(rows) == _WORK:
+            self._walked = rows[-1][0]
+
+
+def _is_old(db: sqlite3.Connection, now: float) -> bool:
+    """Whether something stayed recent for too long, because little came after it."""
+    row = db.execute("SELECT CAST(data AS BLOB) FROM recent ORDER BY id LIMIT 1").fetchone()
+    readings = [] if row is None else _readings(row[0])
+    return bool(readings) and readings[0][0] < (now - FINE_SECONDS) * TICKS
+
+
+def _delete_oldest(db: sqlite3.Connection, level: int, before: int, most: int) -> int:
+    return db.execute(
+        "DELETE FROM blocks WHERE id IN"
+        " (SELECT id FROM blocks WHERE level = ? AND last < ? ORDER BY last LIMIT ?)",
+        (level, before, most),
+    ).rowcount
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    return sqlite3.connect(path, isolation_level=None, timeout=1.0)
+
+
+def _number(db: sqlite3.Connection, pragma: str) -> int:
+    return int(db.execute(f"PRAGMA {pragma}").fetchone()[0])
+
+
+def _readings(data: bytes | None) -> list[Reading]:
+    try:
+        return decode(data or b"")
+    except ValueError:
+        return []  # damaged; the others are not
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+def read(
+    folder: str, kind: str, key: str, since: float = float("-inf")
+) -> Iterator[tuple[int, Reading]]:
+    """(level, reading) in no particular order; nothing where there is no file or it is damaged."""
+    earliest = -_NEVER if since == float("-inf") else round(since * TICKS)
+    width = len(TRACKS[kind])
+    for level, data in _blocks(os.path.join(folder, FILE_NAME), kind, key, earliest):
+        for reading in _readings(data):
+            if reading[0] >= earliest and len(reading[1]) == width:
+                yield level, reading
+
+
+def _blocks(path: str, kind: str, key: str, earliest: int) -> list[tuple[int, bytes | None]]:
+    try:
+        db = _open_for_reading(path)
+    except sqlite3.Error:
+        return []
+    try:
+        db.execute("BEGIN")  # what is packed meanwhile would be seen twice, or not at all
+        if _number(db, "user_version") != SCHEMA_VERSION:
+            return []
+        row = db.execute("SELECT id FROM tracks WHERE kind = ? AND key = ?", (kind, key)).fetchone()
+        if row is None:
+            return []
+        return [
+            *db.execute(
+                "SELECT level IS 1, CAST(data AS BLOB) FROM blocks WHERE track = ? AND last >= ?",
+                (row[0], earliest),
+            ),
+            *db.execute("SELECT 0, CAST(data AS BLOB) FROM recent WHERE track = ?", row),
+        ]
+    except (sqlite3.Error, ValueError, TypeError):  # of damage, SQLite may speak in broken bytes
+        return []
+    finally:
+        db.close()
+
+
+def _open_for_reading(path: str) -> sqlite3.Connection:
+    # Without the right to write, closing does not remove a log that is not ours any more.
+    return sqlite3.connect(
+        f"file:{quote(path)}?mode=ro", uri=True, isolation_level=None, timeout=1.0
+    )
+
+
+class Running(Record):
+    """An attempt that is under way."""
+
+    attempt: int
+    job: int
+    devices: tuple[int, ...]
+
+
+class QueueReader:
+    """What the tracer has to know of the queue; it cannot change it or stand in its way."""
+
+    def __init__(self, folder: str) -> None:
+        self._db = _open_for_reading(os.path.join(folder, QUEUE_FILE))
+
+    def tag(self) -> int:
+        return int(self._db.execute("SELECT value FROM meta WHERE key = 'tag'").fetchone()[0])
+
+    def running(self) -> list[Running]:
+        marks = ", ".join("?" * len(ACTIVE))
+        rows = self._db.execute(
+            "SELECT a.id, a.job, a.devices FROM jobs j JOIN attempts a ON a.id = j.attempt"
+            f" WHERE j.state IN ({marks})", tuple(ACTIVE),
+        )  # fmt: skip
+        return [Running(id, job, parse_devices(devices)) for id, job, devices in rows]
+
+    def cards(self) -> dict[int, str]:
+        """UUIDs by number."""
+        return dict(self._db.execute("SELECT number, uuid FROM devices"))
+
+    def is_gone(self, job: int) -> bool:
+        try:
+            return self._db.execute("SELECT 1 FROM jobs WHERE id = ?", (job,)).fetchone() is None
+        except sqlite3.Error:
+            return False  # ask again another time
+
+    def close(self) -> None:
+        self._db.close()

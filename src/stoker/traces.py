@@ -1,0 +1,66 @@
+"""What a card or a job used over time, for charts. Reading needs no daemon.
+
+>>> job_trace("/no/such/folder", 7, points=600)
+{}
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from itertools import pairwise
+from operator import itemgetter
+
+from stoker.core.record import Record
+from stoker.core.series import MEASURES, TICKS, TRACKS, Point, Reading, chart
+from stoker.store import traces
+
+# Silence longer than this is a gap: nobody sampled, or there was nothing to sample. By level.
+_QUIET_TICKS = (60 * TICKS, round(2.2 * traces.STRETCH_SECONDS * TICKS))
+# Readings from later than now were taken while the clock was wrong.
+_AHEAD_SECONDS = 60.0
+
+
+class Series(Record):
+    """`unit` is percent, bytes, watts or celsius. A value of None says that a gap begins."""
+
+    unit: str
+    points: list[Point]  # (unix seconds, value), in the order of time
+
+
+def gpu_trace(state_dir: str, uuid: str, since: float, points: int) -> dict[str, Series]:
+    """gpu_use, gpu_memory, power and temperature of a card, as far as it knows them."""
+    return _series("card", traces.read(state_dir, "card", uuid, since), points)
+
+
+def job_trace(state_dir: str, job: int, points: int) -> dict[str, Series]:
+    """cpu and memory of a job's processes, and what they have of their cards; all attempts.
+
+    cpu is percent of one core. Of several cards, gpu_use is the mean, temperature the highest, the
+    others are sums; where jobs share a card, each gets an equal part of its power.
+    """
+    found: dict[str, Series] = {}
+    for kind in ("tree", "share"):
+        found |= _series(kind, traces.read(state_dir, kind, str(job)), points)
+    return found
+
+
+def _series(kind: str, readings: Iterable[tuple[int, Reading]], most: int) -> dict[str, Series]:
+    latest = round((time.time() + _AHEAD_SECONDS) * TICKS)
+    known = [(at, level, values) for level, (at, values) in readings if at <= latest]
+    known.sort(key=itemgetter(0))
+    gaps = []
+    for (start, level, _), (end, next_level, _) in pairwise(known):
+        if end - start > _QUIET_TICKS[max(level, next_level)]:
+            gaps.append((start / TICKS, end / TICKS))
+    found = {}
+    for column, name in enumerate(TRACKS[kind]):
+        measure = MEASURES[name]
+        points = [
+            (at / TICKS, value * measure.step)
+            for at, _, values in known
+            if (value := values[column]) is not None
+        ]
+        if points:
+            found[name] = Series(measure.unit, chart(points, gaps, most))
+    return found

@@ -1,0 +1,76 @@
+"""Labs and hosts whose tracer is quick, and a tracer for each."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from stoker.supervisor import locks
+from stoker.tracer import TRACER_LOCK
+from tests.fake_nvml import build
+from tests.lab import Lab
+
+
+class Recorder:
+    """A tracer of our own. The daemon may have one, too: who has the lock does the work."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.folder = str(lab.state_dir)
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "stoker.tracer"],
+            env=lab.env,
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def say(self, line: bytes) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line)
+        self.process.stdin.flush()
+
+    def is_at_work(self) -> bool:
+        return locks.holder(self.folder, TRACER_LOCK) == self.process.pid
+
+    def hang_up(self) -> int:
+        """What it exits with when nobody talks to it any more."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        return self.process.wait(timeout=30)
+
+    def errors(self) -> str:
+        assert self.process.stderr is not None
+        return self.process.stderr.read().decode()
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stderr):
+            assert pipe is not None
+            pipe.close()
+
+
+@pytest.fixture
+def record() -> Iterator[Callable[[Lab], Recorder]]:
+    made: list[Recorder] = []
+
+    def start(lab: Lab) -> Recorder:
+        made.append(Recorder(lab))
+        return made[-1]
+
+    yield start
+    for recorder in made:
+        recorder.close()
+
+
+@pytest.fixture
+def quick_lab(new_lab: Callable[..., Lab]) -> Lab:
+    return new_lab(devices=2, STOKER_TRACE_SECONDS="0.02")
+
+
+@pytest.fixture(scope="session")
+def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.getbasetemp())

@@ -1,0 +1,169 @@
+"""Trees of real processes: who belongs to them, what they used, what they share."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from stoker.supervisor import members
+from stoker.supervisor.trees import Trees
+
+BASE = 0x1BADF00D
+MIB = 1 << 20
+
+Start = Callable[..., "Program"]
+
+
+class Program:
+    """A Python program that says when it is ready and goes on when told to."""
+
+    def __init__(self, attempt: int, text: str) -> None:
+        members.wear(members.tag_of(BASE, attempt))
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", textwrap.dedent(text)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
+        finally:
+            members.shed()
+
+    def wait(self) -> None:
+        """Until it prints a line."""
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline()
+
+    def go_on(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"\n")
+        self.process.stdin.flush()
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    made: list[Program] = []
+
+    def begin(attempt: int, text: str) -> Program:
+        made.append(Program(attempt, text))
+        return made[-1]
+
+    yield begin
+    members.kill(BASE, shift=32, patience=5)
+    for program in made:
+        program.process.wait()
+        for pipe in (program.process.stdin, program.process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+
+BURN = """
+    import os, time
+    def burn(seconds):
+        end = time.process_time() + seconds
+        while time.process_time() < end: pass
+"""
+
+
+def test_processor_time_is_that_of_the_whole_tree_also_of_those_who_are_gone(start: Start) -> None:
+    program = start(
+        1,
+        BURN
+        + """
+    print("ready", flush=True)
+    input()
+    burn(0.2)
+    child = os.fork()
+    if not child:
+        burn(0.3)
+        os._exit(0)
+    os.waitpid(child, 0)
+    print("done", flush=True)
+    input()
+    """,
+    )
+    trees = Trees(BASE)
+    program.wait()
+    assert trees.look([1], 100.0)[1].cpu is None
+    program.go_on()
+    program.wait()
+    cpu = trees.look([1], 110.0)[1].cpu
+    assert cpu is not None and 4.5 < cpu < 8  # half a second in what we say were ten
+    assert trees.look([1], 120.0)[1].cpu == pytest.approx(0, abs=0.5)
+
+
+def test_a_process_that_leaves_and_is_collected_by_others_does_not_count_backwards(
+    start: Start,
+) -> None:
+    program = start(
+        1,
+        BURN
+        + """
+    reader, writer = os.pipe()
+    if not os.fork():
+        os.setsid()
+        if os.fork(): os._exit(0)
+        burn(0.3)
+        print("ready", flush=True)
+        input()
+        os._exit(0)
+    os.wait()
+    os.close(writer)
+    os.read(reader, 1)  # until the other one is gone
+    burn(0.2)
+    print("done", flush=True)
+    input()
+    """,
+    )
+    trees = Trees(BASE)
+    program.wait()
+    trees.look([1], 0.0)
+    program.go_on()
+    program.wait()
+    cpu = trees.look([1], 10.0)[1].cpu
+    assert cpu is not None and cpu >= 1.5
+
+
+def test_pages_that_processes_share_are_counted_once(start: Start) -> None:
+    program = start(
+        1,
+        """
+    import os
+    block = bytearray(os.urandom(1 << 20) * 64)
+    for _ in range(4):
+        if not os.fork():
+            sum(block[::4096])  # each has all of it resident
+            print("ready", flush=True)
+            os.read(0, 1)
+            os._exit(0)
+    os.wait()
+    """,
+    )
+    for _ in range(4):
+        program.wait()
+    resident = sum(_resident(pid) for pid in members.members(members.tag_of(BASE, 1)))
+    memory = Trees(BASE).look([1], 0.0)[1].memory
+    assert resident > 4 * 64 * MIB
+    assert 64 * MIB <= memory < 140 * MIB
+
+
+def _resident(pid: int) -> int:
+    with open(f"/proc/{pid}/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_attempts_are_told_apart_and_others_are_left_out(start: Start) -> None:
+    text = "import sys; block = bytearray({} << 20); print(1, flush=True); sys.stdin.read()"
+    programs = [start(attempt, text.format(40 * attempt)) for attempt in (1, 2, 3)]
+    for program in programs:
+        program.wait()
+    found = Trees(BASE).look({1, 3, 4}, 0.0)
+    assert sorted(found) == [1, 3]
+    assert 40 * MIB < found[1].memory < 80 * MIB
+    assert 120 * MIB < found[3].memory < 160 * MIB
+    assert Trees(BASE + 1).look([1, 2, 3], 0.0) == {}
+    assert Trees(BASE).look([], 0.0) == {}
