@@ -92,7 +92,8 @@ def test_processor_time_is_that_of_the_whole_tree_also_of_those_who_are_gone(sta
     program.go_on()
     program.wait()
     cpu = trees.look([1], 110.0)[1].cpu
-    assert cpu is not None and 4.5 < cpu < 8  # half a second in what we say were ten
+    # Half a second in what we say were ten; a busy machine may count more, but never less.
+    assert cpu is not None and 4.5 < cpu < 25
     assert trees.look([1], 120.0)[1].cpu == pytest.approx(0, abs=0.5)
 
 

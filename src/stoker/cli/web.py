@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 
 from stoker.cli.options import Option, Parsed, Verb, count
 from stoker.cli.output import print_json, tell
@@ -145,9 +146,23 @@ def _start(settings: Settings, options: dict[str, object]) -> Place:
         raise Unavailable("the server did not start",
                           f"its last words are in {os.path.join(folder, LOG)}")  # fmt: skip
     told = json.loads(line)
-    if "error" in told:
-        raise _Told(**told["error"])
-    return Place(**told)
+    if "error" not in told:
+        return Place(**told)
+    if _wait_until(lambda: living_pid(folder) is None or living_place(folder) is not None):
+        place = living_place(folder)  # somebody else was quicker
+        if place is not None:
+            _check_same(place, options)
+            return place
+    raise _Told(**told["error"])
+
+
+def _wait_until(condition: Callable[[], bool], seconds: float = _STOP_SECONDS) -> bool:
+    give_up = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > give_up:
+            return False
+        time.sleep(0.01)
+    return True
 
 
 class _Told(Error):
@@ -174,14 +189,12 @@ def _foreground(settings: Settings, options: dict[str, object], parsed: Parsed) 
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
 
     def announce() -> None:
-        give_up = time.monotonic() + _START_SECONDS
-        while time.monotonic() < give_up:
-            place = living_place(settings.state_dir)
-            if place is not None and place.pid == os.getpid():
-                _show(place, parsed)
-                sys.stdout.flush()
-                return
-            time.sleep(0.05)
+        folder = settings.state_dir
+        _wait_until(lambda: living_place(folder) is not None, _START_SECONDS)
+        place = living_place(folder)
+        if place is not None and place.pid == os.getpid():
+            _show(place, parsed)
+            sys.stdout.flush()
 
     threading.Thread(target=announce, daemon=True).start()
     try:
@@ -230,13 +243,10 @@ def _stop(settings: Settings, parsed: Parsed) -> int:
     if pid is not None and pid > 1:
         # The lock proves that this PID is the server's, at this moment.
         os.kill(pid, signal.SIGTERM)
-        give_up = time.monotonic() + _STOP_SECONDS
-        while living_pid(folder) == pid:
-            if time.monotonic() > give_up:
-                raise Unavailable(
-                    f"the server (pid {pid}) does not stop", f"kill -9 {pid} loses nothing"
-                )
-            time.sleep(0.01)
+        if not _wait_until(lambda: living_pid(folder) != pid):
+            raise Unavailable(
+                f"the server (pid {pid}) does not stop", f"kill -9 {pid} loses nothing"
+            )
     if parsed["json"]:
         print_json(pid=pid)
     else:
