@@ -38,10 +38,11 @@ $(VENV)/bin/python:
 	$(PYTHON) -c 'import venv' 2>/dev/null || { echo "error: this Python cannot make environments" >&2; echo "hint: apt-get install python3-venv" >&2; exit 1; }
 	$(PYTHON) -m venv --upgrade-deps $(VENV)
 
-$(VENV)/installed: $(VENV)/bin/python pyproject.toml
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+$(VENV)/installed: $(VENV)/bin/python pyproject.toml hatch_build.py
+	# The demo needs no page; `make test` builds it.
+	STOKER_NO_PAGE=1 $(BIN)/pip install --quiet --disable-pip-version-check --editable .
 	touch $@
 
-$(VENV)/dev: $(VENV)/bin/python pyproject.toml
+$(VENV)/dev: $(VENV)/bin/python pyproject.toml hatch_build.py
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@ $(VENV)/installed

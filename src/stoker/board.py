@@ -104,6 +104,19 @@ def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def job_in_full(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
+    """The same with its attempts and what happened to it."""
+    attempts = [
+        {"number": a.number, "devices": list(a.devices), "started_at": iso(a.started_at),
+         "ended_at": iso(a.ended_at), "status": a.status, "cause": a.cause, "detail": a.detail}
+        for a in find.attempts(db, row.id)
+    ]  # fmt: skip
+    events = [
+        {"at": iso(at), "kind": kind, "data": data} for at, kind, data in find.events(db, row.id)
+    ]
+    return {**job_json(db, settings, row), "history": attempts, "events": events}
+
+
 def iso(at: float | None) -> str | None:
     """ISO 8601 in UTC."""
     if at is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from stoker.board import result_words
-from stoker.cards_view import shown_cards
+from stoker.cards_view import Shown, shown_cards
 from stoker.core.durations import format_duration
 from stoker.core.explain import explain_ready, what_if
 from stoker.core.forecast import forecast
@@ -32,9 +32,13 @@ _LISTED = 16
 
 
 def snapshot(
-    db: Database, settings: Settings, extra: JobRow | None = None, depth: int = _SEEN
+    db: Database,
+    settings: Settings,
+    extra: JobRow | None = None,
+    depth: int = _SEEN,
+    cards: tuple[list[Shown], str | None] | None = None,
 ) -> Snapshot:
-    """The policy's view, from outside the daemon."""
+    """The policy's view, from outside the daemon. `cards` are those of `shown_cards`, if known."""
     running = []
     for attempt in ledger.open_attempts(db):
         started = attempt.started_mono or time.monotonic()
@@ -51,7 +55,7 @@ def snapshot(
     if extra is not None and extra.id not in waiting:
         waiting[extra.id] = _as_waiting(extra)
     slots = find.meta(db, "cpu_slots")
-    devices, states = _cards(db, settings, running)
+    devices, states = _cards(running, cards or shown_cards(db, settings))
     return Snapshot(
         time.monotonic(), devices, int(str(slots)) if slots is not None else cpu_slots(settings),
         tuple(running), tuple(waiting.values()), ledger.is_draining(db), states,
@@ -60,10 +64,10 @@ def snapshot(
 
 
 def _cards(
-    db: Database, settings: Settings, running: list[RunningJob]
+    running: list[RunningJob], cards: tuple[list[Shown], str | None]
 ) -> tuple[tuple[Device, ...], dict[int, CardState] | None]:
     """The devices with everybody who is on them, as the daemon sees them."""
-    shown, trouble = shown_cards(db, settings)
+    shown, trouble = cards
     if trouble is None and all(card.tenants is None for card in shown):
         return tuple(card.device for card in shown), None
     states = {

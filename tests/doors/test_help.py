@@ -39,6 +39,7 @@ commands:
   tag         add or remove tags
   rm          forget ended jobs and their logs
   clean       forget all ended jobs, or those of some age
+  web         the page: every GPU and every job, live, in the browser
   gpus        the cards: who is on them; drain, restore, slots
   simulate    replay a trace of jobs under different orders
   daemon      start, stop, drain, resume or look at the daemon

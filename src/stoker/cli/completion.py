@@ -26,6 +26,7 @@ _STATES = "all waiting active final held queued running done failed cancelled lo
 _ACTIONS = {
     "daemon": "start stop status drain resume run",
     "gpus": "drain restore slots",
+    "web": "status stop",
     "sweep": "ls show extend stop resume rerun rm",
     "completion": " ".join(_SHELLS),
 }

@@ -37,24 +37,10 @@ def run(name: str, parsed: Parsed) -> int:
     queue = Queue()
     rows = find.jobs(queue.db, queue.select(parsed.words))
     if parsed["json"]:
-        print_json(jobs=[_json(queue, row) for row in rows])
+        print_json(jobs=[board.job_in_full(queue.db, queue.settings, row) for row in rows])
         return 0
     print("\n\n".join(_text(queue, row) for row in rows))
     return 0
-
-
-def _json(queue: Queue, row: JobRow) -> dict[str, object]:
-    attempts = [
-        {"number": a.number, "devices": list(a.devices), "started_at": board.iso(a.started_at),
-         "ended_at": board.iso(a.ended_at), "status": a.status, "cause": a.cause,
-         "detail": a.detail}
-        for a in find.attempts(queue.db, row.id)
-    ]  # fmt: skip
-    events = [
-        {"at": board.iso(at), "kind": kind, "data": data}
-        for at, kind, data in find.events(queue.db, row.id)
-    ]
-    return {**board.job_json(queue.db, queue.settings, row), "history": attempts, "events": events}
 
 
 def _trial(queue: Queue, row: JobRow) -> str:

@@ -273,9 +273,7 @@ def limits(db: Database) -> dict[str, int]:
 
 def start_counting(db: Database, sweep: int, *, goes_on: bool = True) -> None:
     """What failed before does not count against it any more."""
-    db.execute(
-        "UPDATE sweeps SET failed = 0, streak = 0, streak_of = NULL WHERE id = ?", (sweep,)
-    )
+    db.execute("UPDATE sweeps SET failed = 0, streak = 0, streak_of = NULL WHERE id = ?", (sweep,))
     if goes_on:
         db.execute("UPDATE sweeps SET stopped = NULL WHERE id = ?", (sweep,))
 

@@ -1,0 +1,373 @@
+// A server with the same HTTP contract as `stoker web`, and nothing behind it: for work on the page
+// without a queue, and for tests of the page that need a state no queue could be brought into.
+import { createServer } from 'node:http';
+import { readFileSync } from 'node:fs';
+import { dirname, extname, join, normalize } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { busyCard, card, iso, job, strangerCard, trace, trainingLog } from './data.mjs';
+
+const STATIC = join(dirname(fileURLToPath(import.meta.url)), '../../src/stoker/web/static');
+const TYPES = { '.html': 'text/html; charset=utf-8', '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml', '.txt': 'text/plain' };
+const CSP = "default-src 'self'; style-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'";
+const ACTIVE = ['starting', 'running', 'stopping'];
+const WAITING = ['queued', 'held'];
+const FINAL = ['done', 'failed', 'cancelled', 'lost'];
+const GROUPS = { active: ACTIVE, waiting: WAITING, final: FINAL };
+
+class Refusal extends Error {
+  constructor(status, code, message, hint = '') {
+    super(message);
+    Object.assign(this, { status, code, hint });
+  }
+}
+
+export class Fake {
+  token = 'test-token';
+  readOnly = false;
+  draining = false;
+  jobs = new Map();
+  logs = new Map();
+  gpus = [];
+  sweeps = new Map();
+  streams = new Set();
+  ring = [];
+  requests = [];
+  eventId = Date.now();
+  session = 'session-1';
+
+  constructor(count = 30) {
+    const now = Date.now() / 1000;
+    const running = Math.min(6, Math.ceil(count / 5));
+    const queued = count <= 30 ? Math.ceil(count / 3) : Math.floor(count * 0.4);
+    for (let id = 1; id <= count; id++) {
+      const isNew = id > count - queued;
+      const isRunning = !isNew && id > count - queued - running;
+      const state = isNew ? (id % 9 === 5 ? 'held' : 'queued') : isRunning ? 'running' : ['done', 'done', 'failed', 'done', 'cancelled', 'done', 'done'][id % 7];
+      const devices = isRunning ? [{ index: id - (count - queued - running) - 1, uuid: '' }] : [];
+      this.jobs.set(id, job(id, state, now, { devices }));
+      this.logs.set(id, Buffer.from(trainingLog(120, state === 'failed')));
+    }
+    const live = [...this.jobs.values()].filter((one) => one.state === 'running');
+    this.gpus = [...live.map((one, i) => busyCard(i, one.id)), strangerCard(live.length), card(live.length + 1, count ? { state: 'drained' } : {})];
+    if (count) this.addSweep('brave-otter', count >= 100 ? 400 : 24, now);
+  }
+
+  addSweep(name, total, now = Date.now() / 1000, done = 0.7) {
+    const rows = [];
+    for (let trial = 1; trial <= total; trial++) {
+      const lr = [1e-4, 3e-4, 1e-3, 3e-3, 1e-2][trial % 5];
+      const opt = trial % 3 ? 'adam' : 'sgd';
+      const state = trial > total * done ? 'queued' : trial % 13 === 0 ? 'failed' : 'done';
+      const loss = state === 'done' ? 0.2 + Math.abs(Math.log10(lr / 1e-3)) * 0.3 + (opt === 'sgd' ? 0.2 : 0) + ((trial * 7) % 10) / 60 : null;
+      rows.push({ trial, lr, opt, wd: trial % 2 ? 0 : 1e-4, val_loss: loss, acc: loss === null ? null : 1 - loss / 3, state, seconds: state === 'queued' ? null : 200 + trial, job: trial });
+    }
+    this.sweeps.set(name, { name, method: 'random', command: 'python train.py --lr {lr} --opt {opt} --wd {wd}', metric: { name: 'val_loss', goal: 'min' }, stopped: null, rows, created: now });
+    for (const row of rows) {
+      const one = this.jobs.get(row.job);
+      if (one && row.trial < 8) Object.assign(one, { sweep: name, trial: row.trial });
+    }
+  }
+
+  // -- life --------------------------------------------------------------------------------------
+
+  async listen(port = 0) {
+    this.server = createServer((request, response) => void this.answer(request, response));
+    await new Promise((done) => this.server.listen(port, '127.0.0.1', done));
+    this.port = this.server.address().port;
+    this.url = `http://127.0.0.1:${this.port}`;
+    return this;
+  }
+
+  get link() {
+    return `${this.url}/#token=${this.token}`;
+  }
+
+  async close() {
+    for (const stream of this.streams) stream.destroy();
+    this.streams.clear();
+    this.server.closeAllConnections();
+    await new Promise((done) => this.server.close(done));
+  }
+
+  // -- changes, as the daemon would make them ----------------------------------------------------
+
+  change(id, fields) {
+    Object.assign(this.jobs.get(id), fields);
+    this.tell([id]);
+  }
+
+  add(fields) {
+    const id = Math.max(0, ...this.jobs.keys()) + 1;
+    this.jobs.set(id, job(id, 'queued', Date.now() / 1000, fields));
+    this.logs.set(id, Buffer.from(''));
+    this.tell([id]);
+    return id;
+  }
+
+  write(id, text) {
+    this.logs.set(id, Buffer.concat([this.logs.get(id) ?? Buffer.alloc(0), Buffer.from(text)]));
+  }
+
+  tell(ids, more = {}) {
+    const change = {
+      event_id: ++this.eventId, now: iso(Date.now() / 1000), counts: this.counts(), gpus: this.gpus, daemon: this.daemon(),
+      jobs: ids.map((id) => this.jobs.get(id)).filter(Boolean), removed: ids.filter((id) => !this.jobs.has(id)),
+      sweeps: [...this.sweeps.values()].map((one) => this.summary(one)), removed_sweeps: [], waits: {}, queue: this.queue().map((one) => one.id), ...more,
+    };
+    const text = `id: ${this.eventId}\nevent: change\ndata: ${JSON.stringify(change)}\n\n`;
+    this.ring.push({ id: this.eventId, text });
+    for (const stream of this.streams) stream.write(text);
+  }
+
+  // -- reading -----------------------------------------------------------------------------------
+
+  counts() {
+    const counts = {};
+    for (const one of this.jobs.values()) counts[one.state] = (counts[one.state] ?? 0) + 1;
+    return counts;
+  }
+
+  daemon() {
+    return { pid: 4711, draining: this.draining };
+  }
+
+  queue() {
+    return [...this.jobs.values()].filter((one) => WAITING.includes(one.state))
+      .sort((a, b) => (a.state === 'held') - (b.state === 'held') || b.priority - a.priority || a.id - b.id).slice(0, 200);
+  }
+
+  summary(sweep) {
+    const trials = {};
+    for (const row of sweep.rows) trials[row.state] = (trials[row.state] ?? 0) + 1;
+    const best = sweep.rows.filter((row) => row.val_loss !== null).sort((a, b) => a.val_loss - b.val_loss)[0];
+    const { name, method, command, metric, stopped } = sweep;
+    return {
+      name, method, command, metric, stopped, trials, total: sweep.rows.length,
+      state: stopped ? 'stopped' : trials.queued || trials.running ? 'active' : 'over',
+      best: best ? { trial: best.trial, value: best.val_loss, params: { lr: best.lr, opt: best.opt, wd: best.wd } } : null,
+    };
+  }
+
+  overview() {
+    const all = [...this.jobs.values()];
+    return {
+      now: iso(Date.now() / 1000), event_id: this.eventId, read_only: this.readOnly, user: 'ada', host: 'babbage', daemon: this.daemon(), trouble: null,
+      gpus: this.gpus, running: all.filter((one) => ACTIVE.includes(one.state)), queue: this.queue(),
+      recent: all.filter((one) => FINAL.includes(one.state)).sort((a, b) => b.ended_at.localeCompare(a.ended_at)).slice(0, 20),
+      counts: this.counts(), sweeps: [...this.sweeps.values()].map((one) => this.summary(one)),
+    };
+  }
+
+  get(path, query) {
+    let found;
+    if (path === '/api/overview') return this.overview();
+    if (path === '/api/jobs') return this.list(query);
+    if ((found = /^\/api\/jobs\/(\d+)(?:\/(\w+))?$/.exec(path))) {
+      const one = this.jobs.get(Number(found[1]));
+      if (!one) throw new Refusal(404, 'not_found', `there is no job ${found[1]}`, '`stoker ls` shows them');
+      return this.ofJob(one, found[2], query);
+    }
+    if (path.startsWith('/api/gpus/')) return { series: gpuOnly(trace(Date.now() / 1000, Number(query.get('hours') ?? 6), 200, path.length)) };
+    if (path === '/api/sweeps') return { sweeps: [...this.sweeps.values()].reverse().map((one) => this.summary(one)) };
+    if ((found = /^\/api\/sweeps\/([^/]+)(?:\/(\w+))?$/.exec(path))) {
+      const sweep = this.sweeps.get(decodeURIComponent(found[1]));
+      if (!sweep) throw new Refusal(404, 'not_found', 'there is no such sweep');
+      return this.ofSweep(sweep, found[2], query);
+    }
+    throw new Refusal(404, 'not_found', 'nothing here');
+  }
+
+  list(query) {
+    const limit = Number(query.get('limit') ?? 100);
+    const before = Number(query.get('before') ?? Infinity);
+    const states = (query.get('state') ?? '').split(',').filter(Boolean).flatMap((one) => GROUPS[one] ?? [one]);
+    const text = (query.get('q') ?? '').toLowerCase();
+    const fits = (one) => one.id < before && (!states.length || states.includes(one.state)) && (!query.get('tag') || one.tags.includes(query.get('tag')))
+      && (!query.get('name') || one.name === query.get('name')) && (!query.get('sweep') || one.sweep === query.get('sweep'))
+      && `${one.name} ${one.command}`.toLowerCase().includes(text);
+    const found = [...this.jobs.values()].sort((a, b) => b.id - a.id).filter(fits);
+    return { jobs: found.slice(0, limit), next: found.length > limit ? found[limit - 1].id : null };
+  }
+
+  ofJob(one, part, query) {
+    const log = this.logs.get(one.id) ?? Buffer.alloc(0);
+    const isOver = FINAL.includes(one.state);
+    if (part === undefined) {
+      const history = Array.from({ length: one.attempts }, (_, i) => ({ number: i + 1, devices: one.devices.map((d) => d.index), started_at: one.started_at, ended_at: one.ended_at, status: 0, cause: null, detail: null }));
+      const events = [{ at: one.submitted_at, kind: 'submit', data: null }, ...(one.started_at ? [{ at: one.started_at, kind: 'claim', data: 'gpu 0' }, { at: one.started_at, kind: 'begin', data: null }] : []), ...(one.ended_at ? [{ at: one.ended_at, kind: isOver ? 'end' : 'run', data: null }] : [])];
+      const metrics = one.attempts ? { val_loss: { last: 0.2134, min: 0.2101, max: 2.31, n: 60, step: 590 }, acc: { last: 0.91, min: 0.1, max: 0.915, n: 60, step: 590 } } : {};
+      return { job: { ...one, history, events, params: one.params ?? (one.sweep ? { lr: 0.001, opt: 'adam', wd: 0 } : {}), metrics, why: one.why ? [one.why] : [] } };
+    }
+    if (part === 'log') {
+      let from = query.has('from') ? Number(query.get('from')) : Math.max(0, log.length - Number(query.get('tail') ?? 65_536));
+      let to = Math.min(log.length, query.has('to') ? Number(query.get('to')) : log.length, from + (1 << 20));
+      from = Math.min(from, log.length);
+      while (from > 0 && from < to && (log[from] & 0xc0) === 0x80) from++;
+      while (to < log.length && to > from && (log[to] & 0xc0) === 0x80) to--;
+      return { attempt: one.attempts, size: log.length, from, to: Math.max(from, to), text: log.subarray(from, to).toString(), is_over: isOver };
+    }
+    if (part === 'find') {
+      const text = log.toString('latin1').toLowerCase();
+      const from = Number(query.get('from') ?? 0);
+      const at = query.has('error') ? text.slice(from).search(/traceback|error:/) : text.slice(from).indexOf(Buffer.from(query.get('q')).toString('latin1').toLowerCase());
+      return { at: at < 0 ? null : from + at, searched_to: log.length, size: log.length };
+    }
+    if (part === 'curve') return { points: Array.from({ length: 60 }, (_, i) => [i * 10, 2 / (1 + i / 8) + Math.sin(i) * 0.02 + 0.2]) };
+    if (part === 'trace') return { series: one.attempts ? trace(Date.now() / 1000, 1, 120, one.id) : {} };
+    throw new Refusal(404, 'not_found', 'nothing here');
+  }
+
+  ofSweep(sweep, part, query) {
+    if (part === undefined) {
+      return { ...this.summary(sweep), spec: {}, params: [{ name: 'lr', kind: 'log' }, { name: 'opt', kind: 'choices', values: ['sgd', 'adam'] }, { name: 'wd', kind: 'choices', values: [0, 1e-4] }] };
+    }
+    if (part === 'results') {
+      const sort = query.get('sort');
+      const name = sort?.replace(/^-/, '');
+      const sign = sort?.startsWith('-') ? -1 : 1;
+      const rows = sort ? [...sweep.rows].sort((a, b) => (a[name] === null) - (b[name] === null) || sign * (a[name] > b[name] ? 1 : a[name] < b[name] ? -1 : 0)) : sweep.rows;
+      const offset = Number(query.get('offset') ?? 0);
+      return { columns: ['trial', 'lr', 'opt', 'wd', 'val_loss', 'acc', 'state', 'seconds', 'job'], rows: rows.slice(offset, offset + Number(query.get('limit') ?? 500)), total: rows.length, metric: sweep.metric };
+    }
+    const done = sweep.rows.filter((row) => row.val_loss !== null).slice(0, Number(query.get('limit') ?? 50));
+    return { metric: 'val_loss', curves: done.map((row) => ({ trial: row.trial, job: row.job, params: { lr: row.lr }, best: row.val_loss, points: Array.from({ length: 40 }, (_, i) => [i, row.val_loss + 2 / (1 + i / 3) + Math.sin(i * row.trial) * 0.02]) })) };
+  }
+
+  // -- acting ------------------------------------------------------------------------------------
+
+  post(path, body) {
+    let found;
+    if (this.readOnly) throw new Refusal(403, 'read_only', 'this page is read-only');
+    if (path === '/api/jobs') return this.submit([body.command], body);
+    if (path === '/api/batch') {
+      const isPeasy = body.text.includes(';;');
+      const lines = isPeasy ? body.text.split(';;;').map((part) => part.split(';;')[2]?.trim()) : body.text.split('\n').filter((line) => line.trim() && !line.startsWith('#'));
+      if (lines.some((line) => !line)) throw new Refusal(400, 'usage', `Malformed job: ${body.text.slice(0, 40)}`);
+      return this.submit(lines, body);
+    }
+    if (path === '/api/jobs/act') return this.act(body);
+    if (path === '/api/sweeps') return this.startSweep(body);
+    if ((found = /^\/api\/sweeps\/([^/]+)\/act$/.exec(path))) {
+      const sweep = this.sweeps.get(decodeURIComponent(found[1]));
+      sweep.stopped = body.action === 'stop' ? 'by user' : body.action === 'resume' ? null : sweep.stopped;
+      this.tell([]);
+      return { changed: 1 };
+    }
+    if ((found = /^\/api\/gpus\/([^/]+)\/act$/.exec(path))) {
+      const gpu = this.gpus.find((one) => one.uuid === decodeURIComponent(found[1]));
+      if (body.action === 'slots') gpu.slots = body.slots;
+      else gpu.state = body.action === 'drain' ? 'drained' : gpu.jobs.length ? 'busy' : 'free';
+      this.tell([]);
+      return { changed: 1 };
+    }
+    if (path === '/api/daemon/act') {
+      this.draining = body.action === 'drain';
+      this.tell([]);
+      return {};
+    }
+    throw new Refusal(404, 'not_found', 'nothing here');
+  }
+
+  submit(commands, body) {
+    if (commands.some((command) => command.includes('impossible'))) throw new Refusal(422, 'impossible', 'no card has so much memory', 'the largest has 140 GB');
+    if (body.dry_run) return { dry_run: commands.map((command) => ({ argv: ['/bin/sh', '-c', command], shell: true, cwd: '/home/ada', gpus: 1 })), total: commands.length };
+    return { jobs: commands.map((command) => this.add({ command, name: body.name ?? null, gpus: body.gpus ?? 1, priority: body.priority ?? 0, tags: body.tags ?? [] })), warning: null };
+  }
+
+  startSweep(body) {
+    let points = [{}];
+    for (const [name, text] of Object.entries(body.parameters)) {
+      const range = /^range\((\d+)\)$/.exec(text);
+      const values = range ? Array.from({ length: Number(range[1]) }, (_, i) => String(i)) : String(text).split(',');
+      points = points.flatMap((point) => values.map((value) => ({ ...point, [name]: value })));
+    }
+    const commands = points.map((point) => body.command.replace(/\{(\w+)\}/g, (whole, name) => point[name] ?? whole));
+    if (commands.some((command) => /\{\w+\}/.test(command))) throw new Refusal(400, 'usage', 'a place has no values', 'give lr=1,2');
+    if (body.dry_run) return { commands: commands.slice(0, 100), total: commands.length, known: null };
+    const name = body.name ?? 'calm-heron';
+    this.addSweep(name, commands.length, undefined, 0.5);
+    this.tell([]);
+    return { sweep: name, new: true, added: commands.length, jobs: [] };
+  }
+
+  act({ action, ids, priority }) {
+    const made = [];
+    const now = iso(Date.now() / 1000);
+    for (const id of ids) {
+      const one = this.jobs.get(id);
+      if (!one) throw new Refusal(404, 'not_found', `there is no job ${id}`);
+      if (action === 'cancel') Object.assign(one, ACTIVE.includes(one.state) ? { state: 'stopping' } : { state: 'cancelled', cause: 'user', ended_at: now });
+      if (action === 'hold') one.state = 'held';
+      if (action === 'release') one.state = 'queued';
+      if (action === 'priority') one.priority = priority;
+      if (action === 'move_first') one.priority = Math.max(...this.queue().map((other) => other.priority)) + 1;
+      if (action === 'rm') this.jobs.delete(id);
+      if (action === 'rerun') made.push(this.add({ command: one.command, name: one.name, rerun_of: id }));
+    }
+    this.tell(ids);
+    for (const id of ids) if (this.jobs.get(id)?.state === 'stopping') setTimeout(() => this.jobs.has(id) && this.change(id, { state: 'cancelled', cause: 'user', ended_at: iso(Date.now() / 1000), devices: [] }), 300);
+    return { changed: ids.length, ...(made.length ? { jobs: made } : {}) };
+  }
+
+  // -- HTTP --------------------------------------------------------------------------------------
+
+  async answer(request, response) {
+    const url = new URL(request.url, this.url);
+    const path = url.pathname;
+    this.requests.push(`${request.method} ${path}`);
+    const headers = { 'Content-Security-Policy': CSP, 'X-Content-Type-Options': 'nosniff', 'Cache-Control': 'no-store' };
+    const send = (status, body, more = {}) => {
+      response.writeHead(status, { ...headers, 'Content-Type': 'application/json', ...more });
+      response.end(status === 204 ? undefined : JSON.stringify({ schema: 1, ...body }));
+    };
+    try {
+      if (!path.startsWith('/api/')) return this.file(path, response, headers);
+      const chunks = [];
+      for await (const chunk of request) chunks.push(chunk);
+      const body = chunks.length ? JSON.parse(Buffer.concat(chunks).toString()) : {};
+      if (path === '/api/login') {
+        if (body.token !== this.token) throw new Refusal(401, 'wrong_token', 'this is not the token');
+        return send(204, {}, { 'Set-Cookie': `stoker_${this.port}=${this.session}; HttpOnly; SameSite=Strict; Path=/` });
+      }
+      if (!(request.headers.cookie ?? '').includes(`stoker_${this.port}=${this.session}`)) throw new Refusal(401, 'no_token', 'who are you?');
+      if (path === '/api/events') return this.stream(request, response, headers);
+      if (request.method === 'GET' && path.endsWith('/log/download')) {
+        response.writeHead(200, { ...headers, 'Content-Type': 'text/plain', 'Content-Disposition': 'attachment' });
+        return response.end(this.logs.get(Number(path.split('/')[3])));
+      }
+      if (request.method === 'GET') return send(200, this.get(path, url.searchParams));
+      if (request.headers['x-stoker'] !== '1' || request.headers['content-type'] !== 'application/json') throw new Refusal(403, 'no_header', 'the header X-Stoker is missing');
+      return send(body.dry_run ? 200 : 201, this.post(path, body));
+    } catch (error) {
+      if (!(error instanceof Refusal)) console.error(error);
+      send(error.status ?? 500, { error: { code: error.code ?? 'internal', message: error.message, hint: error.hint ?? null } });
+    }
+  }
+
+  file(path, response, headers) {
+    const name = normalize(path === '/' ? '/index.html' : path);
+    try {
+      const data = readFileSync(join(STATIC, name));
+      response.writeHead(200, { ...headers, 'Content-Type': TYPES[extname(name)] ?? 'application/octet-stream' });
+      response.end(data);
+    } catch {
+      response.writeHead(404, headers);
+      response.end('not here');
+    }
+  }
+
+  stream(request, response, headers) {
+    response.writeHead(200, { ...headers, 'Content-Type': 'text/event-stream' });
+    const last = Number(request.headers['last-event-id'] ?? this.eventId);
+    const isKnown = last === this.eventId || this.ring.some((one) => one.id === last) || this.ring[0]?.id === last + 1;
+    response.write(': hello\n\n');
+    if (!isKnown) response.write(`id: ${this.eventId}\nevent: reset\ndata: {"event_id":${this.eventId}}\n\n`);
+    else for (const one of this.ring) if (one.id > last) response.write(one.text);
+    this.streams.add(response);
+    response.on('close', () => this.streams.delete(response));
+  }
+}
+
+function gpuOnly({ gpu_use, gpu_memory, power, temperature }) {
+  return { gpu_use, gpu_memory, power, temperature };
+}

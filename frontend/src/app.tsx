@@ -1,0 +1,143 @@
+// The frame around every screen: navigation, the state of the connection, messages and questions.
+import { useEffect } from 'preact/hooks';
+import { daemonAct } from './actions';
+import { clock, count } from './format';
+import { DialogHost } from './parts/dialog';
+import { showHelp } from './parts/help';
+import { Icon } from './parts/icons';
+import { Toasts } from './parts/toast';
+import { Empty } from './parts/bits';
+import { go, href, jobHref, route } from './route';
+import { GpusScreen } from './screens/gpus';
+import { HistoryScreen } from './screens/history';
+import { JobScreen } from './screens/job';
+import { LogScreen } from './screens/log';
+import { OverviewScreen } from './screens/overview';
+import { SubmitScreen } from './screens/submit';
+import { SweepScreen } from './screens/sweep';
+import { SweepsScreen } from './screens/sweeps';
+import * as store from './store';
+import { health, retryAt, retryNow } from './stream';
+import { isDark, toggle } from './theme';
+
+const PLACES = [
+  { path: '', href: '#/', label: 'Overview', icon: 'overview' },
+  { path: 'sweeps', href: '#/sweeps', label: 'Sweeps', icon: 'sweeps' },
+  { path: 'history', href: '#/history', label: 'History', icon: 'history' },
+  { path: 'gpus', href: '#/gpus', label: 'GPUs', icon: 'gpus' },
+] as const;
+
+function Screen() {
+  const [first, second, third] = route.value.path;
+  const id = Number(second);
+  if (first === undefined) return <OverviewScreen />;
+  if (first === 'jobs' && Number.isInteger(id)) return third === 'log' ? <LogScreen key={id} id={id} /> : <JobScreen key={id} id={id} />;
+  if (first === 'sweeps') return second === undefined ? <SweepsScreen /> : <SweepScreen key={second} name={second} />;
+  if (first === 'history') return <HistoryScreen />;
+  if (first === 'gpus') return <GpusScreen />;
+  if (first === 'submit') return <SubmitScreen />;
+  return <Empty title="There is nothing at this address"><a href="#/">Overview</a></Empty>;
+}
+
+export function App() {
+  const isStale = health.value === 'stale';
+  const place = route.value.path[0] === 'jobs' ? 'history' : route.value.path[0] ?? '';
+  useEffect(() => {
+    const what = route.value.path.length ? route.value.path.join(' ') : `${count(store.nActive.value)} running, ${count(store.nWaiting.value)} queued`;
+    document.title = `${what} · Stoker`;
+  }, [route.value, store.nActive.value, store.nWaiting.value]);
+  return (
+    <>
+      <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); document.getElementById('main')?.focus(); }}>Skip to content</a>
+      <header class="top">
+        <a class="brand" href="#/"><span class="brand-mark" aria-hidden="true" />Stoker</a>
+        <nav aria-label="Screens">
+          {PLACES.map((one) => (
+            <a key={one.path} href={one.href} aria-current={place === one.path ? 'page' : undefined}>
+              <Icon name={one.icon} />{one.label}
+            </a>
+          ))}
+          {!store.isReadOnly.value && <a href="#/submit" class="new" aria-current={place === 'submit' ? 'page' : undefined}><Icon name="submit" />Submit</a>}
+        </nav>
+        <span class="grow" />
+        <Search />
+        <Status />
+        <button class="icon" onClick={toggle} aria-label={isDark.value ? 'Light theme' : 'Dark theme'} title="Theme"><Icon name={isDark.value ? 'sun' : 'moon'} /></button>
+        <button class="icon wide-only" onClick={showHelp} aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)">?</button>
+      </header>
+      {isStale && <StaleBanner />}
+      <DaemonBanner />
+      <main id="main" tabIndex={-1} class={isStale ? 'stale' : ''} aria-busy={!store.isLoaded.value}>
+        <Screen />
+      </main>
+      <Toasts />
+      <DialogHost />
+    </>
+  );
+}
+
+function Search() {
+  const onSubmit = (event: Event) => {
+    event.preventDefault();
+    const input = document.getElementById('search') as HTMLInputElement;
+    const text = input.value.trim();
+    if (!text) return;
+    go(/^\d+$/.test(text) ? jobHref(Number(text)) : href(['history'], { q: text }));
+    input.value = '';
+    input.blur();
+  };
+  return (
+    <form role="search" class="search" onSubmit={onSubmit}>
+      <input id="search" type="search" placeholder="Find a job" aria-label="Find a job by id, name or command" />
+      <kbd aria-hidden="true">/</kbd>
+    </form>
+  );
+}
+
+function Status() {
+  const now = health.value;
+  const words = now === 'live' ? 'live' : now === 'stale' ? 'not connected' : 'connecting';
+  const { user, host } = store.host.value;
+  return (
+    <span class={`status ${now}`}>
+      <i aria-hidden="true" />
+      <span class="wide-only">{user && `${user}@${host} ·`}</span>
+      {store.isReadOnly.value ? `${words}, read-only` : words}
+    </span>
+  );
+}
+
+function StaleBanner() {
+  const wait = Math.max(0, Math.ceil((retryAt.value - Date.now()) / 1000));
+  void store.now.value; // counts down
+  return (
+    <div class="banner bad" role="alert">
+      <span class="grow">The server does not answer. What you see is from {clock(new Date(store.asOf.value * 1000).toISOString())}.</span>
+      <span class="num">{wait ? `again in ${wait}s` : 'trying…'}</span>
+      <button onClick={retryNow}>Try now</button>
+    </div>
+  );
+}
+
+function DaemonBanner() {
+  if (!store.isLoaded.value) return null;
+  const { pid, draining } = store.daemon.value;
+  const may = !store.isReadOnly.value;
+  if (draining) {
+    return (
+      <div class="banner" role="status">
+        <span class="grow">Draining: running jobs finish, no more start.</span>
+        {may && <button onClick={() => void daemonAct('resume')}>Resume</button>}
+      </div>
+    );
+  }
+  if (pid === null && store.nWaiting.value + store.nActive.value > 0) {
+    return (
+      <div class="banner" role="status">
+        <span class="grow">The daemon is not running: nothing starts.</span>
+        {may && <button onClick={() => void daemonAct('start')}>Start it</button>}
+      </div>
+    );
+  }
+  return null;
+}

@@ -1,0 +1,38 @@
+// Server-sent events, read by fetch rather than EventSource: the first connection can then say
+// what it has seen already, and a refusal (401) can be told from a server that is gone.
+
+export interface ServerEvent {
+  id: string;
+  kind: string;
+  data: string;
+}
+
+/** Turns pieces of a stream into events; a piece may end anywhere. */
+export class EventReader {
+  private rest = '';
+  private id = '';
+  private kind = '';
+  private data: string[] = [];
+
+  feed(text: string): ServerEvent[] {
+    const lines = (this.rest + text).split(/\r\n|\n|\r(?!$)/);
+    this.rest = lines.pop() ?? '';
+    const events: ServerEvent[] = [];
+    for (const line of lines) {
+      if (line === '') {
+        if (this.data.length) events.push({ id: this.id, kind: this.kind || 'message', data: this.data.join('\n') });
+        this.kind = '';
+        this.data = [];
+        continue;
+      }
+      const colon = line.indexOf(':');
+      if (colon === 0) continue; // a comment keeps the connection alive
+      const field = colon < 0 ? line : line.slice(0, colon);
+      const value = colon < 0 ? '' : line.slice(colon + 1).replace(/^ /, '');
+      if (field === 'data') this.data.push(value);
+      else if (field === 'event') this.kind = value;
+      else if (field === 'id') this.id = value;
+    }
+    return events;
+  }
+}

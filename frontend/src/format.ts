@@ -1,0 +1,109 @@
+// Numbers and times as `stoker` prints them, so that page and terminal read alike.
+import type { Job, SweepSummary } from './types';
+
+const two = (n: number) => String(n).padStart(2, '0');
+
+export function duration(seconds: number): string {
+  if (seconds < 10) return `${Math.max(0, seconds).toFixed(1)}s`;
+  const s = Math.floor(seconds);
+  if (s < 60) return `${s}s`;
+  if (s < 3600) return `${Math.floor(s / 60)}m${two(s % 60)}s`;
+  if (s < 86400) return `${Math.floor(s / 3600)}h${two(Math.floor((s % 3600) / 60))}m`;
+  return `${Math.floor(s / 86400)}d${two(Math.floor((s % 86400) / 3600))}h`;
+}
+
+/** Whole seconds only: for clocks that tick. */
+export const elapsed = (seconds: number) =>
+  seconds < 60 ? `${Math.max(0, Math.floor(seconds))}s` : duration(seconds);
+
+export function bytes(count: number): string {
+  for (const unit of ['B', 'kB', 'MB', 'GB']) {
+    if (count < 1024) return `${unit === 'B' || count >= 10 ? count.toFixed(0) : count.toFixed(1)} ${unit}`;
+    count /= 1024;
+  }
+  return `${count.toFixed(1)} TB`;
+}
+
+/** Six significant digits, as `stoker results` shows them. */
+export function value(x: unknown): string {
+  if (x === null || x === undefined) return '–';
+  if (typeof x === 'number') return Number.isInteger(x) ? String(x) : String(Number(x.toPrecision(6)));
+  if (typeof x === 'string') return x;
+  return JSON.stringify(x);
+}
+
+export const count = (n: number) => n.toLocaleString('en-US');
+export const plural = (n: number, word: string) => `${count(n)} ${word}${n === 1 ? '' : 's'}`;
+export const seconds = (iso: string | null) => (iso === null ? null : Date.parse(iso) / 1000);
+
+export function clock(iso: string | null): string {
+  if (iso === null) return '–';
+  const at = new Date(iso);
+  const time = `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+  const isToday = at.toDateString() === new Date().toDateString();
+  return isToday ? time : `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${time}`;
+}
+
+export function ago(iso: string | null, now: number): string {
+  const at = seconds(iso);
+  if (at === null) return '–';
+  const s = Math.max(0, now - at);
+  if (s < 60) return 'just now';
+  if (s < 3600) return `${Math.floor(s / 60)}m ago`;
+  if (s < 86400) return `${Math.floor(s / 3600)}h ago`;
+  return `${Math.floor(s / 86400)}d ago`;
+}
+
+/** How long a job has run or ran; null before its start. */
+export function runtime(job: Pick<Job, 'started_at' | 'ended_at'>, now: number): number | null {
+  const start = seconds(job.started_at);
+  return start === null ? null : Math.max(0, (seconds(job.ended_at) ?? now) - start);
+}
+
+const CAUSES: Record<string, string> = {
+  time_limit: 'time limit',
+  user: 'by user',
+  dependency: 'dependency failed',
+  gpu_oom: 'out of GPU memory',
+  host_oom: 'out of memory',
+  disk_full: 'disk full',
+  missing_program: 'program not found',
+  missing_module: 'module not found',
+  gpu_error: 'GPU error',
+  gpu_lost: 'its GPU was lost',
+};
+const SIGNALS: Record<number, string> = {
+  1: 'SIGHUP', 2: 'SIGINT', 3: 'SIGQUIT', 4: 'SIGILL', 6: 'SIGABRT', 7: 'SIGBUS', 8: 'SIGFPE',
+  9: 'SIGKILL', 10: 'SIGUSR1', 11: 'SIGSEGV', 12: 'SIGUSR2', 13: 'SIGPIPE', 15: 'SIGTERM',
+};
+
+export function causeWords(cause: string | null, detail: string | null): string {
+  if (cause === 'start_failed') return detail || 'could not start';
+  return (cause && CAUSES[cause]) || '';
+}
+
+/** How a job ended, in words; nothing while it has not, or when all went well. */
+export function resultWords(job: Job): string {
+  if (!['failed', 'cancelled', 'lost'].includes(job.state)) return '';
+  const words = causeWords(job.cause, job.detail);
+  if (words) return words;
+  if (job.signal) return `killed by ${SIGNALS[job.signal] ?? `signal ${job.signal}`}`;
+  return job.exit_code === null ? 'no exit record' : `exit ${job.exit_code}`;
+}
+
+export const title = (job: Pick<Job, 'name' | 'command'>) => job.name || job.command;
+
+export function metricOf(sweep: Pick<SweepSummary, 'metric'>): { name: string; goal: string } | null {
+  const metric = sweep.metric;
+  if (!metric) return null;
+  if (typeof metric !== 'string') return metric;
+  const [, name, goal] = /^(.*?)(?::(min|max)\w*)?$/.exec(metric) ?? [];
+  return { name: name || metric, goal: goal ?? 'min' };
+}
+
+/** What a job asks of the cards: `2 × 20 GB`. */
+export function needs(job: Job): string {
+  if (!job.gpus) return 'CPU';
+  const memory = job.gpu_mem_auto ? 'auto' : job.gpu_mem_bytes ? bytes(job.gpu_mem_bytes) : '';
+  return memory ? `${job.gpus} × ${memory}` : `${job.gpus} GPU${job.gpus === 1 ? '' : 's'}`;
+}

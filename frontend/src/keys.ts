@@ -1,0 +1,46 @@
+// Keys that work anywhere, and those of the screen that is shown.
+import { useEffect } from 'preact/hooks';
+import { go } from './route';
+
+type Keys = Record<string, (event: KeyboardEvent) => void>;
+
+const PLACES: Record<string, string> = { o: '#/', h: '#/history', s: '#/sweeps', g: '#/gpus', n: '#/submit' };
+const screens: Keys[] = [];
+let afterG = 0;
+
+export function isTyping(target: EventTarget | null): boolean {
+  return target instanceof HTMLElement && (target.isContentEditable || target.matches('input:not([type=checkbox]), textarea, select'));
+}
+
+export function listen(everywhere: Keys): void {
+  addEventListener('keydown', (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+    if (document.querySelector('dialog[open]')) return;
+    if (isTyping(event.target)) {
+      if (event.key === 'Escape') (event.target as HTMLElement).blur();
+      return;
+    }
+    if (event.key === 'Enter' && event.target instanceof Element && event.target.closest('a, button, summary')) return;
+    const place = PLACES[event.key];
+    if (afterG > Date.now() && place) {
+      afterG = 0;
+      go(place);
+      event.preventDefault();
+      return;
+    }
+    afterG = event.key === 'g' ? Date.now() + 1200 : 0;
+    const run = [...screens].reverse().find((keys) => keys[event.key])?.[event.key] ?? everywhere[event.key];
+    if (run) {
+      event.preventDefault();
+      run(event);
+    }
+  });
+}
+
+/** Keys of a screen, for as long as it is shown. */
+export function useKeys(keys: Keys): void {
+  useEffect(() => {
+    screens.push(keys);
+    return () => void screens.splice(screens.indexOf(keys), 1);
+  });
+}

@@ -1,0 +1,272 @@
+// The log of a job: the end first, earlier parts as somebody scrolls up, new lines as they come.
+import { useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState } from 'preact/hooks';
+import { ApiError, get, query } from '../api';
+import { bytes } from '../format';
+import { Empty, Failed, Loading } from '../parts/bits';
+import { complain, tell } from '../parts/toast';
+import { isPhone } from '../theme';
+import { type Job, isActive, isWaiting } from '../types';
+import { withoutColours } from './colours';
+import { Line } from './line';
+import { LogWindow } from './window';
+
+const HEIGHT = 18;
+const MARGIN = 20;
+const MOST_ROWS = 900_000; // browsers cannot make taller boxes
+
+interface Row {
+  line: number;
+  from: number;
+  to: number;
+}
+
+export function LogPane({ job, isFull = false }: { job: Job; isFull?: boolean }) {
+  const [attempt, setAttempt] = useState<number | null>(null);
+  const [stream, setStream] = useState('stdout');
+  const [isRaw, setRaw] = useState(false);
+  const [isWrapped, setWrapped] = useState(isPhone.peek());
+  const [isFollowing, setFollowing] = useState(true);
+  const [needle, setNeedle] = useState('');
+  const [hit, setHit] = useState<number | null>(null);
+  const [error, setError] = useState<ApiError | null>(null);
+  const [view, setView] = useState({ top: 0, height: 400, columns: 100 });
+  const [, redraw] = useReducer((n: number) => n + 1, 0);
+  const box = useRef<HTMLDivElement>(null);
+  const probe = useRef<HTMLSpanElement>(null);
+  const trail = useRef<number[]>([]);
+  const following = useRef(true);
+  const isBusy = useRef(false);
+  following.current = isFollowing;
+
+  const hasLog = job.attempts > 0 || !isWaiting(job);
+  const log = useMemo(() => new LogWindow(job.id, { attempt, stream }), [job.id, attempt, stream]);
+  const goesOn = isActive(job) && (attempt === null || attempt === job.attempts);
+
+  // The end first, then what comes.
+  useEffect(() => {
+    if (!hasLog) return;
+    const stop = new AbortController();
+    let timer = 0;
+    let pause = 700;
+    const show = (fresh: boolean) => {
+      setError(null);
+      pause = fresh ? 700 : Math.min(pause * 1.3, 4000);
+      redraw(0);
+    };
+    const step = async () => {
+      try {
+        if (!log.version) {
+          await log.openTail(stop.signal);
+          show(true);
+        } else if (!document.hidden && log.isAtEnd && !isBusy.current) {
+          show(await log.extend(stop.signal));
+        }
+      } catch (problem) {
+        if (stop.signal.aborted) return;
+        if (problem instanceof ApiError) setError(problem);
+        pause = 4000;
+      }
+      if (!stop.signal.aborted && (!log.isOver || goesOn || !log.version)) timer = window.setTimeout(step, pause);
+    };
+    void step();
+    return () => {
+      stop.abort();
+      clearTimeout(timer);
+    };
+  }, [log, goesOn, hasLog]);
+
+  const lines = log.lines(isRaw);
+  const columns = isWrapped ? Math.max(20, view.columns) : 0;
+  const rows = useMemo(() => laidOut(lines.rows, columns), [lines, columns]);
+
+  // Follow: the end stays in view.
+  useLayoutEffect(() => {
+    if (isFollowing && box.current) box.current.scrollTop = box.current.scrollHeight;
+  }, [isFollowing, rows.length, log.version, view.height]);
+
+  useEffect(() => {
+    const node = box.current;
+    if (!node) return;
+    const measure = () => {
+      const width = probe.current?.getBoundingClientRect().width ?? 0;
+      setView((old) => ({ ...old, height: node.clientHeight, columns: width ? Math.floor((node.clientWidth - 24) / (width / 10)) : 100 }));
+    };
+    measure();
+    const watch = new ResizeObserver(measure);
+    watch.observe(node);
+    return () => watch.disconnect();
+  }, [log.version > 0]);
+
+  const grow = async (isUp: boolean) => {
+    if (isBusy.current) return;
+    isBusy.current = true;
+    try {
+      const before = log.lines(isRaw).rows.length;
+      const oldRows = laidOut(log.lines(isRaw).rows, columns).length;
+      if (isUp ? await log.extendUp() : await log.extend()) {
+        const added = laidOut(log.lines(isRaw).rows, columns).length - oldRows;
+        redraw(0);
+        // What was in view stays where it was.
+        if (isUp && before) requestAnimationFrame(() => box.current?.scrollBy(0, added * HEIGHT));
+      }
+    } catch (problem) {
+      complain(problem);
+    } finally {
+      isBusy.current = false;
+    }
+  };
+
+  const onScroll = () => {
+    const node = box.current!;
+    setView((old) => ({ ...old, top: node.scrollTop }));
+    const isAtBottom = node.scrollTop + node.clientHeight > node.scrollHeight - HEIGHT;
+    if (following.current && !isAtBottom && node.scrollTop < view.top - 2) setFollowing(false);
+    else if (!following.current && isAtBottom && log.isAtEnd) setFollowing(true);
+    if (node.scrollTop < 30 * HEIGHT && log.from > 0) void grow(true);
+    else if (!log.isAtEnd && node.scrollTop + node.clientHeight > node.scrollHeight - 30 * HEIGHT) void grow(false);
+  };
+
+  const jump = async (byte: number) => {
+    setFollowing(false);
+    setRaw(false);
+    const line = await log.openAt(byte);
+    setHit(line);
+    redraw(0);
+    requestAnimationFrame(() => {
+      const shown = laidOut(log.lines(false).rows, columns);
+      const row = shown.findIndex((one) => one.line >= line);
+      if (box.current) box.current.scrollTop = Math.max(0, row * HEIGHT - box.current.clientHeight / 3);
+    });
+  };
+
+  const find = async (what: Record<string, string | number>, none: string) => {
+    try {
+      let at: number | null = null;
+      for (let from = Number(what.from ?? 0); ; ) {
+        const path = `/api/jobs/${job.id}/find${query({ attempt, stream: stream === 'stderr' ? stream : null, ...what, from })}`;
+        const found = await get<{ at: number | null; searched_to?: number; size?: number }>(path);
+        at = found.at;
+        // A large log is searched in several requests.
+        if (at !== null || (found.searched_to ?? 0) >= (found.size ?? 0) || (found.searched_to ?? 0) <= from) break;
+        from = found.searched_to!;
+      }
+      if (at === null) return tell(none);
+      trail.current.push(at);
+      await jump(at);
+    } catch (problem) {
+      complain(problem);
+    }
+  };
+  const next = () => {
+    const last = trail.current[trail.current.length - 1];
+    return find({ q: needle, from: last === undefined ? 0 : last + 1 }, last === undefined ? `“${needle}” is not in this log` : 'No further match');
+  };
+  const previous = () => {
+    trail.current.pop();
+    const at = trail.current[trail.current.length - 1];
+    return at === undefined ? tell('This was the first match') : jump(at);
+  };
+  const toEnd = async () => {
+    setHit(null);
+    if (!log.isAtEnd) await log.openTail().catch(complain);
+    setFollowing(true);
+  };
+
+  const first = Math.max(0, Math.floor(view.top / HEIGHT) - MARGIN);
+  const last = Math.min(rows.length, Math.ceil((view.top + view.height) / HEIGHT) + MARGIN);
+  const isEmpty = log.version > 0 && log.size === 0;
+
+  return (
+    <div class={isFull ? 'log-pane full' : 'log-pane'}>
+      {hasLog && <div class="log-tools" role="toolbar" aria-label="Log">
+        {job.attempts > 1 && (
+          <label>
+            <span class="away">Attempt</span>
+            <select value={attempt ?? job.attempts} onChange={(event) => setAttempt(Number(event.currentTarget.value))}>
+              {Array.from({ length: job.attempts }, (_, i) => <option key={i} value={i + 1}>attempt {i + 1}</option>)}
+            </select>
+          </label>
+        )}
+        {job.stderr && job.stderr !== job.stdout && (
+          <label>
+            <span class="away">Stream</span>
+            <select value={stream} onChange={(event) => setStream(event.currentTarget.value)}>
+              <option>stdout</option>
+              <option>stderr</option>
+            </select>
+          </label>
+        )}
+        <form role="search" onSubmit={(event) => { event.preventDefault(); if (needle) void next(); }}>
+          <input
+            type="search"
+            class="log-search"
+            placeholder="Search log"
+            aria-label="Search this log"
+            value={needle}
+            onInput={(event) => { setNeedle(event.currentTarget.value); trail.current = []; }}
+            onKeyDown={(event) => {
+              if (event.key === 'Enter' && event.shiftKey) {
+                event.preventDefault();
+                void previous();
+              }
+            }}
+          />
+          <button disabled={!needle} title="Next match (Enter)" aria-label="Next match">↓</button>
+          <button type="button" disabled={!needle} title="Previous match (Shift+Enter)" aria-label="Previous match" onClick={() => void previous()}>↑</button>
+        </form>
+        <button onClick={() => void find({ error: 1 }, 'Nothing in this log looks like an error')}>First error</button>
+        <span class="grow" />
+        <button aria-pressed={isWrapped} onClick={() => setWrapped(!isWrapped)}>Wrap</button>
+        <button aria-pressed={isRaw} onClick={() => setRaw(!isRaw)} title="As written: progress bars and escapes">Raw</button>
+        <button aria-pressed={isFollowing} onClick={() => (isFollowing ? setFollowing(false) : void toEnd())}>Follow</button>
+        <a class="button" href={`/api/jobs/${job.id}/log/download${query({ attempt })}`} download>Download</a>
+      </div>}
+      {!hasLog ? <Empty title="No log yet">It begins when the job starts.</Empty>
+        : error && !log.version ? <Failed error={error} />
+        : !log.version ? <Loading what="Loading the log" />
+        : isEmpty ? <Empty title={log.isOver ? 'The log is empty' : 'Nothing written yet'} />
+        : (
+          <div class="log" ref={box} tabIndex={0} role="log" aria-live="off" aria-label={`Log of job ${job.id}`} onScroll={onScroll}>
+            <span class="probe" ref={probe} aria-hidden="true">0000000000</span>
+            <div class="log-all" style={{ height: `${rows.length * HEIGHT}px` }}>
+              <div class="log-shown" style={{ transform: `translateY(${first * HEIGHT}px)` }}>
+                {rows.slice(first, last).map((row, i) => (
+                  <div key={first + i} class={row.line === hit ? 'hit' : ''}>
+                    <Line
+                      text={lines.rows[row.line]!}
+                      from={row.from}
+                      to={row.to}
+                      look={lines.looks.get(row.line)}
+                      needle={needle}
+                    />
+                  </div>
+                ))}
+              </div>
+            </div>
+          </div>
+        )}
+      {log.version > 0 && (
+        <p class="log-foot dim num">
+          {log.from > 0 || !log.isAtEnd ? `bytes ${bytes(log.from)} to ${bytes(log.to)} of ` : ''}
+          {bytes(log.size)}
+          {goesOn ? (isFollowing ? ' · following' : ' · growing') : ' · complete'}
+        </p>
+      )}
+    </div>
+  );
+}
+
+/** Lines as rows of one height: long ones are cut into several when they are to be wrapped. */
+function laidOut(lines: string[], columns: number): Row[] {
+  const rows: Row[] = [];
+  for (let line = Math.max(0, lines.length - MOST_ROWS); line < lines.length; line++) {
+    const text = lines[line]!;
+    if (!columns || text.length <= columns) {
+      rows.push({ line, from: 0, to: text.length });
+      continue;
+    }
+    const length = withoutColours(text).length;
+    for (let from = 0; from === 0 || from < length; from += columns) rows.push({ line, from, to: from + columns });
+  }
+  return rows;
+}

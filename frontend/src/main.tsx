@@ -1,0 +1,64 @@
+// From the address to the first screen.
+import { render } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { ApiError, isSignedIn } from './api';
+import { App } from './app';
+import * as keys from './keys';
+import { showHelp } from './parts/help';
+import { moveFocus } from './parts/table';
+import * as route from './route';
+import { LoginScreen, signIn } from './screens/login';
+import * as store from './store';
+import { health } from './stream';
+import * as theme from './theme';
+import './style/base.css';
+import './style/parts.css';
+import './style/screens.css';
+import './style/log.css';
+
+/** The token of the link, which must not stay in the address, nor in the history. */
+function takeToken(): string | null {
+  const token = /^#token=(.+)$/.exec(location.hash)?.[1];
+  if (!token) return null;
+  route.replace('#/');
+  return decodeURIComponent(token);
+}
+
+const token = takeToken();
+// The link may be pasted into a tab that shows the page already.
+addEventListener('hashchange', () => {
+  const fresh = takeToken();
+  if (fresh) signIn(fresh).then(() => location.reload(), () => (isSignedIn.value = false));
+});
+theme.follow();
+route.follow();
+keys.listen({
+  '?': showHelp,
+  '/': () => document.getElementById('search')?.focus(),
+  t: theme.toggle,
+  j: () => moveFocus(1),
+  k: () => moveFocus(-1),
+});
+
+function Root() {
+  const [problem, setProblem] = useState<ApiError | null>(null);
+  const begin = async (given: string | null) => {
+    try {
+      if (given) await signIn(given);
+      await store.begin();
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      if (given && error.status >= 400 && error.status < 500) {
+        setProblem(error);
+        isSignedIn.value = false;
+      } else if (error.status !== 401) {
+        setTimeout(() => void begin(null), 3000); // the screen says what is wrong meanwhile
+      }
+    }
+  };
+  useEffect(() => void begin(token), []);
+  if (!isSignedIn.value) return <LoginScreen problem={problem} onIn={() => (health.peek() === 'starting' ? void begin(null) : location.reload())} />;
+  return <App />;
+}
+
+render(<Root />, document.getElementById('app')!);

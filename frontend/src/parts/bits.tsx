@@ -1,0 +1,125 @@
+// Small pieces that every screen uses.
+import type { ComponentChildren } from 'preact';
+import { ApiError } from '../api';
+import { count, plural } from '../format';
+import { jobHref, sweepHref } from '../route';
+import { type Counts, type Job, type State, STATES } from '../types';
+
+const SHAPES: Record<State, string> = {
+  held: '‖', queued: '○', starting: '◔', running: '●', stopping: '◑', done: '✓', failed: '✕', cancelled: '–', lost: '?',
+};
+
+/** The state as shape, colour and word: never by colour alone. */
+export function Badge({ state, word = true }: { state: State; word?: boolean }) {
+  return (
+    <span class={`state s-${state}`} title={word ? undefined : state}>
+      <i aria-hidden="true">{SHAPES[state] ?? '·'}</i>
+      {word ? state : <span class="away">{state}</span>}
+    </span>
+  );
+}
+
+/** Job text goes to the page as text, never as markup. */
+export function JobTitle({ job }: { job: Job }) {
+  return (
+    <span class="title">
+      <a href={jobHref(job.id)} tabIndex={-1} title={job.command}>
+        {job.name ? <b>{job.name}</b> : <code>{job.command}</code>}
+        {job.name && <code class="dim">{job.command}</code>}
+      </a>
+      {job.sweep && (
+        <a class="tag" href={sweepHref(job.sweep)} tabIndex={-1} title={`trial ${job.trial} of sweep ${job.sweep}`}>
+          {job.sweep} #{job.trial}
+        </a>
+      )}
+      {job.tags.map((tag) => <span class="tag" key={tag}>{tag}</span>)}
+    </span>
+  );
+}
+
+/** A command on several lines, broken between words: `--lr` stays whole. */
+export function Command({ text }: { text: string }) {
+  return <code class="command">{text.split(/(\s+)/).map((word, i) => (i % 2 ? word : <span key={i}>{word}</span>))}</code>;
+}
+
+/** How much of something is in which state. */
+export function Progress({ trials, total }: { trials: Counts; total: number }) {
+  const parts = STATES.filter((state) => trials[state]);
+  const done = parts.map((state) => `${count(trials[state] ?? 0)} ${state}`).join(', ');
+  return (
+    <span class="progress" role="img" aria-label={`${plural(total, 'trial')}: ${done || 'none yet'}`} title={done}>
+      {[...parts].sort((a, b) => DONE_FIRST.indexOf(a) - DONE_FIRST.indexOf(b)).map((state) => (
+        <i key={state} class={`b-${state}`} style={{ width: `${(100 * (trials[state] ?? 0)) / Math.max(1, total)}%` }} />
+      ))}
+    </span>
+  );
+}
+const DONE_FIRST: State[] = ['done', 'failed', 'lost', 'cancelled', 'stopping', 'running', 'starting', 'queued', 'held'];
+
+export function Empty({ title, children }: { title: string; children?: ComponentChildren }) {
+  return (
+    <div class="empty">
+      <p>{title}</p>
+      {children && <div class="dim">{children}</div>}
+    </div>
+  );
+}
+
+export function Loading({ rows = 5, what = 'Loading' }: { rows?: number; what?: string }) {
+  return (
+    <div class="loading" role="status" aria-label={what}>
+      {Array.from({ length: rows }, (_, i) => <i key={i} style={{ width: `${88 - ((i * 37) % 50)}%` }} />)}
+    </div>
+  );
+}
+
+export function Failed({ error, retry }: { error: unknown; retry?: () => void }) {
+  return (
+    <div class="failed" role="alert">
+      <p>{error instanceof Error ? error.message : String(error)}</p>
+      {error instanceof ApiError && error.hint && <p class="dim">{error.hint}</p>}
+      {retry && <button onClick={retry}>Try again</button>}
+    </div>
+  );
+}
+
+export function Section({ title, note, tools, children }: {
+  title: string;
+  note?: ComponentChildren;
+  tools?: ComponentChildren;
+  children: ComponentChildren;
+}) {
+  return (
+    <section aria-label={title}>
+      <header>
+        <h2>{title}</h2>
+        {note !== undefined && <span class="dim num">{note}</span>}
+        <span class="grow" />
+        {tools}
+      </header>
+      {children}
+    </section>
+  );
+}
+
+export interface Choice<T extends string> {
+  value: T;
+  label: string;
+}
+
+export function Tabs<T extends string>({ label, value, options, onPick }: {
+  label: string;
+  value: T;
+  options: Choice<T>[];
+  onPick(value: T): void;
+}) {
+  return (
+    <div class="tabs" role="group" aria-label={label}>
+      {options.map((one) => (
+        <button key={one.value} type="button" aria-pressed={one.value === value} onClick={() => onPick(one.value)}>
+          {one.label}
+        </button>
+      ))}
+    </div>
+  );
+}

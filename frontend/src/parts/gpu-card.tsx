@@ -1,0 +1,89 @@
+// One GPU: how full, how busy, how hot, and who is on it.
+import type { ComponentChildren } from 'preact';
+import { bytes, elapsed, runtime, title } from '../format';
+import { jobHref } from '../route';
+import { knownJobs, now } from '../store';
+import type { Gpu } from '../types';
+import { Badge } from './bits';
+
+const GIB = 2 ** 30;
+export const jobIds = (gpu: Gpu) => gpu.jobs.map((one) => (typeof one === 'number' ? one : one.id));
+export const isDrained = (gpu: Gpu) => gpu.state === 'drained' || gpu.state.startsWith('in quarantine');
+
+function kindOf(gpu: Gpu): string {
+  if (gpu.state === 'free' || gpu.state === 'busy' || gpu.state === 'taken') return gpu.state;
+  return 'closed';
+}
+
+function Memory({ gpu }: { gpu: Gpu }) {
+  const total = gpu.memory_bytes;
+  const used = gpu.memory_used_bytes;
+  if (!total || used === null) return <div class="meter-line dim"><span>mem</span><span class="meter" /><span class="num">n/a</span></div>;
+  const theirs = Math.min(used, gpu.strangers.reduce((sum, one) => sum + (one.memory_bytes ?? 0), 0));
+  const ours = gpu.jobs.length ? used - theirs : 0;
+  const part = (size: number) => ({ width: `${(100 * size) / total}%` });
+  return (
+    <div class="meter-line">
+      <span class="dim">mem</span>
+      <span class="meter" role="img" aria-label={`memory ${bytes(used)} of ${bytes(total)}`}>
+        <i class="ours" style={part(ours)} />
+        <i class="theirs" style={part(theirs)} />
+        <i class="other" style={part(used - ours - theirs)} />
+      </span>
+      <span class="num">{(used / GIB).toFixed(1)}<span class="dim"> / {bytes(total)}</span></span>
+    </div>
+  );
+}
+
+export function GpuCard({ gpu, children }: { gpu: Gpu; children?: ComponentChildren }) {
+  const known = knownJobs.value;
+  const use = gpu.utilisation_percent;
+  const isMeasured = gpu.memory_used_bytes !== null || use !== null; // a simulated card has nothing to measure
+  return (
+    <article class={`gpu ${kindOf(gpu)}`} aria-label={`GPU ${gpu.index}`}>
+      <header>
+        <b class="num">{gpu.index}</b>
+        <span class="grow cut" title={gpu.uuid}>{gpu.model ?? 'simulated'}</span>
+        <span class="gpu-state cut" title={gpu.state}>{gpu.state}</span>
+      </header>
+      {isMeasured && <div class="meters">
+        <Memory gpu={gpu} />
+        <div class="meter-line">
+          <span class="dim">use</span>
+          <span class="meter" role="img" aria-label={use === null ? 'use not known' : `use ${use}%`}>
+            <i class="use" style={{ width: `${use ?? 0}%` }} />
+          </span>
+          <span class="num">{use === null ? <span class="dim">n/a</span> : `${use}%`}</span>
+        </div>
+      </div>}
+      {isMeasured && <p class="num dim facts">
+        <span>{gpu.power_watts === null ? '– W' : `${gpu.power_watts.toFixed(0)} W`}</span>
+        <span>{gpu.temperature_celsius === null ? '– °C' : `${gpu.temperature_celsius} °C`}</span>
+        <span>{gpu.slots > 1 ? `${gpu.slots} slots` : ''}</span>
+      </p>}
+      <ul>
+        {jobIds(gpu).map((id) => {
+          const job = known.get(id);
+          const time = job ? runtime(job, now.value) : null;
+          return (
+            <li key={id}>
+              <a href={jobHref(id)}>
+                {job && <Badge state={job.state} word={false} />}
+                <span class="num">{id}</span>
+                <span class="cut grow">{job ? title(job) : ''}</span>
+                <span class="num dim">{time === null ? '' : elapsed(time)}</span>
+              </a>
+            </li>
+          );
+        })}
+        {gpu.strangers.map((one) => (
+          <li key={one.pid} class="stranger" title="not a job of ours">
+            <span class="cut grow">{one.user ?? 'somebody'}{one.pid ? ` · pid ${one.pid}` : ''}</span>
+            <span class="num">{one.memory_bytes === null ? '' : bytes(one.memory_bytes)}</span>
+          </li>
+        ))}
+      </ul>
+      {children}
+    </article>
+  );
+}

@@ -1,0 +1,137 @@
+// Jobs as rows, with what can be done to them by key or in bulk.
+import type { ComponentChildren } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import * as actions from '../actions';
+import { ago, clock, duration, elapsed, needs, plural, resultWords, runtime } from '../format';
+import { go, jobHref, logHref } from '../route';
+import { isReadOnly, now } from '../store';
+import { type Job, isActive, isWaiting } from '../types';
+import { Badge, JobTitle } from './bits';
+import { type Column, Table } from './table';
+
+const gpusOf = (job: Job) => (job.devices.length ? job.devices.map((one) => one.index).join(',') : job.gpus ? `(${job.gpus})` : 'CPU');
+const whyOf = (job: Job) => (Array.isArray(job.why) ? job.why[0] : job.why) ?? '';
+
+function Time({ job }: { job: Job }) {
+  const time = runtime(job, isActive(job) ? now.value : 0);
+  return time === null ? <span class="dim">–</span> : <>{isActive(job) ? elapsed(time) : duration(time)}</>;
+}
+function Starts({ job }: { job: Job }) {
+  if (job.starts_at == null) return <span class="dim">–</span>;
+  const left = job.starts_at - now.value;
+  return <>{left < 1 ? 'soon' : `~${elapsed(left)}`}</>;
+}
+const Ago = ({ at }: { at: string | null }) => <span title={clock(at)}>{ago(at, now.value)}</span>;
+
+export const COLUMNS = {
+  id: { name: 'id', head: 'Job', kind: 'num id p-end', width: 64, cell: (job) => job.id },
+  state: { name: 'state', head: 'State', kind: 'p-meta', width: 104, cell: (job) => <Badge state={job.state} /> },
+  title: { name: 'title', head: 'Name and command', kind: 'wide p-title', cell: (job) => <JobTitle job={job} /> },
+  gpu: { name: 'gpu', head: 'GPU', kind: 'num p-hide', width: 64, cell: gpusOf },
+  time: { name: 'time', head: 'Time', kind: 'num p-meta', width: 76, cell: (job) => <Time job={job} /> },
+  ended: { name: 'ended', head: 'Ended', kind: 'num p-meta', width: 84, cell: (job) => <Ago at={job.ended_at} /> },
+  submitted: { name: 'submitted', head: 'Submitted', kind: 'num p-hide', width: 92, cell: (job) => <Ago at={job.submitted_at} /> },
+  result: {
+    name: 'result', head: 'Result', kind: 'p-meta', width: 170,
+    cell: (job) => resultWords(job) && <span class="cut bad-ink" title={job.detail ?? ''}>{resultWords(job)}</span>,
+  },
+  use: {
+    name: 'use', head: 'GPU use', kind: 'num p-hide', width: 76,
+    cell: (job) => (job.gpu_use_percent === null ? <span class="dim">–</span> : `${job.gpu_use_percent.toFixed(0)}%`),
+  },
+  needs: { name: 'needs', head: 'Needs', kind: 'num p-meta', width: 92, cell: needs },
+  priority: { name: 'priority', head: 'Prio', kind: 'num p-hide', width: 48, cell: (job) => job.priority || <span class="dim">0</span> },
+  why: { name: 'why', head: 'Waits for', kind: 'p-hide', width: '36%', cell: (job) => <span class="cut dim" title={whyOf(job)}>{job.state === 'held' ? 'held until it is released' : whyOf(job)}</span> },
+  starts: {
+    name: 'starts', head: 'Starts in', kind: 'num p-meta', width: 92,
+    cell: (job) => (job.state === 'held' ? <Badge state="held" /> : <Starts job={job} />),
+  },
+} satisfies Record<string, Column<Job>>;
+
+interface Props {
+  label: string;
+  jobs: Job[];
+  columns: Column<Job>[];
+  onEnd?(): void;
+  onRange?(first: number, last: number): void;
+  onDrop?(from: number, to: number): void;
+  total?: number;
+}
+
+export function JobTable({ jobs, ...rest }: Props) {
+  const [selected, setSelected] = useState<Set<number>>(new Set());
+  const anchor = useRef<number | null>(null);
+  const mayAct = !isReadOnly.value;
+  const byId = new Map(jobs.map((job) => [job.id, job]));
+
+  useEffect(() => {
+    // What left the table is no longer chosen.
+    if ([...selected].some((id) => !byId.has(id))) setSelected(new Set([...selected].filter((id) => byId.has(id))));
+  }, [jobs]);
+
+  const onSelect = (id: number, isRange: boolean) => {
+    const next = new Set(selected);
+    const from = anchor.current === null ? -1 : jobs.findIndex((job) => job.id === anchor.current);
+    const to = jobs.findIndex((job) => job.id === id);
+    if (isRange && from >= 0) for (let i = Math.min(from, to); i <= Math.max(from, to); i++) next.add(jobs[i]!.id);
+    else if (!next.delete(id)) next.add(id);
+    anchor.current = id;
+    setSelected(next);
+  };
+
+  const onKey = (job: Job, event: KeyboardEvent): boolean => {
+    const chosen = selected.size ? [...selected].map((id) => byId.get(id)!).filter(Boolean) : [job];
+    const place = jobs.indexOf(job);
+    if (event.key === 'l') go(logHref(job.id));
+    else if (event.key === 'Escape' && selected.size) setSelected(new Set());
+    else if (!mayAct) return false;
+    else if (event.key === 'c') void actions.cancel(chosen);
+    else if (event.key === 'h') void (chosen.every((one) => one.state === 'held') ? actions.release(chosen) : actions.hold(chosen));
+    else if (event.key === 'r') void actions.rerun(chosen);
+    else if (event.key === 'e') go(actions.cloneHref(job));
+    else if (event.key === 'p') void actions.askPriority(chosen);
+    else if (event.key === 'K' && rest.onDrop) rest.onDrop(place, place - 1);
+    else if (event.key === 'J' && rest.onDrop) rest.onDrop(place, place + 1);
+    else if (event.key === 'T' && rest.onDrop) rest.onDrop(place, 0);
+    else return false;
+    return true;
+  };
+
+  const chosen = [...selected].map((id) => byId.get(id)).filter((job): job is Job => job !== undefined);
+  const done = (work: (jobs: Job[]) => Promise<void>) => () => void work(chosen).then(() => setSelected(new Set()));
+  return (
+    <>
+      {chosen.length > 0 && (
+        <Bulk label={`${plural(chosen.length, 'job')} selected`}>
+          {chosen.some((job) => isActive(job) || isWaiting(job)) && <button onClick={done(actions.cancel)}>Cancel…</button>}
+          {chosen.some((job) => job.state === 'queued') && <button onClick={done(actions.hold)}>Hold</button>}
+          {chosen.some((job) => job.state === 'held') && <button onClick={done(actions.release)}>Release</button>}
+          {chosen.some(isWaiting) && <button onClick={done(actions.askPriority)}>Priority…</button>}
+          <button onClick={done(actions.rerun)}>Run again</button>
+          {chosen.every((job) => !isActive(job) && !isWaiting(job)) && <button onClick={done(actions.remove)}>Remove…</button>}
+          <button class="link" onClick={() => setSelected(new Set())}>Clear</button>
+        </Bulk>
+      )}
+      <Table
+        {...rest}
+        rows={jobs}
+        id={(job) => job.id}
+        href={(job) => jobHref(job.id)}
+        onKey={onKey}
+        selected={mayAct ? selected : undefined}
+        onSelect={mayAct ? onSelect : undefined}
+        onDrop={mayAct ? rest.onDrop : undefined}
+        rowKind={(job) => (job.state === 'held' ? 'faint-row' : '')}
+      />
+    </>
+  );
+}
+
+function Bulk({ label, children }: { label: string; children: ComponentChildren }) {
+  return (
+    <div class="bulk" role="toolbar" aria-label={label}>
+      <b>{label}</b>
+      {children}
+    </div>
+  );
+}

@@ -1,0 +1,215 @@
+// Parallel coordinates: one line per trial through its parameters to its result, coloured by the
+// result. Dragging along an axis keeps only the lines that pass there.
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { value } from '../format';
+import { colour, isDark } from '../theme';
+import { shade } from './shades';
+
+type Row = Record<string, unknown>;
+
+export interface Range {
+  low: number; // 0..1, from the bottom of the axis
+  high: number;
+  has(row: Row): boolean;
+}
+
+interface Axis {
+  name: string;
+  at(row: Row): number | null; // 0..1
+  ticks: { at: number; text: string }[];
+}
+
+const TOP = 30;
+const BOTTOM = 14;
+const SIDE = 46;
+const HEIGHT = 280;
+
+function axisOf(name: string, rows: Row[]): Axis {
+  const values = rows.map((row) => row[name]).filter((x) => x !== null && x !== undefined);
+  // Values pass through as they were typed, so numbers may come as text.
+  const numbers = values.map((x) => (typeof x === 'boolean' || x === '' ? NaN : Number(x)));
+  if (values.length && numbers.every(Number.isFinite)) {
+    const low = Math.min(...numbers);
+    const high = Math.max(...numbers);
+    const isLog = low > 0 && high / low > 50;
+    const scale = (x: number) => (isLog ? Math.log(x) : x);
+    const span = scale(high) - scale(low);
+    const at = (x: number) => (span ? (scale(x) - scale(low)) / span : 0.5);
+    const distinct = [...new Set(numbers)];
+    const shown = distinct.length <= 6 ? distinct : isLog
+      ? [0, 1, 2, 3, 4].map((i) => Math.exp(scale(low) + (span * i) / 4))
+      : [0, 1, 2, 3, 4].map((i) => low + ((high - low) * i) / 4);
+    return {
+      name,
+      at: (row) => (row[name] == null || !Number.isFinite(Number(row[name])) ? null : at(Number(row[name]))),
+      ticks: shown.map((x) => ({ at: at(x), text: value(Number(x.toPrecision(3))) })),
+    };
+  }
+  const words = [...new Set(values.map(value))];
+  const at = new Map(words.map((word, i) => [word, words.length > 1 ? i / (words.length - 1) : 0.5]));
+  return {
+    name,
+    at: (row) => (row[name] == null ? null : at.get(value(row[name])) ?? null),
+    ticks: words.length <= 12 ? words.map((text) => ({ at: at.get(text)!, text })) : [],
+  };
+}
+
+export function Parallel({ rows, axes: names, metric, goal, ranges, onRanges }: {
+  rows: Row[];
+  axes: string[];
+  metric: string;
+  goal: string;
+  ranges: Record<string, Range>;
+  onRanges(ranges: Record<string, Range>): void;
+}) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const [width, setWidth] = useState(600);
+  const [hover, setHover] = useState<Row | null>(null);
+  const grabbed = useRef<{ axis: Axis; from: number } | null>(null);
+  const axes = names.map((name) => axisOf(name, rows));
+  const dark = isDark.value;
+  const x = (i: number) => SIDE + (i * (width - 2 * SIDE)) / Math.max(1, axes.length - 1);
+  const y = (at: number) => HEIGHT - BOTTOM - at * (HEIGHT - TOP - BOTTOM);
+  const isIn = (row: Row) => Object.values(ranges).every((range) => range.has(row));
+
+  useEffect(() => {
+    const node = canvas.current?.parentElement;
+    if (!node) return;
+    const watch = new ResizeObserver(() => setWidth(node.clientWidth));
+    watch.observe(node);
+    return () => watch.disconnect();
+  }, []);
+
+  useEffect(() => {
+    const node = canvas.current;
+    const pen = node?.getContext('2d');
+    if (!node || !pen) return;
+    const ratio = devicePixelRatio || 1;
+    node.width = width * ratio;
+    node.height = HEIGHT * ratio;
+    pen.scale(ratio, ratio);
+    const last = axes[axes.length - 1]!;
+    const badness = (row: Row) => {
+      const at = last.at(row);
+      return at === null ? null : goal === 'max' ? 1 - at : at;
+    };
+    const trace = (row: Row) => {
+      pen.beginPath();
+      let isDown = false;
+      axes.forEach((axis, i) => {
+        const at = axis.at(row);
+        if (at === null) isDown = false;
+        else if (isDown) pen.lineTo(x(i), y(at));
+        else pen.moveTo(x(i), y(at));
+        if (at !== null) isDown = true;
+      });
+      pen.stroke();
+    };
+    pen.lineWidth = rows.length > 200 ? 1 : 1.5;
+    for (const row of rows) {
+      if (isIn(row)) continue;
+      pen.globalAlpha = 0.35;
+      pen.strokeStyle = colour('line');
+      trace(row);
+    }
+    // The best are drawn last, on top.
+    const bright = rows.filter(isIn).sort((a, b) => (badness(b) ?? 2) - (badness(a) ?? 2));
+    pen.globalAlpha = bright.length > 200 ? 0.5 : 0.85;
+    for (const row of bright) {
+      const bad = badness(row);
+      pen.strokeStyle = bad === null ? colour('line-2') : shade(bad);
+      trace(row);
+    }
+    pen.globalAlpha = 1;
+    if (hover) {
+      pen.lineWidth = 2.5;
+      pen.strokeStyle = colour('ink');
+      trace(hover);
+      pen.lineWidth = 1;
+    }
+    pen.font = '11px system-ui, sans-serif';
+    axes.forEach((axis, i) => {
+      pen.strokeStyle = colour('line-2');
+      pen.lineWidth = 1;
+      pen.beginPath();
+      pen.moveTo(x(i), y(0));
+      pen.lineTo(x(i), y(1));
+      pen.stroke();
+      const range = ranges[axis.name];
+      if (range) {
+        pen.fillStyle = colour('focus');
+        pen.fillRect(x(i) - 2.5, y(range.high), 5, Math.max(2, y(range.low) - y(range.high)));
+      }
+      const isLast = i === axes.length - 1 && i > 0;
+      pen.textAlign = i === 0 ? 'left' : isLast ? 'right' : 'center';
+      pen.fillStyle = colour('ink');
+      pen.fillText(axis.name, i === 0 ? 4 : isLast ? width - 4 : x(i), 14, Math.max(60, width / axes.length - 8));
+      pen.textAlign = isLast ? 'left' : 'right';
+      pen.fillStyle = colour('ink-2');
+      for (const tick of axis.ticks) {
+        const text = tick.text.length > 8 ? `${tick.text.slice(0, 7)}…` : tick.text;
+        const place: [number, number] = [x(i) + (isLast ? 6 : -6), y(tick.at) + 4];
+        pen.strokeStyle = colour('panel'); // a halo, so that lines do not cross the words
+        pen.lineWidth = 3;
+        pen.strokeText(text, ...place);
+        pen.fillText(text, ...place);
+      }
+    });
+  });
+
+  const nearest = (event: PointerEvent): Row | null => {
+    const i = Math.min(axes.length - 2, Math.max(0, Math.floor(((event.offsetX - SIDE) / (width - 2 * SIDE)) * (axes.length - 1))));
+    const share = (event.offsetX - x(i)) / Math.max(1, x(i + 1) - x(i));
+    let best: Row | null = null;
+    let least = 10;
+    for (const row of rows) {
+      const a = axes[i]?.at(row);
+      const b = axes[i + 1]?.at(row);
+      if (a == null || b == null || !isIn(row)) continue;
+      const off = Math.abs(y(a + (b - a) * share) - event.offsetY);
+      if (off < least) [least, best] = [off, row];
+    }
+    return best;
+  };
+  const heightAt = (event: PointerEvent) => Math.max(0, Math.min(1, (HEIGHT - BOTTOM - event.offsetY) / (HEIGHT - TOP - BOTTOM)));
+
+  const onPointerDown = (event: PointerEvent) => {
+    const i = axes.findIndex((_, n) => Math.abs(event.offsetX - x(n)) < 14);
+    if (i < 0) return;
+    canvas.current?.setPointerCapture(event.pointerId);
+    grabbed.current = { axis: axes[i]!, from: heightAt(event) };
+    const { [axes[i]!.name]: _, ...rest } = ranges;
+    onRanges(rest);
+  };
+  const onPointerMove = (event: PointerEvent) => {
+    if (!grabbed.current) return setHover(nearest(event));
+    const { axis, from } = grabbed.current;
+    const to = heightAt(event);
+    if (Math.abs(to - from) < 0.02) return;
+    const low = Math.min(from, to);
+    const high = Math.max(from, to);
+    const has = (row: Row) => {
+      const at = axis.at(row);
+      return at !== null && at >= low - 1e-9 && at <= high + 1e-9;
+    };
+    onRanges({ ...ranges, [axis.name]: { low, high, has } });
+  };
+
+  return (
+    <div class="parallel" data-theme-drawn={dark}>
+      <canvas
+        ref={canvas}
+        role="img"
+        aria-label={`${rows.length} trials over ${names.join(', ')}; the table below has the same numbers`}
+        style={{ width: `${width}px`, height: `${HEIGHT}px` }}
+        onPointerDown={onPointerDown}
+        onPointerMove={onPointerMove}
+        onPointerUp={() => (grabbed.current = null)}
+        onPointerLeave={() => setHover(null)}
+      />
+      <p class="dim num hint">
+        {hover ? `#${hover.trial}  ${names.map((name) => `${name}=${value(hover[name])}`).join('  ')}` : `colour: ${metric}, ${goal === 'max' ? 'larger' : 'smaller'} is better and ${isDark.value ? 'brighter' : 'darker'}`}
+      </p>
+    </div>
+  );
+}

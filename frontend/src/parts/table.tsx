@@ -1,0 +1,222 @@
+// A table of any length: only the rows near the window exist. Rows are one height, the page itself
+// scrolls, and the focused row survives changes because rows are keyed by what they show.
+import type { ComponentChild } from 'preact';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { isPhone } from '../theme';
+import { Grip, useDrag } from './drag';
+
+export interface Column<T> {
+  name: string;
+  head: string;
+  cell(row: T, index: number): ComponentChild;
+  /** `num` aligns to the right, `wide` takes what is left; `p-…` is the place on a phone. */
+  kind?: string;
+  /** In pixels, or as a share of the table. */
+  width?: number | string;
+  sort?: boolean;
+}
+
+interface Props<T> {
+  label: string;
+  rows: T[];
+  columns: Column<T>[];
+  id(row: T): number;
+  /** Where a row leads to. */
+  href?(row: T): string;
+  onKey?(row: T, event: KeyboardEvent): boolean;
+  onEnd?(): void;
+  /** The rows in view changed. */
+  onRange?(first: number, last: number): void;
+  sort?: string;
+  onSort?(name: string): void;
+  selected?: Set<number>;
+  onSelect?(id: number, isRange: boolean): void;
+  onDrop?(from: number, to: number): void;
+  rowKind?(row: T): string;
+  total?: number;
+}
+
+const MARGIN = 12;
+const tables: { focusRow(index: number): boolean; length(): number; place(): number; node(): HTMLElement | null }[] = [];
+
+/** j and k: to the next row, across the tables of the screen. */
+export function moveFocus(step: number): void {
+  const shown = tables.filter((table) => table.length());
+  shown.sort((a, b) => (a.node()!.compareDocumentPosition(b.node()!) & 4 ? -1 : 1));
+  const at = shown.findIndex((table) => table.node()?.contains(document.activeElement));
+  if (at < 0) {
+    const first = shown.find((table) => table.place() >= 0) ?? shown[0];
+    first?.focusRow(Math.max(0, first.place()));
+    return;
+  }
+  const here = shown[at]!;
+  if (here.focusRow(here.place() + step)) return;
+  const next = shown[at + step];
+  next?.focusRow(step > 0 ? 0 : next.length() - 1);
+}
+
+export function Table<T>(props: Props<T>) {
+  const { rows, columns, id, href, selected } = props;
+  const height = isPhone.value ? 58 : 32;
+  const table = useRef<HTMLTableElement>(null);
+  const body = useRef<HTMLTableSectionElement>(null);
+  const [range, setRange] = useState<[number, number]>([0, 40]);
+  const place = useRef(-1);
+  const wanted = useRef(-1);
+  const length = useRef(rows.length);
+  length.current = rows.length;
+  const drag = useDrag(body, height, rows.length, props.onDrop);
+
+  useEffect(() => {
+    let frame = 0;
+    const measure = () => {
+      frame = 0;
+      const top = body.current?.getBoundingClientRect().top ?? 0;
+      const first = Math.max(0, Math.floor(-top / height) - MARGIN);
+      const last = Math.ceil((innerHeight - top) / height) + MARGIN;
+      setRange((old) => (old[0] === first && old[1] === last ? old : [first, last]));
+      if (last >= length.current) props.onEnd?.();
+    };
+    const later = () => (frame ||= requestAnimationFrame(measure));
+    measure();
+    addEventListener('scroll', later, { passive: true });
+    addEventListener('resize', later);
+    return () => {
+      cancelAnimationFrame(frame);
+      removeEventListener('scroll', later);
+      removeEventListener('resize', later);
+    };
+  }, [height, rows.length, props.onEnd]);
+
+  useEffect(() => props.onRange?.(range[0], range[1]), [range, props.onRange]);
+
+  useEffect(() => {
+    const me = {
+      length: () => length.current,
+      place: () => place.current,
+      node: () => table.current,
+      focusRow: (index: number) => {
+        if (index < 0 || index >= length.current) return false;
+        wanted.current = index;
+        const top = (body.current?.getBoundingClientRect().top ?? 0) + index * height;
+        if (top < 96) scrollBy(0, top - 96);
+        else if (top + height > innerHeight - 64) scrollBy(0, top + height - innerHeight + 64);
+        setRange(([first, last]) => [Math.min(first, index), Math.max(last, index + 1)]);
+        focusWanted();
+        return true;
+      },
+    };
+    tables.push(me);
+    return () => void tables.splice(tables.indexOf(me), 1);
+  }, [height]);
+
+  const focusWanted = () => {
+    if (wanted.current < 0) return;
+    const row = body.current?.querySelector<HTMLElement>(`[data-at="${wanted.current}"]`);
+    if (!row) return;
+    wanted.current = -1;
+    row.focus({ preventScroll: true });
+  };
+  useLayoutEffect(focusWanted);
+
+  // A row that moves, or leaves the list, loses the focus: it goes on with the row, else with its place.
+  const focused = useRef<number | null>(null);
+  const oldRows = useRef(rows);
+  useLayoutEffect(() => {
+    const isOther = oldRows.current !== rows;
+    oldRows.current = rows;
+    if (focused.current === null || document.activeElement !== document.body) return;
+    const find = (what: string) => body.current?.querySelector<HTMLElement>(what);
+    const row = find(`[data-id="${focused.current}"]`) ?? (isOther ? find(`[data-at="${Math.min(place.current, rows.length - 1)}"]`) : null);
+    row?.focus({ preventScroll: true });
+  });
+
+  const first = Math.min(range[0], Math.max(0, rows.length - 1));
+  const last = Math.min(range[1], rows.length);
+  const space = (size: number, key: string) =>
+    size > 0 && (
+      <tr key={key} class="space" aria-hidden="true" style={{ height: `${size}px` }}>
+        <td colSpan={columns.length + (props.onDrop ? 1 : 0) + (props.onSelect ? 1 : 0)} style={{ height: `${size}px` }} />
+      </tr>
+    );
+
+  const onKeyDown = (event: KeyboardEvent, row: T, index: number) => {
+    if (event.target !== event.currentTarget || event.ctrlKey || event.metaKey || event.altKey) return;
+    const step = event.key === 'ArrowDown' ? 1 : event.key === 'ArrowUp' ? -1 : 0;
+    place.current = index;
+    if (step) moveFocus(step);
+    else if (event.key === 'Enter' && href) location.hash = href(row);
+    else if ((event.key === 'x' || event.key === ' ') && props.onSelect) props.onSelect(id(row), event.shiftKey);
+    else if (!props.onKey?.(row, event)) return;
+    event.preventDefault();
+  };
+
+  return (
+    <table ref={table} class="grid" aria-label={props.label} aria-rowcount={(props.total ?? rows.length) + 1}>
+      <colgroup>
+        {props.onDrop && <col style={{ width: '24px' }} />}
+        {props.onSelect && <col style={{ width: '30px' }} />}
+        {columns.map((column) => <col key={column.name} style={{ width: typeof column.width === 'number' ? `${column.width}px` : column.width }} />)}
+      </colgroup>
+      <thead>
+        <tr>
+          {props.onDrop && <th><span class="away">Move</span></th>}
+          {props.onSelect && <th><span class="away">Select</span></th>}
+          {columns.map((column) => (
+            <th key={column.name} class={column.kind} scope="col" aria-sort={sortOf(props.sort, column.name)}>
+              {column.sort && props.onSort
+                ? <button class="head" onClick={() => props.onSort?.(column.name)}>{column.head}</button>
+                : column.head}
+            </th>
+          ))}
+        </tr>
+      </thead>
+      <tbody ref={body}>
+        {space(first * height, 'above')}
+        {rows.slice(first, last).map((row, offset) => {
+          const index = first + offset;
+          const key = id(row);
+          const isSelected = selected?.has(key) ?? false;
+          return (
+            <tr
+              key={key}
+              data-at={index}
+              data-id={key}
+              tabIndex={index === Math.max(0, place.current) ? 0 : -1}
+              aria-rowindex={index + 2}
+              aria-selected={selected ? isSelected : undefined}
+              class={`${props.rowKind?.(row) ?? ''} ${isSelected ? 'selected' : ''} ${drag.kindOf(index)}`}
+              onFocus={() => { place.current = index; focused.current = key; }}
+              onBlur={(event) => {
+                const row = event.currentTarget;
+                setTimeout(() => row.isConnected && focused.current === key && document.activeElement !== row && (focused.current = null));
+              }}
+              onKeyDown={(event) => onKeyDown(event, row, index)}
+              onClick={(event) => {
+                // A row opens by a click anywhere that means nothing else.
+                if (href && !(event.target as Element).closest('a, button, input, label') && !getSelection()?.toString()) location.hash = href(row);
+              }}
+            >
+              {props.onDrop && <td class="grip p-hide"><Grip drag={drag} index={index} /></td>}
+              {props.onSelect && (
+                <td class="pick p-hide">
+                  <label>
+                    <span class="away">Select {key}</span>
+                    <input type="checkbox" tabIndex={-1} checked={isSelected} onClick={(event) => props.onSelect?.(key, event.shiftKey)} />
+                  </label>
+                </td>
+              )}
+              {columns.map((column) => <td key={column.name} class={column.kind}>{column.cell(row, index)}</td>)}
+            </tr>
+          );
+        })}
+        {space((rows.length - last) * height, 'below')}
+      </tbody>
+    </table>
+  );
+}
+
+function sortOf(sort: string | undefined, name: string): 'ascending' | 'descending' | undefined {
+  if (sort === name) return 'ascending';
+  return sort === `-${name}` ? 'descending' : undefined;
+}

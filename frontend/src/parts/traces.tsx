@@ -1,0 +1,30 @@
+// What was measured over time: one small chart per quantity, the newest value in its heading.
+import type { Traces } from '../types';
+import { Chart, inUnit } from './chart';
+
+const NAMES: Record<string, string> = {
+  gpu_use: 'GPU use', gpu_memory: 'GPU memory', power: 'Power', temperature: 'Temperature', cpu: 'CPU', memory: 'Memory',
+};
+const ORDER = Object.keys(NAMES);
+const isPercent = (unit: string) => unit === 'percent' || unit === '%';
+
+export function TraceCharts({ series, height = 96, most = {} }: { series: Traces; height?: number; most?: Record<string, number | null> }) {
+  const place = (name: string) => (ORDER.includes(name) ? ORDER.indexOf(name) : 99);
+  const names = Object.keys(series).filter((name) => series[name]!.points.length).sort((a, b) => place(a) - place(b));
+  return (
+    <div class="charts">
+      {names.map((name) => {
+        const { unit, points } = series[name]!;
+        const last = points.findLast((point) => point[1] !== null);
+        const label = NAMES[name] ?? name;
+        return (
+          <figure key={name}>
+            <figcaption>{label} <span class="num dim">{inUnit(unit, last?.[1])}</span></figcaption>
+            {/* Several cores make more than a hundred percent. */}
+            <Chart label={`${label} over time`} lines={[{ label, points }]} unit={unit} isTime fromZero height={height} max={most[name] ?? (isPercent(unit) && name !== 'cpu' ? 100 : undefined)} />
+          </figure>
+        );
+      })}
+    </div>
+  );
+}

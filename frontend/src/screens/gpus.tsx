@@ -1,0 +1,50 @@
+// The cards: what they did in the last hours, and what may run on them.
+import { drainGpu, setSlots } from '../actions';
+import { query } from '../api';
+import { Empty, Loading, Tabs } from '../parts/bits';
+import { TraceCharts } from '../parts/traces';
+import { GpuCard, isDrained } from '../parts/gpu-card';
+import { href, replace, route } from '../route';
+import { gpus, isLoaded, isReadOnly } from '../store';
+import type { Gpu, Traces } from '../types';
+import { useFetch } from '../use-fetch';
+
+const HOURS = [{ value: '1', label: '1 h' }, { value: '6', label: '6 h' }, { value: '24', label: '24 h' }];
+
+export function GpusScreen() {
+  const hours = route.value.query.get('hours') ?? '6';
+  return (
+    <>
+      <header class="page-head">
+        <h1 class="grow">GPUs</h1>
+        <Tabs label="Time shown" value={hours} options={HOURS} onPick={(picked) => replace(href(['gpus'], { hours: picked }))} />
+      </header>
+      {!isLoaded.value && <Loading rows={10} />}
+      {isLoaded.value && !gpus.value.length && <Empty title="No GPUs on this host">Jobs run on the CPU.</Empty>}
+      {gpus.value.map((gpu) => (
+        <div key={gpu.uuid || gpu.index} class="gpu-row">
+          <GpuCard gpu={gpu}>{!isReadOnly.value && <CardActions gpu={gpu} />}</GpuCard>
+          <GpuTraces gpu={gpu} hours={hours} />
+        </div>
+      ))}
+    </>
+  );
+}
+
+function CardActions({ gpu }: { gpu: Gpu }) {
+  return (
+    <div class="row">
+      {isDrained(gpu)
+        ? <button onClick={() => void drainGpu(gpu, false)}>Restore</button>
+        : <button onClick={() => void drainGpu(gpu, true)} title="Running jobs finish, no more start">Drain</button>}
+      <button onClick={() => void setSlots(gpu)}>Slots: {gpu.slots}…</button>
+    </div>
+  );
+}
+
+function GpuTraces({ gpu, hours }: { gpu: Gpu; hours: string }) {
+  const traces = useFetch<{ series: Traces }>(`/api/gpus/${encodeURIComponent(gpu.uuid)}/trace${query({ hours, points: 300 })}`, 15_000);
+  if (!traces.data) return traces.error ? <p class="dim">{traces.error.message}</p> : <Loading rows={3} />;
+  const hasAny = Object.values(traces.data.series).some((one) => one.points.length > 1);
+  return hasAny ? <TraceCharts series={traces.data.series} height={110} most={{ gpu_memory: gpu.memory_bytes }} /> : <p class="dim">No samples yet</p>;
+}

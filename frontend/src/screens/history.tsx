@@ -1,0 +1,164 @@
+// All jobs, newest first; what is asked for stands in the address.
+import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
+import { ApiError, get, query } from '../api';
+import { count } from '../format';
+import { Empty, Failed, Loading } from '../parts/bits';
+import { COLUMNS, JobTable } from '../parts/job-table';
+import { href, replace, route } from '../route';
+import { counts, onChange } from '../store';
+import { useChanges } from '../use-fetch';
+import { ACTIVE, FINAL, type Job, STATES, type State, WAITING } from '../types';
+
+const FIELDS = ['state', 'name', 'tag', 'sweep', 'q'] as const;
+const LABELS = { state: 'State', name: 'Name', tag: 'Tag', sweep: 'Sweep', q: 'Command or name' };
+const c = COLUMNS;
+const SHOWN = [c.id, c.state, c.title, c.result, c.gpu, c.time, c.submitted];
+const PAGE = 200;
+
+const GROUPS: Record<string, readonly State[]> = { active: ACTIVE, waiting: WAITING, final: FINAL };
+
+type Filter = Record<(typeof FIELDS)[number], string>;
+
+function filterOf(from: URLSearchParams): Filter {
+  return Object.fromEntries(FIELDS.map((field) => [field, from.get(field) ?? ''])) as Filter;
+}
+
+/** Whether a job that the stream told of belongs here. */
+function matches(job: Job, filter: Filter): boolean {
+  const needle = filter.q.toLowerCase();
+  return (!filter.state || filter.state.split(',').some((one) => one === job.state || GROUPS[one]?.includes(job.state)))
+    && (!filter.name || job.name === filter.name)
+    && (!filter.tag || job.tags.includes(filter.tag))
+    && (!filter.sweep || job.sweep === filter.sweep)
+    && (!needle || `${job.name ?? ''} ${job.command}`.toLowerCase().includes(needle));
+}
+
+interface Loaded {
+  key: string;
+  jobs: Job[];
+  next: number | null;
+}
+
+export function HistoryScreen() {
+  const filter = filterOf(route.value.query);
+  const key = query(filter);
+  const [loaded, setLoaded] = useState<Loaded | null>(null);
+  const [error, setError] = useState<ApiError | null>(null);
+  const isBusy = useRef(false);
+  const current = useRef({ key, filter });
+  current.current = { key, filter };
+
+  const fetchPage = useCallback(async (before: number | null) => {
+    if (isBusy.current && before !== null) return;
+    isBusy.current = true;
+    const mine = current.current.key;
+    try {
+      const page = await get<{ jobs: Job[]; next: number | null }>(`/api/jobs${query({ ...current.current.filter, before, limit: PAGE })}`);
+      if (mine !== current.current.key) return;
+      setError(null);
+      setLoaded((old) => ({ key: mine, jobs: before !== null && old?.key === mine ? [...old.jobs, ...page.jobs] : page.jobs, next: page.next }));
+    } catch (problem) {
+      if (problem instanceof ApiError && mine === current.current.key) setError(problem);
+    } finally {
+      isBusy.current = false;
+    }
+  }, []);
+
+  useEffect(() => {
+    const timer = setTimeout(() => void fetchPage(null), loaded ? 200 : 0);
+    return () => clearTimeout(timer);
+  }, [key]);
+
+  // Rows in view are kept true: the stream tells of some jobs only, so they are asked for again.
+  const inView = useRef<[number, number]>([0, 0]);
+  const refresh = useCallback(async () => {
+    const old = latest.current;
+    if (!old || old.key !== current.current.key || !old.jobs.length || isBusy.current || document.hidden) return;
+    const from = Math.min(inView.current[0], old.jobs.length - 1);
+    const top = from === 0 ? null : old.jobs[from]!.id + 1;
+    try {
+      const page = await get<{ jobs: Job[]; next: number | null }>(`/api/jobs${query({ ...current.current.filter, before: top, limit: PAGE })}`);
+      setLoaded((now) => {
+        if (!now || now.key !== old.key) return now;
+        const lowest = page.jobs.length && page.next !== null ? page.jobs[page.jobs.length - 1]!.id : 0;
+        const above = top === null ? [] : now.jobs.filter((job) => job.id >= top);
+        const below = now.jobs.filter((job) => job.id < lowest);
+        return { ...now, jobs: [...above, ...page.jobs, ...below], next: below.length || page.next === null ? now.next : page.next };
+      });
+    } catch {
+      // the banner says it
+    }
+  }, []);
+  const latest = useRef(loaded);
+  latest.current = loaded;
+  useChanges(() => true, () => void refresh(), 2000);
+  useEffect(() => onChange((delta) => {
+    if (!delta?.jobs?.length) return;
+    setLoaded((old) => {
+      if (!old || old.key !== current.current.key) return old;
+      const fresh = new Map((delta.jobs ?? []).map((job) => [job.id, job]));
+      const newest = old.jobs[0]?.id ?? 0;
+      const kept = old.jobs.map((job) => fresh.get(job.id) ?? job).filter((job) => !fresh.has(job.id) || matches(job, current.current.filter));
+      const added = [...fresh.values()].filter((job) => job.id > newest && matches(job, current.current.filter)).sort((a, b) => b.id - a.id);
+      return { ...old, jobs: [...added, ...kept] };
+    });
+  }), []);
+  const settle = useRef(0);
+  const onRange = useCallback((first: number, last: number) => {
+    inView.current = [first, last];
+    clearTimeout(settle.current);
+    settle.current = window.setTimeout(() => void refresh(), 600);
+  }, []);
+
+  const shown = loaded?.key === key ? loaded : null;
+  const onEnd = useCallback(() => {
+    if (shown?.next != null) void fetchPage(shown.next);
+  }, [shown?.next, shown?.key]);
+
+  const set = (field: string, text: string) => {
+    const next = new URLSearchParams();
+    for (const one of FIELDS) {
+      const value = one === field ? text : filter[one];
+      if (value) next.set(one, value);
+    }
+    replace(href(['history'], next));
+  };
+  const isFiltered = FIELDS.some((field) => filter[field]);
+
+  return (
+    <>
+      <header class="page-head"><h1>History</h1></header>
+      <form class="filters" role="search" aria-label="Filter jobs" onSubmit={(event) => event.preventDefault()}>
+        <label>
+          <span>State</span>
+          <select value={filter.state} onChange={(event) => set('state', event.currentTarget.value)}>
+            <option value="">any ({count(Object.values(counts.value).reduce((a, b) => a + b, 0))})</option>
+            {Object.keys(GROUPS).map((group) => <option key={group} value={group}>{group}: {GROUPS[group]!.join(', ')}</option>)}
+            {STATES.map((state) => <option key={state} value={state}>{state} ({count(counts.value[state] ?? 0)})</option>)}
+          </select>
+        </label>
+        {FIELDS.slice(1).map((field) => (
+          <label key={field} class={field === 'q' ? 'grow' : ''}>
+            <span>{LABELS[field]}</span>
+            <input type="search" value={filter[field]} placeholder={field === 'q' ? 'train.py' : ''} onInput={(event) => set(field, event.currentTarget.value)} />
+          </label>
+        ))}
+        <button type="button" class="link" disabled={!isFiltered} onClick={() => replace('#/history')}>Clear filters</button>
+      </form>
+      {error && !shown ? <Failed error={error} retry={() => void fetchPage(null)} />
+        : !shown ? <Loading rows={14} />
+        : !shown.jobs.length
+          ? isFiltered
+            ? <Empty title="No job matches"><button class="link" onClick={() => replace('#/history')}>Clear filters</button></Empty>
+            : <Empty title="No jobs yet" />
+          : (
+            <section aria-label="Jobs">
+              <JobTable label="Jobs" jobs={shown.jobs} columns={SHOWN} onEnd={onEnd} onRange={onRange} />
+              <p class="more dim num">
+                {shown.next === null ? `${count(shown.jobs.length)} jobs` : `${count(shown.jobs.length)} loaded, more below`}
+              </p>
+            </section>
+          )}
+    </>
+  );
+}

@@ -1,0 +1,228 @@
+// Everything about one job.
+import type { ComponentChildren } from 'preact';
+import { useState } from 'preact/hooks';
+import * as actions from '../actions';
+import { query } from '../api';
+import { bytes, causeWords, clock, duration, elapsed, needs, resultWords, runtime, value } from '../format';
+import { useKeys } from '../keys';
+import { LogPane } from '../log/pane';
+import { Badge, Command, Failed, Loading, Section } from '../parts/bits';
+import { Chart } from '../parts/chart';
+import { TraceCharts } from '../parts/traces';
+import { go, href, jobHref, logHref, sweepHref } from '../route';
+import { isReadOnly, knownJobs, now } from '../store';
+import { type Job, type JobDetail, type Point, type Traces, isActive, isFinal, isWaiting } from '../types';
+import { useChanges, useFetch } from '../use-fetch';
+
+export function useJob(id: number) {
+  const fetched = useFetch<{ job: JobDetail }>(`/api/jobs/${id}`);
+  const job = fetched.data?.job ?? null;
+  // The stream tells only of what stands on the overview; about others every change may be news.
+  const isUntold = () => job !== null && !isFinal(job) && !knownJobs.peek().has(id);
+  useChanges((delta) => (delta.jobs ?? []).some((one) => one.id === id) || (delta.removed ?? []).includes(id) || isUntold(), fetched.reload);
+  return { ...fetched, job };
+}
+
+export function JobScreen({ id }: { id: number }) {
+  const { job, error, reload } = useJob(id);
+  const isLive = job !== null && isActive(job);
+  const traces = useFetch<{ series: Traces }>(job?.attempts ? `/api/jobs/${id}/trace?points=300` : null, isLive ? 5000 : 0);
+  useJobKeys(job);
+  if (!job) return error ? <Failed error={error} retry={reload} /> : <Loading rows={12} />;
+  const series = traces.data?.series ?? {};
+  const hasTraces = Object.values(series).some((one) => one.points.length > 1);
+  const metrics = Object.entries(job.metrics ?? {});
+  return (
+    <>
+      <JobHead job={job} />
+      {isWaiting(job) && <Waiting job={job} />}
+      <div class="two">
+        <div>
+          <Section title="Log" tools={<a href={logHref(id)}>Full view</a>}>
+            <LogPane job={job} key={id} />
+          </Section>
+          {metrics.length > 0 && <Metrics job={job} />}
+          {hasTraces && <Section title="Resources"><TraceCharts series={series} /></Section>}
+        </div>
+        <div>
+          <Facts job={job} />
+          <Params params={job.params} />
+          <Attempts job={job} />
+          <Section title="Events">
+            <ol class="events">
+              {job.events.map((event, i) => (
+                <li key={i}>
+                  <time class="num dim">{clock(event.at)}</time> <b>{event.kind}</b> <span class="dim">{event.data}</span>
+                </li>
+              ))}
+            </ol>
+          </Section>
+        </div>
+      </div>
+    </>
+  );
+}
+
+function useJobKeys(job: JobDetail | null): void {
+  const may = (run: (job: Job) => void) => () => job && !isReadOnly.value && run(job);
+  useKeys({
+    l: () => job && go(logHref(job.id)),
+    c: may((one) => void actions.cancel([one])),
+    h: may((one) => void actions.holdOrRelease(one)),
+    r: may((one) => void actions.rerun([one])),
+    e: may((one) => go(actions.cloneHref(one))),
+    p: may((one) => void actions.askPriority([one])),
+  });
+}
+
+export function JobHead({ job, children }: { job: JobDetail; children?: ComponentChildren }) {
+  const time = runtime(job, now.value);
+  const result = resultWords(job);
+  return (
+    <header class="page-head">
+      <div class="grow">
+        <p class="crumbs dim">
+          <a href="#/history">Jobs</a> / <a href={jobHref(job.id)} class="num">{job.id}</a>
+          {job.sweep && <> · trial {job.trial} of <a href={sweepHref(job.sweep)}>{job.sweep}</a></>}
+        </p>
+        <h1 class={job.name ? '' : 'mono'}>{job.name || job.command}</h1>
+        <p class="headline">
+          <Badge state={job.state} />
+          {result && <b class="bad-ink">{result}</b>}
+          {time !== null && <span class="num">{isActive(job) ? elapsed(time) : duration(time)}</span>}
+          {job.devices.length > 0 && <span class="num">GPU {job.devices.map((one) => one.index).join(', ')}</span>}
+          {job.tags.map((tag) => <a key={tag} class="tag" href={href(['history'], { tag })}>{tag}</a>)}
+        </p>
+      </div>
+      {!isReadOnly.value && <JobActions job={job} />}
+      {children}
+    </header>
+  );
+}
+
+function JobActions({ job }: { job: JobDetail }) {
+  return (
+    <div class="row actions">
+      {job.state === 'queued' && <button onClick={() => void actions.hold([job])}>Hold</button>}
+      {job.state === 'held' && <button onClick={() => void actions.release([job])}>Release</button>}
+      {isWaiting(job) && <button onClick={() => void actions.moveFirst(job)}>Move first</button>}
+      {isWaiting(job) && <button onClick={() => void actions.askPriority([job])}>Priority…</button>}
+      {isFinal(job) && <button onClick={() => void actions.rerun([job])}>Run again</button>}
+      <a class="button" href={actions.cloneHref(job)}>Clone and edit</a>
+      {!isFinal(job) && <button class="danger" onClick={() => void actions.cancel([job])}>Cancel…</button>}
+      {isFinal(job) && <button onClick={() => void actions.remove([job])}>Remove…</button>}
+    </div>
+  );
+}
+
+function Waiting({ job }: { job: JobDetail }) {
+  const told = Array.isArray(job.why) ? job.why : job.why ? [job.why] : [];
+  const reasons = job.state === 'held' ? ['It is held; release it to let it run.'] : told;
+  if (!reasons.length) return null;
+  return (
+    <div class="note" role="note">
+      {reasons.map((reason, i) => <p key={i}>{reason}</p>)}
+      {job.state === 'queued' && job.starts_in != null && <p class="dim">It is likely to start in {elapsed(job.starts_in)}.</p>}
+    </div>
+  );
+}
+
+function Facts({ job }: { job: JobDetail }) {
+  const cpu = job.user_seconds === null ? null : job.user_seconds + (job.system_seconds ?? 0);
+  const facts: [string, ComponentChildren][] = [
+    ['Command', <Command text={job.command} />],
+    ['Folder', <code>{job.cwd}</code>],
+    ['Needs', needs(job) + (job.gpu_model ? `, ${job.gpu_model}` : '') + (job.exclusive ? ', alone' : '')],
+    ['Priority', job.priority || null],
+    ['After', job.after.length ? job.after.map((one) => (
+      <span key={one.job}><a href={jobHref(one.job)}>{one.job}</a>:{one.condition}{one.met ? ' (met)' : ''} </span>
+    )) : null],
+    ['Time limit', job.time_limit === null ? null : duration(job.time_limit)],
+    ['Retries', job.retries || null],
+    ['Restartable', job.restartable ? 'yes' : null],
+    ['Submitted', clock(job.submitted_at)],
+    ['Started', job.started_at && clock(job.started_at)],
+    ['Ended', job.ended_at && clock(job.ended_at)],
+    ['Detail', job.detail],
+    ['CPU time', cpu === null ? null : duration(cpu)],
+    ['Memory', job.max_rss_bytes === null ? null : `${bytes(job.max_rss_bytes)} at most`],
+    ['GPU memory', job.gpu_memory_peak_bytes === null ? null : `${bytes(job.gpu_memory_peak_bytes)} at most`],
+    ['GPU use', job.gpu_use_percent === null ? null : `${job.gpu_use_percent.toFixed(0)}%`],
+    ['Energy', job.gpu_energy_joules === null ? null : `${(job.gpu_energy_joules / 3600).toFixed(1)} Wh`],
+    ['PID', job.pid],
+    ['Rerun of', job.rerun_of && <a href={jobHref(job.rerun_of)}>{job.rerun_of}</a>],
+  ];
+  return (
+    <Section title="Details">
+      <dl class="facts">
+        {facts.filter(([, shown]) => shown).map(([name, shown]) => [<dt key={name}>{name}</dt>, <dd key={`${name}=`}>{shown}</dd>])}
+      </dl>
+    </Section>
+  );
+}
+
+function Params({ params }: { params: Record<string, unknown> | undefined }) {
+  const all = Object.entries(params ?? {});
+  if (!all.length) return null;
+  return (
+    <Section title="Parameters">
+      <dl class="facts">
+        {all.map(([name, x]) => [<dt key={name} class="mono">{name}</dt>, <dd key={`${name}=`}><code>{value(x)}</code></dd>])}
+      </dl>
+    </Section>
+  );
+}
+
+function Attempts({ job }: { job: JobDetail }) {
+  if (job.history.length < 2) return null;
+  return (
+    <Section title="Attempts">
+      <ol class="events">
+        {job.history.map((one) => (
+          <li key={one.number}>
+            <b class="num">{one.number}</b> <time class="num dim">{clock(one.started_at)}</time>{' '}
+            {causeWords(one.cause, one.detail) || one.cause || (one.ended_at ? 'ended' : 'running')}
+            {one.devices.length > 0 && <span class="dim"> on GPU {one.devices.join(', ')}</span>}
+          </li>
+        ))}
+      </ol>
+    </Section>
+  );
+}
+
+function Metrics({ job }: { job: JobDetail }) {
+  const names = Object.keys(job.metrics);
+  const [picked, setPicked] = useState<string | null>(null);
+  const name = picked ?? names.find((one) => job.metrics[one]!.n > 1) ?? null;
+  const curve = useFetch<{ points: Point[] }>(
+    name === null ? null : `/api/jobs/${job.id}/curve${query({ metric: name, points: 500 })}`,
+    isActive(job) ? 4000 : 0,
+  );
+  return (
+    <Section title="Metrics">
+      <table class="plain">
+        <thead>
+          <tr><th>Metric</th><th class="num">Last</th><th class="num">Min</th><th class="num">Max</th><th class="num p-hide">Step</th><th class="num p-hide">Reports</th></tr>
+        </thead>
+        <tbody>
+          {names.map((one) => {
+            const m = job.metrics[one]!;
+            return (
+              <tr key={one} class={one === name ? 'selected' : ''}>
+                <td><button class="link mono" aria-pressed={one === name} onClick={() => setPicked(one)}>{one}</button></td>
+                <td class="num">{value(m.last)}</td>
+                <td class="num">{value(m.min)}</td>
+                <td class="num">{value(m.max)}</td>
+                <td class="num p-hide">{value(m.step)}</td>
+                <td class="num p-hide">{m.n}</td>
+              </tr>
+            );
+          })}
+        </tbody>
+      </table>
+      {name !== null && curve.data && curve.data.points.length > 1 && (
+        <Chart label={`${name} over steps`} lines={[{ label: name, points: curve.data.points }]} height={200} />
+      )}
+    </Section>
+  );
+}

@@ -1,0 +1,121 @@
+// A sweep: one command with places for values, and the values.
+import { useEffect, useState } from 'preact/hooks';
+import { post } from '../api';
+import { plural } from '../format';
+import { complain, tell } from '../parts/toast';
+import { go, sweepHref } from '../route';
+import { Area, Field, OPTION_NAMES, PreviewPanel, Resources, SubmitForm, optionsOf, useForm, usePreview } from './submit-fields';
+
+const METHODS = ['grid', 'shuffled', 'random', 'lhs', 'tpe', 'gp', 'cmaes', 'nsgaii'];
+const NOT_PARAMS = ['params', 'id', 'dir', 'gpu'];
+const OF_SINGLE_JOBS = ['after', 'begin'];
+const HELP = [
+  ['1e-3,1e-4', 'these values'],
+  ['range(3)', '0, 1, 2'],
+  ['log(1e-5,1e-1)', 'a number on a log scale (random, adaptive)'],
+  ['interval(0,0.5)', 'a number, evenly'],
+  ['int(1,8)', 'a whole number'],
+];
+
+interface Param {
+  name: string;
+  text: string;
+}
+
+/** The names in `{braces}` of a command. */
+export function placeholders(command: string): string[] {
+  const found = [...command.replaceAll('{{', '').matchAll(/\{([A-Za-z_][\w.]*)\}/g)].map((match) => match[1]!);
+  return [...new Set(found)].filter((name) => !NOT_PARAMS.includes(name));
+}
+
+export function SweepForm() {
+  const form = useForm({ method: 'grid', goal: 'min' });
+  const [params, setParams] = useState<Param[]>([{ name: '', text: '' }]);
+  const [isBusy, setBusy] = useState(false);
+  const { values } = form;
+  const command = values.command ?? '';
+
+  // A place in the command asks for its values by itself.
+  useEffect(() => {
+    const wanted = placeholders(command);
+    setParams((old) => {
+      const kept = old.filter((one) => one.text || wanted.includes(one.name));
+      const missing = wanted.filter((name) => !kept.some((one) => one.name === name));
+      const next = [...kept, ...missing.map((name) => ({ name, text: '' }))];
+      return next.length ? next : [{ name: '', text: '' }];
+    });
+  }, [command]);
+
+  const given = params.filter((one) => one.name.trim() && one.text.trim());
+  const needsTrials = !['grid', 'shuffled'].includes(values.method ?? '');
+  const body = {
+    command,
+    parameters: Object.fromEntries(given.map((one) => [one.name.trim(), one.text.trim()])),
+    method: values.method,
+    ...optionsOf(values, ['name', 'max_parallel', ...(needsTrials ? ['trials', 'seed'] : values.method === 'shuffled' ? ['seed'] : [])]),
+    ...(values.metric?.trim() ? { metric: values.metric.trim() + (values.goal === 'max' ? ':max' : '') } : {}),
+    options: optionsOf(values, OPTION_NAMES.filter((name) => !OF_SINGLE_JOBS.includes(name))),
+  };
+  const isReady = Boolean(command.trim()) && given.length > 0 && params.every((one) => !one.name || one.text.trim());
+  const preview = usePreview('/api/sweeps', isReady ? body : null);
+
+  const submit = async () => {
+    setBusy(true);
+    try {
+      const made = await post<{ sweep: string; added: number }>('/api/sweeps', body);
+      tell(`Sweep ${made.sweep}: ${plural(made.added, 'trial')}`);
+      go(sweepHref(made.sweep));
+    } catch (error) {
+      complain(error);
+      setBusy(false);
+    }
+  };
+  const change = (at: number, part: Partial<Param>) => setParams(params.map((one, i) => (i === at ? { ...one, ...part } : one)));
+
+  return (
+    <SubmitForm onSubmit={submit}>
+      <div>
+        <Area form={form} name="command" label="Command, with {name} where a value goes" rows={3} placeholder="python train.py --lr {lr} --seed {seed}" required />
+        <fieldset>
+          <legend>Parameters</legend>
+          {params.map((one, i) => (
+            <div key={i} class="param">
+              <input aria-label="Parameter name" class="mono" value={one.name} placeholder="lr" onInput={(event) => change(i, { name: event.currentTarget.value })} />
+              <input aria-label={`Values of ${one.name || 'the parameter'}`} class="mono" value={one.text} placeholder="1e-3,1e-4" onInput={(event) => change(i, { text: event.currentTarget.value })} />
+              <button type="button" class="icon" aria-label={`Remove ${one.name}`} onClick={() => setParams(params.filter((_, n) => n !== i))}>×</button>
+            </div>
+          ))}
+          <div class="row">
+            <button type="button" onClick={() => setParams([...params, { name: '', text: '' }])}>Add parameter</button>
+          </div>
+          <dl class="grammar">{HELP.map(([text, meaning]) => [<dt key={text}><code>{text}</code></dt>, <dd key={meaning} class="dim">{meaning}</dd>])}</dl>
+        </fieldset>
+        <div class="fields">
+          <label class="field">
+            <span>Method</span>
+            <select value={values.method} onChange={(event) => form.set('method', event.currentTarget.value)}>
+              {METHODS.map((method) => <option key={method}>{method}</option>)}
+            </select>
+          </label>
+          {needsTrials && <Field form={form} name="trials" label="Trials" type="number" required />}
+          <Field form={form} name="metric" label="Metric" placeholder="val_loss" />
+          <label class="field">
+            <span>Goal</span>
+            <select value={values.goal} onChange={(event) => form.set('goal', event.currentTarget.value)}>
+              <option value="min">minimise</option>
+              <option value="max">maximise</option>
+            </select>
+          </label>
+          <Field form={form} name="max_parallel" label="At most at a time" type="number" placeholder="no limit" />
+          <Field form={form} name="name" label="Name" placeholder="made up" />
+        </div>
+        <Resources form={form} without={OF_SINGLE_JOBS} />
+        <div class="row">
+          <button class="primary" disabled={isBusy || !preview.total}>Start sweep{preview.total ? ` of ${plural(preview.total, 'trial')}` : ''}</button>
+          <span class="dim hint">Ctrl+Enter</span>
+        </div>
+      </div>
+      <PreviewPanel preview={preview} what="trial" none="Write a command with {name} and give values for each name." />
+    </SubmitForm>
+  );
+}

@@ -1,0 +1,157 @@
+// What the page knows, as signals: fetched once, then kept true by the stream.
+import { batch, computed, signal } from '@preact/signals';
+import { ApiError, get } from './api';
+import * as stream from './stream';
+import { type Counts, type Delta, type Gpu, type Job, type Overview, type SweepSummary, isActive, isFinal, isWaiting } from './types';
+
+const RECENT_SHOWN = 20; // as in the overview
+
+export const isLoaded = signal(false);
+export const loadError = signal<ApiError | null>(null);
+export const running = signal<Job[]>([]);
+export const queue = signal<Job[]>([]);
+export const recent = signal<Job[]>([]);
+export const gpus = signal<Gpu[]>([]);
+export const counts = signal<Counts>({});
+export const sweeps = signal<SweepSummary[]>([]);
+export const daemon = signal<Overview['daemon']>({ pid: null, draining: false });
+export const host = signal({ user: '', host: '' });
+export const isReadOnly = signal(false);
+/** What is wrong with the driver. */
+export const trouble = signal<string | null>(null);
+/** When the data shown was true (server's clock, seconds). */
+export const asOf = signal(0);
+
+let eventId = 0;
+let skew = 0; // of the server's clock against ours, seconds
+
+/** The server's clock in seconds; ticks once a second while somebody looks. */
+export const now = signal(Date.now() / 1000);
+setInterval(() => {
+  if (!document.hidden) now.value = Date.now() / 1000 + skew;
+}, 1000);
+
+export const nWaiting = computed(() => (counts.value.queued ?? 0) + (counts.value.held ?? 0));
+export const nActive = computed(() => (counts.value.running ?? 0) + (counts.value.starting ?? 0) + (counts.value.stopping ?? 0));
+export const knownJobs = computed(() => new Map([...recent.value, ...queue.value, ...running.value].map((job) => [job.id, job])));
+
+type Listener = (delta: Delta | null) => void;
+const listeners = new Set<Listener>();
+
+/** Call back on every change; null means that anything may have changed. */
+export function onChange(listener: Listener): () => void {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+let loading: Promise<void> | null = null;
+
+export function load(): Promise<void> {
+  loading ??= fetchAll().finally(() => (loading = null));
+  return loading;
+}
+
+async function fetchAll(): Promise<void> {
+  try {
+    const all = await get<Overview>('/api/overview');
+    batch(() => {
+      takeTime(all.now);
+      // A delta may have overtaken this answer; its number must not go back.
+      eventId = Math.max(eventId, all.event_id);
+      running.value = all.running;
+      queue.value = all.queue.map(timed);
+      recent.value = all.recent;
+      gpus.value = all.gpus;
+      counts.value = all.counts;
+      sweeps.value = all.sweeps;
+      daemon.value = all.daemon;
+      isReadOnly.value = all.read_only;
+      trouble.value = all.trouble ?? null;
+      host.value = { user: all.user, host: all.host };
+      isLoaded.value = true;
+      loadError.value = null;
+    });
+  } catch (error) {
+    if (error instanceof ApiError) {
+      if (error.code === 'unreachable') stream.suspect();
+      loadError.value = error;
+    }
+    throw error;
+  }
+}
+
+/** The server was started anew: its numbers begin again, so ours must not outrank them. */
+async function reset(): Promise<void> {
+  eventId = 0;
+  await load();
+  listeners.forEach((listener) => listener(null));
+}
+
+function takeTime(iso: string): void {
+  const at = Date.parse(iso) / 1000;
+  if (Number.isNaN(at)) return;
+  skew = at - Date.now() / 1000;
+  now.value = at;
+  asOf.value = at;
+}
+
+export function apply(delta: Delta): void {
+  if (delta.event_id <= eventId) return;
+  eventId = delta.event_id;
+  batch(() => {
+    takeTime(delta.now);
+    if (delta.counts) counts.value = delta.counts;
+    if (delta.daemon) daemon.value = delta.daemon;
+    if (delta.gpus?.length) gpus.value = merged(gpus.value, delta.gpus, (gpu) => gpu.uuid);
+    if (delta.sweeps?.length) sweeps.value = merged(sweeps.value, delta.sweeps, (sweep) => sweep.name);
+    if (delta.removed_sweeps?.length) sweeps.value = sweeps.value.filter((sweep) => !delta.removed_sweeps?.includes(sweep.name));
+    takeJobs((delta.jobs ?? []).map(timed), delta.removed ?? []);
+    takeQueue(delta);
+  });
+  listeners.forEach((listener) => listener(delta));
+}
+
+function merged<T>(old: T[], changed: T[], key: (one: T) => string): T[] {
+  const fresh = new Map(changed.map((one) => [key(one), one]));
+  const kept = old.map((one) => {
+    const better = fresh.get(key(one));
+    fresh.delete(key(one));
+    return better ?? one;
+  });
+  return [...kept, ...fresh.values()];
+}
+
+/** A forecast counts from the moment of its answer. */
+const timed = (job: Job): Job => ({ ...job, starts_at: job.starts_in == null ? null : asOf.value + job.starts_in });
+
+function takeJobs(changed: Job[], removed: number[]): void {
+  if (!changed.length && !removed.length) return;
+  const fresh = new Map(changed.map((job) => [job.id, job]));
+  const gone = new Set(removed);
+  const next = (old: Job[], belongs: (job: Job) => boolean) => {
+    const kept = old.filter((job) => !gone.has(job.id)).map((job) => fresh.get(job.id) ?? job).filter(belongs);
+    const seen = new Set(kept.map((job) => job.id));
+    return kept.concat(changed.filter((job) => belongs(job) && !seen.has(job.id)));
+  };
+  running.value = next(running.value, isActive);
+  queue.value = next(queue.value, isWaiting);
+  recent.value = next(recent.value, isFinal)
+    .sort((a, b) => (b.ended_at ?? '').localeCompare(a.ended_at ?? '') || b.id - a.id)
+    .slice(0, RECENT_SHOWN);
+}
+
+/** The order of the queue is the server's to say; so is why a job still waits. */
+function takeQueue(delta: Delta): void {
+  const { waits } = delta;
+  if (waits && Object.keys(waits).length) {
+    queue.value = queue.value.map((job) => (waits[job.id] ? timed({ ...job, ...waits[job.id] }) : job));
+  }
+  if (!delta.queue) return;
+  const place = new Map(delta.queue.map((id, at) => [id, at]));
+  queue.value = queue.value.filter((job) => place.has(job.id)).sort((a, b) => place.get(a.id)! - place.get(b.id)!);
+}
+
+export async function begin(): Promise<void> {
+  await load();
+  stream.start({ change: (data) => apply(JSON.parse(data) as Delta), reset, lastId: () => eventId });
+}

@@ -1,0 +1,161 @@
+"""Which jobs to show: pages of history, the heads of the queue, what ended last. Ids only.
+
+Each of these reads a bounded number of rows, whatever the store holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from heapq import merge
+from itertools import islice
+
+from stoker.core.record import Record
+from stoker.core.states import FINAL, STATES
+from stoker.core.text import to_bytes, to_text
+from stoker.store import ledger
+from stoker.store.database import Database
+
+# Rows that one request may look at for its filters; the next page goes on from there.
+_MOST_SCANNED = 20_000
+_ENDED_OF_EACH = 50
+_LARGEST = 1 << 62
+
+
+class Filters(Record):
+    states: tuple[str, ...] | None = None
+    tag: str | None = None
+    name: str | None = None
+    sweep: int | None = None
+    text: str | None = None  # in command or name, in any case
+
+
+def page(db: Database, filters: Filters, before: int | None, limit: int) -> tuple[list[int], int]:
+    """(jobs, newest first; where the next page begins, 0 at the end)."""
+    found: list[int] = []
+    last = 0
+    walk = _candidates(db, filters, _LARGEST if before is None else before)
+    for scanned, job in enumerate(walk):
+        if len(found) == limit or scanned == _MOST_SCANNED:
+            return found, last
+        last = job
+        if _fits(db, filters, job):
+            found.append(job)
+    return found, 0
+
+
+def _candidates(db: Database, filters: Filters, before: int) -> Iterator[int]:
+    """Ids downwards along the most telling index; the other filters are looked at row by row."""
+    if filters.name is not None:
+        yield from _column(
+            db, "SELECT id FROM jobs WHERE name = ? AND id < ? ORDER BY id DESC",
+            (to_bytes(filters.name), before),
+        )  # fmt: skip
+    elif filters.tag is not None:
+        yield from _column(
+            db, "SELECT job FROM tags WHERE tag = ? AND job < ? ORDER BY job DESC",
+            (to_bytes(filters.tag), before),
+        )  # fmt: skip
+    elif filters.sweep is not None:
+        sql = (
+            "SELECT id FROM jobs INDEXED BY jobs_by_sweep WHERE sweep = ? AND state = ?"
+            " AND id < ? ORDER BY id DESC"
+        )
+        states = filters.states or STATES
+        walks = [_column(db, sql, (filters.sweep, state, before)) for state in states]
+        yield from merge(*walks, reverse=True)
+    elif filters.states is not None:
+        sql = "SELECT id FROM jobs WHERE state = ? AND id < ? ORDER BY id DESC"
+        walks = [_column(db, sql, (state, before)) for state in filters.states]
+        yield from merge(*walks, reverse=True)
+    else:
+        yield from _column(db, "SELECT id FROM jobs WHERE id < ? ORDER BY id DESC", (before,))
+
+
+def _column(db: Database, sql: str, values: tuple[object, ...]) -> Iterator[int]:
+    for row in db.execute(sql, values):
+        yield int(row[0])
+
+
+def _fits(db: Database, filters: Filters, job: int) -> bool:
+    row = db.execute("SELECT state, name, sweep, argv FROM jobs WHERE id = ?", (job,)).fetchone()
+    if row is None:
+        return False
+    state, name, sweep, argv = row
+    if filters.states is not None and state not in filters.states:
+        return False
+    if filters.sweep is not None and sweep != filters.sweep:
+        return False
+    if filters.name is not None and filters.tag is not None:  # the walk went along the names
+        tagged = "SELECT 1 FROM tags WHERE tag = ? AND job = ?"
+        if db.value(tagged, (to_bytes(filters.tag), job)) is None:
+            return False
+    if not filters.text:
+        return True
+    wanted = filters.text.lower()
+    return any(wanted in to_text(one).lower() for one in (argv, name) if one is not None)
+
+
+# -- the overview ---------------------------------------------------------------------------------
+
+
+def ready(db: Database, limit: int) -> list[int]:
+    """Jobs that wait for nothing but devices, in the order in which they were queued."""
+    heads: list[tuple[int, int]] = []
+    for line in ledger.ready_lines(db):
+        heads += db.execute(
+            "SELECT -priority, id FROM jobs INDEXED BY jobs_ready WHERE ready = 1 AND line = ?"
+            " ORDER BY priority DESC, id LIMIT ?",
+            (line, limit),
+        )
+    return [job for _, job in sorted(heads)[:limit]]
+
+
+def unready(db: Database, limit: int) -> list[int]:
+    """Jobs that wait for another job, for their time, or for somebody to release them."""
+    delayed = db.execute(
+        "SELECT id FROM jobs INDEXED BY jobs_delayed WHERE state = 'queued' AND ready = 0"
+        " AND blockers = 0 ORDER BY eligible_at LIMIT ?",
+        (limit,),
+    )
+    blocked = db.execute(
+        "SELECT j.id FROM (SELECT job FROM dependencies WHERE met = 0 LIMIT 2000) d"
+        " JOIN jobs j ON j.id = d.job WHERE j.state = 'queued' LIMIT ?",
+        (4 * limit,),
+    )
+    held = db.execute("SELECT id FROM jobs WHERE state = 'held' ORDER BY id LIMIT ?", (limit,))
+    found = dict.fromkeys(row[0] for rows in (delayed, blocked, held) for row in rows)
+    return list(islice(found, limit))
+
+
+def ended(db: Database, limit: int, also: Iterable[int] = ()) -> list[int]:
+    """What ended last. `also` are jobs that may have: a long one has an old number."""
+    times: dict[int, float] = {}
+    for state in FINAL:
+        rows = db.execute(
+            "SELECT id, ended_at FROM jobs WHERE state = ? ORDER BY id DESC LIMIT ?",
+            (state, max(limit, _ENDED_OF_EACH)),
+        )
+        times.update((job, at or 0.0) for job, at in rows)
+    for job in also:
+        row = db.execute("SELECT state, ended_at FROM jobs WHERE id = ?", (job,)).fetchone()
+        if row is not None and row[0] in FINAL:
+            times[job] = row[1] or 0.0
+    return sorted(times, key=lambda job: (times[job], job), reverse=True)[:limit]
+
+
+def top_priority(db: Database, without: set[int]) -> int | None:
+    """The highest priority among ready jobs other than these."""
+    for job in ready(db, len(without) + 1):
+        if job not in without:
+            return int(str(db.value("SELECT priority FROM jobs WHERE id = ?", (job,))))
+    return None
+
+
+def newest_sweeps(db: Database, limit: int) -> list[str]:
+    rows = db.execute("SELECT name FROM sweeps ORDER BY id DESC LIMIT ?", (limit,))
+    return [to_text(row[0]) for row in rows]
+
+
+def data_version(db: Database) -> int:
+    """Another number after each commit of somebody else."""
+    return int(str(db.value("PRAGMA data_version")))

@@ -1,0 +1,70 @@
+"""The application: routes, errors, pages, and the gate around them."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp
+
+from stoker import __version__
+from stoker.errors import Error
+from stoker.web import routes_act, routes_read
+from stoker.web.answers import error_answer, refusal
+from stoker.web.gate import Gate
+from stoker.web.models import Health
+from stoker.web.pages import Pages, docs_page
+from stoker.web.web import Web
+
+
+def make_app(web: Web) -> ASGIApp:
+    app = FastAPI(
+        title="Stoker", version=__version__, docs_url=None, redoc_url=None,
+        openapi_url="/openapi.json", redirect_slashes=False,
+    )  # fmt: skip
+    app.state.web = web
+    app.include_router(routes_act.router)
+    app.include_router(routes_read.router)
+    _add_pages(app, Pages())
+    app.add_exception_handler(Error, _known_error)
+    app.add_exception_handler(RequestValidationError, _wrong_form)
+    app.add_exception_handler(HTTPException, _http_error)
+    return Gate(app, web.guard)
+
+
+def _add_pages(app: FastAPI, pages: Pages) -> None:
+    @app.get("/healthz", response_model=Health)
+    async def healthz() -> Response:
+        return Response(b'{"ok":true}', media_type="application/json")
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return HTMLResponse(docs_page(app.openapi()))
+
+    @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
+    async def index(request: Request) -> Response:
+        return pages.get(request, "index.html") or refusal(404, "not_found", "there is no page")
+
+    @app.api_route("/{name:path}", methods=["GET", "HEAD"], include_in_schema=False)
+    async def file(request: Request, name: str) -> Response:
+        found = None if name.startswith("api/") else pages.get(request, name)
+        return found or refusal(404, "not_found", "there is no such thing here")
+
+
+async def _known_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Error)
+    return error_answer(error)
+
+
+async def _wrong_form(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"][1:]) or "the request"
+    return refusal(400, "usage", f"`{place}`: {first['msg'].lower()}", "/docs says what is known")
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    code = {404: "not_found", 405: "usage"}.get(error.status_code, "usage")
+    return refusal(error.status_code, code, str(error.detail).lower())

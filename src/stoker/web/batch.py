@@ -1,0 +1,169 @@
+"""A text of many jobs: one a line, or in the form that users of GPUPeasy have.
+
+    # comments, a backslash continues the line
+    python train.py --lr 0.1   #stoker --gpus 2
+    python train.py --lr 0.01
+
+    baseline ;; baseline.out ;; python train.py --lr 0.1 ;;;
+    smaller  ;; smaller.out  ;; python train.py --lr 0.01
+
+In the latter, line ends and runs of blanks count as one blank, the command is split as a shell
+would, without its expansions, and an output file must be new.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from typing import Any
+
+from stoker.api import Queue
+from stoker.cli.options import Verb, parse
+from stoker.cli.specs import JOB_OPTIONS
+from stoker.core import jobfile
+from stoker.core.model import JobSpec
+from stoker.errors import UsageError
+from stoker.web import forms
+from stoker.web.models import NewBatch
+
+MOST_JOBS = 100_000
+_FLAGS = Verb("submit", "", "", JOB_OPTIONS, words="none")
+# `;;` also ends a branch of a shell's case.
+_CASE = re.compile(r"\bcase\b.*\bin\b", re.DOTALL)
+
+
+def jobs_of(queue: Queue, form: NewBatch) -> list[JobSpec]:
+    options = forms.options_of(form)
+    if "\0" in form.text:
+        raise UsageError("the text holds a NUL byte")
+    if form.format == "gpupeasy" or (form.format == "auto" and looks_like_gpupeasy(form.text)):
+        found = _gpupeasy(queue, form.text, options)
+    else:
+        found = _lines(queue, form.text, options)
+    if not found:
+        raise UsageError("there is no job in this text", "one command a line")
+    return found
+
+
+def _limited(count: int) -> None:
+    if count > MOST_JOBS:
+        raise UsageError(f"more than {MOST_JOBS} jobs in one text", "`stoker submit --file` can")
+
+
+# -- one job a line -------------------------------------------------------------------------------
+
+
+def _lines(queue: Queue, text: str, options: dict[str, Any]) -> list[JobSpec]:
+    plain = forms.base_of(queue, options)
+    bases: dict[str, JobSpec] = {}
+    found: list[JobSpec] = []
+    for line in jobfile.parse(text.split("\n")):
+        _limited(len(found) + 1)
+        base = plain
+        if line.flags:
+            try:
+                if line.flags not in bases:
+                    bases[line.flags] = forms.base_of(queue, _with_flags(options, line.flags))
+                base = bases[line.flags]
+            except UsageError as error:
+                raise UsageError(f"line {line.number}: {error.message}", error.hint) from None
+        if base.dedupe is not None:
+            base = base._replace(dedupe=f"{base.dedupe}:{line.number}")
+        found.append(forms.with_text(base, line.text))
+    return found
+
+
+def _with_flags(options: dict[str, Any], flags: str) -> dict[str, Any]:
+    """The flags of a line over what holds for all; those that may be repeated add up."""
+    try:
+        given = parse(_FLAGS, shlex.split(flags)).values
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    for key in ("help", "debug", "json", "env_file"):
+        if key in given:
+            raise UsageError(f"`--{key.replace('_', '-')}` cannot be given here")
+    merged = {**options, **given}
+    if "tag" in given:
+        merged["tags"] = [*_listed(options.get("tags")), *merged.pop("tag")]
+    if "env" in given:
+        merged["env"] = {**options.get("env", {}), **dict(given["env"])}
+    if "after" in given:
+        own = [one for some in given["after"] for one in some]
+        merged["after"] = [*_listed(options.get("after")), *own]
+    if "cwd" in given:
+        merged["cwd"] = os.path.join(options["cwd"], os.path.expanduser(given["cwd"]))
+    for key in ("stdout", "stderr"):
+        if key in given:
+            merged[key] = forms.check_relative(given[key])
+    return merged
+
+
+def _listed(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, list) else [value]
+
+
+# -- name ;; outfile ;; command ;;; ---------------------------------------------------------------
+
+
+def looks_like_gpupeasy(text: str) -> bool:
+    """
+    >>> looks_like_gpupeasy("a ;; a.out ;; echo 1 ;;; b ;; b.out ;; echo 2")
+    True
+    >>> looks_like_gpupeasy("case $1 in a) echo 1;; b) echo 2;; esac")
+    False
+    """
+    parts = [part for part in text.split(";;;") if part.strip()]
+    if ";;" not in text or _CASE.search(text):
+        return False
+    return ";;;" in text or all(part.count(";;") == 2 for part in parts)
+
+
+def _gpupeasy(queue: Queue, text: str, options: dict[str, Any]) -> list[JobSpec]:
+    base = forms.base_of(queue, options)
+    found: list[JobSpec] = []
+    errors: list[str] = []
+    outs: set[str] = set()
+    for part in re.sub(r"\s+", " ", text).split(";;;"):
+        if not part.strip():
+            continue
+        _limited(len(found) + 1)
+        try:
+            found.append(_peasy_job(base, part.strip(), outs))
+        except UsageError as error:
+            errors.append(error.message)
+    if errors:  # all or nothing
+        raise UsageError(f"There were {len(errors)} errors. {' '.join(errors[:20])}")
+    return found
+
+
+def _peasy_job(base: JobSpec, text: str, outs: set[str]) -> JobSpec:
+    fields = [field.strip() for field in text.split(";;")]
+    fields = [field for field in fields if field]
+    if len(fields) != 3:
+        raise UsageError(f"Malformed job: {text}")
+    name, out, command = fields
+    path = os.path.join(base.context.cwd, os.path.expanduser(out))
+    trouble = None
+    if not _is_near(path, base.context.cwd):
+        trouble = f"Output file is neither in the job's folder nor in your home: {out}"
+    elif os.path.lexists(path) or path in outs:
+        trouble = f"Output file already exists: {out}"
+    elif not os.path.isdir(os.path.dirname(path)):
+        trouble = f"Could not open output file: {out}"
+    if trouble is None:
+        try:
+            spec = forms.with_argv(base, tuple(word.strip() for word in shlex.split(command)))
+            outs.add(path)
+            return spec._replace(name=name, stdout=path)
+        except (ValueError, UsageError) as error:
+            trouble = str(error)
+    raise UsageError(f"Error in job: {name}: {trouble}")
+
+
+def _is_near(path: str, cwd: str) -> bool:
+    real = os.path.realpath(path)
+    places = (os.path.realpath(cwd), os.path.realpath(os.path.expanduser("~")))
+    return any(os.path.commonpath((real, place)) == place for place in places)

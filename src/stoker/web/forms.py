@@ -1,0 +1,93 @@
+"""Forms become jobs: one command, a text of many, or a sweep."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from stoker.api import Queue
+from stoker.core.model import JobSpec
+from stoker.errors import Unavailable, UsageError
+from stoker.job_options import NAMES, check_words, make_spec, read_options
+from stoker.store.submissions import CHUNK
+from stoker.web.models import JobOptions, NewJob
+
+
+def options_of(form: JobOptions) -> dict[str, Any]:
+    """What the form says of a job, as the Python API takes it."""
+    given = {
+        key: value
+        for key, value in form.model_dump(include=set(NAMES)).items()
+        if value is not None and value != "" and value != []
+    }
+    given["cwd"] = folder_of(given.get("cwd"))
+    for key in ("stdout", "stderr"):
+        if key in given:
+            given[key] = check_relative(given[key])
+    return given
+
+
+def folder_of(text: str | None) -> str:
+    """A folder that was typed into a form: this process has no folder of its own."""
+    home = os.path.expanduser("~")
+    path = os.path.expanduser(text) if text else home
+    return path if os.path.isabs(path) else os.path.join(home, path)
+
+
+def check_relative(path: str) -> str:
+    """A file beside the job. Anything further away is for those who have a shell."""
+    if "\0" in path or os.path.isabs(path) or ".." in path.split("/"):
+        raise UsageError(f"`{path}` leads out of the job's folder", "write a name, or folder/name")
+    return path
+
+
+def job_of(queue: Queue, form: NewJob) -> JobSpec:
+    if (form.command is None) == (form.argv is None):
+        raise UsageError("a job needs a command", 'give "command" (shell text) or "argv"')
+    base = base_of(queue, options_of(form))
+    if form.argv is not None:
+        return with_argv(base, tuple(form.argv))
+    return with_text(base, form.command or "")
+
+
+def base_of(queue: Queue, options: Mapping[str, Any]) -> JobSpec:
+    """Everything but the command."""
+    return make_spec(read_options(options), queue.settings, queue.devices())
+
+
+def with_argv(base: JobSpec, words: tuple[str, ...]) -> JobSpec:
+    check_words(words)
+    return base._replace(argv=words, shell=False)
+
+
+def with_text(base: JobSpec, text: str) -> JobSpec:
+    if not text.strip():
+        raise UsageError("the command is empty")
+    check_words((text,))
+    return base._replace(argv=(text,), shell=True)
+
+
+def submit(queue: Queue, specs: list[JobSpec], now: float) -> dict[str, object]:
+    """Queue them; they stay queued also where no daemon can be started."""
+    submission = queue.submission()
+    jobs: list[int] = []
+    for start in range(0, len(specs), CHUNK):
+        jobs += submission.add(specs[start : start + CHUNK], now).ids
+    warning = None
+    if any(not spec.held for spec in specs):
+        try:
+            queue.wake()
+        except Unavailable as error:
+            warning = error.message
+    return {"jobs": jobs, "warning": warning}
+
+
+def shown(specs: Iterable[JobSpec]) -> list[dict[str, object]]:
+    """For a look before anything is queued."""
+    return [
+        {"argv": list(spec.argv), "shell": spec.shell, "cwd": spec.context.cwd,
+         "gpus": spec.request.gpus, "name": spec.name, "priority": spec.priority,
+         "time_limit": spec.time_limit, "stdout": spec.stdout}
+        for spec in specs
+    ]  # fmt: skip

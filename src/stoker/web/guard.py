@@ -1,0 +1,187 @@
+"""Who may ask what. Plain values in, a refusal out; the gate asks before anything else happens.
+
+In this order: the Host is exactly ours (a page that points its own name at this address is turned
+away), the process at the other end is ours, no other site speaks through the browser, somebody has
+the token or a session, and a change comes as JSON with a header that no form can send.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from stoker.core.record import Record
+from stoker.web.tokens import Keys
+
+CHANGES = ("POST", "PATCH", "PUT", "DELETE")
+_OPEN_API = ("/api/login",)  # how one gets in
+_STILL_ALLOWED = ("/api/login", "/api/logout")  # also where nothing may be changed
+_FAILURES = 10
+_WINDOW_SECONDS = 60.0
+_MOST_SOURCES = 1000
+
+
+class Refusal(Record):
+    status: int
+    code: str
+    message: str
+    hint: str | None = None
+
+
+class Asked(Record):
+    """All of a request that decides whether it is answered. Header names are in lower case."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    source: str  # the address of the other end
+    uid: int | None = None  # of the process there; None where that cannot be known
+
+
+class Failures:
+    """Wrong tokens by where they came from; guessing is hopeless, and stopped all the same."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._times: dict[str, list[float]] = {}
+
+    def add(self, source: str) -> None:
+        while len(self._times) >= _MOST_SOURCES:
+            del self._times[next(iter(self._times))]
+        self._times.setdefault(source, []).append(self._clock())
+
+    def is_over(self, source: str) -> bool:
+        recent = [at for at in self._times.pop(source, []) if self._clock() - at < _WINDOW_SECONDS]
+        if recent:
+            self._times[source] = recent[-_FAILURES:]
+        return len(recent) >= _FAILURES
+
+
+class Guard:
+    def __init__(
+        self,
+        hosts: frozenset[str],
+        keys: Keys,
+        *,
+        cookie: str,
+        own_uids: frozenset[int] | None,
+        read_only: bool = False,
+        failures: Failures | None = None,
+    ) -> None:
+        self.keys = keys
+        self.cookie = cookie
+        self.read_only = read_only
+        self.failures = failures or Failures()
+        self._hosts = hosts
+        self._own_uids = own_uids  # None: anybody who has the token
+
+    def refuse(self, asked: Asked) -> Refusal | None:
+        """Why a request is turned away; None: it may pass."""
+        refusal = self._refuse_place(asked) or self._refuse_site(asked)
+        if refusal is not None:
+            return refusal
+        if not is_api(asked.path):
+            if asked.method in ("GET", "HEAD"):
+                return None
+            return Refusal(405, "usage", f"{asked.method} makes no sense here")
+        if asked.method not in ("GET", *CHANGES):
+            return Refusal(405, "usage", f"{asked.method} makes no sense here")
+        has_cookie = False
+        if asked.path not in _OPEN_API:
+            who = self._who(asked)
+            if isinstance(who, Refusal):
+                return who
+            has_cookie = who == "cookie"
+        return self._refuse_change(asked, has_cookie) if asked.method in CHANGES else None
+
+    # -- where from ----------------------------------------------------------------------------
+
+    def _refuse_place(self, asked: Asked) -> Refusal | None:
+        if asked.headers.get("host", "").lower() not in self._hosts:
+            return Refusal(403, "wrong_host", "this is not an address of this server",
+                           "a tunnel needs the same port at both ends")  # fmt: skip
+        if self._own_uids is not None and asked.uid is not None and asked.uid not in self._own_uids:
+            return Refusal(403, "other_user", "this server answers its own user only")
+        return None
+
+    def _refuse_site(self, asked: Asked) -> Refusal | None:
+        headers = asked.headers
+        origin = headers.get("origin")
+        if origin is not None and origin.lower().removeprefix("http://") not in self._hosts:
+            return Refusal(403, "other_site", "requests from other sites are refused")
+        site = headers.get("sec-fetch-site", "none")
+        if site in ("none", "same-origin"):
+            return None
+        # A link from elsewhere may open the page, which holds no secret; nothing else.
+        is_link = headers.get("sec-fetch-mode") == "navigate" and asked.method == "GET"
+        if is_link and not is_api(asked.path):
+            return None
+        return Refusal(403, "other_site", "requests from other sites are refused")
+
+    # -- who -----------------------------------------------------------------------------------
+
+    def _who(self, asked: Asked) -> str | Refusal:
+        given = asked.headers.get("authorization")
+        if given is not None:
+            kind, _, token = given.partition(" ")
+            if kind.lower() == "bearer" and self.keys.is_token(token.strip()):
+                return "token"
+            return self.wrong_token(asked.source)
+        session = self.session_of(asked.headers)
+        if session is not None and self.keys.is_session(session, time.time()):
+            return "cookie"
+        return Refusal(401, "no_token", "this server wants its token",
+                       "`stoker web status` prints a link with it")  # fmt: skip
+
+    def session_of(self, headers: Mapping[str, str]) -> str | None:
+        for part in headers.get("cookie", "").split(";"):
+            name, _, value = part.strip().partition("=")
+            if name == self.cookie:
+                return value
+        return None
+
+    def is_suspect(self, asked: Asked) -> bool:
+        """Whether somebody there has guessed too often, and this may be another guess."""
+        tries = "authorization" in asked.headers or asked.path in _OPEN_API
+        return tries and self.failures.is_over(asked.source)
+
+    def wrong_token(self, source: str) -> Refusal:
+        if self.failures.is_over(source):
+            return self.too_many()
+        self.failures.add(source)
+        return Refusal(401, "wrong_token", "this is not the token of this server",
+                       "`stoker web status` prints a link with it")  # fmt: skip
+
+    @staticmethod
+    def too_many() -> Refusal:
+        return Refusal(429, "too_many", "too many wrong tokens", "wait a minute")
+
+    # -- changes -------------------------------------------------------------------------------
+
+    def _refuse_change(self, asked: Asked, has_cookie: bool) -> Refusal | None:
+        if has_cookie and asked.headers.get("x-stoker") != "1":
+            return Refusal(403, "no_header", "a change needs the header `X-Stoker: 1`")
+        kind = asked.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            return Refusal(415, "not_json", "a change has to come as application/json")
+        if self.read_only and asked.path not in _STILL_ALLOWED:
+            return Refusal(403, "read_only", "this page only shows; it was started by --read-only")
+        return None
+
+
+def is_api(path: str) -> bool:
+    return path == "/api" or path.startswith("/api/")
+
+
+def own_hosts(host: str, port: int, address: str) -> frozenset[str]:
+    """What the Host header may say: the name that was given, its address, and loopback's names."""
+    from stoker.web.peer import is_loopback
+
+    names = {host, address}
+    if is_loopback(address):
+        names |= {"localhost", "127.0.0.1" if ":" not in address else "::1"}
+    written = {f"[{name}]" if ":" in name else name for name in names}
+    found = {f"{name}:{port}".lower() for name in written}
+    if port == 80:  # which browsers leave out
+        found |= {name.lower() for name in written}
+    return frozenset(found)

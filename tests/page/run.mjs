@@ -1,0 +1,71 @@
+// `node run.mjs SCENARIO [LINK]`: one scenario in a real browser, against the fake server of
+// frontend/dev, or against the one that LINK leads to.
+import assert from 'node:assert/strict';
+import { createRequire } from 'node:module';
+import { Fake } from '../../frontend/dev/fake.mjs';
+
+const require = createRequire(new URL('../../frontend/package.json', import.meta.url));
+const { chromium } = require('playwright-core');
+const [name, link] = process.argv.slice(2);
+const scenario = await import(`./scenarios/${name}.mjs`);
+const WAIT = 15_000; // a loaded machine is slow
+
+const fake = link ? null : await new Fake(scenario.jobs ?? 30).listen();
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+  args: ['--no-sandbox', '--disable-dev-shm-usage'],
+});
+const problems = [];
+const contexts = [];
+
+/** A browser of its own: cookies, storage, locks. Whatever goes wrong in its pages is noted. */
+async function newContext(options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
+  context.setDefaultTimeout(WAIT);
+  context.on('weberror', (error) => problems.push(`error: ${error.error().stack}`));
+  context.on('console', (message) => {
+    if (message.type() === 'error' && !/Failed to load resource|ERR_|net::/.test(message.text())) problems.push(`console: ${message.text()}`);
+  });
+  context.on('dialog', (dialog) => {
+    problems.push(`dialog: ${dialog.message()}`);
+    void dialog.dismiss();
+  });
+  contexts.push(context);
+  return context;
+}
+
+async function until(check, what = check.toString()) {
+  const end = Date.now() + WAIT;
+  for (;;) {
+    const value = await check();
+    if (value) return value;
+    assert.ok(Date.now() < end, `never came true: ${what}`);
+    await new Promise((go) => setTimeout(go, 50));
+  }
+}
+
+let failure = null;
+try {
+  const context = await newContext(scenario.options);
+  const page = await context.newPage();
+  const open = async (path = '/') => {
+    if (page.url() === 'about:blank') {
+      await page.goto(link ?? fake.link);
+      await page.waitForSelector('main .gpu, main .empty');
+    }
+    if (path !== '/') await page.evaluate((hash) => (location.hash = hash), `#${path}`);
+  };
+  await scenario.default({ fake, browser, context, newContext, page, open, until, assert, link: link ?? fake.link });
+  assert.deepEqual(problems, []);
+} catch (error) {
+  failure = error;
+  const shown = contexts.flatMap((context) => context.pages())[0];
+  if (shown) {
+    await shown.screenshot({ path: `/tmp/stoker-page-${name}.png` }).catch(() => undefined);
+    console.error(await shown.evaluate(() => document.body.innerText.slice(0, 1500)).catch(() => ''));
+  }
+  console.error(failure, problems);
+}
+await browser.close();
+await fake?.close().catch(() => undefined);
+process.exit(failure ? 1 : 0);

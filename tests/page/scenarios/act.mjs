@@ -1,0 +1,65 @@
+// What destroys asks first; everything says what it did; what can be undone can be undone.
+export default async ({ fake, page, open, until, assert }) => {
+  await open('/jobs/15');
+  await page.click('button:has-text("Cancel…")');
+  const dialog = page.locator('dialog[open]');
+  await dialog.waitFor();
+  assert.match(await dialog.innerText(), /Cancel job 15\?/);
+  for (let i = 0; i < 5; i++) {
+    await page.keyboard.press('Tab');
+    const where = await page.evaluate(() => (document.activeElement === document.body ? 'out' : document.activeElement.closest('dialog') ? 'in' : 'under'));
+    assert.notEqual(where, 'under', 'the focus stays off the page below');
+  }
+  await page.keyboard.press('Escape');
+  await dialog.waitFor({ state: 'detached' });
+  assert.equal(fake.jobs.get(15).state, 'running', 'Escape keeps it');
+  assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Cancel…', 'the focus is back');
+  await page.click('button:has-text("Cancel…")');
+  await dialog.locator('button.danger').click();
+  await page.waitForSelector('.toast >> text=Job 15: being ended');
+  await page.waitForSelector('.headline >> text=cancelled');
+  assert.equal(await page.locator('.toasts').getAttribute('aria-live'), 'polite');
+
+  await open('/jobs/21');
+  await page.click('button:has-text("Hold")');
+  await page.waitForSelector('.headline >> text=held');
+  await page.click('.toast >> text=Undo');
+  await page.waitForSelector('.headline >> text=queued');
+  await page.click('button:has-text("Priority…")');
+  await page.fill('dialog input[name=value]', '7');
+  await page.click('dialog button.primary');
+  await until(() => fake.jobs.get(21).priority === 7);
+  await page.locator('.toast:has-text("priority 7") >> text=Undo').click();
+  await until(() => fake.jobs.get(21).priority === 0);
+
+  await open('/jobs/1');
+  await page.click('button:has-text("Run again")');
+  await page.click('.toast >> text=Open');
+  await page.waitForSelector('text=Rerun of');
+
+  // Cards and the daemon.
+  await open('/gpus');
+  await page.locator('.gpu').nth(0).locator('text=Drain').click();
+  await until(() => fake.gpus[0].state === 'drained');
+  await page.locator('.toast:has-text("GPU 0 drained") >> text=Undo').click();
+  await until(() => fake.gpus[0].state === 'busy');
+  await page.locator('.gpu').nth(0).locator('text=Slots').click();
+  await page.fill('dialog input[name=value]', '2');
+  await page.click('dialog button.primary');
+  await until(() => fake.gpus[0].slots === 2);
+  await open('/');
+  await page.evaluate(() => (location.hash = '#/'));
+  await page.click('button:has-text("Drain…")');
+  await page.click('dialog button:has-text("Drain")');
+  await page.waitForSelector('.banner >> text=Draining');
+  await page.click('.banner >> text=Resume');
+  await page.waitForSelector('.banner', { state: 'detached' });
+
+  // Many at once.
+  const queue = page.getByRole('table', { name: 'Queue' });
+  await queue.locator('[data-id="22"] .pick label').click();
+  await queue.locator('[data-id="25"] .pick label').click({ modifiers: ['Shift'] });
+  await page.locator('.bulk >> text=Cancel…').click();
+  await page.locator('dialog button.danger').click();
+  await until(() => [22, 24, 25].every((id) => fake.jobs.get(id).state === 'cancelled'));
+};

@@ -1,0 +1,62 @@
+// What Lighthouse would look at: contrast, names of controls, one main heading, nothing wider than a phone.
+const PATHS = ['/', '/jobs/15', '/jobs/21', '/jobs/15/log', '/sweeps', '/sweeps/brave-otter', '/submit', '/submit?kind=sweep', '/history', '/gpus'];
+
+function contrastProblems() {
+  const parse = (text) => (text.match(/[\d.]+/g) ?? []).map(Number);
+  const light = ([r, g, b]) => {
+    const [x, y, z] = [r, g, b].map((v) => (v / 255 <= 0.03928 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * x + 0.7152 * y + 0.0722 * z;
+  };
+  const over = (top, below) => {
+    const a = top[3] ?? 1;
+    return [0, 1, 2].map((i) => top[i] * a + below[i] * (1 - a));
+  };
+  const ground = (node) => {
+    for (let at = node; at; at = at.parentElement) {
+      const colour = parse(getComputedStyle(at).backgroundColor);
+      if ((colour[3] ?? 1) > 0.99) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const found = [];
+  for (const node of document.querySelectorAll('body *')) {
+    if (![...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim())) continue;
+    const box = node.getBoundingClientRect();
+    if (!box.width || !box.height || node.closest('.away, .skip, :disabled, option, .faint, .faint-row, .probe')) continue;
+    let opacity = 1;
+    for (let at = node; at; at = at.parentElement) opacity *= Number(getComputedStyle(at).opacity);
+    const back = ground(node);
+    const ink = parse(getComputedStyle(node).color);
+    const [a, b] = [light(over([...ink.slice(0, 3), (ink[3] ?? 1) * opacity], back)), light(back)];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) found.push(`${ratio.toFixed(2)} ${node.className || node.tagName}: ${node.textContent.trim().slice(0, 30)}`);
+  }
+  return [...new Set(found)];
+}
+
+function namelessControls() {
+  const named = (node) => node.textContent.trim() || node.getAttribute('aria-label') || node.labels?.[0]?.textContent.trim();
+  return [...document.querySelectorAll('button, input, select, textarea, a[href], canvas')].filter((node) => !named(node)).map((node) => node.outerHTML.slice(0, 120));
+}
+
+export default async ({ fake, newContext, assert }) => {
+  for (const colorScheme of ['light', 'dark']) {
+    for (const width of [1280, 360]) {
+      const context = await newContext({ viewport: { width, height: 800 }, colorScheme });
+      const page = await context.newPage();
+      await page.goto(fake.link);
+      await page.waitForSelector('.gpu');
+      for (const path of PATHS) {
+        await page.evaluate((hash) => (location.hash = hash), `#${path}`);
+        await page.waitForTimeout(250);
+        const where = `${path} ${colorScheme} ${width}`;
+        assert.deepEqual(await page.evaluate(contrastProblems), [], `contrast of ${where}`);
+        assert.deepEqual(await page.evaluate(namelessControls), [], `controls of ${where}`);
+        const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+        assert.ok(wide <= width, `${where} is ${wide} px wide`);
+        if (path !== '/') assert.equal(await page.locator('h1').count(), 1, `headings of ${where}`);
+      }
+      await context.close();
+    }
+  }
+};

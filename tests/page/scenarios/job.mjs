@@ -1,0 +1,29 @@
+// From a list to one job: everything about it.
+export default async ({ fake, page, open, assert, until }) => {
+  fake.change(2, { params: { lr: 0.001, note: 'a b' }, attempts: 2 });
+  await open();
+  await page.getByRole('table', { name: 'Running jobs' }).locator('[data-id="15"] a').first().click();
+  await page.waitForSelector('h1:has-text("resnet50-base")');
+  assert.match(page.url(), /#\/jobs\/15$/);
+  const text = await page.locator('main').innerText();
+  assert.match(text, /running[\s\S]*GPU 0/);
+  assert.match(text, /python train\.py --model resnet50/);
+  assert.match(text, /val_loss\s+0\.2134/);
+  await until(async () => (await page.locator('.charts canvas').count()) >= 6);
+  await page.click('button:has-text("acc")');
+  await page.waitForSelector('.chart canvas[aria-label^="acc over steps"]');
+
+  await open('/jobs/2');
+  await page.waitForSelector('text=Attempts');
+  assert.match(await page.locator('main').innerText(), /Parameters[\s\S]*lr[\s\S]*0\.001/);
+
+  await open('/jobs/999');
+  await page.waitForSelector('.failed >> text=there is no job 999');
+
+  // Clone and edit begins with what the job had.
+  await open('/jobs/2');
+  await page.click('text=Clone and edit');
+  await until(async () => (await page.inputValue('textarea[name=command]')).startsWith('bash -lc'));
+  assert.equal(await page.inputValue('input[name=name]'), 'eval nightly');
+  assert.equal(await page.inputValue('input[name=cwd]'), '/home/ada/vision');
+};

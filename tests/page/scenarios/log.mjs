@@ -1,0 +1,44 @@
+// The log: followed, collapsed, coloured, searched, loaded from its end.
+export default async ({ fake, page, open, until, assert }) => {
+  await open('/jobs/15/log');
+  const log = page.locator('.log');
+  await log.waitFor();
+  await until(async () => (await log.innerText()).includes('step 119'));
+  const shown = await log.innerText();
+  assert.ok(!shown.includes('\x1b') && !/ 50%/.test(shown), 'bars are collapsed');
+  assert.ok(await log.locator('.f6').count(), 'colours stay');
+
+  fake.write(15, '\x1b[32mfresh line\x1b[0m one\n');
+  await until(async () => (await log.innerText()).includes('fresh line'));
+  for (let n = 0; n <= 100; n += 20) fake.write(15, `\rsaving ${n}%`);
+  await until(async () => (await log.innerText()).includes('saving 100%'));
+  assert.ok(!(await log.innerText()).includes('saving 20%'));
+  await page.click('button:has-text("Raw")');
+  await until(async () => (await log.innerText()).includes('saving 20%␍saving 40%'));
+  await page.click('button:has-text("Raw")');
+
+  // A large log: its end first, the rest as one scrolls up.
+  const lines = Array.from({ length: 60_000 }, (_, i) => `line ${i} ${'é'.repeat(20)}`);
+  lines[30_000] = 'Traceback (most recent call last):';
+  fake.logs.set(16, Buffer.from(`${lines.join('\n')}\n`));
+  fake.requests.length = 0;
+  await open('/jobs/16/log');
+  await until(async () => (await log.innerText()).includes('line 59999'));
+  assert.ok((await page.locator('.log-shown > div').count()) < 200, 'only what is in view exists');
+  assert.match(await page.locator('.log-foot').innerText(), /bytes .* of 3\.\d MB/);
+  await log.evaluate((node) => (node.scrollTop = 0));
+  await until(async () => !(await page.locator('.log-foot').innerText()).includes('3.0 MB to'));
+  await until(async () => (await page.locator('button:has-text("Follow")').getAttribute('aria-pressed')) === 'false');
+  const top = (await log.innerText()).match(/line (\d+)/)[1];
+  assert.ok(Number(top) > 40_000, 'what was in view stays in view');
+
+  await page.click('text=First error');
+  await until(async () => (await page.locator('.hit').innerText().catch(() => '')).startsWith('Traceback'));
+  await page.fill('.log-search', 'line 4711 ');
+  await page.press('.log-search', 'Enter');
+  await until(async () => (await page.locator('.hit').innerText().catch(() => '')).startsWith('line 4711 '));
+  assert.equal(await page.locator('.hit mark').first().innerText(), 'line 4711 ');
+  await page.click('button:has-text("Follow")');
+  await until(async () => (await log.innerText()).includes('line 59999'));
+  assert.equal(await page.locator('a:has-text("Download")').getAttribute('href'), '/api/jobs/16/log/download');
+};

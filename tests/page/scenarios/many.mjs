@@ -1,0 +1,41 @@
+// Ten thousand jobs: the first paint is quick, few rows exist, scrolling keeps up.
+export const jobs = 10_000;
+
+export default async ({ fake, page, open, until, assert }) => {
+  await open();
+  await page.reload();
+  await page.waitForSelector('[aria-label=Queue] tbody tr[data-id]');
+  const paint = await page.evaluate(() => performance.getEntriesByName('first-contentful-paint')[0].startTime);
+  console.log(`first contentful paint ${paint.toFixed(0)} ms`);
+  assert.match(await page.locator('section[aria-label=Queue]').innerText(), /3,800 more waiting jobs/);
+
+  await open('/history');
+  await page.waitForSelector('tbody tr[data-id="10000"]');
+  const frames = await page.evaluate(async () => {
+    const times = [];
+    let last = performance.now();
+    for (let i = 0; i < 400 && document.querySelector('[data-id="1"]') === null; i++) {
+      scrollBy(0, 4000);
+      await new Promise((go) => requestAnimationFrame(go));
+      times.push(performance.now() - last);
+      last = performance.now();
+      if (i % 3 === 0) await new Promise((go) => setTimeout(go, 30));
+    }
+    return times.sort((a, b) => a - b);
+  });
+  console.log(`frames while scrolling: median ${frames[Math.floor(frames.length / 2)].toFixed(0)} ms, worst ${frames.at(-1).toFixed(0)} ms`);
+  await until(() => page.locator('tbody tr[data-id="1"]').count());
+  assert.ok((await page.locator('tbody tr[data-id]').count()) < 100, 'only rows near the window exist');
+  assert.match(await page.locator('.more').innerText(), /10,000 jobs/);
+
+  // A job far from the overview changes without an event of its own: the rows in view are asked for again.
+  fake.jobs.get(3).state = 'lost';
+  fake.tell([]);
+  await page.waitForSelector('tbody tr[data-id="3"] >> text=lost');
+
+  await page.evaluate(() => (location.hash = '#/history?state=failed'));
+  await until(async () => {
+    const states = await page.locator('tbody tr[data-id] .state').allInnerTexts();
+    return states.length > 5 && states.every((state) => state.trim().endsWith('failed'));
+  });
+};

@@ -1,0 +1,36 @@
+// Cards with owners, what runs, what waits and why, what ended.
+export default async ({ fake, newContext, page, open, assert }) => {
+  await open();
+  assert.equal(await page.locator('.gpu').count(), 8);
+  assert.match(await page.locator('.gpu').nth(6).innerText(), /taken[\s\S]*88\.0[\s\S]*grace · pid 41213/);
+  assert.match(await page.locator('.gpu').nth(7).innerText(), /drained/);
+  assert.match(await page.locator('.gpu').nth(0).innerText(), /690 W[\s\S]*71 °C[\s\S]*resnet50-base/);
+  const running = page.getByRole('table', { name: 'Running jobs' });
+  assert.equal(await running.locator('tbody tr[data-id]').count(), 6);
+  const queue = page.getByRole('table', { name: 'Queue' });
+  assert.match(await queue.innerText(), /the wide job ahead keeps gpu 5/);
+  assert.match(await queue.innerText(), /~\d+m\d\ds/);
+  assert.equal(await page.getByRole('table', { name: 'Recent jobs' }).getAttribute('aria-rowcount'), '15');
+  assert.match(await page.title(), /6 running, 10 queued/);
+
+  // Loading, empty and failed are three different things.
+  const slow = await (await newContext()).newPage();
+  await slow.route('**/api/overview', async (route) => {
+    await new Promise((go) => setTimeout(go, 800));
+    await route.continue().catch(() => undefined);
+  });
+  await slow.goto(fake.link);
+  await slow.waitForSelector('.loading');
+  await slow.waitForSelector('text=resnet50-base');
+  assert.equal(await slow.locator('main .loading').count(), 0);
+
+  const broken = await (await newContext()).newPage();
+  await broken.route('**/api/overview', (route) => route.fulfill({ status: 500, contentType: 'application/json', body: '{"error":{"code":"internal","message":"the disk is full","hint":"make room"}}' }));
+  await broken.goto(fake.link);
+  await broken.waitForSelector('main .failed >> text=the disk is full');
+
+  fake.jobs.clear();
+  const empty = await (await newContext()).newPage();
+  await empty.goto(fake.link);
+  await empty.waitForSelector('text=No jobs yet');
+};

@@ -1,0 +1,14 @@
+// A screen on the wall: all to see, nothing to do.
+export default async ({ fake, page, assert }) => {
+  fake.readOnly = true;
+  await page.goto(fake.link);
+  await page.waitForSelector('.gpu');
+  assert.equal(await page.locator('nav >> text=Submit').count(), 0);
+  assert.equal(await page.locator('.pick, .handle, button:has-text("Drain")').count(), 0);
+  await page.waitForSelector('.status >> text=read-only');
+  await page.evaluate(() => (location.hash = '#/jobs/15'));
+  await page.waitForSelector('h1');
+  assert.equal(await page.locator('.actions').count(), 0);
+  await page.keyboard.press('c');
+  assert.equal(await page.locator('dialog').count(), 0);
+};

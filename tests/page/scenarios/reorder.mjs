@@ -1,0 +1,27 @@
+// The queue is put in order by mouse and by keys, and back again.
+export default async ({ fake, page, open, until, assert }) => {
+  await open();
+  const order = async () => (await page.getByRole('table', { name: 'Queue' }).locator('tbody tr[data-id]').evaluateAll((rows) => rows.map((row) => Number(row.dataset.id))));
+  const row = (id) => page.getByRole('table', { name: 'Queue' }).locator(`[data-id="${id}"]`);
+  const before = await order();
+  assert.deepEqual(before.slice(0, 4), [21, 22, 24, 25]);
+  await page.evaluate(() => scrollTo(0, 400));
+  const grip = await row(25).locator('.handle').boundingBox();
+  const target = await row(22).boundingBox();
+  await page.mouse.move(grip.x + 5, grip.y + 8);
+  await page.mouse.down();
+  await page.mouse.move(target.x + 20, target.y + 20, { steps: 6 });
+  assert.equal(await page.locator('.drop-above').count(), 1);
+  await page.mouse.up();
+  await until(async () => (await order()).slice(0, 4).join() === '21,25,22,24');
+  await page.waitForSelector('.toast >> text=Job 25 moved');
+  await page.locator('.toast >> text=Undo').click();
+  await until(async () => (await order()).join() === before.join());
+
+  await row(24).focus();
+  await page.keyboard.press('Shift+K');
+  await until(async () => (await order()).slice(0, 3).join() === '21,24,22');
+  assert.equal(await page.evaluate(() => document.activeElement.dataset.id), '24', 'the focus goes with the job');
+  await page.keyboard.press('Shift+T');
+  await until(async () => (await order())[0] === 24);
+};

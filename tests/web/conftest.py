@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.lab import Lab
+from tests.web.site import Site
+
+
+@pytest.fixture
+def site(lab: Lab) -> Site:
+    """A page over two simulated GPUs, on a port of its own."""
+    return Site(lab, "--port", free_port())
+
+
+@pytest.fixture
+def new_site(new_lab: Callable[..., Lab]) -> Callable[..., Site]:
+    return lambda *options, **env: Site(new_lab(2, **env), "--port", free_port(), *options)
+
+
+@pytest.fixture(scope="module")
+def shared_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """One page for many questions that change nothing for each other."""
+    folder: Path = tmp_path_factory.mktemp("shared")
+    lab = Lab(folder, 2)
+    yield Site(lab, "--port", free_port())
+    lab.close()
+
+
+def free_port() -> str:
+    """The default one belongs to whoever else runs tests on this host."""
+    import socket
+
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return str(one.getsockname()[1])

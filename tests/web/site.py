@@ -1,0 +1,187 @@
+"""A running `stoker web` in a lab, and a client that speaks to it as a browser or a program would.
+
+site = Site(lab)
+site.get("/api/overview").json["running"]
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from typing import Any
+
+from stoker.web.place import Place, living_place
+from tests.lab import Lab, wait_until
+
+JSON = "application/json"
+
+
+class Reply:
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        self.status = status
+        self.headers = {name.lower(): value for name, value in headers.items()}
+        self.body = body
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def code(self) -> str:
+        """Of an error."""
+        return str(self.json["error"]["code"])
+
+    def __repr__(self) -> str:
+        return f"<{self.status} {self.body[:500]!r}>"
+
+
+class Site:
+    def __init__(self, lab: Lab, *options: str) -> None:
+        self.lab = lab
+        self.options = options
+        self.start()
+
+    # -- the process ---------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self.lab.ok("web", *self.options)
+        place = living_place(str(self.lab.state_dir))
+        assert place is not None
+        self.place: Place = place
+        with open(place.token_file, encoding="ascii") as file:
+            self.token = file.read().strip()
+
+    def kill(self) -> None:
+        os.kill(self.place.pid, signal.SIGKILL)
+        wait_until(lambda: living_place(str(self.lab.state_dir)) is None)
+
+    @property
+    def host(self) -> str:
+        return f"127.0.0.1:{self.place.port}"
+
+    # -- requests ------------------------------------------------------------------------------
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        token: str | None = "",
+    ) -> Reply:
+        """As it is; with the right token unless another one, or None, is given."""
+        sent = dict(headers or {})
+        if token is not None:
+            sent.setdefault("Authorization", f"Bearer {token or self.token}")
+        with closing(http.client.HTTPConnection("127.0.0.1", self.place.port, timeout=60)) as line:
+            line.request(method, path, body, sent)
+            answer = line.getresponse()
+            return Reply(answer.status, dict(answer.getheaders()), answer.read())
+
+    def get(self, path: str, **headers: str) -> Reply:
+        return self.ask("GET", path, headers={k.replace("_", "-"): v for k, v in headers.items()})
+
+    def post(self, path: str, content: object, method: str = "POST") -> Reply:
+        return self.ask(method, path, json.dumps(content).encode(), {"Content-Type": JSON})
+
+    def ok(self, path: str) -> Any:
+        reply = self.get(path)
+        assert reply.status == 200, reply
+        return reply.json
+
+    def overview(self) -> Any:
+        return self.ok("/api/overview")
+
+    def submit(self, command: str, **options: object) -> int:
+        reply = self.post("/api/jobs", {"command": command, "cwd": str(self.lab.folder), **options})
+        assert reply.status == 201, reply
+        return int(reply.json["jobs"][0])
+
+    def login(self) -> str:
+        """A cookie, as a browser would send it back."""
+        body = json.dumps({"token": self.token}).encode()
+        reply = self.ask("POST", "/api/login", body, {"Content-Type": JSON}, token=None)
+        assert reply.status == 204, reply
+        return reply.headers["set-cookie"].partition(";")[0]
+
+    # -- streams -------------------------------------------------------------------------------
+
+    @contextmanager
+    def stream(
+        self, after: int | None = None, receive_bytes: int | None = None
+    ) -> Iterator[Events]:
+        raw = socket.socket()
+        raw.settimeout(30)
+        if receive_bytes is not None:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        raw.connect(("127.0.0.1", self.place.port))
+        with closing(raw):
+            known = "" if after is None else f"Last-Event-ID: {after}\r\n"
+            raw.sendall(
+                f"GET /api/events HTTP/1.1\r\nHost: {self.host}\r\n{known}"
+                f"Authorization: Bearer {self.token}\r\n\r\n".encode()
+            )
+            events = Events(raw)
+            try:
+                yield events
+            finally:
+                events.close()
+
+
+class Events:
+    """Server-sent events from a socket."""
+
+    def __init__(self, raw: socket.socket) -> None:
+        self.raw = raw
+        self._file = raw.makefile("rb")
+        self.status = int(self._file.readline().split()[1])
+        self.headers: dict[str, str] = {}
+        while line := self._file.readline().strip():
+            name, _, value = line.decode().partition(":")
+            self.headers[name.lower()] = value.strip()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def next(self) -> tuple[str, Any]:
+        """(kind, data) of the next event; EOFError when the stream has ended."""
+        kind, data = "", b""
+        while True:
+            line = self._line()
+            if line.startswith(b"event:"):
+                kind = line[6:].strip().decode()
+            elif line.startswith(b"data:"):
+                data = line[5:].strip()
+            elif not line and kind:
+                return kind, json.loads(data)
+
+    def until(self, condition: Any) -> list[dict[str, Any]]:
+        """Changes up to the first for which this holds."""
+        found: list[dict[str, Any]] = []
+        while not found or not condition(found[-1]):
+            kind, data = self.next()
+            assert kind == "change", (kind, data)
+            found.append(data)
+        return found
+
+    def _line(self) -> bytes:
+        """A line of the stream, whose chunks may be cut anywhere: each event is one chunk."""
+        line = self._file.readline()
+        if not line:
+            raise EOFError
+        if line.endswith(b"\r\n"):  # the length of a chunk, or what stands behind one
+            if line == b"0\r\n":
+                raise EOFError
+            return b":"
+        return line.rstrip(b"\n")
+
+
+def changed_job(id: int, state: str) -> Any:
+    """For `until`: this job came with this state."""
+    return lambda data: any(job["id"] == id and job["state"] == state for job in data["jobs"])

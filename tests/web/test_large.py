@@ -1,0 +1,38 @@
+"""A million jobs in the store do not matter to the page."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.web.site import Site
+
+_JOBS = 1_000_000
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_million_jobs_in_the_store_do_not_matter(site: Site) -> None:
+    lines = "".join(f"python train.py --seed {n}\n" for n in range(_JOBS))
+    site.lab.ok("submit", "-q", "--hold", "--file", "-", input=lines, timeout=500)
+    running = site.lab.submit("sleep 1000")
+    site.lab.wait_until(lambda: site.lab.state(running) == "running")
+
+    def timed(path: str) -> tuple[float, object]:
+        best, content = 1e9, None
+        for _ in range(5):
+            start = time.monotonic()
+            content = site.ok(path)
+            best = min(best, time.monotonic() - start)
+        print(f"{path}: {best * 1000:.0f} ms")
+        return best, content
+
+    _, seen = timed("/api/overview")
+    assert isinstance(seen, dict)
+    assert seen["counts"] == {"held": _JOBS, "running": 1}
+    assert [job["id"] for job in seen["queue"]] == list(range(1, 201))
+    timed("/api/jobs?limit=100")
+    timed("/api/jobs?state=held&limit=100&before=500000")
+    timed("/api/jobs?q=nothing")
+    timed(f"/api/jobs/{_JOBS // 2}")

@@ -1,0 +1,204 @@
+"""`stoker web` as a process: one for each state folder, private files, safe by default."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stoker.web.place import living_pid, living_place
+from tests.lab import Lab
+from tests.web.conftest import free_port
+from tests.web.site import Site
+
+
+def test_the_link_holds_the_token_in_its_fragment(site: Site) -> None:
+    line = site.lab.ok("web").strip()
+    assert line == f"http://127.0.0.1:{site.place.port}/#token={site.token}"
+    assert len(site.token) >= 43
+    told = json.loads(site.lab.ok("web", "status", "--json"))
+    assert (told["running"], told["link"], told["pid"]) == (True, line, site.place.pid)
+
+
+def test_there_is_one_server_for_a_state_folder(site: Site) -> None:
+    pid = site.place.pid
+    site.lab.ok("web")
+    assert living_pid(str(site.lab.state_dir)) == pid
+    for words in (["--port", free_port()], ["--read-only"], ["--token-file", "other"]):
+        done = site.lab.run("web", *words)
+        assert done.returncode == 1
+        assert "stoker web stop" in done.stderr
+
+
+def test_two_starts_at_once_make_one_server(lab: Lab) -> None:
+    starts = [lab.popen("web", "--port", free_port()) for _ in range(3)]
+    for start in starts:
+        start.communicate(timeout=60)
+    assert any(start.returncode == 0 for start in starts)
+    assert living_place(str(lab.state_dir)) is not None
+    lab.ok("web", "stop")
+    assert living_pid(str(lab.state_dir)) is None
+
+
+def test_files_of_the_server_are_private(site: Site) -> None:
+    for name in ("web.token", "web.json", "web.lock", "web.log"):
+        mode = os.stat(site.lab.state_dir / name).st_mode
+        assert stat.S_IMODE(mode) == 0o600, name
+    words = Path(f"/proc/{site.place.pid}/cmdline").read_bytes()
+    assert site.token.encode() not in words
+
+
+def test_a_stopped_server_says_so_and_jobs_go_on(site: Site) -> None:
+    lab = site.lab
+    job = lab.submit("sleep 1000")
+    lab.wait_until(lambda: lab.state(job) == "running")
+    assert lab.ok("web", "stop") == "the page is closed; jobs go on\n"
+    assert lab.run("web", "status").returncode == 1
+    assert lab.ok("web", "stop") == "no page was served\n"
+    assert lab.state(job) == "running"
+
+
+def test_a_taken_port_is_told_if_it_was_asked_for_and_else_avoided(lab: Lab) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        done = lab.run("web", "--port", port)
+        assert done.returncode == 1
+        assert f"cannot listen on 127.0.0.1:{port}" in done.stderr
+        assert living_pid(str(lab.state_dir)) is None
+    with socket.socket() as usual:
+        try:
+            usual.bind(("127.0.0.1", 8899))
+            usual.listen()
+        except OSError:
+            pass  # somebody else has it: as good
+        lab.ok("web")
+        place = living_place(str(lab.state_dir))
+        assert place is not None and place.port != 8899
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
+def test_another_address_needs_a_token_file_and_is_explained(lab: Lab, host: str) -> None:
+    done = lab.run("web", "--host", host)
+    assert done.returncode == 2
+    assert "ssh -L 8899:127.0.0.1:8899" in done.stderr
+    assert living_pid(str(lab.state_dir)) is None
+
+
+def _outer_address() -> str | None:
+    """An address of this host that is not loopback."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return None
+        return str(probe.getsockname()[0])
+
+
+def test_another_address_with_a_token_file_works_for_that_address_only(lab: Lab) -> None:
+    address = _outer_address()
+    if address is None:
+        pytest.skip("this host has no other address")
+    token = lab.folder / "token"
+    done = lab.run("web", "--host", address, "--port", free_port(), "--token-file", str(token))
+    assert done.returncode == 0, done.stderr
+    assert "nothing is encrypted" in done.stderr.replace("\n", " ")
+    assert stat.S_IMODE(token.stat().st_mode) == 0o600
+    import http.client
+
+    place = living_place(str(lab.state_dir))
+    assert place is not None
+    secret = token.read_text().strip()
+    for host, status in ((f"{address}:{place.port}", 200), (f"localhost:{place.port}", 403)):
+        line = http.client.HTTPConnection(address, place.port, timeout=30)
+        sent = {"Host": host, "Authorization": f"Bearer {secret}"}
+        line.request("GET", "/api/overview", headers=sent)
+        assert line.getresponse().status == status
+        line.close()
+    with pytest.raises(OSError):
+        socket.create_connection(("127.0.0.1", place.port), timeout=5)
+
+
+def test_a_token_file_of_everybody_is_refused(lab: Lab) -> None:
+    token = lab.folder / "token"
+    token.write_text("x" * 40)
+    token.chmod(0o644)
+    done = lab.run("web", "--token-file", str(token))
+    assert "open to other users" in done.stderr
+    token.chmod(0o600)
+    token.write_text("short")
+    assert "holds no token" in lab.run("web", "--token-file", str(token)).stderr
+    token.unlink()
+    token.symlink_to(lab.folder / "elsewhere")
+    assert lab.run("web", "--token-file", str(token)).returncode != 0
+    assert living_pid(str(lab.state_dir)) is None
+
+
+def test_opening_a_browser_does_not_show_the_token_to_the_host(
+    new_site: Callable[..., Site],
+) -> None:
+    site = new_site()
+    seen = site.lab.folder / "seen"
+    browser = site.lab.folder / "browser"
+    browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {seen}.part && mv {seen}.part {seen}\n')
+    browser.chmod(0o755)
+    site.lab.ok("web", "--open", BROWSER=str(browser))
+    site.lab.wait_until(seen.exists)
+    link = seen.read_text()
+    assert site.token not in link
+    ticket = link.partition("#token=")[2]
+    body = json.dumps({"token": ticket}).encode()
+    sent = {"Content-Type": "application/json"}
+    assert site.ask("POST", "/api/login", body, sent, token=None).status == 204
+    assert site.ask("POST", "/api/login", body, sent, token=None).status == 401  # once
+
+
+def test_in_the_foreground_it_ends_with_its_terminal(lab: Lab) -> None:
+    process = lab.popen("web", "--foreground", "--port", free_port())
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("http://127.0.0.1:")
+    assert living_pid(str(lab.state_dir)) == process.pid
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert living_pid(str(lab.state_dir)) is None
+
+
+def test_wrong_words_are_refused(lab: Lab) -> None:
+    for words in (["dance"], ["status", "now"], ["--port", "0"], ["--port", "70000"]):
+        assert lab.run("web", *words).returncode == 2, words
+
+
+def test_the_environment_and_mask_of_the_server_reach_its_jobs(lab: Lab) -> None:
+    process = lab.run("web", "--port", free_port(), FLAVOUR="vanilla")
+    assert process.returncode == 0
+    site = Site(lab)
+    job = site.submit('echo "$FLAVOUR $(umask)"')
+    lab.wait(job)
+    mask = os.umask(0o022)
+    os.umask(mask)
+    assert lab.log(job) == f"vanilla {mask:04o}\n"
+
+
+def test_the_other_loopback_address_works_as_well(lab: Lab) -> None:
+    import http.client
+
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this host has no IPv6")
+    link = lab.ok("web", "--host", "::1", "--port", free_port()).strip()
+    place = living_place(str(lab.state_dir))
+    assert place is not None
+    address, _, token = link.partition("#token=")
+    assert address == f"http://[::1]:{place.port}/"
+    line = http.client.HTTPConnection("::1", place.port, timeout=30)
+    line.request("GET", "/api/overview", headers={"Authorization": f"Bearer {token}"})
+    assert line.getresponse().status == 200
+    line.close()

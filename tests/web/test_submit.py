@@ -1,0 +1,199 @@
+"""Jobs from the page: single ones, texts of many, and the form of GPUPeasy's users."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stoker.web.batch import looks_like_gpupeasy
+from tests.web.site import Site
+
+
+@pytest.fixture
+def site(shared_site: Site) -> Site:
+    return shared_site
+
+
+def test_a_command_runs_with_what_it_asked_for(site: Site) -> None:
+    job = site.submit(
+        'echo "$GREETING $(pwd)"', env={"GREETING": "hello"}, name="greet", gpus=1, priority=2,
+        tags=["a"], time_limit="2h", retries=1, restartable=True,
+    )  # fmt: skip
+    lab = site.lab
+    lab.wait(job)
+    assert lab.log(job) == f"hello {lab.folder}\n"
+    seen = lab.job(job)
+    assert (seen["name"], seen["priority"], seen["tags"]) == ("greet", 2, ["a"])
+    assert (seen["time_limit"], seen["retries"], seen["restartable"]) == (7200, 1, True)
+
+
+def test_words_are_kept_as_they_are(site: Site) -> None:
+    words = ["printf", "%s\n", "$HOME; `id`", "two  blanks"]
+    reply = site.post("/api/jobs", {"argv": words, "gpus": 0})
+    job = reply.json["jobs"][0]
+    site.lab.wait(job)
+    assert site.lab.log(job) == "$HOME; `id`\ntwo  blanks\n"
+    assert site.lab.job(job)["cwd"] == os.path.expanduser("~")
+
+
+def test_a_dry_run_queues_nothing(site: Site) -> None:
+    before = site.overview()["counts"]
+    reply = site.post("/api/jobs", {"command": "true", "gpus": 2, "dry_run": True})
+    assert reply.status == 200
+    (shown,) = reply.json["dry_run"]
+    assert (shown["argv"], shown["shell"], shown["gpus"]) == (["true"], True, 2)
+    assert site.overview()["counts"] == before
+
+
+@pytest.mark.parametrize(
+    ("form", "status"),
+    [
+        ({}, 400),
+        ({"command": ""}, 400),
+        ({"command": "true", "argv": ["true"]}, 400),
+        ({"argv": []}, 400),
+        ({"command": "a\0b"}, 400),
+        ({"command": "true", "cwd": "/nowhere/at/all"}, 400),
+        ({"command": "true", "gpus": -1}, 400),
+        ({"command": "true", "gpus": 3}, 422),
+        ({"command": "true", "gpu_mem": "lots"}, 400),
+        ({"command": "true", "after": [424242]}, 404),
+        ({"command": "true", "after": "yesterday"}, 400),
+        ({"command": "true", "begin": "soon"}, 400),
+        ({"command": "true", "time_limit": -5}, 400),
+        ({"command": "true", "stdout": "/etc/passwd"}, 400),
+        ({"command": "true", "stdout": "../x"}, 400),
+        ({"command": "true", "stderr": "a/../../x"}, 400),
+        ({"command": "true", "env": {"A=B": "c"}}, 400),
+        ({"command": "true", "name": "\ud800"}, 400),
+        ({"command": "\ud800"}, 400),
+        ({"command": "true", "tags": ["\ud800"]}, 400),
+        ({"command": "true", "shell": "/bin/evil"}, 400),
+    ],
+)
+def test_nonsense_is_refused_in_words(site: Site, form: dict[str, Any], status: int) -> None:
+    reply = site.post("/api/jobs", form)
+    assert reply.status == status, reply
+    assert reply.json["error"]["message"]
+
+
+def test_a_text_of_jobs_is_read_like_a_job_file(site: Site) -> None:
+    text = (
+        "# two jobs\n"
+        "echo one \\\n  more\n"
+        "\n"
+        "#stoker --tag night\n"
+        "echo two #stoker --name second --priority 4 --time-limit 5\n"
+    )
+    form = {"text": text, "cwd": str(site.lab.folder), "tags": ["all"], "hold": True}
+    shown = site.post("/api/batch", {**form, "dry_run": True}).json
+    assert [one["argv"] for one in shown["dry_run"]] == [["echo one   more"], ["echo two"]]
+    first, second = site.post("/api/batch", form).json["jobs"]
+    assert site.lab.job(first)["tags"] == ["all"]
+    seen = site.lab.job(second)
+    assert (seen["tags"], seen["name"], seen["priority"]) == (["all", "night"], "second", 4)
+    assert seen["time_limit"] == 300
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["true #stoker --strange", "true #stoker --gpus x", "a\0b", "true #stoker 'open",
+     "true #stoker --env-file /etc/passwd", "true #stoker --stdout /etc/x", "true #stoker words"],
+)  # fmt: skip
+def test_a_bad_line_leaves_no_job(site: Site, line: str) -> None:
+    before = site.overview()["counts"]
+    assert site.post("/api/batch", {"text": f"true\n{line}\n"}).status == 400
+    assert site.overview()["counts"] == before
+
+
+def test_a_text_without_a_job_is_a_mistake(site: Site) -> None:
+    for text in ("", "# nothing\n", "\n\n"):
+        assert site.post("/api/batch", {"text": text}).status == 400
+
+
+def test_gpupeasys_text_is_understood(site: Site, tmp_path: Path) -> None:
+    text = """
+    first ;; one.out ;; echo 'a  b'
+        $HOME ;;;
+    second;;two.out;;printf %s x;;;
+    """
+    reply = site.post("/api/batch", {"text": text, "cwd": str(tmp_path), "gpus": 0})
+    assert reply.status == 201, reply
+    one, two = reply.json["jobs"]
+    site.lab.wait(one, two)
+    assert (tmp_path / "one.out").read_text() == "a b $HOME\n"
+    assert (tmp_path / "two.out").read_text() == "x"
+    assert site.lab.job(one)["name"] == "first"
+    again = site.post("/api/batch", {"text": text, "cwd": str(tmp_path), "gpus": 0})
+    assert again.status == 400
+    message = again.json["error"]["message"]
+    assert message.startswith("There were 2 errors.")
+    assert "Error in job: first: Output file already exists: one.out" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a;;b;;;", "Malformed job: a;;b"),
+        ("a;;a.out;;echo 'open;;;", "Error in job: a: No closing quotation"),
+        ("a;;no/folder/a.out;;true;;;", "Could not open output file: no/folder/a.out"),
+        ("a;;/etc/cron.d/x;;true;;;", "neither in the job's folder nor in your home"),
+        ("a;;../../../etc/x;;true;;;", "neither in the job's folder nor in your home"),
+        ("a;;x.out;;true;;;b;;x.out;;true", "Error in job: b: Output file already exists: x.out"),
+    ],
+)
+def test_one_bad_job_of_gpupeasys_text_stops_all(
+    site: Site, tmp_path: Path, text: str, told: str
+) -> None:
+    before = site.overview()["counts"]
+    reply = site.post("/api/batch", {"text": f"ok;;ok.out;;true;;;{text}", "cwd": str(tmp_path)})
+    assert reply.status == 400
+    assert told in reply.json["error"]["message"]
+    assert site.overview()["counts"] == before
+
+
+def test_a_shells_case_is_not_taken_for_gpupeasys_text() -> None:
+    assert not looks_like_gpupeasy("case $1 in a) echo 1;; b) echo 2;; esac")
+    assert not looks_like_gpupeasy("echo a; echo b")
+    assert looks_like_gpupeasy("a;;o;;c")
+    assert looks_like_gpupeasy("a;;o;;c;;;broken")
+
+
+@pytest.mark.parametrize(
+    ("form", "told"),
+    [
+        ({"command": "echo {lr}", "parameters": {}}, "a sweep needs a parameter"),
+        ({"command": "echo {lr}", "parameters": {"lr": ""}}, "has no values"),
+        ({"command": "echo {other}", "parameters": {"lr": "1,2"}}, "other"),
+        ({"command": "echo {lr}", "parameters": {"lr": "log(1"}}, ""),
+        (
+            {"command": "echo {lr}", "parameters": {"lr": "log(1,2)"}, "method": "random"},
+            "how many",
+        ),
+        ({"command": "echo {lr}", "parameters": {"lr": "1"}, "method": "magic"}, "method"),
+        ({"command": 'echo "{lr}"', "parameters": {"lr": ["$(id)"]}, "name": "../x"}, "name"),
+        ({"parameters": {"lr": "1"}}, "a sweep needs a command"),
+    ],
+)
+def test_a_sweep_that_makes_no_sense_is_refused(
+    site: Site, form: dict[str, Any], told: str
+) -> None:
+    reply = site.post("/api/sweeps", {**form, "dry_run": True})
+    assert reply.status == 400, reply
+    assert told in str(reply.json["error"])
+
+
+def test_a_preview_of_a_huge_sweep_is_quick_and_counts_right(site: Site) -> None:
+    form = {"command": "echo {a} {b}", "parameters": {"a": "range(1000)", "b": "range(900)"}}
+    shown = site.post("/api/sweeps", {**form, "dry_run": True}).json
+    assert (len(shown["commands"]), shown["total"]) == (100, 900_000)
+    assert shown["commands"][1] == "echo 0 1"
+
+
+def test_values_of_a_sweep_are_quoted_for_their_place(site: Site) -> None:
+    form = {"command": "echo {x}", "parameters": {"x": ["$(id)", "a b"]}, "dry_run": True}
+    shown = site.post("/api/sweeps", form).json["commands"]
+    assert shown == ["echo '$(id)'", "echo 'a b'"]
