@@ -106,7 +106,8 @@ def _kill_everything(lab: Lab) -> None:
     assert daemon and runner and base
     for pid in (daemon, runner):
         os.kill(pid, signal.SIGSTOP)
-    for pid in (daemon, runner):
+    # The runner first: the death of the daemon, which leads its session, would wake it for a moment.
+    for pid in (runner, daemon):
         os.kill(pid, signal.SIGKILL)
     jobs = members.members(base, shift=32)
     members.kill(base, shift=32, patience=5)

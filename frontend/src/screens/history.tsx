@@ -56,7 +56,12 @@ export function HistoryScreen() {
       const page = await get<{ jobs: Job[]; next: number | null }>(`/api/jobs${query({ ...current.current.filter, before, limit: PAGE })}`);
       if (mine !== current.current.key) return;
       setError(null);
-      setLoaded((old) => ({ key: mine, jobs: before !== null && old?.key === mine ? [...old.jobs, ...page.jobs] : page.jobs, next: page.next }));
+      setLoaded((old) => {
+        if (before === null || old?.key !== mine) return { key: mine, jobs: page.jobs, next: page.next };
+        // Scrolling may ask for the same page once more before the first answer is drawn.
+        const last = old.jobs.at(-1)?.id ?? Infinity;
+        return { key: mine, jobs: [...old.jobs, ...page.jobs.filter((job) => job.id < last)], next: page.next };
+      });
     } catch (problem) {
       if (problem instanceof ApiError && mine === current.current.key) setError(problem);
     } finally {
