@@ -106,7 +106,7 @@ def _kill_everything(lab: Lab) -> None:
     assert daemon and runner and base
     for pid in (daemon, runner):
         os.kill(pid, signal.SIGSTOP)
-    # The runner first: the death of the daemon, which leads its session, would wake it for a moment.
+    # The runner first: the death of the daemon, which leads its session, would wake it.
     for pid in (runner, daemon):
         os.kill(pid, signal.SIGKILL)
     jobs = members.members(base, shift=32)
