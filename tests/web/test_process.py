@@ -74,14 +74,20 @@ def test_a_taken_port_is_told_if_it_was_asked_for_and_else_avoided(lab: Lab) -> 
         assert f"cannot listen on 127.0.0.1:{port}" in done.stderr
         assert living_pid(str(lab.state_dir)) is None
     with socket.socket() as usual:
-        try:
-            usual.bind(("127.0.0.1", 8899))
-            usual.listen()
-        except OSError:
-            pass  # somebody else has it: as good
+        usual.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        lab.wait_until(lambda: _takes(usual, 8899))  # other tests use it for a moment
         lab.ok("web")
         place = living_place(str(lab.state_dir))
         assert place is not None and place.port != 8899
+
+
+def _takes(taker: socket.socket, port: int) -> bool:
+    try:
+        taker.bind(("127.0.0.1", port))
+        taker.listen()
+    except OSError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
