@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from stoker.errors import UsageError
 from stoker.sweeps import template
 from stoker.sweeps.domains import choices
 from stoker.sweeps.grammar import check_name, parse_assignment
 from stoker.sweeps.space import Axis, Space, make_space, zipped
-from stoker.sweeps.spec import Metric, SweepSpec, make_spec
+from stoker.sweeps.spec import SweepSpec, make_spec
 from stoker.sweeps.values import typed
 
 _ASSIGNMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.,-]*=", re.DOTALL)
@@ -54,33 +55,15 @@ def from_words(
     *,
     conditions: Mapping[str, str] | None = None,
     folder: str = ".",
-    method: str | None = None,
-    trials: int | None = None,
-    seed: int | None = None,
-    name: str | None = None,
-    metric: Metric | None = None,
-    early_stop: Mapping[str, object] | None = None,
-    resources: Mapping[str, object] | None = None,
-    max_parallel: int | None = None,
-    max_fails: int | None = None,
-    lenient: bool = False,
+    **options: Any,
 ) -> SweepSpec:
-    """`parameters` are those of -p, whose values come as words; `conditions` are by parameter."""
+    """`parameters` are those of -p, whose values come as words; `conditions` are by parameter.
+
+    All other options are those of `make_spec`.
+    """
     command = template.Template(tuple(command_words), is_single_text)
-    return make_spec(
-        command,
-        space_from(assignments, parameters, conditions or {}, folder),
-        method=method,
-        trials=trials,
-        seed=seed,
-        name=name,
-        metric=metric,
-        early_stop=early_stop,
-        resources=resources,
-        max_parallel=max_parallel,
-        max_fails=max_fails,
-        lenient=lenient,
-    )
+    space = space_from(assignments, parameters, conditions or {}, folder)
+    return make_spec(command, space, **options)
 
 
 def space_from(
