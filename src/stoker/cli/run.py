@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import os
-import stat
 import sys
 import time
 import zlib
 
 from stoker import board
-from stoker.cli.lines import LineReader, check_file, open_lines
+from stoker.cli.lines import check_file
 from stoker.cli.options import Option, Parsed, Verb, count
 from stoker.cli.output import print_json, tell
+from stoker.cli.run_screen import Screen, log_path
+from stoker.cli.run_sources import LineSource, WordSource
 from stoker.cli.specs import JOB_OPTIONS, SpecMaker, base_of
 from stoker.cli.wait import code_of
 from stoker.core.commands import display
-from stoker.core.durations import format_duration
-from stoker.core.model import CardState, Device, JobSpec, Outcome
-from stoker.core.retry import Verdict
+from stoker.core.model import CardState, Device
 from stoker.core.space import is_named
 from stoker.core.states import WAITING
 from stoker.core.terminal import printable
 from stoker.daemon.cards import Cards, WatchedCards
 from stoker.daemon.foreground import Foreground, done_commands, remove_store
 from stoker.daemon.lookout import find_cards
-from stoker.daemon.loop import Host, Listener
+from stoker.daemon.loop import Host
 from stoker.devices.probe import has_driver, parse_devices
 from stoker.devices.watch import sample_once
 from stoker.errors import Conflict, UsageError
@@ -32,7 +31,6 @@ from stoker.settings import Settings, cpu_slots, load_settings, prepare_state_di
 from stoker.store import changes, find
 from stoker.store.database import FILE_NAME, Database, open_database
 from stoker.store.ledger import store_tag
-from stoker.store.submissions import Submission
 from stoker.supervisor import locks
 from stoker.supervisor.runner import boot_id
 from stoker.supervisor.spare_logs import PREFIX as SPARE
@@ -93,7 +91,6 @@ jobs finish; twice, or SIGTERM: cancel them. With a single command, once is enou
     )
 }  # fmt: skip
 _KINDS = ("log", "jsonl", "stop", "requeue")  # endings of files that jobs leave in a log folder
-_REDRAW_SECONDS = 0.1
 _OPEN = CardState()
 
 
@@ -133,7 +130,7 @@ def run(name: str, parsed: Parsed) -> int:
     slots = parsed["jobs"] or cpu_slots(settings)
     engine = Foreground(
         db, source, Host(slots, boot_id()), cards, settings._replace(state_dir=folder), screen,
-        lambda job, number: None if streams else _log_path(folder, job, number),
+        lambda job, number: None if streams else log_path(folder, job, number),
         lambda job: os.path.join(folder, str(job)),
         cancels_at_once=path is None,
     )  # fmt: skip
@@ -256,150 +253,6 @@ def _forget_waiting(db: Database) -> None:
     left = [row.id for row in find.page(db, WAITING, 10**9)]
     changes.cancel(db, left, time.time())
     changes.remove(db, left)
-
-
-def _log_path(folder: str, job: int, number: int) -> str:
-    return os.path.join(folder, f"{job}.log" if number <= 1 else f"{job}.{number}.log")
-
-
-class WordSource:
-    """One command."""
-
-    descriptor = None
-
-    def __init__(self, spec: JobSpec) -> None:
-        self._spec = spec
-        self.at_end = False
-        self.skipped = 0
-
-    @property
-    def is_ready(self) -> bool:
-        return not self.at_end
-
-    def read(self) -> list[JobSpec]:
-        self.at_end = True
-        return [self._spec]
-
-    def submit(self, submission: Submission, specs: list[JobSpec]) -> None:
-        submission.add(specs, time.time())
-
-
-class LineSource:
-    """Lines of a file or pipe, less those that succeeded before."""
-
-    def __init__(self, path: str, maker: SpecMaker, done: dict[tuple[str, ...], int]) -> None:
-        self._reader = LineReader(open_lines(path))
-        # Also `run - < jobs.txt`: a file is always ready, and epoll does not know it.
-        self._is_file = stat.S_ISREG(os.fstat(self._reader.descriptor).st_mode)
-        self._maker = maker
-        self._done = done
-        self.skipped = 0
-
-    @property
-    def descriptor(self) -> int | None:
-        return None if self._is_file else self._reader.descriptor
-
-    @property
-    def at_end(self) -> bool:
-        return self._reader.at_end
-
-    @property
-    def is_ready(self) -> bool:
-        return not self._reader.at_end
-
-    def submit(self, submission: Submission, specs: list[JobSpec]) -> None:
-        submission.add(specs, time.time())
-
-    def read(self) -> list[JobSpec]:
-        specs = []
-        for line in self._reader.read():
-            spec = self._maker.line(line)
-            if self._done.get(spec.argv, 0):
-                self._done[spec.argv] -= 1
-                self.skipped += 1
-            else:
-                specs.append(spec)
-        return specs
-
-
-class Screen(Listener):
-    """Progress on stderr while it runs: one line that is redrawn, failures as they happen."""
-
-    def __init__(
-        self,
-        parsed: Parsed,
-        db: Database,
-        folder: str,
-        streams: bool,
-        source: LineSource | WordSource | SweepSource,
-    ) -> None:
-        self._db = db
-        self._source = source
-        self._folder = folder
-        self._streams = streams
-        self._quiet = bool(parsed["quiet"]) or bool(parsed["json"])
-        self._live = sys.stderr.isatty() and not self._quiet and not streams
-        self._began = time.monotonic()
-        self._drawn_at = 0.0
-        self._line = ""
-        self.done = 0
-        self.failed = 0
-        self.engine: Foreground | None = None
-
-    def started(self, job: int, devices: tuple[int, ...]) -> None:
-        pass
-
-    def finished(self, job: int, outcome: Outcome, verdict: Verdict) -> None:
-        if verdict.event == "return":
-            return
-        if self.engine is not None:
-            self.engine.finished_one()
-        if not isinstance(self._source, (LineSource, WordSource)):
-            self._source.ended(job, verdict, outcome.detail)
-            if self._source.stopped and self.engine is not None and self.engine.takes_work:
-                self.engine.drain()
-                self.trouble(self._source.stopped)
-        if verdict.event == "succeed":
-            self.done += 1
-            return
-        self.failed += 1
-        if not self._quiet and not self._streams and self.failed <= 20:
-            self._clear()
-            row = find.job(self._db, job)
-            words = board.result_words(row)
-            log = _log_path(self._folder, job, row.attempts)
-            tell(f"job {job} {row.state}: {words}  {printable(display(row.argv, row.shell))[:60]}"
-                 f"\n  log: {log}")  # fmt: skip
-
-    def committed(self) -> None:
-        pass
-
-    def trouble(self, text: str) -> None:
-        self._clear()
-        tell(text)
-
-    def tick(self) -> float | None:
-        if not self._live:
-            return None
-        now = time.monotonic()
-        if now - self._drawn_at >= _REDRAW_SECONDS:
-            self._drawn_at = now
-            running = self.engine.running if self.engine is not None else 0
-            failed = f", {self.failed} failed" if self.failed else ""
-            self._clear()
-            self._line = (f"{self.done} done{failed}, {running} running, "
-                          f"{format_duration(now - self._began)}")  # fmt: skip
-            sys.stderr.write(self._line)
-            sys.stderr.flush()
-        return self._drawn_at + 1.0
-
-    def _clear(self) -> None:
-        if self._line:
-            sys.stderr.write("\r" + " " * len(self._line) + "\r")
-            self._line = ""
-
-    def close(self) -> None:
-        self._clear()
 
 
 def _end(

@@ -1,0 +1,111 @@
+"""What `stoker run` shows while it runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from stoker import board
+from stoker.cli.options import Parsed
+from stoker.cli.output import tell
+from stoker.cli.run_sources import LineSource, WordSource
+from stoker.core.commands import display
+from stoker.core.durations import format_duration
+from stoker.core.model import Outcome
+from stoker.core.retry import Verdict
+from stoker.core.terminal import printable
+from stoker.daemon.foreground import Foreground
+from stoker.daemon.loop import Listener
+from stoker.store import find
+from stoker.store.database import Database
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from stoker.cli.run_sweep import SweepSource
+
+_REDRAW_SECONDS = 0.1
+
+
+def log_path(folder: str, job: int, number: int) -> str:
+    return os.path.join(folder, f"{job}.log" if number <= 1 else f"{job}.{number}.log")
+
+
+class Screen(Listener):
+    """Progress on stderr while it runs: one line that is redrawn, failures as they happen."""
+
+    def __init__(
+        self,
+        parsed: Parsed,
+        db: Database,
+        folder: str,
+        streams: bool,
+        source: LineSource | WordSource | SweepSource,
+    ) -> None:
+        self._db = db
+        self._source = source
+        self._folder = folder
+        self._streams = streams
+        self._quiet = bool(parsed["quiet"]) or bool(parsed["json"])
+        self._live = sys.stderr.isatty() and not self._quiet and not streams
+        self._began = time.monotonic()
+        self._drawn_at = 0.0
+        self._line = ""
+        self.done = 0
+        self.failed = 0
+        self.engine: Foreground | None = None
+
+    def started(self, job: int, devices: tuple[int, ...]) -> None:
+        pass
+
+    def finished(self, job: int, outcome: Outcome, verdict: Verdict) -> None:
+        if verdict.event == "return":
+            return
+        if self.engine is not None:
+            self.engine.finished_one()
+        if not isinstance(self._source, (LineSource, WordSource)):
+            self._source.ended(job, verdict, outcome.detail)
+            if self._source.stopped and self.engine is not None and self.engine.takes_work:
+                self.engine.drain()
+                self.trouble(self._source.stopped)
+        if verdict.event == "succeed":
+            self.done += 1
+            return
+        self.failed += 1
+        if not self._quiet and not self._streams and self.failed <= 20:
+            self._clear()
+            row = find.job(self._db, job)
+            words = board.result_words(row)
+            log = log_path(self._folder, job, row.attempts)
+            tell(f"job {job} {row.state}: {words}  {printable(display(row.argv, row.shell))[:60]}"
+                 f"\n  log: {log}")  # fmt: skip
+
+    def committed(self) -> None:
+        pass
+
+    def trouble(self, text: str) -> None:
+        self._clear()
+        tell(text)
+
+    def tick(self) -> float | None:
+        if not self._live:
+            return None
+        now = time.monotonic()
+        if now - self._drawn_at >= _REDRAW_SECONDS:
+            self._drawn_at = now
+            running = self.engine.running if self.engine is not None else 0
+            failed = f", {self.failed} failed" if self.failed else ""
+            self._clear()
+            self._line = (f"{self.done} done{failed}, {running} running, "
+                          f"{format_duration(now - self._began)}")  # fmt: skip
+            sys.stderr.write(self._line)
+            sys.stderr.flush()
+        return self._drawn_at + 1.0
+
+    def _clear(self) -> None:
+        if self._line:
+            sys.stderr.write("\r" + " " * len(self._line) + "\r")
+            self._line = ""
+
+    def close(self) -> None:
+        self._clear()
