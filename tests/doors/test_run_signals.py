@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sqlite3
 import subprocess
+import sys
 
 import pytest
 
@@ -86,6 +87,20 @@ def test_three_ctrl_c_kill_what_ignores_them(lab: Lab) -> None:
     run.communicate()
     assert run.returncode == 130
     gone(gate.arrived())
+
+
+def test_a_ctrl_c_while_the_interpreter_ends_leaves_the_exit_code_alone(lab: Lab) -> None:
+    (lab.folder / "main.py").write_text(
+        "import os, signal, sys\n"
+        "from stoker.cli.main import main\n"
+        "class Last:\n"
+        "    def __del__(self, kill=os.kill, pid=os.getpid(), number=signal.SIGINT):\n"
+        "        kill(pid, number)\n"  # when modules are taken down, after all handlers
+        "sys.last_one = Last()\n"
+        "sys.exit(main(['run', '-q', '-l', 'logs', '--', 'sh', '-c', 'exit 3']))\n"
+    )
+    ended = subprocess.run([sys.executable, "main.py"], cwd=lab.folder, env=lab.env, timeout=60)
+    assert ended.returncode == 3
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

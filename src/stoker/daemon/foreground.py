@@ -137,6 +137,9 @@ class Foreground:
             self._loop.commit_now()
             self._parent.close()
             self._lookout.close()
+            # What is left is to say how it went. Python gives SIGINT back to the kernel while it
+            # ends, and one Ctrl-C too many would then end us by that signal, not with our code.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def _is_idle(self) -> bool:
         """Whether there is nothing to do before something happens."""
