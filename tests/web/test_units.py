@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from stoker.web.guard import Asked, Failures, Guard, own_hosts
+from stoker.http.asked import Asked
+from stoker.http.peers import is_loopback, peer_uid
+from stoker.web.guard import Failures, Guard, own_hosts
 from stoker.web.paced import Paced
-from stoker.web.peer import is_loopback, peer_uid
 from stoker.web.tokens import SESSION_SECONDS, TICKET_SECONDS, Keys
 
 

@@ -205,7 +205,8 @@ def _foreground(settings: Settings, options: dict[str, object], parsed: Parsed) 
 
 
 def _show(place: Place, parsed: Parsed) -> None:
-    from stoker.web.tokens import Keys, load_token
+    from stoker.http.token_file import load_token
+    from stoker.web.tokens import Keys
 
     token = load_token(place.token_file)
     link = f"{place.address}#token={token}"

@@ -1,6 +1,6 @@
 """`stoker web`: the queue as a page and an HTTP interface, in a process of its own.
 
-The walk of a request: protocol.py (limits of a connection), gate.py and guard.py (who may ask),
+The walk of a request: `stoker.http` (limits of a connection, the gate), guard.py (who may ask),
 routes_read.py or routes_act.py (which question), desk.py (a thread with its own connection to the
 store), and back as JSON through answers.py. Changes reach the page through hub.py and stream.py.
 

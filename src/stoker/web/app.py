@@ -10,12 +10,33 @@ from starlette.types import ASGIApp
 
 from stoker import __version__
 from stoker.errors import Error
+from stoker.http.asked import Refusal
+from stoker.http.gate import Gate, Manners
 from stoker.web import routes_act, routes_read
 from stoker.web.answers import error_answer, refusal
-from stoker.web.gate import Gate
 from stoker.web.models import Health
 from stoker.web.pages import Pages, docs_page
 from stoker.web.web import Web
+
+_BODY_BYTES = 1 << 20
+_BATCH_BYTES = 16 << 20
+_POLICY = (
+    "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
+    " connect-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none';"
+    " frame-ancestors 'none'"
+)
+
+
+def _refuse(why: Refusal) -> Response:
+    return refusal(*why)
+
+
+_MANNERS = Manners(
+    {"Content-Security-Policy": _POLICY, "Referrer-Policy": "no-referrer"},
+    lambda path: _BATCH_BYTES if path == "/api/batch" else _BODY_BYTES,
+    _refuse,
+    error_answer,
+)
 
 
 def make_app(web: Web) -> ASGIApp:
@@ -30,7 +51,7 @@ def make_app(web: Web) -> ASGIApp:
     app.add_exception_handler(Error, _known_error)
     app.add_exception_handler(RequestValidationError, _wrong_form)
     app.add_exception_handler(HTTPException, _http_error)
-    return Gate(app, web.guard)
+    return Gate(app, web.guard, _MANNERS)
 
 
 def _add_pages(app: FastAPI, pages: Pages) -> None:

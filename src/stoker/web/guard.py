@@ -10,32 +10,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from stoker.core.record import Record
+from stoker.http.asked import CHANGES, TOO_MANY, Asked, Refusal, refuse_site
+from stoker.http.peers import is_loopback
 from stoker.web.tokens import Keys
 
-CHANGES = ("POST", "PATCH", "PUT", "DELETE")
 _OPEN_API = ("/api/login",)  # how one gets in
 _STILL_ALLOWED = ("/api/login", "/api/logout")  # also where nothing may be changed
 _FAILURES = 10
 _WINDOW_SECONDS = 60.0
 _MOST_SOURCES = 1000
-
-
-class Refusal(Record):
-    status: int
-    code: str
-    message: str
-    hint: str | None = None
-
-
-class Asked(Record):
-    """All of a request that decides whether it is answered. Header names are in lower case."""
-
-    method: str
-    path: str
-    headers: Mapping[str, str]
-    source: str  # the address of the other end
-    uid: int | None = None  # of the process there; None where that cannot be known
 
 
 class Failures:
@@ -77,7 +60,11 @@ class Guard:
 
     def refuse(self, asked: Asked) -> Refusal | None:
         """Why a request is turned away; None: it may pass."""
-        refusal = self._refuse_place(asked) or self._refuse_site(asked)
+        refusal = self._refuse_place(asked) or refuse_site(
+            asked,
+            self._hosts,
+            opens_by_link=not is_api(asked.path),  # a page holds no secret
+        )
         if refusal is not None:
             return refusal
         if not is_api(asked.path):
@@ -103,20 +90,6 @@ class Guard:
         if self._own_uids is not None and asked.uid is not None and asked.uid not in self._own_uids:
             return Refusal(403, "other_user", "this server answers its own user only")
         return None
-
-    def _refuse_site(self, asked: Asked) -> Refusal | None:
-        headers = asked.headers
-        origin = headers.get("origin")
-        if origin is not None and origin.lower().removeprefix("http://") not in self._hosts:
-            return Refusal(403, "other_site", "requests from other sites are refused")
-        site = headers.get("sec-fetch-site", "none")
-        if site in ("none", "same-origin"):
-            return None
-        # A link from elsewhere may open the page, which holds no secret; nothing else.
-        is_link = headers.get("sec-fetch-mode") == "navigate" and asked.method == "GET"
-        if is_link and not is_api(asked.path):
-            return None
-        return Refusal(403, "other_site", "requests from other sites are refused")
 
     # -- who -----------------------------------------------------------------------------------
 
@@ -147,14 +120,10 @@ class Guard:
 
     def wrong_token(self, source: str) -> Refusal:
         if self.failures.is_over(source):
-            return self.too_many()
+            return TOO_MANY
         self.failures.add(source)
         return Refusal(401, "wrong_token", "this is not the token of this server",
                        "`stoker web status` prints a link with it")  # fmt: skip
-
-    @staticmethod
-    def too_many() -> Refusal:
-        return Refusal(429, "too_many", "too many wrong tokens", "wait a minute")
 
     # -- changes -------------------------------------------------------------------------------
 
@@ -175,8 +144,6 @@ def is_api(path: str) -> bool:
 
 def own_hosts(host: str, port: int, address: str) -> frozenset[str]:
     """What the Host header may say: the name that was given, its address, and loopback's names."""
-    from stoker.web.peer import is_loopback
-
     names = {host, address}
     if is_loopback(address):
         names |= {"localhost", "127.0.0.1" if ":" not in address else "::1"}

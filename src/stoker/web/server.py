@@ -7,33 +7,24 @@ is started by `stoker web`, which waits for one line on FD: where it listens, or
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
 import os
 import signal
-import socket
 import sys
-from types import FrameType
-
-import uvicorn
 
 from stoker.core.record import Record
-from stoker.errors import Conflict, Error, UsageError
+from stoker.errors import Error
+from stoker.http.listening import Server, listen
+from stoker.http.peers import is_loopback, own_uids
+from stoker.http.token_file import load_token
 from stoker.settings import Settings, load_settings, prepare_state_dir
 from stoker.supervisor import locks
 from stoker.web.app import make_app
-from stoker.web.gate import HEADER_BYTES, own_uids
 from stoker.web.guard import Guard, own_hosts
-from stoker.web.peer import is_loopback
 from stoker.web.place import DEFAULT_PORT, LOCK, TOKEN, Place, last_place, write_place
-from stoker.web.protocol import Protocol
-from stoker.web.tokens import Keys, load_token
+from stoker.web.tokens import Keys
 from stoker.web.web import Web
-
-_BACKLOG = 128
-_SEND_BYTES = 256 << 10  # what the kernel may hold for a client that does not read
-_DEAD_MILLISECONDS = 20_000
 
 
 class Options(Record):
@@ -41,18 +32,6 @@ class Options(Record):
     port: int | None = None
     token_file: str | None = None
     read_only: bool = False
-
-
-class Server(uvicorn.Server):
-    """Ends its streams before it waits for their connections."""
-
-    def __init__(self, config: uvicorn.Config, web: Web) -> None:
-        super().__init__(config)
-        self._web = web
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        super().handle_exit(sig, frame)
-        self._web.hub.stop()
 
 
 def serve(settings: Settings, options: Options, told: int | None = None) -> None:
@@ -68,7 +47,9 @@ def serve(settings: Settings, options: Options, told: int | None = None) -> None
 
 def _serve(settings: Settings, options: Options, told: int | None) -> None:
     folder = settings.state_dir
-    listener = _listen(folder, options)
+    listener = listen(
+        options.host, _ports(folder, options.port), "stoker web --port N takes another port"
+    )
     address, port = listener.getsockname()[:2]
     token_file = options.token_file or os.path.join(folder, TOKEN)
     guard = Guard(
@@ -77,53 +58,22 @@ def _serve(settings: Settings, options: Options, told: int | None) -> None:
         own_uids=own_uids() if is_loopback(address) else None,
     )  # fmt: skip
     web = Web(settings, guard)
-    config = uvicorn.Config(
-        make_app(web), http=Protocol, ws="none", loop="asyncio", lifespan="off",
-        access_log=False, log_config=None, server_header=False, proxy_headers=False,
-        h11_max_incomplete_event_size=HEADER_BYTES, timeout_keep_alive=30,
-        timeout_graceful_shutdown=3, backlog=_BACKLOG,
-    )  # fmt: skip
     place = Place(os.getpid(), options.host, port, options.read_only, token_file)
     write_place(folder, place)
     if told is not None:
         _tell(told, place._asdict())
     try:
-        Server(config, web).run(sockets=[listener])
+        Server(make_app(web), web.hub.stop).run(sockets=[listener])
     finally:
         web.close()
 
 
-def _listen(folder: str, options: Options) -> socket.socket:
+def _ports(folder: str, asked: int | None) -> list[int]:
     """The port that was asked for; else that of the last server, whose tabs look for it there."""
-    try:
-        found = socket.getaddrinfo(options.host, None, type=socket.SOCK_STREAM)
-    except OSError:
-        raise UsageError(f"`{options.host}` is no address of this host") from None
-    family, _, _, _, address = found[0]
-    ports = [options.port]
-    if options.port is None:
-        before = last_place(folder)
-        ports = [*([before.port] if before is not None else []), DEFAULT_PORT, 0]
-    trouble = None
-    for port in ports:
-        listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)
-            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _DEAD_MILLISECONDS)
-            listener.bind((address[0], port))
-            listener.listen(_BACKLOG)
-            return listener
-        except OSError as error:
-            listener.close()
-            trouble = error
-            if error.errno not in (errno.EADDRINUSE, errno.EACCES):
-                break
-    assert trouble is not None
-    raise Conflict(
-        f"cannot listen on {options.host}:{ports[-1]}: {trouble.strerror}",
-        "stoker web --port N takes another port",
-    )
+    if asked is not None:
+        return [asked]
+    before = last_place(folder)
+    return [*([before.port] if before is not None else []), DEFAULT_PORT, 0]
 
 
 def _tell(descriptor: int, content: dict[str, object]) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from stoker.compat.gpupeasy.guard import is_loopback, is_own_listener
+from stoker.http.peers import is_loopback, listener_uid
 
 _SECONDS = 30.0
 _MOST_BYTES = 64 << 20
@@ -36,7 +37,11 @@ class Backend:
         target = "/" + "/".join(quote(part, safe="") for part in path)
         url = f"http://{self._host}:{self._port}{target}"
         # Whoever else sits on that port would get to read every command.
-        if is_loopback(self._host) and self._token is None and not is_own_listener(self._port):
+        if (
+            is_loopback(self._host)
+            and self._token is None
+            and listener_uid(self._port) != os.geteuid()
+        ):
             raise Unreachable(f"Connection error on url: {url}")
         headers = {"Content-Type": "application/json"}
         if self._token is not None:

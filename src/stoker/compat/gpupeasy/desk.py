@@ -44,7 +44,7 @@ class PeasyQueue(Queue):
 
 
 class Desk:
-    """One for each connection: a database connection belongs to the thread that made it."""
+    """One for each thread: a database connection belongs to the thread that made it."""
 
     def __init__(self, settings: Settings, book: Logbook, limit: int) -> None:
         self._queue = PeasyQueue(settings)

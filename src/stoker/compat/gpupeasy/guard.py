@@ -1,29 +1,21 @@
-"""Who may speak to us. A loopback port is open to every user of the host and every web page.
+"""Who may speak to the two servers: old scripts bring no token.
 
-A connection over loopback is let in when its other end belongs to our own user, as the kernel's
-table of connections tells; any other needs the token. Beside that, the Host has to be exactly one
-of our own (a page that points its own name at this address is turned away), and what a browser
-sends must come from our own pages.
+A connection over loopback is let in when its other end belongs to our own user; any other needs the
+token. Beside that, the Host has to be exactly one of our own (a page that points its own name at
+this address is turned away), and what a browser sends must come from our own pages.
 """
 
 from __future__ import annotations
 
+import base64
 import hmac
-import os
 import socket
-import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-from stoker.core.record import Record
+from stoker.http.asked import Asked, Refusal, refuse_site
+from stoker.http.peers import is_loopback, own_uids
 
-_ESTABLISHED_ENDS = ("01", "04", "05", "08")  # open, or one side has said its last word
-_LISTENING = "0A"
 _LOOPBACK = ("127.0.0.1", "localhost", "0.0.0.0")  # the last: where old scripts look for it
-
-
-class Refusal(Record):
-    status: int
-    message: str
 
 
 class Guard:
@@ -31,24 +23,18 @@ class Guard:
         self._hosts = hosts
         self._token = token
 
-    @property
-    def has_token(self) -> bool:
-        return self._token is not None
+    def refuse(self, asked: Asked) -> Refusal | None:
+        if not asked.path.startswith("/"):
+            return Refusal(400, "usage", "Bad request")
+        if asked.headers.get("host", "").lower() not in self._hosts:
+            return Refusal(403, "wrong_host", "This is not the address of this server")
+        if asked.uid not in own_uids() and not self._has_right_token(asked.headers):
+            text = "This server answers its own user only, or needs a token"
+            return Refusal(401, "no_token", text, None if self._token is None else "basic")
+        return refuse_site(asked, self._hosts, opens_by_link=True)
 
-    def refuse(self, method: str, headers: Mapping[str, str], is_own: bool) -> Refusal | None:
-        """Why a request is turned away; header names are in lower case."""
-        if headers.get("host", "").lower() not in self._hosts:
-            return Refusal(403, "This is not the address of this server")
-        if not is_own and not self._has_right_token(headers):
-            return Refusal(401, "This server answers its own user only, or needs a token")
-        origin = headers.get("origin")
-        if origin is not None and origin.lower() != f"http://{headers['host'].lower()}":
-            return Refusal(403, "Requests from other sites are refused")
-        if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-            is_link = method in ("GET", "HEAD") and headers.get("sec-fetch-mode") == "navigate"
-            if not is_link:
-                return Refusal(403, "Requests from other sites are refused")
-        return None
+    def is_suspect(self, asked: Asked) -> bool:
+        return False  # there is nothing shorter than 32 characters to be guessed
 
     def _has_right_token(self, headers: Mapping[str, str]) -> bool:
         if self._token is None:
@@ -62,8 +48,6 @@ class Guard:
 
 
 def _password(text: str) -> str:
-    import base64
-
     try:
         pair = base64.b64decode(text.strip(), validate=True).decode()
     except ValueError:
@@ -85,70 +69,3 @@ def own_hosts(address: str, port: int, others: tuple[str, ...] = ()) -> frozense
         names += [socket.gethostname(), socket.getfqdn()]
     hosts = {name.lower() if ":" in name else f"{name.lower()}:{port}" for name in names}
     return frozenset(hosts | ({name.lower() for name in names} if port == 80 else set()))
-
-
-def is_loopback(address: str) -> bool:
-    return address == "localhost" or address.startswith("127.")
-
-
-# -- the kernel's table of connections ------------------------------------------------------------
-
-
-def is_own_connection(connection: socket.socket) -> bool:
-    """Whether the other end is a process of our own user on this host.
-
-    The entry of the other end has to be there and to have an inode: an end that nobody holds any
-    more is listed as root's, whoever made it.
-    """
-    here, there = connection.getsockname(), connection.getpeername()
-    if not is_loopback(there[0]):
-        return False
-    for entry in _entries():
-        if entry.local == _keys(*there[:2])[entry.family] \
-                and entry.remote == _keys(*here[:2])[entry.family]:  # fmt: skip
-            return (
-                entry.state in _ESTABLISHED_ENDS
-                and entry.inode != "0"
-                and entry.uid == os.geteuid()
-            )
-    return False
-
-
-def is_own_listener(port: int) -> bool:
-    """Whether whoever listens on a loopback port is our own user."""
-    places = {
-        _keys(name, port)[family] for name in ("127.0.0.1", "0.0.0.0") for family in (0, 1)
-    } | {f"{'0' * 32}:{port:04X}"}  # fmt: skip
-    return any(
-        entry.uid == os.geteuid()
-        for entry in _entries()
-        if entry.state == _LISTENING and entry.local in places
-    )
-
-
-class _Entry(Record):
-    family: int  # 0: the table of IPv4, 1: that of IPv6, where IPv4 addresses are mapped
-    local: str
-    remote: str
-    state: str
-    uid: int
-    inode: str
-
-
-def _entries() -> Iterator[_Entry]:
-    for family, path in enumerate(("/proc/self/net/tcp", "/proc/self/net/tcp6")):
-        try:
-            with open(path, encoding="ascii") as file:
-                lines = file.readlines()[1:]
-        except OSError:
-            continue
-        for line in lines:
-            _, local, remote, state, _, _, _, uid, _, inode, *_ = line.split()
-            yield _Entry(family, local, remote, state, int(uid), inode)
-
-
-def _keys(address: str, port: int) -> tuple[str, str]:
-    """An IPv4 address as the two tables write it: words as this machine reads them."""
-    (word,) = struct.unpack("=I", socket.inet_aton(address))
-    (mark,) = struct.unpack("=I", b"\x00\x00\xff\xff")
-    return f"{word:08X}:{port:04X}", f"{0:016X}{mark:08X}{word:08X}:{port:04X}"

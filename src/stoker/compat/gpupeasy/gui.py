@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
+
+from starlette.responses import Response
 
 from stoker.compat.gpupeasy import jobs, pages
 from stoker.compat.gpupeasy.assets import SCRIPT, STYLE
 from stoker.compat.gpupeasy.client import Backend, Unreachable
-from stoker.compat.gpupeasy.httpd import (
-    Request,
-    Response,
-    Routes,
-    answer_with,
-    as_json,
-    html,
-    redirect,
-)
 from stoker.compat.gpupeasy.jobs import BatchLine
+from stoker.compat.gpupeasy.site import Entry, Request, as_json, html, redirect
 
 _SHOWN = 200
 _LAST = "20"
@@ -38,7 +31,7 @@ _TEST_MESSAGES = {
 class Gui:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._routes = Routes([
+        self.routes: list[Entry] = [
             ("GET", "/", self._index),
             ("GET", "/message", lambda _: redirect("/", _TEST_MESSAGES)),
             ("GET", "/batchaddjobs", lambda ask: html(pages.add_jobs(_messages(ask)))),
@@ -48,27 +41,23 @@ class Gui:
             ("GET", "/failedjobs", lambda _: html(self._list("failedjobs"))),
             ("GET", "/scheduledjobs", lambda _: html(self._list("scheduledjobs"))),
             ("GET", "/deviceutilization", lambda _: html(self._devices())),
-            ("GET", "/jobinfo/<id>", self._job),
+            ("GET", "/jobinfo/{id}", self._job),
             ("POST", "/loadlogfile", self._load_log),
             # -- new --
-            ("POST", "/canceljob/<id>", lambda _, id: self._change("canceljob", id)),
-            ("POST", "/rerunjob/<id>", lambda _, id: self._change("rerunjob", id)),
-            ("POST", "/setpriority/<id>", self._prioritize),
+            ("POST", "/canceljob/{id}", lambda _, id: self._change("canceljob", id)),
+            ("POST", "/rerunjob/{id}", lambda _, id: self._change("rerunjob", id)),
+            ("POST", "/setpriority/{id}", self._prioritize),
             ("POST", "/adddevice", lambda ask: self._change_device("adddevice", ask)),
             ("POST", "/removedevice", lambda ask: self._change_device("removedevice", ask)),
             ("POST", "/pausescheduler", lambda _: self._change("pausescheduler")),
             ("POST", "/resumescheduler", lambda _: self._change("resumescheduler")),
-            ("GET", "/static/style.css", lambda _: Response(STYLE.encode(), "text/css")),
-            ("GET", "/static/refresh.js", lambda _: Response(SCRIPT.encode(), "text/javascript")),
-        ])  # fmt: skip
+            ("GET", "/static/style.css", lambda _: Response(STYLE, media_type="text/css")),
+            ("GET", "/static/refresh.js", lambda _: Response(SCRIPT, media_type="text/javascript")),
+        ]  # fmt: skip
 
-    @contextmanager
-    def connection(self) -> Iterator[Callable[[Request], Response]]:
-        yield self._answer
-
-    def _answer(self, request: Request) -> Response:
+    def answer(self, request: Request, work: Callable[[], Response]) -> Response:
         try:
-            return answer_with(self._routes, request)
+            return work()
         except Unreachable as error:
             if request.method == "POST":
                 return redirect("/", {"errorMessage": str(error)})

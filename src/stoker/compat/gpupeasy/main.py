@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import argparse
 import os
-import secrets
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import zip_longest
 
 from stoker.compat.gpupeasy.client import Backend, Unreachable
-from stoker.compat.gpupeasy.guard import Guard, is_loopback, own_hosts
-from stoker.compat.gpupeasy.gui import Gui
-from stoker.compat.gpupeasy.httpd import Request, Response, Site, serving
 from stoker.compat.gpupeasy.jobs import parse_batch
 from stoker.compat.gpupeasy.logbook import NAME, Logbook
-from stoker.compat.gpupeasy.server import Server
 from stoker.compat.slots import expand_range
 from stoker.core.record import Record
 from stoker.devices.probe import find_devices
 from stoker.errors import Conflict, Error, NoPermission, Unavailable, UsageError
+from stoker.http.peers import is_loopback
+from stoker.http.token_file import load_token, read_token
 from stoker.settings import Settings, load_settings, prepare_state_dir
 from stoker.supervisor import locks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from stoker.compat.gpupeasy.site import Application
 
 SERVER_PORT = 8888
 GUI_PORT = 4004
@@ -70,7 +71,7 @@ def _run(parsed: argparse.Namespace) -> int:
 
 
 def _backend(parsed: argparse.Namespace) -> Backend:
-    token = _read_token(parsed.backend_token_file) if parsed.backend_token_file else None
+    token = read_token(parsed.backend_token_file) if parsed.backend_token_file else None
     return Backend(parsed.backend_host, parsed.backend_port, token)
 
 
@@ -136,6 +137,8 @@ def split_devices(text: str) -> list[str]:
 
 def serve(place: Place, devices: Sequence[str] | None, logdir: str | None, limit: int) -> int:
     """Be the server until a signal; what runs then goes on, and the next server here finds it."""
+    from stoker.compat.gpupeasy.server import Server
+
     settings = load_settings()
     folder = os.path.abspath(logdir or os.path.join(settings.state_dir, "gpupeasy"))
     if logdir is None:
@@ -150,11 +153,11 @@ def serve(place: Place, devices: Sequence[str] | None, logdir: str | None, limit
     lock = _lock(settings.state_dir)
     book = Logbook(folder)
     server = Server(settings, book, max(0, limit))
-    with _listening(place, server.connection) as site:
-        desk = server.desk()
+    with _listening(place, server) as port:
+        desk = server.desk
         used = desk.open(devices, _default_devices(settings) if devices is None else ())
-        book.write("Info", f"Starting GPUPeasy server on {place.host}:{site.port}")
-        _say(f"GPUPeasy server on http://{place.host}:{site.port}/"
+        book.write("Info", f"Starting GPUPeasy server on {place.host}:{port}")
+        _say(f"GPUPeasy server on http://{place.host}:{port}/"
              f"  devices: {'; '.join(used)}  log: {os.path.join(folder, NAME)}")  # fmt: skip
         while _wait_for_signal() == signal.SIGUSR1:
             _say(desk.pause(True)["message"])
@@ -200,8 +203,10 @@ def _stop_daemon(folder: str) -> None:
 
 
 def show(place: Place, backend: Backend) -> int:
-    with _listening(place, Gui(backend).connection) as site:
-        _say(f"GPUPeasy gui on http://{place.host}:{site.port}/")
+    from stoker.compat.gpupeasy.gui import Gui
+
+    with _listening(place, Gui(backend)) as port:
+        _say(f"GPUPeasy gui on http://{place.host}:{port}/")
         while _wait_for_signal() == signal.SIGUSR1:
             pass
     return 0
@@ -244,74 +249,44 @@ def submit(backend: Backend, path: str) -> int:
 
 
 @contextmanager
-def _listening(
-    place: Place,
-    application: Callable[[], AbstractContextManager[Callable[[Request], Response]]],
-) -> Iterator[Site]:
-    token = None if place.token_file is None else _make_token(place.token_file)
+def _listening(place: Place, application: Application) -> Iterator[int]:
+    """Answer on a port, which is given, until the end of the block."""
+    from stoker.compat.gpupeasy.guard import Guard, own_hosts
+    from stoker.compat.gpupeasy.site import make_app
+    from stoker.http.listening import listen, serving
+
+    token = None if place.token_file is None else load_token(place.token_file)
     if not is_loopback(place.host) and token is None:
         raise UsageError(
             f"`{place.host}` can be reached by others, who could run anything as you",
             "add --token-file FILE, or stay on 127.0.0.1 and use `ssh -L` from elsewhere",
         )
-    try:
-        site = Site(place.host, place.port, application)
-    except OSError as error:
-        raise Unavailable(f"cannot listen on {place.host}:{place.port}: {error.strerror}",
-                          "give another --port") from None  # fmt: skip
-    except OverflowError:
-        raise UsageError(f"there is no port {place.port}") from None
-    site.guard = Guard(own_hosts(place.host, site.port, place.names), token)
+    listener = listen(place.host, [place.port], "give another --port")
+    port = int(listener.getsockname()[1])
+    guard = Guard(own_hosts(place.host, port, place.names), token)
     if not is_loopback(place.host):
         _say(f"anybody with the token in `{place.token_file}` may run commands; it travels "
              "unencrypted, so prefer `ssh -L` on networks that you do not trust")  # fmt: skip
     _catch_signals()
-    with serving(site):
-        yield site
+    with serving(make_app(application, guard), listener):
+        yield port
 
 
 _signals: list[int] = []
 
 
 def _catch_signals() -> None:
-    """Signals are bytes in a pipe: no handler does anything by itself."""
+    """Signals are bytes in a pipe, whichever thread the kernel gives them to."""
     if not _signals:
         _signals.extend(os.pipe2(os.O_CLOEXEC))
         os.set_blocking(_signals[1], False)
+        signal.set_wakeup_fd(_signals[1])
     for number in (*_STOPS, signal.SIGUSR1):
-        signal.signal(number, lambda number, _: os.write(_signals[1], bytes([number])) and None)
+        signal.signal(number, lambda *_: None)
 
 
 def _wait_for_signal() -> int:
     return os.read(_signals[0], 1)[0]
-
-
-def _make_token(path: str) -> str:
-    try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        descriptor = os.open(path, flags, 0o600)
-    except FileExistsError:
-        return _read_token(path)
-    except OSError as error:
-        raise NoPermission(f"cannot make the token file `{path}`: {error.strerror}") from None
-    token = secrets.token_urlsafe(32)
-    with open(descriptor, "w", encoding="ascii") as file:
-        file.write(token + "\n")
-    return token
-
-
-def _read_token(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8") as file:
-            info = os.fstat(file.fileno())
-            token = file.read(4096).strip()
-    except (OSError, ValueError) as error:
-        raise NoPermission(f"cannot read the token file `{path}`: {error}") from None
-    if info.st_mode & 0o077:
-        raise NoPermission(f"the token file `{path}` is open to others", f"chmod 600 {path}")
-    if len(token) < 16:
-        raise UsageError(f"the token in `{path}` is too short", "remove the file, to have one made")
-    return token
 
 
 def _say(text: str) -> None:

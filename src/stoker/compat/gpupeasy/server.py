@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable
 
-from stoker.compat.gpupeasy.desk import Answer, Desk
-from stoker.compat.gpupeasy.httpd import Request, Response, Routes, answer_with, as_json
+from starlette.responses import Response
+
+from stoker.compat.gpupeasy.desk import Desk
 from stoker.compat.gpupeasy.logbook import Logbook
+from stoker.compat.gpupeasy.site import Entry, Request, as_json
 from stoker.errors import Error
 from stoker.settings import Settings
 
@@ -19,62 +21,51 @@ class Server:
         self._settings = settings
         self._book = book
         self._limit = limit
+        self._local = threading.local()
+        self.routes: list[Entry] = [
+            ("GET", "/availabledevices", lambda _: as_json(self.desk.devices())),
+            ("GET", "/deviceutilization", lambda _: as_json(self.desk.running())),
+            ("GET", "/scheduledjobs", lambda ask: as_json(self.desk.scheduled(_limit(ask)))),
+            ("GET", "/successfuljobs", lambda ask: as_json(self.desk.succeeded(_limit(ask)))),
+            ("GET", "/failedjobs", lambda ask: as_json(self.desk.failed(_limit(ask)))),
+            ("GET", "/jobinfo/{id}", lambda _, id: as_json(self.desk.info(id))),
+            ("POST", "/addnewjob", lambda ask: as_json(self.desk.add(ask.json()))),
+            # -- new --
+            ("POST", "/addnewjobs", lambda ask: as_json(self.desk.add_all(ask.json()))),
+            ("GET", "/jobdetails/{id}", lambda _, id: as_json(self.desk.details(id))),
+            ("GET", "/joblog/{id}", lambda ask, id: as_json(self.desk.log(id, None, _last(ask)))),
+            ("GET", "/joblog", lambda ask: as_json(self.desk.log(None, ask.query.get("outFile"),
+                                                                 _last(ask)))),
+            ("POST", "/canceljob/{id}", lambda _, id: as_json(self.desk.cancel(id))),
+            ("POST", "/rerunjob/{id}", lambda _, id: as_json(self.desk.rerun(id))),
+            ("POST", "/setpriority/{id}",
+             lambda ask, id: as_json(self.desk.prioritize(id, _field(ask, "priority")))),
+            ("POST", "/adddevice",
+             lambda ask: as_json(self.desk.add_device(_field(ask, "device")))),
+            ("POST", "/removedevice",
+             lambda ask: as_json(self.desk.remove_device(_field(ask, "device")))),
+            ("POST", "/pausescheduler", lambda _: as_json(self.desk.pause(True))),
+            ("POST", "/resumescheduler", lambda _: as_json(self.desk.pause(False))),
+            ("GET", "/serverinfo", lambda _: as_json(self.desk.about())),
+        ]  # fmt: skip
 
+    @property
     def desk(self) -> Desk:
-        return Desk(self._settings, self._book, self._limit)
+        """That of this thread: a database connection belongs to the thread that made it."""
+        if not hasattr(self._local, "desk"):
+            self._local.desk = Desk(self._settings, self._book, self._limit)
+        desk: Desk = self._local.desk
+        return desk
 
-    @contextmanager
-    def connection(self) -> Iterator[Callable[[Request], Response]]:
-        """Answers the requests of one connection, with one desk that is opened for the first."""
-        desks: list[Desk] = []
-
-        def answer(request: Request) -> Response:
-            if not desks:
-                desks.append(self.desk())
-            try:
-                return answer_with(_routes(desks[0]), request)
-            except Error as error:  # a full disk, a busy database: nothing was changed
-                self._book.write("Error", error.message)
-                return as_json({"status": "failed", "message": error.message})
-            except Exception as error:
-                self._book.write("Critical", f"{type(error).__name__}: {error}")
-                return as_json({"status": "failed", "message": "Internal error"}, 500)
-
+    def answer(self, request: Request, work: Callable[[], Response]) -> Response:
         try:
-            yield answer
-        finally:
-            for desk in desks:
-                desk.close()
-
-
-def _routes(desk: Desk) -> Routes:
-    return Routes([
-        ("GET", "/availabledevices", lambda _: as_json(desk.devices())),
-        ("GET", "/deviceutilization", lambda _: as_json(desk.running())),
-        ("GET", "/scheduledjobs", lambda ask: as_json(desk.scheduled(_limit(ask)))),
-        ("GET", "/successfuljobs", lambda ask: as_json(desk.succeeded(_limit(ask)))),
-        ("GET", "/failedjobs", lambda ask: as_json(desk.failed(_limit(ask)))),
-        ("GET", "/jobinfo/<id>", lambda _, id: as_json(desk.info(id))),
-        ("POST", "/addnewjob", lambda ask: as_json(desk.add(ask.json()))),
-        # -- new --
-        ("POST", "/addnewjobs", lambda ask: as_json(desk.add_all(ask.json()))),
-        ("GET", "/jobdetails/<id>", lambda _, id: as_json(desk.details(id))),
-        ("GET", "/joblog/<id>", lambda ask, id: as_json(desk.log(id, None, _last(ask)))),
-        ("GET", "/joblog", lambda ask: as_json(desk.log(None, ask.query.get("outFile"),
-                                                        _last(ask)))),
-        ("POST", "/canceljob/<id>", lambda _, id: as_json(desk.cancel(id))),
-        ("POST", "/rerunjob/<id>", lambda _, id: as_json(desk.rerun(id))),
-        ("POST", "/setpriority/<id>", lambda ask, id: as_json(_prioritize(desk, ask, id))),
-        ("POST", "/adddevice", lambda ask: as_json(desk.add_device(_field(ask, "device")))),
-        ("POST", "/removedevice", lambda ask: as_json(desk.remove_device(_field(ask, "device")))),
-        ("POST", "/pausescheduler", lambda _: as_json(desk.pause(True))),
-        ("POST", "/resumescheduler", lambda _: as_json(desk.pause(False))),
-        ("GET", "/serverinfo", lambda _: as_json(desk.about())),
-    ])  # fmt: skip
-
-
-def _prioritize(desk: Desk, request: Request, id: str) -> Answer:
-    return desk.prioritize(id, _field(request, "priority"))
+            return work()
+        except Error as error:  # a full disk, a busy database: nothing was changed
+            self._book.write("Error", error.message)
+            return as_json({"status": "failed", "message": error.message})
+        except Exception as error:
+            self._book.write("Critical", f"{type(error).__name__}: {error}")
+            return as_json({"status": "failed", "message": "Internal error"}, 500)
 
 
 def _field(request: Request, name: str) -> object:

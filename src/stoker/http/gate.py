@@ -7,36 +7,35 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from stoker.core.record import Record
 from stoker.errors import Error
-from stoker.web.answers import error_answer, refusal
-from stoker.web.guard import CHANGES, Asked, Guard, Refusal
-from stoker.web.peer import is_loopback, peer_uid
+from stoker.http.asked import CHANGES, TOO_MANY, Asked, Guard, Refusal
 
 HEADER_BYTES = 16 << 10
-_BODY_BYTES = 1 << 20
-_BATCH_BYTES = 16 << 20
 _BODY_SECONDS = 30.0
 _GUESS_SECONDS = 1.0
+_PATIENCE_SECONDS = 1.0
 _MOST_SLOW = 8
-_POLICY = (
-    "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
-    " connect-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none';"
-    " frame-ancestors 'none'"
-)
-_HEADERS = (
-    (b"content-security-policy", _POLICY.encode()),
-    (b"x-content-type-options", b"nosniff"),
-    (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-)
-_NO_STORE = (b"cache-control", b"no-store")
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+class Manners(Record):
+    """How one server differs from another at its gate."""
+
+    headers: Mapping[str, str]  # on every answer, beside those that all have
+    most_bytes: Callable[[str], int]  # of a body, by path
+    refuse: Callable[[Refusal], Response]
+    fail: Callable[[Error], Response]
 
 
 class _Refused(Exception):
@@ -45,16 +44,19 @@ class _Refused(Exception):
 
 
 class Gate:
-    def __init__(self, app: ASGIApp, guard: Guard) -> None:
+    def __init__(self, app: ASGIApp, guard: Guard, manners: Manners) -> None:
         self._app = app
         self._guard = guard
+        self._manners = manners
+        given = {**_HEADERS, **manners.headers}
+        self._headers = [(name.encode(), value.encode()) for name, value in given.items()]
         self._slow = 0
-        self._log = logging.getLogger("stoker.web")
+        self._log = logging.getLogger("stoker.http")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        dressed = _Dressed(send)
+        dressed = _Dressed(send, self._headers)
         try:
             headers = _headers(scope)
             if _size(scope) > HEADER_BYTES:
@@ -68,29 +70,29 @@ class Gate:
             if refused is not None:
                 raise _Refused(refused)
             if asked.method in CHANGES:
-                limit = _BATCH_BYTES if asked.path == "/api/batch" else _BODY_BYTES
+                limit = self._manners.most_bytes(asked.path)
                 receive = _Replay(await _body(headers, receive, limit), receive)
             await self._app(scope, receive, dressed)
         except _Refused as error:
             # What else this connection has sent is not worth reading.
-            await refusal(*error.refusal)(scope, receive, _Closing(dressed))
+            await self._manners.refuse(error.refusal)(scope, receive, _Closing(dressed, receive))
         except Error as error:
-            await error_answer(error)(scope, receive, dressed)
+            await self._manners.fail(error)(scope, receive, dressed)
         except Exception:
             self._log.exception("%s %s", scope["method"], scope["path"])
             if dressed.is_complete:
                 return
             if dressed.is_started:
                 raise
-            text = "something is wrong with this server"
-            hint = "its log (web.log in the state folder) says what"
-            await refusal(500, "broken", text, hint)(scope, receive, dressed)
+            broken = Refusal(500, "broken", "something is wrong with this server",
+                             "its log (web.log in the state folder) says what")  # fmt: skip
+            await self._manners.refuse(broken)(scope, receive, dressed)
 
     async def _take_time(self) -> None:
         """Few guesses a second. Whoever has the right token waits a little, and is let in: a
         forgotten script with an old token must not lock its owner out."""
         if self._slow >= _MOST_SLOW:
-            raise _Refused(self._guard.too_many())
+            raise _Refused(TOO_MANY)
         self._slow += 1
         try:
             await asyncio.sleep(_GUESS_SECONDS)
@@ -101,8 +103,9 @@ class Gate:
 class _Dressed:
     """A `send` that puts our headers on every answer."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
         self._send = send
+        self._headers = headers
         self.is_started = self.is_complete = False
 
     async def __call__(self, message: Message) -> None:
@@ -110,21 +113,39 @@ class _Dressed:
             self.is_complete = not message.get("more_body", False)
         elif message["type"] == "http.response.start":
             self.is_started = True
-            headers = list(message.get("headers", ()))
-            if not any(name.lower() == b"cache-control" for name, _ in headers):
-                headers.append(_NO_STORE)
-            message = {**message, "headers": [*headers, *_HEADERS]}
+            # As people write them: old scripts look for `Location`.
+            headers = [(name.title(), value) for name, value in message.get("headers", ())]
+            if not any(name == b"Cache-Control" for name, _ in headers):
+                headers.append((b"Cache-Control", b"no-store"))
+            message = {**message, "headers": [*headers, *self._headers]}
         await self._send(message)
 
 
 class _Closing:
-    def __init__(self, send: Send) -> None:
+    """A `send` for a connection that ends with this answer.
+
+    Who still talks is heard out for a moment before: with words of his unread, the kernel would
+    throw the answer away.
+    """
+
+    def __init__(self, send: Send, receive: Receive) -> None:
         self._send = send
+        self._receive = receive
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
-        await self._send(message)
+            await self._send(
+                {**message, "headers": [*message["headers"], (b"connection", b"close")]}
+            )
+            return
+        await self._send({**message, "more_body": True})
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                while (await self._receive()).get("more_body", False):
+                    pass
+        except TimeoutError:
+            pass
+        await self._send({"type": "http.response.body", "body": b""})
 
 
 class _Replay:
@@ -165,15 +186,8 @@ def _source(scope: Scope) -> str:
 
 async def _uid(scope: Scope) -> int | None:
     """Who is at the other end, where the kernel can tell: on this host."""
-    client, server = scope["client"], scope["server"]
-    if not client or not server or not is_loopback(client[0]):
-        return None
-    known: dict[str, int | None] = scope.get("extensions", {}).get("stoker.peer", {})
-    if "uid" not in known:
-        # A table of the kernel's: some microseconds for each connection that the host has.
-        loop = asyncio.get_running_loop()
-        known["uid"] = await loop.run_in_executor(None, peer_uid, client, server)
-    return known["uid"]
+    found: asyncio.Future[int | None] | None = scope.get("extensions", {}).get("stoker.uid")
+    return None if found is None else await asyncio.shield(found)
 
 
 async def _body(headers: Mapping[str, str], receive: Receive, limit: int) -> bytes:
@@ -197,8 +211,3 @@ async def _body(headers: Mapping[str, str], receive: Receive, limit: int) -> byt
                     return b"".join(parts)
     except TimeoutError:
         raise _Refused(Refusal(408, "timed_out", "the request took too long to come")) from None
-
-
-def own_uids() -> frozenset[int]:
-    """Ours, and root's, to whom nothing is closed."""
-    return frozenset({0, os.geteuid()})
