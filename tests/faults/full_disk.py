@@ -16,6 +16,7 @@ go, filler = Path("/tmp") / f"go-{os.getpid()}", place / "filler"
 try:
     job = lab.submit(f"while [ ! -e {go} ]; do sleep 0.02; done; exit 7")
     wait_until(lambda: lab.state(job) == "running")
+    daemon = lab.daemon_pid()
     with open(filler, "wb", buffering=0) as file:
         try:
             while True:
@@ -25,9 +26,13 @@ try:
     refused = lab.run("submit", "--file", "-", input="echo x\n" * 20000)
     assert refused.returncode == 75, refused
     assert "full" in refused.stderr and "Traceback" not in refused.stderr
+    while lab.run("submit", "--hold", "-q", f"echo {'x' * 3000}").returncode == 0:
+        pass  # until the last page that the database had in store is used up
     go.touch()  # the job ends while nothing can be written
     wait_until(lambda: not lab.processes())
     filler.unlink()
+    wait_until(lambda: lab.state(job) == "failed")  # nobody but the daemon itself writes that down
+    assert lab.daemon_pid() == daemon
     assert lab.wait(job) == 7, lab.job(job)
     again = lab.submit("exit 3")
     assert lab.wait(again) == 3

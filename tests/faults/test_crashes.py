@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from stoker.supervisor import members
+from stoker.supervisor import locks, members
 from tests.faults.effects import Effects, finish_everything
 from tests.lab import Lab
 
@@ -52,6 +52,23 @@ def test_a_killed_daemon_is_replaced_by_the_runner(lab: Lab) -> None:
     pid = lab.daemon_pid()
     lab.kill_daemon()
     lab.wait_until(lambda: lab.daemon_pid() not in (None, pid))
+
+
+def test_a_daemon_that_cannot_start_is_tried_again_later(lab: Lab) -> None:
+    """Row 26: nobody has to come and start it when the trouble is over."""
+    assert lab.wait(lab.submit("true")) == 0
+    runner = lab.runner_pid()
+    assert runner is not None
+    os.kill(runner, signal.SIGSTOP)
+    lab.kill_daemon()
+    ours = locks.take(str(lab.state_dir), locks.DAEMON_LOCK)  # in the way of the next one
+    try:
+        os.kill(runner, signal.SIGCONT)
+        lab.wait_until(lambda: members.children(runner))
+        lab.wait_until(lambda: not members.children(runner))
+    finally:
+        os.close(ours)
+    lab.wait_until(lambda: lab.daemon_pid() is not None)
 
 
 def test_a_killed_runner_is_replaced_and_its_jobs_keep_their_codes(lab: Lab) -> None:

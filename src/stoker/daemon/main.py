@@ -10,6 +10,7 @@ import resource
 import signal
 import sys
 import time
+from contextlib import suppress
 
 from stoker import __version__
 from stoker.core.model import Context, Outcome
@@ -230,7 +231,8 @@ class Daemon(Listener):
 
     def _note(self, text: str) -> None:
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
-        print(f"{stamp} {text}", file=sys.stderr, flush=True)
+        with suppress(OSError):  # its log is on the disk that may be full
+            os.write(2, f"{stamp} {text}\n".encode("utf-8", "backslashreplace"))
 
 
 def run_daemon(settings: Settings, kind: type[Daemon] = Daemon) -> None:

@@ -26,14 +26,12 @@ from stoker.supervisor.children import Children
 from stoker.supervisor.dispatcher import become_dispatcher
 from stoker.supervisor.journal import Journal, JournalFull
 from stoker.supervisor.orders import Begun, Order, Refused
+from stoker.supervisor.restarts import Restarts
 from stoker.supervisor.sockets import listen
 from stoker.supervisor.spawn import Environment, encode_environment
 from stoker.supervisor.wire import Wire
 
 SOCKET_NAME = "runner.sock"
-# A daemon that dies at once, again and again, is not helped by starting it for ever.
-_MAX_RESTARTS = 5
-_RESTART_WINDOW_SECONDS = 60.0
 _IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGTTOU)
 
 
@@ -55,8 +53,9 @@ class Runner:
         restart: list[str],
         first: socket.socket,
     ) -> None:
+        self._folder = folder
         self._restart = restart
-        self._restarts: list[float] = []
+        self._restarts = Restarts()
         self._begins = Begins()
         self._is_released = False
         self._journal = Journal(folder)
@@ -73,19 +72,20 @@ class Runner:
         self._poll.register(first.fileno(), select.EPOLLIN)
 
     def work(self) -> None:
-        """Serve daemons and jobs until neither is left."""
-        while self._daemon is not None or len(self._children):
+        """Serve daemons and jobs until neither is left nor expected."""
+        while self._daemon is not None or len(self._children) or self._restarts.due_at is not None:
             self._wait()
             self._tell(self._children.tick() if self._is_due() else self._children.reap())
             self._tell_begins(self._begins.due(time.monotonic()))
             self._obey()
+            if self._restarts.is_due(time.monotonic()):
+                self._restart_daemon()
             if self._daemon is not None and self._daemon.has_backlog:
                 self._daemon.flush()
 
     def _wait(self) -> None:
-        times = [
-            at for at in (self._children.next_deadline(), self._begins.due_at) if at is not None
-        ]
+        due = (self._children.next_deadline(), self._begins.due_at, self._restarts.due_at)
+        times = [at for at in due if at is not None]
         timeout = max(0.0, min(times) - time.monotonic()) if times else -1.0
         if self._daemon is not None:
             events = select.EPOLLIN | (select.EPOLLOUT if self._daemon.has_backlog else 0)
@@ -105,6 +105,7 @@ class Runner:
         self._poll.unregister(self._listener)
         self._poll.register(connection.fileno(), select.EPOLLIN)
         self._daemon = Wire(connection)
+        self._restarts.came(time.monotonic())
         self._is_released = False
         self._contexts.clear()
 
@@ -134,14 +135,17 @@ class Runner:
             self._daemon = None
             self._poll.register(self._listener, select.EPOLLIN)
             if not self._is_released:
-                self._restart_daemon()
+                self._restarts.left(time.monotonic())
 
     def _restart_daemon(self) -> None:
-        now = time.monotonic()
-        self._restarts = [at for at in self._restarts if now - at < _RESTART_WINDOW_SECONDS]
-        if len(self._restarts) < _MAX_RESTARTS:
-            self._restarts.append(now)
+        self._restarts.tried(time.monotonic())
+        if not os.path.isdir(self._folder):  # somebody has removed all of it
+            self._restarts.give_up()
+            return
+        try:
             os.posix_spawn(self._restart[0], self._restart, os.environ, setsigdef=_IGNORED)
+        except OSError:
+            pass  # no memory, no more processes: later
 
     def _launch(self, order: Order, lease: list[int]) -> None:
         context, base = self._contexts[order.context]
