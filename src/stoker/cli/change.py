@@ -11,7 +11,7 @@ from stoker.core.durations import parse_duration
 from stoker.core.selectors import parse_selector
 from stoker.core.states import FINAL
 from stoker.errors import Conflict, UsageError
-from stoker.store import find
+from stoker.store import find, reruns
 
 VERBS = {
     "cancel": Verb(
@@ -36,7 +36,7 @@ VERBS = {
         "rerun [OPTIONS] [JOB...]",
         "Submit ended jobs again, as new jobs that ask for the same.",
         (
-            Option("--failed", "all that failed or were lost (and not rerun since)"),
+            Option("--failed", "all that failed or were lost, and what was given up for them (not rerun since)"),
             Option("--hold", "queue them held, for example to edit them first"),
         ),
         (("stoker rerun 7", ""), ("stoker rerun --failed", "")),
@@ -131,7 +131,7 @@ def _release(queue: Queue, parsed: Parsed) -> int:
 
 def _rerun(queue: Queue, parsed: Parsed) -> int:
     if parsed["failed"]:
-        ids = find.failed_without_rerun(queue.db)
+        ids = reruns.failed(queue.db)
         if parsed.words:
             chosen = set(queue.select(parsed.words))
             ids = [job for job in ids if job in chosen]

@@ -12,7 +12,7 @@ from stoker.core.model import Request
 from stoker.core.states import FINAL
 from stoker.core.text import to_bytes
 from stoker.errors import Conflict
-from stoker.store import ledger, submissions, sweeps
+from stoker.store import ledger, reruns, sweeps
 from stoker.store.database import Database
 
 _FINAL = ", ".join(f"'{state}'" for state in FINAL)
@@ -71,11 +71,13 @@ def release(db: Database, ids: list[int], now: float) -> int:
 
 
 def rerun(db: Database, ids: list[int], now: float, held: bool = False) -> list[int]:
-    new = []
-    for chunk in _chunks(ids):
+    reruns.refuse_vain(db, ids)
+    renamed: dict[int, int] = {}
+    for chunk in _chunks(sorted(ids)):  # what others wait for came before them
         with db.transaction():
-            new += [submissions.rerun(db, job, now, held) for job in chunk]
-    return new
+            for job in chunk:
+                renamed[job] = reruns.copy(db, job, now, held, renamed)
+    return [renamed[job] for job in ids]
 
 
 def edit(

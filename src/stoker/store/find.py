@@ -10,6 +10,7 @@ from stoker.core.text import maybe_bytes, maybe_text, to_bytes, to_text, unpack_
 from stoker.errors import NotFound
 from stoker.store.database import Database
 from stoker.store.lines import LINE_COLUMNS, read_request
+from stoker.store.outputs import STDERR, STDOUT
 from stoker.store.rows import parse_devices
 
 
@@ -68,7 +69,7 @@ class JobRow(Record):
 _SELECT = (
     "SELECT j.id, j.name, j.state, j.cause, j.priority, j.argv, j.shell, c.cwd,"
     " j.submitted_at, j.eligible_at, j.blockers, j.time_limit, j.grace, j.retries, j.restartable,"
-    " j.batch, j.batch_index, j.rerun_of, j.dedupe, j.stdout, j.stderr, j.attempts,"
+    f" j.batch, j.batch_index, j.rerun_of, j.dedupe, {STDOUT}, {STDERR}, j.attempts,"
     " j.stop_requested, j.ended_at, a.id, a.devices, a.pid, a.started_at, a.status, a.detail,"
     " a.user_seconds, a.system_seconds, a.max_rss_bytes, a.cause, a.claim, a.gpu_memory, a.gpu_use,"
     " a.gpu_energy, j.on_oom, j.family, j.sweep, l.share,"
@@ -301,12 +302,3 @@ def ended(db: Database, states: tuple[str, ...], before: float | None) -> list[i
     if before is None:
         return [row[0] for row in db.execute(sql, states)]
     return [row[0] for row in db.execute(f"{sql} AND ended_at < ?", (*states, before))]
-
-
-def failed_without_rerun(db: Database) -> list[int]:
-    """Failed and lost jobs that nobody has submitted again."""
-    rows = db.execute(
-        "SELECT id FROM jobs WHERE state IN ('failed', 'lost')"
-        " AND id NOT IN (SELECT rerun_of FROM jobs WHERE rerun_of IS NOT NULL) ORDER BY id"
-    )
-    return [row[0] for row in rows]

@@ -14,12 +14,13 @@ from stoker.core.states import advance, sources
 from stoker.core.text import maybe_text, to_text, unpack_pairs, unpack_words
 from stoker.store import lines, sweeps
 from stoker.store.database import Database
+from stoker.store.outputs import STDERR, STDOUT
 from stoker.store.rows import parse_devices
 from stoker.store.submissions import satisfied
 
 _READY_COLUMNS = (
     "j.id, j.priority, j.time_limit, j.submitted_at, f.seconds, f.memory, j.argv, j.shell,"
-    " j.context, j.name, j.attempts, j.grace, j.stdout, j.stderr, j.keep_children, j.batch,"
+    f" j.context, j.name, j.attempts, j.grace, {STDOUT}, {STDERR}, j.keep_children, j.batch,"
     " j.batch_index, j.family, j.retries, j.restartable, j.on_oom,"
     " j.variables, j.warn, j.sweep, j.requeues"
 )
@@ -228,7 +229,7 @@ def facts(db: Database, attempt: int) -> JobFacts | None:
     row = db.execute(
         "SELECT j.id, j.attempts, j.retries, j.restartable, j.stop_requested,"
         " EXISTS (SELECT 1 FROM dependencies d WHERE d.needs = j.id AND d.met = 0), j.line,"
-        " a.claim, j.family, j.on_oom, a.devices, a.started_at, j.stdout, j.stderr, j.requeues,"
+        f" a.claim, j.family, j.on_oom, a.devices, a.started_at, {STDOUT}, {STDERR}, j.requeues,"
         " j.sweep FROM attempts a"
         " JOIN jobs j ON j.id = a.job AND j.attempt = a.id"
         f" WHERE a.id = ? AND j.state IN ({_ACTIVE})",

@@ -59,7 +59,7 @@ class Submission:
         """The same inside the caller's transaction, together with other things."""
         db = self._db
         fresh, existing = _without_known(db, specs)
-        first = _take_ids(db, len(fresh))
+        first = take_ids(db, len(fresh))
         is_batch = len(specs) > 1 or self._count > 0
         if self._batch is None:
             self._batch = first
@@ -102,39 +102,14 @@ class Submission:
             spec.on_oom,
             later,
             blockers,
-            _with_id(spec.stdout, job),
-            _with_id(spec.stderr, job),
+            maybe_bytes(spec.stdout),
+            maybe_bytes(spec.stderr),
             maybe_bytes(spec.dedupe),
             None,
             pack_pairs(spec.variables) or None,
             spec.warn,
             spec.sweep,
         )
-
-
-def _with_id(path: str | None, job: int) -> bytes | None:
-    """`out-%j.txt`, as Slurm's users write it: only now is the id known."""
-    return None if path is None else to_bytes(path.replace("%j", str(job)))
-
-
-def rerun(db: Database, job: int, now: float, held: bool) -> int:
-    """A new job that asks for the same thing as an old one."""
-    new = _take_ids(db, 1)
-    made = db.execute(
-        "INSERT INTO jobs (id, state, ready, line, family, priority, shell, argv, context,"
-        " submitted_at, name, time_limit, grace, retries, restartable, keep_children, on_oom,"
-        " stdout, stderr, variables, warn, sweep, rerun_of)"
-        " SELECT ?, ?, ?, line, family, priority, shell, argv, context, ?, name, time_limit, grace,"
-        " retries, restartable, keep_children, on_oom, stdout, stderr, variables, warn, sweep, id"
-        " FROM jobs WHERE id = ?",
-        (new, HELD if held else QUEUED, int(not held), now, job),
-    ).rowcount
-    if not made:
-        raise NotFound(f"job {job} was removed meanwhile", "`stoker ls` shows the jobs")
-    db.execute("INSERT INTO tags SELECT tag, ? FROM tags WHERE job = ?", (new, job))
-    # The trial of a sweep goes with it: what counts is how the newest job of a trial ends.
-    db.execute("UPDATE trials SET job = ?, told = 0 WHERE job = ?", (new, job))
-    return new
 
 
 def context_id(db: Database, context: Context) -> int:
@@ -173,7 +148,7 @@ def _without_known(db: Database, chunk: list[JobSpec]) -> tuple[list[JobSpec], t
     return fresh, tuple(existing)
 
 
-def _take_ids(db: Database, count: int) -> int:
+def take_ids(db: Database, count: int) -> int:
     """Reserve ids; an id is never used again, even when its job is removed."""
     first = int(str(db.value("SELECT value FROM meta WHERE key = 'next_job'")))
     db.execute("UPDATE meta SET value = ? WHERE key = 'next_job'", (first + count,))

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from stoker.core.last_words import masked
 from stoker.core.record import Record
 from stoker.core.retry import Verdict
 from stoker.core.text import maybe_text, to_bytes, to_text
 from stoker.errors import NotFound
 from stoker.store.database import Database
+from stoker.store.outputs import STDOUT
 
 # How a failure is recognised in the next one; longer texts differ by accident.
 _EVIDENCE_CHARS = 120
@@ -200,7 +202,7 @@ def trials(db: Database, sweep: int) -> list[TrialRow]:
     rows = db.execute(
         "SELECT t.number, t.identity, t.point, t.job, t.told, t.reports,"
         " coalesce(j.state, t.state), j.cause,"
-        " j.attempts, a.started_at, j.ended_at, j.stdout, a.detail FROM trials t"
+        f" j.attempts, a.started_at, j.ended_at, {STDOUT}, a.detail FROM trials t"
         " LEFT JOIN jobs j ON j.id = t.job LEFT JOIN attempts a ON a.id = j.attempt"
         " WHERE t.sweep = ? ORDER BY t.number",
         (sweep,),
@@ -283,33 +285,42 @@ def mark_stopped(db: Database, sweep: int, why: str) -> None:
 
 
 def count_end(
-    db: Database, sweep: int, state: str, verdict: Verdict, detail: str | None
+    db: Database,
+    sweep: int,
+    state: str,
+    verdict: Verdict,
+    detail: str | None,
+    job: int | None = None,
 ) -> str | None:
-    """A trial has ended; a text when the sweep should stop for that."""
+    """A trial has ended; a text when the sweep should stop for that.
+
+    `detail` is what is known of the cause: the evidence, or the program's last words.
+    """
     if state == "done":
         db.execute("UPDATE sweeps SET streak = 0, streak_of = NULL WHERE id = ?", (sweep,))
     if state not in ("failed", "lost"):
         return None
-    how = fingerprint(verdict, detail)
+    how = failure(verdict, detail)
     row = db.execute(
         "UPDATE sweeps SET failed = failed + 1, streak_of = ?2,"
         " streak = CASE WHEN streak_of = ?2 THEN streak + 1 ELSE 1 END"
         " WHERE id = ?1 AND stopped IS NULL"
         " RETURNING failed, streak, max_fails, same_fails",
-        (sweep, how),
+        (sweep, masked(how)),
     ).fetchone()
     if row is None:
         return None
     failed, streak, max_fails, same_fails = row
+    log = f" (stoker log {job})" if job is not None else ""
     if same_fails and streak >= same_fails:
-        return f"{streak} trials in a row failed alike: {how}"
+        return f"{streak} trials in a row failed alike: {how}{log}"
     if max_fails and failed >= max_fails:
-        return f"{failed} trials failed, the last one by {how}"
+        return f"{failed} trials failed, the last one by {how}{log}"
     return None
 
 
-def fingerprint(verdict: Verdict, detail: str | None) -> str:
-    """How it failed, such that equal mistakes give equal texts."""
+def failure(verdict: Verdict, detail: str | None) -> str:
+    """How it failed, such that equal mistakes give texts that are equal but for numbers."""
     if verdict.exit_code:
         how = f"exit code {verdict.exit_code}"
     elif verdict.signal:
