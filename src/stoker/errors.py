@@ -6,7 +6,8 @@
     ├── Conflict             1  conflict      the job is not in a state that allows this
     ├── Impossible          65  impossible    no machine state would ever let this job run
     ├── Unavailable         69  unavailable   the daemon cannot be started or does not answer
-    ├── Broken              70  broken        our own state is damaged; nothing was changed
+    ├── Broken              70  broken        our own state cannot be used; nothing was changed
+    │   └── Damaged         70  broken        ... and it is the file that is at fault
     ├── TryLater            75  try_later     full disk, busy database: the same call may work later
     ├── NoPermission        77  no_permission the state folder is not ours or not safe
     └── TimedOut           124  timed_out     a wait was given up (as timeout(1) does)
@@ -58,6 +59,10 @@ class Unavailable(Error):
 class Broken(Error):
     exit_code = 70
     code = "broken"
+
+
+class Damaged(Broken):
+    """What `stoker doctor --repair` is for."""
 
 
 class TryLater(Error):

@@ -220,7 +220,44 @@ def test_a_queue_of_a_newer_stoker_is_left_untouched(lab: Lab) -> None:
         f"error: the queue in `{lab.state_dir}` was written by a newer Stoker (schema 99, "
     )
     assert done.stderr.endswith("hint: upgrade this Stoker; nothing was changed\n")
+    assert lab.run("doctor", "--repair").stderr == done.stderr
     assert path.read_bytes() == before
+
+
+def test_a_lost_database_is_not_taken_for_a_new_queue(lab: Lab) -> None:
+    lab.submit("-n", "precious", "--hold", "true")
+    lab.wait(lab.submit("echo from the old one"))
+    path = damage(lab)
+    path.write_bytes(b"")
+    for words in (["ls"], ["submit", "true"], ["status"], ["daemon", "start"]):
+        done = lab.run(*words)
+        assert (done.returncode, done.stdout) == (70, ""), done
+        assert "is empty or gone, and there has been one\nhint: `stoker doctor --r" in done.stderr
+    path.unlink()
+    assert lab.run("ls").returncode == 70
+    said = lab.ok("doctor", "--repair")
+    assert "those that waited are held" in said
+    assert lab.job(1)["name"] == "precious"
+
+
+def test_repair_without_a_snapshot_gives_no_id_a_second_time(lab: Lab) -> None:
+    lab.wait(lab.submit("echo from the old one"))
+    path = damage(lab)
+    path.write_bytes(b"")
+    for snapshot in (lab.state_dir / "snapshots").iterdir():
+        snapshot.unlink()
+    said = lab.ok("doctor", "--repair")
+    assert "the queue starts empty\njobs 1 to 1, perhaps more, are not in it" in said
+    new = lab.submit("echo new")
+    lab.wait(new)
+    assert new > 1
+    assert lab.log(new) == "new\n"
+
+
+def test_a_foreground_run_may_keep_its_records_where_other_things_are(lab: Lab) -> None:
+    (lab.folder / "jobs").mkdir()
+    (lab.folder / "jobs" / "mine").touch()
+    lab.ok("run", "-l", ".", "--", "true")
 
 
 def test_the_doctor_of_a_healthy_host_finds_nothing_bad(lab: Lab) -> None:

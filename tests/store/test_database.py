@@ -91,8 +91,9 @@ def test_restored_snapshots_hold_what_waited(tmp_path: Path) -> None:
     add(db, a_spec())
     db.close()
     (tmp_path / "queue.db").write_bytes(b"\0" * 8192)
-    aside, used, jobs = snapshots.restore(str(tmp_path))
-    assert used is not None and jobs == 1 and os.path.exists(os.path.join(aside, "queue.db"))
+    done = snapshots.restore(str(tmp_path))
+    assert done.snapshot is not None and (done.jobs, done.newest_job) == (1, job)
+    assert os.path.exists(os.path.join(done.moved_to, "queue.db"))
     restored = a_store(tmp_path)
     assert find.job(restored, job).state == "held"
 

@@ -9,13 +9,14 @@ import sqlite3
 import sys
 from collections.abc import Iterator
 
+from stoker import board
 from stoker.cli.options import Option, Parsed, Verb
 from stoker.cli.output import plural, print_json
 from stoker.core.durations import format_size
 from stoker.core.record import Record
 from stoker.devices.probe import find_devices, has_driver
 from stoker.devices.watch import sample_once
-from stoker.errors import Conflict, Error
+from stoker.errors import Conflict, Damaged, Error
 from stoker.settings import (
     Settings,
     check_filesystem,
@@ -25,7 +26,7 @@ from stoker.settings import (
     prepare_state_dir,
 )
 from stoker.store import snapshots
-from stoker.store.database import FILE_NAME, SCHEMA_VERSION, open_database
+from stoker.store.database import FILE_NAME, SCHEMA_VERSION, open_database, translate
 from stoker.supervisor import locks, members
 
 VERBS = {
@@ -112,7 +113,7 @@ def _database(folder: str) -> Iterator[Finding]:
     finally:
         db.close()
     known = snapshots.newest(folder)
-    yield Finding("ok", f"{len(known)} snapshots of the database")
+    yield Finding("ok", f"{plural(len(known), 'snapshot')} of the database")
 
 
 def _users_of(path: str) -> list[int]:
@@ -232,25 +233,41 @@ def _repair(settings: Settings, parsed: Parsed) -> int:
     except Conflict as error:
         pid = locks.holder(folder, locks.DAEMON_LOCK)
         raise Conflict(error.message, f"kill {pid}, then repair; running jobs go on") from None
-    try:
-        db = open_database(folder, timeout=1.0)
-        sound = str(db.value("PRAGMA integrity_check")) == "ok"
-        db.close()
-    except (Error, sqlite3.Error):
-        sound = False
-    if sound:
+    if _is_sound(folder):
         os.close(lock)
         raise Conflict("the database is sound; nothing to repair")
-    aside, snapshot, jobs = snapshots.restore(folder)
+    done = snapshots.restore(folder)
     os.close(lock)
     if parsed["json"]:
-        print_json(moved_to=aside, snapshot=snapshot, jobs=jobs)
+        print_json(**{**done._asdict(), "taken_at": board.iso(done.taken_at)})
         return 0
-    print(f"the damaged database is now in {aside}")
-    if snapshot is None:
+    print(f"the damaged database is now in {done.moved_to}")
+    if done.snapshot is None:
         print("there was no sound snapshot: the queue starts empty")
     else:
-        print(f"restored {plural(jobs, 'job')} from {snapshot}; those that waited are held,"
-              " because they may have run since\n"
-              "hint: stoker ls, then stoker release what should run")  # fmt: skip
+        print(f"restored {plural(done.jobs, 'job')} from {done.snapshot}, as of"
+              f" {board.iso(done.taken_at)}; those that waited are held, because they may have run"
+              " since")  # fmt: skip
+    if done.newest_log > done.newest_job:
+        print(f"jobs {done.newest_job + 1} to {done.newest_log}, perhaps more, are not in it; their"
+              f" logs are in {os.path.join(folder, 'jobs')}")  # fmt: skip
+    if done.jobs:
+        print("hint: stoker ls, then stoker release what should run")
     return 0
+
+
+def _is_sound(folder: str) -> bool:
+    """A queue that cannot be used for another reason (a newer schema, no permission) is not ours
+    to repair: that raises."""
+    try:
+        db = open_database(folder, timeout=1.0)
+    except Damaged:
+        return False
+    try:
+        return str(db.value("PRAGMA integrity_check")) == "ok"
+    except sqlite3.DatabaseError as error:
+        if isinstance(translate(error, folder), Damaged):
+            return False
+        raise
+    finally:
+        db.close()

@@ -10,8 +10,8 @@ from __future__ import annotations
 import sqlite3
 import threading
 
-from stoker.store import snapshots
 from stoker.store.database import open_database
+from stoker.store.snapshots import Snapshots
 
 _INTERVAL_SECONDS = 0.5
 
@@ -36,12 +36,13 @@ class Checkpoints:
 
     def _work(self) -> None:
         db = open_database(self._folder, timeout=1.0)
+        snapshots = Snapshots(self._folder)
         while not self._closing.is_set():
             self._wanted.wait()
             self._wanted.clear()
             try:
                 db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-                if snapshots.is_due(self._folder):
+                if snapshots.is_due():
                     snapshots.take(db)
             except (sqlite3.Error, OSError) as error:
                 # A full or failing disk: the next request tries again.

@@ -12,7 +12,7 @@ import os
 import sqlite3
 from collections.abc import Iterator
 
-from stoker.errors import Broken, Error, NoPermission, TryLater
+from stoker.errors import Broken, Damaged, Error, NoPermission, TryLater
 from stoker.failpoints import point
 
 SCHEMA_VERSION = 3
@@ -72,11 +72,14 @@ class Transaction:
             raise translate(error, self._db.folder) from error
 
 
-def open_database(folder: str, *, durable: bool = True, timeout: float = 10.0) -> Database:
+def open_database(
+    folder: str, *, durable: bool = True, timeout: float = 10.0, anew: bool = False
+) -> Database:
     """Open the queue in `folder`, creating or migrating it when needed.
 
     `durable` commits reach the disk before they return (submit); otherwise they survive the death
     of any process but not a power cut, until the next checkpoint (the daemon makes those).
+    `anew`: make a queue even where another one has left its traces.
     """
     path = os.path.join(folder, FILE_NAME)
     try:
@@ -89,6 +92,8 @@ def open_database(folder: str, *, durable: bool = True, timeout: float = 10.0) -
     try:
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         if version != SCHEMA_VERSION:
+            if version == 0 and not anew:
+                _refuse_lost(folder)
             _migrate(connection, folder)
         connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
     except sqlite3.Error as error:
@@ -126,6 +131,21 @@ def open_for_reading(folder: str) -> Database:
         f"file:{quote(path)}?immutable=1", uri=True, isolation_level=None, timeout=1
     )
     return Database(folder, connection, read_only=True)
+
+
+def _refuse_lost(folder: str) -> None:
+    """Where a queue has been, an empty file is not a new queue: it is a lost one."""
+    for place, ending in (("snapshots", ".db"), ("jobs", "")):
+        try:
+            names = os.listdir(os.path.join(folder, place))
+        except OSError:
+            continue
+        if any(name.endswith(ending) for name in names):
+            raise Damaged(
+                f"the queue's database in `{folder}` is empty or gone, and there has been one",
+                "`stoker doctor --repair` restores the newest snapshot; a new queue needs a new"
+                " state folder",
+            )
 
 
 def _create_private(path: str) -> None:
@@ -209,7 +229,7 @@ def translate(error: sqlite3.Error, folder: str) -> Error:
             "try again; `stoker doctor` names the holder",
         )
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return Broken(
+        return Damaged(
             f"the queue's database in `{folder}` is damaged ({text})",
             "`stoker doctor --repair` moves it aside and restores the newest snapshot",
         )

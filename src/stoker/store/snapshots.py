@@ -6,12 +6,14 @@ import os
 import sqlite3
 import time
 
+from stoker.core.record import Record
 from stoker.core.states import HELD
-from stoker.store.database import FILE_NAME, Database
+from stoker.store.database import FILE_NAME, Database, open_database
 
 _FOLDER = "snapshots"
 _KEPT = 3
-INTERVAL_SECONDS = 3600.0
+_SHORTEST_SECONDS = 60.0
+_SHARE = 1 / 200  # of its time that the thread may spend on copies
 # Jobs that were submitted after the snapshot and never started have left no trace but their ids.
 _ID_MARGIN = 100_000
 
@@ -33,9 +35,32 @@ def _number(name: str) -> int:
     return int(digits) if digits.isdigit() else 0
 
 
-def is_due(folder: str) -> bool:
-    known = newest(folder)
-    return not known or time.time() - os.stat(known[0]).st_mtime > INTERVAL_SECONDS
+class Restored(Record):
+    """What came of a repair."""
+
+    moved_to: str  # where the damaged file is now
+    snapshot: str | None = None  # what was put in its place; None: an empty queue
+    taken_at: float | None = None
+    jobs: int = 0
+    newest_job: int = 0  # in the snapshot
+    newest_log: int = 0  # the newest job that has left a log
+
+
+class Snapshots:
+    """Takes one now and then: the larger the queue, the more rarely."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._pause = _SHORTEST_SECONDS
+
+    def is_due(self) -> bool:
+        known = newest(self._folder)
+        return not known or not 0 <= time.time() - os.stat(known[0]).st_mtime < self._pause
+
+    def take(self, db: Database) -> None:
+        began = time.monotonic()
+        take(db)
+        self._pause = max(_SHORTEST_SECONDS, (time.monotonic() - began) / _SHARE)
 
 
 def take(db: Database) -> None:
@@ -53,11 +78,11 @@ def take(db: Database) -> None:
         os.unlink(path)
 
 
-def restore(folder: str) -> tuple[str, str | None, int]:
+def restore(folder: str) -> Restored:
     """Move a damaged queue aside and put the newest sound snapshot in its place.
 
-    Returns (where the damaged file went, the snapshot used, jobs in it). What waited in the
-    snapshot may have run since it was taken, so it comes back held: nothing runs twice unasked.
+    What waited in the snapshot may have run since it was taken, so it comes back held: nothing runs
+    twice unasked.
     """
     aside = os.path.join(folder, f"damaged-{int(time.time())}")
     os.makedirs(aside, 0o700)
@@ -67,8 +92,14 @@ def restore(folder: str) -> tuple[str, str | None, int]:
             os.rename(path, os.path.join(aside, FILE_NAME + suffix))
     for snapshot in newest(folder):
         if _is_sound(snapshot):
-            return aside, snapshot, _put_back(folder, snapshot)
-    return aside, None, 0
+            taken_at = os.stat(snapshot).st_mtime
+            jobs, last = _put_back(folder, snapshot)
+            return Restored(aside, snapshot, taken_at, jobs, last, _highest_id(folder))
+    db = open_database(folder, anew=True)
+    with db.transaction():
+        _skip_ids(db.connection, folder)
+    db.close()
+    return Restored(aside, newest_log=_highest_id(folder))
 
 
 def _is_sound(path: str) -> bool:
@@ -82,7 +113,7 @@ def _is_sound(path: str) -> bool:
         return False
 
 
-def _put_back(folder: str, snapshot: str) -> int:
+def _put_back(folder: str, snapshot: str) -> tuple[int, int]:
     path = os.path.join(folder, FILE_NAME)
     with (
         open(snapshot, "rb") as source,
@@ -101,15 +132,19 @@ def _put_back(folder: str, snapshot: str) -> int:
         (time.time(),),
     )
     connection.execute("UPDATE jobs SET state = ?, ready = 0 WHERE state = 'queued'", (HELD,))
-    # Ids that were given out after the snapshot must not come back for other jobs.
+    _skip_ids(connection, folder)
+    connection.execute("COMMIT")
+    jobs, last = connection.execute("SELECT count(*), coalesce(max(id), 0) FROM jobs").fetchone()
+    connection.close()
+    return int(jobs), int(last)
+
+
+def _skip_ids(connection: sqlite3.Connection, folder: str) -> None:
+    """Ids that were given out after the snapshot must not come back for other jobs."""
     connection.execute(
         "UPDATE meta SET value = max(value, ?) + ? WHERE key = 'next_job'",
         (_highest_id(folder), _ID_MARGIN),
     )
-    connection.execute("COMMIT")
-    jobs = connection.execute("SELECT count(*) FROM jobs").fetchone()[0]
-    connection.close()
-    return int(jobs)
 
 
 def _highest_id(folder: str) -> int:
