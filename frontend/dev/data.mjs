@@ -9,12 +9,23 @@ const COMMANDS = [
   [null, './prepare.sh --shards 64 --out /scratch/tokens'],
   ['llm-sft', 'torchrun --nproc-per-node 4 sft.py --config configs/sft-8b.yaml'],
 ];
-const WHY = [
-  'needs 1 gpu; all 8 are busy; gpu 2 should be free in 4m10s',
-  'needs 4 gpus; 1 is free; the wide job ahead keeps gpu 5',
-  'job 3 must succeed first; it is running',
-  'needs 20 GB on a card; gpu 6 has 14 GB left',
-];
+// Sentences of core/explain.py and waiting.py, put together as web/waits.py does it.
+const CARDS = 'gpu 0 runs job 15 for at most 4m10s more; gpu 1 runs job 16, likely for 1h02m more; gpu 2 runs job 17; gpu 3 runs job 18; gpu 4 runs job 19; gpu 5 runs job 20; gpu 6 is used by others: grace (pid 41213), 88 GB; gpu 7 is drained';
+const LATER = 86_400;
+
+/** Why a job waits: with `ahead` jobs in front of it, or for something else than devices. */
+export function whyOf(one, ahead) {
+  if (one.state === 'held') return `it is held; \`stoker release ${one.id}\` lets it run`;
+  const first = one.after.find((other) => !other.met);
+  if (first) return `job ${first.job} must succeed first; it is running`;
+  if (one.eligible_at) return `it may not begin before ${one.eligible_at.slice(0, 19).replace('T', ' ')}`;
+  if (!one.gpus) return `${ahead ? `${ahead} jobs in front of it; ` : ''}all 2 CPU slots are taken by jobs 17, 19`;
+  const needs = one.gpu_mem_bytes ? `${one.gpus} gpu with 20.0G free` : `${one.gpus} gpu${one.gpus === 1 ? '' : 's'}`;
+  if (ahead && one.id % 4 === 1) return `${ahead} jobs in front of it; gpu 5 is kept for job 22, which comes first, likely in 12m04s; a --time-limit below that would let this job start now`;
+  return `${ahead ? `${ahead} ${ahead === 1 ? 'job' : 'jobs'} in front of it; ` : ''}it needs ${needs}; ${CARDS}`;
+}
+
+export const isInLine = (one) => one.state === 'queued' && one.after.every((other) => other.met) && !one.eligible_at;
 
 export function job(id, state, now, more = {}) {
   const [name, command] = COMMANDS[id % COMMANDS.length];
@@ -31,16 +42,14 @@ export function job(id, state, now, more = {}) {
     min_gpu_mem_bytes: null, exclusive: false, on_oom: null, claim_bytes: null,
     gpu_memory_peak_bytes: hasStarted ? (8 + (id % 60)) * GIB : null,
     gpu_use_percent: hasStarted ? 55 + ((id * 31) % 44) : null, gpu_energy_joules: isOver ? 1.2e6 : null,
-    devices: [], priority: 0, tags: id % 6 === 0 ? ['vision'] : [], after: [],
+    devices: [], priority: 0, tags: id % 6 === 0 ? ['vision'] : [], after: state === 'queued' && id % 10 === 6 ? [{ job: id - 8, condition: 'ok', met: false }] : [],
     attempts: hasStarted ? 1 : 0, retries: id % 4, restartable: false, time_limit: id % 3 ? null : 14_400,
-    submitted_at: iso(now - 10_000 + (id % 5000)), eligible_at: null, started_at: iso(started), ended_at: iso(ended),
+    submitted_at: iso(now - 10_000 + (id % 5000)), eligible_at: state === 'queued' && id % 10 === 8 ? iso(now + LATER) : null, started_at: iso(started), ended_at: iso(ended),
     stop_requested: false, pid: hasStarted && !isOver ? 40_000 + id : null,
-    user_seconds: isOver ? 812.4 : null, system_seconds: isOver ? 31 : null, max_rss_bytes: isOver ? 6.2 * GIB : null,
+    user_seconds: isOver ? 812.4 : null, system_seconds: isOver ? 31 : null, max_rss_bytes: isOver ? 6 * GIB : null,
     stdout: hasStarted ? `/home/ada/.local/state/stoker/logs/${id}.1.log` : null,
     stderr: hasStarted ? `/home/ada/.local/state/stoker/logs/${id}.1.log` : null,
     batch: null, batch_index: null, rerun_of: null, dedupe: null, sweep: null, trial: null,
-    ...(state === 'queued' ? { why: WHY[id % WHY.length], starts_in: id % 4 === 2 ? null : 60 + ((id * 37) % 4000) } : {}),
-    ...(state === 'held' ? { why: 'held', starts_in: null } : {}),
     ...more,
   };
 }

@@ -4,7 +4,7 @@ import { createServer } from 'node:http';
 import { readFileSync } from 'node:fs';
 import { dirname, extname, join, normalize } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { busyCard, card, iso, job, strangerCard, trace, trainingLog } from './data.mjs';
+import { busyCard, card, iso, isInLine, job, strangerCard, trace, trainingLog, whyOf } from './data.mjs';
 
 const STATIC = join(dirname(fileURLToPath(import.meta.url)), '../../src/stoker/web/static');
 const TYPES = { '.html': 'text/html; charset=utf-8', '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml', '.txt': 'text/plain' };
@@ -15,9 +15,9 @@ const FINAL = ['done', 'failed', 'cancelled', 'lost'];
 const GROUPS = { active: ACTIVE, waiting: WAITING, final: FINAL };
 
 class Refusal extends Error {
-  constructor(status, code, message, hint = '') {
+  constructor(status, code, message, hint = '', field = undefined) {
     super(message);
-    Object.assign(this, { status, code, hint });
+    Object.assign(this, { status, code, hint, field });
   }
 }
 
@@ -111,7 +111,7 @@ export class Fake {
   tell(ids, more = {}) {
     const change = {
       event_id: ++this.eventId, now: iso(Date.now() / 1000), counts: this.counts(), gpus: this.gpus, daemon: this.daemon(),
-      jobs: ids.map((id) => this.jobs.get(id)).filter(Boolean), removed: ids.filter((id) => !this.jobs.has(id)),
+      jobs: ids.map((id) => this.told(this.jobs.get(id))).filter(Boolean), removed: ids.filter((id) => !this.jobs.has(id)),
       sweeps: [...this.sweeps.values()].map((one) => this.summary(one)), removed_sweeps: [], waits: {}, queue: this.queue().map((one) => one.id), ...more,
     };
     const text = `id: ${this.eventId}\nevent: change\ndata: ${JSON.stringify(change)}\n\n`;
@@ -131,9 +131,19 @@ export class Fake {
     return { pid: 4711, draining: this.draining };
   }
 
+  /** As web/seen.py: those in line by their priority, then what waits for something else. */
   queue() {
+    const rank = (one) => (isInLine(one) ? 0 : one.eligible_at ? 1 : one.state === 'held' ? 3 : 2);
     return [...this.jobs.values()].filter((one) => WAITING.includes(one.state))
-      .sort((a, b) => (a.state === 'held') - (b.state === 'held') || b.priority - a.priority || a.id - b.id).slice(0, 200);
+      .sort((a, b) => rank(a) - rank(b) || (rank(a) ? 0 : b.priority - a.priority) || a.id - b.id).slice(0, 200);
+  }
+
+  /** With what is said of a job while it waits. */
+  told(one) {
+    if (!one || !WAITING.includes(one.state)) return one;
+    const place = this.queue().indexOf(one);
+    const inLine = isInLine(one);
+    return { starts_in: inLine && one.id % 4 !== 2 ? 60 + ((one.id * 37) % 4000) : null, ...one, why: one.why ?? whyOf(one, inLine ? place : 0), in_line: inLine };
   }
 
   summary(sweep) {
@@ -152,7 +162,7 @@ export class Fake {
     const all = [...this.jobs.values()];
     return {
       now: iso(Date.now() / 1000), event_id: this.eventId, read_only: this.readOnly, user: 'ada', host: 'babbage', daemon: this.daemon(), trouble: null,
-      gpus: this.gpus, running: all.filter((one) => ACTIVE.includes(one.state)), queue: this.queue(),
+      gpus: this.gpus, running: all.filter((one) => ACTIVE.includes(one.state)), queue: this.queue().map((one) => this.told(one)),
       recent: all.filter((one) => FINAL.includes(one.state)).sort((a, b) => b.ended_at.localeCompare(a.ended_at)).slice(0, 20),
       counts: this.counts(), sweeps: [...this.sweeps.values()].map((one) => this.summary(one)),
     };
@@ -193,10 +203,11 @@ export class Fake {
     const log = this.logs.get(one.id) ?? Buffer.alloc(0);
     const isOver = FINAL.includes(one.state);
     if (part === undefined) {
-      const history = Array.from({ length: one.attempts }, (_, i) => ({ number: i + 1, devices: one.devices.map((d) => d.index), started_at: one.started_at, ended_at: one.ended_at, status: 0, cause: null, detail: null }));
-      const events = [{ at: one.submitted_at, kind: 'submit', data: null }, ...(one.started_at ? [{ at: one.started_at, kind: 'claim', data: 'gpu 0' }, { at: one.started_at, kind: 'begin', data: null }] : []), ...(one.ended_at ? [{ at: one.ended_at, kind: isOver ? 'end' : 'run', data: null }] : [])];
+      const status = one.signal ?? (one.exit_code ?? 0) << 8;
+      const history = Array.from({ length: one.attempts }, (_, i) => ({ number: i + 1, devices: one.devices.map((d) => d.index), started_at: one.started_at, ended_at: one.ended_at, status: one.ended_at ? status : null, cause: null, detail: null }));
       const metrics = one.attempts ? { val_loss: { last: 0.2134, min: 0.2101, max: 2.31, n: 60, step: 590 }, acc: { last: 0.91, min: 0.1, max: 0.915, n: 60, step: 590 } } : {};
-      return { job: { ...one, history, events, params: one.params ?? (one.sweep ? { lr: 0.001, opt: 'adam', wd: 0 } : {}), metrics, why: one.why ? [one.why] : [] } };
+      const { starts_in, ...told } = this.told(one);
+      return { job: { in_line: false, ...told, history, events: one.events ?? [], params: one.params ?? (one.sweep ? { lr: 0.001, opt: 'adam', wd: 0 } : {}), metrics, why: told.in_line ? told.why.split('; ') : [told.why ?? `it is ${one.state}`] } };
     }
     if (part === 'log') {
       let from = query.has('from') ? Number(query.get('from')) : Math.max(0, log.length - Number(query.get('tail') ?? 65_536));
@@ -207,10 +218,11 @@ export class Fake {
       return { attempt: one.attempts, size: log.length, from, to: Math.max(from, to), text: log.subarray(from, to).toString(), is_over: isOver };
     }
     if (part === 'find') {
-      const text = log.toString('latin1').toLowerCase();
       const from = Number(query.get('from') ?? 0);
-      const at = query.has('error') ? text.slice(from).search(/traceback|error:/) : text.slice(from).indexOf(Buffer.from(query.get('q')).toString('latin1').toLowerCase());
-      return { at: at < 0 ? null : from + at, searched_to: log.length, size: log.length };
+      const needle = query.has('error') ? /traceback|error:/gi : new RegExp(Buffer.from(query.get('q')).toString('latin1').replace(/[^\w]/g, '\\$&'), 'gi');
+      const places = shownMatches(log.toString('latin1'), needle);
+      const at = places.find((place) => place >= from) ?? null;
+      return { at, searched_to: log.length, size: log.length, nth: at === null ? null : places.indexOf(at) + 1, total: places.length };
     }
     if (part === 'curve') return { points: Array.from({ length: 60 }, (_, i) => [i * 10, 2 / (1 + i / 8) + Math.sin(i) * 0.02 + 0.2]) };
     if (part === 'trace') return { series: one.attempts ? trace(Date.now() / 1000, 1, 120, one.id) : {} };
@@ -219,7 +231,7 @@ export class Fake {
 
   ofSweep(sweep, part, query) {
     if (part === undefined) {
-      return { ...this.summary(sweep), spec: {}, params: [{ name: 'lr', kind: 'log' }, { name: 'opt', kind: 'choices', values: ['sgd', 'adam'] }, { name: 'wd', kind: 'choices', values: [0, 1e-4] }] };
+      return { ...this.summary(sweep), spec: {}, missing: sweep.rows.filter((row) => ['cancelled', 'lost'].includes(row.state)).length, params: [{ name: 'lr', kind: 'log' }, { name: 'opt', kind: 'choices', values: ['sgd', 'adam'] }, { name: 'wd', kind: 'choices', values: [0, 1e-4] }] };
     }
     if (part === 'results') {
       const sort = query.get('sort');
@@ -229,6 +241,7 @@ export class Fake {
       const offset = Number(query.get('offset') ?? 0);
       return { columns: ['trial', 'lr', 'opt', 'wd', 'val_loss', 'acc', 'state', 'seconds', 'job'], rows: rows.slice(offset, offset + Number(query.get('limit') ?? 500)), total: rows.length, metric: sweep.metric };
     }
+    if (part === 'importance') return { metric: 'val_loss', importance: [{ name: 'lr', score: 0.71, direction: 0, n: 16 }, { name: 'opt', score: 0.22, direction: 0, n: 16 }, { name: 'wd', score: 0.02, direction: 1, n: 16 }] };
     const done = sweep.rows.filter((row) => row.val_loss !== null).slice(0, Number(query.get('limit') ?? 50));
     return { metric: 'val_loss', curves: done.map((row) => ({ trial: row.trial, job: row.job, params: { lr: row.lr }, best: row.val_loss, points: Array.from({ length: 40 }, (_, i) => [i, row.val_loss + 2 / (1 + i / 3) + Math.sin(i * row.trial) * 0.02]) })) };
   }
@@ -238,7 +251,10 @@ export class Fake {
   post(path, body) {
     let found;
     if (this.readOnly) throw new Refusal(403, 'read_only', 'this page is read-only');
-    if (path === '/api/jobs') return this.submit([body.command], body);
+    if (path === '/api/jobs') {
+      this.posted = body;
+      return this.submit([body.command ?? body.argv.join(' ')], body);
+    }
     if (path === '/api/batch') {
       const isPeasy = body.text.includes(';;');
       const lines = isPeasy ? body.text.split(';;;').map((part) => part.split(';;')[2]?.trim()) : body.text.split('\n').filter((line) => line.trim() && !line.startsWith('#'));
@@ -249,12 +265,11 @@ export class Fake {
     if (path === '/api/sweeps') return this.startSweep(body);
     if ((found = /^\/api\/sweeps\/([^/]+)\/act$/.exec(path))) {
       const sweep = this.sweeps.get(decodeURIComponent(found[1]));
-      sweep.stopped = body.action === 'stop' ? 'by user' : body.action === 'resume' ? null : sweep.stopped;
-      this.tell([]);
-      return { changed: 1 };
+      return this.actOnSweep(sweep, body.action);
     }
     if ((found = /^\/api\/gpus\/([^/]+)\/act$/.exec(path))) {
       const gpu = this.gpus.find((one) => one.uuid === decodeURIComponent(found[1]));
+      if (body.action === 'slots' && !(body.slots >= 1 && body.slots <= 64)) throw new Refusal(400, 'usage', '`slots`: input should be less than or equal to 64', '/docs says what is known', 'slots');
       if (body.action === 'slots') gpu.slots = body.slots;
       else gpu.state = body.action === 'drain' ? 'drained' : gpu.jobs.length ? 'busy' : 'free';
       this.tell([]);
@@ -268,9 +283,21 @@ export class Fake {
     throw new Refusal(404, 'not_found', 'nothing here');
   }
 
+  /** Stopping cancels what waits, resuming runs what was cancelled, and failed ones run again. */
+  actOnSweep(sweep, action) {
+    const turned = { stop: ['queued', 'cancelled'], resume: ['cancelled', 'queued'], rerun_failed: ['failed', 'queued'] }[action] ?? [];
+    const rows = sweep.rows.filter((row) => row.state === turned[0]);
+    for (const row of rows) row.state = turned[1];
+    sweep.stopped = action === 'stop' ? 'stopped by hand' : action === 'resume' ? null : sweep.stopped;
+    this.tell([]);
+    return { changed: rows.length };
+  }
+
   submit(commands, body) {
-    if (commands.some((command) => command.includes('impossible'))) throw new Refusal(422, 'impossible', 'no card has so much memory', 'the largest has 140 GB');
-    if (body.dry_run) return { dry_run: commands.map((command) => ({ argv: ['/bin/sh', '-c', command], shell: true, cwd: '/home/ada', gpus: 1 })), total: commands.length };
+    if (body.gpus > 8) throw new Refusal(422, 'impossible', `a job asks for ${body.gpus} GPUs, but this host has 8 GPUs`, 'use --gpus 8', 'gpus');
+    if (body.time_limit === 'never') throw new Refusal(400, 'usage', '`never` is not a duration', 'write 90s, 30m, 2h, 1d, HH:MM:SS or D-HH:MM:SS', 'time_limit');
+    const { gpus = 1, priority = 0, tags = [], retries = 0, hold = false, after = [], name = null, cwd = '/home/ada' } = body;
+    if (body.dry_run) return { dry_run: commands.map((command) => ({ argv: body.argv ?? [command], shell: !body.argv, cwd, gpus, needs: `${gpus} gpu${gpus === 1 ? '' : 's'}`, name, priority, time_limit: null, stdout: null, tags, hold, retries, begin_at: null, after })), total: commands.length };
     return { jobs: commands.map((command) => this.add({ command, name: body.name ?? null, gpus: body.gpus ?? 1, priority: body.priority ?? 0, tags: body.tags ?? [] })), warning: null };
   }
 
@@ -297,10 +324,11 @@ export class Fake {
       const one = this.jobs.get(id);
       if (!one) throw new Refusal(404, 'not_found', `there is no job ${id}`);
       if (action === 'cancel') Object.assign(one, ACTIVE.includes(one.state) ? { state: 'stopping' } : { state: 'cancelled', cause: 'user', ended_at: now });
+      if (action === 'rerun' && !FINAL.includes(one.state)) throw new Refusal(409, 'conflict', `job ${id} is ${one.state}; only an ended job can be rerun`);
       if (action === 'hold') one.state = 'held';
       if (action === 'release') one.state = 'queued';
       if (action === 'priority') one.priority = priority;
-      if (action === 'move_first') one.priority = Math.max(...this.queue().map((other) => other.priority)) + 1;
+      if (action === 'move_first') one.priority = Math.max(0, ...this.queue().filter(isInLine).map((other) => other.priority + 1));
       if (action === 'rm') this.jobs.delete(id);
       if (action === 'rerun') made.push(this.add({ command: one.command, name: one.name, rerun_of: id }));
     }
@@ -340,7 +368,7 @@ export class Fake {
       return send(body.dry_run ? 200 : 201, this.post(path, body));
     } catch (error) {
       if (!(error instanceof Refusal)) console.error(error);
-      send(error.status ?? 500, { error: { code: error.code ?? 'internal', message: error.message, hint: error.hint ?? null } });
+      send(error.status ?? 500, { error: { code: error.code ?? 'internal', message: error.message, hint: error.hint ?? null, field: error.field } });
     }
   }
 
@@ -366,6 +394,14 @@ export class Fake {
     this.streams.add(response);
     response.on('close', () => this.streams.delete(response));
   }
+}
+
+/** Bytes where this stands in what a terminal would show, as web/log_search.py finds them. */
+function shownMatches(text, needle) {
+  const hidden = /^[^\n]*\r(?=[^\r\n])|\x1b\[[0-?]*[ -/]*[@-~]/gm;
+  const gaps = [...text.matchAll(hidden)];
+  const shown = text.replace(hidden, '');
+  return [...shown.matchAll(needle)].map((match) => gaps.reduce((at, gap) => (gap.index <= at ? at + gap[0].length : at), match.index));
 }
 
 function gpuOnly({ gpu_use, gpu_memory, power, temperature }) {

@@ -6,7 +6,7 @@ import { Fake } from './fake.mjs';
 const folder = process.argv[2] ?? '/tmp/stoker-shots';
 const only = process.argv[3];
 mkdirSync(folder, { recursive: true });
-const SIZES = { desktop: { width: 1280, height: 800 }, phone: { width: 390, height: 844 } };
+const SIZES = { desktop: { width: 1440, height: 900 }, phone: { width: 390, height: 844 } };
 const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox'] });
 
 for (const count of [0, 30, 10_000]) {

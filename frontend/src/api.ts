@@ -2,7 +2,7 @@
 import { signal } from '@preact/signals';
 
 export class ApiError extends Error {
-  constructor(readonly status: number, readonly code: string, message: string, readonly hint = '') {
+  constructor(readonly status: number, readonly code: string, message: string, readonly hint = '', readonly field: string | null = null) {
     super(message);
   }
 }
@@ -33,7 +33,7 @@ export async function request(method: string, path: string, body?: unknown, stop
   const said = await answer.json().catch(() => null);
   const error = said?.error ?? {};
   if (answer.status === 401 && path !== '/api/login') isSignedIn.value = false;
-  throw new ApiError(answer.status, String(error.code ?? answer.status), String(error.message ?? answer.statusText), String(error.hint ?? ''));
+  throw new ApiError(answer.status, String(error.code ?? answer.status), String(error.message ?? answer.statusText), String(error.hint ?? ''), error.field ?? null);
 }
 
 export const get = async <T,>(path: string, stop?: AbortSignal): Promise<T> => (await request('GET', path, undefined, stop)).json();

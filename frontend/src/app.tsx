@@ -1,5 +1,5 @@
 // The frame around every screen: navigation, the state of the connection, messages and questions.
-import { useEffect } from 'preact/hooks';
+import { useEffect, useReducer } from 'preact/hooks';
 import { daemonAct } from './actions';
 import { clock, count } from './format';
 import { DialogHost } from './parts/dialog';
@@ -17,7 +17,7 @@ import { SubmitScreen } from './screens/submit';
 import { SweepScreen } from './screens/sweep';
 import { SweepsScreen } from './screens/sweeps';
 import * as store from './store';
-import { health, retryAt, retryNow } from './stream';
+import { health, heardAt, retryAt, retryNow } from './stream';
 import { isDark, toggle } from './theme';
 
 const PLACES = [
@@ -108,11 +108,15 @@ function Status() {
 }
 
 function StaleBanner() {
+  const [, tick] = useReducer((n: number) => n + 1, 0);
+  useEffect(() => {
+    const timer = setInterval(() => tick(0), 1000);
+    return () => clearInterval(timer);
+  }, []);
   const wait = Math.max(0, Math.ceil((retryAt.value - Date.now()) / 1000));
-  void store.now.value; // counts down
   return (
     <div class="banner bad" role="alert">
-      <span class="grow">The server does not answer. What you see is from {clock(new Date(store.asOf.value * 1000).toISOString())}.</span>
+      <span class="grow">The server does not answer. What you see is from {clock(new Date(heardAt.value).toISOString())}.</span>
       <span class="num">{wait ? `again in ${wait}s` : 'trying…'}</span>
       <button onClick={retryNow}>Try now</button>
     </div>

@@ -1,5 +1,6 @@
 // Numbers and times as `stoker` prints them, so that page and terminal read alike.
-import type { Job, SweepSummary } from './types';
+import type { Attempt, Job, SweepSummary } from './types';
+import { visible } from './words';
 
 const two = (n: number) => String(n).padStart(2, '0');
 
@@ -28,8 +29,7 @@ export function bytes(count: number): string {
 export function value(x: unknown): string {
   if (x === null || x === undefined) return '–';
   if (typeof x === 'number') return Number.isInteger(x) ? String(x) : String(Number(x.toPrecision(6)));
-  if (typeof x === 'string') return x;
-  return JSON.stringify(x);
+  return visible(typeof x === 'string' ? x : JSON.stringify(x));
 }
 
 export const count = (n: number) => n.toLocaleString('en-US');
@@ -87,11 +87,25 @@ export function resultWords(job: Job): string {
   if (!['failed', 'cancelled', 'lost'].includes(job.state)) return '';
   const words = causeWords(job.cause, job.detail);
   if (words) return words;
-  if (job.signal) return `killed by ${SIGNALS[job.signal] ?? `signal ${job.signal}`}`;
+  if (job.signal) return killedBy(job.signal);
   return job.exit_code === null ? 'no exit record' : `exit ${job.exit_code}`;
 }
 
-export const title = (job: Pick<Job, 'name' | 'command'>) => job.name || job.command;
+const killedBy = (signal: number) => `killed by ${SIGNALS[signal] ?? `signal ${signal}`}`;
+
+// Causes that say no more than the exit code or the signal does.
+const PLAIN = ['', 'exit', 'signal'];
+
+/** How one attempt ended: why, and with which exit code or signal (of the raw wait status). */
+export function attemptWords(one: Attempt): string {
+  if (one.ended_at === null) return 'running';
+  const words = causeWords(one.cause, one.detail) || (PLAIN.includes(one.cause ?? '') ? '' : one.cause!.replaceAll('_', ' '));
+  const status = one.status;
+  const code = status === null ? 'no exit record' : status & 0x7f ? killedBy(status & 0x7f) : `exit ${(status >> 8) & 0xff}`;
+  return words && !(status === null) ? `${words}, ${code}` : words || code;
+}
+
+export const title = (job: Pick<Job, 'name' | 'command'>) => visible(job.name || job.command);
 
 export function metricOf(sweep: Pick<SweepSummary, 'metric'>): { name: string; goal: string } | null {
   const metric = sweep.metric;

@@ -4,8 +4,10 @@ import { useEffect, useState } from 'preact/hooks';
 import { ApiError, isSignedIn } from './api';
 import { App } from './app';
 import * as keys from './keys';
+import * as places from './places';
 import { showHelp } from './parts/help';
 import { moveFocus } from './parts/table';
+import { undoLast } from './parts/toast';
 import * as route from './route';
 import { LoginScreen, signIn } from './screens/login';
 import * as store from './store';
@@ -31,11 +33,13 @@ addEventListener('hashchange', () => {
   if (fresh) signIn(fresh).then(() => location.reload(), () => (isSignedIn.value = false));
 });
 theme.follow();
+places.watch();
 route.follow();
 keys.listen({
   '?': showHelp,
   '/': () => document.getElementById('search')?.focus(),
   t: theme.toggle,
+  u: undoLast,
   j: () => moveFocus(1),
   k: () => moveFocus(-1),
 });

@@ -1,6 +1,7 @@
 // Where we are is in the hash, filters too: a link shows what its sender saw, and the server needs
 // one page only.
 import { signal } from '@preact/signals';
+import { keepPlace, turnTo } from './places';
 
 export interface Route {
   path: string[];
@@ -28,10 +29,13 @@ export function href(path: (string | number)[], query?: URLSearchParams | Record
 export const route = signal<Route>(parse(location.hash));
 
 export function follow(): void {
+  turnTo(true);
   addEventListener('hashchange', () => {
+    keepPlace(); // what is on the page is still the old screen
     const old = route.value.path.join('/');
-    route.value = parse(location.hash);
-    if (route.value.path.join('/') !== old) scrollTo(0, 0);
+    const next = parse(location.hash);
+    turnTo(next.path.join('/') === old);
+    route.value = next;
   });
 }
 
@@ -41,7 +45,7 @@ export function go(to: string): void {
 
 /** Change the address without a step in the history, for filters that are being typed. */
 export function replace(to: string): void {
-  history.replaceState(null, '', to);
+  history.replaceState(history.state, '', to);
   route.value = parse(location.hash);
 }
 

@@ -25,10 +25,12 @@ export const asOf = signal(0);
 let eventId = 0;
 let skew = 0; // of the server's clock against ours, seconds
 
-/** The server's clock in seconds; ticks once a second while somebody looks. */
+/** The server's clock in seconds; ticks once a second while somebody looks. It stands still while
+ * the server does not answer: nobody knows then whether what ran still runs. */
 export const now = signal(Date.now() / 1000);
 setInterval(() => {
-  if (!document.hidden) now.value = Date.now() / 1000 + skew;
+  if (document.hidden) return;
+  now.value = (stream.health.value === 'stale' ? stream.heardAt.value : Date.now()) / 1000 + skew;
 }, 1000);
 
 export const nWaiting = computed(() => (counts.value.queued ?? 0) + (counts.value.held ?? 0));
@@ -55,6 +57,7 @@ async function fetchAll(): Promise<void> {
   try {
     const all = await get<Overview>('/api/overview');
     batch(() => {
+      stream.hear();
       takeTime(all.now);
       // A delta may have overtaken this answer; its number must not go back.
       eventId = Math.max(eventId, all.event_id);

@@ -7,6 +7,8 @@ import { EventReader } from './events';
 
 export type Health = 'starting' | 'live' | 'stale';
 export const health = signal<Health>('starting');
+/** When the server was last heard (Date.now()); it says something at least every 15 seconds. */
+export const heardAt = signal(Date.now());
 /** When the next attempt is made (Date.now()), while stale. */
 export const retryAt = signal(0);
 
@@ -20,7 +22,7 @@ interface Handlers {
   lastId(): number;
 }
 
-type Message = { kind: 'change'; data: string } | { kind: 'reset' } | { kind: 'health'; health: Health; retryAt: number };
+type Message = { kind: 'change'; data: string } | { kind: 'reset' } | { kind: 'beat' } | { kind: 'health'; health: Health; retryAt: number };
 
 let handlers: Handlers;
 let stop: AbortController | null = null;
@@ -33,9 +35,10 @@ export function start(given: Handlers): void {
   channel?.addEventListener('message', (event: MessageEvent<Message>) => {
     if (document.hidden || stop?.signal.aborted) return;
     const message = event.data;
+    if (message.kind !== 'health' || message.health === 'live') hear();
     if (message.kind === 'change') handlers.change(message.data);
     else if (message.kind === 'reset') void handlers.reset().catch(() => undefined);
-    else say(message.health, message.retryAt, false);
+    else if (message.kind === 'health') say(message.health, message.retryAt, false);
   });
   document.addEventListener('visibilitychange', () => (document.hidden ? pause() : resume()));
   addEventListener('pagehide', pause);
@@ -46,6 +49,11 @@ export function start(given: Handlers): void {
 
 export function retryNow(): void {
   wake?.();
+}
+
+/** The server answered, this moment. */
+export function hear(): void {
+  heardAt.value = Date.now();
 }
 
 /** A request of ours found the server gone before the stream did, or found it back. */
@@ -122,6 +130,7 @@ async function readOnce(mine: AbortSignal, isOpen: () => void): Promise<void> {
       cache: 'no-store',
     });
     if (!answer.ok || !answer.body) throw new ApiError(answer.status, 'stream', answer.statusText);
+    hear();
     isOpen();
     const reader = new EventReader();
     const body = answer.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -130,6 +139,8 @@ async function readOnce(mine: AbortSignal, isOpen: () => void): Promise<void> {
       if (done) return;
       clearTimeout(silence);
       silence = setTimeout(() => inner.abort(), SILENCE);
+      hear();
+      channel?.postMessage({ kind: 'beat' } satisfies Message);
       for (const event of reader.feed(value)) await pass(event.kind, event.data);
     }
   } finally {

@@ -13,14 +13,18 @@ export interface Job {
   signal: number | null;
   detail: string | null;
   command: string;
+  argv: string[];
   shell: boolean;
   cwd: string;
   gpus: number;
   gpu_mem_bytes: number | null;
   gpu_mem_auto: boolean;
-  gpu_model?: string | null;
-  exclusive?: boolean;
-  on_oom?: string | null;
+  gpu_ids: string[];
+  prefer: string[];
+  gpu_model: string | null;
+  min_gpu_mem_bytes: number | null;
+  exclusive: boolean;
+  on_oom: string | null;
   gpu_memory_peak_bytes: number | null;
   gpu_use_percent: number | null;
   gpu_energy_joules: number | null;
@@ -51,6 +55,8 @@ export interface Job {
   starts_in?: number | null;
   /** The same on the server's clock; made here, so that it can count down. */
   starts_at?: number | null;
+  /** It waits for nothing but devices, so its place in the queue is an order. */
+  in_line?: boolean;
 }
 
 export interface Attempt {
@@ -106,6 +112,8 @@ export interface SweepSummary {
 }
 
 export interface SweepDetail extends SweepSummary {
+  /** Trials that nobody has run and nobody will, unless it is resumed. */
+  missing: number;
   params: { name: string; kind: string; values?: unknown[] }[];
 }
 
@@ -137,7 +145,7 @@ export interface Delta {
   removed?: number[];
   /** The queue in its order, when that changed. */
   queue?: number[];
-  waits?: Record<string, { why: string; starts_in: number | null }>;
+  waits?: Record<string, { why: string; starts_in: number | null; in_line: boolean }>;
   removed_sweeps?: string[];
   sweeps?: SweepSummary[];
   daemon?: { pid: number | null; draining: boolean };

@@ -152,6 +152,9 @@ def test_a_sweep_goes_from_the_form_to_its_curves(site: Site) -> None:
     everything = site.ok("/api/sweeps/first/results")["rows"]
     assert sorted(everything, key=lambda row: row["trial"]) == told
     assert site.ok("/api/sweeps/first/results?limit=1&offset=3")["rows"] == everything[3:]
+    weights = site.ok("/api/sweeps/first/importance")
+    assert (weights["metric"], weights["importance"][0]["name"]) == ("loss", "lr")
+    assert site.get("/api/sweeps/first/importance?metric=none").status == 404
     curves = site.ok("/api/sweeps/first/curves?limit=2")
     assert [curve["trial"] for curve in curves["curves"]] == [3, 4]
     assert curves["curves"][0]["points"] == [[1, 1], [2, 2], [3, 3]]
@@ -178,6 +181,7 @@ def test_a_sweep_is_stopped_and_resumed(site: Site) -> None:
     stopped = site.post("/api/sweeps/s/act", {"action": "stop", "kill": True}).json
     assert (stopped["cancelled"], stopped["stopping"]) == (3, 1)
     lab.wait(*jobs)
-    assert site.ok("/api/sweeps/s")["state"] == "stopped"
+    seen = site.ok("/api/sweeps/s")
+    assert (seen["state"], seen["missing"]) == ("stopped", 4)
     assert site.post("/api/sweeps/s/act", {"action": "resume"}).json["changed"] == 4
     assert site.ok("/api/sweeps")["sweeps"][0]["state"] == "active"

@@ -72,7 +72,8 @@ def test_no_request_of_the_described_shape_breaks_the_server(site: Site) -> None
             answered[case.operation.label].add(answer.status_code)
             assert answer.status_code < 500 or answer.status_code == 503, (case, answer.text)
             if 400 <= answer.status_code < 500 and answer.headers["content-type"] == [JSON]:
-                assert set(json.loads(answer.text)["error"]) == {"code", "message", "hint"}
+                said = set(json.loads(answer.text)["error"])
+                assert said - {"field"} == {"code", "message", "hint"}
             case.operation.validate_response(answer)
 
         ask()

@@ -96,6 +96,36 @@ def test_text_and_errors_are_found(site: Site) -> None:
     assert site.ok(f"/api/jobs/{job}/find?error=1")["at"] == len(head) + len(b"Needle here\n")
 
 
+def found(site: Site, job: int, query: str) -> tuple[object, object, object]:
+    answer = site.ok(f"/api/jobs/{job}/find?{query}")
+    return answer["at"], answer["nth"], answer["total"]
+
+
+def test_what_is_searched_is_what_is_seen(site: Site) -> None:
+    lines = (
+        b"one\n", b"\x1b[31mred nee\x1b[0mdle\r\n", b"bar 10% lost\rbar 100% kept\n",
+        b"\x1b]0;hidden title\x07plain\n", b"Red Needle\n", b"\x1b[1mTraceback\x1b[0m (most recent",
+        b" call last):\n",
+    )  # fmt: skip
+    data = b"".join(lines)
+    job = written(site, data)
+    second = data.index(b"Red Needle")
+    assert found(site, job, "q=red+needle") == (data.index(b"red nee"), 1, 2)
+    assert found(site, job, f"q=red+needle&from={data.index(b'red nee') + 1}") == (second, 2, 2)
+    assert found(site, job, f"q=red+needle&from={second + 1}") == (None, None, 2)
+    assert found(site, job, "q=kept")[0] == data.index(b"kept")
+    for unseen in ("lost", "hidden", "31m"):
+        assert found(site, job, f"q={unseen}") == (None, None, 0), unseen
+    at = site.ok(f"/api/jobs/{job}/find?error=1")["at"]
+    assert data[: int(at)].count(b"\n") == 5  # in the line of the traceback
+
+
+def test_a_log_too_large_to_be_counted_is_still_searched(site: Site) -> None:
+    filler = b"\x1b[2mnothing here\x1b[0m\n" * 420_000  # over 8 MiB
+    job = written(site, filler + b"nee\x1b[0mdle\n")
+    assert found(site, job, "q=needle") == (len(filler), None, None)
+
+
 def test_the_dropped_middle_of_a_log_is_skipped(site: Site) -> None:
     job = written(site, b"h" * 8192 + b"m" * (1 << 20) + b"t" * 100)
     path = site.lab.job(job)["stdout"]

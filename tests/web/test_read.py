@@ -34,7 +34,8 @@ def test_the_overview_and_ls_agree_on_every_job(site: Site) -> None:
     assert {job["id"] for job in seen["recent"]} == {done, failed}
     shown = {}
     for job in (*seen["running"], *seen["queue"], *seen["recent"]):
-        shown[job["id"]] = {k: v for k, v in job.items() if k not in ("why", "starts_in")}
+        told = ("why", "starts_in", "in_line")
+        shown[job["id"]] = {k: v for k, v in job.items() if k not in told}
     assert shown == ls(site, "--state", "all")
     assert seen["counts"] == json.loads(lab.ok("ls", "--json"))["counts"]
     assert seen["gpus"] == json.loads(lab.ok("gpus", "--json"))["gpus"]
@@ -58,6 +59,25 @@ def test_the_queue_says_why_each_job_waits_as_why_does(site: Site) -> None:
             assert reason.partition(" for at most")[0] in ours, (reason, ours)
     assert 3000 < seen[jobs[0]]["starts_in"] <= 3600
     assert seen[held]["starts_in"] is None
+
+
+def test_only_what_waits_for_nothing_but_devices_is_in_line(site: Site) -> None:
+    lab = site.lab
+    busy = [lab.submit("sleep 1000") for _ in range(2)]
+    lab.wait_until(lambda: all(lab.state(job) == "running" for job in busy))
+    line = [lab.submit("true"), lab.submit("true")]
+    others = [
+        lab.submit("--hold", "true"), lab.submit("--begin", "+2h", "true"),
+        lab.submit("--after", str(busy[0]), "true"),
+    ]  # fmt: skip
+    seen = site.overview()["queue"]
+    assert [job["id"] for job in seen if job["in_line"]] == line
+    assert {job["id"] for job in seen if not job["in_line"]} == set(others)
+    assert [site.ok(f"/api/jobs/{job}")["job"]["in_line"] for job in (*line, *others)] == [
+        True, True, False, False, False,
+    ]  # fmt: skip
+    # What decides is said first, where there may be little room.
+    assert seen[1]["why"].startswith("1 job in front of it; it needs 1 gpu; ")
 
 
 def test_a_job_in_full_is_what_show_says_and_more(site: Site) -> None:

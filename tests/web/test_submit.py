@@ -80,6 +80,35 @@ def test_nonsense_is_refused_in_words(site: Site, form: dict[str, Any], status: 
     assert reply.json["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    ("form", "field"),
+    [
+        ({"command": ""}, "command"),
+        ({"command": "true", "cwd": "/nowhere/at/all"}, "cwd"),
+        ({"command": "true", "gpus": -1}, "gpus"),
+        ({"command": "true", "gpus": 3}, "gpus"),
+        ({"command": "true", "gpu_mem": "lots"}, "gpu_mem"),
+        ({"command": "true", "gpu_ids": ["9"]}, "gpu_ids"),
+        ({"command": "true", "time_limit": "never", "priority": 3}, "time_limit"),
+        ({"command": "true", "after": [424242]}, "after"),
+        ({"command": "true", "begin": "soon"}, "begin"),
+        ({"command": "true", "on_oom": "cry"}, "on_oom"),
+        ({"command": "true", "based_on": 424242}, None),
+    ],
+)
+def test_a_refusal_says_which_field_is_to_blame(
+    site: Site, form: dict[str, Any], field: str | None
+) -> None:
+    assert site.post("/api/jobs", form).json["error"].get("field") == field
+
+
+def test_a_refused_sweep_says_which_parameter_is_to_blame(site: Site) -> None:
+    form = {"command": "echo {lr}", "parameters": {"lr": "log(1"}}
+    assert site.post("/api/sweeps", form).json["error"]["field"] == "parameters.lr"
+    form = {"command": "echo {lr}", "parameters": {"lr": "1"}, "options": {"gpus": 9}}
+    assert site.post("/api/sweeps", form).json["error"]["field"] == "gpus"
+
+
 def test_a_text_of_jobs_is_read_like_a_job_file(site: Site) -> None:
     text = (
         "# two jobs\n"

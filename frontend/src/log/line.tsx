@@ -1,25 +1,38 @@
 // One line of a log on the page.
-import type { ComponentChild } from 'preact';
+import { visible } from '../words';
 import { type Look, pieces } from './colours';
 
 const NAMED = /^\d+$/;
 
 /** Of the characters that show, those from `from` to `to`. */
 export function Line({ text, look, needle, from, to }: { text: string; look: Look | undefined; needle: string; from: number; to: number }) {
+  const all = pieces(text, look ?? {}).pieces;
+  const ends = needle ? borders(all.map((piece) => piece.text).join(''), needle) : [];
   let at = 0;
   return (
     <>
-      {pieces(text, look ?? {}).pieces.map((piece, i) => {
-        const cut = piece.text.slice(Math.max(0, from - at), Math.max(0, to - at));
+      {all.map((piece, i) => {
+        const start = at;
         at += piece.text.length;
-        return cut && <Text key={i} text={cut} look={piece.look} needle={needle} />;
+        const first = Math.max(start, from);
+        const last = Math.min(at, to);
+        return first < last && <Text key={i} text={piece.text.slice(first - start, last - start)} look={piece.look} at={first} ends={ends} />;
       })}
     </>
   );
 }
 
-function Text({ text, look, needle }: { text: string; look: Look; needle: string }) {
-  const inner = needle ? marked(text, needle) : text;
+/** Where matches begin and end by turns. A match may run through several colours. */
+function borders(text: string, needle: string): number[] {
+  const low = text.toLowerCase();
+  const wanted = needle.toLowerCase();
+  const found: number[] = [];
+  for (let hit = low.indexOf(wanted); hit >= 0; hit = low.indexOf(wanted, hit + wanted.length)) found.push(hit, hit + wanted.length);
+  return found;
+}
+
+function Text({ text, look, at, ends }: { text: string; look: Look; at: number; ends: number[] }) {
+  const inner = ends.length ? marked(text, at, ends) : visible(text);
   const kinds = [
     look.isBold && 'bold', look.isDim && 'faint', look.isItalic && 'slant', look.isUnderlined && 'under', look.isInverse && 'inverse',
     look.fg && NAMED.test(look.fg) && `f${look.fg}`, look.bg && NAMED.test(look.bg) && `g${look.bg}`,
@@ -30,16 +43,11 @@ function Text({ text, look, needle }: { text: string; look: Look; needle: string
   return kinds || style.color || style.backgroundColor ? <span class={kinds} style={style}>{inner}</span> : <>{inner}</>;
 }
 
-function marked(text: string, needle: string): ComponentChild[] {
-  const low = text.toLowerCase();
-  const wanted = needle.toLowerCase();
-  const found: ComponentChild[] = [];
-  let at = 0;
-  for (let hit = low.indexOf(wanted); hit >= 0; hit = low.indexOf(wanted, at)) {
-    if (hit > at) found.push(text.slice(at, hit));
-    found.push(<mark>{text.slice(hit, hit + wanted.length)}</mark>);
-    at = hit + wanted.length;
-  }
-  if (at < text.length) found.push(text.slice(at));
-  return found;
+function marked(text: string, at: number, ends: number[]) {
+  const cuts = [at, ...ends.filter((end) => end > at && end < at + text.length), at + text.length];
+  return cuts.slice(0, -1).map((cut, i) => {
+    const part = visible(text.slice(cut - at, cuts[i + 1]! - at));
+    const isMatch = ends.filter((end) => end <= cut).length % 2 === 1;
+    return isMatch ? <mark key={cut}>{part}</mark> : part;
+  });
 }

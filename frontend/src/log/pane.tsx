@@ -14,6 +14,14 @@ const HEIGHT = 18;
 const MARGIN = 20;
 const MOST_ROWS = 900_000; // browsers cannot make taller boxes
 
+interface Found {
+  at: number | null;
+  searched_to?: number;
+  size?: number;
+  nth: number | null;
+  total: number | null;
+}
+
 interface Row {
   line: number;
   from: number;
@@ -28,6 +36,7 @@ export function LogPane({ job, isFull = false }: { job: Job; isFull?: boolean })
   const [isFollowing, setFollowing] = useState(true);
   const [needle, setNeedle] = useState('');
   const [hit, setHit] = useState<number | null>(null);
+  const [tally, setTally] = useState(''); // which match of how many
   const [error, setError] = useState<ApiError | null>(null);
   const [view, setView] = useState({ top: 0, height: 400, columns: 100 });
   const [, redraw] = useReducer((n: number) => n + 1, 0);
@@ -144,8 +153,9 @@ export function LogPane({ job, isFull = false }: { job: Job; isFull?: boolean })
       let at: number | null = null;
       for (let from = Number(what.from ?? 0); ; ) {
         const path = `/api/jobs/${job.id}/find${query({ attempt, stream: stream === 'stderr' ? stream : null, ...what, from })}`;
-        const found = await get<{ at: number | null; searched_to?: number; size?: number }>(path);
+        const found = await get<Found>(path);
         at = found.at;
+        setTally(!what.q ? '' : found.total === null ? '' : found.at === null ? `${found.total} matches` : `${found.nth} of ${found.total}`);
         // A large log is searched in several requests.
         if (at !== null || (found.searched_to ?? 0) >= (found.size ?? 0) || (found.searched_to ?? 0) <= from) break;
         from = found.searched_to!;
@@ -162,9 +172,10 @@ export function LogPane({ job, isFull = false }: { job: Job; isFull?: boolean })
     return find({ q: needle, from: last === undefined ? 0 : last + 1 }, last === undefined ? `“${needle}” is not in this log` : 'No further match');
   };
   const previous = () => {
-    trail.current.pop();
-    const at = trail.current[trail.current.length - 1];
-    return at === undefined ? tell('This was the first match') : jump(at);
+    const at = trail.current[trail.current.length - 2];
+    if (at === undefined) return tell('This was the first match');
+    trail.current.length -= 2;
+    return find({ q: needle, from: at }, 'No match');
   };
   const toEnd = async () => {
     setHit(null);
@@ -178,7 +189,7 @@ export function LogPane({ job, isFull = false }: { job: Job; isFull?: boolean })
 
   return (
     <div class={isFull ? 'log-pane full' : 'log-pane'}>
-      {hasLog && <div class="log-tools" role="toolbar" aria-label="Log">
+      {hasLog && <div class="log-tools" role="group" aria-label="Log">
         {job.attempts > 1 && (
           <label>
             <span class="away">Attempt</span>
@@ -203,7 +214,7 @@ export function LogPane({ job, isFull = false }: { job: Job; isFull?: boolean })
             placeholder="Search log"
             aria-label="Search this log"
             value={needle}
-            onInput={(event) => { setNeedle(event.currentTarget.value); trail.current = []; }}
+            onInput={(event) => { setNeedle(event.currentTarget.value); setTally(''); trail.current = []; }}
             onKeyDown={(event) => {
               if (event.key === 'Enter' && event.shiftKey) {
                 event.preventDefault();
@@ -214,11 +225,14 @@ export function LogPane({ job, isFull = false }: { job: Job; isFull?: boolean })
           <button disabled={!needle} title="Next match (Enter)" aria-label="Next match">↓</button>
           <button type="button" disabled={!needle} title="Previous match (Shift+Enter)" aria-label="Previous match" onClick={() => void previous()}>↑</button>
         </form>
+        <output class="num dim" aria-live="polite">{tally}</output>
         <button onClick={() => void find({ error: 1 }, 'Nothing in this log looks like an error')}>First error</button>
         <span class="grow" />
         <button aria-pressed={isWrapped} onClick={() => setWrapped(!isWrapped)}>Wrap</button>
         <button aria-pressed={isRaw} onClick={() => setRaw(!isRaw)} title="As written: progress bars and escapes">Raw</button>
-        <button aria-pressed={isFollowing} onClick={() => (isFollowing ? setFollowing(false) : void toEnd())}>Follow</button>
+        {goesOn
+          ? <button aria-pressed={isFollowing} onClick={() => (isFollowing ? setFollowing(false) : void toEnd())}>Follow</button>
+          : <button onClick={() => void toEnd()}>To the end</button>}
         <a class="button" href={`/api/jobs/${job.id}/log/download${query({ attempt })}`} download>Download</a>
       </div>}
       {!hasLog ? <Empty title="No log yet">It begins when the job starts.</Empty>
@@ -226,7 +240,7 @@ export function LogPane({ job, isFull = false }: { job: Job; isFull?: boolean })
         : !log.version ? <Loading what="Loading the log" />
         : isEmpty ? <Empty title={log.isOver ? 'The log is empty' : 'Nothing written yet'} />
         : (
-          <div class="log" ref={box} tabIndex={0} role="log" aria-live="off" aria-label={`Log of job ${job.id}`} onScroll={onScroll}>
+          <div class="log" style={isFull ? undefined : { height: `${heightFor(rows.length)}px` }} ref={box} tabIndex={0} role="log" aria-live="off" aria-label={`Log of job ${job.id}`} onScroll={onScroll}>
             <span class="probe" ref={probe} aria-hidden="true">0000000000</span>
             <div class="log-all" style={{ height: `${rows.length * HEIGHT}px` }}>
               <div class="log-shown" style={{ transform: `translateY(${first * HEIGHT}px)` }}>
@@ -255,6 +269,9 @@ export function LogPane({ job, isFull = false }: { job: Job; isFull?: boolean })
     </div>
   );
 }
+
+/** A log of one line needs no empty box below it; one that grows gets its room early. */
+const heightFor = (rows: number) => Math.min(21, Math.max(3, rows + 1)) * HEIGHT;
 
 /** Lines as rows of one height: long ones are cut into several when they are to be wrapped. */
 function laidOut(lines: string[], columns: number): Row[] {

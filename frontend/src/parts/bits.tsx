@@ -3,6 +3,7 @@ import type { ComponentChildren } from 'preact';
 import { ApiError } from '../api';
 import { count, plural } from '../format';
 import { jobHref, sweepHref } from '../route';
+import { inPageWords, visible } from '../words';
 import { type Counts, type Job, type State, STATES } from '../types';
 
 const SHAPES: Record<State, string> = {
@@ -23,23 +24,23 @@ export function Badge({ state, word = true }: { state: State; word?: boolean }) 
 export function JobTitle({ job }: { job: Job }) {
   return (
     <span class="title">
-      <a href={jobHref(job.id)} tabIndex={-1} title={job.command}>
-        {job.name ? <b>{job.name}</b> : <code>{job.command}</code>}
-        {job.name && <code class="dim">{job.command}</code>}
+      <a href={jobHref(job.id)} tabIndex={-1} title={visible(job.command)}>
+        {job.name ? <b>{visible(job.name)}</b> : <code>{visible(job.command)}</code>}
+        {job.name && <code class="dim">{visible(job.command)}</code>}
       </a>
       {job.sweep && (
-        <a class="tag" href={sweepHref(job.sweep)} tabIndex={-1} title={`trial ${job.trial} of sweep ${job.sweep}`}>
-          {job.sweep} #{job.trial}
+        <a class="tag" href={sweepHref(job.sweep)} tabIndex={-1} title={`trial ${job.trial} of sweep ${visible(job.sweep)}`}>
+          {visible(job.sweep)} #{job.trial}
         </a>
       )}
-      {job.tags.map((tag) => <span class="tag" key={tag}>{tag}</span>)}
+      {job.tags.map((tag) => <span class="tag" key={tag}>{visible(tag)}</span>)}
     </span>
   );
 }
 
 /** A command on several lines, broken between words: `--lr` stays whole. */
 export function Command({ text }: { text: string }) {
-  return <code class="command">{text.split(/(\s+)/).map((word, i) => (i % 2 ? word : <span key={i}>{word}</span>))}</code>;
+  return <code class="command">{visible(text).split(/(\s+)/).map((word, i) => (i % 2 ? word : <span key={i}>{word}</span>))}</code>;
 }
 
 /** How much of something is in which state. */
@@ -76,8 +77,8 @@ export function Loading({ rows = 5, what = 'Loading' }: { rows?: number; what?: 
 export function Failed({ error, retry }: { error: unknown; retry?: () => void }) {
   return (
     <div class="failed" role="alert">
-      <p>{error instanceof Error ? error.message : String(error)}</p>
-      {error instanceof ApiError && error.hint && <p class="dim">{error.hint}</p>}
+      <p>{inPageWords(error instanceof Error ? error.message : String(error))}</p>
+      {error instanceof ApiError && error.hint && <p class="dim">{inPageWords(error.hint)}</p>}
       {retry && <button onClick={retry}>Try again</button>}
     </div>
   );

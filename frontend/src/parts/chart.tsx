@@ -5,13 +5,15 @@ import { bytes, clock, duration, value } from '../format';
 import { colour, isDark } from '../theme';
 import type { Point } from '../types';
 import { shade } from './shades';
-import { ticks, timeText, timeTicks } from './ticks';
+import { digitsFor, span, ticks, timeText, timeTicks } from './ticks';
 
 export interface Line {
   label: string;
   points: Point[];
-  /** How bad it is, 0 to 1, where that is what its colour says. */
-  shade?: number;
+  /** How bad it is, 0 to 1, where that is what its colour says; null: nobody knows. */
+  shade?: number | null;
+  /** It came to no good end. */
+  isDashed?: boolean;
 }
 
 interface Props {
@@ -22,6 +24,8 @@ interface Props {
   height?: number;
   fromZero?: boolean;
   max?: number;
+  /** The axis reaches at least so far up. */
+  least?: number;
 }
 
 interface Hit {
@@ -35,13 +39,15 @@ const RIGHT = 10;
 const TOP = 8;
 const BOTTOM = 20;
 
-export function inUnit(unit: string | undefined, x: number | null | undefined): string {
+export function inUnit(unit: string | undefined, x: number | null | undefined, digits?: number): string {
   if (x === null || x === undefined) return '–';
   if (unit === 'bytes') return bytes(x);
   if (unit === 'seconds') return duration(x);
   const sign = { percent: '%', '%': '%', watts: ' W', W: ' W', celsius: ' °C', C: ' °C' }[unit ?? ''];
-  return sign ? `${x.toFixed(0)}${sign}` : value(x);
+  // Small values need their digits: a trace around 0.4% is not 0%.
+  return sign ? `${x.toFixed(digits ?? (x !== 0 && Math.abs(x) < 10 ? 1 : 0))}${sign}` : value(x);
 }
+
 
 /** The smallest and largest of what can be drawn. */
 function extent(lines: Line[], part: 0 | 1): [number, number] {
@@ -58,17 +64,16 @@ function extent(lines: Line[], part: 0 | 1): [number, number] {
   return low <= high ? [low, high] : [0, 1];
 }
 
-export function Chart({ label, lines, unit, isTime, height = 140, fromZero, max }: Props) {
+export function Chart({ label, lines, unit, isTime, height = 140, fromZero, max, least }: Props) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const [width, setWidth] = useState(0);
-  const [hit, setHit] = useState<Hit | null>(null);
+  const [found, setHit] = useState<Hit | null>(null);
+  const hit = found && lines[found.line]?.points.includes(found.point) ? found : null; // lines may have gone meanwhile
   void isDark.value; // drawn anew in the other colours
 
   const [x0, x1] = extent(lines, 0);
   const [low, high] = extent(lines, 1);
-  const room = (high - low || Math.abs(high) || 1) * 0.06;
-  const y0 = fromZero ? Math.min(0, low) : low - room;
-  const y1 = max ?? high + room;
+  const [y0, y1] = span(low, high, { fromZero, max, least });
   const px = (x: number) => LEFT + ((x - x0) / (x1 - x0 || 1)) * (width - LEFT - RIGHT);
   const py = (y: number) => height - BOTTOM - ((y - y0) / (y1 - y0 || 1)) * (height - TOP - BOTTOM);
 
@@ -92,8 +97,10 @@ export function Chart({ label, lines, unit, isTime, height = 140, fromZero, max 
     lines.forEach((line, i) => {
       const isFaint = hit !== null && lines.length > 1 && hit.line !== i;
       pen.globalAlpha = isFaint ? 0.2 : lines.length > 20 ? 0.7 : 1;
-      drawLine(pen, line.points, line.shade === undefined ? colour(COLOURS[i % COLOURS.length]!) : shade(line.shade), hit?.line === i && lines.length > 1 ? 2.5 : 1.5);
+      pen.setLineDash(line.isDashed ? [4, 3] : []);
+      drawLine(pen, line.points, inkOf(line, i), hit?.line === i && lines.length > 1 ? 2.5 : 1.5);
     });
+    pen.setLineDash([]);
     pen.globalAlpha = 1;
     if (hit) {
       pen.fillStyle = colour('ink');
@@ -103,18 +110,24 @@ export function Chart({ label, lines, unit, isTime, height = 140, fromZero, max 
     }
   });
 
+  const inkOf = (line: Line, i: number) => {
+    if (line.shade === undefined) return colour(COLOURS[i % COLOURS.length]!);
+    return line.shade === null ? colour('ink-3') : shade(line.shade);
+  };
+
   const drawAxes = (pen: CanvasRenderingContext2D) => {
     pen.strokeStyle = colour('line');
     pen.fillStyle = colour('ink-3');
     pen.lineWidth = 1;
     pen.textAlign = 'right';
-    for (const y of ticks(y0, y1, Math.max(2, (height - TOP - BOTTOM) / 34), unit)) {
+    const marks = ticks(y0, y1, Math.max(2, (height - TOP - BOTTOM) / 34), unit);
+    for (const y of marks) {
       const at = Math.round(py(y)) + 0.5;
       pen.beginPath();
       pen.moveTo(LEFT, at);
       pen.lineTo(width - RIGHT, at);
       pen.stroke();
-      pen.fillText(inUnit(unit, y), LEFT - 6, at + 4);
+      pen.fillText(inUnit(unit, y, digitsFor(marks)), LEFT - 6, at + 4);
     }
     const wanted = (width - LEFT) / 76;
     pen.textAlign = 'center';
@@ -175,7 +188,7 @@ export function Chart({ label, lines, unit, isTime, height = 140, fromZero, max 
       />
       {hit && (
         <output class="num" style={{ left: `${Math.min(px(hit.point[0]) + 8, width - 130)}px` }}>
-          <b>{inUnit(unit, hit.point[1])}</b> {lines.length > 1 && `${lines[hit.line]?.label} · `}{where}
+          <b>{inUnit(unit, hit.point[1])}</b> {lines.length > 1 && `${lines[hit.line]?.label ?? ''} · `}{where}
         </output>
       )}
     </div>

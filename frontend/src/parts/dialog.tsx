@@ -2,7 +2,9 @@
 // inside, closes on Escape and gives the focus back.
 import { signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
-import { useLayoutEffect, useRef } from 'preact/hooks';
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { ApiError } from '../api';
+import { inPageWords } from '../words';
 
 interface Question {
   title: string;
@@ -13,6 +15,8 @@ interface Question {
   field?: { label: string; value: string; type?: string; hint?: string };
   /** And for a yes or no beside it. */
   box?: { label: string; value: boolean };
+  /** What `yes` does. Where it is refused the dialog stays open and says why. */
+  run?(answer: Answer): Promise<void>;
 }
 
 interface Answer {
@@ -32,19 +36,27 @@ export const inform = (title: string, body: ComponentChildren) => ask({ title, b
 export function DialogHost() {
   const dialog = useRef<HTMLDialogElement>(null);
   const answer = useRef<Answer | null>(null);
+  const [problem, setProblem] = useState<unknown>(null);
   const now = open.value;
   useLayoutEffect(() => {
+    setProblem(null);
     if (now) {
       answer.current = null;
       dialog.current?.showModal();
     }
   }, [now]);
   if (!now) return null;
-  const { title, body, yes, isDanger, field, box } = now.question;
-  const onSubmit = (event: Event) => {
+  const { title, body, yes, isDanger, field, box, run } = now.question;
+  const onSubmit = async (event: Event) => {
     event.preventDefault();
     const form = new FormData(event.target as HTMLFormElement);
-    answer.current = { value: String(form.get('value') ?? ''), box: form.get('box') === 'on' };
+    const given = { value: String(form.get('value') ?? ''), box: form.get('box') === 'on' };
+    try {
+      await run?.(given);
+    } catch (error) {
+      return setProblem(error);
+    }
+    answer.current = given;
     dialog.current?.close();
   };
   const onClose = () => {
@@ -66,10 +78,18 @@ export function DialogHost() {
         {field && (
           <label class="field">
             <span>{field.label}</span>
-            <input name="value" type={field.type ?? 'text'} value={field.value} autofocus required />
+            <input name="value" type={field.type ?? 'text'} defaultValue={field.value} autofocus required aria-invalid={problem !== null} aria-describedby="dialog-problem" />
             {field.hint && <small>{field.hint}</small>}
           </label>
         )}
+        <div id="dialog-problem" role="alert">
+          {problem !== null && (
+            <p class="bad-ink">
+              {inPageWords(problem instanceof Error ? problem.message : String(problem))}
+              {problem instanceof ApiError && problem.hint && <small class="dim"> {inPageWords(problem.hint)}</small>}
+            </p>
+          )}
+        </div>
         {box && (
           <label class="check">
             <input name="box" type="checkbox" defaultChecked={box.value} /> {box.label}

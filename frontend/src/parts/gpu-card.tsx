@@ -4,6 +4,7 @@ import { bytes, elapsed, runtime, title } from '../format';
 import { jobHref } from '../route';
 import { knownJobs, now } from '../store';
 import type { Gpu } from '../types';
+import { visible } from '../words';
 import { Badge } from './bits';
 
 const GIB = 2 ** 30;
@@ -61,6 +62,7 @@ export function GpuCard({ gpu, children }: { gpu: Gpu; children?: ComponentChild
         <span>{gpu.temperature_celsius === null ? '– °C' : `${gpu.temperature_celsius} °C`}</span>
         <span>{gpu.slots > 1 ? `${gpu.slots} slots` : ''}</span>
       </p>}
+      {!isMeasured && gpu.slots > 1 && <p class="num dim facts"><span>{gpu.jobs.length} of {gpu.slots} slots in use</span></p>}
       <ul>
         {jobIds(gpu).map((id) => {
           const job = known.get(id);
@@ -78,7 +80,7 @@ export function GpuCard({ gpu, children }: { gpu: Gpu; children?: ComponentChild
         })}
         {gpu.strangers.map((one) => (
           <li key={one.pid} class="stranger" title="not a job of ours">
-            <span class="cut grow">{one.user ?? 'somebody'}{one.pid ? ` · pid ${one.pid}` : ''}</span>
+            <span class="cut grow">{visible(one.user ?? 'somebody')}{one.pid ? ` · pid ${one.pid}` : ''}</span>
             <span class="num">{one.memory_bytes === null ? '' : bytes(one.memory_bytes)}</span>
           </li>
         ))}

@@ -2,24 +2,35 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import * as actions from '../actions';
-import { ago, clock, duration, elapsed, needs, plural, resultWords, runtime } from '../format';
+import { ago, clock, count, duration, elapsed, needs, plural, resultWords, runtime } from '../format';
 import { go, jobHref, logHref } from '../route';
 import { isReadOnly, now } from '../store';
-import { type Job, isActive, isWaiting } from '../types';
+import { type Job, isActive, isFinal, isWaiting } from '../types';
+import { inPageWords, visible } from '../words';
 import { Badge, JobTitle } from './bits';
 import { type Column, Table } from './table';
 
-const gpusOf = (job: Job) => (job.devices.length ? job.devices.map((one) => one.index).join(',') : job.gpus ? `(${job.gpus})` : 'CPU');
-const whyOf = (job: Job) => (Array.isArray(job.why) ? job.why[0] : job.why) ?? '';
+/** The cards that it is on; in brackets how many it asks for. On a phone no heading says which is which. */
+function Cards({ job }: { job: Job }) {
+  if (job.devices.length) return <><span class="only-phone">GPU </span>{job.devices.map((one) => one.index).join(',')}</>;
+  if (!job.gpus) return <>CPU</>;
+  return <><span class="no-phone">({job.gpus})</span><span class="only-phone">{plural(job.gpus, 'GPU')}</span></>;
+}
+const whyOf = (job: Job) => inPageWords(visible(Array.isArray(job.why) ? job.why.join('; ') : job.why ?? ''));
 
 function Time({ job }: { job: Job }) {
   const time = runtime(job, isActive(job) ? now.value : 0);
-  return time === null ? <span class="dim">–</span> : <>{isActive(job) ? elapsed(time) : duration(time)}</>;
+  return time === null ? <span class="dim no-phone">–</span> : <>{isActive(job) ? elapsed(time) : duration(time)}</>;
 }
 function Starts({ job }: { job: Job }) {
-  if (job.starts_at == null) return <span class="dim">–</span>;
+  if (job.starts_at == null) return <span class="dim no-phone">–</span>;
   const left = job.starts_at - now.value;
-  return <>{left < 1 ? 'soon' : `~${elapsed(left)}`}</>;
+  return <>{left < 1 ? 'soon' : <><span class="only-phone">in </span>~{elapsed(left)}</>}</>;
+}
+/** Two lines of it; all of it on the job's own screen, and while the mouse rests here. */
+function Why({ job }: { job: Job }) {
+  const text = job.state === 'held' ? 'held until it is released' : whyOf(job);
+  return <span class="why-text dim" title={text}>{text}</span>;
 }
 const Ago = ({ at }: { at: string | null }) => <span title={clock(at)}>{ago(at, now.value)}</span>;
 
@@ -27,13 +38,13 @@ export const COLUMNS = {
   id: { name: 'id', head: 'Job', kind: 'num id p-end', width: 64, cell: (job) => job.id },
   state: { name: 'state', head: 'State', kind: 'p-meta', width: 104, cell: (job) => <Badge state={job.state} /> },
   title: { name: 'title', head: 'Name and command', kind: 'wide p-title', cell: (job) => <JobTitle job={job} /> },
-  gpu: { name: 'gpu', head: 'GPU', kind: 'num p-hide', width: 64, cell: gpusOf },
+  gpu: { name: 'gpu', head: 'GPU', kind: 'num p-meta', width: 64, cell: (job) => <Cards job={job} /> },
   time: { name: 'time', head: 'Time', kind: 'num p-meta', width: 76, cell: (job) => <Time job={job} /> },
   ended: { name: 'ended', head: 'Ended', kind: 'num p-meta', width: 84, cell: (job) => <Ago at={job.ended_at} /> },
   submitted: { name: 'submitted', head: 'Submitted', kind: 'num p-hide', width: 92, cell: (job) => <Ago at={job.submitted_at} /> },
   result: {
     name: 'result', head: 'Result', kind: 'p-meta', width: 170,
-    cell: (job) => resultWords(job) && <span class="cut bad-ink" title={job.detail ?? ''}>{resultWords(job)}</span>,
+    cell: (job) => resultWords(job) && <span class={job.state === 'cancelled' ? 'cut dim' : 'cut bad-ink'} title={visible(job.detail ?? '')}>{visible(resultWords(job))}</span>,
   },
   use: {
     name: 'use', head: 'GPU use', kind: 'num p-hide', width: 76,
@@ -41,7 +52,7 @@ export const COLUMNS = {
   },
   needs: { name: 'needs', head: 'Needs', kind: 'num p-meta', width: 92, cell: needs },
   priority: { name: 'priority', head: 'Prio', kind: 'num p-hide', width: 48, cell: (job) => job.priority || <span class="dim">0</span> },
-  why: { name: 'why', head: 'Waits for', kind: 'p-hide', width: '36%', cell: (job) => <span class="cut dim" title={whyOf(job)}>{job.state === 'held' ? 'held until it is released' : whyOf(job)}</span> },
+  why: { name: 'why', head: 'Waits for', kind: 'why p-line', width: '38%', cell: (job) => <Why job={job} /> },
   starts: {
     name: 'starts', head: 'Starts in', kind: 'num p-meta', width: 92,
     cell: (job) => (job.state === 'held' ? <Badge state="held" /> : <Starts job={job} />),
@@ -56,9 +67,12 @@ interface Props {
   onRange?(first: number, last: number): void;
   onDrop?(from: number, to: number): void;
   total?: number;
+  phoneHeight?: number;
+  /** All that match, where the table has loaded only some; for a selection of all. */
+  loadAll?(): Promise<Job[]>;
 }
 
-export function JobTable({ jobs, ...rest }: Props) {
+export function JobTable({ jobs, loadAll, ...rest }: Props) {
   const [selected, setSelected] = useState<Set<number>>(new Set());
   const anchor = useRef<number | null>(null);
   const mayAct = !isReadOnly.value;
@@ -78,6 +92,10 @@ export function JobTable({ jobs, ...rest }: Props) {
     anchor.current = id;
     setSelected(next);
   };
+
+  const isAll = jobs.length > 0 && jobs.every((job) => selected.has(job.id));
+  const onSelectAll = () => setSelected(isAll ? new Set() : new Set(jobs.map((job) => job.id)));
+  const selectMatching = async () => setSelected(new Set((await loadAll!()).map((job) => job.id)));
 
   const onKey = (job: Job, event: KeyboardEvent): boolean => {
     const chosen = selected.size ? [...selected].map((id) => byId.get(id)!).filter(Boolean) : [job];
@@ -107,8 +125,10 @@ export function JobTable({ jobs, ...rest }: Props) {
           {chosen.some((job) => job.state === 'queued') && <button onClick={done(actions.hold)}>Hold</button>}
           {chosen.some((job) => job.state === 'held') && <button onClick={done(actions.release)}>Release</button>}
           {chosen.some(isWaiting) && <button onClick={done(actions.askPriority)}>Priority…</button>}
-          <button onClick={done(actions.rerun)}>Run again</button>
+          {chosen.some(isFinal) && <button onClick={done(actions.rerun)}>Run again</button>}
           {chosen.every((job) => !isActive(job) && !isWaiting(job)) && <button onClick={done(actions.remove)}>Remove…</button>}
+          {isAll && loadAll && <button class="link" onClick={() => void selectMatching()}>Select all that match</button>}
+          {!isAll && <button class="link" onClick={onSelectAll}>Select all {count(jobs.length)}</button>}
           <button class="link" onClick={() => setSelected(new Set())}>Clear</button>
         </Bulk>
       )}
@@ -120,6 +140,8 @@ export function JobTable({ jobs, ...rest }: Props) {
         onKey={onKey}
         selected={mayAct ? selected : undefined}
         onSelect={mayAct ? onSelect : undefined}
+        onSelectAll={onSelectAll}
+        canMove={(job) => Boolean(job.in_line)}
         onDrop={mayAct ? rest.onDrop : undefined}
         rowKind={(job) => (job.state === 'held' ? 'faint-row' : '')}
       />
@@ -129,7 +151,7 @@ export function JobTable({ jobs, ...rest }: Props) {
 
 function Bulk({ label, children }: { label: string; children: ComponentChildren }) {
   return (
-    <div class="bulk" role="toolbar" aria-label={label}>
+    <div class="bulk" role="group" aria-label={label}>
       <b>{label}</b>
       {children}
     </div>

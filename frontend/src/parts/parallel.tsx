@@ -1,9 +1,11 @@
-// Parallel coordinates: one line per trial through its parameters to its result, coloured by the
-// result. Dragging along an axis keeps only the lines that pass there.
+// Parallel coordinates: one line per trial through its parameters to its result, coloured by its
+// rank. Dragging along an axis keeps only the lines that pass there.
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { value } from '../format';
 import { colour, isDark } from '../theme';
+import type { Ranks } from './ranks';
 import { shade } from './shades';
+import { ticks } from './ticks';
 
 type Row = Record<string, unknown>;
 
@@ -24,6 +26,19 @@ const BOTTOM = 14;
 const SIDE = 46;
 const HEIGHT = 280;
 
+/** Powers of ten, and their halves or thirds where there are few. */
+function decades(low: number, high: number): number[] {
+  const found: number[] = [];
+  const isShort = high / low < 1000;
+  for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++) {
+    for (const n of isShort ? [1, 3] : [1]) {
+      const x = Number((n * 10 ** power).toPrecision(3));
+      if (x >= low && x <= high) found.push(x);
+    }
+  }
+  return found;
+}
+
 function axisOf(name: string, rows: Row[]): Axis {
   const values = rows.map((row) => row[name]).filter((x) => x !== null && x !== undefined);
   // Values pass through as they were typed, so numbers may come as text.
@@ -36,13 +51,11 @@ function axisOf(name: string, rows: Row[]): Axis {
     const span = scale(high) - scale(low);
     const at = (x: number) => (span ? (scale(x) - scale(low)) / span : 0.5);
     const distinct = [...new Set(numbers)];
-    const shown = distinct.length <= 6 ? distinct : isLog
-      ? [0, 1, 2, 3, 4].map((i) => Math.exp(scale(low) + (span * i) / 4))
-      : [0, 1, 2, 3, 4].map((i) => low + ((high - low) * i) / 4);
+    const shown = distinct.length <= 6 ? distinct : isLog ? decades(low, high) : ticks(low, high, 5);
     return {
       name,
       at: (row) => (row[name] == null || !Number.isFinite(Number(row[name])) ? null : at(Number(row[name]))),
-      ticks: shown.map((x) => ({ at: at(x), text: value(Number(x.toPrecision(3))) })),
+      ticks: shown.map((x) => ({ at: at(x), text: short(x) })),
     };
   }
   const words = [...new Set(values.map(value))];
@@ -54,11 +67,15 @@ function axisOf(name: string, rows: Row[]): Axis {
   };
 }
 
-export function Parallel({ rows, axes: names, metric, goal, ranges, onRanges }: {
+const short = (x: number) => (x !== 0 && Math.abs(x) < 0.001 ? x.toExponential().replace('e-0', 'e-') : value(Number(x.toPrecision(3))));
+
+export function Parallel({ rows, axes: names, metric, goal, ranks, ranges, onRanges }: {
   rows: Row[];
   axes: string[];
   metric: string;
   goal: string;
+  /** How bad each trial is, 0 to 1; those that failed or have no result have none. */
+  ranks: Ranks;
   ranges: Record<string, Range>;
   onRanges(ranges: Record<string, Range>): void;
 }) {
@@ -88,11 +105,7 @@ export function Parallel({ rows, axes: names, metric, goal, ranges, onRanges }: 
     node.width = width * ratio;
     node.height = HEIGHT * ratio;
     pen.scale(ratio, ratio);
-    const last = axes[axes.length - 1]!;
-    const badness = (row: Row) => {
-      const at = last.at(row);
-      return at === null ? null : goal === 'max' ? 1 - at : at;
-    };
+    const badness = (row: Row) => ranks.get(Number(row.trial)) ?? null;
     const trace = (row: Row) => {
       pen.beginPath();
       let isDown = false;
@@ -117,11 +130,13 @@ export function Parallel({ rows, axes: names, metric, goal, ranges, onRanges }: 
     pen.globalAlpha = bright.length > 200 ? 0.5 : 0.85;
     for (const row of bright) {
       const bad = badness(row);
-      pen.strokeStyle = bad === null ? colour('line-2') : shade(bad);
+      pen.strokeStyle = bad === null ? colour('ink-3') : shade(bad);
+      pen.setLineDash(bad === null ? [4, 3] : []);
       trace(row);
     }
+    pen.setLineDash([]);
     pen.globalAlpha = 1;
-    if (hover) {
+    if (hover && isIn(hover)) {
       pen.lineWidth = 2.5;
       pen.strokeStyle = colour('ink');
       trace(hover);
@@ -178,6 +193,7 @@ export function Parallel({ rows, axes: names, metric, goal, ranges, onRanges }: 
     if (i < 0) return;
     canvas.current?.setPointerCapture(event.pointerId);
     grabbed.current = { axis: axes[i]!, from: heightAt(event) };
+    setHover(null);
     const { [axes[i]!.name]: _, ...rest } = ranges;
     onRanges(rest);
   };
@@ -208,7 +224,7 @@ export function Parallel({ rows, axes: names, metric, goal, ranges, onRanges }: 
         onPointerLeave={() => setHover(null)}
       />
       <p class="dim num hint">
-        {hover ? `#${hover.trial}  ${names.map((name) => `${name}=${value(hover[name])}`).join('  ')}` : `colour: ${metric}, ${goal === 'max' ? 'larger' : 'smaller'} is better and ${isDark.value ? 'brighter' : 'darker'}`}
+        {hover ? `#${hover.trial}  ${names.map((name) => `${name}=${value(hover[name])}`).join('  ')}` : `colour: rank by ${metric}, ${goal === 'max' ? 'larger' : 'smaller'} is better and ${isDark.value ? 'brighter' : 'darker'}; dashed: failed, or no result yet`}
       </p>
     </div>
   );

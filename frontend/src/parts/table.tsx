@@ -2,6 +2,7 @@
 // scrolls, and the focused row survives changes because rows are keyed by what they show.
 import type { ComponentChild } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { rowToFocus } from '../places';
 import { isPhone } from '../theme';
 import { Grip, useDrag } from './drag';
 
@@ -31,9 +32,14 @@ interface Props<T> {
   onSort?(name: string): void;
   selected?: Set<number>;
   onSelect?(id: number, isRange: boolean): void;
+  onSelectAll?(): void;
   onDrop?(from: number, to: number): void;
+  /** Whether a row has a place that can be changed. */
+  canMove?(row: T): boolean;
   rowKind?(row: T): string;
   total?: number;
+  /** Of a row on a phone, where it is not the usual one. */
+  phoneHeight?: number;
 }
 
 const MARGIN = 12;
@@ -57,7 +63,7 @@ export function moveFocus(step: number): void {
 
 export function Table<T>(props: Props<T>) {
   const { rows, columns, id, href, selected } = props;
-  const height = isPhone.value ? 58 : 32;
+  const height = isPhone.value ? props.phoneHeight ?? 58 : 32;
   const table = useRef<HTMLTableElement>(null);
   const body = useRef<HTMLTableSectionElement>(null);
   const [range, setRange] = useState<[number, number]>([0, 40]);
@@ -73,7 +79,8 @@ export function Table<T>(props: Props<T>) {
       frame = 0;
       const top = body.current?.getBoundingClientRect().top ?? 0;
       const first = Math.max(0, Math.floor(-top / height) - MARGIN);
-      const last = Math.ceil((innerHeight - top) / height) + MARGIN;
+      // Not below zero: the table may lie far below the window.
+      const last = Math.max(0, Math.ceil((innerHeight - top) / height)) + MARGIN;
       setRange((old) => (old[0] === first && old[1] === last ? old : [first, last]));
       if (last >= length.current) props.onEnd?.();
     };
@@ -89,6 +96,15 @@ export function Table<T>(props: Props<T>) {
   }, [height, rows.length, props.onEnd]);
 
   useEffect(() => props.onRange?.(range[0], range[1]), [range, props.onRange]);
+
+  // Whoever comes back finds the row that they left from.
+  useLayoutEffect(() => {
+    const wantedId = rowToFocus(props.label);
+    const index = wantedId === null ? -1 : rows.findIndex((row) => String(id(row)) === wantedId);
+    if (index < 0) return;
+    place.current = wanted.current = index;
+    setRange([Math.max(0, index - 2 * MARGIN), index + 4 * MARGIN]);
+  }, []);
 
   useEffect(() => {
     const me = {
@@ -146,13 +162,13 @@ export function Table<T>(props: Props<T>) {
     place.current = index;
     if (step) moveFocus(step);
     else if (event.key === 'Enter' && href) location.hash = href(row);
-    else if ((event.key === 'x' || event.key === ' ') && props.onSelect) props.onSelect(id(row), event.shiftKey);
+    else if (('xX'.includes(event.key) || event.key === ' ') && props.onSelect) props.onSelect(id(row), event.shiftKey);
     else if (!props.onKey?.(row, event)) return;
     event.preventDefault();
   };
 
   return (
-    <table ref={table} class="grid" aria-label={props.label} aria-rowcount={(props.total ?? rows.length) + 1}>
+    <table ref={table} class={props.onSelect ? 'grid picks' : 'grid'} style={{ '--row': `${height}px` }} aria-label={props.label} aria-rowcount={(props.total ?? rows.length) + 1}>
       <colgroup>
         {props.onDrop && <col style={{ width: '24px' }} />}
         {props.onSelect && <col style={{ width: '30px' }} />}
@@ -161,7 +177,19 @@ export function Table<T>(props: Props<T>) {
       <thead>
         <tr>
           {props.onDrop && <th><span class="away">Move</span></th>}
-          {props.onSelect && <th><span class="away">Select</span></th>}
+          {props.onSelect && (
+            <th class="pick">
+              <label>
+                <span class="away">Select all</span>
+                <input
+                  type="checkbox"
+                  checked={rows.length > 0 && rows.every((row) => selected?.has(id(row)))}
+                  indeterminate={Boolean(selected?.size) && !rows.every((row) => selected?.has(id(row)))}
+                  onClick={() => props.onSelectAll?.()}
+                />
+              </label>
+            </th>
+          )}
           {columns.map((column) => (
             <th key={column.name} class={column.kind} scope="col" aria-sort={sortOf(props.sort, column.name)}>
               {column.sort && props.onSort
@@ -184,7 +212,6 @@ export function Table<T>(props: Props<T>) {
               data-id={key}
               tabIndex={index === Math.max(0, place.current) ? 0 : -1}
               aria-rowindex={index + 2}
-              aria-selected={selected ? isSelected : undefined}
               class={`${props.rowKind?.(row) ?? ''} ${isSelected ? 'selected' : ''} ${drag.kindOf(index)}`}
               onFocus={() => { place.current = index; focused.current = key; }}
               onBlur={(event) => {
@@ -197,9 +224,9 @@ export function Table<T>(props: Props<T>) {
                 if (href && !(event.target as Element).closest('a, button, input, label') && !getSelection()?.toString()) location.hash = href(row);
               }}
             >
-              {props.onDrop && <td class="grip p-hide"><Grip drag={drag} index={index} /></td>}
+              {props.onDrop && <td class="grip p-hide">{(props.canMove?.(row) ?? true) && <Grip drag={drag} index={index} />}</td>}
               {props.onSelect && (
-                <td class="pick p-hide">
+                <td class="pick p-pick">
                   <label>
                     <span class="away">Select {key}</span>
                     <input type="checkbox" tabIndex={-1} checked={isSelected} onClick={(event) => props.onSelect?.(key, event.shiftKey)} />

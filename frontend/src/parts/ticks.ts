@@ -1,4 +1,16 @@
-// Round numbers for the axis of a chart.
+// How far the axis of a chart reaches, and the round numbers on it.
+
+/** From the lowest to the highest, with a little room; `least` is how far up it reaches in any case. */
+export function span(low: number, high: number, wish: { fromZero?: boolean; max?: number; least?: number }): [number, number] {
+  const room = (high - low || Math.abs(high) || 1) * 0.06;
+  return [wish.fromZero ? Math.min(0, low) : low - room, wish.max ?? Math.max(wish.least ?? -Infinity, high + room)];
+}
+
+/** Digits that tell neighbours on the axis apart. */
+export function digitsFor(marks: number[]): number | undefined {
+  if (marks.length < 2) return undefined;
+  return Math.max(0, Math.min(6, -Math.floor(Math.log10(marks[1]! - marks[0]!) + 1e-9)));
+}
 
 const SECONDS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800];
 

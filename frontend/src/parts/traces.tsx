@@ -20,8 +20,9 @@ export function TraceCharts({ series, height = 96, most = {} }: { series: Traces
         return (
           <figure key={name}>
             <figcaption>{label} <span class="num dim">{inUnit(unit, last?.[1])}</span></figcaption>
-            {/* Several cores make more than a hundred percent. */}
-            <Chart label={`${label} over time`} lines={[{ label, points }]} unit={unit} isTime fromZero height={height} max={most[name] ?? (isPercent(unit) && name !== 'cpu' ? 100 : undefined)} />
+            {/* Several cores make more than a hundred percent; less than one looks like less than one. */}
+            <Chart label={`${label} over time`} lines={[{ label, points }]} unit={unit} isTime fromZero height={height}
+              max={most[name] ?? (isPercent(unit) && name !== 'cpu' ? 100 : undefined)} least={name === 'cpu' ? 100 : undefined} />
           </figure>
         );
       })}

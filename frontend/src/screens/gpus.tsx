@@ -3,6 +3,7 @@ import { drainGpu, setSlots } from '../actions';
 import { query } from '../api';
 import { Empty, Loading, Tabs } from '../parts/bits';
 import { TraceCharts } from '../parts/traces';
+import { Heading } from '../parts/heading';
 import { GpuCard, isDrained } from '../parts/gpu-card';
 import { href, replace, route } from '../route';
 import { gpus, isLoaded, isReadOnly } from '../store';
@@ -16,7 +17,7 @@ export function GpusScreen() {
   return (
     <>
       <header class="page-head">
-        <h1 class="grow">GPUs</h1>
+        <div class="grow"><Heading>GPUs</Heading></div>
         <Tabs label="Time shown" value={hours} options={HOURS} onPick={(picked) => replace(href(['gpus'], { hours: picked }))} />
       </header>
       {!isLoaded.value && <Loading rows={10} />}

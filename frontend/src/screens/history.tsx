@@ -4,6 +4,9 @@ import { ApiError, get, query } from '../api';
 import { count } from '../format';
 import { Empty, Failed, Loading } from '../parts/bits';
 import { COLUMNS, JobTable } from '../parts/job-table';
+import { Heading } from '../parts/heading';
+import { complain } from '../parts/toast';
+import { kept } from '../places';
 import { href, replace, route } from '../route';
 import { counts, onChange } from '../store';
 import { useChanges } from '../use-fetch';
@@ -14,6 +17,7 @@ const LABELS = { state: 'State', name: 'Name', tag: 'Tag', sweep: 'Sweep', q: 'C
 const c = COLUMNS;
 const SHOWN = [c.id, c.state, c.title, c.result, c.gpu, c.time, c.submitted];
 const PAGE = 200;
+const MOST_CHOSEN = 10_000; // the server acts on so many at once
 
 const GROUPS: Record<string, readonly State[]> = { active: ACTIVE, waiting: WAITING, final: FINAL };
 
@@ -42,7 +46,9 @@ interface Loaded {
 export function HistoryScreen() {
   const filter = filterOf(route.value.query);
   const key = query(filter);
-  const [loaded, setLoaded] = useState<Loaded | null>(null);
+  // Whoever comes back finds what was loaded, and so the place where they were.
+  const [loaded, setLoaded] = useState<Loaded | null>((kept().history as Loaded | undefined) ?? null);
+  kept().history = loaded;
   const [error, setError] = useState<ApiError | null>(null);
   const isBusy = useRef(false);
   const current = useRef({ key, filter });
@@ -70,6 +76,7 @@ export function HistoryScreen() {
   }, []);
 
   useEffect(() => {
+    if (loaded?.key === key) return void refresh();
     const timer = setTimeout(() => void fetchPage(null), loaded ? 200 : 0);
     return () => clearTimeout(timer);
   }, [key]);
@@ -120,6 +127,24 @@ export function HistoryScreen() {
     if (shown?.next != null) void fetchPage(shown.next);
   }, [shown?.next, shown?.key]);
 
+  /** Every job that matches, as many as one action takes. */
+  const loadAll = async (): Promise<Job[]> => {
+    const all = [...(shown?.jobs ?? [])];
+    let next = shown?.next ?? null;
+    try {
+      while (next !== null && all.length < MOST_CHOSEN) {
+        const page: { jobs: Job[]; next: number | null } = await get(`/api/jobs${query({ ...filter, before: next, limit: 1000 })}`);
+        all.push(...page.jobs);
+        next = page.next;
+      }
+      if (next !== null) complain(`More than ${count(MOST_CHOSEN)} match: these are the newest`);
+      setLoaded({ key, jobs: all.slice(0, MOST_CHOSEN), next: next ?? (all.length > MOST_CHOSEN ? all[MOST_CHOSEN - 1]!.id : null) });
+    } catch (problem) {
+      complain(problem);
+    }
+    return all.slice(0, MOST_CHOSEN);
+  };
+
   const set = (field: string, text: string) => {
     const next = new URLSearchParams();
     for (const one of FIELDS) {
@@ -132,7 +157,7 @@ export function HistoryScreen() {
 
   return (
     <>
-      <header class="page-head"><h1>History</h1></header>
+      <header class="page-head"><Heading>History</Heading></header>
       <form class="filters" role="search" aria-label="Filter jobs" onSubmit={(event) => event.preventDefault()}>
         <label>
           <span>State</span>
@@ -158,7 +183,7 @@ export function HistoryScreen() {
             : <Empty title="No jobs yet" />
           : (
             <section aria-label="Jobs">
-              <JobTable label="Jobs" jobs={shown.jobs} columns={SHOWN} onEnd={onEnd} onRange={onRange} />
+              <JobTable label="Jobs" jobs={shown.jobs} columns={SHOWN} onEnd={onEnd} onRange={onRange} loadAll={shown.next === null ? undefined : loadAll} />
               <p class="more dim num">
                 {shown.next === null ? `${count(shown.jobs.length)} jobs` : `${count(shown.jobs.length)} loaded, more below`}
               </p>

@@ -3,16 +3,18 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import * as actions from '../actions';
 import { query } from '../api';
-import { bytes, causeWords, clock, duration, elapsed, needs, resultWords, runtime, value } from '../format';
+import { attemptWords, bytes, clock, duration, elapsed, needs, resultWords, runtime, title, value } from '../format';
 import { useKeys } from '../keys';
 import { LogPane } from '../log/pane';
 import { Badge, Command, Failed, Loading, Section } from '../parts/bits';
 import { Chart } from '../parts/chart';
+import { Heading } from '../parts/heading';
 import { TraceCharts } from '../parts/traces';
 import { go, href, jobHref, logHref, sweepHref } from '../route';
 import { isReadOnly, knownJobs, now } from '../store';
 import { type Job, type JobDetail, type Point, type Traces, isActive, isFinal, isWaiting } from '../types';
 import { useChanges, useFetch } from '../use-fetch';
+import { inPageWords, visible } from '../words';
 
 export function useJob(id: number) {
   const fetched = useFetch<{ job: JobDetail }>(`/api/jobs/${id}`);
@@ -48,18 +50,26 @@ export function JobScreen({ id }: { id: number }) {
           <Facts job={job} />
           <Params params={job.params} />
           <Attempts job={job} />
-          <Section title="Events">
-            <ol class="events">
-              {job.events.map((event, i) => (
-                <li key={i}>
-                  <time class="num dim">{clock(event.at)}</time> <b>{event.kind}</b> <span class="dim">{event.data}</span>
-                </li>
-              ))}
-            </ol>
-          </Section>
+          <Events job={job} />
         </div>
       </div>
     </>
+  );
+}
+
+/** What was done to it by hand or by the daemon; most jobs have no such story. */
+function Events({ job }: { job: JobDetail }) {
+  if (!job.events.length) return null;
+  return (
+    <Section title="Events">
+      <ol class="events">
+        {job.events.map((event, i) => (
+          <li key={i}>
+            <time class="num dim">{clock(event.at)}</time> <b>{event.kind.replaceAll('_', ' ')}</b> <span class="dim">{visible(event.data ?? '')}</span>
+          </li>
+        ))}
+      </ol>
+    </Section>
   );
 }
 
@@ -75,27 +85,26 @@ function useJobKeys(job: JobDetail | null): void {
   });
 }
 
-export function JobHead({ job, children }: { job: JobDetail; children?: ComponentChildren }) {
+export function JobHead({ job, part }: { job: JobDetail; part?: string }) {
   const time = runtime(job, now.value);
   const result = resultWords(job);
   return (
     <header class="page-head">
       <div class="grow">
         <p class="crumbs dim">
-          <a href="#/history">Jobs</a> / <a href={jobHref(job.id)} class="num">{job.id}</a>
-          {job.sweep && <> · trial {job.trial} of <a href={sweepHref(job.sweep)}>{job.sweep}</a></>}
+          <a href="#/history">Jobs</a> / {part ? <><a href={jobHref(job.id)} class="num">{job.id}</a> / <span aria-current="page">{part}</span></> : <span class="num" aria-current="page">{job.id}</span>}
+          {job.sweep && <> · trial {job.trial} of <a href={sweepHref(job.sweep)}>{visible(job.sweep)}</a></>}
         </p>
-        <h1 class={job.name ? '' : 'mono'}>{job.name || job.command}</h1>
+        <Heading kind={job.name ? '' : 'mono'}>{title(job)}</Heading>
         <p class="headline">
           <Badge state={job.state} />
-          {result && <b class="bad-ink">{result}</b>}
+          {result && (job.state === 'cancelled' ? <span>{visible(result)}</span> : <b class="bad-ink">{visible(result)}</b>)}
           {time !== null && <span class="num">{isActive(job) ? elapsed(time) : duration(time)}</span>}
           {job.devices.length > 0 && <span class="num">GPU {job.devices.map((one) => one.index).join(', ')}</span>}
-          {job.tags.map((tag) => <a key={tag} class="tag" href={href(['history'], { tag })}>{tag}</a>)}
+          {job.tags.map((tag) => <a key={tag} class="tag" href={href(['history'], { tag })}>{visible(tag)}</a>)}
         </p>
       </div>
       {!isReadOnly.value && <JobActions job={job} />}
-      {children}
     </header>
   );
 }
@@ -121,8 +130,7 @@ function Waiting({ job }: { job: JobDetail }) {
   if (!reasons.length) return null;
   return (
     <div class="note" role="note">
-      {reasons.map((reason, i) => <p key={i}>{reason}</p>)}
-      {job.state === 'queued' && job.starts_in != null && <p class="dim">It is likely to start in {elapsed(job.starts_in)}.</p>}
+      {reasons.map((reason, i) => <p key={i}>{inPageWords(visible(reason))}</p>)}
     </div>
   );
 }
@@ -131,8 +139,8 @@ function Facts({ job }: { job: JobDetail }) {
   const cpu = job.user_seconds === null ? null : job.user_seconds + (job.system_seconds ?? 0);
   const facts: [string, ComponentChildren][] = [
     ['Command', <Command text={job.command} />],
-    ['Folder', <code>{job.cwd}</code>],
-    ['Needs', needs(job) + (job.gpu_model ? `, ${job.gpu_model}` : '') + (job.exclusive ? ', alone' : '')],
+    ['Folder', <code>{visible(job.cwd)}</code>],
+    ['Needs', needsInFull(job)],
     ['Priority', job.priority || null],
     ['After', job.after.length ? job.after.map((one) => (
       <span key={one.job}><a href={jobHref(one.job)}>{one.job}</a>:{one.condition}{one.met ? ' (met)' : ''} </span>
@@ -143,9 +151,10 @@ function Facts({ job }: { job: JobDetail }) {
     ['Submitted', clock(job.submitted_at)],
     ['Started', job.started_at && clock(job.started_at)],
     ['Ended', job.ended_at && clock(job.ended_at)],
-    ['Detail', job.detail],
+    ['Not before', isWaiting(job) && job.eligible_at && clock(job.eligible_at)],
+    ['Detail', job.detail && visible(job.detail)],
     ['CPU time', cpu === null ? null : duration(cpu)],
-    ['Memory', job.max_rss_bytes === null ? null : `${bytes(job.max_rss_bytes)} at most`],
+    ['Memory', job.max_rss_bytes ? `${bytes(job.max_rss_bytes)} at most` : null],
     ['GPU memory', job.gpu_memory_peak_bytes === null ? null : `${bytes(job.gpu_memory_peak_bytes)} at most`],
     ['GPU use', job.gpu_use_percent === null ? null : `${job.gpu_use_percent.toFixed(0)}%`],
     ['Energy', job.gpu_energy_joules === null ? null : `${(job.gpu_energy_joules / 3600).toFixed(1)} Wh`],
@@ -161,13 +170,24 @@ function Facts({ job }: { job: JobDetail }) {
   );
 }
 
+function needsInFull(job: JobDetail): string {
+  return [
+    needs(job),
+    job.gpu_model,
+    job.min_gpu_mem_bytes !== null && `of ${bytes(job.min_gpu_mem_bytes)} or more`,
+    job.gpu_ids.length > 0 && `among GPU ${job.gpu_ids.join(', ')}`,
+    job.prefer.length > 0 && `GPU ${job.prefer.join(', ')} first`,
+    job.exclusive && 'alone',
+  ].filter(Boolean).join(', ');
+}
+
 function Params({ params }: { params: Record<string, unknown> | undefined }) {
   const all = Object.entries(params ?? {});
   if (!all.length) return null;
   return (
     <Section title="Parameters">
       <dl class="facts">
-        {all.map(([name, x]) => [<dt key={name} class="mono">{name}</dt>, <dd key={`${name}=`}><code>{value(x)}</code></dd>])}
+        {all.map(([name, x]) => [<dt key={name} class="mono">{visible(name)}</dt>, <dd key={`${name}=`}><code>{value(x)}</code></dd>])}
       </dl>
     </Section>
   );
@@ -181,7 +201,7 @@ function Attempts({ job }: { job: JobDetail }) {
         {job.history.map((one) => (
           <li key={one.number}>
             <b class="num">{one.number}</b> <time class="num dim">{clock(one.started_at)}</time>{' '}
-            {causeWords(one.cause, one.detail) || one.cause || (one.ended_at ? 'ended' : 'running')}
+            {visible(attemptWords(one))}
             {one.devices.length > 0 && <span class="dim"> on GPU {one.devices.join(', ')}</span>}
           </li>
         ))}
@@ -209,7 +229,7 @@ function Metrics({ job }: { job: JobDetail }) {
             const m = job.metrics[one]!;
             return (
               <tr key={one} class={one === name ? 'selected' : ''}>
-                <td><button class="link mono" aria-pressed={one === name} onClick={() => setPicked(one)}>{one}</button></td>
+                <td><button class="link mono" aria-pressed={one === name} onClick={() => setPicked(one)}>{visible(one)}</button></td>
                 <td class="num">{value(m.last)}</td>
                 <td class="num">{value(m.min)}</td>
                 <td class="num">{value(m.max)}</td>

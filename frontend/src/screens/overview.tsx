@@ -1,8 +1,10 @@
 // What the machine does now.
+import { useState } from 'preact/hooks';
 import { askDrain, daemonAct, reorder } from '../actions';
 import { count } from '../format';
 import { Empty, Failed, Loading, Section } from '../parts/bits';
 import { GpuCard } from '../parts/gpu-card';
+import { Heading } from '../parts/heading';
 import { COLUMNS, JobTable } from '../parts/job-table';
 import * as store from '../store';
 
@@ -10,18 +12,20 @@ const c = COLUMNS;
 const RUNNING = [c.id, c.title, c.gpu, c.use, c.time];
 const QUEUE = [c.id, c.title, c.needs, c.priority, c.why, c.starts];
 const RECENT = [c.id, c.state, c.title, c.result, c.time, c.ended];
+const SHORT = 16; // rows of the queue, so that what ended below it is not out of sight
+const BAD = ['failed', 'lost'];
 
 export function OverviewScreen() {
-  const { running, queue, recent, gpus, nActive, nWaiting, isLoaded, loadError } = store;
+  const { running, queue, recent, gpus, nActive, isLoaded, loadError } = store;
   if (!isLoaded.value) {
     return loadError.value
       ? <Failed error={loadError.value} retry={() => void store.load().catch(() => undefined)} />
       : <><div class="gpus">{[0, 1, 2, 3].map((i) => <div key={i} class="gpu"><Loading rows={4} /></div>)}</div><Loading rows={8} /></>;
   }
-  const hidden = nWaiting.value - queue.value.length;
   const isNew = !running.value.length && !queue.value.length && !recent.value.length;
   return (
     <>
+      <Headline />
       {store.trouble.value && <div class="note" role="note">GPU driver: {store.trouble.value}</div>}
       <div class="gpus">
         {gpus.value.map((gpu) => <GpuCard key={gpu.uuid || gpu.index} gpu={gpu} />)}
@@ -32,18 +36,48 @@ export function OverviewScreen() {
           <Section title="Running" note={count(nActive.value)}>
             {running.value.length ? <JobTable label="Running jobs" jobs={running.value} columns={RUNNING} /> : <Empty title="Nothing is running" />}
           </Section>
-          <Section title="Queue" note={count(nWaiting.value)} tools={!store.isReadOnly.value && <DrainButton />}>
-            {queue.value.length
-              ? <JobTable label="Queue" jobs={queue.value} columns={QUEUE} onDrop={(from, to) => void reorder(queue.value, from, to)} total={nWaiting.value} />
-              : <Empty title="The queue is empty" />}
-            {hidden > 0 && <p class="more"><a href="#/history?state=waiting">{count(hidden)} more waiting jobs</a></p>}
-          </Section>
+          <QueueSection />
           <Section title="Recent" note={recent.value.length ? undefined : 0} tools={<a href="#/history">History</a>}>
             {recent.value.length ? <JobTable label="Recent jobs" jobs={recent.value} columns={RECENT} /> : <Empty title="Nothing has ended yet" />}
           </Section>
         </>
       )}
     </>
+  );
+}
+
+/** One line with what matters most; failures are in it, wherever the lists end. */
+function Headline() {
+  const bad = store.recent.value.filter((job) => BAD.includes(job.state)).length;
+  return (
+    <header class="page-head slim">
+      <Heading>Overview</Heading>
+      <p class="headline num">
+        <span>{count(store.nActive.value)} running</span>
+        <span>{count(store.nWaiting.value)} waiting</span>
+        {bad > 0 && <a class="bad-ink" href="#/history?state=failed,lost">✕ {bad} of the last {store.recent.value.length} failed</a>}
+      </p>
+    </header>
+  );
+}
+
+function QueueSection() {
+  const { queue, nWaiting } = store;
+  const [isWhole, setWhole] = useState(false);
+  const shown = isWhole || queue.value.length <= SHORT + 2 ? queue.value : queue.value.slice(0, SHORT);
+  const hidden = nWaiting.value - queue.value.length;
+  return (
+    <Section title="Queue" note={count(nWaiting.value)} tools={!store.isReadOnly.value && <DrainButton />}>
+      {queue.value.length
+        ? <JobTable label="Queue" jobs={shown} columns={QUEUE} onDrop={(from, to) => void reorder(queue.value, from, to)} total={nWaiting.value} phoneHeight={88} />
+        : <Empty title="The queue is empty" />}
+      {(shown.length < queue.value.length || hidden > 0) && (
+        <p class="more">
+          {shown.length < queue.value.length && <button class="link" onClick={() => setWhole(true)}>Show the next {count(queue.value.length - shown.length)}</button>}
+          {hidden > 0 && <a href="#/history?state=waiting">{count(hidden)} more waiting jobs</a>}
+        </p>
+      )}
+    </Section>
   );
 }
 

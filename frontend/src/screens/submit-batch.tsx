@@ -4,7 +4,9 @@ import { post } from '../api';
 import { plural } from '../format';
 import { complain, tell } from '../parts/toast';
 import { go, jobHref } from '../route';
-import { Area, OPTION_NAMES, PreviewPanel, Resources, SubmitForm, optionsOf, useForm, usePreview } from './submit-fields';
+import { useForm } from './drafts';
+import { Area, EnvironmentNote, OPTION_NAMES, Resources, SubmitForm, Submitting, optionsOf } from './submit-fields';
+import { PreviewPanel, usePreview } from './submit-preview';
 
 const EXAMPLE = `# one job a line; \\ continues a line
 python train.py --seed 1
@@ -13,33 +15,34 @@ python train.py --seed 2
 python train_big.py`;
 
 export function BatchForm() {
-  const form = useForm({});
+  const form = useForm('batch');
+  const [error, setError] = useState<unknown>(null);
   const [isBusy, setBusy] = useState(false);
   const text = form.values.text ?? '';
   const body = { text, ...optionsOf(form.values, OPTION_NAMES) };
   const preview = usePreview('/api/batch', text.trim() ? body : null);
   const submit = async () => {
     setBusy(true);
+    setError(null);
     try {
       const { jobs, warning } = await post<{ jobs: number[]; warning?: string | null }>('/api/batch', body);
-      tell(`${plural(jobs.length, 'job')} queued`, 'Open the first', () => go(jobHref(jobs[0]!)));
+      form.clear();
+      tell(`${plural(jobs.length, 'job')} queued`, '', { label: 'Open the first', run: () => go(jobHref(jobs[0]!)) });
       go('#/');
       if (warning) complain(warning);
-    } catch (error) {
-      complain(error);
+    } catch (problem) {
+      setError(problem);
       setBusy(false);
     }
   };
   return (
-    <SubmitForm onSubmit={submit}>
+    <SubmitForm onSubmit={submit} error={error ?? preview.error}>
       <div>
         <Area form={form} name="text" label="Jobs" rows={10} placeholder={EXAMPLE} required />
         <p class="dim hint">GPUPeasy's form works too: <code>name ;; outfile ;; command ;;; name ;; …</code></p>
         <Resources form={form} />
-        <div class="row">
-          <button class="primary" disabled={isBusy || !preview.total}>Submit {preview.total ? plural(preview.total, 'job') : 'jobs'}</button>
-          <span class="dim hint">Ctrl+Enter</span>
-        </div>
+        <EnvironmentNote />
+        <Submitting form={form} error={error} isOff={isBusy || !preview.total}>Submit {preview.total ? plural(preview.total, 'job') : 'jobs'}</Submitting>
       </div>
       <PreviewPanel preview={preview} what="job" none="Type or paste commands, one a line." />
     </SubmitForm>

@@ -1,36 +1,42 @@
-// One job.
+// One job, new or made after another one.
 import { useState } from 'preact/hooks';
 import { post } from '../api';
 import { complain, tell } from '../parts/toast';
 import { go, jobHref } from '../route';
-import { Area, OPTION_NAMES, PreviewPanel, Resources, SubmitForm, type Values, optionsOf, useForm, usePreview } from './submit-fields';
+import { useForm } from './drafts';
+import type { Original } from './submit-clone';
+import { Area, EnvironmentNote, OPTION_NAMES, Resources, SubmitForm, Submitting, optionsOf } from './submit-fields';
+import { PreviewPanel, usePreview } from './submit-preview';
 
-export function JobForm({ start }: { start: Values }) {
-  const form = useForm(start);
+export function JobForm({ draft, original }: { draft: string; original?: Original }) {
+  const form = useForm(draft, original?.values);
+  const [error, setError] = useState<unknown>(null);
   const [isBusy, setBusy] = useState(false);
-  const body = optionsOf(form.values, ['command', 'name', ...OPTION_NAMES]);
-  const preview = usePreview('/api/jobs', body.command ? body : null);
+  const { command, ...options } = optionsOf(form.values, ['command', 'name', ...OPTION_NAMES]);
+  const isSameCommand = original?.argv && form.values.command === original.values.command;
+  const body = { ...(isSameCommand ? { argv: original.argv } : { command }), ...options, ...(original ? { based_on: original.id } : {}) };
+  const preview = usePreview('/api/jobs', command ? body : null);
   const submit = async () => {
     setBusy(true);
+    setError(null);
     try {
       const { jobs, warning } = await post<{ jobs: number[]; warning?: string | null }>('/api/jobs', body);
+      form.clear();
       tell(`Job ${jobs[0]} queued`);
       go(jobHref(jobs[0]!));
       if (warning) complain(warning);
-    } catch (error) {
-      complain(error);
+    } catch (problem) {
+      setError(problem);
       setBusy(false);
     }
   };
   return (
-    <SubmitForm onSubmit={submit}>
+    <SubmitForm onSubmit={submit} error={error ?? preview.error}>
       <div>
         <Area form={form} name="command" label="Command" rows={3} placeholder="python train.py --lr 0.1" required />
         <Resources form={form} more={[{ name: 'name', label: 'Name', placeholder: 'none' }]} />
-        <div class="row">
-          <button class="primary" disabled={isBusy || !body.command}>Submit job</button>
-          <span class="dim hint">Ctrl+Enter</span>
-        </div>
+        <EnvironmentNote of={original?.id} />
+        <Submitting form={form} error={error} isOff={isBusy || !command}>Submit job</Submitting>
       </div>
       <PreviewPanel preview={preview} what="job" none="Type a command; it runs in a shell, in the folder given." />
     </SubmitForm>

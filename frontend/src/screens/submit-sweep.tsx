@@ -2,9 +2,11 @@
 import { useEffect, useState } from 'preact/hooks';
 import { post } from '../api';
 import { plural } from '../format';
-import { complain, tell } from '../parts/toast';
+import { tell } from '../parts/toast';
 import { go, sweepHref } from '../route';
-import { Area, Field, OPTION_NAMES, PreviewPanel, Resources, SubmitForm, optionsOf, useForm, usePreview } from './submit-fields';
+import { useForm } from './drafts';
+import { Area, EnvironmentNote, Field, OPTION_NAMES, Problem, Resources, SubmitForm, Submitting, optionsOf } from './submit-fields';
+import { PreviewPanel, usePreview } from './submit-preview';
 
 const METHODS = ['grid', 'shuffled', 'random', 'lhs', 'tpe', 'gp', 'cmaes', 'nsgaii'];
 const NOT_PARAMS = ['params', 'id', 'dir', 'gpu'];
@@ -22,6 +24,8 @@ interface Param {
   text: string;
 }
 
+const NONE: Param = { name: '', text: '' };
+
 /** The names in `{braces}` of a command. */
 export function placeholders(command: string): string[] {
   const found = [...command.replaceAll('{{', '').matchAll(/\{([A-Za-z_][\w.]*)\}/g)].map((match) => match[1]!);
@@ -29,21 +33,20 @@ export function placeholders(command: string): string[] {
 }
 
 export function SweepForm() {
-  const form = useForm({ method: 'grid', goal: 'min' });
-  const [params, setParams] = useState<Param[]>([{ name: '', text: '' }]);
+  const form = useForm('sweep', { method: 'grid', goal: 'min' });
+  const [error, setError] = useState<unknown>(null);
   const [isBusy, setBusy] = useState(false);
   const { values } = form;
+  const params: Param[] = values.params ? JSON.parse(values.params) : [NONE];
+  const setParams = (next: Param[]) => form.set('params', JSON.stringify(next.length ? next : [NONE]));
   const command = values.command ?? '';
 
   // A place in the command asks for its values by itself.
   useEffect(() => {
     const wanted = placeholders(command);
-    setParams((old) => {
-      const kept = old.filter((one) => one.text || wanted.includes(one.name));
-      const missing = wanted.filter((name) => !kept.some((one) => one.name === name));
-      const next = [...kept, ...missing.map((name) => ({ name, text: '' }))];
-      return next.length ? next : [{ name: '', text: '' }];
-    });
+    const kept = params.filter((one) => one.text || wanted.includes(one.name));
+    const missing = wanted.filter((name) => !kept.some((one) => one.name === name));
+    if (missing.length || kept.length < params.filter((one) => one.name).length) setParams([...kept, ...missing.map((name) => ({ name, text: '' }))]);
   }, [command]);
 
   const given = params.filter((one) => one.name.trim() && one.text.trim());
@@ -61,32 +64,34 @@ export function SweepForm() {
 
   const submit = async () => {
     setBusy(true);
+    setError(null);
     try {
       const made = await post<{ sweep: string; added: number }>('/api/sweeps', body);
+      form.clear();
       tell(`Sweep ${made.sweep}: ${plural(made.added, 'trial')}`);
       go(sweepHref(made.sweep));
-    } catch (error) {
-      complain(error);
+    } catch (problem) {
+      setError(problem);
       setBusy(false);
     }
   };
   const change = (at: number, part: Partial<Param>) => setParams(params.map((one, i) => (i === at ? { ...one, ...part } : one)));
 
   return (
-    <SubmitForm onSubmit={submit}>
+    <SubmitForm onSubmit={submit} error={error ?? preview.error}>
       <div>
         <Area form={form} name="command" label="Command, with {name} where a value goes" rows={3} placeholder="python train.py --lr {lr} --seed {seed}" required />
         <fieldset>
           <legend>Parameters</legend>
           {params.map((one, i) => (
-            <div key={i} class="param">
+            <div key={i}><div class="param">
               <input aria-label="Parameter name" class="mono" value={one.name} placeholder="lr" onInput={(event) => change(i, { name: event.currentTarget.value })} />
               <input aria-label={`Values of ${one.name || 'the parameter'}`} class="mono" value={one.text} placeholder="1e-3,1e-4" onInput={(event) => change(i, { text: event.currentTarget.value })} />
               <button type="button" class="icon" aria-label={`Remove ${one.name}`} onClick={() => setParams(params.filter((_, n) => n !== i))}>×</button>
-            </div>
+            </div><Problem name={`parameters.${one.name}`} /></div>
           ))}
           <div class="row">
-            <button type="button" onClick={() => setParams([...params, { name: '', text: '' }])}>Add parameter</button>
+            <button type="button" onClick={() => setParams([...params, NONE])}>Add parameter</button>
           </div>
           <dl class="grammar">{HELP.map(([text, meaning]) => [<dt key={text}><code>{text}</code></dt>, <dd key={meaning} class="dim">{meaning}</dd>])}</dl>
         </fieldset>
@@ -110,10 +115,8 @@ export function SweepForm() {
           <Field form={form} name="name" label="Name" placeholder="made up" />
         </div>
         <Resources form={form} without={OF_SINGLE_JOBS} />
-        <div class="row">
-          <button class="primary" disabled={isBusy || !preview.total}>Start sweep{preview.total ? ` of ${plural(preview.total, 'trial')}` : ''}</button>
-          <span class="dim hint">Ctrl+Enter</span>
-        </div>
+        <EnvironmentNote />
+        <Submitting form={form} error={error} isOff={isBusy || !preview.total}>Start sweep{preview.total ? ` of ${plural(preview.total, 'trial')}` : ''}</Submitting>
       </div>
       <PreviewPanel preview={preview} what="trial" none="Write a command with {name} and give values for each name." />
     </SubmitForm>

@@ -1,36 +1,34 @@
 // New work: one job, many lines, or a sweep. What would run is shown while one types.
-import { useEffect, useState } from 'preact/hooks';
-import { get } from '../api';
 import { Failed, Loading, Tabs } from '../parts/bits';
+import { Heading } from '../parts/heading';
 import { href, replace, route } from '../route';
 import { isReadOnly } from '../store';
 import type { JobDetail } from '../types';
+import { useFetch } from '../use-fetch';
 import { BatchForm } from './submit-batch';
+import { cloneOf } from './submit-clone';
 import { JobForm } from './submit-job';
 import { SweepForm } from './submit-sweep';
-import { type Values, valuesOf } from './submit-fields';
 
 const KINDS = [{ value: 'job', label: 'Job' }, { value: 'batch', label: 'Batch' }, { value: 'sweep', label: 'Sweep' }];
 
 export function SubmitScreen() {
   const kind = route.value.query.get('kind') ?? 'job';
   const from = route.value.query.get('from');
-  const [start, setStart] = useState<Values | null>(from ? null : {});
-  const [error, setError] = useState<unknown>(null);
-  useEffect(() => {
-    if (!from) return setStart({});
-    get<{ job: JobDetail }>(`/api/jobs/${encodeURIComponent(from)}`).then(({ job }) => setStart(valuesOf(job)), setError);
-  }, [from]);
-
   if (isReadOnly.value) return <Failed error="This page is read-only: `stoker web --read-only`" />;
   return (
     <>
       <header class="page-head">
-        <h1 class="grow">{from ? `Clone of job ${from}` : 'Submit'}</h1>
+        <div class="grow"><Heading key={from ?? ''}>{from ? `Clone of job ${from}` : 'Submit'}</Heading></div>
         {!from && <Tabs label="What to submit" value={kind} options={KINDS} onPick={(picked) => replace(href(['submit'], { kind: picked }))} />}
       </header>
-      {error ? <Failed error={error} /> : !start ? <Loading rows={6} />
-        : kind === 'batch' ? <BatchForm /> : kind === 'sweep' ? <SweepForm /> : <JobForm key={from} start={start} />}
+      {from ? <CloneForm key={from} from={from} /> : kind === 'batch' ? <BatchForm /> : kind === 'sweep' ? <SweepForm /> : <JobForm key="new" draft="job" />}
     </>
   );
+}
+
+function CloneForm({ from }: { from: string }) {
+  const { data, error, reload } = useFetch<{ job: JobDetail }>(`/api/jobs/${encodeURIComponent(from)}`);
+  if (!data) return error ? <Failed error={error} retry={reload} /> : <Loading rows={6} />;
+  return <JobForm draft={`clone ${from}`} original={cloneOf(data.job)} />;
 }

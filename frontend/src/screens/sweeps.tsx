@@ -1,14 +1,16 @@
 // All sweeps, newest first.
 import { count, metricOf, value } from '../format';
 import { Empty, Failed, Loading, Progress } from '../parts/bits';
+import { Heading } from '../parts/heading';
 import { type Column, Table } from '../parts/table';
 import { sweepHref } from '../route';
 import { isReadOnly } from '../store';
 import type { SweepSummary } from '../types';
+import { visible } from '../words';
 import { useChanges, useFetch } from '../use-fetch';
 
 const COLUMNS: Column<SweepSummary>[] = [
-  { name: 'name', head: 'Sweep', kind: 'p-title', width: 180, cell: (sweep) => <a class="cut" href={sweepHref(sweep.name)} tabIndex={-1}><b>{sweep.name}</b></a> },
+  { name: 'name', head: 'Sweep', kind: 'p-title', width: 180, cell: (sweep) => <a class="cut" href={sweepHref(sweep.name)} tabIndex={-1}><b>{visible(sweep.name)}</b></a> },
   { name: 'state', head: 'State', kind: 'p-end', width: 84, cell: (sweep) => <span class={`sweep-${sweep.state}`}>{sweep.state}</span> },
   { name: 'progress', head: 'Trials', width: 150, kind: 'p-meta', cell: (sweep) => <Progress trials={sweep.trials} total={sweep.total} /> },
   { name: 'done', head: 'Done', kind: 'num p-meta', width: 96, cell: (sweep) => `${count(sweep.trials.done ?? 0)} / ${count(sweep.total)}` },
@@ -19,7 +21,7 @@ const COLUMNS: Column<SweepSummary>[] = [
   { name: 'best', head: 'Best', kind: 'num p-meta', width: 160, cell: (sweep) => sweep.best
     ? <span class="cut"><span class="dim">{metricOf(sweep)?.name} </span>{value(sweep.best.value)}</span>
     : <span class="dim">–</span> },
-  { name: 'command', head: 'Command', kind: 'wide p-hide', cell: (sweep) => <code class="cut dim" title={sweep.command}>{sweep.command}</code> },
+  { name: 'command', head: 'Command', kind: 'wide p-hide', cell: (sweep) => <code class="cut dim" title={visible(sweep.command)}>{visible(sweep.command)}</code> },
 ];
 
 export function SweepsScreen() {
@@ -27,7 +29,7 @@ export function SweepsScreen() {
   useChanges((delta) => Boolean(delta.sweeps?.length || delta.removed_sweeps?.length), reload);
   return (
     <>
-      <header class="page-head"><h1>Sweeps</h1></header>
+      <header class="page-head"><Heading>Sweeps</Heading></header>
       {error && !data ? <Failed error={error} retry={reload} />
         : !data ? <Loading rows={8} />
         : !data.sweeps.length ? (

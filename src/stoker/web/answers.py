@@ -52,17 +52,21 @@ def answer(request: Request, content: Mapping[str, object], status: int = 200) -
     return Response(body, status, headers, "application/json")
 
 
-def refusal(status: int, code: str, message: str, hint: str | None = None) -> Response:
+def refusal(
+    status: int, code: str, message: str, hint: str | None = None, field: str | None = None
+) -> Response:
     error = {"code": code, "message": message, "hint": hint}
+    if field is not None:
+        error["field"] = field
     headers = {"Retry-After": "60"} if status == 429 else {}
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     return Response(encode({"error": error}), status, headers, "application/json")
 
 
-def error_answer(error: Error) -> Response:
+def error_answer(error: Error, field: str | None = None) -> Response:
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
-    return refusal(status, error.code, error.message, error.hint)
+    return refusal(status, error.code, error.message, error.hint, field)
 
 
 def finite(value: object) -> object:

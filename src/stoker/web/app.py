@@ -82,7 +82,9 @@ async def _wrong_form(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"][1:]) or "the request"
-    return refusal(400, "usage", f"`{place}`: {first['msg'].lower()}", "/docs says what is known")
+    message = f"`{place}`: {first['msg'].lower()}"
+    field = next((str(part) for part in first["loc"][1:] if part != "options"), None)
+    return refusal(400, "usage", message, "/docs says what is known", field)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

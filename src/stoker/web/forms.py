@@ -6,10 +6,13 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from stoker import board
 from stoker.api import Queue
+from stoker.core.explain import needs
 from stoker.core.model import JobSpec
 from stoker.errors import Unavailable, UsageError
 from stoker.job_options import NAMES, check_words, make_spec, read_options
+from stoker.store.basis import Basis, basis_of
 from stoker.store.submissions import CHUNK
 from stoker.web.models import JobOptions, NewJob
 
@@ -46,9 +49,31 @@ def job_of(queue: Queue, form: NewJob) -> JobSpec:
     if (form.command is None) == (form.argv is None):
         raise UsageError("a job needs a command", 'give "command" (shell text) or "argv"')
     base = base_of(queue, options_of(form))
+    if form.based_on is not None:
+        base = _like(base, form, basis_of(queue.db, form.based_on))
     if form.argv is not None:
         return with_argv(base, tuple(form.argv))
     return with_text(base, form.command or "")
+
+
+def _like(base: JobSpec, form: NewJob, old: Basis) -> JobSpec:
+    """With the environment of another job, as a rerun would have it; the form has the last word."""
+    env = {
+        **dict(old.context.env),
+        **{key: _plain(value) for key, value in (form.env or {}).items()},
+    }
+    cwd = base.context.cwd if form.cwd else old.context.cwd
+    warn = old.warn if form.signal is None and base.time_limit is not None else base.warn
+    return base._replace(
+        context=old.context._replace(cwd=cwd, env=tuple(sorted(env.items()))),
+        grace=old.grace if form.grace is None else base.grace,
+        keep_children=old.keep_children if form.keep_children is None else base.keep_children,
+        warn=warn, variables=old.variables,
+    )  # fmt: skip
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else str(value)
 
 
 def base_of(queue: Queue, options: Mapping[str, Any]) -> JobSpec:
@@ -87,7 +112,10 @@ def shown(specs: Iterable[JobSpec]) -> list[dict[str, object]]:
     """For a look before anything is queued."""
     return [
         {"argv": list(spec.argv), "shell": spec.shell, "cwd": spec.context.cwd,
-         "gpus": spec.request.gpus, "name": spec.name, "priority": spec.priority,
-         "time_limit": spec.time_limit, "stdout": spec.stdout}
+         "gpus": spec.request.gpus, "needs": needs(spec.request) if spec.request.gpus else "no gpu",
+         "name": spec.name, "priority": spec.priority, "time_limit": spec.time_limit,
+         "stdout": spec.stdout, "tags": list(spec.tags), "hold": spec.held,
+         "retries": spec.retries, "begin_at": board.iso(spec.begin_at),
+         "after": [f"{one.job}:{one.condition}" for one in spec.after]}
         for spec in specs
     ]  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from stoker import board, waiting
 from stoker.api import Queue
 from stoker.core.selectors import parse_selector
@@ -19,9 +21,16 @@ def job_in_full(queue: Queue, row: JobRow, reports: Reports) -> dict[str, object
     return {
         **board.job_in_full(db, queue.settings, row),
         "why": waiting.why(db, queue.settings, row),
+        "in_line": _is_in_line(row),
         "params": params_of(db, row),
         "metrics": reports.metrics(row),
     }
+
+
+def _is_in_line(row: JobRow) -> bool:
+    """Whether it waits for nothing but devices, so that a priority decides when it starts."""
+    is_due = row.eligible_at is None or row.eligible_at <= time.time()
+    return row.state == "queued" and not row.blockers and is_due
 
 
 def page(

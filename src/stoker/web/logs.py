@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Iterator
 
@@ -14,19 +13,11 @@ from stoker.errors import NotFound
 from stoker.store import find
 from stoker.store.find import JobRow
 from stoker.supervisor.logs import log_path
+from stoker.web import log_search
+from stoker.web.log_search import seek
 
 LARGEST_PART = 1 << 20
 _BLOCK = 1 << 20
-_MOST_SEARCHED = 64 << 20  # bytes that one request looks through
-
-# What a person would jump to. Words alone ("error 0.02") are results as often as failures.
-_ERROR = re.compile(
-    rb"Traceback \(most recent call last|(?:Error|Exception)\s*[:(]"
-    rb"|\b(?:error|fatal|panic)\b\s*[:!\]]|out of memory|segmentation fault|core dumped"
-    rb"|command not found|no such file or directory|permission denied",
-    re.IGNORECASE,
-)
-_OVERLAP = 256
 
 
 class Log(Record):
@@ -77,11 +68,11 @@ def part(log: Log, start: int | None, end: int | None, tail: int) -> dict[str, o
         if start is None:
             start = max(0, size - min(tail, LARGEST_PART))
         start = min(start, size)
-        data_at = _seek(descriptor, start, os.SEEK_DATA, size)
+        data_at = seek(descriptor, start, os.SEEK_DATA, size)
         if data_at > start:
             start = data_at
         end = size if end is None else max(start, min(end, size))
-        end = min(end, start + LARGEST_PART, _seek(descriptor, start, os.SEEK_HOLE, size))
+        end = min(end, start + LARGEST_PART, seek(descriptor, start, os.SEEK_HOLE, size))
         data = os.pread(descriptor, end - start, start) if end > start else b""
     finally:
         os.close(descriptor)
@@ -92,13 +83,6 @@ def part(log: Log, start: int | None, end: int | None, tail: int) -> dict[str, o
         "attempt": log.attempt, "size": size, "from": start + skip, "to": start + cut,
         "text": data[skip:cut].decode("utf-8", "replace"), "is_over": log.is_over,
     }  # fmt: skip
-
-
-def _seek(descriptor: int, position: int, what: int, size: int) -> int:
-    try:
-        return os.lseek(descriptor, position, what)
-    except OSError:
-        return size
 
 
 def _into_character(data: bytes) -> int:
@@ -125,26 +109,9 @@ def search(log: Log, text: str | None, start: int) -> dict[str, object]:
     """Where this text stands next, or where the next line that tells of an error begins."""
     descriptor = open_log(log)
     if descriptor is None:
-        return {"at": None, "searched_to": 0, "size": 0}
-    pattern = _ERROR
-    if text is not None:
-        pattern = re.compile(re.escape(text.encode("utf-8", "surrogateescape")), re.IGNORECASE)
-    overlap = max(_OVERLAP, 0 if text is None else len(text.encode("utf-8", "surrogateescape")))
+        return {"at": None, "searched_to": 0, "size": 0, "nth": None, "total": None}
     try:
-        size = os.fstat(descriptor).st_size
-        position, stop = min(start, size), min(size, start + _MOST_SEARCHED)
-        while position < stop:
-            position = max(position, _seek(descriptor, position, os.SEEK_DATA, size))
-            data = os.pread(descriptor, _BLOCK + overlap, position)
-            found = pattern.search(data)
-            if found is not None:
-                begin = found.start()
-                if text is None:  # an error is a line
-                    begin = max(data.rfind(b"\n", 0, begin), data.rfind(b"\r", 0, begin)) + 1
-                at = position + begin
-                return {"at": at, "searched_to": at, "size": size}
-            position += _BLOCK
-        return {"at": None, "searched_to": min(position, size), "size": size}
+        return log_search.search(descriptor, text, start)
     finally:
         os.close(descriptor)
 
@@ -155,11 +122,11 @@ def whole(descriptor: int) -> Iterator[bytes]:
         size = os.fstat(descriptor).st_size
         position = 0
         while position < size:
-            position = _seek(descriptor, position, os.SEEK_DATA, size)
+            position = seek(descriptor, position, os.SEEK_DATA, size)
             block = os.pread(descriptor, min(_BLOCK, size - position), position)
             if not block:
                 return
-            hole = _seek(descriptor, position, os.SEEK_HOLE, size)
+            hole = seek(descriptor, position, os.SEEK_HOLE, size)
             block = block[: max(1, hole - position)]
             position += len(block)
             yield block

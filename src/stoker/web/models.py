@@ -69,6 +69,10 @@ class SingleOptions(JobOptions):
 class NewJob(SingleOptions):
     command: str | None = Field(None, description="shell text; or argv")
     argv: list[str] | None = None
+    based_on: JobId | None = Field(
+        None,
+        description="a job whose environment, folder (unless given) and hidden options it takes",
+    )
     dry_run: bool = False
 
 
@@ -143,6 +147,7 @@ class ErrorText(BaseModel):
     code: str
     message: str
     hint: str | None
+    field: str | None = Field(None, description="of the form, where one is to blame")
 
 
 class ErrorAnswer(Answer):
@@ -219,6 +224,7 @@ class Job(BaseModel):
 class WaitingJob(Job):
     why: str
     starts_in: float | None
+    in_line: bool = Field(description="it waits for nothing but devices: its place is an order")
 
 
 class Attempt(BaseModel):
@@ -251,6 +257,7 @@ class JobInFull(Job):
     history: list[Attempt]
     events: list[JobEvent]
     why: list[str]
+    in_line: bool
     params: dict[str, Any]
     metrics: dict[str, Metric]
 
@@ -336,6 +343,7 @@ class SweepAnswer(Answer):
     trials: dict[str, int]
     spec: dict[str, Any]
     params: list[Param]
+    missing: int = Field(description="trials that `resume` would run")
 
 
 class ResultsAnswer(Answer):
@@ -356,6 +364,18 @@ class Curve(BaseModel):
 class CurvesAnswer(Answer):
     metric: MetricGoal | None
     curves: list[Curve]
+
+
+class Influence(BaseModel):
+    name: str
+    score: float = Field(description="how much of the order of the trials it explains, 0 to 1")
+    direction: int = Field(description="1: the metric rises with it, -1: it falls, 0: neither")
+    n: int
+
+
+class ImportanceAnswer(Answer):
+    metric: str | None
+    importance: list[Influence]
 
 
 class PointsAnswer(Answer):
@@ -381,9 +401,11 @@ class LogAnswer(Answer):
 
 
 class FoundAnswer(Answer):
-    at: int | None
+    at: int | None = Field(description="the byte where it begins")
     searched_to: int = Field(description="where to go on when nothing was found before `size`")
     size: int
+    nth: int | None = Field(description="which of `total` this is; null in a large log")
+    total: int | None
 
 
 class SubmitAnswer(Answer):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Request
 from fastapi.responses import Response
 
 from stoker.api import Queue
+from stoker.errors import Error
 from stoker.web import actions, batch, forms, models, sweep_form, sweeps_view
-from stoker.web.answers import answer, refusal
+from stoker.web.answers import answer, error_answer, refusal
+from stoker.web.blame import field_of, field_of_sweep
 from stoker.web.models import ErrorAnswer
 from stoker.web.routes_read import ERRORS, JobId
 from stoker.web.tokens import SESSION_SECONDS
@@ -22,6 +25,7 @@ _MORE: dict[int | str, dict[str, object]] = {
     415: {"model": ErrorAnswer, "description": "not JSON"},
     429: {"model": ErrorAnswer, "description": "too many wrong tokens"},
 }
+_Content = dict[str, object]
 router = APIRouter(prefix="/api", responses={**ERRORS, **_MORE}, tags=["act"])
 
 
@@ -54,7 +58,6 @@ async def logout(request: Request) -> Response:
 @router.post("/jobs", status_code=201, response_model=models.SubmitAnswer)
 async def submit(request: Request, form: models.NewJob) -> Response:
     """Queue a command; with dry_run, say what would be queued (200)."""
-    web = web_of(request)
 
     def work(queue: Queue) -> dict[str, object]:
         spec = forms.job_of(queue, form)
@@ -62,13 +65,12 @@ async def submit(request: Request, form: models.NewJob) -> Response:
             return {"dry_run": forms.shown([spec])}
         return forms.submit(queue, [spec], time.time())
 
-    return await _done(request, await web.desk.write(work), 200 if form.dry_run else 201)
+    return await _filled_in(request, form, work)
 
 
 @router.post("/batch", status_code=201, response_model=models.SubmitAnswer)
 async def submit_batch(request: Request, form: models.NewBatch) -> Response:
     """Queue a text of many jobs, all of them or none."""
-    web = web_of(request)
 
     def work(queue: Queue) -> dict[str, object]:
         specs = batch.jobs_of(queue, form)
@@ -76,7 +78,7 @@ async def submit_batch(request: Request, form: models.NewBatch) -> Response:
             return {"dry_run": forms.shown(specs[:1000]), "total": len(specs)}
         return forms.submit(queue, specs, time.time())
 
-    return await _done(request, await web.desk.write(work), 200 if form.dry_run else 201)
+    return await _filled_in(request, form, work)
 
 
 @router.post("/sweeps", status_code=201, response_model=models.SweepStarted)
@@ -84,7 +86,10 @@ async def start_sweep(request: Request, form: models.NewSweep) -> Response:
     """Start a sweep, or give it again; with dry_run, its first commands (200)."""
     web = web_of(request)
     work = sweep_form.preview if form.dry_run else sweep_form.start
-    found = await web.desk.write(lambda queue: work(queue, form))
+    try:
+        found = await web.desk.write(lambda queue: work(queue, form))
+    except Error as error:
+        return error_answer(error, field_of_sweep(list(form.parameters), form.options, error))
     return await _done(request, found, 200 if form.dry_run else 201)
 
 
@@ -135,6 +140,17 @@ async def act_on_daemon(request: Request, form: models.DaemonAct) -> Response:
     web = web_of(request)
     found = await web.desk.write(lambda queue: actions.act_on_daemon(queue, form))
     return await _done(request, found)
+
+
+async def _filled_in(
+    request: Request, form: models.NewJob | models.NewBatch, work: Callable[[Queue], _Content]
+) -> Response:
+    """What came of a form; a refusal says which of its fields is to blame."""
+    try:
+        found = await web_of(request).desk.write(work)
+    except Error as error:
+        return error_answer(error, field_of(form, error))
+    return await _done(request, found, 200 if form.dry_run else 201)
 
 
 async def _done(request: Request, content: dict[str, object], status: int = 200) -> Response:

@@ -216,6 +216,14 @@ async def results(
     return answer(request, found)
 
 
+@router.get("/sweeps/{name}/importance", response_model=models.ImportanceAnswer)
+async def importance(request: Request, name: SweepName, metric: Short = None) -> Response:
+    """Which parameters matter to a metric, as far as the trials so far can tell."""
+    web = web_of(request)
+    found = await web.desk.read(lambda queue: web.book.importance(queue.db, name, metric))
+    return answer(request, found)
+
+
 @router.get("/sweeps/{name}/curves", response_model=models.CurvesAnswer)
 async def curves(
     request: Request, name: SweepName, metric: Short = None,

@@ -113,7 +113,10 @@ class Looker:
         if not self._asks_driver and any(row.id not in known for row in rows):
             self._waits.forget("")
             known = self._waits.get("", find_out)
-        return {row.id: known.get(row.id, _UNKNOWN) for row in rows}
+        orderly = set(ready)
+        return {
+            row.id: known.get(row.id, _UNKNOWN)._replace(in_line=row.id in orderly) for row in rows
+        }
 
     def late(self) -> float:
         """Seconds until what was not looked at for its cost can be; 0: all is as it is."""
@@ -122,7 +125,7 @@ class Looker:
 
 def _told(wait: Wait, now: float) -> dict[str, object]:
     left = None if wait.starts_at is None else max(0.0, round(wait.starts_at - now, 1))
-    return {"why": wait.why, "starts_in": left}
+    return {"why": wait.why, "starts_in": left, "in_line": wait.in_line}
 
 
 def overview(seen: Seen, event: int, read_only: bool) -> dict[str, object]:
@@ -185,6 +188,8 @@ def difference(old: Seen, new: Seen) -> dict[str, object] | None:
 
 def _differs(old: Wait, new: Wait) -> bool:
     """Whether it is worth telling; a start that is expected a second later is not."""
+    if old.in_line != new.in_line:
+        return True
     if old.why != new.why or old.starts_at is None or new.starts_at is None:
         return (old.why, old.starts_at is None) != (new.why, new.starts_at is None)
     return abs(old.starts_at - new.starts_at) > 5.0

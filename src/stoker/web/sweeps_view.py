@@ -13,12 +13,14 @@ from stoker.core.states import ACTIVE, WAITING
 from stoker.errors import NotFound, UsageError
 from stoker.reports import Reported, of_sweep
 from stoker.results import export
+from stoker.results.importance import importance
 from stoker.results.table import Row, best, columns, sort, where
 from stoker.store import history, sweeps
 from stoker.store.database import Database
 from stoker.store.sweeps import SweepRow
 from stoker.sweeps import domains, spec
 from stoker.sweeps.spec import ADAPTIVE, Metric, SweepSpec, make_metric
+from stoker.trials import is_missing
 from stoker.web.answers import finite
 from stoker.web.paced import Paced
 from stoker.web.reported import Reports
@@ -37,6 +39,7 @@ class SweepBook:
         self._counts: Paced[dict[str, int]] = Paced()
         self._reported: Paced[list[Reported]] = Paced(factor=4.0, most=4)
         self._bests: Paced[dict[str, object] | None] = Paced(factor=20.0, least=1.0)
+        self._missing: Paced[int] = Paced()
         self._seen_bests: dict[int, dict[str, object] | None] = {}
 
     def late(self) -> float:
@@ -73,6 +76,7 @@ class SweepBook:
             **self.summary(db, row),
             "spec": finite(given.to_json()),
             "params": _params(given),
+            "missing": self._missing.get(row.id, lambda: _missing(db, row)),
             "created_at": row.created_at,
         }
 
@@ -136,11 +140,26 @@ class SweepBook:
         ]  # fmt: skip
         return {"metric": {"name": metric.name, "goal": metric.goal}, "curves": curves}
 
+    def importance(self, db: Database, name: str, text: str | None) -> dict[str, object]:
+        """How much each parameter has to do with a metric, the most important first."""
+        row = sweeps.get(db, name)
+        reported = self._reported_of(db, row)
+        metric = _chosen(text, _spec(row), reported)
+        rows = [one.row for one in reported]
+        if metric is None or not any(metric.name in one.metrics for one in rows):
+            return {"metric": None if metric is None else metric.name, "importance": []}
+        found = importance(rows, f"metric.{metric.name}")
+        return {"metric": metric.name, "importance": [one._asdict() for one in found]}
+
     def _rows(self, db: Database, row: SweepRow) -> list[Row]:
         return [one.row for one in self._reported_of(db, row)]
 
     def _reported_of(self, db: Database, row: SweepRow) -> list[Reported]:
         return self._reported.get(row.id, lambda: of_sweep(db, self._reports.places, row))
+
+
+def _missing(db: Database, row: SweepRow) -> int:
+    return sum(is_missing(trial) for trial in sweeps.trials(db, row.id))
 
 
 def _newest(db: Database) -> list[SweepRow]:

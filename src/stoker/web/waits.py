@@ -28,6 +28,7 @@ _NO_DAEMON = "no daemon is running; `stoker daemon start` starts one"
 class Wait(Record):
     why: str
     starts_at: float | None = None  # seconds since the epoch
+    in_line: bool = False  # it waits for nothing but devices
 
 
 def waits(
@@ -84,7 +85,8 @@ class _Teller:
             told, counts = [], True
         if not counts or not ahead or (job is not None and not told):
             return told
-        return [*told, f"{ahead} {'job' if ahead == 1 else 'jobs'} in front of it"]
+        # First: it is what decides, and what is left when there is little room to say it.
+        return [f"{ahead} {'job' if ahead == 1 else 'jobs'} in front of it", *told]
 
     def _explain(self, job: WaitingJob | ReadyJob) -> tuple[list[str], bool]:
         """(what is said of it, whether those in front of it matter)."""

@@ -25,6 +25,8 @@ export default async ({ fake, page, open, until, assert }) => {
   await page.waitForSelector('.headline >> text=held');
   await page.click('.toast >> text=Undo');
   await page.waitForSelector('.headline >> text=queued');
+  assert.equal(await page.locator('.toast').allInnerTexts().then((all) => all.filter((text) => text.includes('Job 21')).length), 1, 'what was undone is no longer said');
+  assert.notEqual(await page.evaluate(() => document.activeElement.tagName), 'BODY', 'the focus is somewhere');
   await page.click('button:has-text("Priority…")');
   await page.fill('dialog input[name=value]', '7');
   await page.click('dialog button.primary');
@@ -36,6 +38,16 @@ export default async ({ fake, page, open, until, assert }) => {
   await page.click('button:has-text("Run again")');
   await page.click('.toast >> text=Open');
   await page.waitForSelector('text=Rerun of');
+  // What has not ended cannot be run again; what was run again by mistake can be taken back, by key.
+  await page.keyboard.press('r');
+  await page.waitForSelector('.toast >> text=Only jobs that have ended can be run again');
+  await open('/jobs/1');
+  await page.waitForSelector('h1:has-text("python train.py")');
+  await page.keyboard.press('r');
+  await page.waitForSelector('.toast >> text=Queued again as job');
+  const again = Math.max(...fake.jobs.keys());
+  await page.keyboard.press('u');
+  await until(() => fake.jobs.get(again).state === 'cancelled');
 
   // Cards and the daemon.
   await open('/gpus');
@@ -44,6 +56,9 @@ export default async ({ fake, page, open, until, assert }) => {
   await page.locator('.toast:has-text("GPU 0 drained") >> text=Undo').click();
   await until(() => fake.gpus[0].state === 'busy');
   await page.locator('.gpu').nth(0).locator('text=Slots').click();
+  await page.fill('dialog input[name=value]', '99');
+  await page.click('dialog button.primary');
+  await page.waitForSelector('dialog[open] >> text=less than or equal to 64');
   await page.fill('dialog input[name=value]', '2');
   await page.click('dialog button.primary');
   await until(() => fake.gpus[0].slots === 2);

@@ -28,7 +28,11 @@ export default async ({ fake, page, open, until, assert }) => {
   for (let i = 0; i < EVIL.length; i++) {
     await open(`/jobs/${21 + i}`);
     await page.waitForSelector('h1');
-    await until(async () => (await page.locator('.log').innerText().catch(() => '')).includes(EVIL[i]));
+    // What turns the direction of text round is shown as what it is.
+    const shown = EVIL[i].replace('\u202e', '\\u202e');
+    await until(async () => (await page.locator('.log').innerText().catch(() => '')).includes(shown));
+    assert.equal(await page.locator('h1').innerText(), shown);
+    assert.ok(!(await page.locator('main').innerText()).includes('\u202e'));
     await looks(`job ${EVIL[i]}`);
   }
   for (const path of ['/history', `/history?q=${encodeURIComponent(EVIL[0])}`, '/gpus', '/sweeps', `/sweeps/${encodeURIComponent(EVIL[0])}`, `/submit?from=21`, `/${encodeURIComponent(EVIL[0])}`]) {

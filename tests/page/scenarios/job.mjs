@@ -13,8 +13,13 @@ export default async ({ fake, page, open, assert, until }) => {
   await page.click('button:has-text("acc")');
   await page.waitForSelector('.chart canvas[aria-label^="acc over steps"]');
 
+  assert.equal(await page.getByRole('region', { name: 'Events' }).count(), 0, 'no card for what did not happen');
+
+  fake.change(2, { exit_code: 3, state: 'failed', events: [{ at: new Date().toISOString(), kind: 'priority', data: '7' }] });
   await open('/jobs/2');
   await page.waitForSelector('text=Attempts');
+  assert.match(await page.getByRole('region', { name: 'Attempts' }).innerText(), /exit 3/);
+  assert.match(await page.getByRole('region', { name: 'Events' }).innerText(), /priority 7/);
   assert.match(await page.locator('main').innerText(), /Parameters[\s\S]*lr[\s\S]*0\.001/);
 
   await open('/jobs/999');

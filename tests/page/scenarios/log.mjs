@@ -38,7 +38,27 @@ export default async ({ fake, page, open, until, assert }) => {
   await page.press('.log-search', 'Enter');
   await until(async () => (await page.locator('.hit').innerText().catch(() => '')).startsWith('line 4711 '));
   assert.equal(await page.locator('.hit mark').first().innerText(), 'line 4711 ');
+  assert.equal(await page.locator('.log-tools output').innerText(), '1 of 1');
   await page.click('button:has-text("Follow")');
   await until(async () => (await log.innerText()).includes('line 59999'));
   assert.equal(await page.locator('a:has-text("Download")').getAttribute('href'), '/api/jobs/16/log/download');
+
+  // What is searched is what is seen: through colours, and of a bar its last state.
+  fake.logs.set(1, Buffer.from('one\n\x1b[31mred nee\x1b[0mdle\nbar 10% lost\rbar 100% found\nred needle\n'));
+  await open('/jobs/1/log');
+  await until(async () => (await log.innerText()).includes('bar 100% found'));
+  assert.equal(await page.locator('button:has-text("Follow")').count(), 0, 'an ended log does not grow');
+  await page.fill('.log-search', 'red needle');
+  await page.press('.log-search', 'Enter');
+  await until(async () => (await page.locator('.log-tools output').innerText()) === '1 of 2');
+  assert.equal((await page.locator('.hit mark').allInnerTexts()).join(''), 'red needle');
+  await page.press('.log-search', 'Enter');
+  await until(async () => (await page.locator('.log-tools output').innerText()) === '2 of 2');
+  await page.press('.log-search', 'Shift+Enter');
+  await until(async () => (await page.locator('.log-tools output').innerText()) === '1 of 2');
+  await page.fill('.log-search', 'lost');
+  await page.press('.log-search', 'Enter');
+  await page.waitForSelector('.toast >> text=is not in this log');
+  await open('/jobs/1');
+  await until(async () => (await log.boundingBox())?.height < 120, 'a short log is a small box');
 };

@@ -8,10 +8,18 @@ export default async ({ fake, newContext, page, open, assert }) => {
   const running = page.getByRole('table', { name: 'Running jobs' });
   assert.equal(await running.locator('tbody tr[data-id]').count(), 6);
   const queue = page.getByRole('table', { name: 'Queue' });
-  assert.match(await queue.innerText(), /the wide job ahead keeps gpu 5/);
+  assert.match(await queue.innerText(), /gpu 5 is kept for job 22/);
   assert.match(await queue.innerText(), /~\d+m\d\ds/);
   assert.equal(await page.getByRole('table', { name: 'Recent jobs' }).getAttribute('aria-rowcount'), '15');
   assert.match(await page.title(), /6 running, 10 queued/);
+  assert.match(await page.locator('.page-head').innerText(), /Overview[\s\S]*6 running[\s\S]*10 waiting[\s\S]*2 of the last 14 failed/);
+
+  // A long queue does not hide what ended.
+  for (let i = 0; i < 30; i++) fake.add({ command: `echo ${i}` });
+  await page.waitForSelector('text=Show the next 24');
+  assert.equal(await queue.locator('tbody tr[data-id="60"]').count(), 0);
+  await page.click('text=Show the next 24');
+  await queue.locator('tbody tr[data-id="60"]').scrollIntoViewIfNeeded();
 
   // Loading, empty and failed are three different things.
   const slow = await (await newContext()).newPage();

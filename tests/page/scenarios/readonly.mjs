@@ -9,6 +9,11 @@ export default async ({ fake, page, assert }) => {
   await page.evaluate(() => (location.hash = '#/jobs/15'));
   await page.waitForSelector('h1');
   assert.equal(await page.locator('.actions').count(), 0);
+  await page.keyboard.press('?');
+  const keys = await page.locator('dialog').innerText();
+  assert.ok(keys.includes('find a job') && !/cancel|select|undo|submit/.test(keys), keys);
+  await page.keyboard.press('Escape');
+  await page.waitForSelector('dialog', { state: 'detached' });
   await page.keyboard.press('c');
   assert.equal(await page.locator('dialog').count(), 0);
 };

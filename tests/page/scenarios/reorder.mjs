@@ -24,4 +24,18 @@ export default async ({ fake, page, open, until, assert }) => {
   assert.equal(await page.evaluate(() => document.activeElement.dataset.id), '24', 'the focus goes with the job');
   await page.keyboard.press('Shift+T');
   await until(async () => (await order())[0] === 24);
+
+  // What is held, or waits for another job or its time, has no place that could be changed.
+  const ranks = () => [...fake.jobs.values()].map((one) => one.priority).join();
+  const ranked = ranks();
+  for (const id of [23, 26, 28]) {
+    assert.equal(await row(id).locator('.handle').count(), 0, `job ${id}`);
+    await row(id).focus();
+    await page.keyboard.press('Shift+K');
+    await page.waitForSelector(`.toast >> text=Job ${id} is not in line`);
+  }
+  const last = (await order()).indexOf(28) - 1;
+  await row((await order())[last]).focus();
+  await page.keyboard.press('Shift+J');
+  assert.equal(ranks(), ranked, 'nobody else was moved for it');
 };

@@ -1,13 +1,35 @@
 // The server dies and comes back.
 import { Fake } from '../../../frontend/dev/fake.mjs';
 
-export default async ({ fake, page, open, assert }) => {
+import { contrastProblems } from './basics.mjs';
+
+export default async ({ fake, page, open, until, assert }) => {
+  await page.clock.install();
   await open();
+  await page.waitForSelector('.status.live');
+  // The server is heard long after the last change: a stream ends in good order, the next begins.
+  const start = await page.evaluate(() => Date.now());
+  await page.clock.fastForward(30_000);
+  const asked = () => fake.requests.filter((one) => one === 'GET /api/events').length;
+  const before = asked();
+  for (const stream of fake.streams) stream.end(': ping\n\n');
+  await until(() => asked() > before && fake.streams.size === 1);
   await page.waitForSelector('.status.live');
   const port = fake.port;
   await fake.close();
   await page.waitForSelector('.banner.bad >> text=The server does not answer');
   assert.equal(await page.locator('main.stale').count(), 1);
+  const said = await page.locator('.banner.bad').innerText();
+  const [hours, minutes, seconds] = /from (\d+):(\d+):(\d+)/.exec(said).slice(1).map(Number);
+  const heard = new Date(start).setHours(hours, minutes, seconds);
+  assert.ok(heard - start >= 29_000, said);
+  // What ran then may have ended since: clocks stand still.
+  const time = page.getByRole('table', { name: 'Running jobs' }).locator('[data-id="15"] td').last();
+  await page.clock.fastForward(2000);
+  const shown = await time.innerText();
+  await page.clock.fastForward(120_000);
+  assert.equal(await time.innerText(), shown);
+  assert.deepEqual(await page.evaluate(contrastProblems), [], 'it can still be read');
   assert.ok(await page.locator('[data-id="21"]').count(), 'what is known stays to be read');
 
   const second = new Fake(30);

@@ -4,9 +4,16 @@ export default async ({ fake, page, open, until, assert }) => {
   await page.click('nav >> text=Submit');
   await page.fill('textarea[name=command]', 'python train.py --lr 0.1');
   await page.waitForSelector('.preview li >> text=python train.py --lr 0.1');
-  await page.fill('textarea[name=command]', 'impossible');
-  await page.waitForSelector('.preview >> text=no card has so much memory');
-  await page.waitForSelector('.preview >> text=the largest has 140 GB');
+  assert.match(await page.locator('.preview-facts').innerText(), /in \/home\/ada[\s\S]*1 gpu/);
+  await page.waitForSelector('text=that of the server, as');
+  // What is wrong stands under its field, in the words of the page.
+  await page.fill('input[name=gpus]', '9');
+  await page.waitForSelector('.field:has(input[name=gpus]) >> text=this host has 8 GPUs; use “GPUs” 8');
+  assert.equal(await page.getAttribute('input[name=gpus]', 'aria-invalid'), 'true');
+  await page.fill('input[name=gpus]', '');
+  await page.fill('input[name=time_limit]', 'never');
+  await page.waitForSelector('.field:has(input[name=time_limit]) >> text=is not a duration');
+  await page.fill('input[name=time_limit]', '');
   await page.fill('textarea[name=command]', 'python one.py');
   await page.fill('input[name=gpus]', '2');
   await page.fill('input[name=name]', 'solo');

@@ -1,0 +1,57 @@
+// A job as the values of a form, to be changed and submitted anew. Numbers go in exactly as they
+// are, not rounded as they are shown elsewhere. Its environment is not here: the server takes it
+// from the job, so that no secret goes to a browser.
+import type { JobDetail } from '../types';
+import type { Values } from './drafts';
+
+export interface Original {
+  id: number;
+  values: Values;
+  /** The exact words, where the job has no shell; they hold as long as nobody edits the command. */
+  argv: string[] | null;
+}
+
+const UNITS: [string, number][] = [['G', 2 ** 30], ['M', 2 ** 20], ['K', 2 ** 10]];
+
+export function exactSize(bytes: number | null): string {
+  if (bytes === null) return '';
+  const [unit, size] = UNITS.find(([, one]) => bytes % one === 0) ?? ['', 1];
+  return `${bytes / size}${unit}`;
+}
+
+export function exactTime(seconds: number | null): string {
+  if (seconds === null) return '';
+  if (seconds % 3600 === 0) return `${seconds / 3600}h`;
+  return seconds % 60 === 0 ? `${seconds / 60}m` : `${seconds}s`;
+}
+
+const on = (is: boolean) => (is ? 'on' : '');
+
+export function cloneOf(job: JobDetail): Original {
+  const isLater = job.eligible_at !== null && !job.attempts && Date.parse(job.eligible_at) > Date.now();
+  return {
+    id: job.id,
+    argv: job.shell ? null : job.argv,
+    values: {
+      command: job.command,
+      name: job.name ?? '',
+      cwd: job.cwd,
+      gpus: String(job.gpus),
+      gpu_mem: job.gpu_mem_auto ? 'auto' : exactSize(job.gpu_mem_bytes),
+      gpu_ids: job.gpu_ids.join(', '),
+      prefer: job.prefer.join(', '),
+      gpu_model: job.gpu_model ?? '',
+      min_gpu_mem: exactSize(job.min_gpu_mem_bytes),
+      on_oom: job.on_oom ?? '',
+      time_limit: exactTime(job.time_limit),
+      priority: job.priority ? String(job.priority) : '',
+      retries: job.retries ? String(job.retries) : '',
+      tags: job.tags.join(', '),
+      after: job.after.map((one) => `${one.job}:${one.condition}`).join(', '),
+      begin: isLater ? job.eligible_at! : '',
+      restartable: on(job.restartable),
+      exclusive: on(job.exclusive),
+      hold: on(job.state === 'held'),
+    },
+  };
+}

@@ -1,0 +1,38 @@
+"""What a job brings along when it is cloned, beyond what a form shows.
+
+The environment may hold secrets; it goes from the old job to the new one and never to a browser.
+"""
+
+from __future__ import annotations
+
+from stoker.core.model import Context
+from stoker.core.record import Record
+from stoker.core.text import unpack_pairs
+from stoker.errors import NotFound
+from stoker.store import ledger
+from stoker.store.database import Database
+
+# What says which trial of which sweep a job is, and where that one writes; a clone is no trial.
+_OF_TRIAL = (
+    "STOKER_SWEEP", "STOKER_TRIAL", "STOKER_METRIC", "STOKER_OUTPUT_DIR", "STOKER_CHECKPOINT_DIR",
+)  # fmt: skip
+
+
+class Basis(Record):
+    context: Context
+    grace: float | None
+    warn: str | None
+    keep_children: bool
+    variables: tuple[tuple[str, str], ...]
+
+
+def basis_of(db: Database, job: int) -> Basis:
+    row = db.execute(
+        "SELECT context, grace, warn, keep_children, variables FROM jobs WHERE id = ?", (job,)
+    ).fetchone()
+    if row is None:
+        raise NotFound(f"there is no job {job} to clone", "`stoker ls` shows the jobs")
+    context, grace, warn, keeps, variables = row
+    own = unpack_pairs(variables) if variables else ()
+    kept = tuple(pair for pair in own if not pair[0].startswith(_OF_TRIAL))
+    return Basis(ledger.context(db, context), grace, warn, bool(keeps), kept)

@@ -1,0 +1,66 @@
+"""A job made after another one runs as that one did, and nobody sees its environment."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.web.site import Site
+
+SECRET = "hunter2-in-the-environment"
+
+
+@pytest.fixture
+def site(shared_site: Site) -> Site:
+    return shared_site
+
+
+def original(site: Site, *flags: str) -> int:
+    """From a terminal with an environment and a folder of its own."""
+    folder = site.lab.folder / "elsewhere"
+    folder.mkdir(exist_ok=True)
+    words = ("submit", "-q", "--gpus", "0", *flags, "true")
+    return int(site.lab.ok(*words, cwd=folder, API_KEY=SECRET))
+
+
+def test_a_clone_has_the_environment_and_the_folder_of_its_job(site: Site) -> None:
+    lab = site.lab
+    old = original(site)
+    form = {"command": 'echo "$API_KEY $MORE $(basename $PWD)"', "gpus": 0, "based_on": old}
+    (new,) = site.post("/api/jobs", {**form, "env": {"MORE": 1}}).json["jobs"]
+    lab.wait(new)
+    assert lab.log(new) == f"{SECRET} 1 elsewhere\n"
+    (other,) = site.post("/api/jobs", {**form, "cwd": str(lab.folder)}).json["jobs"]
+    lab.wait(other)
+    assert lab.log(other) == f"{SECRET}  {lab.folder.name}\n"
+    (plain,) = site.post("/api/jobs", {"command": form["command"], "gpus": 0}).json["jobs"]
+    lab.wait(plain)
+    assert SECRET not in lab.log(plain)
+
+
+def test_what_no_form_shows_comes_along_unless_it_is_given(site: Site) -> None:
+    old = original(site, "--time-limit", "1h", "--signal", "USR1@60", "--grace", "7")
+    form = {"command": "true", "gpus": 0, "hold": True, "based_on": old, "time_limit": "1h"}
+    (new,) = site.post("/api/jobs", form).json["jobs"]
+    from stoker.store.basis import basis_of
+    from stoker.store.database import open_database
+
+    db = open_database(str(site.lab.state_dir))
+    assert basis_of(db, new) == basis_of(db, old)
+    assert basis_of(db, new).warn == "USR1@60"
+    (calm,) = site.post("/api/jobs", {**form, "grace": 3}).json["jobs"]
+    assert basis_of(db, calm).grace == 3
+
+
+def test_the_environment_never_leaves_the_server(site: Site) -> None:
+    old = original(site)
+    form = {"command": "true", "gpus": 0, "based_on": old, "dry_run": True}
+    shown = site.post("/api/jobs", form)
+    assert shown.status == 200
+    assert shown.json["dry_run"][0]["cwd"].endswith("/elsewhere")
+    for reply in (shown, site.get(f"/api/jobs/{old}"), site.get("/api/overview")):
+        assert SECRET.encode() not in reply.body
+
+
+def test_a_clone_of_nothing_is_refused(site: Site) -> None:
+    reply = site.post("/api/jobs", {"command": "true", "gpus": 0, "based_on": 987654})
+    assert (reply.status, reply.code) == (404, "not_found")
