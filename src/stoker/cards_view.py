@@ -13,7 +13,8 @@ from stoker.core.tenants import Tenants, describe, tenants
 from stoker.daemon.gpu_file import NOT_NAMED, read_gpu_file
 from stoker.daemon.owners import leased_on, owners, user_name
 from stoker.daemon.presence import daemon_pid, known_devices
-from stoker.devices.leases import Holder, holders
+from stoker.devices.lease_records import Holder
+from stoker.devices.leases import holders
 from stoker.devices.probe import as_device, has_driver
 from stoker.devices.watch import sample_once
 from stoker.errors import Error

@@ -13,8 +13,9 @@ from typing import Any, cast
 from stoker.core.model import Context, Device, Outcome
 from stoker.core.retry import Verdict
 from stoker.daemon.cards import Cards
-from stoker.daemon.loop import Host, Listener, Loop
+from stoker.daemon.loop import Loop
 from stoker.daemon.recovery import recover
+from stoker.daemon.roles import Host, Listener
 from stoker.errors import Error
 from stoker.settings import Settings
 from stoker.store import ledger

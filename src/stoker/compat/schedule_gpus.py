@@ -13,7 +13,8 @@ from stoker.compat.schedule_state import FREE, Entry
 from stoker.core.cards import Card
 from stoker.core.tenants import tenants
 from stoker.daemon.owners import user_name, user_of
-from stoker.devices.leases import CardClaim, Holder, holders
+from stoker.devices.lease_records import CardClaim, Holder
+from stoker.devices.leases import holders
 from stoker.devices.probe import has_driver
 from stoker.errors import Error
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from stoker.core.record import Record
-from stoker.devices.leases import lease_folder
+from stoker.devices.lease_files import lease_folder
 
 _TICKET = "schedule."
 _DOOR = "schedule-line"  # locked while somebody takes a ticket

@@ -15,11 +15,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from stoker.core.cards import Sample
 from stoker.core.model import CardState, Device, Request, RunningJob
 from stoker.core.space import is_named
-from stoker.daemon.cards import Cards, Use, Watched, WatchedCards
+from stoker.daemon.cards import Cards, Watched
+from stoker.daemon.usage import Use
 from stoker.devices.leases import Lease
 from stoker.devices.probe import has_driver
-from stoker.devices.watch import sample_once
 from stoker.settings import Settings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from stoker.daemon.watched_cards import WatchedCards
 
 # In which order free slots are used.
 LOWEST = "lowest"  # as they are listed
@@ -260,6 +264,9 @@ def slot_cards(
         return opaque
     # Inside a job, its cards are leased already, and to us as well.
     held = os.environ.get("STOKER_GPU_UUIDS", "").split(",")
+    from stoker.daemon.watched_cards import WatchedCards
+    from stoker.devices.watch import sample_once
+
     real = WatchedCards(tag_base, settings.leases, settings.gpus_by_uuid, held)
     real.hear(sample_once(), {})
     if real.trouble is not None:

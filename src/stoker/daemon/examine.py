@@ -8,7 +8,7 @@ from collections.abc import Callable
 from stoker.core.causes import diagnose
 from stoker.core.model import Outcome
 from stoker.core.retry import REQUEUE_CODE
-from stoker.daemon.cards import Use
+from stoker.daemon.usage import Use
 from stoker.store.ledger import JobFacts
 from stoker.supervisor.logs import requeue_path, stop_path
 

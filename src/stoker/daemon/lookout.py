@@ -6,9 +6,11 @@ import os
 
 from stoker.core.cards import Sample
 from stoker.core.space import is_named
-from stoker.daemon.cards import Cards, Watched, WatchedCards
+from stoker.daemon.cards import Cards, Watched
 from stoker.daemon.gpu_file import read_gpu_file
-from stoker.daemon.loop import Listener, Loop
+from stoker.daemon.loop import Loop
+from stoker.daemon.roles import Listener
+from stoker.daemon.watched_cards import WatchedCards
 from stoker.devices.probe import has_driver, simulated
 from stoker.devices.watch import Watch
 from stoker.errors import Error

@@ -10,82 +10,39 @@ heard of the attempt and recovery puts the job back (see recovery.py).
 from __future__ import annotations
 
 import sqlite3
-from collections import deque
 from collections.abc import Callable
-from itertools import islice
-from typing import Protocol
 
-from stoker.core.learning import after_oom
 from stoker.core.model import (
     Context,
     Device,
     Outcome,
-    ReadyJob,
-    Request,
     Rules,
     RunningJob,
     Snapshot,
     Start,
 )
 from stoker.core.policy import decide
-from stoker.core.record import Record
 from stoker.core.retry import Verdict, give_up, judge
-from stoker.daemon.cards import NOTHING_SEEN, Cards, Use
+from stoker.daemon.cards import Cards
 from stoker.daemon.examine import Examiner
+from stoker.daemon.heads import Heads
+from stoker.daemon.lessons import Run, learn
 from stoker.daemon.order import OrderMaker
+from stoker.daemon.roles import Clock, Host, Listener, Parent
 from stoker.devices.leases import Lease
 from stoker.failpoints import point
 from stoker.settings import Settings
-from stoker.store import ledger, lines, sweeps
+from stoker.store import ledger, sweeps
 from stoker.store.books import Books, LateBooks
 from stoker.store.database import Database, translate
 from stoker.supervisor.orders import Begun, Fact, Order, Refused
 
-# How many ready jobs of one line are read at a time, and how many of them one decision sees.
-_HEADS = 64
-_LOOK = 16
 _BUSY_SECONDS = 0.005
 # An attempt's id is on its processes and in the journal, so it must never be used again, even if
 # its row goes; ids are taken from the books in blocks.
 _ATTEMPTS_RESERVED = 1000
 _TROUBLE_SECONDS = 1.0
 _CLOCK_JUMP_SECONDS = 2.0
-# Programs that find no GPU run on the CPU without a word; this long is not start-up any more.
-_UNUSED_SECONDS = 60.0
-
-
-class Parent(Protocol):
-    """Whoever starts processes for the loop."""
-
-    def launch(self, order: Order, context: Context, lease: list[int]) -> None:
-        """Start it. The descriptors of the lease become the parent's; they end with the attempt."""
-
-    def stop(self, attempt: int, reason: str, grace: float | None) -> None: ...
-
-
-class Clock(Protocol):
-    def wall(self) -> float: ...
-    def mono(self) -> float: ...
-
-
-class Host(Record):
-    cpu_slots: int
-    boot: str
-
-
-class Listener:
-    """Who wants to be told; the foreground run prints from here."""
-
-    # Before the starts that an end has made room for, which wait for it then.
-    hears_ends_first = False
-
-    def starting(self, job: int, devices: tuple[int, ...]) -> None:
-        """It is about to be started: whatever is written now comes before its own output."""
-
-    def started(self, job: int, devices: tuple[int, ...]) -> None: ...
-    def finished(self, job: int, outcome: Outcome, verdict: Verdict) -> None: ...
-    def committed(self) -> None: ...
-    def trouble(self, text: str) -> None: ...
 
 
 class Loop:
@@ -121,8 +78,7 @@ class Loop:
         self._commit_seconds = commit_seconds
         self._books = LateBooks(db) if commit_seconds else Books(db)
         self._commit_at: float | None = None
-        self._lines: dict[int, ledger.Line] = {}
-        self._heads: dict[int, deque[ReadyJob]] = {}  # by line
+        self._heads = Heads(db, self._books)
         self._rules = Rules()
         self._limits: dict[str, int] = {}  # by share
         self._published: tuple[Device, ...] | None = None
@@ -299,7 +255,7 @@ class Loop:
         self._seen_version, self._is_stale, self._may_start = version, False, True
         ledger.release_due(self.db, wall)
         self._due_at = ledger.next_due(self.db)
-        self._heads = {line: deque() for line in ledger.ready_lines(self.db)}
+        self._heads.refresh()
         self._rules = self._rules._replace(typical=ledger.typical_seconds(self.db))
         self._limits = sweeps.limits(self.db)
         self.cards.decided(ledger.card_decisions(self.db))
@@ -315,40 +271,13 @@ class Loop:
 
     def snapshot(self, look: int) -> Snapshot:
         """What the policy sees: all that runs, the first few of each line that waits."""
-        waiting: list[ReadyJob] = []
-        for line, jobs in list(self._heads.items()):
-            if not jobs:
-                jobs.extend(self._books.heads(self._line(line), _HEADS, self._clock_offset))
-            if not jobs:
-                del self._heads[line]
-            waiting += islice(jobs, look)
+        waiting = self._heads.first(look, self._clock_offset)
         return Snapshot(
             self._clock.mono(), self.cards.in_order, self.host.cpu_slots,
             tuple(self.live.values()), tuple(waiting),
             self._is_draining or not self.takes_work, self.cards.states, self._rules,
             self._limits,
         )  # fmt: skip
-
-    def _line(self, id: int) -> ledger.Line:
-        line = self._lines.get(id)
-        if line is None:
-            line = self._lines[id] = ledger.read_line(self.db, id)
-        return line
-
-    def _look(self) -> int:
-        """How many heads of each group one decision sees.
-
-        Where every job wants one slot at most, no more can start than there are free slots; others
-        may be overtaken, so then it pays to look further down.
-        """
-        if not all(_is_narrow(self._line(line).request) for line in self._heads):
-            return _LOOK
-        slots = sum(device.slots for device in self.cards.devices)
-        busy = sum(len(job.devices) for job in self.live.values())
-        if any(not self._line(line).request.gpus for line in self._heads):
-            slots += self.host.cpu_slots
-            busy += sum(1 for job in self.live.values() if not job.devices)
-        return max(1, min(_LOOK, slots - busy + 1))
 
     # -- act ---------------------------------------------------------------------------------
 
@@ -363,7 +292,7 @@ class Loop:
                 return
         self._paused_until, self._may_start = 0.0, False
         while self._heads:
-            look = self._look()
+            look = self._heads.worth_a_look(self.live.values(), self.cards, self.host.cpu_slots)
             plan = decide(self.snapshot(look), tells_why=False)
             claimed = 0
             for start in plan.starts:
@@ -374,12 +303,12 @@ class Loop:
             if self._is_stale:
                 break
             # Go on only if a line may have more than it showed, or a lease was refused.
-            if claimed == len(plan.starts) < look and all(self._heads.values()):
+            if claimed == len(plan.starts) < look and not self._heads.are_used_up:
                 break
         self.cards.settle()
 
     def _claim(self, start: Start) -> bool:
-        job = self._find_head(start.job)
+        job = self._heads.find(start.job)
         lease = self.cards.lease(job.request, start.devices)
         if lease is None:
             return False  # somebody else on this host has it; the cards say so now
@@ -392,7 +321,7 @@ class Loop:
             lease.close()
             self._is_stale = True  # cannot happen while we hold the lock; look again if it does
             return False
-        self._take_head(job)
+        self._heads.take(job)
         self._next_attempt += 1
         ends_by = None if job.time_limit is None else mono + job.time_limit
         self.live[claim.attempt] = RunningJob(
@@ -413,15 +342,6 @@ class Loop:
             point("daemon.after_launch")
             self._listener.started(order.job, order.devices)
         self._orders.clear()
-
-    def _find_head(self, id: int) -> ReadyJob:
-        return next(job for jobs in self._heads.values() for job in jobs if job.id == id)
-
-    def _take_head(self, job: ReadyJob) -> None:
-        for jobs in self._heads.values():
-            if job in jobs:
-                jobs.remove(job)
-                return
 
     # -- record ------------------------------------------------------------------------------
 
@@ -481,42 +401,11 @@ class Loop:
         wall = self._clock.wall()
         if self._books.finish(facts, outcome, verdict, wall, started):
             self._is_stale = True
-        if self._learn(facts, outcome, verdict, use, started):
+        line = self._heads.line(facts.line)
+        if learn(self.db, self.cards, line, Run(facts, outcome, verdict, use, begun)):
             self._is_stale = True
         self._stops.pop(facts.job, None)
         return facts.job, outcome, verdict
-
-    def _learn(
-        self,
-        facts: ledger.JobFacts,
-        outcome: Outcome,
-        verdict: Verdict,
-        use: Use,
-        started: float | None,
-    ) -> bool:
-        """What this run teaches about its like; True when somebody who waits is concerned."""
-        if use != NOTHING_SEEN:
-            ledger.record_use(self.db, outcome.attempt, use)
-        begun = facts.started_at if started is None else started
-        if self.cards.is_watched and facts.devices and use.memory is None and begun is not None:
-            took = outcome.ended_at - begun
-            if took > _UNUSED_SECONDS:
-                text = f"in {took:.0f} s it was never seen on its GPU"
-                ledger.record_event(self.db, facts.job, outcome.ended_at, "gpu_unused", text)
-        if verdict.event == "succeed":
-            seconds = None if begun is None else max(0.0, outcome.ended_at - begun)
-            return lines.learn(self.db, facts.family, seconds, use.memory)
-        if verdict.cause != "gpu_oom":
-            return False
-        line = self._line(facts.line)
-        request = line.request._replace(memory=facts.claim)
-        names = {device.number: device.uuid or device.visible for device in self.cards.devices}
-        cards = tuple(names[number] for number in facts.devices if number in names)
-        most = max((device.memory for device in self.cards.devices), default=0)
-        wanted = after_oom(request, facts.on_oom, use.memory, cards, most)
-        if verdict.delay is not None and wanted != request:
-            ledger.change_request(self.db, facts.job, wanted, line.share)
-        return lines.learn(self.db, facts.family, None, use.memory, is_short=True)
 
     def _undo(self, refused: Refused) -> None:
         """The host had no room for another process: wait a little, count nothing."""
@@ -537,7 +426,3 @@ class Loop:
                 point("daemon.before_stop")
                 self.parent.stop(by_job[job], "user", grace)
         self._stops.clear()
-
-
-def _is_narrow(request: Request) -> bool:
-    return request.gpus <= 1 and request.memory is None and not request.is_auto

@@ -15,16 +15,18 @@ from contextlib import suppress
 from stoker import __version__
 from stoker.core.model import Context, Outcome
 from stoker.core.retry import Verdict
-from stoker.daemon.cards import Cards, WatchedCards
+from stoker.daemon.cards import Cards
 from stoker.daemon.clock import SystemClock
 from stoker.daemon.listening import Listening
 from stoker.daemon.lookout import Lookout, find_cards
-from stoker.daemon.loop import Host, Listener, Loop
+from stoker.daemon.loop import Loop
 from stoker.daemon.mind import Mind
 from stoker.daemon.recovery import recover
+from stoker.daemon.roles import Host, Listener
 from stoker.daemon.start import DAEMON_MODULE
 from stoker.daemon.tracing import Tracing
 from stoker.daemon.wake import WakeServer
+from stoker.daemon.watched_cards import WatchedCards
 from stoker.errors import Conflict, Error, Unavailable
 from stoker.settings import (
     Settings,

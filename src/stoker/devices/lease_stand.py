@@ -12,15 +12,9 @@ import fcntl
 import os
 from collections.abc import Callable, Sequence
 
-from stoker.devices.leases import (
-    CardClaim,
-    Lease,
-    _explained,
-    _open_or_make,
-    _paths,
-    _place,
-    _sign,
-)
+from stoker.devices.lease_files import explained, open_or_make, paths_of
+from stoker.devices.lease_records import CardClaim, place, sign
+from stoker.devices.leases import Lease
 
 
 class Stand:
@@ -48,11 +42,11 @@ class Stand:
         for number in wanted:
             if number not in self._claims:
                 claim = self._claims[number] = self._claim_of(number)
-                self._paths[number] = _paths(claim.uuid, claim.pci, claim.is_slice)
+                self._paths[number] = paths_of(claim.uuid, claim.pci, claim.is_slice)
         try:
             return self._look(wanted, count, must)
         except OSError as error:
-            raise _explained(error) from None
+            raise explained(error) from None
 
     def _look(
         self, wanted: Sequence[int], count: int, must: int
@@ -72,13 +66,13 @@ class Stand:
         chosen = tuple(taken[:count])
         lease = Lease([self._files.pop(self._paths[number][0]) for number in chosen])
         for number, descriptor in zip(chosen, lease.descriptors, strict=True):
-            _place(descriptor, self._claims[number], 0, os.getpid())
+            place(descriptor, self._claims[number], 0, os.getpid())
         self.close()
         return lease, chosen
 
     def _has_gate(self, number: int) -> bool:
         if number not in self._gates and self._try(self._paths[number][1]):
-            _sign(self._files[self._paths[number][1]], 0, None, os.getpid())
+            sign(self._files[self._paths[number][1]], 0, None, os.getpid())
             self._gates.add(number)
         return number in self._gates
 
@@ -90,7 +84,7 @@ class Stand:
         while True:
             descriptor = self._files.get(path)
             if descriptor is None:
-                descriptor = self._files[path] = _open_or_make(path)
+                descriptor = self._files[path] = open_or_make(path)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

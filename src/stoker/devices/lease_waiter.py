@@ -11,7 +11,8 @@ import os
 import socket
 import sys
 
-from stoker.devices.leases import CardClaim, take_patiently
+from stoker.devices.lease_records import CardClaim
+from stoker.devices.leases import take_patiently
 from stoker.errors import Error
 
 

@@ -1,0 +1,44 @@
+"""Who works with the loop: somebody who starts processes, a clock, a host, somebody to tell."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from stoker.core.model import Context, Outcome
+from stoker.core.record import Record
+from stoker.core.retry import Verdict
+from stoker.supervisor.orders import Order
+
+
+class Parent(Protocol):
+    """Whoever starts processes for the loop."""
+
+    def launch(self, order: Order, context: Context, lease: list[int]) -> None:
+        """Start it. The descriptors of the lease become the parent's; they end with the attempt."""
+
+    def stop(self, attempt: int, reason: str, grace: float | None) -> None: ...
+
+
+class Clock(Protocol):
+    def wall(self) -> float: ...
+    def mono(self) -> float: ...
+
+
+class Host(Record):
+    cpu_slots: int
+    boot: str
+
+
+class Listener:
+    """Who wants to be told; the foreground run prints from here."""
+
+    # Before the starts that an end has made room for, which wait for it then.
+    hears_ends_first = False
+
+    def starting(self, job: int, devices: tuple[int, ...]) -> None:
+        """It is about to be started: whatever is written now comes before its own output."""
+
+    def started(self, job: int, devices: tuple[int, ...]) -> None: ...
+    def finished(self, job: int, outcome: Outcome, verdict: Verdict) -> None: ...
+    def committed(self) -> None: ...
+    def trouble(self, text: str) -> None: ...

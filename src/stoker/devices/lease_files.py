@@ -1,0 +1,164 @@
+"""Which files stand for a card, and how they are opened and locked.
+
+A card's lock file is `vendor` in its sysfs folder, and its gate is `device` beside
+it: they belong to root and can be neither planted nor removed. Cards without such a folder and MIG
+slices (which share the folder of their card) have `<uuid>` and `<uuid>.gate` in a folder that all
+users can write to: $STOKER_LEASE_DIR, or /run/lock/stoker-leases, or /tmp/stoker-leases where
+/run/lock is not open to all. All are opened for reading only and nothing is ever written to them.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+
+from stoker.errors import Error, NoPermission, TryLater
+from stoker.settings import Settings, check_filesystem
+
+_SYSFS = "/sys/bus/pci/devices"
+_OPEN_TO_ALL = 0o1777
+# O_NONBLOCK: a planted FIFO must not hang us.
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_REPLACED_LIMIT = 100
+_HOST_TROUBLE = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOLCK)
+
+
+def lock(path: str, how: int) -> int | None:
+    """A descriptor with the lock; None when LOCK_NB is set and somebody is in the way."""
+    for _ in range(_REPLACED_LIMIT):
+        descriptor = open_or_make(path)
+        try:
+            fcntl.flock(descriptor, how)
+            # While we waited, the file may have been removed: then newcomers lock another one.
+            if os.path.samestat(os.fstat(descriptor), os.lstat(path)):
+                return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+    raise TryLater(f"somebody keeps replacing the lease file `{path}`")
+
+
+def open_or_make(path: str) -> int:
+    while True:
+        try:
+            return open_existing(
+                path
+            )  # first, because making one fails if it belongs to another user
+        except FileNotFoundError:
+            if path.startswith(_SYSFS):
+                raise
+        mask = os.umask(0)  # readable for all, whatever ours is, from its first moment
+        try:
+            os.close(os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o444))
+        except FileExistsError:
+            pass
+        finally:
+            os.umask(mask)
+
+
+def open_existing(path: str) -> int:
+    """Open a lock file that is one; what somebody planted in its place is not touched."""
+    try:
+        descriptor = os.open(path, _FLAGS)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise _planted(path, "a symbolic link") from None
+        raise
+    info = os.fstat(descriptor)
+    if stat.S_ISREG(info.st_mode) and info.st_nlink <= 1:
+        return descriptor
+    os.close(descriptor)
+    raise _planted(path, "a hard link" if stat.S_ISREG(info.st_mode) else "not a file")
+
+
+def _planted(path: str, what: str) -> NoPermission:
+    return NoPermission(f"the lease file `{path}` is {what}", f"ask its owner to remove it: {path}")
+
+
+def explained(error: OSError) -> Error:
+    if error.errno in _HOST_TROUBLE:
+        return TryLater(f"cannot take a lease: {error.strerror}")
+    where = f" with `{error.filename}`" if error.filename else ""
+    return NoPermission(
+        f"cannot take a lease{where}: {error.strerror}",
+        "set STOKER_LEASE_DIR to a folder that all users of this host can write to",
+    )
+
+
+def paths_of(uuid: str, pci: str, is_slice: bool) -> tuple[str, str]:
+    """The lock file and the gate of a card."""
+    if pci and not is_slice:
+        vendor = f"{_SYSFS}/{pci}/vendor"
+        if os.path.exists(vendor):
+            return vendor, f"{_SYSFS}/{pci}/device"
+    # Old drivers name a slice MIG-GPU-<uuid>/<instance>/<instance>.
+    path = f"{lease_folder()}/{uuid.replace('/', '_')}"
+    return path, f"{path}.gate"
+
+
+def lease_folder() -> str:
+    """A folder for lock files that all users of this host share; NoPermission if it is not safe."""
+    folder = os.environ.get("STOKER_LEASE_DIR") or _default_folder()
+    try:
+        info = os.lstat(folder)
+    except FileNotFoundError:
+        _make_folder(folder)
+        info = os.lstat(folder)
+    if not stat.S_ISDIR(info.st_mode):
+        raise NoPermission(f"the lease folder `{folder}` is not a folder")
+    if info.st_mode & 0o022 and not info.st_mode & stat.S_ISVTX:
+        raise NoPermission(
+            f"in the lease folder `{folder}` users can remove each other's files",
+            f"chmod 1777 {folder}",
+        )
+    _refuse_network(folder, info.st_dev)
+    return folder
+
+
+def _default_folder() -> str:
+    # By a property of the host that is the same for every user, whoever comes first.
+    try:
+        is_open = os.stat("/run/lock").st_mode & _OPEN_TO_ALL == _OPEN_TO_ALL
+    except OSError:
+        is_open = False
+    return f"{'/run/lock' if is_open else '/tmp'}/stoker-leases"
+
+
+def _make_folder(folder: str) -> None:
+    mask = os.umask(0)
+    try:
+        os.mkdir(folder, _OPEN_TO_ALL)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise NoPermission(
+            f"cannot make the lease folder `{folder}`: {error.strerror}",
+            "set STOKER_LEASE_DIR to a folder that all users of this host can write to",
+        ) from None
+    finally:
+        os.umask(mask)
+
+
+_local_filesystems: set[int] = set()
+
+
+def _refuse_network(folder: str, filesystem: int) -> None:
+    """Over NFS a flock is a range lock: it would not be inherited, and would mix with ours."""
+    if filesystem in _local_filesystems:
+        return
+    try:
+        check_filesystem(Settings(state_dir=folder))
+    except NoPermission:
+        raise NoPermission(
+            f"the lease folder `{folder}` is on a network file system",
+            "set STOKER_LEASE_DIR to a folder on a local disk, the same for all users",
+        ) from None
+    _local_filesystems.add(filesystem)
