@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import time
 
 from stoker.core.commands import display
+from stoker.core.durations import format_duration
 from stoker.core.states import ACTIVE, FINAL, WAITING
 from stoker.daemon.presence import daemon_pid, runner_pid
+from stoker.errors import NotFound
 from stoker.settings import Settings
 from stoker.store import find, sweeps
 from stoker.store.database import Database
 from stoker.store.find import JobRow
 from stoker.supervisor.logs import log_path
+from stoker.supervisor.process_state import STOPPED, state_of
 
-# Causes that were read from a job's last words, for people.
+# Causes for people, where they say more than the exit code.
 CAUSES = {
     "gpu_oom": "out of GPU memory",
     "host_oom": "out of memory",
@@ -22,7 +26,13 @@ CAUSES = {
     "missing_module": "module not found",
     "gpu_error": "GPU error",
     "gpu_lost": "its GPU was lost",
+    "time_limit": "time limit",
+    "user": "by user",
+    "requeue": "asked to run again",
+    "stopped_early": "stopped early",
+    "dependency": "a dependency was not met",
 }
+_NEEDED = 3  # dependencies that fit into a cell
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -36,6 +46,11 @@ def exit_code(row: JobRow) -> int | None:
 
 def signal_number(row: JobRow) -> int | None:
     return None if row.status is None else row.status & 0x7F or None
+
+
+def devices_of(row: JobRow) -> tuple[int, ...]:
+    """Where it runs, or ran at last. A job that waits to be tried again holds nothing."""
+    return () if row.state in WAITING else row.devices
 
 
 def log_paths(settings: Settings, row: JobRow) -> tuple[str | None, str | None]:
@@ -75,7 +90,7 @@ def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
         "gpu_memory_peak_bytes": row.gpu_memory,
         "gpu_use_percent": row.gpu_use,
         "gpu_energy_joules": row.gpu_energy,
-        "devices": [{"index": i, "uuid": uuids.get(i, "")} for i in row.devices],
+        "devices": [{"index": i, "uuid": uuids.get(i, "")} for i in devices_of(row)],
         "priority": row.priority,
         "tags": find.tags(db, row.id),
         "after": [{"job": n, "condition": c, "met": m}
@@ -126,26 +141,69 @@ def iso(at: float | None) -> str | None:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
-def result_words(row: JobRow) -> str:
-    """How a job ended, in words."""
+def result_words(row: JobRow, db: Database | None = None) -> str:
+    """How a job ended, in words; with the database also which other job was to blame."""
     if row.state == "done" or row.state not in FINAL:
         return ""
     cause = row.cause or row.attempt_cause
-    if cause == "time_limit":
-        return "time limit"
-    if cause == "user":
-        return "by user"
-    if cause == "dependency":
-        return "dependency failed"
+    if cause == "dependency" and db is not None:
+        return _to_blame(db, row.id) or CAUSES[cause]
+    return end_words(cause, row.status, row.detail)
+
+
+def end_words(cause: str | None, status: int | None, detail: str | None) -> str:
+    """How an attempt ended, in words."""
     if cause == "start_failed":
-        return row.detail or "could not start"
+        return detail or "could not start"
     if cause in CAUSES:
         return CAUSES[cause]
-    number = signal_number(row)
-    if number:
-        return signal_words(number)
-    code = exit_code(row)
-    return "no exit record" if code is None else f"exit {code}"
+    if status is None:
+        return "no exit record"
+    return signal_words(status & 0x7F) if status & 0x7F else f"exit {status >> 8 & 0xFF}"
+
+
+def _to_blame(db: Database, id: int) -> str:
+    """`job 7 failed`: why a job that waited for it can never run."""
+    for needs, condition, met in find.dependencies(db, id):
+        if not met:
+            try:
+                state = find.job(db, needs).state
+            except NotFound:
+                return f"job {needs} was removed"
+            if state in FINAL and condition != "any" and (state == "done") == (condition != "ok"):
+                return f"job {needs} {'succeeded' if state == 'done' else _past(state)}"
+    return ""
+
+
+def _past(state: str) -> str:
+    return f"was {state}" if state in ("cancelled", "lost") else state
+
+
+def waiting_words(db: Database, row: JobRow, now: float, draining: bool = False) -> str:
+    """What a queued job waits for as far as its own row tells; `stoker why` looks at all others."""
+    if row.state != "queued":
+        return ""
+    words = []
+    if row.blockers:
+        needs = [str(needs) for needs, _, met in find.dependencies(db, row.id) if not met]
+        more = ", ..." if len(needs) > _NEEDED else ""
+        words.append(f"after {', '.join(needs[:_NEEDED])}{more}")
+    if row.eligible_at is not None and row.eligible_at > now:
+        if row.attempts:
+            words.append(f"retry in {format_duration(row.eligible_at - now)}")
+        else:
+            words.append(f"begins {_clock(row.eligible_at, now)}")
+    if draining and not words:
+        words.append("draining")
+    return ", ".join(words)
+
+
+def _clock(at: float, now: float) -> str:
+    """The time of day, with the date unless it is today's."""
+    day = "%Y-%m-%d"
+    when, today = time.localtime(at), time.localtime(now)
+    is_today = time.strftime(day, when) == time.strftime(day, today)
+    return time.strftime("%H:%M" if is_today else f"{day} %H:%M", when)
 
 
 def signal_words(number: int) -> str:
@@ -169,7 +227,7 @@ def page(
     if states is not None:
         return find.page(db, states, limit, tag=tag, name=name, newest_first=True)[::-1]
     current = find.page(db, (*ACTIVE, *WAITING), limit, tag=tag, name=name)
-    ended = max(0, min(20, limit - len(current)))
+    ended = max(0, limit - len(current))
     recent = find.page(db, FINAL, ended, tag=tag, name=name, newest_first=True)
     return sorted([*recent, *current], key=lambda row: row.id)
 
@@ -179,6 +237,7 @@ def daemon_facts(db: Database, settings: Settings) -> dict[str, Any]:
     pid = daemon_pid(folder)
     return {
         "running": pid is not None,
+        "stopped": pid is not None and state_of(pid) == STOPPED,
         "pid": pid,
         "runner_pid": runner_pid(folder),
         "version": find.meta(db, "daemon_version"),

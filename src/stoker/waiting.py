@@ -21,7 +21,7 @@ from stoker.core.model import (
 from stoker.core.policy import NO_DEVICE, RESERVED, decide
 from stoker.core.states import ACTIVE, FINAL
 from stoker.core.tenants import Tenants, state_of
-from stoker.daemon.presence import daemon_pid
+from stoker.daemon import presence
 from stoker.settings import Settings, cpu_slots
 from stoker.store import find, ledger, sweeps
 from stoker.store.database import Database
@@ -129,6 +129,5 @@ def why(db: Database, settings: Settings, row: JobRow) -> list[str]:
             reasons.append(change)
     if not reasons and seen_before < ahead:
         reasons = [f"{ahead} jobs are in front of it"]
-    if daemon_pid(settings.state_dir) is None:
-        reasons.insert(0, "no daemon is running; `stoker daemon start` starts one")
-    return reasons
+    trouble = presence.trouble(settings.state_dir)
+    return reasons if trouble is None else [trouble, *reasons]

@@ -166,6 +166,8 @@ def test_a_stopped_daemon_loses_nothing_and_fires_no_limit_wrongly(lab: Lab) -> 
     assert daemon
     os.kill(daemon, signal.SIGSTOP)
     queued = lab.submit("exit 3")
+    assert f"the daemon is stopped; `kill -CONT {daemon}` lets it" in lab.ok("why", str(queued))
+    assert lab.ok("daemon", "status").startswith("daemon is stopped (pid ")
     (lab.folder / "go").touch()
     lab.wait_until(lambda: not lab.processes())
     os.kill(daemon, signal.SIGCONT)

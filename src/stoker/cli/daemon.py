@@ -138,7 +138,11 @@ def _status(queue: Queue, parsed: Parsed) -> int:
     if not facts["running"]:
         print("no daemon is running; the next submit starts one")
         return 1
-    print(f"daemon runs (pid {facts['pid']}, runner {facts['runner_pid'] or '-'})")
+    stopped = facts["stopped"]
+    print(f"daemon {'is stopped' if stopped else 'runs'} (pid {facts['pid']},"
+          f" runner {facts['runner_pid'] or '-'})")  # fmt: skip
+    if stopped:
+        print(f"hint: `kill -CONT {facts['pid']}` lets it go on")
     print(f"state   {facts['state_dir']}\nlog     {facts['log']}")
     if facts["draining"]:
         print("drained: `stoker daemon resume` lets jobs start again")

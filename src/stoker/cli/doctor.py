@@ -28,6 +28,7 @@ from stoker.settings import (
 from stoker.store import snapshots
 from stoker.store.database import FILE_NAME, SCHEMA_VERSION, open_database, translate
 from stoker.supervisor import locks, members
+from stoker.supervisor.process_state import STOPPED, state_of
 
 VERBS = {
     "doctor": Verb(
@@ -136,20 +137,11 @@ def _daemon(folder: str) -> Iterator[Finding]:
     if pid is None:
         yield Finding("ok", "no daemon is running; the next submit starts one")
         return
-    state = _state_of(pid)
-    if state == "T":
+    if state_of(pid) == STOPPED:
         yield Finding("bad", f"the daemon (pid {pid}) is stopped", f"kill -CONT {pid}")
     else:
         runner = locks.holder(folder, locks.RUNNER_LOCK)
         yield Finding("ok", f"daemon (pid {pid}) and runner (pid {runner or '-'}) are alive")
-
-
-def _state_of(pid: int) -> str:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0].decode()
-    except OSError:
-        return "?"
 
 
 def _processes() -> Iterator[Finding]:

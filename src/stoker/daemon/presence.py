@@ -7,10 +7,21 @@ from stoker.settings import Settings
 from stoker.store import find
 from stoker.store.database import Database
 from stoker.supervisor import locks
+from stoker.supervisor.process_state import STOPPED, state_of
 
 
 def daemon_pid(folder: str) -> int | None:
     return locks.holder(folder, locks.DAEMON_LOCK)
+
+
+def trouble(folder: str) -> str | None:
+    """Why nothing is started, as far as the daemon itself is concerned."""
+    pid = daemon_pid(folder)
+    if pid is None:
+        return "no daemon is running; `stoker daemon start` starts one"
+    if state_of(pid) == STOPPED:
+        return f"the daemon is stopped; `kill -CONT {pid}` lets it go on"
+    return None
 
 
 def runner_pid(folder: str) -> int | None:

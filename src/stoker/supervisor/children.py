@@ -8,6 +8,7 @@ unless the job asked to keep it; an attempt is over when nothing of it is left.
 from __future__ import annotations
 
 import os
+import resource
 import time
 
 from stoker.core.model import Context, Outcome
@@ -20,7 +21,7 @@ from stoker.supervisor.spare_logs import NAMELESS_SECONDS, Lent, SpareLogs
 from stoker.supervisor.spawn import Environment, HostTrouble, Launchpad, StartFailed, as_trouble
 
 LEFTOVER_GRACE_SECONDS = 2.0
-_KILL_AGAIN_SECONDS = 1.0
+_KILL_AGAIN_SECONDS = 60.0  # at most
 _LOG_CHECK_SECONDS = 2.0
 
 
@@ -28,8 +29,8 @@ class _Attempt:
     """A living attempt, or one whose first process is gone and whose leftovers are not."""
 
     __slots__ = (
-        "deadline", "grace", "kill_at", "lease", "log", "mono", "order", "outcome", "pid", "reason",
-        "shell", "tag", "warn_at",
+        "deadline", "grace", "kill_at", "kills", "lease", "log", "mono", "order", "outcome", "pid",
+        "reason", "shell", "tag", "warn_at",
     )  # fmt: skip
 
     def __init__(self, order: Order, tag: int, lease: list[int]) -> None:
@@ -45,6 +46,7 @@ class _Attempt:
         self.log: Lent | None = None
         self.shell: str | None = None  # that runs its command
         self.kill_at: float | None = None
+        self.kills = 0  # in vain
         self.outcome: Outcome | None = None
 
 
@@ -176,8 +178,12 @@ class Children:
             if attempt.deadline is not None and now >= attempt.deadline:
                 self.stop(number, "time_limit")
             if attempt.kill_at is not None and now >= attempt.kill_at:
-                members.kill(attempt.tag)
-                attempt.kill_at = now + _KILL_AGAIN_SECONDS
+                # What hangs in the kernel does not die, and others must not wait for it.
+                if members.kill(attempt.tag, patience=0.0 if attempt.kills else 0.5):
+                    attempt.kills = 0
+                else:
+                    attempt.kills += 1
+                attempt.kill_at = now + min(2.0**attempt.kills, _KILL_AGAIN_SECONDS)
         if now >= self._next_log_check:
             self._next_log_check = now + _LOG_CHECK_SECONDS
             for attempt in self._by_attempt.values():
@@ -201,7 +207,7 @@ class Children:
                 continue
             attempt.outcome = Outcome(
                 attempt.order.attempt, status, time.time(), attempt.reason, usage.ru_utime,
-                usage.ru_stime, usage.ru_maxrss * 1024, None,
+                usage.ru_stime, _peak(usage.ru_maxrss) * 1024, None,
             )  # fmt: skip
             self._ending.append(attempt)
         if self._ending:
@@ -245,6 +251,14 @@ class Children:
         # Known ones leave the list only by our own wait, so equal numbers mean equal sets. (A PID
         # and a blank have eight bytes at most; a longer list is cut, and has more than we know.)
         return os.pread(self._kids, 8 * known + 8, 0).count(b" ") != known
+
+
+def _peak(kilobytes: int) -> int:
+    """The most memory that a child had; 0: less than we have ourselves.
+
+    Until it became another program it was a copy of us, and the kernel counts that, too.
+    """
+    return kilobytes if kilobytes > resource.getrusage(resource.RUSAGE_SELF).ru_maxrss else 0
 
 
 def _close(lease: list[int]) -> None:

@@ -14,6 +14,8 @@ import resource
 import signal
 import time
 
+from stoker.supervisor.process_state import is_alive
+
 _RLIMIT_LOCKS = 10
 _UNTAGGED = resource.RLIM_INFINITY
 
@@ -44,7 +46,7 @@ def read_tag(pid: int) -> int | None:
 
 def members(matches: int, shift: int = 0) -> list[int]:
     """Living processes whose tag, shifted right, equals `matches`; never this process itself."""
-    return [pid for pid in _tagged(matches, shift) if _is_alive(pid)]
+    return [pid for pid in _tagged(matches, shift) if is_alive(pid)]
 
 
 def first_process(tag: int) -> int | None:
@@ -68,14 +70,6 @@ def _tagged(matches: int, shift: int) -> list[int]:
             if tag is not None and tag >> shift == matches and pid != me:
                 found.append(pid)
     return found
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def children(pid: int) -> list[int]:
