@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 
 from stoker.core.durations import format_size
-from stoker.core.model import Context, Device, Request
+from stoker.core.model import Context, Dependency, Device, Request
 from stoker.core.selectors import parse_selector
 from stoker.core.space import is_eligible, is_named
 from stoker.daemon.presence import known_devices
@@ -93,12 +93,22 @@ class Queue:
         self.poke()
         return count
 
-    def edit(self, job: int, values: dict[str, object], request: Request | None = None) -> None:
-        from stoker.store import changes
+    def edit(
+        self,
+        job: int,
+        values: dict[str, object],
+        request: Request | None = None,
+        *,
+        cwd: str | None = None,
+        env: tuple[tuple[str, str], ...] = (),
+        after: tuple[Dependency, ...] | None = None,
+    ) -> None:
+        """Change a job that has not started; see `store/edits.py`."""
+        from stoker.store.edits import edit
 
         if request is not None:
             check_possible(request, self.devices())
-        changes.edit(self.db, job, values, time.time(), request)
+        edit(self.db, job, values, time.time(), request, cwd=cwd, env=env, after=after)
         self.poke()
 
     # -- devices -----------------------------------------------------------------------------

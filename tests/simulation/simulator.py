@@ -11,7 +11,7 @@ from random import Random
 from stoker.core.model import Context, Dependency, Device, JobSpec, Request
 from stoker.core.retry import BACKOFF_CAP_SECONDS
 from stoker.errors import Error
-from stoker.store import changes
+from stoker.store import changes, edits
 from stoker.store.database import FILE_NAME, open_database
 from stoker.store.submissions import Submission
 from tests.simulation.checks import Checker
@@ -245,7 +245,7 @@ class Simulator:
             {"retries": 3},  # never less than before: a retry that is due may not be one too many
         ]
         chosen = self._chance.choice(values)
-        changes.edit(self._users, id, chosen, self.world.clock.wall())
+        edits.edit(self._users, id, chosen, self.world.clock.wall())
         self.world.log(f"user edits {id}: {chosen}")
         self._poke()
 

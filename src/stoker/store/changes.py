@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stoker.core.model import Request
 from stoker.core.states import FINAL
 from stoker.core.text import to_bytes
-from stoker.errors import Conflict
 from stoker.store import ledger, reruns, sweeps
 from stoker.store.database import Database
 
@@ -78,35 +76,6 @@ def rerun(db: Database, ids: list[int], now: float, held: bool = False) -> list[
             for job in chunk:
                 renamed[job] = reruns.copy(db, job, now, held, renamed)
     return [renamed[job] for job in ids]
-
-
-def edit(
-    db: Database,
-    job: int,
-    values: dict[str, object],
-    now: float,
-    request: Request | None = None,
-) -> None:
-    """Change columns of a job that has not started."""
-    with db.transaction():
-        state = db.value("SELECT state FROM jobs WHERE id = ?", (job,))
-        if state not in ("held", "queued"):
-            raise Conflict(
-                f"job {job} is {state} and cannot be edited any more",
-                f"`stoker rerun --hold {job}` makes a copy that you can edit",
-            )
-        for column, value in values.items():
-            db.execute(f"UPDATE jobs SET {column} = ? WHERE id = ?", (value, job))
-        if request is not None:
-            line = int(str(db.value("SELECT line FROM jobs WHERE id = ?", (job,))))
-            ledger.change_request(db, job, request, ledger.read_line(db, line).share)
-        db.execute(
-            "UPDATE jobs SET ready = (state = 'queued' AND blockers = 0 AND"
-            " (eligible_at IS NULL OR eligible_at <= ?)) WHERE id = ?",
-            (now, job),
-        )
-        changed = sorted(values) + (["request"] if request is not None else [])
-        ledger.record_event(db, job, now, "edited", ", ".join(changed))
 
 
 def set_priority(db: Database, ids: list[int], priority: int, now: float) -> int:

@@ -78,7 +78,7 @@ class Submission:
         if known is None or known[0] is not spec.context:
             known = (spec.context, context_id(self._db, spec.context))
             self._contexts[id(spec.context)] = known
-        blockers = _depend(self._db, job, spec.after) if spec.after else 0
+        blockers = depend(self._db, job, spec.after) if spec.after else 0
         later = spec.begin_at if spec.begin_at is not None and spec.begin_at > now else None
         ready = not spec.held and not blockers and later is None
         return (
@@ -155,7 +155,7 @@ def take_ids(db: Database, count: int) -> int:
     return first
 
 
-def _depend(db: Database, job: int, after: tuple[Dependency, ...]) -> int:
+def depend(db: Database, job: int, after: tuple[Dependency, ...]) -> int:
     """Record dependencies; returns how many are not met yet."""
     unmet = 0
     for needs, condition in dict(after).items():

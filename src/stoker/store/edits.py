@@ -1,0 +1,84 @@
+"""Change a job that has not started: its columns, what it asks for, where it runs, what it waits
+for."""
+
+from __future__ import annotations
+
+from stoker.core.model import Dependency, Request
+from stoker.errors import Conflict
+from stoker.store import ledger
+from stoker.store.database import Database
+from stoker.store.submissions import context_id, depend
+
+
+def edit(
+    db: Database,
+    job: int,
+    values: dict[str, object],
+    now: float,
+    request: Request | None = None,
+    *,
+    cwd: str | None = None,
+    env: tuple[tuple[str, str], ...] = (),
+    after: tuple[Dependency, ...] | None = None,
+) -> None:
+    """`values` are columns of `jobs`; `env` is added, or put in place of what had that name."""
+    changed = [*values, *_names(request=request, cwd=cwd, env=env or None, after=after)]
+    with db.transaction():
+        row = db.execute("SELECT state, context, line FROM jobs WHERE id = ?", (job,)).fetchone()
+        state = None if row is None else row[0]
+        if state not in ("held", "queued"):
+            raise Conflict(
+                f"job {job} is {state} and cannot be edited any more",
+                f"`stoker rerun --hold {job}` makes a copy that you can edit",
+            )
+        values = dict(values)
+        if cwd is not None or env:
+            values["context"] = _surroundings(db, row[1], cwd, env)
+        if after is not None:
+            values["blockers"] = _wait_for(db, job, after)
+        for column, value in values.items():
+            db.execute(f"UPDATE jobs SET {column} = ? WHERE id = ?", (value, job))
+        if request is not None:
+            ledger.change_request(db, job, request, ledger.read_line(db, row[2]).share)
+        db.execute(
+            "UPDATE jobs SET ready = (state = 'queued' AND blockers = 0 AND"
+            " (eligible_at IS NULL OR eligible_at <= ?)) WHERE id = ?",
+            (now, job),
+        )
+        ledger.record_event(db, job, now, "edited", ", ".join(sorted(changed)))
+
+
+def _names(**given: object) -> list[str]:
+    return [name for name, value in given.items() if value is not None]
+
+
+def _surroundings(
+    db: Database, context: int, cwd: str | None, env: tuple[tuple[str, str], ...]
+) -> int:
+    old = ledger.context(db, context)
+    merged = tuple({**dict(old.env), **dict(env)}.items())
+    return context_id(db, old._replace(cwd=old.cwd if cwd is None else cwd, env=merged))
+
+
+def _wait_for(db: Database, job: int, after: tuple[Dependency, ...]) -> int:
+    """Other jobs than before; returns how many of them have not ended."""
+    for needs, _ in after:
+        if _waits_for(db, needs, job):
+            raise Conflict(f"job {needs} itself waits for job {job}", "neither would ever start")
+    db.execute("DELETE FROM dependencies WHERE job = ?", (job,))
+    return depend(db, job, after)
+
+
+def _waits_for(db: Database, job: int, other: int) -> bool:
+    """Whether a job waits for another, or for one that does, and so on."""
+    reached, left = {job}, [job]
+    while left:
+        if other in reached:
+            return True
+        rows = db.execute(
+            "SELECT needs FROM dependencies WHERE job = ? AND met = 0", (left.pop(),)
+        ).fetchall()
+        new = {needs for (needs,) in rows} - reached
+        reached |= new
+        left += new
+    return False
