@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import doctest
 import os
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from stoker.compat import simple_hypersearch, slots
+from stoker.compat import (
+    hog_module,
+    hog_run,
+    simple_gpu_scheduler_options,
+    simple_hypersearch,
+    slots,
+)
 from stoker.compat.jobs import End, Summary
 from stoker.compat.slots import FIRST_FREED, LAST_FREED, LOWEST, SlotCards
 from stoker.core.model import Request, RunningJob
 from tests.compat.conftest import Door
-from tests.doors.helpers import is_alive
-from tests.lab import wait_until
 
 _HEAD = """
 import os, sys
 from stoker.compat.attached import AttachedRun, Reporter
-from stoker.compat.generator import GeneratedJobs
 from stoker.compat.job_sources import LineJobs, ListedJobs
 from stoker.compat.jobs import INHERIT, Job
 
@@ -42,6 +48,24 @@ def lab(new_door: Callable[..., Door]) -> Door:
     return door
 
 
+@pytest.fixture(params=["C", "en_US.ISO-8859-1"])
+def other_locale(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
+    """The environment of somebody whose text is not UTF-8."""
+    name = str(request.param)
+    env = {"LC_ALL": name, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    if name == "C":
+        return env
+    folder = tmp_path / "locales"
+    folder.mkdir()
+    maker = shutil.which("localedef")
+    if maker is not None:
+        words = [maker, "-f", "ISO-8859-1", "-i", "en_US", str(folder / name)]
+        subprocess.run(words, capture_output=True)
+    if not list(folder.iterdir()):
+        pytest.skip("no locale can be made here")
+    return {**env, "LOCPATH": str(folder)}
+
+
 def ran(lab: Door, text: str) -> list[str]:
     return lab.ok(_HEAD + text).splitlines()
 
@@ -49,7 +73,9 @@ def ran(lab: Door, text: str) -> list[str]:
 # -- slots -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("module", [slots, simple_hypersearch])
+@pytest.mark.parametrize(
+    "module", [slots, simple_hypersearch, simple_gpu_scheduler_options, hog_module, hog_run]
+)
 def test_examples_in_docstrings_are_true(module: object) -> None:
     assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]
 
@@ -166,60 +192,3 @@ def test_exit_codes_count_failures_and_tell_of_interruptions() -> None:
     assert Summary(1, 3, True).exit_code(zero=True) == 130
     assert [End(0, None, "exit").is_good, End(0, None, "user").is_good] == [True, False]
     assert [End(3, None, "exit").returncode, End(None, 9, "signal").returncode] == [3, -9]
-
-
-# -- generators ------------------------------------------------------------------------------------
-
-
-def test_jobs_of_a_generator_start_while_it_takes_its_time(lab: Door) -> None:
-    text = """
-def jobs():
-    yield Job("echo > first", key=1)
-    while not os.path.exists("first"):
-        pass
-    yield Job("echo $CUDA_VISIBLE_DEVICES", key=2)
-source = GeneratedJobs(jobs)
-print(AttachedRun(["5"], source, Reporter()).work().exit_code(), source.failure)
-"""
-    assert ran(lab, text) == ["5", "0 None"]
-
-
-def test_jobs_before_an_error_of_a_generator_run_and_the_error_is_known(lab: Door) -> None:
-    text = """
-def jobs():
-    yield Job("echo ran")
-    raise ValueError("no more")
-source = GeneratedJobs(jobs)
-AttachedRun(["5"], source, Reporter()).work()
-print(source.failure.splitlines()[-1])
-"""
-    assert ran(lab, text) == ["ran", "ValueError: no more"]
-
-
-@pytest.mark.parametrize("number", [9, 15])
-def test_a_generator_ends_with_its_run(lab: Door, number: int) -> None:
-    text = """
-def jobs():
-    yield Job(f"echo {os.getpid()}")
-    while True:
-        pass
-AttachedRun(["5"], GeneratedJobs(jobs), Reporter()).work()
-"""
-    run = lab.popen(_HEAD + text)
-    assert run.stdout is not None
-    pid = int(run.stdout.readline())
-    assert is_alive(pid)
-    run.send_signal(number)
-    run.communicate(timeout=60)
-    wait_until(lambda: not is_alive(pid))
-
-
-def test_a_generator_may_start_processes_of_its_own(lab: Door) -> None:
-    text = """
-import subprocess
-def jobs():
-    for n in range(20):
-        yield Job("echo " + subprocess.run(["echo", str(n)], stdout=-1, text=True).stdout)
-AttachedRun(["5"], GeneratedJobs(jobs), Reporter()).work()
-"""
-    assert ran(lab, text) == [str(number) for number in range(20)]

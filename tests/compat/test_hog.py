@@ -18,8 +18,11 @@ from stoker.compat.hog_files import Folder
 from stoker.compat.hog_gpus import Workers
 from stoker.compat.hog_options import Unusable, gpu_ids, parse
 from stoker.errors import UsageError
+from tests.compat.test_attached import other_locale
 from tests.doors.helpers import Gate, is_alive
 from tests.lab import Lab, wait_until
+
+__all__ = ["other_locale"]  # a fixture
 
 DATE = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}"
 
@@ -245,6 +248,10 @@ def test_options_may_still_be_shortened() -> None:
 def test_errors_are_a_sentence_and_leave_nothing_behind(door: Door) -> None:
     door.write("x = 1", name="empty.py")
     door.write("raise RuntimeError('boom')", name="broken.py")
+    door.write("yielder = 5", name="five.py")
+    door.write("def yielder(): return None", name="none.py")
+    door.write("def yielder(x): yield x", name="needy.py")
+    door.write("def job(", name="bad.py")
     for words, code, sentence in (
         (["--job_file", "missing"], 1, "cannot read the job file `missing`: No such file"),
         (["--job_file", "."], 1, "cannot read the job file `.`: Is a directory"),
@@ -252,7 +259,19 @@ def test_errors_are_a_sentence_and_leave_nothing_behind(door: Door) -> None:
         (["--job_yielder", "empty.py"], 1, "cannot use the yielder of `empty.py`: AttributeError"),
         (["--job_yielder", "broken.py"], 1, "cannot use the yielder of `broken.py`: RuntimeError: "
                                             "boom"),
+        (["--job_yielder", "five.py"], 1, "cannot use the yielder of `five.py`: TypeError: 'int' "
+                                          "object is not callable\n"),
+        (["--job_yielder", "none.py"], 1, "cannot use the yielder of `none.py`: TypeError: "
+                                          "'NoneType' object is not iterable\n"),
+        (["--job_yielder", "needy.py"], 1, "cannot use the yielder of `needy.py`: TypeError: "
+                                           "yielder() missing 1 required positional argument: 'x'"
+                                           "\n"),
         (["--job_file", "empty.py", "--gpus", "x"], 1, "`x` is not the ID of a GPU"),
+        (["--job_file", "empty.py", "--function", "five.py:nope"], 1,
+         "there is no function `nope` in `five.py`"),
+        (["--job_file", "empty.py", "--function", "five.py"], 1, "there is no function `job` in "),
+        (["--job_file", "empty.py", "--function", "bad.py"], 1, "`bad.py` is not a Python file "),
+        (["--job_file", "empty.py", "--function", "."], 1, "cannot read `.`: Is a directory"),
         (["--job_file", "empty.py", "--function", "no.py"], 1, "there is no file `no.py`"),
         (["--job_file", "empty.py", "--job_yielder", "y"], 2, "argument --job_yielder: not "),
     ):  # fmt: skip
@@ -305,6 +324,101 @@ def test_a_yielder_that_is_killed_is_told_of(door: Door) -> None:
     done = door.run("--job_yielder", "y.py", "--gpus", "0")
     assert done.returncode == 1
     assert done.stderr.startswith("error: the yielder failed: its process was killed\n")
+
+
+def test_a_yielder_ends_like_any_program(door: Door) -> None:
+    """Its files are written, and what it wanted done at exit is done."""
+    door.write("import atexit", "log = open('log', 'w')", "atexit.register(open, 'at_exit', 'w')",
+               "def yielder():", "    for n in range(3):", "        log.write(f'{n}\\n')",
+               "        yield 'true'", name="y.py")  # fmt: skip
+    door.ok("--job_yielder", "y.py", "--gpus", "0")
+    assert (door.folder / "log").read_text() == "0\n1\n2\n"
+    assert (door.folder / "at_exit").exists()
+
+
+def test_a_yielder_may_start_processes_of_its_own(door: Door) -> None:
+    door.write("import subprocess", "def yielder():", "    for n in range(5):",
+               "        yield subprocess.run(['echo', f'exit {n}'], stdout=-1, text=True).stdout",
+               name="y.py")  # fmt: skip
+    assert door.run("--job_yielder", "y.py", "--gpus", "0").returncode == 4
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_yielder_ends_with_hog(door: Door, number: signal.Signals) -> None:
+    door.write("import os", "def yielder():", "    yield f'echo {os.getpid()} > pid'",
+               "    while True: pass", name="y.py")  # fmt: skip
+    run = door.popen("--job_yielder", "y.py", "--gpus", "0")
+    wait_until((door.folder / "hog_run/job_1/SUCCESS").exists)
+    pid = int((door.folder / "pid").read_text())
+    assert is_alive(pid)
+    run.send_signal(number)
+    run.communicate(timeout=60)
+    gone([pid])
+
+
+@pytest.mark.parametrize("command", ["", "  ", "# a remark", "\n # one\n# and another"])
+def test_no_command_at_all_fails_as_it_always_did(door: Door, command: str) -> None:
+    door.write("def yielder():", f"    yield {command!r}", "    yield '# a remark\\necho a'",
+               name="y.py")  # fmt: skip
+    assert door.run("--job_yielder", "y.py", "--gpus", "0").returncode == 1
+    assert {"job_1/FAILURE", "job_2/SUCCESS"} <= set(door.tree())
+    assert "exit code: 2\n" in door.read("job_1", "INFO")
+    assert door.read("job_1", "job_1.ERR") != ""
+
+
+def test_a_nul_byte_of_a_yielder_counts_as_failed(door: Door) -> None:
+    door.write("def yielder():", "    yield 'echo a\\0b'", "    yield 'echo c'", name="y.py")
+    assert door.run("--job_yielder", "y.py", "--gpus", "0").returncode == 1
+    assert door.read("job_2", "job_2.OUT") == "c\n"
+
+
+def test_commands_are_bytes_in_every_locale(door: Door, other_locale: dict[str, str]) -> None:
+    word = "\u00e9"
+    door.env.update(other_locale)
+    (door.folder / "jobs.txt").write_bytes(f"printf %s {word}\n".encode() + b"printf '\xff'\n")
+    words = ("--gpus", "0", "--log_file", "hog.log")
+    done = door.run("--job_file", "jobs.txt", *words)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"(GPU 0): running printf %s {word}\n" in done.stdout
+    folder = door.folder / "hog_run"
+    assert (folder / "job_1/job_1.OUT").read_bytes() == word.encode()
+    assert f"\ncommand: printf %s {word}\n".encode() in (folder / "job_1/INFO").read_bytes()
+    assert b"\ncommand: printf '\xff'\n" in (folder / "job_2/INFO").read_bytes()
+    assert f"running printf %s {word}\n".encode() in (door.folder / "hog.log").read_bytes()
+    assert "left out" in door.run("--job_file", "jobs.txt", "--resume", *words).stderr
+
+
+@pytest.mark.parametrize("options", [(), ("--log_file", "/dev/full")])
+def test_a_full_stderr_or_log_ends_no_job(door: Door, options: tuple[str, ...]) -> None:
+    door.write("echo a\0b", "exit 3", "echo ran")
+    with open("/dev/full", "w") as full:
+        run = door.popen("--job_file", "jobs.txt", "--gpus", "0", *options, stderr=full)
+    run.communicate(timeout=60)
+    assert run.returncode == 2
+    assert door.read("job_3", "job_3.OUT") == "ran\n"
+
+
+def test_what_a_job_leaves_in_the_background_lives_on(door: Door) -> None:
+    gate = Gate(door.folder)
+    door.write(gate.wait, "touch late", name="leave")
+    arrived = f"[ -s '{gate.arrivals}' ]"
+    door.hog(f"sh leave & until {arrived}; do sleep 0.02; done", "true")
+    (pid,) = gate.arrived()
+    door.hog("true")  # a whole run in between: nobody ended it
+    assert is_alive(pid)
+    gate.open()
+    wait_until((door.folder / "late").exists)
+
+
+def test_nothing_is_left_behind_beside_the_output(door: Door) -> None:
+    door.hog("true")
+    assert sorted(path.name for path in door.folder.iterdir()) == ["hog_run", "jobs.txt"]
+
+
+def test_ctrl_c_while_python_imports_shows_nothing(door: Door) -> None:
+    door.write("import os", "os.kill(os.getpid(), 2)", "for n in (): pass", name="sqlite3.py")
+    done = door.run("--job_file", "none", "--gpus", "0", PYTHONPATH=str(door.folder))
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
@@ -412,7 +526,7 @@ def test_the_decorator_raises_what_makes_no_sense(door: Door) -> None:
     done = in_python(door, """
 from stoker.compat.hog import run_jobs
 from stoker.errors import Error
-for gpus, more in (("x", {}), ("0", {"nope": 1})):
+for gpus, more in (("x", {}), ("0", {"nope": 1}), ("0", {"output_dir": "script.py"})):
     try:
         run_jobs(["true"], gpus, **more)
     except Error as error:
@@ -420,7 +534,43 @@ for gpus, more in (("x", {}), ("0", {"nope": 1})):
 """)  # fmt: skip
     assert done.stdout.splitlines() == [
         "`x` is not the ID of a GPU", "unrecognized arguments: --nope=1",
+        "cannot make the folder `script.py`: File exists",
     ]  # fmt: skip
+    assert done.stderr == ""
+
+
+def test_the_decorator_returns_how_many_failed_however_many(door: Door) -> None:
+    done = in_python(door, """
+from stoker.compat.hog import run_jobs
+print(run_jobs(["exit 1"] * 103 + ["true"], [0, 1], exit_zero=True))
+""")  # fmt: skip
+    assert done.stdout.splitlines()[-1] == "103"
+
+
+def test_jobs_before_an_error_of_the_decorated_function_are_run(door: Door) -> None:
+    done = in_python(door, """
+from stoker.compat.hog import run_jobs
+def commands():
+    yield "touch ran"
+    raise KeyError("mine")
+try:
+    run_jobs(commands(), "0")
+except KeyError as error:
+    print(error)
+""")  # fmt: skip
+    assert done.stdout.splitlines()[-1] == "'mine'"
+    assert (door.folder / "ran").exists()
+
+
+def test_the_decorator_raises_when_it_is_interrupted(door: Door) -> None:
+    done = in_python(door, """
+from stoker.compat.hog import run_jobs
+try:
+    run_jobs(["kill $PPID; sleep 60"], "0")
+except RuntimeError as error:
+    print(error)
+""")  # fmt: skip
+    assert done.stdout.splitlines()[-1] == "hog was interrupted"
 
 
 def test_jobs_of_the_decorator_end_with_its_process(door: Door) -> None:

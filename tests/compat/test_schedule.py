@@ -19,8 +19,9 @@ from stoker.compat.schedule_line import Want, left_over
 from stoker.compat.schedule_options import Call, parse
 from stoker.compat.schedule_state import Entry, dump, fresh, load, status_text
 from stoker.compat.schedule_task import number_in
+from stoker.devices.lease_records import CardClaim
 from stoker.devices.lease_stand import Stand
-from stoker.devices.leases import CardClaim, holders, try_take
+from stoker.devices.leases import holders, try_take
 from stoker.errors import UsageError
 from tests.doors.helpers import Gate, is_alive, refused
 from tests.fake_nvml import GIB
@@ -116,6 +117,16 @@ def test_the_readme_example_means_what_it_meant() -> None:
         ([""], Call()),
         (["  \n"], Call()),
         (["a", "-fg", "-1"], Call(task=("a",), force=(-1,))),
+        (["-sv"], Call(status=True, is_verbose=True)),
+        (["a b", "-vo", "x"], Call(task=("a", "b"), is_verbose=True, out="x")),
+        (["a", "-vo", "x"], Call(task=("a",), is_verbose=True, out="x")),
+        (["a b", "-svox"], Call(task=("a", "b"), status=True, is_verbose=True, out="x")),
+        (["a", "-o", "-"], Call(task=("a",))),
+        (["--rel", "1", "2"], Call(release=(1, 2))),
+        (["--re", "1"], Call(release=(1,))),
+        (["a b", "--pref", "2"], Call(task=("a", "b"), prefer=(2,))),
+        (["a b", "--for", "2"], Call(task=("a", "b"), force=(2,))),
+        (["a b", "--e", "x"], Call(task=("a", "b"), err="x")),  # --exit-zero is younger
     ],
 )
 def test_flags_of_the_first_generation(words: list[str], call: Call) -> None:
@@ -137,6 +148,12 @@ def test_flags_of_the_first_generation(words: list[str], call: Call) -> None:
         (["--cx", "t", "x y"], Call(task=("t", "x y"), is_cx=True)),
         (["-n", "2", "--", "t", "-s", "-v"], Call(task=("t", "-s", "-v"), needs=2)),
         (["t", "-n", "3"], Call(task=("t",), needs=3)),
+        (
+            ["--for", "[1,3]", "a b"],
+            Call(task=("a", "b"), force=(1, 3), force_text="[1,3]", needs=2),
+        ),
+        (["--pref", "[1,3]", "a b"], Call(task=("a", "b"), prefer=(1, 3))),
+        (["a", "-vx"], Call(task=("a", "-vx"))),
     ],
 )
 def test_flags_of_the_second_generation(words: list[str], call: Call) -> None:
@@ -158,8 +175,8 @@ def test_flags_of_the_second_generation(words: list[str], call: Call) -> None:
         ["it's"],
         ["a", "-f", "[1,x]"],
         ["-s=1"],
-        ["--re", "1"],
         ["-o", "swallowed"],
+        ["-sx"],
     ],
 )
 def test_what_makes_no_sense_is_refused(words: list[str]) -> None:
@@ -407,6 +424,27 @@ def test_output_goes_to_files_and_verbose_tells(door: Lab) -> None:
     assert "\nstdout: <stdout>\nstderr: <stderr>\n" in plain
 
 
+@pytest.mark.parametrize(
+    ("words", "out", "err", "file"),
+    [
+        (["-o", "-"], "out\n", "err\n", None),
+        (["-e", "-"], "out\nerr\n", "", None),
+        (["-o", "x y", "-e", "-"], "err\n", "", "out\n"),
+    ],
+)
+def test_a_minus_is_our_stdout_and_no_file(
+    door: Lab, words: list[str], out: str, err: str, file: str | None
+) -> None:
+    if file is not None:
+        (door.folder / "x y").write_text("old\n" * 9)
+    done = door.run("sh -c 'echo out; echo err >&2'", *words)
+    match = START.match(done.stdout)
+    assert match is not None
+    assert (done.stdout[match.end() :], done.stderr) == (out, err)
+    assert file is None or (door.folder / "x y").read_text() == file
+    assert not (door.folder / "-").exists()
+
+
 def test_there_is_no_shell(door: Lab) -> None:
     assert door.ok("echo '$HOME  x' ; *\n\n y").endswith("$HOME  x ; * y\n")
 
@@ -506,6 +544,36 @@ def test_no_task_outlives_schedule_and_no_gpu_stays_busy(door: Lab, number: sign
     assert door.ok("true").startswith("GPU: cuda0\n")
 
 
+def test_nobody_has_to_read_what_is_said_to_who_waits(door: Lab) -> None:
+    door.ok("-i", "1")
+    gate = Gate(door.folder)
+    run, _ = begin(door, gate)
+    with open("/dev/full", "w") as full:
+        second = door.popen("sh -c 'echo >> ran'", stdout=full, stderr=full)
+    waiting(door, 1)
+    third = door.popen("true")  # who came later is told later
+    assert third.stderr is not None
+    assert third.stderr.readline() == "waiting for a free GPU, behind 1 other\n"
+    gate.open()
+    run.communicate(timeout=60)
+    assert second.wait(60) == 0
+    assert (door.folder / "ran").exists()
+
+
+def test_a_working_folder_that_was_removed_is_no_reason_to_fail(door: Lab) -> None:
+    line = 'mkdir gone; cd gone; rmdir ../gone; exec "$@"'
+    door.command = ["sh", "-c", line, "sh", sys.executable, "-P", "-m", "stoker.compat.schedule"]
+    done = door.run("echo a")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "a")
+    assert "Traceback" not in done.stderr  # some shells say that they miss it
+
+
+def test_ctrl_c_while_python_imports_shows_nothing(door: Lab) -> None:
+    (door.folder / "json.py").write_text("import os\nos.kill(os.getpid(), 2)\nfor n in (): pass\n")
+    done = door.run("echo a", PYTHONPATH=str(door.folder))
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def test_nohup_holds(door: Lab) -> None:
     gate = Gate(door.folder)
     run, _ = begin(door, gate, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
@@ -529,8 +597,7 @@ def test_who_waits_can_leave_the_line(door: Lab, number: signal.Signals) -> None
     assert third.stderr.readline() == "waiting for a free GPU, behind 1 other\n"
     second.send_signal(number)
     assert second.communicate(timeout=60) == ("", "")
-    codes = {signal.SIGUSR1: 0, signal.SIGKILL: -9}
-    assert second.returncode == codes.get(number, 128 + number)
+    assert second.returncode == (-9 if number == signal.SIGKILL else 128 + number)
     gate.open()
     run.communicate(timeout=60)
     assert third.communicate(timeout=60)[0].endswith("third\n")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
 import signal
 import subprocess
+import sys
+import termios
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,10 +16,13 @@ from pathlib import Path
 import pytest
 
 from tests.compat.conftest import Door
+from tests.compat.test_attached import other_locale
 from tests.doors.helpers import Gate, is_alive, refused
 from tests.fake_nvml import GIB
 from tests.gpus.host import USER, GpuHost
 from tests.lab import wait_until
+
+__all__ = ["other_locale"]  # a fixture
 
 
 @pytest.fixture
@@ -333,6 +340,35 @@ def test_commands_run_by_sh_where_we_are_with_our_environment(door: Door) -> Non
     assert os.path.samefile((door.folder / "exe").read_text().strip(), "/bin/sh")
 
 
+def test_commands_are_bytes_in_every_locale(door: Door, other_locale: dict[str, str]) -> None:
+    word = "\u00e9".encode()
+    text = b"printf %%s %b >> said\nprintf '\xff%%s' %b >> %b\n" % (word, word, word)
+    door.env.update(other_locale)
+    done = door.run("--gpus", "0", input=text)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.encode("utf-8", "surrogateescape") == b"".join(
+        b"Processing command `%b` on gpu 0\n" % line for line in text.splitlines()
+    )
+    assert (door.folder / "said").read_bytes() == word
+    assert Path(os.fsdecode(os.fsencode(door.folder) + b"/" + word)).read_bytes() == b"\xff" + word
+
+
+def test_a_working_folder_that_was_removed_is_no_reason_to_fail(door: Door) -> None:
+    done = shell(
+        door, "mkdir gone; cd gone; rmdir ../gone; echo 'echo a' | simple_gpu_scheduler --gpus 0"
+    )
+    assert (done.returncode, done.stdout) == (0, announced("echo a", "0") + "a\n")
+    assert "Traceback" not in done.stderr  # some shells say that they miss it
+
+
+def test_the_usual_line_needs_few_modules(door: Door) -> None:
+    """Each would take some milliseconds of a run that may take thirty."""
+    for name in ("argparse", "socket", "shutil", "json", "tempfile", "logging", "subprocess"):
+        (door.folder / f"{name}.py").write_text("raise SystemExit(77)\n")
+    done = door.run("--gpus", "0", "1", input="true\n", PYTHONPATH=str(door.folder))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_shell_syntax_works(door: Door) -> None:
     done = door.run("--gpus", "0", input="echo a b | tr ' ' '\\n' > out && ! false && cat < out\n")
     assert done.stdout.splitlines()[1:] == ["a", "b"]
@@ -348,12 +384,19 @@ def test_an_announcement_comes_before_the_output_of_its_command(door: Door) -> N
         assert said < lines.index(f"x{number}")
 
 
-def test_nothing_is_left_behind(door: Door) -> None:
+@pytest.mark.parametrize("is_known", [False, True])
+def test_nothing_is_left_behind(door: Door, is_known: bool) -> None:
+    """Nor is a state folder made for somebody who has none."""
+    temporary = door.folder / "tmp"
+    temporary.mkdir()
+    if is_known:
+        (door.state_dir / "runs").mkdir(0o700, parents=True)
+        door.state_dir.chmod(0o700)
     before = sorted(door.folder.rglob("*"))
-    door.ok("--gpus", "0", input="echo $STOKER_OUTPUT_DIR\nmkdir -p $STOKER_OUTPUT_DIR\n")
-    after = [path for path in door.folder.rglob("*") if not path.is_relative_to(door.state_dir)]
-    assert sorted(after) == before
-    assert door.left() == []
+    text = "mkdir -p $STOKER_OUTPUT_DIR\necho $STOKER_OUTPUT_DIR\n"
+    out = door.ok("--gpus", "0", input=text, TMPDIR=str(temporary))
+    assert sorted(door.folder.rglob("*")) == before
+    assert out.splitlines()[-1].startswith(str(door.state_dir if is_known else temporary))
 
 
 def test_the_state_folder_need_not_be_usable(door: Door) -> None:
@@ -408,8 +451,8 @@ def test_input_that_cannot_be_read_is_named(door: Door) -> None:
         "cannot read `none`: No such file or directory",
         "pipe commands into it",
     )
-    done = door.run("--gpus", "0", "--commands-file", ".")
-    refused(done, 1, "the commands cannot be read any further: Is a directory")
+    done = door.run("--gpus", "0", "--commands-file", "/")
+    refused(done, 2, "cannot read `/`: Is a directory", "pipe commands into it")
     done = shell(door, "simple_gpu_scheduler --gpus 0 <&-")
     refused(done, 2, "cannot read stdin: Bad file descriptor", "pipe commands into it")
 
@@ -505,6 +548,163 @@ def test_ctrl_c_reaches_the_commands_as_it_would_from_a_terminal(door: Door) -> 
     assert held.run.end()[0] == 130
     assert (door.folder / "saved").read_text() == "\n\n"
     assert held.kept() == held.commands[2:]
+
+
+def test_ctrl_c_while_python_imports_shows_nothing(door: Door) -> None:
+    text = "import os\nos.kill(os.getpid(), 2)\nfor n in (): pass\n"
+    (door.folder / "sqlite3.py").write_text(text)
+    done = door.run("--gpus", "0", input="echo a\n", PYTHONPATH=str(door.folder))
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def state_of(pid: int) -> str:
+    """T: somebody stopped it."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+# Who is not in a session with its parent cannot be stopped from the terminal; as a shell does.
+_SHELL = """
+import subprocess, sys
+run = subprocess.Popen(sys.argv[1:], process_group=0)
+print(run.pid, flush=True)
+sys.exit(run.wait())
+"""
+
+
+class FromShell:
+    """A run in a process group of its own, as somebody starts it in a terminal."""
+
+    def __init__(self, door: Door, *words: str) -> None:
+        fifo = door.folder / "fifo"
+        os.mkfifo(fifo)
+        self._fifo = os.open(fifo, os.O_RDWR)
+        here = door.gate()
+        # No gate: between fork and exec, a shell waits for a child so that nothing can stop it.
+        wait = f"echo $$ >> '{here.arrivals}'; read x < fifo"
+        (door.folder / "commands").write_text(f"{wait}\nsh wait\n")
+        (door.folder / "wait").write_text(f"{wait}\n")
+        words = (*words, "--gpus", "0", "1", "--commands-file", "commands")
+        door.command = [sys.executable, "-c", _SHELL, *words]
+        self._shell = door.popen(start_new_session=True)
+        assert self._shell.stdout is not None
+        self.pid = int(self._shell.stdout.readline())
+        self.pids = [*here.wait_for(2), self.pid]
+
+    def are_stopped(self) -> list[bool]:
+        stats = [Path(f"/proc/{pid}/stat").read_text() for pid in self.pids]
+        return [stat.rpartition(")")[2].split()[0] == "T" for stat in stats]
+
+    def end(self) -> int:
+        os.write(self._fifo, b"a\nb\n")
+        self._shell.communicate(timeout=60)
+        os.close(self._fifo)
+        return self._shell.returncode
+
+
+def test_ctrl_z_stops_the_commands_as_well_and_fg_lets_them_go_on(door: Door) -> None:
+    run = FromShell(door, "simple_gpu_scheduler")
+    for _ in range(2):
+        os.kill(run.pid, signal.SIGTSTP)
+        wait_until(lambda: all(run.are_stopped()))
+        os.kill(run.pid, signal.SIGCONT)
+        wait_until(lambda: not any(run.are_stopped()))
+    assert run.end() == 0
+
+
+def test_who_ignores_ctrl_z_is_not_stopped(door: Door) -> None:
+    run = FromShell(door, "sh", "-c", 'trap "" TSTP; exec simple_gpu_scheduler "$@"', "sh")
+    os.kill(run.pid, signal.SIGTSTP)
+    assert run.end() == 0
+
+
+def test_a_full_stderr_ends_no_command(door: Door) -> None:
+    gate = door.gate()
+    with open("/dev/full", "w") as full:
+        run = door.popen("--gpus", "0", stdin=subprocess.PIPE, stderr=full)
+    assert run.stdin is not None and run.stdout is not None
+    run.stdin.write(f"nosuchprogram\n{gate.wait}; echo ended\nsecond\n")
+    run.stdin.flush()
+    gate.wait_for()
+    run.send_signal(signal.SIGUSR1)
+    wait_until(lambda: not has_pending(run.pid, signal.SIGUSR1))
+    gate.open()
+    assert run.communicate(timeout=60)[0].splitlines()[-1] == "ended"
+    assert run.returncode == 1
+
+
+def has_pending(pid: int, number: int) -> bool:
+    """Whether a signal has been sent to it that it has not heard yet."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    masks = [int(line.split()[1], 16) for line in lines if line.startswith(("SigPnd", "ShdPnd"))]
+    return any(mask >> (number - 1) & 1 for mask in masks)
+
+
+def test_a_terminal_that_is_closed_ends_the_commands_and_gives_130(door: Door) -> None:
+    gate = door.gate()
+    ours, theirs = pty.openpty()
+    run = subprocess.Popen(
+        [*door.command, "--gpus", "0"], env=door.env, cwd=door.folder, stdin=theirs, stdout=theirs,
+        stderr=theirs, start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )  # fmt: skip
+    os.close(theirs)
+    os.write(ours, f"{gate.wait}\necho second\n".encode())
+    pids = gate.wait_for()
+    os.close(ours)
+    assert run.wait(60) == 130
+    wait_until(lambda: not any(map(is_alive, pids)))
+
+
+class Leaver:
+    """A command that leaves a process behind, which waits at a gate and then says so."""
+
+    def __init__(self, door: Door) -> None:
+        self.gate = door.gate("left")
+        self.late = door.folder / "late"
+        (door.folder / "leave").write_text(f"{self.gate.wait}\ntouch '{self.late}'\n")
+        # It is there before the command ends, and has nothing of the scheduler open.
+        arrived = f"[ -s '{self.gate.arrivals}' ]"
+        self.command = f"sh leave >/dev/null 2>&1 & until {arrived}; do sleep 0.02; done"
+
+
+def test_what_a_command_leaves_in_the_background_lives_on(door: Door) -> None:
+    leaver = Leaver(door)
+    door.ok("--gpus", "0", input=f"{leaver.command}\ntrue\n")
+    (pid,) = leaver.gate.arrived()
+    door.ok("--gpus", "0", input="true\n")  # a whole run in between: nobody ended it
+    assert is_alive(pid)
+    leaver.gate.open()
+    wait_until(leaver.late.exists)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_what_is_left_in_the_background_ends_with_an_interrupted_run(
+    door: Door, number: signal.Signals
+) -> None:
+    leaver, gate = Leaver(door), door.gate()
+    run = Run(door, "--gpus", "0")
+    run.write(f"{leaver.command}\n{gate.wait}\n")
+    held, left = gate.wait_for(), leaver.gate.arrived()
+    assert is_alive(left[0])
+    run.process.send_signal(number)
+    assert run.end()[0] == (-9 if number == signal.SIGKILL else 130)
+    wait_until(lambda: not any(map(is_alive, (*held, *left))))
+    assert not leaver.late.exists()
+
+
+def test_a_program_that_saves_its_work_when_asked_to_end_has_the_time(door: Door) -> None:
+    """Also when the shell around it does not wait for it."""
+    gate = door.gate()
+    save = "until [ -e may_save ]; do sleep 0.02; done; touch saved; exit"
+    (door.folder / "train").write_text(f"trap '{save}' TERM\n{gate.wait}\n")
+    run = Run(door, "--gpus", "0")
+    run.write("echo $$ > shell; sh train; true\n")
+    gate.wait_for()
+    run.process.send_signal(signal.SIGTERM)
+    wait_until(lambda: not is_alive(int((door.folder / "shell").read_text())))
+    (door.folder / "may_save").touch()
+    assert run.end()[0] == 130
+    assert (door.folder / "saved").exists()
 
 
 def test_nohup_protects_a_run(door: Door) -> None:
@@ -634,6 +834,20 @@ def test_repeated_ids_share_a_card_among_themselves_and_with_nobody_else(
     assert two.said() == "waiting for a GPU: leased to somebody else"
     gate.open()
     assert (one.end()[0], two.end()[0]) == (0, 0)
+
+
+def test_a_card_is_not_free_while_something_is_left_of_a_command(
+    host: GpuHost, doors: Callable[[], Door]
+) -> None:
+    door = doors()
+    leaver = Leaver(door)
+    run = Run(door, "--gpus", "0")
+    run.write(f"{leaver.command}\necho next\n")
+    assert run.place() == "0"
+    assert run.said() == "waiting for a GPU: leased to somebody else"
+    leaver.gate.open()
+    assert run.place() == "0"
+    assert run.end() == (0, "next\n", "")
 
 
 def test_a_stranger_on_the_card_is_waited_for_and_named(

@@ -10,7 +10,10 @@ import pytest
 from stoker.compat import simple_hypersearch
 from stoker.compat.simple_hypersearch import chosen, combinations, on_one_line
 from tests.compat.conftest import Door
+from tests.compat.test_attached import other_locale
 from tests.doors.helpers import refused
+
+__all__ = ["other_locale"]  # a fixture
 
 AB = ("-p", "a", "1", "2", "3", "-p", "b", "x", "y", "z")
 GRID = ("--sampling-mode", "grid")
@@ -102,6 +105,14 @@ def test_bytes_that_are_no_text_pass_through(door: Door) -> None:
     assert done.stdout.encode("utf-8", "surrogateescape") == b"echo \xff \xfe\n"
 
 
+def test_bytes_pass_through_in_every_locale(door: Door, other_locale: dict[str, str]) -> None:
+    word = "\u00e9".encode()
+    door.env.update(other_locale)
+    done = door.run(b"echo " + word + b" \xff {a}", "-p", "a", word)
+    assert done.stderr == ""
+    assert done.stdout.encode("utf-8", "surrogateescape") == b"echo %b \xff %b\n" % (word, word)
+
+
 # -- errors: one sentence, the old exit codes ------------------------------------------------------
 
 
@@ -148,6 +159,31 @@ def test_a_reader_that_leaves_early_is_no_error(door: Door) -> None:
     line = "simple_hypersearch '{a}{b}{c}' -p a $(seq 100) -p b $(seq 100) -p c $(seq 50) | head -1"
     done = subprocess.run(["sh", "-c", line], env=door.env, capture_output=True, text=True)
     assert (done.returncode, done.stderr, len(done.stdout.splitlines())) == (0, "", 1)
+
+
+@pytest.mark.parametrize(
+    ("where", "code", "said"),
+    [
+        (">/dev/full", 1, "error: cannot write the output: No space left on device\n"),
+        (">&-", 0, ""),
+        (">/dev/full 2>&1", 1, ""),
+        ("--help >/dev/full", 1, "error: cannot write the output: No space left on device\n"),
+        ("--nope 2>/dev/full", 2, ""),
+    ],
+)
+def test_output_that_cannot_be_written_is_a_sentence(
+    door: Door, where: str, code: int, said: str
+) -> None:
+    line = f"simple_hypersearch '{{a}}' -p a 1 2 {where}"
+    env = {**door.env, "PYTHONUNBUFFERED": ""}
+    done = subprocess.run(["sh", "-c", line], env=env, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", said)
+
+
+def test_ctrl_c_while_python_imports_shows_nothing(door: Door) -> None:
+    (door.folder / "random.py").write_text("import os\nos.kill(os.getpid(), 2)\nfor n in (): pass")
+    done = door.run("{a}", "-p", "a", "1", PYTHONPATH=str(door.folder))
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 # -- grids that fit in no memory -----------------------------------------------------------------

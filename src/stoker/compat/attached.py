@@ -13,27 +13,27 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterable
 
-from stoker.api import current_context
-from stoker.compat.folders import new_folder, remove_folder
+from stoker.compat.door import say, write_all
+from stoker.compat.folders import here, new_folder, remove_folder
 from stoker.compat.job_sources import JobSource
 from stoker.compat.jobs import INHERIT, End, Job, Summary
 from stoker.compat.slots import LOWEST, slot_cards
 from stoker.core.commands import MAX_ARGUMENT_BYTES
 from stoker.core.model import Context, JobSpec, Outcome, Request
 from stoker.core.retry import Verdict
+from stoker.core.text import to_system
 from stoker.daemon.foreground import Foreground
-from stoker.daemon.loop import Host, Listener
+from stoker.daemon.roles import Host, Listener
 from stoker.settings import Settings, load_settings
 from stoker.store.database import open_temporary
 from stoker.store.ledger import store_tag
 from stoker.store.submissions import Submission
-from stoker.supervisor.runner import boot_id
 
 _ONE_SLOT = Request(gpus=1)
+_HOST = Host(0, "")  # the books end with this process: no other boot will read them
 
 
 class Reporter:
@@ -50,7 +50,7 @@ class Reporter:
 
     def says(self, text: str) -> None:
         """Something that is worth a line."""
-        print(text, file=sys.stderr, flush=True)
+        say(text)
 
     def signalled(self, number: int) -> bool:
         """A signal came and nothing was done about it yet; True when nothing else should be."""
@@ -76,7 +76,7 @@ class AttachedRun(Listener):
     ) -> None:
         settings = settings or load_settings()
         self._reporter = reporter
-        self._source = _Source(jobs, current_context(settings)._replace(shell=shell))
+        self._source = _Source(jobs, _context(settings, shell))
         self._folder = self._source.folder = new_folder(settings)
         self._db = open_temporary(self._folder)
         tag = store_tag(self._db)
@@ -87,7 +87,7 @@ class AttachedRun(Listener):
         self._passes_interrupts = passes_interrupts
         ours = settings._replace(state_dir=self._folder, gpu_file=None)
         self._engine = Foreground(
-            self._db, self._source, Host(0, boot_id()), self._cards,
+            self._db, self._source, _HOST, self._cards,
             ours if grace is None else ours._replace(grace=grace), self,
             lambda job, number: None, lambda job: os.path.join(self._folder, str(job)),
             cancels_at_once=not passes_interrupts, on_signal=self._on_signal,
@@ -235,7 +235,7 @@ class _Source:
             os.makedirs(self.folder, 0o700, exist_ok=True)
             path = os.path.join(self.folder, f"script{self._scripts}")
             with open(path, "wb") as file:
-                file.write(command.encode("utf-8", "surrogateescape"))
+                file.write(to_system(command))
             return (self.here.shell, path), False
         return (command or " ",), True  # to do nothing is a command as well
 
@@ -244,6 +244,18 @@ class _Source:
             path = os.path.join(self.here.cwd, cwd)
             self._elsewhere[cwd] = self.here._replace(cwd=path)
         return self._elsewhere[cwd]
+
+
+def _context(settings: Settings, shell: str) -> Context:
+    """What jobs find around them."""
+    if "STOKER_JOB_ID" in os.environ:  # a job around us, and what was said to that is not for ours
+        from stoker.api import current_context  # much to import for all others
+
+        return current_context(settings, here())._replace(shell=shell)
+    mask = os.umask(0o077)
+    os.umask(mask)
+    env = sorted(pair for pair in os.environ.items() if pair[0] != "_")  # our own path
+    return Context(here(), tuple(env), mask, shell)
 
 
 def _interrupt(group: int) -> None:
@@ -257,15 +269,15 @@ def _absolute(path: str | None, cwd: str) -> str | None:
     return path if path is None or path == INHERIT else os.path.join(cwd, path)
 
 
-def _explain(job: Job, here: str, detail: str) -> None:
+def _explain(job: Job, cwd: str, detail: str) -> None:
     """Where a shell would have said that there is no such program."""
     path = job.stderr if job.stderr is not None else job.stdout
-    text = f"/bin/sh: {detail}\n".encode("utf-8", "surrogateescape")
+    text = f"/bin/sh: {detail}"
     if path is None or path == INHERIT:
-        os.write(2, text)
+        say(text)
         return
     try:
-        with open(os.path.join(here, job.cwd or "", path), "ab") as file:
-            file.write(text)
+        with open(os.path.join(cwd, job.cwd or "", path), "ab", buffering=0) as file:
+            write_all(file.fileno(), to_system(f"{text}\n"))
     except OSError:
         pass  # it may be why the job could not be started

@@ -18,31 +18,39 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 
-from stoker.compat.door import enter
+from stoker.compat.door import Command, enter
 
 __all__ = ["hog", "job", "main", "run_jobs"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import ParamSpec
+    import argparse
+    from typing import NoReturn, ParamSpec
 
     P = ParamSpec("P")
 
 _PR_SET_PDEATHSIG = 1
 
 
-def main() -> int:
-    return enter(run)
+def main() -> NoReturn:
+    enter(_load)
+
+
+def _load() -> Command:
+    from stoker.compat import hog_options, hog_run  # noqa: F401
+
+    return run
 
 
 def run(arguments: list[str]) -> int:
     from stoker.compat.hog_options import parse
     from stoker.compat.hog_run import Hog
+    from stoker.compat.jobs import wants_zero
 
     options = parse(arguments)
-    if options.job_pipe is not None:
-        _end_with_parent()
-    return Hog(options).work()
+    if options.result_pipe is not None:
+        return _serve(options)
+    return Hog(options).work().exit_code(wants_zero(options.exit_zero))
 
 
 def hog(
@@ -70,9 +78,11 @@ def run_jobs(
 ) -> int:
     """Run commands as `hog` does; returns how many failed.
 
-    In a process of its own, which ends with this one: a scheduler takes signals and children for
-    itself.
+    What cannot be done at all is raised: stoker.Error for a folder that cannot be made and the
+    like, RuntimeError when it was interrupted. It is done in a process of its own, which ends with
+    this one: a scheduler takes signals and children for itself.
     """
+    import json
     import subprocess
 
     from stoker.compat.hog_options import gpu_ids, parse
@@ -81,22 +91,62 @@ def run_jobs(
     words = [f"--gpus={ids}", *(word for pair in options.items() for word in _flag(*pair))]
     gpu_ids(parse(["--job_pipe=0", *words]).gpus)  # what makes no sense is raised here
     reading, writing = os.pipe2(os.O_CLOEXEC)
+    result, result_end = os.pipe2(os.O_CLOEXEC)
+    pipes = [f"--job_pipe={reading}", f"--result_pipe={result_end}"]
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "stoker.compat.hog", f"--job_pipe={reading}", *words],
-        pass_fds=[reading],
+        [sys.executable, "-P", "-m", "stoker.compat.hog", *pipes, *words],
+        pass_fds=[reading, result_end],
     )
     os.close(reading)
+    os.close(result_end)
     try:
-        with open(writing, "wb") as pipe:
-            for command in commands:
-                pipe.write(os.fsencode(str(command)) + b"\0")
-                pipe.flush()
+        with open(result, "rb") as answer:
+            try:
+                with open(writing, "wb") as pipe:
+                    for command in commands:
+                        pipe.write(json.dumps(str(command)).encode() + b"\n")
+                        pipe.flush()
+            except BrokenPipeError:
+                pass  # it was told to stop, or had nothing to run with; its answer says
+            return _failed(answer.read())
+    finally:
+        process.wait()  # whatever the commands raised: those before it are run
+
+
+def _failed(answer: bytes) -> int:
+    """How many failed, by what `_serve` said."""
+    import json
+
+    from stoker.errors import Error
+
+    said = json.loads(answer) if answer else {}
+    if "error" in said:
+        raise Error(said["error"], said["hint"])
+    if said.get("failed") is None:
+        raise RuntimeError("hog was interrupted" if said else "hog was killed")
+    return int(said["failed"])
+
+
+def _serve(options: argparse.Namespace) -> int:
+    """Be the process of `run_jobs`, which is told how it went."""
+    import json
+
+    from stoker.compat.door import write_all
+    from stoker.compat.hog_run import Hog
+    from stoker.errors import Error
+
+    _end_with_parent()
+    said: dict[str, object]
+    try:
+        summary = Hog(options).work()
+        said = {"failed": None if summary.was_interrupted else summary.failed}
+    except Error as error:
+        said = {"error": error.message, "hint": error.hint}
+    try:
+        write_all(options.result_pipe, json.dumps(said).encode())
     except BrokenPipeError:
-        pass  # it was told to stop, or had nothing to run with; its exit code says
-    code = process.wait()
-    if code == 130 or code < 0:
-        raise RuntimeError(f"hog ended with {code}")
-    return code
+        pass  # nobody wants to know any more
+    return 0
 
 
 def _flag(name: str, value: str | int | bool) -> list[str]:
@@ -123,4 +173,4 @@ def _end_with_parent() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

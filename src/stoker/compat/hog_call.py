@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-from stoker.compat.hog_jobs import load_module
+from stoker.compat.hog_module import load_module
 
 
 def main(path: str, name: str, job_name: str, job_instruction: str, output_dir: str) -> int:

@@ -6,6 +6,7 @@ import datetime
 import os
 
 from stoker.core.record import Record
+from stoker.core.text import to_system
 
 SUCCESS, FAILURE = "SUCCESS", "FAILURE"
 
@@ -43,12 +44,12 @@ class Folder(Record):
                 os.unlink(self.file(name))
             except FileNotFoundError:
                 pass
-        self._write_info("w", f"{self._head(gpu)}command: {command}\n")
+        self._write_info("wb", f"{self._head(gpu)}command: {command}\n")
 
     def finish(
         self, is_good: bool, code: int, began: datetime.datetime, ended: datetime.datetime
     ) -> None:
-        self._write_info("a", f"exit code: {code}\nstarted: {began}\nended: {ended}\n")
+        self._write_info("ab", f"exit code: {code}\nstarted: {began}\nended: {ended}\n")
         with open(self.file(SUCCESS if is_good else FAILURE), "wb"):
             pass
 
@@ -57,8 +58,8 @@ class Folder(Record):
         if not os.path.exists(self.file(SUCCESS)):
             return False
         try:
-            with open(self.file("INFO"), encoding="utf-8", errors="surrogateescape") as file:
-                text = file.read()
+            with open(self.file("INFO"), "rb") as file:
+                text = os.fsdecode(file.read())
         except OSError:
             return False
         told = text.partition("\ncommand: ")[2]
@@ -68,6 +69,5 @@ class Folder(Record):
         return f"job name: {self.name}\nran on gpu: {gpu}\n"
 
     def _write_info(self, mode: str, text: str) -> None:
-        path = self.file("INFO")
-        with open(path, mode, encoding="utf-8", errors="surrogateescape", newline="") as file:
-            file.write(text)
+        with open(self.file("INFO"), mode) as file:
+            file.write(to_system(text))

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
+import select
+import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 
-from stoker.compat.generator import GeneratedJobs
 from stoker.compat.hog_options import Unusable
 from stoker.compat.job_sources import JobSource, LineJobs
 from stoker.compat.jobs import Job
+from stoker.core.text import to_system
 
 Make = Callable[[str], Job | None]
-_DONE = Job("", key="done")  # a yielder came to its end
+_READ = 1 << 16
+_END_SECONDS = 10.0  # what a yielder does at its exit is waited for so long
 
 
 def open_jobs(options: object, make: Make) -> JobSource:
@@ -41,9 +45,9 @@ def _from_line(line: str, make: Make) -> Job | None:
 
 
 class PipedJobs:
-    """Commands that end with a NUL byte; the first cut one means that the sender died."""
+    """Commands of another process, each a line of JSON; a cut one means that the sender died."""
 
-    pid = None
+    pid: int | None = None
 
     def __init__(self, descriptor: int, make: Make) -> None:
         self.descriptor = descriptor
@@ -52,32 +56,36 @@ class PipedJobs:
         self.at_end = False
 
     def read(self) -> list[Job]:
-        data = os.read(self.descriptor, 1 << 16)
+        data = os.read(self.descriptor, _READ)
         self.at_end = not data
-        *whole, self._rest = (self._rest + data).split(b"\0")
-        made = [self._make(os.fsdecode(command)) for command in whole]
-        return [job for job in made if job is not None]
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        found = [self._hear(json.loads(line)) for line in lines]
+        return [job for job in found if job is not None]
+
+    def _hear(self, item: object) -> Job | None:
+        # Text of a Python program, which need not be one that this locale can say.
+        return self._make(os.fsdecode(to_system(str(item))))
 
     def close(self) -> None:
         self.at_end = True
 
 
-class YieldedJobs(GeneratedJobs):
-    """What yielder() of a file yields, each as soon as it does."""
+class YieldedJobs(PipedJobs):
+    """What yielder() of a file yields, each as soon as it does; see hog_yield.py."""
 
     def __init__(self, path: str, make: Make) -> None:
         file = path if os.path.isfile(path) or not os.path.isfile(f"{path}.py") else f"{path}.py"
         if not os.path.isfile(file):
             raise Unusable(f"there is no file `{path}` with a yielder")
-        self._is_done = False
         reading, writing = os.pipe2(os.O_CLOEXEC)
-        super().__init__(lambda: _run_yielder(file, make, writing))
+        super().__init__(reading, make)
+        self._is_ready = self._is_done = False
+        self._failure: str | None = None
+        self.pid = _start(file, writing)
         os.close(writing)
-        is_ready = os.read(reading, 1)  # an import is worth the wait: if it fails, nothing is begun
-        os.close(reading)
-        if not is_ready:
-            while not self.at_end and self.failure is None:
-                self.read()
+        self._handle = os.pidfd_open(self.pid)
+        self._hear_first()
+        if not self._is_ready:  # nothing has been begun
             self.close()
             raise Unusable(f"cannot use the yielder of `{path}`: {self.trouble}",
                            "it needs a function `yielder` that yields commands")  # fmt: skip
@@ -85,41 +93,51 @@ class YieldedJobs(GeneratedJobs):
     @property
     def trouble(self) -> str | None:
         """What the yielder raised, and where."""
-        if self.failure is None:
-            return None if self._is_done else "its process was killed"
-        lines = self.failure.strip().splitlines()
-        where = [line.strip() for line in lines if line.startswith('  File "')]
-        return f"{lines[-1]} ({where[-1]})" if where else lines[-1]
+        if self._failure is None and not self._is_done:
+            return "its process was killed"
+        return self._failure
 
-    def read(self) -> list[Job]:
-        found = super().read()
-        if found and found[-1] == _DONE:
-            self._is_done = True
-            found.pop()
-        return found
+    def _hear_first(self) -> None:
+        """Wait for the first line, and leave the others where they are."""
+        line = b""
+        while (byte := os.read(self.descriptor, 1)) and byte != b"\n":
+            line += byte
+        if byte:
+            self._hear(json.loads(line))
+
+    def _hear(self, item: object) -> Job | None:
+        if not isinstance(item, dict):
+            return super()._hear(item)
+        self._is_ready |= "is_ready" in item
+        self._is_done |= "is_done" in item
+        self._failure = item.get("failed")
+        return None
+
+    def close(self) -> None:
+        """End the yielder; one that came to its end by itself is given time to leave."""
+        self.at_end = True
+        if self._is_done or self._failure is not None:
+            select.select([self._handle], [], [], _END_SECONDS)
+        try:
+            signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        try:
+            os.waitpid(self.pid or 0, 0)
+        except ChildProcessError:
+            pass  # the engine has seen it end
+        os.close(self._handle)
+        os.close(self.descriptor)
 
 
-def load_module(path: str) -> object:
-    """A module from a file, by its path: its name may also be that of another module."""
-    from importlib.util import module_from_spec, spec_from_file_location
-
-    name = os.path.splitext(os.path.basename(path))[0]
-    sys.path.insert(0, os.path.dirname(path))
-    spec = spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is not a Python file")
-    module = module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def _run_yielder(path: str, make: Make, is_ready: int) -> Iterator[Job]:
-    """In a process of its own."""
-    yielder: Callable[[], Iterable[object]] = load_module(path).yielder  # type: ignore[attr-defined]
-    os.write(is_ready, b".")
-    for command in yielder():
-        job = make(str(command))
-        if job is not None:
-            yield job
-    yield _DONE
+def _start(file: str, writing: int) -> int:
+    words = [sys.executable, "-P", "-m", "stoker.compat.hog_yield", file, str(writing)]
+    # Ctrl-C is for us, who end it. It has to ignore that from its first moment.
+    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        return os.posix_spawn(
+            sys.executable, [*words, str(os.getpid())], os.environ,
+            file_actions=[(os.POSIX_SPAWN_DUP2, writing, writing)],
+        )  # fmt: skip
+    finally:
+        signal.signal(signal.SIGINT, heard)

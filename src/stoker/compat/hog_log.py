@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 
-from stoker.compat.door import write_line
+from stoker.compat.door import say, write_line
 from stoker.compat.hog_options import Unusable
 
 LOGGER = logging.getLogger("hog")
@@ -16,7 +16,16 @@ class _Stdout(logging.Handler):
         if record.levelno < logging.WARNING:
             write_line(record.getMessage())
         else:  # scripts that read stdout do not know these
-            print(record.getMessage(), file=sys.stderr, flush=True)
+            say(record.getMessage())
+
+
+class _File(logging.FileHandler):
+    def __init__(self, path: str) -> None:
+        # The encoding of commands, so that their bytes are what they were.
+        super().__init__(path, encoding=sys.getfilesystemencoding(), errors="surrogateescape")
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """A full disk: the jobs go on, and a traceback for each line would help nobody."""
 
 
 class Console:
@@ -26,7 +35,7 @@ class Console:
         LOGGER.handlers = [_Stdout()]
         if log_file is not None:
             try:
-                file = logging.FileHandler(log_file, encoding="utf-8", errors="surrogateescape")
+                file = _File(log_file)
             except OSError as error:
                 raise Unusable(f"cannot write the log file `{log_file}`: "
                                f"{error.strerror}") from None  # fmt: skip

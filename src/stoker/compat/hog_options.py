@@ -51,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     jobs.add_argument("--job_yielder", metavar="FILE.py", help="file whose yielder() makes jobs")
     jobs.add_argument("--job_pipe", type=int, help=argparse.SUPPRESS)  # for the decorator
     add = parser.add_argument
+    add("--result_pipe", type=int, help=argparse.SUPPRESS)
     add("--gpus", metavar="IDS", help="comma separated IDs of the GPUs to use; one more for each "
         "job that may run there at the same time: 0,0,1; also 0-3, UUIDs, pairs 0+1")  # fmt: skip
     add("--gpu_file", metavar="FILE", help="a file with the IDs instead; may change at any time")

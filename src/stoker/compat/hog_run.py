@@ -11,13 +11,15 @@ from collections import Counter
 from collections.abc import Callable
 
 from stoker.compat.attached import AttachedRun, Reporter
+from stoker.compat.door import say
 from stoker.compat.hog_files import FAILURE, SUCCESS, Folder
 from stoker.compat.hog_gpus import GpuFile, Workers
 from stoker.compat.hog_jobs import YieldedJobs, open_jobs
 from stoker.compat.hog_log import Console
+from stoker.compat.hog_module import may_define
 from stoker.compat.hog_options import Unusable, gpu_ids
 from stoker.compat.job_sources import JobSource, LineJobs
-from stoker.compat.jobs import End, Job, wants_zero
+from stoker.compat.jobs import End, Job, Summary
 from stoker.compat.slots import FIRST_FREED
 
 # A hook that fails ends the job before it began. Its words go where nobody mistakes them for the
@@ -39,22 +41,23 @@ class Maker:
         options, number = self._options, self._number
         if "\0" in command:
             self.refused += 1
-            print(f"job {number} holds a NUL byte; it is not run and counts as failed",
-                  file=sys.stderr, flush=True)  # fmt: skip
+            say(f"job {number} holds a NUL byte; it is not run and counts as failed")
             return None
         folder = Folder(options.output_dir, f"{options.prefix}{number}")
         if options.resume and folder.has_succeeded(command):
-            print(f"job {number} is left out: it succeeded before", file=sys.stderr, flush=True)
+            say(f"job {number} is left out: it succeeded before")
             return None
         return Job(
             self._words(folder.name, command), folder.out, folder.err,
             hook_variables(folder, number, command) if options.pre_hook else (),
-            key=(number, command),
+            keep_children=True, key=(number, command),
         )  # fmt: skip
 
     def _words(self, name: str, command: str) -> str | tuple[str, ...]:
         hook = self._options.pre_hook
         if self._function is None:
+            if is_nothing(command):
+                command = f": && {command}"
             return command if hook is None else _WITH_HOOK.format(hook, command)
         words = (sys.executable, "-P", "-m", "stoker.compat.hog_call", *self._function,
                  name, command, self._options.output_dir)  # fmt: skip
@@ -62,11 +65,32 @@ class Maker:
             ("/bin/sh", "-c", _WITH_HOOK.format(hook, 'exec "$@"'), "hog", *words)  # fmt: skip
 
 
+def is_nothing(command: str) -> bool:
+    """Whether a shell finds no command there. gpu-hog's put it behind `export ... &&`, and failed.
+
+    >>> is_nothing(""), is_nothing(" # only\\n # remarks"), is_nothing("# a remark\\ntrue")
+    (True, True, False)
+    """
+    lines = [line.strip() for line in command.splitlines()]
+    return all(not line or line.startswith("#") for line in lines)
+
+
 def _function(text: str) -> tuple[str, str]:
     path, _, name = text.partition(":")
-    if not os.path.isfile(path):
-        raise Unusable(f"there is no file `{path}` with a function for jobs")
-    return os.path.abspath(path), name or "job"
+    name = name or "job"
+    try:
+        with open(path, "rb") as file:
+            has_it = may_define(file.read(), name)
+    except OSError as error:
+        if not os.path.exists(path):
+            raise Unusable(f"there is no file `{path}` with a function for jobs") from None
+        raise Unusable(f"cannot read `{path}`: {error.strerror}") from None
+    except (SyntaxError, ValueError) as error:
+        raise Unusable(f"`{path}` is not a Python file that could be run: {error}") from None
+    if not has_it:
+        raise Unusable(f"there is no function `{name}` in `{path}`",
+                       "--function FILE.py:NAME names another one")  # fmt: skip
+    return os.path.abspath(path), name
 
 
 def hook_variables(folder: Folder, number: int, command: str) -> tuple[tuple[str, str], ...]:
@@ -85,7 +109,7 @@ class Hog(Reporter):
         self._is_drained = False
         self.ended_count = 0
 
-    def work(self) -> int:
+    def work(self) -> Summary:
         options = self._options
         file = None if options.gpu_file is None else GpuFile(options.gpu_file, options.jobs_per_gpu)
         slots = gpu_ids(options.gpus, options.jobs_per_gpu) if file is None else file.read()
@@ -111,8 +135,7 @@ class Hog(Reporter):
         trouble = _trouble(jobs)
         if trouble is not None and not summary.was_interrupted and not self._is_drained:
             raise Unusable(trouble, "the jobs before that were run")
-        summary = summary._replace(failed=summary.failed + maker.refused)
-        return summary.exit_code(wants_zero(options.exit_zero))
+        return summary._replace(failed=summary.failed + maker.refused)
 
     def _follow(self, run: AttachedRun, file: GpuFile) -> float:
         slots = file.news(self.says)

@@ -1,14 +1,18 @@
-"""Where the jobs of a door come from: a list, or lines of a descriptor; see also generator.py."""
+"""Where the jobs of a door come from: a list, or lines of a descriptor; see also hog_jobs.py."""
 
 from __future__ import annotations
 
 import os
 import select
 from collections.abc import Callable, Iterable
-from typing import Protocol
 
 from stoker.compat.jobs import Job
-from stoker.core.text import to_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+else:
+    Protocol = object  # typing takes 2 ms to import
 
 _READ = 1 << 16
 _AT_A_TIME = 64
@@ -77,7 +81,7 @@ class LineJobs:
         if not data:
             self.at_end = True
             lines += [self._rest] if self._rest else []
-        commands = [whole for line in lines if (whole := self._join(to_text(line))) is not None]
+        commands = [whole for line in lines if (whole := self._join(os.fsdecode(line))) is not None]
         if self.at_end and self._joined:
             commands.append(self._joined)
         return [job for command in commands if (job := self._make(command)) is not None]

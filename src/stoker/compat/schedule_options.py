@@ -37,9 +37,11 @@ options:
   -v, --verbose         Prints info about the process, when the task is
                         completed.
   -o [OUT], --out [OUT]
-                        The file for the task's stdout (default: this stdout).
+                        The file for the task's stdout (default, and -: this
+                        stdout).
   -e [ERR], --err [ERR]
-                        The file for the task's stderr (default: this stderr).
+                        The file for the task's stderr (default: this stderr;
+                        -: this stdout).
   -pg PREFERED_GPU, --prefered_gpu PREFERED_GPU
   -p PREFER, --prefer PREFER
                         Use these if they are free, else the lowest free ones:
@@ -56,9 +58,10 @@ options:
                         (also: STOKER_COMPAT_EXIT_ZERO=1).
 
 Ctrl-C once warns, twice ends the task, a third time kills it. SIGTERM and a
-closed terminal end it as well; SIGUSR1 gives up waiting, but lets a task that
-runs finish.
+closed terminal end it as well; SIGUSR1 gives up waiting (exit code 138), but
+lets a task that runs finish.
 """
+STDOUT = "-"  # as the name of a file: our stdout
 
 _SEVERAL = "several"  # numbers, as many as follow
 _MAYBE = "maybe"  # a value if one follows
@@ -83,6 +86,9 @@ _OPTIONS = {
     ("--exit-zero",): _NONE,
 }
 _BY_NAME = {name: names for names in _OPTIONS for name in names}
+# What one generation called this, the other called that: `--rel` meant either.
+_ALIKE = {"--release": "--release_gpu", "--prefer": "--prefered_gpu", "--force": "--forced_gpu"}
+_NEW = ("--exit-zero",)  # was in neither, so `--e` never meant it
 
 
 class Call(Record):
@@ -121,8 +127,10 @@ def parse(words: list[str]) -> Call:
         key, given = found
         takes = _OPTIONS[_BY_NAME[key]]
         if takes == _NONE:
-            if given is not None:
+            if given is not None and "=" in word:
                 raise _refused(f"`{word}`: {key} takes no value")
+            if given is not None:  # -sv is -s and -v
+                rest.append(f"-{given}")
             values[key] = []
         elif takes == _SEVERAL:
             several = [] if given is None else [given]
@@ -172,16 +180,25 @@ def _find(word: str, in_task: bool) -> tuple[str, str | None] | None:
     given = value if equals else None
     if name in _BY_NAME:
         return _BY_NAME[name][-1], given
-    names = {_BY_NAME[known] for known in _BY_NAME if known.startswith(name)}
-    if len(names) == 1:
-        return names.pop()[-1], given
-    if in_task:
+    meant = {_BY_NAME[known][-1] for known in _BY_NAME if known.startswith(name)}
+    meant = {_ALIKE.get(key, key) for key in meant}
+    if len(meant) > 1:
+        meant.difference_update(_NEW)
+    if len(meant) == 1:
+        return meant.pop(), given
+    if in_task and not _are_flags(word):
         return None
-    if len(names) > 1:
+    if len(meant) > 1:
         raise _refused(f"`{name}` could be several options")
     if word[:2] in _BY_NAME:  # -i4
         return _BY_NAME[word[:2]][-1], word[2:]
     raise _refused(f"there is no option `{name}`", "behind -- everything belongs to the task")
+
+
+def _are_flags(word: str) -> bool:
+    """Whether every letter is an option, as in -sv or -vo."""
+    flags = [_OPTIONS[_BY_NAME[f"-{letter}"]] for letter in word[1:] if f"-{letter}" in _BY_NAME]
+    return len(flags) == len(word) - 1 and all(takes == _NONE for takes in flags[:-1])
 
 
 def _refused(message: str, hint: str | None = None) -> UsageError:
@@ -196,6 +213,10 @@ def _call(values: dict[str, list[str]], task: list[str]) -> Call:
     count = counts[-1] if counts else 1
     if count < 1:
         raise _refused(f"a task cannot have {count} GPUs", "-gc 2 asks for two")
+    # A list was only for the second generation; shortened, both names look alike.
+    for new, old in _ALIKE.items():
+        if any(text.startswith("[") or "," in text for text in values.get(old, ())):
+            values.setdefault(new, []).extend(values.pop(old))
     force = number("--forced_gpu") + _list("--force", values)
     out, err = values.get("--out"), values.get("--err")
     does_more = bool(task) or "--help" in values or "--status" in values
@@ -214,7 +235,7 @@ def _call(values: dict[str, list[str]], task: list[str]) -> Call:
         prefer=_once(number("--prefered_gpu") + _list("--prefer", values)),
         force=_once(force),
         force_text=values["--force"][0] if "--force" in values else None,
-        out=out[0] if out else None,
+        out=out[0] if out and out[0] != STDOUT else None,
         err=err[0] if err else None,
         is_verbose="--verbose" in values,
         is_cx="--cx" in values,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 
-from stoker.compat.door import write_line
+from stoker.compat.door import say, write_line
 from stoker.compat.jobs import wants_zero
 from stoker.compat.schedule_gpus import TIME, Gpus
 from stoker.compat.schedule_mend import Mender
-from stoker.compat.schedule_options import Call
+from stoker.compat.schedule_options import STDOUT, Call
 from stoker.compat.schedule_state import Entry, StateFile
 from stoker.compat.schedule_task import (
     Signals,
@@ -52,7 +51,7 @@ def run_task(call: Call, gpus: Gpus, state: StateFile) -> int:
     try:
         turn = _wait(call, gpus, place, state, signals)
         if isinstance(turn, int):
-            return 0 if turn == signal.SIGUSR1 else 128 + turn
+            return 128 + turn  # also when it was told to give up: the task was not run
         words = number_in(call.task, turn.gpus[0])
         if call.is_cx:
             words += (f"model.n_gpus={len(turn.gpus)}",)
@@ -72,7 +71,7 @@ def run_task(call: Call, gpus: Gpus, state: StateFile) -> int:
     if call.is_verbose:
         _print_summary(call, words, began, time.time())
     if outcome.detail is not None:
-        print(f"error: {outcome.detail}", file=sys.stderr, flush=True)
+        say(f"error: {outcome.detail}")
     return 0 if wants_zero(call.exits_zero) else exit_code(outcome)
 
 
@@ -87,7 +86,7 @@ def _check_possible(call: Call, count: int) -> None:
 
 
 def _check_output(path: str | None) -> None:
-    if path is not None:
+    if path is not None and path != STDOUT:
         try:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
         except OSError as error:
@@ -137,9 +136,8 @@ def _tell_waiting(call: Call, place: Place, entries: list[Entry], told: set[str]
 
 
 def _say_once(text: str, told: set[str]) -> None:
-    """Beside stdout, which scripts read."""
     if text not in told:
-        print(text, file=sys.stderr, flush=True)
+        say(text)
         told.add(text)
 
 
@@ -188,7 +186,7 @@ def _print_summary(call: Call, words: tuple[str, ...], began: float, ended: floa
     hours, minutes = divmod(minutes, 60)
     write_line(
         f"\ntask: {list(words)}\nstdout: {call.out or '<stdout>'}\n"
-        f"stderr: {call.err or '<stderr>'}\n"
+        f"stderr: {'<stdout>' if call.err == STDOUT else call.err or '<stderr>'}\n"
         f"start: {time.strftime(TIME, time.localtime(began))}\n"
         f"end: {time.strftime(TIME, time.localtime(ended))}\n"
         f"total time: {hours}:{minutes}:{seconds}\n"

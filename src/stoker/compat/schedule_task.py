@@ -9,6 +9,8 @@ import signal
 import time
 
 from stoker.compat.door import write_line
+from stoker.compat.folders import here
+from stoker.compat.schedule_options import STDOUT
 from stoker.core.model import Context, Outcome
 from stoker.devices.leases import Lease
 from stoker.errors import Error
@@ -82,12 +84,15 @@ class Task:
     ) -> None:
         mask = os.umask(0o077)
         os.umask(mask)
-        context = Context(os.getcwd(), tuple(os.environ.items()), mask, "/bin/sh")
+        context = Context(here(), tuple(os.environ.items()), mask, "/bin/sh")
         may_go, self._go = os.pipe2(os.O_CLOEXEC)
-        first = ("/bin/sh", "-c", _FIRST.format(may_go), "schedule")
+        text, name = _FIRST.format(may_go), "schedule"
+        if err == STDOUT:  # ours, wherever the task's own goes; only a shell can say that
+            text, name = (f'{text} 2>&1 >"$0"', out) if out is not None else (f"{text} 2>&1", name)
+            out = err = None
         order = Order(
-            1, 1, 1, (*first, *words), False, 0, env, (), out, err or INHERIT, False, None,
-            _TERMINATED_FOR_GOOD, False,
+            1, 1, 1, ("/bin/sh", "-c", text, name, *words), False, 0, env, (), out, err or INHERIT,
+            False, None, _TERMINATED_FOR_GOOD, False,
         )  # fmt: skip
         self._parent = Attached(int.from_bytes(os.urandom(4), "little") >> 2 or 1, 0)
         self._parent.launch(order, context, [*lease.descriptors, may_go])

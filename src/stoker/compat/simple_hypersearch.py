@@ -6,17 +6,19 @@ that others have published come out the same.
 
 from __future__ import annotations
 
-import argparse
-import random
-import sys
 from array import array
 from collections.abc import Iterable, Iterator
 from itertools import islice, product
 from math import prod
 
-from stoker.compat.door import enter
-from stoker.core.text import to_bytes
+from stoker.compat.door import Command, enter, print_bytes
+from stoker.core.text import to_system
 from stoker.errors import Error
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from typing import NoReturn
 
 _LARGEST_SHUFFLE = 1 << 25  # 128 MB of numbers, and some ten seconds
 _CHECKED = 1 << 18  # so many commands are made before the first is printed
@@ -36,8 +38,15 @@ several lines becomes one line for each combination, which a shell runs as one c
 """
 
 
-def main() -> int:
-    return enter(run)
+def main() -> NoReturn:
+    enter(_load)
+
+
+def _load() -> Command:
+    import argparse  # noqa: F401  what takes time to import, before there is anything to lose
+    import random  # noqa: F401
+
+    return run
 
 
 def run(arguments: list[str]) -> int:
@@ -56,6 +65,8 @@ def run(arguments: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
+    import argparse
+
     parser = argparse.ArgumentParser(
         "simple_hypersearch",
         description="Print one command for each combination of parameter values.",
@@ -91,6 +102,8 @@ def combinations(
 
 def chosen(total: int, count: int, seed: int | None) -> Iterable[int]:
     """The first `count` numbers of a shuffled range."""
+    import random
+
     chance = random.Random(seed)
     if total <= _LARGEST_SHUFFLE and (seed is not None or count > total // 4):
         numbers = array("I", range(total))
@@ -154,9 +167,8 @@ def on_one_line(command: str) -> str:
 def _print(commands: Iterable[str]) -> None:
     commands = iter(commands)
     while some := list(islice(commands, _AT_A_TIME)):
-        sys.stdout.buffer.write(to_bytes("".join(f"{command}\n" for command in some)))
-        sys.stdout.buffer.flush()
+        print_bytes(to_system("".join(f"{command}\n" for command in some)))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
+# What Python itself decodes arguments, variables and paths with: that of the locale.
+_SYSTEM = (sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
+
 
 def to_bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
@@ -9,6 +14,18 @@ def to_bytes(text: str) -> bytes:
 
 def to_text(blob: bytes) -> str:
     return blob.decode("utf-8", "surrogateescape")
+
+
+def to_system(text: str) -> bytes:
+    """The bytes that an argument, a variable or a path had before Python made text of it.
+
+    Text that the locale cannot say has been in the store meanwhile, and was read from there as the
+    UTF-8 that its bytes are; or a Python program has made it up.
+    """
+    try:
+        return text.encode(*_SYSTEM)
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogateescape")
 
 
 def maybe_bytes(text: str | None) -> bytes | None:

@@ -1,34 +1,51 @@
 """The same loop in the foreground: an own store, jobs as children, no daemon.
 
 Jobs come from a source as long as it has any (a pipe that never ends is fine); only a few wait in
-the store at a time. Ends when the source and the jobs have ended.
+the store at a time. Ends when the source and the jobs have ended. Processes that a job may leave
+behind (`keep_children`) outlive a run that comes to its end by itself; when it is interrupted or
+killed, they end with it. Ctrl-Z stops the jobs with the run, `fg` lets them go on.
 """
 
 from __future__ import annotations
 
 import os
+import resource
 import select
 import signal
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 from stoker.core.model import JobSpec
 from stoker.daemon.cards import Cards
 from stoker.daemon.clock import SystemClock
 from stoker.daemon.listening import Listening
-from stoker.daemon.lookout import Lookout
-from stoker.daemon.loop import Host, Listener, Loop
+from stoker.daemon.loop import Loop
+from stoker.daemon.roles import Host, Listener
 from stoker.settings import Settings
-from stoker.store import find, ledger
+from stoker.store import ledger
 from stoker.store.database import Database
 from stoker.store.submissions import Submission
+from stoker.supervisor import members
 from stoker.supervisor.attached import Attached
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from stoker.daemon.lookout import Lookout
+else:
+    Protocol = object  # typing takes 2 ms to import
 
 # Jobs that wait in the store while more can be read; enough that no slot ever waits for input.
 _BACKLOG = 512
 # What a kill -9 of the run may cost in records; --resume then runs those jobs again.
 _COMMIT_SECONDS = 0.05
+_HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGTSTP)
+_ENDING = frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+_RUN = 32  # tags of one run are alike without so many bits
+_RLIMIT_LOCKS = 10  # where tags are kept (see members.py)
+_LET_GO_SECONDS = 0.5
+_LOOK_SECONDS = 0.02
 
 
 class Source(Protocol):
@@ -64,14 +81,16 @@ class Foreground:
     ) -> None:
         self._db = db
         self._source = source
-        self._parent = Attached(ledger.store_tag(db), settings.log_limit)
+        self._tag_base = ledger.store_tag(db)
+        self._grace = settings.grace
+        self._parent = Attached(self._tag_base, settings.log_limit)
         self._loop = Loop(
             db, self._parent, host, cards, settings, SystemClock(), listener,
             next_attempt=ledger.next_attempt(db), log_for=log_for, folder_for=folder_for,
             commit_seconds=_COMMIT_SECONDS,
         )  # fmt: skip
         self._listener = listener
-        self._lookout = Lookout(cards, settings.gpu_file)
+        self._lookout = _lookout(cards, settings.gpu_file)
         self._submission = Submission(db, learns=False)
         self._unfinished = 0
         self.interrupts = 0
@@ -118,7 +137,7 @@ class Foreground:
 
     def work(self, tick: Callable[[], float | None]) -> None:
         """Run everything. `tick` is called now and then and says when it wants to be again."""
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+        for number in _HEARD:
             if not _is_left_out(number):
                 signal.signal(number, self._on_signal)
         try:
@@ -127,16 +146,18 @@ class Foreground:
                 self._read()
                 self._loop.hear(self._parent.facts()[0])
                 self._loop.turn()
-                if self._loop.cards.is_watched:
+                if self._lookout is not None:
                     self._lookout.observe(self._loop, self._listener, time.monotonic())
                     self._parent.ignore(self._lookout.helpers())
                     self._loop.turn()
                 if self._is_idle() and self._has_more():
                     self._wait(tick())
+            self._part()
         finally:
             self._loop.commit_now()
             self._parent.close()
-            self._lookout.close()
+            if self._lookout is not None:
+                self._lookout.close()
             # What is left is to say how it went. Python gives SIGINT back to the kernel while it
             # ends, and one Ctrl-C too many would then end us by that signal, not with our code.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -175,14 +196,16 @@ class Foreground:
         self._listening.to(self._descriptors())
         due = (
             self._loop.next_wake(), self._parent.next_deadline(), tick_at,
-            self._lookout.next_deadline(),
+            None if self._lookout is None else self._lookout.next_deadline(),
         )  # fmt: skip
         times = [at for at in due if at is not None]
         timeout = max(0.0, min(times) - time.monotonic()) if times else -1
         self._listening.wait(timeout)
 
     def _descriptors(self) -> set[int]:
-        wanted = {self._parent.fileno(), *self._lookout.descriptors()}
+        wanted = {self._parent.fileno()}
+        if self._lookout is not None:
+            wanted |= self._lookout.descriptors()
         source = self._source
         if source.descriptor is not None and not source.at_end and self._takes_more:
             wanted.add(source.descriptor)
@@ -195,6 +218,9 @@ class Foreground:
         """Once: take no more work. Twice (or SIGTERM, SIGHUP): cancel. Again: kill."""
         while self._signals:
             number = self._signals.pop(0)
+            if number == signal.SIGTSTP:
+                self._stop_here()
+                continue
             if self._on_own_signal is not None and self._on_own_signal(number):
                 continue
             self._loop.takes_work = False
@@ -212,10 +238,66 @@ class Foreground:
             for attempt in list(self._loop.live):
                 self._parent.stop(attempt, "user", None if self.interrupts == 2 else 0.0)
 
+    def _stop_here(self) -> None:
+        """Ctrl-Z. Jobs have sessions of their own, which the terminal does not reach."""
+        seen: set[int] = set()
+        while running := set(members.members(self._tag_base, _RUN)) - seen:
+            seen |= running  # who is not stopped yet may be making another
+            for pid in running:
+                members.send(pid, signal.SIGSTOP, None)
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGTSTP)
+        # Somebody has continued us.
+        signal.signal(signal.SIGTSTP, self._on_signal)
+        for pid in members.members(self._tag_base, _RUN):
+            members.send(pid, signal.SIGCONT, None)
+
+    def _part(self) -> None:
+        """From what jobs were allowed to leave behind; who still has our tag is the keeper's."""
+        if len(members.children(os.getpid())) == 1:
+            return  # the keeper: there is nobody else, as nearly always
+        if not self.interrupts:
+            _let_go(self._tag_base)
+            return
+        for pid in members.members(self._tag_base, _RUN):
+            members.send(pid, signal.SIGTERM, None)
+            members.send(pid, signal.SIGCONT, None)
+        give_up = time.monotonic() + self._grace
+        self._listening.to({self._parent.fileno()})
+        while members.members(self._tag_base, _RUN) and time.monotonic() < give_up:
+            self._listening.wait(_LOOK_SECONDS)
+            self._parent.facts()
+            if not _ENDING.isdisjoint(self._signals):
+                return
+
+
+def _lookout(cards: Cards, gpu_file: str | None) -> Lookout | None:
+    """None for cards that never change: there is nothing to look out for."""
+    if not cards.is_watched:
+        return None
+    from stoker.daemon.lookout import Lookout
+
+    return Lookout(cards, gpu_file)
+
+
+def _let_go(tag_base: int) -> None:
+    """Take our tags off: what is there belongs to nobody from now on, and nobody ends it."""
+    give_up = time.monotonic() + _LET_GO_SECONDS
+    empty = 0  # looks in a row: one may miss who is only just being made
+    while empty < 2 and time.monotonic() < give_up:
+        found = members.members(tag_base, _RUN)
+        empty = 0 if found else empty + 1
+        for pid in found:
+            try:
+                resource.prlimit(pid, _RLIMIT_LOCKS, (resource.RLIM_INFINITY,) * 2)
+            except (ProcessLookupError, PermissionError):
+                pass
+
 
 def _is_left_out(number: int) -> bool:
     """Whether who started us wants us not to hear it: `nohup`, or a shell that put us behind."""
-    return number in (signal.SIGHUP, signal.SIGINT) and signal.getsignal(number) == signal.SIG_IGN
+    can_be = number in (signal.SIGHUP, signal.SIGINT, signal.SIGTSTP)
+    return can_be and signal.getsignal(number) == signal.SIG_IGN
 
 
 def _readable(descriptor: int) -> bool:
@@ -224,6 +306,8 @@ def _readable(descriptor: int) -> bool:
 
 def done_commands(db: Database) -> dict[tuple[str, ...], int]:
     """How often each command has succeeded in this store, for --resume."""
+    from stoker.store import find
+
     counts: dict[tuple[str, ...], int] = {}
     for row in find.page(db, ("done",), 10**9):
         counts[row.argv] = counts.get(row.argv, 0) + 1

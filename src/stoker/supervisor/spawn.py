@@ -1,7 +1,8 @@
 """Turn an order into a process with one posix_spawn: no fork, so the parent's size does not matter.
 
 posix_spawn cannot change folder, mask or limits for the child, so this process takes them on for a
-moment; it has no threads that could notice.
+moment; it has no threads that could notice. It gets bytes: text would be encoded as the locale has
+it, and commands come from files that know nothing of locales.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from __future__ import annotations
 import errno
 import os
 import signal
-import sys
 from collections.abc import Iterable, Sequence
 
 from stoker.core.commands import MAX_ARGUMENT_BYTES
 from stoker.core.model import Context
+from stoker.core.text import to_system
 from stoker.supervisor import members
 from stoker.supervisor.orders import INHERIT, Order
 
@@ -34,16 +35,12 @@ _HOST_TROUBLE = (
     errno.EIO,
 )
 
-
-_CODEC = (sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
-
-# In bytes, because posix_spawn would encode sixty variables anew for every job.
+# Encoded once, because there are sixty variables for every job.
 Environment = dict[bytes, bytes]
 
 
 def encode_environment(pairs: Iterable[tuple[str, str]]) -> Environment:
-    # os.fsencode, four times as fast.
-    return {key.encode(*_CODEC): value.encode(*_CODEC) for key, value in pairs}
+    return {to_system(key): to_system(value) for key, value in pairs}
 
 
 class HostTrouble(Exception):
@@ -101,7 +98,7 @@ class Launchpad:
     def _enter(self, cwd: str) -> None:
         # Not only when it differs: the folder may have been removed and made anew.
         try:
-            os.chdir(cwd)
+            os.chdir(to_system(cwd))
         except OSError as error:
             raise StartFailed(126, f"cannot enter the folder {cwd}: {error.strerror}") from None
 
@@ -109,7 +106,7 @@ class Launchpad:
 def as_trouble(error: OSError) -> HostTrouble | StartFailed:
     if error.errno in _HOST_TROUBLE:
         return HostTrouble(os.strerror(error.errno or 0))
-    name = f"{error.filename}: " if error.filename else ""
+    name = f"{os.fsdecode(error.filename)}: " if error.filename else ""
     return StartFailed(126, f"{name}{error.strerror}")
 
 
@@ -123,13 +120,14 @@ def _open_output(order: Order, opened: dict[int, int]) -> None:
         opened[2] = _open_log(order.stderr, False, order.number)
 
 
-def _open_log(path: str, own: bool, number: int) -> int:
+def _open_log(name: str, own: bool, number: int) -> int:
+    path = to_system(name)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     if own:
         try:
             return os.open(path, flags | os.O_NOFOLLOW, 0o600)
         except FileNotFoundError:  # the first of its thousand
-            _make_folder(os.path.dirname(path))
+            _make_folder(os.path.dirname(name))
             return os.open(path, flags | os.O_NOFOLLOW, 0o600)
     # A path the user chose: a first attempt starts it anew, a retry adds to it.
     return os.open(path, flags | (os.O_TRUNC if number == 1 else 0), 0o666)
@@ -139,7 +137,7 @@ def _make_folder(path: str) -> None:
     """Private whatever the job's mask is; makedirs would apply that to the folders above."""
     mask = os.umask(0o077)
     try:
-        os.makedirs(path, exist_ok=True)
+        os.makedirs(to_system(path), exist_ok=True)
     finally:
         os.umask(mask)
 
@@ -151,25 +149,25 @@ def _execute(
     files: list[tuple[int, int, int]],
     tag: int,
 ) -> int:
-    argv = _shell_words(order, context) if order.shell else list(order.argv)
+    argv = _shell_words(order, context) if order.shell else [to_system(w) for w in order.argv]
     path = _find(argv[0], env)
     members.wear(tag)
     try:
         return _posix_spawn(path, argv, env, files)
     except OSError as error:
         if error.errno == errno.ENOENT and not os.path.exists(path):
-            raise StartFailed(127, f"{path}: no such program") from None
+            raise StartFailed(127, f"{os.fsdecode(path)}: no such program") from None
         if error.errno != errno.ENOEXEC:
             error.filename = argv[0]
             raise
         # A script without a `#!` line: what every shell does with it.
-        return _posix_spawn("/bin/sh", ["/bin/sh", path, *argv[1:]], env, files)
+        return _posix_spawn(b"/bin/sh", [b"/bin/sh", path, *argv[1:]], env, files)
     finally:
         members.shed()
 
 
 def _posix_spawn(
-    path: str, argv: list[str], env: Environment, files: list[tuple[int, int, int]]
+    path: bytes, argv: list[bytes], env: Environment, files: list[tuple[int, int, int]]
 ) -> int:
     return os.posix_spawn(
         path,
@@ -182,28 +180,29 @@ def _posix_spawn(
     )
 
 
-def _shell_words(order: Order, context: Context) -> list[str]:
-    text = order.argv[0]
-    if len(text) * 4 <= MAX_ARGUMENT_BYTES or len(os.fsencode(text)) <= MAX_ARGUMENT_BYTES:
+def _shell_words(order: Order, context: Context) -> list[bytes]:
+    text = to_system(order.argv[0])
+    shell = to_system(context.shell)
+    if len(text) <= MAX_ARGUMENT_BYTES:
         # A text that begins with a sign would be taken for an option; a blank changes nothing else.
-        return [context.shell, "-c", f" {text}" if text[0] in "-+" else text]
-    script = f"{order.stdout or context.cwd}.{order.attempt}.sh"
+        return [shell, b"-c", b" " + text if text[:1] in b"-+" else text]
+    script = to_system(f"{order.stdout or context.cwd}.{order.attempt}.sh")
     with open(os.open(script, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(os.fsencode(text))
-    return [context.shell, script]
+        file.write(text)
+    return [shell, script]
 
 
-def _find(program: str, env: Environment) -> str:
+def _find(program: bytes, env: Environment) -> bytes:
     """Where the job's own PATH has the program (ours may differ)."""
-    if "/" in program:
+    if b"/" in program:
         return program
     found = None
-    for folder in (os.fsdecode(env.get(b"PATH", b"")) or os.defpath).split(":"):
-        path = os.path.join(folder or ".", program)
+    for folder in (env.get(b"PATH") or os.fsencode(os.defpath)).split(b":"):
+        path = os.path.join(folder or b".", program)
         if os.access(path, os.X_OK) and not os.path.isdir(path):
             return path
         if os.path.isfile(path):
             found = path
     if found:
-        raise StartFailed(126, f"{found}: not executable")
-    raise StartFailed(127, f"{program}: command not found")
+        raise StartFailed(126, f"{os.fsdecode(found)}: not executable")
+    raise StartFailed(127, f"{os.fsdecode(program)}: command not found")

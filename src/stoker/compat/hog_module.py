@@ -1,0 +1,53 @@
+"""Users' Python files: what they define, and how they are loaded."""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+from collections.abc import Iterable, Iterator
+
+
+def load_module(path: str) -> object:
+    """A module from a file, by its path: its name may also be that of another module."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    name = os.path.splitext(os.path.basename(path))[0]
+    sys.path.insert(0, os.path.dirname(path))
+    spec = spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is not a Python file")
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def may_define(source: bytes, name: str) -> bool:
+    """Whether a module has such a name, as far as its text tells; SyntaxError if it is no Python.
+
+    The text, because to load it could take long, or take a GPU.
+
+    >>> may_define(b"def job(): ...", "job"), may_define(b"def job(): ...", "nope")
+    (True, False)
+    >>> may_define(b"from mine import job as other", "other"), may_define(b"x, (y, z) = 1", "z")
+    (True, True)
+    >>> may_define(b"if True:\\n job = print", "job"), may_define(b"from mine import *", "job")
+    (True, True)
+    """
+    found = set(_names(ast.parse(source).body))
+    return name in found or not found.isdisjoint(("*", "__getattr__"))
+
+
+def _names(body: Iterable[ast.AST]) -> Iterator[str]:
+    """What statements bind, those in their branches included."""
+    for node in body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            for alias in node.names:
+                yield (alias.asname or alias.name).partition(".")[0]
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif not isinstance(node, ast.Lambda):
+            yield from _names(ast.iter_child_nodes(node))
