@@ -133,6 +133,66 @@ def test_programs_that_configured_logging_hear_of_it_too(project: Project) -> No
     assert project.messages()[-1] == "INFO gpu0 finished"
 
 
+def test_what_a_program_logs_is_on_stderr_and_in_the_log_of_its_scheduler(
+    project: Project,
+) -> None:
+    project.configure({"a": [1]})
+    project.write(main="""
+        import logging
+        from config import config
+        from task import Task
+        from gpu_task_scheduler.gpu_task_scheduler import GPUTaskScheduler
+        scheduler = GPUTaskScheduler(config, Task)
+        logging.info("before %d", 1)
+        scheduler.start()
+        logging.getLogger("mine").warning("between")
+        config["scheduler_config"]["scheduler_log_file_path"] = "second.log"
+        GPUTaskScheduler(config, Task).start()
+        logging.debug("not at all")
+        logging.error("after")
+    """)  # fmt: skip
+    done = project.run()
+    first = ["INFO gpu0 receives task a-1,", "INFO gpu0 finishes task a-1,", "INFO gpu0 finished"]
+    second = ["INFO gpu0 receives task a-1,", "INFO gpu0 skips task a-1,", "INFO gpu0 finished"]
+    assert without_stderr_times(done.stderr) == [
+        "INFO before 1", *first, "WARNING between", *second, "ERROR after",
+    ]  # fmt: skip
+    lines = [line.partition("] ")[2] or line for line in project.messages()]
+    assert lines == ["INFO before 1", *first, "WARNING between"]
+    assert re.search(r" main\.py\[line:\d+\] INFO before 1$", project.lines("scheduler.log")[0])
+    assert project.messages("second.log")[:3] == second
+    assert project.lines("second.log")[-1].endswith("] ERROR after")
+
+
+@pytest.mark.parametrize("setup", ["logging.info('early')", "logging.basicConfig(level=20)"])
+def test_lines_are_on_stderr_once_where_logging_goes_there_already(
+    project: Project, setup: str
+) -> None:
+    project.configure({"a": [1]})
+    project.write(main=f"    import logging; {setup}" + MAIN)
+    done = project.run()
+    assert without_stderr_times(done.stderr) == [
+        "INFO gpu0 receives task a-1,", "INFO gpu0 finishes task a-1,", "INFO gpu0 finished",
+    ]  # fmt: skip
+    assert len(project.lines("scheduler.log")) == 3
+
+
+def test_what_a_task_of_the_main_script_logs_is_its_own(project: Project) -> None:
+    project.write(main="""
+        import logging
+        from gpu_task_scheduler.gpu_task import GPUTask
+        from gpu_task_scheduler.gpu_task_scheduler import GPUTaskScheduler
+        class Task(GPUTask):
+            def main(self):
+                logging.warning("in a task")
+        config = {"scheduler_config": {"gpu": ["0"]}, "test_config": [{"a": [1]}]}
+        GPUTaskScheduler(config, Task).start()
+    """)  # fmt: skip
+    project.ok()
+    assert "in a task" not in project.read("scheduler.log")
+    assert project.read("results/a-1,/worker.log") == "WARNING:root:in a task\n"
+
+
 def test_a_process_sees_its_gpu_its_folder_and_nothing_on_stdin(project: Project) -> None:
     project.write(task=SHOW)
     project.configure({"a": [1]}, gpu=[["4", "5"]])
@@ -219,6 +279,42 @@ def test_start_gpu_task_reads_pickles_of_the_original(project: Project) -> None:
     assert (wrong.returncode, wrong.stderr) == (
         2, "usage: start_gpu_task PKL MODULE MODULE_PATH CWD\n",
     )  # fmt: skip
+
+
+def start(project: Project, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-m", "gpu_task_scheduler.start_gpu_task", *words]
+    return subprocess.run(
+        command, cwd=project.folder, env=project.lab.env, capture_output=True, text=True, timeout=60
+    )
+
+
+def test_start_gpu_task_says_what_it_is_for(project: Project) -> None:
+    for word in ("-h", "--help"):
+        done = start(project, word)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout == "usage: start_gpu_task PKL MODULE MODULE_PATH CWD\n"
+
+
+def test_start_gpu_task_says_in_a_sentence_what_it_cannot_read(project: Project) -> None:
+    project.path("junk.pkl").write_bytes(b"junk")
+    project.path("empty.pkl").write_bytes(b"")
+    project.path("other.pkl").write_bytes(pickle.dumps({"a": 1}))
+    project.path("lost.pkl").write_bytes(b"cnowhere\nTask\n.")
+    here, task = str(project.folder), str(project.path("task.py"))
+    cases = (
+        (("none.pkl", "task", task, here), "cannot read `none.pkl`: No such file or directory"),
+        ((".", "task", task, here), "cannot read `.`: Is a directory"),
+        (("junk.pkl", "task", task, here), "`junk.pkl` holds no task that can be read: "),
+        (("empty.pkl", "task", task, here), "`empty.pkl` holds no task that can be read: "),
+        (("lost.pkl", "task", task, here), "`lost.pkl` holds no task that can be read: "),
+        (("other.pkl", "task", task, here), "`other.pkl` holds no task"),
+        (("other.pkl", "task", "none.py", here), "there is no file `none.py` of the module `task`"),
+        (("other.pkl", "none", "", here), "there is no module `none`"),
+    )
+    for words, text in cases:
+        done = start(project, *words)
+        assert done.returncode == 2, done.stderr
+        assert done.stderr.startswith(f"error: {text}") and done.stderr.count("\n") == 1
 
 
 def test_a_folder_that_is_there_is_skipped_unless_a_rerun_is_forced(project: Project) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpu_task_scheduler.config_manager import ConfigManager
-from stoker.compat.task_scheduler_records import Folder, params_of
+from stoker.compat.task_scheduler_records import Folder, Stage, params_of
 
 
 @pytest.fixture(autouse=True)
@@ -261,7 +261,7 @@ def test_records_are_files_where_folders_cannot_have_attributes(
 
     monkeypatch.setattr("os.setxattr", refuse)
     monkeypatch.setattr("os.getxattr", refuse)
-    folder = Folder(str(here / "results"), "stage", "params")
+    folder = Folder(str(here / "results"), Stage("stage", "old"), "params")
     assert folder.make() and not folder.make()
     assert folder.is_finished()  # no record: somebody else's
     for is_good in (False, True):

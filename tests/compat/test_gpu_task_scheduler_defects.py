@@ -94,6 +94,33 @@ def test_a_program_goes_on_after_failures_and_loses_nothing_of_its_own(project: 
     assert project.read("unclosed") == "written"
 
 
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        ("sys.exit(7)", 7), ("exit(7)", 7), ("sys.exit('no luck')", 1), ("1 / 0", 1),
+        ("os._exit(9)", 9), ("sys.exit()", 2), ("sys.exit(0)", 2), ("sys.exit(None)", 2),
+        ("raise SystemExit", 2), ("os.kill(os.getpid(), 15)", -15), ("raise KeyboardInterrupt", -2),
+    ],
+)  # fmt: skip
+def test_a_code_of_the_programs_own_is_kept(project: Project, end: str, code: int) -> None:
+    """Unless it is 0, where tasks have failed."""
+    caught = """
+    import argparse, os, sys
+    try:
+        argparse.ArgumentParser().parse_args(["--nothing"])
+    except SystemExit as left:
+        assert left.code == 2
+    try:
+        1 / 0
+    except ZeroDivisionError:
+        pass
+    """
+    project.write(task=FRAGILE, main=f"{MAIN}{caught}{end}\n")
+    project.configure({"a": [2]}, {"a": ["x"], "b": [1]})
+    project.write(task=FRAGILE.replace("== 2 and", "in (2, 'x') and"))
+    assert project.run().returncode == code
+
+
 def test_the_exit_code_counts_failures(project: Project) -> None:
     project.write(task="""
         import os
@@ -374,6 +401,66 @@ def test_frameworks_at_the_top_of_a_task_see_no_gpu_in_the_program(project: Proj
     assert project.lines("seen")[2] == "''"
     project.ok(CUDA_VISIBLE_DEVICES="7", STOKER_COMPAT_SHOW_GPUS="1")
     assert project.lines("seen")[3] == "'7'"
+
+
+def test_frameworks_above_the_import_of_gputask_see_no_gpu_after_the_scheduler(
+    project: Project,
+) -> None:
+    """The usual order: the main script imports the scheduler, the task its framework first."""
+    project.configure({"a": [1]}, gpu=["5"])
+    task = """
+        import greedy
+        from gpu_task_scheduler.gpu_task import GPUTask
+        class Task(GPUTask): ...
+    """
+    project.write(greedy=GREEDY, task=task, main="""
+        import os
+        from gpu_task_scheduler.gpu_task_scheduler import GPUTaskScheduler
+        from config import config
+        from task import Task
+        print(os.environ.get("CUDA_VISIBLE_DEVICES"))
+        GPUTaskScheduler(config, Task).start()
+    """)  # fmt: skip
+    assert project.ok(CUDA_VISIBLE_DEVICES="7") == "7\n"
+    assert project.lines("seen") == ["''", "'5'"]
+    # A second file with a task, and one that builds upon another.
+    project.write(greedy2=GREEDY, base=task, task="""
+        from base import Task as Base
+        import greedy2
+        from gpu_task_scheduler.gpu_task import GPUTask
+        class Task(Base): ...
+    """)  # fmt: skip
+    project.configure({"a": [2]}, gpu=["5"])
+    project.ok(CUDA_VISIBLE_DEVICES="7")
+    assert project.lines("seen")[2:] == ["''", "''", "'5'", "'5'"]
+
+
+def test_a_file_that_imports_gputask_and_has_no_task_hides_nothing_after_it(
+    project: Project,
+) -> None:
+    project.configure({"a": [1]})
+    project.write(greedy=GREEDY, helper="""
+        from gpu_task_scheduler.gpu_task import GPUTask
+        import greedy
+        def is_task(one): return isinstance(one, GPUTask)
+    """, broken="""
+        from gpu_task_scheduler.gpu_task import GPUTask
+        raise ImportError("no luck")
+    """, main="""
+        import os, subprocess
+        import helper
+        try:
+            import broken
+        except ImportError:
+            pass
+        print(os.environ["CUDA_VISIBLE_DEVICES"], flush=True)
+        subprocess.run(["sh", "-c", "echo $CUDA_VISIBLE_DEVICES"])
+    """)  # fmt: skip
+    assert project.ok(CUDA_VISIBLE_DEVICES="7") == "7\n7\n"
+    assert project.lines("seen") == ["''"]
+    project.write(main="    from gpu_task_scheduler.gpu_task_scheduler import GPUTaskScheduler"
+                  + project.read("main.py").replace("\n", "\n    "))  # fmt: skip
+    assert project.ok(CUDA_VISIBLE_DEVICES="7") == "7\n7\n"
 
 
 def test_a_card_that_a_job_of_the_queue_has_is_waited_for(host: GpuHost) -> None:

@@ -214,6 +214,32 @@ def test_what_only_the_main_program_defines_is_known_to_its_class(project: Proje
     assert project.read("results/a-2,/worker.log") == "y 3 4\n"
 
 
+def test_a_value_that_pickle_refuses_leaves_the_names_of_the_script_alone(
+    project: Project,
+) -> None:
+    project.write(
+        main="""
+    from gpu_task_scheduler.gpu_task import GPUTask
+    from gpu_task_scheduler.gpu_task_scheduler import GPUTaskScheduler
+    class Point: ...
+    def scale(a): return 2 * a
+    class Task(GPUTask):
+        def main(self):
+            import __main__ as script
+            c = self._config
+            print(type(c["point"]) is script.Point is Point, c["scale"] is script.scale is scale,
+                  type(self) is script.Task, c["odd"](1), isinstance(late, Point))
+    if __name__ == "__main__":
+        late = Point()
+        config = {"scheduler_config": {"gpu": ["0"]}, "test_config": [{"a": [1]}],
+                  "global_config": {"point": Point(), "scale": scale, "odd": lambda x: scale(x)}}
+        GPUTaskScheduler(config, Task).start()
+    """
+    )
+    project.ok()
+    assert project.read("results/a-1,/worker.log") == "True True True 2 True\n"
+
+
 def test_two_stages_in_one_script(project: Project) -> None:
     project.write(
         main=f"""{IN_MAIN}

@@ -12,8 +12,14 @@ from typing import Any
 
 import pytest
 
-from stoker.store import slots
+from stoker.api import current_context
+from stoker.compat.gpupeasy.desk import Desk
+from stoker.compat.gpupeasy.logbook import Logbook
+from stoker.core.model import JobSpec, Request
+from stoker.settings import load_settings, prepare_state_dir
+from stoker.store import ledger, slots
 from stoker.store.database import open_database
+from stoker.store.submissions import Submission
 from tests.compat.gpupeasy_lab import PeasyLab, ask, stop
 from tests.gpus.host import H200, GpuHost
 from tests.lab import wait_until
@@ -130,6 +136,35 @@ def test_every_query_finds_a_job_while_it_moves(lab: PeasyLab) -> None:
     is_over.set()
     watcher.join()
     assert wrong == []
+
+
+def test_a_job_that_moves_on_while_a_list_is_read_is_in_it_once(tmp_path: Path) -> None:
+    settings = load_settings()._replace(state_dir=str(tmp_path / "queue"))
+    prepare_state_dir(settings)
+    desk = Desk(settings, Logbook(str(tmp_path)), 0)
+    other = open_database(settings.state_dir)
+    slots.use(other, ["0", "0"])
+    spec = JobSpec(("true",), current_context(settings), False, Request(gpus=1), "n")
+    (job,) = Submission(other).add([spec], 1.0).ids
+    with other.transaction():
+        assert ledger.claim(other, ledger.Claim(7, job, 1, (0,), None, 1.0, "boot"))
+    looks = 0
+
+    def move_on(statement: str) -> None:
+        nonlocal looks
+        looks += "FROM jobs j" in statement
+        if looks == 2:  # it was found among those that start, and is about to be sought elsewhere
+            looks += 1
+            with other.transaction():
+                ledger.begun(other, 7, 1, 1.0, 1.0)
+
+    desk._db.connection.set_trace_callback(move_on)
+    listed = desk.running()["value"]
+    assert [(one["jobID"], one["gpu"]) for one in listed] == [(job, "0")]
+    assert looks > 2
+    desk._db.connection.set_trace_callback(None)
+    desk.close()
+    other.close()
 
 
 def test_concurrent_submissions_each_get_a_job_of_their_own(lab: PeasyLab) -> None:

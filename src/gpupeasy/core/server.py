@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from stoker.compat.gpupeasy.main import main
+from stoker.compat.gpupeasy.main import run_server
 
 
 class GPUPeasyServer:
@@ -18,9 +18,8 @@ class GPUPeasyServer:
         debug: bool = False,
         wakesec: int = 5,
     ) -> None:
-        self._words = ["server", "--gpus", ";".join(gpuList)]
-        if logdir is not None:
-            self._words += ["--logdir", logdir]
+        self._devices = [str(gpu) for gpu in gpuList]
+        self._logdir = logdir
 
     def run(self, host: str, port: str | int) -> None:
         """Serve until a signal. `0.0.0.0` was everybody; now it is this user, on loopback."""
@@ -28,6 +27,6 @@ class GPUPeasyServer:
             print("listening on 127.0.0.1 only; see `gpupeasy server --help` for others",
                   file=sys.stderr)  # fmt: skip
             host = "127.0.0.1"
-        code = main([*self._words, "--host", host, "--port", str(port)])
+        code = run_server(host, port, self._devices, self._logdir)
         if code:
             sys.exit(code)

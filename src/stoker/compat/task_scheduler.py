@@ -19,7 +19,7 @@ class GPUTaskScheduler:
     """`gpu_task_class` is a class, or the name of one that only its tasks should import."""
 
     def __init__(self, config: dict[str, Any], gpu_task_class: type | str) -> None:
-        hiding.show()
+        hiding.show_all()
         if isinstance(gpu_task_class, str):
             split_name(gpu_task_class)
         ours = dict(config)
@@ -31,6 +31,8 @@ class GPUTaskScheduler:
         self._config = self._config_manager.get_all_scheduler_config()
         self._gpu_task_class = gpu_task_class
         self._log = SchedulerLog(self._config["scheduler_log_file_path"])
+        if not script.is_being_read():  # in a task: what that logs is its own
+            self._log.configure()
 
     def start(self) -> None:
         """Run all instances; returns when they have ended. SIGUSR1: start no more of them."""

@@ -7,32 +7,46 @@ from __future__ import annotations
 
 import os
 import sys
-from _pickle import loads
+from _pickle import UnpicklingError, loads
 
 from stoker.compat import task_scheduler_hiding as hiding
 from stoker.compat import task_scheduler_pickle as pickles
 from stoker.compat import task_scheduler_script as script
 from stoker.compat.task_scheduler_named import NamedTask
-from stoker.errors import Error
+from stoker.errors import Error, UsageError
 from stoker.functions.paths import extend_path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _USAGE = "usage: start_gpu_task PKL MODULE MODULE_PATH CWD"
 
 
 def main() -> int:
     words = sys.argv[1:]
+    if words and words[0] in ("-h", "--help"):
+        print(_USAGE)
+        return 0
     if len(words) != 4:
         print(_USAGE, file=sys.stderr)
         return 2
     os.environ.setdefault(hiding.OPT_OUT, "1")
     # Few tasks have a screen to draw on. One variable, which who wants another backend can change.
     os.environ.setdefault("MPLBACKEND", "Agg")
-    path, module, module_path, cwd = words
     try:
-        content = pickles.read(path, must_be_ours=hiding.IN_A_JOB in os.environ)
-    except (Error, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+        task = _task(*words)
+    except Error as error:
+        print(f"error: {error.message}", file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
+    task.main()
+    return 0
+
+
+def _task(path: str, module: str, module_path: str, cwd: str) -> Any:
+    content = _read(path)
+    if module_path and not os.path.isfile(module_path):
+        raise UsageError(f"there is no file `{module_path}` of the module `{module}`")
     more = content.more
     extend_path(more.get("path", []))
     sys.path.append(cwd)
@@ -41,11 +55,34 @@ def main() -> int:
         script.read(module_path, more.get("class", ""), more.get("package"), more.get("values", {}))
     elif module != "__main__":
         _load(module, module_path)
-    task = loads(content.task)
+    task = _unpickled(content.task, path)
     if isinstance(task, NamedTask):
         task = task.made()
-    task.main()
-    return 0
+    if not hasattr(task, "main"):
+        raise UsageError(f"`{path}` holds no task")
+    return task
+
+
+def _read(path: str) -> pickles.Content:
+    try:
+        return pickles.read(path, must_be_ours=hiding.IN_A_JOB in os.environ)
+    except OSError as error:
+        raise UsageError(f"cannot read `{path}`: {error.strerror}") from None
+
+
+def _unpickled(data: bytes, path: str) -> Any:
+    try:
+        return loads(data)
+    except Exception as error:
+        # Where code of the user's has raised it, people want to see where.
+        if isinstance(error, (UnpicklingError, EOFError)) or _is_loads_own(error):
+            why = f"{type(error).__name__}: {error}"
+            raise UsageError(f"`{path}` holds no task that can be read: {why}") from None
+        raise
+
+
+def _is_loads_own(error: Exception) -> bool:
+    return error.__traceback__ is not None and error.__traceback__.tb_next is None
 
 
 def _load(name: str, path: str) -> None:
@@ -63,7 +100,12 @@ def _load(name: str, path: str) -> None:
         return
     spec = spec_from_file_location(name, path) if path else None
     if spec is None or spec.loader is None:
-        import_module(name)
+        try:
+            import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name != name:
+                raise
+            raise UsageError(f"there is no module `{name}`") from None
         return
     module = module_from_spec(spec)
     sys.modules[name] = module

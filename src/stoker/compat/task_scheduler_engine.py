@@ -4,7 +4,8 @@ The program that calls `start` may be a web server with threads, signal handlers
 own; none of that has to know of ours. It sends one instance after the other and is told where each
 starts and how it ends, in lines of JSON:
 
-    -> {"job": 1, "argv": [...], "env": {...}, "log": "...", "folder": "...", "pickle": "..."}
+    -> {"job": 1, "argv": [...], "env": {...}, "log": "...", "pickle": "...", "folder": "...",
+        "stage": [...], "params": "..."}
     <- {"starting": 1, "device": "0"}
     <- {"ended": 1, "why": null}
     <- {"says": "..."}, {"error": "...", "hint": "..."}
@@ -24,9 +25,9 @@ import sys
 from typing import Any
 
 from stoker.compat import task_scheduler_pickle as pickles
-from stoker.compat import task_scheduler_records as records
 from stoker.compat.attached import AttachedRun, Reporter
 from stoker.compat.jobs import End, Job
+from stoker.compat.task_scheduler_records import Folder, Stage
 from stoker.core.record import Record
 from stoker.errors import Error
 
@@ -37,7 +38,7 @@ class _Kept(Record):
     """What is kept as long as a job is not over."""
 
     pickle: str
-    folder: int | None  # a descriptor that holds its folder
+    folder: Folder
 
 
 class _Program(Reporter):
@@ -50,6 +51,7 @@ class _Program(Reporter):
         self._rest = b""
         self._known: dict[int, _Kept] = {}
         self.at_end = False
+        self._is_alone = False  # that program is gone
         self._either = select.epoll()
         self._either.register(channel, select.EPOLLIN)
         # Not only the socket: a fork of the program may have that as well, and live on.
@@ -69,13 +71,15 @@ class _Program(Reporter):
         return [self._job(order) for order in orders if "job" in order]
 
     def _leave(self) -> list[Job]:
-        self.at_end = True
+        self.at_end = self._is_alone = True
         signal.raise_signal(signal.SIGTERM)
         return []
 
     def _job(self, order: dict[str, Any]) -> Job:
         number = order["job"]
-        self._known[number] = _Kept(order["pickle"], records.hold(order["folder"]))
+        folder = Folder(order["folder"], Stage(*order["stage"]), order["params"])
+        folder.hold()
+        self._known[number] = _Kept(order["pickle"], folder)
         env = tuple(order["env"].items())
         return Job(tuple(order["argv"]), stdout=order["log"], env=env, key=number)
 
@@ -83,6 +87,7 @@ class _Program(Reporter):
         self.at_end = True
         for kept in self._known.values():  # never started
             pickles.remove(kept.pickle)
+            self._let_go(kept.folder)
 
     def starting(self, job: Job, device: str) -> None:
         self.send(starting=job.key, device=device)
@@ -91,9 +96,16 @@ class _Program(Reporter):
         assert isinstance(job.key, int)
         kept = self._known.pop(job.key)
         pickles.keep(kept.pickle, device)
-        if kept.folder is not None:
-            os.close(kept.folder)
+        self._let_go(kept.folder)
         self.send(ended=job.key, why=None if end.is_good else _words(end))
+
+    def _let_go(self, folder: Folder) -> None:
+        """How it ended is for the program to note; we do if there is none any more."""
+        if self._is_alone:
+            folder.leave()
+        else:
+            folder.restore()
+            folder.release()
 
     def says(self, text: str) -> None:
         self.send(says=text)

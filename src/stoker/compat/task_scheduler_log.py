@@ -1,13 +1,15 @@
 """The lines of `scheduler.log` and their like on stderr, as GPU Task Scheduler writes them.
 
 Their place in its source is part of them (`gpu_task_scheduler.py[line:53]`), because people have
-programs that read these lines.
+programs that read these lines. It also configures logging for the whole program, unless somebody
+did before: what the program logs is in the same places, in the same form.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import sys
 from typing import Any
 
 _SOURCE = "gpu_task_scheduler.py"
@@ -15,6 +17,9 @@ _LINES = {"finished": 46, "receives": 53, "skips": 56, "fails": 88, "finishes": 
 _DATE = "%a, %d %b %Y %H:%M:%S"
 _IN_FILE = "%(asctime)s %(filename)s[line:%(lineno)d] %(levelname)s %(message)s"
 _ON_STDERR = "%(asctime)s %(levelname)s %(message)s"
+
+
+_for_the_program: list[logging.Handler] = []  # ours, at the root
 
 
 class SchedulerLog:
@@ -27,14 +32,30 @@ class SchedulerLog:
                 pass  # a path that cannot be written is better known now
         self._handlers: list[logging.Handler] = []
 
-    def __enter__(self) -> SchedulerLog:
+    def configure(self) -> None:
+        """Let the program's own lines go where ours go."""
+        root = logging.root
+        if any(handler not in _for_the_program for handler in root.handlers):
+            return  # it has been configured, which counts
+        for handler in _for_the_program:  # of the scheduler before this one
+            root.removeHandler(handler)
+            handler.close()
+        _for_the_program[:] = self._made()
+        for handler in _for_the_program:
+            root.addHandler(handler)
+        root.setLevel(logging.INFO)
+
+    def _made(self) -> list[logging.Handler]:
         console = logging.StreamHandler()
         console.setFormatter(logging.Formatter(_ON_STDERR, None if self._path else _DATE))
-        self._handlers = [console]
-        if self._path is not None:
-            file = logging.FileHandler(self._path, encoding="utf-8", errors="backslashreplace")
-            file.setFormatter(logging.Formatter(_IN_FILE, _DATE))
-            self._handlers.insert(0, file)
+        if self._path is None:
+            return [console]
+        file = logging.FileHandler(self._path, encoding="utf-8", errors="backslashreplace")
+        file.setFormatter(logging.Formatter(_IN_FILE, _DATE))
+        return [file, console]
+
+    def __enter__(self) -> SchedulerLog:
+        self._handlers = self._made()
         return self
 
     def __exit__(self, *_: Any) -> None:
@@ -65,5 +86,12 @@ class SchedulerLog:
         record = logging.LogRecord("root", level, _SOURCE, _LINES[where], text, (), None)
         for handler in self._handlers:
             handler.handle(record)
-        if logging.root.handlers:  # somebody configured logging, and wants to hear of it too
-            logging.root.handle(record)
+        # Whoever configured logging hears of it too, but not a second time where we write already.
+        if logging.root.isEnabledFor(level):
+            for handler in logging.root.handlers:
+                if level >= handler.level and not _is_ours(handler):
+                    handler.handle(record)
+
+
+def _is_ours(handler: logging.Handler) -> bool:
+    return handler in _for_the_program or getattr(handler, "stream", None) is sys.stderr

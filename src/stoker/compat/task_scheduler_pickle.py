@@ -33,6 +33,7 @@ class Origin(Record):
     module: str
     path: str  # of its file; none when the class goes by value
     more: dict[str, Any]
+    names: frozenset[str] = frozenset()  # of the main script, where the class is one of those
 
 
 class Content(Record):
@@ -46,12 +47,15 @@ def origin_of(task_class: type | str) -> Origin:
         return Origin(NamedTask.__module__, "", more)
     module = task_class.__module__
     path = _file_of(module)
+    names: frozenset[str] = frozenset()
     if module == "__main__" and path:
         more["class"] = task_class.__qualname__
         more["argv"] = list(sys.argv)
         more["package"] = getattr(sys.modules[module], "__package__", None)
-        more["values"] = script.values_for_main_only(path)
-    return Origin(module, path, more)
+        names = frozenset(script.names_of(path))
+        more["values"] = script.values_for_main_only(names)
+        names |= more["values"].keys()
+    return Origin(module, path, more, names)
 
 
 def _file_of(module: str) -> str:
@@ -69,9 +73,7 @@ def pack(task: object, origin: Origin) -> bytes:
             raise PicklingError("there is no file to find the class in")
         return dumps(task)
     except Exception:
-        import cloudpickle  # type: ignore[import-untyped]
-
-        return bytes(cloudpickle.dumps(task))
+        return script.by_value(task, origin.names)
 
 
 def write(folder: str, task: bytes, origin: Origin) -> str:

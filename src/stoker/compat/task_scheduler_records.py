@@ -16,27 +16,44 @@ import json
 import os
 from typing import Any
 
+from stoker.compat.task_scheduler_beside import Beside, open_folder
+from stoker.core.record import Record
+
 _ATTRIBUTE = "user.stoker.tasks"
 _FILE = ".stoker-tasks.json"
 BEGUN, DONE, FAILED = "begun", "done", "failed"
 
 
+class Stage(Record):
+    """One kind of work in a folder."""
+
+    key: str
+    old_key: str  # by which records of before know it; classes of one name share it
+
+
 class Folder:
     """One result folder, from the view of one stage."""
 
-    def __init__(self, path: str, stage: str, params: str) -> None:
+    def __init__(self, path: str, stage: Stage, params: str) -> None:
         self.path = path
-        self._stage = stage
-        self._params = params
+        self.stage = stage
+        self.params = params
         self._lock: int | None = None
+        self._beside = Beside(path, stage.key)
 
     def is_finished(self) -> bool:
         """Whether nothing is left to do here; it exists."""
         ends = _read(self.path).get("ends", {})
-        own = ends.get(self._stage)
+        own = ends.get(self.stage.key, ends.get(self.stage.old_key))
+        if own is None and self._beside.exists():
+            own = BEGUN  # in a folder that its task made anew
         if own is None:  # made by somebody else, or by a stage before this one
             return not ends or DONE in ends.values()
-        return bool(own == DONE) or (own == BEGUN and not self._hold(fcntl.LOCK_EX))
+        return bool(own == DONE) or (own == BEGUN and not self._take())
+
+    def _take(self) -> bool:
+        """Nobody is at it, nor will another one be before we are."""
+        return not self._beside.is_held() and self._hold(fcntl.LOCK_EX)
 
     def make(self) -> bool:
         """Make it if it is not there; False when somebody else did so this very moment."""
@@ -50,14 +67,36 @@ class Folder:
         return True
 
     def begin(self) -> None:
-        self._hold(fcntl.LOCK_SH)
+        self.hold()
+        self._beside.write()
         self._note(BEGUN)
+
+    def hold(self) -> None:
+        """Others see that somebody is at it, also after its task made it anew."""
+        self._hold(fcntl.LOCK_SH)
+        self._beside.hold()
+
+    def restore(self) -> None:
+        """Write the record again where a task made the folder anew."""
+        if self.stage.key not in _read(self.path).get("ends", {}):
+            self._note(BEGUN)
 
     def end(self, is_good: bool) -> None:
         self._note(DONE if is_good else FAILED)
+        self._beside.remove()
+        self.release()
+
+    def leave(self) -> None:
+        """Its task was interrupted, and nothing is left of it."""
+        self.restore()
+        self._beside.remove()
         self.release()
 
     def release(self) -> None:
+        self._beside.release()
+        self._unlock()
+
+    def _unlock(self) -> None:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -71,7 +110,7 @@ class Folder:
         try:
             fcntl.flock(self._lock, how | fcntl.LOCK_NB)
         except BlockingIOError:
-            self.release()
+            self._unlock()
             return False
         except OSError:
             pass  # a file system without locks: nobody can tell, so go on
@@ -79,27 +118,12 @@ class Folder:
 
     def _note(self, end: str) -> None:
         record = _read(self.path)
-        record.setdefault("params", self._params)
-        record.setdefault("ends", {})[self._stage] = end
+        record.setdefault("params", self.params)
+        ends = record.setdefault("ends", {})
+        if ends.get(self.stage.old_key) != DONE:  # which may be that of another class
+            ends.pop(self.stage.old_key, None)
+        ends[self.stage.key] = end
         _write(self.path, json.dumps(record).encode())
-
-
-def open_folder(path: str) -> int | None:
-    try:
-        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
-        return None
-
-
-def hold(path: str) -> int | None:
-    """Hold a folder as long as the descriptor is open, beside others who do."""
-    descriptor = open_folder(path)
-    if descriptor is not None:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            pass
-    return descriptor
 
 
 def params_of(path: str) -> str | None:

@@ -6,7 +6,6 @@ own (task_scheduler_engine.py); what people made (their task class) is called he
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 import traceback
@@ -18,8 +17,9 @@ from stoker.compat import task_scheduler_pickle as pickles
 from stoker.compat.task_scheduler_config import ConfigManager
 from stoker.compat.task_scheduler_link import Link, environment
 from stoker.compat.task_scheduler_log import SchedulerLog
-from stoker.compat.task_scheduler_named import NamedTask, split_name
+from stoker.compat.task_scheduler_named import NamedTask
 from stoker.compat.task_scheduler_records import Folder
+from stoker.compat.task_scheduler_stages import stage_of
 from stoker.core.record import Record
 
 _CHILD = "gpu_task_scheduler.start_gpu_task"
@@ -45,13 +45,9 @@ class Run:
         self._rules = manager.get_all_scheduler_config()
         self._log = log
         self._class: Any = task_class
-        name = getattr(task_class, "__qualname__", "")
         if isinstance(task_class, str):
             self._class = partial(NamedTask, task_class)
-            name = split_name(task_class)[1]
-        # Stages that share folders have a class or a log file of their own.
-        stage = f"{name} {self._rules['log_file']}"
-        self._stage = hashlib.sha256(stage.encode()).hexdigest()[:8]
+        self._stage = stage_of(task_class, self._rules)
         self._origin = pickles.origin_of(task_class)
         self._free = [str(one["env"]["CUDA_VISIBLE_DEVICES"]) for one in manager.get_gpu_envs()]
         self._order = list(self._free)
@@ -88,7 +84,7 @@ class Run:
         if self._link is not None:
             self._link.close()
         for running in self._running.values():  # interrupted: they run again next time
-            running.instance.folder.release()
+            running.instance.folder.leave()
             pickles.remove(running.pickle)  # if the engine could not keep it
 
     # -- one instance --------------------------------------------------------------------------
@@ -161,9 +157,12 @@ class Run:
         origin = self._origin
         path = pickles.write(self._rules["temp_folder"], pickles.pack(task, origin), origin)
         argv = [sys.executable, "-P", "-m", _CHILD, path, origin.module, origin.path, self._cwd]
-        folder = os.path.abspath(instance.folder.path)
-        order = {"argv": argv, "env": env, "log": self._output(instance)}
-        return {**order, "folder": folder, "pickle": path}, path
+        folder = instance.folder
+        order = {
+            "argv": argv, "env": env, "log": self._output(instance), "pickle": path,
+            "folder": os.path.abspath(folder.path), "stage": folder.stage, "params": folder.params,
+        }  # fmt: skip
+        return order, path
 
     def _output(self, instance: _Instance) -> str:
         name = self._rules["log_file"]

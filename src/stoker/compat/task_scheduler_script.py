@@ -17,7 +17,7 @@ from stoker.core.record import Record
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ast
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Set
     from typing import Any
 
 _NAME = "__mp_main__"
@@ -34,6 +34,10 @@ class _Reading(Record):
 
 
 _reading: _Reading | None = None
+
+
+def is_being_read() -> bool:
+    return _reading is not None
 
 
 def is_only_read() -> bool:
@@ -67,25 +71,55 @@ def read(path: str, wanted: str, package: str | None, values: dict[str, bytes]) 
             setattr(module, name, loads(value))
 
 
-def values_for_main_only(path: str) -> dict[str, bytes]:
-    """What classes and functions of this main script use, and only the main program defines."""
+def names_of(path: str) -> set[str]:
+    """What a process that reads this main script finds there."""
     import ast
 
-    names = sys.modules["__main__"].__dict__
     try:
         with io.open_code(path) as file:
-            missing = _used(names) & names.keys() - _defined(ast.parse(file.read()))
+            return _defined(ast.parse(file.read()))
     except (OSError, SyntaxError, ValueError):
-        return {}
-    values = {}
-    for name in sorted(missing):
-        import cloudpickle  # type: ignore[import-untyped]
+        return set(sys.modules["__main__"].__dict__)
 
+
+def values_for_main_only(known: Set[str]) -> dict[str, bytes]:
+    """What classes and functions of this main script use, and only the main program defines."""
+    names = sys.modules["__main__"].__dict__
+    values = {}
+    for name in sorted(_used(names) & names.keys() - known):
         try:
-            values[name] = cloudpickle.dumps(names[name])
+            values[name] = by_value(names[name], known)
         except Exception:
             continue  # it is missed only if it is really used
     return values
+
+
+def by_value(value: object, known: Set[str]) -> bytes:
+    """A pickle for what plain pickle refuses; but what the script defines stays what it is there.
+
+    A copy of a class beside the class itself would be another class to `isinstance`.
+    """
+    import cloudpickle  # type: ignore[import-untyped]
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def reducer_override(self, one: object) -> Any:
+            if isinstance(one, (type, FunctionType)) and _is_found(one, known):
+                return NotImplemented  # by its name
+            return super().reducer_override(one)
+
+    with io.BytesIO() as file:
+        Pickler(file).dump(value)
+        return file.getvalue()
+
+
+def _is_found(one: type | FunctionType, known: Set[str]) -> bool:
+    first, *others = one.__qualname__.split(".")
+    if one.__module__ != "__main__" or first not in known:
+        return False
+    found = sys.modules["__main__"].__dict__.get(first)
+    for name in others:
+        found = getattr(found, name, None)
+    return found is one
 
 
 def _used(names: dict[str, Any]) -> set[str]:

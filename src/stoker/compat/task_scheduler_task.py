@@ -20,7 +20,7 @@ class GPUTask:
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
-        hiding.show()
+        hiding.show(cls.__module__)
 
     def required_env(self) -> dict[str, str]:
         """Variables that `main` needs; asked in the scheduler's process."""

@@ -14,7 +14,6 @@ would, without its expansions, and an output file must be new.
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from typing import Any
 
@@ -23,14 +22,15 @@ from stoker.cli.options import Verb, parse
 from stoker.cli.specs import JOB_OPTIONS
 from stoker.core import jobfile
 from stoker.core.model import JobSpec
+from stoker.core.peasy_text import TextJob, jobs_in, looks_like_gpupeasy, trouble_in
 from stoker.errors import UsageError
 from stoker.web import forms
 from stoker.web.models import NewBatch
 
+__all__ = ["MOST_JOBS", "jobs_of", "looks_like_gpupeasy"]
+
 MOST_JOBS = 100_000
 _FLAGS = Verb("submit", "", "", JOB_OPTIONS, words="none")
-# `;;` also ends a branch of a shell's case.
-_CASE = re.compile(r"\bcase\b.*\bin\b", re.DOTALL)
 
 
 def jobs_of(queue: Queue, form: NewBatch) -> list[JobSpec]:
@@ -108,30 +108,15 @@ def _listed(value: Any) -> list[Any]:
 # -- name ;; outfile ;; command ;;; ---------------------------------------------------------------
 
 
-def looks_like_gpupeasy(text: str) -> bool:
-    """
-    >>> looks_like_gpupeasy("a ;; a.out ;; echo 1 ;;; b ;; b.out ;; echo 2")
-    True
-    >>> looks_like_gpupeasy("case $1 in a) echo 1;; b) echo 2;; esac")
-    False
-    """
-    parts = [part for part in text.split(";;;") if part.strip()]
-    if ";;" not in text or _CASE.search(text):
-        return False
-    return ";;;" in text or all(part.count(";;") == 2 for part in parts)
-
-
 def _gpupeasy(queue: Queue, text: str, options: dict[str, Any]) -> list[JobSpec]:
     base = forms.base_of(queue, options)
     found: list[JobSpec] = []
     errors: list[str] = []
     outs: set[str] = set()
-    for part in re.sub(r"\s+", " ", text).split(";;;"):
-        if not part.strip():
-            continue
+    for job in jobs_in(text):
         _limited(len(found) + 1)
         try:
-            found.append(_peasy_job(base, part.strip(), outs))
+            found.append(_spec_of(base, job, outs))
         except UsageError as error:
             errors.append(error.message)
     if errors:  # all or nothing
@@ -139,12 +124,10 @@ def _gpupeasy(queue: Queue, text: str, options: dict[str, Any]) -> list[JobSpec]
     return found
 
 
-def _peasy_job(base: JobSpec, text: str, outs: set[str]) -> JobSpec:
-    fields = [field.strip() for field in text.split(";;")]
-    fields = [field for field in fields if field]
-    if len(fields) != 3:
-        raise UsageError(f"Malformed job: {text}")
-    name, out, command = fields
+def _spec_of(base: JobSpec, job: TextJob, outs: set[str]) -> JobSpec:
+    if job.trouble is not None:
+        raise UsageError(job.trouble)
+    out = job.out
     path = os.path.join(base.context.cwd, os.path.expanduser(out))
     trouble = None
     if not _is_near(path, base.context.cwd):
@@ -155,12 +138,12 @@ def _peasy_job(base: JobSpec, text: str, outs: set[str]) -> JobSpec:
         trouble = f"Could not open output file: {out}"
     if trouble is None:
         try:
-            spec = forms.with_argv(base, tuple(word.strip() for word in shlex.split(command)))
+            spec = forms.with_argv(base, job.argv)
             outs.add(path)
-            return spec._replace(name=name, stdout=path)
-        except (ValueError, UsageError) as error:
-            trouble = str(error)
-    raise UsageError(f"Error in job: {name}: {trouble}")
+            return spec._replace(name=job.name, stdout=path)
+        except UsageError as error:
+            trouble = error.message
+    raise UsageError(trouble_in(job.name, trouble))
 
 
 def _is_near(path: str, cwd: str) -> bool:

@@ -7,10 +7,12 @@ the next server on the same folder finds every job. A loop hosted by the HTTP pr
 tied the jobs to it. The user's own queue would not do either: there, devices are the host's cards,
 and not strings such as `2,3`, `` or the id of a card that does not exist.
 
-    main.py     the command line
+    main.py     the command line           site.py     requests and answers
     server.py   the JSON routes            gui.py      the page's routes
     desk.py     what they do to the queue  client.py   how the page asks the server
     daemon.py   the daemon of that queue   pages.py    HTML, assets.py its style and script
-    jobs.py     what a job may look like   httpd.py    connections, limits, answers
-    logbook.py  <logdir>/logs.out          guard.py    who may speak to us
+    jobs.py     what a job may look like   files.py    where its output goes
+    devices.py  what a device is called    forms.py    the fields of a form
+    answers.py  their keys and words       guard.py    who may speak to us
+    logbook.py  <logdir>/logs.out
 """

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 from stoker.compat.gpupeasy.jobs import return_code
 from stoker.compat.gpupeasy.logbook import Logbook, label
@@ -16,10 +17,13 @@ from stoker.core.model import Outcome
 from stoker.core.retry import Verdict
 from stoker.daemon.cards import Cards
 from stoker.daemon.main import Daemon, main
+from stoker.errors import Error
 from stoker.settings import Settings
-from stoker.store import find, slots
+from stoker.store import find, ledger, slots
+from stoker.supervisor.orders import Begun
 
 MODULE = "stoker.compat.gpupeasy.daemon"
+READY = "peasy_ready"  # in the books: whether they say how everything ended before
 
 
 class PeasyDaemon(Daemon):
@@ -29,17 +33,38 @@ class PeasyDaemon(Daemon):
         self._book = Logbook(os.path.dirname(settings.state_dir))
         self._slots: SlotCards | WatchedSlots | None = None
         self._used: tuple[str, ...] = ()
+        self._is_ready = False
         super().__init__(settings)
 
     def find_cards(self, tag: int) -> Cards:
         """All slots that ever were, because jobs are on record by their numbers."""
+        while not self._mark(False) and not self._is_stopping:
+            time.sleep(0.05)
         named = slots.read(self._db) or slots.Slots()
         self._slots = slot_cards(named.known, self._settings, tag, FIRST_FREED, self.trouble)
         self._follow(named.used)
         return self._slots
 
+    def _recover(self, living: list[Begun]) -> None:
+        super()._recover(living)
+        self._get_ready()
+
+    def _get_ready(self) -> None:
+        if not self._is_ready and not self._loop.has_unrecorded:
+            self._is_ready = self._mark(True)
+
+    def _mark(self, is_ready: bool) -> bool:
+        try:
+            with self._db.transaction():
+                ledger.set_meta(self._db, READY, int(is_ready))
+            return True
+        except Error as error:  # somebody else is writing
+            self.trouble(error.message)
+            return False
+
     def _observe(self) -> None:
         super()._observe()
+        self._get_ready()
         named = slots.read(self._db)
         if named is not None and named.used != self._used:
             self._follow(named.used)

@@ -8,11 +8,12 @@ from typing import Any
 
 from starlette.responses import Response
 
-from stoker.compat.gpupeasy import jobs, pages
+from stoker.compat.gpupeasy import pages
 from stoker.compat.gpupeasy.assets import SCRIPT, STYLE
 from stoker.compat.gpupeasy.client import Backend, Unreachable
-from stoker.compat.gpupeasy.jobs import BatchLine
 from stoker.compat.gpupeasy.site import Entry, Request, as_json, html, redirect
+from stoker.core import peasy_text
+from stoker.core.peasy_text import TextJob, trouble_in
 
 _SHOWN = 200
 _LAST = "20"
@@ -110,7 +111,10 @@ class Gui:
         fields = request.form()
         if "fileName" not in fields or "lastN" not in fields:
             return as_json({"status": "failed", "value": "fileName and lastN are needed"}, 400)
-        found = self._backend.get("joblog", outFile=fields["fileName"], lastN=fields["lastN"])
+        try:
+            found = self._backend.get("joblog", outFile=fields["fileName"], lastN=fields["lastN"])
+        except Unreachable as error:  # a script asks, and cannot follow us to a page
+            return as_json({"status": "failed", "value": str(error)})
         if found.get("missing"):
             return as_json(found["value"])  # a bare text, as it always was
         return as_json({"status": found["status"], "value": found["value"]})
@@ -121,14 +125,14 @@ class Gui:
         fields = request.form()
         if "jobList" not in fields:
             return as_json({"status": "failed", "message": "jobList is needed"}, 400)
-        lines = jobs.parse_batch(fields["jobList"])
+        lines = list(peasy_text.jobs_in(fields["jobList"]))
         if not lines:
             return _error("No jobs were submitted (or incorrect syntax)")
         troubles = [line.trouble for line in lines]
         answer = self._submit(lines, is_trial=any(troubles))
         for place, trouble in zip(_good(lines), answer.get("errors") or (), strict=False):
             if trouble is not None:
-                troubles[place] = f"Error in job: {lines[place].name}: {_in_batch(trouble)}"
+                troubles[place] = trouble_in(lines[place].name, _in_batch(trouble))
         found = [trouble for trouble in troubles if trouble]
         if found:
             text = "".join(f"{trouble}\n\n" for trouble in found)
@@ -137,7 +141,7 @@ class Gui:
             return _error(str(answer["message"]))
         return redirect("/", {"infoMessage": "Jobs successfully passed onto scheduler.\n"})
 
-    def _submit(self, lines: list[BatchLine], is_trial: bool) -> Any:
+    def _submit(self, lines: list[TextJob], is_trial: bool) -> Any:
         """All good lines at once; on trial when others are bad, to find what else is wrong."""
         data = [
             {"jobName": line.name, "outFile": line.out, "jobCommand": line.argv}
@@ -152,14 +156,14 @@ class Gui:
         if text is None:
             return as_json({"status": "failed", "message": "jobCommand is needed"}, 400)
         answer: dict[str, Any]
-        if not jobs.clean(text):
+        if not peasy_text.one_line(text):
             answer = {"status": "failed", "commandList": [],
                       "errorMessage": "Command string cannot be emtpy"}  # fmt: skip
-        elif ";;" in text:
-            answer = _parsed_list(jobs.parse_batch(text))
+        elif peasy_text.has_fields(text):
+            answer = _parsed_list(list(peasy_text.jobs_in(text)))
         else:
             try:
-                words = jobs.split_command(jobs.clean(text))
+                words = peasy_text.split_command(peasy_text.one_line(text))
                 answer = {"status": "successful", "commandList": words}
             except ValueError as error:
                 answer = {"status": "failed", "commandList": [], "errorMessage": str(error)}
@@ -188,7 +192,7 @@ def _messages(request: Request) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _parsed_list(lines: list[BatchLine]) -> dict[str, Any]:
+def _parsed_list(lines: list[TextJob]) -> dict[str, Any]:
     errors = [line.trouble for line in lines if line.trouble is not None]
     found = [
         {"Job Name": line.name, "Job File": line.out, "Job Command": line.argv}
@@ -201,7 +205,7 @@ def _parsed_list(lines: list[BatchLine]) -> dict[str, Any]:
     return answer
 
 
-def _good(lines: list[BatchLine]) -> list[int]:
+def _good(lines: list[TextJob]) -> list[int]:
     return [place for place, line in enumerate(lines) if line.trouble is None]
 
 

@@ -1,14 +1,8 @@
-"""What a job may look like: the fields of a submission, and the text form of a batch.
-
-A batch is `name ;; outfile ;; command`, jobs separated by `;;;`. Line ends and runs of blanks count
-as one blank, and the command is split as a shell would, without its expansions.
-"""
+"""What a job may look like: the fields of a submission, and how a job stands."""
 
 from __future__ import annotations
 
 import os
-import re
-import shlex
 from collections.abc import Mapping
 
 from stoker.core.record import Record
@@ -33,16 +27,11 @@ class Wanted(Record):
 
 
 class Refused(Exception):
-    """Why a job is not taken, in the words that clients know."""
+    """Why a job is not taken, in the words that clients know; `place` is its place in a batch."""
 
-
-class BatchLine(Record):
-    """One job of a batch; `trouble` says why it is none."""
-
-    name: str
-    out: str
-    argv: tuple[str, ...]
-    trouble: str | None = None
+    def __init__(self, message: str, place: int | None = None) -> None:
+        super().__init__(message)
+        self.place = place
 
 
 def wanted(job: object) -> Wanted:
@@ -102,50 +91,6 @@ def _is_text(word: object) -> bool:
     except UnicodeEncodeError:  # half of a surrogate pair
         return False
     return True
-
-
-def parse_batch(text: str) -> list[BatchLine]:
-    """
-    >>> [line.argv for line in parse_batch("a;;a.out;;echo 'x  y';;; b ;; b.out ;;\\n ls\\n -l")]
-    [('echo', 'x y'), ('ls', '-l')]
-    >>> parse_batch("only;;two")[0].trouble
-    'Malformed job: only;;two'
-    """
-    found = []
-    for part in clean(text).split(";;;"):
-        part = part.strip()
-        if part:
-            found.append(_parse_job(part))
-    return found
-
-
-def _parse_job(text: str) -> BatchLine:
-    fields = [field.strip() for field in text.split(";;")]
-    fields = [field for field in fields if field]
-    if len(fields) != 3:
-        return BatchLine("", "", (), f"Malformed job: {text}")
-    name, out, command = fields
-    try:
-        return BatchLine(name, out, split_command(command))
-    except ValueError as error:
-        return BatchLine(name, out, (), f"Error in job: {name}: {error}")
-
-
-def clean(text: str) -> str:
-    """
-    >>> clean(" a\\r\\n   b ")
-    'a b'
-    """
-    return re.sub(" +", " ", text.strip().replace("\n", " ").replace("\r", " "))
-
-
-def split_command(text: str) -> tuple[str, ...]:
-    """Raises ValueError, with words for the user, when a quotation is not closed.
-
-    >>> split_command("python -c ' print(1)' ''")
-    ('python', '-c', 'print(1)', '')
-    """
-    return tuple(word.strip() for word in shlex.split(text))
 
 
 # -- how a job stands, for clients ----------------------------------------------------------------

@@ -7,14 +7,14 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
 
 from stoker.compat.gpupeasy.client import Backend, Unreachable
-from stoker.compat.gpupeasy.jobs import parse_batch
+from stoker.compat.gpupeasy.devices import split_devices
 from stoker.compat.gpupeasy.logbook import NAME, Logbook
-from stoker.compat.slots import expand_range
+from stoker.core.peasy_text import jobs_in, trouble_in
 from stoker.core.record import Record
 from stoker.devices.probe import find_devices
 from stoker.errors import Conflict, Error, NoPermission, Unavailable, UsageError
@@ -25,6 +25,8 @@ from stoker.supervisor import locks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import socket
+
     from stoker.compat.gpupeasy.site import Application
 
 SERVER_PORT = 8888
@@ -48,9 +50,26 @@ class Place(Record):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parsed = _parser().parse_args(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    parsed = _parser().parse_args(_with_devices(words))
+    return _told(lambda: _run(parsed))
+
+
+def run_server(host: str, port: str | int, devices: Sequence[str], logdir: str | None) -> int:
+    """For start scripts: each device is taken as it is."""
+    return _told(lambda: serve(Place(host, _port(port)), devices, logdir, _QUEUE_LIMIT))
+
+
+def _port(text: str | int) -> int:
     try:
-        return _run(parsed)
+        return int(text)
+    except ValueError:
+        raise UsageError(f"there is no port `{text}`") from None
+
+
+def _told(work: Callable[[], int]) -> int:
+    try:
+        return work()
     except Error as error:
         print(f"error: {error.message}", file=sys.stderr)
         if error.hint:
@@ -68,6 +87,21 @@ def _run(parsed: argparse.Namespace) -> int:
     if parsed.gpus is not None:
         devices = split_devices(parsed.gpus) * max(1, parsed.jobs_per_gpu)
     return serve(place, devices, parsed.logdir, parsed.queue_limit)
+
+
+def _with_devices(words: list[str]) -> list[str]:
+    """`--gpus '-1;0'` has no option of the name -1 in it.
+
+    >>> _with_devices(["server", "--gpus", "-1;0", "--port", "1"])
+    ['server', '--gpus=-1;0', '--port', '1']
+    """
+    found: list[str] = []
+    for word in words:
+        if found and found[-1] == "--gpus" and word[:1] == "-" and word[1:2].isdigit():
+            found[-1] += f"={word}"
+        else:
+            found.append(word)
+    return found
 
 
 def _backend(parsed: argparse.Namespace) -> Backend:
@@ -121,17 +155,6 @@ def _add_place(parser: argparse.ArgumentParser, port: int) -> None:
                         help="another NAME of this host, or NAME:PORT")  # fmt: skip
 
 
-def split_devices(text: str) -> list[str]:
-    """
-    >>> split_devices("0;1;2,3"), split_devices(""), split_devices("0;")
-    (['0', '1', '2,3'], [''], ['0', ''])
-    >>> split_devices("0 1;4-6"), split_devices("GPU-0-2;2-3,4-5")
-    (['0', '1', '4', '5', '6'], ['GPU-0-2', '2-3,4-5'])
-    """
-    words = [word for name in text.split(";") for word in name.split() or [""]]
-    return [device for word in words for device in expand_range(word)]
-
-
 # -- the server ------------------------------------------------------------------------------------
 
 
@@ -139,6 +162,8 @@ def serve(place: Place, devices: Sequence[str] | None, logdir: str | None, limit
     """Be the server until a signal; what runs then goes on, and the next server here finds it."""
     from stoker.compat.gpupeasy.server import Server
 
+    listener = _bind(place)  # before anything is made: what cannot be is known by then
+    token = _token(place)
     settings = load_settings()
     folder = os.path.abspath(logdir or os.path.join(settings.state_dir, "gpupeasy"))
     if logdir is None:
@@ -153,9 +178,10 @@ def serve(place: Place, devices: Sequence[str] | None, logdir: str | None, limit
     lock = _lock(settings.state_dir)
     book = Logbook(folder)
     server = Server(settings, book, max(0, limit))
-    with _listening(place, server) as port:
-        desk = server.desk
-        used = desk.open(devices, _default_devices(settings) if devices is None else ())
+    _catch_signals()
+    desk = server.desk
+    used = desk.open(devices, _default_devices(settings) if devices is None else ())
+    with _serving(place, listener, token, server) as port:
         book.write("Info", f"Starting GPUPeasy server on {place.host}:{port}")
         _say(f"GPUPeasy server on http://{place.host}:{port}/"
              f"  devices: {'; '.join(used)}  log: {os.path.join(folder, NAME)}")  # fmt: skip
@@ -205,7 +231,9 @@ def _stop_daemon(folder: str) -> None:
 def show(place: Place, backend: Backend) -> int:
     from stoker.compat.gpupeasy.gui import Gui
 
-    with _listening(place, Gui(backend)) as port:
+    listener = _bind(place)
+    _catch_signals()
+    with _serving(place, listener, _token(place), Gui(backend)) as port:
         _say(f"GPUPeasy gui on http://{place.host}:{port}/")
         while _wait_for_signal() == signal.SIGUSR1:
             pass
@@ -219,7 +247,7 @@ def submit(backend: Backend, path: str) -> int:
     """All of its jobs or none."""
     try:
         with open(0 if path == "-" else path, encoding="utf-8", errors="surrogateescape") as file:
-            lines = parse_batch(file.read())
+            lines = list(jobs_in(file.read()))
     except OSError as error:
         raise UsageError(f"cannot read `{path}`: {error.strerror}") from None
     data = [
@@ -236,38 +264,50 @@ def submit(backend: Backend, path: str) -> int:
         for id in answer["jobIDs"]:
             _say(str(id))
         return 0
-    found = answer.get("errors") or [answer["message"]]
+    found = answer.get("errors")
+    if found is None:  # about none of them in particular
+        raise UsageError(str(answer["message"]), "no job was submitted")
     for line, trouble in zip_longest(lines, found):
         own = line.trouble if line is not None else None
         if own or trouble:
-            name = f"{line.name}: " if line is not None and line.name else ""
-            print(own or f"Error in job: {name}{trouble}", file=sys.stderr)
+            name = line.name if line is not None else ""
+            print(own or trouble_in(name, trouble), file=sys.stderr)
     raise UsageError("no job was submitted")
 
 
 # -- both ------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _listening(place: Place, application: Application) -> Iterator[int]:
-    """Answer on a port, which is given, until the end of the block."""
-    from stoker.compat.gpupeasy.guard import Guard, own_hosts
-    from stoker.compat.gpupeasy.site import make_app
-    from stoker.http.listening import listen, serving
+def _bind(place: Place) -> socket.socket:
+    """The port; who connects now waits until we answer."""
+    from stoker.http.listening import listen
 
-    token = None if place.token_file is None else load_token(place.token_file)
-    if not is_loopback(place.host) and token is None:
+    if not is_loopback(place.host) and place.token_file is None:
         raise UsageError(
             f"`{place.host}` can be reached by others, who could run anything as you",
             "add --token-file FILE, or stay on 127.0.0.1 and use `ssh -L` from elsewhere",
         )
-    listener = listen(place.host, [place.port], "give another --port")
+    return listen(place.host, [place.port], "give another --port")
+
+
+def _token(place: Place) -> str | None:
+    return None if place.token_file is None else load_token(place.token_file)
+
+
+@contextmanager
+def _serving(
+    place: Place, listener: socket.socket, token: str | None, application: Application
+) -> Iterator[int]:
+    """Answer on that port, whose number is given, until the end of the block."""
+    from stoker.compat.gpupeasy.guard import Guard, own_hosts
+    from stoker.compat.gpupeasy.site import make_app
+    from stoker.http.listening import serving
+
     port = int(listener.getsockname()[1])
     guard = Guard(own_hosts(place.host, port, place.names), token)
     if not is_loopback(place.host):
         _say(f"anybody with the token in `{place.token_file}` may run commands; it travels "
              "unencrypted, so prefer `ssh -L` on networks that you do not trust")  # fmt: skip
-    _catch_signals()
     with serving(make_app(application, guard), listener):
         yield port
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Protocol
-from urllib.parse import parse_qs, urlencode
+from urllib.parse import urlencode
 
 from starlette import requests
 from starlette.applications import Starlette
@@ -20,13 +20,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from stoker.compat.gpupeasy.forms import encoded, fields_of
 from stoker.compat.gpupeasy.guard import Guard
 from stoker.core.record import Record
 from stoker.http.asked import Refusal
 from stoker.http.gate import Gate, Manners
 
 _BODY_BYTES = 16 << 20
-_FIELDS = 100
 _THREADS = 16
 # Forms and fragments of our own pages only; no script but our own file, and nobody frames us.
 _POLICY = (
@@ -39,9 +39,10 @@ class Request(Record):
     method: str
     query: dict[str, str]
     body: bytes
+    kind: str = ""  # what the body calls itself
 
     def form(self) -> dict[str, str]:
-        return _fields(self.body.decode("utf-8", "replace"))
+        return fields_of(self.kind, self.body)
 
     def json(self) -> Any:
         """What was sent as JSON, whatever it calls itself; None when it is none."""
@@ -79,17 +80,26 @@ class Application(Protocol):
 def make_app(application: Application, guard: Guard) -> ASGIApp:
     pool = ThreadPoolExecutor(_THREADS)
 
-    def route(method: str, path: str, work: Callable[..., Response]) -> Route:
+    def route(path: str, works: dict[str, Callable[..., Response]]) -> Route:
+        methods = sorted({*works, "OPTIONS", *(["HEAD"] if "GET" in works else [])})
+
         async def endpoint(request: requests.Request) -> Response:
-            asked = Request(request.method, _fields(request.url.query), await request.body())
+            if request.method == "OPTIONS":
+                return Response(b"", 200, {"Allow": ", ".join(methods)})
+            kind = request.headers.get("content-type", "")
+            asked = Request(request.method, encoded(request.url.query), await request.body(), kind)
+            work = works["GET" if request.method == "HEAD" else request.method]
             do = partial(work, asked, *request.path_params.values())
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(pool, application.answer, asked, do)
 
-        return Route(path, endpoint, methods=[method])
+        return Route(path, endpoint, methods=methods)
 
+    paths: dict[str, dict[str, Callable[..., Response]]] = {}
+    for method, path, work in application.routes:
+        paths.setdefault(path, {})[method] = work
     app = Starlette(
-        routes=[route(*entry) for entry in application.routes],
+        routes=[route(*entry) for entry in paths.items()],
         exception_handlers={HTTPException: _unknown},
     )
     app.router.redirect_slashes = False
@@ -98,7 +108,9 @@ def make_app(application: Application, guard: Guard) -> ASGIApp:
 
 async def _unknown(request: requests.Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return _failed(str(error.detail).capitalize(), error.status_code)
+    answer = _failed(str(error.detail).capitalize(), error.status_code)
+    answer.headers.update(error.headers or {})  # which methods there are
+    return answer
 
 
 def _refuse(why: Refusal) -> Response:
@@ -119,12 +131,3 @@ _MANNERS = Manners(
     _refuse,
     lambda error: _failed(error.message, 200),
 )
-
-
-def _fields(text: str) -> dict[str, str]:
-    """The fields of a query or a form; the first of each name."""
-    try:
-        found = parse_qs(text, keep_blank_values=True, max_num_fields=_FIELDS)
-    except ValueError:
-        return {}
-    return {key: values[0] for key, values in found.items()}

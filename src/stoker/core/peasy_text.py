@@ -1,0 +1,93 @@
+"""Many jobs in one text, as users of GPUPeasy write them: `name ;; outfile ;; command ;;; ...`
+
+Line ends and runs of blanks count as one blank, and the command is split as a shell would, without
+its expansions.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+
+from stoker.core.record import Record
+
+# `;;` also ends a branch of a shell's case.
+_CASE = re.compile(r"\bcase\b.*\bin\b", re.DOTALL)
+
+
+class TextJob(Record):
+    """One job of a text; `trouble` says why it is none."""
+
+    name: str
+    out: str
+    argv: tuple[str, ...]
+    trouble: str | None = None
+
+
+def jobs_in(text: str) -> Iterator[TextJob]:
+    """
+    >>> [job.argv for job in jobs_in("a;;a.out;;echo 'x  y';;; b ;; b.out ;;\\n ls\\n -l")]
+    [('echo', 'x y'), ('ls', '-l')]
+    >>> next(jobs_in("only;;two")).trouble
+    'Malformed job: only;;two'
+    >>> next(jobs_in('a;;b;;echo "')).trouble
+    'Error in job: a: No closing quotation'
+    """
+    for part in one_line(text).split(";;;"):
+        if part.strip():
+            yield _job(part.strip())
+
+
+def _job(text: str) -> TextJob:
+    fields = [field.strip() for field in text.split(";;")]
+    fields = [field for field in fields if field]
+    if len(fields) != 3:
+        return TextJob("", "", (), f"Malformed job: {text}")
+    name, out, command = fields
+    try:
+        return TextJob(name, out, split_command(command))
+    except ValueError as error:
+        return TextJob(name, out, (), trouble_in(name, str(error)))
+
+
+def trouble_in(name: str, why: str) -> str:
+    return f"Error in job: {name}: {why}"
+
+
+def one_line(text: str) -> str:
+    """
+    >>> one_line(" a\\r\\n   b ")
+    'a b'
+    """
+    return re.sub(" +", " ", text.strip().replace("\n", " ").replace("\r", " "))
+
+
+def split_command(text: str) -> tuple[str, ...]:
+    """Raises ValueError, with words for the user, when a quotation is not closed.
+
+    >>> split_command("python -c ' print(1)' ''")
+    ('python', '-c', 'print(1)', '')
+    """
+    return tuple(word.strip() for word in shlex.split(text))
+
+
+def has_fields(text: str) -> bool:
+    """Whether its `;;` separate fields, and not the branches of a shell's case.
+
+    >>> has_fields("a ;; a.out ;; echo 1"), has_fields("case $1 in a) echo 1;; esac")
+    (True, False)
+    """
+    return ";;" in text and not _CASE.search(text)
+
+
+def looks_like_gpupeasy(text: str) -> bool:
+    """Whether a text is meant so, and not as one command a line.
+
+    >>> looks_like_gpupeasy("a ;; a.out ;; echo 1 ;;; b ;; b.out ;; echo 2")
+    True
+    >>> looks_like_gpupeasy("case $1 in a) echo 1;; b) echo 2;; esac")
+    False
+    """
+    parts = [part for part in text.split(";;;") if part.strip()]
+    return has_fields(text) and (";;;" in text or all(part.count(";;") == 2 for part in parts))

@@ -1,0 +1,197 @@
+"""gpu_task_scheduler: what is known of a result folder, and whose it is."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from stoker.compat.task_scheduler_records import Folder, Stage, params_of
+from stoker.compat.task_scheduler_stages import stage_of
+from tests.compat.gts_project import MAIN, Project
+from tests.doors.helpers import is_alive
+from tests.lab import Lab, wait_until
+
+# Makes its folder anew, announces itself and waits until a file is there.
+ANEW = """
+    import os, shutil, time
+    from gpu_task_scheduler.gpu_task import GPUTask
+
+    class Task(GPUTask):
+        def main(self):
+            shutil.rmtree(self._work_dir)
+            os.makedirs(self._work_dir)
+            with open("pids", "a") as file:
+                file.write(f"{os.getpid()}\\n")
+            while not os.path.exists("open"):
+                time.sleep(0.02)
+"""
+
+
+@pytest.fixture
+def project(lab: Lab) -> Project:
+    return Project(lab)
+
+
+def running(project: Project) -> int:
+    wait_until(lambda: project.lines("pids"), what="a task that runs")
+    return int(project.lines("pids")[-1])
+
+
+def notes(folder: Path) -> list[str]:
+    """What a folder knows of those in it."""
+    return [name for name in os.listxattr(folder) if "stoker" in name]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_interrupted_task_that_made_its_folder_anew_is_run_again(
+    project: Project, number: int
+) -> None:
+    project.write(task=ANEW)
+    project.configure({"a": [1]})
+    program = project.popen()
+    pid = running(project)
+    program.send_signal(number)
+    program.communicate(timeout=60)
+    wait_until(lambda: not is_alive(pid))
+    folder = project.path("results/a-1,")
+    wait_until(lambda: params_of(str(folder)), what="its record")
+    wait_until(lambda: not notes(folder.parent), what="the note above to be gone")
+    project.path("open").touch()
+    project.ok()
+    assert len(project.lines("pids")) == 2
+    assert os.listdir(folder.parent) == ["a-1,"] and not notes(folder.parent)
+    project.ok()
+    assert len(project.lines("pids")) == 2
+
+
+def test_a_power_cut_while_a_task_makes_its_folder_anew_is_no_end(tmp_path: Path) -> None:
+    """Nobody is left to write anything."""
+    stage = Stage("stage", "old")
+    path = tmp_path / "results/a-1,"
+    before = Folder(str(path), stage, "params")
+    assert before.make()
+    before.begin()
+    shutil.rmtree(path)
+    path.mkdir()
+    after = Folder(str(path), stage, "params")
+    assert after.is_finished()  # as long as it runs
+    before.release()  # as the kernel does it
+    assert not after.is_finished()
+    after.begin()
+    after.end(True)
+    assert Folder(str(path), stage, "params").is_finished()
+    shutil.rmtree(path)
+    path.mkdir()
+    assert after.is_finished()  # made by somebody else: nothing of ours runs, or was cut off
+
+
+def test_a_task_that_made_its_folder_anew_is_not_run_by_a_second_program(project: Project) -> None:
+    project.write(task=ANEW)
+    project.configure({"a": [1]})
+    program = project.popen()
+    running(project)
+    project.ok()
+    assert project.messages()[-2] == "INFO gpu0 skips task a-1,"
+    project.path("open").touch()
+    program.communicate(timeout=60)
+    assert program.returncode == 0
+    assert len(project.lines("pids")) == 1
+
+
+def test_notes_are_hidden_files_where_folders_cannot_have_attributes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> bytes:
+        raise OSError(errno.ENOTSUP, "Operation not supported")
+
+    for name in ("setxattr", "getxattr", "removexattr"):
+        monkeypatch.setattr(f"os.{name}", refuse)
+    path = tmp_path / "a-1,"
+    folder = Folder(str(path), Stage("stage", "old"), "params")
+    assert folder.make()
+    folder.begin()
+    shutil.rmtree(path)
+    path.mkdir()
+    folder.release()
+    assert not folder.is_finished()
+    assert len(list(tmp_path.glob(".stoker-begun-*"))) == 1
+    folder.leave()
+    assert not folder.is_finished()
+    assert os.listdir(tmp_path) == ["a-1,"]
+
+
+# -- stages ----------------------------------------------------------------------------------------
+
+STAGE = """
+    import os
+    from gpu_task_scheduler.gpu_task import GPUTask
+    class Task(GPUTask):
+        def main(self):
+            with open("ran", "a") as file: file.write(__name__ + "\\n")
+            if os.path.exists("broken"): raise RuntimeError("no luck")
+"""
+
+
+def test_stages_whose_classes_have_one_name_do_not_repeat_each_other(project: Project) -> None:
+    project.write(first=STAGE, second=STAGE, main=MAIN.replace("from task", "from first"))
+    project.configure({"a": [1]})
+    project.ok()
+    project.path("broken").touch()
+    project.write(main=MAIN.replace("from task", "from second"))
+    project.configure({"a": [1]}, force_rerun=True)
+    assert project.run().returncode == 1
+    project.path("broken").unlink()
+    project.configure({"a": [1]})
+    project.write(main=MAIN.replace("from task", "from first"))
+    project.ok()
+    assert project.lines("ran") == ["first", "second"]
+    project.write(main=MAIN.replace("from task", "from second"))
+    project.ok()
+    assert project.lines("ran") == ["first", "second", "second"]
+
+
+def test_main_scripts_are_stages_by_where_they_are(project: Project) -> None:
+    project.configure({"a": [1]})
+    script = (
+        STAGE
+        + """
+    from config import config
+    from gpu_task_scheduler.gpu_task_scheduler import GPUTaskScheduler
+    GPUTaskScheduler(config, Task).start()
+    """
+    )
+    project.write(train=script, generate=script)
+    project.ok("train.py")
+    project.configure({"a": [1]}, force_rerun=True)
+    project.path("broken").touch()
+    assert project.run("generate.py").returncode == 1
+    project.path("broken").unlink()
+    project.configure({"a": [1]})
+    project.ok("train.py")
+    assert len(project.lines("ran")) == 2
+    project.folder = project.folder.rename(project.folder.with_name("moved"))
+    project.ok("generate.py")
+    assert len(project.lines("ran")) == 3
+
+
+@pytest.mark.parametrize("end", ["done", "failed"])
+def test_records_of_before_are_still_true(tmp_path: Path, end: str) -> None:
+    rules = {"log_file": "worker.log", "result_root_folder": str(tmp_path)}
+    stage = stage_of("task.Task", rules)
+    assert stage.old_key == "a93eed4e"  # of `Task worker.log`
+    path = tmp_path / "a-1,"
+    path.mkdir()
+    record = {"params": "x", "ends": {stage.old_key: end}}
+    os.setxattr(path, "user.stoker.tasks", json.dumps(record).encode())
+    folder = Folder(str(path), stage, "x")
+    assert folder.is_finished() is (end == "done")
+    other = Folder(str(path), stage_of("other.Task", rules), "x")
+    other.begin()
+    other.end(False)
+    assert folder.is_finished() is (end == "done")
