@@ -226,9 +226,10 @@ def page(
     """What `ls` shows: all of some states, or what matters now (unfinished, then newest ended)."""
     if states is not None:
         return find.page(db, states, limit, tag=tag, name=name, newest_first=True)[::-1]
-    current = find.page(db, (*ACTIVE, *WAITING), limit, tag=tag, name=name)
-    ended = max(0, limit - len(current))
-    recent = find.page(db, FINAL, ended, tag=tag, name=name, newest_first=True)
+    with db.reading():
+        current = find.page(db, (*ACTIVE, *WAITING), limit, tag=tag, name=name)
+        ended = max(0, limit - len(current))
+        recent = find.page(db, FINAL, ended, tag=tag, name=name, newest_first=True)
     return sorted([*recent, *current], key=lambda row: row.id)
 
 

@@ -104,3 +104,19 @@ def test_only_three_snapshots_are_kept(tmp_path: Path) -> None:
         snapshots.take(db)
     names = [os.path.basename(path) for path in snapshots.newest(str(tmp_path))]
     assert names == ["5.db", "4.db", "3.db"]
+
+
+def test_a_job_that_moves_between_two_states_is_listed_once(tmp_path: Path) -> None:
+    db, other = a_store(tmp_path), a_store(tmp_path)
+    [job] = add(db, a_spec(held=True))
+    walks: list[str] = []
+
+    def before(statement: str) -> None:
+        """After the walk along one state and before the next, somebody lets the job go."""
+        walks.extend([statement] if "j.state = " in statement else [])
+        if len(walks) == 2:
+            other.execute("UPDATE jobs SET state = 'queued' WHERE id = ?", (job,))
+
+    db.connection.set_trace_callback(before)
+    assert [row.id for row in find.page(db, ("held", "queued"), 10)] == [job]
+    assert find.job(other, job).state == "queued"

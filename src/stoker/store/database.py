@@ -41,6 +41,26 @@ class Database:
         """`with db.transaction():` is one write transaction."""
         return Transaction(self)
 
+    def reading(self) -> Reading:
+        """`with db.reading():` sees the queue as it is at one moment, over several statements."""
+        return Reading(self.connection)
+
+
+class Reading:
+    """A read transaction, or a part of the one that is open. It keeps nobody from writing."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._is_ours = not connection.in_transaction
+
+    def __enter__(self) -> None:
+        if self._is_ours:
+            self._connection.execute("BEGIN")
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_ours and self._connection.in_transaction:
+            self._connection.execute("COMMIT")
+
 
 class Transaction:
     """Begins with the write lock, ends with a commit, or is undone as a whole by any exception."""

@@ -118,7 +118,7 @@ def page(
 ) -> list[JobRow]:
     """Jobs in any of these states by id. Each state is one walk along its index."""
     order = "DESC" if newest_first else "ASC"
-    rows: list[JobRow] = []
+    asked: list[tuple[str, tuple[object, ...]]] = []
     for state in states:
         where, values = ["j.state = ?"], [state]  # type: tuple[list[str], list[object]]
         if tag is not None:
@@ -131,7 +131,9 @@ def page(
             where.append("j.ended_at >= ?")
             values.append(since)
         sql = f"{_SELECT} WHERE {' AND '.join(where)} ORDER BY j.id {order} LIMIT ?"
-        rows += [_job_row(row) for row in db.execute(sql, (*values, limit))]
+        asked.append((sql, (*values, limit)))
+    with db.reading():  # or a job that goes from one state to the next is seen twice, or never
+        rows = [_job_row(row) for sql, given in asked for row in db.execute(sql, given)]
     rows.sort(key=lambda row: row.id, reverse=newest_first)
     return rows[:limit]
 
