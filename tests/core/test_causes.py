@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.causes import DETERMINISTIC, diagnose
+from stoker.core.causes import diagnose
+from stoker.core.retry import DETERMINISTIC
 
 CAUSES = {
     "gpu_oom", "host_oom", "disk_full", "missing_program", "missing_module", "gpu_error",

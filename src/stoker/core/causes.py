@@ -21,9 +21,6 @@ import re
 
 from stoker.core.record import Record
 
-# A job that fails like this fails again, wherever and however often it is tried.
-DETERMINISTIC: frozenset[str] = frozenset({"missing_program", "missing_module"})
-
 _TAIL_BYTES = 64 * 1024
 _LOOK = 300  # lines that are read at all
 _FOLLOW = 80  # goodbyes of trackers and launchers, and the long messages of TensorFlow, are shorter

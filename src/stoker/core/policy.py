@@ -11,7 +11,6 @@ their like usually take). Jobs without GPUs run beside all that, as many as ther
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Protocol
 
 from stoker.core.model import (
     Plan,
@@ -25,6 +24,12 @@ from stoker.core.model import (
     WaitingJob,
 )
 from stoker.core.space import Space
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+else:
+    Protocol = object  # `typing` takes as long to load as all of this package
 
 # Reasons why a job was not started; explain.py turns them into sentences.
 NO_DEVICE = "no_device"

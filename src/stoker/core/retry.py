@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from stoker.core.causes import DETERMINISTIC
 from stoker.core.model import Outcome
 from stoker.core.record import Record
 
@@ -18,7 +17,8 @@ OOM_CAP = 3
 REQUEUE_CODE = 75
 _PROGRESS_SECONDS = 10.0
 
-# Trying again cannot mend these.
+# Trying again cannot mend these, wherever and however often.
+DETERMINISTIC = frozenset({"missing_program", "missing_module"})  # of causes.py
 _DETERMINISTIC = DETERMINISTIC | {"start_failed", "time_limit"}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from stoker.core.causes import diagnose
 from stoker.core.model import Outcome
 from stoker.core.retry import REQUEUE_CODE
 from stoker.daemon.usage import Use
@@ -33,6 +32,8 @@ class Examiner:
         code = None if outcome.status & 0x7F else outcome.status >> 8 & 0xFF
         if code == REQUEUE_CODE and self._asked_for_more(facts.job):
             return outcome._replace(reason="requeue")
+        from stoker.core.causes import diagnose  # regular expressions: only where a job failed
+
         found = diagnose(
             self._tail(facts), code, outcome.status & 0x7F or None,
             gpu_was_full=use.was_full, host_killed=killed,

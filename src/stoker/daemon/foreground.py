@@ -254,10 +254,12 @@ class Foreground:
 
     def _part(self) -> None:
         """From what jobs were allowed to leave behind; who still has our tag is the keeper's."""
-        if len(members.children(os.getpid())) == 1:
-            return  # the keeper: there is nobody else, as nearly always
+        if len(members.children(os.getpid())) == 1:  # the keeper: nobody else, as nearly always
+            self._parent.dismiss_keeper()
+            return
         if not self.interrupts:
             _let_go(self._tag_base)
+            self._parent.dismiss_keeper()
             return
         for pid in members.members(self._tag_base, _RUN):
             members.send(pid, signal.SIGTERM, None)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from stoker.core.model import Context, Outcome
 from stoker.core.record import Record
 from stoker.core.retry import Verdict
 from stoker.supervisor.orders import Order
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+else:
+    Protocol = object  # `typing` takes as long to load as all of this package
 
 
 class Parent(Protocol):

@@ -1,7 +1,7 @@
 """Jobs as children of this process: what `stoker run` uses. They end when this process ends.
 
-If this process is killed, the keeper (a tiny process that waits for our end of a pipe to close)
-kills everything that still carries a tag of this run.
+If this process is killed, the keeper (a shell that waits for our end of a pipe to close, because a
+Python would cost every run its start) kills everything that still carries a tag of this run.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 
 from stoker.core.model import Context, Outcome
 from stoker.supervisor.begins import Begins
@@ -19,6 +20,9 @@ from stoker.supervisor.dispatcher import become_dispatcher
 from stoker.supervisor.orders import Begun, Fact, Order
 from stoker.supervisor.spare_logs import SpareLogs
 from stoker.supervisor.spawn import Environment, encode_environment
+
+# A line: all is well. The end of the pipe: we are gone.
+_KEEP = "trap '' HUP INT TERM; read -r _ && exit; exec \"$@\""
 
 
 class Attached:
@@ -36,7 +40,8 @@ class Attached:
         self._wake, signal_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(signal_end, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        self._children.ignore(_start_keeper(tag_base))
+        keeper, self._keeper = _start_keeper(tag_base)
+        self._children.ignore(keeper)
 
     def ignore(self, pids: Iterable[int]) -> None:
         """Children of this process that are no jobs."""
@@ -86,6 +91,11 @@ class Attached:
         times = (self._children.next_deadline(), self._begins.due_at)
         return min((at for at in times if at is not None), default=None)
 
+    def dismiss_keeper(self) -> None:
+        """Nothing is left that it would have to end."""
+        with suppress(BrokenPipeError):  # somebody ended it
+            os.write(self._keeper, b"\n")
+
     def close(self) -> None:
         """End whatever is left, at once."""
         for begun in self._children.living():
@@ -94,16 +104,16 @@ class Attached:
         self._spares.close()
 
 
-def _start_keeper(tag_base: int) -> int:
-    """The keeper holds the reading end of a pipe whose only writing end is ours."""
+def _start_keeper(tag_base: int) -> tuple[int, int]:
+    """Its PID and our end of the pipe, which stays open for as long as this process lives."""
     reading, writing = os.pipe2(os.O_CLOEXEC)
+    program = (sys.executable, "-P", "-m", "stoker.supervisor.keeper", str(tag_base))
     keeper = os.posix_spawn(
-        sys.executable,
-        [sys.executable, "-P", "-m", "stoker.supervisor.keeper", str(tag_base)],
+        "/bin/sh",
+        ["/bin/sh", "-c", _KEEP, "keeper", *program],
         os.environ,
         file_actions=[(os.POSIX_SPAWN_DUP2, reading, 0)],
         setsid=True,
     )
     os.close(reading)
-    del writing  # stays open for as long as this process lives
-    return keeper
+    return keeper, writing
