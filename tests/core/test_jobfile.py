@@ -116,6 +116,42 @@ def test_empty_directive_changes_nothing() -> None:
     assert jobs("#stoker\na #stoker\n") == [Line(2, "a", "")]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "echo 'a #stoker -G 2'",
+        'echo "a #stoker -G 2"',
+        'echo "a \\" #stoker -G 2"',
+        "echo 'a' \"b ' #stoker -G 2 '\"",
+        "echo a\\ #stoker -G 2",
+        "echo \\' b ' #stoker -G 2 '",
+        "sh -c 'echo \" #stoker x\"'",
+    ],
+)
+def test_a_directive_in_quotes_is_text(text: str) -> None:
+    assert jobs(text) == [Line(1, text, "")]
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("echo 'a #stoker b' #stoker -G 2", "echo 'a #stoker b'"),
+        ('echo \\" #stoker -G 2', 'echo \\"'),
+        ("echo 'it''s' #stoker -G 2", "echo 'it''s'"),
+        ("true # don't wait #stoker -G 2", "true # don't wait"),
+        ("true;# it's late #stoker -G 2", "true;# it's late"),
+        ("echo a#'b #stoker -G 1' #stoker -G 2", "echo a#'b #stoker -G 1'"),
+    ],
+)
+def test_a_directive_behind_quotes_and_comments_is_one(text: str, command: str) -> None:
+    assert jobs(text) == [Line(1, command, "-G 2")]
+
+
+def test_quotes_in_flags_keep_their_words_together() -> None:
+    text = "a #stoker -n 'b #stoker c' #stoker -G 2"
+    assert jobs(text) == [Line(1, "a", "-n 'b #stoker c' -G 2")]
+
+
 # -- bad input ---------------------------------------------------------------------------------
 
 
@@ -135,7 +171,9 @@ def test_lines_before_a_bad_one_were_given_out() -> None:
 
 LINES = st.lists(
     st.lists(
-        st.sampled_from(["a", "b c", " ", "\t", "\\", "#", "#stoker", " #stoker ", "--gpus 2", "é"])
+        st.sampled_from(
+            ["a", "b c", " ", "\t", "\\", "#", "#stoker", " #stoker ", "--gpus 2", "é", "'", '"']
+        )
     ).map("".join)
 )
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import pty
 import re
+import signal
+import struct
 import subprocess
+import termios
 from pathlib import Path
 from typing import Any
 
-from tests.lab import wait_until
+from tests.lab import Lab, wait_until
 
 
 class Gate:
@@ -36,6 +42,49 @@ class Gate:
 
     def open(self) -> None:
         self.path.touch()
+
+
+class Terminal:
+    """A stoker command on a terminal of some size."""
+
+    def __init__(self, lab: Lab, *words: str, lines: int = 24, columns: int = 80) -> None:
+        self._ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        self._process = lab.popen(
+            *words, stdin=theirs, stdout=theirs, stderr=theirs, env={"TERM": "xterm"}
+        )
+        os.close(theirs)
+        self.text = ""
+
+    def read(self) -> bool:
+        """More of what it shows; False when that was all."""
+        try:
+            data = os.read(self._ours, 1 << 16)
+        except OSError:  # how a terminal says that nobody writes any more
+            return False
+        self.text += data.decode(errors="replace").replace("\r\n", "\n")
+        return bool(data)
+
+    def read_until(self, text: str) -> None:
+        while text not in self.text:
+            assert self.read(), f"no `{text}` in {self.text!r}"
+
+    def interrupt(self) -> None:
+        self._process.send_signal(signal.SIGINT)
+
+    def close(self) -> int:
+        """Read to the end; the exit code."""
+        while self.read():
+            pass
+        os.close(self._ours)
+        return self._process.wait(timeout=60)
+
+
+def shown(lab: Lab, *words: str, lines: int = 24, columns: int = 80) -> str:
+    """What a command shows on a terminal of that size."""
+    terminal = Terminal(lab, *words, lines=lines, columns=columns)
+    terminal.close()
+    return terminal.text
 
 
 def refused(

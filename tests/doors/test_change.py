@@ -163,6 +163,35 @@ def test_tags_come_and_go(lab: Lab) -> None:
     refused(lab.run("tag", "+x"), 2, *WHICH)
 
 
+def test_a_comma_stands_between_two_tags(lab: Lab) -> None:
+    lab.submit("--hold", "-T", "a,b", "--tag", "c", "true")
+    assert lab.job(1)["tags"] == ["a", "b", "c"]
+    lab.ok("tag", "1", "+d,e", "-a,b")
+    assert lab.job(1)["tags"] == ["c", "d", "e"]
+    refused(lab.run("tag", "1", "+"), 2, "an empty tag finds nothing")
+    refused(lab.run("tag", "1", "+a,,b"), 2, "`a,,b` has an empty tag")
+
+
+@pytest.mark.parametrize("verb", ["release", "rerun", "wait"])
+def test_a_command_that_starts_the_daemon_says_so(lab: Lab, verb: str) -> None:
+    lab.submit("--hold", "true")
+    if verb == "rerun":
+        lab.ok("cancel", "1")
+    if verb == "wait":
+        lab.ok("release", "1")
+        lab.wait()
+        lab.ok("daemon", "drain")
+        lab.submit("true")
+        lab.ok("daemon", "stop")
+        verb_and_jobs = ["wait", "--timeout", "0s"]
+    else:
+        verb_and_jobs = [verb, "1"]
+    assert lab.daemon_pid() is None
+    started = "started the daemon; it stays until `stoker daemon stop`, your jobs in any case\n"
+    assert lab.run(*verb_and_jobs).stderr.startswith(started)
+    assert started not in lab.run(*verb_and_jobs).stderr
+
+
 def test_rm_forgets_ended_jobs_and_their_logs(lab: Lab) -> None:
     lab.ok("submit", "-f", "-", input="echo a\necho b\n")
     lab.wait()
@@ -198,9 +227,16 @@ def test_clean_forgets_what_it_was_told(lab: Lab) -> None:
     refused(lab.run("clean", "2"), 2, "`stoker clean` takes no words, and `2` is one",
             "see `stoker clean --help`")  # fmt: skip
     assert lab.states() == {2: "failed", 3: "held"}
-    assert as_json(lab.ok("clean", "--older", "0s", "--json")) == {
-        "schema": 1,
-        "removed": 1,
-        "runs": 0,
-    }
+    assert as_json(lab.ok("clean", "--older", "0s", "--json")) == {"schema": 1, "removed": [2]}
     assert lab.states() == {3: "held"}
+
+
+def test_clean_leaves_foreground_runs_alone_unless_they_are_meant(lab: Lab) -> None:
+    (lab.folder / "jobs.txt").write_text("echo once >> ran\n")
+    lab.ok("run", "-q", "jobs.txt")
+    lab.ok("clean")
+    lab.ok("run", "-q", "--resume", "jobs.txt")
+    assert (lab.folder / "ran").read_text() == "once\n"
+    assert lab.ok("clean", "--runs") == "1 foreground run removed\n"
+    lab.ok("run", "-q", "--resume", "jobs.txt")
+    assert (lab.folder / "ran").read_text() == "once\nonce\n"

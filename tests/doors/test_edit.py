@@ -6,6 +6,7 @@ import os
 import pty
 import subprocess
 import sys
+from collections.abc import Callable
 
 from tests.doors.helpers import Gate, as_json, refused
 from tests.lab import Lab
@@ -94,10 +95,52 @@ def test_only_one_waiting_job_can_be_edited(lab: Lab) -> None:
             "stoker edit 7 --gpus 2")  # fmt: skip
     lab.ok("cancel", "1")
     refused(lab.run("edit", "1", "-G0"), 1, "job 1 is cancelled and cannot be edited any more",
-            "`stoker rerun --hold 1` makes a copy of an ended job to edit")  # fmt: skip
+            "`stoker rerun --hold 1` makes a copy to edit")  # fmt: skip
     refused(lab.run("edit", "2", "-c", " "), 2, "the command is empty")
     assert lab.run("edit", "2", "-G3").returncode == 65
     gate = Gate(lab.folder)
     lab.submit(gate.wait)
     gate.wait_for()
-    assert lab.run("edit", "3", "-G0").returncode == 1
+    lab.wait_until(lambda: lab.state(3) == "running")
+    hint = "`stoker cancel 3` ends it, then `stoker rerun --hold 3` makes a copy to edit"
+    refused(lab.run("edit", "3", "-G0"), 1, "job 3 is running and cannot be edited any more", hint)
+
+
+def test_a_begin_time_can_be_set_moved_and_taken_away(lab: Lab) -> None:
+    job = lab.submit("true")
+    lab.wait(job)
+    job = lab.submit("--begin", "+1h", "true")
+    lab.ok("edit", str(job), "--begin", "2031-01-01T12:00")
+    assert "[begins 2031-01-01 12:00] true" in lab.ok("ls")
+    assert lab.state(job) == "queued"
+    lab.ok("edit", str(job), "--begin", "now")
+    assert lab.wait(job) == 0
+
+
+def test_a_job_that_waits_to_be_tried_again_can_be_tried_now(new_lab: Callable[..., Lab]) -> None:
+    lab = new_lab(devices=1, STOKER_RETRY_DELAY="1h")
+    job = lab.submit("-r", "1", "[ $STOKER_ATTEMPT = 2 ]")
+    lab.wait_until(lambda: lab.job(job)["attempts"] == 1 and lab.state(job) == "queued")
+    lab.ok("edit", str(job), "--begin", "now")
+    assert lab.wait(job) == 0
+
+
+def test_folder_and_environment_can_be_changed(lab: Lab) -> None:
+    (lab.folder / "there").mkdir()
+    job = lab.submit("--hold", "-E", "A=old", "-E", "B=kept", "pwd; echo $A $B $C")
+    lab.ok("edit", str(job), "-C", "there", "-E", "A=new", "--env", "C", C="copied")
+    lab.ok("release", str(job))
+    assert lab.wait(job) == 0
+    assert lab.log(job) == f"{lab.folder}/there\nnew kept copied\n"
+    refused(lab.run("edit", str(lab.submit("--hold", "true")), "-C", "nowhere"), 2,
+            "the folder `nowhere` does not exist")  # fmt: skip
+
+
+def test_what_a_job_waits_for_can_be_changed(lab: Lab) -> None:
+    lab.ok("submit", "--hold", "-f", "-", input="true\ntrue\n")
+    job = lab.submit("--after", "1", "true")
+    lab.ok("edit", str(job), "--after", "2:any")
+    assert "[after 2] true" in lab.ok("ls", str(job))
+    assert lab.run("edit", "2", "--after", str(job)).returncode == 1  # a circle
+    lab.ok("edit", str(job), "--after", "none")
+    assert lab.wait(job) == 0

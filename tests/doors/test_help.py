@@ -104,6 +104,23 @@ def test_the_examples_of_every_command_parse(lab: Lab) -> None:
             assert not any(words in done.stderr for words in refusals), (line, done.stderr)
 
 
+def test_help_for_what_is_no_command_is_refused(lab: Lab) -> None:
+    refused(lab.run("help", "xyzzy"), 2, "there is no help for `xyzzy`",
+            "`stoker help` lists the commands")  # fmt: skip
+    refused(lab.run("help", "selector"), 2, "there is no help for `selector`",
+            "did you mean `stoker help selectors`?")  # fmt: skip
+
+
+def test_global_flags_may_stand_before_the_command(lab: Lab) -> None:
+    assert as_json(lab.ok("--json", "ls"))["jobs"] == []
+    assert lab.ok("--debug", "ls") == "no jobs\n"
+    assert as_json(lab.ok("--debug", "--json", "submit", "--hold", "echo", "--json"))["jobs"] == [1]
+    assert lab.job(1)["argv"] == ["echo", "--json"]
+    error = as_json(lab.run("--json", "show", "7").stdout)["error"]
+    assert error["message"] == "there is no job `7`"
+    assert lab.ok("--json", "help", "ls").startswith("usage: stoker ls ")
+
+
 def test_the_version(lab: Lab) -> None:
     for words in (["--version"], ["-V"], ["version"]):
         assert lab.ok(*words) == f"stoker {__version__}\n"

@@ -69,6 +69,29 @@ def test_a_job_without_output_yet_says_so(lab: Lab) -> None:
     assert lab.ok("log", "--path") == "\n"
 
 
+def test_a_job_that_can_never_start_has_no_output_at_all(lab: Lab) -> None:
+    lab.submit("--hold", "true")
+    lab.submit("--after", "1", "true")
+    lab.ok("cancel", "1")
+    assert lab.run("log", "1").stderr == (
+        "job 1 never started and has no output: cancelled, by user\n"
+    )
+    assert lab.run("log", "2").stderr == (
+        "job 2 never started and has no output: cancelled, job 1 was cancelled\n"
+    )
+
+
+def test_follow_as_json_is_an_object_a_line(lab: Lab) -> None:
+    lab.submit("echo a; printf '\\033[31mb\\rc'; exit 3")
+    done = lab.run("log", "-f", "--json")
+    assert done.returncode == 0
+    assert [as_json(line) for line in done.stdout.splitlines()] == [
+        {"schema": 1, "job": 1, "line": "a"},
+        {"schema": 1, "job": 1, "line": "c"},
+        {"schema": 1, "job": 1, "state": "failed", "exit_code": 3, "signal": None},
+    ]
+
+
 def test_path_names_the_file(lab: Lab) -> None:
     job_with_output(lab, b"hello\n")
     assert Path(lab.ok("log", "--path").strip()).read_text() == "hello\n"

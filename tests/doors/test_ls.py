@@ -7,7 +7,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from tests.doors.helpers import Gate, as_json, refused, without_times
+from stoker.core.terminal import width
+from tests.doors.helpers import Gate, Terminal, as_json, refused, shown, without_times
 from tests.lab import Lab
 
 FIELDS = (
@@ -218,3 +219,102 @@ def test_watch_shows_changes_until_interrupted(lab: Lab) -> None:
     watch.send_signal(signal.SIGINT)
     assert watch.wait(timeout=60) == 0
     watch.communicate()
+
+
+def test_watch_keeps_its_header_on_a_small_terminal(lab: Lab) -> None:
+    lab.ok("submit", "--hold", "-f", "-", input="true\n" * 60)
+    watch = Terminal(lab, "ls", "--watch", lines=12)
+    watch.read_until("not shown")
+    watch.interrupt()
+    assert watch.close() == 0
+    screen = watch.text.partition("\x1b[J")[0].split("\n")
+    assert screen[0].endswith("\x1b[HID  STATE  TIME  GPU  NAME  COMMAND\x1b[K")
+    assert len(screen) == 12 and screen[-1] == ""  # eleven lines, and the cursor on the last one
+    assert "60 held; 51 jobs not shown" in screen[-2]
+
+
+def test_watch_says_how_much_does_not_fit(lab: Lab) -> None:
+    watch = Terminal(lab, "status", "--watch", lines=4)
+    watch.read_until("more lines")
+    watch.interrupt()
+    assert watch.close() == 0
+    assert len(watch.text.partition("\x1b[J")[0].split("\n")) == 4
+
+
+def test_watch_as_json_is_a_line_at_each_change(lab: Lab) -> None:
+    lab.submit("--hold", "true")
+    watch = lab.popen("ls", "--watch", "--json")
+    assert watch.stdout is not None
+    assert as_json(watch.stdout.readline())["jobs"][0]["state"] == "held"
+    lab.ok("release", "1")
+    states = []
+    while "done" not in states:
+        states.append(as_json(watch.stdout.readline())["jobs"][0]["state"])
+    assert "held" not in states  # what did not change is not said again
+    watch.send_signal(signal.SIGINT)
+    assert watch.wait(timeout=60) == 0
+    watch.communicate()
+
+
+def test_a_waiting_job_says_what_it_waits_for(lab: Lab) -> None:
+    lab.submit("--hold", "true")
+    lab.submit("--after", "1", "true")
+    lab.submit("--after", "1:any,2,1", "--begin", "2031-01-01T12:00", "true")
+    lab.ok("daemon", "drain")
+    lab.submit("true")
+    assert lab.ok("ls") == (
+        "ID  STATE   TIME  GPU  NAME  COMMAND\n"
+        "1   held    -     (1)  -     true\n"
+        "2   queued  -     (1)  -     [after 1] true\n"
+        "3   queued  -     (1)  -     [after 1, 2, begins 2031-01-01 12:00] true\n"
+        "4   queued  -     (1)  -     [draining] true\n"
+    )
+    assert "3   queued  -     (1)  -     [after 1, 2, begins 2031-01-01 12:00] true\n" in lab.ok()
+
+
+def test_as_many_ended_jobs_are_shown_as_there_is_room_for(lab: Lab) -> None:
+    lab.ok("submit", "--hold", "-f", "-", input="true\n" * 70)
+    lab.ok("cancel", "1-65")
+    assert len(ids(lab)) == 50
+    assert ids(lab)[-5:] == [66, 67, 68, 69, 70]
+    assert len(ids(lab, "-n", "68")) == 68
+
+
+def test_counts_that_were_not_counted_to_their_end_say_so(lab: Lab) -> None:
+    lab.ok("submit", "--hold", "-q", "-f", "-", input="true\n" * 20_100)
+    assert lab.ok("ls").endswith("\n20000+ held; 19950+ jobs not shown (-n, --state)\n")
+
+
+def test_wide_characters_do_not_break_the_table(lab: Lab) -> None:
+    lab.submit("--hold", "-n", "日本語", "echo 1")
+    lab.submit("--hold", "-n", "cafe\u0301", "echo 2")
+    lines = lab.ok("ls").splitlines()
+    assert lines[1:] == [
+        "1   held   -     (1)  日本語  echo 1",
+        "2   held   -     (1)  cafe\u0301    echo 2",
+    ]
+    narrow = shown(lab, "ls", columns=34).splitlines()
+    assert all(width(line) <= 34 for line in narrow)
+
+
+def test_a_long_name_leaves_room_for_the_command_on_a_narrow_terminal(lab: Lab) -> None:
+    lab.submit("--hold", "-n", "a-very-long-name-for-one-job", "python train.py --lr 0.1")
+    assert shown(lab, "ls", columns=40).splitlines() == [
+        "ID  STATE  TIME  GPU  NAME      COMMAND",
+        "1   held   -     (1)  a-ver...  pytho...",
+    ]
+    assert shown(lab, "ls", columns=60).splitlines()[1] == (
+        "1   held   -     (1)  a-very-long-name-...  python train...."
+    )
+
+
+def test_ls_tells_when_nobody_works_on_what_waits(lab: Lab) -> None:
+    lab.submit("--hold", "true")
+    assert lab.run("ls").stderr == ""
+    lab.ok("daemon", "drain")
+    lab.submit("true")
+    assert lab.run("ls").stderr == ""
+    lab.ok("daemon", "stop")
+    done = lab.run("ls")
+    assert done.stderr == "no daemon is running: `stoker daemon start`\n"
+    assert "no daemon" not in done.stdout

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.doors.helpers import Gate, as_json, refused, without_times
+from tests.doors.helpers import Gate, Terminal, as_json, refused, without_times
 from tests.lab import Lab
 
 
@@ -52,14 +53,8 @@ def test_one_command_streams_and_gives_its_own_code(lab: Lab) -> None:
     )  # fmt: skip
 
 
-def test_jobs_get_the_devices_that_were_named(lab: Lab) -> None:
-    write(lab, *["echo $CUDA_VISIBLE_DEVICES"] * 4)
-    done = lab.run("run", "--devices", "3,5", "-l", "logs", "jobs.txt")
-    assert done.returncode == 0
-    assert set(logs_of(lab.folder / "logs").values()) == {"3\n", "5\n"}
-
-
-def test_a_repeated_device_is_another_slot(lab: Lab) -> None:
+def test_a_repeated_device_is_another_slot(new_lab: Callable[..., Lab]) -> None:
+    lab = new_lab(devices=3)
     gate = Gate(lab.folder)
     write(lab, *[f"{gate.wait}; echo $CUDA_VISIBLE_DEVICES"] * 6)
     run = lab.popen("run", "-g", "0,1,1,2", "-l", "logs", "jobs.txt")
@@ -72,24 +67,10 @@ def test_a_repeated_device_is_another_slot(lab: Lab) -> None:
     assert len(gate.arrived()) == 6
 
 
-def test_devices_joined_by_plus_are_one(lab: Lab) -> None:
-    write(lab, "echo $CUDA_VISIBLE_DEVICES", "echo $CUDA_VISIBLE_DEVICES")
-    assert lab.run("run", "-g", "0+1", "-l", "logs", "jobs.txt").returncode == 0
-    assert logs_of(lab.folder / "logs") == {"1.log": "0,1\n", "2.log": "0,1\n"}
-    refused(lab.run("run", "-g", "0,,1", "jobs.txt"), 2, "`0,,1` is not a list of devices",
-            "write 0,1,2 or 0+1,2+3")  # fmt: skip
-
-
-def test_a_narrow_mask_of_the_caller_is_respected(lab: Lab) -> None:
-    del lab.env["STOKER_DEVICES"]
-    done = lab.run("run", "echo $CUDA_VISIBLE_DEVICES", CUDA_VISIBLE_DEVICES="7")
-    assert done.stdout == "7\n"
-
-
 def test_without_gpus_jobs_say_how_many_at_a_time(lab: Lab) -> None:
     gate = Gate(lab.folder)
     write(lab, *[gate.wait] * 5)
-    run = lab.popen("run", "--devices", "", "-j", "3", "jobs.txt")
+    run = lab.popen("run", "--gpus", "0", "-j", "3", "jobs.txt")
     gate.wait_for(3)
     assert len(gate.arrived()) == 3
     gate.open()
@@ -188,12 +169,13 @@ def test_retries_limits_and_environment_work_as_in_submit(lab: Lab) -> None:
 
 def test_results_as_json(lab: Lab) -> None:
     write(lab, "true", "exit 3")
-    done = lab.run("run", "-g", "4", "--json", "-l", "logs", "jobs.txt")
+    done = lab.run("run", "-g", "1", "--json", "-l", "logs", "jobs.txt")
     assert (done.returncode, done.stderr) == (1, "")
     result = as_json(done.stdout)
     assert result["log_dir"] == str(lab.folder / "logs")
     facts = [(j["id"], j["state"], j["exit_code"], j["attempts"]) for j in result["jobs"]]
     assert facts == [(1, "done", 0, 1), (2, "failed", 3, 1)]
+    assert (result["not_started"], result["not_retried"]) == (0, 0)
 
 
 @pytest.mark.parametrize("word", ["missing.txt", "/no/such/file"])
@@ -216,7 +198,87 @@ def test_a_long_file_may_come_by_redirection(lab: Lab) -> None:
     lines.write_text("true\n" * 1500)
     with lines.open() as file:
         done = subprocess.run(
-            [*lab.command, "run", "-g", "0,1,2,3", "-"], stdin=file, env=lab.env, cwd=lab.folder,
+            [*lab.command, "run", "-g", "0,0,1,1", "-"], stdin=file, env=lab.env, cwd=lab.folder,
             capture_output=True, text=True, timeout=60,
         )  # fmt: skip
     assert (done.returncode, "1500 done" in done.stderr) == (0, True), done.stderr
+
+
+def test_flags_may_stand_behind_the_job_file(lab: Lab) -> None:
+    write(lab, "echo $A $CUDA_VISIBLE_DEVICES")
+    done = lab.run("run", "-E", "A=x", "jobs.txt", "--devices", "1", "-l", "logs", "-E", "B=y")
+    assert done.returncode == 0, done.stderr
+    assert logs_of(lab.folder / "logs") == {"1.log": "x 1\n"}
+    (lab.folder / "train.py").write_text("print(1)")
+    refused(
+        lab.run("run", "train.py", "--lr", "1"), 2,
+        "`train.py` is taken for a job file, being no program:"
+        " `stoker run` has no option `--lr`",
+        "options go before the file; a script needs its program: stoker run python train.py",
+    )  # fmt: skip
+    refused(
+        lab.run("run", "jobs.txt", "-q", "more.txt"), 2,
+        "`jobs.txt` is taken for a job file, being no program: `more.txt` is no option",
+        "options go before the file; a script needs its program: stoker run python jobs.txt",
+    )  # fmt: skip
+
+
+def test_words_behind_a_job_file_are_not_taken_for_arguments_in_silence(lab: Lab) -> None:
+    write(lab, "true")
+    done = lab.run("run", "jobs.txt", "more.txt")
+    assert (done.returncode, done.stderr) == (
+        127,
+        "error: jobs.txt: command not found\nhint: a job file stands alone: stoker run jobs.txt\n",
+    )
+
+
+def test_a_program_is_run_even_where_a_file_has_its_name(lab: Lab) -> None:
+    (lab.folder / "printf").write_text("no job file")
+    assert lab.run("run", "printf", "-x", cwd=lab.folder).returncode != 127
+
+
+def test_a_file_and_a_command_exclude_each_other(lab: Lab) -> None:
+    write(lab, "true")
+    refused(lab.run("run", "-f", "jobs.txt", "echo", "lost"), 2,
+            "`--file` and a command (`echo`) exclude each other")  # fmt: skip
+
+
+def test_a_run_that_streams_names_what_failed(lab: Lab) -> None:
+    write(lab, "echo out", "exit 3")
+    done = lab.run("run", "--stream", "-g", "0", "jobs.txt")
+    assert (done.returncode, done.stdout) == (1, "out\n")
+    assert done.stderr == "job 2 failed: exit 3  exit 3\n1 done, 1 failed\n"
+
+
+@pytest.mark.parametrize("flag", ["--hold", "--begin +1h", "--after 7"])
+def test_flags_of_the_queue_are_refused_in_lines_of_a_run(lab: Lab, flag: str) -> None:
+    write(lab, "true", f"true #stoker {flag}")
+    said = f"`{flag.split()[0]}` is for jobs in the queue, and `stoker run` has none"
+    hint = "leave it out, or use `stoker submit`"
+    refused(lab.run("run", "jobs.txt"), 2, f"line 2: {said}", hint)
+
+
+def test_a_sweep_of_held_trials_is_refused_by_a_run(lab: Lab) -> None:
+    (lab.folder / "s.toml").write_text(
+        'command = "true {x}"\nresources = {hold = true}\n[params]\nx = [1]\n'
+    )
+    refused(lab.run("run", "s.toml"), 2,
+            "`--hold` is for jobs in the queue, and `stoker run` has none",
+            "leave it out, or use `stoker submit`")  # fmt: skip
+
+
+def test_an_impossible_line_is_named(lab: Lab) -> None:
+    write(lab, "true", "", "true #stoker --gpus 9")
+    for words in (("run", "jobs.txt"), ("submit", "-f", "jobs.txt")):
+        said = "line 3: a job asks for 9 GPUs, but this host has 2 GPUs"
+        refused(lab.run(*words), 65, said, "use --gpus 2")
+
+
+def test_the_progress_line_knows_how_many_there_are(lab: Lab) -> None:
+    gate = Gate(lab.folder)
+    write(lab, "# two jobs", gate.wait, gate.wait)
+    run = Terminal(lab, "run", "jobs.txt")
+    run.read_until("0 of 2 done, 2 running")
+    gate.open()
+    run.read_until("2 done; logs in ")
+    assert run.close() == 0

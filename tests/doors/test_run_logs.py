@@ -21,7 +21,7 @@ def test_a_job_that_prints_or_fails_has_a_log_and_a_silent_one_has_none(lab: Lab
 
 def test_no_output_strays_into_the_log_of_another_job(lab: Lab) -> None:
     lines = "\n".join(f"test $(({n} % 3)) = 0 || echo {n}; : ;" for n in range(60))
-    lab.run("run", "--devices", "0,1,2,3", "--log-dir", "out", "-", input=lines)
+    lab.run("run", "--devices", "0,0,1,1", "--log-dir", "out", "-", input=lines)
     wanted = {f"{n + 1}.log": f"{n}\n" for n in range(60) if n % 3}
     assert logs(lab.folder / "out") == wanted
 

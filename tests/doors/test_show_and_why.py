@@ -54,11 +54,34 @@ def test_show_lists_attempts_and_what_people_did(new_lab: Callable[..., Lab]) ->
     assert lab.wait(job) == 128 + 9
     shown = without_times(lab.ok("show", str(job)))
     assert "state       failed: killed by SIGKILL\n" in shown
-    assert shown.endswith("attempts\n  1  DATE  signal\n  2  DATE  signal\nDATE  priority 3\n")
+    assert shown.endswith(
+        "attempt  started              took  gpu  end\n"
+        "1        DATE  TIME 0    killed by SIGKILL\n"
+        "2        DATE  TIME 0    killed by SIGKILL\n"
+        "DATE  priority 3\n"
+    )
     facts = lab.job(job)
     assert [event["kind"] for event in facts["events"]] == ["priority"]
     assert [attempt["cause"] for attempt in facts["history"]] == ["signal", "signal"]
     assert (facts["signal"], facts["exit_code"]) == (9, None)
+
+
+def test_a_job_that_waits_to_be_tried_again_holds_no_gpu(new_lab: Callable[..., Lab]) -> None:
+    lab = new_lab(devices=1, STOKER_RETRY_DELAY="1h")
+    lab.submit("-r", "1", "exit 3")
+    lab.wait_until(lambda: lab.job(1)["attempts"] == 1 and lab.state(1) == "queued")
+    assert "\ngpus        1\n" in lab.ok("show", "1")
+    assert lab.job(1)["devices"] == []
+    assert lab.job(1)["history"][0]["devices"] == [0]
+    row = lab.ok("ls").splitlines()[1].split(None, 5)
+    assert row[:5] == ["1", "queued", "-", "(1)", "-"]
+    assert row[5].startswith("[retry in 4m") and row[5].endswith("] exit 3")
+
+
+def test_show_names_what_was_edited_as_people_know_it(lab: Lab) -> None:
+    lab.submit("--hold", "true")
+    lab.ok("edit", "1", "-c", "false", "-t", "5m", "--begin", "+1h", "-G2", "-C", "/")
+    assert lab.ok("show", "1").endswith("  edited begin time, command, folder, gpus, time limit\n")
 
 
 def test_show_takes_several_jobs(lab: Lab) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.doors.helpers import Gate, as_json, is_alive, without_times
+from tests.doors.helpers import Gate, as_json, is_alive, refused, without_times
 from tests.lab import Lab
 
 SHOW_ARGV = "import sys; print(sys.argv[1:])"
@@ -183,17 +183,42 @@ def test_quiet_prints_only_the_id_and_json_a_list(lab: Lab) -> None:
 
 def test_a_dry_run_shows_jobs_and_queues_nothing(lab: Lab) -> None:
     done = lab.run("submit", "--dry-run", "-G2", "-t", "90", "python", "a b.py")
-    assert (done.returncode, done.stdout) == (0, "2 gpu, 1h30m  exec  python 'a b.py'\n")
+    assert (done.returncode, done.stdout) == (0, "2 gpu, at most 1h30m  exec  python 'a b.py'\n")
     assert done.stderr == "1 job, none queued (--dry-run)\n"
     shell = lab.run("submit", "--dry-run", "echo $HOME")
     assert shell.stdout == "1 gpu  /bin/sh -c  echo $HOME\n"
     jobs = as_json(lab.ok("submit", "--dry-run", "--json", "x", "y"))["dry_run"]
     assert jobs == [
         {"argv": ["x", "y"], "shell": False, "gpus": 1, "name": None, "cwd": str(lab.folder),
-         "priority": 0, "time_limit": None}
+         "priority": 0, "time_limit": None, "begin_at": None, "retries": 0, "held": False,
+         "tags": [], "after": []}
     ]  # fmt: skip
     assert lab.states() == {}
     assert lab.daemon_pid() is None
+
+
+def test_a_dry_run_says_all_that_is_not_usual(lab: Lab) -> None:
+    flags = "-G0 -n big -T a,b -p 5 -t 2h -r 3 -d 7 -d 8:any --begin 2031-01-01T12:00 --hold"
+    shown = lab.ok("submit", "--dry-run", *flags.split(), "true")
+    assert shown == (
+        "0 gpu, name big, tags a b, priority 5, at most 2h00m, retries 3, after 7, after 8:any,"
+        " not before 2031-01-01 12:00:00, held  /bin/sh -c  true\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["   "], "the command is empty"),
+        (["--dedupe", "", "true"], "`--dedupe`: an empty key tells no request from another"),
+        (["--tag", "", "true"], "`--tag`: an empty tag finds nothing"),
+        (["-T", "a,", "true"], "`-T`: `a,` has an empty tag"),
+        (["-o", "", "true"], "`-o`: an empty path is no file"),
+        (["--stderr", "", "true"], "`--stderr`: an empty path is no file"),
+    ],
+)
+def test_empty_words_are_refused(lab: Lab, words: list[str], message: str) -> None:
+    refused(lab.run("submit", *words), 2, message)
 
 
 def test_names_and_tags_find_a_job_again(lab: Lab) -> None:

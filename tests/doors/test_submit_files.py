@@ -101,11 +101,12 @@ def test_jobs_of_a_file_know_their_place_in_it(lab: Lab) -> None:
     [
         (b"x #stoker --gpu 2", 2, "line 3: `stoker submit` has no option `--gpu`",
          "did you mean `--gpus`?"),
-        (b"x #stoker --gpus 99", 65, "a job asks for 99 GPUs", None),
+        (b"x #stoker --gpus 99", 65, "line 3: a job asks for 99 GPUs", None),
         (b"x #stoker --name 'open", 2, "line 3: No closing quotation", None),
         (b"x #stoker two words", 2, "line 3: `two` is no option", None),
+        (b"x #stoker --tag ''", 2, "line 3: `--tag`: an empty tag finds nothing", None),
         (b"x \0 y", 2, "line 3 holds a NUL byte", "is this a text file?"),
-        (b"x #stoker --after 77", 1, "there is no job 77 to wait for",
+        (b"x #stoker --after 77", 1, "line 3: there is no job 77 to wait for",
          "`stoker ls` shows the jobs"),
     ],
 )  # fmt: skip

@@ -72,7 +72,21 @@ def test_a_failed_dependency_cancels_the_whole_chain(lab: Lab) -> None:
     lab.ok("release", str(first))
     assert lab.wait(cleanup) == 0
     assert [lab.job(job)["cause"] for job in (second, third)] == ["dependency"] * 2
-    assert "[dependency failed] true" in lab.ok("ls", str(third))
+    assert f"[job {first} failed] true" in lab.ok("ls", str(second))
+    assert f"[job {second} was cancelled] true" in lab.ok("ls", str(third))
+
+
+def test_a_job_that_waited_for_a_failure_says_that_there_was_none(lab: Lab) -> None:
+    first = lab.submit("--hold", "true")
+    second = lab.submit("--after", f"{first}:notok", "true")
+    lab.ok("release", str(first))
+    assert lab.run("wait", str(second)).stderr.endswith(
+        f"job {second} cancelled: job {first} succeeded\n"
+    )
+    assert f"[job {first} succeeded] true" in lab.ok("ls", str(second))
+    assert f"state       cancelled: job {first} succeeded\n" in lab.ok("show", str(second))
+    lab.ok("rm", str(first))
+    assert f"[job {first} was removed] true" in lab.ok("ls", str(second))
 
 
 def test_cancelling_a_waiting_job_cancels_what_needs_it(lab: Lab) -> None:

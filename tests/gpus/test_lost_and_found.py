@@ -71,7 +71,7 @@ def test_a_foreground_run_inside_a_job_uses_the_cards_of_that_job(gpu_lab: GpuLa
 
 def test_a_foreground_run_names_a_card_that_is_not_there(gpu_lab: GpuLab) -> None:
     done = gpu_lab.run("run", "--devices", "0,9", "true")
-    assert done.returncode == 2
+    assert done.returncode == 65
     assert "there is no GPU `9` on this host" in done.stderr
 
 

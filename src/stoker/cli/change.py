@@ -7,6 +7,8 @@ import time
 from stoker.api import Queue
 from stoker.cli.options import Option, Parsed, Verb, whole_number
 from stoker.cli.output import plural, print_json, tell
+from stoker.cli.specs import tags_of
+from stoker.cli.started import telling
 from stoker.core.durations import parse_duration
 from stoker.core.selectors import parse_selector
 from stoker.core.states import FINAL
@@ -36,7 +38,7 @@ VERBS = {
         "rerun [OPTIONS] [JOB...]",
         "Submit ended jobs again, as new jobs that ask for the same.",
         (
-            Option("--failed", "all that failed or were lost, and what was given up for them (not rerun since)"),
+            Option("--failed", "all that failed, were lost or given up for that (not rerun since)"),
             Option("--hold", "queue them held, for example to edit them first"),
         ),
         (("stoker rerun 7", ""), ("stoker rerun --failed", "")),
@@ -62,8 +64,11 @@ VERBS = {
             Option("--older", "only those that ended so long ago (bare: days)", "TIME",
                    lambda text: parse_duration(text, "d")),
             Option("-s --state", "only this final state", "STATE"),
+            Option("--runs", "foreground runs instead: their records, which --resume needs, and"
+                   " logs"),
         ),
-        (("stoker clean --older 7d", ""), ("stoker clean --state done", "")),
+        (("stoker clean --older 7d", ""), ("stoker clean --state done", ""),
+         ("stoker clean --runs --older 30d", "")),
     ),
 }  # fmt: skip
 
@@ -97,7 +102,8 @@ def _say(parsed: Parsed, text: str, **content: object) -> int:
 
 def _cancel(queue: Queue, parsed: Parsed) -> int:
     ids = _ids(queue, parsed, parsed.words)
-    ended, asked = queue.cancel(ids, 0.0 if parsed["now"] else parsed["grace"])
+    grace = 0.0 if parsed["now"] else parsed["grace"]
+    ended, asked = telling(queue, lambda: queue.cancel(ids, grace))
     if not ended and not asked and _is_one(ids, parsed):
         raise Conflict(f"job {ids[0]} has already ended: {find.job(queue.db, ids[0]).state}")
     parts = []
@@ -122,7 +128,7 @@ def _hold(queue: Queue, parsed: Parsed) -> int:
 
 def _release(queue: Queue, parsed: Parsed) -> int:
     ids = _ids(queue, parsed, parsed.words)
-    count = queue.release(ids)
+    count = telling(queue, lambda: queue.release(ids))
     if not count and _is_one(ids, parsed):
         state = find.job(queue.db, ids[0]).state
         raise Conflict(f"job {ids[0]} is {state}; only a held job can be released")
@@ -141,7 +147,7 @@ def _rerun(queue: Queue, parsed: Parsed) -> int:
             state = find.job(queue.db, job).state
             if state not in FINAL:
                 raise Conflict(f"job {job} is {state}; only an ended job can be rerun")
-    new = queue.rerun(ids, bool(parsed["hold"]))
+    new = telling(queue, lambda: queue.rerun(ids, bool(parsed["hold"])))
     pairs = ", ".join(f"{old} as {job}" for old, job in list(zip(ids, new, strict=True))[:10])
     text = f"{plural(len(new), 'job')} submitted again" + (f": {pairs}" if pairs else "")
     return _say(parsed, text, jobs=new)
@@ -159,8 +165,8 @@ def _priority(queue: Queue, parsed: Parsed) -> int:
 
 
 def _tag(queue: Queue, parsed: Parsed) -> int:
-    add = [word[1:] for word in parsed.words if word[:1] == "+" and len(word) > 1]
-    remove = [word[1:] for word in parsed.words if word[:1] == "-" and len(word) > 1]
+    add = [tag for word in parsed.words if word[:1] == "+" for tag in tags_of(word[1:])]
+    remove = [tag for word in parsed.words if word[:1] == "-" for tag in tags_of(word[1:])]
     ids = _ids(queue, parsed, [word for word in parsed.words if word[:1] not in "+-"])
     if not add and not remove:
         raise UsageError("which tags?", "stoker tag 7 +baseline")
@@ -184,9 +190,11 @@ def _clean(queue: Queue, parsed: Parsed) -> int:
     if state is not None and state not in FINAL:
         raise UsageError(f"`{state}` is no final state", f"final states: {', '.join(FINAL)}")
     before = None if parsed["older"] is None else time.time() - parsed["older"]
+    if parsed["runs"]:
+        if state is not None:
+            raise UsageError("--runs takes no state", "a run is removed as a whole")
+        runs = queue.remove_runs(before)
+        return _say(parsed, f"{plural(runs, 'foreground run')} removed", runs=runs)
     ids = find.ended(queue.db, (state,) if state else FINAL, before)
     gone = queue.remove(ids)
-    runs = queue.remove_runs(before) if state is None else 0
-    text = f"{plural(len(gone), 'job')} forgotten"
-    text += f", {plural(runs, 'foreground run')} removed" if runs else ""
-    return _say(parsed, text, removed=len(gone), runs=runs)
+    return _say(parsed, f"{plural(len(gone), 'job')} forgotten", removed=gone)

@@ -8,11 +8,25 @@ import sys
 from stoker.api import Queue
 from stoker.cli.options import Option, Parsed, Verb, count, whole_number
 from stoker.cli.output import print_json
+from stoker.cli.specs import dependencies, pair
 from stoker.core.commands import display
 from stoker.core.durations import parse_duration
+from stoker.core.model import Dependency
+from stoker.core.states import ACTIVE, WAITING
 from stoker.core.text import maybe_bytes, pack_words
 from stoker.errors import Conflict, UsageError
 from stoker.store import find
+
+
+def _begin(text: str) -> float:
+    from stoker.cli.when import parse_time
+
+    return 0.0 if text == "now" else parse_time(text)
+
+
+def _after(text: str) -> list[Dependency]:
+    return [] if text == "none" else dependencies(text)
+
 
 VERBS = {
     "edit": Verb(
@@ -28,8 +42,23 @@ VERBS = {
                 "-t --time-limit", "time limit (bare: minutes; 0: none)", "TIME", parse_duration
             ),
             Option("-r --retries", "retries", "N", count),
+            Option("--begin", "not before: 14:30, +2h, 2026-12-24T18:00, or now", "TIME", _begin),
+            Option(
+                "-d --after",
+                "wait for these jobs instead: 7, 7:any; or none",
+                "ID[:COND]",
+                _after,
+                many=True,
+            ),
+            Option("-C --cwd", "run it in this folder", "DIR"),
+            Option("-E --env", "set a variable; NAME alone copies it", "K=V", pair, many=True),
         ),
-        (("stoker edit 7 --gpus 2", ""), ("stoker edit 7", "opens your editor")),
+        (
+            ("stoker edit 7 --gpus 2", ""),
+            ("stoker edit 7 --begin now", "also: try again at once"),
+            ("stoker edit 7 --after 5,6:any --env LR=0.1", ""),
+            ("stoker edit 7", "opens your editor"),
+        ),
         words="jobs",
     )
 }
@@ -41,10 +70,11 @@ def run(name: str, parsed: Parsed) -> int:
     if len(ids) != 1:
         raise UsageError("which job? exactly one can be edited", "stoker edit 7 --gpus 2")
     row = find.job(queue.db, ids[0])
-    if row.state not in ("held", "queued"):
+    if row.state not in WAITING:
+        copy = f"`stoker rerun --hold {row.id}` makes a copy to edit"
         raise Conflict(
             f"job {row.id} is {row.state} and cannot be edited any more",
-            f"`stoker rerun --hold {row.id}` makes a copy of an ended job to edit",
+            f"`stoker cancel {row.id}` ends it, then {copy}" if row.state in ACTIVE else copy,
         )
     values: dict[str, object] = {}
     request = None if parsed["gpus"] is None else row.request._replace(gpus=parsed["gpus"])
@@ -53,10 +83,17 @@ def run(name: str, parsed: Parsed) -> int:
             values[key] = parsed[key]
     if parsed["name"] is not None:
         values["name"] = maybe_bytes(parsed["name"] or None)
+    if parsed["begin"] is not None:
+        values["eligible_at"] = parsed["begin"] or None
     if parsed["time_limit"] is not None:
         values["time_limit"] = parsed["time_limit"] or None
+    after = None
+    if parsed["after"] is not None:
+        after = tuple(dependency for some in parsed["after"] for dependency in some)
+    cwd, env = _folder(parsed["cwd"]), tuple(parsed["env"] or ())
     text = parsed["command"]
-    if text is None and not values and request is None:
+    has_flags = bool(values or env) or any(given is not None for given in (request, cwd, after))
+    if text is None and not has_flags:
         before = display(row.argv, row.shell)
         text = _in_editor(before)
         if text == before:
@@ -65,8 +102,14 @@ def run(name: str, parsed: Parsed) -> int:
         if not text.strip() or "\0" in text:
             raise UsageError("the command is empty" if not text.strip() else "it holds a NUL byte")
         values["argv"], values["shell"] = pack_words((text,)), 1
-    queue.edit(row.id, values, request)
+    queue.edit(row.id, values, request, cwd=cwd, env=env, after=after)
     return _say(parsed, f"job {row.id} changed", row.id)
+
+
+def _folder(path: str | None) -> str | None:
+    if path is not None and not os.path.isdir(path):
+        raise UsageError(f"the folder `{path}` does not exist")
+    return None if path is None else os.path.abspath(path)
 
 
 def _say(parsed: Parsed, text: str, changed: int | None) -> int:

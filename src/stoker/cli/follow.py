@@ -13,7 +13,7 @@ from collections.abc import Callable
 from stoker import board
 from stoker.api import Queue
 from stoker.cli.options import Parsed
-from stoker.cli.output import tell
+from stoker.cli.output import print_json, tell
 from stoker.core.states import FINAL
 from stoker.news import News
 from stoker.store import find
@@ -31,12 +31,12 @@ def follow(
     path_of: Callable[[JobRow], str | None],
     tail_start: Callable[[int, int], int],
 ) -> int:
-    from stoker.cli.log import Printer
+    from stoker.cli.log import JsonPrinter, Printer
 
     news = News(queue.settings.state_dir)
     descriptor = watch = None
     position, opened = 0, 0
-    printer = Printer()
+    printer = JsonPrinter(job) if parsed["json"] else Printer()
     announced = False
     try:
         while True:
@@ -65,8 +65,12 @@ def follow(
         tell(f"\njob {job} goes on; `stoker cancel {job}` would end it")
         return 0
     printer.finish()
-    words = board.result_words(row)
-    tell(f"job {job} {row.state}" + (f": {words}" if words else ""))
+    words = board.result_words(row, queue.db)
+    if parsed["json"]:
+        print_json(job=job, state=row.state, exit_code=board.exit_code(row),
+                   signal=board.signal_number(row))  # fmt: skip
+    else:
+        tell(f"job {job} {row.state}" + (f": {words}" if words else ""))
     return 0
 
 
@@ -80,7 +84,7 @@ def _open(path: str) -> int | None:
 def _copy(descriptor: int, position: int, parsed: Parsed, printer) -> int:  # type: ignore[no-untyped-def]
     while block := os.pread(descriptor, 1 << 16, position):
         position += len(block)
-        if parsed["raw"]:
+        if parsed["raw"] and not parsed["json"]:
             sys.stdout.buffer.write(block)
             sys.stdout.buffer.flush()
         else:

@@ -10,6 +10,10 @@ from stoker.core.model import Device
 from stoker.core.space import is_named
 from stoker.errors import NotFound, UsageError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 _ACTIONS = ("drain", "restore", "slots")
 
 VERBS = {
@@ -17,7 +21,7 @@ VERBS = {
         "gpus",
         "gpus [drain|restore GPU... | slots N GPU...]",
         "Show the cards: memory, load, jobs, strangers, holders. Or change how they are used.",
-        (Option("-w --watch", "keep showing it; Ctrl-C ends"),),
+        (Option("-w --watch", "keep showing it; Ctrl-C ends (--json: a line at each change)"),),
         (
             ("stoker gpus", ""),
             ("stoker gpus drain 3", "its jobs finish, no more are started there"),
@@ -36,13 +40,18 @@ def run(name: str, parsed: Parsed) -> int:
     if parsed["watch"]:
         from stoker.cli.watch import watch
 
-        return watch(queue, lambda: _render(shown_cards(queue.db, queue.settings)))
-    cards, trouble = shown_cards(queue.db, queue.settings)
+        return watch(queue, lambda room: _render(shown_cards(queue.db, queue.settings)),
+                     (lambda: _as_json(queue)) if parsed["json"] else None)  # fmt: skip
     if parsed["json"]:
-        print_json(gpus=[card.as_json() for card in cards], trouble=trouble)
+        print_json(**_as_json(queue))
     else:
-        print(_render((cards, trouble)))
+        print(_render(shown_cards(queue.db, queue.settings)))
     return 0
+
+
+def _as_json(queue: Queue) -> dict[str, Any]:
+    cards, trouble = shown_cards(queue.db, queue.settings)
+    return {"gpus": [card.as_json() for card in cards], "trouble": trouble}
 
 
 def _render(found: tuple[list[Shown], str | None]) -> str:

@@ -66,13 +66,16 @@ def _has_more(descriptor: int) -> bool:
     return bool(select.select([descriptor], [], [], 0)[0])
 
 
-def check_file(path: str, make: Callable[[Line], object]) -> None:
-    """Read a whole file once for its errors."""
+def check_file(path: str, make: Callable[[Line], object]) -> int | None:
+    """Read a whole file once for its errors; how many jobs it has, None for a FIFO."""
     descriptor = open_lines(path)
     if not os.path.isfile(path):
         os.close(descriptor)
-        return  # a FIFO can be read only once
+        return None  # it can be read only once
+    count = 0
     with open(descriptor, encoding="utf-8", errors="surrogateescape", newline="\n") as file:
         for line in parse(file):
+            count += 1
             if line.flags:
                 make(line)
+    return count

@@ -33,6 +33,7 @@ VERBS = {
             Option("--path", "print only where the log is"),
         ),
         (("stoker log -f @", "follow the last job"), ("stoker log 7 -n 20", "")),
+        "With --json, --follow prints an object for each line, and one for the end of the job.",
         words="jobs",
     )
 }
@@ -53,6 +54,10 @@ def run(name: str, parsed: Parsed) -> int:
     path = _path(queue, row, parsed)
     if path is None and parsed["json"]:
         print_json(job=row.id, state=row.state, path=None, lines=[])
+        return 0
+    if path is None and row.state in FINAL:
+        words = board.result_words(row, queue.db)
+        tell(f"job {row.id} never started and has no output: {row.state}, {words}")
         return 0
     if path is None:
         tell(f"job {row.id} is {row.state} and has no output yet; `stoker log -f {row.id}` waits")
@@ -134,6 +139,20 @@ class Printer:
             text = "\n".join(lines) + "\n"
             sys.stdout.buffer.write(_encode(text))
             sys.stdout.buffer.flush()
+
+
+class JsonPrinter(Printer):
+    """The same for programs: a JSON object for each line."""
+
+    def __init__(self, job: int) -> None:
+        super().__init__()
+        self._job = job
+        self._view, self._colour = LogView(False, True), False
+
+    def _write(self, lines: list[str]) -> None:
+        for line in lines:
+            print_json(job=self._job, line=line)
+        sys.stdout.flush()
 
 
 def _encode(text: str) -> bytes:

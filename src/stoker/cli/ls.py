@@ -7,17 +7,22 @@ import time
 from stoker import board
 from stoker.api import Queue
 from stoker.cli.options import Option, Parsed, Verb, count
-from stoker.cli.output import plural, print_json, table
+from stoker.cli.output import plural, print_json, table, tell
 from stoker.core.commands import display
 from stoker.core.durations import format_duration
 from stoker.core.selectors import parse_selector
-from stoker.core.states import FINAL, STATES
+from stoker.core.states import ACTIVE, FINAL, STATES
+from stoker.daemon.presence import daemon_pid
 from stoker.errors import UsageError
 from stoker.store import find
 from stoker.store.find import JobRow
 
 # Counting a million jobs takes longer than showing fifty of them.
 COUNT_LIMIT = 20_000
+DEFAULT_LIMIT = 50
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 VERBS = {
     "ls": Verb(
@@ -30,14 +35,16 @@ VERBS = {
             Option("-T --tag", "only jobs with this tag", "TAG"),
             Option("--name", "only jobs of this name", "NAME"),
             Option("-n --limit", "at most so many (default 50)", "N", count),
-            Option("-w --watch", "keep showing it; Ctrl-C ends"),
+            Option("-w --watch", "keep showing it; Ctrl-C ends (--json: a line at each change)"),
         ),
         (
             ("stoker ls", ""),
             ("stoker ls --state failed --json | jq '.jobs[].id'", ""),
             ("stoker ls 10-20", ""),
         ),
-        "`stoker help selectors` says how to point at jobs.",
+        """In brackets before a command: how it ended, or what it waits for (`[after 7]`, `[begins
+15:40]`, `[retry in 20s]`, `[draining]`); `stoker why` says more. A number in brackets below GPU is
+what a job asks for. `stoker help selectors` says how to point at jobs.""",
         words="jobs",
     )
 }  # fmt: skip
@@ -48,20 +55,48 @@ def run(name: str, parsed: Parsed) -> int:
     if parsed["watch"]:
         from stoker.cli.watch import watch
 
-        return watch(queue, lambda: render(queue, parsed))
+        return watch(queue, lambda room: _watched(queue, parsed, room),
+                     (lambda: _as_json(queue, parsed)) if parsed["json"] else None)  # fmt: skip
     if parsed["json"]:
-        rows = rows_for(queue, parsed)
-        print_json(
-            jobs=[board.job_json(queue.db, queue.settings, row) for row in rows],
-            counts=find.counts(queue.db),
-        )
+        print_json(**_as_json(queue, parsed))
         return 0
-    print(render(queue, parsed))
+    counts = find.counts_up_to(queue.db, COUNT_LIMIT)
+    print(render(queue, parsed, counts))
+    notice = no_daemon(queue, counts)
+    if notice:
+        tell(notice)
     return 0
 
 
-def rows_for(queue: Queue, parsed: Parsed) -> list[JobRow]:
-    limit = 50 if parsed["limit"] is None else parsed["limit"]
+def _as_json(queue: Queue, parsed: Parsed) -> dict[str, Any]:
+    rows = rows_for(queue, parsed)
+    return {
+        "jobs": [board.job_json(queue.db, queue.settings, row) for row in rows],
+        "counts": find.counts(queue.db),
+    }
+
+
+def _watched(queue: Queue, parsed: Parsed, room: int | None) -> str:
+    """The same in so many lines: as many jobs as fit with the header and what is below them."""
+    counts = find.counts_up_to(queue.db, COUNT_LIMIT)
+    notice = no_daemon(queue, counts)
+    fitting = None if room is None else max(1, room - 2 - (1 if notice else 0))
+    text = render(queue, parsed, counts, fitting)
+    return f"{text}\n{notice}" if notice else text
+
+
+def no_daemon(queue: Queue, counts: dict[str, int]) -> str | None:
+    """What to say when there is work and nobody to do it."""
+    has_work = any(counts.get(state) for state in ("queued", *ACTIVE))
+    if not has_work or daemon_pid(queue.settings.state_dir) is not None:
+        return None
+    return "no daemon is running: `stoker daemon start`"
+
+
+def rows_for(queue: Queue, parsed: Parsed, fitting: int | None = None) -> list[JobRow]:
+    limit = parsed["limit"]
+    if limit is None:
+        limit = DEFAULT_LIMIT if fitting is None else min(DEFAULT_LIMIT, fitting)
     states: tuple[str, ...] | None = None
     for word in parsed["state"] or ():
         chosen = parse_selector(word).states
@@ -92,15 +127,16 @@ def _chosen(
     return rows[::-1]
 
 
-def render(queue: Queue, parsed: Parsed) -> str:
-    rows = rows_for(queue, parsed)
-    counts = find.counts_up_to(queue.db, COUNT_LIMIT)
+def render(queue: Queue, parsed: Parsed, counts: dict[str, int], fitting: int | None = None) -> str:
+    rows = rows_for(queue, parsed, fitting)
     if not rows:
         return "no jobs" if not counts else f"no such jobs ({summary(counts)})"
-    text = jobs_table(rows, time.time(), starts(queue, rows))
+    text = jobs_table(queue, rows)
     hidden = sum(counts.values()) - len(rows)
     if hidden > 0 and not parsed.words:
-        text += f"\n{summary(counts)}; {plural(hidden, 'job')} not shown (-n, --state)"
+        is_more = any(count >= COUNT_LIMIT for count in counts.values())
+        jobs = f"{hidden}+ jobs" if is_more else plural(hidden, "job")
+        text += f"\n{summary(counts)}; {jobs} not shown (-n, --state)"
     return text
 
 
@@ -118,22 +154,24 @@ def starts(queue: Queue, rows: list[JobRow]) -> dict[int, float]:
     return likely_starts(queue.db, queue.settings)
 
 
-def jobs_table(rows: list[JobRow], now: float, starts: dict[int, float] | None = None) -> str:
-    return table(
-        ("ID", "STATE", "TIME", "GPU", "NAME", "COMMAND"),
-        [_cells(row, now, (starts or {}).get(row.id)) for row in rows],
-        state=1,
-    )
+def jobs_table(queue: Queue, rows: list[JobRow]) -> str:
+    now, likely = time.time(), starts(queue, rows)
+    draining = any(row.state == "queued" for row in rows) and find.meta(queue.db, "draining")
+    lines = []
+    for row in rows:
+        words = board.result_words(row, queue.db)
+        words = words or board.waiting_words(queue.db, row, now, bool(draining))
+        lines.append(_cells(row, now, likely.get(row.id), words))
+    return table(("ID", "STATE", "TIME", "GPU", "NAME", "COMMAND"), lines, state=1)
 
 
-def _cells(row: JobRow, now: float, start: float | None) -> tuple[object, ...]:
-    words = board.result_words(row)
+def _cells(row: JobRow, now: float, start: float | None, words: str) -> tuple[object, ...]:
     command = display(row.argv, row.shell)
     return (
         row.id,
         row.state,
         elapsed(row, now) if start is None else f"in {format_duration(start)}",
-        ",".join(map(str, row.devices)) or (f"({row.gpus})" if row.gpus else "-"),
+        ",".join(map(str, board.devices_of(row))) or (f"({row.gpus})" if row.gpus else "-"),
         row.name or "-",
         f"[{words}] {command}" if words else command,
     )

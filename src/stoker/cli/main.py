@@ -39,7 +39,7 @@ ALIASES = {"add": "submit", "list": "ls", "logs": "log", "kill": "cancel", "queu
 
 
 def main(arguments: list[str] | None = None) -> int:
-    words = sys.argv[1:] if arguments is None else arguments
+    words = _verb_first(sys.argv[1:] if arguments is None else arguments)
     _accept_any_text()
     try:
         code = _dispatch(words)
@@ -58,6 +58,16 @@ def main(arguments: list[str] | None = None) -> int:
             raise
         _print_error(known, "--json" in own)
         return known.exit_code
+
+
+def _verb_first(words: list[str]) -> list[str]:
+    """`stoker --json ls` is `stoker ls --json`."""
+    end = 0
+    while end < len(words) and words[end] in ("--json", "--debug"):
+        end += 1
+    if not 0 < end < len(words) or words[end].startswith("-"):
+        return words
+    return [words[end], *words[:end], *words[end + 1 :]]
 
 
 def _accept_any_text() -> None:
@@ -149,6 +159,7 @@ def _unknown_verb(word: str) -> UsageError:
 
 
 def _help(words: list[str]) -> int:
+    words = [word for word in words if not word.startswith("-")]
     if words and ALIASES.get(words[0], words[0]) in VERBS:
         from stoker.cli.options import help_text
 
@@ -158,6 +169,8 @@ def _help(words: list[str]) -> int:
     if words == ["selectors"]:
         print(SELECTORS)
         return 0
+    if words:
+        raise _no_help(words[0])
     print("usage: stoker [COMMAND] [OPTIONS]\n\nStoker keeps every GPU fed.\n\ncommands:")
     for name, (_, summary) in VERBS.items():
         print(f"  {name:<12}{summary}")
@@ -165,6 +178,14 @@ def _help(words: list[str]) -> int:
           " point at jobs.\n\nfirst steps:\n  stoker submit python train.py --lr 0.1\n"
           "  stoker log -f @\n  stoker run --devices 0,1 jobs.txt")  # fmt: skip
     return 0
+
+
+def _no_help(word: str) -> UsageError:
+    from stoker.cli.options import nearest
+
+    near = nearest(word, [*VERBS, *ALIASES, "selectors"])
+    hint = f"did you mean `stoker help {near}`?" if near else "`stoker help` lists the commands"
+    return UsageError(f"there is no help for `{word}`", hint)
 
 
 SELECTORS = """How to point at jobs, wherever a command takes JOB:

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterable
 
-from stoker.core.terminal import printable
+from stoker.core.terminal import cut, pad, printable, width
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +16,8 @@ _COLOURS = {
     "running": "32", "starting": "32", "stopping": "33", "queued": "36", "held": "35",
     "done": "2", "failed": "31", "lost": "31", "cancelled": "33",
 }  # fmt: skip
+_LAST_AT_LEAST = 16  # columns of a table's last cell, if others can spare them
+_OTHERS_AT_LEAST = 8
 
 
 def wants_colour() -> bool:
@@ -43,25 +45,40 @@ def columns() -> int | None:
 
 
 def table(header: tuple[str, ...], rows: Iterable[tuple[object, ...]], *, state: int = -1) -> str:
-    """Aligned columns; the last one is cut to the terminal. Column `state` is coloured."""
+    """Aligned columns, cut to the terminal. Column `state` is coloured."""
     cells = [tuple(printable(str(cell)) for cell in row) for row in rows]
-    widths = [max(len(line[i]) for line in (header, *cells)) for i in range(len(header))]
+    widths = [max(width(line[i]) for line in (header, *cells)) for i in range(len(header))]
     limit, colour = columns(), wants_colour()
+    if limit is not None:
+        _shrink(widths, limit, state)
     lines = []
     for number, line in enumerate((header, *cells)):
-        text = "  ".join(cell.ljust(widths[i]) for i, cell in enumerate(line)).rstrip()
-        if limit is not None and len(text) > limit:
-            text = text[: limit - 3] + "..."
+        padded = [pad(cut(cell, widths[i]), widths[i]) for i, cell in enumerate(line[:-1])]
+        text = "  ".join((*padded, line[-1])).rstrip()
+        if limit is not None:
+            text = cut(text, limit)
         if colour and number == 0:
             text = f"\x1b[1m{text}\x1b[0m"
         elif colour and state >= 0 and line[state] in _COLOURS:
-            start = sum(widths[:state]) + 2 * state
+            start = sum(len(cell) + 2 for cell in padded[:state])
             end = start + len(line[state])
             text = (
                 f"{text[:start]}\x1b[{_COLOURS[line[state]]}m{text[start:end]}\x1b[0m{text[end:]}"
             )
         lines.append(text)
     return "\n".join(lines)
+
+
+def _shrink(widths: list[int], limit: int, state: int) -> None:
+    """Take room from long columns before the last one, which says most, gets none at all."""
+    others = [i for i in range(len(widths) - 1) if i != state]
+    room = limit - sum(width + 2 for width in widths[:-1])
+    while others and room < min(widths[-1], _LAST_AT_LEAST):
+        longest = max(others, key=widths.__getitem__)
+        if widths[longest] <= _OTHERS_AT_LEAST:
+            break
+        widths[longest] -= 1
+        room += 1
 
 
 def plural(count: int, word: str) -> str:

@@ -7,25 +7,16 @@ import sys
 import time
 import zlib
 
-from stoker import board
 from stoker.cli.lines import check_file
-from stoker.cli.options import Option, Parsed, Verb, count
-from stoker.cli.output import print_json, tell
+from stoker.cli.options import Option, Parsed, Verb, count, help_text, parse
+from stoker.cli.run_devices import at_a_time, cards_of, usable
+from stoker.cli.run_end import end
 from stoker.cli.run_screen import Screen, log_path
 from stoker.cli.run_sources import LineSource, WordSource
 from stoker.cli.specs import JOB_OPTIONS, SpecMaker, base_of
-from stoker.cli.wait import code_of
-from stoker.core.commands import display
-from stoker.core.model import CardState, Device
-from stoker.core.space import is_named
 from stoker.core.states import WAITING
-from stoker.core.terminal import printable
-from stoker.daemon.cards import Cards, WatchedCards
 from stoker.daemon.foreground import Foreground, done_commands, remove_store
-from stoker.daemon.lookout import find_cards
-from stoker.daemon.loop import Host
-from stoker.devices.probe import has_driver, parse_devices
-from stoker.devices.watch import sample_once
+from stoker.daemon.roles import Host
 from stoker.errors import Conflict, UsageError
 from stoker.settings import Settings, cpu_slots, load_settings, prepare_state_dir
 from stoker.store import changes, find
@@ -84,17 +75,22 @@ VERBS = {
             ("stoker run python train.py", "one job: streams, and returns its exit code"),
         ),
         """A file or stdin: one job a line; the exit code is the number of failed jobs, 101 for more
-than 100. A command: its own exit code. Ctrl-C (or SIGUSR1) once: start nothing more and let running
-jobs finish; twice, or SIGTERM: cancel them. With a single command, once is enough.""",
+than 100. A command: its own exit code. Ctrl-C once: start nothing more and let running jobs finish;
+twice, or SIGTERM: cancel them; the exit code is then 130. With a single command, once is enough.
+SIGUSR1 lets running jobs finish as well, and the exit code stays the number of failed jobs, those
+not started not among them. What was left is said on stderr, and --resume goes on with it.""",
         keeps_words=True,
         words="files",
     )
 }  # fmt: skip
 _KINDS = ("log", "jsonl", "stop", "requeue")  # endings of files that jobs leave in a log folder
-_OPEN = CardState()
 
 
 def run(name: str, parsed: Parsed) -> int:
+    parsed = _with_flags_behind_the_file(parsed)
+    if parsed["help"]:
+        print(help_text(VERBS["run"]))
+        return 0
     settings = load_settings()
     if parsed["gpu_file"] is not None:
         settings = settings._replace(gpu_file=os.path.abspath(parsed["gpu_file"]))
@@ -108,25 +104,26 @@ def run(name: str, parsed: Parsed) -> int:
     lock = _lock(folder, settings)
     if not parsed["resume"] and sweep is None:  # a sweep lasts: it goes on where it was
         _begin_anew(folder)
-    db = open_database(folder, durable=False)
+    db = open_database(folder, durable=False, anew=True)  # a `jobs` folder may be anything here
     if parsed["resume"] or sweep is not None:
         _forget_waiting(db)
-    cards = _cards(parsed, settings, store_tag(db))
-    maker = SpecMaker(settings, _usable(cards), parsed)
+    cards = cards_of(parsed, settings, store_tag(db))
+    maker = SpecMaker(settings, usable(cards), parsed, in_foreground=True)
     source: LineSource | WordSource | SweepSource
+    total = None
     if sweep is not None:
         from stoker.cli.run_sweep import SweepSource
 
-        source = SweepSource(db, folder, sweep, base_of(settings, _usable(cards), sweep, parsed),
-                             _at_a_time(cards, parsed, settings))  # fmt: skip
+        base = base_of(settings, usable(cards), sweep, parsed, in_foreground=True)
+        source = SweepSource(db, folder, sweep, base, at_a_time(cards, parsed, settings))
     elif path is None:
         source = WordSource(maker.command(parsed.words))
     else:
         if path != "-":
-            check_file(path, maker.line)
+            total = check_file(path, maker.line)
         source = LineSource(path, maker, done_commands(db) if parsed["resume"] else {})
     streams = bool(parsed["stream"]) or path is None
-    screen = Screen(parsed, db, folder, streams, source)
+    screen = Screen(parsed, db, folder, streams, source, total)
     slots = parsed["jobs"] or cpu_slots(settings)
     engine = Foreground(
         db, source, Host(slots, boot_id()), cards, settings._replace(state_dir=folder), screen,
@@ -138,14 +135,45 @@ def run(name: str, parsed: Parsed) -> int:
     engine.work(screen.tick)
     screen.close()
     os.close(lock)
-    return _end(parsed, db, folder, source, screen, engine.interrupts, path is None)
+    return end(parsed, db, folder, path, source, screen, engine.interrupts)
+
+
+def _with_flags_behind_the_file(parsed: Parsed) -> Parsed:
+    """`run jobs.txt --devices 0`: a job file has no arguments, so they are meant for us."""
+    words = parsed.words
+    if parsed["file"] is not None or parsed.dashed or len(words) < 2 or words[1][:1] != "-":
+        return parsed
+    from shutil import which
+
+    if not _is_job_file(words[0]) or which(words[0]):
+        return parsed
+    try:
+        own = parse(VERBS["run"], words[1:])
+        if own.words:
+            raise UsageError(f"`{own.words[0]}` is no option")
+    except UsageError as error:
+        raise UsageError(
+            f"`{words[0]}` is taken for a job file, being no program: {error.message}",
+            f"options go before the file; a script needs its program: stoker run python {words[0]}",
+        ) from None
+    values = {**parsed.values, **own.values}
+    for key, value in own.values.items():
+        if isinstance(value, list):  # those that may be repeated add up
+            values[key] = [*(parsed[key] or ()), *value]
+    return Parsed(values, words[:1], False)
+
+
+def _is_job_file(word: str) -> bool:
+    return os.path.isfile(word) and not os.access(word, os.X_OK)
 
 
 def _file_of(parsed: Parsed) -> str | None:
     """The job file that is meant, or None when the words are a command."""
-    if parsed["file"] is not None:
-        return str(parsed["file"])
     words = parsed.words
+    if parsed["file"] is not None:
+        if words:
+            raise UsageError(f"`--file` and a command (`{words[0]}`) exclude each other")
+        return str(parsed["file"])
     if not words:
         if sys.stdin.isatty():
             raise UsageError("there is nothing to run", "stoker run jobs.txt, or stoker run CMD...")
@@ -153,8 +181,8 @@ def _file_of(parsed: Parsed) -> str | None:
     if len(words) == 1 and not parsed.dashed:
         if words[0] == "-":
             return "-"
-        if os.path.isfile(words[0]) and not os.access(words[0], os.X_OK):
-            return str(words[0])
+        if _is_job_file(words[0]):
+            return words[0]
         if os.path.exists(words[0]) and not os.path.isfile(words[0]) \
                 and not os.path.isdir(words[0]):  # a FIFO  # fmt: skip
             return words[0]
@@ -168,44 +196,6 @@ def _sweep_of(path: str | None) -> SweepSpec | None:
     from stoker.sweeps.files import load
 
     return load(path)
-
-
-def _at_a_time(cards: Cards, parsed: Parsed, settings: Settings) -> int:
-    slots = sum(device.slots for device in cards.devices)
-    return slots or parsed["jobs"] or cpu_slots(settings)
-
-
-def _cards(parsed: Parsed, settings: Settings, tag_base: int) -> Cards:
-    """The devices of this run: named, simulated, or all that the driver tells of."""
-    named = parsed["devices"]
-    if named is None and not settings.devices:
-        named = os.environ.get("CUDA_VISIBLE_DEVICES") or None
-    if named is None:
-        cards = find_cards(settings, tag_base)
-    else:
-        devices = parse_devices(named)
-        # Pairs such as 0+1 are devices of our own making; the driver knows nothing of them.
-        if settings.devices or not has_driver() or any("," in d.visible for d in devices):
-            return Cards(devices)
-        # Inside a job, its cards are leased already, and to us as well.
-        held = os.environ.get("STOKER_GPU_UUIDS", "").split(",")
-        cards = WatchedCards(tag_base, settings.leases, settings.gpus_by_uuid, held)
-        cards.use_only({device.visible: device.slots for device in devices})
-    if isinstance(cards, WatchedCards):
-        cards.hear(sample_once(), {})
-        if cards.trouble is not None:
-            tell(f"no GPU can be used: {cards.trouble}")
-        elif named is not None:
-            for name in (device.visible for device in parse_devices(named)):
-                if not any(is_named(device, (name,)) for device in cards.devices):
-                    raise UsageError(f"there is no GPU `{name}` on this host",
-                                     "`stoker gpus` shows them")  # fmt: skip
-    return cards
-
-
-def _usable(cards: Cards) -> tuple[Device, ...]:
-    """What a job of this run may ask for."""
-    return tuple(d for d in cards.devices if cards.states.get(d.number, _OPEN).closed is None)
 
 
 def _folder(parsed: Parsed, settings: Settings, path: str | None) -> str:
@@ -253,45 +243,3 @@ def _forget_waiting(db: Database) -> None:
     left = [row.id for row in find.page(db, WAITING, 10**9)]
     changes.cancel(db, left, time.time())
     changes.remove(db, left)
-
-
-def _end(
-    parsed: Parsed,
-    db: Database,
-    folder: str,
-    source: LineSource | WordSource | SweepSource,
-    screen: Screen,
-    interrupts: int,
-    is_command: bool,
-) -> int:
-    if is_command:
-        row = find.page(db, ("done", "failed", "cancelled", "lost", "queued"), 1, newest_first=True)
-        code = code_of(row[0]) if row else 1
-        if row and row[0].detail:
-            tell(f"error: {row[0].detail}")
-            if code == 127 and len(parsed.words) == 1 and not parsed.dashed:
-                tell(f"hint: `{printable(parsed.words[0])}` is no job file either")
-        return 130 if interrupts and row and row[0].state == "cancelled" else code
-    if parsed["json"]:
-        _print_results(db, folder)
-    elif not parsed["quiet"]:
-        skipped = f", {source.skipped} skipped (done before)" if source.skipped else ""
-        failed = f", {screen.failed} failed" if screen.failed else ""
-        where = "" if parsed["stream"] else f"; logs in {folder}"
-        tell(f"{screen.done} done{failed}{skipped}{where}")
-        if not isinstance(source, (LineSource, WordSource)):
-            source.print_results()
-    if interrupts:
-        return 130
-    return min(screen.failed, 101)
-
-
-def _print_results(db: Database, folder: str) -> None:
-    rows = find.page(db, ("done", "failed", "cancelled", "lost"), 10**9)
-    print_json(log_dir=folder, jobs=[
-        {"id": row.id, "state": row.state, "cause": row.cause,
-         "command": display(row.argv, row.shell),
-         "exit_code": board.exit_code(row), "signal": board.signal_number(row),
-         "devices": list(row.devices), "attempts": row.attempts,
-         "started_at": board.iso(row.started_at), "ended_at": board.iso(row.ended_at)}
-        for row in rows])  # fmt: skip

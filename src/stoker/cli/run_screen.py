@@ -16,7 +16,7 @@ from stoker.core.model import Outcome
 from stoker.core.retry import Verdict
 from stoker.core.terminal import printable
 from stoker.daemon.foreground import Foreground
-from stoker.daemon.loop import Listener
+from stoker.daemon.roles import Listener
 from stoker.store import find
 from stoker.store.database import Database
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from stoker.cli.run_sweep import SweepSource
 
 _REDRAW_SECONDS = 0.1
+_NAMED = 20  # failures that are told one by one
 
 
 def log_path(folder: str, job: int, number: int) -> str:
@@ -41,6 +42,7 @@ class Screen(Listener):
         folder: str,
         streams: bool,
         source: LineSource | WordSource | SweepSource,
+        total: int | None = None,
     ) -> None:
         self._db = db
         self._source = source
@@ -51,8 +53,12 @@ class Screen(Listener):
         self._began = time.monotonic()
         self._drawn_at = 0.0
         self._line = ""
+        self._total = total  # jobs in the file, where it is one
+        # A single command says itself what went wrong.
+        self._names_failures = not self._quiet and not isinstance(source, WordSource)
         self.done = 0
         self.failed = 0
+        self.cancelled = 0
         self.engine: Foreground | None = None
 
     def started(self, job: int, devices: tuple[int, ...]) -> None:
@@ -71,14 +77,17 @@ class Screen(Listener):
         if verdict.event == "succeed":
             self.done += 1
             return
-        self.failed += 1
-        if not self._quiet and not self._streams and self.failed <= 20:
+        if verdict.event == "cancel":
+            self.cancelled += 1
+        else:
+            self.failed += 1
+        if self._names_failures and self.failed + self.cancelled <= _NAMED:
             self._clear()
             row = find.job(self._db, job)
             words = board.result_words(row)
             log = log_path(self._folder, job, row.attempts)
             tell(f"job {job} {row.state}: {words}  {printable(display(row.argv, row.shell))[:60]}"
-                 f"\n  log: {log}")  # fmt: skip
+                 + ("" if self._streams else f"\n  log: {log}"))  # fmt: skip
 
     def committed(self) -> None:
         pass
@@ -95,8 +104,9 @@ class Screen(Listener):
             self._drawn_at = now
             running = self.engine.running if self.engine is not None else 0
             failed = f", {self.failed} failed" if self.failed else ""
+            total = "" if self._total is None else f" of {self._total - self._source.skipped}"
             self._clear()
-            self._line = (f"{self.done} done{failed}, {running} running, "
+            self._line = (f"{self.done}{total} done{failed}, {running} running, "
                           f"{format_duration(now - self._began)}")  # fmt: skip
             sys.stderr.write(self._line)
             sys.stderr.flush()

@@ -63,6 +63,20 @@ class LineSource:
     def submit(self, submission: Submission, specs: list[JobSpec]) -> None:
         submission.add(specs, time.time())
 
+    def count_unread(self) -> int | None:
+        """Jobs behind what was read, for a run that was told to stop; None: nobody can tell."""
+        if not self._is_file:
+            return None if not self.at_end else 0
+        count = 0
+        while not self.at_end:
+            for line in self._reader.read():
+                if self._done.get((line.text,), 0):
+                    self._done[line.text,] -= 1
+                    self.skipped += 1
+                else:
+                    count += 1
+        return count
+
     def read(self) -> list[JobSpec]:
         specs = []
         for line in self._reader.read():

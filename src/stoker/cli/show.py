@@ -8,7 +8,7 @@ from stoker import board
 from stoker.api import Queue
 from stoker.cli.ls import elapsed
 from stoker.cli.options import Parsed, Verb
-from stoker.cli.output import plural, print_json
+from stoker.cli.output import plural, print_json, table
 from stoker.core.commands import display
 from stoker.core.durations import format_duration, format_size
 from stoker.core.explain import needs
@@ -17,7 +17,13 @@ from stoker.core.states import WAITING
 from stoker.core.terminal import printable
 from stoker.errors import UsageError
 from stoker.store import find, sweeps
-from stoker.store.find import JobRow
+from stoker.store.find import AttemptRow, JobRow
+
+# What `edited` names, as people know it.
+_EDITED = {
+    "argv": "command", "shell": "command", "time_limit": "time limit", "request": "gpus",
+    "eligible_at": "begin time", "cwd": "folder", "env": "environment", "after": "dependencies",
+}  # fmt: skip
 
 VERBS = {
     "show": Verb(
@@ -56,7 +62,7 @@ def _trial(queue: Queue, row: JobRow) -> str:
 
 
 def _text(queue: Queue, row: JobRow) -> str:
-    words = board.result_words(row)
+    words = board.result_words(row, queue.db)
     out, err = board.log_paths(queue.settings, row)
     lines = [
         ("job", f"{row.id}" + (f" ({row.name})" if row.name else "")),
@@ -89,20 +95,37 @@ def _text(queue: Queue, row: JobRow) -> str:
     )
     history = find.attempts(queue.db, row.id)
     if len(history) > 1:
-        text += "\nattempts"
-        for a in history:
-            end = a.cause or "running"
-            line = f"{a.number}  {_when(a.started_at)}  {end}  {printable(a.detail or '')}"
-            text += f"\n  {line}".rstrip()
+        header = ("attempt", "started", "took", "gpu", "end")
+        text += "\n" + table(header, [_attempt(attempt) for attempt in history])
     for at, kind, data in find.events(queue.db, row.id):
-        text += f"\n{_when(at)}  {kind} {printable(data or '')}".rstrip()
+        text += f"\n{_when(at)}  {kind} {printable(_in_words(kind, data or ''))}".rstrip()
     return text
+
+
+def _attempt(attempt: AttemptRow) -> tuple[object, ...]:
+    took = end = "-"
+    if attempt.started_at is not None:
+        took = format_duration((attempt.ended_at or time.time()) - attempt.started_at)
+    if attempt.ended_at is None and attempt.cause is None:
+        end = "running"
+    else:
+        end = board.end_words(attempt.cause, attempt.status, attempt.detail)
+        if attempt.detail and attempt.detail != end:
+            end += f": {attempt.detail}"
+    devices = ",".join(map(str, attempt.devices)) or "-"
+    return attempt.number, _when(attempt.started_at) or "-", took, devices, end
+
+
+def _in_words(kind: str, data: str) -> str:
+    if kind != "edited":
+        return data
+    return ", ".join(sorted({_EDITED.get(name, name) for name in data.split(", ")}))
 
 
 def _gpus(row: JobRow) -> str:
     if not row.gpus:
         return "none"
-    devices = ", ".join(map(str, row.devices))
+    devices = ", ".join(map(str, board.devices_of(row)))
     words = needs(row.request).removesuffix(" gpus").removesuffix(" gpu")
     return words + (f" (gpu {devices})" if devices else "")
 

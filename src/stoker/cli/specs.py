@@ -10,7 +10,7 @@ from stoker.cli.options import Option, Parsed, Verb, count, parse, whole_number
 from stoker.core.commands import MAX_ARGUMENT_BYTES
 from stoker.core.durations import parse_duration, parse_size
 from stoker.core.model import Context, Dependency, Device, JobSpec, Request
-from stoker.errors import Unavailable, UsageError
+from stoker.errors import Error, Unavailable, UsageError
 from stoker.settings import Settings
 
 TYPE_CHECKING = False
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stoker.sweeps.spec import SweepSpec
 
 
-def _after(text: str) -> list[Dependency]:
+def dependencies(text: str) -> list[Dependency]:
     found = []
     for part in text.split(","):
         job, _, condition = part.partition(":")
@@ -34,7 +34,7 @@ def _after(text: str) -> list[Dependency]:
     return found
 
 
-def _pair(text: str) -> tuple[str, str]:
+def pair(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not key:
         raise UsageError(f"`{text}` is not an environment variable", "write NAME=VALUE")
@@ -71,6 +71,26 @@ def _warning(text: str) -> str:
     return text
 
 
+def tags_of(text: str) -> list[str]:
+    """`a,b` are two tags: a comma in a selector stands between two of them as well."""
+    tags = [word.strip() for word in text.split(",")]
+    if not all(tags):
+        raise UsageError("an empty tag finds nothing" if not text.strip() else
+                         f"`{text}` has an empty tag")  # fmt: skip
+    return tags
+
+
+def _tags(text: str) -> str:
+    tags_of(text)
+    return text
+
+
+def _path(text: str) -> str:
+    if not text:
+        raise UsageError("an empty path is no file")
+    return text
+
+
 def _begin(text: str) -> float:
     from stoker.cli.when import parse_time
 
@@ -90,10 +110,11 @@ JOB_OPTIONS = (
     Option("--on-oom", "out of GPU memory: bigger, elsewhere, alone or fail", "HOW", _on_oom),
     Option("-n --name", "a name to find it by", "NAME"),
     Option("-C --cwd", "run it in this folder (default: here)", "DIR"),
-    Option("-E --env", "set a variable; NAME alone copies it", "K=V", _pair, many=True),
+    Option("-E --env", "set a variable; NAME alone copies it", "K=V", pair, many=True),
     Option("--env-file", "variables from a file, one K=V a line", "FILE", many=True),
     Option("-p --priority", "higher goes first (default: 0)", "N", whole_number),
-    Option("-d --after", "wait for jobs: 7, 7:ok, 7:any, 7:notok", "ID[:COND]", _after, many=True),
+    Option("-d --after", "wait for jobs: 7, 7:ok, 7:any, 7:notok", "ID[:COND]", dependencies,
+           many=True),
     Option("-t --time-limit", "end it after this long: 90s, 30m, 2h, HH:MM:SS (bare: minutes)",
            "TIME", parse_duration),
     Option("--grace", "seconds between SIGTERM and SIGKILL", "TIME",
@@ -103,18 +124,31 @@ JOB_OPTIONS = (
     Option("-r --retries", "try again up to N times when it fails, with back-off", "N", count),
     Option("--restartable", "may run again after a crash that left no exit code"),
     Option("--begin", "not before: 14:30, +2h, 2026-12-24T18:00", "TIME", _begin),
-    Option("-T --tag", "a tag to find it by", "TAG", many=True),
-    Option("-o --stdout", "write its output there; %j is its id (default: kept by stoker)", "PATH"),
-    Option("-e --stderr", "write its error output there (default: with its output)", "PATH"),
+    Option("-T --tag", "a tag to find it by; a,b are two", "TAG", _tags, many=True),
+    Option("-o --stdout", "write its output there; %j is its id (default: kept by stoker)", "PATH",
+           _path),
+    Option("-e --stderr", "write its error output there (default: with its output)", "PATH", _path),
     Option("--hold", "queue it, but do not start it before `stoker release`"),
     Option("--keep-children", "leave processes alone that outlive its first one"),
 )  # fmt: skip
 
 
+# They make a job wait for something that only comes to pass in the queue.
+_NOT_IN_FOREGROUND = ("hold", "begin", "after")
+
+
 class SpecMaker:
     """Turns words or lines into specs under the flags of one command line."""
 
-    def __init__(self, settings: Settings, devices: tuple[Device, ...], parsed: Parsed) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        devices: tuple[Device, ...],
+        parsed: Parsed,
+        *,
+        in_foreground: bool = False,
+    ) -> None:
+        self._in_foreground = in_foreground
         self._settings = settings
         self._parsed = parsed
         self._devices = devices
@@ -146,9 +180,11 @@ class SpecMaker:
                 own = parse(Verb("submit", "", "", JOB_OPTIONS, words="files"), flags)
                 if own.words:
                     raise UsageError(f"`{own.words[0]}` is no option")
+                if self._in_foreground:
+                    _check_foreground(own)
                 spec = self._make(self._merged(own), (), True)
-            except UsageError as error:
-                raise UsageError(f"line {line.number}: {error.message}", error.hint) from None
+            except Error as error:
+                raise type(error)(f"line {line.number}: {error.message}", error.hint) from None
         key = self._parsed["dedupe"]
         spec = spec._replace(argv=(line.text,))
         return spec if key is None else spec._replace(dedupe=f"{key}:{line.number}")
@@ -181,7 +217,7 @@ class SpecMaker:
             retries=parsed["retries"] or 0,
             restartable=bool(parsed["restartable"]),
             begin_at=parsed["begin"],
-            tags=tuple(parsed["tag"] or ()),
+            tags=tuple(tag for text in parsed["tag"] or () for tag in tags_of(text)),
             stdout=_absolute(parsed["stdout"], context.cwd),
             stderr=_absolute(parsed["stderr"], context.cwd),
             held=bool(parsed["hold"]),
@@ -224,7 +260,12 @@ class SpecMaker:
 
 
 def base_of(
-    settings: Settings, devices: tuple[Device, ...], sweep: SweepSpec, parsed: Parsed
+    settings: Settings,
+    devices: tuple[Device, ...],
+    sweep: SweepSpec,
+    parsed: Parsed,
+    *,
+    in_foreground: bool = False,
 ) -> JobSpec:
     """What all jobs of a sweep have in common: the words of its file, and over them the flags."""
     flags: list[str] = []
@@ -238,8 +279,18 @@ def base_of(
             elif one is not False and one is not None:  # 0 is a value
                 flags += [name, str(one)]
     own = parse(Verb("sweep", "", "", JOB_OPTIONS, words="none"), flags)
+    if in_foreground:
+        _check_foreground(own)
     values = {**own.values, **parsed.values, "name": None}
     return SpecMaker(settings, devices, Parsed(values, [], False)).base
+
+
+def _check_foreground(own: Parsed) -> None:
+    """Flags that would let `stoker run` wait for ever."""
+    for key in _NOT_IN_FOREGROUND:
+        if own[key]:
+            raise UsageError(f"`--{key}` is for jobs in the queue, and `stoker run` has none",
+                             "leave it out, or use `stoker submit`")  # fmt: skip
 
 
 def _check_driver() -> None:
@@ -267,7 +318,7 @@ def _check_words(words: list[str]) -> None:
                 f"allows {MAX_ARGUMENT_BYTES}",
                 "put it into a file, or give the whole command as one quoted word",
             )
-    if not words[0]:
+    if not words[0].strip():
         raise UsageError("the command is empty")
 
 

@@ -6,7 +6,7 @@ import time
 
 from stoker import board
 from stoker.api import Queue
-from stoker.cli.ls import COUNT_LIMIT, elapsed, jobs_table, starts, summary
+from stoker.cli.ls import COUNT_LIMIT, elapsed, jobs_table, no_daemon, summary
 from stoker.cli.options import Option, Parsed, Verb
 from stoker.cli.output import print_json, table
 from stoker.core.commands import display
@@ -14,14 +14,17 @@ from stoker.core.model import Device
 from stoker.core.states import ACTIVE, WAITING
 from stoker.devices.probe import has_driver
 from stoker.store import find
-from stoker.supervisor import locks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 VERBS = {
     "status": Verb(
         "status",
         "[status] [OPTIONS]",
         "Devices, running jobs, the head of the queue, how many jobs there are in each state.",
-        (Option("-w --watch", "keep showing it; Ctrl-C ends"),),
+        (Option("-w --watch", "keep showing it; Ctrl-C ends (--json: a line at each change)"),),
         (("stoker", ""), ("stoker status --json", "")),
     )
 }
@@ -33,9 +36,10 @@ def run(name: str, parsed: Parsed) -> int:
     if parsed["watch"]:
         from stoker.cli.watch import watch
 
-        return watch(queue, lambda: render(queue))
+        return watch(queue, lambda room: render(queue),
+                     (lambda: _as_json(queue)) if parsed["json"] else None)  # fmt: skip
     if parsed["json"]:
-        _print_json(queue)
+        print_json(**_as_json(queue))
     else:
         print(render(queue))
     return 0
@@ -58,7 +62,7 @@ def render(queue: Queue) -> str:
         )
     counts = find.counts_up_to(queue.db, COUNT_LIMIT)
     waiting = _waiting(queue)
-    parts.append(jobs_table(waiting, now, starts(queue, waiting)) if waiting else "nothing waiting")
+    parts.append(jobs_table(queue, waiting) if waiting else "nothing waiting")
     if counts:
         parts.append(summary(counts))
     parts += _notices(queue, counts)
@@ -105,18 +109,16 @@ def _line(job: find.JobRow) -> str:
 
 
 def _notices(queue: Queue, counts: dict[str, int]) -> list[str]:
-    notices = []
-    waits = counts.get("queued", 0)
-    if waits and locks.holder(queue.settings.state_dir, locks.DAEMON_LOCK) is None:
-        notices.append("no daemon is running: `stoker daemon start`")
+    nobody = no_daemon(queue, counts)
+    notices = [nobody] if nobody else []
     if bool(find.meta(queue.db, "draining")):
         notices.append("drained, nothing new starts: `stoker daemon resume`")
     return notices
 
 
-def _print_json(queue: Queue) -> None:
+def _as_json(queue: Queue) -> dict[str, Any]:
     active = find.page(queue.db, ACTIVE, 500)
-    print_json(
+    return dict(
         daemon=board.daemon_facts(queue.db, queue.settings),
         devices=[
             {"index": d.number, "visible": d.visible, "slots": d.slots, "model": d.model,

@@ -10,9 +10,16 @@ from stoker.cli.options import Option, Parsed, Verb, parse
 from stoker.cli.specs import JOB_OPTIONS, SpecMaker
 from stoker.core.durations import format_duration
 from stoker.core.model import JobSpec
-from stoker.errors import UsageError
+from stoker.errors import NotFound, UsageError
 from stoker.store import find
 from stoker.store.submissions import CHUNK, Receipt
+
+
+def _key(text: str) -> str:
+    if not text:
+        raise UsageError("an empty key tells no request from another")
+    return text
+
 
 VERBS = {
     "submit": Verb(
@@ -22,7 +29,12 @@ VERBS = {
         (
             Option("-f --file", "one job a line from a file, or from stdin with -", "FILE"),
             *JOB_OPTIONS,
-            Option("--dedupe", "a request with this key is queued once, however often sent", "KEY"),
+            Option(
+                "--dedupe",
+                "a request with this key is queued once, however often sent",
+                "KEY",
+                _key,
+            ),
             Option("--dry-run", "show what would be queued, and queue nothing"),
             Option("-q --quiet", "print only the id"),
         ),
@@ -93,7 +105,8 @@ def _submit_file(queue: Queue, maker: SpecMaker, parsed: Parsed) -> int:
         batches = read_batches(path, CHUNK)
         return _dry_run([maker.line(line) for batch in batches for line in batch], parsed)
     if path != "-":
-        check_file(path, maker.line)  # all of it first: a bad line 900 must not leave 899 jobs
+        # All of it first: a bad line 900 must not leave 899 jobs.
+        check_file(path, lambda line: _check_after(queue, line.number, maker.line(line)))
     submission = queue.submission()
     receipts: list[Receipt] = []
     started = False
@@ -113,9 +126,20 @@ def _submit_file(queue: Queue, maker: SpecMaker, parsed: Parsed) -> int:
     return 0
 
 
+def _check_after(queue: Queue, line: int, spec: JobSpec) -> None:
+    """The store refuses it as well, but knows nothing of lines."""
+    for needs, _ in spec.after:
+        try:
+            find.job(queue.db, needs)
+        except NotFound as error:
+            raise NotFound(f"line {line}: {error.message} to wait for", error.hint) from None
+
+
 def _report(queue: Queue, parsed: Parsed, receipts: list[Receipt], started: bool) -> None:
     if started:
-        _tell("started the daemon; it stays until `stoker daemon stop`, your jobs in any case")
+        from stoker.cli.started import STARTED
+
+        _tell(STARTED)
     if parsed["json"]:
         import json
 
@@ -164,21 +188,49 @@ def _dry_run(specs: list[JobSpec], parsed: Parsed) -> int:
     if parsed["json"]:
         import json
 
+        from stoker.board import iso
+
         jobs = [
             {"argv": spec.argv, "shell": spec.shell, "gpus": spec.request.gpus, "name": spec.name,
-             "cwd": spec.context.cwd, "priority": spec.priority, "time_limit": spec.time_limit}
+             "cwd": spec.context.cwd, "priority": spec.priority, "time_limit": spec.time_limit,
+             "begin_at": iso(spec.begin_at), "retries": spec.retries, "held": spec.held,
+             "tags": list(spec.tags),
+             "after": [{"job": job, "condition": condition} for job, condition in spec.after]}
             for spec in specs
         ]  # fmt: skip
         print(json.dumps({"schema": 1, "dry_run": jobs}))
         return 0
     for spec in specs:
         kind = f"{spec.context.shell} -c" if spec.shell else "exec"
-        limit = f", {format_duration(spec.time_limit)}" if spec.time_limit is not None else ""
-        print(
-            f"{spec.request.gpus} gpu{limit}  {kind}  {printable(display(spec.argv, spec.shell))}"
-        )
+        command = printable(display(spec.argv, spec.shell))
+        print(f"{printable(_in_words(spec))}  {kind}  {command}")
     _tell(f"{len(specs)} job{'s' if len(specs) != 1 else ''}, none queued (--dry-run)")
     return 0
+
+
+def _in_words(spec: JobSpec) -> str:
+    """`2 gpu, at most 2h00m, after 7`: what a job asks for, as far as it is not usual."""
+    words = [f"{spec.request.gpus} gpu"]
+    if spec.name is not None:
+        words.append(f"name {spec.name}")
+    if spec.tags:
+        words.append(f"tags {' '.join(spec.tags)}")
+    if spec.priority:
+        words.append(f"priority {spec.priority}")
+    if spec.time_limit is not None:
+        words.append(f"at most {format_duration(spec.time_limit)}")
+    if spec.retries:
+        words.append(f"retries {spec.retries}")
+    for job, condition in spec.after:
+        words.append(f"after {job}" if condition == "ok" else f"after {job}:{condition}")
+    if spec.begin_at is not None:
+        import time
+
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(spec.begin_at))
+        words.append(f"not before {when}")
+    if spec.held:
+        words.append("held")
+    return ", ".join(words)
 
 
 def _now() -> float:

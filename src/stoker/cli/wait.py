@@ -8,6 +8,7 @@ from stoker import board
 from stoker.api import Queue
 from stoker.cli.options import Option, Parsed, Verb
 from stoker.cli.output import plural, print_json, tell
+from stoker.cli.started import STARTED
 from stoker.core.durations import format_duration, parse_duration
 from stoker.core.states import FINAL
 from stoker.errors import TimedOut
@@ -45,8 +46,8 @@ def run(name: str, parsed: Parsed) -> int:
     single = (bool(parsed.words) or bool(parsed["any"])) and not parsed["all"]
     ids = queue.select(parsed.words or ["queued", "active"]) if single else []
     left = ids
-    if find.has_any(queue.db, _CAN_CHANGE):
-        queue.wake()
+    if find.has_any(queue.db, _CAN_CHANGE) and queue.wake() and not parsed["quiet"]:
+        tell(STARTED)
     if not parsed["quiet"]:
         for row in find.jobs(queue.db, ids) if single else ():
             if row.state == "held":
@@ -76,7 +77,7 @@ def run(name: str, parsed: Parsed) -> int:
         print_json(jobs=[board.job_json(queue.db, queue.settings, row) for row in ended])
     elif not parsed["quiet"]:
         for row in ended:
-            words = board.result_words(row)
+            words = board.result_words(row, queue.db)
             tell(f"job {row.id} {row.state}" + (f": {words}" if words else ""))
     if parsed["ignore_failures"]:
         return 0

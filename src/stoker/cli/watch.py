@@ -1,23 +1,68 @@
-"""`--watch`: show it again when something changed, and each second for the clocks."""
+"""`--watch`: show it again when something changed, and each second for the clocks.
+
+With `--json`, a document on a line of its own whenever it is another than the last one.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 
 from stoker.api import Queue
+from stoker.cli.output import plural, print_json
 from stoker.news import News
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
-def watch(queue: Queue, render: Callable[[], str]) -> int:
+_WRAP_OFF, _WRAP_ON = "\x1b[?7l", "\x1b[?7h"  # a long line would take the room of two
+
+
+def watch(
+    queue: Queue,
+    render: Callable[[int | None], str],
+    as_json: Callable[[], dict[str, Any]] | None = None,
+) -> int:
+    """`render` is told how many lines there are room for, None when it is no terminal."""
     news = News(queue.settings.state_dir)
-    on_terminal = sys.stdout.isatty()
+    on_terminal = as_json is None and sys.stdout.isatty()
+    last: dict[str, Any] | None = None
     try:
         while True:
-            text = render()
-            if on_terminal:
-                text = "\x1b[H" + text.replace("\n", "\x1b[K\n") + "\x1b[K\n\x1b[J"
-            print(text, flush=True)
+            if as_json is not None:
+                document = as_json()
+                if document != last:
+                    print_json(**document)
+                    sys.stdout.flush()
+                last = document
+            elif on_terminal:
+                room = _room()
+                text = clip(render(room), room).replace("\n", "\x1b[K\n")
+                print(f"{_WRAP_OFF}\x1b[H{text}\x1b[K\n\x1b[J{_WRAP_ON}", end="", flush=True)
+            else:
+                print(render(None), flush=True)
             news.wait(1.0)
     except KeyboardInterrupt:
         return 0
+
+
+def _room() -> int:
+    """Lines of the terminal, less the one that the cursor ends on."""
+    try:
+        return max(2, os.get_terminal_size(sys.stdout.fileno()).lines - 1)
+    except OSError:
+        return 23
+
+
+def clip(text: str, room: int) -> str:
+    """As much from the top as fits, and how much does not: what scrolls away is not seen at all.
+
+    >>> clip("head\\na\\nb\\nc", 3), clip("a\\nb", 2)
+    ('head\\na\\n2 more lines', 'a\\nb')
+    """
+    lines = text.split("\n")
+    if len(lines) <= room:
+        return text
+    return "\n".join((*lines[: room - 1], f"{plural(len(lines) - room + 1, 'more line')}"))

@@ -2,7 +2,7 @@
 
 Blank lines and lines that begin with `#` are skipped, a backslash at the end continues the line,
 and `#stoker FLAGS` gives flags: behind a command for that job, on a line of its own for all jobs
-that follow.
+that follow. Inside quotes it is text, as `#` is for a shell.
 """
 
 from __future__ import annotations
@@ -79,13 +79,43 @@ def parse(lines: Iterable[str]) -> Iterator[Line]:
 
 
 def _line(number: int, text: str, standing: str) -> Line:
-    own = ""
-    while DIRECTIVE in text:
-        command, _, flags = text.rpartition(DIRECTIVE)
-        if flags[:1] not in _GAP or command[-1:] not in _GAP:
-            break
-        text, own = command, f"{flags.strip()} {own}".rstrip()
-    return Line(number, _trim(text), f"{standing} {own}".strip() if own else standing)
+    if DIRECTIVE not in text:
+        return Line(number, _trim(text), standing)
+    command, *flags = _split(text)
+    return Line(number, _trim(command), " ".join(filter(None, (standing, *flags))))
+
+
+def _split(text: str) -> list[str]:
+    """The command, then the flags of each directive; in quotes there are none.
+
+    >>> _split("echo ' #stoker a' #stoker -G 2 #stoker -n 'b #stoker c'")
+    ["echo ' #stoker a' ", '-G 2', "-n 'b #stoker c'"]
+    """
+    parts: list[str] = []
+    start = place = 0
+    before, quote, is_comment = " ", "", False
+    while place < len(text):
+        char, end = text[place], place + len(DIRECTIVE)
+        if quote:
+            if char == quote:
+                quote = ""
+            elif char == "\\" and quote == '"':
+                place += 1
+        elif before in " \t" and text.startswith(DIRECTIVE, place) and text[end : end + 1] in _GAP:
+            parts.append(text[start:place])
+            start, place, is_comment = end, end - 1, False
+            char = " "
+        elif is_comment:
+            pass  # the shell reads no quotes there
+        elif char == "#" and before in " \t;&|()<>" and not parts:
+            is_comment = True
+        elif char == "\\":
+            place += 1
+        elif char in "\"'":
+            quote = char
+        before = char
+        place += 1
+    return [*parts[:1], *map(str.strip, parts[1:]), text[start:].strip() if parts else text]
 
 
 def _trim(text: str) -> str:

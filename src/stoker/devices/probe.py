@@ -16,6 +16,7 @@ _DRIVER_FILES = ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg")
 _MAX_SIMULATED = 4096
 # What a simulated device has; enough to try how jobs share one.
 _SIMULATED_MEMORY = 80 << 30
+_HOW_TO_LIST = "write 0,1,2 or 0+1,2+3, or UUIDs"
 
 
 def find_devices(wanted: str | None, by_uuid: bool = False) -> tuple[Device, ...]:
@@ -66,13 +67,41 @@ def parse_devices(text: str) -> tuple[Device, ...]:
     """`0,1,1,2`: a repeated name is another slot; `0+1` is one device made of two cards."""
     slots: dict[str, int] = {}
     for word in text.split(",") if text.strip() else []:
-        visible = ",".join(part.strip() for part in word.split("+"))
-        if not visible.strip(","):
-            raise UsageError(f"`{text}` is not a list of devices", "write 0,1,2 or 0+1,2+3")
+        cards = [part.strip() for part in word.split("+")]
+        for card in cards:
+            if not is_device_name(card):
+                which = f": `{card}` is none" if card else ""
+                raise UsageError(f"`{text}` is not a list of devices{which}", _HOW_TO_LIST)
+        if len(set(cards)) < len(cards):
+            raise UsageError(f"`{word.strip()}` has a device twice", _HOW_TO_LIST)
+        visible = ",".join(cards)
         slots[visible] = slots.get(visible, 0) + 1
     return tuple(
         Device(index, visible, count) for index, (visible, count) in enumerate(slots.items())
     )
+
+
+def is_device_name(word: str) -> bool:
+    """A number or a UUID, as CUDA_VISIBLE_DEVICES has them; a simulated one's is SIM-0.
+
+    >>> [is_device_name(word) for word in ("0", "GPU-8f3a", "MIG-1/2/3", "-1", "x", "")]
+    [True, True, True, False, False, False]
+    """
+    return (word.isascii() and word.isdigit() and len(word) < 6) or (
+        word[:4].upper() in ("GPU-", "MIG-", "SIM-") and len(word) > 4
+    )
+
+
+def visible_names(mask: str) -> str:
+    """What of CUDA_VISIBLE_DEVICES counts: CUDA ignores the first name it does not know, and all
+    behind it, so that `-1` and `0,-1,1` are no card and one.
+
+    >>> visible_names("2,3"), visible_names("0,-1,1"), visible_names("NoDevFiles")
+    ('2,3', '0', '')
+    """
+    names = [word.strip() for word in mask.split(",")]
+    end = next((i for i, name in enumerate(names) if not is_device_name(name)), len(names))
+    return ",".join(names[:end])
 
 
 def detect(folder: str = _DRIVER_FOLDER) -> tuple[Device, ...]:

@@ -1,0 +1,115 @@
+"""How a foreground run ended: what was done, what was left, and the exit code."""
+
+from __future__ import annotations
+
+import os
+
+from stoker import board
+from stoker.cli.options import Parsed
+from stoker.cli.output import print_json, tell
+from stoker.cli.run_screen import Screen
+from stoker.cli.run_sources import LineSource, WordSource
+from stoker.cli.wait import code_of
+from stoker.core.commands import display
+from stoker.core.record import Record
+from stoker.core.states import FINAL, WAITING
+from stoker.core.terminal import printable
+from stoker.store import find
+from stoker.store.database import Database
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from stoker.cli.run_sweep import SweepSource
+
+
+class Left(Record):
+    """What a run that was told to stop did not do."""
+
+    not_started: int = 0
+    not_retried: int = 0  # failed, and would have been tried again
+    is_unread: bool = False  # there may be more in the pipe
+
+    def words(self) -> str:
+        parts = []
+        if self.not_started:
+            parts.append(f"{self.not_started} not started")
+        if self.not_retried:
+            parts.append(f"{self.not_retried} not tried again")
+        if self.is_unread:
+            parts.append("the rest of the input not read")
+        return ", ".join(parts)
+
+
+def end(
+    parsed: Parsed,
+    db: Database,
+    folder: str,
+    path: str | None,
+    source: LineSource | WordSource | SweepSource,
+    screen: Screen,
+    interrupts: int,
+) -> int:
+    """Say how it went; the exit code."""
+    if isinstance(source, WordSource):
+        return _end_of_command(parsed, db, interrupts)
+    left = _left(db, source)
+    again = _how_to_go_on(parsed, path, source) if left.words() else ""
+    if parsed["json"]:
+        _print_results(db, folder, left)
+    if not parsed["json"] and not parsed["quiet"]:
+        where = "" if parsed["stream"] else f"; logs in {folder}"
+        tell(f"{_summary(screen, source.skipped, left)}{again}{where}")
+        if not isinstance(source, LineSource):
+            source.print_results()
+    elif left.words():  # nobody should take a part for the whole, however quiet
+        tell(f"{left.words()}{again}")
+    return 130 if interrupts else min(screen.failed, 101)
+
+
+def _end_of_command(parsed: Parsed, db: Database, interrupts: int) -> int:
+    row = find.page(db, (*FINAL, "queued"), 1, newest_first=True)
+    code = code_of(row[0]) if row else 1
+    if row and row[0].detail:
+        tell(f"error: {row[0].detail}")
+        if code == 127 and len(parsed.words) == 1 and not parsed.dashed:
+            tell(f"hint: `{printable(parsed.words[0])}` is no job file either")
+        elif code == 127 and not parsed.dashed and os.path.isfile(parsed.words[0]):
+            tell(f"hint: a job file stands alone: stoker run {printable(parsed.words[0])}")
+    return 130 if interrupts and row and row[0].state == "cancelled" else code
+
+
+def _left(db: Database, source: LineSource | SweepSource) -> Left:
+    waiting = find.page(db, WAITING, 10**9)
+    retried = sum(1 for row in waiting if row.attempts)
+    unread = source.count_unread() if isinstance(source, LineSource) else None
+    is_unread = unread is None and not source.at_end
+    return Left(len(waiting) - retried + (unread or 0), retried, is_unread)
+
+
+def _summary(screen: Screen, skipped: int, left: Left) -> str:
+    parts = [f"{screen.done} done"]
+    if screen.failed:
+        parts.append(f"{screen.failed} failed")
+    if screen.cancelled:
+        parts.append(f"{screen.cancelled} cancelled")
+    if skipped:
+        parts.append(f"{skipped} skipped (done before)")
+    return ", ".join(filter(None, (*parts, left.words())))
+
+
+def _how_to_go_on(parsed: Parsed, path: str | None, source: LineSource | SweepSource) -> str:
+    if not isinstance(source, LineSource):
+        return "; the same command goes on with them"
+    has_name = path != "-" or parsed["log_dir"]
+    return "; --resume goes on with them" if has_name else ""
+
+
+def _print_results(db: Database, folder: str, left: Left) -> None:
+    rows = find.page(db, FINAL, 10**9)
+    print_json(log_dir=folder, not_started=left.not_started, not_retried=left.not_retried, jobs=[
+        {"id": row.id, "state": row.state, "cause": row.cause,
+         "command": display(row.argv, row.shell),
+         "exit_code": board.exit_code(row), "signal": board.signal_number(row),
+         "devices": list(row.devices), "attempts": row.attempts,
+         "started_at": board.iso(row.started_at), "ended_at": board.iso(row.ended_at)}
+        for row in rows])  # fmt: skip
