@@ -82,9 +82,9 @@ class Study:
             return self._stop("a trial reached the target")
         if searcher is None or self._spec.method not in ADAPTIVE:
             return is_open
-        if self._is_mute(trials):
-            name = self._spec.metric.name if self._spec.metric is not None else ""
-            return self._stop(f"{_MUTE} trials ended well, and none has reported `{name}`")
+        trouble = self._trouble(trials)
+        if trouble is not None:
+            return self._stop(trouble)
         return self._ask(searcher, trials) or is_open
 
     # -- the searcher --------------------------------------------------------------------------
@@ -172,12 +172,26 @@ class Study:
         poke(self._settings.state_dir)
         return bool(asked)  # no more points: the space is exhausted
 
-    def _is_mute(self, trials: list[TrialRow]) -> bool:
-        """Whether the metric is never reported: a mistake in its name, most likely."""
+    def _trouble(self, trials: list[TrialRow]) -> str | None:
+        """Why nothing can be learned: a mistake in the metric's name, most likely, or in a loss."""
         done = [trial for trial in trials if trial.told and trial.state == "done"]
         if len(done) < _MUTE or self._spec.metric is None:
-            return False
-        return not any(self._end(trial)[0] == "done" for trial in done)
+            return None
+        if any(self._end(trial)[0] == "done" for trial in done):
+            return None
+        name = self._spec.metric.name
+        said = [str(self._last(trial)) for trial in done if self._last(trial) is not None]
+        if said:
+            return f"{len(done)} trials ended well, and `{name}` was never a number: {said[-1]}"
+        return f"{len(done)} trials ended well, and none has reported `{name}`"
+
+    def _last(self, trial: TrialRow) -> object:
+        """What a trial said last about the metric; None: nothing."""
+        collector = known(trial)
+        if collector is None or self._spec.metric is None:
+            return None
+        stat = collector.summary.get(self._spec.metric.name)
+        return stat.last if stat is not None else None
 
     def _at_a_time(self) -> int:
         if self._spec.max_parallel is not None:

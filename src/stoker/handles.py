@@ -226,8 +226,8 @@ class Job(Generic[T_co]):
     # -- change ------------------------------------------------------------------------------
 
     def cancel(self, grace: float | None = None) -> bool:
-        """Take it out of the queue, or stop it; False when it had already ended."""
-        return any(self._queue().cancel([self.id], grace))
+        """Take it out of the queue, or stop it; False when it had ended in another way before."""
+        return any(self._queue().cancel([self.id], grace)) or self.cancelled()
 
     def hold(self) -> bool:
         """Keep it from starting until `release`; False when it does not wait."""

@@ -112,9 +112,10 @@ class CurrentJob:
             if isinstance(line["step"], str):
                 raise TypeError(f"step is the text {step!r}, not a number")
         for name, value in metrics.items():
-            if name in _OWN_KEYS or not _is_name(name):
+            if not can_name(name):
                 raise TypeError(f"a metric cannot have the name {name[:40]!r}")
             line[name] = _plain(name, value)
+        logged.update(metrics)
         path = os.environ.get("STOKER_METRICS")
         if path:
             import json
@@ -123,6 +124,9 @@ class CurrentJob:
 
     def should_stop(self) -> bool:
         """Whether to save and leave: somebody asked for it, or the time limit is near."""
+        heed_warning()
+        if _was_warned:
+            return True
         path = os.environ.get("STOKER_STOP_FILE")
         if path:
             try:
@@ -158,11 +162,45 @@ class CurrentJob:
 
 
 _CURRENT = CurrentJob()
+logged: set[str] = set()  # names that this process has reported
 
 
 def current() -> CurrentJob:
     """The job that this process belongs to; outside of one, an object that does no harm."""
+    heed_warning()
     return _CURRENT
+
+
+_heeds = False
+_was_warned = False
+
+
+def heed_warning() -> None:
+    """Let the signal that the job asked for mean `should_stop()`; by default it would end us.
+
+    A handler of the program's own stays, and so does Ctrl-C. Only the main thread can do this; a
+    later call from there does it then.
+    """
+    global _heeds
+    if _heeds:
+        return
+    number = os.environ.get("STOKER_WARN_SIGNAL", "")
+    if not number.isdigit():
+        _heeds = True
+        return
+    import signal
+
+    try:
+        if signal.getsignal(int(number)) is signal.SIG_DFL:
+            signal.signal(int(number), _note_warning)
+    except (ValueError, OSError):
+        return
+    _heeds = True
+
+
+def _note_warning(number: int, frame: object) -> None:
+    global _was_warned
+    _was_warned = True
 
 
 def log(*, step: SupportsFloat | None = None, **metrics: object) -> None:
@@ -180,9 +218,13 @@ def requeue() -> NoReturn:
     _CURRENT.requeue()
 
 
-def _is_name(text: str) -> bool:
-    """As core/metrics.py reads them, without the import of re."""
-    return 0 < len(text) <= 200 and all(c.isalnum() or c in "_./@-" for c in text)
+def can_name(text: str) -> bool:
+    """Whether a metric can have this name; as core/metrics.py reads them, without importing re."""
+    return (
+        text not in _OWN_KEYS
+        and 0 < len(text) <= 200
+        and all(c.isalnum() or c in "_./@-" for c in text)
+    )
 
 
 def _plain(name: str, value: object) -> object:

@@ -75,13 +75,22 @@ class Wanted(Record):
     stderr: str | None
 
 
+def check_names(options: Iterable[str], known: tuple[str, ...], what: str) -> None:
+    """Refuse an option that is none, with the nearest that is."""
+    for key in options:
+        if key not in known:
+            from difflib import get_close_matches
+
+            near = get_close_matches(key, known, 1)
+            hint = f"did you mean `{near[0]}`?" if near else f"options: {', '.join(known)}"
+            raise UsageError(f"`{key}` is no option of {what}", hint)
+
+
 def read_options(options: Mapping[str, Any]) -> Wanted:
     """Check and convert; UsageError says which value makes no sense."""
     from stoker.core.model import Request
 
-    for key in options:
-        if key not in NAMES:
-            raise UsageError(f"`{key}` is no option of a job", f"options: {', '.join(NAMES)}")
+    check_names(options, NAMES, "a job")
     given = {key: value for key, value in options.items() if value is not None}
 
     def read(key: str, convert: Callable[[str, Any], Any], default: Any = None) -> Any:
@@ -137,6 +146,7 @@ def make_spec(wanted: Wanted, settings: Settings, devices: tuple[Device, ...]) -
     """A job without a command yet."""
     from stoker.api import check_possible, current_context
     from stoker.core.model import JobSpec
+    from stoker.core.warning import parse_warning
 
     request = wanted.request
     if request.gpus < 0:
@@ -154,6 +164,10 @@ def make_spec(wanted: Wanted, settings: Settings, devices: tuple[Device, ...]) -
     context = current_context(settings, cwd, wanted.env)
     _check_context(context)
     begin = None if wanted.begin is None else _moment(wanted.begin, time.time())
+    variables: tuple[tuple[str, str], ...] = ()
+    if wanted.fields["warn"] is not None:  # it is told by which signal: see inside.heed_warning
+        number = parse_warning(wanted.fields["warn"]).signal
+        variables = (("STOKER_WARN_SIGNAL", str(number)),)
     return JobSpec(
         argv=(),
         context=context,
@@ -162,6 +176,7 @@ def make_spec(wanted: Wanted, settings: Settings, devices: tuple[Device, ...]) -
         begin_at=begin,
         stdout=None if wanted.stdout is None else os.path.join(cwd, wanted.stdout),
         stderr=None if wanted.stderr is None else os.path.join(cwd, wanted.stderr),
+        variables=variables,
         **wanted.fields,
     )
 

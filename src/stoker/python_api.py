@@ -195,11 +195,23 @@ def _check_arguments(function: Callable[..., Any], params: Params) -> None:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
         return
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values())
     for grid in grids:
+        for name in grid:
+            if name not in signature.parameters and not takes_any:
+                raise TypeError(_unknown_argument(function, name, list(signature.parameters)))
         try:
             signature.bind(**grid)
         except TypeError as error:
             raise TypeError(f"{label(function)}(): {error}") from None
+
+
+def _unknown_argument(function: Callable[..., Any], name: str, known: list[str]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, known, 1)
+    hint = f"did you mean '{near[0]}'?" if near else f"it takes {', '.join(known) or 'none'}"
+    return f"{label(function)}(): got an unexpected keyword argument '{name}'; {hint}"
 
 
 class Queue:

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Iterator
 
 from stoker.core.collector import Collector, Stat
+from stoker.core.last_words import TAIL_BYTES, last_words, masked
 from stoker.core.record import Record
 from stoker.core.states import FINAL
 from stoker.errors import Error
@@ -20,9 +21,13 @@ from stoker.store import sweeps
 from stoker.store.database import Database
 from stoker.store.find import JobRow
 from stoker.store.sweeps import SweepRow, TrialRow
-from stoker.supervisor.logs import job_folder, log_path, metrics_path
+from stoker.supervisor.logs import job_folder, log_path, metrics_path, stop_path
+from stoker.sweeps.identity import described, template_of
+from stoker.sweeps.template import Template
+from stoker.sweeps.values import point_from_json
 
 _PIECE = 1 << 20
+_MOST_FAILURES = 100
 
 
 class Places(Record):
@@ -36,6 +41,10 @@ class Places(Record):
             os.path.join(self.folder, str(job)) if self.is_run else job_folder(self.folder, job)
         )
         return metrics_path(folder)
+
+    def has_stop(self, job: int | None) -> bool:
+        """Whether its sweep told a job to leave."""
+        return job is not None and os.path.exists(stop_path(job_folder(self.folder, job)))
 
     def log(self, job: int, number: int) -> str:
         if self.is_run:
@@ -64,6 +73,8 @@ class Reported(Record):
 def of_sweep(db: Database, places: Places, sweep: SweepRow) -> list[Reported]:
     """All trials with what they have reported so far."""
     found, fresh = [], []
+    commands = _commands(sweep)
+    has_early_stop = bool(json.loads(sweep.spec).get("early_stop"))
     for trial in sweeps.trials(db, sweep.id):
         params = {name: data for name, (data, _) in json.loads(trial.point).items()}
         source = source_of(trial)
@@ -74,8 +85,11 @@ def of_sweep(db: Database, places: Places, sweep: SweepRow) -> list[Reported]:
                 fresh.append((trial.number, source.job, collector.to_json()))
         row = Row(
             trial.number, trial.job, params, _last(collector), trial.state or "missing",
-            _seconds(trial.started_at, trial.ended_at),
+            _seconds(trial.started_at, trial.ended_at), _extra(trial, commands),
         )  # fmt: skip
+        if has_early_stop:
+            was_stopped = trial.cause == "stopped_early" or places.has_stop(trial.job)
+            row = row._replace(extra={**row.extra, "stopped": "early" if was_stopped else None})
         found.append(Reported(row, collector.summary, source, _trouble(collector)))
     if fresh:
         try:
@@ -86,20 +100,66 @@ def of_sweep(db: Database, places: Places, sweep: SweepRow) -> list[Reported]:
     return found
 
 
+def _commands(sweep: SweepRow) -> tuple[Template, ...]:
+    """The commands of a sweep that had several; trials of one need no column for it."""
+    stored = json.loads(sweep.spec)
+    if not stored.get("earlier"):
+        return ()
+    return tuple(map(Template.from_json, (stored["template"], *stored["earlier"])))
+
+
+def _extra(trial: TrialRow, commands: tuple[Template, ...]) -> dict[str, object]:
+    if not commands:
+        return {}
+    own = template_of(commands, point_from_json(trial.point), trial.identity)
+    return {"command": None if own is None else described(own)}
+
+
 def of_jobs(db: Database, places: Places, jobs: Iterable[JobRow]) -> list[Reported]:
     """Jobs by themselves; those that run a trial have its parameters."""
     found = []
     for job in jobs:
         source = Source(job.id, job.attempts, job.stdout, job.state in FINAL)
         collector = collect(places, source, Collector())
-        point = sweeps.point_of(db, job.id)
-        params = {name: data for name, (data, _) in json.loads(point).items()} if point else {}
+        number, point = sweeps.trial_of(db, job.id) or (None, "{}")
+        params = {name: data for name, (data, _) in json.loads(point).items()}
         row = Row(
-            None, job.id, params, _last(collector), job.state,
+            number, job.id, params, _last(collector), job.state,
             _seconds(job.started_at, job.ended_at), {"name": job.name} if job.name else {},
         )  # fmt: skip
         found.append(Reported(row, collector.summary, source, _trouble(collector)))
     return found
+
+
+class Failure(Record):
+    """Trials that failed in the same way."""
+
+    trials: int
+    job: int  # the newest of them
+    words: str
+
+
+def failures(places: Places, trials: Iterable[TrialRow]) -> list[Failure]:
+    """How trials failed, the commonest first; of many failures the newest are looked at."""
+    bad = [trial for trial in trials if trial.state in ("failed", "lost") and trial.job is not None]
+    found: dict[str, Failure] = {}
+    for trial in bad[-_MOST_FAILURES:]:
+        assert trial.job is not None
+        words = trial.detail or said_last(places, trial.job, trial.attempts or 0, trial.stdout)
+        words = words or trial.cause or "no word of it"
+        count = found[masked(words)].trials if masked(words) in found else 0
+        found[masked(words)] = Failure(count + 1, trial.job, words)
+    return sorted(found.values(), key=lambda one: -one.trials)
+
+
+def said_last(places: Places, job: int, attempts: int, stdout: str | None) -> str | None:
+    """The last words in the log of a job's newest attempt."""
+    path = stdout or places.log(job, attempts)
+    try:
+        size = os.stat(path).st_size
+    except OSError:
+        return None
+    return last_words(b"".join(_pieces(path, max(0, size - TAIL_BYTES))))
 
 
 def keep(db: Database, places: Places, jobs: list[int]) -> None:
@@ -138,13 +198,15 @@ def collect(places: Places, source: Source, collector: Collector) -> Collector:
 
 
 def _feed(places: Places, source: Source, collector: Collector) -> None:
-    for piece in _pieces(places.metrics(source.job), collector.metrics.position):
+    metrics = places.metrics(source.job)
+    for piece in _pieces(metrics, collector.metrics.position):
         collector.feed_metrics(piece)
     for number, path in _logs(places, source):
         if number >= collector.log_attempt:
             start = collector.log.position if number == collector.log_attempt else 0
             for piece in _pieces(path, start):
                 collector.feed_log(piece, number)
+            collector.is_printed_later = _written_at(path) >= _written_at(metrics)
 
 
 def curve_of(places: Places, source: Source, metric: str) -> list[tuple[float, float]]:
@@ -172,6 +234,13 @@ def _pieces(path: str, start: int = 0) -> Iterator[bytes]:
         return  # a FIFO or a folder that a user gave as --stdout
     finally:
         os.close(descriptor)
+
+
+def _written_at(path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _last(collector: Collector) -> dict[str, object]:

@@ -80,12 +80,13 @@ class Sweep:
         from stoker.results import table
 
         rows = self._rows()
+        known = table.Columns(rows)  # of all: a filter hides no column
+        names = table.columns(rows, constants=True)
         if where is not None:
-            rows = table.where(rows, where)
+            rows = table.where(rows, where, known)
         if sort is not None:
-            rows = table.sort(rows, sort)
-        names = table.columns(rows, constants=True) if rows else []
-        cells = table.cells(rows, names)
+            rows = table.sort(rows, sort, known=known)
+        cells = table.cells(rows, names, known)
         return [dict(zip(names, line, strict=True)) for line in cells]
 
     def best(self, metric: str | None = None, goal: str | None = None) -> dict[str, Any] | None:
@@ -246,8 +247,9 @@ def start(
     """Give a sweep of a command, or of a function whose arguments the parameters are."""
     from stoker import sweeping
     from stoker.ends import open_queue
-    from stoker.job_options import make_spec, read_options
+    from stoker.job_options import NAMES, check_names, make_spec, read_options
 
+    check_names(options, (*_OF_SWEEPS, *NAMES), "a sweep")
     own = {key: value for key, value in options.items() if key in _OF_SWEEPS}
     wanted = read_options({k: v for k, v in options.items() if k not in _OF_SWEEPS})
     queue = open_queue(settings)

@@ -11,6 +11,7 @@ import hashlib
 import json
 import random
 import time
+from collections.abc import Iterator
 
 from stoker.api import Queue
 from stoker.core.model import Context, JobSpec, Request
@@ -24,12 +25,15 @@ from stoker.store.submissions import context_id
 from stoker.store.sweeps import SweepRow, TrialRow
 from stoker.sweeps import methods, names, spec
 from stoker.sweeps.identity import identity, meaning
-from stoker.sweeps.spec import ADAPTIVE, SweepSpec
-from stoker.sweeps.values import Point
-from stoker.trials import Trials, chunks, from_json, is_missing, listed, sweep_folder
+from stoker.sweeps.spec import ADAPTIVE, MOST_TRIALS, SweepSpec
+from stoker.sweeps.template import Template
+from stoker.sweeps.values import Point, point_from_json
+from stoker.trials import Trials, chunks, is_missing, listed, sweep_folder
 
 # A mistake in the program shows in a handful of trials; the other thousand would show no more.
 SAME_FAILS = 5
+_MOST_INCLUDED = 1000
+_MOST_EARLIER = 50  # a notebook makes a new function of every cell that is run again
 _OF_BASE = (
     "priority", "time_limit", "grace", "retries", "restartable", "tags", "held", "keep_children",
     "on_oom", "warn",
@@ -45,6 +49,7 @@ class Started(Record):
     jobs: tuple[int, ...]  # what was submitted for them and for missing ones
     counts: dict[str, int]  # all its trials by state
     wakes: bool  # a daemon was started for it
+    listed: int | None = None  # points that were asked for; None: chosen one after another
 
 
 class Plan(Record):
@@ -55,6 +60,7 @@ class Plan(Record):
     spec: SweepSpec
     new: list[Point]
     missing: list[TrialRow]
+    listed: int | None = None  # points that are asked for
 
 
 def start(
@@ -74,7 +80,8 @@ def start(
     check_search(given)
     is_adaptive = given.method in ADAPTIVE
     if not is_adaptive:
-        methods.points(given.seeded())  # refuses what cannot be listed, before anything is written
+        # Refuses what cannot be listed, before anything is written.
+        methods.points(given.seeded(""))
     with db.transaction():
         known, name, given = _recognise(db, given, base.context, is_suggested)
         sweep = sweeps.save(db, name, time.time(), _columns(db, given, base, same_fails))
@@ -90,8 +97,12 @@ def start(
             asked_for = {
                 row.identity
                 for row in rows
-                if identity(given.template, from_json(row.point)) == row.identity
+                if identity(given.template, point_from_json(row.point)) == row.identity
             }
+            before = {row.identity for row in rows}
+            included = {identity(given.template, point): point for point in _included(known, given)}
+            fresh = [point for key, point in included.items() if key not in before]
+            new += trials.add(fresh) if fresh else []
         else:
             asked_for = set()
             before = {row.identity for row in rows}
@@ -108,7 +119,9 @@ def start(
     finally:  # what is in the queue runs, also when somebody lost patience half-way
         if (new or again or is_adaptive) and not base.held:
             wakes = queue.wake()
-    return Started(name, known is None, len(new), (*new, *again), sweeps.counts(db, sweep), wakes)
+    listed_points = None if is_adaptive else len(asked_for)
+    return Started(name, known is None, len(new), (*new, *again), sweeps.counts(db, sweep), wakes,
+                   listed_points)  # fmt: skip
 
 
 def plan(queue: Queue, given: SweepSpec, base: JobSpec, *, is_suggested: bool = False) -> Plan:
@@ -116,11 +129,29 @@ def plan(queue: Queue, given: SweepSpec, base: JobSpec, *, is_suggested: bool = 
     known, name, given = _recognise(queue.db, given, base.context, is_suggested)
     rows = sweeps.trials(queue.db, known.id) if known is not None else []
     if given.method in ADAPTIVE:
-        return Plan(name, known, given, [], [row for row in rows if is_missing(row)])
+        before = {row.identity for row in rows}
+        new = [p for p in _included(known, given) if identity(given.template, p) not in before]
+        return Plan(name, known, given, new, [row for row in rows if is_missing(row)])
     points = dict(listed(given))
     before = {row.identity for row in rows}
     missing = [row for row in rows if is_missing(row) and row.identity in points]
-    return Plan(name, known, given, [p for k, p in points.items() if k not in before], missing)
+    new = [point for key, point in points.items() if key not in before]
+    return Plan(name, known, given, new, missing, len(points))
+
+
+def _included(known: SweepRow | None, given: SweepSpec) -> Iterator[Point]:
+    """Points that an edit of a search has added by name, in an [[include]] without intervals.
+
+    A search may never come by them, and somebody wants to know.
+    """
+    if known is None:
+        return
+    before = spec.from_json(json.loads(known.spec)).space.grids
+    for grid in given.space.grids[1:]:
+        alone = given.space._replace(grids=(grid,))
+        size = alone.size.points
+        if grid not in before and size is not None and size <= _MOST_INCLUDED:
+            yield from methods.points(given._replace(space=alone, method="grid", trials=None))
 
 
 def check_search(given: SweepSpec) -> None:
@@ -129,13 +160,18 @@ def check_search(given: SweepSpec) -> None:
 
     needs = ["optuna"] if given.method in ADAPTIVE or given.early_stop is not None else []
     needs += {"cmaes": ["cmaes"], "gp": ["scipy", "torch"]}.get(given.method, [])
-    for package in needs:
-        if importlib.util.find_spec(package) is None:
-            what = "adaptive search and early stopping need" if package == "optuna" else \
-                f"the method {given.method} needs"  # fmt: skip
-            hint = f"pip install {package}" if given.method == "gp" else ""
-            raise Unavailable(f"{what} the package {package}, which is not installed",
-                              hint or "pip install 'stoker[search]'")  # fmt: skip
+    missing = [package for package in needs if importlib.util.find_spec(package) is None]
+    if not missing:
+        return
+    what = "adaptive search and early stopping need" if missing == ["optuna"] else \
+        f"the method {given.method} needs"  # fmt: skip
+    ours = ["'stoker[search]'"] if {"optuna", "cmaes"}.intersection(missing) else []
+    others = [package for package in missing if package in ("scipy", "torch")]
+    packages = f"package{'s' if len(missing) > 1 else ''} {' and '.join(missing)}"
+    raise Unavailable(
+        f"{what} the {packages}, which cannot be found",
+        f"pip install {' '.join([*ours, *others])}",
+    )
 
 
 def extend(queue: Queue, name: str, trials: int) -> Started:
@@ -146,6 +182,9 @@ def extend(queue: Queue, name: str, trials: int) -> Started:
         raise Conflict(f"`{name}` {why}: there is nothing to extend",
                        "give it again with more values, or with --trials")  # fmt: skip
     more = given.more + trials
+    if given.trials + more > MOST_TRIALS:
+        raise UsageError(f"`{name}` would have {given.trials + more:,} trials, more than"
+                         f" {MOST_TRIALS:,}")  # fmt: skip
     return start(queue, given._replace(more=more, name=name), base, row.same_fails or 0)
 
 
@@ -236,10 +275,23 @@ def _recognise(
             known = sweeps.by_name(db, f"{given.name}-{count}")
         if count > 1:
             given = given._replace(name=f"{given.name}-{count}")
-    if known is not None and given.seed is None:
-        given = given._replace(seed=spec.from_json(json.loads(known.spec)).seed)
+    if known is not None:
+        before = spec.from_json(json.loads(known.spec))
+        if given.seed is None:
+            given = given._replace(seed=before.seed)
+        given = given._replace(earlier=_earlier(before, given.template))
+    key = f"{given.name or ''} {key_of(given, context)}"
     name = given.name or (known.name if known is not None else _fresh_name(db))
-    return known, name, given.seeded()._replace(name=name)
+    return known, name, given.seeded(key)._replace(name=name)
+
+
+def _earlier(before: SweepSpec, template: Template) -> tuple[Template, ...]:
+    """The commands that a sweep had, but for the one that it has now."""
+    had = (*before.earlier, before.template)
+    now = meaning(template), template.shell
+    kinds = {(tuple(meaning(one)), one.shell): one for one in had}
+    others = [one for one in kinds.values() if (meaning(one), one.shell) != now]
+    return tuple(others[-_MOST_EARLIER:])
 
 
 def _folder_of(db: Database, row: SweepRow) -> str:

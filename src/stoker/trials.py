@@ -10,15 +10,16 @@ from itertools import islice
 from typing import TypeVar
 
 from stoker.core.model import JobSpec
+from stoker.core.warning import parse_warning
 from stoker.failpoints import point as failpoint
 from stoker.store import sweeps
 from stoker.store.database import Database
 from stoker.store.submissions import CHUNK, Submission
 from stoker.store.sweeps import TrialRow
 from stoker.sweeps import methods, names, template
-from stoker.sweeps.identity import identity
+from stoker.sweeps.identity import identity, template_of
 from stoker.sweeps.spec import SweepSpec
-from stoker.sweeps.values import Point, Value
+from stoker.sweeps.values import Point, point_from_json, point_to_json
 
 T = TypeVar("T")
 
@@ -45,9 +46,10 @@ class Trials:
             known = sweeps.among(self._db, self._sweep, made)
             new = {key: point for key, point in made.items() if key not in known}
             first = sweeps.add_trials(
-                self._db, self._sweep, [(key, to_json(point)) for key, point in new.items()]
+                self._db, self._sweep, [(key, point_to_json(point)) for key, point in new.items()]
             )
-            jobs = self._insert(list(enumerate(new.values(), first)))
+            numbers = list(range(first, first + len(new)))
+            jobs = self._insert(numbers, [self.job(*one) for one in enumerate(new.values(), first)])
             failpoint("sweep.before_commit")
         failpoint("sweep.after_commit")
         return jobs
@@ -62,21 +64,36 @@ class Trials:
                     for row in chunk
                     if sweeps.current(self._db, self._sweep, row.number) == (row.job, row.state)
                 ]
-                jobs += self._insert([(row.number, from_json(row.point)) for row in same])
+                jobs += self._insert(
+                    [row.number for row in same], [self.job_of(row) for row in same]
+                )
         return jobs
 
-    def _insert(self, numbered: list[tuple[int, Point]]) -> list[int]:
-        jobs = [self.job(number, point) for number, point in numbered]
+    def _insert(self, numbers: list[int], jobs: list[JobSpec]) -> list[int]:
         receipt = Submission(self._db).insert(jobs, time.time())
-        numbers = [number for number, _ in numbered]
         sweeps.attach(self._db, self._sweep, zip(numbers, receipt.ids, strict=True))
         return receipt.ids
 
-    def job(self, number: int, point: Point, *, is_real: bool = True) -> JobSpec:
+    def job_of(self, row: TrialRow, *, is_real: bool = True) -> JobSpec:
+        """The job that runs a trial that is there, by the command that it was made for."""
+        point = point_from_json(row.point)
+        known = (self._spec.template, *self._spec.earlier)
+        own = template_of(known, point, row.identity)
+        return self.job(row.number, point, own, is_real=is_real)
+
+    def job(
+        self,
+        number: int,
+        point: Point,
+        command: template.Template | None = None,
+        *,
+        is_real: bool = True,
+    ) -> JobSpec:
         """The job that runs one trial; one that is not real leaves no file."""
+        command = command or self._spec.template
         folder = os.path.join(self._folder, str(number))
-        rendered = self._spec.template.render(point, number, folder)
-        if self._spec.template.wants_file and is_real:
+        rendered = command.render(point, number, folder)
+        if command.wants_file and is_real:
             os.makedirs(folder, 0o700, exist_ok=True)
             with open(os.path.join(folder, template.PARAMS_FILE), "w", encoding="utf-8") as file:
                 json.dump({key: value.data for key, value in point.items()}, file)
@@ -88,6 +105,8 @@ class Trials:
         }
         if self._spec.metric is not None:
             variables["STOKER_METRIC"] = self._spec.metric.name
+        if self._base.warn is not None:
+            variables["STOKER_WARN_SIGNAL"] = str(parse_warning(self._base.warn).signal)
         return self._base._replace(
             argv=rendered.argv, shell=rendered.shell, name=f"{self._name}/{number}",
             sweep=self._sweep, share=sweeps.share_of(self._name),
@@ -114,15 +133,6 @@ def is_missing(row: TrialRow) -> bool:
     if row.cause == "stopped_early":
         return False  # it was run as far as it was worth
     return row.state in (None, "cancelled", "lost")
-
-
-def to_json(point: Point) -> str:
-    """What each value is, and how it is written."""
-    return json.dumps({name: [value.data, value.text] for name, value in point.items()})
-
-
-def from_json(text: str) -> Point:
-    return {name: Value(data, written) for name, (data, written) in json.loads(text).items()}
 
 
 def chunks(items: Iterable[T]) -> Iterator[list[T]]:

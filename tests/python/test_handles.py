@@ -79,7 +79,10 @@ def test_a_cancelled_job_raises_as_a_cancelled_future_does(
         with pytest.raises(concurrent.futures.CancelledError):
             handle.exception()
         assert handle.cancelled()
-    assert not waiting.cancel()
+    assert waiting.cancel()  # as with futures: it is cancelled
+    ended = submit("true")
+    ended.wait()
+    assert not ended.cancel()
 
 
 def test_a_removed_job_is_not_found(here: Lab) -> None:

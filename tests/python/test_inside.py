@@ -13,7 +13,7 @@ import pytest
 
 from stoker import inside
 from stoker.inside import current
-from stoker.python_api import submit
+from stoker.python_api import job, submit
 from tests.lab import Lab
 from tests.python import work
 
@@ -161,6 +161,35 @@ def test_the_end_of_the_time_limit_asks_to_stop(
     if warn is not None:
         monkeypatch.setenv("STOKER_WARN_SECONDS", warn)
     assert inside.should_stop() is stops
+
+
+def test_the_signal_that_a_job_asked_for_asks_it_to_stop() -> None:
+    """In a program of its own: a handler stays for the rest of a process."""
+    program = (
+        "import os, signal, stoker\n"
+        "before = stoker.should_stop()\n"
+        "os.kill(os.getpid(), signal.SIGUSR1)\n"
+        "print(before, stoker.should_stop())\n"
+    )
+    env = {**os.environ, "STOKER_WARN_SIGNAL": "10"}
+    words = [sys.executable, "-c", program]
+    done = subprocess.run(words, env=env, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "False True\n")
+    own = "import signal\nsignal.signal(signal.SIGUSR1, lambda *_: print('own'))\n" + program
+    done = subprocess.run([*words[:2], own], env=env, capture_output=True, text=True)
+    assert done.stdout == "own\nFalse False\n"
+
+
+def test_a_function_that_is_warned_saves_and_goes_on(here: Lab) -> None:
+    """As docs/python.md has it: nothing but should_stop() and requeue()."""
+    made = job(work.save_when_warned, time_limit=60, signal="USR1@59", gpus=0).submit()
+    assert made.result(60) == 2
+
+
+def test_a_trial_that_is_warned_saves_and_goes_on(here: Lab) -> None:
+    swept = job(work.save_when_warned, time_limit=60, signal="USR1@59", gpus=0).sweep({"x": [1]})
+    assert swept.wait(60)
+    assert [one.result() for one in swept.jobs()] == [2]
 
 
 def test_requeue_leaves_a_mark_and_ends_with_75(tmp_path: Path) -> None:

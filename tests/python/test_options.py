@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,9 @@ import pytest
 
 from stoker.core.model import Dependency
 from stoker.errors import UsageError
+from stoker.executor import Executor
 from stoker.job_options import read_options
-from stoker.python_api import Queue, job, submit
+from stoker.python_api import Queue, job, submit, sweep
 from tests.lab import Lab
 from tests.python import work
 
@@ -34,6 +36,19 @@ def test_options_mean_what_they_mean_on_the_command_line(here: Lab, tmp_path: Pa
     assert (
         datetime.fromisoformat(facts["eligible_at"]).timestamp() == datetime(2099, 1, 1).timestamp()
     )
+
+
+def test_an_option_that_is_misspelt_has_a_nearest_one(here: Lab) -> None:
+    wrong: list[tuple[Callable[[], object], str, str]] = [
+        (lambda: submit("true", time_limt=5), "time_limt", "time_limit"),  # type: ignore[call-overload]
+        (lambda: Executor(gpuss=1), "gpuss", "gpus"),  # type: ignore[call-arg]
+        (lambda: sweep("true {x}", {"x": [1]}, max_paralel=1), "max_paralel", "max_parallel"),
+        (lambda: sweep("true {x}", {"x": [1]}, retris=1), "retris", "retries"),
+    ]
+    for call, name, near in wrong:
+        with pytest.raises(UsageError, match=f"`{name}` is no option of") as caught:
+            call()
+        assert caught.value.hint == f"did you mean `{near}`?"
 
 
 def test_variables_reach_the_job(here: Lab) -> None:

@@ -47,11 +47,29 @@ def test_the_same_function_again_runs_only_what_is_new(here: Lab) -> None:
     assert len(Queue().jobs("all")) == 3
 
 
+def test_a_sweep_of_a_function_is_shown_by_its_name(here: Lab) -> None:
+    work.score.sweep({"x": [1]}, name="fn")
+    stoker.sweep(job(lambda x: x, gpus=0), {"x": [1]}, name="anonymous")
+    assert "  command   tests.python.work.score(...)\n" in here.ok("sweep", "show", "fn")
+    listed = here.ok("sweep", "ls")
+    assert "stoker.functions.call" not in listed
+    assert "work.score(...)" in listed and "<lambda>(...)" in listed
+
+
 def test_a_dict_that_a_function_returns_becomes_columns(here: Lab) -> None:
     swept = stoker.sweep(job(work.report, gpus=0), {"x": "range(2)"})
     assert swept.wait(60)
     rows = swept.results()
     assert [(row["square"], row["note"]) for row in rows] == [(0, "of 0"), (1, "of 1")]
+
+
+def test_what_a_function_logs_itself_goes_before_what_it_returns(here: Lab) -> None:
+    swept = work.log_and_return.sweep({"x": [1, 2]}, metric="loss")
+    assert swept.wait(60)
+    assert [(row["loss"], row["other"]) for row in swept.results()] == [(0.1, "x"), (0.2, "x")]
+    numbers = work.log_and_return.sweep({"x": [1], "as_number": True}, metric="loss", name="n")
+    assert numbers.wait(60)
+    assert [row["loss"] for row in numbers.results()] == [0.1]
 
 
 def test_a_configuration_of_gpu_task_scheduler_is_a_union_of_grids(here: Lab) -> None:
@@ -128,6 +146,8 @@ def test_a_bad_trial_is_told_to_stop_early(here: Lab) -> None:
     steps = {row["offset"]: row["steps"] for row in swept.results()}
     assert steps[0] == 5
     assert steps[100] == "stopped"
+    stopped = [row["stopped"] for row in swept.results()]
+    assert (stopped[0], stopped[3]) == (None, "early")
 
 
 def test_a_sweep_is_found_by_its_name_stopped_and_resumed(here: Lab) -> None:
@@ -144,6 +164,8 @@ def test_a_sweep_is_found_by_its_name_stopped_and_resumed(here: Lab) -> None:
 def test_what_does_not_fit_is_refused_before_anything_is_queued(here: Lab) -> None:
     with pytest.raises(TypeError, match="missing a required argument: 'x'"):
         work.score.sweep({"y": [1]})
+    with pytest.raises(TypeError, match="unexpected keyword argument 'yy'; did you mean 'y'"):
+        work.score.sweep({"yy": [1]})
     with pytest.raises(TypeError, match="unexpected keyword argument 'z'"):
         work.score.sweep({"x": [1], "z": [1]})
     with pytest.raises(UsageError, match="method"):

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import stoker
+from stoker import inside
 from stoker.python_api import job
 
 
@@ -180,3 +181,23 @@ def stubborn(offset: float) -> float:
         if stoker.should_stop():
             stoker.requeue()
     return offset
+
+
+def save_when_warned(x: int = 0) -> int:
+    """In its first attempt it waits for the warning, in the second it knows that it was there."""
+    run = stoker.current()
+    saved = run.checkpoint_dir / "saved"
+    if saved.exists():
+        return run.attempt
+    while not inside._was_warned:  # by the signal itself, not by the clock
+        threading.Event().wait(0.01)
+    assert run.should_stop()
+    saved.touch()
+    stoker.requeue()
+
+
+@job(gpus=0)
+def log_and_return(x: int, as_number: bool = False) -> object:
+    """The loss that counts is logged; that of the last batch is returned."""
+    stoker.log(loss=x / 10, step=5)
+    return 99.0 if as_number else {"loss": 99.0, "other": "x", "no name": 1}

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from stoker.errors import Unavailable, UsageError
 from stoker.results import export, importance, optional
-from stoker.results.table import Row
+from stoker.results.table import Row, Table
 
 ROWS = [
     Row(
@@ -167,3 +167,20 @@ def test_missing_package_is_named_with_what_to_type(
 def test_package_that_was_never_there_is_not_installed() -> None:
     with pytest.raises(Unavailable, match="no_such_package is not installed"):
         optional.load("no_such_package.part", "plot")
+
+
+def test_infinity_among_text_is_written_as_text() -> None:
+    rows = [Row(1, None, {}, {"a": math.inf}), Row(2, None, {}, {"a": "high"})]
+    assert export.series(rows, ["a"]) == {"a": ["inf", "high"]}
+
+
+def test_a_table_without_lines_has_its_header_in_every_form() -> None:
+    empty = Table(("trial", "loss"), [])
+    assert export.csv(empty) == "trial,loss\r\n"
+    assert export.json_text(empty) == "[]\n"
+    assert export.jsonl(empty) == ""
+    assert "<th>loss</th>" in export.html(empty)
+    assert export.text_table(empty) == (("trial", "loss"), [])
+    pytest.importorskip("pyarrow")
+    parquet = import_module("pyarrow.parquet")
+    assert parquet.read_table(io.BytesIO(export.parquet(empty))).column_names == ["trial", "loss"]

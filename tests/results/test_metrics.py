@@ -186,10 +186,33 @@ def test_names_go_back_on_their_own() -> None:
     assert collector.summary["val"].n == 2
 
 
-def test_name_in_both_files_counts_as_in_the_metrics_file() -> None:
-    collector = collected('{"a": 1}')
-    collector.feed_log(b"stoker: a=2 b=3\n")
-    assert {name: stat.last for name, stat in collector.summary.items()} == {"a": 1, "b": 3}
+@pytest.mark.parametrize(
+    ("written", "printed", "is_printed_later", "last"),
+    [
+        ('{"a": 1}', "a=2", True, 2),  # the same step: the file that was written last
+        ('{"a": 1}', "a=2", False, 1),
+        ('{"a": 1, "step": 5}', "a=2 step=4", True, 1),
+        ('{"a": 1, "step": 5}', "a=2 step=6", False, 2),
+        ('{"a": 1, "step": 5, "attempt": 1}', "a=2 step=0", False, 2),  # of attempt 2
+        ('{"a": 1, "step": 0, "attempt": 3}', "a=2 step=9", True, 1),
+    ],
+)
+def test_of_a_name_in_both_files_the_last_report_counts(
+    written: str, printed: str, is_printed_later: bool, last: int
+) -> None:
+    collector = collected(written)
+    collector.feed_log(f"stoker: {printed} b=3\n".encode(), 2)
+    collector.is_printed_later = is_printed_later
+    for one in (collector, Collector.from_json(collector.to_json())):
+        assert {name: stat.last for name, stat in one.summary.items()} == {"a": last, "b": 3}
+        assert (one.summary["a"].min, one.summary["a"].max) == (1, 2)
+
+
+def test_nan_that_is_printed_last_is_the_last_value() -> None:
+    collector = collected('{"a": 1, "step": 1}')
+    collector.feed_log(b"stoker: a=nan step=2\n")
+    assert math.isnan(collector.summary["a"].last)  # type: ignore[arg-type]
+    assert collector.summary["a"].min == 1
 
 
 def test_log_of_the_next_attempt_begins_at_its_beginning() -> None:

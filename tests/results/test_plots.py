@@ -106,6 +106,23 @@ def test_figure_fits(name: str, size: tuple[int, int]) -> None:
     assert len(lines) <= size[1]
 
 
+@pytest.mark.parametrize("height", range(6, 13))
+@pytest.mark.parametrize("name", ["curves", "curves_many", "curve_with_gap", "number", "category"])
+def test_nothing_overwrites_anything_where_room_is_short(name: str, height: int) -> None:
+    made = FIGURES[name]()
+    lines = plot_terminal.draw(made, 30, height, ascii=True).splitlines()
+    axis = next(place for place, line in enumerate(lines) if line.lstrip().startswith("+-"))
+    assert lines[0] == made.title
+    assert axis >= 3
+    assert lines[axis + 2].strip() == made.panels[0].x.label
+    assert all(line.startswith(("a ", "c ", "@ ", "best: ")) for line in lines[axis + 3 :])
+
+
+def test_panels_that_have_no_room_are_counted() -> None:
+    text = plot_terminal.draw(FIGURES["overview"](), 30, 12, ascii=True)
+    assert text.splitlines()[-1].startswith("not enough room for 1 more")
+
+
 def test_text_of_others_cannot_reach_the_terminal() -> None:
     evil = "\x1b]0;gotcha\x07\n\u202ex"
     made = Figure(evil, (Panel(Axis(evil, "category", (evil,)), Axis(evil),

@@ -168,3 +168,35 @@ def test_groups_have_mean_and_spread_over_seeds() -> None:
 def test_groups_can_be_made_of_any_numbers(values: list[float]) -> None:
     (group,) = table.group([row(i, {}, x=v) for i, v in enumerate(values)], [], "x")
     assert group.n == sum(value == value for value in values)
+
+
+def test_a_filter_that_leaves_nothing_leaves_the_columns() -> None:
+    known = table.Columns(ROWS)
+    nothing = table.where(ROWS, "lr > 100", known)
+    assert nothing == table.where(nothing, "acc > 0", known) == []
+    assert table.sort(nothing, "val_loss", known=known) == []
+    assert table.best(nothing, "metric.acc", "max", known) is None
+    assert table.taken(nothing, ["trial", "metric.acc"], known) == (("trial", "acc"), [])
+    with pytest.raises(UsageError, match="there is no column `los`"):
+        table.where(nothing, "los > 0", known)
+
+
+def test_a_comparison_that_fits_no_row_says_so() -> None:
+    with pytest.raises(UsageError, match="a number cannot be compared with a text"):
+        table.where(ROWS, 'lr < "a"')
+    mixed = [row(1, {"a": 1}), row(2, {"a": "x"}), row(3, {})]
+    assert trials(table.where(mixed, "a < 2")) == [1]
+    assert table.where([row(1, {}), row(2, {})], "trial > 1 and state < 1 and 1 > 2") == []
+
+
+def test_groups_are_a_table_that_can_be_sorted() -> None:
+    groups = table.grouped(ROWS, ["opt"], "acc")
+    assert groups.names == ("opt", "n", "mean", "sd", "min", "max", "missing")
+    assert [line[:3] for line in table.sort_lines(groups, "-mean").lines] == [
+        ("sgd", 1, 0.9), ("adam", 1, 0.7),
+    ]  # fmt: skip
+    assert table.chosen_of(groups, ["mean", "opt"]).lines == [(0.7, "adam"), (0.9, "sgd")]
+    with pytest.raises(UsageError, match="there is no column `men`"):
+        table.sort_lines(groups, "men")
+    clash = table.grouped([row(1, {"n": 1}, acc=1)], ["n"], "acc")
+    assert clash.names[:3] == ("n", "group.n", "mean")

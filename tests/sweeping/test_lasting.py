@@ -13,7 +13,12 @@ import pytest
 import stoker
 from stoker import sweeping
 from stoker.api import Queue as StoredQueue
+from stoker.cli.run_sweep import SweepSource
+from stoker.core.model import Context, JobSpec
+from stoker.errors import Unavailable
 from stoker.store import sweeps
+from stoker.store.database import open_database
+from stoker.sweeps.files import load
 from stoker.sweeps.search import Searcher
 from tests.lab import Lab
 from tests.python import work
@@ -220,6 +225,33 @@ def test_the_foreground_stops_after_failures_that_are_alike_too(lab: Lab) -> Non
     assert done.returncode in (5, 6)  # the next one may have been started already
 
 
+def test_the_foreground_runs_failed_trials_again_only_if_asked(lab: Lab) -> None:
+    (lab.folder / "f.toml").write_text(
+        'command = "echo {x} >> ran; test {x} = 1"\n[params]\nx = [1, 2]\n'
+    )
+    ran, logs = lab.folder / "ran", lab.folder / "logs"
+    assert lab.run("run", "-g", "0", "-l", "logs", "f.toml").returncode == 1
+    again = lab.run("run", "-g", "0", "-l", "logs", "f.toml")
+    assert (again.returncode, sorted(ran.read_text().split())) == (0, ["1", "2"])
+    assert "1 trial failed before; --resume runs them again" in again.stderr
+    assert f"stoker results {logs}" in again.stderr
+    spec = load(lab.folder / "f.toml")._replace(name="sweep")
+    base = JobSpec((), Context(str(lab.folder), (), 0o22, "/bin/sh"))
+    for retries_failed, count in ((False, 0), (True, 1)):
+        source = SweepSource(open_database(str(logs)), str(logs), spec, base, 1,
+                             retries_failed=retries_failed)  # fmt: skip
+        assert len(source.read()) == count
+
+
+def test_failures_with_one_exit_code_and_other_words_are_not_alike(lab: Lab) -> None:
+    (lab.folder / "f.toml").write_text(
+        'command = "echo {x} is {y}; exit 3"\n[params]\ny = [1, 2, 3, 4]\nx = ["a", "b"]\n'
+    )
+    done = lab.run("run", "-g", "0", "f.toml")
+    assert done.returncode == 8
+    assert "failed alike" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -235,7 +267,7 @@ def test_the_foreground_stops_after_failures_that_are_alike_too(lab: Lab) -> Non
 )
 def test_odd_words_get_a_sentence(lab: Lab, words: list[str], message: str) -> None:
     (lab.folder / "f.toml").write_text('command = "echo {x}"\n[params]\nx = [1]\n')
-    done = lab.run("sweep", *words, "--hold")
+    done = lab.run("sweep", *words, *(["--hold"] if words[0].startswith("-") else []))
     assert "Traceback" not in done.stderr
     if message:
         assert done.returncode in (1, 2)
@@ -282,3 +314,76 @@ def test_a_target_stops_any_sweep(lab: Lab) -> None:
     lab.wait_until(lambda: json.loads(lab.ok("sweep", "show", "t", "--json"))["stopped"])
     assert "reached the target" in lab.ok("sweep", "show", "t")
     assert trials(lab, "t")["cancelled"] > 0
+
+
+def test_a_search_that_is_over_says_that_all_is_there(lab: Lab) -> None:
+    given = ("sweep", "-n", "s", "-N", "3", *SEARCH, "echo stoker: y={x}", "x=interval(0,1)")
+    assert "3 trials by tpe" in lab.ok(*given)
+    lab.wait_until(lambda: trials(lab, "s") == {"done": 3})
+    assert "sweep s: all 3 trials are there (3 done)" in lab.ok(*given)
+
+
+def test_points_that_an_edit_adds_to_a_search_are_run(lab: Lab) -> None:
+    search = (
+        'command = "echo stoker: y={x}"\nmethod = "tpe"\ntrials = 3\nmetric = "y"\nseed = 1\n'
+        '[resources]\ngpus = 0\n[params]\nx = "interval(0, 1)"\n'
+    )
+    file = lab.folder / "s.toml"
+    file.write_text(search)
+    sweep(lab, "s.toml")
+    lab.wait_until(lambda: trials(lab, "s") == {"done": 3})
+    file.write_text(search + "[[include]]\nx = [7, 8]\n")
+    assert lab.ok("sweep", "s.toml", "--dry-run").split("\n")[:2] == [
+        "echo stoker: y=7", "echo stoker: y=8",
+    ]  # fmt: skip
+    assert sweep(lab, "s.toml")["added"] == 2
+    lab.wait_until(lambda: trials(lab, "s") == {"done": 5})
+    assert [row["y"] for row in rows(lab, "s")][3:] == [7, 8]
+    assert sweep(lab, "s.toml")["jobs"] == []
+
+
+def test_a_search_whose_metric_is_never_a_number_says_what_it_was(lab: Lab) -> None:
+    lab.ok("sweep", "-n", "s", "-N", "30", *SEARCH, "echo stoker: y=nan x={x}", "x=interval(0,1)")
+    lab.wait_until(lambda: json.loads(lab.ok("sweep", "show", "s", "--json"))["stopped"])
+    stopped = json.loads(lab.ok("sweep", "show", "s", "--json"))["stopped"]
+    assert stopped == "5 trials ended well, and `y` was never a number: nan"
+
+
+def test_what_a_method_needs_is_named_with_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    from importlib import util
+
+    from stoker.sweeps.arguments import from_words
+    from stoker.sweeps.spec import make_metric
+
+    spec = from_words(["echo {x}"], True, ["x=interval(0,1)"], method="gp", trials=9,
+                      metric=make_metric("y"))  # fmt: skip
+    monkeypatch.setattr(util, "find_spec", lambda name: None if name != "optuna" else object())
+    with pytest.raises(Unavailable, match="the method gp needs the packages scipy and torch") as no:
+        sweeping.check_search(spec)
+    assert no.value.hint == "pip install scipy torch"
+
+
+def test_a_job_that_ran_a_trial_before_still_knows_it(lab: Lab) -> None:
+    sweep(lab, "echo stoker: y={x}", "x=5,6", "--name", "s")
+    lab.wait()
+    lab.ok("sweep", "rerun", "s", "2")
+    lab.wait()
+    found = json.loads(lab.ok("results", "1-3", "--json"))["rows"]
+    assert [(row["trial"], row["x"]) for row in found] == [(1, 5), (2, 6), (2, 6)]
+
+
+@pytest.mark.parametrize("verb", ["results", "plot"])
+def test_a_name_that_nobody_knows_has_a_nearest_sweep(lab: Lab, verb: str) -> None:
+    sweep(lab, "echo {x}", "x=1", "--name", "brave", "--hold")
+    done = lab.run(verb, "brvae")
+    assert done.returncode == 1
+    assert "there is no sweep, job or log folder `brvae`" in done.stderr
+    assert "did you mean `brave`?" in done.stderr
+    assert "did you mean `brave`?" in lab.run("sweep", "show", "brav").stderr
+    assert "`stoker sweep ls` shows the sweeps" in lab.run(verb, "nope").stderr
+
+
+def test_a_metric_needs_a_name(lab: Lab) -> None:
+    sweep(lab, "echo {x}", "x=1", "--name", "s", "--hold")
+    done = lab.run("results", "s", "--best", "1", "--metric", ":")
+    assert (done.returncode, "`:` cannot be the name of a metric" in done.stderr) == (2, True)

@@ -395,3 +395,12 @@ def test_a_sweep_survives_the_store(
         early_stop={"kind": "median", "min_trials": 3},
     )
     assert spec.from_json(json.loads(json.dumps(sweep.to_json()))) == sweep
+
+
+def test_a_placeholder_in_a_file_of_wandb_is_refused(tmp_path: Path) -> None:
+    text = "program: t.py\nparameters:\n  lr: {values: [1]}\ncommand: [python, '%s', '${args}']\n"
+    (tmp_path / "w.yaml").write_text(text % "--lr={lr}")
+    with pytest.raises(UsageError, match=r"`\{lr\}` in `command` means nothing in a W&B file"):
+        files.load(tmp_path / "w.yaml")
+    (tmp_path / "w.yaml").write_text(text % "--json={a: 1}")
+    files.load(tmp_path / "w.yaml")

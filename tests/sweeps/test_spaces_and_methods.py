@@ -91,8 +91,9 @@ def test_a_latin_hypercube_hits_every_slice_of_every_parameter_once() -> None:
 
 def test_other_seeds_give_other_points_and_a_drawn_seed_stays() -> None:
     spec = sweep("a=range(1000)", method="random", trials=5)
-    kept = spec.seeded()
-    assert kept.seed is not None and kept.seeded() == kept
+    kept = spec.seeded("mine")
+    assert kept.seed is not None and kept.seeded("other") == kept
+    assert spec.seeded("mine") == kept != spec.seeded("other")
     assert list(points(kept)) == list(points(kept))
     assert list(points(kept)) != list(points(kept._replace(seed=kept.seed + 1)))
 

@@ -184,12 +184,38 @@ def test_cards_are_put_in_when_the_trial_runs(with_shell: str) -> None:
         "test -v {x}", "export {x}=1", "env -S {x}", "bash -{x}", "flock f -c {x}", "alias {x}=a",
         "echo $(case a in a) echo;; esac) {x}", "echo $(echo a # )\n) {x}", "echo ${{V:-'}}'}} {x}",
         "{x} -c {x}", "echo $'\\'' {x}",
+        'A="sh -c"; $A {x}', 'A={x}; sh -c "$A"', "A={x}; $A foo", 'A={x}; B=$A; bash -c "$B"',
+        'for a in {x} b; do sh -c "$a"; done', 'set -- {x}; sh -c "$1"', "S=sh; $S -c {x}",
+        'A="sh -c"; exec $A {x}', 'A="sh -c"; nice -n 5 ${{A}} {x}', "export A={x}; sh -c $A",
+        'echo {x} | while read a; do sh -c "$a"; done', "A=a; A=b; $A {x}", "A=$(which sh); $A {x}",
+        'A=(sh -c); "${{A[@]}}" {x}', 'A=({x}); sh -c "$A"', "A=sh; A+=' -c'; $A {x}",
     ],
 )  # fmt: skip
 def test_where_a_value_would_be_read_twice_it_is_refused(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         shell(text).check(["x"])
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "OUT=runs/{x}; mkdir -p $OUT; nice python t.py --out $OUT --lr {x}",
+        "PY=python3; $PY t.py --lr {x}", "$PYTHON t.py {x}", "export A={x}; sh -c 'echo $A'",
+        'A={x}; echo "$A" > out; python t.py $A', "cd $HOME && python t.py {x}",
+        "for i in 1 2 3; do python t.py --i $i --x {x}; done", "A=(1 2); python t.py ${{A[0]}} {x}",
+    ],
+)  # fmt: skip
+def test_variables_that_run_nothing_are_fine(text: str) -> None:
+    shell(text).check(["x"])
+
+
+@pytest.mark.parametrize("text", ['A={x}; python -c "$A"', 'A={x}; awk "$A"'])
+def test_a_value_that_a_variable_brings_into_a_program_has_to_be_harmless(text: str) -> None:
+    shell(text).check(["x"])
+    shell(text).render({"x": plain("abc")})
+    with pytest.raises(UsageError, match="would become part of a program"):
+        shell(text).render({"x": plain("import os; os")})
 
 
 @pytest.mark.parametrize(

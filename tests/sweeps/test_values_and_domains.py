@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from stoker.errors import UsageError
 from stoker.sweeps import domains
+from stoker.sweeps.arguments import from_words, space_from
 from stoker.sweeps.domains import (
     Choices,
     Continuous,
@@ -19,8 +20,9 @@ from stoker.sweeps.domains import (
     steps,
     whole,
 )
-from stoker.sweeps.grammar import parse, parse_assignment
-from stoker.sweeps.values import Value, from_data, key, plain, typed
+from stoker.sweeps.grammar import LARGEST_FILE, parse, parse_assignment
+from stoker.sweeps.methods import points
+from stoker.sweeps.values import Value, from_data, key, typed
 
 JSON = st.recursive(
     st.none()
@@ -139,10 +141,39 @@ def test_zip_gives_rows_to_several_parameters() -> None:
         parse_assignment("a,b=1,2")
 
 
+def test_a_parameter_by_words_may_be_a_domain() -> None:
+    (axis,) = space_from([], [("lr", ["log(1e-3,1)"])]).grids[0]
+    assert axis.domains == parse("log(1e-3,1)", 1)
+    (axis,) = space_from([], [("name", ["f(x)", "a,b"])]).grids[0]
+    assert [axis.domains[0].value(i).text for i in range(2)] == ["f(x)", "a,b"]
+    with pytest.raises(UsageError, match="stands beside values"):
+        space_from([], [("lr", ["0.1", "log(1e-3,1)"])])
+
+
+def test_names_of_hydra_are_names() -> None:
+    spec = from_words(["run {params:hydra}"], True, ["model/opt=a,b", "+db.user=1", "x@y=2"])
+    point = next(points(spec))
+    assert spec.template.render(point).argv == ("run 'model/opt=a' '+db.user=1' 'x@y=2'",)
+
+
 def test_a_file_has_one_value_a_line(tmp_path: Path) -> None:
-    (tmp_path / "seeds.txt").write_text("# seeds\n1\n\n 0.10 \na,b\n")
+    (tmp_path / "seeds.txt").write_bytes(b"1\r\n\n0.10\na,b\n# no comment\n  x \nlast")
     (domain,) = parse("file(seeds.txt)", 1, str(tmp_path))
-    assert [domain.value(i) for i in range(3)] == [typed("1"), typed("0.10"), plain("a,b")]
+    texts = ["1", "0.10", "a,b", "# no comment", "  x ", "last"]
+    assert [domain.value(i) for i in range(6)] == [typed(text) for text in texts]
+    assert domain.size == 6
+
+
+def test_a_file_without_end_is_not_read() -> None:
+    with pytest.raises(UsageError, match="`/dev/zero` is no regular file"):
+        parse("file(/dev/zero)", 1)
+
+
+def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
+    with open(tmp_path / "huge", "wb") as file:
+        file.truncate(LARGEST_FILE + 1)
+    with pytest.raises(UsageError, match="`huge` has more than 64 MB"):
+        parse("file(huge)", 1, str(tmp_path))
 
 
 ANY_DOMAIN: st.SearchStrategy[Domain] = st.one_of(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
+from collections.abc import Iterator
 
 from stoker.cli.options import Option, Parsed, Verb, count
-from stoker.cli.output import tell, wants_colour
+from stoker.cli.output import print_json, tell, wants_colour
 from stoker.cli.results import chosen_metric, find_reported
 from stoker.core.terminal import printable
 from stoker.errors import NotFound, UsageError
@@ -19,6 +19,7 @@ from stoker.results.figure import (
     overview,
     parameter_plot,
 )
+from stoker.results.table import Columns, number, numbers, varying
 from stoker.sweeps.spec import Metric
 
 VERBS = {
@@ -35,8 +36,8 @@ VERBS = {
             Option("--log-x", "logarithmic steps"),
             Option("--log-y", "logarithmic values"),
             Option("--ascii", "only plain characters"),
-            Option("--width", "columns (default: the terminal's)", "N", count),
-            Option("--height", "lines (default: 24)", "N", count),
+            Option("--width", "columns, 24 to 1000 (default: the terminal's)", "N", count),
+            Option("--height", "lines, 6 to 500 (default: the terminal's, at most 40)", "N", count),
         ),
         (
             ("stoker plot brave-otter", "learning curves"),
@@ -48,6 +49,7 @@ VERBS = {
     )
 }  # fmt: skip
 _POINTS = 500
+_BOUNDS = {"width": (24, 1000), "height": (6, 500)}
 
 
 def run(name: str, parsed: Parsed) -> int:
@@ -60,6 +62,10 @@ def run(name: str, parsed: Parsed) -> int:
             f"no trial has reported `{metric.name}`",
             f"reported: {', '.join(known)}" if known else "nothing was reported yet",
         )
+    if parsed["output"] is None and parsed["json"]:
+        print_json(metric=metric.name, goal=metric.goal,
+                   **_data(places, reported, metric, parsed))  # fmt: skip
+        return 0
     if parsed["param"] is not None:
         figure = parameter_plot(rows, parsed["param"], f"metric.{metric.name}", metric.goal)
     elif parsed["params"]:
@@ -67,14 +73,57 @@ def run(name: str, parsed: Parsed) -> int:
     else:
         figure = _curves(places, reported, metric, parsed)
     if parsed["output"] is not None:
-        return _write(figure, parsed["output"])
+        return _write(figure, parsed)
     from stoker.results.plot_terminal import draw, knows_unicode
 
-    size = os.get_terminal_size() if sys.stdout.isatty() else os.terminal_size((80, 24))
-    width, height = parsed["width"] or size.columns, parsed["height"] or min(size.lines - 1, 40)
+    width, height = _size(parsed)
     plain = bool(parsed["ascii"]) or not knows_unicode(sys.stdout.encoding)
     print(draw(figure, width, height, colour=wants_colour(), ascii=plain))
     return 0
+
+
+def _size(parsed: Parsed) -> tuple[int, int]:
+    """As asked for, else what $COLUMNS and $LINES say, else the terminal's."""
+    for option, (least, most) in _BOUNDS.items():
+        given = parsed[option]
+        if given is not None and not least <= given <= most:
+            raise UsageError(f"--{option} {given} is not possible", f"{least} to {most} is")
+    from shutil import get_terminal_size
+
+    size = get_terminal_size((80, 25))
+    width = parsed["width"] or min(size.columns, _BOUNDS["width"][1])
+    return width, parsed["height"] or min(size.lines - 1, 40)
+
+
+def _data(
+    places: Places, reported: list[Reported], metric: Metric, parsed: Parsed
+) -> dict[str, object]:
+    """What would be drawn, in numbers; null for what is none."""
+    rows = [one.row for one in reported]
+    if parsed["param"] is None and not parsed["params"]:
+        return {"curves": [
+            {"trial": one.row.trial, "job": one.row.job, "params": one.row.params,
+             "points": [[step, number(value)] for step, value in points]}
+            for one, points in _points(places, reported, metric)
+        ]}  # fmt: skip
+    known = Columns(rows)
+    names = [known.find(parsed["param"])] if parsed["param"] is not None else varying(rows)
+    results = numbers(rows, f"metric.{metric.name}")
+    return {"parameters": [
+        {"name": name, "points": [
+            {"trial": row.trial, "job": row.job, "value": value, "result": result}
+            for row, value, result in zip(rows, map(known.reader(name), rows), results, strict=True)
+        ]}
+        for name in names
+    ]}  # fmt: skip
+
+
+def _points(
+    places: Places, reported: list[Reported], metric: Metric
+) -> Iterator[tuple[Reported, list[tuple[float, float]]]]:
+    for one in reported:
+        if one.source is not None and metric.name in one.summary:
+            yield one, downsample(curve_of(places, one.source, metric.name), _POINTS)
 
 
 def _only_metric(reported: list[Reported]) -> Metric:
@@ -90,19 +139,18 @@ def _only_metric(reported: list[Reported]) -> Metric:
 
 def _curves(places: Places, reported: list[Reported], metric: Metric, parsed: Parsed) -> Figure:
     curves = []
-    for one in reported:
-        if one.source is not None and metric.name in one.summary:
-            points = downsample(curve_of(places, one.source, metric.name), _POINTS)
-            number = one.row.trial if one.row.trial is not None else one.row.job
-            label = ", ".join(f"{key}={value}" for key, value in one.row.params.items())
-            curves.append(TrialCurve(number or 0, points, label))
+    for one, points in _points(places, reported, metric):
+        trial = one.row.trial if one.row.trial is not None else one.row.job
+        label = ", ".join(f"{key}={value}" for key, value in one.row.params.items())
+        curves.append(TrialCurve(trial or 0, points, label))
     return learning_curves(
         curves, metric.name, metric.goal, log_x=bool(parsed["log_x"]),
         log_y=True if parsed["log_y"] else None,
     )  # fmt: skip
 
 
-def _write(figure: Figure, path: str) -> int:
+def _write(figure: Figure, parsed: Parsed) -> int:
+    path = parsed["output"]
     form = path.rpartition(".")[2].lower()
     if form not in ("png", "svg"):
         raise UsageError(f"`{path}` is neither .png nor .svg")
@@ -114,5 +162,8 @@ def _write(figure: Figure, path: str) -> int:
             file.write(data)
     except OSError as error:
         raise UsageError(f"cannot write `{path}`: {error.strerror}") from None
-    tell(f"drawn: {printable(path)}")
+    if parsed["json"]:
+        print_json(file=path)
+    else:
+        tell(f"drawn: {printable(path)}")
     return 0

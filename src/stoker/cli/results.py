@@ -13,7 +13,18 @@ from stoker.core.terminal import printable
 from stoker.errors import NotFound, UsageError
 from stoker.reports import Places, Reported, of_jobs, of_sweep
 from stoker.results import export
-from stoker.results.table import Row, best, columns, group, sort, where
+from stoker.results.table import (
+    Columns,
+    Row,
+    Table,
+    chosen_of,
+    columns,
+    grouped,
+    sort,
+    sort_lines,
+    taken,
+    where,
+)
 from stoker.store import find, sweeps
 from stoker.store.database import FILE_NAME, Database, open_database
 from stoker.sweeps.spec import Metric, SweepSpec
@@ -61,27 +72,36 @@ def run(name: str, parsed: Parsed) -> int:
     if not rows:
         raise NotFound("there is no trial yet", "`stoker sweep ls` shows the sweeps")
     metric = chosen_metric(parsed["metric"], spec)
-    chosen = columns(rows, constants=bool(parsed["all"]))  # of all: a filter hides no column
+    known = Columns(rows)  # of all: a filter hides no column
+    chosen = columns(rows, constants=bool(parsed["all"]))
     for text in parsed["where"] or ():
-        rows = where(rows, text)
+        rows = where(rows, text, known)
     if parsed["group"] is not None:
-        return _print_groups(rows, parsed, metric)
+        return _print_groups(rows, known, parsed, metric)
     if parsed["best"] is not None:
         if metric is None:
             raise UsageError("best by what?", "say --metric val_loss or --metric acc:max")
         name = f"metric.{metric.name}"  # a parameter may have the same name
-        best(rows, name, metric.goal)  # refuses a metric that nobody has reported
-        rows = sort(rows, name, metric.goal == "max")[: parsed["best"]]
-    elif parsed["sort"] is not None:
-        rows = sort(rows, parsed["sort"])
+        rows = sort(rows, name, metric.goal == "max", known)[: parsed["best"]]
+    if parsed["sort"] is not None:
+        rows = sort(rows, parsed["sort"], known=known)
     if parsed["limit"]:
         rows = rows[: parsed["limit"]]
     if parsed["columns"] is not None:
-        chosen = [word.strip() for word in parsed["columns"].split(",")]
-    _print(rows, chosen, parsed)
+        chosen = _listed(parsed["columns"])
+    content = taken(rows, chosen, known)
+    if not _written(content, parsed):
+        if parsed["json"]:
+            print_json(rows=export.records(content))
+        else:
+            print_table(content)
     if not parsed["json"]:
         _complain(reported)
     return 0
+
+
+def _listed(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",")]
 
 
 def find_reported(words: list[str]) -> tuple[Places, SweepSpec | None, list[Reported]]:
@@ -102,7 +122,18 @@ def find_reported(words: list[str]) -> tuple[Places, SweepSpec | None, list[Repo
         row = sweeps.by_name(queue.db, words[0].removeprefix("sweep:"))
         if row is not None:
             return places, _spec(row.spec), of_sweep(queue.db, places, row)
-    return places, None, of_jobs(queue.db, places, find.jobs(queue.db, queue.select(words)))
+    return places, None, of_jobs(queue.db, places, find.jobs(queue.db, _selected(queue, words)))
+
+
+def _selected(queue: Queue, words: list[str]) -> list[int]:
+    try:
+        return queue.select(words)
+    except (NotFound, UsageError) as error:
+        if len(words) == 1 and words[0].isascii() and not words[0][:1].isdigit():
+            name = words[0].removeprefix("sweep:")
+            raise NotFound(f"there is no sweep, job or log folder `{name}`",
+                           sweeps.near_name(queue.db, name)) from None  # fmt: skip
+        raise error
 
 
 def _of_folder(db: Database, places: Places) -> tuple[Places, SweepSpec | None, list[Reported]]:
@@ -130,35 +161,34 @@ def chosen_metric(text: str | None, spec: SweepSpec | None) -> Metric | None:
     return read_metric(text, own.goal if own is not None and own.name == text else "min")
 
 
-def _print(rows: list[Row], chosen: list[str], parsed: Parsed) -> None:
+def _written(content: Table, parsed: Parsed) -> bool:
+    """Whether it was wanted in one of the forms for other programs, and now is."""
     form, path = _form(parsed)
-    if form is not None:
-        data = export.export(rows, form, chosen)
-        if path is None:
-            sys.stdout.flush()
-            sys.stdout.buffer.write(data)
-        else:
-            try:
-                with open(path, "wb") as file:
-                    file.write(data)
-            except OSError as error:
-                raise UsageError(f"cannot write `{path}`: {error.strerror}") from None
-            tell(f"{plural(len(rows), 'row')} in {printable(path)}")
-        return
-    if parsed["json"]:
-        print_json(rows=export.records(rows, chosen))
-        return
-    print_table(rows, chosen)
+    if form is None:
+        return False
+    data = export.export(content, form)
+    if path is None:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        return True
+    try:
+        with open(path, "wb") as file:
+            file.write(data)
+    except OSError as error:
+        raise UsageError(f"cannot write `{path}`: {error.strerror}") from None
+    tell(f"{plural(len(content.lines), 'row')} in {printable(path)}")
+    return True
 
 
-def print_table(rows: list[Row], chosen: list[str]) -> None:
+def print_table(content: Table) -> None:
     """For people."""
-    header, lines = export.text_table(rows, chosen)
+    header, lines = export.text_table(content)
     if "seconds" in header:
         at = header.index("seconds")
         header = (*header[:at], "time", *header[at + 1 :])
         lines = [
-            (*line[:at], _time(row), *line[at + 1 :]) for line, row in zip(lines, rows, strict=True)
+            (*line[:at], _time(row[at]), *line[at + 1 :])
+            for line, row in zip(lines, content.lines, strict=True)
         ]
     state = header.index("state") if "state" in header else -1
     print(table(tuple(name.upper() if name in _OURS else name for name in header), lines,
@@ -168,8 +198,8 @@ def print_table(rows: list[Row], chosen: list[str]) -> None:
 _OURS = ("trial", "job", "state", "time")
 
 
-def _time(row: Row) -> str:
-    return "" if row.seconds is None else format_duration(row.seconds)
+def _time(seconds: object) -> str:
+    return format_duration(seconds) if isinstance(seconds, (int, float)) else ""
 
 
 def _form(parsed: Parsed) -> tuple[str | None, str | None]:
@@ -190,25 +220,36 @@ def _form(parsed: Parsed) -> tuple[str | None, str | None]:
     return form, path
 
 
-def _print_groups(rows: list[Row], parsed: Parsed, metric: Metric | None) -> int:
+def _print_groups(
+    rows: list[Row], known: Columns, parsed: Parsed, metric: Metric | None
+) -> int:  # fmt: skip
+    """Groups are rows too: they can be sorted, cut and exported."""
     if metric is None:
         raise UsageError("the mean of what?", "say --metric val_loss")
-    by = [word.strip() for word in parsed["group"].split(",")]
-    groups = group(rows, by, f"metric.{metric.name}")
-    if parsed["sort"] is None:
-        sign = -1 if metric.goal == "max" else 1
-        groups.sort(key=lambda one: (one.mean is None, sign * (one.mean or 0.0)))
-    if parsed["json"]:
-        print_json(metric=metric.name, groups=[
-            {**one.values, "n": one.n, "mean": one.mean, "sd": one.sd, "min": one.min,
-             "max": one.max, "missing": one.missing} for one in groups])  # fmt: skip
+    if parsed["all"]:
+        raise UsageError("--all shows parameters of single trials, and --group has none",
+                         "name more columns: --group lr,opt")  # fmt: skip
+    content = grouped(rows, _listed(parsed["group"]), f"metric.{metric.name}", known)
+    mean = content.names[-5]
+    if parsed["best"] is not None or parsed["sort"] is None:
+        content = sort_lines(content, f"{mean}:{'desc' if metric.goal == 'max' else 'asc'}")
+    if parsed["best"] is not None:
+        content = content._replace(lines=content.lines[: parsed["best"]])
+    if parsed["sort"] is not None:
+        content = sort_lines(content, parsed["sort"])
+    if parsed["limit"]:
+        content = content._replace(lines=content.lines[: parsed["limit"]])
+    shown = chosen_of(content, _listed(parsed["columns"])) if parsed["columns"] else content
+    if _written(shown, parsed):
         return 0
-    lines = [
-        (*(export.short(value) for value in one.values.values()), one.n,
-         *("" if v is None else export.short(v) for v in (one.mean, one.sd, one.min, one.max)))
-        for one in groups
-    ]  # fmt: skip
-    print(table((*by, "N", f"{metric.name} MEAN", "SD", "MIN", "MAX"), lines))
+    if parsed["json"]:
+        print_json(metric=metric.name, groups=export.records(shown))
+    elif parsed["columns"] is not None:
+        print_table(shown)
+    else:
+        header, lines = export.text_table(content)
+        print(table((*header[:-6], "N", f"{metric.name} MEAN", "SD", "MIN", "MAX"),
+                    [line[:-1] for line in lines]))  # fmt: skip
     return 0
 
 

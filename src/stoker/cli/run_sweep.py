@@ -7,14 +7,14 @@ import time
 from collections.abc import Iterator
 from itertools import islice
 
-from stoker.cli.output import tell
+from stoker.cli.output import plural, tell
 from stoker.cli.results import print_table
 from stoker.core.collector import Collector
 from stoker.core.model import JobSpec
 from stoker.core.retry import Verdict
 from stoker.errors import UsageError
-from stoker.reports import Places, Source, collect, of_sweep
-from stoker.results.table import columns, sort
+from stoker.reports import Places, Source, collect, of_sweep, said_last
+from stoker.results.table import Columns, columns, sort, taken
 from stoker.store import find, sweeps
 from stoker.store.database import Database
 from stoker.store.submissions import Submission, context_id
@@ -23,8 +23,8 @@ from stoker.sweeps import spec as specs
 from stoker.sweeps.identity import identity
 from stoker.sweeps.search import Past, Searcher
 from stoker.sweeps.spec import ADAPTIVE, SweepSpec
-from stoker.sweeps.values import Point
-from stoker.trials import Trials, from_json, listed, to_json
+from stoker.sweeps.values import Point, point_from_json, point_to_json
+from stoker.trials import Trials, listed
 
 _AT_ONCE = 500
 _SHOWN = 20
@@ -36,7 +36,14 @@ class SweepSource:
     descriptor = None
 
     def __init__(
-        self, db: Database, folder: str, spec: SweepSpec, base: JobSpec, at_a_time: int
+        self,
+        db: Database,
+        folder: str,
+        spec: SweepSpec,
+        base: JobSpec,
+        at_a_time: int,
+        *,
+        retries_failed: bool = False,
     ) -> None:
         if spec.early_stop is not None:
             raise UsageError("stopping trials early needs the daemon", "use `stoker sweep`")
@@ -62,18 +69,20 @@ class SweepSource:
             asked_for = {
                 row.identity
                 for row in rows
-                if identity(spec.template, from_json(row.point)) == row.identity
+                if identity(spec.template, point_from_json(row.point)) == row.identity
             }
         else:
             asked_for = {key for key, _ in listed(self._spec)}
             self._new = (point for key, point in listed(self._spec) if key not in known)
-        # What failed is tried again, unless the sweep does not ask for it any more.
+        # As `stoker sweep` does it: what failed has a result, unless somebody wants it once more.
+        kept = ("done",) if retries_failed else ("done", "failed")
         again = [
-            (row.number, from_json(row.point))
+            (row.number, point_from_json(row.point))
             for row in rows
-            if row.state != "done" and row.identity in asked_for
+            if row.state not in kept and row.identity in asked_for
         ]
         self._again: Iterator[tuple[int, Point]] = iter(again)
+        self._failed_before = 0 if retries_failed else sum(row.state == "failed" for row in rows)
         self.at_end = False
 
     def _remember(self, spec: SweepSpec, base: JobSpec) -> tuple[SweepSpec, int]:
@@ -82,7 +91,7 @@ class SweepSource:
         known = sweeps.by_name(self._db, name)
         if known is not None and spec.seed is None:
             spec = spec._replace(seed=specs.from_json(json.loads(known.spec)).seed)
-        spec = spec.seeded()._replace(name=name)
+        spec = spec.seeded(name)._replace(name=name)
         with self._db.transaction():
             sweep = sweeps.save(self._db, name, time.time(), {
                 "key": "", "spec": json.dumps(spec.to_json()), "base": "{}", "is_driven": 0,
@@ -133,7 +142,7 @@ class SweepSource:
         """Trials and jobs together."""
         with self._db.transaction():
             new = [point for number, point in self._points.items() if number > self._stored]
-            made = [(identity(self._spec.template, point), to_json(point)) for point in new]
+            made = [(identity(self._spec.template, point), point_to_json(point)) for point in new]
             sweeps.add_trials(self._db, self._sweep, made)
             receipt = submission.insert(specs, time.time())
             pairs = list(zip(self._numbers, receipt.ids, strict=True))
@@ -146,7 +155,7 @@ class SweepSource:
         """A trial is over: the searcher learns from it."""
         number = self._running.pop(job, None)
         is_done = verdict.event == "succeed"
-        self._count(verdict, detail)
+        self._count(job, verdict, detail)
         if self._searcher is None or number is None or self._spec.metric is None:
             return
         row = find.job(self._db, job)
@@ -160,15 +169,17 @@ class SweepSource:
             float(value) if has_value else None,  # type: ignore[arg-type]
         )
 
-    def _count(self, verdict: Verdict, detail: str | None) -> None:
+    def _count(self, job: int, verdict: Verdict, detail: str | None) -> None:
         """As the daemon does it: see sweeps.count_end."""
         if verdict.event == "succeed":
             self._streak = ("", 0)
         if verdict.event not in ("fail", "lose"):
             return
         self._failed += 1
-        how = sweeps.fingerprint(verdict, detail)
-        self._streak = (how, self._streak[1] + 1 if self._streak[0] == how else 1)
+        row = find.job(self._db, job)
+        detail = detail or said_last(self._places, job, row.attempts, row.stdout)
+        how, kind = sweeps.failure(verdict, detail), sweeps.alike(verdict, detail)
+        self._streak = (kind, self._streak[1] + 1 if self._streak[0] == kind else 1)
         if self._streak[1] >= SAME_FAILS:
             self.stopped = f"{self._streak[1]} trials in a row failed alike: {how}"
         elif self._spec.max_fails and self._failed >= self._spec.max_fails:
@@ -184,6 +195,8 @@ class SweepSource:
         if metric is not None and any(metric.name in one.metrics for one in rows):
             rows = sort(rows, f"metric.{metric.name}", metric.goal == "max")
         if any(one.metrics for one in rows):
-            print_table(rows[:_SHOWN], columns(rows))
+            print_table(taken(rows[:_SHOWN], columns(rows), Columns(rows)))
+        if self._failed_before:
+            tell(f"{plural(self._failed_before, 'trial')} failed before; --resume runs them again")
         more = f" ({len(rows) - _SHOWN} more)" if len(rows) > _SHOWN else ""
         tell(f"results{more}: stoker results {self._places.folder}")

@@ -6,7 +6,7 @@ import os
 
 from stoker import sweeping
 from stoker.api import Queue
-from stoker.cli.options import Option, Parsed, Verb, count, whole_number
+from stoker.cli.options import Option, Parsed, Verb, count, nearest, whole_number
 from stoker.cli.output import plural, print_json, tell
 from stoker.cli.specs import JOB_OPTIONS, base_of
 from stoker.core.commands import display
@@ -18,9 +18,11 @@ from stoker.sweeping import SAME_FAILS, Started
 from stoker.sweeps import arguments, files, names
 from stoker.sweeps.spec import ADAPTIVE, STOPS, SweepSpec, make_spec, read_metric
 from stoker.sweeps.template import check_shell
-from stoker.trials import Trials, from_json
+from stoker.sweeps.values import point_from_json
+from stoker.trials import Trials
 
 ACTIONS = ("ls", "show", "extend", "stop", "resume", "rerun", "rm")
+_ACTION_OF = {"failed": "rerun", "kill": "stop", "jobs": "rm"}
 _NOT_FOR_TRIALS = ("name", "priority", "after", "stdout", "stderr", "begin")
 
 
@@ -64,8 +66,9 @@ VERBS = {
             ("stoker sweep rerun --failed brave-otter", ""),
             ("stoker sweep extend brave-otter 20", "twenty more"),
         ),
-        """Values: a,b,c  range(0,10,2)  interval(a,b)  log(a,b)  int(a,b)  normal(m,s)  file(path)
-and x,y=zip((1,2),(3,4)). In the command: {name}, {params}, {params:hydra}, {id}, {dir}, {gpu}.
+        """Values: a,b,c  choice(a,b)  range(0,10,2)  interval(a,b)  log(a,b)  int(a,b)  normal(m,s)
+file(path)  and x,y=zip((1,2),(3,4)).
+In the command: {name}, {params}, {params:hydra}, {id}, {dir}, {gpu}.
 FILE is TOML, JSON or a W&B sweep in YAML. ACTIONS: ls, show, extend, stop, resume, rerun, rm.
 The same sweep given again runs only what is missing.""",
         words="sweeps",
@@ -79,6 +82,7 @@ def run(name: str, parsed: Parsed) -> int:
         from stoker.cli.sweep_actions import act
 
         return act(Queue(), words[0], words[1:], parsed)
+    _check_meant(parsed)
     queue = Queue()
     spec, is_suggested = _spec(parsed)
     base = base_of(queue.settings, queue.devices(), spec, parsed)
@@ -92,8 +96,38 @@ def run(name: str, parsed: Parsed) -> int:
     except KeyboardInterrupt:
         tell("interrupted: what is in the queue runs; give the sweep again for the rest")
         raise
+    if not (parsed["json"] or parsed["quiet"]):
+        _notes(spec, started.listed)
     report(started, spec, parsed)
     return 0
+
+
+def _notes(spec: SweepSpec, listed: int | None) -> None:
+    """What is not as somebody may have thought."""
+    for one, same in spec.space.merged:
+        tell(f"note: `{printable(one)}` and `{printable(same)}` are the same value, so they are one"
+             " trial; quote a value to make it text")  # fmt: skip
+    wanted, points = spec.wanted, spec.space.size.points
+    if wanted is None:
+        return
+    if listed is None and points is not None and points < wanted:
+        tell(f"note: at most {points} of {wanted} trials: there are no other points")
+    elif listed is not None and listed < wanted:
+        tell(f"note: {listed} of {wanted} trials: there are no other points")
+
+
+def _check_meant(parsed: Parsed) -> None:
+    """Refuse `shwo NAME`, and what only an action understands."""
+    words = parsed.words
+    for option in ("failed", "kill", "jobs"):
+        if parsed[option]:
+            raise UsageError(f"--{option} does not belong to a new sweep",
+                             f"it is for `stoker sweep {_ACTION_OF[option]} NAME`")  # fmt: skip
+    if not words or parsed.dashed or parsed["param"] or not words[0].isalpha():
+        return
+    near = nearest(words[0], list(ACTIONS))
+    if near is not None and not any(map(arguments.is_assignment, words[1:])):
+        raise UsageError(f"`stoker sweep` has no action `{words[0]}`", f"did you mean `{near}`?")
 
 
 def _spec(parsed: Parsed) -> tuple[SweepSpec, bool]:
@@ -204,7 +238,8 @@ def report(started: Started, spec: SweepSpec, parsed: Parsed) -> None:
         print(started.name)
         return
     name, total = started.name, sum(started.counts.values())
-    if spec.method in ADAPTIVE:
+    is_over = spec.wanted is not None and total >= spec.wanted and not started.jobs
+    if spec.method in ADAPTIVE and not is_over:
         wanted = spec.wanted if spec.wanted is not None else "endless"
         print(f"sweep {name}: {wanted} trials by {spec.method}, {shape(spec)}"
               f"      watch: stoker results {name}")  # fmt: skip
@@ -233,15 +268,17 @@ def _dry_run(
     queue: Queue, spec: SweepSpec, base: JobSpec, parsed: Parsed, is_suggested: bool
 ) -> int:
     plan = sweeping.plan(queue, spec, base, is_suggested=is_suggested)
-    if spec.method in ADAPTIVE:
+    if spec.method in ADAPTIVE and not plan.new:
         tell(f"{spec.method} chooses one trial after another; nothing is known of them yet")
         return 0
     known = plan.known.id if plan.known is not None else 0
     trials = Trials(queue.db, queue.settings.state_dir, known, plan.spec, base)
     last = len(sweeps.identities(queue.db, known))
-    numbered = [(row.number, from_json(row.point)) for row in plan.missing]
+    numbered = [(row.number, point_from_json(row.point)) for row in plan.missing]
     numbered += list(enumerate(plan.new, last + 1))
-    jobs = [(number, trials.job(number, point, is_real=False)) for number, point in numbered]
+    jobs = [(row.number, trials.job_of(row, is_real=False)) for row in plan.missing]
+    jobs += [(number, trials.job(number, point, is_real=False))
+             for number, point in enumerate(plan.new, last + 1)]  # fmt: skip
     if parsed["json"]:
         print_json(sweep=plan.name, dry_run=[
             {"trial": number, "argv": job.argv, "shell": job.shell,
@@ -251,5 +288,6 @@ def _dry_run(
         return 0
     for _, job in jobs:
         print(printable(display(job.argv, job.shell)))
+    _notes(spec, plan.listed)
     tell(f"{plural(len(jobs), 'trial')}, none queued (--dry-run)")
     return 0

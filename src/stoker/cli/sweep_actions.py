@@ -9,16 +9,30 @@ from stoker.api import Queue
 from stoker.cli.options import Parsed
 from stoker.cli.output import plural, print_json, table, tell
 from stoker.cli.sweep import in_words, report, shape
-from stoker.core.commands import display
 from stoker.core.terminal import printable
 from stoker.errors import UsageError
-from stoker.reports import Places, of_sweep
+from stoker.reports import Places, failures, of_sweep
 from stoker.results.table import Row, best
 from stoker.store import sweeps
 from stoker.store.sweeps import SweepRow
+from stoker.sweeps.identity import described
+
+# The options of a new sweep are not those of its actions: a --dry-run that is not understood must
+# not become the real thing.
+_OPTIONS = {
+    "ls": (), "show": (), "extend": ("quiet",), "stop": ("kill", "quiet"), "resume": ("quiet",),
+    "rerun": ("failed", "quiet"), "rm": ("jobs", "quiet"),
+}  # fmt: skip
+_SHOWN_FAILURES = 3
+_ALWAYS = ("json", "debug", "help")
 
 
 def act(queue: Queue, action: str, words: list[str], parsed: Parsed) -> int:
+    for option in parsed.values:
+        if option not in (*_OPTIONS[action], *_ALWAYS):
+            known = ", ".join(f"--{name}" for name in (*_OPTIONS[action], "json"))
+            name = f"--{option.replace('_', '-')}"
+            raise UsageError(f"`stoker sweep {action}` has no option `{name}`", f"it takes {known}")
     if action == "ls":
         return _list(queue, parsed)
     if not words:
@@ -95,7 +109,7 @@ def _list(queue: Queue, parsed: Parsed) -> int:
     if parsed["json"]:
         print_json(sweeps=[
             {"name": row.name, "trials": counts, "method": spec.method, "stopped": row.stopped,
-             "command": display(spec.template.words, spec.template.shell)}
+             "command": described(spec.template)}
             for row, counts, spec in found
         ])  # fmt: skip
         return 0
@@ -108,8 +122,7 @@ def _list(queue: Queue, parsed: Parsed) -> int:
         running = sum(counts.get(state, 0) for state in ("starting", "running", "stopping"))
         bad = counts.get("failed", 0) + counts.get("lost", 0)
         lines.append((row.name, sum(counts.values()), counts.get("done", 0), running, waiting, bad,
-                      _state(row, running + waiting),
-                      display(spec.template.words, spec.template.shell)))  # fmt: skip
+                      _state(row, running + waiting), described(spec.template)))  # fmt: skip
     print(table(("SWEEP", "TRIALS", "DONE", "RUN", "WAIT", "FAIL", "STATE", "COMMAND"), lines))
     return 0
 
@@ -135,17 +148,20 @@ def _show(queue: Queue, name: str, parsed: Parsed) -> int:
     row, spec, base = sweeping.load(queue.db, name)
     reported = of_sweep(queue.db, Places(queue.settings.state_dir), row)
     counts = sweeps.counts(queue.db, row.id)
+    bad = failures(Places(queue.settings.state_dir), sweeps.trials(queue.db, row.id))
     top = None
     rows = [one.row for one in reported]
     if spec.metric is not None and any(spec.metric.name in row.metrics for row in rows):
         top = best(rows, f"metric.{spec.metric.name}", spec.metric.goal)
     if parsed["json"]:
         print_json(name=name, spec=spec.to_json(), trials=counts, stopped=row.stopped,
-                   created_at=row.created_at,
+                   created_at=row.created_at, failures=[one._asdict() for one in bad],
                    best=_best(top))  # fmt: skip
         return 0
     print(f"sweep {name}")
-    print(f"  command   {printable(display(spec.template.words, spec.template.shell))}")
+    print(f"  command   {printable(described(spec.template))}")
+    for template in spec.earlier:
+        print(f"  earlier   {printable(described(template))}")
     print(f"  folder    {printable(base.context.cwd)}")
     seed = f", seed {spec.seed}" if spec.method != "grid" else ""
     limit = f", {plural(spec.wanted, 'trial')}" if spec.wanted is not None else ""
@@ -157,6 +173,10 @@ def _show(queue: Queue, name: str, parsed: Parsed) -> int:
         print(f"  metric    {spec.metric.name} ({spec.metric.goal})")
     if row.stopped is not None:
         print(f"  stopped   {printable(row.stopped)}")
+    for failure in bad[:_SHOWN_FAILURES]:
+        is_said = failure.words[:40] in (row.stopped or "")
+        words = "as above" if is_said else printable(failure.words)
+        print(f"  failed    {failure.trials}: {words}      stoker log {failure.job}")
     if top is not None and spec.metric is not None:
         params = ", ".join(f"{k}={v}" for k, v in top.params.items())
         print(f"  best      trial {top.trial}: {spec.metric.name}="

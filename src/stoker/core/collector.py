@@ -5,7 +5,11 @@ A `Collector` is fed both files of a job as they grow, can be put away (`to_json
 An attempt that comes after another and reports a step again replaces what was reported from that
 step on, name by name: the job went back to a checkpoint, and what came after it is no longer true.
 Reports without a step are counted 0, 1, 2 in each attempt, so that a job that begins again replaces
-everything. A name that stands in both files counts as in $STOKER_METRICS.
+everything.
+
+A name may stand in $STOKER_METRICS and be printed as well. Then the last value is that of the later
+attempt, in it that of the higher step, and of two with the same step the one whose file was written
+last; the least and the most are those of both.
 """
 
 from __future__ import annotations
@@ -131,6 +135,26 @@ class _Tally:
         return tally
 
 
+def _merged(written: _Tally | None, printed: _Tally | None, is_printed_later: bool) -> Stat | None:
+    """What both files say about one name."""
+    if written is None or written.stat is None:
+        return None if printed is None else printed.stat
+    if printed is None or printed.stat is None:
+        return written.stat
+    attempts = written.timeline.attempt, printed.timeline.attempt
+    one, other = written.stat, printed.stat
+    if all(attempts) and attempts[0] != attempts[1]:  # 0: no line said whose it was
+        is_printed = attempts[1] > attempts[0]
+    else:
+        is_printed = (other.step, is_printed_later) > (one.step, not is_printed_later)
+    last, before = (other, one) if is_printed else (one, other)
+    if before.min is not None and (last.min is None or before.min < last.min):
+        last = last._replace(min=before.min, min_step=before.min_step)
+    if before.max is not None and (last.max is None or before.max > last.max):
+        last = last._replace(max=before.max, max_step=before.max_step)
+    return last
+
+
 _NOTHING = Stat(None, 0, 0, 0, None, None, None, None)
 
 
@@ -149,6 +173,7 @@ class Collector:
         self.log_attempt = 0  # whose log is being read
         self.reports = 0
         self.last_at: float | None = None
+        self.is_printed_later = True  # the log was written to after $STOKER_METRICS
         self._tallies: dict[str, dict[str, _Tally]] = {"metrics": {}, "log": {}}
         self._past_rubbish = 0  # in logs of earlier attempts
         self._past_complaint: Complaint | None = None
@@ -184,11 +209,13 @@ class Collector:
     @property
     def summary(self) -> dict[str, Stat]:
         """By name, in the order in which the names came up."""
-        merged = {**self._tallies["metrics"]}
-        for name, tally in self._tallies["log"].items():
-            if name not in merged or merged[name].stat is None:
-                merged[name] = tally
-        return {name: tally.stat for name, tally in merged.items() if tally.stat is not None}
+        written, printed = self._tallies["metrics"], self._tallies["log"]
+        found = {}
+        for name in dict.fromkeys([*written, *printed]):
+            stat = _merged(written.get(name), printed.get(name), self.is_printed_later)
+            if stat is not None:
+                found[name] = stat
+        return found
 
     @property
     def rubbish(self) -> int:
@@ -206,6 +233,7 @@ class Collector:
     def again(self) -> Collector:
         """An empty one that knows beforehand which values were replaced."""
         fresh = Collector()
+        fresh.is_printed_later = self.is_printed_later
         for source, tallies in self._tallies.items():
             for name, tally in tallies.items():
                 fresh._tallies[source][name] = _Tally()
@@ -236,6 +264,7 @@ class Collector:
             "log_attempt": self.log_attempt,
             "reports": self.reports,
             "last_at": self.last_at,
+            "printed_later": self.is_printed_later,
             "past": [self._past_rubbish, self._past_complaint],
             "names": {
                 source: {name: tally.state() for name, tally in tallies.items()}
@@ -257,6 +286,8 @@ class Collector:
             collector.log_attempt = whole(state["log_attempt"])
             collector.reports = whole(state["reports"])
             collector.last_at = state["last_at"]
+            # Not there in what was kept before the order of the two files counted.
+            collector.is_printed_later = bool(state.get("printed_later", False))
             collector._past_rubbish = whole(state["past"][0])
             if state["past"][1] is not None:
                 collector._past_complaint = Complaint._make(state["past"][1])

@@ -36,7 +36,7 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], object]] = {
     ast.Mod: operator.mod,
 }
 _LONGEST = 2000
-_HINT = "such as: lr < 0.01 and opt == 'adam'"
+HINT = "such as: lr < 0.01 and opt == 'adam'"
 
 
 class Expression:
@@ -45,11 +45,11 @@ class Expression:
     def __init__(self, text: str) -> None:
         self.text = text
         if len(text) > _LONGEST:
-            raise UsageError(f"an expression of {len(text)} characters is too long", _HINT)
+            raise UsageError(f"an expression of {len(text)} characters is too long", HINT)
         try:
             self._tree = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            raise UsageError(f"`{text}` is not an expression", _HINT) from None
+            raise UsageError(f"`{text}` is not an expression", HINT) from None
         self.names = frozenset(self._check(self._tree))
 
     def check_names(self, known: Iterable[str]) -> None:
@@ -65,7 +65,7 @@ class Expression:
         try:
             return self._value(self._tree, values)
         except (TypeError, ZeroDivisionError, OverflowError, MemoryError) as error:
-            raise UsageError(f"`{self.text}` cannot be evaluated: {error}", _HINT) from None
+            raise UsageError(f"`{self.text}` cannot be evaluated: {error}", HINT) from None
 
     def holds(self, values: Mapping[str, object]) -> bool:
         """Whether it is true; what cannot be compared (a missing value, say) is not."""
@@ -73,6 +73,16 @@ class Expression:
             return bool(self._value(self._tree, values))
         except (TypeError, ZeroDivisionError, OverflowError, MemoryError):
             return False
+
+    def trouble(self, values: Mapping[str, object]) -> str | None:
+        """Why it makes no sense for these values, all of which are there; else None."""
+        try:
+            self._value(self._tree, values)
+        except TypeError as error:
+            return None if any(values.get(name) is None for name in self.names) else str(error)
+        except (ZeroDivisionError, OverflowError, MemoryError):
+            pass
+        return None
 
     def _check(self, node: ast.AST) -> set[str]:
         if isinstance(node, ast.Constant):
@@ -90,7 +100,7 @@ class Expression:
             return self._check(node.left) | self._check(node.right)
         elif isinstance(node, ast.Compare):
             return self._check_all([node.left, *node.comparators])
-        raise UsageError(f"`{self.text}` is more than names, values and comparisons", _HINT)
+        raise UsageError(f"`{self.text}` is more than names, values and comparisons", HINT)
 
     def _check_all(self, nodes: Iterable[ast.AST]) -> set[str]:
         found: set[str] = set()
@@ -127,10 +137,24 @@ class Expression:
         left = self._value(node.left, values)
         for op, part in zip(node.ops, node.comparators, strict=True):
             right = self._value(part, values)
-            if not _COMPARE[type(op)](left, right):
+            try:
+                is_so = _COMPARE[type(op)](left, right)
+            except TypeError:
+                raise TypeError(f"{_kind(left)} cannot be compared with {_kind(right)}") from None
+            if not is_so:
                 return False
             left = right
         return True
+
+
+def _kind(value: object) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, (int, float)):
+        return "a number"
+    return "a text" if isinstance(value, str) else "a list"
 
 
 def _are_numbers(*values: object) -> bool:

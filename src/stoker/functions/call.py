@@ -17,7 +17,7 @@ from types import CoroutineType, TracebackType
 from stoker.core.commands import CALL_MODULE
 from stoker.errors import Error
 from stoker.functions import payload, vault
-from stoker.inside import current, log
+from stoker.inside import can_name, current, heed_warning, log, logged
 
 MODULE = CALL_MODULE
 _PID = os.getpid()
@@ -40,6 +40,7 @@ def main(argv: list[str]) -> int:
     label, folder, sha256, parts = argv
     job, attempt = _number("STOKER_JOB_ID"), _number("STOKER_ATTEMPT")
     sys.argv = [label]
+    heed_warning()
     try:
         data = vault.read_call(folder, sha256, _slices(parts))
     except Error as error:
@@ -83,14 +84,22 @@ def _made(data: bytes) -> object:
 
 
 def _report(value: object) -> None:
-    """What a trial returns is a result: a number by the name of the sweep's metric, or a dict."""
-    if isinstance(value, dict) and value:
-        numbers = {str(k): v for k, v in value.items() if isinstance(v, (bool, int, float, str))}
-        if numbers:
-            log(**numbers)  # type: ignore[arg-type]  # `step` may be among them
+    """What a trial returns is a result: a number by the name of the sweep's metric, or a dict.
+
+    What the function has logged itself by that name stays the last word.
+    """
+    named: dict[str, object]
+    if isinstance(value, dict):
+        plain = {str(k): v for k, v in value.items() if isinstance(v, (bool, int, float, str))}
+        named = {name: part for name, part in plain.items() if can_name(name) or name == "step"}
     elif isinstance(value, (int, float)) or hasattr(value, "item"):
+        named = {os.environ.get("STOKER_METRIC") or "result": value}
+    else:
+        return
+    named = {name: part for name, part in named.items() if name not in logged}
+    if set(named) - {"step"}:
         try:
-            log(**{os.environ.get("STOKER_METRIC") or "result": value})  # type: ignore[arg-type]
+            log(**named)  # type: ignore[arg-type]  # `step` may be among them
         except TypeError:
             pass  # an array: it is the value of the job, and no metric
 

@@ -15,17 +15,18 @@ from stoker.core.metrics import is_number
 from stoker.errors import Unavailable, UsageError
 from stoker.results import table
 from stoker.results.optional import load
-from stoker.results.table import Row
+from stoker.results.table import Row, Table
 
+Rows = Sequence[Row] | Table  # what is a table already has its columns
 _LARGEST_INT = 2**63 - 1
 _RUNS_IN_SPREADSHEETS = ("=", "+", "-", "@", "\t", "\r")
 
 
-def export(rows: Sequence[Row], form: str, columns: Sequence[str] | None = None) -> bytes:
+def export(rows: Rows, form: str, columns: Sequence[str] | None = None) -> bytes:
     """A file's content: csv, json, jsonl, parquet or html."""
     if form == "parquet":
         return parquet(rows, columns)
-    makers: dict[str, Callable[[Sequence[Row], Sequence[str] | None], str]] = {
+    makers: dict[str, Callable[[Rows, Sequence[str] | None], str]] = {
         "csv": csv, "json": json_text, "jsonl": jsonl, "html": html,
     }  # fmt: skip
     if form not in makers:
@@ -34,23 +35,23 @@ def export(rows: Sequence[Row], form: str, columns: Sequence[str] | None = None)
     return makers[form](rows, columns).encode("utf-8", "backslashreplace")
 
 
-def _columns(rows: Sequence[Row], columns: Sequence[str] | None) -> list[str]:
+def _content(rows: Rows, columns: Sequence[str] | None, *, constants: bool = True) -> Table:
+    if isinstance(rows, Table):
+        return rows
     if columns is None:
-        return table.columns(rows, constants=True)
-    known = table.Columns(rows)
-    return [known.find(name) for name in columns]
+        columns = table.columns(rows, constants=constants)
+    return table.taken(rows, columns, table.Columns(rows))
 
 
 # -- text -----------------------------------------------------------------------------------------
 
 
 def text_table(
-    rows: Sequence[Row], columns: Sequence[str] | None = None
+    rows: Rows, columns: Sequence[str] | None = None
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """(header, lines) for people: numbers in 6 digits, `-` for what is missing."""
-    names = table.columns(rows) if columns is None else _columns(rows, columns)
-    lines = [tuple(short(cell) for cell in line) for line in table.cells(rows, names)]
-    return tuple(names), lines
+    names, lines = _content(rows, columns, constants=False)
+    return names, [tuple(short(cell) for cell in line) for line in lines]
 
 
 def short(value: object) -> str:
@@ -67,17 +68,17 @@ def short(value: object) -> str:
     return _json(value)
 
 
-def csv(rows: Sequence[Row], columns: Sequence[str] | None = None) -> str:
+def csv(rows: Rows, columns: Sequence[str] | None = None) -> str:
     """RFC 4180. What a spreadsheet would run as a formula gets a quote in front."""
     import csv as writer
     import io
 
-    names = _columns(rows, columns)
+    names, lines = _content(rows, columns)
     text = io.StringIO()
-    lines = writer.writer(text, lineterminator="\r\n")
-    lines.writerow([_harmless(name) for name in names])
-    for line in table.cells(rows, names):
-        lines.writerow([_csv_cell(cell) for cell in line])
+    out = writer.writer(text, lineterminator="\r\n")
+    out.writerow([_harmless(name) for name in names])
+    for line in lines:
+        out.writerow([_csv_cell(cell) for cell in line])
     return text.getvalue()
 
 
@@ -99,25 +100,25 @@ def _harmless(text: str) -> str:
     return text
 
 
-def json_text(rows: Sequence[Row], columns: Sequence[str] | None = None) -> str:
+def json_text(rows: Rows, columns: Sequence[str] | None = None) -> str:
     """A list of objects; see `records` for what becomes of NaN."""
     lines = [_json(record) for record in records(rows, columns)]
     return "[\n" + ",\n".join(lines) + "\n]\n" if lines else "[]\n"
 
 
-def jsonl(rows: Sequence[Row], columns: Sequence[str] | None = None) -> str:
+def jsonl(rows: Rows, columns: Sequence[str] | None = None) -> str:
     return "".join(f"{_json(record)}\n" for record in records(rows, columns))
 
 
-def records(rows: Sequence[Row], columns: Sequence[str] | None = None) -> list[dict[str, object]]:
+def records(rows: Rows, columns: Sequence[str] | None = None) -> list[dict[str, object]]:
     """Rows as strict JSON allows them.
 
     JSON has neither NaN nor infinity: they become null, and `$nonfinite` of the same row says which
     columns were what, so that a loss that diverged is told from one that was never reported.
     """
-    names = _columns(rows, columns)
+    names, lines = _content(rows, columns)
     result = []
-    for line in table.cells(rows, names):
+    for line in lines:
         record: dict[str, object] = {}
         lost = {}
         for name, value in zip(names, line, strict=True):
@@ -144,14 +145,13 @@ def _json(value: object) -> str:
     return json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, default=str)
 
 
-def html(rows: Sequence[Row], columns: Sequence[str] | None = None) -> str:
+def html(rows: Rows, columns: Sequence[str] | None = None) -> str:
     """One table, for notebooks. Everything in it is escaped."""
-    names = _columns(rows, columns)
+    names, lines = _content(rows, columns)
     head = "".join(f"<th>{markup.escape(name)}</th>" for name in names)
-    lines = ["<table>", f"<thead><tr>{head}</tr></thead>", "<tbody>"]
-    for line in table.cells(rows, names):
-        lines.append("<tr>" + "".join(map(_html_cell, line)) + "</tr>")
-    return "\n".join([*lines, "</tbody>", "</table>", ""])
+    made = ["<table>", f"<thead><tr>{head}</tr></thead>", "<tbody>"]
+    made += ["<tr>" + "".join(map(_html_cell, line)) + "</tr>" for line in lines]
+    return "\n".join([*made, "</tbody>", "</table>", ""])
 
 
 def _html_cell(value: object) -> str:
@@ -162,10 +162,9 @@ def _html_cell(value: object) -> str:
 # -- data frames ----------------------------------------------------------------------------------
 
 
-def series(rows: Sequence[Row], columns: Sequence[str] | None = None) -> dict[str, list[Any]]:
+def series(rows: Rows, columns: Sequence[str] | None = None) -> dict[str, list[Any]]:
     """Column by column, each of one type: what is mixed becomes text, lists become JSON."""
-    names = _columns(rows, columns)
-    lines = table.cells(rows, names)
+    names, lines = _content(rows, columns)
     return {name: _of_one_type([line[i] for line in lines]) for i, name in enumerate(names)}
 
 
@@ -187,19 +186,22 @@ def _float(value: object) -> float | None:
 
 
 def _text(value: object) -> str:
-    text = value if isinstance(value, str) else _json(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        text = str(value)  # JSON has no name for it, but text has
+    else:
+        text = value if isinstance(value, str) else _json(value)
     return text.encode("utf-8", "backslashreplace").decode("utf-8")  # arrow wants real UTF-8
 
 
-def to_pandas(rows: Sequence[Row], columns: Sequence[str] | None = None) -> Any:
+def to_pandas(rows: Rows, columns: Sequence[str] | None = None) -> Any:
     return load("pandas", "pandas").DataFrame(series(rows, columns))
 
 
-def to_polars(rows: Sequence[Row], columns: Sequence[str] | None = None) -> Any:
+def to_polars(rows: Rows, columns: Sequence[str] | None = None) -> Any:
     return load("polars", "polars").DataFrame(series(rows, columns))
 
 
-def parquet(rows: Sequence[Row], columns: Sequence[str] | None = None) -> bytes:
+def parquet(rows: Rows, columns: Sequence[str] | None = None) -> bytes:
     """With pyarrow, or with polars where only that is there."""
     import io
 

@@ -11,6 +11,7 @@ _BEST = "1;32"
 _FAINT = "2"
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _SMALLEST = (24, 6)
+_LEAST_ROWS = 5  # of a panel: two of dots, and three for its title, axis and labels
 
 
 def knows_unicode(encoding: str | None) -> bool:
@@ -21,22 +22,32 @@ def knows_unicode(encoding: str | None) -> bool:
 def draw(
     figure: Figure, width: int = 80, height: int = 24, *, colour: bool = False, ascii: bool = False
 ) -> str:
-    """Lines of at most `width`, at most `height` of them."""
+    """Lines of at most `width`, at most `height` of them.
+
+    Where room is short the picture goes before its legend, and that before the note.
+    """
     width, height = max(_SMALLEST[0], width), max(_SMALLEST[1], height)
     grid = Grid(width, height, ascii=ascii)
     grid.put(0, 0, grid.fit(figure.title, width), "1")
-    legend = _Legend(grid, figure, colour)
-    bottom = height - len(legend.lines)
-    if figure.note:
-        bottom -= 1
-        grid.put(0, height - 1, grid.fit(figure.note, width), _FAINT)
-    legend.put(bottom)
-    if not figure.panels:
-        grid.put(2, 2, "nothing to show yet")
-    across = 1 if len(figure.panels) < 2 else 2 if len(figure.panels) < 5 else 3
+    panels = figure.panels
+    across = 1 if len(panels) < 2 else 2 if len(panels) < 5 else 3
     across = min(across, max(1, width // _SMALLEST[0]))
-    rows = -(-len(figure.panels) // across)
-    for number, panel in enumerate(figure.panels):
+    rows = min(-(-len(panels) // across), (height - 1) // _LEAST_ROWS)
+    panels = panels[: rows * across]
+    note = figure.note
+    if len(panels) < len(figure.panels):
+        left_out = f"not enough room for {len(figure.panels) - len(panels)} more"
+        note = f"{left_out}; {note}" if note else left_out
+    spare = height - 1 - max(1, rows) * _LEAST_ROWS
+    legend = _Legend(grid, figure, colour, min(2, spare))
+    bottom = height - len(legend.lines)
+    if note and spare > len(legend.lines):
+        bottom -= 1
+        grid.put(0, height - 1, grid.fit(note, width), _FAINT)
+    legend.put(bottom)
+    if not panels:
+        grid.put(2, 2, "nothing to show yet")
+    for number, panel in enumerate(panels):
         row, column = divmod(number, across)
         top, end = (1 + (bottom - 1) * at // rows for at in (row, row + 1))
         left, right = (width * at // across for at in (column, column + 1))
@@ -50,8 +61,9 @@ def draw(
 class _Legend:
     """Who is who. Without colours each curve has a letter, which stands at its end."""
 
-    def __init__(self, grid: Grid, figure: Figure, colour: bool) -> None:
+    def __init__(self, grid: Grid, figure: Figure, colour: bool, most_lines: int) -> None:
         self._grid = grid
+        self._most_lines = most_lines
         self._has_colours = colour
         self._styles: dict[int, tuple[str, str]] = {}
         self.lines: list[list[tuple[str, str]]] = []
@@ -89,15 +101,18 @@ class _Legend:
         return "━" if is_line else mark
 
     def _wrap(self, entries: list[tuple[str, str]]) -> None:
-        """Two lines at most; what does not fit is counted."""
+        """A line or two; what does not fit is counted."""
+        if not self._most_lines:
+            return
         lines: list[list[tuple[str, str]]] = [[]]
         used = 0
         for number, (text, ink) in enumerate(entries):
             text = self._grid.fit(text, self._grid.width - 10)
             size = self._grid.measure(text) + 2
-            room = self._grid.width + 2 - (10 if len(lines) == 2 else 0)
+            is_last = len(lines) == self._most_lines
+            room = self._grid.width + 2 - (10 if is_last else 0)
             if used + size > room and lines[-1]:
-                if len(lines) == 2:
+                if is_last:
                     lines[-1].append((f"+{len(entries) - number} more", _FAINT))
                     break
                 lines.append([])

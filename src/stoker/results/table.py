@@ -12,12 +12,15 @@ import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
+from typing import NoReturn, TypeVar
 
+from stoker.core.expressions import HINT as EXPRESSION_HINT
 from stoker.core.expressions import Expression
 from stoker.core.metrics import is_number
 from stoker.core.record import Record
 from stoker.errors import UsageError
 
+T = TypeVar("T")
 FIXED = ("trial", "job", "state", "seconds")
 
 
@@ -42,6 +45,13 @@ class Group(Record):
     max: float | None
     missing: int  # rows without the metric, or with NaN
     trials: tuple[int | None, ...]
+
+
+class Table(Record):
+    """What is shown in the end: a header, and values in its order."""
+
+    names: tuple[str, ...]
+    lines: list[tuple[object, ...]]
 
 
 # -- columns --------------------------------------------------------------------------------------
@@ -83,9 +93,7 @@ class Columns:
         kind, _, rest = name.partition(".")
         if (kind, rest) in self._by_place:
             return self._by_place[kind, rest]
-        near = get_close_matches(name, self._places, 1)
-        hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(self._places)}"
-        raise UsageError(f"there is no column `{name}`", hint)
+        _no_column(name, self._places)
 
     def reader(self, name: str) -> Callable[[Row], object]:
         kind, key = self._places[self.find(name)]
@@ -96,6 +104,20 @@ class Columns:
         if kind == "metric":
             return lambda row: row.metrics.get(key)
         return lambda row: row.extra.get(key)
+
+
+def taken(rows: Sequence[Row], names: Iterable[str], known: Columns) -> Table:
+    """These columns of these rows. `known` are those of all rows: a filter hides no column."""
+    found = tuple(known.find(name) for name in names)
+    return Table(found, cells(rows, found, known))
+
+
+def chosen_of(table: Table, names: Iterable[str]) -> Table:
+    """These columns of a table."""
+    known = _Names(table.names)
+    found = tuple(known.find(name) for name in names)
+    places = [table.names.index(name) for name in found]
+    return Table(found, [tuple(line[place] for place in places) for line in table.lines])
 
 
 def columns(rows: Sequence[Row], *, constants: bool = False) -> list[str]:
@@ -121,8 +143,10 @@ def varying(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def cells(rows: Sequence[Row], names: Iterable[str]) -> list[tuple[object, ...]]:
-    known = Columns(rows)
+def cells(
+    rows: Sequence[Row], names: Iterable[str], known: Columns | None = None
+) -> list[tuple[object, ...]]:
+    known = known or Columns(rows)
     readers = [known.reader(name) for name in names]
     return [tuple(read(row) for read in readers) for row in rows]
 
@@ -140,27 +164,64 @@ def number(value: object) -> float | None:
 # -- sort, where, best ----------------------------------------------------------------------------
 
 
-def sort(rows: Sequence[Row], key: str, descending: bool = False) -> list[Row]:
+def sort(
+    rows: Sequence[Row], key: str, descending: bool = False, known: Columns | None = None
+) -> list[Row]:
     """By `val_loss`, `-val_loss`, `val_loss:desc`, or several: `opt,-val_loss`.
 
     What is missing or NaN comes last, whichever way round. Numbers come before text.
     """
-    if not rows:
-        return []
-    known = Columns(rows)
+    if known is None:
+        if not rows:
+            return []
+        known = Columns(rows)
     result = list(rows)
-    parts = [key] if key in known.names else key.split(",")
-    for part in reversed(parts):
-        name, reverse = _direction(part.strip(), known)
+    for name, reverse in reversed(_directions(key, known)):
         read = known.reader(name)
-        present = [row for row in result if not _is_missing(read(row))]
-        absent = [row for row in result if _is_missing(read(row))]
-        present.sort(key=lambda row, read=read: rank(read(row)), reverse=reverse != descending)  # type: ignore[misc]
-        result = present + absent
+        result = _ordered(result, [read(row) for row in result], reverse != descending)
     return result
 
 
-def _direction(part: str, known: Columns) -> tuple[str, bool]:
+def sort_lines(table: Table, key: str) -> Table:
+    """The same for what is a table already, such as groups."""
+    known = _Names(table.names)
+    lines = list(table.lines)
+    for name, reverse in reversed(_directions(key, known)):
+        place = table.names.index(name)
+        lines = _ordered(lines, [line[place] for line in lines], reverse)
+    return table._replace(lines=lines)
+
+
+def _ordered(items: list[T], values: list[object], reverse: bool) -> list[T]:
+    pairs = list(zip(items, values, strict=True))
+    present = [pair for pair in pairs if not _is_missing(pair[1])]
+    present.sort(key=lambda pair: rank(pair[1]), reverse=reverse)
+    absent = [item for item, value in pairs if _is_missing(value)]
+    return [item for item, _ in present] + absent
+
+
+class _Names:
+    """Columns that are nothing but names."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = list(names)
+
+    def find(self, name: str) -> str:
+        return name if name in self.names else _no_column(name, self.names)
+
+
+def _no_column(name: str, known: Iterable[str]) -> NoReturn:
+    near = get_close_matches(name, known, 1)
+    hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(known)}"
+    raise UsageError(f"there is no column `{name}`", hint)
+
+
+def _directions(key: str, known: Columns | _Names) -> list[tuple[str, bool]]:
+    parts = [key] if key in known.names else key.split(",")
+    return [_direction(part.strip(), known) for part in parts]
+
+
+def _direction(part: str, known: Columns | _Names) -> tuple[str, bool]:
     if part in known.names:
         return part, False
     name, colon, way = part.rpartition(":")
@@ -171,21 +232,36 @@ def _direction(part: str, known: Columns) -> tuple[str, bool]:
     return known.find(part), False
 
 
-def where(rows: Sequence[Row], text: str) -> list[Row]:
-    """The rows for which the expression holds; `val/loss` needs backticks in it."""
+def where(rows: Sequence[Row], text: str, known: Columns | None = None) -> list[Row]:
+    """The rows for which the expression holds; `val/loss` needs backticks in it.
+
+    What is missing fits no comparison. A comparison that fits no row at all, because a number is
+    compared with text, is a mistake and refused.
+    """
     plain, quoted = _without_backticks(text)
     try:
         expression = Expression(plain)
     except UsageError as error:
         hint = f"{error.hint}; names with other characters stand in `backticks`"
         raise UsageError(error.message.replace(plain, text), hint) from None
-    if not rows:
-        return []
-    known = Columns(rows)
+    if known is None:
+        if not rows:
+            return []
+        known = Columns(rows)
     readers = {name: known.reader(quoted.get(name, name)) for name in sorted(expression.names)}
-    return [
-        row for row in rows if expression.holds({name: read(row) for name, read in readers.items()})
-    ]
+    found, is_fitting, trouble = [], False, None
+    for row in rows:
+        values = {name: read(row) for name, read in readers.items()}
+        wrong = expression.trouble(values)
+        if wrong is not None:
+            trouble = trouble or wrong
+            continue
+        is_fitting = is_fitting or None not in values.values()
+        if expression.holds(values):
+            found.append(row)
+    if trouble is not None and not is_fitting:
+        raise UsageError(f"`{text}` fits no row: {trouble}", EXPRESSION_HINT)
+    return found
 
 
 def _without_backticks(text: str) -> tuple[str, dict[str, str]]:
@@ -217,12 +293,16 @@ def _end_of_quoted(text: str, start: int) -> int:
     return position
 
 
-def best(rows: Sequence[Row], name: str, goal: str = "min") -> Row | None:
+def best(
+    rows: Sequence[Row], name: str, goal: str = "min", known: Columns | None = None
+) -> Row | None:
     """The row with the best number; NaN and infinity never are. Of equals the first."""
     sign = direction(goal)
-    if not rows:
-        return None
-    read = Columns(rows).reader(name)
+    if known is None:
+        if not rows:
+            return None
+        known = Columns(rows)
+    read = known.reader(name)
     found: tuple[float, Row] | None = None
     for row in rows:
         value = read(row)
@@ -243,11 +323,14 @@ def direction(goal: str) -> int:
 # -- groups ---------------------------------------------------------------------------------------
 
 
-def group(rows: Sequence[Row], by: Sequence[str], metric: str) -> list[Group]:
+def group(
+    rows: Sequence[Row], by: Sequence[str], metric: str, known: Columns | None = None
+) -> list[Group]:
     """Rows that are alike in the columns `by`, in the order in which they come up."""
-    if not rows:
-        return []
-    known = Columns(rows)
+    if known is None:
+        if not rows:
+            return []
+        known = Columns(rows)
     read = known.reader(metric)
     by = [known.find(name) for name in by]
     readers = [known.reader(name) for name in by]
@@ -263,6 +346,22 @@ def group(rows: Sequence[Row], by: Sequence[str], metric: str) -> list[Group]:
         )
         for alike in groups.values()
     ]
+
+
+def grouped(
+    rows: Sequence[Row], by: Sequence[str], metric: str, known: Columns | None = None
+) -> Table:
+    """Groups as a table: what is alike, then how many there are and what they come to."""
+    known = known or Columns(rows)
+    alike = [known.find(name) for name in by]
+    names = [*alike]
+    for name in ("n", "mean", "sd", "min", "max", "missing"):
+        names.append(f"group.{name}" if name in alike else name)
+    lines = [
+        (*one.values.values(), one.n, one.mean, one.sd, one.min, one.max, one.missing)
+        for one in group(rows, by, metric, known)
+    ]
+    return Table(tuple(names), lines)
 
 
 def all_but(rows: Sequence[Row], names: Iterable[str]) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from stoker.core.last_words import masked
 from stoker.core.record import Record
 from stoker.core.retry import Verdict
-from stoker.core.text import maybe_text, to_bytes, to_text
+from stoker.core.text import maybe_text, to_bytes, to_text, unpack_pairs
 from stoker.errors import NotFound
 from stoker.store.database import Database
 from stoker.store.outputs import STDOUT
@@ -152,8 +152,17 @@ def driven(db: Database) -> list[SweepRow]:
 def get(db: Database, name: str) -> SweepRow:
     found = by_name(db, name)
     if found is None:
-        raise NotFound(f"there is no sweep `{name}`", "`stoker sweep ls` shows the sweeps")
+        raise NotFound(f"there is no sweep `{name}`", near_name(db, name))
     return found
+
+
+def near_name(db: Database, name: str) -> str:
+    """A hint for a name that nobody knows."""
+    from difflib import get_close_matches
+
+    known = [to_text(row[0]) for row in db.execute("SELECT name FROM sweeps")]
+    near = get_close_matches(name, known, 1)
+    return f"did you mean `{near[0]}`?" if near else "`stoker sweep ls` shows the sweeps"
 
 
 def all_sweeps(db: Database) -> list[SweepRow]:
@@ -229,10 +238,29 @@ def of_job(db: Database, job: int) -> tuple[str, int] | None:
     return None if row is None else (to_text(row[0]), row[1])
 
 
+def trial_of(db: Database, job: int) -> tuple[int, str] | None:
+    """(number, point) of the trial that a job runs or ran, also when another one runs it now."""
+    row = db.execute("SELECT number, point FROM trials WHERE job = ?", (job,)).fetchone()
+    if row is None:
+        row = db.execute(
+            "SELECT t.number, t.point FROM jobs j JOIN trials t ON t.sweep = j.sweep"
+            " AND t.number = ?2 WHERE j.id = ?1",
+            (job, _number_in(db, job)),
+        ).fetchone()
+    return None if row is None else (int(row[0]), str(row[1]))
+
+
 def point_of(db: Database, job: int) -> str | None:
     """The parameters of the trial that a job runs or ran."""
-    row = db.execute("SELECT point FROM trials WHERE job = ?", (job,)).fetchone()
-    return None if row is None else str(row[0])
+    found = trial_of(db, job)
+    return None if found is None else found[1]
+
+
+def _number_in(db: Database, job: int) -> int | None:
+    """The number of the trial as the job itself was told it."""
+    blob = db.value("SELECT variables FROM jobs WHERE id = ? AND sweep IS NOT NULL", (job,))
+    said = dict(unpack_pairs(blob)).get("STOKER_TRIAL", "") if isinstance(blob, bytes) else ""
+    return int(said) if said.isdigit() else None
 
 
 def jobs(db: Database, sweep: int, states: tuple[str, ...]) -> list[int]:
@@ -306,7 +334,7 @@ def count_end(
         " streak = CASE WHEN streak_of = ?2 THEN streak + 1 ELSE 1 END"
         " WHERE id = ?1 AND stopped IS NULL"
         " RETURNING failed, streak, max_fails, same_fails",
-        (sweep, masked(how)),
+        (sweep, alike(verdict, detail)),
     ).fetchone()
     if row is None:
         return None
@@ -319,8 +347,13 @@ def count_end(
     return None
 
 
+def alike(verdict: Verdict, detail: str | None) -> str:
+    """Equal for equal mistakes: the numbers in a message differ from trial to trial."""
+    return failure(verdict, masked(detail) if detail else None)
+
+
 def failure(verdict: Verdict, detail: str | None) -> str:
-    """How it failed, such that equal mistakes give texts that are equal but for numbers."""
+    """How it failed, in words."""
     if verdict.exit_code:
         how = f"exit code {verdict.exit_code}"
     elif verdict.signal:

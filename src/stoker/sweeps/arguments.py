@@ -13,13 +13,13 @@ from typing import Any
 
 from stoker.errors import UsageError
 from stoker.sweeps import template
-from stoker.sweeps.domains import choices
-from stoker.sweeps.grammar import check_name, parse_assignment
+from stoker.sweeps.domains import Domain, choices
+from stoker.sweeps.grammar import check_name, is_domain, parse, parse_assignment
 from stoker.sweeps.space import Axis, Space, make_space, zipped
 from stoker.sweeps.spec import SweepSpec, make_spec
 from stoker.sweeps.values import typed
 
-_ASSIGNMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.,-]*=", re.DOTALL)
+_ASSIGNMENT = re.compile(r"\+{0,2}[A-Za-z0-9_][A-Za-z0-9_.,/@-]*=", re.DOTALL)
 
 
 def split_words(words: Sequence[str]) -> tuple[str, list[str]]:
@@ -74,12 +74,13 @@ def space_from(
 ) -> Space:
     """Parameters in the order they were given, -p first."""
     conditions = conditions or {}
-    axes = []
+    axes: list[Axis] = []
     for name, words in parameters:
         if not words:
             raise UsageError(f"`-p {name}` has no values", f"write -p {name} 1 2 3")
-        domain = choices(tuple(typed(word) for word in words))
-        axes.append(Axis((check_name(name),), (domain,), conditions.get(name)))
+        axes.append(
+            Axis((check_name(name),), (_domain(name, words, folder),), conditions.get(name))
+        )
     for text in assignments:
         names, made = parse_assignment(text, folder)
         when = next((conditions[name] for name in names if name in conditions), None)
@@ -91,3 +92,14 @@ def space_from(
         if name not in known:
             raise UsageError(f"there is no parameter `{name}` to put a condition on")
     return make_space([axes])
+
+
+def _domain(name: str, words: Sequence[str], folder: str) -> Domain:
+    """The values of one -p: words as they are, or one domain such as log(1e-5,1e-1)."""
+    for word in words:
+        if is_domain(word):
+            if len(words) > 1:
+                raise UsageError(f"`{word}` is not a value, and stands beside values",
+                                 f"write -p {name} '{word}' alone")  # fmt: skip
+            return parse(word, 1, folder, name)[0]
+    return choices(tuple(typed(word) for word in words))

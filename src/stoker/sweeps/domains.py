@@ -22,6 +22,7 @@ class Choices(Record):
 
     values: tuple[Value, ...]
     weights: tuple[float, ...] = ()
+    merged: tuple[tuple[str, str], ...] = ()  # texts that mean a value which is there already
 
     @property
     def size(self) -> int:
@@ -227,21 +228,26 @@ def choices(values: tuple[Value, ...], weights: tuple[float, ...] = ()) -> Choic
         raise UsageError("each value needs its own probability, and not all of them can be 0")
     seen: dict[str, int] = {}
     kept: list[Value] = []
+    merged: list[tuple[str, str]] = []
     shares: list[float] = []
     for index, value in enumerate(values):
         place = seen.setdefault(key(value.data), len(kept))
         if place == len(kept):
             kept.append(value)
             shares.append(0.0)
+        elif kept[place].text != value.text:
+            merged.append((kept[place].text, value.text))
         if weights:
             shares[place] += weights[index]
-    return Choices(tuple(kept), tuple(shares) if weights else ())
+    return Choices(tuple(kept), tuple(shares) if weights else (), tuple(dict.fromkeys(merged)))
 
 
 def to_json(domain: Domain) -> dict[str, object]:
     if isinstance(domain, Choices):
         values = [[value.data, value.text] for value in domain.values]
-        return {"kind": "choices", "values": values, "weights": list(domain.weights)}
+        merged = [list(pair) for pair in domain.merged]
+        return {"kind": "choices", "values": values, "weights": list(domain.weights),
+                "merged": merged}  # fmt: skip
     return {"kind": type(domain).__name__.lower(), **domain._asdict()}
 
 
@@ -249,9 +255,10 @@ def from_json(stored: dict[str, object]) -> Domain:
     fields = dict(stored)
     kind = fields.pop("kind")
     if kind == "choices":
-        values, weights = fields["values"], fields["weights"]
-        assert isinstance(values, list) and isinstance(weights, list)
-        return Choices(tuple(Value(data, text) for data, text in values), tuple(weights))
-    made: dict[object, type[Steps] | type[Whole] | type[Continuous]]
-    made = {"steps": Steps, "whole": Whole, "continuous": Continuous}
-    return made[kind](**fields)  # type: ignore[arg-type]
+        values, weights, merged = fields["values"], fields["weights"], fields.get("merged", [])
+        assert isinstance(values, list) and isinstance(weights, list) and isinstance(merged, list)
+        made = tuple(Value(data, text) for data, text in values)
+        return Choices(made, tuple(weights), tuple((one, other) for one, other in merged))
+    kinds: dict[object, type[Steps] | type[Whole] | type[Continuous]]
+    kinds = {"steps": Steps, "whole": Whole, "continuous": Continuous}
+    return kinds[kind](**fields)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@
     interval(0,1)      real numbers, every one as likely
     log(1e-5,1e-1)     real numbers, every order of magnitude as likely
     normal(0,1)        mean and deviation
-    file(path)         one value a line; blank lines and lines with # are skipped
+    file(path)         one value a line, as it stands there; empty lines are skipped
     zip((a,1),(b,2))   rows for several parameters that advance together: opt,bs=zip(...)
 
 What is quoted is a text, whatever it looks like: '1' is not the number 1.
@@ -17,7 +17,9 @@ What is quoted is a text, whatever it looks like: '1' is not the number 1.
 from __future__ import annotations
 
 import json
+import os
 import re
+import stat
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -26,15 +28,17 @@ from stoker.sweeps.domains import Choices, Domain, choices, continuous, steps, w
 from stoker.sweeps.values import Value, from_data, plain, typed
 
 _CALL = re.compile(r"\s*([A-Za-z_]+)\((.*)\)\s*", re.DOTALL)
-_NAME = re.compile(r"[A-Za-z_0-9][A-Za-z0-9_.-]*")
+_NAME = re.compile(r"\+{0,2}[A-Za-z_0-9][A-Za-z0-9_./@-]*")  # also Hydra's: +db.user, model/opt
 _FUNCTIONS = ("choice", "range", "int", "interval", "log", "normal", "file", "zip")
 _Row = tuple[Value, ...]
+LARGEST_FILE = 64 << 20  # bytes
+MOST_LINES = 1_000_000
 
 
 def check_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"`{name}` cannot be the name of a parameter", "use letters, digits and _ - ."
+            f"`{name}` cannot be the name of a parameter", "use letters, digits and _ - . / @"
         )
     return name
 
@@ -68,6 +72,12 @@ def parse(text: str, names: int, folder: str = ".", what: str = "it") -> tuple[D
 def is_call(text: str) -> bool:
     """Whether a text of a file is meant as a domain; `lgo(1, 2)` is, and refused later."""
     return bool(_CALL.fullmatch(text))
+
+
+def is_domain(text: str) -> bool:
+    """Whether a word is one of our functions and nothing else."""
+    call = _CALL.fullmatch(text)
+    return call is not None and call[1] in _FUNCTIONS and _closes_at_end(text)
 
 
 def _closes_at_end(text: str) -> bool:
@@ -143,16 +153,32 @@ def columns(rows: list[_Row]) -> tuple[Domain, ...]:
 
 
 def _lines(inside: str, folder: str) -> list[Value]:
+    """One value a line, as it stands there; only the line end goes, and lines without anything."""
     name = inside.strip()
     if len(name) > 1 and name[0] == name[-1] and name[0] in "'\"":
         name = name[1:-1]
+    text = _content(name, (Path(folder) / name).expanduser())
+    lines = [line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n")]
+    values = [typed(line) for line in lines if line]
+    if len(values) > MOST_LINES:
+        raise UsageError(f"`{name}` has {len(values):,} lines, more than {MOST_LINES:,}")
+    return values
+
+
+def _content(name: str, path: Path) -> str:
+    """A device or a pipe may have no end, so only files are read, and not all of any size."""
     try:
-        text = (Path(folder) / name).expanduser().read_text("utf-8", "surrogateescape")
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise UsageError(f"`{name}` is no regular file", "write its lines into one")
+            data = file.read(LARGEST_FILE + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise UsageError(f"cannot read `{name}`: {reason}") from None
-    lines = (line.strip() for line in text.removeprefix("\ufeff").splitlines())
-    return [typed(line) for line in lines if line and line[0] != "#"]
+    if len(data) > LARGEST_FILE:
+        raise UsageError(f"`{name}` has more than {LARGEST_FILE >> 20} MB",
+                         "give the program the file, and its lines by number")  # fmt: skip
+    return data.decode("utf-8", "surrogateescape")
 
 
 def _values(text: str) -> list[Value]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 
-from stoker.core.commands import CALL_MODULE
+from stoker.core.commands import CALL_MODULE, display
 from stoker.sweeps.template import Template
 from stoker.sweeps.values import Point, key
 
@@ -22,3 +23,16 @@ def meaning(template: Template) -> list[str]:
     if len(words) > 4 and words[3] == CALL_MODULE:
         return words[3:5]
     return words
+
+
+def template_of(templates: Iterable[Template], point: Point, known: str) -> Template | None:
+    """The one of these that a trial was made for; None when it is none of them."""
+    return next((one for one in templates if identity(one, point) == known), None)
+
+
+def described(template: Template) -> str:
+    """The command for people: as they typed it, and a function by its name."""
+    said = meaning(template)
+    if said[:1] == [CALL_MODULE]:
+        return f"{said[1].partition('@')[0]}(...)"
+    return display(template.words, template.shell)

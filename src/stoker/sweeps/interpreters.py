@@ -30,11 +30,11 @@ _READ_AGAIN_WORDS = (
 _READ_AGAIN = frozenset(_READ_AGAIN_WORDS.split())
 _READ_PIPES_WORDS = "ssh slogin rsh pdsh parallel at batch sbatch bsub qsub eval"
 _READ_PIPES = frozenset(_READ_PIPES_WORDS.split())
-_WRAPPERS_WORDS = (
+_WRAPPER_WORDS = (
     "sudo doas env nohup nice timeout time command builtin exec stdbuf setsid ionice chrt taskset "
     "numactl srun xargs strace ltrace unbuffer conda mamba micromamba uv poetry catchsegv"
 )
-_WRAPPERS = frozenset(_WRAPPERS_WORDS.split())
+WRAPPERS = frozenset(_WRAPPER_WORDS.split())
 _LANGUAGES = re.compile(
     r"(python|pypy)[0-9.]*|perl[0-9.]*|ruby[0-9.]*|node|nodejs|deno|bun|php[0-9.]*|lua[0-9.]*"
     r"|Rscript|R|julia|osascript"
@@ -54,7 +54,7 @@ def judge(words: Sequence[str]) -> list[str]:
     if not words:
         return verdicts
     for index, name in enumerate(names):
-        if index and names[0] not in _WRAPPERS:
+        if index and names[0] not in WRAPPERS:
             break
         if name in _READ_AGAIN:
             _mark(verdicts, index + 1, name)
@@ -70,7 +70,7 @@ def judge(words: Sequence[str]) -> list[str]:
                     verdicts[place] = name
         if name in _ALL_PROGRAM:
             _mark(verdicts, index + 1, PLAIN)
-    if names[0] in _WRAPPERS:
+    if names[0] in WRAPPERS:
         _wrapped(words, names, verdicts)
     for index, name in enumerate(names):
         if name in POSIX_SHELLS or name in _OTHER_SHELLS:
@@ -126,7 +126,7 @@ def _wrapped(words: Sequence[str], names: Sequence[str], verdicts: list[str]) ->
         if words[place].startswith(HOLE):
             if verdicts[place] == OK:
                 verdicts[place] = NO_DASH
-        elif words[place][:1] != "-" and "=" not in words[place] and names[place] not in _WRAPPERS:
+        elif words[place][:1] != "-" and "=" not in words[place] and names[place] not in WRAPPERS:
             return
 
 

@@ -11,13 +11,15 @@ import re
 from collections.abc import Iterable
 
 from stoker.errors import UsageError
-from stoker.sweeps.interpreters import HOLE, LIVE, NO_DASH, OK, PLAIN, judge, reads_commands
+from stoker.sweeps.interpreters import HOLE, LIVE, NO_DASH, OK, PLAIN, reads_commands
 from stoker.sweeps.placeholders import Hole, Part
+from stoker.sweeps.shell_variables import Variables
 
 _SAFE = re.compile(r"[A-Za-z0-9_./:+@%-]+")  # no = (assignments), no , (brace expansion)
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[.*\])?\+?=", re.DOTALL)
 _OPTION = re.compile(r"--?[A-Za-z0-9][A-Za-z0-9._-]*")
 _DROPPED = re.compile(rf"(--?[A-Za-z0-9][A-Za-z0-9._-]*=|[A-Za-z_+][A-Za-z0-9_.+-]*=)?{HOLE}")
+_VARIABLE = re.compile(r"\{?[!#]?([A-Za-z_][A-Za-z0-9_]*|[0-9@*])")
 _RESERVED = ("if", "then", "elif", "else", "do", "while", "until", "!", "{", "time")
 _GLOBS = frozenset("{}[]~*?$!")
 _NAME_GOES_ON = frozenset("_@*#?!-$:[")
@@ -54,6 +56,8 @@ class Word:
         self.command = command
         self.is_target = is_target  # of a redirection
         self.is_head = False
+        self.is_array = False  # `A=(...)`: what it is set to stands in other words
+        self.variables: set[str] = set()  # whose values the shell puts in
 
     @property
     def slots(self) -> list[Slot]:
@@ -165,6 +169,9 @@ class _Reader:
         self._at += 1
 
     def _substitution(self) -> None:
+        found = _VARIABLE.match(self._text(self._at + 1, 200))
+        if found:
+            self._open_word().variables.add(found[1])
         following = self._ahead(1)
         assert not isinstance(following, Hole)  # refused when the braces were read
         if following == "(":
@@ -254,6 +261,8 @@ class _Reader:
         elif char in "<>" or (char == "&" and following == ">"):
             self._redirection(char)
         elif char in ";&|()\n":
+            if char == "(" and self._word is not None:
+                self._word.is_array = self._word.literal.endswith("=")
             if char == "(" and following == "(":
                 self._blocked = "behind a `((`, in arithmetic"
             self._separate(char)
@@ -340,6 +349,10 @@ def _examine(reader: _Reader) -> None:
             raise refuse(word.slots[0].hole, "in [[ ]]", "use [ ] or test, which only compare")
         for slot in word.slots:
             slot.is_forced |= bool(_GLOBS & set(word.literal))
+    variables = Variables()
+    for words in commands.values():
+        variables.read(words, _without_prefix(words))
+    variables.spread()
     for number, words in commands.items():
         rest = _without_prefix(words)
         literals = [word.literal for word in rest]
@@ -347,9 +360,16 @@ def _examine(reader: _Reader) -> None:
             _refuse_all(reader.words, "in front of a pipe into a shell")
         if literals and literals[0] == "eval":
             _refuse_all(reader.words, "in a text with eval")
-        for word, verdict in zip(rest, judge(literals), strict=True):
+        for word, verdict in zip(rest, variables.judge(rest), strict=True):
+            if verdict == OK:
+                continue
+            for slot in variables.values_in(word):
+                if verdict not in (PLAIN, NO_DASH) or slot.guard not in (OK, verdict):
+                    raise refuse(slot.hole, "in a variable that becomes part of a program",
+                                 "call the program directly")  # fmt: skip
+                slot.guard = verdict
             for slot in word.slots:
-                if verdict not in (OK, PLAIN, NO_DASH):
+                if verdict not in (PLAIN, NO_DASH):
                     raise _read_again(slot.hole, verdict)
                 slot.guard = verdict
 

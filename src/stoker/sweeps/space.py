@@ -78,6 +78,12 @@ class Space(Record):
         """Whether two numbers may stand for one point."""
         return len(self.grids) > 1 or any(axis.when for grid in self.grids for axis in grid)
 
+    @property
+    def merged(self) -> list[tuple[str, str]]:
+        """Values that were written in two ways, and are one."""
+        domains = [domain for grid in self.grids for axis in grid for domain in axis.domains]
+        return [pair for domain in domains for pair in getattr(domain, "merged", ())]
+
     def grid_size(self, grid: int) -> int | None:
         """The numbers of one grid, conditions not considered."""
         sizes = [axis.size for axis in self.grids[grid]]

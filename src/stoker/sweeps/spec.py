@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import secrets
+import hashlib
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
 from stoker.core.record import Record
 from stoker.errors import UsageError
 from stoker.sweeps import names, space
-from stoker.sweeps.space import Space
+from stoker.sweeps.space import LARGEST_GRID, Space
 from stoker.sweeps.template import Template
 from stoker.sweeps.values import from_data
 
 LISTED = ("grid", "shuffled", "random", "lhs")  # all points are known from the start
 ADAPTIVE = ("tpe", "gp", "cmaes", "nsgaii")  # each point depends on the results before
 METHODS = LISTED + ADAPTIVE
+MOST_TRIALS = LARGEST_GRID
 GOALS = {"min": "min", "minimize": "min", "max": "max", "maximize": "max"}
 STOPS = {
     "none": (),
@@ -52,15 +53,22 @@ class SweepSpec(Record):
     max_fails: int | None = None
     lenient: bool = False  # parameters need no placeholder; the program reads $STOKER_PARAMS
     more: int = 0  # trials by which it was extended; a hypercube keeps its layout
+    earlier: tuple[Template, ...] = ()  # other commands that it had, and that have trials
 
     @property
     def wanted(self) -> int | None:
         """How many trials it should have; None: all there are, or no end."""
         return None if self.trials is None else self.trials + self.more
 
-    def seeded(self) -> SweepSpec:
-        """With a seed: the one it has, or a fresh one, which from now on is kept."""
-        return self if self.seed is not None else self._replace(seed=secrets.randbelow(1 << 32))
+    def seeded(self, key: str) -> SweepSpec:
+        """With a seed: the one it has, or one that is made of what the sweep is known by.
+
+        Not by chance: what a dry run shows is what runs.
+        """
+        if self.seed is not None:
+            return self
+        digest = hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
+        return self._replace(seed=int.from_bytes(digest[:4], "big"))
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -68,6 +76,7 @@ class SweepSpec(Record):
             "template": self.template.to_json(),
             "space": self.space.to_json(),
             "metric": None if self.metric is None else self.metric._asdict(),
+            "earlier": [template.to_json() for template in self.earlier],
         }
 
 
@@ -85,6 +94,7 @@ def make_spec(
     max_fails: int | None = None,
     lenient: bool = False,
     more: int = 0,
+    earlier: tuple[Template, ...] = (),
 ) -> SweepSpec:
     """A sweep in which everything fits together, or an error that says what does not."""
     template.check(space.names, lenient)
@@ -96,6 +106,9 @@ def make_spec(
     ):  # fmt: skip
         if number is not None and (type(number) is not int or number < least):
             raise UsageError(f"{what} is `{number}`", f"write a whole number from {least} on")
+    if trials is not None and trials + more > MOST_TRIALS:
+        raise UsageError(f"{trials + more:,} trials are more than {MOST_TRIALS:,}",
+                         "ask for fewer; a sweep can be extended later")  # fmt: skip
     if seed is not None and type(seed) is not int:
         raise UsageError(f"seed is `{seed}`", "write a whole number")
     if metric is None and method in ADAPTIVE:
@@ -117,6 +130,7 @@ def make_spec(
         max_fails,
         lenient,
         more,
+        earlier,
     )
 
 
@@ -129,8 +143,8 @@ def read_metric(text: str, goal: str = "min") -> Metric:
 
 
 def make_metric(name: str, goal: str = "min", target: float | None = None) -> Metric:
-    if not name:
-        raise UsageError("a metric needs a name", "say --metric val_loss")
+    if not any(char.isalnum() or char == "_" for char in name):
+        raise UsageError(f"`{name}` cannot be the name of a metric", "say --metric val_loss")
     return Metric(name, GOALS[_known("goal", goal, GOALS)], target)
 
 
@@ -187,4 +201,7 @@ def from_json(stored: dict[str, object]) -> SweepSpec:
     fields["template"] = Template.from_json(template)
     fields["space"] = space.from_json(made)
     fields["metric"] = Metric(**metric) if isinstance(metric, dict) else None
+    earlier = fields.get("earlier", [])  # not in what was stored before there could be several
+    assert isinstance(earlier, list)
+    fields["earlier"] = tuple(Template.from_json(one) for one in earlier)
     return SweepSpec(**fields)  # type: ignore[arg-type]

@@ -102,6 +102,15 @@ def point_key(point: Point) -> str:
     return key({name: value.data for name, value in point.items()})
 
 
+def point_to_json(point: Point) -> str:
+    """What each value is, and how it is written."""
+    return json.dumps({name: [value.data, value.text] for name, value in point.items()})
+
+
+def point_from_json(text: str) -> Point:
+    return {name: Value(data, written) for name, (data, written) in json.loads(text).items()}
+
+
 def _checked(data: object, where: str, depth: int) -> object:
     if depth > _DEEPEST:
         raise UsageError(f"{where} is nested too deeply")

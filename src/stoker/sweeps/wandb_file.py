@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from stoker.errors import UsageError
 from stoker.sweeps import names, tables, template
@@ -36,6 +36,7 @@ _ARGUMENTS = {
     "args_json_file": "{params:file}",
 }
 _MACRO = re.compile(r"\$\{([^{}]*)\}")
+_BRACED = re.compile(r"(?<![${])\{([^{}]+)\}")
 _SPREAD = ("min", "max")
 _BELL = ("mu", "sigma")
 # For each distribution: the keys it takes beside `distribution`.
@@ -73,10 +74,11 @@ def from_table(
     if not axes:
         raise UsageError("the sweep has no parameters", "write a table `parameters`")
     environment = os.environ if environment is None else environment
+    space = make_space([axes])
     name = given.get("name")
     return make_spec(
-        _command(given, environment),
-        make_space([axes]),
+        _command(given, environment, space.names),
+        space,
         method=_METHODS[method],
         trials=tables.whole(given["run_cap"], "run_cap") if "run_cap" in given else None,
         name=None if name is None else _name(str(name)),
@@ -191,11 +193,20 @@ def _stop(given: object) -> dict[str, object]:
     return made
 
 
-def _command(given: Mapping[str, object], environment: Mapping[str, str]) -> Template:
+def _command(
+    given: Mapping[str, object], environment: Mapping[str, str], parameters: Iterable[str]
+) -> Template:
+    known = set(parameters)
     command = given.get("command", list(_DEFAULT))
     words = [command] if isinstance(command, str) else tables.listed(command, "command")
     if isinstance(command, str):
         words = list(command.split())
+    for word in words:
+        for name in _BRACED.findall(str(word)):
+            if name in known:
+                raise UsageError(f"`{{{name}}}` in `command` means nothing in a W&B file",
+                                 "write ${args} for all parameters, or make it a TOML file, which "
+                                 "knows placeholders")  # fmt: skip
     program = str(given["program"]) if "program" in given else None
     made = [_word(str(word), program, environment) for word in words]
     return template.argv(word for word in made if word is not None)
