@@ -10,6 +10,10 @@ export class ApiError extends Error {
 /** False as soon as the server no longer knows us; the login form shows then. */
 export const isSignedIn = signal(true);
 
+let onLost = () => {};
+/** Called whenever the server cannot be reached, before whoever asked hears of it. */
+export const whenLost = (tell: () => void) => (onLost = tell);
+
 export async function request(method: string, path: string, body?: unknown, stop?: AbortSignal): Promise<Response> {
   const headers: Record<string, string> = { Accept: 'application/json' };
   if (method !== 'GET') {
@@ -27,6 +31,7 @@ export async function request(method: string, path: string, body?: unknown, stop
     });
   } catch (error) {
     if (stop?.aborted) throw error;
+    onLost();
     throw new ApiError(0, 'unreachable', 'the server does not answer', 'is `stoker web` still running?');
   }
   if (answer.ok) return answer;

@@ -116,7 +116,7 @@ function StaleBanner() {
   const wait = Math.max(0, Math.ceil((retryAt.value - Date.now()) / 1000));
   return (
     <div class="banner bad" role="alert">
-      <span class="grow">The server does not answer. What you see is from {clock(new Date(heardAt.value).toISOString())}.</span>
+      <span class="grow">The server does not answer. What you see is from {clock(new Date(heardAt.value).toISOString())}; what you do does not reach it.</span>
       <span class="num">{wait ? `again in ${wait}s` : 'trying…'}</span>
       <button onClick={retryNow}>Try now</button>
     </div>

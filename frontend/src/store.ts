@@ -75,10 +75,7 @@ async function fetchAll(): Promise<void> {
       loadError.value = null;
     });
   } catch (error) {
-    if (error instanceof ApiError) {
-      if (error.code === 'unreachable') stream.suspect();
-      loadError.value = error;
-    }
+    if (error instanceof ApiError) loadError.value = error;
     throw error;
   }
 }

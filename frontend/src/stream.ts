@@ -2,7 +2,7 @@
 // browser share a stream: the tab that holds a lock reads it and passes every event on. Hidden tabs
 // hold no lock.
 import { signal } from '@preact/signals';
-import { ApiError, isSignedIn } from './api';
+import { ApiError, isSignedIn, whenLost } from './api';
 import { EventReader } from './events';
 
 export type Health = 'starting' | 'live' | 'stale';
@@ -32,10 +32,12 @@ const channel = isShared ? new BroadcastChannel('stoker') : null;
 
 export function start(given: Handlers): void {
   handlers = given;
+  whenLost(suspect);
   channel?.addEventListener('message', (event: MessageEvent<Message>) => {
     if (document.hidden || stop?.signal.aborted) return;
     const message = event.data;
-    if (message.kind !== 'health' || message.health === 'live') hear();
+    if (message.kind !== 'health') hearStream();
+    else if (message.health === 'live') hear();
     if (message.kind === 'change') handlers.change(message.data);
     else if (message.kind === 'reset') void handlers.reset().catch(() => undefined);
     else if (message.kind === 'health') say(message.health, message.retryAt, false);
@@ -56,8 +58,17 @@ export function hear(): void {
   heardAt.value = Date.now();
 }
 
-/** A request of ours found the server gone before the stream did, or found it back. */
-export function suspect(): void {
+/** The stream lives: whatever a request of ours ran into, the server is there. */
+function hearStream(): void {
+  hear();
+  if (health.value === 'stale') say('live', 0, false);
+}
+
+/** Whether an error says no more than the banner does. */
+export const isTold = (error: unknown) => error instanceof ApiError && error.code === 'unreachable' && health.value === 'stale';
+
+/** A request of ours found the server gone before the stream did. */
+function suspect(): void {
   if (health.value === 'live') say('stale', 0, false);
 }
 
@@ -139,7 +150,7 @@ async function readOnce(mine: AbortSignal, isOpen: () => void): Promise<void> {
       if (done) return;
       clearTimeout(silence);
       silence = setTimeout(() => inner.abort(), SILENCE);
-      hear();
+      hearStream();
       channel?.postMessage({ kind: 'beat' } satisfies Message);
       for (const event of reader.feed(value)) await pass(event.kind, event.data);
     }

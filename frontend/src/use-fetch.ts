@@ -3,6 +3,7 @@
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, get } from './api';
 import { onChange } from './store';
+import { health } from './stream';
 import type { Delta } from './types';
 
 export interface Fetched<T> {
@@ -31,6 +32,13 @@ export function useFetch<T>(path: string | null, everyMs = 0): Fetched<T> {
     reload();
     return () => stop.current?.abort();
   }, [reload]);
+  // What failed because the server was away is asked for once more when it is back.
+  const isLive = health.value === 'live';
+  useEffect(() => {
+    if (!isLive || state.error?.code !== 'unreachable') return;
+    setState((old) => ({ ...old, error: null }));
+    reload();
+  }, [isLive]);
   useEffect(() => {
     if (!everyMs) return;
     const timer = setInterval(() => !document.hidden && reload(), everyMs);

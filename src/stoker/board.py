@@ -14,8 +14,8 @@ from stoker.settings import Settings
 from stoker.store import find, sweeps
 from stoker.store.database import Database
 from stoker.store.find import JobRow
-from stoker.supervisor.logs import log_path
-from stoker.supervisor.process_state import STOPPED, state_of
+from stoker.supervisor.logs import job_folder, log_path, read_progress
+from stoker.supervisor.process_state import STOPPED, STUCK, state_of
 
 # Causes for people, where they say more than the exit code.
 CAUSES = {
@@ -177,6 +177,25 @@ def _to_blame(db: Database, id: int) -> str:
 
 def _past(state: str) -> str:
     return f"was {state}" if state in ("cancelled", "lost") else state
+
+
+def process_words(row: JobRow) -> str:
+    """What is odd about the process of an active job."""
+    if row.pid is None or row.state not in ("running", "stopping"):
+        return ""
+    state = state_of(row.pid)
+    if state == STOPPED:
+        return f"stopped: `kill -CONT {row.pid}` lets it go on"
+    if state == STUCK and row.state == "stopping":
+        return f"process {row.pid} hangs in the kernel and cannot be killed; its devices are kept"
+    return ""
+
+
+def progress(settings: Settings, row: JobRow) -> str | None:
+    """How far a running job says it is."""
+    if row.state not in ACTIVE:
+        return None
+    return read_progress(job_folder(settings.state_dir, row.id))
 
 
 def waiting_words(db: Database, row: JobRow, now: float, draining: bool = False) -> str:

@@ -31,6 +31,7 @@ start = "range(-1, 5, 0.5)"
 
 
 def run() -> int:
+    os.environ["STOKER_DEVICES"] = "4"  # whatever this host has
     with tempfile.TemporaryDirectory(prefix="stoker-demo-") as folder:
         sweep, logs = os.path.join(folder, "sweep.toml"), os.path.join(folder, "logs")
         with open(os.path.join(folder, "trial.py"), "w", encoding="utf-8") as file:

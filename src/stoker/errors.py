@@ -30,6 +30,13 @@ class Error(Exception):
         self.message = message
         self.hint = hint
 
+    def __str__(self) -> str:
+        """With the hint: those who catch it in Python see nothing else of it."""
+        return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.message, self.hint)
+
 
 class UsageError(Error):
     exit_code = 2

@@ -146,7 +146,6 @@ def make_spec(wanted: Wanted, settings: Settings, devices: tuple[Device, ...]) -
     """A job without a command yet."""
     from stoker.api import check_possible, current_context
     from stoker.core.model import JobSpec
-    from stoker.core.warning import parse_warning
 
     request = wanted.request
     if request.gpus < 0:
@@ -164,10 +163,6 @@ def make_spec(wanted: Wanted, settings: Settings, devices: tuple[Device, ...]) -
     context = current_context(settings, cwd, wanted.env)
     _check_context(context)
     begin = None if wanted.begin is None else _moment(wanted.begin, time.time())
-    variables: tuple[tuple[str, str], ...] = ()
-    if wanted.fields["warn"] is not None:  # it is told by which signal: see inside.heed_warning
-        number = parse_warning(wanted.fields["warn"]).signal
-        variables = (("STOKER_WARN_SIGNAL", str(number)),)
     return JobSpec(
         argv=(),
         context=context,
@@ -176,7 +171,6 @@ def make_spec(wanted: Wanted, settings: Settings, devices: tuple[Device, ...]) -
         begin_at=begin,
         stdout=None if wanted.stdout is None else os.path.join(cwd, wanted.stdout),
         stderr=None if wanted.stderr is None else os.path.join(cwd, wanted.stderr),
-        variables=variables,
         **wanted.fields,
     )
 

@@ -10,7 +10,6 @@ from itertools import islice
 from typing import TypeVar
 
 from stoker.core.model import JobSpec
-from stoker.core.warning import parse_warning
 from stoker.failpoints import point as failpoint
 from stoker.store import sweeps
 from stoker.store.database import Database
@@ -105,8 +104,6 @@ class Trials:
         }
         if self._spec.metric is not None:
             variables["STOKER_METRIC"] = self._spec.metric.name
-        if self._base.warn is not None:
-            variables["STOKER_WARN_SIGNAL"] = str(parse_warning(self._base.warn).signal)
         return self._base._replace(
             argv=rendered.argv, shell=rendered.shell, name=f"{self._name}/{number}",
             sweep=self._sweep, share=sweeps.share_of(self._name),

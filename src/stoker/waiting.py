@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from stoker.board import result_words
+from stoker.board import process_words, result_words
 from stoker.cards_view import Shown, shown_cards
 from stoker.core.durations import format_duration
 from stoker.core.explain import explain_ready, what_if
@@ -95,9 +95,10 @@ def why(db: Database, settings: Settings, row: JobRow) -> list[str]:
         return [f"it is held; `stoker release {row.id}` lets it run"]
     if row.state in ACTIVE:
         cards = ", ".join(map(str, row.devices))
-        return [f"it is {row.state}" + (f" on gpu {cards}" if cards else "")]
+        place = f"it is {row.state}" + (f" on gpu {cards}" if cards else "")
+        return [text for text in (place, process_words(row)) if text]
     if row.state in FINAL:
-        words = result_words(row)
+        words = result_words(row, db)
         return [f"it is {row.state}" + (f": {words}" if words else "")]
     reasons = []
     for needs, condition, met in find.dependencies(db, row.id):

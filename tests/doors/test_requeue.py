@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.lab import Lab
 
 SAVES = (
@@ -77,3 +79,10 @@ def test_a_job_of_a_job_does_not_take_its_marks_for_its_own(lab: Lab, tmp_path: 
     assert "STOKER_PARAMS" not in env
     assert "STOKER_TRIAL" not in env
     assert env["STOKER_JOB_ID"] == str(job)
+
+
+@pytest.mark.parametrize("flag", ["--restartable", "--retries=1", "--signal=USR1@1"])
+def test_the_folder_for_checkpoints_is_there(lab: Lab, flag: str) -> None:
+    limit = ["--time-limit", "1h"] if "signal" in flag else []
+    job = lab.submit("-G0", flag, *limit, "echo saved > $STOKER_CHECKPOINT_DIR/epoch")
+    assert lab.wait(job) == 0

@@ -93,3 +93,13 @@ def test_a_job_that_would_have_been_tried_again_is_left_as_well(lab: Lab) -> Non
     assert errors.startswith(
         "1 done, 1 not tried again, the rest of the input not read; --resume goes on with them;"
     )
+
+
+def test_a_run_whose_stderr_is_full_goes_on(lab: Lab) -> None:
+    (lab.folder / "jobs.txt").write_text("false\nsleep 0.3; touch done\ntouch last\n")
+    with (
+        open("/dev/full", "w") as full,
+        lab.popen("run", "--devices", "0,1", "jobs.txt", stderr=full) as run,
+    ):
+        assert run.wait(timeout=60) == 1
+    assert (lab.folder / "done").exists() and (lab.folder / "last").exists()

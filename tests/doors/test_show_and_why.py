@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import sys
 from collections.abc import Callable
 
+from stoker.supervisor.process_state import STOPPED, state_of
 from tests.doors.helpers import Gate, as_json, refused, without_times
 from tests.lab import Lab
 
@@ -22,7 +26,6 @@ def test_show_tells_everything_about_an_ended_job(lab: Lab) -> None:
     )  # fmt: skip
     assert lab.wait(job) == 0
     shown = without_times(lab.ok("show", str(job)))
-    memory = shown.split(" CPU, ")[1].split(" memory")[0]
     assert shown == (
         "job         2 (eval)\n"
         "state       done\n"
@@ -39,7 +42,7 @@ def test_show_tells_everything_about_an_ended_job(lab: Lab) -> None:
         "started     DATE\n"
         "ended       DATE\n"
         "took        TIME\n"
-        f"used        TIME CPU, {memory} memory at most\n"
+        "used        TIME CPU\n"
         "learned     1 run took TIME\n"
         f"log         {lab.state_dir}/jobs/0/2-1.log\n"
         f"errors      {lab.folder}/err\n"
@@ -191,3 +194,42 @@ def test_why_of_a_job_that_does_not_wait(lab: Lab) -> None:
         "schema": 1,
         "jobs": [{"id": 2, "state": "failed", "reasons": ["it is failed: exit 3"]}],
     }
+
+
+def test_a_stopped_job_is_shown_as_stopped(lab: Lab) -> None:
+    gate = Gate(lab.folder)
+    job = lab.submit("-G0", gate.wait)
+    gate.wait_for(1)
+    lab.wait_until(lambda: lab.state(job) == "running")
+    pid = lab.job(job)["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    lab.wait_until(lambda: state_of(pid) == STOPPED)
+    told = f"stopped: `kill -CONT {pid}` lets it go on"
+    assert f"state       running: {told}\n" in lab.ok("show", str(job))
+    assert f"[{told}]" in lab.ok("ls")
+    assert told in lab.ok("why", str(job))
+    os.kill(pid, signal.SIGCONT)
+    gate.open()
+    assert lab.wait(job) == 0
+
+
+def test_a_job_tells_how_far_it_is(lab: Lab) -> None:
+    gate = Gate(lab.folder)
+    job = lab.submit("-G0", f"echo '42%, epoch 3' > $STOKER_PROGRESS_FILE; {gate.wait}")
+    gate.wait_for(1)
+    lab.wait_until(lambda: lab.state(job) == "running")
+    assert "[42%, epoch 3] echo" in lab.ok("ls")
+    assert "progress    42%, epoch 3\n" in lab.ok("show", str(job))
+    gate.open()
+    lab.wait(job)
+    assert "[42%" not in lab.ok("ls")
+    lab.ok("rm", str(job))
+    assert not list(lab.state_dir.glob("jobs/**/*.progress"))
+
+
+def test_memory_is_told_only_where_it_is_the_jobs_own(lab: Lab) -> None:
+    small = lab.submit("-G0", "true")
+    large = lab.submit("-G0", f"{sys.executable} -c 'x = bytearray(90_000_000)'")
+    lab.wait(small, large)
+    assert "memory at most" not in lab.ok("show", str(small))
+    assert lab.job(large)["max_rss_bytes"] > 90_000_000

@@ -67,6 +67,7 @@ def test_a_job_gets_one_gpu_where_there_are_any(lab: Lab) -> None:
         "STOKER_OUTPUT_DIR": str(lab.state_dir / "jobs" / "0" / str(job)),
         "STOKER_CHECKPOINT_DIR": str(lab.state_dir / "jobs" / "0" / str(job) / "checkpoints"),
         "STOKER_METRICS": str(lab.state_dir / "jobs" / "0" / f"{job}.metrics.jsonl"),
+        "STOKER_PROGRESS_FILE": str(lab.state_dir / "jobs" / "0" / f"{job}.progress"),
         "STOKER_STOP_FILE": str(lab.state_dir / "jobs" / "0" / f"{job}.stop"),
         "STOKER_REQUEUE_FILE": str(lab.state_dir / "jobs" / "0" / f"{job}.requeue"),
         "STOKER_STATE_DIR": str(lab.state_dir),
@@ -262,3 +263,18 @@ def test_processes_that_outlive_a_job_are_ended_unless_kept(lab: Lab, kept: bool
     assert lab.wait(job) == 0
     (child,) = gate.wait_for()
     assert is_alive(child) == kept
+
+
+@pytest.mark.parametrize(
+    ("mask", "given"), [("2", "2"), ("3,1", "1"), ("7", "0"), ("0,1,2,3", "0"), ("", "0")]
+)
+def test_a_job_stays_on_the_cards_that_its_submitter_sees(
+    new_lab: Callable[..., Lab], mask: str, given: str
+) -> None:
+    lab = new_lab(devices=4)
+    job = lab.submit("echo $CUDA_VISIBLE_DEVICES $HIP_VISIBLE_DEVICES", CUDA_VISIBLE_DEVICES=mask)
+    lab.wait(job)
+    assert lab.log(job) == f"{given} {given}\n"
+    inside = lab.submit("echo $CUDA_VISIBLE_DEVICES", CUDA_VISIBLE_DEVICES=mask, STOKER_JOB_ID="1")
+    lab.wait(inside)
+    assert lab.log(inside) == "0\n"

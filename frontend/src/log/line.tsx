@@ -1,6 +1,7 @@
 // One line of a log on the page.
 import { visible } from '../words';
 import { type Look, pieces } from './colours';
+import { named } from './controls';
 
 const NAMED = /^\d+$/;
 
@@ -32,7 +33,7 @@ function borders(text: string, needle: string): number[] {
 }
 
 function Text({ text, look, at, ends }: { text: string; look: Look; at: number; ends: number[] }) {
-  const inner = ends.length ? marked(text, at, ends) : visible(text);
+  const inner = ends.length ? marked(text, at, ends) : named(visible(text));
   const kinds = [
     look.isBold && 'bold', look.isDim && 'faint', look.isItalic && 'slant', look.isUnderlined && 'under', look.isInverse && 'inverse',
     look.fg && NAMED.test(look.fg) && `f${look.fg}`, look.bg && NAMED.test(look.bg) && `g${look.bg}`,
@@ -46,7 +47,7 @@ function Text({ text, look, at, ends }: { text: string; look: Look; at: number; 
 function marked(text: string, at: number, ends: number[]) {
   const cuts = [at, ...ends.filter((end) => end > at && end < at + text.length), at + text.length];
   return cuts.slice(0, -1).map((cut, i) => {
-    const part = visible(text.slice(cut - at, cuts[i + 1]! - at));
+    const part = named(visible(text.slice(cut - at, cuts[i + 1]! - at)));
     const isMatch = ends.filter((end) => end <= cut).length % 2 === 1;
     return isMatch ? <mark key={cut}>{part}</mark> : part;
   });

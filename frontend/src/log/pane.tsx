@@ -7,6 +7,7 @@ import { complain, tell } from '../parts/toast';
 import { isPhone } from '../theme';
 import { type Job, isActive, isWaiting } from '../types';
 import { withoutColours } from './colours';
+import { rowEnd, widthOf } from './controls';
 import { Line } from './line';
 import { LogWindow } from './window';
 
@@ -278,12 +279,16 @@ function laidOut(lines: string[], columns: number): Row[] {
   const rows: Row[] = [];
   for (let line = Math.max(0, lines.length - MOST_ROWS); line < lines.length; line++) {
     const text = lines[line]!;
-    if (!columns || text.length <= columns) {
+    if (!columns || widthOf(text) <= columns) {
       rows.push({ line, from: 0, to: text.length });
       continue;
     }
-    const length = withoutColours(text).length;
-    for (let from = 0; from === 0 || from < length; from += columns) rows.push({ line, from, to: from + columns });
+    const shown = withoutColours(text);
+    for (let from = 0; from === 0 || from < shown.length; ) {
+      const to = rowEnd(shown, from, columns);
+      rows.push({ line, from, to });
+      from = to;
+    }
   }
   return rows;
 }

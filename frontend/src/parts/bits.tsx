@@ -3,6 +3,7 @@ import type { ComponentChildren } from 'preact';
 import { ApiError } from '../api';
 import { count, plural } from '../format';
 import { jobHref, sweepHref } from '../route';
+import { isTold } from '../stream';
 import { inPageWords, visible } from '../words';
 import { type Counts, type Job, type State, STATES } from '../types';
 
@@ -75,6 +76,7 @@ export function Loading({ rows = 5, what = 'Loading' }: { rows?: number; what?: 
 }
 
 export function Failed({ error, retry }: { error: unknown; retry?: () => void }) {
+  if (isTold(error)) return <Loading />;
   return (
     <div class="failed" role="alert">
       <p>{inPageWords(error instanceof Error ? error.message : String(error))}</p>

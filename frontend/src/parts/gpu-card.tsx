@@ -11,6 +11,9 @@ const GIB = 2 ** 30;
 export const jobIds = (gpu: Gpu) => gpu.jobs.map((one) => (typeof one === 'number' ? one : one.id));
 export const isDrained = (gpu: Gpu) => gpu.state === 'drained' || gpu.state.startsWith('in quarantine');
 
+/** A simulated card has nothing to measure. */
+export const isMeasured = (gpu: Gpu) => gpu.memory_used_bytes !== null || gpu.utilisation_percent !== null;
+
 function kindOf(gpu: Gpu): string {
   if (gpu.state === 'free' || gpu.state === 'busy' || gpu.state === 'taken') return gpu.state;
   return 'closed';
@@ -39,7 +42,7 @@ function Memory({ gpu }: { gpu: Gpu }) {
 export function GpuCard({ gpu, children }: { gpu: Gpu; children?: ComponentChildren }) {
   const known = knownJobs.value;
   const use = gpu.utilisation_percent;
-  const isMeasured = gpu.memory_used_bytes !== null || use !== null; // a simulated card has nothing to measure
+  const hasMeters = isMeasured(gpu);
   return (
     <article class={`gpu ${kindOf(gpu)}`} aria-label={`GPU ${gpu.index}`}>
       <header>
@@ -47,7 +50,7 @@ export function GpuCard({ gpu, children }: { gpu: Gpu; children?: ComponentChild
         <span class="grow cut" title={gpu.uuid}>{gpu.model ?? 'simulated'}</span>
         <span class="gpu-state cut" title={gpu.state}>{gpu.state}</span>
       </header>
-      {isMeasured && <div class="meters">
+      {hasMeters && <div class="meters">
         <Memory gpu={gpu} />
         <div class="meter-line">
           <span class="dim">use</span>
@@ -57,12 +60,12 @@ export function GpuCard({ gpu, children }: { gpu: Gpu; children?: ComponentChild
           <span class="num">{use === null ? <span class="dim">n/a</span> : `${use}%`}</span>
         </div>
       </div>}
-      {isMeasured && <p class="num dim facts">
+      {hasMeters && <p class="num dim facts">
         <span>{gpu.power_watts === null ? '– W' : `${gpu.power_watts.toFixed(0)} W`}</span>
         <span>{gpu.temperature_celsius === null ? '– °C' : `${gpu.temperature_celsius} °C`}</span>
         <span>{gpu.slots > 1 ? `${gpu.slots} slots` : ''}</span>
       </p>}
-      {!isMeasured && gpu.slots > 1 && <p class="num dim facts"><span>{gpu.jobs.length} of {gpu.slots} slots in use</span></p>}
+      {!hasMeters && gpu.slots > 1 && <p class="num dim facts"><span>{gpu.jobs.length} of {gpu.slots} slots in use</span></p>}
       <ul>
         {jobIds(gpu).map((id) => {
           const job = known.get(id);
@@ -88,4 +91,10 @@ export function GpuCard({ gpu, children }: { gpu: Gpu; children?: ComponentChild
       {children}
     </article>
   );
+}
+
+/** Cards in rows of even length, at most four side by side: 6 as 3 and 3, 8 as 4 and 4. */
+export function GpuGrid({ children }: { children: ComponentChildren[] }) {
+  const total = children.length;
+  return <div class={`gpus by-${Math.ceil(total / Math.ceil(total / 4))}`}>{children}</div>;
 }

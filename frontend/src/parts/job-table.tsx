@@ -41,9 +41,9 @@ export const COLUMNS = {
   gpu: { name: 'gpu', head: 'GPU', kind: 'num p-meta', width: 64, cell: (job) => <Cards job={job} /> },
   time: { name: 'time', head: 'Time', kind: 'num p-meta', width: 76, cell: (job) => <Time job={job} /> },
   ended: { name: 'ended', head: 'Ended', kind: 'num p-meta', width: 84, cell: (job) => <Ago at={job.ended_at} /> },
-  submitted: { name: 'submitted', head: 'Submitted', kind: 'num p-hide', width: 92, cell: (job) => <Ago at={job.submitted_at} /> },
+  submitted: { name: 'submitted', head: 'Submitted', kind: 'num p-meta p-date', width: 92, cell: (job) => <Ago at={job.submitted_at} /> },
   result: {
-    name: 'result', head: 'Result', kind: 'p-meta', width: 170,
+    name: 'result', head: 'Result', kind: 'p-meta p-cut', width: 170,
     cell: (job) => resultWords(job) && <span class={job.state === 'cancelled' ? 'cut dim' : 'cut bad-ink'} title={visible(job.detail ?? '')}>{visible(resultWords(job))}</span>,
   },
   use: {

@@ -1,6 +1,7 @@
-// What happened, in a corner, with the way back where there is one.
+// What happened, at the bottom, with the way back where there is one.
 import { signal } from '@preact/signals';
 import { ApiError } from '../api';
+import { isTold } from '../stream';
 import { inPageWords } from '../words';
 
 export interface Step {
@@ -37,6 +38,7 @@ export const tell = (text: string, about = '', ...steps: Step[]) =>
 export const undo = (run: () => void): Step => ({ label: 'Undo', run });
 
 export function complain(error: unknown): void {
+  if (isTold(error)) return;
   const text = error instanceof Error ? error.message : String(error);
   show({ text: inPageWords(text), hint: error instanceof ApiError ? inPageWords(error.hint) : '', isError: true, steps: [] }, 12_000);
 }

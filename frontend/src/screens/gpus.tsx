@@ -4,9 +4,10 @@ import { query } from '../api';
 import { Empty, Loading, Tabs } from '../parts/bits';
 import { TraceCharts } from '../parts/traces';
 import { Heading } from '../parts/heading';
-import { GpuCard, isDrained } from '../parts/gpu-card';
+import { GpuCard, isDrained, isMeasured } from '../parts/gpu-card';
 import { href, replace, route } from '../route';
 import { gpus, isLoaded, isReadOnly } from '../store';
+import { isTold } from '../stream';
 import type { Gpu, Traces } from '../types';
 import { useFetch } from '../use-fetch';
 
@@ -25,7 +26,9 @@ export function GpusScreen() {
       {gpus.value.map((gpu) => (
         <div key={gpu.uuid || gpu.index} class="gpu-row">
           <GpuCard gpu={gpu}>{!isReadOnly.value && <CardActions gpu={gpu} />}</GpuCard>
-          <GpuTraces gpu={gpu} hours={hours} />
+          {gpu.model === null && !isMeasured(gpu)
+            ? <p class="dim">Nothing is measured on a simulated GPU.</p>
+            : <GpuTraces gpu={gpu} hours={hours} />}
         </div>
       ))}
     </>
@@ -45,7 +48,7 @@ function CardActions({ gpu }: { gpu: Gpu }) {
 
 function GpuTraces({ gpu, hours }: { gpu: Gpu; hours: string }) {
   const traces = useFetch<{ series: Traces }>(`/api/gpus/${encodeURIComponent(gpu.uuid)}/trace${query({ hours, points: 300 })}`, 15_000);
-  if (!traces.data) return traces.error ? <p class="dim">{traces.error.message}</p> : <Loading rows={3} />;
+  if (!traces.data) return traces.error && !isTold(traces.error) ? <p class="dim">{traces.error.message}</p> : <Loading rows={3} />;
   const hasAny = Object.values(traces.data.series).some((one) => one.points.length > 1);
   return hasAny ? <TraceCharts series={traces.data.series} height={110} most={{ gpu_memory: gpu.memory_bytes }} /> : <p class="dim">No samples yet</p>;
 }

@@ -9,6 +9,7 @@ import { complain } from '../parts/toast';
 import { kept } from '../places';
 import { href, replace, route } from '../route';
 import { counts, onChange } from '../store';
+import { isPhone } from '../theme';
 import { useChanges } from '../use-fetch';
 import { ACTIVE, FINAL, type Job, STATES, type State, WAITING } from '../types';
 
@@ -103,7 +104,7 @@ export function HistoryScreen() {
   }, []);
   const latest = useRef(loaded);
   latest.current = loaded;
-  useChanges(() => true, () => void refresh(), 2000);
+  useChanges(() => true, () => void (latest.current?.key === current.current.key ? refresh() : fetchPage(null)), 2000);
   useEffect(() => onChange((delta) => {
     if (!delta?.jobs?.length) return;
     setLoaded((old) => {
@@ -153,12 +154,17 @@ export function HistoryScreen() {
     }
     replace(href(['history'], next));
   };
-  const isFiltered = FIELDS.some((field) => filter[field]);
+  const nFilters = FIELDS.filter((field) => filter[field]).length;
+  const [isOpen, setOpen] = useState(false); // on a phone they would take a third of the screen
 
   return (
     <>
-      <header class="page-head"><Heading>History</Heading></header>
-      <form class="filters" role="search" aria-label="Filter jobs" onSubmit={(event) => event.preventDefault()}>
+      <header class="page-head slim">
+        <div class="grow"><Heading>History</Heading></div>
+        {nFilters > 0 && <button class="link" onClick={() => replace('#/history')}>Clear filters</button>}
+        {isPhone.value && <button aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>Filters{nFilters > 0 && ` (${nFilters})`}</button>}
+      </header>
+      {(isOpen || !isPhone.value) && <form class="filters" role="search" aria-label="Filter jobs" onSubmit={(event) => event.preventDefault()}>
         <label>
           <span>State</span>
           <select value={filter.state} onChange={(event) => set('state', event.currentTarget.value)}>
@@ -173,14 +179,11 @@ export function HistoryScreen() {
             <input type="search" value={filter[field]} placeholder={field === 'q' ? 'train.py' : ''} onInput={(event) => set(field, event.currentTarget.value)} />
           </label>
         ))}
-        <button type="button" class="link" disabled={!isFiltered} onClick={() => replace('#/history')}>Clear filters</button>
-      </form>
+      </form>}
       {error && !shown ? <Failed error={error} retry={() => void fetchPage(null)} />
         : !shown ? <Loading rows={14} />
         : !shown.jobs.length
-          ? isFiltered
-            ? <Empty title="No job matches"><button class="link" onClick={() => replace('#/history')}>Clear filters</button></Empty>
-            : <Empty title="No jobs yet" />
+          ? <Empty title={nFilters ? 'No job matches' : 'No jobs yet'} />
           : (
             <section aria-label="Jobs">
               <JobTable label="Jobs" jobs={shown.jobs} columns={SHOWN} onEnd={onEnd} onRange={onRange} loadAll={shown.next === null ? undefined : loadAll} />

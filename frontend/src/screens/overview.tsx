@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { askDrain, daemonAct, reorder } from '../actions';
 import { count } from '../format';
 import { Empty, Failed, Loading, Section } from '../parts/bits';
-import { GpuCard } from '../parts/gpu-card';
+import { GpuCard, GpuGrid } from '../parts/gpu-card';
 import { Heading } from '../parts/heading';
 import { COLUMNS, JobTable } from '../parts/job-table';
 import * as store from '../store';
@@ -20,17 +20,16 @@ export function OverviewScreen() {
   if (!isLoaded.value) {
     return loadError.value
       ? <Failed error={loadError.value} retry={() => void store.load().catch(() => undefined)} />
-      : <><div class="gpus">{[0, 1, 2, 3].map((i) => <div key={i} class="gpu"><Loading rows={4} /></div>)}</div><Loading rows={8} /></>;
+      : <><GpuGrid>{[0, 1, 2, 3].map((i) => <div key={i} class="gpu"><Loading rows={4} /></div>)}</GpuGrid><Loading rows={8} /></>;
   }
   const isNew = !running.value.length && !queue.value.length && !recent.value.length;
   return (
     <>
       <Headline />
       {store.trouble.value && <div class="note" role="note">GPU driver: {store.trouble.value}</div>}
-      <div class="gpus">
-        {gpus.value.map((gpu) => <GpuCard key={gpu.uuid || gpu.index} gpu={gpu} />)}
-        {!gpus.value.length && <Empty title="No GPUs on this host">Jobs run on the CPU.</Empty>}
-      </div>
+      {gpus.value.length
+        ? <GpuGrid>{gpus.value.map((gpu) => <GpuCard key={gpu.uuid || gpu.index} gpu={gpu} />)}</GpuGrid>
+        : <Empty title="No GPUs on this host">Jobs run on the CPU.</Empty>}
       {isNew ? <Welcome /> : (
         <>
           <Section title="Running" note={count(nActive.value)}>
@@ -83,8 +82,8 @@ function QueueSection() {
 
 function DrainButton() {
   return store.daemon.value.draining
-    ? <button class="link" onClick={() => void daemonAct('resume')}>Resume</button>
-    : <button class="link" title="Start no more jobs" onClick={() => void askDrain()}>Drain…</button>;
+    ? <button onClick={() => void daemonAct('resume')}>Resume</button>
+    : <button title="Start no more jobs" onClick={() => void askDrain()}>Drain…</button>;
 }
 
 function Welcome() {

@@ -3,6 +3,7 @@ import { createContext, type ComponentChildren } from 'preact';
 import { useContext } from 'preact/hooks';
 import { ApiError } from '../api';
 import { host } from '../store';
+import { isTold } from '../stream';
 import { LABELS, inPageWords } from '../words';
 import type { Form, Values } from './drafts';
 
@@ -144,7 +145,7 @@ export function Submitting({ form, error, isOff, children }: { form: Form; error
   const isElsewhere = error instanceof ApiError && error.field && document.getElementsByName(error.field).length > 0;
   return (
     <>
-      {error != null && !isElsewhere && <p class="bad-ink" role="alert">{sentence(error)}</p>}
+      {error != null && !isElsewhere && !isTold(error) && <p class="bad-ink" role="alert">{sentence(error)}</p>}
       <div class="row">
         <button class="primary" disabled={isOff}>{children}</button>
         <span class="dim hint">Ctrl+Enter</span>

@@ -2,6 +2,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { ApiError, post } from '../api';
 import { clock, duration } from '../format';
+import { isTold } from '../stream';
 import { visible } from '../words';
 import { sentence } from './submit-fields';
 
@@ -100,7 +101,7 @@ export function PreviewPanel({ preview, none, what }: { preview: Preview; none: 
     <aside class="preview" aria-label="Preview" aria-busy={isBusy}>
       <h2>What would run {total > 0 && <span class="dim num">{total} {what}{total === 1 ? '' : 's'}</span>}</h2>
       <div aria-live="polite">
-        {error && <p class="bad-ink">{sentence(error)}</p>}
+        {error && !isTold(error) && <p class="bad-ink">{sentence(error)}</p>}
         {!error && !first.length && <p class="dim">{total ? 'Each point is chosen when the results of those before are known.' : none}</p>}
         {preview.known && <p>Continues sweep <b>{preview.known}</b>: only what is missing runs.</p>}
       </div>

@@ -67,8 +67,9 @@ def read_script(words: list[str]) -> Script | None:
             elif text.startswith(_SLURM):
                 flags += _slurm(shlex.split(text[len(_SLURM) :], comments=True), notices)
         except (UsageError, ValueError) as error:
-            hint = error.hint if isinstance(error, UsageError) else None
-            raise UsageError(f"line {number} of `{path}`: {error}", hint) from None
+            known = error if isinstance(error, UsageError) else UsageError(str(error))
+            text = f"line {number} of `{path}`: {known.message}"
+            raise UsageError(text, known.hint) from None
     if not flags and not notices:
         return None
     return Script((*_start(path, lines[0]), *words[1:]), flags, notices)

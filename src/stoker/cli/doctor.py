@@ -109,7 +109,8 @@ def _database(folder: str) -> Iterator[Finding]:
             pass
     except (Error, sqlite3.Error) as error:
         users = ", ".join(map(str, _users_of(os.path.join(folder, FILE_NAME))))
-        yield Finding("bad", f"the database cannot be written: {error}",
+        why = error.message if isinstance(error, Error) else error
+        yield Finding("bad", f"the database cannot be written: {why}",
                       f"these processes have it open: {users}")  # fmt: skip
     finally:
         db.close()

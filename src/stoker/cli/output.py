@@ -30,8 +30,13 @@ def print_json(**content: Any) -> None:
     print(json.dumps({"schema": 1, **content}))
 
 
-def tell(text: str) -> None:
-    print(text, file=sys.stderr)
+def tell(text: str, end: str = "\n") -> None:
+    """On stderr. Whoever does not listen any more (a full disk, a closed terminal) ends no job."""
+    try:
+        sys.stderr.write(text + end)
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, for as long as we live
 
 
 def columns() -> int | None:

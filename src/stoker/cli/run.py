@@ -83,7 +83,8 @@ not started not among them. What was left is said on stderr, and --resume goes o
         words="files",
     )
 }  # fmt: skip
-_KINDS = ("log", "jsonl", "stop", "requeue")  # endings of files that jobs leave in a log folder
+# Endings of files that jobs leave in a log folder.
+_KINDS = ("log", "jsonl", "progress", "stop", "requeue")
 
 
 def run(name: str, parsed: Parsed) -> int:
@@ -115,7 +116,8 @@ def run(name: str, parsed: Parsed) -> int:
         from stoker.cli.run_sweep import SweepSource
 
         base = base_of(settings, usable(cards), sweep, parsed, in_foreground=True)
-        source = SweepSource(db, folder, sweep, base, at_a_time(cards, parsed, settings))
+        source = SweepSource(db, folder, sweep, base, at_a_time(cards, parsed, settings),
+                             retries_failed=bool(parsed["resume"]))  # fmt: skip
     elif path is None:
         source = WordSource(maker.command(parsed.words))
     else:

@@ -108,13 +108,12 @@ class Screen(Listener):
             self._clear()
             self._line = (f"{self.done}{total} done{failed}, {running} running, "
                           f"{format_duration(now - self._began)}")  # fmt: skip
-            sys.stderr.write(self._line)
-            sys.stderr.flush()
+            tell(self._line, end="")
         return self._drawn_at + 1.0
 
     def _clear(self) -> None:
         if self._line:
-            sys.stderr.write("\r" + " " * len(self._line) + "\r")
+            tell("\r" + " " * len(self._line) + "\r", end="")
             self._line = ""
 
     def close(self) -> None:

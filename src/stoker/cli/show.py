@@ -62,7 +62,7 @@ def _trial(queue: Queue, row: JobRow) -> str:
 
 
 def _text(queue: Queue, row: JobRow) -> str:
-    words = board.result_words(row, queue.db)
+    words = board.result_words(row, queue.db) or board.process_words(row)
     out, err = board.log_paths(queue.settings, row)
     lines = [
         ("job", f"{row.id}" + (f" ({row.name})" if row.name else "")),
@@ -84,6 +84,7 @@ def _text(queue: Queue, row: JobRow) -> str:
         ("ended", _when(row.ended_at)),
         ("took", elapsed(row, time.time())),
         ("used", _used(row)),
+        ("progress", board.progress(queue.settings, row) or ""),
         ("on the gpu", _used_of_gpu(row)),
         ("learned", _learned(queue, row)),
         ("log", out or ""),
@@ -162,7 +163,8 @@ def _used(row: JobRow) -> str:
     if row.user_seconds is None:
         return ""
     cpu = row.user_seconds + (row.system_seconds or 0)
-    return f"{format_duration(cpu)} CPU, {format_size(row.max_rss_bytes or 0)} memory at most"
+    memory = f", {format_size(row.max_rss_bytes)} memory at most" if row.max_rss_bytes else ""
+    return f"{format_duration(cpu)} CPU{memory}"
 
 
 def _when(at: float | None) -> str:

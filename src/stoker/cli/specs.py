@@ -237,6 +237,8 @@ class SpecMaker:
         if not gpus and (memory is not None or ids or parsed["exclusive"]):
             raise UsageError("a job without a GPU cannot ask for anything of one",
                              "leave out --gpu-mem, --gpu-ids and --exclusive")  # fmt: skip
+        if gpus and not ids and not self._in_foreground:
+            ids = _masked(self._devices)
         return Request(
             gpus, None if memory == "auto" else memory, bool(parsed["exclusive"]), ids,
             parsed["prefer"] or (), parsed["gpu_model"], parsed["min_gpu_mem"], memory == "auto",
@@ -291,6 +293,22 @@ def _check_foreground(own: Parsed) -> None:
         if own[key]:
             raise UsageError(f"`--{key}` is for jobs in the queue, and `stoker run` has none",
                              "leave it out, or use `stoker submit`")  # fmt: skip
+
+
+def _masked(devices: tuple[Device, ...]) -> tuple[str, ...]:
+    """The cards that CUDA_VISIBLE_DEVICES leaves its user, where it names any that we know.
+
+    Inside a job it is what Stoker gave to that job, and says nothing of others.
+    """
+    mask = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if not mask or "STOKER_JOB_ID" in os.environ:
+        return ()
+    from stoker.core.space import is_named
+    from stoker.devices.probe import visible_names
+
+    names = visible_names(mask).split(",")
+    known = tuple(name for name in names if any(is_named(device, (name,)) for device in devices))
+    return known if len(known) < len(devices) else ()
 
 
 def _check_driver() -> None:

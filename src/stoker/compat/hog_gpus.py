@@ -79,7 +79,8 @@ class GpuFile:
                 return None
             return self.read()
         except (OSError, Error) as error:
-            if str(error) != self._told:
-                self._told = str(error)
-                tell(f"the GPU file is ignored: {error}")
+            why = error.message if isinstance(error, Error) else str(error)
+            if why != self._told:
+                self._told = why
+                tell(f"the GPU file is ignored: {why}")
             return None

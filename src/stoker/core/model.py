@@ -200,3 +200,4 @@ class Outcome(Record):
     system_seconds: float = 0.0
     max_rss_bytes: int = 0
     detail: str | None = None
+    last_words: str | None = None  # of its log, where no cause was found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from stoker.core.last_words import last_words
 from stoker.core.model import Outcome
 from stoker.core.retry import REQUEUE_CODE
 from stoker.daemon.usage import Use
@@ -34,12 +35,14 @@ class Examiner:
             return outcome._replace(reason="requeue")
         from stoker.core.causes import diagnose  # regular expressions: only where a job failed
 
+        tail = self._tail(facts)
         found = diagnose(
-            self._tail(facts), code, outcome.status & 0x7F or None,
+            tail, code, outcome.status & 0x7F or None,
             gpu_was_full=use.was_full, host_killed=killed,
         )  # fmt: skip
         if found is None:
-            return outcome
+            is_trial = facts.sweep is not None  # only sweeps tell failures apart by them
+            return outcome._replace(last_words=last_words(tail)) if is_trial else outcome
         cause, evidence = found
         return outcome._replace(reason=cause, detail=evidence)
 

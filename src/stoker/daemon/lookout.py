@@ -107,7 +107,8 @@ class Lookout:
                 return False
             slots = read_gpu_file(path)
         except (OSError, ValueError, Error) as error:
-            listener.trouble(f"cannot use the GPU file `{path}` ({error}); it is ignored")
+            why = error.message if isinstance(error, Error) else error
+            listener.trouble(f"cannot use the GPU file `{path}` ({why}); it is ignored")
             return False
         self._file_seen = seen
         for name in slots:

@@ -43,7 +43,7 @@ class OrderMaker:
             claim.attempt, job.id, claim.number, words or job.argv, job.shell and words is None,
             job.context, env, claim.devices, log, job.stderr, job.stdout is None, job.time_limit,
             self._settings.grace if job.grace is None else job.grace, job.keep_children, job.warn,
-            env["STOKER_OUTPUT_DIR"] if job.sweep is not None else None,
+            _folder_of(job, env),
         )  # fmt: skip
         return order, context
 
@@ -65,3 +65,13 @@ class OrderMaker:
 
     def _own_log(self, job: int, number: int) -> str:
         return log_path(self._settings.state_dir, job, number)
+
+
+def _folder_of(job: ReadyJob, env: dict[str, str]) -> str | None:
+    """Made before it starts: what the next attempt goes on from, or at least the {dir} of a trial.
+
+    Other jobs make $STOKER_OUTPUT_DIR when they want it; an inode for each would cost too much.
+    """
+    if job.restartable or job.retries or job.warn is not None:
+        return env["STOKER_CHECKPOINT_DIR"]
+    return env["STOKER_OUTPUT_DIR"] if job.sweep is not None else None

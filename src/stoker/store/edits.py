@@ -29,7 +29,7 @@ def edit(
         if state not in ("held", "queued"):
             raise Conflict(
                 f"job {job} is {state} and cannot be edited any more",
-                f"`stoker rerun --hold {job}` makes a copy that you can edit",
+                f"once it has ended, `stoker rerun --hold {job}` makes a copy that you can edit",
             )
         values = dict(values)
         if cwd is not None or env:

@@ -302,7 +302,8 @@ def finish(
         return False
     frees = facts.has_dependants and settle_dependants(db, facts.job, state, now)
     if facts.sweep is not None:
-        why = sweeps.count_end(db, facts.sweep, state, verdict, outcome.detail)
+        words = outcome.detail or outcome.last_words
+        why = sweeps.count_end(db, facts.sweep, state, verdict, words, facts.job)
         if why is not None:
             stop_sweep(db, facts.sweep, why, now)
             frees = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stoker.core.model import Device, ReadyJob
 from stoker.core.warning import parse_warning
-from stoker.supervisor.logs import metrics_path, requeue_path, stop_path
+from stoker.supervisor.logs import metrics_path, progress_path, requeue_path, stop_path
 
 
 def job_environment(
@@ -21,6 +21,8 @@ def job_environment(
         "CUDA_VISIBLE_DEVICES": visible,
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "NVIDIA_VISIBLE_DEVICES": visible or "void",
+        # Not ROCR_VISIBLE_DEVICES as well: HIP would count within what that leaves.
+        "HIP_VISIBLE_DEVICES": visible,
         "STOKER_JOB_ID": str(job.id),
         "STOKER_JOB_NAME": job.name or "",
         "STOKER_ATTEMPT": str(number),
@@ -30,6 +32,7 @@ def job_environment(
         "STOKER_OUTPUT_DIR": folder,
         "STOKER_CHECKPOINT_DIR": f"{folder}/checkpoints",
         "STOKER_METRICS": metrics_path(folder),
+        "STOKER_PROGRESS_FILE": progress_path(folder),
         "STOKER_STOP_FILE": stop_path(folder),
         "STOKER_REQUEUE_FILE": requeue_path(folder),
     }
@@ -38,8 +41,12 @@ def job_environment(
     if job.batch is not None:
         env["STOKER_ARRAY_ID"] = str(job.batch)
         env["STOKER_ARRAY_INDEX"] = str(job.batch_index)
+    if job.sweep is not None:
+        env["STOKER_SWEEP_ID"] = str(job.sweep)
     if job.warn is not None:
-        env["STOKER_WARN_SECONDS"] = str(parse_warning(job.warn).seconds)
+        warning = parse_warning(job.warn)
+        env["STOKER_WARN_SECONDS"] = str(warning.seconds)
+        env["STOKER_WARN_SIGNAL"] = str(warning.signal)
     if job.variables:
         env.update(job.variables)
     return env

@@ -7,6 +7,7 @@ import os
 _FALLOC_FL_KEEP_SIZE = 1
 _FALLOC_FL_PUNCH_HOLE = 2
 _BLOCK = 4096
+_PROGRESS_BYTES = 60
 
 
 def job_folder(state_dir: str, job: int) -> str:
@@ -24,6 +25,26 @@ def metrics_path(folder: str) -> str:
     return f"{folder}.metrics.jsonl"
 
 
+def progress_path(folder: str) -> str:
+    """Where the job says how far it is, in a line that people read."""
+    return f"{folder}.progress"
+
+
+def read_progress(folder: str) -> str | None:
+    """What it says; the first line, and not all of a long one."""
+    try:
+        descriptor = os.open(progress_path(folder), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        text = os.read(descriptor, _PROGRESS_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return text.partition("\n")[0].strip() or None
+
+
 def stop_path(folder: str) -> str:
     """Exists when the job should come to an end by itself (see `should_stop`)."""
     return f"{folder}.stop"
@@ -38,7 +59,7 @@ def remove_files(state_dir: str, job: int, attempts: int) -> None:
     """A job is forgotten: its logs and its folder go."""
     paths = [log_path(state_dir, job, number) for number in range(1, attempts + 1)]
     folder = job_folder(state_dir, job)
-    paths += [metrics_path(folder), stop_path(folder), requeue_path(folder)]
+    paths += [make(folder) for make in (metrics_path, progress_path, stop_path, requeue_path)]
     for path in paths:
         try:
             os.unlink(path)

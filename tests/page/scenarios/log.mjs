@@ -15,6 +15,7 @@ export default async ({ fake, page, open, until, assert }) => {
   assert.ok(!(await log.innerText()).includes('saving 20%'));
   await page.click('button:has-text("Raw")');
   await until(async () => (await log.innerText()).includes('saving 20%␍saving 40%'));
+  assert.equal(await log.locator('.control').last().getAttribute('data-name'), 'CR', 'drawn as a name, since few fonts have the picture');
   await page.click('button:has-text("Raw")');
 
   // A large log: its end first, the rest as one scrolls up.

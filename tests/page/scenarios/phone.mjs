@@ -17,4 +17,17 @@ export default async ({ fake, page, open, until, assert }) => {
   await until(() => [21, 22].every((id) => fake.jobs.get(id).state === 'held'));
   await open('/sweeps/brave-otter');
   await until(async () => /val_loss=0\.\d+\s+acc=/.test(await page.getByRole('table', { name: 'Trials' }).innerText().catch(() => '')));
+
+  // The filters are folded away; a row says where, how long and when, all on its second line.
+  await open('/history?state=failed');
+  const jobs = page.getByRole('table', { name: 'Jobs' });
+  await until(async () => (await jobs.locator('tr[data-id]').count()) === 2);
+  assert.match(await jobs.locator('[data-id="9"]').innerText(), /out of GPU memory\s+1 GPU\s+50m21s\s+2h ago/);
+  const lines = await jobs.locator('[data-id="9"] .p-meta').evaluateAll((all) => all.map((one) => Math.round(one.getBoundingClientRect().bottom)));
+  assert.equal(new Set(lines).size, 1, `${lines}`);
+  assert.equal(await page.locator('.filters').count(), 0);
+  await page.locator('button:has-text("Filters (1)")').tap();
+  await page.selectOption('.filters select', 'done');
+  await page.locator('text=Clear filters').tap();
+  await page.waitForSelector('text=Clear filters', { state: 'detached' });
 };

@@ -32,11 +32,22 @@ export default async ({ fake, page, open, until, assert }) => {
   assert.deepEqual(await page.evaluate(contrastProblems), [], 'it can still be read');
   assert.ok(await page.locator('[data-id="21"]').count(), 'what is known stays to be read');
 
+  // The banner says it, and nothing else does: no message, and no error where a screen would be.
+  await page.locator('[data-id="21"]').focus();
+  await page.keyboard.press('h');
+  await open('/jobs/3');
+  await page.waitForSelector('main .loading');
+  await page.clock.fastForward(1000);
+  assert.equal(await page.locator('.toast, main .failed').count(), 0);
+  assert.equal((await page.locator('body').innerText()).match(/does not answer/g).length, 1);
+
   const second = new Fake(30);
   second.eventId = fake.eventId + 1000;
   second.add({ command: 'echo after the restart', name: 'afterwards' });
   await second.listen(port);
   await page.waitForSelector('.banner.bad', { state: 'detached' });
+  await page.waitForSelector('h1 >> text=./prepare.sh'); // what could not be asked for then is asked for now
+  await open('/history');
   await page.waitForSelector('text=afterwards');
   assert.equal(await page.locator('main.stale').count(), 0);
   second.add({ command: 'echo live again', name: 'live again' });
