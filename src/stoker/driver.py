@@ -94,23 +94,17 @@ class Study:
         if self._searcher is not None and any(t.number not in self._numbers for t in trials):
             self.close()
         if self._searcher is None:
+            self._reported.clear()  # it knows nothing yet of those that are not over
+            self._sizes.clear()
             self._searcher = Searcher(self._spec, [self._past(trial) for trial in trials])
             self._numbers = {trial.number for trial in trials}
         return self._searcher
 
     def _past(self, trial: TrialRow) -> Past:
         params = {name: data for name, (data, _) in json.loads(trial.point).items()}
-        state, value = self._end(trial) if trial.told else ("running", None)
-        curve: tuple[tuple[int, float], ...] = ()
-        source = source_of(trial)
-        if self.watches_curves and source is not None and self._spec.metric is not None:
-            curve = tuple(
-                (int(step), number)
-                for step, number in curve_of(self._places, source, self._spec.metric.name)
-            )
-            if curve:
-                self._reported[trial.number] = curve[-1][0]
-        return Past(trial.number, params, state, value, curve)
+        if not trial.told:
+            return Past(trial.number, params, "running", None, ())
+        return Past(trial.number, params, *self._end(trial), tuple(self._unreported(trial)))
 
     def _end(self, trial: TrialRow) -> tuple[str, float | None]:
         """(done, failed or stopped; the value of the metric) of a trial that has ended."""
@@ -139,7 +133,8 @@ class Study:
             collector = collect(self._places, source, Collector())
             reports.append((trial.number, source.job, collector.to_json()))
             if searcher is not None:
-                searcher.tell(trial.number, *self._end(trial._replace(reports=reports[-1][2])))
+                end = self._end(trial._replace(reports=reports[-1][2]))
+                searcher.tell(trial.number, *end, self._unreported(trial))
             told.append(trial.number)
         if told:
             with self._db.transaction():
@@ -223,23 +218,29 @@ class Study:
     # -- early stopping ------------------------------------------------------------------------
 
     def _judge(self, searcher: Searcher, trial: TrialRow) -> None:
-        """Hand on what a running trial has reported, and stop it when that is no good."""
-        source, metric = source_of(trial), self._spec.metric
-        if source is None or metric is None or os.path.exists(self._stop_file(source.job)):
+        """Stop a running trial when what it has reported is no good."""
+        source = source_of(trial)
+        if source is None or os.path.exists(self._stop_file(source.job)):
             return
         log = source.stdout or self._places.log(source.job, source.attempts)
         sizes = (_size(self._places.metrics(source.job)), _size(log))
         if sizes == self._sizes.get(trial.number):
             return
         self._sizes[trial.number] = sizes
-        last = self._reported.get(trial.number, -math.inf)
-        for step, value in curve_of(self._places, source, metric.name):
-            if step <= last:
-                continue
+        for step, value in self._unreported(trial):
             self._reported[trial.number] = step
-            if searcher.report(trial.number, int(step), value):
+            if searcher.report(trial.number, step, value):
                 self._stop_trial(source.job)
                 return
+
+    def _unreported(self, trial: TrialRow) -> list[tuple[int, float]]:
+        """The part of a trial's curve that the searcher has not heard."""
+        source, metric = source_of(trial), self._spec.metric
+        if source is None or metric is None or not self.watches_curves:
+            return []
+        last = self._reported.get(trial.number, -math.inf)
+        curve = curve_of(self._places, source, metric.name)
+        return [(int(step), value) for step, value in curve if step > last]
 
     def _stop_trial(self, job: int) -> None:
         """`should_stop()` is true from now on; a signal, too, where the job asked for one."""

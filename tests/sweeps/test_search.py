@@ -135,6 +135,11 @@ def test_a_trial_that_falls_behind_is_stopped(
     history.append(Past(8, {"x": 8}, "running"))
     with Searcher(spec, history) as searcher:
         assert any([searcher.report(8, step, 99.0) for step in range(9)]) is expected
+    open_ones = [Past(n, {"x": n}, "running") for n in range(9)]
+    with Searcher(spec, open_ones) as searcher:  # the curves come with the ends of the trials
+        for n in range(8):
+            searcher.tell(n, "done", 1.0, curve)
+        assert any([searcher.report(8, step, 99.0) for step in range(9)]) is expected
     if stop and stop["kind"] == "median":
         with Searcher(spec, history) as searcher:
             assert not any([searcher.report(8, step, 0.5) for step in range(9)])

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from types import TracebackType
 
 from stoker.core.record import Record
@@ -72,9 +73,17 @@ class Searcher:
         except (TypeError, KeyError, ValueError, AttributeError):
             raise self._trouble("the searcher answered with nonsense") from None
 
-    def tell(self, number: int, state: str, value: float | None = None) -> None:
-        """How a trial ended: done, failed or stopped."""
-        self._call({"do": "tell", "number": number, "state": state, "value": value})
+    def tell(
+        self,
+        number: int,
+        state: str,
+        value: float | None = None,
+        curve: Sequence[tuple[int, float]] = (),
+    ) -> None:
+        """How a trial ended: done, failed or stopped. `curve`: what was not reported before."""
+        self._call({
+            "do": "tell", "number": number, "state": state, "value": value, "curve": list(curve),
+        })  # fmt: skip
 
     def report(self, number: int, step: int, value: float) -> bool:
         """A value on the way; whether the trial should stop."""

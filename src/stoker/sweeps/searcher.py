@@ -61,17 +61,31 @@ class Search:
             found.append({"number": number, "params": params})
         return found
 
-    def tell(self, number: int, state: str, value: float | None) -> None:
+    def tell(
+        self, number: int, state: str, value: float | None, curve: list[tuple[int, float]]
+    ) -> None:
         states = self._optuna.trial.TrialState
         place = self._numbers.get(number)
         if place is None or self._study.trials[place].state.is_finished():
             return  # of an older shape of the sweep, or told twice
+        if curve:
+            self._note(self._study.trials[place]._trial_id, curve)
         if state == "stopped":
             self._study.tell(place, state=states.PRUNED)
         elif state == "done" and value is not None and math.isfinite(value):
             self._study.tell(place, value)
         else:
             self._study.tell(place, state=states.FAIL)
+
+    def _note(self, trial: int, curve: list[tuple[int, float]]) -> None:
+        """What an ended trial said that nobody asked about: others are measured by it."""
+        storage = self._study._storage
+        for step, value in curve:
+            if math.isfinite(value):
+                storage.set_trial_intermediate_value(trial, step, value)
+        whole = list(storage.get_trial(trial).intermediate_values.items())
+        for key, value in self._rungs(whole).items():
+            storage.set_trial_system_attr(trial, key, value)
 
     def report(self, number: int, step: int, value: float) -> bool:
         """Whether to stop. A Trial object would ask the sampler first; the storage does not."""
