@@ -9,7 +9,7 @@ demo: $(VENV)/installed
 	@$(BIN)/python -m stoker.demo
 
 test: lint
-	$(BIN)/pytest -n 4
+	$(BIN)/pytest -n 4 --dist worksteal
 
 fast: $(VENV)/dev
 	$(BIN)/pytest -n 4 -m "not slow"

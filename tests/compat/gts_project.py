@@ -44,6 +44,9 @@ class Project:
             path = self.folder / f"{name.replace('__', '/')}.py"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(dedent(text))
+            # Python knows a changed file by its size and the second of its change.
+            for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
+                compiled.unlink()
 
     def configure(self, *grids: dict[str, Any], gpu: Any = ("0",), **more: Any) -> None:
         """A config.py; what is no grid is part of the scheduler's configuration."""

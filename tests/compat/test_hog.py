@@ -530,7 +530,7 @@ for gpus, more in (("x", {}), ("0", {"nope": 1}), ("0", {"output_dir": "script.p
     try:
         run_jobs(["true"], gpus, **more)
     except Error as error:
-        print(error)
+        print(error.message)
 """)  # fmt: skip
     assert done.stdout.splitlines() == [
         "`x` is not the ID of a GPU", "unrecognized arguments: --nope=1",
