@@ -114,7 +114,7 @@ def test_a_text_of_jobs_is_read_like_a_job_file(site: Site) -> None:
         "# two jobs\n"
         "echo one \\\n  more\n"
         "\n"
-        "#stoker --tag night\n"
+        "#stoker --tag night,long\n"
         "echo two #stoker --name second --priority 4 --time-limit 5\n"
     )
     form = {"text": text, "cwd": str(site.lab.folder), "tags": ["all"], "hold": True}
@@ -123,7 +123,7 @@ def test_a_text_of_jobs_is_read_like_a_job_file(site: Site) -> None:
     first, second = site.post("/api/batch", form).json["jobs"]
     assert site.lab.job(first)["tags"] == ["all"]
     seen = site.lab.job(second)
-    assert (seen["tags"], seen["name"], seen["priority"]) == (["all", "night"], "second", 4)
+    assert (seen["tags"], seen["name"], seen["priority"]) == (["all", "long", "night"], "second", 4)
     assert seen["time_limit"] == 300
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from stoker.api import Queue
 from stoker.cli.options import Verb, parse
-from stoker.cli.specs import JOB_OPTIONS
+from stoker.cli.specs import JOB_OPTIONS, tags_of
 from stoker.core import jobfile
 from stoker.core.model import JobSpec
 from stoker.core.peasy_text import TextJob, jobs_in, looks_like_gpupeasy, trouble_in
@@ -85,7 +85,8 @@ def _with_flags(options: dict[str, Any], flags: str) -> dict[str, Any]:
             raise UsageError(f"`--{key.replace('_', '-')}` cannot be given here")
     merged = {**options, **given}
     if "tag" in given:
-        merged["tags"] = [*_listed(options.get("tags")), *merged.pop("tag")]
+        own = [tag for text in merged.pop("tag") for tag in tags_of(text)]
+        merged["tags"] = [*_listed(options.get("tags")), *own]
     if "env" in given:
         merged["env"] = {**options.get("env", {}), **dict(given["env"])}
     if "after" in given:
