@@ -3,7 +3,7 @@
 Nobody needs that but scripts that read the file without calling `schedule`. While the task runs, a
 shell waits for our end of a pipe to close: cheaper than a Python that waits.
 
-python -m stoker.compat.schedule_mend PID        (of the task)
+python -m stoker.compat.schedule_mend PID PID        (of the task and of its `schedule`)
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ class Mender:
     def __init__(self, pid: int) -> None:
         """Stand by for a task."""
         reading, self._writing = os.pipe2(os.O_CLOEXEC)
-        program = (sys.executable, "-P", "-m", "stoker.compat.schedule_mend", str(pid))
+        module = "stoker.compat.schedule_mend"
+        program = (sys.executable, "-P", "-m", module, str(pid), str(os.getpid()))
         self.pid = os.posix_spawn(
             "/bin/sh", ["/bin/sh", "-c", 'read -r _ && exit; exec "$@"', "schedule", *program],
             os.environ,
@@ -45,13 +46,15 @@ class Mender:
         os.close(self._writing)
 
 
-def main(pid: int) -> None:
+def main(pids: set[int]) -> None:
+    """Until the file shows none of them: as long as something of the task lives, its lease is still
+    in the name of the dead `schedule`."""
     state = StateFile(Gpus().truth)
     for _ in range(_LOOKS):
-        if all(entry.task_pid != pid for entry in state.read()):
+        if all(entry.task_pid not in pids for entry in state.read()):
             break
         time.sleep(_LOOK_AGAIN_SECONDS)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main({int(word) for word in sys.argv[1:]})
