@@ -38,8 +38,8 @@ export default async ({ fake, page, open, until, assert }) => {
   await page.fill('.log-search', 'line 4711 ');
   await page.press('.log-search', 'Enter');
   await until(async () => (await page.locator('.hit').innerText().catch(() => '')).startsWith('line 4711 '));
-  assert.equal(await page.locator('.hit mark').first().innerText(), 'line 4711 ');
-  assert.equal(await page.locator('.log-tools output').innerText(), '1 of 1');
+  await until(async () => (await page.locator('.hit mark').allInnerTexts())[0] === 'line 4711 ');
+  await until(async () => (await page.locator('.log-tools output').innerText()) === '1 of 1');
   await page.click('button:has-text("Follow")');
   await until(async () => (await log.innerText()).includes('line 59999'));
   assert.equal(await page.locator('a:has-text("Download")').getAttribute('href'), '/api/jobs/16/log/download');
@@ -52,7 +52,7 @@ export default async ({ fake, page, open, until, assert }) => {
   await page.fill('.log-search', 'red needle');
   await page.press('.log-search', 'Enter');
   await until(async () => (await page.locator('.log-tools output').innerText()) === '1 of 2');
-  assert.equal((await page.locator('.hit mark').allInnerTexts()).join(''), 'red needle');
+  await until(async () => (await page.locator('.hit mark').allInnerTexts()).join('') === 'red needle');
   await page.press('.log-search', 'Enter');
   await until(async () => (await page.locator('.log-tools output').innerText()) === '2 of 2');
   await page.press('.log-search', 'Shift+Enter');
