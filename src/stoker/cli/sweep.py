@@ -9,6 +9,7 @@ from stoker.api import Queue
 from stoker.cli.options import Option, Parsed, Verb, count, nearest, whole_number
 from stoker.cli.output import plural, print_json, tell
 from stoker.cli.specs import JOB_OPTIONS, base_of
+from stoker.cli.started import STARTED
 from stoker.core.commands import display
 from stoker.core.model import JobSpec
 from stoker.core.terminal import printable
@@ -229,7 +230,7 @@ def shape(spec: SweepSpec) -> str:
 
 def report(started: Started, spec: SweepSpec, parsed: Parsed) -> None:
     if started.wakes:
-        tell("started the daemon; it stays until `stoker daemon stop`, your jobs in any case")
+        tell(STARTED)
     if parsed["json"]:
         print_json(sweep=started.name, new=started.is_new, added=started.added,
                    jobs=list(started.jobs), trials=started.counts)  # fmt: skip
