@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from stoker.supervisor import locks, members
+from stoker.supervisor import job_processes, locks
 
 
 class Lab:
@@ -136,7 +136,7 @@ class Lab:
 
     def kill_driver(self) -> None:
         """The mind of adaptive sweeps, if there is one: a child of the daemon."""
-        for pid in members.children(self.daemon_pid() or 0):
+        for pid in job_processes.children(self.daemon_pid() or 0):
             try:
                 if b"stoker.driver" in Path(f"/proc/{pid}/cmdline").read_bytes():
                     os.kill(pid, signal.SIGKILL)
@@ -162,7 +162,9 @@ class Lab:
     def processes(self) -> list[int]:
         """Living processes of this lab's jobs."""
         base = self.tag_base()
-        return [] if base is None else members.members(base, shift=32)
+        return (
+            [] if base is None else [process.pid for process in job_processes.all_processes(base)]
+        )
 
     def close(self) -> None:
         """End everything this lab started, also what is only just starting."""
@@ -171,7 +173,7 @@ class Lab:
         self._kill(self.runner_pid, signal.SIGKILL)
         base = self.tag_base()
         if base is not None:
-            members.kill(base, shift=32, patience=5)
+            job_processes.kill_all(base, patience=5)
         mark = os.fsencode(f"STOKER_STATE_DIR={self.state_dir}\0")
         for entry in os.listdir("/proc"):
             try:

@@ -28,8 +28,9 @@ from stoker.settings import Settings, cpu_slots, load_settings
 from stoker.store import find, ledger, sweeps
 from stoker.store.database import Database, open_database
 from stoker.store.sweeps import SweepRow, TrialRow
-from stoker.supervisor import members
+from stoker.supervisor import job_processes
 from stoker.supervisor.logs import job_folder, stop_path
+from stoker.supervisor.process_table import read_process
 from stoker.sweeping import load
 from stoker.sweeps.search import Past, Searcher
 from stoker.sweeps.spec import ADAPTIVE, SweepSpec
@@ -250,11 +251,13 @@ class Study:
         if self._base.warn is not None:
             row = find.job(self._db, job)
             if row.pid is not None and row.attempt is not None:
-                tag = members.tag_of(ledger.store_tag(self._db), row.attempt)
+                base = ledger.store_tag(self._db)
                 warning = parse_warning(self._base.warn)
                 shell = None if warning.is_for_shell else self._base.context.shell
-                for pid in members.programs(row.pid, shell):
-                    members.send(pid, warning.signal, tag)
+                for pid in job_processes.programs(row.pid, shell):
+                    process = read_process(pid)
+                    if process is not None and job_processes.owner_of(pid, base) == row.attempt:
+                        job_processes.send(process, warning.signal)
 
     def _stop_file(self, job: int) -> str:
         return stop_path(job_folder(self._settings.state_dir, job))

@@ -23,7 +23,8 @@ from stoker.devices.samples import decode
 from stoker.errors import Conflict, Error
 from stoker.settings import Settings, load_settings
 from stoker.store.traces import QueueReader, Row, Running, TraceWriter
-from stoker.supervisor import locks, members
+from stoker.supervisor import locks
+from stoker.supervisor.job_processes import owner_of
 from stoker.supervisor.trees import Trees
 
 TRACER_LOCK = "tracer.lock"
@@ -123,12 +124,12 @@ class Tracer:
         """What attempts have on a card; None where the driver will not tell."""
         found: dict[int, int | None] = {}
         for process in card.processes:
-            tag = members.read_tag(process.pid)
-            if tag is None or tag >> 32 != self._tag or tag & 0xFFFFFFFF not in self._running:
+            attempt = owner_of(process.pid, self._tag)
+            if attempt is None or attempt not in self._running:
                 continue
-            before = found.get(tag & 0xFFFFFFFF, 0)
+            before = found.get(attempt, 0)
             known = before is not None and process.memory is not None
-            found[tag & 0xFFFFFFFF] = (before or 0) + (process.memory or 0) if known else None
+            found[attempt] = (before or 0) + (process.memory or 0) if known else None
         return found
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from stoker.supervisor import locks, members
+from stoker.supervisor import job_processes, locks
 from tests.faults.effects import Effects, finish_everything
 from tests.lab import Lab
 
@@ -64,8 +64,8 @@ def test_a_daemon_that_cannot_start_is_tried_again_later(lab: Lab) -> None:
     ours = locks.take(str(lab.state_dir), locks.DAEMON_LOCK)  # in the way of the next one
     try:
         os.kill(runner, signal.SIGCONT)
-        lab.wait_until(lambda: members.children(runner))
-        lab.wait_until(lambda: not members.children(runner))
+        lab.wait_until(lambda: job_processes.children(runner))
+        lab.wait_until(lambda: not job_processes.children(runner))
     finally:
         os.close(ours)
     lab.wait_until(lambda: lab.daemon_pid() is not None)
@@ -126,8 +126,8 @@ def _kill_everything(lab: Lab) -> None:
     # The runner first: the death of the daemon, which leads its session, would wake it.
     for pid in (runner, daemon):
         os.kill(pid, signal.SIGKILL)
-    jobs = members.members(base, shift=32)
-    members.kill(base, shift=32, patience=5)
+    jobs = [process.pid for process in job_processes.all_processes(base)]
+    job_processes.kill_all(base, patience=5)
     # Gone, not only dead: until init has collected it, a process can still tell how it ended.
     lab.wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in jobs))
     lab.wait_until(lambda: lab.daemon_pid() is None and lab.runner_pid() is None)

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from stoker.store.traces import FILE_NAME, Row, TraceWriter
-from stoker.supervisor import members
+from stoker.supervisor import job_processes, process_tags
 from stoker.supervisor.trees import Trees
 from stoker.traces import gpu_trace, job_trace
 from tests.traces.plant import DAY, Plant, run, size
@@ -58,15 +58,16 @@ def measure_ticks(folder: Path) -> None:
     for jobs in (0, 8, 100):
         tag = 0x2BADCAFE + jobs
         processes = []
+        own = process_tags.own_limits()
         for attempt in range(1, jobs + 1):
             # The tag is worn by the child, as in spawn.py, by way of its parent.
-            members.wear(members.tag_of(tag, attempt))
+            process_tags.set_tag(process_tags.tag_of(tag, attempt))
             processes.append(subprocess.Popen(["sh", "-c", "sleep 600 & sleep 600"]))
-        members.shed()
+        process_tags.restore(own)
         try:
             measure_tick(folder / str(jobs), tag, jobs)
         finally:
-            members.kill(tag, shift=32)
+            job_processes.kill_all(tag)
             for process in processes:
                 process.wait()
 

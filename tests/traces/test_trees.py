@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from stoker.supervisor import members
+from stoker.supervisor import job_processes, process_tags
 from stoker.supervisor.trees import Trees
 
 BASE = 0x1BADF00D
@@ -23,7 +23,8 @@ class Program:
     """A Python program that says when it is ready and goes on when told to."""
 
     def __init__(self, attempt: int, text: str) -> None:
-        members.wear(members.tag_of(BASE, attempt))
+        own = process_tags.own_limits()
+        process_tags.set_tag(process_tags.tag_of(BASE, attempt))
         try:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", textwrap.dedent(text)],
@@ -31,7 +32,7 @@ class Program:
                 stdout=subprocess.PIPE,
             )
         finally:
-            members.shed()
+            process_tags.restore(own)
 
     def wait(self) -> str:
         """Until it prints a line, which is returned."""
@@ -55,7 +56,7 @@ def start() -> Iterator[Start]:
         return made[-1]
 
     yield begin
-    members.kill(BASE, shift=32, patience=5)
+    job_processes.kill_all(BASE, patience=5)
     for program in made:
         program.process.wait()
         for pipe in (program.process.stdin, program.process.stdout):
@@ -149,7 +150,7 @@ def test_pages_that_processes_share_are_counted_once(start: Start) -> None:
     )
     for _ in range(4):
         program.wait()
-    resident = sum(_resident(pid) for pid in members.members(members.tag_of(BASE, 1)))
+    resident = sum(_resident(one.pid) for one in job_processes.processes_by_attempt(BASE)[1])
     memory = Trees(BASE).look([1], 0.0)[1].memory
     assert resident > 4 * 64 * MIB
     assert 64 * MIB <= memory < 140 * MIB

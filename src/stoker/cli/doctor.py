@@ -27,7 +27,7 @@ from stoker.settings import (
 )
 from stoker.store import snapshots
 from stoker.store.database import FILE_NAME, SCHEMA_VERSION, open_database, translate
-from stoker.supervisor import locks, members
+from stoker.supervisor import locks, process_tags
 from stoker.supervisor.process_state import STOPPED, state_of
 
 VERBS = {
@@ -147,13 +147,14 @@ def _daemon(folder: str) -> Iterator[Finding]:
 
 def _processes() -> Iterator[Finding]:
     probe = (1 << 32) | os.getpid()
-    members.wear(probe)
+    own = process_tags.own_limits()
+    process_tags.set_tag(probe)
     try:
         child = os.posix_spawn("/bin/sleep", ["sleep", "60"], {})
     finally:
-        members.shed()
+        process_tags.restore(own)
     try:
-        tagged = members.read_tag(child) == probe
+        tagged = process_tags.read_tag(child) == probe
     finally:
         os.kill(child, 9)
         os.waitpid(child, 0)

@@ -9,7 +9,6 @@ killed, they end with it. Ctrl-Z stops the jobs with the run, `fg` lets them go 
 from __future__ import annotations
 
 import os
-import resource
 import select
 import signal
 import time
@@ -25,8 +24,9 @@ from stoker.settings import Settings
 from stoker.store import ledger
 from stoker.store.database import Database
 from stoker.store.submissions import Submission
-from stoker.supervisor import members
+from stoker.supervisor import job_processes, process_tags
 from stoker.supervisor.attached import Attached
+from stoker.supervisor.process_table import Process, read_processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,9 +42,7 @@ _BACKLOG = 512
 _COMMIT_SECONDS = 0.05
 _HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGTSTP)
 _ENDING = frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
-_RUN = 32  # tags of one run are alike without so many bits
-_RLIMIT_LOCKS = 10  # where tags are kept (see members.py)
-_LET_GO_SECONDS = 0.5
+_RELEASE_SECONDS = 0.5
 _LOOK_SECONDS = 0.02
 
 
@@ -240,33 +238,34 @@ class Foreground:
 
     def _stop_here(self) -> None:
         """Ctrl-Z. Jobs have sessions of their own, which the terminal does not reach."""
-        seen: set[int] = set()
-        while running := set(members.members(self._tag_base, _RUN)) - seen:
-            seen |= running  # who is not stopped yet may be making another
-            for pid in running:
-                members.send(pid, signal.SIGSTOP, None)
+        seen: set[Process] = set()
+        while running := set(self._processes()) - seen:
+            seen |= running  # a process that is not stopped yet may start another
+            for process in running:
+                job_processes.send(process, signal.SIGSTOP)
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         signal.raise_signal(signal.SIGTSTP)
         # Somebody has continued us.
         signal.signal(signal.SIGTSTP, self._on_signal)
-        for pid in members.members(self._tag_base, _RUN):
-            members.send(pid, signal.SIGCONT, None)
+        for process in self._processes():
+            job_processes.send(process, signal.SIGCONT)
+
+    def _processes(self) -> list[Process]:
+        return job_processes.all_processes(self._tag_base, root=os.getpid())
 
     def _part(self) -> None:
-        """From what jobs were allowed to leave behind; who still has our tag is the keeper's."""
-        if len(members.children(os.getpid())) == 1:  # the keeper: nobody else, as nearly always
+        """Release what jobs were allowed to leave behind; the keeper ends what has our tag."""
+        if len(job_processes.children(os.getpid())) == 1:  # only the keeper is left, as usual
             self._parent.dismiss_keeper()
             return
         if not self.interrupts:
-            _let_go(self._tag_base)
+            _release(self._tag_base)
             self._parent.dismiss_keeper()
             return
-        for pid in members.members(self._tag_base, _RUN):
-            members.send(pid, signal.SIGTERM, None)
-            members.send(pid, signal.SIGCONT, None)
+        job_processes.ask_to_end(self._processes())
         give_up = time.monotonic() + self._grace
         self._listening.to({self._parent.fileno()})
-        while members.members(self._tag_base, _RUN) and time.monotonic() < give_up:
+        while self._processes() and time.monotonic() < give_up:
             self._listening.wait(_LOOK_SECONDS)
             self._parent.facts()
             if not _ENDING.isdisjoint(self._signals):
@@ -282,18 +281,20 @@ def _lookout(cards: Cards, gpu_file: str | None) -> Lookout | None:
     return Lookout(cards, gpu_file)
 
 
-def _let_go(tag_base: int) -> None:
-    """Take our tags off: what is there belongs to nobody from now on, and nobody ends it."""
-    give_up = time.monotonic() + _LET_GO_SECONDS
-    empty = 0  # looks in a row: one may miss who is only just being made
+def _release(tag_base: int) -> None:
+    """Replace this run's tags by its own: what is left is no longer part of the run."""
+    own = process_tags.own_limits()
+    give_up = time.monotonic() + _RELEASE_SECONDS
+    empty = 0  # passes in a row: one may miss a process that is just being started
     while empty < 2 and time.monotonic() < give_up:
-        found = members.members(tag_base, _RUN)
-        empty = 0 if found else empty + 1
-        for pid in found:
-            try:
-                resource.prlimit(pid, _RLIMIT_LOCKS, (resource.RLIM_INFINITY,) * 2)
-            except (ProcessLookupError, PermissionError):
-                pass
+        tagged = [
+            process for process in read_processes().values()
+            if (tag := process_tags.read_tag(process.pid)) is not None
+            and process_tags.base_of(tag) == tag_base
+        ]  # fmt: skip
+        empty = 0 if tagged else empty + 1
+        for process in tagged:
+            process_tags.retag(process.pid, own)
 
 
 def _is_left_out(number: int) -> bool:

@@ -35,7 +35,7 @@ from stoker.settings import Settings
 from stoker.store import ledger, sweeps
 from stoker.store.books import Books, LateBooks
 from stoker.store.database import Database, translate
-from stoker.supervisor.orders import Begun, Fact, Order, Refused
+from stoker.supervisor.orders import Begun, Fact, Order, Refused, Stuck
 
 _BUSY_SECONDS = 0.005
 # An attempt's id is on its processes and in the journal, so it must never be used again, even if
@@ -365,14 +365,16 @@ class Loop:
             if isinstance(fact, Begun):
                 started[fact.attempt] = fact.at
                 if fact.attempt not in ended:
-                    self._books.begun(*fact)
+                    self._books.begun(fact.attempt, fact.pid, fact.at, fact.mono, fact.pid_started)
             elif isinstance(fact, Outcome):
                 point("daemon.before_finish")
                 end = self._finish(fact, started.get(fact.attempt))
                 if end is not None:
                     finished.append(end)
-            else:
+            elif isinstance(fact, Refused):
                 self._undo(fact)
+            else:
+                self._record_stuck(fact)
         return finished
 
     def _finish(
@@ -406,6 +408,13 @@ class Loop:
             self._is_stale = True
         self._stops.pop(facts.job, None)
         return facts.job, outcome, verdict
+
+    def _record_stuck(self, stuck: Stuck) -> None:
+        """A job that cannot be ended keeps its devices; its events say why."""
+        job = self.live.get(stuck.attempt)
+        if job is not None:
+            ledger.record_event(self.db, job.id, self._clock.wall(), "stuck", stuck.why)
+            self._listener.trouble(f"job {job.id}: {stuck.why}")
 
     def _undo(self, refused: Refused) -> None:
         """The host had no room for another process: wait a little, count nothing."""

@@ -38,11 +38,11 @@ from stoker.settings import (
 from stoker.store import find, ledger, slots
 from stoker.store.checkpoints import Checkpoints
 from stoker.store.database import FILE_NAME, open_database
-from stoker.supervisor import locks, members
+from stoker.supervisor import locks, process_tags
 from stoker.supervisor.dispatcher import become_dispatcher
 from stoker.supervisor.journal import JournalBegun
-from stoker.supervisor.orders import Begun, Order
-from stoker.supervisor.orphans import Orphans
+from stoker.supervisor.orders import Begun, Fact, Order
+from stoker.supervisor.orphans import Orphans, ProcessHandles
 from stoker.supervisor.runner import boot_id
 from stoker.supervisor.runner_link import RunnerLink
 
@@ -68,7 +68,8 @@ class Daemon(Listener):
         tag = ledger.store_tag(self._db)
         cards = self.find_cards(tag)
         self._link = RunnerLink(folder, tag, settings.log_limit, list(self.restart))
-        self._orphans = Orphans(tag)
+        self._handles = ProcessHandles()
+        self._orphans = Orphans(tag, self._handles)
         host = Host(cpu_slots(settings), boot_id())
         if isinstance(cards, WatchedCards):
             cards.remember(find.devices(self._db))
@@ -95,6 +96,7 @@ class Daemon(Listener):
         """Recover, then turn until told to stop. Jobs go on after that."""
         self._publish()
         living = [] if self._link.is_fresh else self._link.living()
+        self._keep_handles(list(living))
         self._recover(living)
         self._mind.look(time.monotonic(), True)
         listening = Listening()
@@ -160,14 +162,24 @@ class Daemon(Listener):
 
     def _observe(self) -> None:
         facts, alive = self._link.facts()
+        self._keep_handles(facts)
         self._loop.hear(facts)
         if len(self._orphans):
-            self._loop.hear(list(self._orphans.reap()))
+            self._loop.hear(self._orphans.reap())
         if not alive:
             self._note("the runner died; its jobs are being adopted")
             self._loop.turn()
             self._link.replace()
             self._recover([])
+
+    def _keep_handles(self, facts: list[Fact]) -> None:
+        """So that exit codes are known of jobs that end while the runner is dead."""
+        ended = {fact.attempt for fact in facts if isinstance(fact, Outcome)}
+        for fact in facts:
+            if isinstance(fact, Begun) and fact.attempt not in ended:
+                self._handles.open(fact)
+        for attempt in ended:
+            self._handles.close(attempt)
 
     def _recover(self, living: list[Begun]) -> None:
         while not self._is_stopping:
@@ -242,7 +254,8 @@ def run_daemon(settings: Settings, kind: type[Daemon] = Daemon) -> None:
     prepare_state_dir(settings)
     check_filesystem(settings)
     os.umask(0o077)
-    members.shed()
+    if process_tags.read_tag(os.getpid()) is None:
+        process_tags.detach()
     lock = locks.take(settings.state_dir, locks.DAEMON_LOCK)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < 4096 <= hard:
@@ -254,7 +267,8 @@ def run_daemon(settings: Settings, kind: type[Daemon] = Daemon) -> None:
 
 
 def main(kind: type[Daemon] = Daemon) -> None:
-    """The background process that `daemon/start.py` starts."""
+    """The background process that `daemon/start.py` starts, which is part of no job."""
+    process_tags.detach()
     try:
         run_daemon(load_settings(), kind)
     except Conflict:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from stoker.core.cards import Card
 from stoker.devices.leases import holders
 from stoker.errors import Error
-from stoker.supervisor import members
+from stoker.supervisor.job_processes import owner_of
 
 
 def owners(
@@ -18,9 +18,9 @@ def owners(
     attempts: dict[int, int] = {}
     users: dict[int, str] = {}
     for pid in {process.pid for card in cards for process in card.processes}:
-        tag = members.read_tag(pid)
-        if tag is not None and tag >> 32 == tag_base:
-            attempts[pid] = tag & 0xFFFFFFFF
+        attempt = owner_of(pid, tag_base)
+        if attempt is not None:
+            attempts[pid] = attempt
         elif known is not None and pid in known:
             attempts[pid] = known[pid]
         else:

@@ -1,11 +1,11 @@
 """After a crash of the daemon, of the runner, or of both: what is true now?
 
-The books say which attempts were claimed, the journal which began and how they ended, the runner
-which it has alive, and the kernel which processes carry an attempt's tag. From these four, without
-one remembered PID:
+The database says which attempts were claimed, the journal which began and how they ended, the
+runner which it has alive, and the kernel which processes belong to an attempt (job_processes.py):
 
     ended in the journal                      -> finished, with the true code
-    alive under the runner, or by its tag     -> adopted
+    alive under the runner or without it      -> adopted
+    first process exited, nothing alive       -> finished, with the true code
     began, nothing alive, no end              -> lost
     never began                               -> back to the queue, as if never ordered
 """
@@ -16,9 +16,9 @@ from stoker.core.model import Outcome, RunningJob
 from stoker.daemon.loop import Loop
 from stoker.failpoints import point
 from stoker.store import ledger
-from stoker.supervisor.journal import JournalBegun
+from stoker.supervisor.journal import JournalBegun, JournalExited, JournalSpawned
 from stoker.supervisor.orders import Begun, Fact, Refused
-from stoker.supervisor.orphans import Orphans
+from stoker.supervisor.orphans import Adoption, Orphans
 from stoker.supervisor.runner_link import RunnerLink
 
 
@@ -28,24 +28,36 @@ def recover(
     """Bring the books and the loop in line with reality; one transaction."""
     records = link.journal()
     began = {r.attempt: r for r in records if isinstance(r, JournalBegun)}
-    ended: dict[int, Outcome | Refused] = {
-        r.attempt: r for r in records if not isinstance(r, JournalBegun)
-    }
+    spawned = {r.attempt: r for r in records if isinstance(r, JournalSpawned)}
+    exited = {r.attempt: r.outcome for r in records if isinstance(r, JournalExited)}
+    ended = {r.attempt: r for r in records if isinstance(r, (Outcome, Refused))}
     alive = {begun.attempt: begun for begun in living}
     facts: list[Fact] = []
     loop.live.clear()
     with loop.db.transaction():
         point("daemon.during_recovery")
-        for attempt in ledger.open_attempts(loop.db):
+        attempts = ledger.open_attempts(loop.db)
+        orphans.adopt(
+            _adoption(loop, attempt, began.get(number), spawned.get(number), exited.get(number))
+            for attempt in attempts
+            if (number := attempt.attempt) not in ended
+            and number not in alive
+            and number not in orphans
+            and attempt.boot == loop.host.boot  # after a reboot nothing lives
+        )
+        for attempt in attempts:
             number = attempt.attempt
             if number in ended:
                 facts.append(ended[number])
             elif number in alive:
                 _adopt(loop, attempt, alive[number].mono)
                 facts += _begin(attempt, began.get(number), alive[number].pid, now)
-            elif number in orphans or _adopt_orphan(loop, orphans, attempt, began.get(number)):
+            elif number in orphans:
                 _adopt(loop, attempt, _started(attempt, began.get(number)))
-                facts += _begin(attempt, began.get(number), attempt.pid or 0, now)
+                pid = spawned[number].pid if number in spawned else attempt.pid or 0
+                facts += _begin(attempt, began.get(number), pid, now)
+            elif number in exited:
+                facts.append(exited[number])
             elif number in began or attempt.state != "starting":
                 facts.append(Outcome(number, None, now, "lost"))
             else:
@@ -69,16 +81,22 @@ def _started(attempt: ledger.OpenAttempt, record: JournalBegun | None) -> float:
     return attempt.started_mono or (record.mono if record is not None else 0.0)
 
 
-def _adopt_orphan(
-    loop: Loop, orphans: Orphans, attempt: ledger.OpenAttempt, record: JournalBegun | None
-) -> bool:
-    """Whether something of it lives without the runner. After a reboot nothing does."""
-    if attempt.boot != loop.host.boot:
-        return False
+def _adoption(
+    loop: Loop,
+    attempt: ledger.OpenAttempt,
+    began: JournalBegun | None,
+    spawned: JournalSpawned | None,
+    exited: Outcome | None,
+) -> Adoption:
     limit = attempt.time_limit
-    ends_by = None if limit is None else _started(attempt, record) + limit
-    grace = loop.settings.grace if attempt.grace is None else attempt.grace
-    return orphans.adopt(attempt.attempt, attempt.pid, ends_by, grace)
+    return Adoption(
+        attempt=attempt.attempt,
+        pid=attempt.pid if spawned is None else spawned.pid,
+        pid_started=attempt.pid_started if spawned is None else spawned.started,
+        ends_by=None if limit is None else _started(attempt, began) + limit,
+        grace=loop.settings.grace if attempt.grace is None else attempt.grace,
+        exited=exited,
+    )
 
 
 def _begin(

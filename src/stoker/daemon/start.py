@@ -71,12 +71,15 @@ def start_daemon(settings: Settings, module: str = DAEMON_MODULE) -> int:
 def _spawn(folder: str, module: str) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     log = os.open(os.path.join(folder, _LOG_NAME), flags, 0o600)
+    # A daemon that a job happens to start is not part of that job.
+    env = {**os.environ, "STOKER_STATE_DIR": folder}
+    env.pop("STOKER_PROCESS_TAGS", None)
     # -P: the folder we are in is a user's, and its json.py is not ours.
     # setsid and a parent that does not wait: the terminal may close, init inherits it.
     os.posix_spawn(
         sys.executable,
         [sys.executable, "-P", "-m", module],
-        {**os.environ, "STOKER_STATE_DIR": folder},
+        env,
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_DUP2, log, 1),

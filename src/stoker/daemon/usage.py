@@ -8,7 +8,7 @@ from stoker.core.cards import Card
 from stoker.core.model import RunningJob
 from stoker.core.record import Record
 from stoker.core.tenants import Tenants
-from stoker.supervisor import members
+from stoker.supervisor.job_processes import owner_of
 
 # Libraries that find no more than this free fail without a word of memory.
 _FULL = 1 << 30
@@ -59,9 +59,9 @@ class Meters:
     def read(self, card: Card, seen: Tenants, live: Mapping[int, RunningJob], at: float) -> None:
         """Add what a sample says of one card."""
         for process in card.processes:
-            tag = members.read_tag(process.pid)
-            if tag is not None and tag >> 32 == self._tag_base:
-                self._meter(tag & 0xFFFFFFFF).ids.add(process.pid)
+            attempt = owner_of(process.pid, self._tag_base)
+            if attempt is not None:
+                self._meter(attempt).ids.add(process.pid)
         here = [job for job in live.values() if card.number in job.devices]
         for job in here:
             meter = self._meter(job.attempt)

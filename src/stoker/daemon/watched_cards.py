@@ -23,7 +23,7 @@ from stoker.devices.lease_records import CardClaim
 from stoker.devices.leases import Lease, Waiter, first_in_line, holders, try_take
 from stoker.devices.probe import as_device
 from stoker.errors import Error
-from stoker.supervisor import members
+from stoker.supervisor.job_processes import kill_attempt
 
 # Memory of ours that the driver still lists after its process is gone: look for who keeps it.
 _CLEARING_SECONDS = 5.0
@@ -176,7 +176,7 @@ class WatchedCards(Watched):
             if at > leaving.since and attempt not in seen.ours and not listed and not fades:
                 del waiting[attempt]
             elif is_late:
-                members.kill(members.tag_of(self._tag_base, attempt))
+                kill_attempt(self._tag_base, attempt)
 
     def _note_trouble(self, card: Card) -> None:
         # Once: when somebody restores the card, it is used as soon as the trouble is over.

@@ -46,8 +46,8 @@ class Books:
     def claim(self, job: ReadyJob, claim: Claim) -> bool:
         return ledger.claim(self._db, claim)
 
-    def begun(self, attempt: int, pid: int, at: float, mono: float) -> None:
-        ledger.begun(self._db, attempt, pid, at, mono)
+    def begun(self, attempt: int, pid: int, at: float, mono: float, pid_started: int = 0) -> None:
+        ledger.begun(self._db, attempt, pid, at, mono, pid_started)
 
     def facts(self, attempt: int) -> JobFacts | None:
         return ledger.facts(self._db, attempt)
@@ -79,11 +79,11 @@ class LateBooks(Books):
         self._claims[claim.attempt] = (job, claim)
         return True
 
-    def begun(self, attempt: int, pid: int, at: float, mono: float) -> None:
-        if attempt in self._claims:
+    def begun(self, attempt: int, pid: int, at: float, mono: float, pid_started: int = 0) -> None:
+        if attempt in self._claims:  # nobody adopts jobs of a foreground run: no start time
             self._begun[attempt] = (pid or None, at, mono)
         else:
-            super().begun(attempt, pid, at, mono)
+            super().begun(attempt, pid, at, mono, pid_started)
 
     def facts(self, attempt: int) -> JobFacts | None:
         known = self._claims.get(attempt)

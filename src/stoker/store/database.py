@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from stoker.errors import Broken, Damaged, Error, NoPermission, TryLater
 from stoker.failpoints import point
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 FILE_NAME = "queue.db"
 
 

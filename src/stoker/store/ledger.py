@@ -54,6 +54,7 @@ class OpenAttempt(Record):
     state: str
     boot: str
     pid: int | None
+    pid_started: int | None
     started_mono: float | None
     time_limit: float | None
     grace: float | None
@@ -207,11 +208,14 @@ def claim(db: Database, order: Claim) -> bool:
     return True
 
 
-def begun(db: Database, attempt: int, pid: int, at: float, mono: float) -> None:
+def begun(
+    db: Database, attempt: int, pid: int, at: float, mono: float, pid_started: int = 0
+) -> None:
     """starting -> running."""
     db.execute(
-        "UPDATE attempts SET pid = ?, started_at = ?, started_mono = ? WHERE id = ?",
-        (pid or None, at, mono, attempt),
+        "UPDATE attempts SET pid = ?, pid_started = ?, started_at = ?, started_mono = ?"
+        " WHERE id = ?",
+        (pid or None, pid_started or None, at, mono, attempt),
     )
     db.execute("UPDATE jobs SET state = 'running' WHERE attempt = ? AND state = 'starting'"
                " AND id = (SELECT job FROM attempts WHERE id = ?)", (attempt, attempt))  # fmt: skip
@@ -397,17 +401,19 @@ def open_attempts(db: Database) -> list[OpenAttempt]:
     """All attempts that the books show as alive."""
     rows = db.execute(
         "SELECT a.id, a.job, a.number, j.line, a.claim, j.family, f.seconds, a.devices, j.state,"
-        " a.boot, a.pid, a.started_mono, j.time_limit, j.grace, j.stop_requested FROM jobs j"
+        " a.boot, a.pid, a.pid_started, a.started_mono, j.time_limit, j.grace, j.stop_requested"
+        " FROM jobs j"
         " JOIN attempts a ON a.id = j.attempt LEFT JOIN families f ON f.id = j.family"
         f" WHERE j.state IN ({_ACTIVE}) ORDER BY a.id"
     ).fetchall()
     found = []
-    for (attempt, job, number, line, claim, family, seconds, devices, state, boot, pid, mono,
-         limit, grace, stop) in rows:  # fmt: skip
+    for (attempt, job, number, line, claim, family, seconds, devices, state, boot, pid,
+         pid_started, mono, limit, grace, stop) in rows:  # fmt: skip
         request, share = lines.read_line(db, line)
         found.append(OpenAttempt(
             attempt, job, number, request._replace(memory=claim), share, family, seconds,
-            parse_devices(devices), state, boot, pid, mono, limit, grace, stop is not None,
+            parse_devices(devices), state, boot, pid, pid_started, mono, limit, grace,
+            stop is not None,
         ))  # fmt: skip
     return found
 

@@ -103,7 +103,8 @@ CREATE TABLE attempts (
     started_at     REAL,
     started_mono   REAL,              -- CLOCK_MONOTONIC of this boot
     boot           TEXT NOT NULL,
-    pid            INTEGER,
+    pid            INTEGER,           -- its first process
+    pid_started    INTEGER,           -- start time of that process, clock ticks since boot
     ended_at       REAL,
     status         INTEGER,           -- raw wait status
     cause          TEXT,

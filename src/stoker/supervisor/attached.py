@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from stoker.core.model import Context, Outcome
+from stoker.supervisor import process_tags
 from stoker.supervisor.begins import Begins
 from stoker.supervisor.children import Children
 from stoker.supervisor.dispatcher import become_dispatcher
@@ -33,7 +34,9 @@ class Attached:
     def __init__(self, tag_base: int, log_limit: int) -> None:
         become_dispatcher()
         self._spares = SpareLogs()
-        self._children = Children(tag_base, log_limit, self._spares)
+        # Jobs of this run are part of the job that this run may itself be part of.
+        outer_tags = os.environb.get(process_tags.ENVIRONMENT_VARIABLE, b"")
+        self._children = Children(tag_base, log_limit, self._spares, outer_tags=outer_tags)
         self._contexts: dict[int, Environment] = {}
         self._facts: list[Fact] = []
         self._begins = Begins()
@@ -80,7 +83,8 @@ class Attached:
         due = deadline is not None and deadline <= now
         outcomes: list[Outcome] = self._children.tick() if due else self._children.reap()
         begins = [*self._begins.of(outcomes), *self._begins.due(now)]
-        facts, self._facts = [*begins, *self._facts, *outcomes], []
+        facts, self._facts = [*begins, *self._facts, *self._children.stuck, *outcomes], []
+        self._children.stuck.clear()
         return facts, True
 
     @property

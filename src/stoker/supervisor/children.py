@@ -10,18 +10,20 @@ from __future__ import annotations
 import os
 import resource
 import time
+from collections.abc import Callable, Iterable
 
 from stoker.core.model import Context, Outcome
 from stoker.core.warning import parse_warning
 from stoker.failpoints import point
-from stoker.supervisor import members
+from stoker.supervisor import job_processes, process_tags
+from stoker.supervisor.job_processes import KillRetries, Leader
 from stoker.supervisor.logs import cap_log
-from stoker.supervisor.orders import Begun, Order, Refused
+from stoker.supervisor.orders import Begun, Order, Refused, Stuck
+from stoker.supervisor.process_table import Process, read_process
 from stoker.supervisor.spare_logs import NAMELESS_SECONDS, Lent, SpareLogs
 from stoker.supervisor.spawn import Environment, HostTrouble, Launchpad, StartFailed, as_trouble
 
 LEFTOVER_GRACE_SECONDS = 2.0
-_KILL_AGAIN_SECONDS = 60.0  # at most
 _LOG_CHECK_SECONDS = 2.0
 
 
@@ -29,8 +31,8 @@ class _Attempt:
     """A living attempt, or one whose first process is gone and whose leftovers are not."""
 
     __slots__ = (
-        "deadline", "grace", "kill_at", "kills", "lease", "log", "mono", "order", "outcome", "pid",
-        "reason", "shell", "tag", "warn_at",
+        "deadline", "grace", "is_recorded", "kill_at", "kills", "lease", "log", "mono", "order",
+        "outcome", "pid", "reason", "shell", "tag", "warn_at",
     )  # fmt: skip
 
     def __init__(self, order: Order, tag: int, lease: list[int]) -> None:
@@ -46,21 +48,37 @@ class _Attempt:
         self.log: Lent | None = None
         self.shell: str | None = None  # that runs its command
         self.kill_at: float | None = None
-        self.kills = 0  # in vain
+        self.kills = KillRetries()
         self.outcome: Outcome | None = None
+        self.is_recorded = False  # the exit of its first process
 
 
 class Children:
-    """All attempts whose first process this process started."""
+    """All attempts whose first process this process started.
 
-    def __init__(self, tag_base: int, log_limit: int, spares: SpareLogs | None = None) -> None:
+    `record_exit` is called when a first process has exited and others of its attempt may be left,
+    before they are waited for. `outer_tags`: of the attempts that this process itself is part of.
+    """
+
+    def __init__(
+        self,
+        tag_base: int,
+        log_limit: int,
+        spares: SpareLogs | None = None,
+        record_exit: Callable[[Outcome], None] | None = None,
+        outer_tags: bytes = b"",
+    ) -> None:
         self._tag_base = tag_base
+        self._record_exit = record_exit
+        self._outer_tags = outer_tags
         self._spares = spares
         self._log_limit = log_limit
         self._pad = Launchpad()
         self._by_pid: dict[int, _Attempt] = {}
         self._by_attempt: dict[int, _Attempt] = {}
         self._ending: list[_Attempt] = []  # first process gone, leftovers perhaps not
+        self._to_ask: list[_Attempt] = []  # to be sent SIGTERM, all from one look at the processes
+        self.stuck: list[Stuck] = []  # noticed since the owner of this list last emptied it
         self._bystanders: set[int] = set()
         self._next_log_check = 0.0
         self._kids = _open_children_list()
@@ -71,9 +89,17 @@ class Children:
     def living(self) -> list[Begun]:
         """All attempts that are not over."""
         return [
-            Begun(number, attempt.pid, 0.0, attempt.mono)
+            self.with_start_time(Begun(number, attempt.pid, 0.0, attempt.mono))
             for number, attempt in self._by_attempt.items()
         ]
+
+    def with_start_time(self, begun: Begun) -> Begun:
+        """With what tells its process from a later one of the same PID, unless it was reaped."""
+        attempt = self._by_pid.get(begun.pid)
+        if attempt is None or attempt.order.attempt != begun.attempt:
+            return begun
+        process = read_process(begun.pid)
+        return begun if process is None else begun._replace(pid_started=process.started)
 
     def pid_of(self, number: int) -> int | None:
         """The first process of an attempt that is not over."""
@@ -85,7 +111,10 @@ class Children:
         self._bystanders.add(pid)
 
     def _spawn(self, order: Order, context: Context, env: Environment, lease: list[int]) -> Begun:
-        attempt = _Attempt(order, members.tag_of(self._tag_base, order.attempt), lease)
+        attempt = _Attempt(order, process_tags.tag_of(self._tag_base, order.attempt), lease)
+        env[process_tags.ENVIRONMENT_VARIABLE] = process_tags.encode_tags(
+            self._outer_tags, attempt.tag
+        )
         attempt.shell = context.shell if order.shell else None
         spares = self._spares
         if spares is None or order.stdout is None or not order.own_log or order.keep_children:
@@ -135,10 +164,42 @@ class Children:
             attempt.reason = reason
         kill_at = time.monotonic() + (attempt.grace if grace is None else grace)
         if attempt.kill_at is None:
-            members.ask_to_end(attempt.tag)
-            point("runner.after_sigterm")
+            self._to_ask.append(attempt)
         attempt.kill_at = kill_at if attempt.kill_at is None else min(kill_at, attempt.kill_at)
         attempt.deadline = attempt.warn_at = None
+
+    def _ask_to_end(self) -> None:
+        """SIGTERM to every process of the attempts that were stopped since the last call."""
+        if self._to_ask:
+            attempts, self._to_ask = self._to_ask, []
+            job_processes.ask_to_end(self._processes(attempts))
+            point("runner.after_sigterm")
+
+    def _processes_by_attempt(self) -> dict[int, list[Process]]:
+        leaders = {attempt.pid: Leader(attempt.order.attempt) for attempt in self._ending}
+        for pid, attempt in self._by_pid.items():
+            leaders[pid] = Leader(attempt.order.attempt)
+        return job_processes.processes_by_attempt(self._tag_base, leaders, os.getpid())
+
+    def _processes(self, attempts: Iterable[_Attempt]) -> list[Process]:
+        """The living processes of these attempts, from one pass over the process table."""
+        found = self._processes_by_attempt()
+        return [one for attempt in attempts for one in found.get(attempt.order.attempt, ())]
+
+    def _kill(self, attempts: list[_Attempt], now: float) -> None:
+        """End attempts whose grace is over. What will not die is tried again, ever more rarely."""
+        patience = 0.0 if all(attempt.kills.failures for attempt in attempts) else 0.5
+        numbers = {attempt.order.attempt for attempt in attempts}
+        alive = job_processes.kill(
+            self._tag_base, numbers, lambda: self._processes(attempts), patience
+        )
+        left = self._processes_by_attempt() if alive else {}
+        for attempt in attempts:
+            processes = left.get(attempt.order.attempt, [])
+            attempt.kill_at = now + attempt.kills.pause(processes)
+            if attempt.kills.failures == 1:
+                why = job_processes.why_alive(processes)
+                self.stuck.append(Stuck(attempt.order.attempt, processes[0].pid, why))
 
     def _warn(self, attempt: _Attempt) -> None:
         """Its time is nearly over: the signal that it asked for.
@@ -150,12 +211,16 @@ class Children:
         assert attempt.order.warn is not None
         warning = parse_warning(attempt.order.warn)
         shell = None if warning.is_for_shell else attempt.shell
-        for pid in members.programs(attempt.pid, shell):
-            members.send(pid, warning.signal, attempt.tag)
+        for pid in job_processes.programs(attempt.pid, shell):
+            process = read_process(pid)
+            if process is not None:
+                job_processes.send(process, warning.signal)
 
     def next_deadline(self) -> float | None:
         """When `tick` has something to do (monotonic)."""
         times = [self._next_log_check] if self._by_attempt else []
+        if self._to_ask:
+            times.append(0.0)
         for attempt in self._by_attempt.values():
             if attempt.deadline is not None:
                 times.append(attempt.deadline)
@@ -170,6 +235,7 @@ class Children:
     def tick(self) -> list[Outcome]:
         """Time limits, ends of grace, logs that grew too long."""
         now = time.monotonic()
+        to_kill = []
         for number, attempt in list(self._by_attempt.items()):
             if attempt.log is not None and now >= attempt.mono + NAMELESS_SECONDS:
                 attempt.log.name()
@@ -178,12 +244,10 @@ class Children:
             if attempt.deadline is not None and now >= attempt.deadline:
                 self.stop(number, "time_limit")
             if attempt.kill_at is not None and now >= attempt.kill_at:
-                # What hangs in the kernel does not die, and others must not wait for it.
-                if members.kill(attempt.tag, patience=0.0 if attempt.kills else 0.5):
-                    attempt.kills = 0
-                else:
-                    attempt.kills += 1
-                attempt.kill_at = now + min(2.0**attempt.kills, _KILL_AGAIN_SECONDS)
+                to_kill.append(attempt)
+        self._ask_to_end()
+        if to_kill:
+            self._kill(to_kill, now)
         if now >= self._next_log_check:
             self._next_log_check = now + _LOG_CHECK_SECONDS
             for attempt in self._by_attempt.values():
@@ -220,11 +284,18 @@ class Children:
         Every leftover has an ancestor that is our child by now, so the list of our children tells
         for almost nothing that there is none, which is nearly always the case.
         """
-        may_have_left = self._has_unknown_children()
+        alive: dict[int, list[Process]] = {}
+        if self._has_unknown_children():
+            self._record_exits()
+            alive = self._processes_by_attempt()
         left = []
         for attempt in self._ending:
-            if may_have_left and self._leaves_processes(attempt):
+            processes = alive.get(attempt.order.attempt)
+            if processes and not attempt.order.keep_children:
                 left.append(attempt)
+                if attempt.kill_at is None:
+                    job_processes.ask_to_end(processes)
+                    attempt.kill_at = time.monotonic() + LEFTOVER_GRACE_SECONDS
             elif attempt.outcome is not None:
                 del self._by_attempt[attempt.order.attempt]
                 _close(attempt.lease)
@@ -233,16 +304,14 @@ class Children:
                 over.append(attempt.outcome)
         self._ending = left
 
-    def _leaves_processes(self, attempt: _Attempt) -> bool:
-        """Whether something of an attempt outlives its first process; asks it to end if so."""
-        if attempt.order.keep_children:
-            return False
-        if not members.members(attempt.tag):
-            return False
-        if attempt.kill_at is None:
-            members.ask_to_end(attempt.tag)
-            attempt.kill_at = time.monotonic() + LEFTOVER_GRACE_SECONDS
-        return True
+    def _record_exits(self) -> None:
+        """How first processes ended must survive us while we wait for what they left behind."""
+        for attempt in self._ending:
+            if not attempt.is_recorded and attempt.outcome is not None:
+                attempt.is_recorded = True
+                if self._record_exit is not None:
+                    self._record_exit(attempt.outcome)
+                point("runner.after_exited")
 
     def _has_unknown_children(self) -> bool:
         if self._kids is None:

@@ -5,10 +5,13 @@ stop an exit code from being recorded. One writer, the runner. The daemon reads 
 either side, and removes segments whose content is in the database.
 
     begun ATTEMPT JOB NUMBER AT MONO BOOT DEVICES
+    spawned ATTEMPT PID STARTED              (its first process, some milliseconds later)
+    exited ATTEMPT STATUS AT USER SYSTEM RSS REASON   (its first process; others may be left)
     ended ATTEMPT STATUS AT USER SYSTEM RSS REASON DETAIL
     undone ATTEMPT WHY                       (the host refused; nothing ran)
 
-The format is frozen as version 1: a newer daemon meets older runners.
+The format is frozen as version 1: a newer daemon meets older runners. Readers skip lines of a kind
+that they do not know.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from collections.abc import Iterator
 from stoker.core.model import Outcome
 from stoker.core.record import Record
 from stoker.core.text import to_bytes, to_text
-from stoker.supervisor.orders import Order, Refused
+from stoker.supervisor.orders import Begun, Order, Refused
 
 _HEADER = b"stoker-journal 1\n"
 SEGMENT_BYTES = 1 << 20
@@ -35,6 +38,25 @@ class JournalBegun(Record):
     mono: float
     boot: str
     devices: tuple[int, ...]
+
+
+class JournalSpawned(Record):
+    attempt: int
+    pid: int
+    started: int
+
+
+class JournalExited(Record):
+    """The first process of an attempt exited, and the attempt was not known to be over."""
+
+    outcome: Outcome
+
+    @property
+    def attempt(self) -> int:
+        return self.outcome.attempt
+
+
+JournalRecord = JournalBegun | JournalSpawned | JournalExited | Outcome | Refused
 
 
 class JournalFull(Exception):
@@ -64,13 +86,17 @@ class Journal:
         )
         return rolled
 
+    def spawned(self, begun: Begun) -> None:
+        """Record the first process, while there is room beyond what exits need."""
+        if begun.pid_started and self._offset <= SEGMENT_BYTES - _RESERVE_BYTES:
+            self._write(f"spawned {begun.attempt} {begun.pid} {begun.pid_started}")
+
+    def exited(self, outcome: Outcome) -> None:
+        """Record the exit of a first process before its leftovers are waited for."""
+        self._write(f"exited {_outcome_words(outcome)}")
+
     def ended(self, outcome: Outcome) -> None:
-        detail = (outcome.detail or "").replace("\n", " ")[:400]
-        self._write(
-            f"ended {outcome.attempt} {'-' if outcome.status is None else outcome.status}"
-            f" {outcome.ended_at:.6f} {outcome.user_seconds:.6f} {outcome.system_seconds:.6f}"
-            f" {outcome.max_rss_bytes} {outcome.reason or '-'} {detail}"
-        )
+        self._write(f"ended {_outcome_words(outcome)}")
 
     def undone(self, refused: Refused) -> None:
         self._write(f"undone {refused.attempt} {refused.why}")
@@ -114,7 +140,16 @@ def remove_before(folder: str, segment: int) -> None:
             os.unlink(os.path.join(folder, f"journal-{number}"))
 
 
-def read_journal(folder: str) -> Iterator[JournalBegun | Outcome | Refused]:
+def _outcome_words(outcome: Outcome) -> str:
+    detail = (outcome.detail or "").replace("\n", " ")[:400]
+    return (
+        f"{outcome.attempt} {'-' if outcome.status is None else outcome.status}"
+        f" {outcome.ended_at:.6f} {outcome.user_seconds:.6f} {outcome.system_seconds:.6f}"
+        f" {outcome.max_rss_bytes} {outcome.reason or '-'} {detail}"
+    )
+
+
+def read_journal(folder: str) -> Iterator[JournalRecord]:
     """All whole records of all segments, in order. A torn last line is nobody's promise."""
     for number in segments(folder):
         with open(os.path.join(folder, f"journal-{number}"), "rb") as file:
@@ -127,7 +162,7 @@ def read_journal(folder: str) -> Iterator[JournalBegun | Outcome | Refused]:
                 yield record
 
 
-def _parse(line: str) -> JournalBegun | Outcome | Refused | None:
+def _parse(line: str) -> JournalRecord | None:
     kind, _, rest = line.partition(" ")
     try:
         if kind == "begun":
@@ -136,17 +171,24 @@ def _parse(line: str) -> JournalBegun | Outcome | Refused | None:
             return JournalBegun(
                 int(attempt), int(job), int(number), float(at), float(mono), boot, indices
             )
+        if kind == "spawned":
+            attempt, pid, started = rest.split(" ")[:3]
+            return JournalSpawned(int(attempt), int(pid), int(started))
+        if kind == "exited":
+            return JournalExited(_parse_outcome(rest))
         if kind == "ended":
-            words = [*rest.split(" ", 7), ""][:8]
-            attempt, status, at, user, system, rss, reason, detail = words
-            return Outcome(
-                int(attempt), None if status == "-" else int(status), float(at),
-                None if reason == "-" else reason, float(user), float(system), int(rss),
-                detail or None,
-            )  # fmt: skip
+            return _parse_outcome(rest)
         if kind == "undone":
             attempt, _, why = rest.partition(" ")
             return Refused(int(attempt), why)
     except ValueError:
         pass
     return None
+
+
+def _parse_outcome(text: str) -> Outcome:
+    attempt, status, at, user, system, rss, reason, detail = [*text.split(" ", 7), ""][:8]
+    return Outcome(
+        int(attempt), None if status == "-" else int(status), float(at),
+        None if reason == "-" else reason, float(user), float(system), int(rss), detail or None,
+    )  # fmt: skip

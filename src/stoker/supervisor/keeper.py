@@ -8,13 +8,13 @@ from __future__ import annotations
 import signal
 import sys
 
-from stoker.supervisor import members
+from stoker.supervisor.job_processes import kill_all
 
 
 def main() -> None:
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    members.kill(int(sys.argv[1]), shift=32, patience=5.0)
+    kill_all(int(sys.argv[1]), patience=5.0)
 
 
 if __name__ == "__main__":

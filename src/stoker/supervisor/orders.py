@@ -36,6 +36,7 @@ class Begun(Record):
     pid: int
     at: float
     mono: float
+    pid_started: int = 0  # clock ticks since boot (process_table.py); 0: not known
 
 
 class Refused(Record):
@@ -45,4 +46,12 @@ class Refused(Record):
     why: str
 
 
-Fact = Begun | Outcome | Refused
+class Stuck(Record):
+    """A process of the attempt survives SIGKILL, so the attempt cannot end."""
+
+    attempt: int
+    pid: int
+    why: str
+
+
+Fact = Begun | Outcome | Refused | Stuck

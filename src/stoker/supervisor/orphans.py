@@ -1,46 +1,102 @@
-"""Attempts whose runner died under them: watched by handle, ended by tag.
+"""Attempts whose runner died under them: watched and ended by the daemon.
 
 Their exit codes can still be had: as their parent (they fell to the daemon that had started the
-runner), or from the kernel (6.15 and later tell the exit status of any process whose handle was
-open). Otherwise the end is honest: `lost`.
+runner), or from the kernel, which since Linux 6.15 tells the exit status of any process of which a
+handle (pidfd) was open. The daemon therefore opens one for each job that lives for more than a
+moment (`ProcessHandles`). Otherwise the end is honest: `lost`.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import select
 import time
+from collections.abc import Iterable
 
 from stoker.core.model import Outcome
-from stoker.supervisor import members
+from stoker.core.record import Record
+from stoker.supervisor import job_processes
+from stoker.supervisor.job_processes import KillRetries, Leader
+from stoker.supervisor.orders import Begun, Fact, Stuck
+from stoker.supervisor.process_table import Process, read_process, read_processes
 
 _PIDFD_GET_INFO = 0xC0000000 | 64 << 16 | 0xFF << 8 | 11
 _PIDFD_INFO_EXIT = 1 << 3
 _LOOK_AGAIN_SECONDS = 0.2
 # How long init may take to collect an orphan before its exit code is given up.
 _STATUS_SECONDS = 5.0
+_LEFTOVER_GRACE_SECONDS = 2.0
+_MAX_HANDLES = 1000
+
+
+class ProcessHandles:
+    """Handles (pidfds) of the first processes of running attempts, opened while they live."""
+
+    def __init__(self) -> None:
+        self._by_attempt: dict[int, tuple[int, int]] = {}  # handle, PID
+
+    def open(self, begun: Begun) -> None:
+        """Keep a handle of an attempt's first process, if it still is that process."""
+        if not begun.pid_started or begun.attempt in self._by_attempt:
+            return
+        if len(self._by_attempt) >= _MAX_HANDLES:
+            return
+        handle = _open_handle(begun.pid, begun.pid_started)
+        if handle is not None:
+            self._by_attempt[begun.attempt] = (handle, begun.pid)
+
+    def close(self, attempt: int) -> None:
+        known = self._by_attempt.pop(attempt, None)
+        if known is not None:
+            os.close(known[0])
+
+    def take(self, attempt: int) -> tuple[int, int] | None:
+        """(handle, PID) of an attempt; the handle is the caller's to close."""
+        return self._by_attempt.pop(attempt, None)
+
+
+class Adoption(Record):
+    """What is known of an attempt without a runner."""
+
+    attempt: int
+    pid: int | None
+    pid_started: int | None
+    ends_by: float | None = None  # its time limit (monotonic)
+    grace: float = 10.0
+    exited: Outcome | None = None  # how its first process ended, if that is known
 
 
 class _Orphan:
     __slots__ = (
-        "ended_at", "ends_by", "grace", "handle", "kill_at", "pid", "reason", "status", "tag",
+        "ended_at", "ends_by", "grace", "handle", "kill_at", "kills", "leader", "pid", "reason",
+        "status",
     )  # fmt: skip
 
-    def __init__(self, tag: int, pid: int | None, ends_by: float | None, grace: float) -> None:
-        self.tag = tag
-        self.pid = pid
-        self.ends_by = ends_by
-        self.grace = grace
+    def __init__(self, adoption: Adoption) -> None:
+        self.pid = adoption.pid
+        self.leader: Leader | None = None
+        if adoption.pid is not None and adoption.pid_started is not None:
+            self.leader = Leader(adoption.attempt, adoption.pid_started)
+        self.ends_by = adoption.ends_by
+        self.grace = adoption.grace
         self.handle: int | None = None
         self.kill_at: float | None = None
+        self.kills = KillRetries()
         self.reason: str | None = None
         self.status: int | None = None
         self.ended_at: float | None = None
+        if adoption.exited is not None:
+            self.status = adoption.exited.status
+            self.ended_at = adoption.exited.ended_at
+            self.reason = adoption.exited.reason
+            self.kill_at = time.monotonic() + _LEFTOVER_GRACE_SECONDS
 
 
 class Orphans:
-    def __init__(self, tag_base: int) -> None:
+    def __init__(self, tag_base: int, handles: ProcessHandles) -> None:
         self._tag_base = tag_base
+        self._handles = handles
         self._by_attempt: dict[int, _Orphan] = {}
 
     def __len__(self) -> int:
@@ -49,26 +105,46 @@ class Orphans:
     def __contains__(self, attempt: int) -> bool:
         return attempt in self._by_attempt
 
-    def adopt(
-        self, attempt: int, pid: int | None, ends_by: float | None = None, grace: float = 10.0
-    ) -> bool:
-        """Watch an attempt if anything of it is alive; its exit may already be ours to collect.
+    def adopt(self, adoptions: Iterable[Adoption]) -> set[int]:
+        """Watch those attempts of which anything is alive, or whose exit can still be read.
 
-        Its time limit is ours to keep now.
+        Returns these attempts. Their time limits are ours to keep now.
         """
-        tag = members.tag_of(self._tag_base, attempt)
-        if pid is None or members.read_tag(pid) != tag:
-            pid = members.first_process(tag)  # the runner died before it could tell
-        orphan = _Orphan(tag, pid, ends_by, grace)
-        if pid is not None:
-            try:
-                orphan.handle = os.pidfd_open(pid)
-            except OSError:
-                pass
-        if orphan.handle is None and not members.members(tag):
-            return False
-        self._by_attempt[attempt] = orphan
-        return True
+        adopted = set()
+        table = read_processes()
+        by_tag = job_processes.first_processes(self._tag_base, table)
+        candidates = {one.attempt: _Orphan(one) for one in adoptions}
+        found = self._processes(candidates.values(), table)
+        for attempt, orphan in candidates.items():
+            processes = found.get(attempt, [])
+            if orphan.ended_at is None:
+                self._open_handle(attempt, orphan, by_tag.get(attempt))
+            if orphan.handle is None and not processes:
+                continue
+            self._by_attempt[attempt] = orphan
+            adopted.add(attempt)
+            if orphan.ended_at is not None:
+                job_processes.ask_to_end(processes)
+        return adopted
+
+    def _open_handle(self, attempt: int, orphan: _Orphan, by_tag: Process | None) -> None:
+        """Open a handle of the first process of an attempt, unless there is one."""
+        kept = self._handles.take(attempt)
+        if kept is not None:
+            orphan.handle, orphan.pid = kept
+            return
+        if orphan.leader is None and by_tag is not None:  # the runner died before it could tell
+            orphan.pid, orphan.leader = by_tag.pid, Leader(attempt, by_tag.started)
+        if orphan.pid is not None and orphan.leader is not None:
+            orphan.handle = _open_handle(orphan.pid, orphan.leader.started or 0)
+
+    def _processes(
+        self, orphans: Iterable[_Orphan], table: dict[int, Process] | None = None
+    ) -> dict[int, list[Process]]:
+        leaders = {
+            one.pid: one.leader for one in orphans if one.pid is not None and one.leader is not None
+        }
+        return job_processes.processes_by_attempt(self._tag_base, leaders, table=table)
 
     def handles(self) -> list[int]:
         """Descriptors that become readable when something ends."""
@@ -76,66 +152,125 @@ class Orphans:
         return [o.handle for o in waiting if o.handle is not None]
 
     def stop(self, attempt: int, reason: str, grace: float) -> None:
+        """Ask an attempt to end; kill it when its grace is over. A second call shortens that."""
         orphan = self._by_attempt[attempt]
-        if orphan.kill_at is None:
+        kill_at = time.monotonic() + grace
+        if orphan.reason is None:
             orphan.reason = reason
-            members.ask_to_end(orphan.tag)
-            orphan.kill_at = time.monotonic() + grace
-            orphan.ends_by = None
+        if orphan.kill_at is None:
+            found = self._processes(self._by_attempt.values())
+            job_processes.ask_to_end(found.get(attempt, ()))
+        orphan.kill_at = kill_at if orphan.kill_at is None else min(kill_at, orphan.kill_at)
+        orphan.ends_by = None
 
     def next_deadline(self) -> float | None:
         orphans = self._by_attempt.values()
         times = [at for o in orphans for at in (o.kill_at, o.ends_by) if at is not None]
         if any(o.handle is None or o.ended_at for o in self._by_attempt.values()):
-            # Nothing to wait on: the first process is gone, what is left is no child of ours.
+            # Nothing to wait on: the first process is gone, the others are not our children.
             times.append(time.monotonic() + _LOOK_AGAIN_SECONDS)
         return min(times, default=None)
 
-    def reap(self) -> list[Outcome]:
-        over = []
-        for attempt, orphan in list(self._by_attempt.items()):
-            if orphan.ends_by is not None and time.monotonic() >= orphan.ends_by:
+    def reap(self) -> list[Fact]:
+        """The attempts that are over, and those that cannot be ended."""
+        now = time.monotonic()
+        for attempt, orphan in self._by_attempt.items():
+            if orphan.ends_by is not None and now >= orphan.ends_by:
                 self.stop(attempt, "time_limit", orphan.grace)
-            if orphan.kill_at is not None and time.monotonic() >= orphan.kill_at:
-                members.kill(orphan.tag)
-                orphan.kill_at = time.monotonic() + 1.0
+        to_kill = [a for a, o in self._by_attempt.items() if o.kill_at and now >= o.kill_at]
+        facts: list[Fact] = [*self._kill(to_kill, now)] if to_kill else []
+        for orphan in self._by_attempt.values():
             if orphan.handle is not None:
                 self._collect(orphan)
-            if orphan.handle is None and not members.members(orphan.tag):
+        if all(orphan.handle is not None for orphan in self._by_attempt.values()):
+            return facts
+        return [*facts, *self._finish(self._processes(self._by_attempt.values()))]
+
+    def _kill(self, attempts: list[int], now: float) -> list[Stuck]:
+        """End attempts whose grace is over; returns the news of those that will not die."""
+
+        def find() -> list[Process]:
+            found = self._processes(self._by_attempt.values())
+            return [process for attempt in attempts for process in found.get(attempt, ())]
+
+        alive = job_processes.kill(self._tag_base, attempts, find)
+        left = self._processes(self._by_attempt.values()) if alive else {}
+        stuck = []
+        for attempt in attempts:
+            orphan = self._by_attempt[attempt]
+            processes = left.get(attempt, [])
+            orphan.kill_at = now + orphan.kills.pause(processes)
+            if orphan.kills.failures == 1:
+                why = job_processes.why_alive(processes)
+                stuck.append(Stuck(attempt, processes[0].pid, why))
+        return stuck
+
+    def _finish(self, alive: dict[int, list[Process]]) -> list[Outcome]:
+        over = []
+        for attempt, orphan in list(self._by_attempt.items()):
+            if orphan.handle is not None:
+                continue
+            processes = alive.get(attempt)
+            if not processes:
                 del self._by_attempt[attempt]
                 over.append(self._outcome(attempt, orphan))
+            elif orphan.kill_at is None:
+                job_processes.ask_to_end(processes)
+                orphan.kill_at = time.monotonic() + _LEFTOVER_GRACE_SECONDS
         return over
 
     def _collect(self, orphan: _Orphan) -> None:
-        """Take the status of a first process that has exited."""
+        """Take the status of a first process that has exited, and close its handle."""
         assert orphan.handle is not None
-        try:
-            pid, status = os.waitpid(orphan.pid or -1, os.WNOHANG)
-            if pid == 0:
-                return
-            orphan.status = status
-        except ChildProcessError:
-            if orphan.pid in members.members(orphan.tag):
-                return
-            orphan.ended_at = orphan.ended_at or time.time()
-            orphan.status = exit_status(orphan.handle)
-            if orphan.status is None and time.time() < orphan.ended_at + _STATUS_SECONDS:
-                return  # its new parent has not collected it yet; the kernel tells only then
+        if not _has_exited(orphan.handle):
+            return
         orphan.ended_at = orphan.ended_at or time.time()
+        orphan.status = _wait_for_child(orphan.handle)
+        if orphan.status is None:
+            orphan.status = exit_status(orphan.handle)
+        if orphan.status is None and time.time() < orphan.ended_at + _STATUS_SECONDS:
+            return  # its new parent has not collected it yet; the kernel tells only then
         os.close(orphan.handle)
         orphan.handle = None
-        if orphan.kill_at is None and members.members(orphan.tag):
-            self.stop_leftovers(orphan)
-
-    def stop_leftovers(self, orphan: _Orphan) -> None:
-        members.ask_to_end(orphan.tag)
-        orphan.kill_at = time.monotonic() + 2.0
 
     def _outcome(self, attempt: int, orphan: _Orphan) -> Outcome:
         reason = orphan.reason
         if orphan.status is None and reason is None:
             reason = "lost"
         return Outcome(attempt, orphan.status, orphan.ended_at or time.time(), reason)
+
+
+def _open_handle(pid: int, started: int) -> int | None:
+    """A handle of exactly this process; None when it is gone."""
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:
+        return None
+    process = read_process(pid)
+    if process is not None and process.started == started:
+        return handle
+    os.close(handle)
+    return None
+
+
+def _has_exited(handle: int) -> bool:
+    """Whether a process has ended, waited for by its parent or not."""
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _wait_for_child(handle: int) -> int | None:
+    """The wait status of an exited process if it is our child; None otherwise."""
+    try:
+        info = os.waitid(os.P_PIDFD, handle, os.WEXITED | os.WNOHANG)
+    except ChildProcessError:
+        return None
+    if info is None:
+        return None
+    if info.si_code == os.CLD_EXITED:
+        return info.si_status << 8
+    return info.si_status | (0x80 if info.si_code == os.CLD_DUMPED else 0)
 
 
 def exit_status(handle: int) -> int | None:

@@ -20,7 +20,6 @@ import time
 
 from stoker.core.model import Context, Outcome
 from stoker.failpoints import point
-from stoker.supervisor import members
 from stoker.supervisor.begins import Begins
 from stoker.supervisor.children import Children
 from stoker.supervisor.dispatcher import become_dispatcher
@@ -59,7 +58,7 @@ class Runner:
         self._begins = Begins()
         self._is_released = False
         self._journal = Journal(folder)
-        self._children = Children(tag_base, log_limit)
+        self._children = Children(tag_base, log_limit, record_exit=self._journal.exited)
         self._contexts: dict[int, tuple[Context, Environment]] = {}
         self._boot = boot_id()
         self._listener = listen(folder, SOCKET_NAME)
@@ -77,6 +76,7 @@ class Runner:
             self._wait()
             self._tell(self._children.tick() if self._is_due() else self._children.reap())
             self._tell_begins(self._begins.due(time.monotonic()))
+            self._tell_stuck()
             self._obey()
             if self._restarts.is_due(time.monotonic()):
                 self._restart_daemon()
@@ -186,7 +186,14 @@ class Runner:
 
     def _tell_begins(self, begins: list[Begun]) -> None:
         for begun in begins:
+            begun = self._children.with_start_time(begun)
+            self._journal.spawned(begun)
             self._send("begun", *begun)
+
+    def _tell_stuck(self) -> None:
+        for stuck in self._children.stuck:
+            self._send("stuck", *stuck)
+        self._children.stuck.clear()
 
     def _send(self, *message: object) -> None:
         if self._daemon is not None:
@@ -204,7 +211,6 @@ def main(arguments: list[str]) -> None:
     # tag, and a runner that died just then must not be taken for the job, which leads a session.
     os.setpgid(0, 0)
     os.umask(0o077)
-    members.shed()
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     os.set_inheritable(int(lock), False)

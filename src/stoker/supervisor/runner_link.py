@@ -16,8 +16,8 @@ from typing import Any
 from stoker.core.model import Context, Outcome
 from stoker.errors import Unavailable
 from stoker.supervisor import locks
-from stoker.supervisor.journal import JournalBegun, read_journal, remove_before, segments
-from stoker.supervisor.orders import Begun, Fact, Order, Refused
+from stoker.supervisor.journal import JournalRecord, read_journal, remove_before, segments
+from stoker.supervisor.orders import Begun, Fact, Order, Refused, Stuck
 from stoker.supervisor.runner import SOCKET_NAME
 from stoker.supervisor.sockets import connect
 from stoker.supervisor.wire import Wire
@@ -114,6 +114,8 @@ class RunnerLink:
             return Begun(*rest)
         if kind == "refused":
             return Refused(*rest)
+        if kind == "stuck":
+            return Stuck(*rest)
         if kind == "rolled":
             self._safe_before = rest[0]
         return None
@@ -129,7 +131,7 @@ class RunnerLink:
             remove_before(self._folder, self._safe_before)
             self._safe_before = None
 
-    def journal(self) -> list[JournalBegun | Outcome | Refused]:
+    def journal(self) -> list[JournalRecord]:
         return list(read_journal(self._folder))
 
     def forget_journal(self) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from stoker.core.commands import MAX_ARGUMENT_BYTES
 from stoker.core.model import Context
 from stoker.core.text import to_system
-from stoker.supervisor import members
+from stoker.supervisor import process_tags
 from stoker.supervisor.orders import INHERIT, Order
 
 # Python ignores some signals and so would the job; a job starts with every signal as usual.
@@ -60,6 +60,7 @@ class Launchpad:
 
     def __init__(self) -> None:
         self._null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self._own_limits = process_tags.own_limits()
 
     def spawn(
         self,
@@ -87,7 +88,11 @@ class Launchpad:
                 _open_output(order, opened)
                 for number, descriptor in opened.items():
                     files.append((os.POSIX_SPAWN_DUP2, descriptor, number))
-                return _execute(order, context, env, files, tag)
+                process_tags.set_tag(tag)
+                try:
+                    return _execute(order, context, env, files)
+                finally:
+                    process_tags.restore(self._own_limits)
             finally:
                 os.umask(mask)
                 for descriptor in set(opened.values()).difference((log,)):
@@ -147,11 +152,9 @@ def _execute(
     context: Context,
     env: Environment,
     files: list[tuple[int, int, int]],
-    tag: int,
 ) -> int:
     argv = _shell_words(order, context) if order.shell else [to_system(w) for w in order.argv]
     path = _find(argv[0], env)
-    members.wear(tag)
     try:
         return _posix_spawn(path, argv, env, files)
     except OSError as error:
@@ -162,8 +165,6 @@ def _execute(
             raise
         # A script without a `#!` line: what every shell does with it.
         return _posix_spawn(b"/bin/sh", [b"/bin/sh", path, *argv[1:]], env, files)
-    finally:
-        members.shed()
 
 
 def _posix_spawn(

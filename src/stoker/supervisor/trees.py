@@ -1,6 +1,6 @@
 """What the processes of each attempt use of the host: processor time and memory.
 
-One pass over /proc serves all attempts, whose processes are known by their tags (see members.py).
+One pass over /proc serves all attempts, whose processes are known by tags (process_tags.py).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 from collections.abc import Collection
 
 from stoker.core.record import Record
-from stoker.supervisor.members import read_tag
+from stoker.supervisor.process_tags import read_tag
 
 _TICK = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")

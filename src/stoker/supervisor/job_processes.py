@@ -1,0 +1,333 @@
+"""Which living processes belong to which attempt, and how to end them all.
+
+No single handle finds every process, so all that exist are used. A process belongs to an attempt
+when it, or the nearest ancestor of which anything is known,
+
+    carries the attempt's tag (process_tags.py), or
+    is the attempt's first process, known by PID and start time, or
+    is in the session that the first process leads, or
+    has lost its parents and was started with the attempt's tag in its environment.
+
+Daemons and runners detach themselves and belong to none. A job inside of a job (`stoker run` in a
+submitted script) is therefore part of both: of the inner one by its tag, of the outer one by its
+ancestors.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from stoker.core.record import Record
+from stoker.supervisor.process_table import (
+    Process,
+    is_running,
+    name_of,
+    read_process,
+    read_processes,
+)
+from stoker.supervisor.process_tags import (
+    DETACHED,
+    attempt_of,
+    base_of,
+    read_tag,
+    tags_in_environment,
+)
+
+
+class Leader(Record):
+    """The first process of an attempt, which leads the session of the same number."""
+
+    attempt: int
+    started: int | None = None  # None: our own child, not reaped yet, so the PID cannot be reused
+
+
+_NONE: Mapping[int, Leader] = {}
+_LOOKS_AT_CHILDREN = 10
+_RETRY_SECONDS = 0.1
+_LONGEST_RETRY_SECONDS = 60.0
+
+
+def processes_by_attempt(
+    base: int,
+    leaders: Mapping[int, Leader] = _NONE,
+    root: int | None = None,
+    table: dict[int, Process] | None = None,
+) -> dict[int, list[Process]]:
+    """The living processes of each attempt of a store, from one pass over the process table.
+
+    `root`: the process that parents all of them and adopts their orphans (a subreaper); processes
+    elsewhere are not considered. None: that process may be dead.
+    """
+    search = _Search(base, leaders, root, read_processes() if table is None else table)
+    found: dict[int, list[Process]] = {}
+    for process in search.table.values():
+        if process.pid == search.me or not is_running(process):
+            continue
+        attempt = search.owner(process)
+        if attempt is not None:
+            found.setdefault(attempt, []).append(process)
+    return found
+
+
+def first_processes(base: int, table: dict[int, Process]) -> dict[int, Process]:
+    """The session leader of each attempt by its tag, also one that has exited (a zombie)."""
+    found = {}
+    for process in table.values():
+        tag = read_tag(process.pid) if process.session == process.pid else None
+        if tag is not None and tag != DETACHED and base_of(tag) == base:
+            found[attempt_of(tag)] = process
+    return found
+
+
+def owner_of(pid: int, base: int, leaders: Mapping[int, Leader] = _NONE) -> int | None:
+    """The attempt of one process, without a pass over all of them."""
+    table: dict[int, Process] = {}
+    at = pid
+    while at > 1 and at not in table:
+        process = read_process(at)
+        if process is None:
+            break
+        table[at] = process
+        at = process.parent
+    return _Search(base, leaders, None, table).owner(table[pid]) if pid in table else None
+
+
+class _Search:
+    def __init__(
+        self,
+        base: int,
+        leaders: Mapping[int, Leader],
+        root: int | None,
+        table: dict[int, Process],
+    ) -> None:
+        self.table = table
+        self.me = os.getpid()
+        self._base = base
+        self._leaders = leaders
+        self._root = root
+        self._known: dict[int, int | None] = {}
+
+    def owner(self, process: Process) -> int | None:
+        """The attempt of a process. Ancestors are asked first-hand once, then remembered."""
+        path = []
+        at: Process | None = process
+        attempt: int | None = None
+        while at is not None:
+            if at.pid in self._known:
+                attempt = self._known[at.pid]
+                break
+            path.append(at.pid)
+            self._known[at.pid] = None  # a table read in pieces may have loops
+            verdict, attempt = self._evidence(at)
+            if verdict:
+                break
+            at = self.table.get(at.parent)
+        if at is None:
+            attempt = None
+        for pid in path:
+            self._known[pid] = attempt
+        return attempt
+
+    def _evidence(self, process: Process) -> tuple[bool, int | None]:
+        """(whether this process decides, its attempt)."""
+        if process.pid == self._root:
+            return True, None
+        leader = self._leaders.get(process.pid)
+        if leader is not None and leader.started in (None, process.started):
+            return True, leader.attempt
+        tag = read_tag(process.pid)
+        if tag == DETACHED:
+            return True, None
+        if tag is not None and base_of(tag) == self._base:
+            return True, attempt_of(tag)
+        leader = self._leaders.get(process.session)
+        if leader is not None and self._is_session_of(leader, process):
+            return True, leader.attempt
+        if self._has_lost_parents(process):
+            return True, self._environment_says(process)
+        return False, None
+
+    def _is_session_of(self, leader: Leader, process: Process) -> bool:
+        first = self.table.get(process.session)
+        if first is not None:
+            return leader.started in (None, first.started)
+        # The leader is gone. Its number stays taken while its session lasts, but the session may
+        # have ended and the number may lead another one by now; so one more sign is needed.
+        return self._environment_says(process) == leader.attempt
+
+    def _has_lost_parents(self, process: Process) -> bool:
+        parent = process.parent
+        if self._root is not None:
+            return parent == self._root
+        if parent <= 1 or parent == self.me or parent not in self.table:
+            return True
+        return read_tag(parent) == DETACHED or name_of(parent) == "systemd"
+
+    def _environment_says(self, process: Process) -> int | None:
+        for tag in reversed(tags_in_environment(process.pid)):
+            if base_of(tag) == self._base:
+                return attempt_of(tag)
+        return None
+
+
+def children(pid: int) -> list[int]:
+    """The direct children of a process; empty where the kernel does not list them."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", "rb") as file:
+            return [int(word) for word in file.read().split()]
+    except OSError:
+        return []
+
+
+def programs(pid: int, shell: str | None) -> list[int]:
+    """The processes that a signal to a job is meant for: what its shell runs, or the first process.
+
+    A shell often becomes its last command (exec), so the program it was started as says nothing.
+    """
+    if shell is not None:
+        try:
+            is_shell = os.path.samefile(f"/proc/{pid}/exe", shell)
+        except OSError:
+            is_shell = False
+        if is_shell:
+            return children(pid) or [pid]
+    return [pid]
+
+
+def ask_to_end(processes: Iterable[Process]) -> None:
+    """SIGTERM, and SIGCONT, because a stopped process does not act on the first."""
+    for process in processes:
+        send(process, signal.SIGTERM)
+        send(process, signal.SIGCONT)
+
+
+def kill(
+    base: int,
+    attempts: Collection[int] | None,
+    find: Callable[[], list[Process]],
+    patience: float = 0.5,
+) -> list[Process]:
+    """Stop, then kill, until two passes in a row find nothing; returns what would not die.
+
+    Stopping first keeps a process that forks faster than we look from escaping. `attempts` of the
+    store (None: all) are those whose processes `find` returns.
+    """
+    give_up = time.monotonic() + patience
+    empty = 0
+    while empty < 2:
+        _stop_tagged(base, attempts)
+        found = find()
+        empty = 0 if found else empty + 1
+        for process in found:
+            send(process, signal.SIGSTOP)
+        for process in found:
+            send(process, signal.SIGKILL)
+        if found and time.monotonic() > give_up:
+            return found
+    return []
+
+
+class KillRetries:
+    """When to send SIGKILL again to what is left of an attempt.
+
+    Processes that hang in the kernel, or that belong to another user, are tried ever more rarely.
+    New processes in each pass mean that the attempt starts them faster than they are killed; then
+    the next pass comes soon.
+    """
+
+    __slots__ = ("_survivors", "failures")
+
+    def __init__(self) -> None:
+        self.failures = 0  # passes in a row that the same process survived
+        self._survivors: frozenset[tuple[int, int]] = frozenset()
+
+    def pause(self, left: list[Process]) -> float:
+        """Seconds until the next pass after one that left these processes alive."""
+        survivors = frozenset((process.pid, process.started) for process in left)
+        is_stuck = not survivors.isdisjoint(self._survivors)
+        self._survivors = survivors
+        self.failures = self.failures + 1 if is_stuck else 0
+        if is_stuck:
+            return float(min(2.0**self.failures, _LONGEST_RETRY_SECONDS))
+        return _RETRY_SECONDS if left else 1.0
+
+
+def why_alive(processes: list[Process]) -> str:
+    """Why SIGKILL did not end these processes."""
+    process = processes[0]
+    what = f"process {process.pid} ({name_of(process.pid)})"
+    if not send(process, 0):
+        return f"{what} belongs to another user and cannot be killed"
+    return f"{what} does not end after SIGKILL (state {process.state})"
+
+
+def kill_attempt(base: int, attempt: int) -> list[Process]:
+    """End every process of one attempt; returns what would not die."""
+    return kill(base, [attempt], lambda: processes_by_attempt(base).get(attempt, []))
+
+
+def kill_all(base: int, patience: float = 0.5) -> list[Process]:
+    """End every process of every attempt of a store; returns what would not die."""
+    return kill(base, None, lambda: all_processes(base), patience)
+
+
+def _stop_tagged(base: int, attempts: Collection[int] | None) -> None:
+    """SIGSTOP to each process with a tag the moment it is seen.
+
+    A process that replaces itself every few milliseconds becomes a child of the subreaper each
+    time, so our own children come first, in a list that the kernel keeps.
+    """
+    me = os.getpid()
+    for _ in range(_LOOKS_AT_CHILDREN):
+        for pid in children(me):
+            _stop_if_tagged(pid, base, attempts)
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and int(entry) != me:
+            _stop_if_tagged(int(entry), base, attempts)
+
+
+def _stop_if_tagged(pid: int, base: int, attempts: Collection[int] | None) -> None:
+    tag = read_tag(pid)
+    if tag is None or tag == DETACHED or base_of(tag) != base:
+        return
+    if attempts is not None and attempt_of(tag) not in attempts:
+        return
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:
+        return
+    try:
+        if read_tag(pid) == tag:  # the PID may have been reused before the open
+            signal.pidfd_send_signal(handle, signal.SIGSTOP)
+    except (ProcessLookupError, PermissionError):
+        pass
+    finally:
+        os.close(handle)
+
+
+def all_processes(base: int, root: int | None = None) -> list[Process]:
+    found = processes_by_attempt(base, root=root)
+    return [process for processes in found.values() for process in processes]
+
+
+def send(process: Process, number: int) -> bool:
+    """Signal exactly this process; False when that is not allowed (another user's process)."""
+    try:
+        handle = os.pidfd_open(process.pid)
+    except OSError:
+        return True  # gone
+    try:
+        # The PID may have been reused between the look at the table and the open.
+        now = read_process(process.pid)
+        if now is not None and now.started == process.started:
+            signal.pidfd_send_signal(handle, number)
+    except ProcessLookupError:
+        pass
+    except PermissionError:
+        return False
+    finally:
+        os.close(handle)
+    return True

@@ -1,0 +1,180 @@
+"""Jobs whose processes lose their tag: Stoker inside of Stoker, `su`, `ulimit -x`, orphans.
+
+Every one of them is found and ended, and no job counts as over while a process of it lives.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.faults.effects import finish_everything
+from tests.lab import Lab, wait_until
+
+STOKER = f"{shlex.quote(sys.executable)} -m stoker"
+SIMPLE = f"{shlex.quote(sys.executable)} -m stoker.compat.simple_gpu_scheduler"
+needs_root = pytest.mark.skipif(os.getuid() != 0, reason="su to another user needs root")
+
+
+def _sleeper(lab: Lab, name: str) -> str:
+    """A command that writes its PID to a file and sleeps."""
+    script = lab.folder / f"{name}.sh"
+    script.write_text(f"echo $$ > {lab.folder}/{name}.new; mv {lab.folder}/{name}.new "
+                      f"{lab.folder}/{name}.pid\nexec sleep 300\n")  # fmt: skip
+    return f"sh {script}"
+
+
+def _pid(lab: Lab, name: str) -> int:
+    path = lab.folder / f"{name}.pid"
+    wait_until(path.exists, what=f"{name} has not started")
+    return int(path.read_text())
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return b") Z " not in Path(f"/proc/{pid}/stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def _nested_run(lab: Lab) -> str:
+    return f"{STOKER} run --log-dir {lab.folder}/inner --devices 0 {_sleeper(lab, 'inner')}"
+
+
+def _commands(lab: Lab) -> dict[str, str]:
+    run = _nested_run(lab)
+    os.chmod(lab.folder, 0o777)  # for su
+    for parent in lab.folder.parents:
+        if os.stat(parent).st_uid == os.getuid() and parent != Path("/"):
+            os.chmod(parent, os.stat(parent).st_mode | 0o011)
+    return {
+        "nested run": run,
+        "nested run behind a shell": f"true; {run}; true",
+        "simple_gpu_scheduler": f"echo '{_sleeper(lab, 'inner')}' | {SIMPLE} --gpus 0 1",
+        "ulimit": f"ulimit -x unlimited; {_sleeper(lab, 'inner')}",
+        "ulimit in the background": f"ulimit -x unlimited; setsid {_sleeper(lab, 'inner')} & wait",
+        "su": f"su nobody -s /bin/sh -c '{_sleeper(lab, 'inner')}'",
+        "su behind a shell": f"true; su nobody -s /bin/sh -c '{_sleeper(lab, 'inner')}'; true",
+    }
+
+
+KINDS = [
+    "nested run", "nested run behind a shell", "simple_gpu_scheduler", "ulimit",
+    "ulimit in the background", pytest.param("su", marks=needs_root),
+    pytest.param("su behind a shell", marks=needs_root),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_cancel_ends_every_process_of_a_job_that_lost_its_tag(lab: Lab, kind: str) -> None:
+    job = lab.submit("--gpus", "0", _commands(lab)[kind])
+    inner = _pid(lab, "inner")
+    lab.ok("cancel", "--now", str(job))
+    lab.wait(job)
+    assert lab.state(job) == "cancelled"
+    assert not _is_alive(inner)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_time_limit_ends_every_process_of_a_job_that_lost_its_tag(lab: Lab, kind: str) -> None:
+    job = lab.submit("--gpus", "0", "--time-limit", "2s", "--grace", "0.2", _commands(lab)[kind])
+    inner = _pid(lab, "inner")
+    lab.wait(job)
+    assert lab.job(job)["cause"] == "time_limit"
+    assert not _is_alive(inner)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_job_that_lost_its_tag_is_adopted_after_kill_9_of_daemon_and_runner(
+    lab: Lab, kind: str
+) -> None:
+    job = lab.submit("--gpus", "0", "--restartable", _commands(lab)[kind])
+    inner = _pid(lab, "inner")
+    wait_until(lambda: lab.job(job)["pid"])
+    _kill_both(lab)
+    lab.ok("daemon", "start")
+    wait_until(lambda: lab.daemon_pid() is not None)
+    assert lab.state(job) == "running"
+    assert lab.job(job)["attempts"] == 1
+    assert _is_alive(inner)
+    lab.ok("cancel", "--now", str(job))
+    lab.wait(job)
+    assert lab.state(job) == "cancelled"
+    assert not _is_alive(inner)
+
+
+def _kill_both(lab: Lab) -> None:
+    daemon, runner = lab.daemon_pid(), lab.runner_pid()
+    assert daemon and runner
+    os.kill(daemon, signal.SIGSTOP)
+    for pid in (runner, daemon):
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: lab.daemon_pid() is None and lab.runner_pid() is None)
+
+
+def test_inner_run_that_is_killed_leaves_its_jobs_to_the_outer_job(lab: Lab) -> None:
+    """The inner keeper dies as well, so only the outer job can end what is left."""
+    job = lab.submit("--gpus", "0", f"{_nested_run(lab)} & wait; sleep 300")
+    inner = _pid(lab, "inner")
+    tree = lab.folder / "inner"
+    wait_until(tree.exists)
+    parent = int(Path(f"/proc/{inner}/stat").read_text().rpartition(")")[2].split()[1])
+    for pid in _children(parent):
+        if pid != inner:
+            os.kill(pid, signal.SIGKILL)  # the keeper of the inner run
+    os.kill(parent, signal.SIGKILL)
+    assert _is_alive(inner)
+    lab.ok("cancel", "--now", str(job))
+    lab.wait(job)
+    assert not _is_alive(inner)
+
+
+def _children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_exit_code_survives_the_runner_while_leftovers_are_waited_for(
+    new_lab: Callable[..., Lab],
+) -> None:
+    lab = new_lab(devices=1)
+    once = lab.folder / "once"
+    once.touch()
+    lab.env |= {"STOKER_FAILPOINT": "runner.after_exited:1", "STOKER_FAILPOINT_ONCE": str(once)}
+    job = lab.submit(f"setsid {_sleeper(lab, 'left')} & "
+                     f"while [ ! -e {lab.folder}/left.pid ]; do sleep 0.01; done; "
+                     "exit 3")  # fmt: skip
+    finish_everything(lab)
+    assert not once.exists()
+    assert (lab.state(job), lab.job(job)["exit_code"]) == ("failed", 3)
+    assert not _is_alive(_pid(lab, "left"))
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_exit_code_survives_kill_9_while_a_leftover_ignores_sigterm(lab: Lab, both: bool) -> None:
+    stubborn = lab.folder / "stubborn.sh"
+    stubborn.write_text(f"trap '' TERM; echo $$ > {lab.folder}/left.pid\n"
+                        "while :; do sleep 0.1; done\n")  # fmt: skip
+    job = lab.submit(f"setsid sh {stubborn} & "
+                     f"while [ ! -s {lab.folder}/left.pid ]; do sleep 0.01; done; "
+                     "exit 3")  # fmt: skip
+    wait_until(lambda: "exited" in _journal(lab))
+    if both:
+        _kill_both(lab)
+        lab.ok("daemon", "start")
+    else:
+        lab.kill_runner()
+    assert lab.wait(job) == 3
+    assert (lab.state(job), lab.job(job)["exit_code"]) == ("failed", 3)
+    assert not _is_alive(_pid(lab, "left"))
+
+
+def _journal(lab: Lab) -> str:
+    return "".join(
+        path.read_bytes().partition(b"\0")[0].decode() for path in lab.state_dir.glob("journal-*")
+    )
