@@ -9,7 +9,8 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,16 +23,25 @@ SIMPLE = f"{shlex.quote(sys.executable)} -m stoker.compat.simple_gpu_scheduler"
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="su to another user needs root")
 
 
-def _sleeper(lab: Lab, name: str) -> str:
+@pytest.fixture(autouse=True)
+def place() -> Iterator[Path]:
+    """A folder that every user may write, unlike those of pytest."""
+    with tempfile.TemporaryDirectory(prefix="stoker-tags-") as name:
+        os.chmod(name, 0o777)
+        yield Path(name)
+
+
+def _sleeper(place: Path, name: str) -> str:
     """A command that writes its PID to a file and sleeps."""
-    script = lab.folder / f"{name}.sh"
-    script.write_text(f"echo $$ > {lab.folder}/{name}.new; mv {lab.folder}/{name}.new "
-                      f"{lab.folder}/{name}.pid\nexec sleep 300\n")  # fmt: skip
+    script = place / f"{name}.sh"
+    script.write_text(
+        f"echo $$ > {place}/{name}.new; mv {place}/{name}.new {place}/{name}.pid\nexec sleep 300\n"
+    )
     return f"sh {script}"
 
 
-def _pid(lab: Lab, name: str) -> int:
-    path = lab.folder / f"{name}.pid"
+def _pid(place: Path, name: str) -> int:
+    path = place / f"{name}.pid"
     wait_until(path.exists, what=f"{name} has not started")
     return int(path.read_text())
 
@@ -43,24 +53,22 @@ def _is_alive(pid: int) -> bool:
         return False
 
 
-def _nested_run(lab: Lab) -> str:
-    return f"{STOKER} run --log-dir {lab.folder}/inner --devices 0 {_sleeper(lab, 'inner')}"
+def _nested_run(lab: Lab, place: Path) -> str:
+    return f"{STOKER} run --log-dir {lab.folder}/inner --devices 0 {_sleeper(place, 'inner')}"
 
 
-def _commands(lab: Lab) -> dict[str, str]:
-    run = _nested_run(lab)
-    os.chmod(lab.folder, 0o777)  # for su
-    for parent in lab.folder.parents:
-        if os.stat(parent).st_uid == os.getuid() and parent != Path("/"):
-            os.chmod(parent, os.stat(parent).st_mode | 0o011)
+def _commands(lab: Lab, place: Path) -> dict[str, str]:
+    run = _nested_run(lab, place)
     return {
         "nested run": run,
         "nested run behind a shell": f"true; {run}; true",
-        "simple_gpu_scheduler": f"echo '{_sleeper(lab, 'inner')}' | {SIMPLE} --gpus 0 1",
-        "ulimit": f"ulimit -x unlimited; {_sleeper(lab, 'inner')}",
-        "ulimit in the background": f"ulimit -x unlimited; setsid {_sleeper(lab, 'inner')} & wait",
-        "su": f"su nobody -s /bin/sh -c '{_sleeper(lab, 'inner')}'",
-        "su behind a shell": f"true; su nobody -s /bin/sh -c '{_sleeper(lab, 'inner')}'; true",
+        "simple_gpu_scheduler": f"echo '{_sleeper(place, 'inner')}' | {SIMPLE} --gpus 0 1",
+        "ulimit": f"ulimit -x unlimited; {_sleeper(place, 'inner')}",
+        "ulimit in the background": (
+            f"ulimit -x unlimited; setsid {_sleeper(place, 'inner')} & wait"
+        ),
+        "su": f"su nobody -s /bin/sh -c '{_sleeper(place, 'inner')}'",
+        "su behind a shell": f"true; su nobody -s /bin/sh -c '{_sleeper(place, 'inner')}'; true",
     }
 
 
@@ -72,9 +80,11 @@ KINDS = [
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_cancel_ends_every_process_of_a_job_that_lost_its_tag(lab: Lab, kind: str) -> None:
-    job = lab.submit("--gpus", "0", _commands(lab)[kind])
-    inner = _pid(lab, "inner")
+def test_cancel_ends_every_process_of_a_job_that_lost_its_tag(
+    lab: Lab, place: Path, kind: str
+) -> None:
+    job = lab.submit("--gpus", "0", _commands(lab, place)[kind])
+    inner = _pid(place, "inner")
     lab.ok("cancel", "--now", str(job))
     lab.wait(job)
     assert lab.state(job) == "cancelled"
@@ -82,9 +92,13 @@ def test_cancel_ends_every_process_of_a_job_that_lost_its_tag(lab: Lab, kind: st
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_time_limit_ends_every_process_of_a_job_that_lost_its_tag(lab: Lab, kind: str) -> None:
-    job = lab.submit("--gpus", "0", "--time-limit", "2s", "--grace", "0.2", _commands(lab)[kind])
-    inner = _pid(lab, "inner")
+def test_time_limit_ends_every_process_of_a_job_that_lost_its_tag(
+    lab: Lab, place: Path, kind: str
+) -> None:
+    job = lab.submit(
+        "--gpus", "0", "--time-limit", "2s", "--grace", "0.2", _commands(lab, place)[kind]
+    )
+    inner = _pid(place, "inner")
     lab.wait(job)
     assert lab.job(job)["cause"] == "time_limit"
     assert not _is_alive(inner)
@@ -92,10 +106,10 @@ def test_time_limit_ends_every_process_of_a_job_that_lost_its_tag(lab: Lab, kind
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_job_that_lost_its_tag_is_adopted_after_kill_9_of_daemon_and_runner(
-    lab: Lab, kind: str
+    lab: Lab, place: Path, kind: str
 ) -> None:
-    job = lab.submit("--gpus", "0", "--restartable", _commands(lab)[kind])
-    inner = _pid(lab, "inner")
+    job = lab.submit("--gpus", "0", "--restartable", _commands(lab, place)[kind])
+    inner = _pid(place, "inner")
     wait_until(lambda: lab.job(job)["pid"])
     _kill_both(lab)
     lab.ok("daemon", "start")
@@ -118,12 +132,10 @@ def _kill_both(lab: Lab) -> None:
     wait_until(lambda: lab.daemon_pid() is None and lab.runner_pid() is None)
 
 
-def test_inner_run_that_is_killed_leaves_its_jobs_to_the_outer_job(lab: Lab) -> None:
+def test_inner_run_that_is_killed_leaves_its_jobs_to_the_outer_job(lab: Lab, place: Path) -> None:
     """The inner keeper dies as well, so only the outer job can end what is left."""
-    job = lab.submit("--gpus", "0", f"{_nested_run(lab)} & wait; sleep 300")
-    inner = _pid(lab, "inner")
-    tree = lab.folder / "inner"
-    wait_until(tree.exists)
+    job = lab.submit("--gpus", "0", f"{_nested_run(lab, place)} & wait; sleep 300")
+    inner = _pid(place, "inner")
     parent = int(Path(f"/proc/{inner}/stat").read_text().rpartition(")")[2].split()[1])
     for pid in _children(parent):
         if pid != inner:
@@ -140,28 +152,30 @@ def _children(pid: int) -> list[int]:
 
 
 def test_exit_code_survives_the_runner_while_leftovers_are_waited_for(
-    new_lab: Callable[..., Lab],
+    new_lab: Callable[..., Lab], place: Path
 ) -> None:
     lab = new_lab(devices=1)
     once = lab.folder / "once"
     once.touch()
     lab.env |= {"STOKER_FAILPOINT": "runner.after_exited:1", "STOKER_FAILPOINT_ONCE": str(once)}
-    job = lab.submit(f"setsid {_sleeper(lab, 'left')} & "
-                     f"while [ ! -e {lab.folder}/left.pid ]; do sleep 0.01; done; "
+    job = lab.submit(f"setsid {_sleeper(place, 'left')} & "
+                     f"while [ ! -e {place}/left.pid ]; do sleep 0.01; done; "
                      "exit 3")  # fmt: skip
     finish_everything(lab)
     assert not once.exists()
     assert (lab.state(job), lab.job(job)["exit_code"]) == ("failed", 3)
-    assert not _is_alive(_pid(lab, "left"))
+    assert not _is_alive(_pid(place, "left"))
 
 
 @pytest.mark.parametrize("both", [False, True])
-def test_exit_code_survives_kill_9_while_a_leftover_ignores_sigterm(lab: Lab, both: bool) -> None:
+def test_exit_code_survives_kill_9_while_a_leftover_ignores_sigterm(
+    lab: Lab, place: Path, both: bool
+) -> None:
     stubborn = lab.folder / "stubborn.sh"
-    stubborn.write_text(f"trap '' TERM; echo $$ > {lab.folder}/left.pid\n"
+    stubborn.write_text(f"trap '' TERM; echo $$ > {place}/left.pid\n"
                         "while :; do sleep 0.1; done\n")  # fmt: skip
     job = lab.submit(f"setsid sh {stubborn} & "
-                     f"while [ ! -s {lab.folder}/left.pid ]; do sleep 0.01; done; "
+                     f"while [ ! -s {place}/left.pid ]; do sleep 0.01; done; "
                      "exit 3")  # fmt: skip
     wait_until(lambda: "exited" in _journal(lab))
     if both:
@@ -171,7 +185,7 @@ def test_exit_code_survives_kill_9_while_a_leftover_ignores_sigterm(lab: Lab, bo
         lab.kill_runner()
     assert lab.wait(job) == 3
     assert (lab.state(job), lab.job(job)["exit_code"]) == ("failed", 3)
-    assert not _is_alive(_pid(lab, "left"))
+    assert not _is_alive(_pid(place, "left"))
 
 
 def _journal(lab: Lab) -> str:
