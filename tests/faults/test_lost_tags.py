@@ -63,9 +63,9 @@ def _commands(lab: Lab, place: Path) -> dict[str, str]:
         "nested run": run,
         "nested run behind a shell": f"true; {run}; true",
         "simple_gpu_scheduler": f"echo '{_sleeper(place, 'inner')}' | {SIMPLE} --gpus 0 1",
-        "ulimit": f"ulimit -x unlimited; {_sleeper(place, 'inner')}",
+        "ulimit": f"bash -c 'ulimit -x unlimited; {_sleeper(place, 'inner')}'",
         "ulimit in the background": (
-            f"ulimit -x unlimited; setsid {_sleeper(place, 'inner')} & wait"
+            f"bash -c 'ulimit -x unlimited; setsid {_sleeper(place, 'inner')} & wait'"
         ),
         "su": f"su nobody -s /bin/sh -c '{_sleeper(place, 'inner')}'",
         "su behind a shell": f"true; su nobody -s /bin/sh -c '{_sleeper(place, 'inner')}'; true",

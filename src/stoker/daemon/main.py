@@ -69,7 +69,7 @@ class Daemon(Listener):
         cards = self.find_cards(tag)
         self._link = RunnerLink(folder, tag, settings.log_limit, list(self.restart))
         self._handles = ProcessHandles()
-        self._orphans = Orphans(tag, self._handles)
+        self._orphans = Orphans(folder, tag, self._handles)
         host = Host(cpu_slots(settings), boot_id())
         if isinstance(cards, WatchedCards):
             cards.remember(find.devices(self._db))

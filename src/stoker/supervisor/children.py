@@ -16,6 +16,7 @@ from stoker.core.model import Context, Outcome
 from stoker.core.warning import parse_warning
 from stoker.failpoints import point
 from stoker.supervisor import job_processes, process_tags
+from stoker.supervisor.job_cgroups import JobCgroups
 from stoker.supervisor.job_processes import KillRetries, Leader
 from stoker.supervisor.logs import cap_log
 from stoker.supervisor.orders import Begun, Order, Refused, Stuck
@@ -67,10 +68,12 @@ class Children:
         spares: SpareLogs | None = None,
         record_exit: Callable[[Outcome], None] | None = None,
         outer_tags: bytes = b"",
+        cgroups: JobCgroups | None = None,
     ) -> None:
         self._tag_base = tag_base
         self._record_exit = record_exit
         self._outer_tags = outer_tags
+        self._cgroups = JobCgroups([]) if cgroups is None else cgroups
         self._spares = spares
         self._log_limit = log_limit
         self._pad = Launchpad()
@@ -179,7 +182,9 @@ class Children:
         leaders = {attempt.pid: Leader(attempt.order.attempt) for attempt in self._ending}
         for pid, attempt in self._by_pid.items():
             leaders[pid] = Leader(attempt.order.attempt)
-        return job_processes.processes_by_attempt(self._tag_base, leaders, os.getpid())
+        return job_processes.processes_by_attempt(
+            self._tag_base, leaders, os.getpid(), cgroups=self._cgroups.attempts_by_pid()
+        )
 
     def _processes(self, attempts: Iterable[_Attempt]) -> list[Process]:
         """The living processes of these attempts, from one pass over the process table."""
@@ -298,6 +303,7 @@ class Children:
                     attempt.kill_at = time.monotonic() + LEFTOVER_GRACE_SECONDS
             elif attempt.outcome is not None:
                 del self._by_attempt[attempt.order.attempt]
+                self._cgroups.remove(attempt.order.attempt)
                 _close(attempt.lease)
                 if attempt.log is not None and self._spares is not None:
                     self._spares.take_back(attempt.log, keep=bool(attempt.outcome.status))

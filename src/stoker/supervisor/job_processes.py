@@ -6,6 +6,7 @@ when it, or the nearest ancestor of which anything is known,
     carries the attempt's tag (process_tags.py), or
     is the attempt's first process, known by PID and start time, or
     is in the session that the first process leads, or
+    is in the attempt's cgroup, where there are any (job_cgroups.py), or
     has lost its parents and was started with the attempt's tag in its environment.
 
 Daemons and runners detach themselves and belong to none. A job inside of a job (`stoker run` in a
@@ -55,13 +56,16 @@ def processes_by_attempt(
     leaders: Mapping[int, Leader] = _NONE,
     root: int | None = None,
     table: dict[int, Process] | None = None,
+    cgroups: Mapping[int, int] = {},
 ) -> dict[int, list[Process]]:
     """The living processes of each attempt of a store, from one pass over the process table.
 
     `root`: the process that parents all of them and adopts their orphans (a subreaper); processes
-    elsewhere are not considered. None: that process may be dead.
+    elsewhere are not considered. None: that process may be dead. `cgroups`: attempts by PID.
     """
-    search = _Search(base, leaders, root, read_processes() if table is None else table)
+    if table is None:
+        table = read_processes()
+    search = _Search(base, leaders, root, table, cgroups)
     found: dict[int, list[Process]] = {}
     for process in search.table.values():
         if process.pid == search.me or not is_running(process):
@@ -92,7 +96,7 @@ def owner_of(pid: int, base: int, leaders: Mapping[int, Leader] = _NONE) -> int 
             break
         table[at] = process
         at = process.parent
-    return _Search(base, leaders, None, table).owner(table[pid]) if pid in table else None
+    return _Search(base, leaders, None, table, {}).owner(table[pid]) if pid in table else None
 
 
 class _Search:
@@ -102,8 +106,10 @@ class _Search:
         leaders: Mapping[int, Leader],
         root: int | None,
         table: dict[int, Process],
+        cgroups: Mapping[int, int],
     ) -> None:
         self.table = table
+        self._cgroups = cgroups
         self.me = os.getpid()
         self._base = base
         self._leaders = leaders
@@ -143,6 +149,8 @@ class _Search:
             return True, None
         if tag is not None and base_of(tag) == self._base:
             return True, attempt_of(tag)
+        if tag is None and process.pid in self._cgroups:
+            return True, self._cgroups[process.pid]
         leader = self._leaders.get(process.session)
         if leader is not None and self._is_session_of(leader, process):
             return True, leader.attempt
@@ -180,6 +188,14 @@ def children(pid: int) -> list[int]:
             return [int(word) for word in file.read().split()]
     except OSError:
         return []
+
+
+def descendants(pid: int) -> list[int]:
+    """Children and their children, as far as the kernel lists them."""
+    found = []
+    for child in children(pid):
+        found += [child, *descendants(child)]
+    return found
 
 
 def programs(pid: int, shell: str | None) -> list[int]:

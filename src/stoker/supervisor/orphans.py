@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from stoker.core.model import Outcome
 from stoker.core.record import Record
 from stoker.supervisor import job_processes
+from stoker.supervisor.job_cgroups import JobCgroups
 from stoker.supervisor.job_processes import KillRetries, Leader
 from stoker.supervisor.orders import Begun, Fact, Stuck
 from stoker.supervisor.process_table import Process, read_process, read_processes
@@ -94,7 +95,8 @@ class _Orphan:
 
 
 class Orphans:
-    def __init__(self, tag_base: int, handles: ProcessHandles) -> None:
+    def __init__(self, folder: str, tag_base: int, handles: ProcessHandles) -> None:
+        self._folder = folder
         self._tag_base = tag_base
         self._handles = handles
         self._by_attempt: dict[int, _Orphan] = {}
@@ -144,7 +146,10 @@ class Orphans:
         leaders = {
             one.pid: one.leader for one in orphans if one.pid is not None and one.leader is not None
         }
-        return job_processes.processes_by_attempt(self._tag_base, leaders, table=table)
+        cgroups = JobCgroups.load(self._folder).attempts_by_pid()
+        return job_processes.processes_by_attempt(
+            self._tag_base, leaders, table=table, cgroups=cgroups
+        )
 
     def handles(self) -> list[int]:
         """Descriptors that become readable when something ends."""
@@ -213,6 +218,7 @@ class Orphans:
             processes = alive.get(attempt)
             if not processes:
                 del self._by_attempt[attempt]
+                JobCgroups.load(self._folder).remove(attempt)
                 over.append(self._outcome(attempt, orphan))
             elif orphan.kill_at is None:
                 job_processes.ask_to_end(processes)

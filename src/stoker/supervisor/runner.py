@@ -23,6 +23,7 @@ from stoker.failpoints import point
 from stoker.supervisor.begins import Begins
 from stoker.supervisor.children import Children
 from stoker.supervisor.dispatcher import become_dispatcher
+from stoker.supervisor.job_cgroups import JobCgroups
 from stoker.supervisor.journal import Journal, JournalFull
 from stoker.supervisor.orders import Begun, Order, Refused
 from stoker.supervisor.restarts import Restarts
@@ -58,7 +59,10 @@ class Runner:
         self._begins = Begins()
         self._is_released = False
         self._journal = Journal(folder)
-        self._children = Children(tag_base, log_limit, record_exit=self._journal.exited)
+        self._cgroups = JobCgroups.create(folder, tag_base)
+        self._children = Children(
+            tag_base, log_limit, record_exit=self._journal.exited, cgroups=self._cgroups
+        )
         self._contexts: dict[int, tuple[Context, Environment]] = {}
         self._boot = boot_id()
         self._listener = listen(folder, SOCKET_NAME)
@@ -75,13 +79,17 @@ class Runner:
         while self._daemon is not None or len(self._children) or self._restarts.due_at is not None:
             self._wait()
             self._tell(self._children.tick() if self._is_due() else self._children.reap())
-            self._tell_begins(self._begins.due(time.monotonic()))
+            begins = self._begins.due(time.monotonic())
+            for begun in begins:  # those that live for more than a moment
+                self._cgroups.add(begun.attempt, begun.pid)
+            self._tell_begins(begins)
             self._tell_stuck()
             self._obey()
             if self._restarts.is_due(time.monotonic()):
                 self._restart_daemon()
             if self._daemon is not None and self._daemon.has_backlog:
                 self._daemon.flush()
+        self._cgroups.close()
 
     def _wait(self) -> None:
         due = (self._children.next_deadline(), self._begins.due_at, self._restarts.due_at)

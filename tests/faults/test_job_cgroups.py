@@ -1,0 +1,73 @@
+"""Control groups find processes that shed every other sign of their job."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from stoker.supervisor.job_cgroups import JobCgroups
+from tests.lab import Lab, wait_until
+
+
+@pytest.fixture(autouse=True)
+def needs_cgroups(tmp_path: Path) -> None:
+    cgroups = JobCgroups.create(str(tmp_path), 0xFA1AFE1)
+    is_possible = (tmp_path / "cgroups").exists()
+    cgroups.close()
+    if not is_possible:
+        pytest.skip("this user may not make cgroups here (needs a delegated cgroup v2, or root)")
+
+
+def _start(lab: Lab) -> tuple[int, int]:
+    """(a job, a process of it that dropped its tag, environment, session and parents)"""
+    file, script = lab.folder / "pid", lab.folder / "sleep.sh"
+    script.write_text(f"echo $$ > {file}.new; mv {file}.new {file}; exec sleep 300\n")
+    vanish = f"exec prlimit --locks=unlimited setsid env -i /bin/sh -c '/bin/sh {script} &'"
+    job = lab.submit(
+        "--gpus", "0",
+        "until grep -q stoker- /proc/$$/cgroup; do sleep 0.01; done\n"
+        f'/bin/sh -c "{vanish}"\nsleep 300',
+    )  # fmt: skip
+    wait_until(file.exists)
+    return job, int(file.read_text())
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return b") Z " not in Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+
+
+def test_cancel_ends_a_process_that_only_its_cgroup_tells_of(lab: Lab) -> None:
+    job, pid = _start(lab)
+    assert _is_alive(pid)
+    lab.ok("cancel", "--now", str(job))
+    lab.wait(job)
+    assert lab.state(job) == "cancelled"
+    assert not _is_alive(pid)
+
+
+def test_daemon_ends_a_process_that_only_its_cgroup_tells_of_after_the_runner_died(
+    lab: Lab,
+) -> None:
+    job, pid = _start(lab)
+    assert _is_alive(pid)
+    runner = lab.runner_pid()
+    assert runner is not None
+    os.kill(runner, signal.SIGKILL)
+    wait_until(lambda: lab.runner_pid() not in (None, runner))
+    assert lab.state(job) == "running"
+    lab.ok("cancel", "--now", str(job))
+    lab.wait(job)
+    assert not _is_alive(pid)
+
+
+def test_cgroups_of_ended_jobs_are_removed(lab: Lab) -> None:
+    job = lab.submit("--gpus", "0", "until grep -q stoker- /proc/$$/cgroup; do sleep 0.01; done")
+    assert lab.wait(job) == 0
+    place = Path((lab.state_dir / "cgroups").read_text().split()[-1])
+    wait_until(lambda: not [path for path in place.iterdir() if path.is_dir()])
