@@ -15,7 +15,7 @@ from stoker.store import find, sweeps
 from stoker.store.database import Database
 from stoker.store.find import JobRow
 from stoker.supervisor.logs import job_folder, log_path, read_progress
-from stoker.supervisor.process_state import STOPPED, STUCK, state_of
+from stoker.supervisor.process_state import STOPPED, state_of
 
 # Causes for people, where they say more than the exit code.
 CAUSES = {
@@ -179,15 +179,16 @@ def _past(state: str) -> str:
     return f"was {state}" if state in ("cancelled", "lost") else state
 
 
-def process_words(row: JobRow) -> str:
-    """What is odd about the process of an active job."""
+def process_words(db: Database, row: JobRow) -> str:
+    """What is unusual about the processes of an active job."""
     if row.pid is None or row.state not in ("running", "stopping"):
         return ""
-    state = state_of(row.pid)
-    if state == STOPPED:
+    if state_of(row.pid) == STOPPED:
         return f"stopped: `kill -CONT {row.pid}` lets it go on"
-    if state == STUCK and row.state == "stopping":
-        return f"process {row.pid} hangs in the kernel and cannot be killed; its devices are kept"
+    if row.state == "stopping":
+        for _, kind, why in reversed(find.events(db, row.id)):
+            if kind == "stuck":
+                return f"{why}; the job keeps its GPUs"
     return ""
 
 

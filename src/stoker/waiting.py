@@ -96,7 +96,7 @@ def why(db: Database, settings: Settings, row: JobRow) -> list[str]:
     if row.state in ACTIVE:
         cards = ", ".join(map(str, row.devices))
         place = f"it is {row.state}" + (f" on gpu {cards}" if cards else "")
-        return [text for text in (place, process_words(row)) if text]
+        return [text for text in (place, process_words(db, row)) if text]
     if row.state in FINAL:
         words = result_words(row, db)
         return [f"it is {row.state}" + (f": {words}" if words else "")]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -15,6 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from stoker.supervisor import job_processes
+from stoker.supervisor.job_processes import KillRetries
+from stoker.supervisor.process_table import Process, read_process
 from tests.faults.effects import finish_everything
 from tests.lab import Lab, wait_until
 
@@ -192,3 +196,35 @@ def _journal(lab: Lab) -> str:
     return "".join(
         path.read_bytes().partition(b"\0")[0].decode() for path in lab.state_dir.glob("journal-*")
     )
+
+
+@needs_root
+def test_process_of_another_user_is_named_as_one_that_cannot_be_killed() -> None:
+    sleeper = subprocess.Popen(["sleep", "300"])
+    process = read_process(sleeper.pid)
+    assert process is not None
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setuid(65534)
+            os.write(writing, job_processes.why_alive([process]).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with open(reading) as answer:
+        text = answer.read()
+    os.waitpid(child, 0)
+    sleeper.kill()
+    sleeper.wait()
+    assert text == f"process {sleeper.pid} (sleep) belongs to another user and cannot be killed"
+
+
+def test_survivors_are_killed_again_ever_more_rarely_and_new_processes_soon() -> None:
+    one, other = (Process(pid, 1, pid, "R", 1, 100) for pid in (7, 8))
+    retries = KillRetries()
+    assert retries.pause([one]) < 1.0
+    pauses = [retries.pause([one]) for _ in range(8)]
+    assert pauses == sorted(pauses) and pauses[0] >= 1.0 and pauses[-1] == pauses[-2] == 60.0
+    assert retries.pause([other]) < 1.0
+    assert retries.failures == 0

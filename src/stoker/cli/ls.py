@@ -161,7 +161,9 @@ def jobs_table(queue: Queue, rows: list[JobRow]) -> str:
     for row in rows:
         words = board.result_words(row, queue.db)
         words = words or board.waiting_words(queue.db, row, now, bool(draining))
-        words = words or board.process_words(row) or board.progress(queue.settings, row) or ""
+        words = (
+            words or board.process_words(queue.db, row) or board.progress(queue.settings, row) or ""
+        )
         lines.append(_cells(row, now, likely.get(row.id), words))
     return table(("ID", "STATE", "TIME", "GPU", "NAME", "COMMAND"), lines, state=1)
 

@@ -62,7 +62,7 @@ def _trial(queue: Queue, row: JobRow) -> str:
 
 
 def _text(queue: Queue, row: JobRow) -> str:
-    words = board.result_words(row, queue.db) or board.process_words(row)
+    words = board.result_words(row, queue.db) or board.process_words(queue.db, row)
     out, err = board.log_paths(queue.settings, row)
     lines = [
         ("job", f"{row.id}" + (f" ({row.name})" if row.name else "")),

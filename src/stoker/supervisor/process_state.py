@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 STOPPED = "T"
-STUCK = "D"  # in the kernel, where no signal reaches it
 
 
 def state_of(pid: int) -> str:
