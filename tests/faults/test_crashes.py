@@ -8,6 +8,7 @@ import select
 import signal
 import sqlite3
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -79,6 +80,38 @@ def test_a_killed_runner_is_replaced_and_its_jobs_keep_their_codes(lab: Lab) -> 
     (lab.folder / "go").touch()
     assert lab.wait(job) == 7
     assert lab.wait(second) == 3
+
+
+def test_job_keeps_its_exit_code_when_it_ends_between_the_deaths_of_daemon_and_runner(
+    lab: Lab,
+) -> None:
+    """The second daemon is no ancestor of the job, and stopped while the job ends."""
+    job = _start(lab)
+    first = lab.daemon_pid()
+    lab.kill_daemon()
+    lab.wait_until(lambda: lab.daemon_pid() not in (None, first))
+    lab.ok("ls")
+    daemon = lab.daemon_pid()
+    assert daemon is not None
+    lab.wait_until(lambda: _holds_handle(daemon))
+    os.kill(daemon, signal.SIGSTOP)
+    lab._kill(lab.runner_pid, signal.SIGKILL)
+    (lab.folder / "go").touch()
+    lab.wait_until(lambda: not lab.processes())
+    os.kill(daemon, signal.SIGCONT)
+    assert lab.wait(job) == 7
+    assert lab.state(job) == "failed"
+
+
+def _holds_handle(daemon: int) -> bool:
+    """Whether the daemon has opened a pidfd of a job."""
+    for path in Path(f"/proc/{daemon}/fd").iterdir():
+        try:
+            if "pidfd" in os.readlink(path):
+                return True
+        except OSError:
+            continue
+    return False
 
 
 def test_an_orphan_of_a_killed_runner_keeps_its_device_and_can_be_cancelled(

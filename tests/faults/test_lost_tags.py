@@ -18,7 +18,7 @@ import pytest
 
 from stoker.supervisor import job_processes
 from stoker.supervisor.job_processes import KillRetries
-from stoker.supervisor.process_table import Process, read_process
+from stoker.supervisor.process_table import Process, read_process, zombie_status
 from tests.faults.effects import finish_everything
 from tests.lab import Lab, wait_until
 
@@ -228,3 +228,15 @@ def test_survivors_are_killed_again_ever_more_rarely_and_new_processes_soon() ->
     assert pauses == sorted(pauses) and pauses[0] >= 1.0 and pauses[-1] == pauses[-2] == 60.0
     assert retries.pause([other]) < 1.0
     assert retries.failures == 0
+
+
+def test_zombie_tells_its_wait_status_until_it_is_reaped() -> None:
+    for command, status in (("exit 7", 7 << 8), ("kill -9 $$", 9), ("exit 0", 0)):
+        child = subprocess.Popen(["sh", "-c", command])
+        started = read_process(child.pid)
+        assert started is not None
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert zombie_status(child.pid, started.started) == status
+        assert zombie_status(child.pid, started.started + 1) is None
+        child.wait()
+        assert zombie_status(child.pid, started.started) is None

@@ -1,9 +1,10 @@
 """Attempts whose runner died under them: watched and ended by the daemon.
 
 Their exit codes can still be had: as their parent (they fell to the daemon that had started the
-runner), or from the kernel, which since Linux 6.15 tells the exit status of any process of which a
-handle (pidfd) was open. The daemon therefore opens one for each job that lives for more than a
-moment (`ProcessHandles`). Otherwise the end is honest: `lost`.
+runner); from the process table, until init has reaped them; or from the kernel, which since Linux
+6.15 tells the exit status of any process of which a handle (pidfd) was open. The daemon therefore
+opens one for each job that lives for more than a moment (`ProcessHandles`). Otherwise the end is
+honest: `lost`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from stoker.supervisor import job_processes
 from stoker.supervisor.job_cgroups import JobCgroups
 from stoker.supervisor.job_processes import KillRetries, Leader
 from stoker.supervisor.orders import Begun, Fact, Stuck
-from stoker.supervisor.process_table import Process, read_process, read_processes
+from stoker.supervisor.process_table import Process, read_process, read_processes, zombie_status
 
 _PIDFD_GET_INFO = 0xC0000000 | 64 << 16 | 0xFF << 8 | 11
 _PIDFD_INFO_EXIT = 1 << 3
@@ -35,7 +36,7 @@ class ProcessHandles:
     """Handles (pidfds) of the first processes of running attempts, opened while they live."""
 
     def __init__(self) -> None:
-        self._by_attempt: dict[int, tuple[int, int]] = {}  # handle, PID
+        self._by_attempt: dict[int, tuple[int, int, int]] = {}  # handle, PID, its start time
 
     def open(self, begun: Begun) -> None:
         """Keep a handle of an attempt's first process, if it still is that process."""
@@ -45,15 +46,15 @@ class ProcessHandles:
             return
         handle = _open_handle(begun.pid, begun.pid_started)
         if handle is not None:
-            self._by_attempt[begun.attempt] = (handle, begun.pid)
+            self._by_attempt[begun.attempt] = (handle, begun.pid, begun.pid_started)
 
     def close(self, attempt: int) -> None:
         known = self._by_attempt.pop(attempt, None)
         if known is not None:
             os.close(known[0])
 
-    def take(self, attempt: int) -> tuple[int, int] | None:
-        """(handle, PID) of an attempt; the handle is the caller's to close."""
+    def take(self, attempt: int) -> tuple[int, int, int] | None:
+        """(handle, PID, start time) of an attempt; the handle is the caller's to close."""
         return self._by_attempt.pop(attempt, None)
 
 
@@ -133,7 +134,8 @@ class Orphans:
         """Open a handle of the first process of an attempt, unless there is one."""
         kept = self._handles.take(attempt)
         if kept is not None:
-            orphan.handle, orphan.pid = kept
+            orphan.handle, orphan.pid, started = kept
+            orphan.leader = Leader(attempt, started)
             return
         if orphan.leader is None and by_tag is not None:  # the runner died before it could tell
             orphan.pid, orphan.leader = by_tag.pid, Leader(attempt, by_tag.started)
@@ -234,6 +236,8 @@ class Orphans:
         orphan.status = _wait_for_child(orphan.handle)
         if orphan.status is None:
             orphan.status = exit_status(orphan.handle)
+        if orphan.status is None and orphan.leader is not None and orphan.pid is not None:
+            orphan.status = zombie_status(orphan.pid, orphan.leader.started or 0)
         if orphan.status is None and time.time() < orphan.ended_at + _STATUS_SECONDS:
             return  # its new parent has not collected it yet; the kernel tells only then
         os.close(orphan.handle)

@@ -49,6 +49,27 @@ def read_processes() -> dict[int, Process]:
     return found
 
 
+def zombie_status(pid: int, started: int) -> int | None:
+    """The wait status of a process that has exited and was not reaped; None when not known.
+
+    The kernel shows it only of processes whose users and groups are all our own (of others it
+    shows 0), or to those with CAP_SYS_PTRACE.
+    """
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            ids = {words[0]: words[1:4] for words in map(bytes.split, file) if len(words) == 5}
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            words = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    own = {b"Uid:": [b"%d" % os.geteuid()] * 3, b"Gid:": [b"%d" % os.getegid()] * 3}
+    if any(ids.get(key) != values for key, values in own.items()):
+        return None
+    if words[0] != b"Z" or int(words[19]) != started or len(words) < 50:
+        return None
+    return int(words[49])
+
+
 def is_running(process: Process) -> bool:
     """Whether any thread of it is left. A main thread may end before the others."""
     return process.state not in ("Z", "X") or process.threads > 1
