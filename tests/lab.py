@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from stoker.supervisor import job_processes, locks
+from stoker.supervisor.job_cgroups import JobCgroups
 
 
 class Lab:
@@ -174,6 +175,7 @@ class Lab:
         base = self.tag_base()
         if base is not None:
             job_processes.kill_all(base, patience=5)
+            JobCgroups.load(str(self.state_dir)).close()
         mark = os.fsencode(f"STOKER_STATE_DIR={self.state_dir}\0")
         for entry in os.listdir("/proc"):
             try:

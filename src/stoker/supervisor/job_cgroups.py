@@ -32,14 +32,17 @@ class JobCgroups:
         own = _own_cgroup()
         if own is None:
             return cls([])
+        cls(known).close()  # what a runner that was killed left behind
         place = os.path.join(own, f"{_PREFIX}{base:x}")
         try:
             os.makedirs(place, exist_ok=True)
             if not os.access(os.path.join(own, "cgroup.procs"), os.W_OK):
                 return cls([])
             places = [*(path for path in known if path != place), place]
-            with open(os.path.join(folder, _LIST_NAME), "w", encoding="utf-8") as file:
-                file.writelines(f"{path}\n" for path in places)
+            path = os.path.join(folder, _LIST_NAME)
+            with open(f"{path}.new", "w", encoding="utf-8") as file:
+                file.writelines(f"{one}\n" for one in places)
+            os.replace(f"{path}.new", path)
         except OSError:
             return cls([])
         return cls(places)
