@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import base64
-import encodings.idna  # a child that is another user cannot import it any more
 import json
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,9 +14,7 @@ import pytest
 
 from tests.compat.gpupeasy_lab import PeasyLab, ask, stop
 from tests.lab import wait_until
-
-assert encodings.idna
-NOBODY = 65534
+from tests.other_user import as_other_user, become_other, need_ipv6, other_user_listens
 
 
 @pytest.fixture
@@ -46,37 +43,82 @@ def exchange(port: int, data: bytes, has_more: bool = False) -> bytes:
         return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
-def as_nobody(work: Callable[[], bytes]) -> bytes:
-    """What another user of this host gets."""
-    if os.getuid() != 0:
-        pytest.skip("only root can become somebody else")
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            os.setgroups([])
-            os.setgid(NOBODY)
-            os.setuid(NOBODY)
-            os.write(writer, work()[:60000])
-            code = 0
-        finally:
-            os._exit(code)
-    os.close(writer)
-    with open(reader, "rb") as file:
-        answer = file.read()
-    assert os.waitpid(pid, 0)[1] == 0
-    return answer
-
-
 def test_it_listens_on_loopback_only(lab: PeasyLab) -> None:
     lab.serve()
     lab.show()
-    with open("/proc/net/tcp", encoding="ascii") as file:
-        rows = [line.split() for line in file.readlines()[1:]]
+    rows = []
+    for table in ("tcp", "tcp6"):
+        with suppress(FileNotFoundError), open(f"/proc/net/{table}", encoding="ascii") as file:
+            rows += [line.split() for line in file.readlines()[1:]]
     for port in (lab.port, lab.gui_port):
         places = {row[1] for row in rows if row[3] == "0A" and row[1].endswith(f":{port:04X}")}
-        assert places == {f"0100007F:{port:04X}"}
+        assert f"0100007F:{port:04X}" in places
+        assert places <= {f"{host}:{port:04X}" for host in ("0100007F", f"{'0' * 24}01000000")}
+
+
+def test_other_user_cannot_listen_where_localhost_leads(shared: PeasyLab) -> None:
+    need_ipv6()
+
+    def take(port: int) -> bytes:
+        with socket.socket(socket.AF_INET6) as theirs:
+            theirs.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                theirs.bind(("::1", port))
+            except OSError as error:
+                return str(error.strerror).encode()
+            return b"took it"
+
+    for port in (shared.port, shared.gui_port):
+        assert as_other_user(lambda port=port: take(port)) == b"Address already in use"  # type: ignore[misc]
+
+
+def test_port_held_by_another_user_at_the_other_address_is_refused(lab: PeasyLab) -> None:
+    need_ipv6()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    for words in (["server", "--logdir", str(lab.logdir)], ["gui"]):
+        with other_user_listens("::1", port):
+            server = lab.launch("-m", "gpupeasy", *words, "--port", str(port))
+            said = server.communicate(timeout=30)[0]
+        assert server.returncode == 1
+        assert f"error: cannot listen on [::1]:{port}: Address already in use" in said
+        assert f"hint: `localhost:{port}` would lead to the process that has it" in said
+
+
+def test_old_scripts_reach_the_server_as_localhost_at_both_addresses(shared: PeasyLab) -> None:
+    need_ipv6()
+    for port, path in ((shared.port, "/availabledevices"), (shared.gui_port, "/successfuljobs")):
+        data = request(port, path, Host=f"localhost:{port}", Connection="close")
+
+        def ask_at(address: str, port: int = port, data: bytes = data) -> bytes:
+            with socket.create_connection((address, port), timeout=30) as connection:
+                connection.sendall(data)
+                return b"".join(iter(lambda: connection.recv(65536), b""))
+
+        for address in ("127.0.0.1", "::1"):
+            assert ask_at(address).startswith(b"HTTP/1.1 200 ")
+            assert as_other_user(lambda address=address: ask_at(address))[9:12] == b"401"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("host", ["0", "0x0", "", "::", "::ffff:0.0.0.0"])
+def test_every_address_needs_a_token_however_it_is_written(lab: PeasyLab, host: str) -> None:
+    gui = lab.launch("-m", "gpupeasy", "gui", "--host", host, "--port", "0")
+    assert "--token-file" in gui.communicate(timeout=30)[0]
+    assert gui.returncode == 2
+
+
+def test_page_asks_no_server_of_another_user_that_localhost_leads_to(lab: PeasyLab) -> None:
+    need_ipv6()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        lab.port = free.getsockname()[1]
+    for address in ("::1", "127.0.0.1"):
+        with other_user_listens(address, lab.port):
+            submit = lab.launch(
+                "-m", "gpupeasy", "submit", "/dev/null",
+                "--backend-host", "localhost", "--backend-port", str(lab.port),
+            )  # fmt: skip
+            assert "Connection error" in submit.communicate(timeout=30)[0]
+            assert submit.returncode == 69
 
 
 def test_another_user_of_the_host_is_refused(lab: PeasyLab) -> None:
@@ -84,11 +126,11 @@ def test_another_user_of_the_host_is_refused(lab: PeasyLab) -> None:
     lab.show()
     for port in (lab.port, lab.gui_port):
         mine = exchange(port, request(port, "/successfuljobs"))
-        theirs = as_nobody(lambda port=port: exchange(port, request(port, "/successfuljobs")))  # type: ignore[misc]
+        theirs = as_other_user(lambda port=port: exchange(port, request(port, "/successfuljobs")))  # type: ignore[misc]
         assert mine.startswith(b"HTTP/1.1 200 ")
         assert theirs.startswith(b"HTTP/1.1 401 ")
     body = submission(lab.work / "evil")
-    theirs = as_nobody(lambda: exchange(lab.port, request(lab.port, "/addnewjob", body)))
+    theirs = as_other_user(lambda: exchange(lab.port, request(lab.port, "/addnewjob", body)))
     assert theirs.startswith(b"HTTP/1.1 401 ")
     assert not (lab.work / "evil").exists()
 
@@ -104,7 +146,7 @@ def test_another_user_who_hangs_up_at_once_is_not_taken_for_root(lab: PeasyLab) 
                 connection.sendall(request(lab.port, "/addnewjob", body))
         return b"sent"
 
-    assert as_nobody(send_and_leave) == b"sent"
+    assert as_other_user(send_and_leave) == b"sent"
     wait_until(lambda: lab.value("/availabledevices"))
     lab.wait_for("Succeeded", lab.add("true"))
     assert not (lab.work / "evil").exists()
@@ -131,7 +173,7 @@ def test_another_user_cannot_take_all_the_places(lab: PeasyLab) -> None:
         is_ok = exchange(lab.port, request(lab.port)).startswith(b"HTTP/1.1 200 ")
         os.write(release, b"y" if is_ok else b"n")
         os._exit(0)
-    assert as_nobody(hold_many) == b"y"
+    assert as_other_user(hold_many) == b"y"
     os.wait()
 
 
@@ -243,7 +285,7 @@ def test_a_token_lets_in_from_anywhere(lab: PeasyLab) -> None:
     token = token_file.read_text().strip()
 
     def ask_with(**headers: str) -> bytes:
-        return as_nobody(
+        return as_other_user(
             lambda: exchange(lab.port, request(lab.port, "/failedjobs", b"", **headers))
         )[9:12]
 
@@ -273,8 +315,7 @@ def test_the_page_does_not_talk_to_another_users_server(lab: PeasyLab) -> None:
     told, ready = os.pipe()
     pid = os.fork()
     if pid == 0:
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
+        become_other()
         theirs = socket.socket()
         theirs.bind(("127.0.0.1", 0))
         theirs.listen()
@@ -314,7 +355,7 @@ def test_an_ipv6_socket_on_the_ipv4_port_is_known_by_its_user(shared: PeasyLab) 
     except OSError:
         pytest.skip("no IPv6 here")
     assert mine.startswith(b"HTTP/1.1 200 ")
-    assert as_nobody(exchange_mapped).startswith(b"HTTP/1.1 401 ")
+    assert as_other_user(exchange_mapped).startswith(b"HTTP/1.1 401 ")
 
 
 def test_answers_are_not_to_be_framed_or_guessed_at(shared: PeasyLab) -> None:

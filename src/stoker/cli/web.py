@@ -14,6 +14,10 @@ from stoker.errors import Conflict, Error, Unavailable, UsageError
 from stoker.settings import Settings, load_settings, prepare_state_dir
 from stoker.web.place import LOG, Place, living_pid, living_place
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from stoker.http.addresses import Addresses
+
 _ACTIONS = ("status", "stop")
 _MODULE = "stoker.web.server"
 _START_SECONDS = 30.0
@@ -69,38 +73,37 @@ def run(name: str, parsed: Parsed) -> int:
 
 
 def _options(parsed: Parsed) -> dict[str, object]:
-    port, host, token = parsed["port"], parsed["host"] or "127.0.0.1", parsed["token_file"]
+    from stoker.http.addresses import resolve
+
+    port, host, token = parsed["port"], parsed["host"], parsed["token_file"]
     if port is not None and not 1 <= port <= 65535:
-        raise UsageError(f"{port} is no port", "1 to 65535")
-    if not _is_local(host):
-        _check_open(host, token)
+        raise UsageError(f"{port} is not a port", "1 to 65535")
+    addresses = resolve("127.0.0.1" if host is None else host)
+    if not addresses.is_loopback:
+        _check_open(addresses, token)
     return {
-        "host": "127.0.0.1" if host == "localhost" else host,
+        "host": addresses.shown,
+        "addresses": addresses.found,
         "port": port,
         "token_file": None if token is None else os.path.abspath(token),
         "read_only": bool(parsed["read_only"]),
     }
 
 
-def _is_local(host: str) -> bool:
-    return host in ("localhost", "::1") or (
-        host.startswith("127.") and host.replace(".", "").isdigit()
-    )
-
-
-def _check_open(host: str, token: str | None) -> None:
-    """Whoever reaches the page and has the token runs commands as you, and nothing is encrypted."""
+def _check_open(addresses: Addresses, token: str | None) -> None:
+    """Refuse all addresses at once, and an address without a token that was asked for."""
+    host = addresses.host
     tunnel = f"ssh -L 8899:127.0.0.1:8899 {os.uname().nodename}, then open the link on your machine"
-    if host in ("0.0.0.0", "::", "*", ""):
-        raise UsageError("the page is not opened to all networks at once",
-                         f"give one address of this host; or a tunnel: {tunnel}")  # fmt: skip
+    if addresses.is_everything:
+        raise UsageError(f"`--host {host}` means every address of this host",
+                         f"give one address; or use a tunnel: {tunnel}")  # fmt: skip
     if token is None:
         raise UsageError(
-            f"`--host {host}` opens the page to everybody who reaches that address, unencrypted",
-            f"a tunnel is safer: {tunnel}. If you mean it: --token-file FILE",
+            f"`--host {host}` opens the web UI to every machine that can reach it, unencrypted",
+            f"a tunnel is safer: {tunnel}. To do it anyway, add --token-file FILE",
         )
-    tell(f"note: the page is open to everybody who reaches {host} and has the token, and nothing "
-         f"is encrypted on the way\nhint: a tunnel is safer: {tunnel}")  # fmt: skip
+    tell(f"note: every machine that can reach {host} may connect with the token, and nothing is "
+         f"encrypted\nhint: a tunnel is safer: {tunnel}")  # fmt: skip
 
 
 def _check_same(place: Place, options: dict[str, object]) -> None:

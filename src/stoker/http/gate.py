@@ -185,7 +185,7 @@ def _source(scope: Scope) -> str:
 
 
 async def _uid(scope: Scope) -> int | None:
-    """Who is at the other end, where the kernel can tell: on this host."""
+    """The user at the other end; None on another machine."""
     found: asyncio.Future[int | None] | None = scope.get("extensions", {}).get("stoker.uid")
     return None if found is None else await asyncio.shield(found)
 

@@ -1,32 +1,28 @@
-"""Whose process is at the other end of a connection over loopback, as the kernel tells.
+"""Which user owns the process at the other end of a connection within this host.
 
-A loopback port is open to every user of the host, so that its address alone says nothing.
+A loopback port is open to every user of the host, so the address of a peer alone says nothing. The
+kernel is asked for the one socket (sock_diag.py); where it cannot be, its table of all sockets is
+read, for all who wait at once and never back to back.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import socket
 import struct
+import threading
+import time
 from collections.abc import Iterator
 
-NOBODY = -1  # an end that its owner has closed already
-_LISTENING = "0A"
+from stoker.http import sock_diag
+from stoker.http.sock_diag import LISTEN, Place
+
+UNKNOWN = -1  # owned by no process any more, or not told: treated as another user
+_LISTENING = f"{LISTEN:02X}"
 _MAPPED = b"\x00" * 10 + b"\xff\xff"  # how the table of IPv6 writes an address of IPv4
+_PAUSE_FACTOR = 4  # a table is read for at most a fifth of the time
 
-
-def is_loopback(host: str) -> bool:
-    """
-    >>> [is_loopback(host) for host in ("127.0.0.2", "::1", "localhost", "10.0.0.1")]
-    [True, True, True, False]
-    """
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
-    except ValueError:
-        return False
+_has_look_up: bool | None = None  # None: not tried yet
 
 
 def own_uids() -> frozenset[int]:
@@ -34,30 +30,89 @@ def own_uids() -> frozenset[int]:
     return frozenset({0, os.geteuid()})
 
 
-def peer_uid(client: tuple[str, int], server: tuple[str, int]) -> int | None:
-    """The owner of the socket at `client` that is connected to `server`.
+def peer_uid(client: Place, server: Place) -> int | None:
+    """The owner of the socket at `client` that is connected to `server`, or UNKNOWN.
 
-    None when the kernel does not tell; NOBODY when its owner has closed it already: the kernel
-    lists such a socket as root's, whoever made it.
+    None: the kernel cannot be asked for one socket; then `scan_uid` finds it, slowly.
     """
-    wanted = {(one, other) for one, other in zip(_written(*client), _written(*server), strict=True)}
-    try:
-        for ours, theirs, state, uid, inode in _sockets():
-            if (ours, theirs) in wanted and state != _LISTENING:
-                return uid if inode else NOBODY
-    except OSError:
+    global _has_look_up
+    if _has_look_up is False:
         return None
-    return NOBODY
+    try:
+        found = sock_diag.find(client, server)
+        if found is None and _has_look_up is None:
+            _has_look_up = _answers()
+            if not _has_look_up:
+                return None
+        if found is None or found.state == LISTEN or not found.inode:
+            return UNKNOWN
+        _has_look_up = True
+        return found.uid
+    except sock_diag.Unsupported:
+        _has_look_up = False
+        return None
+    except OSError:
+        return UNKNOWN
 
 
-def listener_uid(port: int) -> int | None:
-    """The owner of the socket that would answer on this port of loopback; None: nobody does."""
-    hosts = ("127.0.0.1", "0.0.0.0", "::")
-    places = {place for host in hosts for place in _written(host, port)}
+def _answers() -> bool:
+    """Whether the kernel knows a connection that exists: "not found" can also mean "no module"."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as client:
+        client.connect(listener.getsockname())
+        return sock_diag.find(client.getsockname(), listener.getsockname()) is not None
+
+
+def listener_uid(address: str, port: int) -> int | None:
+    """The owner of the socket that answers at this address; None when there is none."""
+    try:
+        found = sock_diag.find((address, port), (address, 0))
+    except (sock_diag.Unsupported, OSError):
+        found = None
+    if found is not None:
+        return found.uid
+    every = ("0.0.0.0", "::") if ":" not in address else ("::",)
+    places = {place for host in (address, *every) for place in _written(host, port)}
     for ours, _, state, uid, _ in _sockets():
         if state == _LISTENING and ours in places:
             return uid
     return None
+
+
+class TableScan:
+    """The owners of connections by the table of all sockets, one reader at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._read_at = 0.0  # when the reading began whose result is kept
+        self._next_at = 0.0
+        self._found: dict[tuple[str, str], int] = {}
+
+    def uid(self, client: Place, server: Place) -> int:
+        asked_at = time.monotonic()
+        with self._lock:
+            if self._read_at <= asked_at:  # begun before this connection was there
+                time.sleep(max(0.0, self._next_at - time.monotonic()))
+                self._read(server[1])
+            pairs = zip(_written(*client), _written(*server), strict=True)
+            return next((self._found[pair] for pair in pairs if pair in self._found), UNKNOWN)
+
+    def _read(self, port: int) -> None:
+        self._read_at = time.monotonic()
+        end = f":{port:04X}"
+        try:
+            self._found = {
+                (ours, theirs): uid if inode else UNKNOWN
+                for ours, theirs, state, uid, inode in _sockets()
+                if state != _LISTENING and theirs.endswith(end)
+            }
+        except OSError:
+            self._found = {}
+        took = time.monotonic() - self._read_at
+        self._next_at = time.monotonic() + took * _PAUSE_FACTOR
+
+
+_scan = TableScan()
+scan_uid = _scan.uid
 
 
 def _sockets() -> Iterator[tuple[str, str, str, int, int]]:

@@ -1,6 +1,4 @@
-"""uvicorn's HTTP with the limits that a port needs: so many connections, so long for a header.
-
-Other users of this host get few of the places, so that they cannot take all of them.
+"""uvicorn's HTTP with what a port needs beside: who is at the other end, so long for a header.
 
 Written against uvicorn's h11 protocol, whose class may be given by anybody who configures it.
 """
@@ -8,41 +6,41 @@ Written against uvicorn's h11 protocol, whose class may be given by anybody who 
 from __future__ import annotations
 
 import asyncio
-import socket
-import struct
-from typing import Any, ClassVar
+from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from stoker.http.peers import is_loopback, own_uids, peer_uid
+from stoker.http.limits import Peer, limits, reset
+from stoker.http.peers import scan_uid
 
-MOST_CONNECTIONS = 256
-MOST_STRANGERS = 8
 _HEADER_SECONDS = 10.0
-_AT_ONCE = struct.pack("ii", 1, 0)
 
 
 class Protocol(H11Protocol):
     _late: asyncio.TimerHandle | None = None
     _has_ended = False  # the other end sends nothing more
-    _uid: asyncio.Future[int | None] | None = None  # of the other end, found once
-    _strangers: ClassVar[set[Protocol]] = set()
+    _peer: Peer | None = None
+    _uid: asyncio.Future[int | None]  # of the other end
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        if len(self.connections) > MOST_CONNECTIONS:
-            self._abort()
+        self._peer = None if self.client is None else limits.take(self.client)
+        if self._peer is None or self.client is None or self.server is None:
+            self._abort()  # it came past the limits
             return
-        if self.client and self.server and is_loopback(self.client[0]):
-            # A table of the kernel's: some microseconds for each connection that the host has.
+        if self._peer.is_scanned:
             here = (self.server[0], self.server[1] or 0)
-            self._uid = self.loop.run_in_executor(None, peer_uid, self.client, here)
-            self._uid.add_done_callback(self._on_uid)
+            self._uid = self.loop.run_in_executor(None, scan_uid, self.client, here)
+        else:
+            self._uid = self.loop.create_future()
+            self._uid.set_result(self._peer.uid)
         self._wait_for_header()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
-        self._strangers.discard(self)
+        if self._peer is not None:
+            limits.leave(self._peer)
+            self._peer = None
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -72,21 +70,11 @@ class Protocol(H11Protocol):
             extensions: dict[str, Any] = {"stoker.abort": self._abort, "stoker.uid": self._uid}
             self.scope["extensions"] = extensions
 
-    def _on_uid(self, found: asyncio.Future[int | None]) -> None:
-        if found.cancelled() or found.result() in own_uids() or self.transport.is_closing():
-            return
-        self._strangers.add(self)
-        if len(self._strangers) > MOST_STRANGERS:
-            self._abort()
-
     def _abort(self) -> None:
         """Now, and without what it has not taken: the kernel would keep that for a while."""
         connection = self.transport.get_extra_info("socket")
         if connection is not None:
-            try:
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
-            except OSError:
-                pass  # gone by itself
+            reset(connection)
         self.transport.abort()
 
     def _wait_for_header(self) -> None:

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Mapping
 
 from stoker.http.asked import CHANGES, TOO_MANY, Asked, Refusal, refuse_site
-from stoker.http.peers import is_loopback
 from stoker.web.tokens import Keys
 
 _OPEN_API = ("/api/login",)  # how one gets in
@@ -56,7 +55,7 @@ class Guard:
         self.read_only = read_only
         self.failures = failures or Failures()
         self._hosts = hosts
-        self._own_uids = own_uids  # None: anybody who has the token
+        self._own_uids = own_uids  # None: everybody who has the token
 
     def refuse(self, asked: Asked) -> Refusal | None:
         """Why a request is turned away; None: it may pass."""
@@ -87,7 +86,8 @@ class Guard:
         if asked.headers.get("host", "").lower() not in self._hosts:
             return Refusal(403, "wrong_host", "this is not an address of this server",
                            "a tunnel needs the same port at both ends")  # fmt: skip
-        if self._own_uids is not None and asked.uid is not None and asked.uid not in self._own_uids:
+        # None, a peer that is not known, is another user like any other.
+        if self._own_uids is not None and asked.uid not in self._own_uids:
             return Refusal(403, "other_user", "this server answers its own user only")
         return None
 
@@ -140,15 +140,3 @@ class Guard:
 
 def is_api(path: str) -> bool:
     return path == "/api" or path.startswith("/api/")
-
-
-def own_hosts(host: str, port: int, address: str) -> frozenset[str]:
-    """What the Host header may say: the name that was given, its address, and loopback's names."""
-    names = {host, address}
-    if is_loopback(address):
-        names |= {"localhost", "127.0.0.1" if ":" not in address else "::1"}
-    written = {f"[{name}]" if ":" in name else name for name in names}
-    found = {f"{name}:{port}".lower() for name in written}
-    if port == 80:  # which browsers leave out
-        found |= {name.lower() for name in written}
-    return frozenset(found)

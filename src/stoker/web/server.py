@@ -15,13 +15,14 @@ import sys
 
 from stoker.core.record import Record
 from stoker.errors import Error
-from stoker.http.listening import Server, listen
-from stoker.http.peers import is_loopback, own_uids
+from stoker.http.addresses import Addresses, host_values
+from stoker.http.listening import Listening, Server, listen
+from stoker.http.peers import own_uids
 from stoker.http.token_file import load_token
 from stoker.settings import Settings, load_settings, prepare_state_dir
 from stoker.supervisor import locks
 from stoker.web.app import make_app
-from stoker.web.guard import Guard, own_hosts
+from stoker.web.guard import Guard
 from stoker.web.place import DEFAULT_PORT, LOCK, TOKEN, Place, last_place, write_place
 from stoker.web.tokens import Keys
 from stoker.web.web import Web
@@ -29,6 +30,7 @@ from stoker.web.web import Web
 
 class Options(Record):
     host: str = "127.0.0.1"
+    addresses: tuple[str, ...] = ("127.0.0.1",)  # what the host was resolved to
     port: int | None = None
     token_file: str | None = None
     read_only: bool = False
@@ -47,23 +49,31 @@ def serve(settings: Settings, options: Options, told: int | None = None) -> None
 
 def _serve(settings: Settings, options: Options, told: int | None) -> None:
     folder = settings.state_dir
-    listener = listen(
-        options.host, _ports(folder, options.port), "stoker web --port N takes another port"
+    addresses = Addresses(options.host, tuple(options.addresses))
+    listening = listen(
+        addresses, _ports(folder, options.port), "stoker web --port N takes another port"
     )
-    address, port = listener.getsockname()[:2]
+    try:
+        _answer(settings, options, listening, told)
+    finally:
+        listening.close()
+
+
+def _answer(settings: Settings, options: Options, listening: Listening, told: int | None) -> None:
+    folder, port = settings.state_dir, listening.port
     token_file = options.token_file or os.path.join(folder, TOKEN)
     guard = Guard(
-        own_hosts(options.host, port, address), Keys(load_token(token_file)),
+        host_values(listening.names(), port), Keys(load_token(token_file)),
         cookie=f"stoker_{port}", read_only=options.read_only,
-        own_uids=own_uids() if is_loopback(address) else None,
+        own_uids=own_uids() if listening.addresses.is_loopback else None,
     )  # fmt: skip
     web = Web(settings, guard)
-    place = Place(os.getpid(), options.host, port, options.read_only, token_file)
+    place = Place(os.getpid(), listening.addresses.shown, port, options.read_only, token_file)
     write_place(folder, place)
     if told is not None:
         _tell(told, place._asdict())
     try:
-        Server(make_app(web), web.hub.stop).run(sockets=[listener])
+        Server(make_app(web), web.hub.stop).run(sockets=list(listening.sockets))
     finally:
         web.close()
 

@@ -8,7 +8,9 @@ import os
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from stoker.http.peers import is_loopback, listener_uid
+from stoker.errors import UsageError
+from stoker.http.addresses import resolve
+from stoker.http.peers import listener_uid
 
 _SECONDS = 30.0
 _MOST_BYTES = 64 << 20
@@ -36,17 +38,16 @@ class Backend:
     ) -> Any:
         target = "/" + "/".join(quote(part, safe="") for part in path)
         url = f"http://{self._host}:{self._port}{target}"
-        # Whoever else sits on that port would get to read every command.
-        if (
-            is_loopback(self._host)
-            and self._token is None
-            and listener_uid(self._port) != os.geteuid()
-        ):
+        address = self._address()
+        if address is None:
             raise Unreachable(f"Connection error on url: {url}")
         headers = {"Content-Type": "application/json"}
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=_SECONDS)
+        connection = http.client.HTTPConnection(address, self._port, timeout=_SECONDS)
+        headers["Host"] = f"[{self._host}]:{self._port}" if ":" in self._host else (
+            f"{self._host}:{self._port}"
+        )  # fmt: skip
         try:
             connection.request(method, target + ("?" + urlencode(query) if query else ""), body,
                                headers)  # fmt: skip
@@ -57,3 +58,18 @@ class Backend:
             raise Unreachable(f"Connection error on url: {url}") from None
         finally:
             connection.close()
+
+    def _address(self) -> str | None:
+        """Where to connect: on this host only to a server of our own user, which alone may read
+        the commands. The address in numbers is what is checked, and what is connected to."""
+        try:
+            addresses = resolve(self._host)
+        except UsageError:
+            return None
+        if not addresses.is_loopback or self._token is not None:
+            return self._host
+        for address in addresses.found:
+            uid = listener_uid(address, self._port)
+            if uid is not None:
+                return address if uid == os.geteuid() else None
+        return None

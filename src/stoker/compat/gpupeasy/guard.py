@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import base64
 import hmac
-import socket
 from collections.abc import Mapping
 
+from stoker.http.addresses import host_values
 from stoker.http.asked import Asked, Refusal, refuse_site
-from stoker.http.peers import is_loopback, own_uids
+from stoker.http.listening import Listening
+from stoker.http.peers import own_uids
 
-_LOOPBACK = ("127.0.0.1", "localhost", "0.0.0.0")  # the last: where old scripts look for it
+_OLD_ADDRESS = "0.0.0.0"  # old scripts connect to it, which Linux takes for 127.0.0.1
 
 
 class Guard:
@@ -55,17 +56,10 @@ def _password(text: str) -> str:
     return pair.partition(":")[2]
 
 
-def own_hosts(address: str, port: int, others: tuple[str, ...] = ()) -> frozenset[str]:
-    """What the Host header may say.
-
-    >>> sorted(own_hosts("127.0.0.1", 8888))
-    ['0.0.0.0:8888', '127.0.0.1:8888', 'localhost:8888']
-    >>> "localhost:9000" in own_hosts("127.0.0.1", 8888, ("localhost:9000",))  # through ssh -L
-    True
-    """
-    names = list(_LOOPBACK) if is_loopback(address) or address == "0.0.0.0" else []
-    names += [address, *others]
-    if not is_loopback(address):
-        names += [socket.gethostname(), socket.getfqdn()]
-    hosts = {name.lower() if ":" in name else f"{name.lower()}:{port}" for name in names}
-    return frozenset(hosts | ({name.lower() for name in names} if port == 80 else set()))
+def own_hosts(listening: Listening, others: tuple[str, ...] = ()) -> frozenset[str]:
+    """What the Host header may say; `others` are names, or NAME:PORT for the end of a tunnel."""
+    ports = {name.lower() for name in others if ":" in name}
+    names = [name for name in others if ":" not in name]
+    if listening.addresses.is_loopback:
+        names.append(_OLD_ADDRESS)
+    return host_values(listening.names(*names), listening.port) | ports

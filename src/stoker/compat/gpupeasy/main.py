@@ -18,16 +18,15 @@ from stoker.core.peasy_text import jobs_in, trouble_in
 from stoker.core.record import Record
 from stoker.devices.probe import find_devices
 from stoker.errors import Conflict, Error, NoPermission, Unavailable, UsageError
-from stoker.http.peers import is_loopback
+from stoker.http.addresses import resolve
 from stoker.http.token_file import load_token, read_token
 from stoker.settings import Settings, load_settings, prepare_state_dir
 from stoker.supervisor import locks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import socket
-
     from stoker.compat.gpupeasy.site import Application
+    from stoker.http.listening import Listening
 
 SERVER_PORT = 8888
 GUI_PORT = 4004
@@ -162,7 +161,7 @@ def serve(place: Place, devices: Sequence[str] | None, logdir: str | None, limit
     """Be the server until a signal; what runs then goes on, and the next server here finds it."""
     from stoker.compat.gpupeasy.server import Server
 
-    listener = _bind(place)  # before anything is made: what cannot be is known by then
+    listening = _bind(place)  # before anything is made: what cannot be is known by then
     token = _token(place)
     settings = load_settings()
     folder = os.path.abspath(logdir or os.path.join(settings.state_dir, "gpupeasy"))
@@ -181,9 +180,9 @@ def serve(place: Place, devices: Sequence[str] | None, logdir: str | None, limit
     _catch_signals()
     desk = server.desk
     used = desk.open(devices, _default_devices(settings) if devices is None else ())
-    with _serving(place, listener, token, server) as port:
-        book.write("Info", f"Starting GPUPeasy server on {place.host}:{port}")
-        _say(f"GPUPeasy server on http://{place.host}:{port}/"
+    with _serving(place, listening, token, server):
+        book.write("Info", f"Starting GPUPeasy server on {place.host}:{listening.port}")
+        _say(f"GPUPeasy server on {listening.link}"
              f"  devices: {'; '.join(used)}  log: {os.path.join(folder, NAME)}")  # fmt: skip
         while _wait_for_signal() == signal.SIGUSR1:
             _say(desk.pause(True)["message"])
@@ -231,10 +230,10 @@ def _stop_daemon(folder: str) -> None:
 def show(place: Place, backend: Backend) -> int:
     from stoker.compat.gpupeasy.gui import Gui
 
-    listener = _bind(place)
+    listening = _bind(place)
     _catch_signals()
-    with _serving(place, listener, _token(place), Gui(backend)) as port:
-        _say(f"GPUPeasy gui on http://{place.host}:{port}/")
+    with _serving(place, listening, _token(place), Gui(backend)):
+        _say(f"GPUPeasy gui on {listening.link}")
         while _wait_for_signal() == signal.SIGUSR1:
             pass
     return 0
@@ -278,16 +277,17 @@ def submit(backend: Backend, path: str) -> int:
 # -- both ------------------------------------------------------------------------------------------
 
 
-def _bind(place: Place) -> socket.socket:
+def _bind(place: Place) -> Listening:
     """The port; who connects now waits until we answer."""
     from stoker.http.listening import listen
 
-    if not is_loopback(place.host) and place.token_file is None:
+    addresses = resolve(place.host)
+    if not addresses.is_loopback and place.token_file is None:
         raise UsageError(
-            f"`{place.host}` can be reached by others, who could run anything as you",
+            f"`--host {place.host}` lets other machines connect, which could run commands as you",
             "add --token-file FILE, or stay on 127.0.0.1 and use `ssh -L` from elsewhere",
         )
-    return listen(place.host, [place.port], "give another --port")
+    return listen(addresses, [place.port], "choose another port with --port N")
 
 
 def _token(place: Place) -> str | None:
@@ -296,20 +296,19 @@ def _token(place: Place) -> str | None:
 
 @contextmanager
 def _serving(
-    place: Place, listener: socket.socket, token: str | None, application: Application
-) -> Iterator[int]:
-    """Answer on that port, whose number is given, until the end of the block."""
+    place: Place, listening: Listening, token: str | None, application: Application
+) -> Iterator[None]:
+    """Answer on that port until the end of the block."""
     from stoker.compat.gpupeasy.guard import Guard, own_hosts
     from stoker.compat.gpupeasy.site import make_app
     from stoker.http.listening import serving
 
-    port = int(listener.getsockname()[1])
-    guard = Guard(own_hosts(place.host, port, place.names), token)
-    if not is_loopback(place.host):
+    guard = Guard(own_hosts(listening, place.names), token)
+    if not listening.addresses.is_loopback:
         _say(f"anybody with the token in `{place.token_file}` may run commands; it travels "
              "unencrypted, so prefer `ssh -L` on networks that you do not trust")  # fmt: skip
-    with serving(make_app(application, guard), listener):
-        yield port
+    with serving(make_app(application, guard), listening):
+        yield
 
 
 _signals: list[int] = []

@@ -1,0 +1,73 @@
+"""Which addresses a server takes, and under which names it answers."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from stoker.errors import Conflict, UsageError
+from stoker.http.addresses import Addresses, host_values, resolve
+from stoker.http.listening import listen
+from tests.other_user import need_ipv6
+
+
+def test_both_loopback_addresses_are_taken_for_either_of_them() -> None:
+    need_ipv6()
+    for host in ("127.0.0.1", "::1", "localhost"):
+        listening = listen(resolve(host), [0], "")
+        try:
+            found = {one.getsockname()[:2] for one in listening.sockets}
+            assert found == {("127.0.0.1", listening.port), ("::1", listening.port)}
+            assert listening.names() == {"127.0.0.1", "::1", "localhost"}
+        finally:
+            listening.close()
+
+
+def test_failed_attempt_leaves_no_address_taken() -> None:
+    need_ipv6()
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(Conflict, match=r"\[::1\]:"):
+            listen(resolve("127.0.0.1"), [port], "")
+    listen(resolve("127.0.0.1"), [port], "").close()
+
+
+def test_every_address_of_one_family_keeps_the_other_family_off_the_port() -> None:
+    need_ipv6()
+    listening = listen(resolve("0.0.0.0"), [0], "")
+    try:
+        with pytest.raises(OSError), socket.create_connection(("::1", listening.port)):
+            pass  # nothing answers there
+        for address in ("::1", "::"):
+            with pytest.raises(OSError):
+                socket.create_server((address, listening.port), family=socket.AF_INET6).close()
+        assert {"127.0.0.1", "localhost", "0.0.0.0"} <= listening.names()
+    finally:
+        listening.close()
+
+
+def test_name_counts_only_if_all_of_its_addresses_are_held() -> None:
+    listening = listen(Addresses("localhost", ("127.0.0.9",)), [0], "")
+    try:
+        assert listening.names() == {"127.0.0.9"}
+        assert listening.names("lab.example") == {"127.0.0.9", "lab.example"}
+    finally:
+        listening.close()
+
+
+def test_host_header_says_name_and_port() -> None:
+    assert host_values(["127.0.0.1", "::1"], 8899) == {"127.0.0.1:8899", "[::1]:8899"}
+    assert host_values(["Lab.example"], 80) == {"lab.example:80", "lab.example"}
+
+
+@pytest.mark.parametrize("host", ["256.1.1.1", "a b", "\udcff", "x" * 300, "[::1]", "1.2.3.4.5"])
+def test_text_that_is_not_an_address_is_a_usage_error(host: str) -> None:
+    with pytest.raises(UsageError):
+        resolve(host)
+
+
+@pytest.mark.parametrize("port", [-1, 65536])
+def test_number_that_is_not_a_port_is_a_usage_error(port: int) -> None:
+    with pytest.raises(UsageError, match="is not a port"):
+        listen(resolve("127.0.0.1"), [port], "")
