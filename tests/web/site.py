@@ -114,7 +114,10 @@ class Site:
 
     @contextmanager
     def stream(
-        self, after: int | None = None, receive_bytes: int | None = None
+        self,
+        after: int | None = None,
+        receive_bytes: int | None = None,
+        cookie: str | None = None,
     ) -> Iterator[Events]:
         raw = socket.socket()
         raw.settimeout(30)
@@ -123,9 +126,9 @@ class Site:
         raw.connect(("127.0.0.1", self.place.port))
         with closing(raw):
             known = "" if after is None else f"Last-Event-ID: {after}\r\n"
+            who = f"Authorization: Bearer {self.token}" if cookie is None else f"Cookie: {cookie}"
             raw.sendall(
-                f"GET /api/events HTTP/1.1\r\nHost: {self.host}\r\n{known}"
-                f"Authorization: Bearer {self.token}\r\n\r\n".encode()
+                f"GET /api/events HTTP/1.1\r\nHost: {self.host}\r\n{known}{who}\r\n\r\n".encode()
             )
             events = Events(raw)
             try:

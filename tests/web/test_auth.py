@@ -13,7 +13,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.web.site import JSON, Site
+from tests.web.site import JSON, Site, changed_job
 
 READS = ("/api/overview", "/api/jobs", "/api/events", "/api/jobs/1/log", "/api/sweeps")
 CHANGE = json.dumps({"action": "start"}).encode()
@@ -88,6 +88,29 @@ def test_a_cookie_is_worthless_once_altered_or_logged_out(site: Site) -> None:
     sent = {"Cookie": cookie, "X-Stoker": "1", "Content-Type": JSON}
     assert site.ask("POST", "/api/logout", b"{}", sent, token=None).status == 204
     assert site.ask("GET", "/api/overview", headers={"Cookie": cookie}, token=None).status == 401
+
+
+def test_logged_out_cookie_stays_worthless_after_a_restart(new_site: Callable[..., Site]) -> None:
+    site = new_site()
+    gone, kept = site.login(), site.login()
+    sent = {"Cookie": gone, "X-Stoker": "1", "Content-Type": JSON}
+    assert site.ask("POST", "/api/logout", b"{}", sent, token=None).status == 204
+    site.kill()
+    site.start()
+    for cookie, status in ((gone, 401), (kept, 200)):
+        reply = site.ask("GET", "/api/overview", headers={"Cookie": cookie}, token=None)
+        assert reply.status == status
+
+
+def test_stream_ends_when_its_cookie_is_logged_out(new_site: Callable[..., Site]) -> None:
+    site = new_site()
+    cookie = site.login()
+    with site.stream(cookie=cookie) as events:
+        sent = {"Cookie": cookie, "X-Stoker": "1", "Content-Type": JSON}
+        assert site.ask("POST", "/api/logout", b"{}", sent, token=None).status == 204
+        job = site.lab.submit("--hold", "true")
+        with pytest.raises(EOFError):
+            events.until(changed_job(job, "held"))
 
 
 def test_guessing_tokens_is_stopped(new_site: Callable[..., Site]) -> None:

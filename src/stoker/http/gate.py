@@ -64,6 +64,7 @@ class Gate:
             asked = Asked(
                 scope["method"], scope["path"], headers, _source(scope), await _uid(scope)
             )
+            scope["stoker.asked"] = asked
             if self._guard.is_suspect(asked):
                 await self._take_time()
             refused = self._guard.refuse(asked)

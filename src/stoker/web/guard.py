@@ -8,7 +8,7 @@ the token or a session, and a change comes as JSON with a header that no form ca
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from stoker.http.asked import CHANGES, TOO_MANY, Asked, Refusal, refuse_site
 from stoker.web.tokens import Keys
@@ -100,18 +100,28 @@ class Guard:
             if kind.lower() == "bearer" and self.keys.is_token(token.strip()):
                 return "token"
             return self.wrong_token(asked.source)
-        session = self.session_of(asked.headers)
-        if session is not None and self.keys.is_session(session, time.time()):
+        if self.sessions_of(asked):
             return "cookie"
         return Refusal(401, "no_token", "this server wants its token",
                        "`stoker web status` prints a link with it")  # fmt: skip
 
-    def session_of(self, headers: Mapping[str, str]) -> str | None:
-        for part in headers.get("cookie", "").split(";"):
-            name, _, value = part.strip().partition("=")
-            if name == self.cookie:
-                return value
-        return None
+    def sessions_of(self, asked: Asked) -> list[str]:
+        """Those that are valid; servers on other ports of this host can add cookies of the name."""
+        parts = (part.strip().partition("=") for part in asked.headers.get("cookie", "").split(";"))
+        found = dict.fromkeys(value for name, _, value in parts if name == self.cookie)
+        client, now = self.client_of(asked), time.time()
+        return [one for one in found if self.keys.is_session(one, now, client)]
+
+    def client_of(self, asked: Asked) -> str:
+        """Who a session belongs to. Browsers send a cookie to every port of a host, so another
+        user's server there may get to see it: it must not be worth anything to that user."""
+        if self._own_uids is not None:
+            return "own user"  # nobody else is answered
+        return asked.source if asked.uid is None else f"user {asked.uid}"
+
+    def is_still_allowed(self, asked: Asked) -> bool:
+        """For answers that go on and on: whether the request would be answered now."""
+        return "authorization" in asked.headers or bool(self.sessions_of(asked))
 
     def is_suspect(self, asked: Asked) -> bool:
         """Whether somebody there has guessed too often, and this may be another guess."""

@@ -11,6 +11,7 @@ from stoker.supervisor import locks
 LOCK = "web.lock"
 FILE = "web.json"
 TOKEN = "web.token"
+REVOKED = "web.revoked"
 LOG = "web.log"
 DEFAULT_PORT = 8899
 

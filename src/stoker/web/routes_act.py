@@ -17,7 +17,7 @@ from stoker.web.blame import field_of, field_of_sweep
 from stoker.web.models import ErrorAnswer
 from stoker.web.routes_read import ERRORS, JobId
 from stoker.web.tokens import SESSION_SECONDS
-from stoker.web.web import web_of
+from stoker.web.web import asked_of, web_of
 
 _MORE: dict[int | str, dict[str, object]] = {
     409: {"model": ErrorAnswer, "description": "not in this state"},
@@ -37,19 +37,18 @@ async def login(request: Request, form: models.Login) -> Response:
     now = time.time()
     if not guard.keys.is_token(form.token) and not guard.keys.use_ticket(form.token, now):
         return refusal(*guard.wrong_token(source))
+    session = guard.keys.session(now, guard.client_of(asked_of(request)))
     cookie = (
-        f"{guard.cookie}={guard.keys.session(now)}; Path=/; Max-Age={SESSION_SECONDS};"
-        " HttpOnly; SameSite=Strict"
+        f"{guard.cookie}={session}; Path=/; Max-Age={SESSION_SECONDS}; HttpOnly; SameSite=Strict"
     )
     return Response(status_code=204, headers={"Set-Cookie": cookie})
 
 
 @router.post("/logout", status_code=204, response_class=Response)
 async def logout(request: Request) -> Response:
-    """The cookie lets nobody in any more."""
+    """The cookie is not valid any more."""
     guard = web_of(request).guard
-    session = guard.session_of(request.headers)
-    if session is not None:
+    for session in guard.sessions_of(asked_of(request)):
         guard.keys.revoke(session)
     gone = f"{guard.cookie}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict"
     return Response(status_code=204, headers={"Set-Cookie": gone})

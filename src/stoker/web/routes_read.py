@@ -16,7 +16,7 @@ from stoker.web.answers import answer
 from stoker.web.models import ErrorAnswer
 from stoker.web.reported import MOST_POINTS
 from stoker.web.stream import Stream
-from stoker.web.web import web_of
+from stoker.web.web import asked_of, web_of
 
 ERRORS: dict[int | str, dict[str, object]] = {
     status: {"model": ErrorAnswer, "description": text}
@@ -60,7 +60,8 @@ async def events(
     known = after
     if last_event_id:
         known = int(last_event_id) if last_event_id.isdecimal() and last_event_id.isascii() else 0
-    return Stream(web_of(request).hub, known)
+    guard, asked = web_of(request).guard, asked_of(request)
+    return Stream(web_of(request).hub, known, lambda: guard.is_still_allowed(asked))
 
 
 @router.get("/jobs", response_model=models.JobsAnswer)

@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import sys
+import time
 
 from stoker.core.record import Record
 from stoker.errors import Error
@@ -23,7 +24,8 @@ from stoker.settings import Settings, load_settings, prepare_state_dir
 from stoker.supervisor import locks
 from stoker.web.app import make_app
 from stoker.web.guard import Guard
-from stoker.web.place import DEFAULT_PORT, LOCK, TOKEN, Place, last_place, write_place
+from stoker.web.place import DEFAULT_PORT, LOCK, REVOKED, TOKEN, Place, last_place, write_place
+from stoker.web.revocations import Revocations
 from stoker.web.tokens import Keys
 from stoker.web.web import Web
 
@@ -62,8 +64,9 @@ def _serve(settings: Settings, options: Options, told: int | None) -> None:
 def _answer(settings: Settings, options: Options, listening: Listening, told: int | None) -> None:
     folder, port = settings.state_dir, listening.port
     token_file = options.token_file or os.path.join(folder, TOKEN)
+    over = Revocations(os.path.join(folder, REVOKED), time.time())
     guard = Guard(
-        host_values(listening.names(), port), Keys(load_token(token_file)),
+        host_values(listening.names(), port), Keys(load_token(token_file), over),
         cookie=f"stoker_{port}", read_only=options.read_only,
         own_uids=own_uids() if listening.addresses.is_loopback else None,
     )  # fmt: skip

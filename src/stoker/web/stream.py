@@ -21,12 +21,13 @@ _HEADERS = [
 
 
 class Stream(Response):
-    """A response that ends when the client leaves, falls behind, or the server ends."""
+    """A response that ends when the client leaves, falls behind or logs out, or the server ends."""
 
-    def __init__(self, hub: Hub, after: int | None) -> None:
+    def __init__(self, hub: Hub, after: int | None, is_allowed: Callable[[], bool]) -> None:
         super().__init__()
         self._hub = hub
         self._after = after
+        self._is_allowed = is_allowed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         abort: Callable[[], None] = scope.get("extensions", {}).get("stoker.abort", lambda: None)
@@ -55,6 +56,8 @@ class Stream(Response):
             else:
                 coming.cancel()
                 data = b": ping\n\n"
+            if not self._is_allowed():
+                data = None
             is_last = data is None
             message = {"type": "http.response.body", "body": data or b"", "more_body": not is_last}
             await asyncio.wait_for(send(message), _PATIENCE_SECONDS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from starlette.requests import Request
 
+from stoker.http.asked import Asked
 from stoker.settings import Settings
 from stoker.web.desk import Desk
 from stoker.web.guard import Guard
@@ -30,3 +31,9 @@ class Web:
 def web_of(request: Request) -> Web:
     web: Web = request.app.state.web
     return web
+
+
+def asked_of(request: Request) -> Asked:
+    """What the guard was asked about this request."""
+    asked: Asked = request.scope["stoker.asked"]
+    return asked

@@ -1,0 +1,77 @@
+"""Sessions and tickets that are over before their time, on disk: a restart must not revive them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+from stoker.errors import TryLater
+
+
+class Revocations:
+    """One line for each: a hash, since the text itself would be a secret, and when it ends."""
+
+    def __init__(self, path: str | None, now: float) -> None:
+        """`path`: None keeps them in memory only."""
+        self._path = path
+        self._ends: dict[str, int] = {}
+        if path is None:
+            return
+        lines = _lines(path)
+        for line in lines:
+            digest, _, end = line.partition(" ")
+            if end.isdigit() and int(end) > now:
+                self._ends[digest] = int(end)
+        if len(self._ends) < len(lines):  # some are over by themselves now
+            self._rewrite(path)
+
+    def __contains__(self, text: str) -> bool:
+        return _digest(text) in self._ends
+
+    def add(self, text: str, end: int) -> None:
+        """From now on, and after a crash; raises TryLater when that cannot be written."""
+        digest = _digest(text)
+        if digest in self._ends:
+            return
+        self._ends[digest] = end
+        if self._path is None:
+            return
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+            descriptor = os.open(self._path, flags, 0o600)
+            try:
+                os.write(descriptor, f"{digest} {end}\n".encode())
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            del self._ends[digest]
+            raise TryLater(f"cannot write `{self._path}`: {error.strerror}",
+                           "the cookie is still valid") from None  # fmt: skip
+
+    def _rewrite(self, path: str) -> None:
+        part = f"{path}.new"
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+            with open(os.open(part, flags, 0o600), "w", encoding="ascii") as file:
+                file.writelines(f"{digest} {end}\n" for digest, end in self._ends.items())
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(part, path)
+        except OSError:
+            pass  # the longer file says the same
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            return file.read().splitlines()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        # Without it, cookies that were logged out would be valid again.
+        raise TryLater(f"cannot read `{path}`: {error.strerror}") from None
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
