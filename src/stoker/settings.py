@@ -70,6 +70,8 @@ def _read_file(path: str) -> dict[str, object]:
             table = tomllib.load(file)
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot read the settings file `{path}`: {error}") from None
+    except RecursionError:
+        raise UsageError(f"the settings file `{path}` is nested too deeply") from None
     known = Settings._fields
     for key in table:
         if key not in known:

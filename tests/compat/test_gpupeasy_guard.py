@@ -261,6 +261,27 @@ def test_too_much_is_refused_and_nonsense_does_no_harm(shared: PeasyLab) -> None
     assert shared.value("/availabledevices") == ["0", "1", "2"]
 
 
+@pytest.mark.parametrize("depth", [100, 900, 100_000])
+def test_nested_data_is_an_error_of_its_sender(shared: PeasyLab, depth: int) -> None:
+    nested = b"[" * depth + b"]" * depth
+    for body in (
+        nested,
+        b'{"job": %s}' % nested,
+        b'{"job": {"outFile": "x", "jobName": "x", "jobCommand": %s}}' % nested,
+        b'{"job": {"outFile": %s, "jobName": %s, "jobCommand": ["x"]}}' % (nested, nested),
+    ):
+        for path in ("/addnewjob", "/addnewjobs", "/adddevice"):
+            answer = exchange(shared.port, request(shared.port, path, body))
+            assert answer.startswith(b"HTTP/1.1 200 "), answer
+            assert b'"status": "failed"' in answer
+    link = f"/?messages={nested[:1500].decode() + nested[-1500:].decode()}"
+    answer = exchange(shared.gui_port, request(shared.gui_port, link))
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    link = f'/?messages={{"errorMessage":{"[" * min(depth, 2000)}{"]" * min(depth, 2000)}}}'
+    answer = exchange(shared.gui_port, request(shared.gui_port, link))
+    assert answer.startswith(b"HTTP/1.1 200 ")
+
+
 def test_many_requests_may_share_a_connection(shared: PeasyLab) -> None:
     answer = exchange(shared.port, request(shared.port) * 3)
     assert answer.count(b"HTTP/1.1 200 ") == 3

@@ -84,3 +84,17 @@ def test_no_text_raises_anything_but_a_usage_error(text: str) -> None:
         Expression(text).holds(VALUES)
     except UsageError:
         pass
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["-" * 1900 + "1", "not " * 450 + "1", "1" + "+1" * 900, "[" * 150 + "]" * 150, "(" * 900],
+)
+def test_deep_expression_is_refused_in_every_depth_of_the_stack(text: str) -> None:
+    with pytest.raises(UsageError, match="nested too deeply|is not an expression"):
+        Expression(text)
+
+
+def test_long_expression_that_is_not_deep_is_evaluated() -> None:
+    assert Expression(" or ".join(["seed == 1"] * 100 + ["seed == 2"])).holds(VALUES)
+    assert Expression("+".join(["1"] * 90)).evaluate(VALUES) == 90

@@ -127,6 +127,8 @@ def test_wrong_settings_are_named(lab: Lab) -> None:
             f"`grace` in `{settings}` has the value `soon`, which makes no sense")  # fmt: skip
     settings.write_text("grace = \n")
     assert lab.run("ls").stderr.startswith(f"error: cannot read the settings file `{settings}`: ")
+    settings.write_text(f"grace = {'[' * 3000}\n")
+    refused(lab.run("ls"), 2, f"the settings file `{settings}` is nested too deeply")
     settings.unlink()
     refused(lab.run("ls", STOKER_CPU_SLOTS="many"), 2,
             "STOKER_CPU_SLOTS has the value `many`, which makes no sense")  # fmt: skip

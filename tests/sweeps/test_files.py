@@ -404,3 +404,42 @@ def test_a_placeholder_in_a_file_of_wandb_is_refused(tmp_path: Path) -> None:
         files.load(tmp_path / "w.yaml")
     (tmp_path / "w.yaml").write_text(text % "--json={a: 1}")
     files.load(tmp_path / "w.yaml")
+
+
+_DEEP = "[" * 3000 + "]" * 3000
+_TEN = "".join(f"\n    - &l{i} [{','.join([f'*l{i - 1}'] * 10)}]" for i in range(1, 9))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "error"),
+    [
+        ("s.toml", f"command = 'x'\n[params]\na = {_DEEP}", "nested too deeply"),
+        ("s.json", f'{{"command": "x", "params": {{"a": {_DEEP}}}}}', "nested too deeply"),
+        ("s.yaml", f"parameters: {_DEEP}", "nested too deeply"),
+        ("s.yaml", "program: x\nparameters: &p\n  a: {parameters: *p}", "nested too deeply"),
+        ("s.yaml", "program: x\nparameters: {a: {values: &v [*v]}}", "nested too deeply"),
+        ("s.yaml", f"program: x\nparameters:\n  a:\n    values:\n    - &l0 [1, 1]{_TEN}", "parts"),
+        ("s.yaml", "? [a, b]\n: c", "a list or a table cannot be a key"),
+        ("s.yaml", "a: !!bool x", "is not YAML"),
+        ("s.yaml", f"program: x\nparameters: {{a: {{value: 0x{'f' * 9000}}}}}", "300 digits"),
+    ],
+)
+def test_hostile_file_is_a_usage_error(tmp_path: Path, name: str, text: str, error: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(UsageError, match=error):
+        files.load(tmp_path / name)
+
+
+def test_keys_of_the_wandb_service_have_no_effect(tmp_path: Path) -> None:
+    plain = "program: t.py\nparameters: {lr: {values: [1, 2]}}\n"
+    service = "job: me/p/job:v1\nscheduler: {job: me/p/sched:latest, num_workers: 4}\nlaunch: {}\n"
+    assert load(tmp_path, service + plain, "s.yaml") == load(tmp_path, plain, "s.yaml")
+
+
+def test_wandb_file_without_a_program_says_what_to_write(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="has no `program`") as caught:
+        load(tmp_path, "job: me/p/job:v1\nparameters: {lr: {values: [1, 2]}}\n", "s.yaml")
+    assert caught.value.hint is not None
+    for line in ("program: t.py", "command: [python, train.py, '${args}']"):
+        assert line.partition(":")[0] in caught.value.hint
+        load(tmp_path, f"{line}\nparameters: {{lr: {{values: [1, 2]}}}}\n", "s.yaml")

@@ -233,3 +233,15 @@ def test_weights_decide_how_often_a_value_comes() -> None:
     domain = choices(tuple(map(typed, "abc")), (0.0, 3.0, 1.0))
     drawn = [domain.at(i / 100).text for i in range(100)]
     assert (drawn.count("a"), drawn.count("b"), drawn.count("c")) == (0, 75, 25)
+
+
+@pytest.mark.parametrize("text", ["[" * 900 + "]" * 900, "[" * 51 + "1" + "]" * 51])
+def test_deep_list_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="nested too deeply"):
+        parse_assignment(f"a={text}")
+    parse_assignment("a=" + "[" * 50 + "1" + "]" * 50 + ",[1],[[2]]")
+
+
+def test_number_that_python_cannot_print_is_refused() -> None:
+    with pytest.raises(UsageError, match="300 digits"):
+        from_data(16**9000)

@@ -90,7 +90,7 @@ def _takes(taker: socket.socket, port: int) -> bool:
     return True
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "2001:db8::1"])
 def test_another_address_needs_a_token_file_and_is_explained(lab: Lab, host: str) -> None:
     done = lab.run("web", "--host", host)
     assert done.returncode == 2

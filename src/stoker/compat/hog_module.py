@@ -35,7 +35,10 @@ def may_define(source: bytes, name: str) -> bool:
     >>> may_define(b"if True:\\n job = print", "job"), may_define(b"from mine import *", "job")
     (True, True)
     """
-    found = set(_names(ast.parse(source).body))
+    try:
+        found = set(_names(ast.parse(source).body))
+    except RecursionError:  # a sum of a thousand terms; Python itself can run it
+        return True
     return name in found or not found.isdisjoint(("*", "__getattr__"))
 
 

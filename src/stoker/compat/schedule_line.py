@@ -145,7 +145,7 @@ def _read(descriptor: int) -> tuple[int, Want]:
     try:
         pid, needs, only = json.loads(os.pread(descriptor, 1 << 16, 0))
         return int(pid), Want(int(needs), tuple(int(gpu) for gpu in only))
-    except (ValueError, TypeError, OSError):
+    except (ValueError, TypeError, OSError, RecursionError):
         return 0, Want(1)  # whatever it wants, it was here first
 
 

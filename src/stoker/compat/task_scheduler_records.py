@@ -145,7 +145,7 @@ def _read(path: str) -> dict[str, Any]:
             return {}
     try:
         record = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     is_ours = isinstance(record, dict) and isinstance(record.get("ends", {}), dict)
     return record if is_ours else {}

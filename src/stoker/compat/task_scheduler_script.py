@@ -78,7 +78,7 @@ def names_of(path: str) -> set[str]:
     try:
         with io.open_code(path) as file:
             return _defined(ast.parse(file.read()))
-    except (OSError, SyntaxError, ValueError):
+    except (OSError, SyntaxError, ValueError, RecursionError):  # a long sum is deep, and is Python
         return set(sys.modules["__main__"].__dict__)
 
 

@@ -36,6 +36,7 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], object]] = {
     ast.Mod: operator.mod,
 }
 _LONGEST = 2000
+_DEEPEST = 100  # levels; each costs a few frames of Python's stack
 HINT = "such as: lr < 0.01 and opt == 'adam'"
 
 
@@ -45,11 +46,16 @@ class Expression:
     def __init__(self, text: str) -> None:
         self.text = text
         if len(text) > _LONGEST:
-            raise UsageError(f"an expression of {len(text)} characters is too long", HINT)
+            raise UsageError(f"an expression of {len(text)} characters is too long",
+                             f"at most {_LONGEST} characters")  # fmt: skip
         try:
             self._tree = ast.parse(text.strip(), mode="eval").body
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
+        except (SyntaxError, ValueError):
             raise UsageError(f"`{text}` is not an expression", HINT) from None
+        except (RecursionError, MemoryError):
+            raise _too_deep(text) from None
+        if _is_deep(self._tree):
+            raise _too_deep(text)
         self.names = frozenset(self._check(self._tree))
 
     def check_names(self, known: Iterable[str]) -> None:
@@ -145,6 +151,21 @@ class Expression:
                 return False
             left = right
         return True
+
+
+def _is_deep(node: ast.AST) -> bool:
+    """Whether it has more than so many levels, found without recursion."""
+    level: list[ast.AST] = [node]
+    for _ in range(_DEEPEST):
+        level = [child for parent in level for child in ast.iter_child_nodes(parent)]
+        if not level:
+            return False
+    return True
+
+
+def _too_deep(text: str) -> UsageError:
+    return UsageError(f"`{text[:40]}...` is nested too deeply",
+                      f"at most {_DEEPEST} levels of operators and parentheses")  # fmt: skip
 
 
 def _kind(value: object) -> str:

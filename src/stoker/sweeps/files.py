@@ -59,7 +59,9 @@ def _parse(text: str, suffix: str, what: str) -> object:
         if suffix == ".toml":
             return tomllib.loads(text)
         return json.loads(text, object_pairs_hook=_once)
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise UsageError(f"`{what}` is nested too deeply") from None
+    except ValueError as error:
         raise UsageError(f"`{what}` is not {suffix[1:].upper()}: {error}") from None
 
 

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from stoker.errors import UsageError
 from stoker.sweeps.domains import Choices, Domain, choices, continuous, steps, whole
-from stoker.sweeps.values import Value, from_data, plain, typed
+from stoker.sweeps.values import DEEPEST, Value, from_data, plain, typed
 
 _CALL = re.compile(r"\s*([A-Za-z_]+)\((.*)\)\s*", re.DOTALL)
 _NAME = re.compile(r"\+{0,2}[A-Za-z_0-9][A-Za-z0-9_./@-]*")  # also Hydra's: +db.user, model/opt
@@ -196,6 +196,7 @@ class _Reader:
         self._text = text
         self._at = 0
         self._rows = rows
+        self._depth = 0
 
     def items(self, closer: str) -> list[Value | _Row]:
         """Everything up to the closing bracket, or to the end."""
@@ -229,7 +230,11 @@ class _Reader:
             return tuple(value for value in self.items(")") if isinstance(value, Value))
         if char == "[":
             self._at += 1
+            self._depth += 1
+            if self._depth > DEEPEST:
+                raise UsageError("a list is nested too deeply", f"at most {DEEPEST} levels")
             data = [value.data for value in self.items("]") if isinstance(value, Value)]
+            self._depth -= 1
             return Value(data, self._text[start : self._at])
         if char == "{":
             return self._table(start)

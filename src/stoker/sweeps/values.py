@@ -19,7 +19,8 @@ _LEADING_ZERO = re.compile(r"[+-]?0[0-9]")
 _NO_NUMBER = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 _WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None, "none": None}
 _MOST_DIGITS = 300  # Python refuses to convert thousands of them, and nobody means a number
-_DEEPEST = 50
+DEEPEST = 50  # levels of lists and tables
+_MOST_PARTS = 100_000  # of one value: a few lines of YAML with aliases can mean billions
 
 
 class Value(Record):
@@ -56,7 +57,7 @@ def plain(text: str) -> Value:
 
 def from_data(data: object, where: str = "a value") -> Value:
     """A value from a file or a program, written as Python and W&B would print it."""
-    checked = _checked(data, where, 0)
+    checked = _Check(where).checked(data, 0)
     if isinstance(checked, str):
         return Value(checked, checked)
     if isinstance(checked, (list, dict)):
@@ -111,23 +112,37 @@ def point_from_json(text: str) -> Point:
     return {name: Value(data, written) for name, (data, written) in json.loads(text).items()}
 
 
-def _checked(data: object, where: str, depth: int) -> object:
-    if depth > _DEEPEST:
-        raise UsageError(f"{where} is nested too deeply")
-    if data is None or isinstance(data, (bool, int)):
-        return data
-    if isinstance(data, str):
-        return check_text(data)
-    if isinstance(data, float):
-        return _finite(data, repr(data))
-    if isinstance(data, (list, tuple)):
-        return [_checked(part, where, depth + 1) for part in data]
-    if isinstance(data, dict) and all(isinstance(name, str) for name in data):
-        return {check_text(name): _checked(p, where, depth + 1) for name, p in data.items()}
-    raise UsageError(
-        f"{where} is a {type(data).__name__}, which cannot be the value of a parameter",
-        "use numbers, texts, true, false, null, and lists and tables of them",
-    )
+class _Check:
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._parts = 0
+
+    def checked(self, data: object, depth: int) -> object:
+        """A copy of data that can be the value of a parameter."""
+        self._parts += 1
+        if depth > DEEPEST:
+            raise UsageError(f"{self._where} is nested too deeply", f"at most {DEEPEST} levels")
+        if self._parts > _MOST_PARTS:
+            raise UsageError(f"{self._where} has more than {_MOST_PARTS:,} parts")
+        if data is None or isinstance(data, bool):
+            return data
+        if isinstance(data, int):
+            if data.bit_length() > _MOST_DIGITS * 3:
+                raise UsageError(f"{self._where} is a number of more than {_MOST_DIGITS} digits",
+                                 "quote it if it is a name")  # fmt: skip
+            return data
+        if isinstance(data, str):
+            return check_text(data)
+        if isinstance(data, float):
+            return _finite(data, repr(data))
+        if isinstance(data, (list, tuple)):
+            return [self.checked(part, depth + 1) for part in data]
+        if isinstance(data, dict) and all(isinstance(name, str) for name in data):
+            return {check_text(name): self.checked(p, depth + 1) for name, p in data.items()}
+        raise UsageError(
+            f"{self._where} is a {type(data).__name__}, which cannot be the value of a parameter",
+            "use numbers, texts, true, false, null, and lists and tables of them",
+        )
 
 
 def _finite(number: float, text: str) -> float:

@@ -2,7 +2,7 @@
 
 Nested `parameters` become names with dots: `optimizer: {parameters: {lr: ...}}` is optimizer.lr.
 `bayes` is TPE. `run_cap` is the number of trials. What only their service understands (project,
-entity, controller, ...) is accepted and has no effect.
+entity, controller, job, scheduler, ...) is accepted and has no effect.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from stoker.sweeps.domains import whole as whole_numbers
 from stoker.sweeps.space import Axis, axis, make_space
 from stoker.sweeps.spec import SweepSpec, make_spec, refuse_unknown
 from stoker.sweeps.template import Template
-from stoker.sweeps.values import from_data
+from stoker.sweeps.values import DEEPEST, from_data
 
 _KEYS_WORDS = (
     "program command method metric parameters name description project entity run_cap "
-    "early_terminate apiVersion kind controller job image_uri launch imputation resources"
+    "early_terminate apiVersion kind controller job image_uri launch scheduler imputation resources"
 )
 _KEYS = tuple(_KEYS_WORDS.split())
 _METHODS = {"grid": "grid", "random": "random", "bayes": "tpe"}
@@ -98,14 +98,16 @@ def _name(title: str) -> str | None:
         return None
 
 
-def _axes(given: Mapping[str, object], place: str, prefix: str) -> Iterator[Axis]:
+def _axes(given: Mapping[str, object], place: str, prefix: str, depth: int = 0) -> Iterator[Axis]:
+    if depth > DEEPEST:
+        raise UsageError("`parameters` is nested too deeply", f"at most {DEEPEST} levels")
     for name, described in given.items():
         where = f"{place}.{name}"
         parameter = tables.table(described, where)
         if isinstance(parameter.get("parameters"), Mapping):
             refuse_unknown(parameter, ("parameters",), f"{where}.")
             nested = tables.table(parameter["parameters"], where)
-            yield from _axes(nested, f"{where}.parameters", f"{prefix}{name}.")
+            yield from _axes(nested, f"{where}.parameters", f"{prefix}{name}.", depth + 1)
         else:
             yield axis(f"{prefix}{name}", _domain(parameter, where))
 
@@ -231,7 +233,10 @@ def _expanded(macro: str, program: str | None, environment: Mapping[str, str]) -
         return "python"
     if macro == "program":
         if program is None:
-            raise UsageError("the command asks for ${program}, and the file names none")
+            raise UsageError(
+                "the file has no `program`, so there is no command to run",
+                "add `program: train.py`, or `command: [python, train.py, '${args}']`, to the file",
+            )
         return program
     if macro.startswith("envvar:"):
         name = macro.removeprefix("envvar:")

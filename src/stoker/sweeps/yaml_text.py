@@ -41,7 +41,9 @@ def parse(text: str, what: str = "the file") -> object:
         place = f" in line {mark.line + 1}" if mark is not None else ""
         problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
         raise UsageError(f"{what} is not YAML: {problem}{place}") from None
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise UsageError(f"{what} is nested too deeply") from None
+    except (ValueError, TypeError, KeyError, AttributeError) as error:  # `!!bool x`, `!!int [x]`
         raise UsageError(f"{what} is not YAML: {error}") from None
 
 
@@ -54,11 +56,15 @@ def _loader(yaml: Any) -> Any:
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
             seen = set()
             for key, _ in node.value:
+                if not isinstance(key.value, str):
+                    raise yaml.constructor.ConstructorError(
+                        None, None, "a list or a table cannot be a key", key.start_mark
+                    )
                 if key.value in seen and key.tag != _TAG + "merge":
                     raise yaml.constructor.ConstructorError(
                         None, None, f"the key `{key.value}` stands twice", key.start_mark
                     )
-                seen.add(key.value if isinstance(key.value, str) else id(key))
+                seen.add(key.value)
             return super().construct_mapping(node, deep)
 
     for kind, pattern, first in _RULES:
