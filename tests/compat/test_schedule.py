@@ -137,23 +137,24 @@ def test_flags_of_the_first_generation(words: list[str], call: Call) -> None:
     ("words", "call"),
     [
         (["task.py", "--your_arg", "value"], Call(task=("task.py", "--your_arg", "value"))),
-        (["-n", "2", "training.py"], Call(task=("training.py",), needs=2)),
+        (["-n", "2", "training.py"], Call(task=("training.py",), needs=2, is_second=True)),
         (
             ["-f", "[1,3]", "training.py"],
-            Call(task=("training.py",), force=(1, 3), needs=2, force_text="[1,3]"),
+            Call(task=("training.py",), force=(1, 3), needs=2, force_text="[1,3]", is_second=True),
         ),
-        (["-p", "[2, 0]", "t"], Call(task=("t",), prefer=(2, 0))),
-        (["-p", "2", "t"], Call(task=("t",), prefer=(2,))),
-        (["-r", "0", "1"], Call(release=(0, 1))),
-        (["--cx", "t", "x y"], Call(task=("t", "x y"), is_cx=True)),
-        (["-n", "2", "--", "t", "-s", "-v"], Call(task=("t", "-s", "-v"), needs=2)),
-        (["t", "-n", "3"], Call(task=("t",), needs=3)),
+        (["-p", "[2, 0]", "t"], Call(task=("t",), prefer=(2, 0), is_second=True)),
+        (["-p", "2", "t"], Call(task=("t",), prefer=(2,), is_second=True)),
+        (["-r", "0", "1"], Call(release=(0, 1), is_second=True)),
+        (["--cx", "t", "x y"], Call(task=("t", "x y"), is_cx=True, is_second=True)),
+        (["-n", "2", "--", "t", "-s", "-v"], Call(task=("t", "-s", "-v"), needs=2, is_second=True)),
+        (["t", "-n", "3"], Call(task=("t",), needs=3, is_second=True)),
         (
             ["--for", "[1,3]", "a b"],
-            Call(task=("a", "b"), force=(1, 3), force_text="[1,3]", needs=2),
+            Call(task=("a", "b"), force=(1, 3), force_text="[1,3]", needs=2, is_second=True),
         ),
-        (["--pref", "[1,3]", "a b"], Call(task=("a", "b"), prefer=(1, 3))),
+        (["--pref", "[1,3]", "a b"], Call(task=("a", "b"), prefer=(1, 3), is_second=True)),
         (["a", "-vx"], Call(task=("a", "-vx"))),
+        (["-n", "2", "-v", "t"], Call(task=("t",), needs=2, is_verbose=True)),
     ],
 )
 def test_flags_of_the_second_generation(words: list[str], call: Call) -> None:
@@ -355,7 +356,7 @@ def test_the_lowest_free_gpu_is_taken_unless_one_is_preferred(door: Lab) -> None
     assert door.ok("true").startswith("GPU: cuda1\n")
     assert door.ok("true", "-pg", "2").startswith("GPU: cuda2\n")
     assert door.ok("true", "-pg", "0").startswith("GPU: cuda1\n")
-    assert door.ok("true", "-p", "[0,3,2]").startswith("GPU: cuda3\n")
+    assert door.ok("true", "-p", "[0,3,2]").startswith("GPU: 3\n")
     assert door.ok("true", "-pg", "99").startswith("GPU: cuda1\n")
     gate.open()
 
@@ -370,8 +371,8 @@ def test_a_forced_gpu_is_waited_for_while_others_are_free(door: Lab) -> None:
     assert first_lines(third, 1) == [f"Scheduler (PID: {third.pid}) is waiting for GPU(s) [1]."]
     assert door.ok("true").startswith("GPU: cuda0\n")  # nobody stands behind them
     gate.open()
-    for waited in (second, third):
-        assert waited.communicate(timeout=60)[0].startswith("GPU: cuda1\n")
+    assert second.communicate(timeout=60)[0].startswith("GPU: cuda1\n")
+    assert third.communicate(timeout=60)[0].startswith("GPU: 1\n")
 
 
 def test_what_can_never_be_had_is_not_waited_for(door: Lab) -> None:
@@ -386,9 +387,9 @@ def test_gpu_count_really_gives_so_many(door: Lab) -> None:
     out = door.ok("sh -c 'echo $GPU $CUDA_VISIBLE_DEVICES'", "-gc", "2")
     assert out.startswith("GPU: cuda0,cuda1\n") and out.endswith("cuda0,cuda1 0,1\n")
     out = door.ok("-f", "[1,3]", "--cx", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES $0")
-    assert out.endswith("1,3 model.n_gpus=2\n")
+    assert "\n1,3 model.n_gpus=2\n" in out
     out = door.ok("-n", "2", "-f", "2", "printenv", "CUDA_VISIBLE_DEVICES")
-    assert out.endswith("2,0\n")
+    assert out.startswith("GPU: 2,0\n") and "\n2,0\n" in out
 
 
 def test_a_wide_task_is_not_overtaken_for_ever(door: Lab) -> None:
@@ -789,3 +790,22 @@ def test_a_card_that_a_stranger_computes_on_is_left_alone(on_cards: tuple[Door, 
     assert forced.stderr.readline().startswith("GPU 0 is not used while ")
     host.end_stranger(pid)
     assert "GPU: cuda0\n" in forced.communicate(timeout=60)[0]
+
+
+def test_flags_of_the_second_generation_bring_its_output(door: Lab) -> None:
+    out = door.ok("-n", "2", "--", "echo", "x y").splitlines()
+    assert out[0] == "GPU: 0,1"
+    assert [line.partition(":")[0] for line in out[1:5]] == [
+        "SCH PID", "TASK PID", "SCH PGID", "TASK PGID",
+    ]  # fmt: skip
+    assert out[5:8] == ["x y", "", "task: ['echo', 'x y']"]
+    assert [line.partition(":")[0] for line in out[8:]] == ["start", "end", "total time", ""]
+
+
+def test_first_ctrl_c_ends_a_task_of_the_second_generation(door: Lab) -> None:
+    run = door.popen("-n", "1", "--", "sleep", "1000")
+    pid = int(first_lines(run, 5)[2].removeprefix("TASK PID: "))
+    run.send_signal(signal.SIGINT)
+    assert first_lines(run, 2) == ["", f"The task (PGID: {pid}) was terminated."]
+    run.communicate(timeout=60)
+    assert run.returncode == 128 + signal.SIGTERM

@@ -91,7 +91,7 @@ def test_no_text_raises_anything_but_a_usage_error(text: str) -> None:
     ["-" * 1900 + "1", "not " * 450 + "1", "1" + "+1" * 900, "[" * 150 + "]" * 150, "(" * 900],
 )
 def test_deep_expression_is_refused_in_every_depth_of_the_stack(text: str) -> None:
-    with pytest.raises(UsageError, match="nested too deeply|is not an expression"):
+    with pytest.raises(UsageError, match=r"nested too deeply|is not an expression"):
         Expression(text)
 
 

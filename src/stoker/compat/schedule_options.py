@@ -88,6 +88,9 @@ _OPTIONS = {
 _BY_NAME = {name: names for names in _OPTIONS for name in names}
 # What one generation called this, the other called that: `--rel` meant either.
 _ALIKE = {"--release": "--release_gpu", "--prefer": "--prefered_gpu", "--force": "--forced_gpu"}
+_FIRST = ("--gpu_count", "--verbose", "--out", "--err", "--prefered_gpu", "--forced_gpu",
+          "--release_gpu")  # fmt: skip
+_SECOND = ("--num", "--prefer", "--force", "--release", "--cx")
 _NEW = ("--exit-zero",)  # was in neither, so `--e` never meant it
 
 
@@ -108,6 +111,7 @@ class Call(Record):
     is_verbose: bool = False
     is_cx: bool = False
     exits_zero: bool = False
+    is_second: bool = False  # speaks as the second generation did
 
 
 def parse(words: list[str]) -> Call:
@@ -240,7 +244,13 @@ def _call(values: dict[str, list[str]], task: list[str]) -> Call:
         is_verbose="--verbose" in values,
         is_cx="--cx" in values,
         exits_zero="--exit-zero" in values,
+        is_second=_is_second(values),
     )
+
+
+def _is_second(values: dict[str, list[str]]) -> bool:
+    """Whether the flags are those of the second generation, and none is of the first only."""
+    return any(key in values for key in _SECOND) and not any(key in values for key in _FIRST)
 
 
 def _number(key: str, text: str) -> int:

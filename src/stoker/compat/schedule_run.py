@@ -56,8 +56,9 @@ def run_task(call: Call, gpus: Gpus, state: StateFile) -> int:
         if call.is_cx:
             words += (f"model.n_gpus={len(turn.gpus)}",)
         began = time.time()
-        task = Task(words, _environment(gpus, turn.gpus), call.out, call.err, turn.lease)
-        _tell(gpus, state, turn.gpus, words, task.pid, began)
+        task = Task(words, _environment(gpus, turn.gpus), call.out, call.err, turn.lease,
+                    is_warned=call.is_second)  # fmt: skip
+        _tell(gpus, state, turn.gpus, words, task.pid, began, call.is_second)
     finally:
         place.leave()  # not before the file shows who is there
     mender = Mender(task.pid)
@@ -68,7 +69,7 @@ def run_task(call: Call, gpus: Gpus, state: StateFile) -> int:
     gpus.await_release(turn.gpus)
     state.read()
     mender.dismiss()
-    if call.is_verbose:
+    if call.is_verbose or call.is_second:
         _print_summary(call, words, began, time.time())
     if outcome.detail is not None:
         say(f"error: {outcome.detail}")
@@ -163,6 +164,7 @@ def _tell(
     words: tuple[str, ...],
     pid: int,
     began: float,
+    is_second: bool,
 ) -> None:
     if not pid:
         return  # it could not be started, which its outcome tells
@@ -170,7 +172,8 @@ def _tell(
     for index in indices:
         gpus.ours[index] = Entry(False, f"cuda{index}", list(words), pid, start, user)
     state.read()
-    write_line(f"GPU: {_names(indices)}\nSCH PID: {os.getpid()}\nTASK PID: {pid}\n"
+    names = ",".join(map(str, indices)) if is_second else _names(indices)
+    write_line(f"GPU: {names}\nSCH PID: {os.getpid()}\nTASK PID: {pid}\n"
                f"SCH PGID: {os.getpgid(0)}\nTASK PGID: {pid}")  # fmt: skip
 
 
@@ -184,9 +187,12 @@ def _kill_delay() -> float:
 def _print_summary(call: Call, words: tuple[str, ...], began: float, ended: float) -> None:
     minutes, seconds = divmod(int(ended - began), 60)
     hours, minutes = divmod(minutes, 60)
-    write_line(
-        f"\ntask: {list(words)}\nstdout: {call.out or '<stdout>'}\n"
+    files = (
+        f"stdout: {call.out or '<stdout>'}\n"
         f"stderr: {'<stdout>' if call.err == STDOUT else call.err or '<stderr>'}\n"
+    )
+    write_line(
+        f"\ntask: {list(words)}\n{'' if call.is_second else files}"
         f"start: {time.strftime(TIME, time.localtime(began))}\n"
         f"end: {time.strftime(TIME, time.localtime(ended))}\n"
         f"total time: {hours}:{minutes}:{seconds}\n"

@@ -81,7 +81,10 @@ class Task:
         out: str | None,
         err: str | None,
         lease: Lease,
+        *,
+        is_warned: bool = False,
     ) -> None:
+        """`is_warned`: the first Ctrl-C ends the task, as the second generation had it."""
         mask = os.umask(0o077)
         os.umask(mask)
         context = Context(here(), tuple(os.environ.items()), mask, "/bin/sh")
@@ -99,7 +102,7 @@ class Task:
         lease.descriptors = []  # the parent's now
         self.pid = self._parent.pid_of(1) or 0  # 0: it could not be started
         self._is_asked = False  # by SIGTERM or SIGHUP
-        self._stage = 0
+        self._stage = 1 if is_warned else 0
         self._may_kill_at: float | None = None
 
     def ignore(self, pid: int) -> None:

@@ -7,7 +7,7 @@ that others have published come out the same.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice, product
 from math import prod
 
@@ -62,6 +62,44 @@ def run(arguments: list[str]) -> int:
     _print(first)
     _print(commands)
     return 0
+
+
+class HyperparameterSearch:
+    """For programs that import it: the commands of a search."""
+
+    def __init__(
+        self,
+        command_pattern: str,
+        sampling_mode: str,
+        n_samples: int | None,
+        parameters: Mapping[str, Iterable[object]],
+    ) -> None:
+        self.command_pattern = command_pattern
+        self.sampling_mode = sampling_mode
+        self.n_samples = n_samples
+        self.parameters = {name: [str(one) for one in some] for name, some in parameters.items()}
+
+    def get_commands(self) -> list[str]:
+        """For `shuffled_grid` in an order that `random.seed` decides."""
+        import random
+
+        points = list(product(*self.parameters.values()))
+        if self.sampling_mode == "shuffled_grid":
+            random.shuffle(points)
+        chosen = points[: self.n_samples]
+        return [fill(self.command_pattern, self.parameters, point) for point in chosen]
+
+
+def build_hyperparameter_search() -> HyperparameterSearch:
+    """What the command line asks for; a `--seed` seeds `random` itself."""
+    import random
+    import sys
+
+    flags = _parser().parse_args(sys.argv[1:])
+    if flags.seed is not None:
+        random.seed(flags.seed)
+    values = {name: some for name, *some in flags.parameter or ()}
+    return HyperparameterSearch(flags.command_pattern, flags.sampling_mode, flags.n_samples, values)
 
 
 def _parser() -> argparse.ArgumentParser:
