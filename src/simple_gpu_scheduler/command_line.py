@@ -1,4 +1,4 @@
-"""`python -m simple_gpu_scheduler.command_line`: an older name of `simple_gpu_scheduler.scheduler`."""
+"""`python -m simple_gpu_scheduler.command_line`: the same as `.scheduler`."""
 
 from simple_gpu_scheduler.scheduler import (
     GPU,

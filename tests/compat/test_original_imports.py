@@ -1,4 +1,4 @@
-"""Modules of the other tools under their own names: `python -m` and `import` as in the originals."""
+"""Modules of the other tools under their own names, for `python -m` and `import`."""
 
 from __future__ import annotations
 

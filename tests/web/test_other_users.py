@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 
@@ -132,6 +134,29 @@ def test_stolen_cookie_is_useless_to_another_user(site: Site) -> None:
     assert ask("127.0.0.1", port, "/api/overview", Cookie=cookie) == 200
     stolen = as_other_user(lambda: b"%d" % ask("127.0.0.1", port, "/api/overview", Cookie=cookie))
     assert stolen == b"403"
+
+
+def test_peers_are_told_apart_where_the_kernel_has_no_look_up(lab: Lab) -> None:
+    """Sandboxes without NETLINK_SOCK_DIAG: the table of all sockets is read instead."""
+    port = free_port()
+    code = (
+        "from stoker.http import peers; peers._has_look_up = False\n"
+        f"from stoker.cli.main import main; main(['web', '--foreground', '--port', '{port}'])"
+    )
+    server = subprocess.Popen(
+        [sys.executable, "-c", code], env=lab.env, cwd=lab.folder, text=True, stdout=subprocess.PIPE
+    )
+    try:
+        assert server.stdout is not None
+        token = server.stdout.readline().strip().partition("#token=")[2]
+        sent = {"Authorization": f"Bearer {token}"}
+        assert ask("127.0.0.1", int(port), "/api/overview", **sent) == 200
+        stolen = as_other_user(lambda: b"%d" % ask("127.0.0.1", int(port), "/", **sent))
+        assert stolen == b"403"
+        assert ask("127.0.0.1", int(port), "/api/overview", **sent) == 200
+    finally:
+        server.terminate()
+        server.communicate(timeout=30)
 
 
 # -- floods ---------------------------------------------------------------------------------------

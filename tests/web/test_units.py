@@ -137,3 +137,16 @@ def test_nobody_and_others_are_refused_where_users_are_checked() -> None:
 
     assert code(1000) is None
     assert code(1001) == code(-1) == code(None) == "other_user"
+
+
+def test_requests_of_other_users_do_not_wait_where_guesses_wait() -> None:
+    """There are few such places, and the owner may need one after wrong tokens of an old script."""
+    guard = Guard(frozenset({"h:1"}), Keys("x" * 40), cookie="c", own_uids=frozenset({1000}))
+    sent = {"host": "h:1", "authorization": "Bearer guess"}
+    own = Asked("GET", "/api/overview", sent, "127.0.0.1", 1000)
+    assert not guard.is_suspect(own)
+    for _ in range(10):
+        guard.refuse(own)
+    assert guard.is_suspect(own)
+    assert not guard.is_suspect(own._replace(uid=1001))
+    assert not guard.is_suspect(own._replace(headers={**sent, "host": "evil"}))

@@ -124,9 +124,13 @@ class Guard:
         return "authorization" in asked.headers or bool(self.sessions_of(asked))
 
     def is_suspect(self, asked: Asked) -> bool:
-        """Whether somebody there has guessed too often, and this may be another guess."""
+        """Whether this peer has guessed too often, and this may be another guess.
+
+        Requests that are refused anyway are no guesses: other users must not use up the few places
+        in which such requests wait.
+        """
         tries = "authorization" in asked.headers or asked.path in _OPEN_API
-        return tries and self.failures.is_over(asked.source)
+        return tries and self._refuse_place(asked) is None and self.failures.is_over(asked.source)
 
     def wrong_token(self, source: str) -> Refusal:
         if self.failures.is_over(source):
