@@ -178,11 +178,14 @@ def check_possible(request: Request, devices: tuple[Device, ...]) -> None:
         raise Impossible(
             f"{asks}, but this host has {has}",
             f"use --gpus {len(devices)}" + ("" if devices else ", a job without a GPU"),
+            "gpus",
         )
     unknown = [name for name in request.ids if not any(is_named(d, (name,)) for d in devices)]
     if unknown:
         names = ", ".join(device.visible for device in devices)
-        raise Impossible(f"there is no GPU `{unknown[0]}` on this host", f"its GPUs: {names}")
+        raise Impossible(
+            f"there is no GPU `{unknown[0]}` on this host", f"its GPUs: {names}", "gpu_ids"
+        )
     wanted = []
     if request.memory is not None:
         wanted.append(f"{format_size(request.memory)} of memory to share")

@@ -25,17 +25,33 @@ class Error(Exception):
     exit_code = 1
     code = "error"
 
-    def __init__(self, message: str, hint: str | None = None) -> None:
+    def __init__(self, message: str, hint: str | None = None, field: str | None = None) -> None:
+        """`field`: the option or the part of a form that the message is about."""
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.field = field
 
     def __str__(self) -> str:
         """With the hint: those who catch it in Python see nothing else of it."""
         return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.message, self.hint)
+        return type(self), (self.message, self.hint), {"field": self.field}
+
+
+class about:
+    """`with about("cwd"):` errors from inside are about this field, unless they name one."""
+
+    def __init__(self, field: str) -> None:
+        self._field = field
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if isinstance(error, Error) and error.field is None:
+            error.field = self._field
 
 
 class UsageError(Error):

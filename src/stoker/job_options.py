@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from stoker.core.durations import parse_duration, parse_size
 from stoker.core.record import Record
-from stoker.errors import Unavailable, UsageError
+from stoker.errors import Unavailable, UsageError, about
 
 if TYPE_CHECKING:
     from stoker.core.model import Context, Dependency, Device, JobSpec, Request
@@ -94,7 +94,8 @@ def read_options(options: Mapping[str, Any]) -> Wanted:
     given = {key: value for key, value in options.items() if value is not None}
 
     def read(key: str, convert: Callable[[str, Any], Any], default: Any = None) -> Any:
-        return convert(key, given[key]) if key in given else default
+        with about(key):
+            return convert(key, given[key]) if key in given else default
 
     memory = given.get("gpu_mem")
     is_auto = memory == "auto"
@@ -112,8 +113,9 @@ def read_options(options: Mapping[str, Any]) -> Wanted:
     on_oom = read("on_oom", _text)
     if on_oom is not None and on_oom not in _ON_OOM:
         raise UsageError(
-            f"`{on_oom}` is no answer to running out of GPU memory", f"write {', '.join(_ON_OOM)}"
-        )
+            f"`{on_oom}` is no answer to running out of GPU memory", f"write {', '.join(_ON_OOM)}",
+            "on_oom",
+        )  # fmt: skip
     fields = {
         "name": read("name", _text),
         "priority": read("priority", _whole, 0),
@@ -130,9 +132,10 @@ def read_options(options: Mapping[str, Any]) -> Wanted:
     }
     if fields["warn"] is not None and fields["time_limit"] is None:
         raise UsageError("`signal` warns before the time limit, and there is none",
-                         'write time_limit="2h" too')  # fmt: skip
+                         'write time_limit="2h" too', "time_limit")  # fmt: skip
     if "begin" in given:
-        _moment(given["begin"], time.time())
+        with about("begin"):
+            _moment(given["begin"], time.time())
     after = given.get("after", ())
     if isinstance(after, (int, str)) or hasattr(after, "state_dir") or hasattr(after, "condition"):
         after = (after,)
@@ -159,15 +162,18 @@ def make_spec(wanted: Wanted, settings: Settings, devices: tuple[Device, ...]) -
     except FileNotFoundError:
         raise UsageError("the folder you are in was removed", "use os.chdir") from None
     if not os.path.isdir(cwd):
-        raise UsageError(f"the folder `{cwd}` does not exist")
+        raise UsageError(f"the folder `{cwd}` does not exist", field="cwd")
     context = current_context(settings, cwd, wanted.env)
-    _check_context(context)
+    with about("env"):
+        _check_context(context)
     begin = None if wanted.begin is None else _moment(wanted.begin, time.time())
+    with about("after"):
+        after = tuple(_dependency(item, settings) for item in wanted.after)
     return JobSpec(
         argv=(),
         context=context,
         request=request,
-        after=tuple(_dependency(item, settings) for item in wanted.after),
+        after=after,
         begin_at=begin,
         stdout=None if wanted.stdout is None else os.path.join(cwd, wanted.stdout),
         stderr=None if wanted.stderr is None else os.path.join(cwd, wanted.stderr),
@@ -179,16 +185,17 @@ def check_words(words: tuple[str, ...]) -> None:
     """What could not be kept or executed as it is."""
     from stoker.core.commands import MAX_ARGUMENT_BYTES
 
-    if not words or not words[0]:
-        raise UsageError("the command is empty")
-    for number, word in enumerate(words, 1):
-        _text(f"word {number} of the command", word)
-        if len(words) > 1 and len(os.fsencode(word)) > MAX_ARGUMENT_BYTES:
-            raise UsageError(
-                f"word {number} of the command has {len(os.fsencode(word))} bytes, and Linux "
-                f"allows {MAX_ARGUMENT_BYTES}",
-                "put it into a file",
-            )
+    with about("command"):
+        if not words or not words[0]:
+            raise UsageError("the command is empty")
+        for number, word in enumerate(words, 1):
+            _text(f"word {number} of the command", word)
+            if len(words) > 1 and len(os.fsencode(word)) > MAX_ARGUMENT_BYTES:
+                raise UsageError(
+                    f"word {number} of the command has {len(os.fsencode(word))} bytes, and Linux "
+                    f"allows {MAX_ARGUMENT_BYTES}",
+                    "put it into a file",
+                )
 
 
 # -- single values -----------------------------------------------------------------------------
@@ -338,11 +345,12 @@ def _dependency(item: Any, settings: Settings) -> Dependency:
 
 def _check_request(request: Request, has_memory: bool) -> None:
     if has_memory and request.exclusive:
-        raise UsageError("`gpu_mem` shares a card, and `exclusive` does not", "give one")
+        raise UsageError("`gpu_mem` shares a card, and `exclusive` does not", "give one", "gpu_mem")
     if not request.gpus and (has_memory or request.ids or request.exclusive):
         raise UsageError(
             "a job without a GPU cannot ask for anything of one",
             "leave out gpu_mem, gpu_ids and exclusive",
+            "gpus",
         )
 
 

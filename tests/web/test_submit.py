@@ -94,6 +94,12 @@ def test_nonsense_is_refused_in_words(site: Site, form: dict[str, Any], status: 
         ({"command": "true", "begin": "soon"}, "begin"),
         ({"command": "true", "on_oom": "cry"}, "on_oom"),
         ({"command": "true", "based_on": 424242}, None),
+        ({}, "command"),
+        ({"argv": [""]}, "command"),
+        ({"command": "true", "signal": "USR1@60"}, "time_limit"),
+        ({"command": "true", "signal": "NOPE@60", "time_limit": "1h"}, "signal"),
+        ({"command": "true", "gpu_mem": "1G", "exclusive": True}, "gpu_mem"),
+        ({"command": "true", "gpu_model": "nothing like it"}, "gpu_model"),
     ],
 )
 def test_a_refusal_says_which_field_is_to_blame(
@@ -107,6 +113,25 @@ def test_a_refused_sweep_says_which_parameter_is_to_blame(site: Site) -> None:
     assert site.post("/api/sweeps", form).json["error"]["field"] == "parameters.lr"
     form = {"command": "echo {lr}", "parameters": {"lr": "1"}, "options": {"gpus": 9}}
     assert site.post("/api/sweeps", form).json["error"]["field"] == "gpus"
+
+
+@pytest.mark.parametrize(
+    ("more", "field"),
+    [
+        ({"parameters": {"lr": "1", "metric": "("}}, "parameters.metric"),
+        ({"parameters": {"lr": {"vaules": [1]}}}, "parameters.lr"),
+        ({"command": "echo"}, "command"),
+        ({"command": None}, "command"),
+        ({"method": "tpe"}, "metric"),
+        ({"method": "magic"}, "method"),
+        ({"metric": "!"}, "metric"),
+        ({"early_stop": "never", "metric": "loss"}, "early_stop"),
+        ({"options": {"cwd": "/nowhere/at/all"}}, "cwd"),
+    ],
+)
+def test_refused_sweep_names_its_field(site: Site, more: dict[str, Any], field: str) -> None:
+    form = {"command": "echo {lr}", "parameters": {"lr": "1,2"}, "dry_run": True, **more}
+    assert site.post("/api/sweeps", form).json["error"].get("field") == field
 
 
 def test_a_text_of_jobs_is_read_like_a_job_file(site: Site) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
 from stoker.core.record import Record
-from stoker.errors import UsageError
+from stoker.errors import UsageError, about
 from stoker.sweeps import names, space
 from stoker.sweeps.space import LARGEST_GRID, Space
 from stoker.sweeps.template import Template
@@ -97,25 +97,32 @@ def make_spec(
     earlier: tuple[Template, ...] = (),
 ) -> SweepSpec:
     """A sweep in which everything fits together, or an error that says what does not."""
-    template.check(space.names, lenient)
+    with about("command"):
+        template.check(space.names, lenient)
     if method is None:
         method = "grid" if space.size.points is not None else "random"
-    _known("method", method, METHODS)
+    with about("method"):
+        _known("method", method, METHODS)
     for what, number, least in (
         ("trials", trials, 1), ("max_parallel", max_parallel, 1), ("max_fails", max_fails, 0),
     ):  # fmt: skip
         if number is not None and (type(number) is not int or number < least):
-            raise UsageError(f"{what} is `{number}`", f"write a whole number from {least} on")
+            raise UsageError(f"{what} is `{number}`", f"write a whole number from {least} on", what)
     if trials is not None and trials + more > MOST_TRIALS:
         raise UsageError(f"{trials + more:,} trials are more than {MOST_TRIALS:,}",
-                         "ask for fewer; a sweep can be extended later")  # fmt: skip
+                         "ask for fewer; a sweep can be extended later", "trials")  # fmt: skip
     if seed is not None and type(seed) is not int:
-        raise UsageError(f"seed is `{seed}`", "write a whole number")
+        raise UsageError(f"seed is `{seed}`", "write a whole number", "seed")
     if metric is None and method in ADAPTIVE:
-        raise UsageError(f"{method} needs to know what to improve", "say --metric val_loss")
-    stop = check_stop(early_stop)
+        raise UsageError(
+            f"{method} needs to know what to improve", "say --metric val_loss", "metric"
+        )
+    with about("early_stop"):
+        stop = check_stop(early_stop)
     if stop is not None and metric is None:
-        raise UsageError("stopping early needs a metric to judge by", "say --metric val_loss")
+        raise UsageError(
+            "stopping early needs a metric to judge by", "say --metric val_loss", "metric"
+        )
     return SweepSpec(
         template,
         space,

@@ -47,7 +47,9 @@ def check_relative(path: str) -> str:
 
 def job_of(queue: Queue, form: NewJob) -> JobSpec:
     if (form.command is None) == (form.argv is None):
-        raise UsageError("a job needs a command", 'give "command" (shell text) or "argv"')
+        raise UsageError(
+            "a job needs a command", 'give "command" (shell text) or "argv"', "command"
+        )
     base = base_of(queue, options_of(form))
     if form.based_on is not None:
         base = _like(base, form, basis_of(queue.db, form.based_on))
@@ -88,7 +90,7 @@ def with_argv(base: JobSpec, words: tuple[str, ...]) -> JobSpec:
 
 def with_text(base: JobSpec, text: str) -> JobSpec:
     if not text.strip():
-        raise UsageError("the command is empty")
+        raise UsageError("the command is empty", field="command")
     check_words((text,))
     return base._replace(argv=(text,), shell=True)
 

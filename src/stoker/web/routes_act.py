@@ -13,7 +13,7 @@ from stoker.api import Queue
 from stoker.errors import Error
 from stoker.web import actions, batch, forms, models, sweep_form, sweeps_view
 from stoker.web.answers import answer, error_answer, refusal
-from stoker.web.blame import field_of, field_of_sweep
+from stoker.web.blame import field_of
 from stoker.web.models import ErrorAnswer
 from stoker.web.routes_read import ERRORS, JobId
 from stoker.web.tokens import SESSION_SECONDS
@@ -88,7 +88,7 @@ async def start_sweep(request: Request, form: models.NewSweep) -> Response:
     try:
         found = await web.desk.write(lambda queue: work(queue, form))
     except Error as error:
-        return error_answer(error, field_of_sweep(list(form.parameters), form.options, error))
+        return error_answer(error, field_of(form.options, error))
     return await _done(request, found, 200 if form.dry_run else 201)
 
 

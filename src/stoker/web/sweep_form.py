@@ -8,7 +8,7 @@ from stoker import sweeping
 from stoker.api import Queue
 from stoker.core.commands import display
 from stoker.core.model import JobSpec
-from stoker.errors import Unavailable, UsageError
+from stoker.errors import Unavailable, UsageError, about
 from stoker.store import sweeps
 from stoker.sweeping import SAME_FAILS, key_of
 from stoker.sweeps import methods, template, toml_file
@@ -27,13 +27,16 @@ _TYPED_SEED = 0  # of a preview by chance: the real one gets a fresh seed
 
 def read(queue: Queue, form: NewSweep) -> tuple[SweepSpec, JobSpec]:
     if (form.command is None) == (form.argv is None):
-        raise UsageError("a sweep needs a command", 'give "command" (shell text) or "argv"')
+        raise UsageError(
+            "a sweep needs a command", 'give "command" (shell text) or "argv"', "command"
+        )
     options = forms.options_of(form.options or JobOptions.model_validate({}))
     base = forms.base_of(queue, options)
-    if form.argv is not None:
-        command = template.argv(form.argv)
-    else:
-        command = template.shell(form.command or "")
+    with about("command"):
+        if form.argv is not None:
+            command = template.argv(form.argv)
+        else:
+            command = template.shell(form.command or "")
     stop = form.early_stop
     spec = make_spec(
         command, _space(form, options["cwd"]), method=form.method or None,
@@ -49,13 +52,8 @@ def _space(form: NewSweep, folder: str) -> Space:
     axes: list[Axis] = []
     constants: list[tuple[str, Value]] = []
     for name, given in form.parameters.items():
-        if isinstance(given, str):
-            if not given.strip():
-                raise UsageError(f"`{name}` has no values", "write 0.1,0.01 or log(1e-5,1e-1)")
-            made = space_from([f"{name}={given}"], folder=folder)
-        else:
-            shape = {"command": ["-"], "lenient": True, "params": {name: given}}
-            made = toml_file.from_table(shape, folder).space
+        with about(f"parameters.{name}"):
+            made = _domain(name, given, folder)
         axes += [axis for grid in made.grids for axis in grid]
         constants += made.constants
     if not axes and not constants:
@@ -63,14 +61,24 @@ def _space(form: NewSweep, folder: str) -> Space:
     return make_space([axes], constants)
 
 
+def _domain(name: str, given: object, folder: str) -> Space:
+    if not isinstance(given, str):
+        shape = {"command": ["-"], "lenient": True, "params": {name: given}}
+        return toml_file.from_table(shape, folder).space
+    if not given.strip():
+        raise UsageError(f"`{name}` has no values", "write 0.1,0.01 or log(1e-5,1e-1)")
+    return space_from([f"{name}={given}"], folder=folder)
+
+
 def _metric(form: NewSweep) -> Metric | None:
     given = form.metric
     if not given:
         return None
-    if isinstance(given, dict):
-        return metric_table(given)
-    name, _, goal = given.rpartition(":")
-    return make_metric(name, goal) if name else make_metric(given)
+    with about("metric"):
+        if isinstance(given, dict):
+            return metric_table(given)
+        name, _, goal = given.rpartition(":")
+        return make_metric(name, goal) if name else make_metric(given)
 
 
 def preview(queue: Queue, form: NewSweep) -> dict[str, object]:
