@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import os
+import signal
 import socket
+import struct
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -282,6 +284,38 @@ def test_nested_data_is_an_error_of_its_sender(shared: PeasyLab, depth: int) -> 
     assert answer.startswith(b"HTTP/1.1 200 ")
 
 
+def test_request_left_by_another_user_is_not_taken_for_ours(lab: PeasyLab) -> None:
+    """A connection that was reset before it is accepted keeps its data, and its port is free again:
+    whoever gets that port next is not who sent the data."""
+    server = lab.serve()
+    target = lab.work / "evil"
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        source = free.getsockname()[1]
+
+    def send_and_reset() -> bytes:
+        with socket.socket() as theirs:
+            theirs.bind(("127.0.0.1", source))
+            theirs.connect(("127.0.0.1", lab.port))
+            theirs.sendall(request(lab.port, "/addnewjob", submission(target)))
+            theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        return b"sent"
+
+    server.send_signal(signal.SIGSTOP)
+    try:
+        assert as_other_user(send_and_reset) == b"sent"
+        ours = socket.socket()
+        ours.settimeout(30)
+        ours.bind(("127.0.0.1", source))
+        ours.connect(("127.0.0.1", lab.port))
+    finally:
+        server.send_signal(signal.SIGCONT)
+    with ours:
+        ours.sendall(request(lab.port, "/availabledevices", Connection="close"))
+        assert ours.recv(15) == b"HTTP/1.1 200 OK"
+    assert lab.value("/successfuljobs") == lab.value("/scheduledjobs") == []
+    assert not target.exists()
+
+
 def test_many_requests_may_share_a_connection(shared: PeasyLab) -> None:
     answer = exchange(shared.port, request(shared.port) * 3)
     assert answer.count(b"HTTP/1.1 200 ") == 3
@@ -354,8 +388,6 @@ def test_the_page_does_not_talk_to_another_users_server(lab: PeasyLab) -> None:
 
 
 def test_both_servers_stop_at_the_first_ctrl_c(lab: PeasyLab) -> None:
-    import signal
-
     server = lab.serve()
     gui = lab.show()
     stop(gui, signal.SIGINT)

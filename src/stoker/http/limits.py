@@ -46,6 +46,8 @@ def peer_of(connection: socket.socket, address: tuple[Any, ...]) -> Peer:
     uid = peer_uid(client, server)
     if uid is None:
         return Peer(client[0], None, is_here)
+    if not is_connected(connection):
+        uid = UNKNOWN
     # A socket on another machine is not found here: only its address is known.
     return Peer(client[0], None if uid == UNKNOWN and not is_here else uid)
 
@@ -55,21 +57,24 @@ class Limits:
 
     def __init__(self) -> None:
         self._open: dict[str, int] = {}
-        self._arriving: dict[tuple[str, int], Peer] = {}
+        self._arriving: dict[int, Peer] = {}
 
-    def admit(self, address: tuple[Any, ...], peer: Peer) -> bool:
-        """Whether one more may come; then it counts until `leave`."""
+    def admit(self, descriptor: int, peer: Peer) -> bool:
+        """Whether one more may come; then it counts until `leave`.
+
+        It is known by its descriptor: two may have the same address, if one of them was reset.
+        """
         most = {"own": MOST_CONNECTIONS, "others": MOST_OF_OTHERS}.get(peer.group, MOST_OF_MACHINE)
         all_open = sum(self._open.values())
         if self._open.get(peer.group, 0) >= most or all_open >= MOST_CONNECTIONS:
             return False
         self._open[peer.group] = self._open.get(peer.group, 0) + 1
-        self._arriving[(address[0], address[1])] = peer
+        self._arriving[descriptor] = peer
         return True
 
-    def take(self, address: tuple[str, int]) -> Peer | None:
-        """Who was admitted from this address a moment ago."""
-        return self._arriving.pop(address, None)
+    def take(self, descriptor: int) -> Peer | None:
+        """Who was admitted a moment ago."""
+        return self._arriving.pop(descriptor, None)
 
     def leave(self, peer: Peer) -> None:
         left = self._open.get(peer.group, 0) - 1
@@ -89,13 +94,23 @@ class Listener(socket.socket):
         for _ in range(_MOST_REFUSED):
             connection, address = super().accept()
             try:
-                if limits.admit(address, peer_of(connection, address)):
+                if limits.admit(connection.fileno(), peer_of(connection, address)):
                     return connection, address
             except OSError:
                 pass  # gone again
             reset(connection)
             connection.close()
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+
+def is_connected(connection: Any) -> bool:
+    """Asked after a look-up: a connection that was reset keeps what was sent, and its port may
+    belong to a socket of another user by then."""
+    try:
+        connection.getpeername()
+    except OSError:
+        return False
+    return True
 
 
 def reset(connection: Any) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from stoker.http.limits import Peer, limits, reset
-from stoker.http.peers import scan_uid
+from stoker.http.limits import Peer, is_connected, limits, reset
+from stoker.http.peers import UNKNOWN, scan_uid
 
 _HEADER_SECONDS = 10.0
 
@@ -24,15 +24,15 @@ class Protocol(H11Protocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._peer = None if self.client is None else limits.take(self.client)
+        self._peer = limits.take(transport.get_extra_info("socket").fileno())
+        self._uid = self.loop.create_future()
         if self._peer is None or self.client is None or self.server is None:
-            self._abort()  # it came past the limits
+            self._uid.set_result(UNKNOWN)
+            self._abort()  # reset by now
             return
         if self._peer.is_scanned:
-            here = (self.server[0], self.server[1] or 0)
-            self._uid = self.loop.run_in_executor(None, scan_uid, self.client, here)
+            self._uid = self.loop.run_in_executor(None, self._scan)
         else:
-            self._uid = self.loop.create_future()
             self._uid.set_result(self._peer.uid)
         self._wait_for_header()
 
@@ -69,6 +69,12 @@ class Protocol(H11Protocol):
             # For streams: a client that does not read is left without a word.
             extensions: dict[str, Any] = {"stoker.abort": self._abort, "stoker.uid": self._uid}
             self.scope["extensions"] = extensions
+
+    def _scan(self) -> int:
+        """In a thread."""
+        assert self.client is not None and self.server is not None
+        uid = scan_uid(self.client, (self.server[0], self.server[1] or 0))
+        return uid if is_connected(self.transport.get_extra_info("socket")) else UNKNOWN
 
     def _abort(self) -> None:
         """Now, and without what it has not taken: the kernel would keep that for a while."""
