@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -120,6 +121,78 @@ def test_resume_skips_what_succeeded(lab: Lab) -> None:
     assert (lab.folder / "ran").read_text().split() == ["a", "b", "a", "b"]
     again = lab.run("run", "-g", "0", "jobs.txt")
     assert again.stderr.startswith("3 done; logs in ")
+
+
+def test_resume_tells_lines_apart_that_differ_only_in_a_variable(lab: Lab) -> None:
+    write(
+        lab,
+        'echo "$SEED" >> ran; [ "$SEED" = 2 ] || [ -e fixed ] #stoker --env SEED=1',
+        'echo "$SEED" >> ran; [ "$SEED" = 2 ] || [ -e fixed ] #stoker --env SEED=2',
+    )
+    assert lab.run("run", "-g", "0", "jobs.txt").returncode == 1
+    (lab.folder / "fixed").touch()
+    done = lab.run("run", "-g", "0", "--resume", "jobs.txt")
+    assert done.stderr.startswith("1 done, 1 skipped (done before); logs in ")
+    assert (lab.folder / "ran").read_text().split() == ["1", "2", "1"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "shows", "expected"),
+    [
+        ("--cwd a", "--cwd b", "${PWD##*/}", "a"),
+        ("--gpus 2", "--gpus 1", "$CUDA_VISIBLE_DEVICES", "0,1"),
+        ("--gpu-ids 1", "--gpu-ids 0", "$CUDA_VISIBLE_DEVICES", "1"),
+        ("--env-file one", "--env-file two", "$SEED", "1"),
+        # The same job twice, with another warning: the order of the lines tells.
+        ("-t 1h --signal USR1@60", "-t 1h --signal USR1@90", "$STOKER_WARN_SECONDS", "60.0"),
+    ],
+)
+def test_resume_runs_the_line_that_failed(
+    lab: Lab, first: str, second: str, shows: str, expected: str
+) -> None:
+    (lab.folder / "a").mkdir()
+    (lab.folder / "b").mkdir()
+    (lab.folder / "one").write_text("SEED=1\n")
+    (lab.folder / "two").write_text("SEED=2\n")
+    text = f'echo "{shows}" >> "{lab.folder}/ran"; [ "$STOKER_JOB_ID" != 1 ]'
+    write(lab, f"{text} #stoker {first}", f"{text} #stoker {second}")
+    assert lab.run("run", "-g", "0,1", "jobs.txt").returncode == 1
+    (lab.folder / "ran").unlink()
+    done = lab.run("run", "-g", "0,1", "--resume", "jobs.txt")
+    assert done.stderr.startswith("1 done, 1 skipped (done before)")
+    assert (lab.folder / "ran").read_text() == f"{expected}\n"
+    assert lab.run("run", "-g", "0,1", "--resume", "jobs.txt").stderr.startswith("0 done, 2 skip")
+
+
+def test_resume_after_a_change_of_limits_skips_what_succeeded(lab: Lab) -> None:
+    write(lab, "echo a >> ran", "echo b >> ran; [ -e fixed ]")
+    assert lab.run("run", "-g", "0", "jobs.txt").returncode == 1
+    (lab.folder / "fixed").touch()
+    flags = ("--retries", "2", "--time-limit", "9m", "--on-oom", "fail")
+    done = lab.run("run", "-g", "0", "--resume", *flags, "jobs.txt")
+    assert done.stderr.startswith("1 done, 1 skipped (done before)")
+
+
+def test_resume_with_another_variable_runs_everything(lab: Lab) -> None:
+    write(lab, "echo $SEED >> ran")
+    lab.ok("run", "--env", "SEED=1", "jobs.txt")
+    lab.ok("run", "--env", "SEED=2", "--resume", "jobs.txt")
+    lab.ok("run", "--env", "SEED=1", "--resume", "jobs.txt")
+    assert (lab.folder / "ran").read_text().split() == ["1", "2"]
+
+
+def test_resume_reads_records_without_identities(lab: Lab) -> None:
+    """As the first format had them: compared by command, folder and declared variables."""
+    text = 'echo "$SEED" >> ran; [ "$STOKER_JOB_ID" != 1 ]'
+    write(lab, f"{text} #stoker --env SEED=1", f"{text} #stoker --env SEED=2", "true")
+    assert lab.run("run", "-l", "logs", "jobs.txt").returncode == 1
+    records = sqlite3.connect(lab.folder / "logs" / "queue.db")
+    with records:
+        records.execute("UPDATE jobs SET dedupe = NULL")
+    records.close()
+    done = lab.run("run", "-l", "logs", "--resume", "jobs.txt")
+    assert done.stderr.startswith("1 done, 2 skipped (done before)")
+    assert sorted((lab.folder / "ran").read_text().split()) == ["1", "1", "2"]
 
 
 def test_resume_needs_to_know_which_run(lab: Lab) -> None:

@@ -15,12 +15,13 @@ from stoker.cli.run_screen import Screen, log_path
 from stoker.cli.run_sources import LineSource, WordSource
 from stoker.cli.specs import JOB_OPTIONS, SpecMaker, base_of
 from stoker.core.states import WAITING
-from stoker.daemon.foreground import Foreground, done_commands, remove_store
+from stoker.daemon.foreground import Foreground, remove_store
 from stoker.daemon.roles import Host
 from stoker.errors import Conflict, UsageError
 from stoker.settings import Settings, cpu_slots, load_settings, prepare_state_dir
 from stoker.store import changes, find
 from stoker.store.database import FILE_NAME, Database, open_database
+from stoker.store.finished_jobs import FinishedJobs
 from stoker.store.ledger import store_tag
 from stoker.supervisor import locks
 from stoker.supervisor.runner import boot_id
@@ -63,7 +64,7 @@ VERBS = {
             Option("-f --file", "the job file, or - for stdin", "FILE"),
             Option("-l --log-dir", "keep logs and records there", "DIR"),
             Option("--stream", "jobs write to this terminal instead of log files"),
-            Option("--resume", "skip what already succeeded in the same log folder"),
+            Option("--resume", "skip the jobs that succeeded in the same log folder"),
             Option("-q --quiet", "no progress line"),
             *(o for o in JOB_OPTIONS if o.key in _RUN_JOB_KEYS),
         ),
@@ -123,7 +124,8 @@ def run(name: str, parsed: Parsed) -> int:
     else:
         if path != "-":
             total = check_file(path, maker.line)
-        source = LineSource(path, maker, done_commands(db) if parsed["resume"] else {})
+        can_resume = path != "-" or parsed["log_dir"]
+        source = LineSource(path, maker, _finished(db, parsed) if can_resume else None)
     streams = bool(parsed["stream"]) or path is None
     screen = Screen(parsed, db, folder, streams, source, total)
     slots = parsed["jobs"] or cpu_slots(settings)
@@ -138,6 +140,10 @@ def run(name: str, parsed: Parsed) -> int:
     screen.close()
     os.close(lock)
     return end(parsed, db, folder, path, source, screen, engine.interrupts)
+
+
+def _finished(db: Database, parsed: Parsed) -> FinishedJobs:
+    return FinishedJobs.load(db) if parsed["resume"] else FinishedJobs()
 
 
 def _with_flags_behind_the_file(parsed: Parsed) -> Parsed:

@@ -11,8 +11,14 @@ import time
 
 from stoker.cli.lines import LineReader, open_lines
 from stoker.cli.specs import SpecMaker
+from stoker.core.job_identity import Occurrences
 from stoker.core.model import JobSpec
+from stoker.store.finished_jobs import FinishedJobs
 from stoker.store.submissions import Submission
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from stoker.core.jobfile import Line
 
 
 class WordSource:
@@ -38,14 +44,16 @@ class WordSource:
 
 
 class LineSource:
-    """Lines of a file or pipe, less those that succeeded before."""
+    """Lines of a file or pipe, less those that succeeded in an earlier run."""
 
-    def __init__(self, path: str, maker: SpecMaker, done: dict[tuple[str, ...], int]) -> None:
+    def __init__(self, path: str, maker: SpecMaker, finished: FinishedJobs | None) -> None:
+        """`finished`: what succeeded before; None for a run that cannot be resumed."""
         self._reader = LineReader(open_lines(path))
         # Also `run - < jobs.txt`: a file is always ready, and epoll does not know it.
         self._is_file = stat.S_ISREG(os.fstat(self._reader.descriptor).st_mode)
         self._maker = maker
-        self._done = done
+        self._finished = finished
+        self._occurrences = Occurrences()
         self.skipped = 0
 
     @property
@@ -69,21 +77,21 @@ class LineSource:
             return None if not self.at_end else 0
         count = 0
         while not self.at_end:
-            for line in self._reader.read():
-                if self._done.get((line.text,), 0):
-                    self._done[line.text,] -= 1
-                    self.skipped += 1
-                else:
-                    count += 1
+            count += len(self.read())
         return count
 
     def read(self) -> list[JobSpec]:
-        specs = []
-        for line in self._reader.read():
-            spec = self._maker.line(line)
-            if self._done.get(spec.argv, 0):
-                self._done[spec.argv] -= 1
-                self.skipped += 1
-            else:
-                specs.append(spec)
-        return specs
+        lines = self._reader.read()
+        if self._finished is None:
+            return [self._maker.line(line) for line in lines]
+        return [spec for line in lines if (spec := self._unfinished(line)) is not None]
+
+    def _unfinished(self, line: Line) -> JobSpec | None:
+        """The job of a line, with the key that a later run knows it by; None when it succeeded."""
+        assert self._finished is not None
+        job = self._maker.resumable_line(line)
+        key = self._occurrences.next_key(job.identity)
+        if self._finished.has(key, job.spec, job.declared_env):
+            self.skipped += 1
+            return None
+        return job.spec._replace(dedupe=key)

@@ -10,6 +10,7 @@ from stoker.cli.options import Option, Parsed, Verb, count, parse, whole_number
 from stoker.core.commands import MAX_ARGUMENT_BYTES
 from stoker.core.durations import parse_duration, parse_size
 from stoker.core.model import Context, Dependency, Device, JobSpec, Request
+from stoker.core.record import Record
 from stoker.errors import Error, Unavailable, UsageError
 from stoker.settings import Settings
 
@@ -137,6 +138,18 @@ JOB_OPTIONS = (
 _NOT_IN_FOREGROUND = ("hold", "begin", "after")
 
 
+# Options that say which GPUs a job runs on: with others, it is another job.
+_RESOURCES = ("gpus", "gpu_ids", "gpu_model", "min_gpu_mem", "exclusive")
+
+
+class ResumableJob(Record):
+    """A line of a job file, and which job of an earlier run it is."""
+
+    spec: JobSpec
+    identity: str
+    declared_env: tuple[tuple[str, str], ...]
+
+
 class SpecMaker:
     """Turns words or lines into specs under the flags of one command line."""
 
@@ -168,7 +181,19 @@ class SpecMaker:
 
     def line(self, line: Line) -> JobSpec:
         """A line of a job file; its own flags come on top of the command line's."""
-        spec = self._plain
+        return self._line(line)[0]
+
+    def resumable_line(self, line: Line) -> ResumableJob:
+        """The same, with what tells it from the other jobs of the file."""
+        from stoker.core.job_identity import job_identity
+
+        spec, parsed = self._line(line)
+        env = _declared_env(parsed)
+        resources = [(key, parsed[key]) for key in _RESOURCES if parsed[key] is not None]
+        return ResumableJob(spec, job_identity(spec, env, resources), tuple(env))
+
+    def _line(self, line: Line) -> tuple[JobSpec, Parsed]:
+        spec, merged = self._plain, self._parsed
         if line.flags:
             import shlex
 
@@ -182,12 +207,15 @@ class SpecMaker:
                     raise UsageError(f"`{own.words[0]}` is no option")
                 if self._in_foreground:
                     _check_foreground(own)
-                spec = self._make(self._merged(own), (), True)
+                merged = self._merged(own)
+                spec = self._make(merged, (), True)
             except Error as error:
                 raise type(error)(f"line {line.number}: {error.message}", error.hint) from None
         key = self._parsed["dedupe"]
         spec = spec._replace(argv=(line.text,))
-        return spec if key is None else spec._replace(dedupe=f"{key}:{line.number}")
+        if key is not None:
+            spec = spec._replace(dedupe=f"{key}:{line.number}")
+        return spec, merged
 
     def _merged(self, own: Parsed) -> Parsed:
         """A line's own flags over the command line's; those that may be repeated add up."""
@@ -253,10 +281,7 @@ class SpecMaker:
                 raise UsageError("the folder you are in was removed", "cd somewhere else") from None
             if not os.path.isdir(cwd):
                 raise UsageError(f"the folder `{cwd}` does not exist")
-            extra = [pair for path in parsed["env_file"] or () for pair in _env_file(path)]
-            self._contexts[key] = current_context(
-                self._settings, cwd, [*extra, *(parsed["env"] or ())]
-            )
+            self._contexts[key] = current_context(self._settings, cwd, _declared_env(parsed))
             _check_size(self._contexts[key])
         return self._contexts[key]
 
@@ -347,6 +372,12 @@ def _check_size(context: Context) -> None:
             raise UsageError(f"the variable `{key}` is too large for any program (over 128 kB)")
     if size > 1_500_000:
         raise UsageError(f"the environment has {size} bytes, too many for any program to start")
+
+
+def _declared_env(parsed: Parsed) -> list[tuple[str, str]]:
+    """The variables that --env-file and --env set; later ones win."""
+    from_files = [pair for path in parsed["env_file"] or () for pair in _env_file(path)]
+    return [*from_files, *(parsed["env"] or ())]
 
 
 def _env_file(path: str) -> Iterator[tuple[str, str]]:

@@ -307,16 +307,6 @@ def _readable(descriptor: int) -> bool:
     return bool(select.select([descriptor], [], [], 0)[0])
 
 
-def done_commands(db: Database) -> dict[tuple[str, ...], int]:
-    """How often each command has succeeded in this store, for --resume."""
-    from stoker.store import find
-
-    counts: dict[tuple[str, ...], int] = {}
-    for row in find.page(db, ("done",), 10**9):
-        counts[row.argv] = counts.get(row.argv, 0) + 1
-    return counts
-
-
 def remove_store(folder: str) -> None:
     """Begin anew: the records of the last run in this folder go, logs are overwritten."""
     for name in ("queue.db", "queue.db-wal", "queue.db-shm"):
