@@ -8,6 +8,7 @@
     ├── Unavailable         69  unavailable   the daemon cannot be started or does not answer
     ├── Broken              70  broken        our own state cannot be used; nothing was changed
     │   └── Damaged         70  broken        ... and it is the file that is at fault
+    ├── OutputFailed        74  output        stdout cannot be written; a change was made and stays
     ├── TryLater            75  try_later     full disk, busy database: the same call may work later
     ├── NoPermission        77  no_permission the state folder is not ours or not safe
     └── TimedOut           124  timed_out     a wait was given up (as timeout(1) does)
@@ -86,6 +87,13 @@ class Broken(Error):
 
 class Damaged(Broken):
     """What `stoker doctor --repair` is for."""
+
+
+class OutputFailed(Error):
+    """Raised after the text went to stderr instead. The command must not be repeated."""
+
+    exit_code = 74
+    code = "output"
 
 
 class TryLater(Error):

@@ -6,7 +6,7 @@ import time
 
 from stoker.api import Queue
 from stoker.cli.options import Option, Parsed, Verb, whole_number
-from stoker.cli.output import plural, print_json, tell
+from stoker.cli.output import as_json, plural, report_change, tell
 from stoker.cli.specs import tags_of
 from stoker.cli.started import telling
 from stoker.core.durations import parse_duration
@@ -93,10 +93,7 @@ def _is_one(ids: list[int], parsed: Parsed) -> bool:
 
 
 def _say(parsed: Parsed, text: str, **content: object) -> int:
-    if parsed["json"]:
-        print_json(**content)
-    else:
-        print(text)
+    report_change(as_json(**content) if parsed["json"] else text)
     return 0
 
 

@@ -7,7 +7,7 @@ import sys
 
 from stoker.api import Queue
 from stoker.cli.options import Option, Parsed, Verb, count, whole_number
-from stoker.cli.output import print_json
+from stoker.cli.output import as_json, report_change
 from stoker.cli.specs import dependencies, pair
 from stoker.core.commands import display
 from stoker.core.durations import parse_duration
@@ -113,10 +113,7 @@ def _folder(path: str | None) -> str | None:
 
 
 def _say(parsed: Parsed, text: str, changed: int | None) -> int:
-    if parsed["json"]:
-        print_json(changed=changed)
-    else:
-        print(text)
+    report_change(as_json(changed=changed) if parsed["json"] else text)
     return 0
 
 

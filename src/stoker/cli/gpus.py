@@ -5,7 +5,7 @@ from __future__ import annotations
 from stoker.api import Queue
 from stoker.cards_view import Shown, shown_cards
 from stoker.cli.options import Option, Parsed, Verb, count
-from stoker.cli.output import print_json, table
+from stoker.cli.output import as_json, print_json, report_change, table
 from stoker.core.model import Device
 from stoker.core.space import is_named
 from stoker.errors import NotFound, UsageError
@@ -95,10 +95,8 @@ def _change(queue: Queue, parsed: Parsed) -> int:
     done = {"drain": "drained: no more jobs start there", "restore": "in use again",
             "slots": f"now with {slots} slots each"}[action]  # fmt: skip
     names = ", ".join(device.visible for device in devices)
-    if parsed["json"]:
-        print_json(changed=[device.uuid for device in devices])
-    else:
-        print(f"gpu {names} {done}")
+    report_change(as_json(changed=[device.uuid for device in devices]) if parsed["json"] else
+                  f"gpu {names} {done}")  # fmt: skip
     return 0
 
 

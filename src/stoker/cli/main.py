@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from stoker.errors import Error, TryLater, UsageError
+from stoker.errors import Error, OutputFailed, TryLater, UsageError
 
 # verb -> the file that holds it, and one line for `stoker help`
 VERBS = {
@@ -39,12 +39,15 @@ ALIASES = {"add": "submit", "list": "ls", "logs": "log", "kill": "cancel", "queu
 
 
 def main(arguments: list[str] | None = None) -> int:
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        from stoker.cli.closed_streams import replace_closed_streams
+
+        replace_closed_streams()
     words = _verb_first(sys.argv[1:] if arguments is None else arguments)
     _accept_any_text()
     try:
         code = _dispatch(words)
-        if sys.stdout is not None:
-            sys.stdout.flush()  # here, where a failure can still be reported
+        sys.stdout.flush()  # here, where a failure can still be reported
         return code
     except BrokenPipeError:
         _leave_stdout()  # the reader left; nothing more to say
@@ -56,7 +59,9 @@ def main(arguments: list[str] | None = None) -> int:
         own = _own_words(words)
         if known is None or "--debug" in own:
             raise
-        _print_error(known, "--json" in own)
+        if isinstance(known, OutputFailed):
+            _leave_stdout()
+        _print_error(known, "--json" in own and not isinstance(known, OutputFailed))
         return known.exit_code
 
 
@@ -72,7 +77,7 @@ def _verb_first(words: list[str]) -> list[str]:
 
 def _accept_any_text() -> None:
     """Paths need not be UTF-8, and not every terminal knows every character."""
-    if sys.stdout is not None and hasattr(sys.stdout, "reconfigure"):
+    if hasattr(sys.stdout, "reconfigure"):
         is_utf8 = sys.stdout.encoding.lower() in ("utf-8", "utf8")
         sys.stdout.reconfigure(errors="surrogateescape" if is_utf8 else "backslashreplace")
 
@@ -83,6 +88,13 @@ def _leave_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
+def _can_write() -> bool:
+    import fcntl
+    import os
+
+    return bool(fcntl.fcntl(1, fcntl.F_GETFL) & (os.O_WRONLY | os.O_RDWR))
+
+
 def _as_error(error: Exception) -> Error | None:
     """What went wrong, as one of our errors; None when it is a bug."""
     if isinstance(error, Error):
@@ -90,10 +102,12 @@ def _as_error(error: Exception) -> Error | None:
     if isinstance(error, OSError):
         import errno
 
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            return None
-        _leave_stdout()
-        return TryLater(f"cannot write: {error.strerror}", "free some space")
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            _leave_stdout()
+            return TryLater(f"cannot write: {error.strerror}", "free some space")
+        if error.errno == errno.EBADF and not _can_write():
+            return OutputFailed(f"stdout cannot be written: {error.strerror}")
+        return None
     import sqlite3
 
     if isinstance(error, sqlite3.Error):
@@ -204,8 +218,9 @@ def _print_error(error: Error, wants_json: bool) -> None:
         text = {"code": error.code, "message": error.message, "hint": error.hint}
         print(json.dumps({"schema": 1, "error": text}))
         return
+    from stoker.cli.output import tell
     from stoker.core.terminal import printable
 
-    print(f"error: {printable(error.message)}", file=sys.stderr)
+    tell(f"error: {printable(error.message)}")
     if error.hint:
-        print(f"hint: {printable(error.hint)}", file=sys.stderr)
+        tell(f"hint: {printable(error.hint)}")

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable
 
 from stoker.core.terminal import cut, pad, printable, width
+from stoker.errors import OutputFailed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,9 +26,31 @@ def wants_colour() -> bool:
 
 
 def print_json(**content: Any) -> None:
+    print(as_json(**content))
+
+
+def as_json(**content: Any) -> str:
     import json
 
-    print(json.dumps({"schema": 1, **content}))
+    return json.dumps({"schema": 1, **content})
+
+
+def report_change(text: str, brief: str | None = None) -> None:
+    """Print what a command has changed.
+
+    When stdout cannot be written, the text (or `brief`, where that is long) goes to stderr:
+    the change stays, and a script that knew nothing of it would make it twice.
+    """
+    try:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        tell(text if brief is None else brief)
+        raise OutputFailed(
+            f"the above was done, but stdout cannot be written: {reason}",
+            "do not repeat the command",
+        ) from None
 
 
 def tell(text: str, end: str = "\n") -> None:

@@ -6,7 +6,7 @@ import os
 
 from stoker import board
 from stoker.cli.options import Parsed
-from stoker.cli.output import print_json, tell
+from stoker.cli.output import as_json, report_change, tell
 from stoker.cli.run_screen import Screen
 from stoker.cli.run_sources import LineSource, WordSource
 from stoker.cli.wait import code_of
@@ -55,7 +55,7 @@ def end(
     left = _left(db, source)
     again = _how_to_go_on(parsed, path, source) if left.words() else ""
     if parsed["json"]:
-        _print_results(db, folder, left)
+        _print_results(db, folder, left, _summary(screen, source.skipped, left))
     if not parsed["json"] and not parsed["quiet"]:
         where = "" if parsed["stream"] else f"; logs in {folder}"
         tell(f"{_summary(screen, source.skipped, left)}{again}{where}")
@@ -104,12 +104,15 @@ def _how_to_go_on(parsed: Parsed, path: str | None, source: LineSource | SweepSo
     return "; --resume goes on with them" if has_name else ""
 
 
-def _print_results(db: Database, folder: str, left: Left) -> None:
+def _print_results(db: Database, folder: str, left: Left, summary: str) -> None:
     rows = find.page(db, FINAL, 10**9)
-    print_json(log_dir=folder, not_started=left.not_started, not_retried=left.not_retried, jobs=[
+    jobs = [
         {"id": row.id, "state": row.state, "cause": row.cause,
          "command": display(row.argv, row.shell),
          "exit_code": board.exit_code(row), "signal": board.signal_number(row),
          "devices": list(row.devices), "attempts": row.attempts,
          "started_at": board.iso(row.started_at), "ended_at": board.iso(row.ended_at)}
-        for row in rows])  # fmt: skip
+        for row in rows]  # fmt: skip
+    text = as_json(log_dir=folder, not_started=left.not_started, not_retried=left.not_retried,
+                   jobs=jobs)  # fmt: skip
+    report_change(text, f"{summary}; logs in {folder}")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 
 from stoker.api import Queue
 from stoker.cli.options import Option, Parsed, Verb, parse
+from stoker.cli.output import as_json, report_change, tell
 from stoker.cli.specs import JOB_OPTIONS, SpecMaker
 from stoker.core.durations import format_duration
 from stoker.core.model import JobSpec
@@ -93,7 +93,7 @@ def _with_directives(parsed: Parsed) -> Parsed:
     own = parse(Verb("submit", "", "", JOB_OPTIONS, words="none"), script.flags)
     if not parsed["quiet"]:
         for notice in script.notices:
-            _tell(f"note: {notice}")
+            tell(f"note: {notice}")
     return Parsed({**own.values, **parsed.values}, list(script.words), True)
 
 
@@ -117,10 +117,10 @@ def _submit_file(queue: Queue, maker: SpecMaker, parsed: Parsed) -> int:
                 started = queue.wake() or started
     except BaseException:
         if receipts:
-            _tell(f"{sum(r.added for r in receipts)} jobs before that are in the queue")
+            tell(f"{sum(r.added for r in receipts)} jobs before that are in the queue")
         raise
     if not receipts:
-        _tell("no jobs: the input has only blank lines and comments")
+        tell("no jobs: the input has only blank lines and comments")
         return 0
     _report(queue, parsed, receipts, started)
     return 0
@@ -139,34 +139,32 @@ def _report(queue: Queue, parsed: Parsed, receipts: list[Receipt], started: bool
     if started:
         from stoker.cli.started import STARTED
 
-        _tell(STARTED)
+        tell(STARTED)
+    ids = [job for receipt in receipts for job in receipt.ids]
+    state = "held" if parsed["hold"] else "queued"
+    jobs = f"job {ids[0]}" if len(ids) == 1 else f"{len(ids)} jobs ({ids[0]} to {ids[-1]})"
+    brief = f"{jobs} {state}"
     if parsed["json"]:
-        import json
-
-        ids = [job for receipt in receipts for job in receipt.ids]
-        print(json.dumps({"schema": 1, "jobs": ids}))
+        report_change(as_json(jobs=ids), brief)
         return
     if parsed["quiet"]:
-        write = sys.stdout.write
-        for receipt in receipts:
-            write("".join(f"{job}\n" for job in receipt.ids))
+        report_change("\n".join(map(str, ids)), str(ids[0]) if len(ids) == 1 else brief)
         return
-    for job in (job for receipt in receipts for job in receipt.existing[:5]):
-        print(f"job {job} is already there for this key")
+    lines = [f"job {job} is already there for this key"
+             for receipt in receipts for job in receipt.existing[:5]]  # fmt: skip
     count = sum(receipt.added for receipt in receipts)
-    if not count:
-        return
     first = receipts[0].first
     last = receipts[-1].first + receipts[-1].added - 1
-    state = "held" if parsed["hold"] else "queued"
     if count == 1:
         then = (
             f"start: stoker release {first}" if parsed["hold"] else f"follow: stoker log -f {first}"
         )
-        print(f"job {first} {state:<28} {then}")
+        lines.append(f"job {first} {state:<28} {then}")
+    elif count:
+        lines.append(f"{count} jobs {state}: {first}-{last}{' ' * 12}watch: stoker ls --watch")
+    report_change("\n".join(lines))
+    if count == 1:
         _suggest(queue, first)
-    else:
-        print(f"{count} jobs {state}: {first}-{last}{' ' * 12}watch: stoker ls --watch")
 
 
 def _suggest(queue: Queue, job: int) -> None:
@@ -178,7 +176,7 @@ def _suggest(queue: Queue, job: int) -> None:
 
         advice = sharing_advice(row.request, known.memory, queue.devices())
         if advice is not None:
-            _tell(advice)
+            tell(advice)
 
 
 def _dry_run(specs: list[JobSpec], parsed: Parsed) -> int:
@@ -204,7 +202,7 @@ def _dry_run(specs: list[JobSpec], parsed: Parsed) -> int:
         kind = f"{spec.context.shell} -c" if spec.shell else "exec"
         command = printable(display(spec.argv, spec.shell))
         print(f"{printable(_in_words(spec))}  {kind}  {command}")
-    _tell(f"{len(specs)} job{'s' if len(specs) != 1 else ''}, none queued (--dry-run)")
+    tell(f"{len(specs)} job{'s' if len(specs) != 1 else ''}, none queued (--dry-run)")
     return 0
 
 
@@ -237,7 +235,3 @@ def _now() -> float:
     import time
 
     return time.time()
-
-
-def _tell(text: str) -> None:
-    print(text, file=sys.stderr)

@@ -7,7 +7,7 @@ import os
 from stoker import sweeping
 from stoker.api import Queue
 from stoker.cli.options import Option, Parsed, Verb, count, nearest, whole_number
-from stoker.cli.output import plural, print_json, tell
+from stoker.cli.output import as_json, plural, print_json, report_change, tell
 from stoker.cli.specs import JOB_OPTIONS, base_of
 from stoker.cli.started import STARTED
 from stoker.core.commands import display
@@ -232,21 +232,24 @@ def report(started: Started, spec: SweepSpec, parsed: Parsed) -> None:
     if started.wakes:
         tell(STARTED)
     if parsed["json"]:
-        print_json(sweep=started.name, new=started.is_new, added=started.added,
-                   jobs=list(started.jobs), trials=started.counts)  # fmt: skip
+        text = as_json(sweep=started.name, new=started.is_new, added=started.added,
+                       jobs=list(started.jobs), trials=started.counts)  # fmt: skip
+        report_change(text, f"sweep {started.name}: {plural(len(started.jobs), 'job')} queued")
         return
     if parsed["quiet"]:
-        print(started.name)
+        report_change(started.name)
         return
     name, total = started.name, sum(started.counts.values())
     is_over = spec.wanted is not None and total >= spec.wanted and not started.jobs
     if spec.method in ADAPTIVE and not is_over:
         wanted = spec.wanted if spec.wanted is not None else "endless"
-        print(f"sweep {name}: {wanted} trials by {spec.method}, {shape(spec)}"
-              f"      watch: stoker results {name}")  # fmt: skip
+        report_change(f"sweep {name}: {wanted} trials by {spec.method}, {shape(spec)}"
+                      f"      watch: stoker results {name}")  # fmt: skip
         return
     if not started.jobs:
-        print(f"sweep {name}: all {plural(total, 'trial')} are there ({in_words(started.counts)})")
+        report_change(
+            f"sweep {name}: all {plural(total, 'trial')} are there ({in_words(started.counts)})"
+        )
         if started.counts.get("failed"):
             tell(f"run failed ones again: stoker sweep rerun --failed {name}")
         return
@@ -258,7 +261,7 @@ def report(started: Started, spec: SweepSpec, parsed: Parsed) -> None:
         what = (
             f"{started.added} new" + (f", {again} again" if again else "") + f" of {total} trials"
         )
-    print(f"sweep {name}: {what}  {jobs}      results: stoker results {name}")
+    report_change(f"sweep {name}: {what}  {jobs}      results: stoker results {name}")
 
 
 def in_words(counts: dict[str, int]) -> str:

@@ -7,7 +7,7 @@ import math
 from stoker import sweeping
 from stoker.api import Queue
 from stoker.cli.options import Parsed
-from stoker.cli.output import plural, print_json, table, tell
+from stoker.cli.output import as_json, plural, print_json, report_change, table, tell
 from stoker.cli.sweep import in_words, report, shape
 from stoker.core.terminal import printable
 from stoker.errors import UsageError
@@ -94,10 +94,8 @@ def _is_number(text: str) -> bool:
 
 
 def _tell_or_json(parsed: Parsed, text: str, **content: object) -> None:
-    if parsed["json"]:
-        print_json(**content)
-    elif not parsed["quiet"]:
-        print(text)
+    if parsed["json"] or not parsed["quiet"]:
+        report_change(as_json(**content) if parsed["json"] else text, text)
 
 
 def _list(queue: Queue, parsed: Parsed) -> int:
