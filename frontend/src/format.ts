@@ -68,6 +68,7 @@ const CAUSES: Record<string, string> = {
   host_oom: 'out of memory',
   disk_full: 'disk full',
   missing_program: 'program not found',
+  missing_script: 'script not found',
   missing_module: 'module not found',
   gpu_error: 'GPU error',
   gpu_lost: 'its GPU was lost',

@@ -23,6 +23,7 @@ CAUSES = {
     "host_oom": "out of memory",
     "disk_full": "disk full",
     "missing_program": "program not found",
+    "missing_script": "script not found",
     "missing_module": "module not found",
     "gpu_error": "GPU error",
     "gpu_lost": "its GPU was lost",
@@ -32,6 +33,7 @@ CAUSES = {
     "stopped_early": "stopped early",
     "dependency": "a dependency was not met",
 }
+_WITH_CODE = ("missing_script",)  # the code tells Python (2) from a shell (127)
 _NEEDED = 3  # dependencies that fit into a cell
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -156,6 +158,8 @@ def end_words(cause: str | None, status: int | None, detail: str | None) -> str:
     if cause == "start_failed":
         return detail or "could not start"
     if cause in CAUSES:
+        if cause in _WITH_CODE and status is not None:
+            return f"{CAUSES[cause]} (exit {status >> 8 & 0xFF})"
         return CAUSES[cause]
     if status is None:
         return "no exit record"

@@ -10,7 +10,8 @@ from stoker.core.causes import diagnose
 from stoker.core.retry import DETERMINISTIC
 
 CAUSES = {
-    "gpu_oom", "host_oom", "disk_full", "missing_program", "missing_module", "gpu_error",
+    "gpu_oom", "host_oom", "disk_full", "missing_program", "missing_script", "missing_module",
+    "gpu_error",
 }  # fmt: skip
 
 OOM = (
@@ -121,10 +122,33 @@ def test_programs_without_tracebacks_are_understood_too(expected: str, log: str)
     assert cause(EPOCHS + log + "bye\n") == expected
 
 
-def test_script_that_is_not_there_is_a_missing_program() -> None:
-    log = "python: can't open file '/x/train.py': [Errno 2] No such file or directory\n"
-    assert cause(log, 2) == "missing_program"
-    assert cause(log, 1) is None
+@pytest.mark.parametrize(
+    ("code", "line"),
+    [
+        (2, "python: can't open file '/x/train.py': [Errno 2] No such file or directory"),
+        (2, "/opt/venv/bin/python3.12: can't open file '/x': [Errno 2] No such file or directory"),
+        (127, "bash: train.sh: No such file or directory"),
+        (127, "/usr/bin/bash: jobs/train.sh: No such file or directory"),
+        (2, "sh: 0: cannot open train.sh: No such file"),
+        (127, "zsh: can't open input file: train.sh"),
+    ],
+)
+def test_interpreter_whose_script_is_not_there_is_a_missing_script(code: int, line: str) -> None:
+    found = diagnose(f"{line}\n".encode(), code, None, gpu_was_full=False, host_killed=False)
+    assert found == ("missing_script", line)
+    assert cause(f"{line}\n", 1) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "bash: line 1: bin/train: No such file or directory",
+        "bash: bin/train: No such file or directory",
+        "bash: train: command not found",
+    ],
+)
+def test_program_that_is_not_there_is_not_a_missing_script(line: str) -> None:
+    assert cause(f"{line}\n", 127) == "missing_program"
 
 
 @pytest.mark.parametrize(

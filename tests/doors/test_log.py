@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.doors.helpers import Gate, as_json, refused
 from tests.lab import Lab
 
@@ -174,3 +176,31 @@ def test_follow_of_an_ended_job_is_its_log(lab: Lab) -> None:
     job = job_with_output(lab, b"a\nb\n")
     done = lab.run("log", "-f", str(job))
     assert (done.stdout, done.stderr) == ("a\nb\n", f"job {job} done\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--", "no-such-program", "x"), "stoker: no-such-program: command not found\n"),
+        (("--cwd", "gone", "true"), "stoker: cannot enter the folder "),
+        (("--", "./plain"), "stoker: ./plain: Permission denied\n"),
+    ],
+)
+def test_log_of_a_job_that_could_not_start_says_why(
+    lab: Lab, words: tuple[str, ...], reason: str
+) -> None:
+    (lab.folder / "gone").mkdir()
+    (lab.folder / "plain").write_text("echo x\n")
+    job = lab.submit("--hold", *words)
+    (lab.folder / "gone").rmdir()
+    lab.ok("release", str(job))
+    lab.wait(job)
+    assert lab.log(job).startswith(reason)
+
+
+def test_log_of_a_foreground_job_that_could_not_start_says_why(lab: Lab) -> None:
+    (lab.folder / "jobs.txt").write_text("no-such-program x\n")
+    assert lab.run("run", "-q", "-l", "logs", "jobs.txt").returncode == 1
+    assert (lab.folder / "logs" / "1.log").read_text() == (
+        "stoker: no-such-program: command not found\n"
+    )

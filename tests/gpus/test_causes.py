@@ -27,6 +27,7 @@ def lab(host: GpuHost) -> GpuLab:
         (failing("CUDA error: an illegal memory access was encountered"), "gpu_error",
          "GPU error", 1),
         ("python3 -c 'import no_such_module'", "missing_module", "module not found", 1),
+        ("python3 no-such-script.py", "missing_script", "script not found (exit 2)", 2),
         ("no-such-program && true", "missing_program", "program not found", 127),
         (failing("something else went wrong"), "exit", "exit 1", 1),
     ],

@@ -195,9 +195,14 @@ def diagnose(
     if host_killed and (signal == _SIGKILL or exit_code == 128 + _SIGKILL):
         return "host_oom", "killed by the kernel, which had run out of memory"
     lines = _lines(tail)
+    script = _missing_script(lines, exit_code)
     if exit_code in (126, 127):
-        return "missing_program", _shell_complaint(lines) or f"exit code {exit_code} of the shell"
-    found = _explain(lines, _texts(lines, gpu_was_full)) or _python_complaint(lines, exit_code)
+        program = _shell_complaint(lines) or f"exit code {exit_code} of the shell"
+        return ("missing_script", script) if script else ("missing_program", program)
+    found = _explain(lines, _texts(lines, gpu_was_full))
+    if found is None and script is not None:
+        found = "missing_script", script
+    found = found or _python_complaint(lines)
     if found is None and host_killed:
         return "host_oom", "the kernel had run out of memory and killed a process of the job"
     return found
@@ -336,14 +341,33 @@ def _shell_complaint(lines: list[str]) -> str | None:
     return None
 
 
-def _python_complaint(lines: list[str], exit_code: int | None) -> Finding | None:
-    """Python has no traceback for a script or a module (-m) that is not there."""
+def _missing_script(lines: list[str], exit_code: int | None) -> str | None:
+    """What an interpreter says when the file that it was given is not there."""
+    for line in reversed(lines[-3:]):
+        program, _, rest = line.partition(": ")
+        name = program.rpartition("/")[2]
+        if name.startswith(("python", "pypy")):
+            is_it = exit_code == 2 and rest.startswith("can't open file")
+        elif name in ("bash", "ksh"):
+            # A program without a slash would be "command not found"; with one, nobody can tell.
+            path, _, end = rest.rpartition(": ")
+            could_be = "/" not in path or path.endswith(".sh")
+            is_it = exit_code == 127 and end == "No such file or directory" and could_be
+        elif name in ("sh", "dash"):
+            is_it = exit_code in (2, 127) and rest.startswith("0: cannot open ")
+        else:
+            is_it = name == "zsh" and exit_code == 127 and rest.startswith("can't open input file")
+        if is_it:
+            return _evidence(line)
+    return None
+
+
+def _python_complaint(lines: list[str]) -> Finding | None:
+    """Python has no traceback for a module (-m) that is not there."""
     for line in reversed(lines[-3:]):
         program, _, rest = line.partition(": ")
         if not program.rpartition("/")[2].startswith("python"):
             continue
-        if exit_code == 2 and rest.startswith("can't open file"):
-            return "missing_program", _evidence(line)
         if rest.startswith(("No module named", "Error while finding module specification")):
             return "missing_module", _evidence(line)
     return None

@@ -18,7 +18,7 @@ REQUEUE_CODE = 75
 _PROGRESS_SECONDS = 10.0
 
 # Trying again cannot mend these, wherever and however often.
-DETERMINISTIC = frozenset({"missing_program", "missing_module"})  # of causes.py
+DETERMINISTIC = frozenset({"missing_program", "missing_script", "missing_module"})  # of causes.py
 _DETERMINISTIC = DETERMINISTIC | {"start_failed", "time_limit"}
 
 

@@ -131,8 +131,8 @@ class Children:
                 attempt.pid = self._pad.spawn(
                     order, context, env, attempt.tag, lease, attempt.log.descriptor
                 )
-            except BaseException:
-                spares.take_back(attempt.log, keep=False)
+            except BaseException as error:
+                spares.take_back(attempt.log, keep=isinstance(error, StartFailed))
                 raise
         attempt.mono = time.monotonic()
         if not self._by_attempt:

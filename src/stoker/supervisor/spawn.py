@@ -98,7 +98,13 @@ class Launchpad:
                 for descriptor in set(opened.values()).difference((log,)):
                     os.close(descriptor)
         except OSError as error:
-            raise as_trouble(error) from None
+            trouble = as_trouble(error)
+            if isinstance(trouble, StartFailed):
+                _log_failure(order, trouble, log)
+            raise trouble from None
+        except StartFailed as failure:
+            _log_failure(order, failure, log)
+            raise
 
     def _enter(self, cwd: str) -> None:
         # Not only when it differs: the folder may have been removed and made anew.
@@ -136,6 +142,24 @@ def _open_log(name: str, own: bool, number: int) -> int:
             return os.open(path, flags | os.O_NOFOLLOW, 0o600)
     # A path the user chose: a first attempt starts it anew, a retry adds to it.
     return os.open(path, flags | (os.O_TRUNC if number == 1 else 0), 0o666)
+
+
+def _log_failure(order: Order, failure: StartFailed, log: int | None) -> None:
+    """Say in the job's log why there is nothing else in it. Files that users chose stay theirs."""
+    if not order.own_log or order.stdout is None:
+        return
+    line = to_system(f"stoker: {failure}\n")
+    try:
+        if log is not None:
+            os.write(log, line)
+            return
+        descriptor = _open_log(order.stdout, True, order.number)
+        try:
+            os.write(descriptor, line)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        pass  # the record of the attempt says it too
 
 
 def _make_folder(path: str) -> None:
