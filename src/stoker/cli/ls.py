@@ -13,7 +13,7 @@ from stoker.core.durations import format_duration
 from stoker.core.selectors import parse_selector
 from stoker.core.states import ACTIVE, FINAL, STATES
 from stoker.daemon.presence import daemon_pid
-from stoker.errors import UsageError
+from stoker.errors import NotFound, UsageError
 from stoker.store import find
 from stoker.store.find import JobRow
 
@@ -114,7 +114,7 @@ def _chosen(
     """The jobs that words select, less those that the flags leave out; the newest of them."""
     tag, name = parsed["tag"], parsed["name"]
     rows: list[JobRow] = []
-    for job in reversed(queue.select(parsed.words)):
+    for job in reversed(_select(queue, parsed.words)):
         if len(rows) == limit:
             break
         row = find.job(queue.db, job)
@@ -125,6 +125,21 @@ def _chosen(
         ):
             rows.append(row)
     return rows[::-1]
+
+
+def _select(queue: Queue, words: list[str]) -> list[int]:
+    """The name of a sweep selects its jobs, as `sweep:NAME` does."""
+    from stoker.store.sweeps import by_name
+
+    ids: set[int] = set()
+    for word in words:
+        try:
+            ids.update(queue.select([word]))
+        except NotFound:
+            if by_name(queue.db, word) is None:
+                raise
+            ids.update(queue.select([f"sweep:{word}"]))
+    return sorted(ids)
 
 
 def render(queue: Queue, parsed: Parsed, counts: dict[str, int], fitting: int | None = None) -> str:

@@ -208,6 +208,7 @@ SELECTORS = """How to point at jobs, wherever a command takes JOB:
   running failed    a state: held queued starting running stopping done failed cancelled lost
   waiting active final all
                     groups of states
+  sweep:NAME        the jobs of a sweep
   NAME  TAG         all jobs of that name or tag (name:X and tag:X when it looks like another)"""
 
 

@@ -32,8 +32,8 @@ from stoker.sweeps.spec import Metric, SweepSpec
 VERBS = {
     "results": Verb(
         "results",
-        "results [OPTIONS] SWEEP | JOBS... | FOLDER",
-        "What the trials of a sweep have reported: one row each.",
+        "results [OPTIONS] [SWEEP | JOBS... | FOLDER]",
+        "What the trials of a sweep have reported: one row each. Without a word: the newest sweep.",
         (
             Option("-s --sort", "by columns: val_loss, -acc (largest first), lr,-acc", "COLUMNS"),
             Option("-w --where", "only rows where this holds: 'lr < 0.01 and state == \"done\"'",
@@ -110,8 +110,11 @@ def find_reported(words: list[str]) -> tuple[Places, SweepSpec | None, list[Repo
         queue = Queue()
         newest = sweeps.all_sweeps(queue.db)
         if not newest:
-            raise UsageError("results of what?", "stoker results SWEEP, or job ids")
+            raise UsageError("there is no sweep yet", "for jobs: stoker results 3-9")
         words = [newest[-1].name]
+        tell(
+            f"sweep {words[0]}, the newest of {len(newest)}" if newest[1:] else f"sweep {words[0]}"
+        )
     if len(words) == 1 and os.path.isfile(os.path.join(words[0], FILE_NAME)):
         folder = os.path.abspath(words[0])
         db = open_database(folder)

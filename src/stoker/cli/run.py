@@ -14,6 +14,7 @@ from stoker.cli.run_end import end
 from stoker.cli.run_screen import Screen, log_path
 from stoker.cli.run_sources import LineSource, WordSource
 from stoker.cli.specs import JOB_OPTIONS, SpecMaker, base_of
+from stoker.cli.submit_checks import check_job_file
 from stoker.core.states import WAITING
 from stoker.daemon.foreground import Foreground, remove_store
 from stoker.daemon.roles import Host
@@ -98,6 +99,8 @@ def run(name: str, parsed: Parsed) -> int:
         settings = settings._replace(gpu_file=os.path.abspath(parsed["gpu_file"]))
     path = _file_of(parsed)
     sweep = _sweep_of(path)
+    if path is not None and sweep is None:
+        check_job_file(path, "run")
     folder = _folder(parsed, settings, path)
     try:
         os.makedirs(folder, 0o700, exist_ok=True)

@@ -8,6 +8,12 @@ from stoker.api import Queue
 from stoker.cli.options import Option, Parsed, Verb, parse
 from stoker.cli.output import as_json, report_change, tell
 from stoker.cli.specs import JOB_OPTIONS, SpecMaker
+from stoker.cli.submit_checks import (
+    check_job_file,
+    check_program,
+    ignored_input,
+    misplaced_options,
+)
 from stoker.core.durations import format_duration
 from stoker.core.model import JobSpec
 from stoker.errors import NotFound, UsageError
@@ -24,7 +30,7 @@ def _key(text: str) -> str:
 VERBS = {
     "submit": Verb(
         "submit",
-        "submit [OPTIONS] [--] COMMAND...",
+        "submit [OPTIONS] [--] COMMAND... | -",
         "Queue a command. It runs with this folder and environment as soon as its GPUs are free.",
         (
             Option("-f --file", "one job a line from a file, or from stdin with -", "FILE"),
@@ -48,11 +54,13 @@ VERBS = {
             ("stoker submit --gpu-mem 20G python train.py", "shares a card with others"),
             ("stoker submit train.sh", "a script may say #SBATCH or #stoker options"),
             ("stoker submit --file jobs.txt", "blank lines and # comments are skipped"),
+            ("generate-jobs | stoker submit -", "the same from a pipe"),
             ("stoker submit --gpus 0 --begin +2h --name backup ./backup.sh", ""),
         ),
-        """Several words keep their argv; one quoted word is shell text. In job files a backslash
-continues a line, and `#stoker FLAGS` behind a command (or on a line of its own, for all that
-follow) gives flags.""",
+        """Options of stoker go before COMMAND; what follows belongs to it. Several words keep their
+argv; one quoted word is shell text. `submit -` reads a job file from stdin. In job files a
+backslash continues a line, and `#stoker FLAGS` behind a command (or on a line of its own, for all
+that follow) gives flags.""",
         keeps_words=True,
         aliases=("add",),
         words="files",
@@ -61,7 +69,12 @@ follow) gives flags.""",
 
 
 def run(name: str, parsed: Parsed) -> int:
+    if parsed.words == ["-"] and not parsed.dashed and parsed["file"] is None:
+        parsed = Parsed({**parsed.values, "file": "-"}, [], False)
     queue = Queue()
+    notice = None if parsed.dashed else misplaced_options(parsed.words)
+    if notice is not None:
+        tell(f"note: {notice}")
     if parsed.words and parsed["file"] is None and os.path.isfile(parsed.words[0]):
         parsed = _with_directives(parsed)
     maker = SpecMaker(queue.settings, queue.devices(), parsed)
@@ -72,6 +85,9 @@ def run(name: str, parsed: Parsed) -> int:
     if not parsed.words:
         raise UsageError("there is no command to queue", "stoker submit python train.py --lr 0.1")
     spec = maker.command(parsed.words)
+    for notice in (check_program(spec), ignored_input()):
+        if notice is not None:
+            tell(f"note: {notice}")
     if parsed["dry_run"]:
         return _dry_run([spec], parsed)
     receipt = queue.submission().add([spec], _now())
@@ -101,6 +117,7 @@ def _submit_file(queue: Queue, maker: SpecMaker, parsed: Parsed) -> int:
     from stoker.cli.lines import check_file, read_batches
 
     path = parsed["file"]
+    check_job_file(path, "submit")
     if parsed["dry_run"]:
         batches = read_batches(path, CHUNK)
         return _dry_run([maker.line(line) for batch in batches for line in batch], parsed)

@@ -207,8 +207,15 @@ def select(db: Database, selector: Selector) -> list[int]:
     ids = [row[0] for row in rows]
     if not ids:
         what = "job" if selector.first == selector.last else "jobs"
-        raise NotFound(f"there is no {what} `{selector.text}`", "`stoker ls` shows the jobs")
+        raise NotFound(f"there is no {what} `{selector.text}`", _other_meaning(db, selector))
     return ids
+
+
+def _other_meaning(db: Database, selector: Selector) -> str:
+    name = selector.name
+    if name is not None and db.value("SELECT 1 FROM sweeps WHERE name = ?", (to_bytes(name),)):
+        return f"for the jobs of the sweep: sweep:{name}"
+    return "`stoker ls` shows the jobs"
 
 
 def tags(db: Database, id: int) -> list[str]:

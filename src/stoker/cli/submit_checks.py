@@ -1,0 +1,118 @@
+"""What `stoker submit` refuses or remarks on before a mistake costs a place in the queue."""
+
+from __future__ import annotations
+
+import os
+
+from stoker.core.commands import plain_words, quote
+from stoker.core.model import JobSpec
+from stoker.errors import UsageError
+
+_HEAD_BYTES = 4096
+# Ours, and hardly ever options of a training script.
+_UNMISTAKABLE = (
+    "--dry-run", "--gpu-mem", "--gpu-ids", "--min-gpu-mem", "--on-oom", "--after", "--time-limit",
+    "--retries", "--restartable", "--keep-children", "--hold", "--dedupe", "--begin",
+)  # fmt: skip
+_INTERPRETERS = {"py": "python", "sh": "sh", "bash": "bash", "r": "Rscript", "jl": "julia"}
+
+
+def check_job_file(path: str, verb: str) -> None:
+    """Refuse a program where a list of commands is expected."""
+    if path == "-" or not os.path.isfile(path):
+        return
+    from stoker.core.job_file_kind import other_use
+
+    try:
+        with open(path, "rb") as file:
+            head = file.read(_HEAD_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return  # the reader says why
+    found = other_use(path, head)
+    if found is None:
+        return
+    what, words = found
+    meant = f"stoker {verb} {words}" if words else f"stoker sweep {path}"
+    raise UsageError(
+        f"`{path}` {what}, and each line of a job file is a command",
+        f"did you mean `{meant}`? if its lines are commands: stoker {verb} --file - < {path}",
+    )
+
+
+def check_program(spec: JobSpec) -> str | None:
+    """A notice when the program cannot be found now; an error when it is a file in the folder."""
+    words = plain_words(spec.argv[0]) if spec.shell else spec.argv
+    if not words:
+        return None
+    program, cwd = words[0], spec.context.cwd
+    if "/" in program:
+        path = os.path.join(cwd, program)
+        if not os.path.exists(path):
+            return f"`{program}` does not exist yet; the job fails if it is missing at its start"
+        if os.path.isfile(path) and not os.access(path, os.X_OK):
+            return f"`{program}` is not executable; {_meant(words, path)}"
+        return None
+    search = dict(spec.context.env).get("PATH") or os.defpath
+    for folder in search.split(":"):
+        path = os.path.join(cwd, folder or ".", program)
+        if os.access(path, os.X_OK) and not os.path.isdir(path):
+            return None
+    path = os.path.join(cwd, program)
+    if os.path.isfile(path):
+        raise UsageError(f"`{program}` is a file in this folder, but not a program on your PATH",
+                         _meant(words, path))  # fmt: skip
+    return f"`{program}` is not on your PATH now; the job fails if it is missing at its start"
+
+
+def _meant(words: tuple[str, ...], path: str) -> str:
+    """How to run a file: by itself, or by what its name says."""
+    rest = "".join(f" {quote(word)}" for word in words[1:])
+    name = words[0]
+    if os.access(path, os.X_OK):
+        return f"to run it: stoker submit ./{name}{rest}"
+    interpreter = _INTERPRETERS.get(name.rpartition(".")[2].lower(), "sh")
+    return f"to run it: stoker submit {interpreter} {name}{rest}"
+
+
+def misplaced_options(words: list[str]) -> str | None:
+    """A notice for options of ours that stand behind the command, and so belong to it."""
+    found = [word for word in words[1:] if word.partition("=")[0] in _UNMISTAKABLE]
+    if not found:
+        return None
+    return (f"{found[0]} was passed to `{words[0]}`; options of `stoker submit` go before the"
+            " command")  # fmt: skip
+
+
+def ignored_input() -> str | None:
+    """A notice when somebody gave us data on stdin: a queued job cannot read it.
+
+    Never waits. Where the parent process has the same stdin, it is most likely the list that a
+    loop around us reads (`while read ...; do stoker submit ...; done < list`).
+    """
+    import stat
+
+    try:
+        own = os.fstat(0)
+        if stat.S_ISREG(own.st_mode):
+            has_data = os.lseek(0, 0, os.SEEK_CUR) < own.st_size
+        elif stat.S_ISFIFO(own.st_mode):
+            has_data = _is_readable(0)
+        else:
+            return None
+        if not has_data:
+            return None
+        above = os.stat(f"/proc/{os.getppid()}/fd/0")
+        if (above.st_dev, above.st_ino) == (own.st_dev, own.st_ino):
+            return None
+    except OSError:
+        return None
+    return ("the job does not get the data on stdin; put it into a file:"
+            " stoker submit 'COMMAND < FILE'")  # fmt: skip
+
+
+def _is_readable(descriptor: int) -> bool:
+    import select
+
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return any(event & select.POLLIN for _, event in poll.poll(0))
