@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from stoker.core.durations import format_size
 from stoker.core.model import Context, Dependency, Device, Request
 from stoker.core.selectors import parse_selector
+from stoker.core.slurm_environment import MARK, SRUN_FOLDER
 from stoker.core.space import is_eligible, is_named
 from stoker.daemon.presence import known_devices
 from stoker.daemon.start import ensure_daemon, poke
@@ -219,6 +220,11 @@ def current_context(
     if "STOKER_JOB_ID" in env:  # submitted by a job: what was said to that one is not for this one
         for key in [key for key in env if key.startswith(_OF_ONE_JOB)]:
             del env[key]
+        if env.get(MARK[0]) == MARK[1]:  # of a script with #SBATCH options, not of a real Slurm
+            for key in [key for key in env if key.startswith(("SLURM_", "SLURMD_"))]:
+                del env[key]
+            folders = env.get("PATH", "").split(":")
+            env["PATH"] = ":".join(f for f in folders if os.path.basename(f) != SRUN_FOLDER)
     env.update(extra)
     mask = os.umask(0o077)
     os.umask(mask)

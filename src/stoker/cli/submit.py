@@ -20,6 +20,10 @@ from stoker.errors import NotFound, UsageError
 from stoker.store import find
 from stoker.store.submissions import CHUNK, Receipt
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from stoker.cli.directives import Script
+
 
 def _key(text: str) -> str:
     if not text:
@@ -72,11 +76,12 @@ def run(name: str, parsed: Parsed) -> int:
     if parsed.words == ["-"] and not parsed.dashed and parsed["file"] is None:
         parsed = Parsed({**parsed.values, "file": "-"}, [], False)
     queue = Queue()
+    script = None
     notice = None if parsed.dashed else misplaced_options(parsed.words)
     if notice is not None:
         tell(f"note: {notice}")
     if parsed.words and parsed["file"] is None and os.path.isfile(parsed.words[0]):
-        parsed = _with_directives(parsed)
+        parsed, script = _with_directives(parsed)
     maker = SpecMaker(queue.settings, queue.devices(), parsed)
     if parsed["file"] is not None:
         if parsed.words:
@@ -85,6 +90,10 @@ def run(name: str, parsed: Parsed) -> int:
     if not parsed.words:
         raise UsageError("there is no command to queue", "stoker submit python train.py --lr 0.1")
     spec = maker.command(parsed.words)
+    if script is not None and script.slurm is not None:
+        from stoker.cli.slurm_script import slurm_job
+
+        spec = slurm_job(spec, script.slurm, parsed, queue.settings.state_dir)
     for notice in (check_program(spec), ignored_input()):
         if notice is not None:
             tell(f"note: {notice}")
@@ -99,18 +108,26 @@ def run(name: str, parsed: Parsed) -> int:
     return 0
 
 
-def _with_directives(parsed: Parsed) -> Parsed:
+def _with_directives(parsed: Parsed) -> tuple[Parsed, Script | None]:
     """A script may bring options in its comments; those of the command line win."""
     from stoker.cli.directives import read_script
 
     script = read_script(parsed.words)
     if script is None:
-        return parsed
+        return parsed, None
     own = parse(Verb("submit", "", "", JOB_OPTIONS, words="none"), script.flags)
     if not parsed["quiet"]:
         for notice in script.notices:
             tell(f"note: {notice}")
-    return Parsed({**own.values, **parsed.values}, list(script.words), True)
+    merged = Parsed({**own.values, **parsed.values}, list(script.words), True)
+    for option in JOB_OPTIONS:
+        if option.many and option.key in own.values:
+            merged.values[option.key] = [*own[option.key], *(parsed[option.key] or ())]
+    if script.slurm is not None:
+        from stoker.cli.slurm_script import slurm_defaults
+
+        merged.values.update(slurm_defaults(script.path, own, merged, script.slurm))
+    return merged, script
 
 
 def _submit_file(queue: Queue, maker: SpecMaker, parsed: Parsed) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stoker.core.model import Device, ReadyJob
+from stoker.core.slurm_environment import MARK, started_variables
 from stoker.core.warning import parse_warning
 from stoker.supervisor.logs import metrics_path, progress_path, requeue_path, stop_path
 
@@ -49,4 +50,7 @@ def job_environment(
         env["STOKER_WARN_SIGNAL"] = str(warning.signal)
     if job.variables:
         env.update(job.variables)
+        if MARK in job.variables:
+            gpus = (device.visible for device in devices)
+            env |= started_variables(job.id, job.name or "", number, gpus)
     return env

@@ -141,7 +141,12 @@ def _open_log(name: str, own: bool, number: int) -> int:
             _make_folder(os.path.dirname(name))
             return os.open(path, flags | os.O_NOFOLLOW, 0o600)
     # A path the user chose: a first attempt starts it anew, a retry adds to it.
-    return os.open(path, flags | (os.O_TRUNC if number == 1 else 0), 0o666)
+    flags |= os.O_TRUNC if number == 1 else 0
+    try:
+        return os.open(path, flags, 0o666)
+    except FileNotFoundError:  # `-o logs/%j.txt` in a folder without `logs`
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        return os.open(path, flags, 0o666)
 
 
 def _log_failure(order: Order, failure: StartFailed, log: int | None) -> None:

@@ -1,0 +1,97 @@
+"""A script with `#SBATCH` options becomes a job: its files, its environment, and `srun`."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from stoker.cli.options import Parsed
+from stoker.core.commands import quote
+from stoker.core.model import JobSpec
+from stoker.core.slurm_environment import MARK, SRUN_FOLDER, expand_path
+from stoker.core.slurm_request import Translated
+from stoker.errors import UsageError
+
+_GPU_KEYS = ("gpus", "gpu_mem", "gpu_ids", "gpu_model", "min_gpu_mem", "exclusive")
+# What `--export=NONE` leaves: a job could hardly start without them.
+_ALWAYS_KEPT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "TERM")
+
+
+def slurm_defaults(path: str, own: Parsed, merged: Parsed, slurm: Translated) -> dict[str, object]:
+    """What Slurm assumes for a script with the options `own`, now that the command line has won."""
+    name = merged["name"] or os.path.basename(path)
+    values: dict[str, object] = {"name": name}
+    if not any(key in merged.values for key in _GPU_KEYS):
+        values["gpus"] = 0  # Slurm gives no GPU to a job that asks for none
+    for key in ("stdout", "stderr"):
+        if own[key] is None or merged[key] != own[key]:
+            continue
+        target = expand_path(own[key], name=name, user=_user(), host=os.uname().nodename)
+        if slurm.appends and "%j" not in target:
+            raise UsageError(
+                f"--open-mode=append cannot be kept: a job begins its file `{target}` anew",
+                "put %j into the path, or write `exec >> FILE` into the script",
+            )
+        values[key] = target
+    return values
+
+
+def slurm_job(spec: JobSpec, slurm: Translated, parsed: Parsed, state_dir: str) -> JobSpec:
+    """The job with the variables of Slurm, and an `srun` that runs commands in it."""
+    env = dict(spec.context.env)
+    if slurm.exported is not None:
+        declared = {pair[0] for pair in parsed["env"] or ()}
+        kept = {*_ALWAYS_KEPT, *slurm.exported, *declared}
+        env = {key: env[key] for key in env if key in kept or key.startswith(("LC_", "STOKER_"))}
+        spec = spec._replace(context=spec.context._replace(env=tuple(sorted(env.items()))))
+    if "SLURM_JOB_ID" in env and _has_srun(env.get("PATH", "")):
+        return spec  # inside an allocation of a real Slurm: its variables and its srun hold
+    host = os.uname().nodename
+    tasks = int(slurm.variables["SLURM_TASKS_PER_NODE"])
+    cpus = slurm.variables.get("SLURM_CPUS_PER_TASK", "")
+    on_node = str(tasks * int(cpus) if cpus.isdigit() else len(os.sched_getaffinity(0)))
+    variables = dict([MARK]) | slurm.variables | {
+        "SLURM_SUBMIT_DIR": os.getcwd(), "SLURM_SUBMIT_HOST": host, "SLURMD_NODENAME": host,
+        "SLURM_JOB_NODELIST": host, "SLURM_NODELIST": host, "SLURM_JOB_NUM_NODES": "1",
+        "SLURM_NNODES": "1", "SLURM_NODEID": "0", "SLURM_PROCID": "0", "SLURM_LOCALID": "0",
+        "SLURM_CPUS_ON_NODE": on_node, "SLURM_JOB_CPUS_PER_NODE": on_node,
+        "SLURM_JOB_USER": _user(), "SLURM_JOB_UID": str(os.getuid()),
+        "PATH": f"{_srun_folder(state_dir)}:{env.get('PATH') or os.defpath}",
+    }  # fmt: skip
+    return spec._replace(variables=tuple(variables.items()))
+
+
+def _has_srun(path: str) -> bool:
+    return any(
+        os.access(os.path.join(folder, "srun"), os.X_OK)
+        for folder in path.split(":")
+        if os.path.basename(folder) != SRUN_FOLDER
+    )
+
+
+def _srun_folder(state_dir: str) -> str:
+    """A folder with nothing but `srun`; replaced as a whole file, for a job may be starting it."""
+    folder = os.path.join(state_dir, SRUN_FOLDER)
+    path = os.path.join(folder, "srun")
+    text = f'#!/bin/sh\nexec {quote(sys.executable)} -P -m stoker.compat.srun "$@"\n'
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            if file.read() == text:
+                return folder
+    except OSError:
+        os.makedirs(folder, 0o700, exist_ok=True)
+    temporary = f"{path}.{os.getpid()}"
+    with open(temporary, "w", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(text)
+    os.chmod(temporary, 0o700)
+    os.replace(temporary, path)
+    return folder
+
+
+def _user() -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return os.environ.get("USER") or str(os.getuid())

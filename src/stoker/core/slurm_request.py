@@ -1,0 +1,244 @@
+"""What the `#SBATCH` options of a script ask for, in terms of `stoker submit`.
+
+An option is translated, or ignored with a notice, or refused: the last where ignoring it would
+change what runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stoker.core.record import Record
+from stoker.errors import UsageError
+
+_PLAIN = {"job-name": "--name", "chdir": "--cwd", "output": "--stdout", "error": "--stderr"}
+# They change nothing about how a job of one host runs, and nobody misses them.
+_SILENT = ("quiet", "verbose", "no-requeue", "ignore-pbs", "parsable", "oversubscribe", "no-kill")
+_REFUSED = {
+    "bb": "burst buffers are not supported", "bbf": "burst buffers are not supported",
+    "container": "containers are not supported", "container-id": "containers are not supported",
+    "export-file": "--export-file is not supported", "uid": "--uid is for administrators",
+    "gid": "--gid is for administrators", "nodefile": "--nodefile needs a cluster",
+    "test-only": "--test-only would queue nothing", "wrap": "--wrap cannot stand in a script",
+    "help": "--help cannot stand in a script", "usage": "--usage cannot stand in a script",
+    "version": "--version cannot stand in a script",
+}  # fmt: skip
+_HINTS = {"test-only": "use stoker submit --dry-run", "export-file": "use #stoker --env-file FILE"}
+# Options that programs look up in the environment as well: as Slurm names them.
+_VARIABLES = {
+    "cpus-per-task": "SLURM_CPUS_PER_TASK", "cpus-per-gpu": "SLURM_CPUS_PER_GPU",
+    "gpus": "SLURM_GPUS", "gpus-per-node": "SLURM_GPUS_PER_NODE",
+    "gpus-per-task": "SLURM_GPUS_PER_TASK", "ntasks-per-node": "SLURM_NTASKS_PER_NODE",
+    "tasks-per-node": "SLURM_NTASKS_PER_NODE", "partition": "SLURM_JOB_PARTITION",
+    "account": "SLURM_JOB_ACCOUNT", "qos": "SLURM_JOB_QOS", "threads-per-core":
+    "SLURM_THREADS_PER_CORE",
+}  # fmt: skip
+_QUIET_VARIABLES = ("cpus-per-task",)
+_CONDITIONS = {"afterany": "any", "afterok": "ok", "aftercorr": "ok", "afternotok": "notok"}
+_CLOCKS = {"midnight": "00:00", "noon": "12:00", "fika": "15:00", "teatime": "16:00"}
+_UNITS = {"second": "s", "minute": "m", "hour": "h", "day": "d", "week": "w"}
+
+
+class Translated(Record):
+    flags: list[str]  # of `stoker submit`
+    variables: dict[str, str]
+    ignored: list[str]  # options without a meaning on one host
+    exported: tuple[str, ...] | None  # the variables that the job keeps; None: all of them
+    appends: bool  # --open-mode=append
+
+
+class SlurmRequest:
+    """Takes the options in the order of the script; the last of several wins, as in Slurm."""
+
+    def __init__(self) -> None:
+        self._flags: dict[str, list[str]] = {}
+        self._variables: dict[str, str] = {}
+        self._ignored: dict[str, None] = {}
+        self._numbers: dict[str, int] = {}
+        self._model: str | None = None
+        self._exported: tuple[str, ...] | None = None
+        self._appends = False
+        self._is_exclusive = False
+        self._signal: str | None = None
+
+    def add(self, name: str, value: str) -> None:
+        if name in _VARIABLES:
+            self._variables[_VARIABLES[name]] = value
+        if name in _REFUSED:
+            raise UsageError(_REFUSED[name], _HINTS.get(name))
+        if name in _PLAIN:
+            self._flags[name] = [_PLAIN[name], value]
+        elif name in ("ntasks", "ntasks-per-node", "tasks-per-node", "ntasks-per-gpu"):
+            self._numbers[name] = _number(name, value)
+        elif name in ("gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket", "gres",
+                      "tres-per-task"):  # fmt: skip
+            self._add_gpus(name, value)
+        elif name in _TRANSLATIONS:
+            flags = _TRANSLATIONS[name](value)
+            if flags:
+                self._flags[name] = flags
+        elif name == "signal":
+            self._signal = value
+        elif name == "exclusive":
+            self._is_exclusive = True
+        elif name == "open-mode":
+            if value not in ("append", "truncate"):
+                raise UsageError(f"`{value}` is not a mode", "write append or truncate")
+            self._appends = value == "append"
+        elif name == "export":
+            self._add_export(value)
+        elif name == "nodes":
+            if value.partition("-")[0] != "1":
+                raise UsageError(f"the script asks for {value} nodes, and this queue has one host")
+        elif name == "array":
+            raise UsageError("job arrays are not supported yet", _sweep_for(value))
+        elif name == "input":
+            if value not in ("none", "/dev/null"):
+                raise UsageError("--input is not supported", f"write COMMAND < {value} in the"
+                                 " script")  # fmt: skip
+        elif name not in _SILENT and name not in _QUIET_VARIABLES:
+            self._ignored[f"--{name}"] = None
+
+    def _add_gpus(self, name: str, value: str) -> None:
+        parts = value.split(",") if name in ("gres", "tres-per-task") else [value]
+        for part in parts:
+            kind, _, rest = part.replace("gres/", "").replace("=", ":").partition(":")
+            if name in ("gres", "tres-per-task"):
+                if kind == "cpu":
+                    continue
+                if kind != "gpu":
+                    self._ignored[f"--{name}={part}"] = None
+                    continue
+                part = rest or "1"
+                if not part.rpartition(":")[2].isdigit():
+                    part = f"{part}:1"
+            model, _, count = part.rpartition(":")
+            key = {"gres": "gpus-per-node", "tres-per-task": "gpus-per-task"}.get(name, name)
+            self._numbers[key] = _number(name, count)
+            self._model = model or self._model
+
+    def _add_export(self, value: str) -> None:
+        names = [part for part in value.split(",") if part]
+        pairs = [part for part in names if "=" in part]
+        self._flags["export"] = [word for pair in pairs for word in ("--env", pair)]
+        keeps_all = "ALL" in names or not names
+        kept = tuple(part for part in names if "=" not in part and part not in ("ALL", "NONE"))
+        self._exported = None if keeps_all else kept
+
+    def translate(self) -> Translated:
+        """All of it together. No GPU is asked for unless the script asks for one."""
+        flags = [word for some in self._flags.values() for word in some]
+        tasks = self._tasks()
+        gpus = self._gpus(tasks)
+        if gpus is not None:
+            flags += ["--gpus", str(gpus)]
+            flags += ["--gpu-model", self._model] if self._model is not None and gpus else []
+        if self._is_exclusive and gpus:
+            flags.append("--exclusive")
+        elif self._is_exclusive:
+            self._ignored["--exclusive"] = None
+        if self._signal is not None and "time" in self._flags:
+            signal, at, seconds = self._signal.removeprefix("R:").partition("@")
+            flags += ["--signal", f"{signal}@{seconds}s" if at else signal]
+        elif self._signal is not None:
+            self._ignored["--signal (there is no --time)"] = None
+        if tasks is not None:
+            self._variables |= {"SLURM_NTASKS": str(tasks), "SLURM_NPROCS": str(tasks)}
+        self._variables["SLURM_TASKS_PER_NODE"] = str(tasks or 1)
+        return Translated(
+            flags, self._variables, list(self._ignored), self._exported, self._appends
+        )
+
+    def _tasks(self) -> int | None:
+        numbers = self._numbers
+        for name in ("ntasks", "ntasks-per-node", "tasks-per-node"):
+            if name in numbers:
+                return numbers[name]
+        if "ntasks-per-gpu" in numbers:
+            return numbers["ntasks-per-gpu"] * (self._gpus(None) or 1)
+        if "gpus" in numbers and numbers.get("gpus-per-task"):
+            return numbers["gpus"] // numbers["gpus-per-task"]
+        return None
+
+    def _gpus(self, tasks: int | None) -> int | None:
+        numbers = self._numbers
+        for name in ("gpus", "gpus-per-node", "gpus-per-socket"):
+            if name in numbers:
+                return numbers[name]
+        if "gpus-per-task" in numbers:
+            return numbers["gpus-per-task"] * (tasks or 1)
+        return None
+
+
+def _number(name: str, value: str) -> int:
+    if not (value.isascii() and value.isdigit() and len(value) < 9):
+        raise UsageError(f"`--{name}={value}` is not a number")
+    return int(value)
+
+
+def _time(value: str) -> list[str]:
+    if value.upper() in ("0", "-1", "UNLIMITED", "INFINITE"):
+        return []
+    days, dash, rest = value.partition("-")
+    if dash and rest.count(":") < 2:  # D-HH and D-HH:MM
+        rest += ":00" * (2 - rest.count(":"))
+    return ["--time-limit", f"{days}-{rest}" if dash else value]
+
+
+def _begin(value: str) -> list[str]:
+    """`now+1hour`, `noon`; the rest as it is."""
+    if value in _CLOCKS:
+        return ["--begin", _CLOCKS[value]]
+    if value in ("now", "today"):
+        return []
+    head, plus, rest = value.partition("+")
+    if head != "now" or not plus:
+        return ["--begin", value]
+    digits = rest.rstrip("abcdefghijklmnopqrstuvwxyz")
+    unit = rest[len(digits) :].removesuffix("s") or "second"
+    return ["--begin", f"+{digits}{_UNITS.get(unit, unit)}"]
+
+
+def _nice(value: str) -> list[str]:
+    if not value.lstrip("-").isdigit() and value:
+        raise UsageError(f"`--nice={value}` is not a number")
+    return ["--priority", str(-int(value or 100))]
+
+
+def _priority(value: str) -> list[str]:
+    return ["--priority", "1000000" if value.upper() == "TOP" else value]
+
+
+def _dependency(value: str) -> list[str]:
+    """`afterok:7:8,afterany:9`."""
+    if "?" in value:
+        raise UsageError("dependencies of which one is enough (`?`) are not supported",
+                         "write afterok:7:8, which waits for all of them")  # fmt: skip
+    flags: list[str] = []
+    for part in value.split(","):
+        kind, *jobs = part.split(":")
+        if kind not in _CONDITIONS or not jobs:
+            raise UsageError(f"`{part}` is not a dependency that is supported",
+                             "write afterok:7, afterany:7 or afternotok:7")  # fmt: skip
+        for job in jobs:
+            flags += ["--after", f"{job.partition('_')[0]}:{_CONDITIONS[kind]}"]
+    return flags
+
+
+def _sweep_for(value: str) -> str:
+    """The sweep that runs the same, where the array is simple enough to say so."""
+    indices = value.partition("%")[0]
+    span, _, step = indices.partition(":")
+    low, dash, high = span.partition("-")
+    if dash and low.isdigit() and high.isdigit() and (step or "1").isdigit():
+        indices = f"'i=range({low},{int(high) + 1}{',' + step if step else ''})'"
+    else:
+        indices = f"i={indices}"
+    return f"a sweep runs the same: stoker sweep 'SLURM_ARRAY_TASK_ID={{i}} sh SCRIPT' {indices}"
+
+
+_TRANSLATIONS: dict[str, Callable[[str], list[str]]] = {
+    "time": _time, "begin": _begin, "nice": _nice, "priority": _priority,
+    "dependency": _dependency, "hold": lambda _: ["--hold"],
+    "requeue": lambda _: ["--restartable"],
+}  # fmt: skip
