@@ -127,10 +127,63 @@ def test_the_version(lab: Lab) -> None:
 
 
 def test_an_unknown_command_offers_the_nearest(lab: Lab) -> None:
-    refused(lab.run("sbumit", "x"), 2, "`sbumit` is no stoker command",
+    refused(lab.run("sbumit", "x"), 2, "`sbumit` is not a Stoker command",
             "did you mean `stoker submit`?")  # fmt: skip
-    refused(lab.run("python", "train.py"), 2, "`python` is no stoker command",
+    refused(lab.run("python", "train.py"), 2, "`python` is not a Stoker command",
             "to queue it as a job: stoker submit python ...")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("ps", "did you mean `stoker ls`?"),
+        ("stop", "did you mean `stoker cancel JOB` or `stoker daemon stop`?"),
+        ("sbatch", "did you mean `stoker submit`?"),
+        ("tail", "did you mean `stoker log -f`?"),
+        ("nvidia-smi", "did you mean `stoker gpus`?"),
+        ("make", "to queue it as a job: stoker submit make ..."),
+    ],
+)
+def test_command_of_another_tool_gets_its_name_here(lab: Lab, word: str, hint: str) -> None:
+    refused(lab.run(word), 2, f"`{word}` is not a Stoker command", hint)
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("submit", "--cpus"), "Stoker does not limit CPUs; leave it out"),
+        (("submit", "--mem"), "Stoker does not limit memory; for GPU memory: --gpu-mem 20G"),
+        (("submit", "--time"), "did you mean `--time-limit`?"),
+        (("submit", "--depends-on"), "did you mean `--after`?"),
+        (("submit", "--prioriyt"), "did you mean `--priority`?"),
+        (("ls", "--cpus"), "see `stoker ls --help`"),
+    ],
+)
+def test_option_of_another_tool_gets_its_name_here(
+    lab: Lab, words: tuple[str, str], hint: str
+) -> None:
+    verb, option = words
+    refused(lab.run(verb, option, "2"), 2, f"`stoker {verb}` has no option `{option}`", hint)
+
+
+def test_words_suggested_are_commands_and_options_that_exist() -> None:
+    from stoker.cli import known_words
+    from stoker.cli.main import load
+    from stoker.cli.options import all_options
+
+    said = [
+        *known_words.COMMANDS.values(),
+        *(s for both in known_words.EITHER.values() for s in both),
+    ]
+    assert {text.split()[1] for text in said} <= set(VERBS)
+    names = {
+        name
+        for verb in VERBS
+        for option in all_options(load(verb).VERBS[verb])
+        for name in option.names.split()
+    }
+    assert set(known_words.OPTIONS.values()) <= names
+    assert not set(known_words.COMMANDS) & set(VERBS)
 
 
 def test_an_unknown_option_offers_the_nearest(lab: Lab) -> None:

@@ -162,14 +162,17 @@ def load(name: str):  # type: ignore[no-untyped-def]
 
 
 def _unknown_verb(word: str) -> UsageError:
-    from stoker.cli.options import nearest
+    from stoker.cli.known_words import COMMANDS, EITHER
+    from stoker.core.suggestions import nearest
 
+    message = f"`{word}` is not a Stoker command"
+    if word in EITHER:
+        return UsageError(message, "did you mean `{}` or `{}`?".format(*EITHER[word]))
     near = nearest(word, [*VERBS, *ALIASES])
-    if near:
-        return UsageError(f"`{word}` is no stoker command", f"did you mean `stoker {near}`?")
-    return UsageError(
-        f"`{word}` is no stoker command", f"to queue it as a job: stoker submit {word} ..."
-    )
+    meant = COMMANDS.get(word) or (near and f"stoker {near}")
+    if meant:
+        return UsageError(message, f"did you mean `{meant}`?")
+    return UsageError(message, f"to queue it as a job: stoker submit {word} ...")
 
 
 def _help(words: list[str]) -> int:
@@ -195,7 +198,7 @@ def _help(words: list[str]) -> int:
 
 
 def _no_help(word: str) -> UsageError:
-    from stoker.cli.options import nearest
+    from stoker.core.suggestions import nearest
 
     near = nearest(word, [*VERBS, *ALIASES, "selectors"])
     hint = f"did you mean `stoker help {near}`?" if near else "`stoker help` lists the commands"

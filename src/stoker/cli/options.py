@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stoker.core.record import Record
+from stoker.core.suggestions import nearest
 from stoker.errors import Error, UsageError
 
 TYPE_CHECKING = False
@@ -146,17 +147,14 @@ def _set(values: dict[str, Any], option: Option, name: str, given: str) -> None:
 
 
 def _unknown(verb: Verb, name: str, table: dict[str, Option]) -> UsageError:
-    near = nearest(name, list(table))
+    from stoker.cli.known_words import OPTIONS, WITHOUT
+
+    takes_jobs = "--gpus" in table
+    near = nearest(name, table, OPTIONS)
     hint = f"did you mean `{near}`?" if near else f"see `stoker {verb.name} --help`"
+    if name in WITHOUT and takes_jobs:
+        hint = WITHOUT[name]
     return UsageError(f"`stoker {verb.name}` has no option `{name}`", hint)
-
-
-def nearest(word: str, known: list[str]) -> str | None:
-    """The known word that was most likely meant."""
-    import difflib
-
-    found = difflib.get_close_matches(word, known, 1)
-    return found[0] if found else None
 
 
 def help_text(verb: Verb) -> str:

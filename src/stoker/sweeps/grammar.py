@@ -20,9 +20,9 @@ import json
 import os
 import re
 import stat
-from difflib import get_close_matches
 from pathlib import Path
 
+from stoker.core.suggestions import nearest
 from stoker.errors import UsageError
 from stoker.sweeps.domains import Choices, Domain, choices, continuous, steps, whole
 from stoker.sweeps.values import DEEPEST, Value, from_data, plain, typed
@@ -30,6 +30,14 @@ from stoker.sweeps.values import DEEPEST, Value, from_data, plain, typed
 _CALL = re.compile(r"\s*([A-Za-z_]+)\((.*)\)\s*", re.DOTALL)
 _NAME = re.compile(r"\+{0,2}[A-Za-z_0-9][A-Za-z0-9_./@-]*")  # also Hydra's: +db.user, model/opt
 _FUNCTIONS = ("choice", "range", "int", "interval", "log", "normal", "file", "zip")
+# As numpy, Optuna, Ray Tune and W&B call them.
+_OTHER_NAMES = {
+    "uniform": "interval", "float": "interval", "q_uniform": "interval", "quniform": "interval",
+    "loguniform": "log", "log_uniform": "log", "log_uniform_values": "log", "logspace": "log",
+    "randint": "int", "int_uniform": "int", "integer": "int", "gauss": "normal", "norm": "normal",
+    "gaussian": "normal", "randn": "normal", "categorical": "choice", "values": "choice",
+    "list": "choice", "arange": "range", "grid": "choice", "grid_search": "choice",
+}  # fmt: skip
 _Row = tuple[Value, ...]
 LARGEST_FILE = 64 << 20  # bytes
 MOST_LINES = 1_000_000
@@ -101,12 +109,10 @@ def _domain(function: str, inside: str, folder: str) -> Domain:
     if function == "file":
         return choices(tuple(_lines(inside, folder)))
     if function not in _FUNCTIONS:
-        near = get_close_matches(function, _FUNCTIONS, 1)
+        near = nearest(function, _FUNCTIONS, _OTHER_NAMES)
         raise UsageError(
             f"there is no `{function}(...)`",
-            f"did you mean `{near[0]}`?"
-            if near
-            else f"known: {', '.join(_FUNCTIONS)}; or quote it",
+            f"did you mean `{near}`?" if near else f"known: {', '.join(_FUNCTIONS)}; or quote it",
         )
     numbers = _numbers(function, inside)
     if function == "range":

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 
 from stoker.core.record import Record
+from stoker.core.suggestions import nearest
 from stoker.errors import UsageError, about
 from stoker.sweeps import names, space
 from stoker.sweeps.space import LARGEST_GRID, Space
@@ -16,6 +16,13 @@ from stoker.sweeps.values import from_data
 LISTED = ("grid", "shuffled", "random", "lhs")  # all points are known from the start
 ADAPTIVE = ("tpe", "gp", "cmaes", "nsgaii")  # each point depends on the results before
 METHODS = LISTED + ADAPTIVE
+# As other tools call a method, or a key of a file.
+_OTHER_NAMES = {
+    "bayes": "tpe", "bayesian": "tpe", "optuna": "tpe", "hyperopt": "tpe", "cma-es": "cmaes",
+    "cma": "cmaes", "gaussian": "gp", "genetic": "nsgaii", "evolution": "nsgaii", "nsga2": "nsgaii",
+    "latin": "lhs", "latin-hypercube": "lhs", "sobol": "lhs", "shuffle": "shuffled",
+    "parameters": "params", "program": "command", "objective": "metric",
+}  # fmt: skip
 MOST_TRIALS = LARGEST_GRID
 GOALS = {"min": "min", "minimize": "min", "max": "max", "maximize": "max"}
 STOPS = {
@@ -196,8 +203,8 @@ def _known(what: str, given: str, known: Iterable[str], place: str = "") -> str:
     known = tuple(known)
     if given in known:
         return given
-    near = get_close_matches(given, known, 1)
-    hint = f"did you mean `{place}{near[0]}`?" if near else f"known: {', '.join(known)}"
+    near = nearest(given, known, _OTHER_NAMES)
+    hint = f"did you mean `{place}{near}`?" if near else f"known: {', '.join(known)}"
     raise UsageError(f"there is no {what} `{place}{given}`", hint)
 
 
