@@ -22,7 +22,7 @@ def test_cancel_ends_a_waiting_job_here_and_now(lab: Lab) -> None:
     job = lab.submit("--hold", "true")
     assert lab.ok("cancel", str(job)) == "1 job cancelled\n"
     assert (lab.state(job), lab.job(job)["cause"]) == ("cancelled", "user")
-    refused(lab.run("cancel", str(job)), 1, f"job {job} has already ended: cancelled")
+    refused(lab.run("cancel", str(job)), 1, f"job {job} has already finished: cancelled")
     assert lab.ok("cancel", "all") == "0 jobs cancelled\n"
 
 
@@ -168,7 +168,7 @@ def test_a_comma_stands_between_two_tags(lab: Lab) -> None:
     assert lab.job(1)["tags"] == ["a", "b", "c"]
     lab.ok("tag", "1", "+d,e", "-a,b")
     assert lab.job(1)["tags"] == ["c", "d", "e"]
-    refused(lab.run("tag", "1", "+"), 2, "an empty tag finds nothing")
+    refused(lab.run("tag", "1", "+"), 2, "a tag cannot be empty")
     refused(lab.run("tag", "1", "+a,,b"), 2, "`a,,b` has an empty tag")
 
 
@@ -187,7 +187,7 @@ def test_a_command_that_starts_the_daemon_says_so(lab: Lab, verb: str) -> None:
     else:
         verb_and_jobs = [verb, "1"]
     assert lab.daemon_pid() is None
-    started = "started the daemon; it stays until `stoker daemon stop`, your jobs in any case\n"
+    started = "started the background daemon; stopping it does not stop your jobs\n"
     assert lab.run(*verb_and_jobs).stderr.startswith(started)
     assert started not in lab.run(*verb_and_jobs).stderr
 

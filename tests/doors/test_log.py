@@ -183,7 +183,7 @@ def test_follow_of_an_ended_job_is_its_log(lab: Lab) -> None:
     [
         (("--", "no-such-program", "x"), "stoker: no-such-program: command not found\n"),
         (("--cwd", "gone", "true"), "stoker: cannot enter the folder "),
-        (("--", "./plain"), "stoker: ./plain: Permission denied\n"),
+        (("--", "./plain"), "stoker: ./plain: Permission denied\n"),  # it loses its right later
     ],
 )
 def test_log_of_a_job_that_could_not_start_says_why(
@@ -191,8 +191,10 @@ def test_log_of_a_job_that_could_not_start_says_why(
 ) -> None:
     (lab.folder / "gone").mkdir()
     (lab.folder / "plain").write_text("echo x\n")
+    (lab.folder / "plain").chmod(0o755)
     job = lab.submit("--hold", *words)
     (lab.folder / "gone").rmdir()
+    (lab.folder / "plain").chmod(0o644)
     lab.ok("release", str(job))
     lab.wait(job)
     assert lab.log(job).startswith(reason)

@@ -256,7 +256,7 @@ def test_a_missing_file_is_named(lab: Lab, word: str) -> None:
     done = lab.run("run", word)
     assert done.returncode == 127
     assert done.stderr.startswith(f"error: {word}: ")
-    assert done.stderr.endswith(f"\nhint: `{word}` is no job file either\n")
+    assert done.stderr.endswith(f"\nhint: there is no job file `{word}` either\n")
     refused(lab.run("run", "-f", word), 2, f"cannot read `{word}`: No such file or directory")
 
 
@@ -285,13 +285,14 @@ def test_flags_may_stand_behind_the_job_file(lab: Lab) -> None:
     (lab.folder / "train.py").write_text("print(1)")
     refused(
         lab.run("run", "train.py", "--lr", "1"), 2,
-        "`train.py` is taken for a job file, being no program:"
+        "`train.py` is taken for a job file, because it is not a program:"
         " `stoker run` has no option `--lr`",
         "options go before the file; a script needs its program: stoker run python train.py",
     )  # fmt: skip
     refused(
         lab.run("run", "jobs.txt", "-q", "more.txt"), 2,
-        "`jobs.txt` is taken for a job file, being no program: `more.txt` is no option",
+        "`jobs.txt` is taken for a job file, because it is not a program: "
+        "`more.txt` is not an option",
         "options go before the file; a script needs its program: stoker run python jobs.txt",
     )  # fmt: skip
 

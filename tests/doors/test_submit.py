@@ -168,9 +168,7 @@ def test_a_job_has_an_empty_stdin(lab: Lab) -> None:
 def test_submit_says_the_id_and_how_to_follow(lab: Lab) -> None:
     done = lab.run("submit", "true")
     assert done.stdout == "job 1 queued                       follow: stoker log -f 1\n"
-    assert done.stderr == (
-        "started the daemon; it stays until `stoker daemon stop`, your jobs in any case\n"
-    )
+    assert done.stderr == ("started the background daemon; stopping it does not stop your jobs\n")
     again = lab.run("submit", "--hold", "true")
     assert again.stdout == "job 2 held                         start: stoker release 2\n"
     assert again.stderr == ""
@@ -211,11 +209,11 @@ def test_a_dry_run_says_all_that_is_not_usual(lab: Lab) -> None:
     ("words", "message"),
     [
         (["   "], "the command is empty"),
-        (["--dedupe", "", "true"], "`--dedupe`: an empty key tells no request from another"),
-        (["--tag", "", "true"], "`--tag`: an empty tag finds nothing"),
+        (["--dedupe", "", "true"], "`--dedupe`: the key is empty"),
+        (["--tag", "", "true"], "`--tag`: a tag cannot be empty"),
         (["-T", "a,", "true"], "`-T`: `a,` has an empty tag"),
-        (["-o", "", "true"], "`-o`: an empty path is no file"),
-        (["--stderr", "", "true"], "`--stderr`: an empty path is no file"),
+        (["-o", "", "true"], "`-o`: the path is empty"),
+        (["--stderr", "", "true"], "`--stderr`: the path is empty"),
     ],
 )
 def test_empty_words_are_refused(lab: Lab, words: list[str], message: str) -> None:

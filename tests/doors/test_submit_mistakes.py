@@ -66,6 +66,16 @@ def test_file_in_the_folder_is_not_a_program(lab: Lab) -> None:
     assert lab.states() == {}
 
 
+def test_file_that_is_not_executable_is_refused(lab: Lab) -> None:
+    (lab.folder / "train.py").write_text(PROGRAM)
+    hint = "to run it: stoker submit python ./train.py --lr 1"
+    refused(lab.run("submit", "./train.py", "--lr", "1"), 2, "`./train.py` is not executable", hint)
+    first = lab.submit("--hold", "chmod +x train.py")
+    done = lab.run("submit", "-q", "--after", str(first), "./train.py", "--lr", "1")
+    assert (done.returncode, done.stdout) == (0, "2\n")
+    assert done.stderr.startswith(f"note: `./train.py` is not executable now; {hint}\n")
+
+
 def test_file_in_the_folder_is_a_program_when_the_path_has_the_folder(lab: Lab) -> None:
     (lab.folder / "train.py").write_text("#!/bin/sh\necho ran\n")
     (lab.folder / "train.py").chmod(0o755)
@@ -79,13 +89,13 @@ def test_file_in_the_folder_is_a_program_when_the_path_has_the_folder(lab: Lab) 
     [
         (("later", "x"), "`later` is not on your PATH now"),
         (("./later", "x"), "`./later` does not exist yet"),
-        (("./plain.py",), "`./plain.py` is not executable; to run it: stoker submit python"),
+        (("python3", "trian.py"), "`trian.py` does not exist yet"),
+        (("sh", "trian.sh"), "`trian.sh` does not exist yet"),
     ],
 )
 def test_program_that_may_come_later_is_queued_with_a_notice(
     lab: Lab, words: tuple[str, ...], notice: str
 ) -> None:
-    (lab.folder / "plain.py").write_text(PROGRAM)
     done = lab.run("submit", "-q", "--hold", *words)
     assert (done.returncode, done.stdout) == (0, "1\n")
     assert done.stderr.startswith(f"note: {notice}")

@@ -36,10 +36,10 @@ def test_several_jobs_give_0_or_1(lab: Lab) -> None:
 def test_waiting_for_everything(lab: Lab) -> None:
     lab.submit("true")
     done = lab.run("wait")
-    assert (done.returncode, done.stderr) == (0, "all jobs have ended\n")
+    assert (done.returncode, done.stderr) == (0, "all jobs finished\n")
     lab.submit("false")
     done = lab.run("wait", "--all")
-    assert (done.returncode, done.stderr) == (1, "all jobs have ended, 1 of them not well\n")
+    assert (done.returncode, done.stderr) == (1, "all jobs finished, 1 failed\n")
     assert as_json(lab.run("wait", "--json").stdout)["counts"] == {"done": 1, "failed": 1}
 
 

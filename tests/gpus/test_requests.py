@@ -167,17 +167,17 @@ def test_what_no_card_can_give_is_refused(
         (("--prefer", ""), "`` is not a list of GPUs", "write 0,2 or UUIDs, each once"),
         (
             ("--gpu-mem", "5G", "--exclusive"),
-            "--gpu-mem shares a card, and --exclusive does not",
+            "--gpu-mem shares a GPU and --exclusive does not",
             "give one",
         ),
         (
             ("--gpus", "0", "--gpu-mem", "5G"),
-            "a job without a GPU cannot ask for anything of one",
-            "leave out --gpu-mem, --gpu-ids and --exclusive",
+            "--gpu-mem, --gpu-ids and --exclusive need --gpus 1 or more",
+            "leave them out, or leave out --gpus 0",
         ),
         (
             ("--on-oom", "panic"),
-            "`panic` is no answer to running out of GPU memory",
+            "`panic` is not a value of --on-oom",
             "write bigger, elsewhere, alone or fail",
         ),
     ],

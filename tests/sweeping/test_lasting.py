@@ -256,9 +256,9 @@ def test_failures_with_one_exit_code_and_other_words_are_not_alike(lab: Lab) -> 
     ("words", "message"),
     [
         (["stop", "a", "b"], "one word too many"),
-        (["rerun", "s", "²"], "is no trial"),
+        (["rerun", "s", "²"], "is not a trial"),
         (["rerun", "s", "5-1"], "is no range of trials"),
-        (["rerun", "s", "1-99999999999"], "is no trial"),
+        (["rerun", "s", "1-99999999999"], "is not a trial"),
         (["extend", "s", "²"], "how many more trials?"),
         (["--early-stop", "median,after_step=²", "--metric", "y", "echo {x}", "x=1"], "no option"),
         (["--when", "x: 1 == 1", "f.toml"], "for parameters on the command line"),

@@ -102,7 +102,7 @@ def _cancel(queue: Queue, parsed: Parsed) -> int:
     grace = 0.0 if parsed["now"] else parsed["grace"]
     ended, asked = telling(queue, lambda: queue.cancel(ids, grace))
     if not ended and not asked and _is_one(ids, parsed):
-        raise Conflict(f"job {ids[0]} has already ended: {find.job(queue.db, ids[0]).state}")
+        raise Conflict(f"job {ids[0]} has already finished: {find.job(queue.db, ids[0]).state}")
     parts = []
     if ended or not asked:
         parts.append(f"{plural(ended, 'job')} cancelled")

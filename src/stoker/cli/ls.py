@@ -101,7 +101,7 @@ def rows_for(queue: Queue, parsed: Parsed, fitting: int | None = None) -> list[J
     for word in parsed["state"] or ():
         chosen = parse_selector(word).states
         if chosen is None:
-            raise UsageError(f"`{word}` is no state", f"states: {', '.join(STATES)}")
+            raise UsageError(f"`{word}` is not a state", f"states: {', '.join(STATES)}")
         states = (*(states or ()), *chosen)
     if parsed.words:
         return _chosen(queue, parsed, states, limit)

@@ -80,7 +80,7 @@ def run(name: str, parsed: Parsed) -> int:
         return _print_groups(rows, known, parsed, metric)
     if parsed["best"] is not None:
         if metric is None:
-            raise UsageError("best by what?", "say --metric val_loss or --metric acc:max")
+            raise UsageError("--best needs a metric", "say --metric val_loss or --metric acc:max")
         name = f"metric.{metric.name}"  # a parameter may have the same name
         rows = sort(rows, name, metric.goal == "max", known)[: parsed["best"]]
     if parsed["sort"] is not None:

@@ -60,7 +60,7 @@ VERBS = {
         (
             Option("-g --devices", "0,1,1,2: a repeated device is another slot; 0+1 is a pair",
                    "LIST"),
-            Option("--gpu-file", "a file that says which cards may be used; may change", "FILE"),
+            Option("--gpu-file", "a file that says which GPUs may be used; it is watched", "FILE"),
             Option("-j --jobs", "without GPUs: so many at a time (default: cores)", "N", count),
             Option("-f --file", "the job file, or - for stdin", "FILE"),
             Option("-l --log-dir", "keep logs and records there", "DIR"),
@@ -79,8 +79,8 @@ VERBS = {
         """A file or stdin: one job a line; the exit code is the number of failed jobs, 101 for more
 than 100. A command: its own exit code. Ctrl-C once: start nothing more and let running jobs finish;
 twice, or SIGTERM: cancel them; the exit code is then 130. With a single command, once is enough.
-SIGUSR1 lets running jobs finish as well, and the exit code stays the number of failed jobs, those
-not started not among them. What was left is said on stderr, and --resume goes on with it.""",
+SIGUSR1 lets running jobs finish as well, and the exit code stays the number of failed jobs; jobs
+that never started are not counted. They are listed on stderr, and --resume runs them.""",
         keeps_words=True,
         words="files",
     )
@@ -161,10 +161,10 @@ def _with_flags_behind_the_file(parsed: Parsed) -> Parsed:
     try:
         own = parse(VERBS["run"], words[1:])
         if own.words:
-            raise UsageError(f"`{own.words[0]}` is no option")
+            raise UsageError(f"`{own.words[0]}` is not an option")
     except UsageError as error:
         raise UsageError(
-            f"`{words[0]}` is taken for a job file, being no program: {error.message}",
+            f"`{words[0]}` is taken for a job file, because it is not a program: {error.message}",
             f"options go before the file; a script needs its program: stoker run python {words[0]}",
         ) from None
     values = {**parsed.values, **own.values}

@@ -72,7 +72,7 @@ def _end_of_command(parsed: Parsed, db: Database, interrupts: int) -> int:
     if row and row[0].detail:
         tell(f"error: {row[0].detail}")
         if code == 127 and len(parsed.words) == 1 and not parsed.dashed:
-            tell(f"hint: `{printable(parsed.words[0])}` is no job file either")
+            tell(f"hint: there is no job file `{printable(parsed.words[0])}` either")
         elif code == 127 and not parsed.dashed and os.path.isfile(parsed.words[0]):
             tell(f"hint: a job file stands alone: stoker run {printable(parsed.words[0])}")
     return 130 if interrupts and row and row[0].state == "cancelled" else code

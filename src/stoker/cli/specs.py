@@ -47,7 +47,7 @@ def _memory(text: str) -> int | str:
         return text
     size = parse_size(text)
     if not size:
-        raise UsageError("no memory at all is not enough", "write --gpu-mem 20G or auto")
+        raise UsageError("the size is 0", "write --gpu-mem 20G or auto")
     return size
 
 
@@ -60,7 +60,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _on_oom(text: str) -> str:
     if text not in ("bigger", "elsewhere", "alone", "fail"):
-        raise UsageError(f"`{text}` is no answer to running out of GPU memory",
+        raise UsageError(f"`{text}` is not a value of --on-oom",
                          "write bigger, elsewhere, alone or fail")  # fmt: skip
     return text
 
@@ -76,7 +76,7 @@ def tags_of(text: str) -> list[str]:
     """`a,b` are two tags: a comma in a selector stands between two of them as well."""
     tags = [word.strip() for word in text.split(",")]
     if not all(tags):
-        raise UsageError("an empty tag finds nothing" if not text.strip() else
+        raise UsageError("a tag cannot be empty" if not text.strip() else
                          f"`{text}` has an empty tag")  # fmt: skip
     return tags
 
@@ -88,7 +88,7 @@ def _tags(text: str) -> str:
 
 def _path(text: str) -> str:
     if not text:
-        raise UsageError("an empty path is no file")
+        raise UsageError("the path is empty")
     return text
 
 
@@ -101,13 +101,13 @@ def _begin(text: str) -> float:
 # Flags that say what a job is; job files may give them per line behind `#stoker`.
 JOB_OPTIONS = (
     Option("-G --gpus", "GPUs for each job (default: 1 where there are any; 0: none)", "N", count),
-    Option("-M --gpu-mem", "share cards: so much memory of each, 20G; auto: as learned", "SIZE",
-           _memory),
-    Option("--gpu-ids", "only these cards: 0,2 or UUIDs", "LIST", _names),
-    Option("--prefer", "these cards first", "LIST", _names),
-    Option("--gpu-model", "only cards of this model, such as H200", "NAME"),
-    Option("--min-gpu-mem", "only cards with so much memory", "SIZE", parse_size),
-    Option("--exclusive", "whole cards, however many slots they have"),
+    Option("-M --gpu-mem", "GPU memory to reserve on each GPU, 20G; auto: the peak of earlier runs",
+           "SIZE", _memory),
+    Option("--gpu-ids", "only these GPUs: 0,2 or UUIDs", "LIST", _names),
+    Option("--prefer", "these GPUs first", "LIST", _names),
+    Option("--gpu-model", "only GPUs of this model, such as H200", "NAME"),
+    Option("--min-gpu-mem", "only GPUs with at least this much memory", "SIZE", parse_size),
+    Option("--exclusive", "whole GPUs, however many slots they have"),
     Option("--on-oom", "out of GPU memory: bigger, elsewhere, alone or fail", "HOW", _on_oom),
     Option("-n --name", "a name to find it by", "NAME"),
     Option("-C --cwd", "run it in this folder (default: here)", "DIR"),
@@ -116,7 +116,7 @@ JOB_OPTIONS = (
     Option("-p --priority", "higher goes first (default: 0)", "N", whole_number),
     Option("-d --after", "wait for jobs: 7, 7:ok, 7:any, 7:notok", "ID[:COND]", dependencies,
            many=True),
-    Option("-t --time-limit", "end it after this long: 90s, 30m, 2h, HH:MM:SS (bare: minutes)",
+    Option("-t --time-limit", "stop it after this long: 90s, 30m, 2h, HH:MM:SS (bare: minutes)",
            "TIME", parse_duration),
     Option("--grace", "seconds between SIGTERM and SIGKILL", "TIME",
            lambda text: parse_duration(text, "s")),
@@ -204,7 +204,7 @@ class SpecMaker:
             try:
                 own = parse(Verb("submit", "", "", JOB_OPTIONS, words="files"), flags)
                 if own.words:
-                    raise UsageError(f"`{own.words[0]}` is no option")
+                    raise UsageError(f"`{own.words[0]}` is not an option")
                 if self._in_foreground:
                     _check_foreground(own)
                 merged = self._merged(own)
@@ -230,7 +230,7 @@ class SpecMaker:
         check_possible(request, self._devices)
         context = self._context(parsed)
         if parsed["signal"] is not None and not parsed["time_limit"]:
-            raise UsageError("--signal warns before the time limit, and there is none",
+            raise UsageError("--signal needs --time-limit",
                              "add --time-limit 2h")  # fmt: skip
         return JobSpec(
             argv=argv,
@@ -261,10 +261,10 @@ class SpecMaker:
             if not gpus and not self._settings.devices:
                 _check_driver()
         if memory is not None and parsed["exclusive"]:
-            raise UsageError("--gpu-mem shares a card, and --exclusive does not", "give one")
+            raise UsageError("--gpu-mem shares a GPU and --exclusive does not", "give one")
         if not gpus and (memory is not None or ids or parsed["exclusive"]):
-            raise UsageError("a job without a GPU cannot ask for anything of one",
-                             "leave out --gpu-mem, --gpu-ids and --exclusive")  # fmt: skip
+            raise UsageError("--gpu-mem, --gpu-ids and --exclusive need --gpus 1 or more",
+                             "leave them out, or leave out --gpus 0")  # fmt: skip
         if gpus and not ids and not self._in_foreground:
             ids = _masked(self._devices)
         return Request(

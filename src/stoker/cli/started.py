@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     Result = TypeVar("Result")
 
-STARTED = "started the daemon; it stays until `stoker daemon stop`, your jobs in any case"
+STARTED = "started the background daemon; stopping it does not stop your jobs"
 
 
 def telling(queue: Queue, change: Callable[[], Result]) -> Result:

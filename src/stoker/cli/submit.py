@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def _key(text: str) -> str:
     if not text:
-        raise UsageError("an empty key tells no request from another")
+        raise UsageError("the key is empty")
     return text
 
 
@@ -55,7 +55,7 @@ VERBS = {
                 "one quoted word goes to your shell",
             ),
             ("stoker submit --gpus 2 --after 7 --retries 3 -- python eval.py", ""),
-            ("stoker submit --gpu-mem 20G python train.py", "shares a card with others"),
+            ("stoker submit --gpu-mem 20G python train.py", "shares a GPU with other jobs"),
             ("stoker submit train.sh", "a script may say #SBATCH or #stoker options"),
             ("stoker submit --file jobs.txt", "blank lines and # comments are skipped"),
             ("generate-jobs | stoker submit -", "the same from a pipe"),

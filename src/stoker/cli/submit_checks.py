@@ -14,6 +14,7 @@ _UNMISTAKABLE = (
     "--dry-run", "--gpu-mem", "--gpu-ids", "--min-gpu-mem", "--on-oom", "--after", "--time-limit",
     "--retries", "--restartable", "--keep-children", "--hold", "--dedupe", "--begin",
 )  # fmt: skip
+_INTERPRETER_NAMES = ("python", "bash", "sh", "zsh")
 _INTERPRETERS = {"py": "python", "sh": "sh", "bash": "bash", "r": "Rscript", "jl": "julia"}
 
 
@@ -50,18 +51,30 @@ def check_program(spec: JobSpec) -> str | None:
         if not os.path.exists(path):
             return f"`{program}` does not exist yet; the job fails if it is missing at its start"
         if os.path.isfile(path) and not os.access(path, os.X_OK):
-            return f"`{program}` is not executable; {_meant(words, path)}"
-        return None
+            if spec.after:  # a job before it may change that
+                return f"`{program}` is not executable now; {_meant(words, path)}"
+            raise UsageError(f"`{program}` is not executable", _meant(words, path))
+        return _missing_script(words, cwd)
     search = dict(spec.context.env).get("PATH") or os.defpath
     for folder in search.split(":"):
         path = os.path.join(cwd, folder or ".", program)
         if os.access(path, os.X_OK) and not os.path.isdir(path):
-            return None
+            return _missing_script(words, cwd)
     path = os.path.join(cwd, program)
     if os.path.isfile(path):
         raise UsageError(f"`{program}` is a file in this folder, but not a program on your PATH",
                          _meant(words, path))  # fmt: skip
     return f"`{program}` is not on your PATH now; the job fails if it is missing at its start"
+
+
+def _missing_script(words: tuple[str, ...], cwd: str) -> str | None:
+    """A notice for `python trian.py`: an interpreter whose script is not there."""
+    is_interpreter = os.path.basename(words[0]).startswith(_INTERPRETER_NAMES)
+    if not is_interpreter or len(words) < 2 or not words[1].endswith((".py", ".sh")):
+        return None
+    if os.path.exists(os.path.join(cwd, words[1])):
+        return None
+    return f"`{words[1]}` does not exist yet; the job fails if it is missing at its start"
 
 
 def _meant(words: tuple[str, ...], path: str) -> str:

@@ -81,7 +81,7 @@ def _numbers(words: list[str]) -> set[int]:
     for word in ",".join(words).split(","):
         low, dash, high = word.partition("-")
         if not _is_number(low) or (dash and not _is_number(high)):
-            raise UsageError(f"`{word}` is no trial", "write 3, 5-9 or 3,5")
+            raise UsageError(f"`{word}` is not a trial", "write 3, 5-9 or 3,5")
         first, last = int(low), int(high or low)
         if last < first or last - first > 10**6:
             raise UsageError(f"`{word}` is no range of trials", "write the smaller one first: 5-9")

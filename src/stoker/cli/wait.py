@@ -102,7 +102,7 @@ def _all_code(queue: Queue, parsed: Parsed) -> int:
     if parsed["json"]:
         print_json(counts=counts)
     elif not parsed["quiet"]:
-        tell("all jobs have ended" + (f", {bad} of them not well" if bad else ""))
+        tell("all jobs finished" + (f", {bad} failed" if bad else ""))
     return int(bad > 0)
 
 
