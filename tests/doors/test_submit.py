@@ -181,8 +181,9 @@ def test_quiet_prints_only_the_id_and_json_a_list(lab: Lab) -> None:
 
 
 def test_a_dry_run_shows_jobs_and_queues_nothing(lab: Lab) -> None:
-    done = lab.run("submit", "--dry-run", "-G2", "-t", "90", "python", "a b.py")
-    assert (done.returncode, done.stdout) == (0, "2 gpu, at most 1h30m  exec  python 'a b.py'\n")
+    (lab.folder / "a b.py").touch()
+    done = lab.run("submit", "--dry-run", "-G2", "-t", "90", "python3", "a b.py")
+    assert (done.returncode, done.stdout) == (0, "2 gpu, at most 1h30m  exec  python3 'a b.py'\n")
     assert done.stderr == "1 job, none queued (--dry-run)\n"
     shell = lab.run("submit", "--dry-run", "echo $HOME")
     assert shell.stdout == "1 gpu  /bin/sh -c  echo $HOME\n"
@@ -237,8 +238,12 @@ def test_a_program_that_is_missing_fails_with_127(lab: Lab) -> None:
 
 
 def test_a_file_that_is_not_executable_fails_with_126(lab: Lab) -> None:
-    (lab.folder / "data.bin").write_text("x")
-    job = lab.submit("--", "./data.bin")
+    path = lab.folder / "data.bin"
+    path.write_text("x")
+    path.chmod(0o755)
+    job = lab.submit("--hold", "--", "./data.bin")
+    path.chmod(0o644)
+    lab.ok("release", str(job))
     assert lab.wait(job) == 126
 
 
