@@ -64,7 +64,7 @@ def test_the_shell_around_a_command_does_not_die_of_the_warning(lab: Lab) -> Non
 
 def test_a_warning_without_a_time_limit_or_of_no_signal_is_refused(lab: Lab) -> None:
     done = lab.run("submit", "--signal", "USR1@60", "true")
-    assert (done.returncode, "there is none" in done.stderr) == (2, True)
+    assert (done.returncode, "--signal needs --time-limit" in done.stderr) == (2, True)
     done = lab.run("submit", "--time-limit", "1h", "--signal", "NOPE@60", "true")
     assert (done.returncode, "`NOPE@60` is no signal" in done.stderr) == (2, True)
 
