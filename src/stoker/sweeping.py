@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 
 from stoker.api import Queue
+from stoker.core.fields import from_fields
 from stoker.core.model import Context, JobSpec, Request
 from stoker.core.record import Record
 from stoker.core.states import WAITING
@@ -318,7 +319,7 @@ def _columns(db: Database, given: SweepSpec, base: JobSpec, same_fails: int) -> 
     return {
         "key": key_of(given, base.context),
         "spec": json.dumps(given.to_json()),
-        "base": json.dumps({**common, "request": list(base.request)}),
+        "base": json.dumps({**common, "request_fields": base.request._asdict()}),
         "context": context_id(db, base.context),
         "is_driven": int(given.method in ADAPTIVE),
         "max_parallel": given.max_parallel,
@@ -335,7 +336,9 @@ def _is_driven(given: SweepSpec) -> bool:
 
 def _base(db: Database, row: SweepRow) -> JobSpec:
     fields = json.loads(row.base)
-    request = [tuple(part) if isinstance(part, list) else part for part in fields.pop("request")]
+    # 0.1 wrote `request`: a list in the order of the fields.
+    given = from_fields(Request, fields.get("request_fields") or fields["request"])
+    request = Request._make(tuple(part) if isinstance(part, list) else part for part in given)
+    fields.update(argv=(), context=ledger.context(db, row.context), request=request)
     fields["tags"] = tuple(fields["tags"])
-    context = ledger.context(db, row.context)
-    return JobSpec((), context, request=Request._make(request), **fields)
+    return from_fields(JobSpec, fields)

@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Iterable, Sequence
 
+from stoker.core.fields import from_fields
 from stoker.core.record import Record
 from stoker.devices.lease_files import lease_folder
 
@@ -107,7 +108,7 @@ class Line:
             except FileExistsError:
                 continue  # somebody else's that is not held any more, and that we may not remove
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            os.write(descriptor, json.dumps([os.getpid(), want.needs, want.only]).encode())
+            os.write(descriptor, json.dumps({"pid": os.getpid(), **want._asdict()}).encode())
             os.fchmod(descriptor, 0o644)
             return path, descriptor
 
@@ -143,9 +144,12 @@ def _is_held(descriptor: int) -> bool:
 
 def _read(descriptor: int) -> tuple[int, Want]:
     try:
-        pid, needs, only = json.loads(os.pread(descriptor, 1 << 16, 0))
-        return int(pid), Want(int(needs), tuple(int(gpu) for gpu in only))
-    except (ValueError, TypeError, OSError, RecursionError):
+        ticket = json.loads(os.pread(descriptor, 1 << 16, 0))
+        if isinstance(ticket, list):  # of 0.1
+            ticket = dict(zip(("pid", *Want._fields), ticket, strict=False))
+        want = from_fields(Want, ticket)
+        return int(ticket["pid"]), Want(int(want.needs), tuple(int(gpu) for gpu in want.only))
+    except (ValueError, TypeError, KeyError, OSError, RecursionError):
         return 0, Want(1)  # whatever it wants, it was here first
 
 

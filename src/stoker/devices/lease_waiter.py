@@ -11,6 +11,7 @@ import os
 import socket
 import sys
 
+from stoker.core.fields import from_fields
 from stoker.devices.lease_records import CardClaim
 from stoker.devices.leases import take_patiently
 from stoker.errors import Error
@@ -38,4 +39,4 @@ def _end_with_parent(link: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), [CardClaim(*fields) for fields in json.loads(sys.argv[2])])
+    main(int(sys.argv[1]), [from_fields(CardClaim, claim) for claim in json.loads(sys.argv[2])])

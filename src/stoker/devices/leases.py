@@ -97,7 +97,7 @@ class Waiter:
         self.is_dead = False  # ended without a lease
         self.trouble: str | None = None  # why it is dead, when it could say
         self._count = len(claims)
-        words = [str(os.getpid()), json.dumps([tuple(claim) for claim in claims])]
+        words = [str(os.getpid()), json.dumps([claim._asdict() for claim in claims])]
         try:
             here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with there:

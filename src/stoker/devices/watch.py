@@ -194,7 +194,7 @@ class _Helper:
 
     def __init__(self, env: Mapping[str, str] | None, *options: str) -> None:
         # Without -P it would import from the folder we are in, which is any job's.
-        argv = [sys.executable, "-P", "-m", "stoker.devices.watcher", *options]
+        argv = [sys.executable, "-P", "-m", "stoker.devices.watcher", "--named", *options]
         ours: list[int] = []
         theirs: list[int] = []
         try:

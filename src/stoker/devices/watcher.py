@@ -1,6 +1,6 @@
 """The watcher: asks the driver for everything, in a process that may hang in our place.
 
-python -m stoker.devices.watcher [--once]
+python -m stoker.devices.watcher --named [--once]
 
 stdin    `n`: sample now, `a`: at the active rate, `i`: at the idle rate; end of file: exit
 stdout   samples, one a line (devices/samples.py)
@@ -17,12 +17,13 @@ import time
 from collections.abc import Callable
 
 from stoker.core.cards import Sample
-from stoker.devices.samples import encode
+from stoker.devices.samples import encode, encode_0_1
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from stoker.devices.nvml import Nvml
 
+_NAMED = "--named"  # a daemon of 0.1 does not say that
 ACTIVE_SECONDS = 0.5
 IDLE_SECONDS = 5.0
 _FIRST_WAIT_SECONDS = 1.0
@@ -121,7 +122,7 @@ def _hear(timeout: float) -> bytes | None:
 
 
 def _say(sample: Sample) -> None:
-    line = encode(sample)
+    line = encode(sample) if _NAMED in sys.argv else encode_0_1(sample)
     while line:
         line = line[os.write(1, line) :]
 
@@ -129,6 +130,7 @@ def _say(sample: Sample) -> None:
 def _begin_anew(wait: float, active: bool) -> None:
     """A library once loaded stays the old one, whatever is installed meanwhile."""
     options = [f"--wait={wait}", *(["--active"] if active else [])]
+    options += [_NAMED] if _NAMED in sys.argv else []
     os.execv(sys.executable, [sys.executable, "-P", "-m", "stoker.devices.watcher", *options])
 
 

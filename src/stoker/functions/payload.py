@@ -19,6 +19,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, FunctionType
 
+from stoker.core.fields import from_fields
 from stoker.core.record import Record
 from stoker.errors import UsageError
 from stoker.functions.paths import extend_path, own_path
@@ -336,7 +337,7 @@ def value_outcome(attempt: int, value: object, of: str) -> bytes:
             f"back: {_reason(error)}\n"
             "hint: return numbers, text, arrays or paths, and save the rest to a file"
         ) from None
-    return pickle.dumps(tuple(Outcome(attempt, value=data)))
+    return pickle.dumps(Outcome(attempt, value=data)._asdict())
 
 
 def error_outcome(attempt: int, error: BaseException, traceback: str) -> bytes:
@@ -348,8 +349,8 @@ def error_outcome(attempt: int, error: BaseException, traceback: str) -> bytes:
                 data = None
         except Exception:
             data = None
-    return pickle.dumps(tuple(Outcome(attempt, None, data, traceback, _reason(error))))
+    return pickle.dumps(Outcome(attempt, None, data, traceback, _reason(error))._asdict())
 
 
 def read_outcome(body: bytes) -> Outcome:
-    return Outcome(*pickle.loads(body))
+    return from_fields(Outcome, pickle.loads(body))

@@ -258,7 +258,7 @@ def events(db: Database, id: int) -> list[tuple[float, str, str | None]]:
 
 
 def devices(db: Database) -> tuple[Device, ...]:
-    rows = db.execute("SELECT * FROM devices ORDER BY number")
+    rows = db.execute(f"SELECT {', '.join(Device._fields)} FROM devices ORDER BY number")
     return tuple(Device(*row) for row in rows)
 
 

@@ -17,7 +17,9 @@ import signal
 import socket
 import sys
 import time
+from typing import Any
 
+from stoker.core.fields import from_fields
 from stoker.core.model import Context, Outcome
 from stoker.failpoints import point
 from stoker.supervisor.begins import Begins
@@ -29,7 +31,7 @@ from stoker.supervisor.orders import Begun, Order, Refused
 from stoker.supervisor.restarts import Restarts
 from stoker.supervisor.sockets import listen
 from stoker.supervisor.spawn import Environment, encode_environment
-from stoker.supervisor.wire import Wire
+from stoker.supervisor.wire import Wire, note
 
 SOCKET_NAME = "runner.sock"
 _IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGTTOU)
@@ -58,6 +60,7 @@ class Runner:
         self._restarts = Restarts()
         self._begins = Begins()
         self._is_released = False
+        self._unknown: set[str] = set()  # kinds of messages that were noted already
         self._journal = Journal(folder)
         self._cgroups = JobCgroups.create(folder, tag_base)
         self._children = Children(
@@ -122,21 +125,14 @@ class Runner:
             return
         self._daemon.flush()
         messages, alive = self._daemon.receive()
-        for kind, *rest in messages:
+        for kind, fields in messages:
             if kind == "launch":
-                count, *fields = rest
-                order = Order(*fields)._replace(argv=tuple(fields[3]), devices=tuple(fields[7]))
-                self._launch(order, self._daemon.take_descriptors(count))
-            elif kind == "context":
-                context = Context(rest[1], tuple(map(tuple, rest[2])), rest[3], rest[4])
-                self._contexts[rest[0]] = (context, encode_environment(context.env))
-            elif kind == "stop":
-                self._children.stop(*rest)
-            elif kind == "bye":
-                self._is_released = True
-            elif kind == "list":
-                living = [list(begun) for begun in self._children.living()]
-                self._daemon.send("living", living, self._journal.segment)
+                self._take_order(fields, self._daemon.take_descriptors(fields.get("leases", 0)))
+                continue
+            try:
+                self._handle(self._daemon, kind, fields)
+            except (ValueError, TypeError, KeyError) as error:
+                note(f"a message `{kind}` of the daemon is ignored: {error!r}")
         if not alive:
             self._poll.unregister(self._daemon.fileno())
             self._daemon.close()
@@ -144,6 +140,37 @@ class Runner:
             self._poll.register(self._listener, select.EPOLLIN)
             if not self._is_released:
                 self._restarts.left(time.monotonic())
+
+    def _take_order(self, fields: dict[str, Any], lease: list[int]) -> None:
+        """Launch, or refuse an order that this release cannot read; the job then stays queued."""
+        try:
+            order = from_fields(Order, fields)
+            order = order._replace(argv=tuple(order.argv), devices=tuple(order.devices))
+            known = self._contexts[order.context]
+        except (ValueError, TypeError, KeyError) as error:
+            for descriptor in lease:
+                os.close(descriptor)
+            why = f"the runner cannot read the order ({error!r})"
+            note(why)
+            self._send("refused", Refused(fields.get("attempt", 0), why)._asdict())
+            return
+        self._launch(order, known, lease)
+
+    def _handle(self, daemon: Wire, kind: str, fields: dict[str, Any]) -> None:
+        if kind == "context":
+            env = tuple((key, value) for key, value in fields["env"])
+            context = from_fields(Context, fields)._replace(env=env)
+            self._contexts[fields["id"]] = (context, encode_environment(env))
+        elif kind == "stop":
+            self._children.stop(fields["attempt"], fields["reason"], fields.get("grace"))
+        elif kind == "bye":
+            self._is_released = True
+        elif kind == "list":
+            living = [begun._asdict() for begun in self._children.living()]
+            daemon.send("living", {"attempts": living, "segment": self._journal.segment})
+        elif kind not in self._unknown:
+            self._unknown.add(kind)
+            note(f"the daemon sent a message of unknown kind `{kind}`; it is ignored")
 
     def _restart_daemon(self) -> None:
         self._restarts.tried(time.monotonic())
@@ -155,8 +182,8 @@ class Runner:
         except OSError:
             pass  # no memory, no more processes: later
 
-    def _launch(self, order: Order, lease: list[int]) -> None:
-        context, base = self._contexts[order.context]
+    def _launch(self, order: Order, known: tuple[Context, Environment], lease: list[int]) -> None:
+        context, base = known
         env = base | encode_environment(order.env.items())
         if order.time_limit is not None:
             env[b"STOKER_DEADLINE"] = b"%d" % (time.time() + order.time_limit)
@@ -165,11 +192,11 @@ class Runner:
             if self._journal.begun(order, time.time(), time.monotonic(), self._boot):
                 # The daemon must know all of a segment before it may remove it.
                 self._tell_begins(self._begins.all())
-                self._send("rolled", self._journal.segment)
+                self._send("rolled", {"segment": self._journal.segment})
         except JournalFull as full:
             for descriptor in lease:
                 os.close(descriptor)
-            self._send("refused", *Refused(order.attempt, str(full)))
+            self._send("refused", Refused(order.attempt, str(full))._asdict())
             return
         point("runner.after_begun")
         fact = self._children.start(order, context, env, lease)
@@ -178,7 +205,7 @@ class Runner:
             self._begins.add(fact)
         elif isinstance(fact, Refused):
             self._journal.undone(fact)
-            self._send("refused", *fact)
+            self._send("refused", fact._asdict())
         else:
             self._tell([fact])
 
@@ -190,22 +217,22 @@ class Runner:
             self._tell_begins(self._begins.of(outcomes))
         for outcome in outcomes:
             point("runner.after_ended")
-            self._send("ended", *outcome)
+            self._send("ended", outcome._asdict())
 
     def _tell_begins(self, begins: list[Begun]) -> None:
         for begun in begins:
             begun = self._children.with_start_time(begun)
             self._journal.spawned(begun)
-            self._send("begun", *begun)
+            self._send("begun", begun._asdict())
 
     def _tell_stuck(self) -> None:
         for stuck in self._children.stuck:
-            self._send("stuck", *stuck)
+            self._send("stuck", stuck._asdict())
         self._children.stuck.clear()
 
-    def _send(self, *message: object) -> None:
+    def _send(self, kind: str, fields: dict[str, Any]) -> None:
         if self._daemon is not None:
-            self._daemon.put(*message)
+            self._daemon.put(kind, fields)
 
 
 def main(arguments: list[str]) -> None:

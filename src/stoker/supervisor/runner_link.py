@@ -13,6 +13,7 @@ import sys
 import time
 from typing import Any
 
+from stoker.core.fields import from_fields
 from stoker.core.model import Context, Outcome
 from stoker.errors import Unavailable
 from stoker.supervisor import locks
@@ -20,7 +21,7 @@ from stoker.supervisor.journal import JournalRecord, read_journal, remove_before
 from stoker.supervisor.orders import Begun, Fact, Order, Refused, Stuck
 from stoker.supervisor.runner import SOCKET_NAME
 from stoker.supervisor.sockets import connect
-from stoker.supervisor.wire import Wire
+from stoker.supervisor.wire import Wire, note
 
 _CONNECT_PATIENCE_SECONDS = 10.0
 
@@ -33,6 +34,7 @@ class RunnerLink:
         self._log_limit = log_limit
         self._known_contexts: set[int] = set()
         self._safe_before: int | None = None
+        self._unknown: set[str] = set()  # kinds of messages that were noted already
         self.is_fresh = False
         self._wire = self._connect()
 
@@ -73,20 +75,22 @@ class RunnerLink:
         theirs.close()
         os.close(lock)
         self.is_fresh = True
-        return Wire(ours)
+        wire = Wire(ours)
+        wire.ask_for_list()  # the files may be of an older release, whose runner sends no greeting
+        return wire
 
     def living(self) -> list[Begun]:
         """What the runner has alive. After this answer every earlier order is in the journal."""
-        self._wire.send("list")
+        self._wire.ask_for_list()
         give_up = time.monotonic() + _CONNECT_PATIENCE_SECONDS
         while time.monotonic() < give_up:
             select.select([self._wire], [], [], 1.0)
             self._wire.flush()
             messages, alive = self._wire.receive()
-            for kind, *rest in messages:  # what else it says now is in the journal as well
+            for kind, fields in messages:  # what else it says now is in the journal as well
                 if kind == "living":
-                    self._safe_before = rest[1]
-                    return [Begun(*begun) for begun in rest[0]]
+                    self._safe_before = fields["segment"]
+                    return [from_fields(Begun, begun) for begun in fields["attempts"]]
             if not alive:
                 return []  # it was just leaving; the journal has everything
         raise Unavailable("the runner does not answer")
@@ -94,30 +98,35 @@ class RunnerLink:
     def launch(self, order: Order, context: Context, lease: list[int]) -> None:
         if order.context not in self._known_contexts:
             self._known_contexts.add(order.context)
-            self._wire.send("context", order.context, *context)
-        self._wire.send("launch", len(lease), *order, descriptors=lease)
+            self._wire.send("context", {"id": order.context, **context._asdict()})
+        self._wire.send("launch", {"leases": len(lease), **order._asdict()}, lease)
 
     def stop(self, attempt: int, reason: str, grace: float | None) -> None:
-        self._wire.send("stop", attempt, reason, grace)
+        self._wire.send("stop", {"attempt": attempt, "reason": reason, "grace": grace})
 
     def facts(self) -> tuple[list[Fact], bool]:
         """(what happened, whether the runner is still there)."""
         self._wire.flush()
         messages, alive = self._wire.receive()
-        return [fact for m in messages if (fact := self._fact(m)) is not None], alive
+        return [fact for m in messages if (fact := self._fact(*m)) is not None], alive
 
-    def _fact(self, message: list[Any]) -> Fact | None:
-        kind, *rest = message
-        if kind == "ended":
-            return Outcome(*rest)
-        if kind == "begun":
-            return Begun(*rest)
-        if kind == "refused":
-            return Refused(*rest)
-        if kind == "stuck":
-            return Stuck(*rest)
-        if kind == "rolled":
-            self._safe_before = rest[0]
+    def _fact(self, kind: str, fields: dict[str, Any]) -> Fact | None:
+        try:
+            if kind == "ended":
+                return from_fields(Outcome, fields)
+            if kind == "begun":
+                return from_fields(Begun, fields)
+            if kind == "refused":
+                return from_fields(Refused, fields)
+            if kind == "stuck":
+                return from_fields(Stuck, fields)
+            if kind == "rolled":
+                self._safe_before = fields["segment"]
+            elif kind != "living" and kind not in self._unknown:
+                self._unknown.add(kind)
+                note(f"the runner sent a message of unknown kind `{kind}`; it is ignored")
+        except (ValueError, KeyError) as error:
+            note(f"a message of the runner is ignored: {error}")
         return None
 
     def replace(self) -> None:
@@ -140,5 +149,5 @@ class RunnerLink:
 
     def close(self) -> None:
         """Leave in peace: the runner and the jobs go on, nobody has to replace us."""
-        self._wire.send("bye")
+        self._wire.send("bye", {})
         self._wire.close()

@@ -1,6 +1,12 @@
 """Messages between daemon and runner: JSON lines over a Unix stream, any size, never blocking.
 
-Descriptors travel beside them (SCM_RIGHTS), never later than the message that speaks of them.
+    ["KIND", {"field": value, ...}]
+
+Both ends send `hello` with their protocol version first. Fields are read by name, unknown fields
+and kinds are ignored, so an older end never dies of a newer one. A peer whose first message is not
+`hello` speaks protocol 1 (see protocol_1.py); messages wait here until its protocol is known.
+
+Descriptors travel beside messages (SCM_RIGHTS), never later than the message that names them.
 """
 
 from __future__ import annotations
@@ -8,9 +14,15 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
+from stoker.supervisor import protocol_1
+
+PROTOCOL = 2
+Message = tuple[str, dict[str, Any]]
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _decode = json.JSONDecoder().decode
 _DESCRIPTORS_AT_ONCE = 100
@@ -27,6 +39,10 @@ class Wire:
         self._outgoing = bytearray()
         self._leaving: list[int] = []  # descriptors that the other end gets
         self._arrived: list[int] = []
+        self.protocol: int | None = None  # of the other end; None: it has not said anything yet
+        self._held: list[tuple[str, dict[str, Any], Sequence[int]]] = []
+        self._outgoing += _encode(("hello", {"protocol": PROTOCOL})).encode() + b"\n"
+        self.flush()
 
     def fileno(self) -> int:
         return self.socket.fileno()
@@ -36,14 +52,27 @@ class Wire:
         """Whether something waits for the other end to read."""
         return bool(self._outgoing)
 
-    def put(self, *message: object) -> None:
-        """Say it with the next flush, so that several messages wake the other end once."""
-        self._outgoing += _encode(message).encode() + b"\n"
+    def put(self, kind: str, fields: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
+        """Queue a message for the next flush, so that several messages wake the other end once.
 
-    def send(self, *message: object, descriptors: Sequence[int] = ()) -> None:
-        """Descriptors that are sent are closed here: they are the other end's then."""
-        self.put(*message)
+        Descriptors are closed here once they are sent.
+        """
+        if self.protocol is None:
+            self._held.append((kind, fields, descriptors))
+            return
+        message = (kind, fields) if self.protocol > 1 else protocol_1.encode(kind, fields)
+        self._outgoing += _encode(message).encode() + b"\n"
         self._leaving += descriptors
+
+    def send(self, kind: str, fields: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
+        """Queue a message and flush."""
+        self.put(kind, fields, descriptors)
+        self.flush()
+
+    def ask_for_list(self) -> None:
+        """Send `list`, which reads the same in every protocol, at once: it makes a peer that does
+        not know `hello` say something."""
+        self._outgoing += _encode(("list",)).encode() + b"\n"
         self.flush()
 
     def flush(self) -> None:
@@ -70,7 +99,7 @@ class Wire:
         taken, self._arrived = self._arrived[:count], self._arrived[count:]
         return taken
 
-    def receive(self) -> tuple[list[list[Any]], bool]:
+    def receive(self) -> tuple[list[Message], bool]:
         """(messages, whether the other end is still there)."""
         alive = True
         try:
@@ -90,11 +119,36 @@ class Wire:
         except OSError:
             alive = False
         *lines, self._incoming = self._incoming.split(b"\n")
-        return [_decode(line.decode()) for line in lines], alive
+        return [message for line in lines if (message := self._read(line)) is not None], alive
+
+    def _read(self, line: bytes) -> Message | None:
+        """A message as kind and fields; None when it is `hello` or unreadable."""
+        try:
+            kind, *rest = _decode(line.decode())
+            if self.protocol is None:
+                self._learn(int(rest[0]["protocol"]) if kind == "hello" else 1)
+            if kind == "hello":
+                return None
+            if self.protocol == 1:
+                return kind, protocol_1.decode(kind, rest)
+            return kind, rest[0] if rest else {}
+        except (ValueError, TypeError, KeyError, IndexError) as error:
+            note(f"a message that cannot be read is ignored ({error}): {line[:200]!r}")
+            return None
+
+    def _learn(self, protocol: int) -> None:
+        """The peer's protocol is known: send what waited for that."""
+        self.protocol = protocol
+        held, self._held = self._held, []
+        for message in held:
+            self.put(*message)
+        self.flush()
 
     def close(self) -> None:
         self.socket.close()
-        _close([*self._leaving, *self._arrived])
+        held = [descriptor for _, _, some in self._held for descriptor in some]
+        _close([*self._leaving, *self._arrived, *held])
+        self._held.clear()
         self._leaving.clear()
         self._arrived.clear()
 
@@ -102,3 +156,10 @@ class Wire:
 def _close(descriptors: Sequence[int]) -> None:
     for descriptor in descriptors:
         os.close(descriptor)
+
+
+def note(text: str) -> None:
+    """A line in the daemon's log, which is stderr of daemon and runner."""
+    stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+    with suppress(OSError):
+        os.write(2, f"{stamp} {text}\n".encode("utf-8", "backslashreplace"))

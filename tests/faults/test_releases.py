@@ -1,0 +1,242 @@
+"""Processes of two releases meet: an upgrade replaces the daemon, runner and jobs go on."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tests
+from stoker.functions import payload
+from stoker.supervisor import locks
+from stoker.supervisor.journal import JournalBegun, read_journal
+from tests.doors.helpers import Gate, is_alive
+from tests.lab import Lab
+
+IN_PLACE_OF_THE_RUNNER = """
+import os, sys
+if "stoker.supervisor.runner" in sys.orig_argv:
+    sys.path.append({root!r})
+    try:
+        from tests.faults import runner_0_1
+        runner_0_1.main(sys.orig_argv[sys.orig_argv.index("stoker.supervisor.runner") + 1:])
+    except BaseException:
+        import traceback
+        traceback.print_exc()
+    os._exit(0)
+"""
+
+
+@pytest.fixture
+def old_lab(new_lab: Callable[..., Lab], tmp_path: Path) -> Lab:
+    """A host whose runner is of release 0.1, whatever the daemon is."""
+    site = tmp_path / "site"
+    site.mkdir()
+    root = str(Path(tests.__file__).parent.parent)
+    (site / "sitecustomize.py").write_text(IN_PLACE_OF_THE_RUNNER.format(root=root))
+    return new_lab(devices=2, PYTHONPATH=str(site))
+
+
+def test_jobs_of_an_older_runner_go_on_and_finish_under_a_newer_daemon(old_lab: Lab) -> None:
+    gate = Gate(old_lab.folder)
+    first = old_lab.submit(f"{gate.wait}; exit 6")
+    (pid,) = gate.wait_for()
+    old_lab.wait_until(lambda: old_lab.state(first) == "running")
+    runner = old_lab.runner_pid()
+    assert b"stoker.supervisor.runner" in Path(f"/proc/{runner}/cmdline").read_bytes()
+
+    old_lab.ok("daemon", "stop")
+    old_lab.ok("daemon", "start")
+    second = old_lab.submit("echo started by the older runner")
+    assert old_lab.wait(second) == 0
+    assert old_lab.runner_pid() == runner
+    assert is_alive(pid)
+    gate.open()
+    assert old_lab.wait(first) == 6
+    assert old_lab.job(first)["exit_code"] == 6
+    assert old_lab.runner_pid() == runner
+    assert "Traceback" not in (old_lab.state_dir / "daemon.log").read_text()
+
+
+def test_cancel_reaches_a_job_of_an_older_runner(old_lab: Lab) -> None:
+    gate = Gate(old_lab.folder)
+    job = old_lab.submit(gate.wait)
+    gate.wait_for()
+    old_lab.kill_daemon()
+    old_lab.ok("daemon", "start")
+    old_lab.ok("cancel", str(job))
+    old_lab.wait(job)
+    assert old_lab.state(job) == "cancelled"
+
+
+class Peer:
+    """The daemon's end of a real runner's first connection, in the words of any release."""
+
+    def __init__(self, folder: Path) -> None:
+        lock = locks.take(str(folder), locks.RUNNER_LOCK)
+        self.socket, theirs = socket.socketpair()
+        words = [str(folder), "77", "1000000", str(theirs.fileno()), str(lock), "/bin/true"]
+        self.log = folder / "runner.log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "stoker.supervisor.runner", *words],
+                pass_fds=[theirs.fileno(), lock], stderr=log,
+            )  # fmt: skip
+        theirs.close()
+        os.close(lock)
+        self._file = self.socket.makefile("rb")
+
+    def say(self, *message: object) -> None:
+        self.socket.sendall(json.dumps(message).encode() + b"\n")
+
+    def hear(self, kind: str) -> list[Any]:
+        while True:
+            line = self._file.readline()
+            assert line, f"the runner left without `{kind}`: {self.log.read_text()}"
+            message: list[Any] = json.loads(line)
+            if message[0] == kind:
+                return message
+
+    def close(self) -> None:
+        self.say("bye")
+        self._file.close()
+        self.socket.close()
+        self.process.wait(timeout=30)
+
+
+@pytest.fixture
+def peer(tmp_path: Path) -> Any:
+    made = Peer(tmp_path)
+    yield made
+    made.close()
+
+
+def test_runner_serves_an_older_daemon_in_the_older_form(peer: Peer, tmp_path: Path) -> None:
+    log = str(tmp_path / "out")
+    peer.say("context", 1, "/", [["PATH", os.environ["PATH"]]], 0o22, "/bin/sh")
+    peer.say("launch", 0, 5, 1, 1, ["exit 3"], True, 1, {}, [0], log, None, True, None, 10.0, False,
+             None, None)  # fmt: skip
+    assert peer.hear("begun")[1] == 5
+    ended = peer.hear("ended")
+    assert (ended[1:3], len(ended)) == ([5, 3 << 8], 10)
+    peer.say("list")
+    assert peer.hear("living") == ["living", [], 1]
+
+
+def test_runner_ignores_fields_and_messages_that_it_does_not_know(
+    peer: Peer, tmp_path: Path
+) -> None:
+    peer.say("hello", {"protocol": 9, "color": "red"})
+    assert peer.hear("hello")[1]["protocol"] == 2
+    peer.say("dance", {"how": "slowly"})
+    peer.socket.sendall(b"this is not JSON\n[]\n5\n")
+    peer.say("stop", {"reason": "user"})
+    peer.say("context", {
+        "id": 1, "cwd": "/", "env": [["PATH", os.environ["PATH"]]], "umask": 18,
+        "shell": "/bin/sh", "nice": 7,
+    })  # fmt: skip
+    order = {
+        "leases": 0, "attempt": 5, "job": 1, "number": 1, "argv": ["exit 3"], "shell": True,
+        "context": 1, "env": {}, "devices": [0], "stdout": str(tmp_path / "out"), "stderr": None,
+        "own_log": True, "time_limit": None, "grace": 10.0, "keep_children": False,
+        "sandbox": {"a": 1},
+    }  # fmt: skip
+    peer.say("launch", order)
+    assert peer.hear("ended")[1]["status"] == 3 << 8
+    peer.say("launch", {"leases": 0, "attempt": 6, "job": 2})
+    refused = peer.hear("refused")[1]
+    assert refused["attempt"] == 6
+    assert "cannot read the order" in refused["why"]
+    assert peer.process.poll() is None
+    text = peer.log.read_text()
+    assert "message of unknown kind `dance`" in text
+    assert "Traceback" not in text
+
+
+def test_daemon_ignores_fields_and_messages_that_it_does_not_know() -> None:
+    from stoker.supervisor.wire import Wire
+
+    ours, theirs = socket.socketpair()
+    wire = Wire(ours)
+    wire.send("stop", {"attempt": 1, "reason": "user", "grace": None})
+    file = theirs.makefile("rb")
+    assert json.loads(file.readline())[0] == "hello"
+    theirs.sendall(b'["hello",{"protocol":3}]\nnonsense\n["ended",{"attempt":1,"mood":2}]\n')
+    messages, alive = wire.receive()
+    assert (messages, alive) == ([("ended", {"attempt": 1, "mood": 2})], True)
+    assert json.loads(file.readline()) == [
+        "stop", {"attempt": 1, "reason": "user", "grace": None},
+    ]  # fmt: skip
+    file.close()
+    wire.close()
+    theirs.close()
+
+
+def test_descriptors_of_an_order_wait_until_the_form_of_the_peer_is_known() -> None:
+    from stoker.supervisor.wire import Wire
+
+    ours, theirs = socket.socketpair()
+    near, far = Wire(ours), Wire(theirs)
+    reading, writing = os.pipe()
+    near.send("launch", {"leases": 1}, [writing])
+    far.receive()
+    near.receive()
+    messages, _ = far.receive()
+    assert messages == [("launch", {"leases": 1})]
+    (arrived,) = far.take_descriptors(1)
+    os.write(arrived, b"x")
+    assert os.read(reading, 1) == b"x"
+    os.close(arrived)
+    os.close(reading)
+    near.close()
+    far.close()
+
+
+def test_journal_of_a_newer_runner_is_read_as_far_as_it_is_known(tmp_path: Path) -> None:
+    (tmp_path / "journal-1").write_bytes(
+        b"stoker-journal 1\n"
+        b"begun 1 2 1 5.0 6.0 boot 0,1 and more words\n"
+        b"slept 1 for a while\n"
+        b"ended 1 256 7.0 0.1 0.2 1024 - \n"
+        b"begun 2 x\n"
+    )
+    records = list(read_journal(str(tmp_path)))
+    assert [type(record).__name__ for record in records] == ["JournalBegun", "Outcome"]
+    assert isinstance(records[0], JournalBegun)
+    assert records[0].devices == (0, 1)
+
+
+def test_results_of_calls_are_read_in_the_form_of_either_release() -> None:
+    value = pickle.dumps(5)
+    of_0_1 = payload.read_outcome(pickle.dumps((1, value, None, None, "")))
+    newer = payload.read_outcome(pickle.dumps({"attempt": 1, "value": value, "color": "red"}))
+    assert of_0_1 == newer == payload.Outcome(1, value)
+    written = payload.read_outcome(payload.value_outcome(1, 5, "f"))
+    assert (written.attempt, pickle.loads(written.value or b"")) == (1, 5)
+
+
+def test_sweep_of_an_older_release_goes_on(lab: Lab) -> None:
+    lab.ok("sweep", "-n", "s", "--hold", "--priority", "3", "-G", "2", "x=1,2", "--", "echo", "{x}")
+    path = lab.state_dir / "queue.db"
+    connection = sqlite3.connect(path)
+    ((text,),) = connection.execute("SELECT base FROM sweeps").fetchall()
+    base = json.loads(text)
+    request = base.pop("request_fields")
+    assert request["gpus"] == 2
+    base["request"] = list(request.values())
+    connection.execute("UPDATE sweeps SET base = ?", (json.dumps(base),))
+    connection.commit()
+    connection.close()
+    lab.ok("cancel", "1")
+    lab.ok("sweep", "resume", "s")
+    jobs = json.loads(lab.ok("ls", "--state", "all", "--json"))["jobs"]
+    assert [(job["gpus"], job["priority"]) for job in jobs] == [(2, 3)] * 3
