@@ -260,11 +260,13 @@ def page(
 def daemon_facts(db: Database, settings: Settings) -> dict[str, Any]:
     folder = settings.state_dir
     pid = daemon_pid(folder)
+    runner = runner_pid(folder)
     return {
         "running": pid is not None,
         "stopped": pid is not None and state_of(pid) == STOPPED,
         "pid": pid,
-        "runner_pid": runner_pid(folder),
+        "runner_pid": runner,
+        "runner_stopped": runner is not None and state_of(runner) == STOPPED,
         "version": find.meta(db, "daemon_version"),
         "draining": bool(find.meta(db, "draining")),
         "state_dir": folder,

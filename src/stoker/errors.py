@@ -7,7 +7,8 @@
     ├── Impossible          65  impossible    no machine state would ever let this job run
     ├── Unavailable         69  unavailable   the daemon cannot be started or does not answer
     ├── Broken              70  broken        our own state cannot be used; nothing was changed
-    │   └── Damaged         70  broken        ... and it is the file that is at fault
+    │   ├── Damaged         70  broken        ... and it is the file that is at fault
+    │   └── Upgraded        70  broken        ... a newer release migrated it meanwhile
     ├── OutputFailed        74  output        stdout cannot be written; a change was made and stays
     ├── TryLater            75  try_later     full disk, busy database: the same call may work later
     ├── NoPermission        77  no_permission the state folder is not ours or not safe
@@ -87,6 +88,10 @@ class Broken(Error):
 
 class Damaged(Broken):
     """What `stoker doctor --repair` is for."""
+
+
+class Upgraded(Broken):
+    """The queue was migrated by a newer release while this process had it open."""
 
 
 class OutputFailed(Error):

@@ -87,12 +87,12 @@ def test_drain_lets_running_jobs_finish_and_starts_no_more(lab: Lab) -> None:
 
 
 def test_an_unknown_action_lists_the_known_ones(lab: Lab) -> None:
-    for words in (["restart"], ["start", "stop"]):
+    for words in (["again"], ["start", "stop"]):
         refused(
             lab.run("daemon", *words),
             2,
             f"`{' '.join(words)}`: what should the daemon do?",
-            "one of: start, stop, status, drain, resume, run",
+            "one of: start, stop, restart, status, drain, resume, run",
         )
 
 

@@ -14,6 +14,7 @@ from stoker.cli.options import Option, Parsed, Verb
 from stoker.cli.output import plural, print_json
 from stoker.core.durations import format_size
 from stoker.core.record import Record
+from stoker.daemon.wake import NEWS_SOCKET
 from stoker.devices.probe import find_devices, has_driver
 from stoker.devices.watch import sample_once
 from stoker.errors import Conflict, Damaged, Error
@@ -25,10 +26,12 @@ from stoker.settings import (
     load_settings,
     prepare_state_dir,
 )
-from stoker.store import snapshots
+from stoker.store import find, snapshots
 from stoker.store.database import FILE_NAME, SCHEMA_VERSION, open_database, translate
 from stoker.supervisor import locks, process_tags
 from stoker.supervisor.process_state import STOPPED, state_of
+from stoker.supervisor.sockets import connect
+from stoker.tracer import TRACER_LOCK
 
 VERBS = {
     "doctor": Verb(
@@ -40,6 +43,7 @@ VERBS = {
     )
 }
 _LOW_DISK = 1 << 30
+_ANSWER_SECONDS = 5.0
 
 
 class Finding(Record):
@@ -134,15 +138,78 @@ def _users_of(path: str) -> list[int]:
 
 
 def _daemon(folder: str) -> Iterator[Finding]:
-    pid = locks.holder(folder, locks.DAEMON_LOCK)
-    if pid is None:
-        yield Finding("ok", "no daemon is running; the next submit starts one")
+    daemon = locks.holder(folder, locks.DAEMON_LOCK)
+    runner = locks.holder(folder, locks.RUNNER_LOCK)
+    if daemon is None:
+        waiting = _waiting(folder)
+        if waiting:
+            waits = "waits" if waiting == 1 else "wait"
+            yield Finding("warn", f"no daemon is running, and {plural(waiting, 'job')} {waits} for"
+                          " one", "stoker daemon start")  # fmt: skip
+        else:
+            yield Finding("ok", "no daemon is running; the next submit starts one")
+    suspended = False
+    for what, pid, effect in _processes_of(folder, daemon, runner):
+        if state_of(pid) == STOPPED:
+            suspended = True
+            yield Finding("bad", f"the {what} (pid {pid}) is suspended: {effect}",
+                          f"kill -CONT {pid}")  # fmt: skip
+    if daemon is None or suspended:
         return
-    if state_of(pid) == STOPPED:
-        yield Finding("bad", f"the daemon (pid {pid}) is stopped", f"kill -CONT {pid}")
+    if not _answers(folder):
+        yield Finding("bad", f"the daemon (pid {daemon}) does not answer",
+                      f"kill -9 {daemon} && stoker daemon start   (jobs go on)")  # fmt: skip
+    elif runner is None:
+        yield Finding("warn", f"daemon (pid {daemon}) is alive, and has no runner yet",
+                      "look again; if it stays so: stoker daemon restart")  # fmt: skip
     else:
-        runner = locks.holder(folder, locks.RUNNER_LOCK)
-        yield Finding("ok", f"daemon (pid {pid}) and runner (pid {runner or '-'}) are alive")
+        yield Finding("ok", f"daemon (pid {daemon}) and runner (pid {runner}) are alive")
+
+
+def _processes_of(
+    folder: str, daemon: int | None, runner: int | None
+) -> Iterator[tuple[str, int, str]]:
+    """(name, PID, what is missing while it is suspended) of all processes of the queue."""
+    if daemon is not None:
+        yield "daemon", daemon, "nothing is started or recorded"
+    if runner is not None:
+        yield "runner", runner, "no job starts, and no end is noticed"
+    tracer = locks.holder(folder, TRACER_LOCK)
+    if tracer is not None:
+        yield "tracer", tracer, "charts have a gap"
+    for pid in members.children(daemon) if daemon is not None else ():
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                words = file.read().split(b"\0")
+        except OSError:
+            continue
+        if b"stoker.driver" in words:
+            yield "sweep driver", pid, "adaptive sweeps get no new trials"
+        elif b"stoker.devices.watcher" in words:
+            yield "GPU watcher", pid, "the state of the GPUs is not known"
+
+
+def _answers(folder: str) -> bool:
+    """Whether the daemon greets a client that connects."""
+    try:
+        with connect(folder, NEWS_SOCKET) as client:
+            client.settimeout(_ANSWER_SECONDS)
+            return bool(client.recv(1))
+    except OSError:
+        return locks.holder(folder, locks.DAEMON_LOCK) is None  # it left just now
+
+
+def _waiting(folder: str) -> int:
+    try:
+        db = open_database(folder, timeout=1.0)
+    except Error:
+        return 0
+    try:
+        return find.counts(db).get("queued", 0)
+    except sqlite3.Error:
+        return 0
+    finally:
+        db.close()
 
 
 def _processes() -> Iterator[Finding]:

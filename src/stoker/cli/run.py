@@ -109,7 +109,9 @@ def run(name: str, parsed: Parsed) -> int:
     lock = _lock(folder, settings)
     if not parsed["resume"] and sweep is None:  # a sweep lasts: it goes on where it was
         _begin_anew(folder)
-    db = open_database(folder, durable=False, anew=True)  # a `jobs` folder may be anything here
+    db = open_database(
+        folder, durable=False, anew=True, is_owner=True
+    )  # `jobs` may be anything here
     if parsed["resume"] or sweep is not None:
         _forget_waiting(db)
     cards = cards_of(parsed, settings, store_tag(db))

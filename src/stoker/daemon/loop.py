@@ -30,11 +30,12 @@ from stoker.daemon.lessons import Run, learn
 from stoker.daemon.order import OrderMaker
 from stoker.daemon.roles import Clock, Host, Listener, Parent
 from stoker.devices.leases import Lease
+from stoker.errors import Upgraded
 from stoker.failpoints import point
 from stoker.settings import Settings
 from stoker.store import ledger, sweeps
 from stoker.store.books import Books, LateBooks
-from stoker.store.database import Database, translate
+from stoker.store.database import Database, check_schema, translate
 from stoker.supervisor.orders import Begun, Fact, Order, Refused, Stuck
 
 _BUSY_SECONDS = 0.005
@@ -130,6 +131,9 @@ class Loop:
             finished = self._record()
             self._claim_jobs()
             self._commit(now)
+        except Upgraded:
+            self._undo_turn()
+            raise
         except sqlite3.Error as error:
             self._undo_turn()
             if self._commit_seconds:  # earlier turns are undone as well: there is no going on
@@ -252,6 +256,7 @@ class Loop:
         due = self._due_at is not None and self._due_at <= wall
         if version == self._seen_version and not self._is_stale and not due:
             return
+        check_schema(self.db)  # whoever changed the queue may have migrated it
         self._seen_version, self._is_stale, self._may_start = version, False, True
         ledger.release_due(self.db, wall)
         self._due_at = ledger.next_due(self.db)

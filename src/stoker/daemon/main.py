@@ -10,7 +10,6 @@ import resource
 import signal
 import sys
 import time
-from contextlib import suppress
 
 from stoker import __version__
 from stoker.core.model import Context, Outcome
@@ -27,7 +26,7 @@ from stoker.daemon.start import DAEMON_MODULE
 from stoker.daemon.tracing import Tracing
 from stoker.daemon.wake import WakeServer
 from stoker.daemon.watched_cards import WatchedCards
-from stoker.errors import Conflict, Error, Unavailable
+from stoker.errors import Conflict, Error, Unavailable, Upgraded
 from stoker.settings import (
     Settings,
     check_filesystem,
@@ -38,6 +37,7 @@ from stoker.settings import (
 from stoker.store import find, ledger, slots
 from stoker.store.checkpoints import Checkpoints
 from stoker.store.database import FILE_NAME, open_database
+from stoker.store.upgrades import migration_lock
 from stoker.supervisor import locks, process_tags
 from stoker.supervisor.dispatcher import become_dispatcher
 from stoker.supervisor.journal import JournalBegun
@@ -45,6 +45,7 @@ from stoker.supervisor.orders import Begun, Fact, Order
 from stoker.supervisor.orphans import Orphans, ProcessHandles
 from stoker.supervisor.runner import boot_id
 from stoker.supervisor.runner_link import RunnerLink
+from stoker.supervisor.wire import note
 
 _LOOK_FOR_HOME_SECONDS = 30.0
 
@@ -59,7 +60,7 @@ class Daemon(Listener):
         self._catch_signals()
         self._settings = settings
         self._clock = SystemClock()
-        self._db = open_database(folder, durable=False)
+        self._db = open_database(folder, durable=False, is_owner=True)
         self._db.execute("PRAGMA busy_timeout=0")  # from now on the loop never waits for a lock
         self._db.execute("PRAGMA wal_autocheckpoint=0")
         self._home = os.stat(os.path.join(folder, FILE_NAME)).st_ino
@@ -121,6 +122,9 @@ class Daemon(Listener):
             if self._loop.cards.is_watched:  # the turn may have asked for a look at the cards
                 self._lookout.observe(self._loop, self, time.monotonic())
                 self._loop.turn()
+            if self._link.is_of_another_release and not self._loop.live:
+                self._note("the runner is of another release and has no jobs; starting a new one")
+                self._link.renew()
             if self._wake.announce_at is not None:
                 self._wake.announce(time.monotonic())
             now = time.monotonic()
@@ -186,6 +190,8 @@ class Daemon(Listener):
             try:
                 recover(self._loop, self._link, self._orphans, living, self._clock.wall())
                 return
+            except Upgraded:
+                raise
             except Error as error:
                 self.trouble(error.message)
                 time.sleep(0.05)
@@ -196,6 +202,8 @@ class Daemon(Listener):
                 with self._db.transaction():
                     ledger.set_meta(self._db, "daemon_version", __version__)
                 return
+            except Upgraded:
+                raise
             except Error as error:
                 self.trouble(error.message)
                 time.sleep(0.05)
@@ -244,9 +252,7 @@ class Daemon(Listener):
             self._last_trouble = text
 
     def _note(self, text: str) -> None:
-        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
-        with suppress(OSError):  # its log is on the disk that may be full
-            os.write(2, f"{stamp} {text}\n".encode("utf-8", "backslashreplace"))
+        note(text)
 
 
 def run_daemon(settings: Settings, kind: type[Daemon] = Daemon) -> None:
@@ -256,13 +262,18 @@ def run_daemon(settings: Settings, kind: type[Daemon] = Daemon) -> None:
     os.umask(0o077)
     if process_tags.read_tag(os.getpid()) is None:
         process_tags.detach()
-    lock = locks.take(settings.state_dir, locks.DAEMON_LOCK)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < 4096 <= hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (4096, hard))
-    daemon = kind(settings)
+    with migration_lock(settings.state_dir):
+        lock = locks.take(settings.state_dir, locks.DAEMON_LOCK)
+        daemon = kind(settings)
     become_dispatcher()
-    daemon.work()
+    try:
+        daemon.work()
+    except Upgraded as error:
+        # Leave as a crash would: the runner starts a daemon from the files that are there now.
+        note(f"{error.message}; leaving")
     os.close(lock)
 
 

@@ -21,6 +21,9 @@ def trouble(folder: str) -> str | None:
         return "no daemon is running; `stoker daemon start` starts one"
     if state_of(pid) == STOPPED:
         return f"the daemon is stopped; `kill -CONT {pid}` lets it go on"
+    runner = runner_pid(folder)
+    if runner is not None and state_of(runner) == STOPPED:
+        return f"the runner is suspended; `kill -CONT {runner}` lets it go on"
     return None
 
 

@@ -2,8 +2,9 @@
 
 Rules that cost others their data: every write begins with BEGIN IMMEDIATE (a read that turns into a
 write fails at once, whatever the timeout); no process opens the file by other means than SQLite
-while it has it open (closing such a descriptor would drop SQLite's locks); one migration step is
-one transaction together with its version number.
+while it has it open (closing such a descriptor would drop SQLite's locks); a migration is one
+transaction together with its version number, and happens only while no daemon of another release
+works with the queue (see upgrades.py).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import sqlite3
 from collections.abc import Iterator
 
-from stoker.errors import Broken, Damaged, Error, NoPermission, TryLater
+from stoker.errors import Broken, Damaged, Error, NoPermission, TryLater, Upgraded
 from stoker.failpoints import point
 
 SCHEMA_VERSION = 4
@@ -74,6 +75,11 @@ class Transaction:
                 raise TryLater(f"the disk that holds `{self._db.folder}` is full")
             raise NoPermission(f"the state folder `{self._db.folder}` is read-only")
         self._execute("BEGIN IMMEDIATE")
+        try:
+            check_schema(self._db)
+        except Error:
+            self._db.execute("ROLLBACK")
+            raise
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
         if kind is None:
@@ -92,14 +98,33 @@ class Transaction:
             raise translate(error, self._db.folder) from error
 
 
+def check_schema(db: Database) -> None:
+    """Raise Upgraded when the queue has another schema than the one it was opened with."""
+    version = db.execute("PRAGMA user_version").fetchone()[0]
+    if version != SCHEMA_VERSION:
+        raise Upgraded(
+            f"the queue in `{db.folder}` was upgraded by a newer Stoker (schema {version}) while"
+            f" this process, which knows schema {SCHEMA_VERSION}, had it open",
+            "start this command again; nothing was changed",
+        )
+
+
 def open_database(
-    folder: str, *, durable: bool = True, timeout: float = 10.0, anew: bool = False
+    folder: str,
+    *,
+    durable: bool = True,
+    timeout: float = 10.0,
+    anew: bool = False,
+    is_owner: bool = False,
 ) -> Database:
     """Open the queue in `folder`, creating or migrating it when needed.
 
+    Raises Unavailable when it would have to be migrated under a daemon of an older release.
+
     `durable` commits reach the disk before they return (submit); otherwise they survive the death
     of any process but not a power cut, until the next checkpoint (the daemon makes those).
-    `anew`: make a queue even where another one has left its traces.
+    `anew`: make a queue even where another one has left its traces. `is_owner`: this process holds
+    the lock of the queue's daemon or run.
     """
     path = os.path.join(folder, FILE_NAME)
     try:
@@ -114,7 +139,10 @@ def open_database(
         if version != SCHEMA_VERSION:
             if version == 0 and not anew:
                 _refuse_lost(folder)
-            _migrate(connection, folder)
+            if is_owner or version == 0:
+                _migrate(connection, folder)
+            else:
+                _migrate_as_client(connection, folder, timeout)
         connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
     except sqlite3.Error as error:
         connection.close()
@@ -150,6 +178,18 @@ def open_for_reading(folder: str) -> Database:
     connection = sqlite3.connect(
         f"file:{quote(path)}?immutable=1", uri=True, isolation_level=None, timeout=1
     )
+    try:
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+    except sqlite3.Error as error:
+        connection.close()
+        raise translate(error, folder) from error
+    if version != SCHEMA_VERSION:
+        connection.close()
+        raise Broken(
+            f"the queue in `{folder}` has schema {version}, this Stoker reads schema"
+            f" {SCHEMA_VERSION}, and the folder is read-only",
+            "copy the folder to a place that can be written, or use the Stoker that made it",
+        )
     return Database(folder, connection, read_only=True)
 
 
@@ -183,29 +223,47 @@ def _connect(path: str, timeout: float) -> sqlite3.Connection:
     return connection
 
 
+def _migrate_as_client(connection: sqlite3.Connection, folder: str, timeout: float) -> None:
+    from stoker.store.upgrades import migration_lock, without_owner
+
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version > SCHEMA_VERSION:
+        raise _newer(folder, version)
+    try:
+        with migration_lock(folder, timeout):
+            if connection.execute("PRAGMA user_version").fetchone()[0] != SCHEMA_VERSION:
+                with without_owner(folder, connection):
+                    _migrate(connection, folder)
+    except OSError as error:
+        raise _unusable(folder, error) from None
+
+
 def _migrate(connection: sqlite3.Connection, folder: str) -> None:
-    """Create the schema, or walk the numbered steps up to it; each step is all or nothing."""
+    """Create the schema, or walk the numbered steps up to it; all of it or nothing happens."""
     # A commit writes whole pages; with small ones a job costs half the bytes.
     connection.execute("PRAGMA page_size=2048")
     connection.execute("PRAGMA journal_mode=WAL")
-    while True:
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        while (
+            version := connection.execute("PRAGMA user_version").fetchone()[0]
+        ) != SCHEMA_VERSION:
             if version > SCHEMA_VERSION:
-                raise Broken(
-                    f"the queue in `{folder}` was written by a newer Stoker (schema {version}, "
-                    f"this one knows {SCHEMA_VERSION})",
-                    "upgrade this Stoker; nothing was changed",
-                )
-            if version < SCHEMA_VERSION:
-                _step(connection, version)
-            connection.execute("COMMIT")
-        except BaseException:
+                raise _newer(folder, version)
+            _step(connection, version)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
             connection.execute("ROLLBACK")
-            raise
-        if version >= SCHEMA_VERSION - 1 or version == 0:
-            return
+        raise
+
+
+def _newer(folder: str, version: int) -> Broken:
+    return Broken(
+        f"the queue in `{folder}` was written by a newer Stoker (schema {version}, "
+        f"this one knows {SCHEMA_VERSION})",
+        "upgrade this Stoker; nothing was changed",
+    )
 
 
 def _step(connection: sqlite3.Connection, version: int) -> None:

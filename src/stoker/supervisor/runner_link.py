@@ -13,10 +13,11 @@ import sys
 import time
 from typing import Any
 
+from stoker import __version__
 from stoker.core.fields import from_fields
 from stoker.core.model import Context, Outcome
 from stoker.errors import Unavailable
-from stoker.supervisor import locks
+from stoker.supervisor import locks, process_table
 from stoker.supervisor.journal import JournalRecord, read_journal, remove_before, segments
 from stoker.supervisor.orders import Begun, Fact, Order, Refused, Stuck
 from stoker.supervisor.runner import SOCKET_NAME
@@ -134,6 +135,26 @@ class RunnerLink:
         self._wire.close()
         self._wire = self._connect()
 
+    @property
+    def is_of_another_release(self) -> bool:
+        """Whether an upgrade left this runner behind; it may lack what newer orders ask for."""
+        return (
+            not self.is_fresh
+            and self._wire.protocol is not None
+            and (self._wire.release != __version__)
+        )
+
+    def renew(self) -> None:
+        """Replace a runner that has no jobs by one of this release. It leaves when we do."""
+        pid = locks.holder(self._folder, locks.RUNNER_LOCK)
+        self.close()
+        give_up = time.monotonic() + _CONNECT_PATIENCE_SECONDS
+        while pid is not None and locks.holder(self._folder, locks.RUNNER_LOCK) == pid:
+            if time.monotonic() > give_up:
+                break
+            time.sleep(0.01)
+        self._wire = self._connect()
+
     def committed(self) -> None:
         """Everything heard so far is in the database: older journal segments may go."""
         if self._safe_before is not None:
@@ -151,3 +172,35 @@ class RunnerLink:
         """Leave in peace: the runner and the jobs go on, nobody has to replace us."""
         self._wire.send("bye", {})
         self._wire.close()
+
+
+def release_runner(folder: str) -> int | None:
+    """From a client, when no daemon runs: tell the runner not to start one. Returns its PID.
+
+    A runner whose daemon was killed starts another one, perhaps after a pause; `bye` from whoever
+    connects is the word that nobody is needed.
+    """
+    pid = locks.holder(folder, locks.RUNNER_LOCK)
+    if pid is None:
+        return None
+    try:
+        connection = connect(folder, SOCKET_NAME)
+    except OSError:
+        return None  # it was just leaving
+    with connection:
+        connection.sendall(b'["bye",{}]\n')
+    return pid
+
+
+def starting_daemons(runner: int, restart: str) -> list[int]:
+    """Daemons that a runner has started and that do not hold their lock yet."""
+    found = []
+    for pid in members.children(runner):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                words = file.read().split(b"\0")
+        except OSError:
+            continue
+        if restart.encode() in words:
+            found.append(pid)
+    return found

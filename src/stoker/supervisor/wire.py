@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from stoker import __version__
 from stoker.supervisor import protocol_1
 
 PROTOCOL = 2
@@ -40,8 +41,11 @@ class Wire:
         self._leaving: list[int] = []  # descriptors that the other end gets
         self._arrived: list[int] = []
         self.protocol: int | None = None  # of the other end; None: it has not said anything yet
+        self.release: str | None = None  # of the other end; None: 0.1, or not known yet
         self._held: list[tuple[str, dict[str, Any], Sequence[int]]] = []
-        self._outgoing += _encode(("hello", {"protocol": PROTOCOL})).encode() + b"\n"
+        self._outgoing += (
+            _encode(("hello", {"protocol": PROTOCOL, "release": __version__})).encode() + b"\n"
+        )
         self.flush()
 
     def fileno(self) -> int:
@@ -128,6 +132,7 @@ class Wire:
             if self.protocol is None:
                 self._learn(int(rest[0]["protocol"]) if kind == "hello" else 1)
             if kind == "hello":
+                self.release = rest[0].get("release")
                 return None
             if self.protocol == 1:
                 return kind, protocol_1.decode(kind, rest)

@@ -1,0 +1,215 @@
+"""A queue and its daemon are of different releases: nobody migrates under a daemon that lives."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from stoker.errors import Unavailable, Upgraded
+from stoker.store.database import SCHEMA_VERSION, open_database
+from stoker.supervisor import locks
+from tests.doors.helpers import Gate, as_json
+from tests.lab import Lab
+from tests.store.test_migrations import SCHEMAS, an_old_queue, columns
+
+
+def schema_of(folder: Path) -> int:
+    connection = sqlite3.connect(folder / "queue.db")
+    try:
+        return int(connection.execute("PRAGMA user_version").fetchone()[0])
+    finally:
+        connection.close()
+
+
+def set_schema(folder: Path, version: int) -> None:
+    connection = sqlite3.connect(folder / "queue.db")
+    connection.execute(f"PRAGMA user_version={version}")
+    connection.close()
+
+
+@pytest.fixture
+def old_queue(lab: Lab) -> Lab:
+    lab.state_dir.mkdir(mode=0o700)
+    an_old_queue(lab.state_dir)
+    connection = sqlite3.connect(lab.state_dir / "queue.db")
+    connection.execute("INSERT INTO meta VALUES ('daemon_version', '0.0.9')")
+    connection.execute("UPDATE jobs SET state = 'held', ready = 0, attempt = NULL")
+    connection.execute("DELETE FROM attempts")
+    connection.commit()
+    connection.close()
+    return lab
+
+
+def test_client_does_not_migrate_under_an_older_daemon(old_queue: Lab) -> None:
+    lock = locks.take(str(old_queue.state_dir), locks.DAEMON_LOCK)  # as the older daemon does
+    before = (old_queue.state_dir / "queue.db").read_bytes()
+    for words in (["ls"], ["submit", "true"], ["status"], ["why", "1"]):
+        done = old_queue.run(*words)
+        assert (done.returncode, done.stdout) == (69, ""), done
+        assert done.stderr == (
+            f"error: the daemon that runs (version 0.0.9, pid {os.getpid()}) is older than this"
+            " command\nhint: stoker daemon restart   (running jobs go on; nothing was changed)\n"
+        )
+    assert schema_of(old_queue.state_dir) == 1
+    assert (old_queue.state_dir / "queue.db").read_bytes() == before
+    found = as_json(old_queue.run("doctor", "--json").stdout)["findings"]
+    assert any("is older than this command" in one["what"] for one in found)
+    os.close(lock)
+    assert len(old_queue.states()) == 3
+    assert schema_of(old_queue.state_dir) == SCHEMA_VERSION
+
+
+def test_results_do_not_migrate_under_an_older_run(tmp_path: Path) -> None:
+    an_old_queue(tmp_path)
+    lock = locks.take(str(tmp_path), locks.RUN_LOCK)
+    with pytest.raises(Unavailable, match="a `stoker run` of an older release"):
+        open_database(str(tmp_path))
+    assert schema_of(tmp_path) == 1
+    os.close(lock)
+    open_database(str(tmp_path)).close()
+
+
+def test_ten_clients_at_once_migrate_once_and_all_succeed(old_queue: Lab) -> None:
+    clients = [old_queue.popen("ls", "--json", "--state", "all") for _ in range(10)]
+    for client in clients:
+        out, errors = client.communicate(timeout=60)
+        assert client.returncode == 0, errors
+        assert len(as_json(out)["jobs"]) == 3
+    assert schema_of(old_queue.state_dir) == SCHEMA_VERSION
+
+
+def test_migration_that_dies_at_any_statement_leaves_the_old_schema(old_queue: Lab) -> None:
+    path = str(old_queue.state_dir / "queue.db")
+    for nth in (1, 5, 12, 20, 24):
+        point = f"migrate.between_statements:{nth}"
+        died = old_queue.run("ls", STOKER_FAILPOINT=point)
+        assert died.returncode == -9
+        assert schema_of(old_queue.state_dir) == 1
+    connection = sqlite3.connect(path)
+    connection.execute("SELECT gpus FROM jobs")
+    connection.close()
+    assert len(old_queue.states()) == 3
+
+
+def test_daemon_migrates_when_it_starts_and_clients_wait_for_it(old_queue: Lab) -> None:
+    starting = old_queue.popen("daemon", "start")
+    listing = old_queue.popen("ls", "--json", "--state", "all")
+    for client in (starting, listing):
+        out, errors = client.communicate(timeout=60)
+        assert client.returncode == 0, out + errors
+    assert schema_of(old_queue.state_dir) == SCHEMA_VERSION
+
+
+def test_daemon_leaves_a_queue_that_was_migrated_under_it_and_jobs_go_on(lab: Lab) -> None:
+    gate = Gate(lab.folder)
+    job = lab.submit(f"{gate.wait}; exit 5")
+    gate.wait_for()
+    pid = lab.daemon_pid()
+    set_schema(lab.state_dir, 99)
+    lab.wait_until(lambda: lab.daemon_pid() != pid, what="the daemon to leave")
+    log = lab.state_dir / "daemon.log"
+    lab.wait_until(lambda: "was upgraded by a newer Stoker (schema 99)" in log.read_text())
+    assert "Traceback" not in log.read_text()
+    set_schema(lab.state_dir, SCHEMA_VERSION)
+    lab.ok("daemon", "start")
+    gate.open()
+    assert lab.wait(job) == 5
+
+
+def test_client_with_an_open_queue_writes_nothing_after_a_migration(tmp_path: Path) -> None:
+    db = open_database(str(tmp_path))
+    set_schema(tmp_path, 99)
+    with pytest.raises(Upgraded, match="was upgraded by a newer Stoker"), db.transaction():
+        pass
+    set_schema(tmp_path, SCHEMA_VERSION)
+    with db.transaction():
+        pass
+    db.close()
+
+
+def test_restart_replaces_the_daemon_and_keeps_jobs(lab: Lab) -> None:
+    gate = Gate(lab.folder)
+    job = lab.submit(f"{gate.wait}; exit 3")
+    gate.wait_for()
+    before, runner = lab.daemon_pid(), lab.runner_pid()
+    said = lab.ok("daemon", "restart")
+    assert said == f"daemon restarted (pid {lab.daemon_pid()})\n"
+    assert lab.daemon_pid() not in (None, before)
+    assert lab.runner_pid() == runner
+    gate.open()
+    assert lab.wait(job) == 3
+    lab.ok("daemon", "stop")
+    assert lab.ok("daemon", "restart") == f"daemon started (pid {lab.daemon_pid()})\n"
+
+
+def test_stop_ends_the_restarts_of_the_runner(lab: Lab) -> None:
+    """A daemon that cannot start is tried again and again; `stop` must end that, too."""
+    gate = Gate(lab.folder)
+    job = lab.submit(f"{gate.wait}; exit 5")
+    gate.wait_for()
+    pid, runner = lab.daemon_pid(), lab.runner_pid()
+    set_schema(lab.state_dir, 99)  # so that every new daemon fails
+    lab.wait_until(lambda: lab.daemon_pid() != pid)
+    log = lab.state_dir / "daemon.log"
+    lab.wait_until(lambda: "error: the queue in" in log.read_text(), what="a failed restart")
+    said = lab.ok("daemon", "stop")
+    assert said.startswith(f"no daemon is running, and the runner (pid {runner}) will not start on")
+    set_schema(lab.state_dir, SCHEMA_VERSION)
+    connection = sqlite3.connect(lab.state_dir / "queue.db")
+    connection.close()
+    gate.open()
+    lab.wait_until(lambda: lab.runner_pid() is None, what="a runner without work to leave")
+    assert lab.daemon_pid() is None
+    assert lab.wait(job) == 5
+
+
+def test_doctor_names_suspended_processes(lab: Lab) -> None:
+    gate = Gate(lab.folder)
+    lab.submit(gate.wait)
+    gate.wait_for()
+    runner, daemon = lab.runner_pid(), lab.daemon_pid()
+    assert runner is not None and daemon is not None
+    os.kill(runner, signal.SIGSTOP)
+    done = lab.run("doctor")
+    assert done.returncode == 1
+    said = (
+        f"bad   the runner (pid {runner}) is suspended: no job starts, and no end is noticed\n"
+        f"      hint: kill -CONT {runner}\n"
+    )
+    assert said in done.stdout
+    assert as_json(lab.ok("daemon", "status", "--json"))["runner_stopped"] is True
+    waiting = lab.submit("-G2", "true")
+    assert f"`kill -CONT {runner}`" in lab.ok("why", str(waiting))
+    os.kill(runner, signal.SIGCONT)
+    os.kill(daemon, signal.SIGSTOP)
+    assert f"      hint: kill -CONT {daemon}\n" in lab.run("doctor").stdout
+    os.kill(daemon, signal.SIGCONT)
+    gate.open()
+
+
+def test_doctor_says_that_waiting_jobs_have_no_daemon(lab: Lab) -> None:
+    lab.submit("-G2", "sleep 100")
+    lab.submit("-G2", "true")
+    lab.ok("daemon", "drain")
+    lab.ok("daemon", "stop")
+    said = lab.run("doctor").stdout
+    assert (
+        "warn  no daemon is running, and 1 job waits for one\n      hint: stoker daemon start"
+        in said
+    )
+
+
+def test_schema_2_is_migrated_in_one_transaction(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "queue.db")
+    connection.executescript((SCHEMAS / "0002.sql").read_text())
+    connection.execute("INSERT INTO meta VALUES ('tag', 5), ('next_job', 4)")
+    connection.commit()
+    connection.execute("PRAGMA user_version = 2")
+    connection.close()
+    db = open_database(str(tmp_path))
+    assert "sweeps" in columns(db)
+    db.close()
