@@ -32,10 +32,12 @@ def cancel(db: Database, ids: list[int], now: float, grace: float | None = None)
                     ended += 1
                     continue
                 asked += db.execute(
-                    "UPDATE jobs SET stop_requested = coalesce(stop_requested, ?),"
-                    " grace = coalesce(?, grace)"
-                    " WHERE id = ? AND state IN ('starting', 'running', 'stopping')",
-                    (now, grace, job),
+                    # A second request may shorten the grace of the first, never extend it.
+                    "UPDATE jobs SET stop_requested = coalesce(stop_requested, :now),"
+                    " grace = CASE WHEN stop_requested IS NULL THEN coalesce(:grace, grace)"
+                    " ELSE min(coalesce(:grace, grace), coalesce(grace, :grace)) END"
+                    " WHERE id = :job AND state IN ('starting', 'running', 'stopping')",
+                    {"now": now, "grace": grace, "job": job},
                 ).rowcount
     return ended, asked
 
