@@ -69,6 +69,10 @@ class Terminal:
         while text not in self.text:
             assert self.read(), f"no `{text}` in {self.text!r}"
 
+    def write(self, data: bytes) -> None:
+        """Type something."""
+        os.write(self._ours, data)
+
     def interrupt(self) -> None:
         self._process.send_signal(signal.SIGINT)
 

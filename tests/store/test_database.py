@@ -10,7 +10,7 @@ import pytest
 
 from stoker.core.model import Context
 from stoker.errors import Broken, TryLater
-from stoker.store import find, ledger, snapshots
+from stoker.store import find, ledger, repair, snapshots
 from stoker.store.database import SCHEMA_VERSION, open_database
 from stoker.store.submissions import Submission
 from tests.store.builders import a_spec, a_store, add
@@ -91,8 +91,8 @@ def test_restored_snapshots_hold_what_waited(tmp_path: Path) -> None:
     add(db, a_spec())
     db.close()
     (tmp_path / "queue.db").write_bytes(b"\0" * 8192)
-    done = snapshots.restore(str(tmp_path))
-    assert done.snapshot is not None and (done.jobs, done.newest_job) == (1, job)
+    done = repair.repair(str(tmp_path), repair.set_aside(str(tmp_path)), [])
+    assert done.snapshot is not None and (done.jobs, done.from_snapshot) == (1, 1)
     assert os.path.exists(os.path.join(done.moved_to, "queue.db"))
     restored = a_store(tmp_path)
     assert find.job(restored, job).state == "held"

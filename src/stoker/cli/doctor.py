@@ -7,12 +7,14 @@ import resource
 import shutil
 import sqlite3
 import sys
+import tempfile
 from collections.abc import Iterator
 
 from stoker import board
 from stoker.cli.options import Option, Parsed, Verb
 from stoker.cli.output import plural, print_json
 from stoker.core.durations import format_size
+from stoker.core.fields import from_fields
 from stoker.core.record import Record
 from stoker.daemon.wake import NEWS_SOCKET
 from stoker.devices.probe import find_devices, has_driver
@@ -26,9 +28,16 @@ from stoker.settings import (
     load_settings,
     prepare_state_dir,
 )
-from stoker.store import find, snapshots
-from stoker.store.database import FILE_NAME, SCHEMA_VERSION, open_database, translate
-from stoker.supervisor import locks, process_tags
+from stoker.store import find, repair, snapshots
+from stoker.store.database import (
+    FILE_NAME,
+    SCHEMA_VERSION,
+    Database,
+    open_database,
+    translate,
+)
+from stoker.supervisor import job_processes, locks, process_tags
+from stoker.supervisor.journal import JournalBegun, read_journal
 from stoker.supervisor.process_state import STOPPED, state_of
 from stoker.supervisor.sockets import connect
 from stoker.tracer import TRACER_LOCK
@@ -38,8 +47,19 @@ VERBS = {
         "doctor",
         "doctor [OPTIONS]",
         "Check this host: permissions, file system, database, processes, limits, logout, devices.",
-        (Option("--repair", "move a damaged database aside, restore the newest snapshot"),),
-        (("stoker doctor", ""), ("stoker doctor --json", "")),
+        (
+            Option(
+                "--repair",
+                "save what can be read of a damaged database, fill gaps from the"
+                " newest snapshot; the damaged files are kept",
+            ),
+            Option("--yes", "with --repair: do not ask"),
+        ),
+        (
+            ("stoker doctor", ""),
+            ("stoker doctor --json", ""),
+            ("stoker doctor --repair", "the database is damaged"),
+        ),
     )
 }
 _LOW_DISK = 1 << 30
@@ -109,6 +129,10 @@ def _database(folder: str) -> Iterator[Finding]:
             yield Finding("bad", f"the database is damaged: {check}", "stoker doctor --repair")
         else:
             yield Finding("ok", f"database sound, schema {SCHEMA_VERSION}")
+        ahead = _unknown_jobs(folder, db)
+        if ahead:
+            yield Finding("bad", f"the database lacks records: job {_ranges(ahead)} began, and is"
+                          " not in it", "stoker doctor --repair")  # fmt: skip
         with db.transaction():
             pass
     except (Error, sqlite3.Error) as error:
@@ -120,6 +144,13 @@ def _database(folder: str) -> Iterator[Finding]:
         db.close()
     known = snapshots.newest(folder)
     yield Finding("ok", f"{plural(len(known), 'snapshot')} of the database")
+
+
+def _unknown_jobs(folder: str, db: Database) -> tuple[int, ...]:
+    """Jobs that the runner started and whose ids the database has not given out: it is too old."""
+    given_out = int(str(find.meta(db, "next_job") or 1))
+    jobs = {one.job for one in read_journal(folder) if isinstance(one, JournalBegun)}
+    return tuple(sorted(job for job in jobs if job >= given_out))
 
 
 def _users_of(path: str) -> list[int]:
@@ -177,7 +208,7 @@ def _processes_of(
     tracer = locks.holder(folder, TRACER_LOCK)
     if tracer is not None:
         yield "tracer", tracer, "charts have a gap"
-    for pid in members.children(daemon) if daemon is not None else ():
+    for pid in job_processes.children(daemon) if daemon is not None else ():
         try:
             with open(f"/proc/{pid}/cmdline", "rb") as file:
                 words = file.read().split(b"\0")
@@ -293,42 +324,113 @@ def _repair(settings: Settings, parsed: Parsed) -> int:
         lock = locks.take(folder, locks.DAEMON_LOCK)  # nobody else may use it meanwhile
     except Conflict as error:
         pid = locks.holder(folder, locks.DAEMON_LOCK)
-        raise Conflict(error.message, f"kill {pid}, then repair; running jobs go on") from None
-    if _is_sound(folder):
+        raise Conflict(
+            error.message, "stoker daemon stop, then repair; running jobs go on"
+            if pid is None or state_of(pid) != STOPPED else f"kill -9 {pid}, then repair"
+        ) from None  # fmt: skip
+    aside = repair.set_aside(folder)
+    try:
+        if _is_sound(folder, aside):
+            raise Conflict("the database is sound; nothing to repair")
+        if not parsed["yes"] and sys.stdin.isatty() and not _confirmed(folder, aside):
+            raise Conflict("nothing was changed")
+    except BaseException:
+        shutil.rmtree(aside)
         os.close(lock)
-        raise Conflict("the database is sound; nothing to repair")
-    done = snapshots.restore(folder)
+        raise
+    began = [
+        from_fields(repair.Began, record._asdict())
+        for record in read_journal(folder)
+        if isinstance(record, JournalBegun)
+    ]
+    done = repair.repair(folder, aside, began, _tag_of_runner(folder))
     os.close(lock)
     if parsed["json"]:
         print_json(**{**done._asdict(), "taken_at": board.iso(done.taken_at)})
         return 0
-    print(f"the damaged database is now in {done.moved_to}")
-    if done.snapshot is None:
-        print("there was no sound snapshot: the queue starts empty")
-    else:
-        print(f"restored {plural(done.jobs, 'job')} from {done.snapshot}, as of"
-              f" {board.iso(done.taken_at)}; those that waited are held, because they may have run"
-              " since")  # fmt: skip
-    if done.newest_log > done.newest_job:
-        print(f"jobs {done.newest_job + 1} to {done.newest_log}, perhaps more, are not in it; their"
-              f" logs are in {os.path.join(folder, 'jobs')}")  # fmt: skip
-    if done.jobs:
-        print("hint: stoker ls, then stoker release what should run")
+    _print_repair(done, folder)
     return 0
 
 
-def _is_sound(folder: str) -> bool:
-    """A queue that cannot be used for another reason (a newer schema, no permission) is not ours
-    to repair: that raises."""
+def _confirmed(folder: str, aside: str) -> bool:
+    print(f"the database in `{folder}` is damaged. What can be read of it goes into a new one,\n"
+          "gaps are filled from the newest snapshot, and the damaged files stay in\n"
+          f"{aside}.")  # fmt: skip
     try:
-        db = open_database(folder, timeout=1.0)
-    except Damaged:
+        return input("repair it? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
         return False
+
+
+def _print_repair(done: repair.Repaired, folder: str) -> None:
+    print(f"the damaged files are in {done.moved_to}")
+    print(f"salvaged {plural(done.salvaged, 'job')} from the damaged database")
+    if done.from_snapshot:
+        print(f"restored {plural(done.from_snapshot, 'job')} from the snapshot of"
+              f" {board.iso(done.taken_at)}")  # fmt: skip
+    if done.from_journal:
+        them = "it; its name is" if done.from_journal == 1 else "them; their name is"
+        print(f"{plural(done.from_journal, 'job')} began, and only that is known of {them}"
+              " `record-lost`")  # fmt: skip
+    if done.missing:
+        print(f"not found: {plural(len(done.missing), 'job')} with the ids {_ranges(done.missing)}"
+              f" (jobs that were removed are among them); logs are in {folder}/jobs")  # fmt: skip
+    if not done.missing_is_known:
+        print("jobs that were submitted after the last known id may be missing as well")
+    if done.held:
+        waits = "job that waited is held, because it" if done.held == 1 else (
+            "jobs that waited are held, because they")  # fmt: skip
+        print(f"{done.held} {waits} may have run since\n"
+              "hint: stoker ls held, then stoker release what should run")  # fmt: skip
+    print("hint: `stoker daemon start` goes on with the rest")
+
+
+def _ranges(ids: tuple[int, ...]) -> str:
+    """
+    >>> _ranges((1, 2, 3, 7))
+    '1-3, 7'
+    """
+    parts: list[list[int]] = []
+    for id in ids:
+        if parts and parts[-1][1] == id - 1:
+            parts[-1][1] = id
+        else:
+            parts.append([id, id])
+    shown = [str(a) if a == b else f"{a}-{b}" for a, b in parts[:20]]
+    return ", ".join([*shown, *(["..."] if len(parts) > 20 else [])])
+
+
+def _tag_of_runner(folder: str) -> int | None:
+    """The number on the processes of this queue's jobs, as the living runner was told it."""
+    pid = locks.holder(folder, locks.RUNNER_LOCK)
     try:
-        return str(db.value("PRAGMA integrity_check")) == "ok"
-    except sqlite3.DatabaseError as error:
-        if isinstance(translate(error, folder), Damaged):
-            return False
-        raise
-    finally:
-        db.close()
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read().split(b"\0")
+        return int(words[words.index(b"stoker.supervisor.runner") + 2])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _is_sound(folder: str, aside: str) -> bool:
+    """Looks at a copy, because SQLite changes what it opens. A queue that cannot be used for
+    another reason (a newer schema, no permission) is not ours to repair: that raises."""
+    with tempfile.TemporaryDirectory(dir=aside) as scratch:
+        for suffix in ("", "-wal"):
+            path = os.path.join(aside, FILE_NAME + suffix)
+            if os.path.exists(path):
+                shutil.copy2(path, scratch)
+        connection = sqlite3.connect(os.path.join(scratch, FILE_NAME))
+        try:
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            is_sound = connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+            if version > SCHEMA_VERSION and is_sound:
+                open_database(folder).close()  # says what is wrong
+            if not is_sound or version == 0:
+                return False
+            return not _unknown_jobs(folder, Database(folder, connection, read_only=True))
+        except sqlite3.DatabaseError as error:
+            if isinstance(translate(error, folder), Damaged):
+                return False
+            raise
+        finally:
+            connection.close()

@@ -228,7 +228,7 @@ def _migrate_as_client(connection: sqlite3.Connection, folder: str, timeout: flo
 
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version > SCHEMA_VERSION:
-        raise _newer(folder, version)
+        raise newer(folder, version)
     try:
         with migration_lock(folder, timeout):
             if connection.execute("PRAGMA user_version").fetchone()[0] != SCHEMA_VERSION:
@@ -249,7 +249,7 @@ def _migrate(connection: sqlite3.Connection, folder: str) -> None:
             version := connection.execute("PRAGMA user_version").fetchone()[0]
         ) != SCHEMA_VERSION:
             if version > SCHEMA_VERSION:
-                raise _newer(folder, version)
+                raise newer(folder, version)
             _step(connection, version)
         connection.execute("COMMIT")
     except BaseException:
@@ -258,7 +258,27 @@ def _migrate(connection: sqlite3.Connection, folder: str) -> None:
         raise
 
 
-def _newer(folder: str, version: int) -> Broken:
+def create_schema(connection: sqlite3.Connection, version: int, statements: list[str]) -> None:
+    """Make the tables of a schema without any row; `statements` for one that is not the newest."""
+    if version == SCHEMA_VERSION:
+        statements = list(_statements(_script("schema.sql")))
+    for statement in statements:
+        try:
+            connection.execute(statement)
+        except sqlite3.OperationalError as error:
+            if "already exists" not in str(error):
+                raise
+    connection.execute(f"PRAGMA user_version={version}")
+
+
+def migrate_to(connection: sqlite3.Connection, target: int) -> None:
+    """Walk the numbered steps; part of the transaction that is open."""
+    while (version := connection.execute("PRAGMA user_version").fetchone()[0]) < target:
+        _step(connection, version)
+
+
+def newer(folder: str, version: int) -> Broken:
+    """The error about a queue that this release does not know."""
     return Broken(
         f"the queue in `{folder}` was written by a newer Stoker (schema {version}, "
         f"this one knows {SCHEMA_VERSION})",
@@ -267,14 +287,11 @@ def _newer(folder: str, version: int) -> Broken:
 
 
 def _step(connection: sqlite3.Connection, version: int) -> None:
-    here = os.path.dirname(__file__)
     if version == 0:
-        source, target = os.path.join(here, "schema.sql"), SCHEMA_VERSION
+        source, target = "schema.sql", SCHEMA_VERSION
     else:
-        source, target = os.path.join(here, "migrations", f"{version + 1:04d}.sql"), version + 1
-    with open(source, encoding="utf-8") as file:
-        script = file.read()
-    for statement in _statements(script):
+        source, target = os.path.join("migrations", f"{version + 1:04d}.sql"), version + 1
+    for statement in _statements(_script(source)):
         connection.execute(statement)
         point("migrate.between_statements")
     if version == 0:
@@ -282,6 +299,11 @@ def _step(connection: sqlite3.Connection, version: int) -> None:
         tag = int.from_bytes(os.urandom(4), "big") >> 2 | 1
         connection.execute("INSERT INTO meta VALUES ('tag', ?), ('next_job', 1)", (tag,))
     connection.execute(f"PRAGMA user_version={target}")
+
+
+def _script(name: str) -> str:
+    with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as file:
+        return file.read()
 
 
 def _statements(script: str) -> Iterator[str]:
@@ -309,7 +331,7 @@ def translate(error: sqlite3.Error, folder: str) -> Error:
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return Damaged(
             f"the queue's database in `{folder}` is damaged ({text})",
-            "`stoker doctor --repair` moves it aside and restores the newest snapshot",
+            "`stoker doctor --repair` saves what can be read of it; the damaged files are kept",
         )
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
         return NoPermission(f"cannot write to the state folder `{folder}` ({text})")

@@ -6,16 +6,12 @@ import os
 import sqlite3
 import time
 
-from stoker.core.record import Record
-from stoker.core.states import HELD
-from stoker.store.database import FILE_NAME, Database, open_database
+from stoker.store.database import Database
 
 _FOLDER = "snapshots"
 _KEPT = 3
 _SHORTEST_SECONDS = 60.0
 _SHARE = 1 / 200  # of its time that the thread may spend on copies
-# Jobs that were submitted after the snapshot and never started have left no trace but their ids.
-_ID_MARGIN = 100_000
 
 
 def newest(folder: str) -> list[str]:
@@ -33,17 +29,6 @@ def newest(folder: str) -> list[str]:
 def _number(name: str) -> int:
     digits = name.removesuffix(".db")
     return int(digits) if digits.isdigit() else 0
-
-
-class Restored(Record):
-    """What came of a repair."""
-
-    moved_to: str  # where the damaged file is now
-    snapshot: str | None = None  # what was put in its place; None: an empty queue
-    taken_at: float | None = None
-    jobs: int = 0
-    newest_job: int = 0  # in the snapshot
-    newest_log: int = 0  # the newest job that has left a log
 
 
 class Snapshots:
@@ -78,31 +63,8 @@ def take(db: Database) -> None:
         os.unlink(path)
 
 
-def restore(folder: str) -> Restored:
-    """Move a damaged queue aside and put the newest sound snapshot in its place.
-
-    What waited in the snapshot may have run since it was taken, so it comes back held: nothing runs
-    twice unasked.
-    """
-    aside = os.path.join(folder, f"damaged-{int(time.time())}")
-    os.makedirs(aside, 0o700)
-    for suffix in ("", "-wal", "-shm"):
-        path = os.path.join(folder, FILE_NAME + suffix)
-        if os.path.exists(path):
-            os.rename(path, os.path.join(aside, FILE_NAME + suffix))
-    for snapshot in newest(folder):
-        if _is_sound(snapshot):
-            taken_at = os.stat(snapshot).st_mtime
-            jobs, last = _put_back(folder, snapshot)
-            return Restored(aside, snapshot, taken_at, jobs, last, _highest_id(folder))
-    db = open_database(folder, anew=True)
-    with db.transaction():
-        _skip_ids(db.connection, folder)
-    db.close()
-    return Restored(aside, newest_log=_highest_id(folder))
-
-
-def _is_sound(path: str) -> bool:
+def is_sound(path: str) -> bool:
+    """Whether SQLite finds nothing wrong with a snapshot."""
     try:
         connection = sqlite3.connect(path)
         try:
@@ -111,47 +73,3 @@ def _is_sound(path: str) -> bool:
             connection.close()
     except sqlite3.Error:
         return False
-
-
-def _put_back(folder: str, snapshot: str) -> tuple[int, int]:
-    path = os.path.join(folder, FILE_NAME)
-    with (
-        open(snapshot, "rb") as source,
-        open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "wb") as target,
-    ):
-        while block := source.read(1 << 20):
-            target.write(block)
-        target.flush()
-        os.fsync(target.fileno())
-    connection = sqlite3.connect(path, isolation_level=None)
-    connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("BEGIN IMMEDIATE")
-    connection.execute(
-        "INSERT INTO events (job, at, kind, data) SELECT id, ?, 'restored',"
-        " 'held, because it may have run since' FROM jobs WHERE state = 'queued'",
-        (time.time(),),
-    )
-    connection.execute("UPDATE jobs SET state = ?, ready = 0 WHERE state = 'queued'", (HELD,))
-    _skip_ids(connection, folder)
-    connection.execute("COMMIT")
-    jobs, last = connection.execute("SELECT count(*), coalesce(max(id), 0) FROM jobs").fetchone()
-    connection.close()
-    return int(jobs), int(last)
-
-
-def _skip_ids(connection: sqlite3.Connection, folder: str) -> None:
-    """Ids that were given out after the snapshot must not come back for other jobs."""
-    connection.execute(
-        "UPDATE meta SET value = max(value, ?) + ? WHERE key = 'next_job'",
-        (_highest_id(folder), _ID_MARGIN),
-    )
-
-
-def _highest_id(folder: str) -> int:
-    place = os.path.join(folder, "jobs")
-    highest = 0
-    for group in os.listdir(place) if os.path.isdir(place) else []:
-        for name in os.listdir(os.path.join(place, group)):
-            digits = name.partition("-")[0]
-            highest = max(highest, int(digits) if digits.isdigit() else 0)
-    return highest

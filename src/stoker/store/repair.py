@@ -1,0 +1,448 @@
+"""Rebuild a damaged queue from what can still be read of it, and fill the gaps from a snapshot.
+
+Sources, best first: rows of the damaged file, doubtful rows of it, the newest sound snapshot, and
+the runner's journal, which knows which attempts began. No job is started twice because of a repair:
+one that may have run since its record was written comes back held, or as running, and then the
+daemon's recovery finds out what became of it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterable
+from typing import TypedDict
+
+from stoker.core.model import Context, Request
+from stoker.core.record import Record
+from stoker.core.states import ACTIVE, FINAL, HELD, QUEUED, RUNNING, STATES
+from stoker.errors import Conflict
+from stoker.store import snapshots
+from stoker.store.database import (
+    FILE_NAME,
+    SCHEMA_VERSION,
+    Database,
+    create_schema,
+    migrate_to,
+    newer,
+    open_database,
+)
+from stoker.store.lines import line_id
+from stoker.store.salvage import Row, Salvage, Table, layouts
+from stoker.store.submissions import context_id, satisfied
+
+_UNFINISHED = "repairing.db"
+# Ids that were given out after the newest record that could be read.
+_ID_MARGIN = 100_000
+_LOST_COMMAND = ": the record of this job was lost in a repair of the database"
+
+
+class Began(Record):
+    """An attempt of which the runner's journal says that it began."""
+
+    attempt: int
+    job: int
+    number: int
+    at: float
+    mono: float
+    boot: str
+    devices: tuple[int, ...]
+
+
+class Repaired(Record):
+    """What came of a repair."""
+
+    moved_to: str  # where the damaged files are now
+    jobs: int  # in the queue now
+    salvaged: int  # read from the damaged file
+    from_snapshot: int
+    from_journal: int  # records made anew for jobs that the journal names
+    held: int  # that waited, and may have run since
+    missing: tuple[int, ...]  # ids that were given out and are not in the queue now
+    missing_is_known: bool  # False: jobs after the last known id may be missing, too
+    snapshot: str | None = None
+    taken_at: float | None = None
+
+
+class _Counts(TypedDict):
+    jobs: int
+    salvaged: int
+    from_snapshot: int
+    from_journal: int
+    held: int
+    missing: tuple[int, ...]
+    missing_is_known: bool
+
+
+def set_aside(folder: str) -> str:
+    """Copy the files of the queue before anybody opens them; SQLite may change them when it does.
+
+    Returns the folder with the copies.
+    """
+    aside = os.path.join(folder, f"damaged-{int(time.time())}")
+    while os.path.exists(aside):
+        aside += "+"
+    os.makedirs(aside, 0o700)
+    for suffix in ("", "-wal"):
+        path = os.path.join(folder, FILE_NAME + suffix)
+        if os.path.exists(path):
+            shutil.copy2(path, os.path.join(aside, FILE_NAME + suffix))
+    return aside
+
+
+def repair(folder: str, aside: str, began: Iterable[Began], tag: int | None = None) -> Repaired:
+    """Put a rebuilt queue in place of the damaged one, whose copy is in `aside`.
+
+    `tag` is the queue's own number, if a runner that is alive knows it. Raises Conflict when
+    somebody wrote to the damaged queue meanwhile; then nothing was changed.
+    """
+    target = os.path.join(folder, _UNFINISHED)
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        if os.path.exists(target + suffix):
+            os.unlink(target + suffix)
+    snapshot = next((path for path in snapshots.newest(folder) if snapshots.is_sound(path)), None)
+    older = _read_snapshot(folder, snapshot)
+    data, log = (_read(os.path.join(aside, FILE_NAME + suffix)) for suffix in ("", "-wal"))
+    salvage = Salvage(data, log, older.statements)
+    version = salvage.user_version()
+    if version > SCHEMA_VERSION and _columns(salvage.statements) != _columns(older.statements):
+        raise newer(folder, version)
+    if not 0 < version <= SCHEMA_VERSION:
+        version = older.version
+    if older.version != version and snapshot is not None:
+        older = _read_snapshot(folder, snapshot, version)
+    os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    connection = sqlite3.connect(target, isolation_level=None)
+    connection.execute("PRAGMA page_size=2048")
+    connection.execute("PRAGMA synchronous=OFF")
+    connection.execute("BEGIN IMMEDIATE")
+    create_schema(connection, version, [*older.creates, *salvage.creates])
+    rebuild = _Rebuild(Database(folder, connection, read_only=False), salvage, older, time.time())
+    rebuild.fill()
+    migrate_to(connection, SCHEMA_VERSION)
+    rebuild.settle(list(began), tag)
+    counts = rebuild.counts()
+    connection.execute("COMMIT")
+    check = connection.execute("PRAGMA integrity_check").fetchone()[0]
+    connection.close()
+    if check != "ok":
+        raise Conflict(f"the repaired queue is not sound ({check}); nothing was changed")
+    _swap(folder, aside, target)
+    taken_at = os.stat(snapshot).st_mtime if snapshot is not None else None
+    return Repaired(aside, snapshot=snapshot, taken_at=taken_at, **counts)
+
+
+def _columns(statements: dict[str, str]) -> dict[str, set[str]]:
+    return {name: set(layout.columns) for name, layout in layouts(statements).items()}
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return b""
+
+
+def _swap(folder: str, aside: str, target: str) -> None:
+    """The rebuilt file takes the place of the damaged one, whole or not at all."""
+    path = os.path.join(folder, FILE_NAME)
+    for suffix in ("", "-wal"):
+        if _stamp(path + suffix) != _stamp(os.path.join(aside, FILE_NAME + suffix)):
+            os.unlink(target)
+            raise Conflict(
+                "the queue was written to while it was repaired; nothing was changed",
+                "stoker doctor --repair",
+            )
+    descriptor = os.open(target, os.O_RDWR | os.O_CLOEXEC)
+    os.fsync(descriptor)
+    os.close(descriptor)
+    for suffix in ("-wal", "-shm"):
+        if os.path.exists(path + suffix):
+            os.unlink(path + suffix)
+    os.replace(target, path)
+    open_database(folder).close()  # in the mode and the schema of a queue
+
+
+def _stamp(path: str) -> tuple[int, int] | None:
+    """Changes when somebody writes to the file; a copy has the one of the original."""
+    try:
+        info = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return info.st_mtime_ns, info.st_size
+
+
+class _Older:
+    """What the snapshot has."""
+
+    def __init__(self, version: int, creates: list[tuple[str, str, str]]) -> None:
+        self.version = version
+        self.creates = [sql for _, _, sql in creates]
+        self.statements = {name: sql for kind, name, sql in creates if kind == "table"}
+        self.rows: dict[str, list[Row]] = {}
+
+
+def _read_snapshot(folder: str, path: str | None, version: int | None = None) -> _Older:
+    """The rows of a snapshot, or an empty schema; brought to `version` where that is newer."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    if path is None:
+        create_schema(connection, SCHEMA_VERSION, [])
+    else:
+        source = sqlite3.connect(path)
+        source.backup(connection)
+        source.close()
+    if version is not None and connection.execute("PRAGMA user_version").fetchone()[0] < version:
+        connection.execute("BEGIN")
+        migrate_to(connection, version)
+        connection.execute("COMMIT")
+    creates = connection.execute(
+        "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"
+        " ORDER BY type DESC"  # tables before indexes
+    ).fetchall()
+    found = _Older(connection.execute("PRAGMA user_version").fetchone()[0], creates)
+    if path is not None:
+        connection.row_factory = sqlite3.Row
+        for name in found.statements:
+            found.rows[name] = [dict(row) for row in connection.execute(f"SELECT * FROM {name}")]
+    connection.close()
+    return found
+
+
+class _Rebuild:
+    def __init__(self, db: Database, salvage: Salvage, older: _Older, now: float) -> None:
+        self._db = db
+        self._salvage = salvage
+        self._older = older
+        self._now = now
+        self._doubtful: set[int] = set()  # jobs whose record may be old
+        self._from_snapshot: set[int] = set()
+        self._from_journal: set[int] = set()
+        self._held = 0
+        self._next_job = 1
+        self._is_complete = self._table("jobs").is_whole
+        self._knows_ids = self._table("meta").is_whole and salvage.log_is_whole
+
+    def _table(self, name: str) -> Table:
+        return self._salvage.tables.get(name) or Table()
+
+    # -- rows ----------------------------------------------------------------------------------
+
+    def fill(self) -> None:
+        """Put in what was read, best first; what is there already stays."""
+        for name in self._older.statements:
+            table = self._table(name)
+            sure = [row for row in table.sure.values() if self._makes_sense(name, row)]
+            self._insert(name, sure)
+            if table.is_whole and len(sure) == len(table.sure):
+                continue
+            doubtful = [row for row in table.doubtful.values() if self._makes_sense(name, row)]
+            before = self._ids() if name == "jobs" else set()
+            self._insert(name, doubtful)
+            if name == "jobs":
+                self._is_complete = False
+                self._doubtful = self._ids() - before
+                before = self._ids()
+            self._insert(name, self._older.rows.get(name, ()))
+            if name == "jobs":
+                self._from_snapshot = self._ids() - before
+
+    def _insert(self, name: str, rows: Iterable[Row]) -> None:
+        columns = [row[1] for row in self._db.execute(f"PRAGMA table_info({name})")]
+        rows = [{column: row.get(column) for column in columns} for row in rows]
+        places = ", ".join(f":{column}" for column in columns)
+        self._db.executemany(f"INSERT OR IGNORE INTO {name} VALUES ({places})", rows)
+
+    def _ids(self) -> set[int]:
+        return {row[0] for row in self._db.execute("SELECT id FROM jobs")}
+
+    def _makes_sense(self, name: str, row: Row) -> bool:
+        """Damage inside a record is not marked as such; some of it shows."""
+        if name == "jobs":
+            return row["state"] in STATES and isinstance(row["id"], int) and row["id"] > 0
+        return True
+
+    # -- what follows from them ----------------------------------------------------------------
+
+    def settle(self, began: list[Began], tag: int | None) -> None:
+        """Make the rows agree with each other, with the journal and with what is alive."""
+        self._restore_references()
+        self._restore_dependencies()
+        self._follow_journal(began)
+        self._hold_what_may_have_run(began)
+        self._restore_meta(began, tag)
+
+    def _restore_references(self) -> None:
+        """Jobs whose request or surroundings are lost cannot run; they are held."""
+        lost = [
+            row[0]
+            for row in self._db.execute(
+                "SELECT id FROM jobs WHERE line NOT IN (SELECT id FROM lines)"
+                " OR context NOT IN (SELECT id FROM contexts)"
+            )
+        ]
+        if lost:
+            line = line_id(self._db, Request(gpus=1), "")
+            context = context_id(self._db, Context("/", (), 0o22, "/bin/sh"))
+            for job in lost:
+                self._db.execute(
+                    "UPDATE jobs SET"
+                    " line = CASE WHEN line IN (SELECT id FROM lines) THEN line ELSE ?1 END,"
+                    " context = CASE WHEN context IN (SELECT id FROM contexts) THEN context"
+                    " ELSE ?2 END WHERE id = ?3",
+                    (line, context, job),
+                )
+                self._hold(job, "held: its request, folder or environment was lost")
+        marks = ", ".join(f"'{state}'" for state in ACTIVE)
+        self._db.execute(
+            "UPDATE jobs SET state = 'lost', cause = 'lost', ended_at = coalesce(ended_at, ?)"
+            f" WHERE state IN ({marks}) AND (attempt IS NULL"
+            " OR attempt NOT IN (SELECT id FROM attempts))",
+            (self._now,),
+        )
+
+    def _restore_dependencies(self) -> None:
+        rows = self._db.execute(
+            "SELECT d.job, d.needs, d.condition, j.state FROM dependencies d"
+            " LEFT JOIN jobs j ON j.id = d.needs WHERE d.met = 0"
+        ).fetchall()
+        for job, needs, condition, state in rows:
+            if state is not None and satisfied(state, condition):
+                self._db.execute(
+                    "UPDATE dependencies SET met = 1 WHERE job = ? AND needs = ?", (job, needs)
+                )
+        count = "(SELECT count(*) FROM dependencies d WHERE d.job = jobs.id AND d.met = 0)"
+        for (job,) in self._db.execute(
+            f"SELECT id FROM jobs WHERE state = 'queued' AND blockers > {count}"
+        ).fetchall():
+            if not self._table("dependencies").is_whole:
+                self._hold(job, "held: what it waited for was lost")
+        self._db.execute(f"UPDATE jobs SET blockers = {count} WHERE state IN ('queued', 'held')")
+        for (job,) in self._db.execute(
+            "SELECT DISTINCT d.job FROM dependencies d JOIN jobs j ON j.id = d.job"
+            " WHERE d.met = 0 AND j.state = 'queued' AND d.needs NOT IN (SELECT id FROM jobs)"
+        ).fetchall():
+            self._hold(job, "held: a job that it waits for was lost")
+
+    def _follow_journal(self, began: list[Began]) -> None:
+        """Attempts that began and are not on record: recovery finds out what became of them."""
+        given_out = int(str(self._db.value("SELECT value FROM meta WHERE key = 'next_job'") or 0))
+        newest: dict[int, Began] = {}
+        for one in began:
+            if one.number >= newest.get(one.job, one).number:
+                newest[one.job] = one
+        for one in newest.values():
+            row = self._db.execute(
+                "SELECT state, attempts, attempt FROM jobs WHERE id = ?", (one.job,)
+            ).fetchone()
+            if row is None:
+                if self._is_complete and one.job < given_out:
+                    continue  # it was removed
+                self._remake(one)
+            elif row[1] > one.number or row[2] == one.attempt or row[0] in FINAL:
+                continue  # the record is newer than that
+            devices = ",".join(map(str, one.devices))
+            self._db.execute(
+                "INSERT OR REPLACE INTO attempts (id, job, number, devices, claimed_at, started_at,"
+                " started_mono, boot) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (one.attempt, one.job, one.number, devices, one.at, one.at, one.mono, one.boot),
+            )
+            self._db.execute(
+                "UPDATE jobs SET state = ?, ready = 0, attempts = ?, attempt = ? WHERE id = ?",
+                (RUNNING, one.number, one.attempt, one.job),
+            )
+
+    def _remake(self, one: Began) -> None:
+        """A record for a job of which the journal knows that it began, and nothing else."""
+        self._from_journal.add(one.job)
+        self._db.execute(
+            "INSERT INTO jobs (id, state, ready, line, family, priority, shell, argv, context,"
+            " submitted_at, name) VALUES (?, ?, 0, ?, 0, 0, 1, ?, ?, ?, ?)",
+            (
+                one.job, RUNNING, line_id(self._db, Request(gpus=len(one.devices)), ""),
+                _LOST_COMMAND.encode(),
+                context_id(self._db, Context("/", (), 0o22, "/bin/sh")), one.at, b"record-lost",
+            ),
+        )  # fmt: skip
+
+    def _hold_what_may_have_run(self, began: list[Began]) -> None:
+        """Records that may be old, and none that says what happened since."""
+        ran = {(one.job, one.number) for one in began}
+        old = self._doubtful | self._from_snapshot
+        rows = self._db.execute(
+            "SELECT id, state, attempts FROM jobs WHERE state IN ('queued', 'starting')"
+        ).fetchall()
+        for job, state, attempts in rows:
+            may_be_old = job in old or not self._salvage.log_is_whole
+            if state == QUEUED:
+                if may_be_old or (job, attempts + 1) in ran or self._has_log(job, attempts + 1):
+                    self._hold(job, "held, because it may have run since")
+            elif may_be_old:
+                # `starting` without a begin would go back to the queue; `running` is looked for.
+                self._db.execute("UPDATE jobs SET state = ? WHERE id = ?", (RUNNING, job))
+        self._db.execute(
+            "UPDATE jobs SET ready = (state = 'queued' AND blockers = 0"
+            " AND (eligible_at IS NULL OR eligible_at <= ?))",
+            (self._now,),
+        )
+
+    def _has_log(self, job: int, number: int) -> bool:
+        place = os.path.join(self._db.folder, "jobs", str(job // 1000), f"{job}-{number}.log")
+        return os.path.exists(place)
+
+    def _hold(self, job: int, why: str) -> None:
+        changed = self._db.execute(
+            "UPDATE jobs SET state = ?, ready = 0 WHERE id = ? AND state IN ('queued', 'starting')",
+            (HELD, job),
+        ).rowcount
+        if changed:
+            self._held += 1
+            self._db.execute(
+                "INSERT INTO events (job, at, kind, data) VALUES (?, ?, 'restored', ?)",
+                (job, self._now, why),
+            )
+
+    def _restore_meta(self, began: list[Began], tag: int | None) -> None:
+        meta = dict(self._db.execute("SELECT key, value FROM meta").fetchall())
+        if tag is None:
+            tag = meta.get("tag") or int.from_bytes(os.urandom(4), "big") >> 2 | 1
+        highest = max(self._ids(), default=0)
+        next_job = max(meta.get("next_job") or 1, highest + 1, self._highest_log() + 1)
+        attempts = self._db.value("SELECT coalesce(max(id), 0) FROM attempts")
+        known = [int(str(attempts)), *(one.attempt for one in began)]
+        next_attempt = max(meta.get("next_attempt") or 1, max(known) + 1)
+        if not self._knows_ids:
+            next_attempt += _ID_MARGIN
+        self._next_job = next_job
+        values = {
+            "tag": tag,
+            "next_job": next_job if self._knows_ids else next_job + _ID_MARGIN,
+            "next_attempt": next_attempt,
+        }
+        self._db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", list(values.items()))
+
+    def _highest_log(self) -> int:
+        place = os.path.join(self._db.folder, "jobs")
+        highest = 0
+        for group in os.listdir(place) if os.path.isdir(place) else []:
+            for name in os.listdir(os.path.join(place, group)):
+                digits = name.partition("-")[0]
+                highest = max(highest, int(digits) if digits.isdigit() else 0)
+        return highest
+
+    def counts(self) -> _Counts:
+        """After `settle`."""
+        ids = self._ids()
+        is_complete = self._is_complete and self._salvage.log_is_whole
+        missing = [] if is_complete else sorted(set(range(1, self._next_job)) - ids)
+        return {
+            "jobs": len(ids),
+            "salvaged": len(ids - self._from_snapshot - self._from_journal),
+            "from_snapshot": len(self._from_snapshot),
+            "from_journal": len(self._from_journal),
+            "held": self._held,
+            "missing": tuple(missing),
+            "missing_is_known": self._knows_ids,
+        }

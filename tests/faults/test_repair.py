@@ -1,0 +1,130 @@
+"""`stoker doctor --repair` with the real processes: what runs goes on, and runs once."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from stoker.store import snapshots
+from stoker.store.database import open_database
+from tests.doors.helpers import Gate, Terminal, as_json, is_alive
+from tests.lab import Lab
+from tests.store.damage import WAYS, Damage, zero_schema_page
+
+
+def stop(lab: Lab) -> Path:
+    """Stop the daemon; jobs and runner go on. The log stays, as after a crash."""
+    pid = lab.daemon_pid()
+    reader = sqlite3.connect(lab.state_dir / "queue.db")
+    reader.execute("SELECT count(*) FROM jobs").fetchall()  # the last to close would empty the log
+    lab.ok("daemon", "stop")
+    assert lab.daemon_pid() != pid
+    path = lab.state_dir / "queue.db"
+    copies = {suffix: Path(f"{path}{suffix}").read_bytes() for suffix in ("", "-wal")}
+    reader.close()
+    for suffix, data in copies.items():
+        Path(f"{path}{suffix}").write_bytes(data)
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_running_jobs_go_on_and_finished_ones_stay_finished(lab: Lab, way: Damage) -> None:
+    gate = Gate(lab.folder)
+    runs = lab.folder / "runs"
+    lines = "".join(f"echo {n} >> {runs}\n" for n in range(1, 13))
+    lab.ok("submit", "-q", "-G0", "-f", "-", input=lines)
+    assert lab.wait() == 0
+    running = lab.submit(f"echo running >> {runs}; {gate.wait}; exit 6")
+    (pid,) = gate.wait_for()
+    lab.wait_until(lambda: lab.state(running) == "running")
+    lab.ok("submit", "-q", "--hold", "-f", "-", input="true\n" * 9)
+    assert len(lab.states()) == 22
+    path = stop(lab)
+    way(path, random.Random(11))
+    done = lab.run("doctor", "--repair", "--json")
+    if done.returncode == 1:  # SQLite finds nothing wrong: a flip inside a text, a shorter log
+        assert "the database is sound" in done.stdout + done.stderr
+    else:
+        assert done.returncode == 0, done
+        report = as_json(done.stdout)
+        assert report["jobs"] >= 12
+        assert Path(report["moved_to"], "queue.db").exists()
+    lab.ok("daemon", "start")
+    assert is_alive(pid)
+    gate.open()
+    if running in lab.states():
+        assert lab.wait(running) == 6
+    lab.wait_until(lambda: not {"starting", "running"} & set(lab.states().values()))
+    seen = runs.read_text().split()
+    assert sorted(seen) == sorted(set(seen)), "a job ran twice"
+
+
+def test_running_job_is_adopted_although_its_record_is_older(lab: Lab) -> None:
+    """The snapshot shows it as waiting; the journal and its processes know better."""
+    gate = Gate(lab.folder)
+    lab.ok("daemon", "drain")
+    job = lab.submit(f"{gate.wait}; exit 6")
+    waiting = lab.submit("-G2", "true")
+    db = open_database(str(lab.state_dir))
+    snapshots.take(db)
+    db.close()
+    lab.ok("daemon", "resume")
+    (pid,) = gate.wait_for()
+    lab.ok("daemon", "stop")
+    path = lab.state_dir / "queue.db"
+    path.write_bytes(b"garbage " * 10_000)
+    for suffix in ("-wal", "-shm"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
+    said = lab.ok("doctor", "--repair")
+    assert "restored 2 jobs from the snapshot of " in said
+    lab.ok("daemon", "start")
+    lab.wait_until(lambda: lab.state(job) == "running")
+    assert lab.state(waiting) == "held"
+    assert len(gate.arrived()) == 1
+    assert is_alive(pid)
+    gate.open()
+    assert lab.wait(job) == 6
+
+
+def test_repair_asks_on_a_terminal_and_changes_nothing_without_a_yes(lab: Lab) -> None:
+    lab.submit("--hold", "true")
+    path = lab.state_dir / "queue.db"
+    zero_schema_page(path, random.Random(0))
+    before = path.read_bytes()
+    terminal = Terminal(lab, "doctor", "--repair")
+    terminal.read_until("repair it? [y/N] ")
+    terminal.write(b"n\n")
+    assert terminal.close() == 1
+    assert "error: nothing was changed" in terminal.text
+    assert path.read_bytes() == before
+    assert not list(lab.state_dir.glob("damaged-*"))
+    terminal = Terminal(lab, "doctor", "--repair")
+    terminal.read_until("repair it? [y/N] ")
+    terminal.write(b"y\n")
+    assert terminal.close() == 0
+    assert "salvaged 1 job from the damaged database" in terminal.text
+
+
+def test_doctor_sees_a_database_that_is_older_than_the_journal(lab: Lab) -> None:
+    lab.submit("--hold", "true")
+    lab.ok("daemon", "stop")
+    path = lab.state_dir / "queue.db"
+    old = path.read_bytes()
+    lab.ok("daemon", "start")
+    lab.wait(lab.submit("echo newer"))
+    lab.ok("daemon", "stop")
+    path.write_bytes(old)
+    for suffix in ("-wal", "-shm"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
+    done = lab.run("doctor")
+    assert done.returncode == 1
+    assert "bad   the database lacks records: job 2 began, and is not in it\n" in done.stdout
+    lab.ok("doctor", "--repair")
+    lab.ok("daemon", "start")
+    assert lab.wait(2) == 0
+    assert lab.log(2) == "newer\n"
+    assert lab.submit("--hold", "true") == 3
