@@ -146,6 +146,17 @@ def test_restart_replaces_the_daemon_and_keeps_jobs(lab: Lab) -> None:
     assert lab.ok("daemon", "restart") == f"daemon started (pid {lab.daemon_pid()})\n"
 
 
+def test_restart_leaves_a_newer_daemon_alone(lab: Lab) -> None:
+    lab.ok("daemon", "start")
+    lab.ok("daemon", "stop")
+    set_schema(lab.state_dir, 99)
+    lock = locks.take(str(lab.state_dir), locks.DAEMON_LOCK)  # as the newer daemon does
+    done = lab.run("daemon", "restart")  # SIGTERM would end this test
+    assert done.returncode == 70
+    assert "was written by a newer Stoker (schema 99" in done.stderr
+    os.close(lock)
+
+
 def test_stop_ends_the_restarts_of_the_runner(lab: Lab) -> None:
     """A daemon that cannot start is tried again and again; `stop` must end that, too."""
     gate = Gate(lab.folder)

@@ -16,6 +16,7 @@ from stoker.daemon.start import DAEMON_MODULE
 from stoker.errors import Error, Unavailable, UsageError
 from stoker.settings import load_settings, prepare_state_dir
 from stoker.store import find
+from stoker.store.database import refuse_newer
 from stoker.supervisor import locks
 from stoker.supervisor.process_state import STOPPED, state_of
 from stoker.supervisor.runner_link import release_runner, starting_daemons
@@ -114,6 +115,7 @@ def _stop(parsed: Parsed) -> int:
 def _restart(parsed: Parsed) -> int:
     """Stop the daemon that runs, of whatever release, and start one of this release."""
     folder = _state_dir()
+    refuse_newer(folder)  # or nobody could serve the queue after the newer daemon is gone
     before = _end(folder)
     queue = Queue()
     queue.wake()

@@ -277,6 +277,22 @@ def migrate_to(connection: sqlite3.Connection, target: int) -> None:
         _step(connection, version)
 
 
+def refuse_newer(folder: str) -> None:
+    """Raise Broken when the queue has a schema that this release does not know; changes nothing."""
+    path = os.path.join(folder, FILE_NAME)
+    if not os.path.exists(path):
+        return
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+    except sqlite3.Error as error:
+        raise translate(error, folder) from error
+    finally:
+        connection.close()
+    if version > SCHEMA_VERSION:
+        raise newer(folder, version)
+
+
 def newer(folder: str, version: int) -> Broken:
     """The error about a queue that this release does not know."""
     return Broken(

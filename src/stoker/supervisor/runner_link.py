@@ -17,7 +17,7 @@ from stoker import __version__
 from stoker.core.fields import from_fields
 from stoker.core.model import Context, Outcome
 from stoker.errors import Unavailable
-from stoker.supervisor import locks, process_table
+from stoker.supervisor import job_processes, locks
 from stoker.supervisor.journal import JournalRecord, read_journal, remove_before, segments
 from stoker.supervisor.orders import Begun, Fact, Order, Refused, Stuck
 from stoker.supervisor.runner import SOCKET_NAME
@@ -195,7 +195,7 @@ def release_runner(folder: str) -> int | None:
 def starting_daemons(runner: int, restart: str) -> list[int]:
     """Daemons that a runner has started and that do not hold their lock yet."""
     found = []
-    for pid in members.children(runner):
+    for pid in job_processes.children(runner):
         try:
             with open(f"/proc/{pid}/cmdline", "rb") as file:
                 words = file.read().split(b"\0")
