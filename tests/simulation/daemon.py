@@ -7,7 +7,7 @@ disk under SQLite. Each call over the edge is a place where the daemon can die.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from stoker.core.model import Context, Device, Outcome
@@ -22,7 +22,7 @@ from stoker.store import ledger
 from stoker.store.database import open_database
 from stoker.supervisor.journal import JournalBegun
 from stoker.supervisor.orders import Begun, Fact, Order
-from stoker.supervisor.orphans import Orphans
+from stoker.supervisor.orphans import Adoption, Orphans
 from stoker.supervisor.runner_link import RunnerLink
 from tests.simulation.runner import AskList, Connection, Living, Rolled, Runner, Stop
 from tests.simulation.world import KILL, TERM, DaemonDied, Process, Record, World
@@ -159,6 +159,7 @@ class _Orphan:
         self.grace = 0.0
         self.kill_at: float | None = None
         self.reason: str | None = None
+        self.exited: Outcome | None = None
 
 
 class SimOrphans:
@@ -176,19 +177,28 @@ class SimOrphans:
     def __contains__(self, attempt: int) -> bool:
         return attempt in self._by_attempt
 
-    def adopt(
-        self, attempt: int, pid: int | None, ends_by: float | None = None, grace: float = 10.0
-    ) -> bool:
+    def adopt(self, adoptions: Iterable[Adoption]) -> set[int]:
+        return {one.attempt for one in adoptions if self._adopt(one)}
+
+    def _adopt(self, adoption: Adoption) -> bool:
         self._fuse.burn()
+        attempt = adoption.attempt
         process = self._world.processes.get(attempt)
         if process is None:
             return False
-        # The kernel knows the first process by its tag as long as nobody has collected it.
+        # The kernel knows the first process by its tag as long as no parent has collected it.
         is_zombie = not process.is_collected and process.parent is self._daemon
         has_handle = process.status is None if process.alive else is_zombie
+        if adoption.exited is not None:
+            has_handle = False
         if process.alive or has_handle:
             orphan = self._by_attempt[attempt] = _Orphan(process, has_handle)
-            orphan.ends_by, orphan.grace = ends_by, grace
+            orphan.ends_by, orphan.grace = adoption.ends_by, adoption.grace
+            if adoption.exited is not None:
+                orphan.exited = adoption.exited
+                orphan.reason = adoption.exited.reason
+                self._world.signal(process, TERM)
+                orphan.kill_at = self._world.clock.mono() + 2.0
             self._world.log(f"  attempt {attempt} is an orphan now")
             return True
         return False
@@ -241,6 +251,8 @@ class SimOrphans:
             process.is_collected = True
             is_known = process.parent is self._daemon or self._daemon.host.kernel_tells
             status = process.status if orphan.has_handle and is_known else None
+            if orphan.exited is not None:
+                status = orphan.exited.status
             reason = orphan.reason
             if status is None and reason is None:
                 reason = "lost"

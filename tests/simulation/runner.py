@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from stoker.core.model import Outcome
 from stoker.supervisor.begins import Begins
 from stoker.supervisor.children import LEFTOVER_GRACE_SECONDS
-from stoker.supervisor.journal import JournalBegun
+from stoker.supervisor.journal import JournalBegun, JournalExited
 from stoker.supervisor.orders import Begun, Fact, Order, Refused
 from tests.simulation.world import KILL, TERM, Process, RunnerDied, World
 
@@ -57,6 +57,7 @@ class Child:
     deadline: float | None
     reason: str | None = None
     kill_at: float | None = None
+    is_recorded: bool = False  # the exit of its first process
 
 
 class Runner:
@@ -128,6 +129,8 @@ class Runner:
             if child.kill_at is not None and child.kill_at <= now:
                 self.world.signal(child.process, KILL)
                 child.kill_at = now + 1.0
+            if child.process.alive and child.process.status is not None:
+                self._record_exit(child)
             if self._has_leftovers(child):
                 self.world.signal(child.process, TERM)
                 child.kill_at = now + LEFTOVER_GRACE_SECONDS
@@ -137,6 +140,15 @@ class Runner:
                 process = child.process
                 process.is_collected = True
                 self._end(Outcome(attempt, process.status, process.ended_at or 0.0, child.reason))
+
+    def _record_exit(self, child: Child, again: bool = False) -> None:
+        """Before its leftovers are waited for; once more in each new segment."""
+        process = child.process
+        if again or not child.is_recorded:
+            child.is_recorded = True
+            exited = Outcome(process.attempt, process.status, process.ended_at or 0.0, child.reason)
+            self._write(JournalExited(exited))
+            self._point()
 
     @staticmethod
     def _has_leftovers(child: Child) -> bool:
@@ -203,6 +215,9 @@ class Runner:
             self._roll()
             if self.tells_begins_before_rolling:
                 self._tell_begins(self._begins.all())
+            for child in self.children.values():
+                if child.is_recorded:
+                    self._record_exit(child, again=True)
             self._send(Rolled(self.segment or 0))
         self._write(
             JournalBegun(order.attempt, order.job, order.number, clock.wall(), clock.mono(),
@@ -236,7 +251,7 @@ class Runner:
         self.world.segments[self.segment] = []
         self.world.log(f"  runner opens segment {self.segment}")
 
-    def _write(self, record: JournalBegun | Outcome | Refused) -> None:
+    def _write(self, record: JournalBegun | JournalExited | Outcome | Refused) -> None:
         assert self.segment is not None
         self.world.segments[self.segment].append(record)
 

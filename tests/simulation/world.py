@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from random import Random
 
 from stoker.core.model import Outcome
-from stoker.supervisor.journal import JournalBegun
+from stoker.supervisor.journal import JournalBegun, JournalExited
 from stoker.supervisor.orders import Refused
 
 TERM, KILL = 15, 9
-Record = JournalBegun | Outcome | Refused
+Record = JournalBegun | JournalExited | Outcome | Refused
 
 
 class DaemonDied(BaseException):

@@ -54,8 +54,9 @@ def recover(
                 facts += _begin(attempt, began.get(number), alive[number].pid, now)
             elif number in orphans:
                 _adopt(loop, attempt, _started(attempt, began.get(number)))
-                pid = spawned[number].pid if number in spawned else attempt.pid or 0
-                facts += _begin(attempt, began.get(number), pid, now)
+                facts += _begin(
+                    attempt, began.get(number), attempt.pid or 0, now, spawned.get(number)
+                )
             elif number in exited:
                 facts.append(exited[number])
             elif number in began or attempt.state != "starting":
@@ -65,7 +66,8 @@ def recover(
     loop.hear(facts)
     loop.refresh()
     loop.turn()
-    if not loop.has_unrecorded:
+    waits_for_leftovers = any(number in orphans for number in exited)
+    if not loop.has_unrecorded and not waits_for_leftovers:
         link.forget_journal()
 
 
@@ -100,11 +102,18 @@ def _adoption(
 
 
 def _begin(
-    attempt: ledger.OpenAttempt, record: JournalBegun | None, pid: int, now: float
+    attempt: ledger.OpenAttempt,
+    record: JournalBegun | None,
+    pid: int,
+    now: float,
+    spawned: JournalSpawned | None = None,
 ) -> list[Fact]:
     """That it began must be in the books before the journal may forget it."""
     if attempt.state != "starting":
         return []
+    started = 0
+    if spawned is not None:
+        pid, started = spawned.pid, spawned.started
     if record is None:
-        return [Begun(attempt.attempt, pid, now, 0.0)]
-    return [Begun(attempt.attempt, pid, record.at, record.mono)]
+        return [Begun(attempt.attempt, pid, now, 0.0, started)]
+    return [Begun(attempt.attempt, pid, record.at, record.mono, started)]

@@ -310,6 +310,12 @@ class Children:
                 over.append(attempt.outcome)
         self._ending = left
 
+    def record_exits_again(self) -> None:
+        """Repeat the records of exits, because the file that has them is about to be removed."""
+        for attempt in self._ending:
+            if attempt.is_recorded and attempt.outcome is not None and self._record_exit:
+                self._record_exit(attempt.outcome)
+
     def _record_exits(self) -> None:
         """How first processes ended must survive us while we wait for what they left behind."""
         for attempt in self._ending:

@@ -192,6 +192,7 @@ class Runner:
             if self._journal.begun(order, time.time(), time.monotonic(), self._boot):
                 # The daemon must know all of a segment before it may remove it.
                 self._tell_begins(self._begins.all())
+                self._children.record_exits_again()
                 self._send("rolled", {"segment": self._journal.segment})
         except JournalFull as full:
             for descriptor in lease:
