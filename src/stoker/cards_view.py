@@ -64,7 +64,7 @@ class Shown(Record):
         strangers = self.tenants.strangers if self.tenants is not None else ()
         return [
             *(f"not ours: {describe(one)}" for one in strangers),
-            *(_holder_words(one) for one in self.holders),
+            *(holder_words(one) for one in self.holders),
         ]
 
     def _share_of(self, job: JobRow) -> str:
@@ -186,6 +186,6 @@ def holder_name(holder: Holder) -> str:
     return f"{user_name(holder.uid)} (pid {holder.pid})"
 
 
-def _holder_words(holder: Holder) -> str:
+def holder_words(holder: Holder) -> str:
     amount = "all of it" if holder.amount is None else format_size(holder.amount)
     return f"leased: {amount} to {holder_name(holder)}"

@@ -1,92 +1,176 @@
-"""Why a job waits, asked from outside the daemon with the policy that the daemon uses."""
+"""Why a job waits and when it starts, with the policy, estimates and limits that the daemon uses.
+
+Every statement about a waiting job comes from one `View`: a snapshot of the queue and the plan that
+the daemon's policy makes of it.
+"""
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Iterable
 
 from stoker.board import process_words, result_words
-from stoker.cards_view import Shown, shown_cards
+from stoker.cards_view import Shown, holder_words, shown_cards
 from stoker.core.durations import format_duration
-from stoker.core.explain import explain_ready, what_if
+from stoker.core.explain import Place, places, reasons_of, what_if
 from stoker.core.forecast import forecast
-from stoker.core.model import (
-    CardState,
-    Device,
-    ReadyJob,
-    Rules,
-    RunningJob,
-    Snapshot,
-    WaitingJob,
-)
-from stoker.core.policy import NO_DEVICE, RESERVED, decide
+from stoker.core.model import CardState, Device, RunningJob, WaitingJob
+from stoker.core.policy import NO_DEVICE, RESERVED, AnyJob, decide, in_view, order_of
+from stoker.core.space import capacity
 from stoker.core.states import ACTIVE, FINAL
-from stoker.core.tenants import Tenants, state_of
+from stoker.core.tenants import state_of
 from stoker.daemon import presence
+from stoker.daemon.queue_snapshot import load_snapshot
 from stoker.settings import Settings, cpu_slots
-from stoker.store import find, ledger, sweeps
+from stoker.store import find, ledger
 from stoker.store.database import Database
 from stoker.store.find import JobRow
 
-_SEEN = 200
-_LISTED = 16
+DEPTH = 200  # jobs of each request group that places and forecasts look at
+_LISTED = 64
 
 
-def snapshot(
-    db: Database,
-    settings: Settings,
-    extra: JobRow | None = None,
-    depth: int = _SEEN,
-    cards: tuple[list[Shown], str | None] | None = None,
-) -> Snapshot:
-    """The policy's view, from outside the daemon. `cards` are those of `shown_cards`, if known."""
-    running = []
-    for attempt in ledger.open_attempts(db):
-        started = attempt.started_mono or time.monotonic()
-        ends_by = None if attempt.time_limit is None else started + attempt.time_limit
-        running.append(RunningJob(
-            attempt.job, attempt.attempt, attempt.request, attempt.devices, started, ends_by,
-            attempt.expected, attempt.share, attempt.family,
-        ))  # fmt: skip
-    waiting: dict[int, WaitingJob | ReadyJob] = {}
-    offset = time.time() - time.monotonic()
-    for line in ledger.ready_lines(db):
-        for job in ledger.heads(db, ledger.read_line(db, line), depth, offset):
-            waiting[job.id] = job
-    if extra is not None and extra.id not in waiting:
-        waiting[extra.id] = _as_waiting(extra)
-    slots = find.meta(db, "cpu_slots")
-    devices, states = _cards(running, cards or shown_cards(db, settings))
-    return Snapshot(
-        time.monotonic(), devices, int(str(slots)) if slots is not None else cpu_slots(settings),
-        tuple(running), tuple(waiting.values()), ledger.is_draining(db), states,
-        Rules(typical=ledger.typical_seconds(db)), sweeps.limits(db),
-    )  # fmt: skip
+class View:
+    """One look at the host and the queue, for statements about any number of jobs.
+
+    `cards` are those of `shown_cards`, if they are known already.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        settings: Settings,
+        depth: int = DEPTH,
+        cards: tuple[list[Shown], str | None] | None = None,
+        extra: JobRow | None = None,
+    ) -> None:
+        self._db = db
+        shown = cards or shown_cards(db, settings)
+        now, offset = time.monotonic(), time.time() - time.monotonic()
+        slots = find.meta(db, "cpu_slots")
+        cpus = int(str(slots)) if slots is not None else cpu_slots(settings)
+        with db.reading():
+            deep, cut = load_snapshot(db, now, offset, (), None, cpus, depth)
+        devices, states = _cards(deep.running, shown)
+        is_known = extra is None or any(job.id == extra.id for job in deep.waiting)
+        if extra is not None and not is_known and extra.line not in cut:
+            # Its time has come, and the daemon will see it next.
+            waiting = [*deep.waiting, _as_waiting(extra, offset)]
+            waiting.sort(key=lambda job: (job.line, -job.priority, job.id))
+            deep = deep._replace(waiting=tuple(waiting))
+        self._deep = deep._replace(devices=devices, states=states)
+        self._cut = cut
+        self._refusal = ledger.refusal(db)
+        self._jobs: dict[int, AnyJob] = {job.id: job for job in deep.waiting}
+        self._places: dict[int, Place] | None = None
+        self._told: dict[tuple[int, str | None], tuple[list[str], bool]] = {}
+        self._starts: dict[int, float] | None = None
+        self.seen = in_view(self._deep)
+        self.plan = decide(self.seen)
+
+    def starts(self) -> dict[int, float]:
+        """Seconds until jobs are likely to start; none where starts are refused."""
+        if self._starts is None:
+            self._starts = {} if self._refusal else forecast(self._deep, self._cut)
+        return self._starts
+
+    def place(self, row: JobRow) -> Place:
+        """How many jobs come before it."""
+        if self._places is None:
+            self._places = places(self._deep, self._cut)
+        known = self._places.get(row.id)
+        if known is not None:
+            return known
+        # Further back than was read: at least those of its own request group come before it.
+        is_only = all(job.line == row.line for job in self._deep.waiting)
+        return Place(find.ahead_in_line(self._db, row), is_only)
+
+    def reasons(self, row: JobRow, *, place_first: bool = False) -> list[str]:
+        """Why a job waits that needs nothing but devices; empty when it starts now."""
+        if any(start.job == row.id for start in self.plan.starts):
+            if self._refusal is not None:
+                return [f"jobs cannot be started at the moment: {self._refusal}"]
+            return []
+        key = (row.line, self.plan.waits.get(row.id))  # what is said of one holds for its group
+        if key not in self._told:
+            job = self._jobs.get(row.id) or _as_waiting(row, 0.0)
+            self._told[key] = reasons_of(job, self.seen, self.plan)
+        sentences, waits_for_others = self._told[key]
+        place = self.place(row)
+        if not waits_for_others or not place.ahead:
+            return list(sentences)
+        return [str(place), *sentences] if place_first else [*sentences, str(place)]
+
+    def advice(self, row: JobRow) -> list[str]:
+        """When it is likely to start, and one change that would start it now."""
+        sentences = []
+        start = self.starts().get(row.id)
+        if start is not None:
+            at = time.strftime("%H:%M", time.localtime(time.time() + start))
+            sentences.append(f"likely start at {at}, in {format_duration(start)}")
+        if self.plan.waits.get(row.id) in (NO_DEVICE, RESERVED):
+            change = what_if(self._jobs[row.id], self.seen)
+            if change is not None:
+                sentences.append(change)
+        return sentences
 
 
 def _cards(
-    running: list[RunningJob], cards: tuple[list[Shown], str | None]
-) -> tuple[tuple[Device, ...], dict[int, CardState] | None]:
-    """The devices with everybody who is on them, as the daemon sees them."""
+    running: Iterable[RunningJob], cards: tuple[list[Shown], str | None]
+) -> tuple[tuple[Device, ...], dict[int, CardState]]:
+    """The devices and what holds for them, as the daemon sees them."""
     shown, trouble = cards
-    if trouble is None and all(card.tenants is None for card in shown):
-        return tuple(card.device for card in shown), None
-    states = {
-        card.device.number: state_of(
-            card.device, card.tenants or Tenants({}, (), 0), running, trouble or card.closed
-        )
-        for card in shown
-    }
+    running = list(running)
+    states = {}
+    for card in shown:
+        closed = trouble or card.closed
+        if card.tenants is None:
+            states[card.device.number] = CardState(closed=closed)
+        else:
+            state = state_of(card.device, card.tenants, running, closed)
+            states[card.device.number] = _with_leases(state, card)
     return tuple(card.device for card in shown), states
+
+
+def _with_leases(state: CardState, card: Shown) -> CardState:
+    """Leases of others count as used, however little their jobs use yet: ours would be refused."""
+    mine = os.getuid()
+    others = [
+        one
+        for one in card.holders
+        # What an earlier daemon of ours leased is in our own jobs' claims.
+        if one.uid != mine or not card.jobs or os.path.exists(f"/proc/{one.pid}")
+    ]
+    if not others or card.tenants is None:
+        return state
+    whole = capacity(card.device)
+    leased = sum(whole if one.amount is None else one.amount for one in others)
+    note = "; ".join(text for text in (state.note, *map(holder_words, others)) if text)
+    return state._replace(
+        foreign=max(state.foreign, state.foreign - card.tenants.leased + leased),
+        has_strangers=True,
+        note=note,
+    )
 
 
 def likely_starts(db: Database, settings: Settings) -> dict[int, float]:
     """Seconds until the jobs at the head of the queue are likely to start."""
-    return forecast(snapshot(db, settings, depth=_LISTED))
+    return View(db, settings, _LISTED).starts()
 
 
-def _as_waiting(row: JobRow) -> WaitingJob:
-    since = row.submitted_at - time.time() + time.monotonic()
-    return WaitingJob(row.id, row.priority, row.request, row.time_limit, row.share, None, since)
+def queue_order(db: Database, limit: int) -> list[int]:
+    """Ids of jobs that wait for nothing but devices, in the order of the policy."""
+    now = time.monotonic()
+    snapshot, _ = load_snapshot(db, now, time.time() - now, (), None, 0, limit)
+    return [job.id for job in order_of(snapshot)][:limit]
+
+
+def _as_waiting(row: JobRow, offset: float) -> WaitingJob:
+    since = row.submitted_at - offset
+    return WaitingJob(
+        row.id, row.priority, row.request, row.time_limit, row.share, since, row.family, row.line
+    )
 
 
 def why(db: Database, settings: Settings, row: JobRow) -> list[str]:
@@ -112,23 +196,9 @@ def why(db: Database, settings: Settings, row: JobRow) -> list[str]:
         reasons.append(f"{what} {'at ' if row.attempts else ''}{at}")
     if reasons:
         return reasons
-    seen = snapshot(db, settings, row)
-    seen_before = sum(
-        1 for job in seen.waiting if (-job.priority, job.id) < (-row.priority, row.id)
-    )
-    ahead = find.ahead_of(db, row)
-    job = next(job for job in seen.waiting if job.id == row.id)
-    plan = decide(seen)
-    reasons = explain_ready(job, seen, plan, ahead)
-    if plan.waits.get(job.id) in (NO_DEVICE, RESERVED):
-        start = forecast(seen).get(job.id)
-        if start is not None:
-            at = time.strftime("%H:%M", time.localtime(time.time() + start))
-            reasons.append(f"likely start at {at}, in {format_duration(start)}")
-        change = what_if(job, seen)
-        if change is not None:
-            reasons.append(change)
-    if not reasons and seen_before < ahead:
-        reasons = [f"{ahead} jobs are in front of it"]
+    view = View(db, settings, extra=row)
+    reasons = view.reasons(row)
+    if reasons:
+        reasons += view.advice(row)
     trouble = presence.trouble(settings.state_dir)
     return reasons if trouble is None else [trouble, *reasons]

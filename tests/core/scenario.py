@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from stoker.core.explain import explain_ready
+from stoker.core.explain import Place, explain_ready
 from stoker.core.model import Device, Plan, Request, RunningJob, Snapshot, WaitingJob
 from stoker.core.policy import decide
 
@@ -101,7 +101,7 @@ class Scenario:
         """What `stoker why` would say of a job."""
         plan = self._plan()
         job = next(job for job in self._waiting if job.id == id)
-        return "; ".join(explain_ready(job, self.snapshot(), plan, ahead))
+        return "; ".join(explain_ready(job, self.snapshot(), plan, Place(ahead)))
 
     def snapshot(self) -> Snapshot:
         return Snapshot(

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from stoker.core.estimates import Estimate, Estimates
 from stoker.core.forecast import forecast
 from stoker.core.model import Device, Request, RunningJob, Snapshot, WaitingJob
 
 CARDS = (Device(0, "0"), Device(1, "1"))
+# Profile n takes n seconds.
+ESTIMATES = Estimates({seconds: Estimate(float(seconds)) for seconds in (4, 50)})
 
 
 def a_snapshot(*jobs: RunningJob | WaitingJob) -> Snapshot:
     running = tuple(job for job in jobs if isinstance(job, RunningJob))
     waiting = tuple(job for job in jobs if isinstance(job, WaitingJob))
-    return Snapshot(100.0, CARDS, 2, running, waiting)
+    return Snapshot(100.0, CARDS, 2, running, waiting, estimates=ESTIMATES)
 
 
-def runs(id: int, on: int, limit: float | None = None, usual: float | None = None) -> RunningJob:
-    return RunningJob(id, id, Request(1), (on,), 90.0, limit and 90.0 + limit, usual)
+def runs(id: int, on: int, limit: float | None = None, profile: int = 0) -> RunningJob:
+    ends_by = limit and 90.0 + limit
+    return RunningJob(id, id, Request(1), (on,), 90.0, ends_by, family=profile)
 
 
 def test_a_job_that_can_start_starts_now() -> None:
@@ -23,7 +27,7 @@ def test_a_job_that_can_start_starts_now() -> None:
 
 
 def test_a_job_starts_when_its_devices_are_likely_free() -> None:
-    busy = (runs(1, 0, limit=30.0), runs(2, 1, usual=50.0))
+    busy = (runs(1, 0, limit=30.0), runs(2, 1, profile=50))
     wide = WaitingJob(3, 0, Request(2))
     assert forecast(a_snapshot(*busy, wide)) == {3: 40.0}
 
@@ -41,5 +45,5 @@ def test_nothing_is_promised_where_nobody_knows_an_end() -> None:
 
 
 def test_a_job_past_its_usual_time_is_given_half_as_long_again() -> None:
-    busy = (runs(1, 0, usual=4.0), runs(2, 1))
+    busy = (runs(1, 0, profile=4), runs(2, 1))
     assert forecast(a_snapshot(*busy, WaitingJob(3, 0, Request(1)))) == {3: 5.0}

@@ -7,7 +7,7 @@ from itertools import chain, count, repeat
 
 import pytest
 
-from stoker.core.explain import explain_ready
+from stoker.core.explain import Place, explain_ready
 from stoker.core.model import Request, RunningJob, Snapshot, WaitingJob
 from stoker.core.policy import (
     DRAINING,
@@ -428,7 +428,7 @@ def test_a_share_has_no_more_running_than_it_may_and_others_go_on() -> None:
     plan = decide(seen)
     assert sorted(start.job for start in plan.starts) == [2, 5, 6]
     assert plan.waits == {3: SHARE_FULL, 4: SHARE_FULL}
-    assert explain_ready(seen.waiting[1], seen, plan, 0) == [
+    assert explain_ready(seen.waiting[1], seen, plan, Place(0)) == [
         "sweep:a may have 2 running at a time, and has"
     ]
 

@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from stoker.core.explain import explain_ready
+from stoker.core.explain import Place, explain_ready
 from stoker.core.model import Device, Plan, ReadyJob, RunningJob, Snapshot, WaitingJob
 from stoker.core.policy import decide
 from tests.core.scenario import a_device, a_running_job, a_waiting_job
@@ -128,7 +128,7 @@ def test_explain_has_reasons_exactly_when_decide_does_not_start(
     plan = decide(snapshot)
     started = placed(plan)
     for job in snapshot.waiting:
-        reasons = explain_ready(job, snapshot, plan, ahead)
+        reasons = explain_ready(job, snapshot, plan, Place(ahead))
         assert bool(reasons) == (job.id not in started)
         assert all(reason.strip() == reason != "" for reason in reasons)
 

@@ -6,17 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoker.core.estimates import Estimate
 from stoker.core.model import Rules
-from stoker.core.replay import Result, TraceJob, replay
+from stoker.core.replay import Profiles, Result, TraceJob, replay
 
 FIFO = Rules(backfill=False, short_first=False, is_fair=False)
 SHORT_FIRST = Rules(is_fair=False)
 
 
 def run(jobs: list[TraceJob], devices: int, rules: Rules, known: bool = True) -> Result:
-    return replay(
-        jobs, devices, rules, lambda job: job.seconds if known else None, lambda job: None
-    )
+    """With the true durations as estimates, or with none."""
+    jobs = [job._replace(profile=job.id) for job in jobs]
+    profiles = {job.id: Estimate(job.seconds) for job in jobs} if known else {}
+    return replay(jobs, devices, rules, Profiles(profiles))
 
 
 def test_jobs_that_fit_do_not_wait() -> None:

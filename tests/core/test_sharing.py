@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.explain import explain_ready, what_if
+from stoker.core.estimates import NO_ESTIMATES, Estimate, Estimates
+from stoker.core.explain import Place, explain_ready, what_if
 from stoker.core.model import CardState, Device, Plan, Request, RunningJob, Snapshot, WaitingJob
 from stoker.core.policy import IMPOSSIBLE, NO_DEVICE, RESERVED, decide
 from stoker.core.space import amount_of, capacity, is_eligible
@@ -37,8 +38,14 @@ def plan_of(
     *waiting: WaitingJob,
     running: tuple[RunningJob, ...] = (),
     states: dict[int, CardState] | None = None,
+    estimates: Estimates = NO_ESTIMATES,
 ) -> Plan:
-    return decide(Snapshot(0.0, devices, 4, running, waiting, False, states))
+    return decide(Snapshot(0.0, devices, 4, running, waiting, False, states, estimates=estimates))
+
+
+def estimates(**seconds: float) -> Estimates:
+    """Steady profiles: `p7=60` is profile 7 with 60 seconds."""
+    return Estimates({int(name[1:]): Estimate(value) for name, value in seconds.items()})
 
 
 def placed(plan: Plan) -> dict[int, tuple[int, ...]]:
@@ -147,13 +154,16 @@ def test_a_job_may_use_what_the_reserved_one_leaves() -> None:
 
 
 def test_lengths_that_were_learned_let_short_jobs_fill_the_hole() -> None:
-    busy = a_tenant(1, Request(1), (0,))._replace(expected=1000.0)
+    known = estimates(p1=1000.0, p3=100.0, p4=900.0)
+    busy = a_tenant(1, Request(1), (0,))._replace(family=1)
     wide = a_job(2, Request(2))
-    short = a_job(3, Request(1))._replace(expected=100.0)
-    long = a_job(4, Request(1))._replace(expected=900.0)
+    short = a_job(3, Request(1))._replace(family=3)
+    long = a_job(4, Request(1))._replace(family=4)
     cards = (a_card(0), a_card(1))
-    assert placed(plan_of(cards, wide, short, running=(busy,))) == {3: (1,)}
-    assert plan_of(cards, wide, long, running=(busy,)).waits == {2: NO_DEVICE, 4: RESERVED}
+    plan = plan_of(cards, wide, short, running=(busy,), estimates=known)
+    assert placed(plan) == {3: (1,)}
+    plan = plan_of(cards, wide, long, running=(busy,), estimates=known)
+    assert plan.waits == {2: NO_DEVICE, 4: RESERVED}
 
 
 def test_shares_take_turns() -> None:
@@ -172,24 +182,29 @@ def test_priority_comes_before_taking_turns() -> None:
 
 
 def test_short_jobs_overtake_long_ones_that_have_waited_less_for_their_length() -> None:
-    long = a_job(1, Request(1))._replace(expected=3600.0, since=-600.0)
-    short = a_job(2, Request(1))._replace(expected=60.0, since=-30.0)
-    assert placed(plan_of((a_card(),), long, short)).keys() == {2}
-    assert placed(plan_of((a_card(),), long._replace(since=-3600.0), short)).keys() == {1}
+    known = estimates(p1=3600.0, p2=60.0)
+    long = a_job(1, Request(1))._replace(family=1, since=-600.0)
+    short = a_job(2, Request(1))._replace(family=2, since=-30.0)
+    assert placed(plan_of((a_card(),), long, short, estimates=known)).keys() == {2}
+    older = long._replace(since=-3600.0)
+    assert placed(plan_of((a_card(),), older, short, estimates=known)).keys() == {1}
 
 
 def test_who_has_lost_patience_is_overtaken_by_nobody() -> None:
-    long = a_job(1, Request(1))._replace(expected=1e9, since=-8 * 86400.0)
-    short = a_job(2, Request(1))._replace(expected=60.0, since=-3600.0)
-    assert placed(plan_of((a_card(),), long, short)).keys() == {1}
+    long = a_job(1, Request(1))._replace(family=1, since=-8 * 86400.0)
+    short = a_job(2, Request(1))._replace(family=2, since=-3600.0)
+    known = estimates(p1=1e9, p2=60.0)
+    assert placed(plan_of((a_card(),), long, short, estimates=known)).keys() == {1}
 
 
 def test_why_says_who_has_the_memory_and_what_would_do() -> None:
     states = {0: CardState(30 * GIB, True, None, "user2 (pid 4121) has 30 GB")}
-    running = (a_tenant(1, sharing(40), (0,))._replace(expected=600.0),)
+    running = (a_tenant(1, sharing(40), (0,))._replace(family=1),)
     job = a_job(2, sharing(20))
-    snapshot = Snapshot(0.0, (a_card(),), 4, running, (job,), False, states)
-    assert explain_ready(job, snapshot, decide(snapshot), 0) == [
+    snapshot = Snapshot(
+        0.0, (a_card(),), 4, running, (job,), False, states, estimates=estimates(p1=600.0)
+    )
+    assert explain_ready(job, snapshot, decide(snapshot), Place(0)) == [
         "it needs 1 gpu with 20 GB free",
         "gpu 0 runs job 1, likely for 10m00s more and is used by others: user2 (pid 4121) has 30 GB"
         " and has 10 GB free",

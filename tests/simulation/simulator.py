@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from random import Random
 
 from stoker.core.model import Context, Dependency, Device, JobSpec, Request
+from stoker.core.policy import MOST_SEEN, decide, in_view
 from stoker.core.retry import BACKOFF_CAP_SECONDS
+from stoker.daemon.queue_snapshot import load_snapshot
 from stoker.errors import Error
 from stoker.store import changes, edits
 from stoker.store.database import FILE_NAME, open_database
@@ -20,6 +22,7 @@ from tests.simulation.world import KILL, DaemonDied, RunnerDied, Violation, Worl
 
 _CONTEXT = Context("/", (), 0o022, "/bin/sh")
 _DAY = 86_400.0
+_IDLE_CHECKS = 5  # steps
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,30 @@ class Simulator:
     def _check(self) -> None:
         self.steps += 1
         self.checker.check()
+        if self.steps % _IDLE_CHECKS == 0 and self._daemon is not None:
+            self._check_idle_devices(self._daemon)
+
+    def _check_idle_devices(self, daemon: SimDaemon) -> None:
+        """I8: nothing waits that a freshly loaded snapshot would start."""
+        if not daemon.is_working or daemon.has_work():
+            return
+        now, loop = self.world.clock.mono(), daemon.loop
+        snapshot, _ = load_snapshot(
+            self._users, now, self.world.clock.wall() - now, loop.cards.in_order,
+            loop.cards.states, self._host.cpu_slots, MOST_SEEN,
+        )  # fmt: skip
+        if not snapshot.waiting:
+            return
+        self.checker.counts["decisions compared"] += 1
+        starts = decide(in_view(snapshot)).starts
+        if not starts:
+            return
+        missed = daemon.without_faults(loop.missed_starts)
+        if missed:
+            raise Violation(f"I8: a fresh snapshot starts {missed}, the daemon does not")
+        wake = daemon.next_wake()
+        if wake is None or wake > now + 1.0:
+            raise Violation(f"I8: {starts} could start, and the daemon sleeps until {wake}")
 
     def _someone_works(self) -> bool:
         """Let the daemon or the runner take one step, if one of them has something to do."""
@@ -198,7 +225,7 @@ class Simulator:
         endless = odds(0.5) if limit is not None else odds(0.03)
         begin = self.world.clock.wall() + chance.uniform(0, 100) if odds(0.1) else None
         return JobSpec(
-            argv=("endless" if endless else "work",),
+            argv=("endless" if endless else "work", "abc"[len(self._ids) % 3]),
             shell=False,
             context=_CONTEXT,
             request=Request(min(self._gpus, chance.choices((0, 1, 2, 3, 4), (4, 8, 2, 1, 1))[0])),

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from stoker.daemon import loop
+from stoker.store.profiles import Profiles
 from tests.simulation.daemon import SimLink
 from tests.simulation.runner import Runner
 from tests.simulation.simulator import run
@@ -34,6 +36,7 @@ def test_every_promise_holds_through_all_faults(first: int, tmp_path: Path) -> N
     assert counts["spawns"] > 500
     assert counts["daemon deaths"] > 20
     assert counts["runner deaths"] > 5
+    assert counts["decisions compared"] > 100
 
 
 @pytest.mark.slow
@@ -59,6 +62,22 @@ def test_a_journal_that_forgets_is_caught(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(SimLink, "journal", lambda link: forget)
     with pytest.raises(Violation, match="seed"):
         _run_block(0, tmp_path)
+
+
+def test_a_loop_that_keeps_old_estimates_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Profiles, "changed", lambda profiles, id: None)
+    with pytest.raises(Violation, match="I8: a fresh snapshot starts"):
+        _run_block(0, tmp_path, seeds=200)
+
+
+def test_a_loop_that_does_not_decide_again_as_time_passes_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "_DECIDE_AGAIN_SECONDS", 1e9)
+    with pytest.raises(Violation, match="I8: .* the daemon sleeps until"):
+        _run_block(0, tmp_path, seeds=200)
 
 
 def test_a_runner_that_lets_the_journal_go_before_it_tells_of_begins_is_caught(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import csv
 import time
-from collections.abc import Callable
 from random import Random
 
 from stoker.cli.options import Option, Parsed, Verb
 from stoker.cli.output import print_json, table, tell
 from stoker.core.durations import format_duration
+from stoker.core.estimates import Estimate
 from stoker.core.model import Rules
-from stoker.core.replay import Result, TraceJob, replay
+from stoker.core.replay import Profiles, Result, TraceJob, replay
 from stoker.errors import UsageError
 
 _POLICIES = ("fifo", "backfill", "learned", "oracle")
@@ -85,32 +85,23 @@ def simulate(jobs: list[TraceJob], gpus: int, policy: str) -> Result:
     rules = Rules(
         backfill=policy != "fifo", short_first=policy in ("learned", "oracle"), is_fair=False
     )
-    predict, learn = _predictor(policy, any(job.family for job in jobs))
-    return replay(jobs, gpus, rules, predict, learn)
+    jobs, profiles = _profiles(jobs, policy)
+    return replay(jobs, gpus, rules, profiles)
 
 
-def _predictor(
-    policy: str, has_families: bool
-) -> tuple[Callable[[TraceJob], float | None], Callable[[TraceJob], None]]:
-    if policy == "oracle":
-        return (lambda job: job.seconds), _forget
+def _profiles(jobs: list[TraceJob], policy: str) -> tuple[list[TraceJob], Profiles]:
+    """The jobs and what a policy knows about their durations."""
     if policy == "backfill":
-        return (lambda job: _rounded(job.seconds)), _forget
-    if policy == "learned" and not has_families:
-        return (lambda job: job.seconds * Random(job.id).lognormvariate(0.0, 1.0)), _forget
-    known: dict[tuple[str, int], float] = {}
-
-    def learn(job: TraceJob) -> None:
-        if policy == "learned":
-            key = (job.family, job.gpus)
-            before = known.get(key)
-            known[key] = job.seconds if before is None else 0.7 * before + 0.3 * job.seconds
-
-    return (lambda job: known.get((job.family, job.gpus))), learn
-
-
-def _forget(job: TraceJob) -> None:
-    pass
+        return [job._replace(time_limit=_rounded(job.seconds)) for job in jobs], Profiles()
+    if policy == "learned" and any(job.profile for job in jobs):
+        return jobs, Profiles(learns=True)
+    if policy == "fifo":
+        return jobs, Profiles()
+    known = {job.id: Estimate(job.seconds) for job in jobs}
+    if policy == "learned":
+        for job in jobs:
+            known[job.id] = Estimate(job.seconds * Random(job.id).lognormvariate(0.0, 1.0))
+    return [job._replace(profile=job.id) for job in jobs], Profiles(known)
 
 
 def _rounded(seconds: float) -> float:
@@ -122,6 +113,7 @@ def _rounded(seconds: float) -> float:
 
 def _read(path: str) -> list[TraceJob]:
     jobs = []
+    profiles: dict[tuple[str, int], int] = {}
     try:
         with open(path, newline="", encoding="utf-8") as file:
             reader = csv.DictReader(file)
@@ -135,12 +127,14 @@ def _read(path: str) -> list[TraceJob]:
                 try:
                     job = TraceJob(
                         number, float(row["submit_s"]), float(row["duration_s"]), int(row["gpus"]),
-                        row[kind] if kind else "",
                     )  # fmt: skip
                 except (ValueError, TypeError):
                     raise UsageError(f"line {number} of `{path}` is not a job") from None
                 if job.gpus < 1 or job.seconds < 0:
                     raise UsageError(f"line {number} of `{path}` makes no sense")
+                if kind:
+                    key = (row[kind], job.gpus)
+                    job = job._replace(profile=profiles.setdefault(key, len(profiles) + 1))
                 jobs.append(job)
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read `{path}`: {error}") from None

@@ -98,7 +98,9 @@ def _devices(queue: Queue, active: list[find.JobRow], now: float) -> tuple[tuple
 
 def _waiting(queue: Queue) -> list[find.JobRow]:
     """The head of the queue, then jobs that wait for something else than a device."""
-    ready = find.jobs(queue.db, find.queue_head(queue.db, _SHOWN))
+    from stoker.waiting import queue_order
+
+    ready = find.jobs(queue.db, queue_order(queue.db, _SHOWN))
     known = {row.id for row in ready}
     others = find.page(queue.db, WAITING, _SHOWN + len(ready))
     return [*ready, *(row for row in others if row.id not in known)][:_SHOWN]
@@ -117,6 +119,8 @@ def _notices(queue: Queue, counts: dict[str, int]) -> list[str]:
 
 
 def _as_json(queue: Queue) -> dict[str, Any]:
+    from stoker.waiting import queue_order
+
     active = find.page(queue.db, ACTIVE, 500)
     return dict(
         daemon=board.daemon_facts(queue.db, queue.settings),
@@ -127,6 +131,6 @@ def _as_json(queue: Queue) -> dict[str, Any]:
         ],
         running=[board.job_json(queue.db, queue.settings, job) for job in active],
         waiting=[board.job_json(queue.db, queue.settings, find.job(queue.db, job))
-                 for job in find.queue_head(queue.db, 50)],
+                 for job in queue_order(queue.db, 50)],
         counts=find.counts(queue.db),
     )  # fmt: skip

@@ -27,7 +27,7 @@ def run(name: str, parsed: Parsed) -> int:
     if parsed.words:
         ids = queue.select(parsed.words)
     else:
-        ids = find.queue_head(queue.db, 1) or [
+        ids = waiting.queue_order(queue.db, 1) or [
             r.id for r in find.page(queue.db, ("queued", "held"), 1)
         ]
     rows = find.jobs(queue.db, ids)

@@ -1,59 +1,96 @@
-"""Why a job waits, in words, from the same plan that starts jobs."""
+"""Why a job waits, in words, from the same snapshot and plan that start jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sized
+from collections.abc import Collection, Iterator, Sized
 
 from stoker.core.durations import format_duration, format_size
 from stoker.core.model import (
     CardState,
     Plan,
-    ReadyJob,
     Request,
     Reservation,
     RunningJob,
     Snapshot,
-    WaitingJob,
 )
-from stoker.core.policy import DRAINING, IMPOSSIBLE, NO_CPU_SLOT, RESERVED, SHARE_FULL, decide
-from stoker.core.space import Space, amount_of, is_eligible, likely_end
+from stoker.core.policy import (
+    DRAINING,
+    IMPOSSIBLE,
+    NO_CPU_SLOT,
+    RESERVED,
+    SHARE_FULL,
+    AnyJob,
+    decide,
+    order_of,
+    space_of,
+)
+from stoker.core.record import Record
+from stoker.core.space import amount_of, is_eligible, likely_end
 
 _OPEN = CardState()
 
 
-def explain_ready(
-    job: WaitingJob | ReadyJob, snapshot: Snapshot, plan: Plan, ahead: int
-) -> list[str]:
-    """Reasons for a job that waits for nothing but devices; empty when it starts now.
+class Place(Record):
+    """How many jobs come before a job in the order of the policy."""
 
-    `ahead` counts the ready jobs that come before it, also those that the snapshot leaves out.
+    ahead: int
+    is_exact: bool = True
+
+    def __str__(self) -> str:
+        least = "" if self.is_exact else "at least "
+        return f"{least}{self.ahead} {'job' if self.ahead == 1 else 'jobs'} in front of it"
+
+
+def places(snapshot: Snapshot, cut: Collection[int] = ()) -> dict[int, Place]:
+    """The place of every waiting job. `cut`: request groups with more jobs than the snapshot."""
+    found = {}
+    last = {job.line: job.id for job in snapshot.waiting if job.line in cut}
+    is_exact = True
+    for ahead, job in enumerate(order_of(snapshot)):
+        found[job.id] = Place(ahead, is_exact)
+        is_exact = is_exact and last.get(job.line) != job.id
+    return found
+
+
+def explain_ready(job: AnyJob, snapshot: Snapshot, plan: Plan, place: Place) -> list[str]:
+    """Reasons for a job that waits for nothing but devices; empty when it starts now."""
+    sentences, waits_for_others = reasons_of(job, snapshot, plan)
+    return [*sentences, str(place)] if waits_for_others and place.ahead else sentences
+
+
+def reasons_of(job: AnyJob, snapshot: Snapshot, plan: Plan) -> tuple[list[str], bool]:
+    """What a job waits for, and whether the jobs in front of it are part of the reason.
+
+    A job that the daemon does not look at yet waits for the jobs before it in its request group,
+    and so for what they wait for.
     """
     if any(start.job == job.id for start in plan.starts):
-        return []
-    reason = plan.waits[job.id]
+        return [], False
+    reason = plan.waits.get(job.id)
+    if reason is None:
+        alike = [other.id for other in snapshot.waiting if other.line == job.line]
+        reason = next((plan.waits[id] for id in alike if id in plan.waits), None)
+        if reason is None:
+            return [f"it needs {needs(job.request)}"], True
     if reason == DRAINING:
-        return ["the queue is drained: no job is started until `stoker daemon resume`"]
+        return ["the queue is drained: no job is started until `stoker daemon resume`"], False
     if reason == IMPOSSIBLE:
         fitting = sum(1 for device in snapshot.devices if is_eligible(job.request, device))
         has = f"this host has {len(snapshot.devices)}"
         if len(snapshot.devices) != fitting:
             has += f", of which {fitting} would do"
-        return [f"it needs {needs(job.request)}, and {has}"]
+        return [f"it needs {needs(job.request)}, and {has}"], False
     if reason == SHARE_FULL:
         most = (snapshot.limits or {}).get(job.share, 0)
-        return [f"{job.share} may have {most} running at a time, and has"]
+        return [f"{job.share} may have {most} running at a time, and has"], False
     if reason == NO_CPU_SLOT:
         busy = [running.id for running in snapshot.running if not running.request.gpus]
         busy += [start.job for start in plan.starts if not start.devices]
         taken = f" are taken by {_jobs(busy)}" if busy else " are taken"
-        sentences = [f"all {snapshot.cpu_slots} CPU slots{taken}"]
-    elif reason == RESERVED and plan.reservation is not None:
-        sentences = [_kept(plan.reservation, snapshot)]
-    else:
-        sentences = [f"it needs {needs(job.request)}", *_holders(job.request, snapshot, plan)]
-    if ahead:
-        sentences.append(f"{ahead} {'job' if ahead == 1 else 'jobs'} in front of it")
-    return sentences
+        return [f"all {snapshot.cpu_slots} CPU slots{taken}"], True
+    if reason == RESERVED and plan.reservation is not None:
+        return [_kept(job, plan.reservation, snapshot)], True
+    return [f"it needs {needs(job.request)}", *_holders(job.request, snapshot, plan)], True
 
 
 def needs(request: Request) -> str:
@@ -74,15 +111,18 @@ def needs(request: Request) -> str:
     return words
 
 
-def _kept(held: Reservation, snapshot: Snapshot) -> str:
+def _kept(job: AnyJob, held: Reservation, snapshot: Snapshot) -> str:
     visible = {device.number: device.visible for device in snapshot.devices}
     cards = f"gpu{_s(held.devices)} {', '.join(visible[n] for n in sorted(held.devices))}"
     are = "are" if len(held.devices) > 1 else "is"
     sentence = f"{cards} {are} kept for job {held.job}, which comes first"
     if held.at is None or held.at <= snapshot.now:  # no time limit is short enough
         return sentence
-    wait = format_duration(held.at - snapshot.now)
-    return f"{sentence}, likely in {wait}; a --time-limit below that would let this job start now"
+    sentence += f", likely in {format_duration(held.at - snapshot.now)}"
+    is_seen = any(other.id == job.id for other in snapshot.waiting)
+    if is_seen and _would_start(job._replace(time_limit=held.at - snapshot.now), snapshot):
+        sentence += "; a --time-limit below that would let this job start now"
+    return sentence
 
 
 def _holders(request: Request, snapshot: Snapshot, plan: Plan) -> list[str]:
@@ -95,7 +135,7 @@ def _holders(request: Request, snapshot: Snapshot, plan: Plan) -> list[str]:
     for start in plan.starts:
         for number in start.devices:
             starting.setdefault(number, []).append(start.job)
-    space = Space(snapshot.now, snapshot.devices, snapshot.running, snapshot.states or {})
+    space = space_of(snapshot)
     sentences = []
     for device in snapshot.devices:
         if not is_eligible(request, device):
@@ -106,7 +146,7 @@ def _holders(request: Request, snapshot: Snapshot, plan: Plan) -> list[str]:
         if state.closed is not None:
             words.append(f"is {state.closed}" if " " not in state.closed else state.closed)
         if jobs:
-            words.append(f"runs {_jobs([job.id for job in jobs])}{_until(jobs, snapshot.now)}")
+            words.append(f"runs {_jobs([job.id for job in jobs])}{_until(jobs, snapshot)}")
         if next_jobs:
             words.append(f"starts {_jobs(next_jobs)} now")
         if state.note is not None:
@@ -120,21 +160,25 @@ def _holders(request: Request, snapshot: Snapshot, plan: Plan) -> list[str]:
     return sentences
 
 
-def what_if(job: WaitingJob | ReadyJob, snapshot: Snapshot) -> str | None:
+def what_if(job: AnyJob, snapshot: Snapshot) -> str | None:
     """One change to the request that would start the job now; tried out before it is told."""
     for words, request in _changes(job.request, snapshot):
-        changed = job._replace(request=request)
-        waiting = tuple(changed if other.id == job.id else other for other in snapshot.waiting)
-        plan = decide(snapshot._replace(waiting=waiting))
-        if any(start.job == job.id for start in plan.starts):
+        if _would_start(job._replace(request=request), snapshot):
             return f"{words} would start it now"
     return None
+
+
+def _would_start(changed: AnyJob, snapshot: Snapshot) -> bool:
+    """Whether a job that is changed like this would start now."""
+    others = tuple(other for other in snapshot.waiting if other.id != changed.id)
+    plan = decide(snapshot._replace(waiting=(*others, changed)), tells_why=False)
+    return any(start.job == changed.id for start in plan.starts)
 
 
 def _changes(request: Request, snapshot: Snapshot) -> Iterator[tuple[str, Request]]:
     for gpus in range(request.gpus - 1, 0, -1):
         yield f"--gpus {gpus}", request._replace(gpus=gpus)
-    space = Space(snapshot.now, snapshot.devices, snapshot.running, snapshot.states or {})
+    space = space_of(snapshot)
     free = sorted(
         (
             room.free >> 30
@@ -154,11 +198,12 @@ def _changes(request: Request, snapshot: Snapshot) -> Iterator[tuple[str, Reques
         yield "leaving out --gpu-model", request._replace(model=None)
 
 
-def _until(jobs: list[RunningJob], now: float) -> str:
+def _until(jobs: list[RunningJob], snapshot: Snapshot) -> str:
+    now, estimates = snapshot.now, snapshot.estimates
     limits = [job.ends_by for job in jobs if job.ends_by is not None]
     if limits:
         return f" for at most {format_duration(min(limits) - now)} more"
-    likely = [likely_end(job, now) for job in jobs if job.expected is not None]
+    likely = [likely_end(job, now, estimates) for job in jobs if estimates.of(job.family)]
     return f", likely for {format_duration(min(likely) - now)} more" if likely else ""
 
 

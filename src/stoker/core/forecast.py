@@ -1,48 +1,62 @@
-"""When waiting jobs will start: the policy itself, played forward over the likely ends."""
+"""When waiting jobs will start: the daemon's decisions, played forward over the likely ends."""
 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Collection
 
 from stoker.core.model import RunningJob, Snapshot
-from stoker.core.policy import decide, over_by
+from stoker.core.policy import decide, in_view
 from stoker.core.space import likely_end
 
 _STEPS = 200
+_SOON_SECONDS = 1.0
 
 
-def forecast(snapshot: Snapshot) -> dict[int, float]:
+def forecast(snapshot: Snapshot, cut: Collection[int] = ()) -> dict[int, float]:
     """Seconds from now by job, for those whose start follows from what is known.
 
-    Time limits and learned lengths say when jobs end; where neither is known, nothing is promised.
+    Time limits and estimates say when jobs end; where neither is known, nothing is promised. `cut`
+    are the request groups that have more jobs than the snapshot: the forecast ends where one of
+    those could be next.
     """
     if snapshot.draining:
         return {}
     starts: dict[int, float] = {}
     running = {job.attempt: job for job in snapshot.running}
-    ends = [(likely_end(job, snapshot.now), job.attempt) for job in snapshot.running]
+    ends = [
+        (likely_end(job, snapshot.now, snapshot.estimates), job.attempt) for job in snapshot.running
+    ]
     heapq.heapify(ends)
     waiting = {job.id: job for job in snapshot.waiting}
+    last = {job.line: job.id for job in snapshot.waiting if job.line in cut}
     next_attempt = max(running, default=0) + 1
     now = snapshot.now
     for _ in range(_STEPS):
-        plan = decide(
-            snapshot._replace(
-                now=now, running=tuple(running.values()), waiting=tuple(waiting.values())
-            )
+        seen = snapshot._replace(
+            now=now, running=tuple(running.values()), waiting=tuple(waiting.values())
         )
+        plan = decide(in_view(seen), tells_why=False)
         for start in plan.starts:
             job = waiting.pop(start.job)
             starts[job.id] = now - snapshot.now
-            end = over_by(job, now)
-            running[next_attempt] = RunningJob(
-                job.id, next_attempt, job.request, start.devices, now, end, None, job.share
-            )
-            heapq.heappush(ends, (float("inf") if end is None else end, next_attempt))
+            if last.get(job.line) == job.id:
+                return starts
+            ends_by = None if job.time_limit is None else now + job.time_limit
+            new = RunningJob(
+                job.id, next_attempt, job.request, start.devices, now, ends_by, job.share,
+                job.family,
+            )  # fmt: skip
+            running[next_attempt] = new
+            end = likely_end(new, now, snapshot.estimates)
+            heapq.heappush(ends, (max(end, now), next_attempt))
             next_attempt += 1
+        if plan.starts:
+            continue  # the daemon decides again until nothing more starts
         if not waiting or not ends or ends[0][0] == float("inf"):
             break
-        now = max(now, ends[0][0])
+        # A job that is past its end is about to end; only what starts now starts in 0 seconds.
+        now = max(ends[0][0], now, snapshot.now + _SOON_SECONDS)
         while ends and ends[0][0] <= now:
             del running[heapq.heappop(ends)[1]]
     return starts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stoker.core.estimates import NO_ESTIMATES, Estimates
 from stoker.core.record import Record
 
 
@@ -60,7 +61,7 @@ class JobSpec(Record):
     variables: tuple[tuple[str, str], ...] = ()  # its own, beside the context's
     warn: str | None = None  # a signal before its time limit, USR1@60
     sweep: int | None = None
-    share: str = ""  # jobs of different shares get equal turns; its first tag where not said
+    share: str = ""  # fair-share group; "" is the group of all jobs outside of sweeps
 
 
 class ReadyJob(Record):
@@ -71,7 +72,6 @@ class ReadyJob(Record):
     request: Request
     time_limit: float | None
     share: str
-    expected: float | None
     since: float
     argv: tuple[str, ...]
     shell: bool
@@ -104,7 +104,6 @@ class RunningJob(Record):
     devices: tuple[int, ...]
     started: float
     ends_by: float | None = None  # by its time limit
-    expected: float | None = None  # seconds, as learned from earlier runs
     share: str = ""
     family: int = 0
 
@@ -139,9 +138,10 @@ class WaitingJob(Record):
     priority: int
     request: Request
     time_limit: float | None = None
-    share: str = ""  # jobs of different shares (tags, sweeps) get equal turns
-    expected: float | None = None  # seconds, as learned from earlier runs
+    share: str = ""  # fair-share group: those that run least come first
     since: float = 0.0  # when it began to wait (monotonic)
+    family: int = 0  # its command profile
+    line: int = 0  # its request group; 0: one of its own
 
 
 class Rules(Record):
@@ -151,7 +151,6 @@ class Rules(Record):
     short_first: bool = True
     is_fair: bool = True
     patience: float = 7 * 86400.0  # who has waited longer is overtaken by nobody
-    typical: float = 0.0  # how long jobs take of which nothing is known
 
 
 class Snapshot(Record):
@@ -166,6 +165,7 @@ class Snapshot(Record):
     states: dict[int, CardState] | None = None  # by device; open and unshared where not said
     rules: Rules = Rules()
     limits: dict[str, int] | None = None  # how many of a share may run at a time
+    estimates: Estimates = NO_ESTIMATES
 
 
 class Start(Record):
@@ -187,6 +187,7 @@ class Plan(Record):
     starts: tuple[Start, ...]
     reservation: Reservation | None
     waits: dict[int, str]
+    has_room: bool = False  # whether a device or a wanted CPU slot is left free
 
 
 class Outcome(Record):

@@ -8,16 +8,15 @@ thousands of devices cost no more than a few.
 from __future__ import annotations
 
 import heapq
-from bisect import insort
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from stoker.core.model import Request, Rules, WaitingJob
-from stoker.core.policy import in_order, plan
+from stoker.core.estimates import Estimate, Estimates, learned, length_class
+from stoker.core.model import Request, Rules, RunningJob, WaitingJob
+from stoker.core.policy import MOST_SEEN, in_order, plan
 from stoker.core.record import Record
-
-_LOOK = 16
+from stoker.core.space import likely_end
 
 
 class TraceJob(Record):
@@ -25,7 +24,29 @@ class TraceJob(Record):
     submit: float
     seconds: float
     gpus: int
-    family: str = ""
+    profile: int = 0
+    time_limit: float | None = None
+
+
+class Profiles:
+    """What is known about durations during a replay; grows with every end where it learns."""
+
+    def __init__(self, known: dict[int, Estimate] | None = None, *, learns: bool = False) -> None:
+        self._known = known or {}
+        self._learns = learns
+        self._typical: float | None = None
+
+    @property
+    def estimates(self) -> Estimates:
+        if self._typical is None:
+            seconds = [estimate.seconds for estimate in self._known.values()]
+            self._typical = sum(seconds) / len(seconds) if seconds else 0.0
+        return Estimates(self._known, self._typical)
+
+    def finished(self, job: TraceJob) -> None:
+        if self._learns and job.profile:
+            self._known[job.profile] = learned(self._known.get(job.profile), job.seconds)
+            self._typical = None
 
 
 class Result(Record):
@@ -43,7 +64,9 @@ class EqualDevices:
         self.now = 0.0
         self.count = count
         self._free = list(range(count - 1, -1, -1))
-        self._busy: list[tuple[float, float, int]] = []  # (likely end, since, device)
+        self._running: dict[int, RunningJob] = {}
+        self._placed: list[tuple[float, float, tuple[int, ...]]] = []  # by this decision
+        self._estimates = Estimates({})
         self._kept_until: float | None = None
         self._is_kept = False
 
@@ -55,9 +78,11 @@ class EqualDevices:
     def has_room(self) -> bool:
         return bool(self._free)
 
-    def begin(self, now: float) -> None:
+    def begin(self, now: float, estimates: Estimates) -> None:
         """A new decision: reservations are made anew."""
         self.now, self._is_kept, self._kept_until = now, False, None
+        self._estimates = estimates
+        self._placed.clear()
 
     def is_possible(self, request: Request) -> bool:
         return request.gpus <= self.count
@@ -71,36 +96,52 @@ class EqualDevices:
     def would_fit(self, request: Request) -> bool:
         return request.gpus <= len(self._free)
 
-    def take(self, request: Request, devices: tuple[int, ...], end: float | None) -> None:
+    def take(
+        self, request: Request, devices: tuple[int, ...], end: float | None, likely: float
+    ) -> None:
         del self._free[-request.gpus :]
-        likely = float("inf") if end is None else end
-        for device in devices:
-            insort(self._busy, (likely, self.now, device))
+        self._placed.append((likely, self.now, devices))
 
     def reserve(self, request: Request) -> tuple[tuple[int, ...], float | None]:
         missing = request.gpus - len(self._free)
-        at = max(self._busy[missing - 1][0], self.now)
+        now, estimates = self.now, self._estimates
+        ends = [
+            (likely_end(job, now, estimates), job.started, job.devices)
+            for job in self._running.values()
+        ]
+        ends += self._placed
+        heapq.heapify(ends)
+        kept: list[int] = []
+        at = now
+        while len(kept) < missing:
+            end, _, devices = heapq.heappop(ends)
+            at = max(at, end)
+            kept += devices
         self._is_kept, self._kept_until = True, None if at == float("inf") else at
-        return tuple(device for _, _, device in self._busy[:missing]), self._kept_until
+        return tuple(kept[:missing]), self._kept_until
 
-    def give_back(self, devices: tuple[int, ...]) -> None:
-        gone = set(devices)
-        self._busy = [entry for entry in self._busy if entry[2] not in gone]
-        self._free += devices
+    def start(self, job: WaitingJob, devices: tuple[int, ...]) -> None:
+        """The decision is made: the job runs."""
+        ends_by = None if job.time_limit is None else self.now + job.time_limit
+        self._running[job.id] = RunningJob(
+            job.id, job.id, job.request, devices, self.now, ends_by, job.share, job.family
+        )
+
+    def give_back(self, job: int) -> None:
+        self._free += self._running.pop(job).devices
 
 
 def replay(
     jobs: Sequence[TraceJob],
     devices: int,
     rules: Rules,
-    predict: Callable[[TraceJob], float | None],
-    learn: Callable[[TraceJob], None],
+    profiles: Profiles,
 ) -> Result:
-    """Run the trace. `predict` is asked when a job comes, `learn` told when it has ended."""
+    """Run the trace through the policy, with the estimates that the profiles have at each time."""
     ground = EqualDevices(devices)
     lines: dict[tuple[int, int], deque[WaitingJob]] = {}
     by_id = {job.id: job for job in jobs}
-    running: list[tuple[float, int, tuple[int, ...]]] = []
+    running: list[tuple[float, int]] = []
     waits = dict.fromkeys(by_id, 0.0)
     coming = deque(sorted(jobs, key=lambda job: (job.submit, job.id)))
     busy_seconds = last_end = 0.0
@@ -109,21 +150,25 @@ def replay(
         if coming:
             now = min(now, coming[0].submit)
         while running and running[0][0] <= now:
-            _, id, held = heapq.heappop(running)
-            ground.give_back(held)
-            learn(by_id[id])
+            _, id = heapq.heappop(running)
+            ground.give_back(id)
+            profiles.finished(by_id[id])
         while coming and coming[0].submit <= now:
             job = coming.popleft()
-            expected = predict(job)
-            length = 0 if expected is None else max(1, int(expected).bit_length())
-            line = lines.setdefault((job.gpus, length if rules.short_first else 0), deque())
-            line.append(WaitingJob(job.id, 0, Request(job.gpus), None, "", expected, job.submit))
-        for start, held in _starts(ground, lines, rules, now):
+            known = profiles.estimates.of(job.profile)
+            length = length_class(known) if rules.short_first else 0
+            line = lines.setdefault((job.gpus, length), deque())
+            line.append(
+                WaitingJob(
+                    job.id, 0, Request(job.gpus), job.time_limit, "", job.submit, job.profile
+                )
+            )
+        for start in _starts(ground, lines, rules, now, profiles):
             job = by_id[start.id]
             waits[job.id] = now - job.submit
             busy_seconds += job.seconds * job.gpus
             last_end = max(last_end, now + job.seconds)
-            heapq.heappush(running, (now + job.seconds, job.id, held))
+            heapq.heappush(running, (now + job.seconds, job.id))
     first = min((job.submit for job in jobs), default=0.0)
     span = last_end - first
     return Result(list(waits.values()), span, busy_seconds / (span * devices) if span else 0.0)
@@ -134,18 +179,21 @@ def _starts(
     lines: dict[tuple[int, int], deque[WaitingJob]],
     rules: Rules,
     now: float,
-) -> Iterator[tuple[WaitingJob, tuple[int, ...]]]:
-    """Offer the heads of the lines until nothing more starts, as the daemon does."""
+    profiles: Profiles,
+) -> Iterator[WaitingJob]:
+    """Offer the first jobs of the request groups until nothing more starts, as the daemon does."""
+    estimates = profiles.estimates
     while ground.room and lines:
-        ground.begin(now)
-        look = min(_LOOK, ground.room)
+        ground.begin(now, estimates)
+        look = min(MOST_SEEN, ground.room)
         heads = {job.id: (key, job) for key, line in lines.items() for job in islice(line, look)}
-        offered = in_order([job for _, job in heads.values()], (), now, rules)
-        starts = plan(offered, ground, 0, rules).starts
+        offered = in_order([job for _, job in heads.values()], (), now, rules, estimates)
+        starts = plan(offered, ground, 0, rules, estimates).starts
         for start in starts:
             key, job = heads[start.job]
             lines[key].remove(job)
-            yield job, start.devices
+            ground.start(job, start.devices)
+            yield job
             if not lines[key]:
                 del lines[key]
         if not starts:

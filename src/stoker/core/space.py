@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from stoker.core.estimates import NO_ESTIMATES, Estimates
 from stoker.core.model import CardState, Device, Request, RunningJob
 
 _OPEN = CardState()
@@ -105,6 +106,7 @@ class Space:
         devices: Iterable[Device],
         running: Iterable[RunningJob],
         states: Mapping[int, CardState],
+        estimates: Estimates = NO_ESTIMATES,
     ) -> None:
         self.now = now
         self.rooms = {d.number: Room(d, states.get(d.number, _OPEN)) for d in devices}
@@ -116,7 +118,7 @@ class Space:
                 room = self.rooms.get(number)
                 if room is not None:
                     amount = amount_of(job.request, room.device)
-                    room.take(amount, likely_end(job, now), job.started)
+                    room.take(amount, likely_end(job, now, estimates), job.started)
 
     def is_possible(self, request: Request) -> bool:
         """Whether the job could start here if all devices were idle and open."""
@@ -171,12 +173,15 @@ class Space:
         avoided = {device.number for device in able if is_named(device, request.avoid)}
         return avoided if len(able) - len(avoided) >= request.gpus else set()
 
-    def take(self, request: Request, devices: tuple[int, ...], end: float | None) -> None:
+    def take(
+        self, request: Request, devices: tuple[int, ...], end: float | None, likely: float
+    ) -> None:
+        """Put a job there that is over by `end` at the latest, and likely at `likely`."""
         stays = self._stays(end)
         for number in devices:
             room = self.rooms[number]
             amount = amount_of(request, room.device)
-            room.take(amount, float("inf") if end is None else end, self.now)
+            room.take(amount, likely, self.now)
             if stays and number in self._kept:
                 self._kept[number] -= amount
 
@@ -212,13 +217,14 @@ class Space:
         return tuple(number for _, _, number in times), self._kept_until
 
 
-def likely_end(job: RunningJob, now: float) -> float:
-    """When a running job will be over: by its limit at the latest, else by what was learned.
+def likely_end(job: RunningJob, now: float, estimates: Estimates) -> float:
+    """When a running job will be over: by its limit at the latest, else by its estimate.
 
     One that is past its usual time is given half as long again as it has run, and so on.
     """
     end = float("inf") if job.ends_by is None else job.ends_by
-    if job.expected is not None:
-        usual = job.started + job.expected
+    seconds = estimates.seconds(job.family)
+    if seconds is not None:
+        usual = job.started + seconds
         end = min(end, usual if usual > now else now + (now - job.started) / 2)
     return end

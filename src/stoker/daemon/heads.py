@@ -6,18 +6,15 @@ Lines are read as far as decisions go, so the depth of the queue does not matter
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
 from itertools import islice
 
-from stoker.core.model import ReadyJob, Request, RunningJob
-from stoker.daemon.cards import Cards
+from stoker.core.model import ReadyJob, Request
 from stoker.store import ledger
 from stoker.store.books import Books
 from stoker.store.database import Database
 
-# How many ready jobs of one line are read at a time, and how many of them one decision sees.
+# How many ready jobs of one line are read at a time; a decision sees fewer (policy.jobs_to_see).
 _READ = 64
-_SEEN = 16
 
 
 class Heads:
@@ -29,11 +26,6 @@ class Heads:
 
     def __bool__(self) -> bool:
         return bool(self._jobs)
-
-    @property
-    def are_used_up(self) -> bool:
-        """Whether a line may have more than was read of it."""
-        return not all(self._jobs.values())
 
     def refresh(self) -> None:
         """Forget what was read: somebody has changed the queue."""
@@ -56,21 +48,9 @@ class Heads:
             found += islice(jobs, count)
         return found
 
-    def worth_a_look(self, live: Collection[RunningJob], cards: Cards, cpu_slots: int) -> int:
-        """How many of each line a decision should see.
-
-        Where every job wants one slot at most, no more can start than there are free slots; others
-        may be overtaken, so then it pays to look further down.
-        """
-        requests = [self.line(line).request for line in self._jobs]
-        if not all(map(_is_narrow, requests)):
-            return _SEEN
-        slots = sum(device.slots for device in cards.devices)
-        busy = sum(len(job.devices) for job in live)
-        if any(not request.gpus for request in requests):
-            slots += cpu_slots
-            busy += sum(1 for job in live if not job.devices)
-        return max(1, min(_SEEN, slots - busy + 1))
+    def requests(self) -> list[Request]:
+        """What the first job of each line asks for."""
+        return [self.line(line).request for line in self._jobs]
 
     def find(self, id: int) -> ReadyJob:
         return next(job for jobs in self._jobs.values() for job in jobs if job.id == id)
@@ -81,7 +61,3 @@ class Heads:
             if job in jobs:
                 jobs.remove(job)
                 return
-
-
-def _is_narrow(request: Request) -> bool:
-    return request.gpus <= 1 and request.memory is None and not request.is_auto

@@ -1,4 +1,4 @@
-"""What the end of a run teaches: about its like, and about itself when it is tried again."""
+"""Update the command profile after an attempt, and the request of a job that is tried again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from stoker.core.record import Record
 from stoker.core.retry import Verdict
 from stoker.daemon.cards import Cards
 from stoker.daemon.usage import NOTHING_SEEN, Use
-from stoker.store import ledger, lines
+from stoker.store import ledger, profiles
 from stoker.store.database import Database
 
 # Programs that find no GPU run on the CPU without a word; this long is not start-up any more.
@@ -39,12 +39,12 @@ def learn(db: Database, cards: Cards, line: ledger.Line, run: Run) -> bool:
         text = f"in {seconds:.0f} s it was never seen on its GPU"
         ledger.record_event(db, facts.job, run.outcome.ended_at, "gpu_unused", text)
     if verdict.event == "succeed":
-        return lines.learn(db, facts.family, run.seconds, use.memory)
+        return profiles.learn(db, facts.family, run.seconds, use.memory)
     if verdict.cause != "gpu_oom":
         return False
     if verdict.delay is not None:
         _ask_for_more(db, cards, line, run)
-    return lines.learn(db, facts.family, None, use.memory, is_short=True)
+    return profiles.learn(db, facts.family, None, use.memory, is_short=True)
 
 
 def _ask_for_more(db: Database, cards: Cards, line: ledger.Line, run: Run) -> None:

@@ -5,6 +5,9 @@ claims; after the commit it orders the starts. The commit does not wait for the 
 device does not either. A claimed job is active for everybody, so nobody can edit or cancel it
 unseen between decision and start. If the process dies between commit and order, the parent never
 heard of the attempt and recovery puts the job back (see recovery.py).
+
+What the loop keeps in memory is never the only copy of anything that a decision depends on:
+`missed_starts` compares its decision with that of a freshly loaded snapshot.
 """
 
 from __future__ import annotations
@@ -16,18 +19,18 @@ from stoker.core.model import (
     Context,
     Device,
     Outcome,
-    Rules,
     RunningJob,
     Snapshot,
     Start,
 )
-from stoker.core.policy import decide
+from stoker.core.policy import MOST_SEEN, decide, in_view, jobs_to_see
 from stoker.core.retry import Verdict, give_up, judge
 from stoker.daemon.cards import Cards
 from stoker.daemon.examine import Examiner
 from stoker.daemon.heads import Heads
 from stoker.daemon.lessons import Run, learn
 from stoker.daemon.order import OrderMaker
+from stoker.daemon.queue_snapshot import load_snapshot
 from stoker.daemon.roles import Clock, Host, Listener, Parent
 from stoker.devices.leases import Lease
 from stoker.errors import Upgraded
@@ -36,6 +39,7 @@ from stoker.settings import Settings
 from stoker.store import ledger, sweeps
 from stoker.store.books import Books, LateBooks
 from stoker.store.database import Database, check_schema, translate
+from stoker.store.profiles import Profiles
 from stoker.supervisor.orders import Begun, Fact, Order, Refused, Stuck
 
 _BUSY_SECONDS = 0.005
@@ -44,6 +48,8 @@ _BUSY_SECONDS = 0.005
 _ATTEMPTS_RESERVED = 1000
 _TROUBLE_SECONDS = 1.0
 _CLOCK_JUMP_SECONDS = 2.0
+# Waiting times and overdue jobs change a decision although nothing happens.
+_DECIDE_AGAIN_SECONDS = 1.0
 
 
 class Loop:
@@ -80,7 +86,7 @@ class Loop:
         self._books = LateBooks(db) if commit_seconds else Books(db)
         self._commit_at: float | None = None
         self._heads = Heads(db, self._books)
-        self._rules = Rules()
+        self._profiles = Profiles(db)
         self._limits: dict[str, int] = {}  # by share
         self._published: tuple[Device, ...] | None = None
         self._quarantined: dict[str, str] = {}
@@ -91,6 +97,8 @@ class Loop:
         self._seen_version: int | None = None
         self._is_stale = True
         self._may_start = True  # something changed that a decision could depend on
+        self._decide_at: float | None = None  # when time alone may have changed the decision
+        self._refusal: str | None = ledger.refusal(db)
         self._is_draining = False
         self.takes_work = True
         self._due_at: float | None = None
@@ -110,6 +118,8 @@ class Loop:
                 if job is not None and job.devices:
                     self.cards.ended(job, self._clock.mono())
                 self._may_start = True
+            elif fact.mono and fact.attempt in self.live:
+                self.live[fact.attempt] = _as_begun(self.live[fact.attempt], fact.mono)
             self._facts.append(fact)
 
     def turn(self) -> None:
@@ -118,6 +128,9 @@ class Loop:
         if self._retry_at is not None and now < self._retry_at and not self._facts:
             return
         self._retry_at = None
+        if self._decide_at is not None and self._decide_at <= now:
+            self._decide_at = now + _DECIDE_AGAIN_SECONDS
+            self._may_start = self._may_start or self._would_start()
         if not self._has_work():
             return
         try:
@@ -129,6 +142,8 @@ class Loop:
         try:
             self._refresh()
             finished = self._record()
+            if self._is_stale:  # an end made jobs ready, or taught how much memory they need
+                self._refresh()
             self._claim_jobs()
             self._commit(now)
         except Upgraded:
@@ -166,6 +181,7 @@ class Loop:
         self._orders.clear()
         self._commit_at = None
         self._is_stale = True
+        self._profiles.forget()
 
     def _commit(self, now: float) -> None:
         if self._commit_seconds:
@@ -221,6 +237,8 @@ class Loop:
             times.append(self._commit_at)
         if self._paused_until > self._clock.mono():
             times.append(self._paused_until)
+        if self._decide_at is not None:
+            times.append(self._decide_at)
         if self._due_at is not None:
             times.append(self._clock.mono() + max(0.0, self._due_at - self._clock.wall()))
         return min(times, default=None)
@@ -261,7 +279,7 @@ class Loop:
         ledger.release_due(self.db, wall)
         self._due_at = ledger.next_due(self.db)
         self._heads.refresh()
-        self._rules = self._rules._replace(typical=ledger.typical_seconds(self.db))
+        self._profiles.forget()
         self._limits = sweeps.limits(self.db)
         self.cards.decided(ledger.card_decisions(self.db))
         self._stops = dict(ledger.stop_requests(self.db))
@@ -277,12 +295,46 @@ class Loop:
     def snapshot(self, look: int) -> Snapshot:
         """What the policy sees: all that runs, the first few of each line that waits."""
         waiting = self._heads.first(look, self._clock_offset)
+        running = self.live.values()
+        profiles = {job.family for job in running} | {job.family for job in waiting}
         return Snapshot(
-            self._clock.mono(), self.cards.in_order, self.host.cpu_slots,
-            tuple(self.live.values()), tuple(waiting),
-            self._is_draining or not self.takes_work, self.cards.states, self._rules,
-            self._limits,
+            self._clock.mono(), self.cards.in_order, self.host.cpu_slots, tuple(running),
+            tuple(waiting), self._is_draining or not self.takes_work, self.cards.states,
+            limits=self._limits, estimates=self._profiles.estimates(profiles),
         )  # fmt: skip
+
+    def missed_starts(self) -> list[Start]:
+        """What a freshly loaded snapshot would start although this loop would not.
+
+        Empty unless a cache of the loop is out of date. Reads only, and only while the loop has
+        nothing to record.
+        """
+        if self._facts or self._is_stale or self._may_start or self._commit_at is not None:
+            return []
+        if self._paused_until > self._clock.mono() or not self.takes_work:
+            return []
+        if self._data_version() != self._seen_version:
+            return []
+        if self._would_start():  # time has passed, and the next turn starts it
+            return []
+        fresh, _ = load_snapshot(
+            self.db, self._clock.mono(), self._clock_offset, self.cards.in_order,
+            self.cards.states, self.host.cpu_slots, MOST_SEEN,
+        )  # fmt: skip
+        return list(decide(in_view(fresh), tells_why=False).starts)
+
+    def reload(self) -> None:
+        """Read everything again that a decision depends on."""
+        self._is_stale = True
+
+    def _would_start(self) -> bool:
+        """Whether a decision would start something now, by what the loop has in memory."""
+        return bool(decide(self.snapshot(self._look()), tells_why=False).starts)
+
+    def _look(self) -> int:
+        return jobs_to_see(
+            self._heads.requests(), self.cards.devices, self.live.values(), self.host.cpu_slots
+        )
 
     # -- act ---------------------------------------------------------------------------------
 
@@ -295,20 +347,21 @@ class Loop:
             self._is_stale = True  # they may be used after the commit
             if self._next_attempt >= self._reserved:
                 return
-        self._paused_until, self._may_start = 0.0, False
+        self._paused_until, self._may_start, self._decide_at = 0.0, False, None
+        # Again until nothing starts: a line may have more than it showed, a lease may be refused,
+        # and which group has least changes with every start.
         while self._heads:
-            look = self._heads.worth_a_look(self.live.values(), self.cards, self.host.cpu_slots)
-            plan = decide(self.snapshot(look), tells_why=False)
+            plan = decide(self.snapshot(self._look()), tells_why=False)
             claimed = 0
             for start in plan.starts:
                 if self._next_attempt >= self._reserved:
                     self._is_stale = True
                     break
                 claimed += self._claim(start)
-            if self._is_stale:
+            if self._is_stale or (claimed == len(plan.starts) and not plan.has_room):
                 break
-            # Go on only if a line may have more than it showed, or a lease was refused.
-            if claimed == len(plan.starts) < look and not self._heads.are_used_up:
+            if not plan.starts:
+                self._decide_at = self._clock.mono() + _DECIDE_AGAIN_SECONDS
                 break
         self.cards.settle()
 
@@ -330,8 +383,8 @@ class Loop:
         self._next_attempt += 1
         ends_by = None if job.time_limit is None else mono + job.time_limit
         self.live[claim.attempt] = RunningJob(
-            job.id, claim.attempt, job.request, start.devices, mono, ends_by, job.expected,
-            job.share, job.family,
+            job.id, claim.attempt, job.request, start.devices, mono, ends_by, job.share,
+            job.family,
         )  # fmt: skip
         point("daemon.after_claim")
         by_number = {device.number: device for device in self.cards.devices}
@@ -368,6 +421,7 @@ class Loop:
         finished = []
         for fact in self._facts:
             if isinstance(fact, Begun):
+                self._refuse(None)
                 started[fact.attempt] = fact.at
                 if fact.attempt not in ended:
                     self._books.begun(fact.attempt, fact.pid, fact.at, fact.mono, fact.pid_started)
@@ -411,6 +465,7 @@ class Loop:
         line = self._heads.line(facts.line)
         if learn(self.db, self.cards, line, Run(facts, outcome, verdict, use, begun)):
             self._is_stale = True
+        self._profiles.changed(facts.family)
         self._stops.pop(facts.job, None)
         return facts.job, outcome, verdict
 
@@ -426,8 +481,15 @@ class Loop:
         self._paused_until = self._clock.mono() + _TROUBLE_SECONDS
         self._books.flush()
         ledger.unclaim(self.db, refused.attempt, self._clock.wall(), refused.why)
+        self._refuse(refused.why)
         self._is_stale = True
         self._listener.trouble(f"could not start a job: {refused.why}")
+
+    def _refuse(self, why: str | None) -> None:
+        """Record why starts are refused, or that they are not any more; `why` tells it."""
+        if why != self._refusal:
+            ledger.set_refusal(self.db, why)
+            self._refusal = why
 
     def _send_stops(self) -> None:
         if not self._stops:
@@ -440,3 +502,9 @@ class Loop:
                 point("daemon.before_stop")
                 self.parent.stop(by_job[job], "user", grace)
         self._stops.clear()
+
+
+def _as_begun(job: RunningJob, mono: float) -> RunningJob:
+    """Its time counts from the start of the process, as the runner and later daemons count it."""
+    ends_by = None if job.ends_by is None else job.ends_by + mono - job.started
+    return job._replace(started=mono, ends_by=ends_by)

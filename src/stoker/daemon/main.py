@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import sqlite3
 import sys
 import time
 
@@ -117,6 +118,7 @@ class Daemon(Listener):
                     os.read(self._signal_pipe, 4096)
             if time.monotonic() > self._look_at:
                 self._look_for_home()
+                self._check_decisions()
             self._observe()
             self._loop.turn()
             if self._loop.cards.is_watched:  # the turn may have asked for a look at the cards
@@ -163,6 +165,21 @@ class Daemon(Listener):
         if not os.path.exists(path) or os.stat(path).st_ino != self._home:
             self._note("the queue was deleted or replaced under the daemon; leaving")
             self._is_stopping = True
+
+    def _check_decisions(self) -> None:
+        """Compare the loop's decision with that of a freshly loaded snapshot; they are the same.
+
+        A difference is a defect in the loop's caches. It is logged and the caches are read again,
+        so a job waits for half a minute at most and not for ever.
+        """
+        try:
+            missed = self._loop.missed_starts()
+        except sqlite3.Error:
+            return  # the database is busy or the disk is full; the next check is soon
+        if missed:
+            starts = ", ".join(f"job {one.job} on GPUs {list(one.devices)}" for one in missed)
+            self._note(f"error: cached state was out of date and is read again; missed: {starts}")
+            self._loop.reload()
 
     def _observe(self) -> None:
         facts, alive = self._link.facts()

@@ -75,7 +75,7 @@ def _adopt(loop: Loop, attempt: ledger.OpenAttempt, mono: float) -> None:
     ends_by = None if attempt.time_limit is None else mono + attempt.time_limit
     loop.live[attempt.attempt] = RunningJob(
         attempt.job, attempt.attempt, attempt.request, attempt.devices, mono, ends_by,
-        attempt.expected, attempt.share, attempt.family,
+        attempt.share, attempt.family,
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from stoker.errors import Broken, Damaged, Error, NoPermission, TryLater, Upgraded
 from stoker.failpoints import point
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 FILE_NAME = "queue.db"
 
 

@@ -59,6 +59,7 @@ class JobRow(Record):
     family: int
     sweep: int | None
     share: str
+    line: int
     request: Request
 
     @property
@@ -72,7 +73,7 @@ _SELECT = (
     f" j.batch, j.batch_index, j.rerun_of, j.dedupe, {STDOUT}, {STDERR}, j.attempts,"
     " j.stop_requested, j.ended_at, a.id, a.devices, a.pid, a.started_at, a.status, a.detail,"
     " a.user_seconds, a.system_seconds, a.max_rss_bytes, a.cause, a.claim, a.gpu_memory, a.gpu_use,"
-    " a.gpu_energy, j.on_oom, j.family, j.sweep, l.share,"
+    " a.gpu_energy, j.on_oom, j.family, j.sweep, l.share, j.line,"
     f" {', '.join('l.' + c for c in LINE_COLUMNS)}"
     " FROM jobs j JOIN contexts c ON c.id = j.context JOIN lines l ON l.id = j.line"
     " LEFT JOIN attempts a ON a.id = j.attempt"
@@ -138,21 +139,12 @@ def page(
     return rows[:limit]
 
 
-def queue_head(db: Database, limit: int) -> list[int]:
-    """Ids of ready jobs in the order in which they were queued."""
-    from stoker.store.ledger import heads, read_line, ready_lines
-
-    merged = [job for line in ready_lines(db) for job in heads(db, read_line(db, line), limit)]
-    merged.sort(key=lambda ready: (-ready.priority, ready.id))
-    return [ready.id for ready in merged[:limit]]
-
-
-def ahead_of(db: Database, row: JobRow, limit: int = 1_000_000) -> int:
-    """How many ready jobs the policy looks at before this one."""
+def ahead_in_line(db: Database, row: JobRow) -> int:
+    """How many ready jobs of its own request group come before a job."""
     return int(str(db.value(
-        "SELECT count(*) FROM (SELECT 1 FROM jobs WHERE ready = 1 AND (priority > ?1 OR"
-        " (priority = ?1 AND id < ?2)) LIMIT ?3)",
-        (row.priority, row.id, limit),
+        "SELECT count(*) FROM jobs INDEXED BY jobs_ready WHERE ready = 1 AND line = ?1"
+        " AND (priority > ?2 OR (priority = ?2 AND id < ?3))",
+        (row.line, row.priority, row.id),
     )))  # fmt: skip
 
 

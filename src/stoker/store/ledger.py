@@ -19,7 +19,7 @@ from stoker.store.rows import parse_devices
 from stoker.store.submissions import satisfied
 
 _READY_COLUMNS = (
-    "j.id, j.priority, j.time_limit, j.submitted_at, f.seconds, f.memory, j.argv, j.shell,"
+    "j.id, j.priority, j.time_limit, j.submitted_at, f.memory, j.argv, j.shell,"
     f" j.context, j.name, j.attempts, j.grace, {STDOUT}, {STDERR}, j.keep_children, j.batch,"
     " j.batch_index, j.family, j.retries, j.restartable, j.on_oom,"
     " j.variables, j.warn, j.sweep, j.requeues"
@@ -49,7 +49,6 @@ class OpenAttempt(Record):
     request: Request
     share: str
     family: int
-    expected: float | None
     devices: tuple[int, ...]
     state: str
     boot: str
@@ -116,11 +115,11 @@ def heads(db: Database, line: Line, limit: int, clock_offset: float = 0.0) -> li
 
 
 def _ready_job(row: tuple[object, ...], line: Line, clock_offset: float) -> ReadyJob:
-    (id, priority, limit, submitted, seconds, memory, argv, shell, context, name, attempts, grace,
+    (id, priority, limit, submitted, memory, argv, shell, context, name, attempts, grace,
      out, err, keep, batch, index, family, retries, restartable, on_oom, variables,
      warn, sweep, requeues) = row  # fmt: skip
     return ReadyJob(
-        id, priority, resolve(line.request, memory), limit, line.share, seconds,  # type: ignore[arg-type]
+        id, priority, resolve(line.request, memory), limit, line.share,  # type: ignore[arg-type]
         submitted - clock_offset, unpack_words(argv), bool(shell), context,  # type: ignore[arg-type, operator]
         maybe_text(name), attempts, grace, maybe_text(out), maybe_text(err),  # type: ignore[arg-type]
         bool(keep), batch, index, family, line.id, retries, bool(restartable), on_oom,  # type: ignore[arg-type]
@@ -264,13 +263,6 @@ def change_request(db: Database, job: int, request: Request, share: str) -> None
     db.execute("UPDATE jobs SET line = ? WHERE id = ?", (line, job))
 
 
-def typical_seconds(db: Database) -> float:
-    """How long a job takes of which nothing is known."""
-    return float(str(db.value(
-        "SELECT avg(seconds) FROM (SELECT seconds FROM families ORDER BY id DESC LIMIT 100)"
-    ) or 0.0))  # fmt: skip
-
-
 def card_decisions(db: Database) -> list[tuple[str, bool, int | None, str | None]]:
     """(uuid, drained, slots, quarantine) of the cards about which something was decided."""
     rows = db.execute("SELECT uuid, drained, slots, quarantine FROM cards")
@@ -400,18 +392,18 @@ def settle_dependants(db: Database, job: int, state: str, now: float) -> bool:
 def open_attempts(db: Database) -> list[OpenAttempt]:
     """All attempts that the books show as alive."""
     rows = db.execute(
-        "SELECT a.id, a.job, a.number, j.line, a.claim, j.family, f.seconds, a.devices, j.state,"
+        "SELECT a.id, a.job, a.number, j.line, a.claim, j.family, a.devices, j.state,"
         " a.boot, a.pid, a.pid_started, a.started_mono, j.time_limit, j.grace, j.stop_requested"
         " FROM jobs j"
-        " JOIN attempts a ON a.id = j.attempt LEFT JOIN families f ON f.id = j.family"
+        " JOIN attempts a ON a.id = j.attempt"
         f" WHERE j.state IN ({_ACTIVE}) ORDER BY a.id"
     ).fetchall()
     found = []
-    for (attempt, job, number, line, claim, family, seconds, devices, state, boot, pid,
+    for (attempt, job, number, line, claim, family, devices, state, boot, pid,
          pid_started, mono, limit, grace, stop) in rows:  # fmt: skip
         request, share = lines.read_line(db, line)
         found.append(OpenAttempt(
-            attempt, job, number, request._replace(memory=claim), share, family, seconds,
+            attempt, job, number, request._replace(memory=claim), share, family,
             parse_devices(devices), state, boot, pid, pid_started, mono, limit, grace,
             stop is not None,
         ))  # fmt: skip
@@ -455,6 +447,19 @@ def set_meta(db: Database, key: str, value: object) -> None:
 
 def is_draining(db: Database) -> bool:
     return bool(db.value("SELECT value FROM meta WHERE key = 'draining'"))
+
+
+def set_refusal(db: Database, why: str | None) -> None:
+    """Why the runner cannot start processes at the moment; None when it can."""
+    if why is None:
+        db.execute("DELETE FROM meta WHERE key = 'refusal'")
+    else:
+        set_meta(db, "refusal", why)
+
+
+def refusal(db: Database) -> str | None:
+    why = db.value("SELECT value FROM meta WHERE key = 'refusal'")
+    return None if why is None else str(why)
 
 
 def store_tag(db: Database) -> int:

@@ -1,4 +1,4 @@
-"""Lines and families: what makes jobs alike for the policy, and what was learned of their like."""
+"""Lines: the request groups in which jobs wait that are alike for the policy."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from stoker.core.families import family_key
 from stoker.core.model import JobSpec, Request
 from stoker.core.text import maybe_bytes, maybe_text, pack_words, to_bytes, to_text, unpack_words
 from stoker.store.database import Database
+from stoker.store.profiles import profile_id
 
 # Families that one submit may add; commands that have nothing in common teach nothing anyway.
 _MAX_NEW_FAMILIES = 1000
-_MEMORY_OF_THE_PAST = 0.7
 LINE_COLUMNS = (
     "gpus", "memory", "exclusive", "ids", "prefer", "model", "min_memory", "is_auto",
     "avoid",
@@ -29,8 +29,7 @@ class Lines:
     def of(self, spec: JobSpec) -> tuple[int, int]:
         """(line, family) of a job."""
         family, length = self._family(spec) if self._learns else (0, 0)
-        share = spec.share or (spec.tags[0] if spec.tags else "")
-        key = (spec.request, share, length)
+        key = (spec.request, spec.share, length)
         line = self._lines.get(key)
         if line is None:
             line = self._lines[key] = line_id(self._db, *key)
@@ -42,7 +41,7 @@ class Lines:
         if known is None:
             if len(self._families) >= _MAX_NEW_FAMILIES:
                 return 0, 0
-            known = self._families[key] = _family(self._db, key)
+            known = self._families[key] = profile_id(self._db, key)
         return known
 
 
@@ -80,38 +79,3 @@ def _words(blob: object) -> tuple[str, ...]:
 def read_line(db: Database, line: int) -> tuple[Request, str]:
     row = db.execute(f"SELECT {_COLUMNS}, share FROM lines WHERE id = ?", (line,)).fetchone()
     return read_request(row[:-1]), to_text(row[-1])
-
-
-def learn(
-    db: Database, family: int, seconds: float | None, memory: int | None, *, is_short: bool = False
-) -> bool:
-    """Remember how a run went; True when jobs that wait would now be promised something else.
-
-    `is_short` says that it ran out of memory: what it had was too little, so its like need more.
-    """
-    if not family:
-        return False
-    if seconds is not None:
-        db.execute(
-            "UPDATE families SET runs = runs + 1, seconds = coalesce(seconds * ?1, 0)"
-            " + ?2 * CASE WHEN seconds IS NULL THEN 1 ELSE 1 - ?1 END WHERE id = ?3",
-            (_MEMORY_OF_THE_PAST, seconds, family),
-        )
-    if memory is None:
-        return False
-    known = db.value("SELECT memory FROM families WHERE id = ?", (family,))
-    db.execute(
-        "UPDATE families SET memory_runs = memory_runs + ?1, memory = max(coalesce(memory, 0), ?2)"
-        " WHERE id = ?3",
-        (int(not is_short), memory, family),
-    )
-    return known is None or memory > int(str(known))
-
-
-def _family(db: Database, key: str) -> tuple[int, int]:
-    """(id, length class) of a family: jobs that take between 2^n and 2^(n+1) seconds are alike."""
-    data = to_bytes(key)
-    row = db.execute("SELECT id, seconds FROM families WHERE key = ?", (data,)).fetchone()
-    if row is None:
-        return int(db.execute("INSERT INTO families (key) VALUES (?)", (data,)).lastrowid or 0), 0
-    return int(row[0]), 0 if row[1] is None else max(1, int(row[1]).bit_length())

@@ -31,18 +31,20 @@ CREATE TABLE lines (
     min_memory INTEGER,
     is_auto    INTEGER NOT NULL,      -- 1: memory as learned
     avoid      BLOB NOT NULL,         -- cards where it ran out of memory
-    share      BLOB NOT NULL,         -- the tag or sweep that takes turns with others
-    length     INTEGER NOT NULL       -- n: its like take 2^(n-1) to 2^n seconds; 0: unknown
+    share      BLOB NOT NULL,         -- fair-share group: a sweep; empty: all other jobs
+    length     INTEGER NOT NULL       -- n: an estimate of 2^(n-1) to 2^n seconds; 0: unknown
 );
 
--- What was learned of commands that differ only in numbers (see core/families.py).
+-- Command profiles: what attempts taught about commands that differ only in numbers (see
+-- core/families.py, core/estimates.py).
 CREATE TABLE families (
     id          INTEGER PRIMARY KEY,
     key         BLOB NOT NULL UNIQUE,
     runs        INTEGER NOT NULL DEFAULT 0,  -- that ended well
-    seconds     REAL,                        -- how long they take, newer ones count more
+    seconds     REAL,                        -- geometric mean of their durations
     memory_runs INTEGER NOT NULL DEFAULT 0,  -- of which the memory was seen
-    memory      INTEGER                      -- the most that one card had to give
+    memory      INTEGER,                     -- the most that one card had to give
+    spread      REAL NOT NULL DEFAULT 0      -- of the durations: mean |ln(duration / seconds)|
 );
 
 CREATE TABLE jobs (

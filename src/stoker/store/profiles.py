@@ -1,0 +1,92 @@
+"""Command profiles: what successful attempts taught about commands that differ only in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from stoker.core.estimates import Estimate, Estimates, learned, length_class
+from stoker.core.text import to_bytes
+from stoker.store.database import Database
+
+_ESTIMATE = "seconds, spread, runs"
+
+
+class Profiles:
+    """Estimates by profile id, read when they are first needed.
+
+    Whoever changes a profile calls `changed`; after changes by others, `forget`.
+    """
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self.forget()
+
+    def forget(self) -> None:
+        self._read: set[int] = {0}
+        self._known: dict[int, Estimate] = {}
+        self._typical: float | None = None
+
+    def changed(self, id: int) -> None:
+        """An attempt has taught this profile something."""
+        self._read.discard(id)
+        self._typical = None
+
+    def estimates(self, ids: Iterable[int]) -> Estimates:
+        """The estimates of these profiles, and how long jobs of unknown ones are taken to need."""
+        for id in ids:
+            if id not in self._read:
+                self._read.add(id)
+                estimate = _estimate(self._db, id)
+                if estimate is not None:
+                    self._known[id] = estimate
+        if self._typical is None:
+            self._typical = typical_seconds(self._db)
+        return Estimates(self._known, self._typical)
+
+
+def _estimate(db: Database, id: int) -> Estimate | None:
+    row = db.execute(f"SELECT {_ESTIMATE} FROM families WHERE id = ?", (id,)).fetchone()
+    return None if row is None or row[0] is None else Estimate(row[0], row[1], max(1, row[2]))
+
+
+def typical_seconds(db: Database) -> float:
+    """How long a job takes whose profile is unknown: the mean of the newest profiles."""
+    return float(str(db.value(
+        "SELECT avg(seconds) FROM (SELECT seconds FROM families ORDER BY id DESC LIMIT 100)"
+    ) or 0.0))  # fmt: skip
+
+
+def profile_id(db: Database, key: str) -> tuple[int, int]:
+    """(id, length class) of the profile with this key, which is made when it is new."""
+    data = to_bytes(key)
+    row = db.execute(f"SELECT id, {_ESTIMATE} FROM families WHERE key = ?", (data,)).fetchone()
+    if row is None:
+        return int(db.execute("INSERT INTO families (key) VALUES (?)", (data,)).lastrowid or 0), 0
+    known = None if row[1] is None else Estimate(row[1], row[2], max(1, row[3]))
+    return int(row[0]), length_class(known)
+
+
+def learn(
+    db: Database, family: int, seconds: float | None, memory: int | None, *, is_short: bool = False
+) -> bool:
+    """Update a profile after an attempt; True when its memory estimate has changed.
+
+    `is_short` says that the attempt ran out of memory: what it had was too little.
+    """
+    if not family:
+        return False
+    if seconds is not None:
+        new = learned(_estimate(db, family), seconds)
+        db.execute(
+            "UPDATE families SET runs = runs + 1, seconds = ?, spread = ? WHERE id = ?",
+            (new.seconds, new.spread, family),
+        )
+    if memory is None:
+        return False
+    known = db.value("SELECT memory FROM families WHERE id = ?", (family,))
+    db.execute(
+        "UPDATE families SET memory_runs = memory_runs + ?1, memory = max(coalesce(memory, 0), ?2)"
+        " WHERE id = ?3",
+        (int(not is_short), memory, family),
+    )
+    return known is None or memory > int(str(known))
