@@ -129,8 +129,8 @@ class Loop:
             return
         self._retry_at = None
         if self._decide_at is not None and self._decide_at <= now:
-            self._decide_at = now + _DECIDE_AGAIN_SECONDS
             self._may_start = self._may_start or self._would_start()
+            self._decide_at = now + _DECIDE_AGAIN_SECONDS if self._heads else None
         if not self._has_work():
             return
         try:
@@ -294,7 +294,7 @@ class Loop:
 
     def snapshot(self, look: int) -> Snapshot:
         """What the policy sees: all that runs, the first few of each line that waits."""
-        waiting = self._heads.first(look, self._clock_offset)
+        waiting = self._heads.first(look, self._seen_offset)
         running = self.live.values()
         profiles = {job.family for job in running} | {job.family for job in waiting}
         return Snapshot(
@@ -318,9 +318,12 @@ class Loop:
         if self._would_start():  # time has passed, and the next turn starts it
             return []
         fresh, _ = load_snapshot(
-            self.db, self._clock.mono(), self._clock_offset, self.cards.in_order,
+            self.db, self._clock.mono(), self._seen_offset, self.cards.in_order,
             self.cards.states, self.host.cpu_slots, MOST_SEEN,
         )  # fmt: skip
+        # Of an attempt that the runner has not reported yet, the loop alone knows the exact start.
+        running = tuple(self.live.get(job.attempt, job) for job in fresh.running)
+        fresh = fresh._replace(running=running)
         return list(decide(in_view(fresh), tells_why=False).starts)
 
     def reload(self) -> None:
@@ -361,7 +364,8 @@ class Loop:
             if self._is_stale or (claimed == len(plan.starts) and not plan.has_room):
                 break
             if not plan.starts:
-                self._decide_at = self._clock.mono() + _DECIDE_AGAIN_SECONDS
+                if self._heads:
+                    self._decide_at = self._clock.mono() + _DECIDE_AGAIN_SECONDS
                 break
         self.cards.settle()
 

@@ -25,7 +25,7 @@ def load_snapshot(
 
     `now` is monotonic, `clock_offset` the wall clock less that.
     """
-    running = [running_job(attempt, now) for attempt in ledger.open_attempts(db)]
+    running = [_running_job(attempt, clock_offset) for attempt in ledger.open_attempts(db)]
     waiting: list[ReadyJob] = []
     cut = set()
     for line in ledger.ready_lines(db):
@@ -41,9 +41,9 @@ def load_snapshot(
     return snapshot, cut
 
 
-def running_job(attempt: ledger.OpenAttempt, now: float) -> RunningJob:
-    """An attempt that has not ended, as the policy sees it; one without a start starts now."""
-    started = attempt.started_mono or now
+def _running_job(attempt: ledger.OpenAttempt, clock_offset: float) -> RunningJob:
+    """An attempt that has not ended; until the runner reports its start, the claim counts."""
+    started = attempt.started_mono or attempt.claimed_at - clock_offset
     ends_by = None if attempt.time_limit is None else started + attempt.time_limit
     return RunningJob(
         attempt.job, attempt.attempt, attempt.request, attempt.devices, started, ends_by,

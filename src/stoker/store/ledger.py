@@ -55,6 +55,7 @@ class OpenAttempt(Record):
     pid: int | None
     pid_started: int | None
     started_mono: float | None
+    claimed_at: float
     time_limit: float | None
     grace: float | None
     stop_requested: bool
@@ -393,18 +394,18 @@ def open_attempts(db: Database) -> list[OpenAttempt]:
     """All attempts that the books show as alive."""
     rows = db.execute(
         "SELECT a.id, a.job, a.number, j.line, a.claim, j.family, a.devices, j.state,"
-        " a.boot, a.pid, a.pid_started, a.started_mono, j.time_limit, j.grace, j.stop_requested"
-        " FROM jobs j"
+        " a.boot, a.pid, a.pid_started, a.started_mono, a.claimed_at, j.time_limit, j.grace,"
+        " j.stop_requested FROM jobs j"
         " JOIN attempts a ON a.id = j.attempt"
         f" WHERE j.state IN ({_ACTIVE}) ORDER BY a.id"
     ).fetchall()
     found = []
     for (attempt, job, number, line, claim, family, devices, state, boot, pid,
-         pid_started, mono, limit, grace, stop) in rows:  # fmt: skip
+         pid_started, mono, claimed, limit, grace, stop) in rows:  # fmt: skip
         request, share = lines.read_line(db, line)
         found.append(OpenAttempt(
             attempt, job, number, request._replace(memory=claim), share, family,
-            parse_devices(devices), state, boot, pid, pid_started, mono, limit, grace,
+            parse_devices(devices), state, boot, pid, pid_started, mono, claimed, limit, grace,
             stop is not None,
         ))  # fmt: skip
     return found

@@ -1,0 +1,159 @@
+"""Whatever is said about waiting jobs agrees with what the daemon decides."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stoker.core.estimates import Estimate, Estimates
+from stoker.core.explain import Place, explain_ready, places
+from stoker.core.forecast import forecast
+from stoker.core.model import CardState, Device, Request, RunningJob, Snapshot, WaitingJob
+from stoker.core.policy import decide, in_view
+from tests.core.scenario import a_device
+
+NOW = 1000.0
+GIB = 1 << 30
+REQUESTS = (
+    Request(0), Request(1), Request(2), Request(4), Request(1, 20 * GIB), Request(2, 50 * GIB),
+    Request(1, exclusive=True), Request(1, ids=("1",)), Request(1, model="a100"),
+    Request(1, min_memory=100 * GIB),
+)  # fmt: skip
+STATES = st.sampled_from((
+    None, CardState(closed="drained"), CardState(closed="clearing", is_brief=True),
+    CardState(closed="leased to somebody else"), CardState(40 * GIB, True, None, "user2"),
+))  # fmt: skip
+LIMITS = st.sampled_from((None, None, 5.0, 60.0, 600.0))
+ESTIMATES = st.builds(Estimate, st.sampled_from((1.0, 30.0, 900.0)),
+                      st.sampled_from((0.0, 0.3, 2.0)), st.sampled_from((1, 5, 100)))  # fmt: skip
+
+
+@st.composite
+def devices_of(draw: st.DrawFn) -> tuple[Device, ...]:
+    count = draw(st.integers(1, 4))
+    if draw(st.booleans()):
+        return tuple(a_device(number, draw(st.integers(1, 2))) for number in range(count))
+    return tuple(
+        Device(number, str(number), 1, draw(st.sampled_from(("H200", "NVIDIA A100"))),
+               f"GPU-{number:08d}", draw(st.sampled_from((80, 141))) * GIB)
+        for number in range(count)
+    )  # fmt: skip
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> Snapshot:
+    """A host in use by its own past decisions, with everything that can keep a job waiting."""
+    devices = draw(devices_of())
+    states = {d.number: state for d in devices if (state := draw(STATES)) is not None}
+    profiles = {n: estimate for n in (1, 2, 3) if (estimate := draw(st.none() | ESTIMATES))}
+    waiting = []
+    for id in range(1, 1 + draw(st.integers(0, 25))):
+        kind = draw(st.integers(0, len(REQUESTS) - 1))
+        share = draw(st.sampled_from(("", "", "sweep:a", "sweep:b")))
+        waiting.append(WaitingJob(
+            id, draw(st.sampled_from((0, 0, 0, 5))), REQUESTS[kind], draw(LIMITS), share,
+            NOW - draw(st.integers(0, 2000)), draw(st.integers(0, 3)),
+            1 + kind + 100 * ("", "sweep:a", "sweep:b").index(share),
+        ))  # fmt: skip
+    waiting.sort(key=lambda job: (job.line, -job.priority, job.id))
+    snapshot = Snapshot(
+        NOW, devices, draw(st.integers(0, 2)), (), tuple(waiting), draw(st.integers(0, 9)) == 0,
+        states, limits=draw(st.sampled_from(({}, {"sweep:a": 1}))),
+        estimates=Estimates(profiles, draw(st.sampled_from((0.0, 100.0)))),
+    )  # fmt: skip
+    for _ in range(draw(st.integers(0, 2))):
+        snapshot = after(snapshot, draw(st.integers(0, 100)))
+    return snapshot
+
+
+def after(snapshot: Snapshot, seconds: float) -> Snapshot:
+    """The starts of one decision are made, and time passes."""
+    jobs = {job.id: job for job in snapshot.waiting}
+    running = list(snapshot.running)
+    for start in decide(in_view(snapshot)).starts:
+        job = jobs.pop(start.job)
+        ends_by = None if job.time_limit is None else snapshot.now + job.time_limit
+        running.append(RunningJob(
+            job.id, job.id, job.request, start.devices, snapshot.now, ends_by, job.share,
+            job.family,
+        ))  # fmt: skip
+    return snapshot._replace(
+        running=tuple(running), waiting=tuple(jobs.values()), now=snapshot.now + seconds
+    )
+
+
+def starts_now(snapshot: Snapshot) -> set[int]:
+    """All that the daemon starts in one turn: it decides until nothing more starts."""
+    found: set[int] = set()
+    while starts := decide(in_view(snapshot), tells_why=False).starts:
+        found |= {start.job for start in starts}
+        snapshot = after(snapshot, 0.0)
+    return found
+
+
+@given(snapshots())
+def test_job_without_a_reason_is_exactly_one_that_the_daemon_starts(snapshot: Snapshot) -> None:
+    seen = in_view(snapshot)
+    plan = decide(seen)
+    order = places(snapshot)
+    assert order.keys() == {job.id for job in snapshot.waiting}
+    assert sorted(place.ahead for place in order.values()) == list(range(len(order)))
+    started = {start.job for start in plan.starts}
+    for job in snapshot.waiting:
+        reasons = explain_ready(job, seen, plan, order[job.id])
+        assert bool(reasons) == (job.id not in started)
+        assert all(reason.strip() == reason != "" for reason in reasons)
+
+
+@given(snapshots())
+def test_forecast_of_now_is_exactly_what_the_daemon_starts(snapshot: Snapshot) -> None:
+    found = forecast(snapshot)
+    assert {job for job, seconds in found.items() if seconds == 0} == starts_now(snapshot)
+    assert all(seconds == 0 or seconds >= 1 for seconds in found.values())
+
+
+@given(snapshots())
+def test_forecast_with_hidden_jobs_promises_nothing_else_than_without(snapshot: Snapshot) -> None:
+    """What lies behind the jobs that were read can only take promises away."""
+    whole = forecast(snapshot)
+    lines = {job.line for job in snapshot.waiting}
+    for line in lines:
+        found = forecast(snapshot, {line})
+        assert found.items() <= whole.items()
+
+
+@given(snapshots())
+def test_jobs_of_one_request_group_are_forecast_in_their_order(snapshot: Snapshot) -> None:
+    plain = snapshot._replace(
+        estimates=Estimates({}),
+        waiting=tuple(job._replace(time_limit=60.0, since=0.0) for job in snapshot.waiting),
+    )
+    found = forecast(plain)
+    order = places(plain)
+    for job in plain.waiting:
+        for other in plain.waiting:
+            if job.line == other.line and order[job.id].ahead < order[other.id].ahead:
+                assert other.id not in found or found[job.id] <= found[other.id]
+
+
+@given(snapshots())
+def test_forecast_starts_the_job_with_the_reservation_before_others_of_its_request(
+    snapshot: Snapshot,
+) -> None:
+    steady = snapshot._replace(estimates=Estimates({}))
+    reservation = decide(in_view(steady)).reservation
+    if reservation is None:
+        return
+    found = forecast(steady)
+    first = next(job for job in steady.waiting if job.id == reservation.job)
+    for job in steady.waiting:
+        if job.request == first.request and job.share == first.share == "" and job.id in found:
+            is_later = places(steady)[job.id].ahead > places(steady)[first.id].ahead
+            is_longer = (job.time_limit or 1e9) >= (first.time_limit or 1e9)
+            if is_later and is_longer and found[job.id] > 0:
+                assert first.id in found and found[first.id] <= found[job.id]
+
+
+def test_place_says_when_it_is_a_lower_bound() -> None:
+    assert str(Place(1)) == "1 job in front of it"
+    assert str(Place(3, is_exact=False)) == "at least 3 jobs in front of it"
