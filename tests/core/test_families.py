@@ -1,4 +1,4 @@
-"""Which commands are one family."""
+"""Which commands have one profile."""
 
 from __future__ import annotations
 
@@ -22,7 +22,12 @@ def key(text: str) -> str:
         ),
         ("./run 3", "./run -17"),
         ("./run .5", "./run +1.5e+10"),
-        ("./run 0x1f", "./run 12"),
+        ("./run 0x1f", "./run 7"),
+        ("./run 12", "./run 99.5"),
+        ("./run 0017", "./run 42"),
+        ("./run --seed 3", "./run --seed 12345"),
+        ("./run --warmup-steps 10", "./run --warmup-steps 500"),
+        ("./run --log_every_n_steps=1", "./run --log_every_n_steps=50"),
         ("./run --lr=0.1", "./run --lr=-1e-05"),
         ("./run lr=0.1,0.2", "./run lr=3,1e-4"),
         ("./run run_17", "./run run_4"),
@@ -63,7 +68,7 @@ def key(text: str) -> str:
         ("./run --name 'a b' \"c\"", "./run --name a b c"),
     ],
 )
-def test_commands_that_differ_in_numbers_are_one_family(one: str, other: str) -> None:
+def test_commands_that_differ_in_numbers_have_one_profile(one: str, other: str) -> None:
     assert key(one) == key(other)
 
 
@@ -109,7 +114,30 @@ def test_commands_that_differ_in_numbers_are_one_family(one: str, other: str) ->
         ("DATA=a ./run", "DATA=b ./run"),
     ],
 )
-def test_commands_that_need_other_memory_are_other_families(one: str, other: str) -> None:
+def test_commands_that_need_other_memory_have_other_profiles(one: str, other: str) -> None:
+    assert key(one) != key(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("./run --epochs 5", "./run --epochs 500"),
+        ("./run --epochs=5", "./run --epochs=500"),
+        ("./run trainer.max_epochs=5", "./run trainer.max_epochs=500"),
+        ("./run --max_steps 100", "./run --max_steps 200"),
+        ("./run --max-train-steps 100", "./run --max-train-steps 200"),
+        ("./run --num_samples 1e3", "./run --num_samples 1e6"),
+        ("./run --n-trials 10", "./run --n-trials 20"),
+        ("./run --limit 10", "./run --limit 20"),
+        ("./run --total-timesteps 1000", "./run --total-timesteps 9000"),
+        ("./run -n 10", "./run -n 20"),
+        ("EPOCHS=5 ./run", "EPOCHS=500 ./run"),
+        ("sleep 1", "sleep 90"),
+        ("bash t.sh 90", "bash t.sh 300"),
+        ("sleep 9.5", "sleep 10.5"),
+    ],
+)
+def test_commands_with_another_amount_of_work_have_other_profiles(one: str, other: str) -> None:
     assert key(one) != key(other)
 
 
@@ -125,7 +153,7 @@ def test_words_and_the_same_text_for_a_shell_are_one_family() -> None:
 
 def test_limits_are_as_written_down() -> None:
     assert key("./run vit_b_16") == key("./run vit_b_32")
-    assert key("./run --epochs 1") == key("./run --epochs 100")
+    assert key("bash t.sh 10") == key("bash t.sh 99")
 
 
 def test_long_commands_have_short_keys_that_differ() -> None:

@@ -11,6 +11,7 @@ from stoker.cli.options import Parsed, Verb
 from stoker.cli.output import plural, print_json, table
 from stoker.core.commands import display
 from stoker.core.durations import format_duration, format_size
+from stoker.core.estimates import Estimate
 from stoker.core.explain import needs
 from stoker.core.learning import budget, sharing_advice
 from stoker.core.states import WAITING
@@ -143,13 +144,15 @@ def _used_of_gpu(row: JobRow) -> str:
 
 
 def _learned(queue: Queue, row: JobRow) -> str:
-    """What is known of this job's like, and what follows from it."""
+    """What the command profile of a job says, and what follows from it."""
     known = find.family(queue.db, row.family)
     if known is None or not row.gpus:
         return ""
     words = []
     if known.seconds is not None:
         words.append(f"{plural(known.runs, 'run')} took {format_duration(known.seconds)}")
+        if not Estimate(known.seconds, known.spread).is_steady:
+            words.append("durations vary widely")
     if known.memory is not None:
         need = budget(known.memory)
         words.append(f"needs {format_size(need)} of GPU memory")

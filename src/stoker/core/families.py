@@ -1,6 +1,6 @@
-"""Commands that differ only in numbers are one family: what was learned of one serves the next.
+"""Command profiles: commands that differ only in numbers which say nothing about their work.
 
-The key of a family is the command with its numbers blotted out:
+The key of a profile is the command with such numbers blotted out:
 
     python train.py --lr 1e-4 --seed 12 --out runs/12
     python train.py --lr # --seed # --out runs/#
@@ -11,13 +11,19 @@ The key of a family is the command with its numbers blotted out:
   224x224), unless the name is one that people count with (`_COUNTERS`: exp3, seed7, fold2).
 - What decides memory stays as it is: values of names that speak of sizes (`_SIZES`) or of a model
   (`_MODELS`), as `--batch-size 64`, `--batch-size=64`, `batch_size=64` or `"batch_size": 64`.
+- What decides how much work there is stays too (`_WORK`): `--epochs 500`, `max_steps=1000`,
+  `--n-trials 20`. So `--epochs 500` does not inherit the duration of `--epochs 5`.
+- A number of its own (`sleep 90`, `train.py 300`) may be an amount of work or a seed: it becomes
+  one `#` for each of its digits, so amounts of another order of magnitude are another profile.
+  Numbers after a flag that names no work (`--seed 300`) become one `#`.
 - The way to an interpreter and its version go: /usr/bin/python3.11 is python. `cd DIR &&` keeps the
   last part of DIR. Choices of a device (`CUDA_VISIBLE_DEVICES=0`) go, other assignments are words
   like all others. Quotes go, so a shell's text and the same words are one family.
 
-Limits. vit_b_16 and vit_b_32 are one family unless they are the value of a model; numbers of epochs
-do not part families, so durations are known less well than memory; the directory that a job runs in
-is not part of its key. Only the first 4096 characters count.
+Limits. vit_b_16 and vit_b_32 are one profile unless they are the value of a model; the directory
+that a job runs in is not part of the key. Only the first 4096 characters count. Where the durations
+of one profile vary widely all the same, its estimate is not used to let jobs run ahead of others
+(core/estimates.py).
 
 On the way of every submitted job: no import of re (see record.py), and words are remembered,
 because commands that come in thousands have most of their words in common.
@@ -33,6 +39,13 @@ _MEMORY_CHARS = 100
 # Anywhere in a name.
 _SIZES = ("batch", "hidden", "width", "dim", "layer", "depth", "seq", "len", "resolution", "size",
           "embed", "embd", "channel", "heads", "tokens", "context")  # fmt: skip
+# Anywhere in a name, unless the name says how often something is done meanwhile.
+_WORK = ("epoch", "step", "iter", "trial", "sample", "episode", "round", "duration", "second",
+         "minute", "hour", "frame", "update", "repeat", "generation", "budget", "limit",
+         "example")  # fmt: skip
+_NO_WORK = ("warmup", "every", "interval", "freq", "log", "save", "decay", "seed", "lr", "rate",
+            "patience")  # fmt: skip
+_WORK_NAMES = frozenset(("n", "e", "num", "count", "total", "times", "reps"))
 # Whole names, beside all that end with `model`.
 _MODEL_NAMES = (
     "b bs img imgsz ctx arch backbone encoder decoder net network preset pretrained model_name "
@@ -57,7 +70,7 @@ _CUTS = frozenset("/_")
 _HEX = frozenset("0123456789abcdefABCDEF")
 _LETTERS_OF_HASH = str.maketrans("0123456789", "ghijklmnop")
 
-# A word, how the key shows it ("" leaves it out), and whether it names the size that follows.
+# A word, how the key shows it ("" leaves it out), and whether it names the amount that follows.
 _known: dict[str, tuple[str, bool]] = {}
 
 
@@ -77,26 +90,39 @@ def family_key(argv: tuple[str, ...], shell: bool) -> str:
         words = _without_way(words)
     known = _known
     shown = []
-    is_size = False
+    is_size = is_value = False  # of the flag before it
     for word in words:
         if is_size and word[0] != "-":
             shown.append(word)
-            is_size = False
+            is_size = is_value = False
             continue
         entry = known.get(word)
         if entry is None:
+            if word[0] in _DIGIT and not is_value and (digits := _whole_digits(word)):
+                shown.append("#" * digits)
+                is_size = False
+                continue
             if word.isdigit():
                 shown.append("#")
-                is_size = False
+                is_size = is_value = False
                 continue
             entry = _learn(word)
         as_shown, is_size = entry
+        is_value = word[0] == "-" and "=" not in word
         if as_shown:
             shown.append(as_shown)
     key = " ".join(shown)
     if not key.isascii():
         key = key.encode("utf-8", "replace").decode()  # bytes that are not text become "?"
     return key if len(key) <= MAX_KEY_CHARS else _shortened(key)
+
+
+def _whole_digits(word: str) -> int:
+    """How many digits a plain number has before its point; 0 for what is no plain number."""
+    whole, _, rest = word.partition(".")
+    if not whole.isdigit() or (rest and not rest.isdigit()):
+        return 0
+    return max(1, len(whole.lstrip("0")))
 
 
 def _without_way(words: list[str]) -> list[str]:
@@ -146,14 +172,19 @@ def _read(word: str, has_digits: bool) -> tuple[str, bool]:
             program = program.rstrip("0123456789.")
         if program in _INTERPRETERS and (program == "python" or "/bin/" in word):
             return program, False
-    is_size = (word[0] == "-" or word[-1] in ":=") and _names_size(word)
+    is_size = (word[0] == "-" or word[-1] in ":=") and _names_amount(word)
     return (_blot(word) if has_digits and not is_size else word), is_size
 
 
-def _names_size(name: str) -> bool:
+def _names_amount(name: str) -> bool:
+    """Whether the value of this name decides how much memory or work a job needs."""
     # Of `--model.optimizer.lr` only the last part says what the value is.
     name = name.rstrip(":=").rpartition(".")[2].lstrip("-+{").lower().replace("-", "_")
-    return name in _MODELS or name.endswith("model") or any(size in name for size in _SIZES)
+    if name in _MODELS or name.endswith("model") or any(size in name for size in _SIZES):
+        return True
+    if name in _WORK_NAMES:
+        return True
+    return any(work in name for work in _WORK) and not any(no in name for no in _NO_WORK)
 
 
 def _is_number(word: str) -> bool:

@@ -255,15 +255,18 @@ def devices(db: Database) -> tuple[Device, ...]:
 
 
 class Family(Record):
-    """What was learned of commands of one kind."""
+    """A command profile, for people."""
 
     runs: int
     seconds: float | None
     memory: int | None
+    spread: float
 
 
 def family(db: Database, id: int) -> Family | None:
-    row = db.execute("SELECT runs, seconds, memory FROM families WHERE id = ?", (id,)).fetchone()
+    row = db.execute(
+        "SELECT runs, seconds, memory, spread FROM families WHERE id = ?", (id,)
+    ).fetchone()
     return None if row is None else Family(*row)
 
 
