@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from stoker.store import ledger
+from stoker.store.database import open_database
 from tests.doors.helpers import Gate, as_json
 from tests.lab import Lab
 
@@ -97,6 +99,23 @@ def test_job_far_back_counts_the_jobs_in_front_of_it(new_lab: Callable[..., Lab]
     assert reasons(lab, 20)[-1] == "18 jobs in front of it"
     lab.ok("submit", "-q", "-G", "0", "--hold", "true")
     lab.ok("cancel", "all")
+
+
+def test_refusal_recorded_by_the_daemon_beats_starts_now(lab: Lab) -> None:
+    lab.ok("daemon", "drain")
+    job = lab.submit("true")
+    lab.ok("daemon", "stop")
+    db = open_database(str(lab.state_dir))
+    ledger.set_meta(db, "draining", 0)
+    assert reasons(lab, job) == ["no daemon is running; `stoker daemon start` starts one"]
+    ledger.set_refusal(db, "no space left on device")
+    db.close()
+    assert reasons(lab, job)[1] == "jobs cannot be started at the moment: no space left on device"
+    lab.ok("daemon", "start")
+    assert lab.wait(job) == 0
+    db = open_database(str(lab.state_dir))
+    lab.wait_until(lambda: ledger.refusal(db) is None)
+    db.close()
 
 
 def test_forecasts_keep_the_order_of_the_queue(new_lab: Callable[..., Lab]) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from stoker.store import find, ledger
+from stoker.core.model import Request
+from stoker.store import find, ledger, lines
 from stoker.store.database import SCHEMA_VERSION, Database, open_database
+from stoker.store.profiles import Profiles
 from tests.store.builders import a_spec, a_store, add
 
 SCHEMAS = Path(__file__).parent / "schemas"
@@ -62,6 +64,55 @@ def test_a_queue_of_schema_2_gets_the_tables_of_a_new_one(tmp_path: Path) -> Non
     db, new = open_database(str(tmp_path)), a_store(tmp_path / "new")
     assert columns(db) == columns(new)
     assert indexes(db) == indexes(new)
+
+
+def a_queue_of_schema_3(folder: Path) -> None:
+    """Three jobs wait: without a tag, with one, and in a sweep; one profile is known."""
+    connection = sqlite3.connect(folder / "queue.db")
+    connection.executescript((SCHEMAS / "0003.sql").read_text())
+    connection.executescript(
+        "INSERT INTO meta VALUES ('tag', 5), ('next_job', 4);"
+        "INSERT INTO contexts VALUES (1, 0, x'2f', x'', 18, x'2f62696e2f7368');"
+        "INSERT INTO families (id, key, runs, seconds) VALUES (1, x'61', 3, 60.0);"
+    )
+    for id, share in enumerate((b"", b"a", b"sweep:b"), 1):
+        key = repr((1, None, 0, b"", b"", None, None, 0, b"", share, 0)).encode()
+        connection.execute(
+            "INSERT INTO lines (id, key, gpus, exclusive, ids, prefer, is_auto, avoid, share,"
+            " length) VALUES (?, ?, 1, 0, x'', x'', 0, x'', ?, 0)",
+            (id, key, share),
+        )
+        connection.execute(
+            "INSERT INTO jobs (id, state, ready, line, family, priority, shell, argv, context,"
+            " submitted_at) VALUES (?, 'queued', 1, ?, 1, 0, 1, x'61', 1, 1.0)",
+            (id, id),
+        )
+    connection.execute("PRAGMA user_version = 3")
+    connection.commit()
+    connection.close()
+
+
+def test_a_queue_of_schema_3_gets_the_tables_of_a_new_one(tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    a_queue_of_schema_3(tmp_path)
+    db, new = open_database(str(tmp_path)), a_store(tmp_path / "new")
+    assert columns(db) == columns(new)
+    assert indexes(db) == indexes(new)
+
+
+def test_waiting_jobs_with_a_tag_leave_its_fair_share_group(tmp_path: Path) -> None:
+    a_queue_of_schema_3(tmp_path)
+    db = open_database(str(tmp_path))
+    assert [find.job(db, id).share for id in (1, 2, 3)] == ["", "", "sweep:b"]
+    # A group of that name would be another one, and new jobs join those without a tag.
+    assert lines.line_id(db, Request(1), "a") not in (1, 2, 3)
+    assert lines.line_id(db, Request(1), "") == 1
+
+
+def test_profiles_of_an_old_queue_keep_their_estimates(tmp_path: Path) -> None:
+    a_queue_of_schema_3(tmp_path)
+    estimate = Profiles(open_database(str(tmp_path))).estimates([1]).of(1)
+    assert estimate is not None and estimate.seconds == 60.0 and estimate.is_steady
 
 
 def test_the_jobs_of_an_old_queue_go_on(tmp_path: Path) -> None:

@@ -1,0 +1,39 @@
+"""A loop whose memory is out of date notices it, and repairs itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+from stoker.core.model import Context, Device, JobSpec, Request
+from stoker.store.database import open_database
+from stoker.store.submissions import Submission
+from tests.simulation.daemon import SimDaemon, SimHost
+from tests.simulation.world import World
+
+SPEC = JobSpec(("work",), Context("/", (), 0o022, "/bin/sh"), False, Request(1))
+
+
+def test_loop_that_missed_a_change_finds_it_and_starts_the_job(tmp_path: Path) -> None:
+    world = World(Random(1))
+    world.is_calm = True
+    open_database(str(tmp_path)).close()
+    host = SimHost(world, str(tmp_path), (Device(0, "0"),), cpu_slots=1)
+    orders: list[int] = []
+    host.on_order = lambda order: orders.append(order.job)
+    daemon = SimDaemon(host)
+    while not daemon.is_working or daemon.has_work():
+        daemon.step()
+    loop = daemon.loop
+    assert loop.missed_starts() == []
+    # A change on the daemon's own connection that nobody told the loop about.
+    [job] = Submission(loop.db).add([SPEC], world.clock.wall()).ids
+    loop.turn()
+    assert orders == []
+    assert [start.job for start in loop.missed_starts()] == [job]
+    loop.reload()
+    loop.turn()
+    loop.turn()
+    assert orders == [job]
+    assert loop.missed_starts() == []
+    daemon.close()
