@@ -33,15 +33,17 @@ class Profiles:
 
     def estimates(self, ids: Iterable[int]) -> Estimates:
         """The estimates of these profiles, and how long jobs of unknown ones are taken to need."""
+        has_unknown = False
         for id in ids:
             if id not in self._read:
                 self._read.add(id)
                 estimate = _estimate(self._db, id)
                 if estimate is not None:
                     self._known[id] = estimate
-        if self._typical is None:
+            has_unknown = has_unknown or id not in self._known
+        if self._typical is None and has_unknown:
             self._typical = typical_seconds(self._db)
-        return Estimates(self._known, self._typical)
+        return Estimates(self._known, self._typical or 0.0)
 
 
 def _estimate(db: Database, id: int) -> Estimate | None:
