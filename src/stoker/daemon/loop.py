@@ -118,7 +118,7 @@ class Loop:
                 if job is not None and job.devices:
                     self.cards.ended(job, self._clock.mono())
                 self._may_start = True
-            elif fact.mono and fact.attempt in self.live:
+            elif isinstance(fact, Begun) and fact.mono and fact.attempt in self.live:
                 self.live[fact.attempt] = _as_begun(self.live[fact.attempt], fact.mono)
             self._facts.append(fact)
 
