@@ -80,6 +80,21 @@ def test_queues_share_a_card_by_memory_and_together_promise_no_more_than_it_has(
     assert (first.wait(waits[0]), second.wait(waits[1])) == (0, 0)
 
 
+def test_why_counts_what_another_queue_has_leased_and_does_not_use_yet(host: GpuHost) -> None:
+    first, second = host.lab(), host.lab()
+    gate = host.gate()
+    first.start(gate, "-M", "60G", "--gpu-ids", "0")
+    part = second.submit("-M", "30G", "--gpu-ids", "0", "true")
+    whole = second.submit("--gpu-ids", "0", "true")
+    other = second.submit("--gpus", "0", "true")
+    assert second.wait(other) == 0
+    for job in (part, whole):
+        assert f"leased: 60 GB to {USER}" in second.why(job)
+        assert second.state(job) == "queued"
+    gate.open()
+    assert second.wait(part, whole) == 0
+
+
 def test_what_another_queue_s_job_uses_is_not_counted_beside_what_it_was_promised(
     host: GpuHost,
 ) -> None:
