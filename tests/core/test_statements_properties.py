@@ -159,3 +159,21 @@ def test_forecast_starts_the_job_with_the_reservation_before_others_of_its_reque
 def test_place_says_when_it_is_a_lower_bound() -> None:
     assert str(Place(1)) == "1 job in front of it"
     assert str(Place(3, is_exact=False)) == "at least 3 jobs in front of it"
+
+
+@given(st.integers(2, 40), st.integers(1, 3), st.booleans())
+def test_job_that_the_daemon_does_not_look_at_yet_has_a_reason(
+    count: int, gpus: int, is_wide: bool
+) -> None:
+    """Neither it nor anything said about it starts before the jobs in front of it."""
+    request = Request(2 if is_wide else 1)
+    waiting = tuple(WaitingJob(id, 0, request, since=NOW, line=1) for id in range(1, count + 1))
+    snapshot = Snapshot(NOW, tuple(a_device(n) for n in range(gpus)), 1, (), waiting)
+    seen = in_view(snapshot)
+    plan = decide(seen)
+    started = {start.job for start in plan.starts}
+    for job, place in zip(waiting, places(snapshot).values(), strict=True):
+        reasons = explain_ready(job, seen, plan, place)
+        assert bool(reasons) == (job.id not in started)
+        if reasons and not started.isdisjoint({1}):
+            assert reasons[-1] == str(place)
