@@ -4,24 +4,28 @@
         for score in executor.map(train, [0.1, 0.01, 0.001]):
             print(score)
 
-One thread watches all of an executor's jobs. Unlike a pool, the queue outlives this process: what
-was submitted runs to its end even if nobody waits for it.
+One thread watches all jobs of a process. Unlike a pool, the queue outlives this process: submitted
+jobs run to their end even if no process waits for them.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
+import logging
+import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from stoker.core.states import CANCELLED, WAITING
-from stoker.ends import watcher
+from stoker.ends import is_watcher_thread, watcher
 from stoker.errors import UsageError
 from stoker.handles import Job
 from stoker.job_options import read_options
 from stoker.python_api import Queue
+from stoker.store.lines import limited_share
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -31,6 +35,13 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
+# The logger that concurrent.futures itself uses for exceptions in callbacks.
+_LOGGER = logging.getLogger("concurrent.futures")
+# Arguments of the standard executors that mean nothing where every call has its own process.
+_OF_POOLS = (
+    "initializer", "initargs", "mp_context", "max_tasks_per_child", "thread_name_prefix",
+)  # fmt: skip
+
 
 class JobFuture(concurrent.futures.Future[T], Generic[T]):
     """A Future with a job behind it. Unlike others it can be cancelled while it runs."""
@@ -38,7 +49,8 @@ class JobFuture(concurrent.futures.Future[T], Generic[T]):
     def __init__(self, job: Job[T]) -> None:
         super().__init__()
         self.job = job
-        self._claim = threading.Lock()  # whoever gets it says how this ends
+        self._claim = threading.Lock()  # the thread that gets it sets the result
+        _pending.add(self)
 
     def running(self) -> bool:
         return not self.done() and self.job.running()
@@ -49,41 +61,116 @@ class JobFuture(concurrent.futures.Future[T], Generic[T]):
             return self.cancelled()
         return self._end_cancelled()
 
+    def result(self, timeout: float | None = None) -> T:
+        self._settle_on_watcher_thread(timeout)
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        self._settle_on_watcher_thread(timeout)
+        return super().exception(timeout)
+
+    def add_done_callback(self, fn: Callable[[concurrent.futures.Future[T]], object]) -> None:
+        """As that of every Future; an exception of any kind on our thread is logged there."""
+        super().add_done_callback(lambda future: _call_back(fn, future))
+
     def _end_cancelled(self) -> bool:
         if self._claim.acquire(blocking=False):
-            super().cancel()
-            self.set_running_or_notify_cancel()
+            try:
+                super().cancel()
+            finally:  # a callback may have raised SystemExit; those who wait must hear of the end
+                self.set_running_or_notify_cancel()
+                _pending.discard(self)
         return self.cancelled()
 
     def _settle(self, state: str | None) -> None:
-        """The job has ended; called once, by the watcher."""
-        if state == CANCELLED:  # by somebody else
+        """Take over how the job ended. Called when it has, from any thread; counts once."""
+        if state == CANCELLED:
             self._end_cancelled()
             return
         if not self._claim.acquire(blocking=False):
             return
         value, error = self.job._outcome()
         self.set_running_or_notify_cancel()
+        _pending.discard(self)
         if error is not None:
             self.set_exception(error)
         else:
             self.set_result(value)  # type: ignore[arg-type]
 
+    def _settle_on_watcher_thread(self, timeout: float | None) -> None:
+        """A callback that waits for another future would wait for the thread that it runs on."""
+        if is_watcher_thread() and not self.done() and self.job.wait(timeout):
+            self._settle(self.job.state)
+
+    def _end_in_forked_process(self) -> None:
+        """The thread that would set the result is in the parent process."""
+        self._condition = threading.Condition()
+        self._waiters: list[Any] = []
+        self._done_callbacks: list[Any] = []
+        self._exception = RuntimeError(
+            f"the future of job {self.job.id} belongs to the process that submitted it\n"
+            "hint: in a forked process, wait for the job itself: future.job.result()"
+        )
+        self._state = "FINISHED"
+
+
+def _call_back(
+    fn: Callable[[concurrent.futures.Future[T]], object], future: concurrent.futures.Future[T]
+) -> None:
+    try:
+        fn(future)
+    except Exception:
+        raise  # concurrent.futures logs it
+    except BaseException:
+        if not is_watcher_thread():
+            raise
+        _LOGGER.exception("exception calling callback for %r", future)
+
+
+_pending: weakref.WeakSet[JobFuture[Any]] = weakref.WeakSet()
+
+
+def _start_anew() -> None:
+    """In a forked process."""
+    for future in list(_pending):
+        if not future.done():
+            future._end_in_forked_process()
+    _pending.clear()
+
+
+os.register_at_fork(after_in_child=_start_anew)
+
 
 class Executor(concurrent.futures.Executor):
     """Runs calls as jobs. Its options hold for all of them; those of a job function go before.
+
+    `max_workers` limits how many of its jobs run at a time; without it, the GPUs do. The daemon
+    keeps the limit, also after this process has ended.
 
     >>> with Executor(gpus=2, time_limit="2h") as executor:           # doctest: +SKIP
     ...     executor.submit(train, 0.1).result()
     """
 
-    def __init__(self, queue: Queue | None = None, **options: Unpack[Options]) -> None:
+    def __init__(
+        self,
+        max_workers: int | None = None,
+        *,
+        queue: Queue | None = None,
+        **options: Unpack[Options],
+    ) -> None:
+        for name in _OF_POOLS:
+            if name in options:
+                raise UsageError(
+                    f"`{name}` is not an option of an executor of jobs",
+                    "each call runs in a process of its own; set it up inside the function",
+                )
         read_options(options)
         if options.get("dedupe") is not None:
             raise UsageError("`dedupe` names one job, and an executor makes many")
+        self._share = "" if max_workers is None else _share(max_workers)
         self._queue = queue if queue is not None else Queue()
         self._options = options
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._futures: set[JobFuture[Any]] = set()
         self._is_shut = False
 
@@ -103,9 +190,13 @@ class Executor(concurrent.futures.Executor):
     ) -> Iterator[T]:
         """Results in the order of the items; all calls enter the queue at once.
 
-        `chunksize` and `buffersize` are there for compatibility and change nothing: each item is a
-        job, and the queue keeps them.
+        `chunksize` and `buffersize` are there for compatibility: they are checked and change
+        nothing, since each item is a job and the queue keeps them.
         """
+        if chunksize < 1:
+            raise ValueError("chunksize must be >= 1.")
+        if buffersize is not None and buffersize < 1:
+            raise ValueError("buffersize must be None or > 0")
         deadline = None if timeout is None else time.monotonic() + timeout
         calls: list[tuple[tuple[Any, ...], dict[str, Any]]]
         calls = [(args, {}) for args in zip(*iterables, strict=False)]
@@ -119,6 +210,8 @@ class Executor(concurrent.futures.Executor):
         if cancel_futures:
             _cancel_waiting(self._queue, pending)
         if wait:
+            for future in pending:
+                future._settle_on_watcher_thread(None)
             concurrent.futures.wait(pending)
 
     def _start(
@@ -129,13 +222,18 @@ class Executor(concurrent.futures.Executor):
         with self._lock:
             if self._is_shut:
                 raise RuntimeError("cannot schedule new futures after shutdown")
-        jobs = self._queue._call(function, calls, self._options)
+        watching = watcher(self._queue._settings)
+        try:
+            watching.check()
+        except RuntimeError as error:
+            raise RuntimeError(f"cannot schedule new futures: {error}") from None
+        jobs = self._queue._call(function, calls, self._options, self._share)
         futures: list[JobFuture[Any]] = [JobFuture(job) for job in jobs]
         with self._lock:
             self._futures.update(futures)
         for future in futures:
             future.add_done_callback(self._forget)
-            watcher(self._queue._settings).add(future.job.id, future._settle)
+            watching.add(future.job.id, future._settle)
         return futures
 
     def _forget(self, future: concurrent.futures.Future[Any]) -> None:
@@ -143,18 +241,39 @@ class Executor(concurrent.futures.Executor):
             self._futures.discard(future)
 
 
+def _share(max_workers: object) -> str:
+    """The name by which the daemon counts the jobs of one executor."""
+    if isinstance(max_workers, Queue):
+        raise UsageError("the queue of an executor is named", "Executor(queue=Queue(folder))")
+    if not isinstance(max_workers, int) or isinstance(max_workers, bool):
+        raise UsageError(
+            f"max_workers is a whole number, not {max_workers!r}", "Executor(4, gpus=1)"
+        )
+    if max_workers <= 0:
+        raise ValueError("max_workers must be greater than 0")  # as the standard executors say it
+    return limited_share(os.urandom(6).hex(), max_workers)
+
+
 def _results(queue: Queue, futures: list[JobFuture[T]], deadline: float | None) -> Iterator[T]:
-    """One result after the other; when nobody wants the rest, what still waits is cancelled."""
-    place = 0
+    """One result after the other; when the rest is not wanted, what still waits is cancelled."""
+    futures.reverse()
     try:
-        while place < len(futures):
-            rest = None if deadline is None else deadline - time.monotonic()
-            result = futures[place].result(rest)
-            futures[place] = None  # type: ignore[call-overload]  # the value may be large
-            place += 1
-            yield result
+        while futures:
+            # No name may keep a value that was handed out: it may be large.
+            yield _next_result(futures, deadline)
     finally:
-        _cancel_waiting(queue, futures[place:])
+        _cancel_waiting(queue, futures)
+
+
+def _next_result(futures: list[JobFuture[T]], deadline: float | None) -> T:
+    rest = None if deadline is None else deadline - time.monotonic()
+    future = futures[-1]
+    try:
+        return future.result(rest)
+    finally:
+        if future.done():
+            futures.pop()
+        del future
 
 
 def _cancel_waiting(queue: Queue, futures: Iterable[JobFuture[Any]]) -> None:

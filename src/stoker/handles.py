@@ -20,11 +20,13 @@ from stoker.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
     from stoker.api import Queue
+    from stoker.executor import JobFuture
     from stoker.functions.payload import Outcome
     from stoker.settings import Settings
     from stoker.store.find import JobRow
 
 T_co = TypeVar("T_co", covariant=True)
+Handle = TypeVar("Handle", bound="Job[Any] | JobFuture[Any]")
 
 # The words of concurrent.futures.
 FIRST_COMPLETED = "FIRST_COMPLETED"
@@ -217,11 +219,21 @@ class Job(Generic[T_co]):
             watching.forget(self.id, tell)
 
     def _outcome(self) -> tuple[T_co | None, BaseException | None]:
-        """(value, None) or (None, exception) of a job that has ended; never raises for the job."""
+        """(value, None) or (None, exception) of a job that has ended.
+
+        For the watcher's thread: no exception of the user's code leaves it. A SystemExit or the
+        like that unpickling raises comes back as a RuntimeError, which asyncio and
+        concurrent.futures can carry.
+        """
         try:
             return self.result(0), None
         except Exception as error:
             return None, error
+        except BaseException as error:
+            text = f"the result of job {self.id} cannot be unpickled: {type(error).__name__}"
+            wrapped = RuntimeError(f"{text}: {error}")
+            wrapped.__cause__ = error
+            return None, wrapped
 
     # -- change ------------------------------------------------------------------------------
 
@@ -290,7 +302,7 @@ class Job(Generic[T_co]):
     def _queue(self) -> Queue:
         from stoker.ends import open_queue
 
-        return open_queue(self._settings)
+        return open_queue(self._settings, creates=False)
 
     def _row(self) -> JobRow:
         from stoker.store import find
@@ -331,9 +343,11 @@ class Job(Generic[T_co]):
         if outcome.error is not None:
             try:
                 error = pickle.loads(outcome.error)
-            except Exception:  # its module is not to be had here; its words are
+            except KeyboardInterrupt:
+                raise
+            except BaseException:  # its module is not to be had here; its words are
                 error = None
-        if error is None:
+        if not isinstance(error, Exception):
             error = self._failure(row, outcome.summary)
         error.__cause__ = RemoteTraceback(outcome.traceback or outcome.summary)
         return error
@@ -392,13 +406,13 @@ def _deadline(timeout: float | None) -> float | None:
 # -- many ----------------------------------------------------------------------------------------
 
 
-class DoneAndNotDone(NamedTuple):
-    done: set[Job[Any]]
-    not_done: set[Job[Any]]
+class DoneAndNotDone(NamedTuple, Generic[Handle]):
+    done: set[Handle]
+    not_done: set[Handle]
 
 
-def as_completed(jobs: Iterable[Job[T_co]], timeout: float | None = None) -> Iterator[Job[T_co]]:
-    """The jobs in the order in which they end, each once.
+def as_completed(jobs: Iterable[Handle], timeout: float | None = None) -> Iterator[Handle]:
+    """The jobs (or futures of an Executor) in the order in which they end, each once.
 
     >>> for job in as_completed(jobs):                    # doctest: +SKIP
     ...     print(job.id, job.result())
@@ -407,25 +421,24 @@ def as_completed(jobs: Iterable[Job[T_co]], timeout: float | None = None) -> Ite
     """
     from stoker.ends import Ends
 
-    by_id = _by_id(jobs)
-    if not by_id:
+    handles = _Handles(jobs)
+    yield from handles.take_done()
+    if not handles.left:
         return
-    settings = next(iter(by_id.values()))._settings
-    deadline = _deadline(timeout)
-    left = dict(by_id)
     try:
-        for id, _ in Ends(settings, by_id).until(deadline):
-            yield left.pop(id)
+        for id, state in Ends(handles.settings, handles.left).until(_deadline(timeout)):
+            yield from handles.take(id, state)
     except TimeoutError:
-        raise TimeoutError(f"{len(left)} of {len(by_id)} jobs have not ended") from None
+        unfinished = sum(map(len, handles.left.values()))
+        raise TimeoutError(f"{unfinished} of {handles.count} jobs have not ended") from None
 
 
 def wait(
-    jobs: Iterable[Job[Any]], timeout: float | None = None, return_when: str = ALL_COMPLETED
-) -> DoneAndNotDone:
-    """Wait for several jobs, as concurrent.futures.wait does: (done, not_done).
+    jobs: Iterable[Handle], timeout: float | None = None, return_when: str = ALL_COMPLETED
+) -> DoneAndNotDone[Handle]:
+    """Wait for jobs (or futures of an Executor), as concurrent.futures.wait: (done, not_done).
 
-    FIRST_COMPLETED returns with the first end, FIRST_EXCEPTION with the first that is not well.
+    FIRST_COMPLETED returns with the first end, FIRST_EXCEPTION with the first failure.
     """
     from stoker.ends import Ends
 
@@ -434,31 +447,63 @@ def wait(
             f"`{return_when}` says nothing about when to return",
             f"{FIRST_COMPLETED}, {FIRST_EXCEPTION} or {ALL_COMPLETED}",
         )
-    left = _by_id(jobs)
-    done: set[Job[Any]] = set()
-    if left:
-        settings = next(iter(left.values()))._settings
+    handles = _Handles(jobs)
+    done = set(handles.take_done())
+    if handles.left and not (done and return_when == FIRST_COMPLETED):
         try:
-            for group in Ends(settings, left).groups(_deadline(timeout)):
-                done.update(left.pop(id) for id, _ in group)
+            for group in Ends(handles.settings, handles.left).groups(_deadline(timeout)):
+                for id, state in group:
+                    done.update(handles.take(id, state))
                 is_bad = any(state != DONE for _, state in group)
                 if return_when == FIRST_COMPLETED or (return_when == FIRST_EXCEPTION and is_bad):
                     break
         except TimeoutError:
             pass
-    return DoneAndNotDone(done, set(left.values()))
+    return DoneAndNotDone(done, {handle for left in handles.left.values() for handle in left})
 
 
-def _by_id(jobs: Iterable[Job[T_co]]) -> dict[int, Job[T_co]]:
-    by_id = {}
-    place = None
-    for job in jobs:
-        if place is None:
-            place = job.state_dir
-        elif job.state_dir != place:
-            raise UsageError(
-                "jobs of two queues cannot be waited for together",
-                f"wait for those in `{place}` and those in `{job.state_dir}` apart",
-            )
-        by_id[job.id] = job
-    return by_id
+class _Handles(Generic[Handle]):
+    """Jobs of one queue and futures of them, by the number of their job."""
+
+    def __init__(self, given: Iterable[Handle]) -> None:
+        self.left: dict[int, list[Handle]] = {}
+        place: Job[Any] | None = None
+        for handle in dict.fromkeys(given):
+            job = handle if isinstance(handle, Job) else getattr(handle, "job", None)
+            if not isinstance(job, Job):
+                raise UsageError(
+                    f"{handle!r} is neither a job nor a future of a stoker.Executor",
+                    "concurrent.futures.wait takes all kinds of futures, those of stoker included",
+                )
+            place = place or job
+            if job.state_dir != place.state_dir:
+                raise UsageError(
+                    "jobs of two queues cannot be waited for together",
+                    f"wait for those in `{place.state_dir}` and those in `{job.state_dir}` apart",
+                )
+            self.left.setdefault(job.id, []).append(handle)
+        if place is not None:
+            self.settings = place._settings
+        self.count = sum(map(len, self.left.values()))
+
+    def take_done(self) -> list[Handle]:
+        """Futures that are done: one that was cancelled is, while its job still stops."""
+        done: list[Handle] = []
+        for id, handles in list(self.left.items()):
+            ended = [one for one in handles if not isinstance(one, Job) and one.done()]
+            done += ended
+            self.left[id] = [one for one in handles if one not in ended]
+            if not self.left[id]:
+                del self.left[id]
+        return done
+
+    def take(self, id: int, state: str | None) -> list[Handle]:
+        """The job has ended: its handles, of which no future is behind its job."""
+        from concurrent.futures import wait
+
+        handles = self.left.pop(id)
+        for one in handles:
+            if not isinstance(one, Job):
+                one._settle(state)
+                wait([one])  # the watcher's thread may be the one that sets the result
+        return handles

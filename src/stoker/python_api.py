@@ -324,7 +324,7 @@ class Queue:
         """New jobs that ask for the same as old ones."""
         return [Job(self._settings, id) for id in self._open().rerun(self._ids(which))]
 
-    def wait(self, *which: Which, timeout: float | None = None) -> DoneAndNotDone:
+    def wait(self, *which: Which, timeout: float | None = None) -> DoneAndNotDone[Job[Any]]:
         """Wait for jobs (default: all that have not ended)."""
         return wait(self.jobs(*which), timeout)
 
@@ -374,6 +374,7 @@ class Queue:
         function: Callable[..., Any],
         calls: Sequence[tuple[tuple[Any, ...], dict[str, Any]]],
         options: Mapping[str, Any] | None = None,
+        share: str = "",
     ) -> list[Job[Any]]:
         """Queue calls of one function; what cannot be called or sent is refused before any is."""
         import hashlib
@@ -398,7 +399,7 @@ class Queue:
         packer = Packer(function)
         pieces = [packer.shared]
         pieces += [packer.call(args, kwargs) for args, kwargs in calls]
-        spec = self._spec(wanted)
+        spec = self._spec(wanted)._replace(share=share)
         if spec.name is None:
             spec = spec._replace(name=packer.label.rpartition(".")[2])
         folder = vault.new_folder(self.state_dir)

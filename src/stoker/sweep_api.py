@@ -203,7 +203,7 @@ class Sweep:
     def _open(self) -> StoredQueue:
         from stoker.ends import open_queue
 
-        return open_queue(self._settings)
+        return open_queue(self._settings, creates=False)
 
     def _row(self) -> SweepRow:
         from stoker.store import sweeps

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import weakref
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import stoker
 from stoker.errors import UsageError
 from stoker.executor import Executor
 from stoker.python_api import Queue
@@ -112,3 +115,75 @@ def test_options_that_make_no_sense_are_refused(here: Lab) -> None:
         Executor(gpu=1)  # type: ignore[call-arg]
     with pytest.raises(UsageError, match="`dedupe` names one job"):
         Executor(dedupe="a")
+
+
+def test_wait_and_as_completed_of_stoker_take_futures(here: Lab, gate: Callable[..., str]) -> None:
+    path = gate()
+    executor = Executor(gpus=0)
+    slow: Any = executor.submit(work.pass_gate, path, 7)
+    fast: Any = executor.submit(work.add, 1)
+    done, not_done = stoker.wait([slow, fast], return_when="FIRST_COMPLETED")
+    assert (done, not_done) == ({fast}, {slow}) and fast.done()
+    job = stoker.job(work.add, gpus=0).submit(4)
+    ended = stoker.as_completed([slow, job, fast, slow.job], timeout=60)
+    assert {next(ended), next(ended)} == {job, fast}
+    Path(path).write_text("go")
+    assert {next(ended), next(ended)} == {slow, slow.job}
+    assert slow.done() and slow.result(timeout=0) == 7
+    cancelled = Executor(hold=True).submit(work.add, 1)
+    cancelled.cancel()
+    assert stoker.wait([cancelled], timeout=0).done == {cancelled}
+    with pytest.raises(UsageError, match="neither a job nor a future"):
+        stoker.wait([concurrent.futures.Future()])  # type: ignore[type-var]
+
+
+def test_max_workers_limits_how_many_jobs_run_at_a_time(
+    here: Lab, gate: Callable[..., str]
+) -> None:
+    paths = [gate(f"gate{i}") for i in range(4)]
+    executor = Executor(2, gpus=0)
+    futures = [executor.submit(work.pass_gate, path) for path in paths]
+    here.wait_until(lambda: [future.job.state for future in futures[:2]] == ["running"] * 2)
+    other = Executor(gpus=0).submit(work.add, 1)
+    assert other.result(timeout=60) == 2  # there is room, but not for this executor
+    assert [future.job.state for future in futures[2:]] == ["queued"] * 2
+    assert "may have 2 running at a time" in futures[2].job.why()
+    for path in paths:
+        here.wait_until(lambda: any(future.running() for future in futures))
+        Path(path).write_text("go")
+    executor.shutdown()
+    assert all(future.done() for future in futures)
+
+
+@pytest.mark.parametrize("number", [0, -1])
+def test_max_workers_must_be_positive(here: Lab, number: int) -> None:
+    with pytest.raises(ValueError, match="max_workers must be greater than 0"):
+        Executor(number)
+
+
+def test_arguments_of_pools_are_refused_with_a_hint(here: Lab) -> None:
+    with pytest.raises(UsageError, match="`initializer` is not an option"):
+        Executor(initializer=print)  # type: ignore[call-arg]
+    with pytest.raises(UsageError, match=r"Executor\(queue="):
+        Executor(Queue())  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"max_workers is a whole number, not 1.5"):
+        Executor(1.5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_sizes_of_map_are_checked(here: Lab, size: int) -> None:
+    executor = Executor(gpus=0)
+    with pytest.raises(ValueError, match="chunksize"):
+        executor.map(work.add, [1], chunksize=size)
+    with pytest.raises(ValueError, match="buffersize"):
+        executor.map(work.add, [1], buffersize=size)
+    assert Queue().jobs("all") == []
+
+
+def test_map_keeps_no_result_that_was_handed_out(here: Lab) -> None:
+    seen = []
+    for model in Executor(gpus=0).map(work.Model, [1, 2]):
+        seen.append(weakref.ref(model))
+        del model
+        assert seen[-1]() is None
+    assert len(seen) == 2

@@ -201,3 +201,38 @@ def log_and_return(x: int, as_number: bool = False) -> object:
     """The loss that counts is logged; that of the last batch is returned."""
     stoker.log(loss=x / 10, step=5)
     return 99.0 if as_number else {"loss": 99.0, "other": "x", "no name": 1}
+
+
+class ExitsWhenRead:
+    """Its unpickling raises SystemExit where no job runs: in the process that reads the result."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _exit_outside_a_job, ()
+
+
+class ErrorThatExitsWhenRead(Exception):
+    def __reduce__(self) -> tuple[type | object, ...]:
+        return _exit_outside_a_job, ()
+
+
+def _exit_outside_a_job() -> object:
+    if "STOKER_JOB_ID" not in os.environ:
+        raise SystemExit("unpickled")
+    return ValueError("read in the job")
+
+
+def return_what_exits() -> object:
+    return ExitsWhenRead()
+
+
+def raise_what_exits() -> None:
+    raise ErrorThatExitsWhenRead("no data")
+
+
+class ExitsWhenSent:
+    def __reduce__(self) -> str:
+        raise SystemExit(0)
+
+
+def return_what_cannot_be_sent() -> object:
+    return ExitsWhenSent()

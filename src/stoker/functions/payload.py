@@ -331,7 +331,9 @@ class Outcome(Record):
 def value_outcome(attempt: int, value: object, of: str) -> bytes:
     try:
         data = dumps(value)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise  # the signal
+    except BaseException as error:  # a `__reduce__` that calls sys.exit is no end of the job
         raise TypeError(
             f"the result of `{of}` is of type `{type(value).__qualname__}` and cannot be sent "
             f"back: {_reason(error)}\n"
@@ -347,7 +349,7 @@ def error_outcome(attempt: int, error: BaseException, traceback: str) -> bytes:
             data = dumps(error)
             if not isinstance(pickle.loads(data), Exception):  # many exceptions fail only here
                 data = None
-        except Exception:
+        except BaseException:  # also a SystemExit: the traceback still has to be kept
             data = None
     return pickle.dumps(Outcome(attempt, None, data, traceback, _reason(error))._asdict())
 

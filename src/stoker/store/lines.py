@@ -79,3 +79,24 @@ def _words(blob: object) -> tuple[str, ...]:
 def read_line(db: Database, line: int) -> tuple[Request, str]:
     row = db.execute(f"SELECT {_COLUMNS}, share FROM lines WHERE id = ?", (line,)).fetchone()
     return read_request(row[:-1]), to_text(row[-1])
+
+
+
+_LIMITED = "executor:"
+
+
+def limited_share(token: str, most: int) -> str:
+    """A fair-share group of which at most so many jobs run at a time: its name says how many."""
+    return f"{_LIMITED}{token}:{most}"
+
+
+def limited_shares(db: Database) -> dict[str, int]:
+    """The limits of such groups that have jobs ready to start."""
+    rows = db.execute(
+        "SELECT DISTINCT share FROM lines WHERE share >= ? AND share < ?"
+        " AND EXISTS (SELECT 1 FROM jobs WHERE ready = 1 AND line = lines.id)",
+        (to_bytes(_LIMITED), to_bytes(f"{_LIMITED[:-1]};")),
+    )
+    shares = [to_text(row[0]) for row in rows]
+    ends = {share: share.rpartition(":")[2] for share in shares}
+    return {share: int(end) for share, end in ends.items() if end.isascii() and end.isdigit()}

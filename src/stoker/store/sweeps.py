@@ -15,6 +15,7 @@ from stoker.core.retry import Verdict
 from stoker.core.text import maybe_text, to_bytes, to_text, unpack_pairs
 from stoker.errors import NotFound
 from stoker.store.database import Database
+from stoker.store.lines import limited_shares
 from stoker.store.outputs import STDOUT
 
 # How a failure is recognised in the next one; longer texts differ by accident.
@@ -298,7 +299,7 @@ def remove(db: Database, sweep: int) -> None:
 def limits(db: Database) -> dict[str, int]:
     """How many jobs of a share may run at a time."""
     rows = db.execute("SELECT name, max_parallel FROM sweeps WHERE max_parallel IS NOT NULL")
-    return {share_of(to_text(name)): most for name, most in rows}
+    return {share_of(to_text(name)): most for name, most in rows} | limited_shares(db)
 
 
 def start_counting(db: Database, sweep: int, *, goes_on: bool = True) -> None:

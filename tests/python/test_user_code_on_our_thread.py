@@ -1,0 +1,92 @@
+"""Exceptions in user code (callbacks, unpickling) do not stop the thread that watches jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import logging
+import threading
+from collections.abc import Callable
+
+import pytest
+
+import stoker
+from stoker.executor import Executor
+from stoker.handles import JobFailed
+from tests.lab import Lab
+from tests.python import work
+
+SENT = (SystemExit, KeyboardInterrupt, GeneratorExit, ValueError)
+
+
+@pytest.mark.parametrize("kind", SENT)
+def test_callback_that_raises_stops_neither_its_future_nor_later_ones(
+    here: Lab, kind: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    called: list[object] = []
+
+    def bad(_: object) -> None:
+        raise kind("from a callback")
+
+    with caplog.at_level(logging.ERROR, "concurrent.futures"), Executor(gpus=0) as executor:
+        first = executor.submit(work.add, 1)
+        first.add_done_callback(bad)
+        first.add_done_callback(called.append)
+        assert first.result(timeout=60) == 2
+        assert executor.submit(work.add, 2).result(timeout=60) == 3
+    here.wait_until(lambda: called == [first])
+    assert "exception calling callback" in caplog.text and "from a callback" in caplog.text
+
+
+@pytest.mark.parametrize("function", [work.return_what_exits, work.raise_what_exits])
+def test_result_whose_unpickling_exits_is_an_exception_of_its_future(
+    here: Lab, function: Callable[[], object]
+) -> None:
+    with Executor(gpus=0) as executor:
+        bad = executor.submit(function)
+        error = bad.exception(timeout=60)
+        assert isinstance(error, (RuntimeError, JobFailed)), error
+        assert "SystemExit" in f"{error}{error.__cause__}" or "no data" in str(error)
+        assert executor.submit(work.add, 2).result(timeout=60) == 3
+
+
+def test_result_whose_pickling_exits_is_a_failed_job(here: Lab) -> None:
+    with Executor(gpus=0) as executor:
+        bad = executor.submit(work.return_what_cannot_be_sent)
+        assert "cannot be sent back" in str(bad.exception(timeout=60))
+
+
+def test_awaited_job_whose_result_exits_leaves_the_loop_running(here: Lab) -> None:
+    async def main() -> int:
+        with pytest.raises(RuntimeError, match="SystemExit"):
+            await stoker.job(work.return_what_exits, gpus=0).submit()
+        return await stoker.job(work.add, gpus=0).submit(2)
+
+    assert asyncio.run(main()) == 3
+
+
+def test_cancelled_future_with_a_bad_callback_is_seen_by_those_who_wait(here: Lab) -> None:
+    def bad(_: object) -> None:
+        raise SystemExit("from a callback")
+
+    future = Executor(hold=True).submit(work.add, 1)
+    future.add_done_callback(bad)
+    with pytest.raises(SystemExit):
+        future.cancel()  # in the caller's own thread, as with any future
+    assert concurrent.futures.wait([future], timeout=60).done == {future}
+
+
+def test_callback_may_wait_for_another_future_and_shut_down(here: Lab) -> None:
+    results: list[object] = []
+    ended = threading.Event()
+
+    def follow(_: object) -> None:
+        other = Executor(gpus=0)
+        results.append(other.submit(work.add, 10).result(timeout=60))
+        other.submit(work.add, 20)
+        other.shutdown()
+        ended.set()
+
+    with Executor(gpus=0) as executor:
+        executor.submit(work.add, 1).add_done_callback(follow)
+    assert ended.wait(60) and results == [11]
