@@ -15,10 +15,12 @@ import os
 import sys
 import time
 
+from stoker.core.backoff import Backoff
 from stoker.core.collector import Collector
 from stoker.core.model import JobSpec
 from stoker.core.states import ACTIVE, FINAL, WAITING
 from stoker.core.warning import parse_warning
+from stoker.daemon.mind import PAUSE_FILE
 from stoker.daemon.start import poke
 from stoker.errors import Error, NotFound, Unavailable
 from stoker.failpoints import point as failpoint
@@ -32,7 +34,7 @@ from stoker.supervisor import job_processes
 from stoker.supervisor.logs import job_folder, stop_path
 from stoker.supervisor.process_table import read_process
 from stoker.sweeping import load
-from stoker.sweeps.search import Past, Searcher
+from stoker.sweeps.search import Past, Searcher, SearcherDied
 from stoker.sweeps.spec import ADAPTIVE, SweepSpec
 from stoker.trials import Trials
 
@@ -40,6 +42,7 @@ from stoker.trials import Trials
 _LOOK_SECONDS = 1.0
 # So many good trials without a word about the metric are enough.
 _MUTE = 5
+_FIRST_PAUSE = 1.0
 _PR_SET_PDEATHSIG = 1
 
 
@@ -263,49 +266,95 @@ class Study:
         return stop_path(job_folder(self._settings.state_dir, job))
 
 
+Key = tuple[int, str, str, int]
+
+
 class Driver:
     """All driven sweeps of one queue."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._db = open_database(settings.state_dir)
-        self._studies: dict[tuple[int, str, str, int], Study] = {}
+        self._studies: dict[Key, Study] = {}
+        self._backoffs: dict[Key, Backoff] = {}
 
     def work(self) -> None:
-        """Until no sweep needs us any more."""
+        """Until no sweep needs a driver any more."""
         news = News(self._settings.state_dir)
         try:
             while self._round():
-                watches = any(study.watches_curves for study in self._studies.values())
-                news.wait(_LOOK_SECONDS if watches else None)
+                self._note_alive()
+                news.wait(self._timeout())
+            self._note_alive()
         finally:
             news.close()
             for study in self._studies.values():
                 study.close()
+            self._db.close()
+
+    def _timeout(self) -> float | None:
+        watches = any(study.watches_curves for study in self._studies.values())
+        due = [one.due_at - time.monotonic() for one in self._backoffs.values() if one.failures]
+        return min([_LOOK_SECONDS] * watches + [max(0.0, at) for at in due], default=None)
+
+    def _note_alive(self) -> None:
+        """Drivers before this one may have failed; the daemon said so in a file."""
+        try:
+            os.unlink(os.path.join(self._settings.state_dir, PAUSE_FILE))
+        except FileNotFoundError:
+            pass
 
     def _round(self) -> bool:
         rows = sweeps.driven(self._db)
         wanted = {(row.id, row.spec, row.base, row.context): row for row in rows}
         for key in [key for key in self._studies if key not in wanted]:
             self._studies.pop(key).close()  # over, stopped, or given anew
+        for key in [key for key in self._backoffs if key not in wanted]:
+            del self._backoffs[key]
         for key, row in wanted.items():
+            backoff = self._backoffs.setdefault(key, Backoff(self._first_pause()))
+            if not backoff.is_due(time.monotonic()):
+                continue
             try:
                 if key not in self._studies:
                     self._studies[key] = Study(self._db, self._settings, row)
                 if not self._studies[key].advance():
                     self._finish(row)
+                if backoff.failures:
+                    backoff.succeeded()
+                    self._note_pause(row, None)
+            except SearcherDied as error:
+                self._try_later(key, row, error.message)
             except (Unavailable, NotFound) as error:
                 self._give_up(row, error)
             except OSError as error:  # a full disk, say: the other sweeps go on
-                self._give_up(row, Unavailable(f"the search cannot go on: {error}"))
+                self._try_later(key, row, f"{error.strerror or error}")
         return bool(rows)
+
+    def _first_pause(self) -> float:
+        return min(_FIRST_PAUSE, self._settings.retry_delay)
+
+    def _try_later(self, key: Key, row: SweepRow, why: str) -> None:
+        """Begin again with what the store knows: at once, and more rarely if that fails too."""
+        study = self._studies.pop(key, None)
+        if study is not None:
+            study.close()
+        backoff, now = self._backoffs[key], time.monotonic()
+        backoff.failed(now)
+        if backoff.is_paused:
+            times = f"the search failed {backoff.failures} times in a row"
+            self._note_pause(row, f"{times} ({why}); next try in {backoff.due_at - now:.0f} s")
+
+    def _note_pause(self, row: SweepRow, why: str | None) -> None:
+        with self._db.transaction():
+            sweeps.note_pause(self._db, row.id, why)
 
     def _finish(self, row: SweepRow) -> None:
         with self._db.transaction():
             sweeps.end_driving(self._db, row.id, row.spec)
 
     def _give_up(self, row: SweepRow, error: Error) -> None:
-        """Say in the sweep what is wrong; the jobs that it has go on."""
+        """Stop the sweep with the reason; the jobs that run go on."""
         hint = f" ({error.hint})" if error.hint else ""
         with self._db.transaction():
             if sweeps.by_name(self._db, row.name) is not None:

@@ -37,7 +37,7 @@ def test_a_job_that_lasts_is_traced_also_after_its_tracer_was_killed(quick_lab: 
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: count(quick_lab, job) > before + 3, what="more readings")
-    assert "the tracer died (status 9)" in (quick_lab.state_dir / "daemon.log").read_text()
+    assert "the tracer was killed by signal 9" in (quick_lab.state_dir / "daemon.log").read_text()
 
 
 def test_it_leaves_with_the_last_job_and_comes_back_with_the_next(quick_lab: Lab) -> None:

@@ -10,6 +10,7 @@ from stoker.cli.options import Parsed
 from stoker.cli.output import as_json, plural, print_json, report_change, table, tell
 from stoker.cli.sweep import in_words, report, shape
 from stoker.core.terminal import printable
+from stoker.daemon.mind import pause_reason
 from stoker.errors import UsageError
 from stoker.reports import Places, failures, of_sweep
 from stoker.results.table import Row, best
@@ -107,7 +108,7 @@ def _list(queue: Queue, parsed: Parsed) -> int:
     if parsed["json"]:
         print_json(sweeps=[
             {"name": row.name, "trials": counts, "method": spec.method, "stopped": row.stopped,
-             "command": described(spec.template)}
+             "paused": _pause(queue, row), "command": described(spec.template)}
             for row, counts, spec in found
         ])  # fmt: skip
         return 0
@@ -120,14 +121,23 @@ def _list(queue: Queue, parsed: Parsed) -> int:
         running = sum(counts.get(state, 0) for state in ("starting", "running", "stopping"))
         bad = counts.get("failed", 0) + counts.get("lost", 0)
         lines.append((row.name, sum(counts.values()), counts.get("done", 0), running, waiting, bad,
-                      _state(row, running + waiting), described(spec.template)))  # fmt: skip
+                      _state(queue, row, running + waiting), described(spec.template)))  # fmt: skip
     print(table(("SWEEP", "TRIALS", "DONE", "RUN", "WAIT", "FAIL", "STATE", "COMMAND"), lines))
     return 0
 
 
-def _state(row: SweepRow, open_ones: int) -> str:
+def _pause(queue: Queue, row: SweepRow) -> str | None:
+    """Why the search makes no new trials at the moment."""
+    if row.stopped is not None or not row.is_driven:
+        return None
+    return sweeps.pause(queue.db, row.id) or pause_reason(queue.settings.state_dir)
+
+
+def _state(queue: Queue, row: SweepRow, open_ones: int) -> str:
     if row.stopped is not None:
         return "stopped"
+    if _pause(queue, row) is not None:
+        return "paused"
     return "active" if open_ones or row.is_driven else "over"
 
 
@@ -147,12 +157,13 @@ def _show(queue: Queue, name: str, parsed: Parsed) -> int:
     reported = of_sweep(queue.db, Places(queue.settings.state_dir), row)
     counts = sweeps.counts(queue.db, row.id)
     bad = failures(Places(queue.settings.state_dir), sweeps.trials(queue.db, row.id))
+    pause = _pause(queue, row)
     top = None
     rows = [one.row for one in reported]
     if spec.metric is not None and any(spec.metric.name in row.metrics for row in rows):
         top = best(rows, f"metric.{spec.metric.name}", spec.metric.goal)
     if parsed["json"]:
-        print_json(name=name, spec=spec.to_json(), trials=counts, stopped=row.stopped,
+        print_json(name=name, spec=spec.to_json(), trials=counts, stopped=row.stopped, paused=pause,
                    created_at=row.created_at, failures=[one._asdict() for one in bad],
                    best=_best(top))  # fmt: skip
         return 0
@@ -171,6 +182,8 @@ def _show(queue: Queue, name: str, parsed: Parsed) -> int:
         print(f"  metric    {spec.metric.name} ({spec.metric.goal})")
     if row.stopped is not None:
         print(f"  stopped   {printable(row.stopped)}")
+    if pause is not None:
+        print(f"  paused    {printable(pause)}")
     for failure in bad[:_SHOWN_FAILURES]:
         is_said = failure.words[:40] in (row.stopped or "")
         words = "as above" if is_said else printable(failure.words)

@@ -6,10 +6,12 @@ import os
 import signal
 import sys
 
+from stoker.core.backoff import Backoff
 from stoker.settings import Settings
 
 _FIRST_PAUSE = 1.0
-_LONGEST_PAUSE = 60.0
+# A process that lived that long did not fail because it was started.
+_STEADY_SECONDS = 60.0
 
 
 class Child:
@@ -26,8 +28,8 @@ class Child:
         self._pid = 0
         self._handle: int | None = None
         self._stdin: int | None = None
-        self._pause = _FIRST_PAUSE
-        self._not_before = 0.0
+        self._backoff = Backoff(min(_FIRST_PAUSE, settings.retry_delay))
+        self._started_at = 0.0
         self._is_wanted = False
 
     def is_needed(self) -> bool:
@@ -43,7 +45,7 @@ class Child:
         return [] if self._handle is None else [self._handle]
 
     def next_deadline(self) -> float | None:
-        return self._not_before if self._is_wanted and self._handle is None else None
+        return self._backoff.due_at if self._is_wanted and self._handle is None else None
 
     def look(self, now: float, something_changed: bool) -> str | None:
         """Called in every turn; a text when there is trouble to tell of."""
@@ -51,7 +53,7 @@ class Child:
         trouble = self._collect(now)
         if something_changed or (was_there and not self.is_there):  # one came as it left
             self._is_wanted = self.is_needed()
-        if self._is_wanted and not self.is_there and now >= self._not_before:
+        if self._is_wanted and not self.is_there and self._backoff.is_due(now):
             trouble = self._start(now) or trouble
         return trouble
 
@@ -78,9 +80,10 @@ class Child:
             finally:
                 os.close(theirs)
             self._handle = os.pidfd_open(self._pid)
+            self._started_at = now
         except OSError as error:
-            self._forget(now)
-            return f"{self._what} cannot be started ({error.strerror}); it is tried again"
+            self._forget()
+            return self._failed(now, f"cannot be started ({error.strerror})")
         return None
 
     def _collect(self, now: float) -> str | None:
@@ -89,22 +92,29 @@ class Child:
         try:
             pid, status = os.waitpid(self._pid, os.WNOHANG)
         except ChildProcessError:  # collected together with orphans of jobs
-            pid, status = self._pid, 1
+            pid, status = self._pid, 1 << 8
         if not pid:
             return None
-        self._forget(now)
+        self._forget()
+        if status == 0 or now - self._started_at >= _STEADY_SECONDS:
+            self._backoff.succeeded()
         if status == 0:
-            self._pause, self._not_before = _FIRST_PAUSE, now
             return None
-        return f"{self._what} died (status {status}); it is started again"
+        code = os.waitstatus_to_exitcode(status)
+        how = f"was killed by signal {-code}" if code < 0 else f"failed with exit code {code}"
+        return self._failed(now, how)
 
-    def _forget(self, now: float) -> None:
+    def _failed(self, now: float, how: str) -> str:
+        self._backoff.failed(now)
+        count = self._backoff.failures
+        times = f" {count} times in a row" if count > 1 else ""
+        return f"{self._what} {how}{times}; it is started again in {self._backoff.due_at - now:g} s"
+
+    def _forget(self) -> None:
         for descriptor in (self._handle, self._stdin):
             if descriptor is not None:
                 os.close(descriptor)
         self._handle = self._stdin = None
-        self._not_before = now + self._pause
-        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
     def close(self) -> None:
         """It holds nothing, so it may go at any time."""
@@ -113,4 +123,4 @@ class Child:
                 signal.pidfd_send_signal(self._handle, signal.SIGTERM)
             except ProcessLookupError:
                 pass
-            self._forget(0.0)
+            self._forget()

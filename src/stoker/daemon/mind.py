@@ -2,16 +2,45 @@
 
 from __future__ import annotations
 
+import os
+
 from stoker.daemon.child import Child
 from stoker.settings import Settings
 from stoker.store import sweeps
 from stoker.store.database import Database
 
+# Says why no driver is running; the daemon writes it, a driver that works removes it.
+PAUSE_FILE = "driver.paused"
+
 
 class Mind(Child):
     def __init__(self, db: Database, settings: Settings) -> None:
-        super().__init__("stoker.driver", "the driver of sweeps", settings)
+        super().__init__("stoker.driver", "the sweep driver", settings)
         self._db = db
 
     def is_needed(self) -> bool:
         return sweeps.has_driven(self._db)
+
+    def _failed(self, now: float, how: str) -> str:
+        text = super()._failed(now, how)
+        if self._backoff.is_paused:
+            _write(os.path.join(self._settings.state_dir, PAUSE_FILE), text)
+        return text
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        with open(f"{path}.new", "w", encoding="utf-8") as file:
+            file.write(f"{text}\n")
+        os.replace(f"{path}.new", path)
+    except OSError:
+        pass  # a full disk: the daemon's log has the text too
+
+
+def pause_reason(state_dir: str) -> str | None:
+    """Why the driver of sweeps is not running now; None: it is, or it is not needed."""
+    try:
+        with open(os.path.join(state_dir, PAUSE_FILE), encoding="utf-8") as file:
+            return file.read().strip() or None
+    except OSError:
+        return None

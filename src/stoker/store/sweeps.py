@@ -20,6 +20,7 @@ from stoker.store.outputs import STDOUT
 
 # How a failure is recognised in the next one; longer texts differ by accident.
 _EVIDENCE_CHARS = 120
+_PAUSED = "sweep_paused."  # with the number of a sweep: a key of `meta`
 
 
 class SweepRow(Record):
@@ -109,6 +110,20 @@ def end_driving(db: Database, sweep: int, spec: str) -> None:
         " ('held', 'queued', 'starting', 'running', 'stopping'))",
         (sweep, spec),
     )
+
+
+def note_pause(db: Database, sweep: int, why: str | None) -> None:
+    """Why the search of a sweep does not go on at the moment; None: it goes on."""
+    key = f"{_PAUSED}{sweep}"
+    if why is None:
+        db.execute("DELETE FROM meta WHERE key = ?", (key,))
+    else:
+        db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, why))
+
+
+def pause(db: Database, sweep: int) -> str | None:
+    why = db.value("SELECT value FROM meta WHERE key = ?", (f"{_PAUSED}{sweep}",))
+    return None if why is None else str(why)
 
 
 def is_stopped(db: Database, sweep: int) -> bool:
@@ -294,6 +309,7 @@ def remove(db: Database, sweep: int) -> None:
     db.execute("UPDATE jobs SET sweep = NULL WHERE sweep = ?", (sweep,))
     db.execute("DELETE FROM trials WHERE sweep = ?", (sweep,))
     db.execute("DELETE FROM sweeps WHERE id = ?", (sweep,))
+    note_pause(db, sweep, None)
 
 
 def limits(db: Database) -> dict[str, int]:
@@ -311,6 +327,7 @@ def start_counting(db: Database, sweep: int, *, goes_on: bool = True) -> None:
 
 def mark_stopped(db: Database, sweep: int, why: str) -> None:
     db.execute("UPDATE sweeps SET stopped = ? WHERE id = ?", (why, sweep))
+    note_pause(db, sweep, None)
 
 
 def count_end(

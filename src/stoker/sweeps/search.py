@@ -35,8 +35,16 @@ class Asked(Record):
     point: Point
 
 
+class SearcherDied(Unavailable):
+    """The search process ended, hung or answered nonsense; another one may do better."""
+
+
 class Searcher:
-    """One child process and one sweep. Any trouble with it is Unavailable, and it is then gone."""
+    """One child process and one sweep. After any error the process is gone.
+
+    Raises SearcherDied when the process was at fault, and Unavailable when the search itself
+    cannot work: a package is missing, or the method refuses the space.
+    """
 
     def __init__(
         self,
@@ -58,7 +66,7 @@ class Searcher:
             )
         except OSError as error:
             self._errors.close()
-            raise Unavailable(f"the searcher cannot be started: {error.strerror}") from None
+            raise SearcherDied(f"the searcher cannot be started: {error.strerror}") from None
         past = [entry._asdict() for entry in history or []]
         self._call({"do": "begin", "spec": sweep.to_json(), "history": past})
 
@@ -113,7 +121,7 @@ class Searcher:
 
     def _call(self, request: dict[str, object]) -> object:
         if self._child.stdin is None or self._child.stdin.closed:
-            raise Unavailable("the searcher is gone", "start it again")
+            raise SearcherDied("the searcher is gone")
         deadline = time.monotonic() + self._timeout
         self._send(json.dumps(request).encode() + b"\n", deadline)
         line = self._receive(deadline)
@@ -161,11 +169,11 @@ class Searcher:
         line, _, self._rest = self._rest.partition(b"\n")
         return line
 
-    def _trouble(self, message: str) -> Unavailable:
-        """End the child, and let its last words be heard."""
+    def _trouble(self, message: str) -> SearcherDied:
+        """End the process; the error has the last line of its output."""
         self._child.kill()
         self._child.wait()
         self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - 2000))
         words = self._errors.read().decode("utf-8", "replace").strip().splitlines()
         self.close()
-        return Unavailable(f"{message}: {words[-1]}" if words else message)
+        return SearcherDied(f"{message}: {words[-1]}" if words else message)

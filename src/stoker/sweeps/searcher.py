@@ -21,6 +21,7 @@ from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, TextIO
 
+from stoker.failpoints import point as failpoint
 from stoker.sweeps import methods, spec
 from stoker.sweeps.domains import Choices, Continuous, Domain, Steps, Whole
 from stoker.sweeps.space import Axis, holds, order
@@ -338,6 +339,7 @@ def _answers(requests: TextIO) -> Iterator[dict[str, object]]:
     for line in requests:
         request = json.loads(line)
         what = request.pop("do")
+        failpoint(f"searcher.{what}")
         try:
             if what == "begin":
                 optuna = importlib.import_module("optuna")

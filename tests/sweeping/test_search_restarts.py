@@ -1,0 +1,138 @@
+"""The driver of sweeps and the search process are killed, and the search goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stoker.supervisor import members
+from tests.lab import Lab
+
+SEARCH = ("-m", "tpe", "--seed", "1", "--metric", "y", "--gpus", "0", "--max-parallel", "2")
+COMMAND = ("echo stoker: y={x}", "x=interval(0,1)")
+
+
+@pytest.fixture
+def quick(new_lab: Callable[..., Lab]) -> Lab:
+    """Restarts come at once."""
+    return new_lab(devices=0, STOKER_RETRY_DELAY="0.01")
+
+
+def shown(lab: Lab) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(lab.ok("sweep", "show", "s", "--json"))
+    return answer
+
+
+def ended(lab: Lab) -> int:
+    return int(shown(lab)["trials"].get("done", 0))
+
+
+def points(lab: Lab) -> list[object]:
+    return [row["x"] for row in json.loads(lab.ok("results", "s", "--json"))["rows"]]
+
+
+def helpers(lab: Lab, module: str) -> list[int]:
+    """Processes of the driver, or of the search, which is its child."""
+    parents = [lab.daemon_pid() or 0]
+    parents += [pid for parent in parents for pid in members.children(parent)]
+    found = {pid for parent in parents for pid in members.children(parent)}
+    return [pid for pid in found if module.encode() in cmdline(pid)]
+
+
+def cmdline(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def kill(lab: Lab, module: str) -> bool:
+    """Kill such a process; False when there is none, because all trials that may run have ended.
+
+    A search process that died while nothing was to be asked is replaced when it is needed.
+    """
+    lab.wait_until(lambda: helpers(lab, module) or ended(lab) >= 8, what=module)
+    found = helpers(lab, module)
+    for pid in found:
+        os.kill(pid, signal.SIGKILL)
+    return bool(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("module", ["stoker.driver", "stoker.sweeps.searcher"])
+def test_search_goes_on_however_often_its_processes_are_killed(quick: Lab, module: str) -> None:
+    go = quick.folder / "go"
+    late = f"test $STOKER_TRIAL -le 8 || while ! test -e {go}; do sleep 0.05; done; {COMMAND[0]}"
+    quick.ok("sweep", "-n", "s", "-N", "12", *SEARCH, late, COMMAND[1])
+    killed = 0
+    for enough in (0, 2, 4, 8):
+        quick.wait_until(lambda enough=enough: ended(quick) >= enough)  # type: ignore[misc]
+        killed += kill(quick, module)
+    assert killed >= 2
+    go.touch()
+    quick.wait_until(lambda: ended(quick) == 12)
+    assert (shown(quick)["stopped"], shown(quick)["paused"]) == (None, None)
+    assert len(set(points(quick))) == 12
+    quick.wait_until(lambda: "over" in quick.ok("sweep", "ls"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", ["begin:1", "ask:1", "ask:3", "tell:1", "tell:4"])
+def test_search_process_killed_at_any_request_loses_no_trial(quick: Lab, point: str) -> None:
+    once = quick.folder / "once"
+    once.touch()
+    quick.env |= {"STOKER_FAILPOINT": f"searcher.{point}", "STOKER_FAILPOINT_ONCE": str(once)}
+    quick.ok("sweep", "-n", "s", "-N", "6", *SEARCH, *COMMAND)
+    quick.wait_until(lambda: ended(quick) == 6)
+    assert not once.exists(), f"{point} was never passed"
+    assert len(set(points(quick))) == 6 and shown(quick)["stopped"] is None
+
+
+@pytest.mark.slow
+def test_search_process_killed_while_it_judges_a_trial_loses_none(quick: Lab) -> None:
+    once = quick.folder / "once"
+    once.touch()
+    quick.env |= {"STOKER_FAILPOINT": "searcher.report:2", "STOKER_FAILPOINT_ONCE": str(once)}
+    quick.ok("sweep", "-n", "s", "--gpus", "0", "--metric", "y", "--early-stop", "median",
+             f"while test -e {once}; do echo stoker: y={{x}} step=$((i+=1)); sleep 0.05; done",
+             "x=1,2,3")  # fmt: skip
+    quick.wait_until(lambda: ended(quick) == 3)
+    assert shown(quick)["stopped"] is None
+
+
+@pytest.mark.slow
+def test_search_that_fails_again_and_again_pauses_with_a_reason_and_comes_back(quick: Lab) -> None:
+    broken = quick.folder / "optuna"
+    broken.mkdir()
+    (broken / "__init__.py").write_text("import os; os._exit(7)\n")
+    quick.env["PYTHONPATH"] = str(quick.folder)
+    quick.ok("sweep", "-n", "s", "-N", "4", *SEARCH, *COMMAND)
+    quick.wait_until(lambda: shown(quick)["paused"])
+    assert "the search failed" in shown(quick)["paused"]
+    assert "times in a row (the searcher died)" in shown(quick)["paused"]
+    assert "  paused    the search failed" in quick.ok("sweep", "show", "s")
+    assert "paused" in quick.ok("sweep", "ls")
+    broken.rename(quick.folder / "away")
+    quick.wait_until(lambda: ended(quick) == 4, timeout=60)
+    assert shown(quick)["paused"] is None
+
+
+@pytest.mark.slow
+def test_driver_that_dies_again_and_again_is_shown_as_paused(quick: Lab) -> None:
+    quick.env |= {"STOKER_FAILPOINT": "driver.after_ask"}
+    quick.ok("sweep", "-n", "s", "-N", "4", *SEARCH, *COMMAND)
+    quick.wait_until(lambda: shown(quick)["paused"], timeout=60)
+    assert "the sweep driver was killed by signal 9 5 times in a row" in shown(quick)["paused"]
+    pid = quick.daemon_pid()
+    assert pid is not None
+    quick.ok("daemon", "stop")
+    del quick.env["STOKER_FAILPOINT"]
+    quick.ok("daemon", "start")
+    quick.wait_until(lambda: ended(quick) == 4, timeout=60)
+    assert shown(quick)["paused"] is None
