@@ -72,6 +72,8 @@ const CAUSES: Record<string, string> = {
   missing_module: 'module not found',
   gpu_error: 'GPU error',
   gpu_lost: 'its GPU was lost',
+  stopped_early: 'stopped early',
+  sweep: 'sweep stopped',
 };
 const SIGNALS: Record<number, string> = {
   1: 'SIGHUP', 2: 'SIGINT', 3: 'SIGQUIT', 4: 'SIGILL', 6: 'SIGABRT', 7: 'SIGBUS', 8: 'SIGFPE',

@@ -13,7 +13,7 @@ from stoker.core.slurm_environment import MARK, SRUN_FOLDER
 from stoker.core.space import is_eligible, is_named
 from stoker.daemon.presence import known_devices
 from stoker.daemon.start import ensure_daemon, poke
-from stoker.errors import Impossible
+from stoker.errors import Impossible, UsageError
 from stoker.settings import Settings, load_settings, prepare_state_dir
 from stoker.store import find
 from stoker.store.database import open_database
@@ -61,6 +61,8 @@ class Queue:
     def cancel(self, ids: list[int], grace: float | None = None) -> tuple[int, int]:
         from stoker.store import changes
 
+        if grace is not None and not 0 <= grace < float("inf"):
+            raise UsageError(f"the grace period is {grace!r}", "give a number of seconds from 0 on")
         result = changes.cancel(self.db, ids, time.time(), grace)
         # Somebody has to do the stopping; a queue that only waited needs nobody.
         self.wake() if result[1] else self.poke()

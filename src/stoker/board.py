@@ -31,6 +31,7 @@ CAUSES = {
     "user": "by user",
     "requeue": "asked to run again",
     "stopped_early": "stopped early",
+    "sweep": "sweep stopped",
     "dependency": "a dependency was not met",
 }
 _WITH_CODE = ("missing_script",)  # the code tells Python (2) from a shell (127)

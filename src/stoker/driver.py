@@ -27,7 +27,7 @@ from stoker.failpoints import point as failpoint
 from stoker.news import News
 from stoker.reports import Places, collect, curve_of, known, source_of
 from stoker.settings import Settings, cpu_slots, load_settings
-from stoker.store import find, ledger, sweeps
+from stoker.store import changes, find, ledger, sweeps
 from stoker.store.database import Database, open_database
 from stoker.store.sweeps import SweepRow, TrialRow
 from stoker.supervisor import job_processes
@@ -35,7 +35,7 @@ from stoker.supervisor.logs import job_folder, stop_path
 from stoker.supervisor.process_table import read_process
 from stoker.sweeping import load
 from stoker.sweeps.search import Past, Searcher, SearcherDied
-from stoker.sweeps.spec import ADAPTIVE, SweepSpec
+from stoker.sweeps.spec import ADAPTIVE, SweepSpec, stop_seconds
 from stoker.trials import Trials
 
 # How often the reports of running trials are looked at, where they may be stopped early.
@@ -224,7 +224,10 @@ class Study:
     def _judge(self, searcher: Searcher, trial: TrialRow) -> None:
         """Stop a running trial when what it has reported is no good."""
         source = source_of(trial)
-        if source is None or os.path.exists(self._stop_file(source.job)):
+        if source is None:
+            return
+        if os.path.exists(self._stop_file(source.job)):
+            self._end_stopped_trial(source.job)
             return
         log = source.stdout or self._places.log(source.job, source.attempts)
         sizes = (_size(self._places.metrics(source.job)), _size(log))
@@ -261,6 +264,17 @@ class Study:
                     process = read_process(pid)
                     if process is not None and job_processes.owner_of(pid, base) == row.attempt:
                         job_processes.send(process, warning.signal)
+
+    def _end_stopped_trial(self, job: int) -> None:
+        """It was asked to stop and still runs: SIGTERM, if the sweep says so."""
+        seconds = stop_seconds(self._spec)
+        try:
+            asked_at = os.stat(self._stop_file(job)).st_mtime
+        except FileNotFoundError:
+            return
+        if seconds is not None and time.time() >= asked_at + seconds:
+            changes.cancel(self._db, [job], time.time())
+            poke(self._settings.state_dir)
 
     def _stop_file(self, job: int) -> str:
         return stop_path(job_folder(self._settings.state_dir, job))

@@ -400,6 +400,8 @@ def _raise_cancelled(row: JobRow) -> NoReturn:
 
 
 def _deadline(timeout: float | None) -> float | None:
+    if timeout is not None and timeout != timeout:
+        raise UsageError("the timeout is nan", "give seconds, or None to wait without a limit")
     return None if timeout is None else time.monotonic() + timeout
 
 

@@ -11,7 +11,7 @@ import hashlib
 import json
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from stoker.api import Queue
 from stoker.core.fields import from_fields
@@ -20,13 +20,14 @@ from stoker.core.record import Record
 from stoker.core.states import WAITING
 from stoker.errors import Conflict, Unavailable, UsageError
 from stoker.failpoints import point as failpoint
+from stoker.reports import Places
 from stoker.store import ledger, sweeps
 from stoker.store.database import Database
 from stoker.store.submissions import context_id
 from stoker.store.sweeps import SweepRow, TrialRow
 from stoker.sweeps import methods, names, spec
 from stoker.sweeps.identity import identity, meaning
-from stoker.sweeps.spec import ADAPTIVE, MOST_TRIALS, SweepSpec
+from stoker.sweeps.spec import ADAPTIVE, KILL_AFTER, MOST_TRIALS, SweepSpec, stop_seconds
 from stoker.sweeps.template import Template
 from stoker.sweeps.values import Point, point_from_json
 from stoker.trials import Trials, chunks, is_missing, listed, sweep_folder
@@ -173,6 +174,23 @@ def check_search(given: SweepSpec) -> None:
         f"{what} the {packages}, which cannot be found",
         f"pip install {' '.join([*ours, *others])}",
     )
+
+
+def deaf_hint(given: SweepSpec) -> str | None:
+    """What to know about early stopping of a command; None where nothing has to be said."""
+    if given.early_stop is None or stop_seconds(given) is not None:
+        return None
+    kind = given.early_stop["kind"]
+    return (
+        "trials that stop early have to ask for it: stoker.should_stop(), or the file "
+        f"$STOKER_STOP_FILE; to end those that do not: --early-stop {kind},{KILL_AFTER}=60"
+    )
+
+
+def deaf_trials(state_dir: str, trials: Iterable[TrialRow]) -> list[int]:
+    """The jobs of trials that were asked to stop early and still run."""
+    running = [trial.job for trial in trials if trial.state == "running"]
+    return [job for job in running if Places(state_dir).has_stop(job) and job is not None]
 
 
 def extend(queue: Queue, name: str, trials: int) -> Started:

@@ -238,3 +238,15 @@ def test_many_awaited_jobs_share_one_thread_and_can_be_left(here: Lab) -> None:
         return len(watchers)
 
     assert asyncio.run(main()) == 1
+
+
+def test_nan_is_neither_a_timeout_nor_a_grace_period(here: Lab) -> None:
+    held = held_double.submit(1)
+    nan = float("nan")
+    for ask in (held.wait, held.result, lambda timeout: wait([held], timeout)):
+        with pytest.raises(UsageError, match="the timeout is nan"):
+            ask(nan)
+    for bad in (nan, float("inf"), -1.0):
+        with pytest.raises(UsageError, match="the grace period is"):
+            held.cancel(grace=bad)
+    assert held.state == "held"

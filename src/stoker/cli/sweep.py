@@ -41,8 +41,8 @@ VERBS = {
             Option("-N --trials", "how many points (random, lhs, tpe...; else all)", "N", count),
             Option("--seed", "for all that is left to chance", "N", whole_number),
             Option("--metric", "what to improve: val_loss or acc:max", "NAME[:GOAL]", read_metric),
-            Option("--early-stop", "end bad trials: median, percentile, hyperband or asha",
-                   "HOW[,K=V]"),
+            Option("--early-stop", "ask bad trials to stop: median, percentile, hyperband or asha;"
+                   " kill_after=60 ends those that run on for 60 s", "HOW[,K=V]"),
             Option("--when", "a parameter only where this holds: \"wd: opt == 'adam'\"",
                    "NAME: EXPR", many=True),
             Option("--max-parallel", "so many trials at a time", "N", count),
@@ -232,6 +232,9 @@ def shape(spec: SweepSpec) -> str:
 def report(started: Started, spec: SweepSpec, parsed: Parsed) -> None:
     if started.wakes:
         tell(STARTED)
+    hint = sweeping.deaf_hint(spec)
+    if hint is not None and started.is_new and not parsed["quiet"]:
+        tell(f"note: {hint}")
     if parsed["json"]:
         text = as_json(sweep=started.name, new=started.is_new, added=started.added,
                        jobs=list(started.jobs), trials=started.counts)  # fmt: skip

@@ -156,7 +156,9 @@ def _show(queue: Queue, name: str, parsed: Parsed) -> int:
     row, spec, base = sweeping.load(queue.db, name)
     reported = of_sweep(queue.db, Places(queue.settings.state_dir), row)
     counts = sweeps.counts(queue.db, row.id)
-    bad = failures(Places(queue.settings.state_dir), sweeps.trials(queue.db, row.id))
+    trials = sweeps.trials(queue.db, row.id)
+    bad = failures(Places(queue.settings.state_dir), trials)
+    deaf = sweeping.deaf_trials(queue.settings.state_dir, trials)
     pause = _pause(queue, row)
     top = None
     rows = [one.row for one in reported]
@@ -165,7 +167,7 @@ def _show(queue: Queue, name: str, parsed: Parsed) -> int:
     if parsed["json"]:
         print_json(name=name, spec=spec.to_json(), trials=counts, stopped=row.stopped, paused=pause,
                    created_at=row.created_at, failures=[one._asdict() for one in bad],
-                   best=_best(top))  # fmt: skip
+                   best=_best(top), asked_to_stop=deaf)  # fmt: skip
         return 0
     print(f"sweep {name}")
     print(f"  command   {printable(described(spec.template))}")
@@ -184,6 +186,10 @@ def _show(queue: Queue, name: str, parsed: Parsed) -> int:
         print(f"  stopped   {printable(row.stopped)}")
     if pause is not None:
         print(f"  paused    {printable(pause)}")
+    hint = sweeping.deaf_hint(spec)
+    if deaf and hint is not None:
+        verb = "runs" if len(deaf) == 1 else "run"
+        print(f"  warning   {plural(len(deaf), 'trial')} asked to stop early still {verb}: {hint}")
     for failure in bad[:_SHOWN_FAILURES]:
         is_said = failure.words[:40] in (row.stopped or "")
         words = "as above" if is_said else printable(failure.words)

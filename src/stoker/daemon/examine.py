@@ -25,11 +25,11 @@ class Examiner:
 
     def examine(self, outcome: Outcome, facts: JobFacts, use: Use) -> Outcome:
         """The outcome, with a reason where one can be told from outside."""
+        if self._was_stopped_early(outcome, facts):
+            return outcome._replace(reason="stopped_early")
         if not outcome.status or outcome.reason is not None or facts.stop_requested:
             return outcome
         killed = outcome.status & 0x7F == 9 and self._was_killed_for_memory()
-        if facts.sweep is not None and os.path.exists(stop_path(self._folder_for(facts.job))):
-            return outcome._replace(reason="stopped_early")
         code = None if outcome.status & 0x7F else outcome.status >> 8 & 0xFF
         if code == REQUEUE_CODE and self._asked_for_more(facts.job):
             return outcome._replace(reason="requeue")
@@ -45,6 +45,13 @@ class Examiner:
             return outcome._replace(last_words=last_words(tail)) if is_trial else outcome
         cause, evidence = found
         return outcome._replace(reason=cause, detail=evidence)
+
+    def _was_stopped_early(self, outcome: Outcome, facts: JobFacts) -> bool:
+        """Whether a trial ended because its sweep asked it to, or ended it for not listening."""
+        is_ours = outcome.reason == "user" or (outcome.status and outcome.reason is None)
+        if facts.sweep is None or not is_ours:
+            return False
+        return os.path.exists(stop_path(self._folder_for(facts.job)))
 
     def _asked_for_more(self, job: int) -> bool:
         """Whether the job said `stoker.requeue()`; asking counts once."""

@@ -460,9 +460,10 @@ class Loop:
             requeues=facts.requeues,
             seconds=outcome.ended_at - (begun or outcome.ended_at),
         )
-        again = verdict.delay is not None and facts.sweep is not None
-        if again and sweeps.is_stopped(self.db, facts.sweep or 0):
-            verdict = give_up(verdict)
+        by_user = verdict.cause == "user"
+        concerns_sweep = facts.sweep is not None and (by_user or verdict.delay is not None)
+        if concerns_sweep and sweeps.is_stopped(self.db, facts.sweep or 0):
+            verdict = verdict._replace(cause="sweep") if by_user else give_up(verdict)
         wall = self._clock.wall()
         if self._books.finish(facts, outcome, verdict, wall, started):
             self._is_stale = True

@@ -203,6 +203,7 @@ class Search:
     def _pruner(self, history: list[dict[str, Any]]) -> Any:
         pruners, options = self._optuna.pruners, dict(self._sweep.early_stop or {"kind": "none"})
         kind = options.pop("kind")
+        options.pop(spec.KILL_AFTER, None)  # a matter of the driver
         if kind in ("asha", "hyperband"):
             options.setdefault("min_step", 1)  # not a guess that changes as trials go on
             options.setdefault("factor", 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Mapping
 
 from stoker.core.record import Record
@@ -32,6 +33,9 @@ STOPS = {
     "hyperband": ("min_step", "max_step", "factor"),
     "asha": ("min_step", "factor", "rungs_skipped"),
 }
+# For every kind: so many seconds after a trial was asked to stop it is ended with SIGTERM.
+KILL_AFTER = "kill_after"
+STOPS = {kind: (*options, *((KILL_AFTER,) if options else ())) for kind, options in STOPS.items()}
 # What `stoker submit` can be told about a job, as keys; less what only makes sense for one job.
 _RESOURCES_WORDS = (
     "gpus gpu_mem gpu_ids prefer gpu_model min_gpu_mem exclusive on_oom cwd env env_file priority "
@@ -124,6 +128,9 @@ def make_spec(
         raise UsageError(
             f"{method} needs to know what to improve", "say --metric val_loss", "metric"
         )
+    if metric is not None:
+        with about("metric"):
+            check_target(metric)
     with about("early_stop"):
         stop = check_stop(early_stop)
     if stop is not None and metric is None:
@@ -159,7 +166,22 @@ def read_metric(text: str, goal: str = "min") -> Metric:
 def make_metric(name: str, goal: str = "min", target: float | None = None) -> Metric:
     if not any(char.isalnum() or char == "_" for char in name):
         raise UsageError(f"`{name}` cannot be the name of a metric", "say --metric val_loss")
-    return Metric(name, GOALS[_known("goal", goal, GOALS)], target)
+    metric = Metric(name, GOALS[_known("goal", goal, GOALS)], target)
+    check_target(metric)
+    return metric
+
+
+def check_target(metric: Metric) -> None:
+    if metric.target is not None and not is_finite(metric.target):
+        raise UsageError(
+            f"the target of `{metric.name}` is {metric.target!r}, which no trial can reach",
+            "write a finite number, such as target = 0.95",
+        )
+
+
+def is_finite(value: object) -> bool:
+    """Whether it is a number other than NaN and the infinities."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def check_stop(given: Mapping[str, object] | None) -> dict[str, object] | None:
@@ -172,7 +194,11 @@ def check_stop(given: Mapping[str, object] | None) -> dict[str, object] | None:
             continue
         _known(f"option of {kind} stopping", option, STOPS[kind], "stop.")
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not is_number or (option != "percentile" and type(value) is not int):
+        if (
+            not is_number
+            or not math.isfinite(value)
+            or (option != "percentile" and type(value) is not int)
+        ):
             raise UsageError(f"stop.{option} is `{value}`", "write a number")
         assert isinstance(value, (int, float))
         if value < {"factor": 2, "every": 1, "min_step": 1, "max_step": 1}.get(option, 0):
@@ -180,6 +206,12 @@ def check_stop(given: Mapping[str, object] | None) -> dict[str, object] | None:
         if option == "percentile" and value > 100:
             raise UsageError(f"stop.percentile is `{value}`", "write 0 to 100")
     return {"kind": kind, **{o: v for o, v in given.items() if o != "kind"}}
+
+
+def stop_seconds(spec: SweepSpec) -> float | None:
+    """When a trial that was asked to stop is ended; None: never."""
+    given = (spec.early_stop or {}).get(KILL_AFTER)
+    return float(given) if isinstance(given, (int, float)) else None
 
 
 def check_resources(given: Mapping[str, object] | None) -> dict[str, object] | None:
