@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.errors import UsageError
+from stoker.sweeps.hydra import override
 from stoker.sweeps.template import Rendered, Template, argv, check_shell, shell, variables
 from stoker.sweeps.values import Point, Value, plain, typed
 
@@ -86,7 +87,9 @@ def test_any_value_at_all_arrives_as_it_is(values: list[str], with_shell: str) -
     command = shell(PRINT + ' {x} "<{x}>" \'<{x}>\' --x={x} "$E{x}" {params:hydra}')
     texts = [command.render({"x": plain(value)}).argv[0] for value in values]
     expected = [
-        word for v in values for word in (v, f"<{v}>", f"<{v}>", f"--x={v}", f"EE{v}", f"x={v}")
+        word
+        for v in values
+        for word in (v, f"<{v}>", f"<{v}>", f"--x={v}", f"EE{v}", override("x", plain(v)))
     ]
     assert run("\n".join(texts), with_shell) == expected
 

@@ -28,7 +28,7 @@ from stoker.sweeps.domains import Choices, Domain, choices, continuous, steps, w
 from stoker.sweeps.values import DEEPEST, Value, from_data, plain, typed
 
 _CALL = re.compile(r"\s*([A-Za-z_]+)\((.*)\)\s*", re.DOTALL)
-_NAME = re.compile(r"\+{0,2}[A-Za-z_0-9][A-Za-z0-9_./@-]*")  # also Hydra's: +db.user, model/opt
+_NAME = re.compile(r"(?:\+{0,2}|~)[A-Za-z_0-9][A-Za-z0-9_./@-]*")  # Hydra: +db.user, ~opt
 _FUNCTIONS = ("choice", "range", "int", "interval", "log", "normal", "file", "zip")
 # As numpy, Optuna, Ray Tune and W&B call them.
 _OTHER_NAMES = {

@@ -11,7 +11,7 @@ from stoker.errors import UsageError
 
 SPECIAL = ("params", "id", "dir", "gpu")
 STYLES = ("", "hydra", "equals", "flags", "json", "file")
-_NAME = re.compile(r"\+{0,2}[A-Za-z0-9_][A-Za-z0-9_./@-]*")
+_NAME = re.compile(r"(?:\+{0,2}|~)[A-Za-z0-9_][A-Za-z0-9_./@-]*")
 _BRACES = "write {{ and }} for braces that are not a placeholder"
 
 

@@ -193,12 +193,7 @@ def check_stop(given: Mapping[str, object] | None) -> dict[str, object] | None:
         if option == "kind":
             continue
         _known(f"option of {kind} stopping", option, STOPS[kind], "stop.")
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if (
-            not is_number
-            or not math.isfinite(value)
-            or (option != "percentile" and type(value) is not int)
-        ):
+        if not is_finite(value) or (option != "percentile" and type(value) is not int):
             raise UsageError(f"stop.{option} is `{value}`", "write a number")
         assert isinstance(value, (int, float))
         if value < {"factor": 2, "every": 1, "min_step": 1, "max_step": 1}.get(option, 0):

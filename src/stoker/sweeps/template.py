@@ -24,7 +24,7 @@ from functools import lru_cache
 
 from stoker.core.record import Record
 from stoker.errors import UsageError
-from stoker.sweeps import placeholders, shell_text
+from stoker.sweeps import hydra, placeholders, shell_text
 from stoker.sweeps.interpreters import (
     HARMLESS,
     HOLE,
@@ -304,7 +304,7 @@ class _Filler:
             if style == "":
                 made += [f"--{name}", value.text]
             elif style == "hydra":
-                made.append(f"{name}={value.text}")
+                made.append(hydra.override(name, value))
             elif style == "flags" and isinstance(value.data, bool):
                 made += [f"--{name}"] if value.data else []
             else:

@@ -1,0 +1,67 @@
+"""Parameters as overrides of Hydra's command line, which Hydra's parser reads as the same values.
+
+Hydra reads `x=true` as a boolean and `x='true'` as a text, splits at commas, and has escapes of its
+own; https://hydra.cc/docs/advanced/override_grammar/basic/ has the grammar.
+"""
+
+from __future__ import annotations
+
+import re
+
+from stoker.errors import UsageError
+from stoker.sweeps.values import Value
+
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+# Texts that mean themselves without quotes, unless they are one of the words.
+_BARE = re.compile(r"[A-Za-z_/][A-Za-z0-9_./@%-]*")
+_WORDS = ("true", "false", "null", "nan", "inf")
+# Keys of a dict cannot be quoted: other characters can only be escaped, and not all of them.
+_KEY = re.compile(r"[A-Za-z_/][A-Za-z0-9_./@%\-+*?|$(){}\[\]:=, \t\\]*")
+_ESCAPED_IN_KEYS = re.compile(r"([\\(){}\[\]:=, \t])")
+
+
+def override(name: str, value: Value) -> str:
+    """
+    >>> override("lr", Value(0.001, "1e-3")), override("note", Value("a, b", "a, b"))
+    ('lr=1e-3', "note='a, b'")
+    >>> override("+db", Value({"user": "me", "ports": [1, None]}, ""))
+    '+db={user:me,ports:[1,null]}'
+    """
+    data = value.data
+    is_bool = isinstance(data, bool) and value.text.lower() in ("true", "false")
+    is_number = isinstance(data, (int, float)) and _NUMBER.fullmatch(value.text) is not None
+    # As typed where that means the same: a program may make a folder named lr=1e-3.
+    return f"{name}={value.text if is_bool or is_number else _rendered(data)}"
+
+
+def _rendered(data: object) -> str:
+    if data is None:
+        return "null"
+    if isinstance(data, bool):
+        return "true" if data else "false"
+    if isinstance(data, (int, float)):
+        return repr(data)
+    if isinstance(data, list):
+        return f"[{','.join(map(_rendered, data))}]"
+    if isinstance(data, dict):
+        return f"{{{','.join(f'{_key(key)}:{_rendered(part)}' for key, part in data.items())}}}"
+    return _text(str(data))
+
+
+def _text(text: str) -> str:
+    if _BARE.fullmatch(text) and text.lower() not in _WORDS:
+        return text
+    # A backslash is an escape only before a quote, also before the closing one.
+    escaped = re.sub(r"(\\*)'", r"\1\1\\'", text)
+    escaped = re.sub(r"(\\+)\Z", r"\1\1", escaped)
+    return f"'{escaped}'"
+
+
+def _key(key: str) -> str:
+    is_plain = _KEY.fullmatch(key) is not None and key.lower() not in _WORDS
+    if not is_plain or key != key.strip():
+        raise UsageError(
+            f"Hydra has no way to write the key `{key}` of a dict on a command line",
+            "use letters, digits, _ and - in keys, beginning with a letter",
+        )
+    return _ESCAPED_IN_KEYS.sub(r"\\\1", key)
