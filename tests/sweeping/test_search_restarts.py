@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from stoker.supervisor import members
+from stoker.supervisor import job_processes
 from tests.lab import Lab
 
 SEARCH = ("-m", "tpe", "--seed", "1", "--metric", "y", "--gpus", "0", "--max-parallel", "2")
@@ -40,8 +40,8 @@ def points(lab: Lab) -> list[object]:
 def helpers(lab: Lab, module: str) -> list[int]:
     """Processes of the driver, or of the search, which is its child."""
     parents = [lab.daemon_pid() or 0]
-    parents += [pid for parent in parents for pid in members.children(parent)]
-    found = {pid for parent in parents for pid in members.children(parent)}
+    parents += [pid for parent in parents for pid in job_processes.children(parent)]
+    found = {pid for parent in parents for pid in job_processes.children(parent)}
     return [pid for pid in found if module.encode() in cmdline(pid)]
 
 

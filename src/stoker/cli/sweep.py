@@ -41,8 +41,8 @@ VERBS = {
             Option("-N --trials", "how many points (random, lhs, tpe...; else all)", "N", count),
             Option("--seed", "for all that is left to chance", "N", whole_number),
             Option("--metric", "what to improve: val_loss or acc:max", "NAME[:GOAL]", read_metric),
-            Option("--early-stop", "ask bad trials to stop: median, percentile, hyperband or asha;"
-                   " kill_after=60 ends those that run on for 60 s", "HOW[,K=V]"),
+            Option("--early-stop", "stop bad trials: median, percentile, hyperband, asha",
+                   "HOW[,K=V]"),
             Option("--when", "a parameter only where this holds: \"wd: opt == 'adam'\"",
                    "NAME: EXPR", many=True),
             Option("--max-parallel", "so many trials at a time", "N", count),
