@@ -122,7 +122,7 @@ def test_deleted_queue_ends_all_waiting_with_an_error(here: Lab, tmp_path: Path)
     assert handle.state == "held"
     here.wait_until(lambda: poke(queue.state_dir))  # the daemon that the future needs has started
     here.ok("daemon", "stop", STOKER_STATE_DIR=queue.state_dir)
-    shutil.rmtree(tmp_path / "gone")
+    os.rename(tmp_path / "gone", tmp_path / "away")  # at once; processes still write into it
     for ask in (future.result, handle.result, lambda: handle.state, lambda: stoker.wait([handle])):
         with pytest.raises(NotFound, match="there is no queue in"):
             ask()
