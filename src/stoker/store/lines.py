@@ -81,7 +81,6 @@ def read_line(db: Database, line: int) -> tuple[Request, str]:
     return read_request(row[:-1]), to_text(row[-1])
 
 
-
 _LIMITED = "executor:"
 
 
