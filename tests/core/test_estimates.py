@@ -67,7 +67,7 @@ def test_estimate_that_is_learned_meanwhile_holds_for_running_jobs() -> None:
     assert known is not None and known.at == 60.0
 
 
-@given(st.lists(st.floats(0.0, 1e7), min_size=1, max_size=30))
+@given(st.lists(st.just(0.0) | st.floats(1e-6, 1e7), min_size=1, max_size=30))
 def test_estimate_lies_between_the_shortest_and_the_longest_attempt(seconds: list[float]) -> None:
     known = after(*seconds)
     assert min(seconds) * 0.999 <= known.seconds <= max(1.0, *seconds) * 1.001
