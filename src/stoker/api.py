@@ -11,9 +11,10 @@ from stoker.core.model import Context, Dependency, Device, Request
 from stoker.core.selectors import parse_selector
 from stoker.core.slurm_environment import MARK, SRUN_FOLDER
 from stoker.core.space import is_eligible, is_named
+from stoker.core.states import ACTIVE, WAITING
 from stoker.daemon.presence import known_devices
 from stoker.daemon.start import ensure_daemon, poke
-from stoker.errors import Impossible, UsageError
+from stoker.errors import Impossible, NoPermission, TryLater, UsageError
 from stoker.settings import Settings, load_settings, prepare_state_dir
 from stoker.store import find
 from stoker.store.database import open_database
@@ -63,10 +64,25 @@ class Queue:
 
         if grace is not None and not 0 <= grace < float("inf"):
             raise UsageError(f"the grace period is {grace!r}", "give a number of seconds from 0 on")
-        result = changes.cancel(self.db, ids, time.time(), grace)
+        try:
+            result = changes.cancel(self.db, ids, time.time(), grace)
+        except (TryLater, NoPermission):
+            asked = self._stop_without_record(ids, grace)
+            if not asked or any(row.state in WAITING for row in find.jobs(self.db, ids)):
+                raise
+            return 0, asked
         # Somebody has to do the stopping; a queue that only waited needs nobody.
         self.wake() if result[1] else self.poke()
         return result
+
+    def _stop_without_record(self, ids: list[int], grace: float | None) -> int:
+        """Tell the daemon directly to stop running jobs; how many. For a disk that takes no writes.
+
+        The daemon keeps in memory that they were cancelled until it can be recorded.
+        """
+        told = b"-" if grace is None else b"%f" % grace
+        running = [row.id for row in find.jobs(self.db, ids) if row.state in ACTIVE]
+        return sum(poke(self.settings.state_dir, b"stop %d %s" % (id, told)) for id in running)
 
     def hold(self, ids: list[int]) -> int:
         from stoker.store import changes
@@ -211,6 +227,22 @@ def check_possible(request: Request, devices: tuple[Device, ...]) -> None:
 
 def _s(count: int) -> str:
     return "s" if count != 1 else ""
+
+
+def output_path(path: str | None, cwd: str) -> str | None:
+    """The absolute path of an output file; UsageError when it is not a regular file."""
+    if path is None:
+        return None
+    from stoker.supervisor.regular_files import output_problem
+
+    path = os.path.join(cwd, path)
+    kind = output_problem(path)
+    if kind is not None:
+        raise UsageError(
+            f"cannot write the output of a job to `{path}`: it is {kind}",
+            "give the path of a regular file, or /dev/null",
+        )
+    return path
 
 
 def current_context(

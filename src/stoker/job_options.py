@@ -147,7 +147,7 @@ def read_options(options: Mapping[str, Any]) -> Wanted:
 
 def make_spec(wanted: Wanted, settings: Settings, devices: tuple[Device, ...]) -> JobSpec:
     """A job without a command yet."""
-    from stoker.api import check_possible, current_context
+    from stoker.api import check_possible, current_context, output_path
     from stoker.core.model import JobSpec
 
     request = wanted.request
@@ -175,8 +175,8 @@ def make_spec(wanted: Wanted, settings: Settings, devices: tuple[Device, ...]) -
         request=request,
         after=after,
         begin_at=begin,
-        stdout=None if wanted.stdout is None else os.path.join(cwd, wanted.stdout),
-        stderr=None if wanted.stderr is None else os.path.join(cwd, wanted.stderr),
+        stdout=output_path(wanted.stdout, cwd),
+        stderr=output_path(wanted.stderr, cwd),
         **wanted.fields,
     )
 

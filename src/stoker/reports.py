@@ -22,6 +22,7 @@ from stoker.store.database import Database
 from stoker.store.find import JobRow
 from stoker.store.sweeps import SweepRow, TrialRow
 from stoker.supervisor.logs import job_folder, log_path, metrics_path, stop_path
+from stoker.supervisor.regular_files import open_for_reading
 from stoker.sweeps.identity import described, template_of
 from stoker.sweeps.template import Template
 from stoker.sweeps.values import point_from_json
@@ -223,7 +224,7 @@ def _logs(places: Places, source: Source) -> list[tuple[int, str]]:
 
 def _pieces(path: str, start: int = 0) -> Iterator[bytes]:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = open_for_reading(path)
     except OSError:
         return
     try:
@@ -231,7 +232,7 @@ def _pieces(path: str, start: int = 0) -> Iterator[bytes]:
             yield piece
             start += len(piece)
     except OSError:
-        return  # a FIFO or a folder that a user gave as --stdout
+        return  # a failing disk: the next reader tries again
     finally:
         os.close(descriptor)
 

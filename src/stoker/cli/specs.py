@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from stoker.api import check_possible, current_context
+from stoker.api import check_possible, current_context, output_path
 from stoker.cli.options import Option, Parsed, Verb, count, parse, whole_number
 from stoker.core.commands import MAX_ARGUMENT_BYTES
 from stoker.core.durations import parse_duration, parse_size
@@ -246,8 +246,8 @@ class SpecMaker:
             restartable=bool(parsed["restartable"]),
             begin_at=parsed["begin"],
             tags=tuple(tag for text in parsed["tag"] or () for tag in tags_of(text)),
-            stdout=_absolute(parsed["stdout"], context.cwd),
-            stderr=_absolute(parsed["stderr"], context.cwd),
+            stdout=output_path(parsed["stdout"], context.cwd),
+            stderr=output_path(parsed["stderr"], context.cwd),
             held=bool(parsed["hold"]),
             keep_children=bool(parsed["keep_children"]),
             on_oom=parsed["on_oom"],
@@ -393,7 +393,3 @@ def _env_file(path: str) -> Iterator[tuple[str, str]]:
                 yield key, value.strip("\"'") if value[:1] in "\"'" else value
     except OSError as error:
         raise UsageError(f"cannot read `{path}`: {error.strerror}") from None
-
-
-def _absolute(path: str | None, cwd: str) -> str | None:
-    return None if path is None else os.path.join(cwd, path)

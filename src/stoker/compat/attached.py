@@ -21,7 +21,6 @@ from stoker.compat.folders import here, new_folder, remove_folder
 from stoker.compat.job_sources import JobSource
 from stoker.compat.jobs import INHERIT, End, Job, Summary
 from stoker.compat.slots import LOWEST, slot_cards
-from stoker.core.commands import MAX_ARGUMENT_BYTES
 from stoker.core.model import Context, JobSpec, Outcome, Request
 from stoker.core.retry import Verdict
 from stoker.core.text import to_system
@@ -31,6 +30,7 @@ from stoker.settings import Settings, load_settings
 from stoker.store.database import open_temporary
 from stoker.store.ledger import store_tag
 from stoker.store.submissions import Submission
+from stoker.supervisor.regular_files import open_for_output
 
 _ONE_SLOT = Request(gpus=1)
 _HOST = Host(0, "")  # the books end with this process: no other boot will read them
@@ -77,7 +77,7 @@ class AttachedRun(Listener):
         settings = settings or load_settings()
         self._reporter = reporter
         self._source = _Source(jobs, _context(settings, shell))
-        self._folder = self._source.folder = new_folder(settings)
+        self._folder = new_folder(settings)
         self._db = open_temporary(self._folder)
         tag = store_tag(self._db)
         self._cards = slot_cards(list(devices), settings, tag, order, reporter.says)
@@ -192,11 +192,9 @@ class _Source:
     def __init__(self, jobs: JobSource, here: Context) -> None:
         self.jobs = jobs
         self.here = here
-        self.folder = ""
         self.known: dict[int, Job] = {}  # by number: waiting or running
         self._elsewhere: dict[str, Context] = {}
         self._read: list[Job] = []
-        self._scripts = 0
 
     @property
     def descriptor(self) -> int | None:
@@ -230,13 +228,6 @@ class _Source:
     def _words(self, command: str | tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
         if not isinstance(command, str):
             return command, False
-        if len(command) * 4 > MAX_ARGUMENT_BYTES:  # perhaps too long to be an argument
-            self._scripts += 1
-            os.makedirs(self.folder, 0o700, exist_ok=True)
-            path = os.path.join(self.folder, f"script{self._scripts}")
-            with open(path, "wb") as file:
-                file.write(to_system(command))
-            return (self.here.shell, path), False
         return (command or " ",), True  # to do nothing is a command as well
 
     def _at(self, cwd: str) -> Context:
@@ -277,7 +268,8 @@ def _explain(job: Job, cwd: str, detail: str) -> None:
         say(text)
         return
     try:
-        with open(os.path.join(cwd, job.cwd or "", path), "ab", buffering=0) as file:
+        where = to_system(os.path.join(cwd, job.cwd or "", path))
+        with open(open_for_output(where, truncate=False), "ab", buffering=0) as file:
             write_all(file.fileno(), to_system(f"{text}\n"))
     except OSError:
         pass  # it may be why the job could not be started

@@ -26,6 +26,7 @@ from stoker.daemon.owners import user_name
 from stoker.devices.leases import Lease
 from stoker.errors import UsageError
 from stoker.settings import load_settings
+from stoker.supervisor.regular_files import open_for_output
 
 # In case of things that are no news, such as a process ahead of us that somebody stopped.
 _LOOK_ANYWAY_SECONDS = 1.0
@@ -89,7 +90,7 @@ def _check_possible(call: Call, count: int) -> None:
 def _check_output(path: str | None) -> None:
     if path is not None and path != STDOUT:
         try:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
+            os.close(open_for_output(os.fsencode(path), truncate=False))
         except OSError as error:
             raise UsageError(f"cannot write `{path}`: {error.strerror}") from None
 

@@ -21,6 +21,7 @@ from stoker.compat.task_scheduler_named import NamedTask
 from stoker.compat.task_scheduler_records import Folder
 from stoker.compat.task_scheduler_stages import stage_of
 from stoker.core.record import Record
+from stoker.supervisor.regular_files import open_for_output
 
 _CHILD = "gpu_task_scheduler.start_gpu_task"
 
@@ -172,7 +173,8 @@ class Run:
 
     def _refuse(self, instance: _Instance, slot: str, error: Exception) -> None:
         """Its class would not have it; what a traceback can tell is where its output would be."""
-        with open(self._output(instance), "w", encoding="utf-8", errors="replace") as file:
+        descriptor = open_for_output(os.fsencode(self._output(instance)), truncate=True)
+        with open(descriptor, "w", encoding="utf-8", errors="replace") as file:
             traceback.print_exception(error, file=file)
         self._end(instance, slot, f"{type(error).__name__}: {error}")
 

@@ -8,11 +8,10 @@ from collections.abc import Callable
 from stoker.core.last_words import last_words
 from stoker.core.model import Outcome
 from stoker.core.retry import REQUEUE_CODE
+from stoker.daemon.log_tails import LogTails
 from stoker.daemon.usage import Use
 from stoker.store.ledger import JobFacts
 from stoker.supervisor.logs import requeue_path, stop_path
-
-_TAIL_BYTES = 64 << 10
 
 
 class Examiner:
@@ -22,6 +21,7 @@ class Examiner:
         self._log_for = log_for
         self._folder_for = folder_for
         self._host_kills = _out_of_memory_kills()
+        self._tails = LogTails()
 
     def examine(self, outcome: Outcome, facts: JobFacts, use: Use) -> Outcome:
         """The outcome, with a reason where one can be told from outside."""
@@ -65,26 +65,12 @@ class Examiner:
         tail = b""
         for path in (facts.stdout or self._log_for(facts.job, facts.attempts), facts.stderr):
             if path is not None:
-                tail += _last_bytes(path)
+                tail += self._tails.read(path)
         return tail
 
     def _was_killed_for_memory(self) -> bool:
         before, self._host_kills = self._host_kills, _out_of_memory_kills()
         return self._host_kills > before
-
-
-def _last_bytes(path: str) -> bytes:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError:
-        return b""
-    try:
-        size = os.fstat(descriptor).st_size
-        return os.pread(descriptor, _TAIL_BYTES, max(0, size - _TAIL_BYTES))
-    except OSError:
-        return b""
-    finally:
-        os.close(descriptor)
 
 
 def _out_of_memory_kills() -> int:

@@ -18,13 +18,13 @@ _LOG_NAME = "daemon.log"
 _START_SECONDS = 10.0
 
 
-def poke(folder: str) -> bool:
+def poke(folder: str, message: bytes = b"p") -> bool:
     """Tell the daemon to look at the database; False when there is none."""
     descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     sender = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
     try:
         sender.setblocking(False)
-        sender.sendto(b"p", f"/proc/self/fd/{descriptor}/{POKE_SOCKET}")
+        sender.sendto(message, f"/proc/self/fd/{descriptor}/{POKE_SOCKET}")
     except BlockingIOError:
         pass  # it has pokes enough
     except OSError:

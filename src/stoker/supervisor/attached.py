@@ -67,7 +67,7 @@ class Attached:
         fact = self._children.start(order, context, env, lease)
         if isinstance(fact, Begun):
             self._begins.add(fact)
-        else:
+        elif fact is not None:
             self._facts.append(fact)
 
     def stop(self, attempt: int, reason: str, grace: float | None) -> None:
@@ -82,6 +82,11 @@ class Attached:
         deadline = self._children.next_deadline()
         due = deadline is not None and deadline <= now
         outcomes: list[Outcome] = self._children.tick() if due else self._children.reap()
+        for fact in self._children.late_facts():
+            if isinstance(fact, Begun):
+                self._begins.add(fact)
+            else:
+                self._facts.append(fact)
         begins = [*self._begins.of(outcomes), *self._begins.due(now)]
         facts, self._facts = [*begins, *self._facts, *self._children.stuck, *outcomes], []
         self._children.stuck.clear()

@@ -24,6 +24,8 @@ class Begins:
 
     def of(self, ended: Iterable[Outcome]) -> list[Begun]:
         """Take the beginnings of what has ended."""
+        if not self._waiting:
+            return []
         taken = [self._waiting.pop(outcome.attempt, None) for outcome in ended]
         if not self._waiting:
             self.due_at = None

@@ -16,24 +16,35 @@ from stoker.core.model import Context, Outcome
 from stoker.core.warning import parse_warning
 from stoker.failpoints import point
 from stoker.supervisor import job_processes, process_tags
+from stoker.supervisor.empty_logs import EmptyLogs
 from stoker.supervisor.job_cgroups import JobCgroups
 from stoker.supervisor.job_processes import KillRetries, Leader
 from stoker.supervisor.logs import cap_log
 from stoker.supervisor.orders import Begun, Order, Refused, Stuck
 from stoker.supervisor.process_table import Process, read_process
 from stoker.supervisor.spare_logs import NAMELESS_SECONDS, Lent, SpareLogs
-from stoker.supervisor.spawn import Environment, HostTrouble, Launchpad, StartFailed, as_trouble
+from stoker.supervisor.spawn import (
+    Environment,
+    HostTrouble,
+    Launchpad,
+    StartFailed,
+    as_trouble,
+    read_failure,
+)
 
 LEFTOVER_GRACE_SECONDS = 2.0
 _LOG_CHECK_SECONDS = 2.0
+# Between two looks at a start on a file system that may hang.
+_FIRST_LOOK_SECONDS = 0.01
+_LONGEST_LOOK_SECONDS = 1.0
 
 
 class _Attempt:
     """A living attempt, or one whose first process is gone and whose leftovers are not."""
 
     __slots__ = (
-        "deadline", "grace", "is_recorded", "kill_at", "kills", "lease", "log", "mono", "order",
-        "outcome", "pid", "reason", "shell", "tag", "warn_at",
+        "deadline", "failure", "grace", "is_recorded", "kill_at", "kills", "lease", "log",
+        "look_at", "mono", "order", "outcome", "pid", "pipe", "reason", "shell", "tag", "warn_at",
     )  # fmt: skip
 
     def __init__(self, order: Order, tag: int, lease: list[int]) -> None:
@@ -52,6 +63,9 @@ class _Attempt:
         self.kills = KillRetries()
         self.outcome: Outcome | None = None
         self.is_recorded = False  # the exit of its first process
+        self.pipe: int | None = None  # of a forked start that has not executed its program yet
+        self.look_at = 0.0  # at that pipe
+        self.failure: HostTrouble | StartFailed | None = None
 
 
 class Children:
@@ -85,6 +99,8 @@ class Children:
         self._bystanders: set[int] = set()
         self._next_log_check = 0.0
         self._kids = _open_children_list()
+        self._late: list[Begun | Refused] = []
+        self._empty_logs = EmptyLogs()
 
     def __len__(self) -> int:
         return len(self._by_attempt)
@@ -113,7 +129,9 @@ class Children:
         """A child of this process that is no job."""
         self._bystanders.add(pid)
 
-    def _spawn(self, order: Order, context: Context, env: Environment, lease: list[int]) -> Begun:
+    def _spawn(
+        self, order: Order, context: Context, env: Environment, lease: list[int]
+    ) -> Begun | None:
         attempt = _Attempt(order, process_tags.tag_of(self._tag_base, order.attempt), lease)
         env[process_tags.ENVIRONMENT_VARIABLE] = process_tags.encode_tags(
             self._outer_tags, attempt.tag
@@ -121,16 +139,14 @@ class Children:
         attempt.shell = context.shell if order.shell else None
         spares = self._spares
         if spares is None or order.stdout is None or not order.own_log or order.keep_children:
-            attempt.pid = self._pad.spawn(order, context, env, attempt.tag, lease)
+            self._execute(attempt, context, env, None)
         else:
             try:
                 attempt.log = spares.lend(order.stdout)
             except OSError as error:
                 raise as_trouble(error) from None
             try:
-                attempt.pid = self._pad.spawn(
-                    order, context, env, attempt.tag, lease, attempt.log.descriptor
-                )
+                self._execute(attempt, context, env, attempt.log.descriptor)
             except BaseException as error:
                 spares.take_back(attempt.log, keep=isinstance(error, StartFailed))
                 raise
@@ -142,12 +158,29 @@ class Children:
             if order.warn is not None:
                 attempt.warn_at = attempt.deadline - parse_warning(order.warn).seconds
         self._by_pid[attempt.pid] = self._by_attempt[order.attempt] = attempt
+        if attempt.pipe is not None:
+            attempt.look_at = attempt.mono + _FIRST_LOOK_SECONDS
+            return None
         return Begun(order.attempt, attempt.pid, time.time(), attempt.mono)
+
+    def _execute(
+        self, attempt: _Attempt, context: Context, env: Environment, log: int | None
+    ) -> None:
+        order, pad = attempt.order, self._pad
+        if pad.may_hang(order, context, env):
+            attempt.pid, attempt.pipe = pad.fork(
+                order, context, env, attempt.tag, attempt.lease, log
+            )
+        else:
+            attempt.pid = pad.spawn(order, context, env, attempt.tag, attempt.lease, log)
 
     def start(
         self, order: Order, context: Context, env: Environment, lease: list[int]
-    ) -> Begun | Outcome | Refused:
-        """Start an attempt. The descriptors of the lease are ours from now on."""
+    ) -> Begun | Outcome | Refused | None:
+        """Start an attempt. The descriptors of the lease are ours from now on.
+
+        None: the start may take long, and `late_facts` reports how it went.
+        """
         try:
             return self._spawn(order, context, env, lease)
         except HostTrouble as trouble:
@@ -155,8 +188,30 @@ class Children:
             return Refused(order.attempt, str(trouble))
         except StartFailed as failure:
             _close(lease)
-            status = failure.exit_code << 8
-            return Outcome(order.attempt, status, time.time(), "start_failed", detail=str(failure))
+            return _not_started(order, failure)
+        except OSError as error:
+            _close(lease)
+            return Refused(order.attempt, error.strerror or str(error))
+
+    def late_facts(self) -> list[Begun | Refused]:
+        """What became of starts that took long, since the last call."""
+        late, self._late = self._late, []
+        return late
+
+    def _look_at_start(self, attempt: _Attempt, now: float) -> None:
+        """See whether a forked start has executed its program."""
+        assert attempt.pipe is not None
+        try:
+            attempt.failure = read_failure(attempt.pipe)
+        except BlockingIOError:
+            waited = now - attempt.mono
+            attempt.look_at = now + min(max(waited, _FIRST_LOOK_SECONDS), _LONGEST_LOOK_SECONDS)
+            return
+        os.close(attempt.pipe)
+        attempt.pipe = None
+        if attempt.failure is None:
+            begun = Begun(attempt.order.attempt, attempt.pid, time.time(), attempt.mono)
+            self._late.append(begun)
 
     def stop(self, number: int, reason: str, grace: float | None = None) -> None:
         """Ask an attempt to end; kill it when its grace is over. A second call shortens that."""
@@ -174,8 +229,8 @@ class Children:
     def _ask_to_end(self) -> None:
         """SIGTERM to every process of the attempts that were stopped since the last call."""
         if self._to_ask:
-            attempts, self._to_ask = self._to_ask, []
-            job_processes.ask_to_end(self._processes(attempts))
+            job_processes.ask_to_end(self._processes(self._to_ask))
+            self._to_ask = []
             point("runner.after_sigterm")
 
     def _processes_by_attempt(self) -> dict[int, list[Process]]:
@@ -235,6 +290,8 @@ class Children:
                 times.append(attempt.warn_at)
             if attempt.log is not None and attempt.log.spare is not None:
                 times.append(attempt.mono + NAMELESS_SECONDS)
+            if attempt.pipe is not None:
+                times.append(attempt.look_at)
         return min(times, default=None)
 
     def tick(self) -> list[Outcome]:
@@ -242,6 +299,8 @@ class Children:
         now = time.monotonic()
         to_kill = []
         for number, attempt in list(self._by_attempt.items()):
+            if attempt.pipe is not None and now >= attempt.look_at:
+                self._look_at_start(attempt, now)
             if attempt.log is not None and now >= attempt.mono + NAMELESS_SECONDS:
                 attempt.log.name()
             if attempt.warn_at is not None and now >= attempt.warn_at:
@@ -274,10 +333,14 @@ class Children:
             if attempt is None:  # an orphan of some job that had ended by itself, or no job at all
                 self._bystanders.discard(pid)
                 continue
+            if attempt.pipe is not None:
+                self._look_at_start(attempt, time.monotonic())
             attempt.outcome = Outcome(
                 attempt.order.attempt, status, time.time(), attempt.reason, usage.ru_utime,
                 usage.ru_stime, _peak(usage.ru_maxrss) * 1024, None,
             )  # fmt: skip
+            if isinstance(attempt.failure, StartFailed):
+                attempt.outcome = _not_started(attempt.order, attempt.failure)
             self._ending.append(attempt)
         if self._ending:
             self._settle(over)
@@ -307,7 +370,13 @@ class Children:
                 _close(attempt.lease)
                 if attempt.log is not None and self._spares is not None:
                     self._spares.take_back(attempt.log, keep=bool(attempt.outcome.status))
-                over.append(attempt.outcome)
+                    cap_log(attempt.log.path, self._log_limit)
+                else:
+                    self._finish_log(attempt.order)
+                if isinstance(attempt.failure, HostTrouble):
+                    self._late.append(Refused(attempt.order.attempt, str(attempt.failure)))
+                else:
+                    over.append(attempt.outcome)
         self._ending = left
 
     def record_exits_again(self) -> None:
@@ -320,10 +389,26 @@ class Children:
         """How first processes ended must survive us while we wait for what they left behind."""
         for attempt in self._ending:
             if not attempt.is_recorded and attempt.outcome is not None:
-                attempt.is_recorded = True
                 if self._record_exit is not None:
-                    self._record_exit(attempt.outcome)
+                    try:
+                        self._record_exit(attempt.outcome)
+                    except OSError:
+                        return  # the disk takes no writes now; the next call tries again
+                attempt.is_recorded = True
                 point("runner.after_exited")
+
+    def _finish_log(self, order: Order) -> None:
+        """Remove an own log that is empty, and cut one that is too long."""
+        if not order.own_log or order.stdout is None:
+            return
+        try:
+            size = os.stat(order.stdout).st_size
+        except OSError:
+            return
+        if size > self._log_limit:
+            cap_log(order.stdout, self._log_limit)
+        elif not size and not order.keep_children:
+            self._empty_logs.remove(order.stdout)
 
     def _has_unknown_children(self) -> bool:
         if self._kids is None:
@@ -332,6 +417,11 @@ class Children:
         # Known ones leave the list only by our own wait, so equal numbers mean equal sets. (A PID
         # and a blank have eight bytes at most; a longer list is cut, and has more than we know.)
         return os.pread(self._kids, 8 * known + 8, 0).count(b" ") != known
+
+
+def _not_started(order: Order, failure: StartFailed) -> Outcome:
+    status = failure.exit_code << 8
+    return Outcome(order.attempt, status, time.time(), "start_failed", detail=str(failure))
 
 
 def _peak(kilobytes: int) -> int:

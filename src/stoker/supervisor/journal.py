@@ -16,6 +16,7 @@ that they do not know.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 
@@ -60,7 +61,7 @@ JournalRecord = JournalBegun | JournalSpawned | JournalExited | Outcome | Refuse
 
 
 class JournalFull(Exception):
-    """No room for another begin, and no disk for another segment."""
+    """A begin cannot be recorded: no room for another segment, or a disk that takes no writes."""
 
 
 class Journal:
@@ -81,9 +82,13 @@ class Journal:
             except OSError as error:
                 raise JournalFull(error.strerror) from None
         devices = ",".join(map(str, order.devices)) or "-"
-        self._write(
-            f"begun {order.attempt} {order.job} {order.number} {at:.6f} {mono:.6f} {boot} {devices}"
-        )
+        try:
+            self._write(
+                f"begun {order.attempt} {order.job} {order.number} {at:.6f} {mono:.6f} {boot}"
+                f" {devices}"
+            )
+        except OSError as error:
+            raise JournalFull(error.strerror) from None
         return rolled
 
     def spawned(self, begun: Begun) -> None:
@@ -95,6 +100,16 @@ class Journal:
         """Record the exit of a first process before its leftovers are waited for."""
         self._write(f"exited {_outcome_words(outcome)}")
 
+    def record(self, end: Outcome | Refused) -> None:
+        """Record how an attempt ended; OSError when that cannot be written now.
+
+        A failed call can be repeated: it leaves nothing that a reader would take for a record.
+        """
+        if isinstance(end, Outcome):
+            self.ended(end)
+        else:
+            self.undone(end)
+
     def ended(self, outcome: Outcome) -> None:
         self._write(f"ended {_outcome_words(outcome)}")
 
@@ -103,7 +118,9 @@ class Journal:
 
     def _write(self, line: str) -> None:
         data = to_bytes(line.rstrip()) + b"\n"
-        os.pwrite(self._descriptor, data, self._offset)
+        written = os.pwrite(self._descriptor, data, self._offset)
+        if written < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._offset += len(data)
 
     def _roll(self) -> None:

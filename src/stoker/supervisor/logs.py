@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from stoker.supervisor.regular_files import open_for_reading
+
 _FALLOC_FL_KEEP_SIZE = 1
 _FALLOC_FL_PUNCH_HOLE = 2
 _BLOCK = 4096
@@ -33,7 +35,7 @@ def progress_path(folder: str) -> str:
 def read_progress(folder: str) -> str | None:
     """What it says; the first line, and not all of a long one."""
     try:
-        descriptor = os.open(progress_path(folder), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = open_for_reading(progress_path(folder), follow=False)
     except OSError:
         return None
     try:
@@ -85,11 +87,13 @@ def cap_log(path: str, limit: int) -> None:
     if end <= head:
         return
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return
     try:
         _punch(descriptor, head, end - head)
+    except OSError:
+        pass  # no descriptor left to load a library with: the next look tries again
     finally:
         os.close(descriptor)
 

@@ -3,7 +3,8 @@
 It knows no database, no devices and no network. It takes orders from one daemon at a time, and
 reads a dead daemon's orders to their end before it listens to the next one, so there is never a
 doubt which orders were carried out. What it did is in its journal before anybody hears of it:
-`begun` before the spawn, `ended` before the message.
+`begun` before the spawn, `ended` before the message. While the disk takes no writes, no attempt is
+begun, and ends wait in memory, as attempts that still live, until they are in the journal.
 
 If a daemon goes without a word, the runner starts a new one, as the daemon does for the runner. It
 leaves when it has neither daemon nor jobs.
@@ -17,6 +18,8 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from stoker.core.fields import from_fields
@@ -34,6 +37,8 @@ from stoker.supervisor.spawn import Environment, encode_environment
 from stoker.supervisor.wire import Wire, note
 
 SOCKET_NAME = "runner.sock"
+_RECORD_AGAIN_SECONDS = 1.0
+_ERROR_PAUSE_SECONDS = 0.05
 _IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGTTOU)
 
 
@@ -62,6 +67,9 @@ class Runner:
         self._is_released = False
         self._unknown: set[str] = set()  # kinds of messages that were noted already
         self._journal = Journal(folder)
+        self._unrecorded: list[Outcome | Refused] = []  # ends that are not in the journal yet
+        self._record_at: float | None = None  # when to try again (monotonic)
+        self._has_trouble = False  # with the journal, as the daemon knows it
         self._cgroups = JobCgroups.create(folder, tag_base)
         self._children = Children(
             tag_base, log_limit, record_exit=self._journal.exited, cgroups=self._cgroups
@@ -79,23 +87,41 @@ class Runner:
 
     def work(self) -> None:
         """Serve daemons and jobs until neither is left nor expected."""
-        while self._daemon is not None or len(self._children) or self._restarts.due_at is not None:
-            self._wait()
-            self._tell(self._children.tick() if self._is_due() else self._children.reap())
-            begins = self._begins.due(time.monotonic())
-            for begun in begins:  # those that live for more than a moment
-                self._cgroups.add(begun.attempt, begun.pid)
-            self._tell_begins(begins)
-            self._tell_stuck()
-            self._obey()
-            if self._restarts.is_due(time.monotonic()):
-                self._restart_daemon()
-            if self._daemon is not None and self._daemon.has_backlog:
-                self._daemon.flush()
+        while (
+            self._daemon is not None
+            or len(self._children)
+            or self._unrecorded
+            or self._restarts.due_at is not None
+        ):
+            try:
+                self._wait()
+                self._step()
+            except OSError as error:  # a failing disk, no descriptors: the jobs still need a parent
+                self._report(f"the runner had an error and goes on: {error}")
+                time.sleep(_ERROR_PAUSE_SECONDS)
         self._cgroups.close()
 
+    def _step(self) -> None:
+        ended = self._children.tick() if self._is_due() else self._children.reap()
+        for fact in self._children.late_facts():
+            self._tell_start(fact)
+        self._record(ended)
+        begins = self._begins.due(time.monotonic())
+        for begun in begins:  # those that live for more than a moment
+            self._cgroups.add(begun.attempt, begun.pid)
+        self._tell_begins(begins)
+        self._tell_stuck()
+        self._obey()
+        if self._restarts.is_due(time.monotonic()):
+            self._restart_daemon()
+        if self._daemon is not None and self._daemon.has_backlog:
+            self._daemon.flush()
+
     def _wait(self) -> None:
-        due = (self._children.next_deadline(), self._begins.due_at, self._restarts.due_at)
+        due = (
+            self._children.next_deadline(), self._begins.due_at, self._restarts.due_at,
+            self._record_at,
+        )  # fmt: skip
         times = [at for at in due if at is not None]
         timeout = max(0.0, min(times) - time.monotonic()) if times else -1.0
         if self._daemon is not None:
@@ -112,7 +138,7 @@ class Runner:
         return deadline is not None and deadline <= time.monotonic()
 
     def _accept(self) -> None:
-        connection, _ = self._listener.accept()
+        connection, _ = self._listener.accept()  # OSError: the next iteration tries again
         self._poll.unregister(self._listener)
         self._poll.register(connection.fileno(), select.EPOLLIN)
         self._daemon = Wire(connection)
@@ -166,11 +192,16 @@ class Runner:
         elif kind == "bye":
             self._is_released = True
         elif kind == "list":
-            living = [begun._asdict() for begun in self._children.living()]
-            daemon.send("living", {"attempts": living, "segment": self._journal.segment})
+            daemon.send("living", {"attempts": self._living(), "segment": self._journal.segment})
         elif kind not in self._unknown:
             self._unknown.add(kind)
             note(f"the daemon sent a message of unknown kind `{kind}`; it is ignored")
+
+    def _living(self) -> list[dict[str, Any]]:
+        """Attempts that are not over, and those whose end is not in the journal yet."""
+        now = time.monotonic()
+        waiting = [Begun(end.attempt, 0, 0.0, now) for end in self._unrecorded]
+        return [begun._asdict() for begun in (*self._children.living(), *waiting)]
 
     def _restart_daemon(self) -> None:
         self._restarts.tried(time.monotonic())
@@ -202,28 +233,56 @@ class Runner:
         point("runner.after_begun")
         fact = self._children.start(order, context, env, lease)
         point("runner.after_spawn")
+        if fact is not None:
+            self._tell_start(fact)
+
+    def _tell_start(self, fact: Begun | Outcome | Refused) -> None:
         if isinstance(fact, Begun):
             self._begins.add(fact)
-        elif isinstance(fact, Refused):
-            self._journal.undone(fact)
-            self._send("refused", fact._asdict())
         else:
-            self._tell([fact])
+            self._record([fact])
 
-    def _tell(self, outcomes: list[Outcome]) -> None:
-        for outcome in outcomes:
-            point("runner.after_exit")
-            self._journal.ended(outcome)
-        if outcomes:
-            self._tell_begins(self._begins.of(outcomes))
-        for outcome in outcomes:
+    def _record(self, ends: Sequence[Outcome | Refused]) -> None:
+        """Write ends into the journal, then tell the daemon; what cannot be written waits."""
+        now = time.monotonic()
+        if not ends and (self._record_at is None or now < self._record_at):
+            return
+        if self._has_trouble:
+            point("runner.before_late_record")
+        self._unrecorded += ends
+        recorded: list[Outcome | Refused] = []
+        self._record_at = None
+        try:
+            for end in self._unrecorded:
+                point("runner.after_exit")
+                self._journal.record(end)
+                recorded.append(end)
+        except OSError as error:
+            self._record_at = now + _RECORD_AGAIN_SECONDS
+            self._has_trouble = True
+            count = len(self._unrecorded) - len(recorded)
+            self._report(
+                f"the ends of {count} jobs cannot be recorded: {error.strerror};"
+                " the runner keeps them in memory and tries again"
+            )
+        del self._unrecorded[: len(recorded)]
+        if self._has_trouble and self._record_at is None:
+            self._has_trouble = False
+            self._report("")
+        self._tell_begins(self._begins.of(e for e in recorded if isinstance(e, Outcome)))
+        for end in recorded:
             point("runner.after_ended")
-            self._send("ended", outcome._asdict())
+            self._send("ended" if isinstance(end, Outcome) else "refused", end._asdict())
+
+    def _report(self, problem: str) -> None:
+        """Tell the daemon of a problem; "" when it is over."""
+        self._send("trouble", {"text": problem})
 
     def _tell_begins(self, begins: list[Begun]) -> None:
         for begun in begins:
             begun = self._children.with_start_time(begun)
-            self._journal.spawned(begun)
+            with suppress(OSError):  # a disk that takes no writes: the daemon hears of it
+                self._journal.spawned(begun)
             self._send("begun", begun._asdict())
 
     def _tell_stuck(self) -> None:
@@ -253,7 +312,14 @@ def main(arguments: list[str]) -> None:
     become_dispatcher()
     first = socket.socket(fileno=int(descriptor))
     first.set_inheritable(False)  # a job that held it would hide the death of the runner
-    Runner(folder, int(tag_base), int(log_limit), restart, first).work()
+    try:
+        runner = Runner(folder, int(tag_base), int(log_limit), restart, first)
+    except OSError as error:  # a full or read-only disk: the daemon tries again later
+        wire = Wire(first)
+        wire.receive()  # the greeting of the daemon, without which nothing is sent
+        wire.send("trouble", {"text": f"the runner cannot start: {error.strerror}"})
+        raise SystemExit(1) from None
+    runner.work()
     os.close(int(lock))
 
 

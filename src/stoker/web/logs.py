@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator
 
 from stoker.api import Queue
@@ -13,6 +12,7 @@ from stoker.errors import NotFound
 from stoker.store import find
 from stoker.store.find import JobRow
 from stoker.supervisor.logs import log_path
+from stoker.supervisor.regular_files import open_for_reading
 from stoker.web import log_search
 from stoker.web.log_search import seek
 
@@ -44,16 +44,11 @@ def open_log(log: Log) -> int | None:
     if log.path is None:
         return None
     try:
-        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        descriptor = os.open(log.path, flags)
+        return open_for_reading(log.path, follow=False)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise NotFound(f"this log cannot be read: {error.strerror}") from None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise NotFound("this log is no plain file")
-    return descriptor
 
 
 def part(log: Log, start: int | None, end: int | None, tail: int) -> dict[str, object]:

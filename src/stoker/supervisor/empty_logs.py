@@ -1,0 +1,59 @@
+"""Logs of attempts that printed nothing: removed at the end, and remembered by name.
+
+An empty file costs an inode, and a large run has a hundred thousand of them. The names are lines in
+one file for each folder of a thousand jobs, so that a missing log still tells whether there was
+output. A name is written before its file is removed: after a crash between the two the file is
+still there, and it is empty, as the name says.
+"""
+
+from __future__ import annotations
+
+import os
+
+from stoker.failpoints import point
+
+NAMES_FILE = "no-output"
+
+
+class EmptyLogs:
+    """Removes them. It keeps the newest names file open, because jobs end in order, nearly."""
+
+    def __init__(self) -> None:
+        self._folder = ""
+        self._names = -1
+
+    def remove(self, path: str) -> None:
+        """Remove a log that is empty; it stays where its name cannot be written."""
+        folder, name = os.path.split(path)
+        try:
+            if folder != self._folder:
+                self._open(folder)
+            line = f"{name}\n".encode()
+            if os.write(self._names, line) == len(line):
+                point("runner.before_empty_log_removal")
+                os.unlink(path)
+        except OSError:
+            self._folder = ""
+
+    def _open(self, folder: str) -> None:
+        if self._names >= 0:
+            os.close(self._names)
+            self._names, self._folder = -1, ""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._names = os.open(os.path.join(folder, NAMES_FILE), flags, 0o600)
+        self._folder = folder
+
+
+def had_no_output(path: str) -> bool:
+    """Whether this log is missing because its attempt printed nothing."""
+    folder, name = os.path.split(path)
+    return name in removed_names(folder)
+
+
+def removed_names(folder: str) -> frozenset[str]:
+    """The logs that were removed from this folder because they were empty."""
+    try:
+        with open(os.path.join(folder, NAMES_FILE), encoding="utf-8", errors="replace") as file:
+            return frozenset(file.read().split("\n"))
+    except OSError:
+        return frozenset()
