@@ -201,4 +201,17 @@ def why(db: Database, settings: Settings, row: JobRow) -> list[str]:
     if reasons:
         reasons += view.advice(row)
     trouble = presence.trouble(settings.state_dir)
-    return reasons if trouble is None else [trouble, *reasons]
+    if trouble is not None:
+        return [trouble, *reasons]
+    return [*host_problems(db, settings), *reasons]
+
+
+def host_problems(db: Database, settings: Settings) -> list[str]:
+    """Why nothing can be started at all, whatever the policy says."""
+    problem = presence.problem(settings.state_dir)
+    if problem is not None:
+        return [f"the daemon reports: {problem}"]
+    refusal = ledger.last_refusal(db)
+    if refusal is not None:
+        return [f"the host refused the last start: {refusal}; the daemon tries again"]
+    return []

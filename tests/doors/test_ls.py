@@ -110,7 +110,9 @@ def test_status_warns_when_nothing_will_start(lab: Lab) -> None:
 def test_status_as_json(lab: Lab) -> None:
     some_jobs(lab)
     status = as_json(lab.ok("status", "--json"))
-    assert sorted(status) == ["counts", "daemon", "devices", "running", "schema", "waiting"]
+    keys = ["counts", "daemon", "devices", "problems", "running", "schema", "waiting"]
+    assert sorted(status) == keys
+    assert status["problems"] == []
     assert status["daemon"]["pid"] == lab.daemon_pid()
     assert status["devices"] == [
         {"index": i, "visible": str(i), "slots": 1, "model": "simulated", "uuid": f"SIM-{i}",

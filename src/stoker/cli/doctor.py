@@ -16,6 +16,7 @@ from stoker.cli.output import plural, print_json
 from stoker.core.durations import format_size
 from stoker.core.fields import from_fields
 from stoker.core.record import Record
+from stoker.daemon import presence
 from stoker.daemon.wake import NEWS_SOCKET
 from stoker.devices.probe import find_devices, has_driver
 from stoker.devices.watch import sample_once
@@ -109,6 +110,13 @@ def examine(settings: Settings) -> Iterator[Finding]:
 
 
 def _disk(folder: str) -> Iterator[Finding]:
+    space = os.statvfs(folder)
+    if space.f_flag & os.ST_RDONLY:
+        yield Finding("bad", f"the file system of the state folder `{folder}` is read-only",
+                      "mount it for writing; nothing can be submitted or started")  # fmt: skip
+    if space.f_files and not space.f_favail:
+        yield Finding("bad", "the disk of the state folder has no inodes left",
+                      "remove files; no job can be started")  # fmt: skip
     free = shutil.disk_usage(folder).free
     if free < _LOW_DISK:
         yield Finding("warn", f"only {format_size(free)} left on the disk of the state folder",
@@ -190,6 +198,9 @@ def _daemon(folder: str) -> Iterator[Finding]:
     if not _answers(folder):
         yield Finding("bad", f"the daemon (pid {daemon}) does not answer",
                       f"kill -9 {daemon} && stoker daemon start   (jobs go on)")  # fmt: skip
+    elif (problem := presence.problem(folder)) is not None:
+        yield Finding("bad", f"the daemon reports: {problem}",
+                      "it goes on by itself when the state folder can be written")  # fmt: skip
     elif runner is None:
         yield Finding("warn", f"daemon (pid {daemon}) is alive, and has no runner yet",
                       "look again; if it stays so: stoker daemon restart")  # fmt: skip

@@ -14,6 +14,7 @@ from stoker.core.model import Device
 from stoker.core.states import ACTIVE, WAITING
 from stoker.devices.probe import has_driver
 from stoker.store import find
+from stoker.waiting import host_problems
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ def _line(job: find.JobRow) -> str:
 def _notices(queue: Queue, counts: dict[str, int]) -> list[str]:
     nobody = no_daemon(queue, counts)
     notices = [nobody] if nobody else []
+    notices += host_problems(queue.db, queue.settings)
     if bool(find.meta(queue.db, "draining")):
         notices.append("drained, nothing new starts: `stoker daemon resume`")
     return notices
@@ -133,4 +135,5 @@ def _as_json(queue: Queue) -> dict[str, Any]:
         waiting=[board.job_json(queue.db, queue.settings, find.job(queue.db, job))
                  for job in queue_order(queue.db, 50)],
         counts=find.counts(queue.db),
+        problems=host_problems(queue.db, queue.settings),
     )  # fmt: skip

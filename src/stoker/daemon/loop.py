@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 
 from stoker.core.model import (
     Context,
@@ -47,6 +48,7 @@ _BUSY_SECONDS = 0.005
 # its row goes; ids are taken from the books in blocks.
 _ATTEMPTS_RESERVED = 1000
 _TROUBLE_SECONDS = 1.0
+_LONGEST_PAUSE_SECONDS = 10.0  # between two tries to start something on a host that refuses
 _CLOCK_JUMP_SECONDS = 2.0
 # Waiting times and overdue jobs change a decision although nothing happens.
 _DECIDE_AGAIN_SECONDS = 1.0
@@ -104,6 +106,8 @@ class Loop:
         self._due_at: float | None = None
         self._retry_at: float | None = None
         self._paused_until = 0.0
+        self.problem: str | None = None  # why nothing can be recorded now
+        self._refusals = int(self._refusal is not None)  # since the last start
         self._clock_offset = clock.wall() - clock.mono()  # as of the last commit
         self._seen_offset = self._clock_offset
 
@@ -128,15 +132,15 @@ class Loop:
         if self._retry_at is not None and now < self._retry_at and not self._facts:
             return
         self._retry_at = None
-        if self._decide_at is not None and self._decide_at <= now:
-            self._may_start = self._may_start or self._would_start()
-            self._decide_at = now + _DECIDE_AGAIN_SECONDS if self._heads else None
-        if not self._has_work():
-            return
         try:
+            if self._decide_at is not None and self._decide_at <= now:
+                self._may_start = self._may_start or self._would_start()
+                self._decide_at = now + _DECIDE_AGAIN_SECONDS if self._heads else None
+            if not self._has_work():
+                return
             if self._commit_at is None:
                 self.db.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError as error:
+        except sqlite3.Error as error:
             self._later(error)
             return
         try:
@@ -149,12 +153,15 @@ class Loop:
         except Upgraded:
             self._undo_turn()
             raise
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             self._undo_turn()
             if self._commit_seconds:  # earlier turns are undone as well: there is no going on
+                if isinstance(error, OSError):
+                    raise
                 raise translate(error, self.db.folder) from error
             self._later(error)
             return
+        self.problem = None
         self._reserved = max(self._reserved, self._reserving)
         self._clock_offset = self._seen_offset
         self._facts.clear()
@@ -174,7 +181,8 @@ class Loop:
     def _undo_turn(self) -> None:
         """Nothing of this turn has happened; what was heard stays to be recorded."""
         if self.db.connection.in_transaction:
-            self.db.execute("ROLLBACK")
+            with suppress(sqlite3.Error):  # a failing disk; SQLite has rolled back by itself
+                self.db.execute("ROLLBACK")
         for order, _, lease in self._orders:
             del self.live[order.attempt]
             lease.close()
@@ -253,12 +261,13 @@ class Loop:
             or self._data_version() != self._seen_version
         )
 
-    def _later(self, error: sqlite3.Error) -> None:
+    def _later(self, error: sqlite3.Error | OSError) -> None:
         """The database cannot be written now: go on supervising, try again soon."""
         busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
         self._retry_at = self._clock.mono() + (_BUSY_SECONDS if busy else _TROUBLE_SECONDS)
         if not busy:
-            self._listener.trouble(str(error))
+            self.problem = f"cannot write the queue ({error}); it is tried again every second"
+            self._listener.trouble(self.problem)
 
     def _data_version(self) -> int:
         return int(self.db.execute("PRAGMA data_version").fetchone()[0])
@@ -427,6 +436,7 @@ class Loop:
             if isinstance(fact, Begun):
                 self._refuse(None)
                 started[fact.attempt] = fact.at
+                self._refusals = 0
                 if fact.attempt not in ended:
                     self._books.begun(fact.attempt, fact.pid, fact.at, fact.mono, fact.pid_started)
             elif isinstance(fact, Outcome):
@@ -483,7 +493,9 @@ class Loop:
 
     def _undo(self, refused: Refused) -> None:
         """The host had no room for another process: wait a little, count nothing."""
-        self._paused_until = self._clock.mono() + _TROUBLE_SECONDS
+        self._refusals += 1
+        pause = min(_TROUBLE_SECONDS * 2 ** min(self._refusals - 1, 10), _LONGEST_PAUSE_SECONDS)
+        self._paused_until = self._clock.mono() + pause
         self._books.flush()
         ledger.unclaim(self.db, refused.attempt, self._clock.wall(), refused.why)
         self._refuse(refused.why)

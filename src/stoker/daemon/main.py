@@ -43,12 +43,15 @@ from stoker.supervisor import locks, process_tags
 from stoker.supervisor.dispatcher import become_dispatcher
 from stoker.supervisor.journal import JournalBegun
 from stoker.supervisor.orders import Begun, Fact, Order
-from stoker.supervisor.orphans import Orphans, ProcessHandles
+from stoker.supervisor.orphans import Adoption, Orphans, ProcessHandles
+from stoker.supervisor.restarts import Restarts
 from stoker.supervisor.runner import boot_id
 from stoker.supervisor.runner_link import RunnerLink
 from stoker.supervisor.wire import note
 
 _LOOK_FOR_HOME_SECONDS = 30.0
+_ERROR_PAUSE_SECONDS = 0.05
+_RETRY_SECONDS = 1.0
 
 
 class Daemon(Listener):
@@ -85,6 +88,10 @@ class Daemon(Listener):
             self._db, self, host, cards, settings, self._clock, self, next_attempt=first
         )
         self._last_trouble = ""
+        self._restarts = Restarts()  # of the runner
+        self._restarts.came(time.monotonic())
+        self._runner_problem: str | None = None
+        self._recover_at: float | None = None  # when to record what became of a dead runner's jobs
 
     def find_cards(self, tag: int) -> Cards:
         """What jobs may run on: the cards of the host."""
@@ -104,39 +111,50 @@ class Daemon(Listener):
         listening = Listening()
         own = {self._wake.pokes.fileno(), self._wake.news.fileno(), self._signal_pipe}
         while not self._is_stopping:
-            others = {self._link.fileno(), *self._orphans.handles(), *self._lookout.descriptors()}
-            others.update(self._mind.descriptors(), self._tracing.descriptors())
-            was_poked = False
-            listening.to(own | others, self._link.fileno() if self._link.has_backlog else None)
-            for descriptor in listening.wait(self._timeout()):
-                if descriptor == self._wake.pokes.fileno():
-                    self._wake.drain()
-                    was_poked = True
-                elif descriptor == self._wake.news.fileno():
-                    self._wake.accept()
-                elif descriptor == self._signal_pipe:
-                    os.read(self._signal_pipe, 4096)
-            if time.monotonic() > self._look_at:
-                self._look_for_home()
-                self._check_decisions()
-            self._observe()
-            self._loop.turn()
-            if self._loop.cards.is_watched:  # the turn may have asked for a look at the cards
-                self._lookout.observe(self._loop, self, time.monotonic())
-                self._loop.turn()
-            if self._link.is_of_another_release and not self._loop.live:
-                self._note("the runner is of another release and has no jobs; starting a new one")
-                self._link.renew()
-            if self._wake.announce_at is not None:
-                self._wake.announce(time.monotonic())
-            now = time.monotonic()
-            for trouble in (
-                self._mind.look(now, was_poked),
-                self._tracing.follow(self._loop, self._lookout.seen, now),
-            ):
-                if trouble is not None:
-                    self._note(trouble)
+            try:
+                self._tick(listening, own)
+            except Upgraded:
+                raise
+            except (OSError, sqlite3.Error, Error) as error:
+                # A failing disk, no descriptors left: jobs still need their time limits.
+                self.trouble(f"the daemon had an error and goes on: {error}")
+                time.sleep(_ERROR_PAUSE_SECONDS)
         self._close()
+
+    def _tick(self, listening: Listening, own: set[int]) -> None:
+        others = {*self._orphans.handles(), *self._lookout.descriptors()}
+        others.update(self._mind.descriptors(), self._tracing.descriptors())
+        if self._link.is_connected:
+            others.add(self._link.fileno())
+        was_poked = False
+        listening.to(own | others, self._link.fileno() if self._link.has_backlog else None)
+        for descriptor in listening.wait(self._timeout()):
+            if descriptor == self._wake.pokes.fileno():
+                self._stop_jobs(self._wake.drain())
+                was_poked = True
+            elif descriptor == self._wake.news.fileno():
+                self._wake.accept(self.problem())
+            elif descriptor == self._signal_pipe:
+                os.read(self._signal_pipe, 4096)
+        if time.monotonic() > self._look_at:
+            self._look_for_home()
+            self._check_decisions()
+        self._observe()
+        self._loop.turn()
+        if self._loop.cards.is_watched:  # the turn may have asked for a look at the cards
+            self._lookout.observe(self._loop, self, time.monotonic())
+            self._loop.turn()
+        if self._link.is_of_another_release and not self._loop.live:
+            self._renew_runner()
+        if self._wake.announce_at is not None:
+            self._wake.announce(time.monotonic())
+        now = time.monotonic()
+        for trouble in (
+            self._mind.look(now, was_poked),
+            self._tracing.follow(self._loop, self._lookout.seen, now),
+        ):
+            if trouble is not None:
+                self._note(trouble)
 
     def _catch_signals(self) -> None:
         self._signal_pipe, end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -153,7 +171,7 @@ class Daemon(Listener):
         due = (
             self._loop.next_wake(), self._orphans.next_deadline(), self._wake.announce_at,
             self._lookout.next_deadline(), self._mind.next_deadline(),
-            self._tracing.next_deadline(),
+            self._tracing.next_deadline(), self._restarts.due_at, self._recover_at,
         )  # fmt: skip
         times = [self._look_at, *(at for at in due if at is not None)]
         return max(0.0, min(times) - time.monotonic())
@@ -162,7 +180,11 @@ class Daemon(Listener):
         """A daemon whose state folder was deleted would work on files that nobody can see."""
         self._look_at = time.monotonic() + _LOOK_FOR_HOME_SECONDS
         path = os.path.join(self._settings.state_dir, FILE_NAME)
-        if not os.path.exists(path) or os.stat(path).st_ino != self._home:
+        try:
+            is_ours = os.stat(path).st_ino == self._home
+        except (FileNotFoundError, NotADirectoryError):
+            is_ours = False
+        if not is_ours:
             self._note("the queue was deleted or replaced under the daemon; leaving")
             self._is_stopping = True
 
@@ -185,13 +207,89 @@ class Daemon(Listener):
         facts, alive = self._link.facts()
         self._keep_handles(facts)
         self._loop.hear(facts)
+        trouble = self._link.take_trouble()
+        if trouble is not None:
+            self._runner_problem = trouble or None
+            if trouble:
+                self.trouble(trouble)
         if len(self._orphans):
             self._loop.hear(self._orphans.reap())
-        if not alive:
-            self._note("the runner died; its jobs are being adopted")
-            self._loop.turn()
+        now = time.monotonic()
+        if not alive and self._link.is_connected:
+            self._lose_runner(now)
+        if self._recover_at is not None and now >= self._recover_at:
+            self._recover_without_runner(now)
+        if self._restarts.is_due(now):
+            self._replace_runner(now)
+
+    def _lose_runner(self, now: float) -> None:
+        """The runner died: supervise its jobs from here, and start another one."""
+        self._loop.takes_work = False
+        self._loop.turn()
+        self._link.lose()
+        self._recover_at = now
+        self._restarts.left(now)
+        pause = (self._restarts.due_at or now) - now
+        when = f"in {pause:.0f} seconds" if pause else "now"
+        self._note(f"the runner died; the daemon adopts its jobs and starts another one {when}")
+
+    def _stop_jobs(self, wanted: list[tuple[int, float | None]]) -> None:
+        """Stop jobs for clients that cannot write this into the queue."""
+        attempts = {job.id: attempt for attempt, job in self._loop.live.items()}
+        for job, grace in wanted:
+            if job in attempts:
+                self.stop(attempts[job], "user", grace)
+
+    def _recover_without_runner(self, now: float) -> None:
+        try:
+            recover(self._loop, self._link, self._orphans, [], self._clock.wall())
+        except Upgraded:
+            raise
+        except (Error, OSError, sqlite3.Error) as error:
+            self._recover_at = now + _RETRY_SECONDS
+            self._runner_problem = f"cannot record what became of the runner's jobs: {error}"
+            self.trouble(self._runner_problem)
+            self._orphans.adopt(  # time limits hold meanwhile
+                Adoption(attempt, None, None, job.ends_by, self._settings.grace)
+                for attempt, job in self._loop.live.items()
+                if attempt not in self._orphans
+            )
+            return
+        self._recover_at = None
+        self._take_work()
+
+    def _replace_runner(self, now: float) -> None:
+        self._restarts.tried(now)
+        try:
             self._link.replace()
-            self._recover([])
+        except (Error, OSError) as error:
+            self._runner_problem = f"the runner cannot be started: {error}"
+            self.trouble(self._runner_problem)
+            return
+        self._restarts.came(now)
+        self._take_work()
+
+    def _renew_runner(self) -> None:
+        self._note("the runner is of another release and has no jobs; starting a new one")
+        try:
+            self._link.renew()
+        except (Error, OSError):
+            self._restarts.left(time.monotonic())
+            self._loop.takes_work = False
+            raise
+
+    def _take_work(self) -> None:
+        """Start jobs again once there is a runner and the records are in order."""
+        if self._link.is_connected and self._recover_at is None:
+            self._loop.takes_work = True
+            self._loop.look_again()
+
+    def problem(self) -> str | None:
+        """Why nothing can be started or recorded now, for `stoker why` and the like."""
+        runner = self._runner_problem
+        if runner is None and not self._link.is_connected:
+            runner = "the runner died; another one is started soon"
+        return "; ".join(text for text in (self._loop.problem, runner) if text) or None
 
     def _keep_handles(self, facts: list[Fact]) -> None:
         """So that exit codes are known of jobs that end while the runner is dead."""
@@ -209,8 +307,8 @@ class Daemon(Listener):
                 return
             except Upgraded:
                 raise
-            except Error as error:
-                self.trouble(error.message)
+            except (Error, OSError, sqlite3.Error) as error:
+                self.trouble(str(error))
                 time.sleep(0.05)
 
     def _publish(self) -> None:
@@ -303,6 +401,8 @@ def main(kind: type[Daemon] = Daemon) -> None:
         pass  # two were started at once, and the other one won
     except Error as error:
         raise SystemExit(f"error: {error.message}") from None
+    except OSError as error:
+        raise SystemExit(f"error: the daemon cannot start: {error}") from None
 
 
 if __name__ == "__main__":

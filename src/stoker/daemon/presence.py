@@ -9,6 +9,8 @@ from stoker.store.database import Database
 from stoker.supervisor import locks
 from stoker.supervisor.process_state import STOPPED, state_of
 
+_ANSWER_SECONDS = 0.5
+
 
 def daemon_pid(folder: str) -> int | None:
     return locks.holder(folder, locks.DAEMON_LOCK)
@@ -25,6 +27,27 @@ def trouble(folder: str) -> str | None:
     if runner is not None and state_of(runner) == STOPPED:
         return f"the runner is suspended; `kill -CONT {runner}` lets it go on"
     return None
+
+
+def problem(folder: str) -> str | None:
+    """Why the daemon can start or record nothing now, in its own words; None: it has no problem."""
+    import select
+
+    from stoker.daemon.wake import NEWS_SOCKET
+    from stoker.supervisor.sockets import connect
+
+    try:
+        stream = connect(folder, NEWS_SOCKET)
+    except OSError:
+        return None
+    with stream:
+        if not select.select([stream], [], [], _ANSWER_SECONDS)[0]:
+            return None  # busy, or stopped: `trouble` tells
+        try:
+            text = stream.recv(4096).decode("utf-8", "replace")
+        except OSError:
+            return None
+    return text[1:].partition("\n")[0] if text[:1] == "!" else None
 
 
 def runner_pid(folder: str) -> int | None:

@@ -33,8 +33,8 @@ def recover(
     ended = {r.attempt: r for r in records if isinstance(r, (Outcome, Refused))}
     alive = {begun.attempt: begun for begun in living}
     facts: list[Fact] = []
-    loop.live.clear()
     with loop.db.transaction():
+        loop.live.clear()
         point("daemon.during_recovery")
         attempts = ledger.open_attempts(loop.db)
         orphans.adopt(

@@ -1,14 +1,16 @@
 """Pokes in, news out.
 
 A client that changed the database pokes: one datagram of one byte. A client that waits for changes
-keeps a stream open and gets a byte after commits. Neither carries data: the database is the
-protocol.
+keeps a stream open and gets a byte after commits. The database is the protocol; only while it
+cannot be written, a datagram `stop JOB GRACE` stops a job, and the stream begins with a line
+`!PROBLEM`.
 """
 
 from __future__ import annotations
 
 import os
 import socket
+from contextlib import suppress
 
 from stoker.daemon.start import POKE_SOCKET
 from stoker.supervisor.sockets import listen
@@ -30,15 +32,19 @@ class WakeServer:
         self.announce_at: float | None = None  # when news that were held back are due
         self._paths = [os.path.join(folder, name) for name in (POKE_SOCKET, NEWS_SOCKET)]
 
-    def drain(self) -> None:
-        """Take all pokes; they all mean the same."""
+    def drain(self) -> list[tuple[int, float | None]]:
+        """Take all pokes; the jobs (with their grace) that are to be stopped without a record."""
+        stops: list[tuple[int, float | None]] = []
         try:
             while True:
-                self.pokes.recv(16)
+                words = self.pokes.recv(64).split()
+                if len(words) == 3 and words[0] == b"stop":
+                    with suppress(ValueError):
+                        stops.append((int(words[1]), _grace(words[2])))
         except BlockingIOError:
-            pass
+            return stops
 
-    def accept(self) -> None:
+    def accept(self, problem: str | None) -> None:
         try:
             watcher, _ = self.news.accept()
         except OSError:
@@ -48,6 +54,9 @@ class WakeServer:
             watcher.close()
             return
         self._watchers.append(watcher)
+        if problem is not None:
+            with suppress(OSError):
+                watcher.send(f"!{problem}\n".encode("utf-8", "backslashreplace")[:1000])
         self._tell(watcher)  # whatever happened between its connect and now
 
     def announce(self, now: float) -> None:
@@ -72,5 +81,9 @@ class WakeServer:
         for path in self._paths:
             try:
                 os.unlink(path)
-            except FileNotFoundError:
+            except OSError:  # gone, or on a read-only disk
                 pass
+
+
+def _grace(word: bytes) -> float | None:
+    return None if word == b"-" else float(word)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import sqlite3
 import threading
 
-from stoker.store.database import open_database
+from stoker.errors import Error
+from stoker.store.database import Database, open_database
 from stoker.store.snapshots import Snapshots
 
 _INTERVAL_SECONDS = 0.5
@@ -35,17 +36,20 @@ class Checkpoints:
         self._thread.join(timeout=10)
 
     def _work(self) -> None:
-        db = open_database(self._folder, timeout=1.0)
+        db: Database | None = None
         snapshots = Snapshots(self._folder)
         while not self._closing.is_set():
             self._wanted.wait()
             self._wanted.clear()
             try:
+                if db is None:
+                    db = open_database(self._folder, timeout=1.0)
                 db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
                 if snapshots.is_due():
                     snapshots.take(db)
-            except (sqlite3.Error, OSError) as error:
+            except (sqlite3.Error, OSError, Error) as error:
                 # A full or failing disk: the next request tries again.
                 self.trouble = str(error)
             self._closing.wait(_INTERVAL_SECONDS)
-        db.close()
+        if db is not None:
+            db.close()

@@ -37,7 +37,8 @@ def take(folder: str, name: str) -> int:
 def holder(folder: str, name: str) -> int | None:
     """The PID of whoever holds the lock; None when it is free."""
     try:
-        descriptor = os.open(os.path.join(folder, name), os.O_RDWR | os.O_CLOEXEC)
+        # For reading: also on a disk that has become read-only.
+        descriptor = os.open(os.path.join(folder, name), os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
     try:

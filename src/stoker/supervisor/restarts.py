@@ -1,7 +1,7 @@
-"""When to start another daemon: at once, and more and more rarely while they die or never come.
+"""When to start another daemon or runner: at once, then less and less often while they die.
 
-A daemon that cannot live (a full disk, no memory) may be able to in an hour. Trying once a minute
-costs nothing, and nobody has to be there.
+One that cannot live now (a full disk, no memory) may be able to in an hour. Trying once a minute
+costs nothing, and needs no user.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Restarts:
         self._came_at = 0.0
 
     def left(self, now: float) -> None:
-        """A daemon went without a word."""
+        """It died."""
         if now - self._came_at > _STEADY_SECONDS:
             self._tries = 0
         self.due_at = now + self._pause()

@@ -11,6 +11,7 @@ import select
 import socket
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 from stoker import __version__
@@ -37,25 +38,32 @@ class RunnerLink:
         self._safe_before: int | None = None
         self._unknown: set[str] = set()  # kinds of messages that were noted already
         self.is_fresh = False
-        self._wire = self._connect()
+        self.is_connected = True
+        self._trouble: str | None = None
+        self._wire = self._connect(_CONNECT_PATIENCE_SECONDS)
 
     def fileno(self) -> int:
         return self._wire.fileno()
 
     @property
     def has_backlog(self) -> bool:
-        return self._wire.has_backlog
+        return self.is_connected and self._wire.has_backlog
 
-    def _connect(self) -> Wire:
-        """The living runner, or a new one."""
+    def take_trouble(self) -> str | None:
+        """What the runner reported about itself since the last call."""
+        trouble, self._trouble = self._trouble, None
+        return trouble
+
+    def _connect(self, patience: float) -> Wire:
+        """The living runner, or a new one; OSError or Conflict when neither can be had."""
         self._known_contexts.clear()
-        give_up = time.monotonic() + _CONNECT_PATIENCE_SECONDS
+        give_up = time.monotonic() + patience
         while locks.holder(self._folder, locks.RUNNER_LOCK) is not None:
             try:
                 self.is_fresh = False
                 return Wire(connect(self._folder, SOCKET_NAME))
             except OSError:
-                if time.monotonic() > give_up:
+                if time.monotonic() >= give_up:
                     raise
                 time.sleep(0.01)  # it holds the lock and is about to listen, or about to leave
         return self._start()
@@ -71,10 +79,16 @@ class RunnerLink:
         argv = [sys.executable, "-P", "-m", "stoker.supervisor.runner", self._folder,
                 str(self._tag_base), str(self._log_limit), str(theirs.fileno()),
                 str(lock), *self._restart]  # fmt: skip
-        pid = os.posix_spawn(sys.executable, argv, os.environ)
-        os.pwrite(lock, str(pid).encode(), 0)
-        theirs.close()
-        os.close(lock)
+        try:
+            pid = os.posix_spawn(sys.executable, argv, os.environ)
+            with suppress(OSError):  # only for people who look
+                os.pwrite(lock, str(pid).encode(), 0)
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+            os.close(lock)
         self.is_fresh = True
         wire = Wire(ours)
         wire.ask_for_list()  # the files may be of an older release, whose runner sends no greeting
@@ -96,17 +110,30 @@ class RunnerLink:
                 return []  # it was just leaving; the journal has everything
         raise Unavailable("the runner does not answer")
 
+    def lose(self) -> None:
+        """The runner died; `replace` finds another one."""
+        self._wire.close()
+        self.is_connected = False
+
     def launch(self, order: Order, context: Context, lease: list[int]) -> None:
+        if not self.is_connected:  # recovery puts it back into the queue: it never began
+            for descriptor in lease:
+                os.close(descriptor)
+            return
         if order.context not in self._known_contexts:
             self._known_contexts.add(order.context)
             self._wire.send("context", {"id": order.context, **context._asdict()})
         self._wire.send("launch", {"leases": len(lease), **order._asdict()}, lease)
 
     def stop(self, attempt: int, reason: str, grace: float | None) -> None:
+        if not self.is_connected:
+            return  # what it parented is stopped as an orphan, or has ended
         self._wire.send("stop", {"attempt": attempt, "reason": reason, "grace": grace})
 
     def facts(self) -> tuple[list[Fact], bool]:
         """(what happened, whether the runner is still there)."""
+        if not self.is_connected:
+            return [], False
         self._wire.flush()
         messages, alive = self._wire.receive()
         return [fact for m in messages if (fact := self._fact(*m)) is not None], alive
@@ -123,6 +150,8 @@ class RunnerLink:
                 return from_fields(Stuck, fields)
             if kind == "rolled":
                 self._safe_before = fields["segment"]
+            elif kind == "trouble":
+                self._trouble = str(fields["text"])
             elif kind != "living" and kind not in self._unknown:
                 self._unknown.add(kind)
                 note(f"the runner sent a message of unknown kind `{kind}`; it is ignored")
@@ -131,15 +160,16 @@ class RunnerLink:
         return None
 
     def replace(self) -> None:
-        """The runner died: start a new one."""
-        self._wire.close()
-        self._wire = self._connect()
+        """Start a new runner; OSError or Conflict when that is not possible now."""
+        self._wire = self._connect(0.0)
+        self.is_connected = True
 
     @property
     def is_of_another_release(self) -> bool:
         """Whether an upgrade left this runner behind; it may lack what newer orders ask for."""
         return (
-            not self.is_fresh
+            self.is_connected
+            and not self.is_fresh
             and self._wire.protocol is not None
             and (self._wire.release != __version__)
         )
@@ -148,17 +178,20 @@ class RunnerLink:
         """Replace a runner that has no jobs by one of this release. It leaves when we do."""
         pid = locks.holder(self._folder, locks.RUNNER_LOCK)
         self.close()
+        self.is_connected = False
         give_up = time.monotonic() + _CONNECT_PATIENCE_SECONDS
         while pid is not None and locks.holder(self._folder, locks.RUNNER_LOCK) == pid:
             if time.monotonic() > give_up:
                 break
             time.sleep(0.01)
-        self._wire = self._connect()
+        self._wire = self._connect(_CONNECT_PATIENCE_SECONDS)
+        self.is_connected = True
 
     def committed(self) -> None:
         """Everything heard so far is in the database: older journal segments may go."""
         if self._safe_before is not None:
-            remove_before(self._folder, self._safe_before)
+            with suppress(OSError):  # a read-only disk; later segments take these with them
+                remove_before(self._folder, self._safe_before)
             self._safe_before = None
 
     def journal(self) -> list[JournalRecord]:
@@ -166,10 +199,13 @@ class RunnerLink:
 
     def forget_journal(self) -> None:
         """After a recovery that put everything into the database; keeps the newest segment."""
-        remove_before(self._folder, max(segments(self._folder), default=0))
+        with suppress(OSError):
+            remove_before(self._folder, max(segments(self._folder), default=0))
 
     def close(self) -> None:
         """Leave in peace: the runner and the jobs go on, nobody has to replace us."""
+        if not self.is_connected:
+            return
         self._wire.send("bye", {})
         self._wire.close()
 
