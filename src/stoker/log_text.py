@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from stoker.core.durations import format_size
 from stoker.core.logview import LogView
 from stoker.core.text import to_text
+from stoker.supervisor.regular_files import open_for_reading
 
 _BLOCK = 1 << 16
 _TAIL_BYTES = 64 << 10
@@ -24,7 +25,10 @@ def last_lines(path: str, count: int) -> list[str]:
         size = os.stat(path).st_size
     except OSError:
         return []
-    lines = _lines(path, max(0, size - _TAIL_BYTES))
+    try:
+        lines = _lines(path, max(0, size - _TAIL_BYTES))
+    except OSError:
+        return []
     while lines and not lines[-1].strip():
         lines.pop()
     return lines[-count:]
@@ -32,16 +36,38 @@ def last_lines(path: str, count: int) -> list[str]:
 
 def _lines(path: str, start: int) -> list[str]:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_for_reading(path)
     except FileNotFoundError:
         return []
     try:
-        data = b"".join(read_from(descriptor, start))
+        return [_shown(line) for line in read_lines(read_from(descriptor, start))]
     finally:
         os.close(descriptor)
+
+
+def read_lines(blocks: Iterator[bytes]) -> list[str]:
+    """The lines that a terminal would show, without colours."""
     view = LogView(False)
-    lines = view.feed(to_text(data))
-    return [_shown(line) for line in (*lines, *view.finish())]
+    lines: list[str] = []
+    rest = b""
+    for block in blocks:
+        data = rest + block
+        cut = whole_characters(data)
+        rest = data[cut:]
+        lines += view.feed(to_text(data[:cut]))
+    return [*lines, *view.feed(to_text(rest)), *view.finish()]
+
+
+def whole_characters(data: bytes) -> int:
+    """Where to cut so that no UTF-8 character is split between two blocks."""
+    for back in range(1, min(4, len(data)) + 1):
+        byte = data[-back]
+        if byte >= 0xC0:
+            needs = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return len(data) - back if needs > back else len(data)
+        if byte < 0x80:
+            break
+    return len(data)
 
 
 def read_from(descriptor: int, start: int) -> Iterator[bytes]:

@@ -15,9 +15,11 @@ from stoker.api import Queue
 from stoker.cli.options import Parsed
 from stoker.cli.output import print_json, tell
 from stoker.core.states import FINAL
+from stoker.errors import NotFound
 from stoker.news import News
 from stoker.store import find
 from stoker.store.find import JobRow
+from stoker.supervisor.regular_files import open_for_reading
 
 _IN_MODIFY = 2
 _IN_NONBLOCK = 0o4000
@@ -31,12 +33,14 @@ def follow(
     path_of: Callable[[JobRow], str | None],
     tail_start: Callable[[int, int], int],
 ) -> int:
-    from stoker.cli.log import JsonPrinter, Printer
+    from stoker.cli.live_printer import LivePrinter
+    from stoker.cli.log import JsonPrinter
 
     news = News(queue.settings.state_dir)
     descriptor = watch = None
     position, opened = 0, 0
-    printer = JsonPrinter(job) if parsed["json"] else Printer()
+    live = LivePrinter()
+    printer = JsonPrinter(job) if parsed["json"] else live
     announced = False
     try:
         while True:
@@ -59,9 +63,11 @@ def follow(
                 position = _copy(descriptor, position, parsed, printer)
             if is_final:
                 break
-            news.wait(None, watch)
+            news.wait(live.wait_seconds(), watch)
             _drain(watch)
+            live.update()
     except KeyboardInterrupt:
+        printer.finish()
         tell(f"\njob {job} goes on; `stoker cancel {job}` would end it")
         return 0
     printer.finish()
@@ -76,9 +82,11 @@ def follow(
 
 def _open(path: str) -> int | None:
     try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return open_for_reading(path)
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise NotFound(f"cannot read the log `{path}`: {error.strerror}") from None
 
 
 def _copy(descriptor: int, position: int, parsed: Parsed, printer) -> int:  # type: ignore[no-untyped-def]

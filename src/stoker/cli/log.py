@@ -14,10 +14,12 @@ from stoker.core.logview import LogView
 from stoker.core.states import FINAL
 from stoker.core.text import to_text
 from stoker.errors import NotFound, UsageError
-from stoker.log_text import read_from
+from stoker.log_text import read_from, read_lines, whole_characters
 from stoker.store import find
 from stoker.store.find import JobRow
+from stoker.supervisor.empty_logs import had_no_output
 from stoker.supervisor.logs import log_path
+from stoker.supervisor.regular_files import open_for_reading
 
 VERBS = {
     "log": Verb(
@@ -62,19 +64,31 @@ def run(name: str, parsed: Parsed) -> int:
     if path is None:
         tell(f"job {row.id} is {row.state} and has no output yet; `stoker log -f {row.id}` waits")
         return 0
+    _print_file(row, path, parsed)
+    return 0
+
+
+def _print_file(row: JobRow, path: str, parsed: Parsed) -> None:
     try:
-        with open(path, "rb") as file:
+        with open(open_for_reading(path), "rb") as file:
+            is_empty = not os.fstat(file.fileno()).st_size
             if parsed["json"]:
                 lines = _lines(file.fileno(), parsed)
                 print_json(job=row.id, state=row.state, path=path, lines=lines)
             else:
                 _print(file.fileno(), parsed)
     except FileNotFoundError:
-        if row.state in FINAL:
+        is_empty = had_no_output(path)
+        if row.state in FINAL and not is_empty:
             raise NotFound(f"the log of job {row.id} is gone: {path}") from None
+        if parsed["json"]:
+            print_json(job=row.id, state=row.state, path=path, lines=[])
     except OSError as error:
+        if path == os.devnull:
+            raise NotFound(f"the output of job {row.id} went to {path}") from None
         raise NotFound(f"cannot read the log of job {row.id}: {error.strerror}") from None
-    return 0
+    if is_empty and row.state in FINAL and not parsed["json"]:
+        tell(f"job {row.id} printed nothing")
 
 
 def _path(queue: Queue, row: JobRow, parsed: Parsed) -> str | None:
@@ -96,9 +110,7 @@ def _print(descriptor: int, parsed: Parsed) -> None:
 def _lines(descriptor: int, parsed: Parsed) -> list[str]:
     """What `_print` would show, for programs."""
     start = 0 if parsed["lines"] is None else _tail_start(descriptor, parsed["lines"])
-    view = LogView(False)
-    lines = view.feed(to_text(b"".join(read_from(descriptor, start))))
-    return [*lines, *view.finish()]
+    return read_lines(read_from(descriptor, start))
 
 
 def _show(blocks: Iterator[bytes], parsed: Parsed) -> None:
@@ -123,7 +135,7 @@ class Printer:
 
     def feed(self, block: bytes) -> None:
         data = self._rest + block
-        cut = _whole_characters(data)
+        cut = whole_characters(data)
         self._rest = data[cut:]
         self._write(self._view.feed(to_text(data[:cut])))
 
@@ -137,7 +149,7 @@ class Printer:
     def _write(self, lines: list[str]) -> None:
         if lines:
             text = "\n".join(lines) + "\n"
-            sys.stdout.buffer.write(_encode(text))
+            sys.stdout.buffer.write(encode(text))
             sys.stdout.buffer.flush()
 
 
@@ -155,25 +167,13 @@ class JsonPrinter(Printer):
         sys.stdout.flush()
 
 
-def _encode(text: str) -> bytes:
+def encode(text: str) -> bytes:
     """Bytes that were not UTF-8 are shown as \\xNN."""
     try:
         return text.encode()
     except UnicodeEncodeError:
         shown = (f"\\x{ord(c) - 0xDC00:02x}" if "\udc80" <= c <= "\udcff" else c for c in text)
         return "".join(shown).encode("utf-8", "backslashreplace")
-
-
-def _whole_characters(data: bytes) -> int:
-    """Where to cut so that no UTF-8 character is split between two blocks."""
-    for back in range(1, min(4, len(data)) + 1):
-        byte = data[-back]
-        if byte >= 0xC0:
-            needs = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
-            return len(data) - back if needs > back else len(data)
-        if byte < 0x80:
-            break
-    return len(data)
 
 
 def _tail_start(descriptor: int, lines: int) -> int:

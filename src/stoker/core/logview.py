@@ -13,6 +13,9 @@ import re
 # How many lines a progress bar may climb back; what is further up is final.
 _WINDOW = 60
 
+# Characters that are kept of one line: its end. A program may write gigabytes without a line end.
+LONGEST_LINE = 1 << 20
+
 # Everything but text and line ends. Tabs are text.
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
@@ -45,6 +48,9 @@ class LogView:
         self._rows = [""]
         self._row = 0
         self._text: list[str] = []  # of the row that the cursor is in; each colour is an own item
+        self._length = 0  # of that text, or more
+        self._dropped = 0  # characters that were cut off the beginning of that row
+        self.is_rewritten = False  # the row that the cursor is in: a progress bar
         self._colours = ""  # asked for at the left edge, before the text that they are for
         self._is_at_left = True  # the next text replaces the row instead of adding to it
         self._floor = 0  # the first row that can still change
@@ -68,6 +74,14 @@ class LogView:
             self._lines(text[position:] if position else text)
         return self._final()
 
+    def current(self) -> list[str]:
+        """The lines that can still change, as they are now and without colours."""
+        rows = [*self._rows]
+        rows[self._row] = self._joined()
+        if not _COLOUR.sub("", rows[-1]):
+            rows.pop()
+        return [_COLOUR.sub("", row) for row in rows]
+
     def finish(self) -> list[str]:
         """What is left at the end of the log."""
         self._leave()
@@ -90,7 +104,9 @@ class LogView:
                 middle = [_last_written(line) if "\r" in line else line for line in middle]
             self._rows += middle
             self._row += len(middle)
+            self._clear()
             self._text, self._is_at_left = middle[-1:], True
+            self._length = len(middle[-1])
             rest = rest[-1:]
         for line in rest:
             self._down()
@@ -102,6 +118,7 @@ class LogView:
             return
         first, _, rest = line.partition("\r")
         self._put(first)
+        self.is_rewritten = True
         self._is_at_left = True
         self._put(_last_written(rest))
         if line[-1] == "\r":
@@ -111,12 +128,34 @@ class LogView:
         if not text:
             return
         if self._is_at_left:
-            self._text.clear()
+            self._clear()
             if self._colours:
                 self._text.append(self._colours)
                 self._colours = ""
             self._is_at_left = False
         self._text.append(text)
+        self._length += len(text)
+        if self._length > 2 * LONGEST_LINE:
+            self._drop()
+
+    def _clear(self) -> None:
+        self._text.clear()
+        self._length = self._dropped = 0
+
+    def _drop(self) -> None:
+        """Keep only the end of a line that is too long."""
+        whole = "".join(self._text)
+        self._dropped += max(0, len(whole) - LONGEST_LINE)
+        self._text = [whole[-LONGEST_LINE:]]
+        self._length = LONGEST_LINE
+
+    def _joined(self) -> str:
+        if self._length > LONGEST_LINE:
+            self._drop()
+        text = "".join(self._text)
+        if not self._dropped:
+            return text
+        return f"... {self._dropped} characters of this line left out ... {text}"
 
     def _erase(self, count: int) -> None:
         """Backspaces. A colour is no character and is never cut in two."""
@@ -139,13 +178,16 @@ class LogView:
         if self._colours:
             self._text.append(self._colours)
             self._colours = ""
-        self._rows[self._row] = "".join(self._text)
+        self._rows[self._row] = self._joined()
 
     def _enter(self, row: int) -> None:
         self._leave()
         self._row = row
+        self._clear()
         self._text = [self._rows[row]] if self._rows[row] else []
+        self._length = len(self._rows[row])
         self._is_at_left = True
+        self.is_rewritten = row + 1 < len(self._rows)
 
     def _down(self) -> None:
         if self._row + 1 == len(self._rows):
@@ -214,7 +256,7 @@ class LogView:
             if argument not in ("", "0"):
                 self._is_at_left = True
             if self._is_at_left:
-                self._text.clear()
+                self._clear()
         elif argument and not argument.isdigit():
             return
         elif final in "AF":
@@ -222,7 +264,7 @@ class LogView:
         elif final in "BE":
             self._enter(min(self._row + max(1, int(argument or 1)), len(self._rows) - 1))
         elif final == "G" and int(argument or 1) <= 1:
-            self._is_at_left = True
+            self._is_at_left = self.is_rewritten = True
 
     def _colour(self, sequence: str) -> None:
         if self._is_at_left:
