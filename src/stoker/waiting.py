@@ -203,15 +203,19 @@ def why(db: Database, settings: Settings, row: JobRow) -> list[str]:
     trouble = presence.trouble(settings.state_dir)
     if trouble is not None:
         return [trouble, *reasons]
-    return [*host_problems(db, settings), *reasons]
+    problem = _reported_problem(settings)
+    return reasons if problem is None else [problem, *reasons]
 
 
 def host_problems(db: Database, settings: Settings) -> list[str]:
     """Why nothing can be started at all, whatever the policy says."""
-    problem = presence.problem(settings.state_dir)
+    problem = _reported_problem(settings)
     if problem is not None:
-        return [f"the daemon reports: {problem}"]
-    refusal = ledger.last_refusal(db)
-    if refusal is not None:
-        return [f"the host refused the last start: {refusal}; the daemon tries again"]
-    return []
+        return [problem]
+    refusal = ledger.refusal(db)
+    return [] if refusal is None else [f"jobs cannot be started at the moment: {refusal}"]
+
+
+def _reported_problem(settings: Settings) -> str | None:
+    problem = presence.problem(settings.state_dir)
+    return None if problem is None else f"the daemon reports: {problem}"
