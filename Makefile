@@ -1,17 +1,20 @@
-# Every target makes its own environment in .venv; nothing but Python 3.11+ is needed.
+# Every target makes its own environment in .venv. `make demo` needs Python 3.11+ with venv,
+# virtualenv or uv; `make test` as root installs what it needs through apt.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test fast gpu-test lint bench docs clean
+.PHONY: demo test fast gpu-test lint bench docs clean system-packages always
+.NOTPARALLEL:
 
 demo: $(VENV)/installed
 	@$(BIN)/python -m stoker.demo
 
-test: lint
+test: system-packages lint
 	$(BIN)/pytest -n 4 --dist worksteal
 
-fast: $(VENV)/dev
+fast: system-packages $(VENV)/dev
 	$(BIN)/pytest -n 4 -m "not slow"
 
 # On a machine with a GPU, by a Python that has torch: make gpu-test GPU_PYTHON=python3
@@ -34,15 +37,21 @@ docs: $(VENV)/dev
 clean:
 	rm -rf $(VENV)
 
-$(VENV)/bin/python:
-	$(PYTHON) -c 'import venv' 2>/dev/null || { echo "error: this Python cannot make environments" >&2; echo "hint: apt-get install python3-venv" >&2; exit 1; }
-	$(PYTHON) -m venv --upgrade-deps $(VENV)
+# Programs that tests run: apt installs them for root, anybody else is told what is missing.
+system-packages:
+	@$(PYTHON) tests/system_packages.py
 
-$(VENV)/installed: $(VENV)/bin/python pyproject.toml hatch_build.py
-	# The demo needs no page; `make test` builds it.
-	STOKER_NO_PAGE=1 $(BIN)/pip install --quiet --disable-pip-version-check --editable .
+# The script writes this file when the environment is complete, and repairs one that is not.
+$(VENV)/complete: always
+	@$(PYTHON) tools/make_environment.py $(VENV)
+
+$(VENV)/installed: $(VENV)/complete pyproject.toml hatch_build.py
+	# The demo does not need the web UI; `make test` builds it.
+	STOKER_NO_PAGE=1 $(PIP) --editable .
 	touch $@
 
-$(VENV)/dev: $(VENV)/bin/python pyproject.toml hatch_build.py
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+$(VENV)/dev: $(VENV)/complete pyproject.toml hatch_build.py
+	$(PIP) --editable '.[dev]'
+	# A C compiler from PyPI where the system has none.
+	command -v cc >/dev/null || $(PIP) ziglang
 	touch $@ $(VENV)/installed

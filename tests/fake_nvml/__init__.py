@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shlex
-import subprocess
 from dataclasses import dataclass, fields
 from pathlib import Path
+
+from tests.compiler import compile_c
 
 _SOURCE = Path(__file__).with_name("nvml.c")
 _LIBRARY = "libnvidia-ml.so.1"
@@ -38,17 +38,15 @@ UNKNOWN = 999
 def build(folder: Path) -> Path:
     """The compiled library, in a subfolder named after its source; made once, by whoever is first.
 
-    No compiler is an error and not a reason to skip: the tests that need this are the only proof
-    that we read the driver correctly.
+    Skips the test where there is no compiler; CI fails then.
     """
     source = _SOURCE.read_bytes()
     library = folder / f"fake-nvml-{hashlib.sha256(source).hexdigest()[:16]}" / _LIBRARY
     if not library.exists():
         library.parent.mkdir(parents=True, exist_ok=True)
         made = library.with_name(f"{_LIBRARY}.{os.getpid()}")
-        compiler = shlex.split(os.environ.get("CC", "cc"))
-        words = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-shared", "-fPIC", "-o"]
-        subprocess.run([*compiler, *words, str(made), str(_SOURCE)], check=True, timeout=60)
+        words = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-shared", "-fPIC"]
+        compile_c(_SOURCE, made, *words)
         made.rename(library)
     return library
 

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import struct
 import subprocess
 import sys
 import tempfile
 import time
+from importlib import import_module
 from pathlib import Path
 
+from tests.compiler import compile_c
 from tests.fake_nvml import GIB, build
 from tests.gpus.host import H200, GpuHost, GpuLab
 
@@ -53,7 +56,7 @@ class Stress:
         self.host = GpuHost(folder, library, *[H200] * _CARDS, total=80 * GIB)
         self._program = folder / "tenant"
         source = Path(__file__).with_name("tenant.c")
-        subprocess.run(["cc", "-O2", "-o", self._program, source], check=True)
+        compile_c(source, self._program, "-O2")
         self._ledger = folder / "ledger"
         self._ledger.write_bytes(bytes(4096))
         self._ledger.chmod(0o666)
@@ -92,7 +95,20 @@ class Stress:
             if folder.stat().st_uid == 0 and folder != Path("/"):
                 folder.chmod(folder.stat().st_mode | 0o011)
         lab.command = [*_AS_NOBODY, python, "-m", "stoker"]
-        lab.env["PYTHONPATH"] = ":".join(path for path in sys.path if path)
+        lab.env["PYTHONPATH"] = str(self._packages_for_all())
+
+    def _packages_for_all(self) -> Path:
+        """A copy of Stoker and of the driver's binding: the environment may be in a folder that
+        the other user cannot enter."""
+        packages = self.folder / "packages"
+        if not packages.exists():
+            for name in ("stoker", "pynvml"):
+                source = Path(str(import_module(name).__file__))
+                if source.name == "__init__.py":
+                    shutil.copytree(source.parent, packages / name)
+                else:
+                    shutil.copy(source, packages / source.name)
+        return packages
 
     def _lines(self, count: int) -> str:
         return "".join(f"{self._line()}\n" for _ in range(count))

