@@ -37,6 +37,9 @@ class Queue:
         prepare_state_dir(self.settings)
         self.db = open_database(self.settings.state_dir)
 
+    def close(self) -> None:
+        self.db.close()
+
     # -- submit ------------------------------------------------------------------------------
 
     def submission(self) -> Submission:

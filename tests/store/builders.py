@@ -12,8 +12,18 @@ from stoker.store.submissions import Submission
 CONTEXT = Context("/tmp", (("HOME", "/root"), ("PATH", "/bin")), 0o022, "/bin/sh")
 
 
-def a_store(folder: Path) -> Database:
-    return open_database(str(folder), durable=False)
+_opened: list[Database] = []
+
+
+def a_store(folder: Path, **options: Any) -> Database:
+    """A store that the fixture in conftest.py closes."""
+    _opened.append(open_database(str(folder), durable=False, **options))
+    return _opened[-1]
+
+
+def close_stores() -> None:
+    while _opened:
+        _opened.pop().close()
 
 
 def a_spec(text: str = "true", gpus: int = 0, **fields: Any) -> JobSpec:

@@ -48,7 +48,7 @@ def test_a_file_that_is_no_database_is_named_as_damaged(tmp_path: Path) -> None:
 def test_a_writer_that_waits_in_vain_gets_a_clear_error_and_changes_nothing(tmp_path: Path) -> None:
     blocker = a_store(tmp_path)
     blocker.execute("BEGIN IMMEDIATE")
-    db = open_database(str(tmp_path), timeout=0.0)
+    db = a_store(tmp_path, timeout=0.0)
     with pytest.raises(TryLater, match="lock"):
         add(db, a_spec())
     blocker.execute("ROLLBACK")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stoker.core.model import Request
 from stoker.store import find, ledger, lines
-from stoker.store.database import SCHEMA_VERSION, Database, open_database
+from stoker.store.database import SCHEMA_VERSION, Database
 from stoker.store.profiles import Profiles
 from tests.store.builders import a_spec, a_store, add
 
@@ -47,7 +47,7 @@ def indexes(db: Database) -> set[str]:
 def test_an_old_queue_gets_the_tables_of_a_new_one(tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
     an_old_queue(tmp_path)
-    db, new = open_database(str(tmp_path)), a_store(tmp_path / "new")
+    db, new = a_store(tmp_path), a_store(tmp_path / "new")
     assert db.value("PRAGMA user_version") == SCHEMA_VERSION
     assert columns(db) == columns(new)
     assert indexes(db) == indexes(new)
@@ -61,7 +61,7 @@ def test_a_queue_of_schema_2_gets_the_tables_of_a_new_one(tmp_path: Path) -> Non
     connection.commit()
     connection.execute("PRAGMA user_version = 2")
     connection.close()
-    db, new = open_database(str(tmp_path)), a_store(tmp_path / "new")
+    db, new = a_store(tmp_path), a_store(tmp_path / "new")
     assert columns(db) == columns(new)
     assert indexes(db) == indexes(new)
 
@@ -95,14 +95,14 @@ def a_queue_of_schema_3(folder: Path) -> None:
 def test_a_queue_of_schema_3_gets_the_tables_of_a_new_one(tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
     a_queue_of_schema_3(tmp_path)
-    db, new = open_database(str(tmp_path)), a_store(tmp_path / "new")
+    db, new = a_store(tmp_path), a_store(tmp_path / "new")
     assert columns(db) == columns(new)
     assert indexes(db) == indexes(new)
 
 
 def test_waiting_jobs_with_a_tag_leave_its_fair_share_group(tmp_path: Path) -> None:
     a_queue_of_schema_3(tmp_path)
-    db = open_database(str(tmp_path))
+    db = a_store(tmp_path)
     assert [find.job(db, id).share for id in (1, 2, 3)] == ["", "", "sweep:b"]
     # A group of that name would be another one, and new jobs join those without a tag.
     assert lines.line_id(db, Request(1), "a") not in (1, 2, 3)
@@ -111,13 +111,13 @@ def test_waiting_jobs_with_a_tag_leave_its_fair_share_group(tmp_path: Path) -> N
 
 def test_profiles_of_an_old_queue_keep_their_estimates(tmp_path: Path) -> None:
     a_queue_of_schema_3(tmp_path)
-    estimate = Profiles(open_database(str(tmp_path))).estimates([1]).of(1)
+    estimate = Profiles(a_store(tmp_path)).estimates([1]).of(1)
     assert estimate is not None and estimate.seconds == 60.0 and estimate.is_steady
 
 
 def test_the_jobs_of_an_old_queue_go_on(tmp_path: Path) -> None:
     an_old_queue(tmp_path)
-    db = open_database(str(tmp_path))
+    db = a_store(tmp_path)
     [running] = ledger.open_attempts(db)
     assert (running.job, running.request.gpus, running.devices) == (1, 1, (0,))
     assert [find.job(db, id).gpus for id in (1, 2, 3)] == [1, 1, 2]

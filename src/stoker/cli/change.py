@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from stoker.api import Queue
+from stoker.cli.opened import open_queue
 from stoker.cli.options import Option, Parsed, Verb, whole_number
 from stoker.cli.output import as_json, plural, report_change, tell
 from stoker.cli.specs import tags_of
@@ -74,7 +75,7 @@ VERBS = {
 
 
 def run(name: str, parsed: Parsed) -> int:
-    queue = Queue()
+    queue = open_queue()
     return int({
         "cancel": _cancel, "hold": _hold, "release": _release, "rerun": _rerun,
         "priority": _priority, "tag": _tag, "rm": _rm, "clean": _clean,

@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from stoker import board
 from stoker.api import Queue
+from stoker.cli.opened import open_queue
 from stoker.cli.options import Option, Parsed, Verb
 from stoker.cli.output import plural, print_json, tell
 from stoker.core.states import ACTIVE
@@ -51,7 +52,7 @@ def run(name: str, parsed: Parsed) -> int:
         return _restart(parsed)
     if action == "stop" and not parsed["cancel"]:
         return _stop(parsed)
-    queue = Queue()
+    queue = open_queue()
     if action == "start":
         return _start(queue, parsed)
     if action == "stop":
@@ -117,7 +118,7 @@ def _restart(parsed: Parsed) -> int:
     folder = _state_dir()
     refuse_newer(folder)  # or nobody could serve the queue after the newer daemon is gone
     before = _end(folder)
-    queue = Queue()
+    queue = open_queue()
     queue.wake()
     pid = locks.holder(folder, locks.DAEMON_LOCK)
     if parsed["json"]:

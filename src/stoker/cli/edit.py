@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from stoker.api import Queue
+from stoker.cli.opened import open_queue
 from stoker.cli.options import Option, Parsed, Verb, count, whole_number
 from stoker.cli.output import as_json, report_change
 from stoker.cli.specs import dependencies, pair
@@ -65,7 +65,7 @@ VERBS = {
 
 
 def run(name: str, parsed: Parsed) -> int:
-    queue = Queue()
+    queue = open_queue()
     ids = queue.select(parsed.words)
     if len(ids) != 1:
         raise UsageError("which job? exactly one can be edited", "stoker edit 7 --gpus 2")

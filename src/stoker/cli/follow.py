@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from stoker import board
 from stoker.api import Queue
+from stoker.cli.opened import at_end
 from stoker.cli.options import Parsed
 from stoker.cli.output import print_json, tell
 from stoker.core.states import FINAL
@@ -37,6 +38,7 @@ def follow(
     from stoker.cli.log import JsonPrinter
 
     news = News(queue.settings.state_dir)
+    at_end(news.close)
     descriptor = watch = None
     position, opened = 0, 0
     live = LivePrinter()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stoker.api import Queue
 from stoker.cards_view import Shown, shown_cards
+from stoker.cli.opened import open_queue
 from stoker.cli.options import Option, Parsed, Verb, count
 from stoker.cli.output import as_json, print_json, report_change, table
 from stoker.core.model import Device
@@ -34,7 +35,7 @@ VERBS = {
 
 
 def run(name: str, parsed: Parsed) -> int:
-    queue = Queue()
+    queue = open_queue()
     if parsed.words:
         return _change(queue, parsed)
     if parsed["watch"]:

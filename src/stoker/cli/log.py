@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from stoker import board
 from stoker.api import Queue
+from stoker.cli.opened import open_queue
 from stoker.cli.options import Option, Parsed, Verb, count
 from stoker.cli.output import plural, print_json, tell, wants_colour
 from stoker.core.logview import LogView
@@ -43,7 +44,7 @@ _BLOCK = 1 << 16
 
 
 def run(name: str, parsed: Parsed) -> int:
-    queue = Queue()
+    queue = open_queue()
     ids = queue.select(parsed.words or ["@"])
     if len(ids) != 1:
         raise UsageError(f"{len(ids)} jobs are too many for one log", "stoker log 7")

@@ -6,6 +6,7 @@ import time
 
 from stoker import board
 from stoker.api import Queue
+from stoker.cli.opened import open_queue
 from stoker.cli.options import Option, Parsed, Verb, count
 from stoker.cli.output import plural, print_json, table, tell
 from stoker.core.commands import display
@@ -51,7 +52,7 @@ what a job asks for. `stoker help selectors` says how to point at jobs.""",
 
 
 def run(name: str, parsed: Parsed) -> int:
-    queue = Queue()
+    queue = open_queue()
     if parsed["watch"]:
         from stoker.cli.watch import watch
 

@@ -149,7 +149,13 @@ def _dispatch(words: list[str]) -> int:
     if parsed["help"]:
         print(help_text(verb))
         return 0
-    return int(module.run(name, parsed))
+    try:
+        return int(module.run(name, parsed))
+    finally:
+        if "stoker.cli.opened" in sys.modules:  # not every verb opens a queue
+            from stoker.cli.opened import close_all
+
+            close_all()
 
 
 def load(name: str):  # type: ignore[no-untyped-def]

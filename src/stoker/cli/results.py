@@ -6,6 +6,7 @@ import os
 import sys
 
 from stoker.api import Queue
+from stoker.cli.opened import at_end, open_queue
 from stoker.cli.options import Option, Parsed, Verb, count
 from stoker.cli.output import plural, print_json, table, tell
 from stoker.core.durations import format_duration
@@ -107,7 +108,7 @@ def _listed(text: str) -> list[str]:
 def find_reported(words: list[str]) -> tuple[Places, SweepSpec | None, list[Reported]]:
     """The sweep, jobs or folder that the words mean, and all that was reported there."""
     if not words:
-        queue = Queue()
+        queue = open_queue()
         newest = sweeps.all_sweeps(queue.db)
         if not newest:
             raise UsageError("there is no sweep yet", "for jobs: stoker results 3-9")
@@ -118,8 +119,9 @@ def find_reported(words: list[str]) -> tuple[Places, SweepSpec | None, list[Repo
     if len(words) == 1 and os.path.isfile(os.path.join(words[0], FILE_NAME)):
         folder = os.path.abspath(words[0])
         db = open_database(folder)
+        at_end(db.close)
         return _of_folder(db, Places(folder, is_run=True))
-    queue = Queue()
+    queue = open_queue()
     places = Places(queue.settings.state_dir)
     if len(words) == 1:
         row = sweeps.by_name(queue.db, words[0].removeprefix("sweep:"))

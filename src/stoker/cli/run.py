@@ -8,6 +8,7 @@ import time
 import zlib
 
 from stoker.cli.lines import check_file
+from stoker.cli.opened import at_end
 from stoker.cli.options import Option, Parsed, Verb, count, help_text, parse
 from stoker.cli.run_devices import at_a_time, cards_of, usable
 from stoker.cli.run_end import end
@@ -112,6 +113,7 @@ def run(name: str, parsed: Parsed) -> int:
     db = open_database(
         folder, durable=False, anew=True, is_owner=True
     )  # `jobs` may be anything here
+    at_end(db.close)
     if parsed["resume"] or sweep is not None:
         _forget_waiting(db)
     cards = cards_of(parsed, settings, store_tag(db))

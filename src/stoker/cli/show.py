@@ -7,6 +7,7 @@ import time
 from stoker import board
 from stoker.api import Queue
 from stoker.cli.ls import elapsed
+from stoker.cli.opened import open_queue
 from stoker.cli.options import Parsed, Verb
 from stoker.cli.output import plural, print_json, table
 from stoker.core.commands import display
@@ -41,7 +42,7 @@ VERBS = {
 def run(name: str, parsed: Parsed) -> int:
     if not parsed.words:
         raise UsageError("which job?", "stoker show 7, or stoker show @ for the last one")
-    queue = Queue()
+    queue = open_queue()
     rows = find.jobs(queue.db, queue.select(parsed.words))
     if parsed["json"]:
         print_json(jobs=[board.job_in_full(queue.db, queue.settings, row) for row in rows])

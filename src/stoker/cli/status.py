@@ -7,6 +7,7 @@ import time
 from stoker import board
 from stoker.api import Queue
 from stoker.cli.ls import COUNT_LIMIT, elapsed, jobs_table, no_daemon, summary
+from stoker.cli.opened import open_queue
 from stoker.cli.options import Option, Parsed, Verb
 from stoker.cli.output import print_json, table
 from stoker.core.commands import display
@@ -33,7 +34,7 @@ _SHOWN = 10
 
 
 def run(name: str, parsed: Parsed) -> int:
-    queue = Queue()
+    queue = open_queue()
     if parsed["watch"]:
         from stoker.cli.watch import watch
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from stoker.api import Queue
+from stoker.cli.opened import open_queue
 from stoker.cli.options import Option, Parsed, Verb, parse
 from stoker.cli.output import as_json, report_change, tell
 from stoker.cli.specs import JOB_OPTIONS, SpecMaker
@@ -75,7 +76,7 @@ that follow) gives flags.""",
 def run(name: str, parsed: Parsed) -> int:
     if parsed.words == ["-"] and not parsed.dashed and parsed["file"] is None:
         parsed = Parsed({**parsed.values, "file": "-"}, [], False)
-    queue = Queue()
+    queue = open_queue()
     script = None
     notice = None if parsed.dashed else misplaced_options(parsed.words)
     if notice is not None:

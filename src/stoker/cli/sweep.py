@@ -6,6 +6,7 @@ import os
 
 from stoker import sweeping
 from stoker.api import Queue
+from stoker.cli.opened import open_queue
 from stoker.cli.options import Option, Parsed, Verb, count, whole_number
 from stoker.cli.output import as_json, plural, print_json, report_change, tell
 from stoker.cli.specs import JOB_OPTIONS, base_of
@@ -83,9 +84,9 @@ def run(name: str, parsed: Parsed) -> int:
     if words and words[0] in ACTIONS and not parsed.dashed:
         from stoker.cli.sweep_actions import act
 
-        return act(Queue(), words[0], words[1:], parsed)
+        return act(open_queue(), words[0], words[1:], parsed)
     _check_meant(parsed)
-    queue = Queue()
+    queue = open_queue()
     spec, is_suggested = _spec(parsed)
     base = base_of(queue.settings, queue.devices(), spec, parsed)
     same_fails = SAME_FAILS if parsed["same_fails"] is None else parsed["same_fails"]

@@ -6,6 +6,7 @@ import time
 
 from stoker import board
 from stoker.api import Queue
+from stoker.cli.opened import at_end, open_queue
 from stoker.cli.options import Option, Parsed, Verb
 from stoker.cli.output import plural, print_json, tell
 from stoker.cli.started import STARTED
@@ -40,8 +41,9 @@ _CAN_CHANGE = ("queued", "starting", "running", "stopping")
 
 
 def run(name: str, parsed: Parsed) -> int:
-    queue = Queue()
+    queue = open_queue()
     news = News(queue.settings.state_dir)
+    at_end(news.close)
     give_up = None if parsed["timeout"] is None else time.monotonic() + parsed["timeout"]
     single = (bool(parsed.words) or bool(parsed["any"])) and not parsed["all"]
     ids = queue.select(parsed.words or ["queued", "active"]) if single else []

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 
 from stoker.api import Queue
+from stoker.cli.opened import at_end
 from stoker.cli.output import plural, print_json
 from stoker.news import News
 
@@ -27,6 +28,7 @@ def watch(
 ) -> int:
     """`render` is told how many lines there are room for, None when it is no terminal."""
     news = News(queue.settings.state_dir)
+    at_end(news.close)
     on_terminal = as_json is None and sys.stdout.isatty()
     last: dict[str, Any] | None = None
     try:

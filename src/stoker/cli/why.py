@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stoker import waiting
-from stoker.api import Queue
+from stoker.cli.opened import open_queue
 from stoker.cli.options import Parsed, Verb
 from stoker.cli.output import print_json
 from stoker.core.states import WAITING
@@ -23,7 +23,7 @@ VERBS = {
 
 
 def run(name: str, parsed: Parsed) -> int:
-    queue = Queue()
+    queue = open_queue()
     if parsed.words:
         ids = queue.select(parsed.words)
     else:

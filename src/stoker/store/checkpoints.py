@@ -37,19 +37,21 @@ class Checkpoints:
 
     def _work(self) -> None:
         db: Database | None = None
-        snapshots = Snapshots(self._folder)
-        while not self._closing.is_set():
-            self._wanted.wait()
-            self._wanted.clear()
-            try:
-                if db is None:
-                    db = open_database(self._folder, timeout=1.0)
-                db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-                if snapshots.is_due():
-                    snapshots.take(db)
-            except (sqlite3.Error, OSError, Error) as error:
-                # A full or failing disk: the next request tries again.
-                self.trouble = str(error)
-            self._closing.wait(_INTERVAL_SECONDS)
-        if db is not None:
-            db.close()
+        try:
+            snapshots = Snapshots(self._folder)
+            while not self._closing.is_set():
+                self._wanted.wait()
+                self._wanted.clear()
+                try:
+                    if db is None:
+                        db = open_database(self._folder, timeout=1.0)
+                    db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+                    if snapshots.is_due():
+                        snapshots.take(db)
+                except (sqlite3.Error, OSError, Error) as error:
+                    # A full or failing disk: the next request tries again.
+                    self.trouble = str(error)
+                self._closing.wait(_INTERVAL_SECONDS)
+        finally:
+            if db is not None:
+                db.close()
