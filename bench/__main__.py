@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bench import machine
 from bench.bulk import measure_bulk
+from bench.clean import measure_clean
 from bench.cli import measure_cli
 from bench.depth import measure_depth
 from bench.gap import measure_gap
@@ -23,7 +24,7 @@ from bench.tools import NAMES, chosen_tools
 from bench.tools.base import Tool
 from bench.workload import FORMS
 
-BENCHMARKS = ("throughput", "gap", "cli", "bulk", "depth")
+BENCHMARKS = ("throughput", "gap", "cli", "bulk", "depth", "clean")
 
 
 def main() -> None:
@@ -72,6 +73,8 @@ def measure(name: str, lab: Lab, tools: Sequence[Tool], options: argparse.Namesp
         return measure_cli(lab, sizes, options.samples)
     if name == "bulk":
         return measure_bulk(lab, sizes[1:] or sizes, options.repeats)
+    if name == "clean":
+        return measure_clean(lab, sizes[1:2] or sizes, options.repeats)
     if name == "depth":
         return measure_depth(lab, sizes, options.slots[0], options.repeats)
     if name == "gap":
@@ -93,7 +96,7 @@ def parse_options(words: list[str]) -> argparse.Namespace:
     add("--slots", type=numbers, default=[4, 8], help="default 4,8; gap and depth use the first")
     add("--jobs", type=int, default=400, help="jobs a throughput run (default 400)")
     add("--gap-jobs", type=int, default=100, help="jobs a gap run (default 100)")
-    add("--repeats", type=int, default=5, help="default 5; bulk and depth take 3 at most")
+    add("--repeats", type=int, default=5, help="default 5; bulk, depth and clean take 3 at most")
     add("--samples", type=int, default=40, help="calls of each command in cli (default 40)")
     add("--sizes", type=numbers, default=[1_000, 100_000, 1_000_000], help="queue sizes")
     add("--forms", type=names, default=list(FORMS), help="shell,plain")

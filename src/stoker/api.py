@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from stoker.core.durations import format_size
 from stoker.core.model import Context, Dependency, Device, Request
@@ -19,6 +19,10 @@ from stoker.settings import Settings, load_settings, prepare_state_dir
 from stoker.store import find
 from stoker.store.database import open_database
 from stoker.store.submissions import Submission
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from stoker.removal import Removal
 
 # Variables that speak of one job only; others with our prefix are settings.
 _OF_ONE_JOB = (
@@ -148,32 +152,40 @@ class Queue:
         changes.tag(self.db, ids, add, remove)
 
     def remove(self, ids: list[int]) -> list[int]:
-        """Forget final jobs, their logs included."""
-        from stoker.reports import Places, keep
-        from stoker.store import calls, changes
-        from stoker.supervisor.logs import remove_files
+        """Remove final jobs with their logs; returns those that were."""
+        removal = self.removal()
+        removal.remove(ids)
+        return removal.jobs
 
-        keep(self.db, Places(self.settings.state_dir), ids)
-        folders = calls.folders_of(self.db, ids)
-        gone = changes.remove(self.db, ids)
-        for job, attempts in gone.items():
-            remove_files(self.settings.state_dir, job, attempts)
-        if folders:
-            calls.drop(self.db, folders, gone)
-        return list(gone)
+    def removal(self, on_progress: Callable[[int], None] | None = None) -> Removal:
+        """`on_progress` is called after each batch with the number of removed jobs."""
+        from stoker.removal import Removal
 
-    def remove_runs(self, before: float | None) -> int:
-        """Remove the records and logs of foreground runs that are over; returns how many."""
+        return Removal(self.db, on_progress)
+
+    def finished_runs(self, before: float | None) -> list[str]:
+        """Folders of foreground runs that are over, all or those last changed before some time."""
+        from stoker.supervisor import locks
+
+        place = os.path.join(self.settings.state_dir, "runs")
+        names = os.listdir(place) if os.path.isdir(place) else []
+        runs = [os.path.join(place, name) for name in sorted(names)]
+        return [
+            run
+            for run in runs
+            if (before is None or os.stat(run).st_mtime < before)
+            and locks.holder(run, locks.RUN_LOCK) is None
+        ]
+
+    def remove_runs(self, runs: list[str]) -> int:
+        """Remove the records and logs of these foreground runs; returns how many."""
         import shutil
 
         from stoker.supervisor import locks
 
-        place = os.path.join(self.settings.state_dir, "runs")
         removed = 0
-        for name in os.listdir(place) if os.path.isdir(place) else ():
-            run = os.path.join(place, name)
-            is_old = before is None or os.stat(run).st_mtime < before
-            if is_old and locks.holder(run, locks.RUN_LOCK) is None:
+        for run in runs:
+            if locks.holder(run, locks.RUN_LOCK) is None:  # not resumed in the meantime
                 shutil.rmtree(run, ignore_errors=True)
                 removed += 1
         return removed

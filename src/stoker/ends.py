@@ -26,15 +26,6 @@ Callback = Callable[[str | None], None]
 
 _PAUSE_SECONDS = 0.5
 
-class _OwnQueue(Queue):
-    """A connection that ends with the thread it belongs to."""
-
-    def __del__(self) -> None:
-        try:
-            self.close()
-        except Exception:  # the interpreter is going down, or it was never opened
-            pass
-
 
 class _Local(threading.local):
     """The connections of one thread; they are closed when the thread ends."""

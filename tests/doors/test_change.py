@@ -192,7 +192,7 @@ def test_a_command_that_starts_the_daemon_says_so(lab: Lab, verb: str) -> None:
     assert started not in lab.run(*verb_and_jobs).stderr
 
 
-def test_rm_forgets_ended_jobs_and_their_logs(lab: Lab) -> None:
+def test_rm_removes_finished_jobs_and_their_logs(lab: Lab) -> None:
     lab.ok("submit", "-f", "-", input="echo a\necho b\n")
     lab.wait()
     held = lab.submit("--hold", "true")
@@ -200,7 +200,7 @@ def test_rm_forgets_ended_jobs_and_their_logs(lab: Lab) -> None:
     assert [os.path.exists(log) for log in logs] == [True, True]
     done = lab.run("rm", "1", str(held))
     assert (done.stdout, done.stderr) == (
-        "1 job forgotten\n",
+        "1 job removed\n",
         "1 job left alone: not ended (cancel first)\n",
     )
     assert [os.path.exists(log) for log in logs] == [False, True]
@@ -214,29 +214,3 @@ def test_an_id_is_never_given_twice(lab: Lab) -> None:
     lab.wait(job)
     lab.ok("rm", str(job))
     assert lab.submit("--hold", "true") == job + 1
-
-
-def test_clean_forgets_what_it_was_told(lab: Lab) -> None:
-    lab.ok("submit", "-f", "-", input="true\nfalse\n")
-    lab.wait()
-    lab.submit("--hold", "true")
-    assert lab.ok("clean", "--older", "7") == "0 jobs forgotten\n"
-    assert lab.ok("clean", "--state", "done") == "1 job forgotten\n"
-    refused(lab.run("clean", "--state", "held"), 2, "`held` is no final state",
-            "final states: done, failed, cancelled, lost")  # fmt: skip
-    refused(lab.run("clean", "2"), 2, "`stoker clean` takes no words, and `2` is one",
-            "see `stoker clean --help`")  # fmt: skip
-    assert lab.states() == {2: "failed", 3: "held"}
-    assert as_json(lab.ok("clean", "--older", "0s", "--json")) == {"schema": 1, "removed": [2]}
-    assert lab.states() == {3: "held"}
-
-
-def test_clean_leaves_foreground_runs_alone_unless_they_are_meant(lab: Lab) -> None:
-    (lab.folder / "jobs.txt").write_text("echo once >> ran\n")
-    lab.ok("run", "-q", "jobs.txt")
-    lab.ok("clean")
-    lab.ok("run", "-q", "--resume", "jobs.txt")
-    assert (lab.folder / "ran").read_text() == "once\n"
-    assert lab.ok("clean", "--runs") == "1 foreground run removed\n"
-    lab.ok("run", "-q", "--resume", "jobs.txt")
-    assert (lab.folder / "ran").read_text() == "once\nonce\n"

@@ -1,8 +1,6 @@
-"""Verbs that change jobs: cancel, hold, release, rerun, priority, tag, rm, clean."""
+"""Verbs that change jobs: cancel, hold, release, rerun, priority, tag, rm."""
 
 from __future__ import annotations
-
-import time
 
 from stoker.api import Queue
 from stoker.cli.opened import open_queue
@@ -55,22 +53,8 @@ VERBS = {
         "tag", "tag JOB... +TAG... -TAG...", "Add (+) and remove (-) tags of jobs.", (),
         (("stoker tag 3-9 +baseline", ""), ("stoker tag 7 -baseline", "")), words="jobs",
         minus_words=True),
-    "rm": Verb("rm", "rm JOB...", "Forget ended jobs and remove their logs.", (),
+    "rm": Verb("rm", "rm JOB...", "Remove finished jobs with their logs.", (),
                (("stoker rm 3-9", ""),), words="jobs"),
-    "clean": Verb(
-        "clean",
-        "clean [OPTIONS]",
-        "Forget all ended jobs and remove their logs.",
-        (
-            Option("--older", "only those that ended so long ago (bare: days)", "TIME",
-                   lambda text: parse_duration(text, "d")),
-            Option("-s --state", "only this final state", "STATE"),
-            Option("--runs", "foreground runs instead: their records, which --resume needs, and"
-                   " logs"),
-        ),
-        (("stoker clean --older 7d", ""), ("stoker clean --state done", ""),
-         ("stoker clean --runs --older 30d", "")),
-    ),
 }  # fmt: skip
 
 
@@ -78,7 +62,7 @@ def run(name: str, parsed: Parsed) -> int:
     queue = open_queue()
     return int({
         "cancel": _cancel, "hold": _hold, "release": _release, "rerun": _rerun,
-        "priority": _priority, "tag": _tag, "rm": _rm, "clean": _clean,
+        "priority": _priority, "tag": _tag, "rm": _rm,
     }[name](queue, parsed))  # fmt: skip
 
 
@@ -179,20 +163,5 @@ def _rm(queue: Queue, parsed: Parsed) -> int:
     if left:
         tell(f"{plural(left, 'job')} left alone: not ended (cancel first)")
     if ids and not gone:
-        raise Conflict("nothing was removed", "`stoker cancel` ends jobs, `stoker rm` forgets them")
-    return _say(parsed, f"{plural(len(gone), 'job')} forgotten", removed=gone)
-
-
-def _clean(queue: Queue, parsed: Parsed) -> int:
-    state = parsed["state"]
-    if state is not None and state not in FINAL:
-        raise UsageError(f"`{state}` is no final state", f"final states: {', '.join(FINAL)}")
-    before = None if parsed["older"] is None else time.time() - parsed["older"]
-    if parsed["runs"]:
-        if state is not None:
-            raise UsageError("--runs takes no state", "a run is removed as a whole")
-        runs = queue.remove_runs(before)
-        return _say(parsed, f"{plural(runs, 'foreground run')} removed", runs=runs)
-    ids = find.ended(queue.db, (state,) if state else FINAL, before)
-    gone = queue.remove(ids)
-    return _say(parsed, f"{plural(len(gone), 'job')} forgotten", removed=gone)
+        raise Conflict("nothing was removed", "`stoker cancel` ends jobs, `stoker rm` removes them")
+    return _say(parsed, f"{plural(len(gone), 'job')} removed", removed=gone)

@@ -27,7 +27,7 @@ VERBS = {
     "edit": ("edit", "change a job that has not started"),
     "tag": ("change", "add or remove tags"),
     "rm": ("change", "forget ended jobs and their logs"),
-    "clean": ("change", "forget all ended jobs, or those of some age"),
+    "clean": ("clean", "remove all finished jobs, or those of some age"),
     "web": ("web", "the page: every GPU and every job, live, in the browser"),
     "gpus": ("gpus", "the cards: who is on them; drain, restore, slots"),
     "simulate": ("simulate", "replay a trace of jobs under different orders"),

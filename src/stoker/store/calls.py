@@ -9,38 +9,36 @@ from collections.abc import Iterable
 from stoker.core.text import unpack_words
 from stoker.functions import vault
 from stoker.functions.call import folder_of
-from stoker.store.database import Database
+from stoker.store.database import Database, id_list
+
+_CALLS = (
+    "SELECT id, argv FROM jobs WHERE shell = 0"
+    " AND instr(argv, CAST('stoker.functions.call' AS BLOB)) > 0"
+)
 
 
-def folders_of(db: Database, ids: Iterable[int]) -> set[str]:
-    """Where the calls of these jobs are; call it before they are removed."""
-    return _folders(db, " AND id IN (SELECT value FROM json_each(?))", (json.dumps(list(ids)),))
+def folders_of(db: Database, ids: Iterable[int]) -> dict[int, str]:
+    """Where the calls of these jobs are, by job; ask before they are removed."""
+    rows = db.execute(f"{_CALLS} AND id IN (SELECT value FROM json_each(?))", (id_list(ids),))
+    calls = os.path.join(db.folder, "calls")
+    found = {int(job): folder_of(unpack_words(argv)) for job, argv in rows}
+    # A command can name any folder; only those in the state folder may be deleted.
+    return {job: name for job, name in found.items() if name and os.path.dirname(name) == calls}
 
 
-def drop(db: Database, folders: set[str], gone: Iterable[int]) -> None:
+def drop(db: Database, folders: dict[int, str], gone: Iterable[int]) -> None:
     """Delete the results of removed jobs, and folders that no job needs any more."""
-    unused = folders - _folders(db)
-    for folder in folders:
-        if folder in unused:
-            vault.remove_folder(folder)
-            continue
-        for job in gone:
+    if not folders:
+        return
+    used = {folder_of(unpack_words(argv)) for _, argv in db.execute(_CALLS)}
+    for (spec,) in db.execute("SELECT spec FROM sweeps"):  # may still call its function
+        used.add(folder_of(tuple(json.loads(spec)["template"]["words"])))
+    for folder in set(folders.values()) - used:
+        vault.remove_folder(folder)
+    for job in gone:
+        folder = folders.get(job, "")
+        if folder in used:
             try:
                 os.unlink(os.path.join(folder, vault.result_name(job)))
             except OSError:
                 pass
-
-
-def _folders(db: Database, where: str = "", values: tuple[object, ...] = ()) -> set[str]:
-    rows = db.execute(
-        "SELECT argv FROM jobs WHERE shell = 0 AND"
-        f" instr(argv, CAST('stoker.functions.call' AS BLOB)) > 0{where}",
-        values,
-    )
-    named = {folder_of(unpack_words(row[0])) for row in rows}
-    if not where:  # a sweep may still want to call its function
-        for (spec,) in db.execute("SELECT spec FROM sweeps"):
-            named.add(folder_of(tuple(json.loads(spec)["template"]["words"])))
-    # A command can name any folder; only our own are ours to delete.
-    calls = os.path.join(db.folder, "calls")
-    return {folder for folder in named if folder and os.path.dirname(folder) == calls}

@@ -11,10 +11,14 @@ from collections.abc import Iterable
 from stoker.core.states import FINAL
 from stoker.core.text import to_bytes
 from stoker.store import ledger, reruns, sweeps
-from stoker.store.database import Database
+from stoker.store.database import Database, id_list
 
 _FINAL = ", ".join(f"'{state}'" for state in FINAL)
 _CHUNK = 2000
+_TABLES = (
+    ("jobs", "id"), ("attempts", "job"), ("tags", "job"), ("events", "job"),
+    ("dependencies", "job"),
+)  # fmt: skip
 
 
 def _chunks(ids: list[int]) -> Iterable[list[int]]:
@@ -106,20 +110,26 @@ def tag(db: Database, ids: list[int], add: list[str], remove: list[str]) -> None
 
 
 def remove(db: Database, ids: list[int]) -> dict[int, int]:
-    """Forget final jobs; returns those that are gone and how many attempts they had."""
+    """Remove final jobs; returns those that are gone and how many attempts they had.
+
+    One transaction for each chunk: the daemon gets the write lock in between.
+    """
     gone: dict[int, int] = {}
     for chunk in _chunks(ids):
         with db.transaction():
-            for job in chunk:
-                attempts = db.value(
-                    f"SELECT attempts FROM jobs WHERE id = ? AND state IN ({_FINAL})", (job,)
+            final = db.execute(
+                "SELECT id, attempts FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
+                f" AND state IN ({_FINAL})",
+                (id_list(chunk),),
+            ).fetchall()
+            removed = (id_list([job for job, _ in final]),)
+            sweeps.keep_ends(db, [job for job, _ in final])
+            for table, column in _TABLES:
+                db.execute(
+                    f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM json_each(?))",
+                    removed,
                 )
-                if attempts is not None:
-                    sweeps.keep_ends(db, [job])
-                    db.execute("DELETE FROM jobs WHERE id = ?", (job,))
-                    for table in ("attempts", "tags", "events", "dependencies"):
-                        db.execute(f"DELETE FROM {table} WHERE job = ?", (job,))
-                    gone[job] = int(str(attempts))
+        gone.update(final)
     return gone
 
 

@@ -8,7 +8,7 @@ from stoker.core.selectors import Selector
 from stoker.core.states import STATES
 from stoker.core.text import maybe_bytes, maybe_text, to_bytes, to_text, unpack_words
 from stoker.errors import NotFound
-from stoker.store.database import Database
+from stoker.store.database import Database, id_list
 from stoker.store.lines import LINE_COLUMNS, read_request
 from stoker.store.outputs import STDERR, STDOUT
 from stoker.store.rows import parse_devices
@@ -297,6 +297,17 @@ def unfinished(db: Database, ids: list[int], limit: int) -> list[int]:
             if len(left) >= limit:
                 break
     return left
+
+
+def in_states(db: Database, ids: list[int], states: tuple[str, ...]) -> list[int]:
+    """Those of these jobs that are in one of the states."""
+    marks = ", ".join("?" * len(states))
+    rows = db.execute(
+        "SELECT id FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
+        f" AND state IN ({marks}) ORDER BY id",
+        (id_list(ids), *states),
+    )
+    return [row[0] for row in rows]
 
 
 def ended(db: Database, states: tuple[str, ...], before: float | None) -> list[int]:

@@ -14,7 +14,7 @@ from stoker.core.record import Record
 from stoker.core.retry import Verdict
 from stoker.core.text import maybe_text, to_bytes, to_text, unpack_pairs
 from stoker.errors import NotFound
-from stoker.store.database import Database
+from stoker.store.database import Database, id_list
 from stoker.store.lines import limited_shares
 from stoker.store.outputs import STDOUT
 
@@ -132,20 +132,20 @@ def is_stopped(db: Database, sweep: int) -> bool:
 
 def keep_ends(db: Database, jobs: Iterable[int]) -> None:
     """These jobs are about to be removed: their trials remember how they ended."""
-    db.executemany(
-        "UPDATE trials SET state = (SELECT state FROM jobs WHERE id = ?1) WHERE job = ?1",
-        [(job,) for job in jobs],
+    db.execute(
+        "UPDATE trials SET state = (SELECT state FROM jobs WHERE id = trials.job)"
+        " WHERE job IN (SELECT value FROM json_each(?))",
+        (id_list(jobs),),
     )
 
 
 def of_jobs(db: Database, jobs: Iterable[int]) -> set[int]:
     """The sweeps whose newest trials these jobs ran."""
-    found = set()
-    for job in jobs:
-        row = db.execute("SELECT sweep FROM trials WHERE job = ?", (job,)).fetchone()
-        if row is not None:
-            found.add(int(row[0]))
-    return found
+    rows = db.execute(
+        "SELECT DISTINCT sweep FROM trials WHERE job IN (SELECT value FROM json_each(?))",
+        (id_list(jobs),),
+    )
+    return {int(row[0]) for row in rows}
 
 
 def current(db: Database, sweep: int, number: int) -> tuple[int | None, str | None]:

@@ -1,0 +1,145 @@
+"""`stoker clean`: remove finished jobs, or foreground runs, with their logs."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from stoker.api import Queue
+from stoker.cli.opened import open_queue
+from stoker.cli.options import Option, Parsed, Verb
+from stoker.cli.output import plural, print_json, tell
+from stoker.core.durations import format_size, parse_duration
+from stoker.core.states import FINAL
+from stoker.errors import UsageError
+from stoker.store import find
+
+VERBS = {
+    "clean": Verb(
+        "clean",
+        "clean [OPTIONS]",
+        "Remove all finished jobs with their logs, and give the space back to the disk.",
+        (
+            Option("--older", "only those that finished so long ago (bare: days)", "TIME",
+                   lambda text: parse_duration(text, "d")),
+            Option("-s --state", "only this final state", "STATE"),
+            Option("--runs", "foreground runs instead: their records, which --resume needs, and"
+                   " logs"),
+            Option("-y --yes", "do not ask (it asks on a terminal only)"),
+            Option("--dry-run", "say what would be removed, and remove nothing"),
+        ),
+        (("stoker clean --older 7d", ""), ("stoker clean --state done --yes", ""),
+         ("stoker clean --runs --older 30d --dry-run", "")),
+    ),
+}  # fmt: skip
+
+
+def run(name: str, parsed: Parsed) -> int:
+    state = parsed["state"]
+    if state is not None and state not in FINAL:
+        raise UsageError(f"`{state}` is not a final state", f"final states: {', '.join(FINAL)}")
+    if parsed["runs"] and state is not None:
+        raise UsageError("--runs takes no state", "a run is removed as a whole")
+    before = None if parsed["older"] is None else time.time() - parsed["older"]
+    queue = open_queue()
+    if parsed["runs"]:
+        return _clean_runs(queue, parsed, before)
+    ids = find.ended(queue.db, (state,) if state else FINAL, before)
+    if parsed["dry_run"]:
+        if parsed["json"]:
+            print_json(jobs=ids, removed=[])
+        else:
+            print(f"{plural(len(ids), 'job')}, none removed (--dry-run)")
+        return 0
+    if not _is_confirmed(parsed, len(ids), f"{plural(len(ids), 'finished job')} with their logs"):
+        return 1
+    return _clean_jobs(queue, parsed, ids)
+
+
+def _clean_jobs(queue: Queue, parsed: Parsed, ids: list[int]) -> int:
+    from stoker.store import space
+
+    before = space.size(queue.settings.state_dir)
+    progress = _Progress(len(ids))
+    removal = queue.removal(progress.show)
+    try:
+        removal.remove(ids)
+        problem = _reclaim(queue, progress) if ids else None
+    except KeyboardInterrupt:
+        progress.clear()
+        tell(f"interrupted: {plural(len(removal.jobs), 'job')} removed, the others are kept")
+        raise
+    progress.clear()
+    freed = removal.log_bytes + max(0, before - space.size(queue.settings.state_dir))
+    if parsed["json"]:
+        print_json(removed=removal.jobs, freed_bytes=freed)
+    else:
+        amount = f", {format_size(freed)} freed" if freed else ""
+        print(f"{plural(len(removal.jobs), 'job')} removed{amount}")
+        if problem is not None:
+            tell(f"the database file keeps its size for now: {problem}")
+    return 0
+
+
+def _reclaim(queue: Queue, progress: _Progress) -> str | None:
+    """Shrink the database; returns why it could not be done."""
+    import sqlite3
+
+    from stoker.store import space
+    from stoker.store.database import translate
+
+    progress.say("shrinking the database")
+    try:
+        return space.reclaim(queue.db)
+    except sqlite3.Error as error:  # the jobs are removed all the same
+        return translate(error, queue.settings.state_dir).message
+
+
+def _clean_runs(queue: Queue, parsed: Parsed, before: float | None) -> int:
+    runs = queue.finished_runs(before)
+    if parsed["dry_run"]:
+        if parsed["json"]:
+            print_json(runs=0, folders=runs)
+        else:
+            print(f"{plural(len(runs), 'foreground run')}, none removed (--dry-run)")
+        return 0
+    what = f"{plural(len(runs), 'foreground run')} with their logs"
+    if not _is_confirmed(parsed, len(runs), what):
+        return 1
+    removed = queue.remove_runs(runs)
+    if parsed["json"]:
+        print_json(runs=removed)
+    else:
+        print(f"{plural(removed, 'foreground run')} removed")
+    return 0
+
+
+def _is_confirmed(parsed: Parsed, count: int, what: str) -> bool:
+    """Ask a person; a script that runs this means it."""
+    if parsed["yes"] or parsed["json"] or not count:
+        return True
+    if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
+        return True
+    tell(f"remove {what}? [y/N] ", end="")
+    if sys.stdin.readline().strip().lower() in ("y", "yes"):
+        return True
+    tell("nothing was removed")
+    return False
+
+
+class _Progress:
+    """One line on a terminal that is written over; nothing anywhere else."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._is_shown = sys.stderr is not None and sys.stderr.isatty()
+
+    def show(self, count: int) -> None:
+        self.say(f"removed {count} of {self._total} jobs")
+
+    def say(self, text: str) -> None:
+        if self._is_shown:
+            tell(f"\r\x1b[K{text}", end="")
+
+    def clear(self) -> None:
+        self.say("")

@@ -1,0 +1,44 @@
+"""Remove finished jobs: their records, logs, reports and stored calls.
+
+Works in batches. A batch is removed as a whole, files first: an interrupted removal leaves jobs
+that can be removed again, and no file without a job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stoker.core.states import FINAL
+from stoker.reports import Places, keep
+from stoker.store import calls, changes, find
+from stoker.store.database import Database
+from stoker.supervisor.logs import remove_files
+
+_BATCH = 1000
+
+
+class Removal:
+    """What was removed so far, also after an exception in the middle."""
+
+    def __init__(self, db: Database, on_progress: Callable[[int], None] | None = None) -> None:
+        self._db = db
+        self._on_progress = on_progress
+        self.jobs: list[int] = []
+        self.log_bytes = 0
+
+    def remove(self, ids: list[int]) -> None:
+        """Remove those of these jobs that have finished."""
+        keep(self._db, Places(self._db.folder), ids)
+        folders = calls.folders_of(self._db, ids)
+        try:
+            for start in range(0, len(ids), _BATCH):
+                self._remove_batch(ids[start : start + _BATCH])
+        finally:
+            calls.drop(self._db, folders, self.jobs)
+
+    def _remove_batch(self, ids: list[int]) -> None:
+        final = find.in_states(self._db, ids, FINAL)
+        self.log_bytes += remove_files(self._db.folder, final)
+        self.jobs += changes.remove(self._db, final)
+        if self._on_progress is not None:
+            self._on_progress(len(self.jobs))

@@ -1,0 +1,80 @@
+"""Give free pages of the database back to the disk, while other processes use it.
+
+A database made since 0.1 has `auto_vacuum=INCREMENTAL`: pages go back in steps, each a short
+transaction. An older one needs one VACUUM, which keeps writers waiting until it is done and needs
+room for a copy; it is made only when that is harmless (see `_may_vacuum`).
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+
+from stoker.core.states import ACTIVE
+from stoker.store.database import FILE_NAME, Database
+from stoker.store.find import has_any
+
+_INCREMENTAL = 2
+_STEP_PAGES = 2000
+_WORTH_BYTES = 1 << 20  # fewer free bytes than this are left for the next jobs
+_MOST_VACUUM_BYTES = 256 << 20  # a copy of this takes about a second
+
+
+def size(folder: str) -> int:
+    """Bytes of the database with its write-ahead log."""
+    total = 0
+    for suffix in ("", "-wal"):
+        try:
+            total += os.stat(os.path.join(folder, FILE_NAME + suffix)).st_size
+        except FileNotFoundError:
+            pass
+    return total
+
+
+def reclaim(db: Database) -> str | None:
+    """Shrink the file as far as can be done now; otherwise returns why it stays as large.
+
+    Raises sqlite3.Error; the database is unharmed then.
+    """
+    page = _number(db, "page_size")
+    problem = None
+    if _number(db, "freelist_count") * page >= _WORTH_BYTES:
+        if _number(db, "auto_vacuum") == _INCREMENTAL:
+            while _number(db, "freelist_count"):
+                db.execute(f"PRAGMA incremental_vacuum({_STEP_PAGES})").fetchall()
+        else:
+            problem = _may_not_vacuum(db, page)
+            if problem is None:
+                db.execute("PRAGMA auto_vacuum=INCREMENTAL")
+                db.execute("VACUUM")
+    _shrink_log(db)
+    return problem
+
+
+def _may_not_vacuum(db: Database, page: int) -> str | None:
+    needed = (_number(db, "page_count") - _number(db, "freelist_count")) * page
+    if has_any(db, ACTIVE):
+        return "jobs are running"
+    if needed > _MOST_VACUUM_BYTES:
+        return "the rest of the database is too large to be copied at once"
+    space = os.statvfs(db.folder)
+    if space.f_bavail * space.f_frsize < 3 * needed:  # a temporary copy, and the log of it
+        return "the disk has no room for a copy"
+    return None
+
+
+def _shrink_log(db: Database) -> None:
+    """Copy the write-ahead log into the database and empty it, without making writers wait long."""
+    db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()  # most of the work, and nobody waits
+    patience = _number(db, "busy_timeout")
+    db.execute("PRAGMA busy_timeout=200")
+    try:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    except sqlite3.OperationalError:
+        pass  # somebody reads: the next checkpoint empties it
+    finally:
+        db.execute(f"PRAGMA busy_timeout={patience}")
+
+
+def _number(db: Database, pragma: str) -> int:
+    return int(str(db.value(f"PRAGMA {pragma}")))
