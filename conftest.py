@@ -1,11 +1,13 @@
-"""Skips: one line at the end says how to run those tests, and with CI=true they are failures.
+"""Rules for the whole suite.
 
-Only tests of a real GPU (tests/hardware) may be skipped in CI.
+Skips: one line at the end says how to run the skipped tests. With CI=true they are failures, except
+tests of a real GPU (tests/hardware).
 """
 
 from __future__ import annotations
 
 import os
+import signal
 from collections import Counter
 from collections.abc import Generator
 
@@ -14,6 +16,15 @@ import pytest
 from tests import system_packages
 
 _MAY_SKIP = "tests/hardware/"
+
+
+def pytest_configure() -> None:
+    """A suite started with nohup or in the background of a script ignores signals, and so would
+    every process that tests start and interrupt."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            is_interrupt = number == signal.SIGINT
+            signal.signal(number, signal.default_int_handler if is_interrupt else signal.SIG_DFL)
 
 
 def _is_forbidden(report: pytest.TestReport | pytest.CollectReport) -> bool:
@@ -53,8 +64,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reasons = Counter(map(_reason, skipped))
     if not reasons:
         return
-    counts = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
-    how = system_packages.hint()
+    counts = ", ".join(f"{count}: {reason}" for reason, count in sorted(reasons.items()))
+    needs_package = any(reason.startswith("needs ") for reason in reasons)
+    how = system_packages.hint() if needs_package else None
     terminalreporter.write_line(
-        f"skipped {len(skipped)} tests ({counts})" + (f"; install: {how}" if how else "")
+        f"{len(skipped)} tests skipped ({counts})" + (f"; install: {how}" if how else "")
     )

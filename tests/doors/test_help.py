@@ -37,8 +37,8 @@ commands:
   priority    change the priority of waiting jobs
   edit        change a job that has not started
   tag         add or remove tags
-  rm          forget ended jobs and their logs
-  clean       forget all ended jobs, or those of some age
+  rm          remove finished jobs and their logs
+  clean       remove all finished jobs, or those of some age
   web         the page: every GPU and every job, live, in the browser
   gpus        the cards: who is on them; drain, restore, slots
   simulate    replay a trace of jobs under different orders

@@ -54,9 +54,29 @@ def test_skip_is_a_failure_in_ci(tmp_path: Path, body: str) -> None:
 def test_skip_is_one_line_elsewhere(tmp_path: Path) -> None:
     text = run(tmp_path, "some", BODY)
     assert "1 passed, 1 skipped, 1 xfailed" in text
-    assert "skipped 1 tests (1 needs something)" in text
+    assert "1 tests skipped (1: needs something)" in text
 
 
 def test_real_gpu_may_be_missing_in_ci(tmp_path: Path) -> None:
     text = run(tmp_path, "tests/hardware", BODY, CI="true")
     assert "1 passed, 1 skipped, 1 xfailed" in text
+
+
+def test_suite_in_the_background_of_a_script_still_gets_its_signals(tmp_path: Path) -> None:
+    body = """
+import signal, subprocess, sys
+
+def test_child_dies_of_signals():
+    for number in (signal.SIGHUP, signal.SIGINT):
+        child = subprocess.Popen(["sleep", "600"])
+        child.send_signal(number)
+        assert child.wait(timeout=30) == -number
+"""
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "test_one.py").write_text(body)
+    words = f"-m pytest -p conftest -p no:xdist -c {tmp_path}/pytest.ini {tmp_path}/test_one.py"
+    done = subprocess.run(
+        ["nohup", "sh", "-c", f"{sys.executable} {words} & wait $!"],
+        cwd=ROOT, capture_output=True, text=True, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout

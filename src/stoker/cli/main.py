@@ -26,7 +26,7 @@ VERBS = {
     "priority": ("change", "change the priority of waiting jobs"),
     "edit": ("edit", "change a job that has not started"),
     "tag": ("change", "add or remove tags"),
-    "rm": ("change", "forget ended jobs and their logs"),
+    "rm": ("change", "remove finished jobs and their logs"),
     "clean": ("clean", "remove all finished jobs, or those of some age"),
     "web": ("web", "the page: every GPU and every job, live, in the browser"),
     "gpus": ("gpus", "the cards: who is on them; drain, restore, slots"),
