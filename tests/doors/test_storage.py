@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -13,19 +12,9 @@ import pytest
 
 from tests.doors.helpers import Gate, as_json, refused
 from tests.lab import Lab
+from tests.mounts import needs_mount
 
 STOKER = f"{sys.executable} -m stoker"
-
-
-def can_mount() -> bool:
-    """Whether this machine lets us mount something of our own."""
-    words = ["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"]
-    return shutil.which("unshare") is not None and not subprocess.call(
-        words, stderr=subprocess.DEVNULL
-    )
-
-
-needs_mount = pytest.mark.skipif(not can_mount(), reason="mounting is not allowed here")
 
 
 def in_own_mounts(lab: Lab, script: str) -> subprocess.CompletedProcess[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from stoker.supervisor.journal import Journal, read_journal
 from stoker.supervisor.logs import cap_log
 from tests.lab import Lab
+from tests.mounts import needs_mount
 
 
 def test_a_writer_that_sits_on_the_database_stops_starts_but_not_supervision(lab: Lab) -> None:
@@ -29,6 +30,7 @@ def test_a_writer_that_sits_on_the_database_stops_starts_but_not_supervision(lab
     assert lab.wait(job) == 7
 
 
+@needs_mount
 def test_a_full_disk_refuses_submits_keeps_exit_codes_and_recovers_by_itself(
     new_lab: Callable[..., Lab],
 ) -> None:

@@ -8,7 +8,7 @@ import time
 from stoker.api import Queue
 from stoker.cli.opened import open_queue
 from stoker.cli.options import Option, Parsed, Verb
-from stoker.cli.output import plural, print_json, tell
+from stoker.cli.output import as_json, plural, print_json, report_change, tell
 from stoker.core.durations import format_size, parse_duration
 from stoker.core.states import FINAL
 from stoker.errors import UsageError
@@ -71,13 +71,14 @@ def _clean_jobs(queue: Queue, parsed: Parsed, ids: list[int]) -> int:
         raise
     progress.clear()
     freed = removal.log_bytes + max(0, before - space.size(queue.settings.state_dir))
-    if parsed["json"]:
-        print_json(removed=removal.jobs, freed_bytes=freed)
-    else:
-        amount = f", {format_size(freed)} freed" if freed else ""
-        print(f"{plural(len(removal.jobs), 'job')} removed{amount}")
+    amount = f", {format_size(freed)} freed" if freed else ""
+    text = f"{plural(len(removal.jobs), 'job')} removed{amount}"
+    if not parsed["json"]:
+        report_change(text)
         if problem is not None:
             tell(f"the database file keeps its size for now: {problem}")
+    else:
+        report_change(as_json(removed=removal.jobs, freed_bytes=freed), text)
     return 0
 
 
@@ -107,10 +108,8 @@ def _clean_runs(queue: Queue, parsed: Parsed, before: float | None) -> int:
     if not _is_confirmed(parsed, len(runs), what):
         return 1
     removed = queue.remove_runs(runs)
-    if parsed["json"]:
-        print_json(runs=removed)
-    else:
-        print(f"{plural(removed, 'foreground run')} removed")
+    text = f"{plural(removed, 'foreground run')} removed"
+    report_change(as_json(runs=removed) if parsed["json"] else text)
     return 0
 
 

@@ -247,8 +247,9 @@ def _migrate(connection: sqlite3.Connection, folder: str) -> None:
     """Create the schema, or walk the numbered steps up to it; all of it or nothing happens."""
     # A commit writes whole pages; with small ones a job costs half the bytes.
     connection.execute("PRAGMA page_size=2048")
-    # Lets space.py give pages back to the disk in small steps. No effect on a database with tables.
-    connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+    if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+        # Lets space.py give pages back to the disk in small steps.
+        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("BEGIN IMMEDIATE")
     try:

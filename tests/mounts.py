@@ -1,0 +1,19 @@
+"""Tests that mount something of their own."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+
+
+def _can_mount() -> bool:
+    """Whether this machine lets us mount something in a namespace of our own."""
+    words = ["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"]
+    if not all(map(shutil.which, ("unshare", "mount"))):
+        return False
+    return subprocess.call(words, stderr=subprocess.DEVNULL) == 0
+
+
+needs_mount = pytest.mark.skipif(not _can_mount(), reason="needs to mount file systems")
