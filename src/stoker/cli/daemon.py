@@ -172,7 +172,7 @@ def _terminate(folder: str, pid: int) -> None:
 def _running() -> int:
     """How many jobs run; 0 when the queue cannot be read without changing it."""
     try:
-        counts = find.counts(Queue().db)
+        counts = find.counts(open_queue().db)
     except Error:
         return 0
     return sum(counts.get(state, 0) for state in ACTIVE)

@@ -13,6 +13,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Iterable
+from contextlib import closing
 from typing import TypedDict
 
 from stoker.core.model import Context, Request
@@ -114,19 +115,21 @@ def repair(folder: str, aside: str, began: Iterable[Began], tag: int | None = No
     if older.version != version and snapshot is not None:
         older = _read_snapshot(folder, snapshot, version)
     os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-    connection = sqlite3.connect(target, isolation_level=None)
-    connection.execute("PRAGMA page_size=2048")
-    connection.execute("PRAGMA synchronous=OFF")
-    connection.execute("BEGIN IMMEDIATE")
-    create_schema(connection, version, [*older.creates, *salvage.creates])
-    rebuild = _Rebuild(Database(folder, connection, read_only=False), salvage, older, time.time())
-    rebuild.fill()
-    migrate_to(connection, SCHEMA_VERSION)
-    rebuild.settle(list(began), tag)
-    counts = rebuild.counts()
-    connection.execute("COMMIT")
-    check = connection.execute("PRAGMA integrity_check").fetchone()[0]
-    connection.close()
+    with closing(sqlite3.connect(target, isolation_level=None)) as connection:
+        connection.execute("PRAGMA page_size=2048")
+        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+        connection.execute("PRAGMA synchronous=OFF")
+        connection.execute("BEGIN IMMEDIATE")
+        create_schema(connection, version, [*older.creates, *salvage.creates])
+        rebuild = _Rebuild(
+            Database(folder, connection, read_only=False), salvage, older, time.time()
+        )
+        rebuild.fill()
+        migrate_to(connection, SCHEMA_VERSION)
+        rebuild.settle(list(began), tag)
+        counts = rebuild.counts()
+        connection.execute("COMMIT")
+        check = connection.execute("PRAGMA integrity_check").fetchone()[0]
     if check != "ok":
         raise Conflict(f"the repaired queue is not sound ({check}); nothing was changed")
     _swap(folder, aside, target)
@@ -187,27 +190,30 @@ class _Older:
 
 def _read_snapshot(folder: str, path: str | None, version: int | None = None) -> _Older:
     """The rows of a snapshot, or an empty schema; brought to `version` where that is newer."""
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    if path is None:
-        create_schema(connection, SCHEMA_VERSION, [])
-    else:
-        source = sqlite3.connect(path)
-        source.backup(connection)
-        source.close()
-    if version is not None and connection.execute("PRAGMA user_version").fetchone()[0] < version:
-        connection.execute("BEGIN")
-        migrate_to(connection, version)
-        connection.execute("COMMIT")
-    creates = connection.execute(
-        "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"
-        " ORDER BY type DESC"  # tables before indexes
-    ).fetchall()
-    found = _Older(connection.execute("PRAGMA user_version").fetchone()[0], creates)
-    if path is not None:
-        connection.row_factory = sqlite3.Row
-        for name in found.statements:
-            found.rows[name] = [dict(row) for row in connection.execute(f"SELECT * FROM {name}")]
-    connection.close()
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        if path is None:
+            create_schema(connection, SCHEMA_VERSION, [])
+        else:
+            with closing(sqlite3.connect(path)) as source:
+                source.backup(connection)
+        if (
+            version is not None
+            and connection.execute("PRAGMA user_version").fetchone()[0] < version
+        ):
+            connection.execute("BEGIN")
+            migrate_to(connection, version)
+            connection.execute("COMMIT")
+        creates = connection.execute(
+            "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"
+            " ORDER BY type DESC"  # tables before indexes
+        ).fetchall()
+        found = _Older(connection.execute("PRAGMA user_version").fetchone()[0], creates)
+        if path is not None:
+            connection.row_factory = sqlite3.Row
+            for name in found.statements:
+                found.rows[name] = [
+                    dict(row) for row in connection.execute(f"SELECT * FROM {name}")
+                ]
     return found
 
 

@@ -7,6 +7,7 @@ that nothing leads to any more (the page above is damaged) may be an old copy: i
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 
 from stoker.core.record import Record
 from stoker.store.pages import (
@@ -195,7 +196,7 @@ class Salvage:
 def layouts(statements: dict[str, str]) -> dict[str, Layout]:
     """How the records of each table are laid out; raises sqlite3.Error for nonsense."""
     found = {}
-    with sqlite3.connect(":memory:") as scratch:
+    with closing(sqlite3.connect(":memory:")) as scratch:
         for name, sql in statements.items():
             if name.startswith("sqlite_"):
                 continue
