@@ -14,8 +14,8 @@ import pytest
 
 from stoker.core.model import Outcome
 from stoker.supervisor.journal import Journal, read_journal
-from tests.doors.test_storage import needs_mount
 from tests.lab import Lab, wait_until
+from tests.mounts import needs_mount
 
 
 def limit_writes(pid: int | None, size: str) -> None:
