@@ -57,6 +57,7 @@ def test_a_job_gets_one_gpu_where_there_are_any(lab: Lab) -> None:
     assert env["CUDA_VISIBLE_DEVICES"] == "0"
     assert env["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
     assert env["NVIDIA_VISIBLE_DEVICES"] == "0"
+    int(env.pop("STOKER_PROCESS_TAGS"), 16)
     assert {key: value for key, value in env.items() if key.startswith("STOKER_")} == {
         "STOKER_JOB_ID": str(job),
         "STOKER_JOB_NAME": "",
