@@ -16,6 +16,7 @@ import pytest
 from stoker.errors import UsageError
 from stoker.executor import Executor
 from stoker.handles import JobFailed
+from tests import system_packages
 from tests.lab import Lab
 
 _POOL = "looks at the processes and threads of a pool, and jobs have neither in this process"
@@ -77,13 +78,17 @@ def _cpython(*modules: str) -> Any:
     return None
 
 
+# A Python that was built without its tests uses those of Debian's package, here and in jobs.
+_FOLDER = system_packages.cpython_tests()
+_ADD_FOLDER = f"import test\ntest.__path__.append({_FOLDER!r})\n"
 _PACKAGE = "test_concurrent_futures"
+if _FOLDER is not None:
+    exec(_ADD_FOLDER)
 _util = _cpython(f"{_PACKAGE}.util", _PACKAGE)
 _has_tests = hasattr(_util, "BaseTestCase")
 if not _has_tests:
     pytest.skip(
-        "this Python comes without test.test_concurrent_futures: install libpython3-testsuite"
-        " (Debian, Ubuntu)",
+        "needs CPython's own tests (Debian and Ubuntu: libpython3-testsuite)",
         allow_module_level=True,
     )
 _wait = _cpython(f"{_PACKAGE}.test_wait", _PACKAGE)
@@ -117,6 +122,8 @@ def queue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         for key, value in lab.env.items():
             if key.startswith("STOKER_") or key == "SHELL":
                 patch.setenv(key, value)
+        (folder / "sitecustomize.py").write_text(_ADD_FOLDER if _FOLDER is not None else "")
+        patch.setenv("PYTHONPATH", str(folder))
         lab.ok("daemon", "start")
         yield
     lab.close()
@@ -127,7 +134,7 @@ def _applied(name: str, tests: type, *, also: dict[str, Any] | None = None) -> t
     members: dict[str, Any] = {"executor_type": _Jobs, "__module__": __name__, **(also or {})}
     for test in dir(tests):
         if test in NOT_APPLICABLE:
-            members[test] = pytest.mark.skip(reason=NOT_APPLICABLE[test])(getattr(tests, test))
+            members[test] = None
     made = type(name, (tests, _util.ExecutorMixin, _util.BaseTestCase), members)
     return pytest.mark.usefixtures("queue")(made)
 
