@@ -121,7 +121,7 @@ class Chaos:
     def fault(self) -> None:
         kind = self.random.choices(
             ["daemon", "runner", "both", "stop", "read-only", "full", "none"],
-            [5, 4, 1, 1, 1, 1, 3],
+            [5, 4, 1, 1, 1.5, 1.5, 3],
         )[0]
         self.faults[kind] += 1
         daemon, runner = self.lab.daemon_pid(), self.lab.runner_pid()
@@ -138,13 +138,14 @@ class Chaos:
             time.sleep(self.random.uniform(0.1, 1.0))
             self._signal(daemon, signal.SIGCONT)
         elif kind == "read-only":
-            self._remount("ro")
+            self._make_read_only()
         elif kind == "full":
             self._fill()
 
     def heal(self) -> None:
         if self.is_read_only:
-            self._remount("rw")
+            subprocess.run(["umount", "--lazy", self.state], check=True)
+            self.is_read_only = False
         if self.filler is not None:
             self.filler.unlink(missing_ok=True)
             self.filler = None
@@ -157,11 +158,15 @@ class Chaos:
             except ProcessLookupError:
                 pass
 
-    def _remount(self, mode: str) -> None:
-        # Files that are open for writing keep a tmpfs from becoming read-only: remount the
-        # mount point itself, which binds every later open, as a disk with errors would.
-        done = subprocess.run(["mount", "-o", f"remount,bind,{mode}", self.state], check=False)
-        self.is_read_only = mode == "ro" and done.returncode == 0
+    def _make_read_only(self) -> None:
+        """Put a read-only mount of the same folder on top.
+
+        What is open stays writable, as a kernel does not let a mount become read-only under open
+        files; whatever is opened from now on is not.
+        """
+        subprocess.run(["mount", "--bind", self.state, self.state], check=True)
+        subprocess.run(["mount", "-o", "remount,bind,ro", self.state], check=True)
+        self.is_read_only = True
 
     def _fill(self) -> None:
         self.filler = self.state / "filler"
