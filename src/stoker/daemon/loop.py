@@ -48,7 +48,7 @@ _BUSY_SECONDS = 0.005
 # its row goes; ids are taken from the books in blocks.
 _ATTEMPTS_RESERVED = 1000
 _TROUBLE_SECONDS = 1.0
-_LONGEST_PAUSE_SECONDS = 10.0  # between two tries to start something on a host that refuses
+LONGEST_PAUSE_SECONDS = 10.0  # between two tries to start something on a host that refuses
 _CLOCK_JUMP_SECONDS = 2.0
 # Waiting times and overdue jobs change a decision although nothing happens.
 _DECIDE_AGAIN_SECONDS = 1.0
@@ -320,7 +320,7 @@ class Loop:
         """
         if self._facts or self._is_stale or self._may_start or self._commit_at is not None:
             return []
-        if self._paused_until > self._clock.mono() or not self.takes_work:
+        if self.is_paused or not self.takes_work:
             return []
         if self._data_version() != self._seen_version:
             return []
@@ -334,6 +334,11 @@ class Loop:
         running = tuple(self.live.get(job.attempt, job) for job in fresh.running)
         fresh = fresh._replace(running=running)
         return list(decide(in_view(fresh), tells_why=False).starts)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the host refused a start and the next try is still to come."""
+        return self._paused_until > self._clock.mono()
 
     def reload(self) -> None:
         """Read everything again that a decision depends on."""
@@ -494,7 +499,7 @@ class Loop:
     def _undo(self, refused: Refused) -> None:
         """The host had no room for another process: wait a little, count nothing."""
         self._refusals += 1
-        pause = min(_TROUBLE_SECONDS * 2 ** min(self._refusals - 1, 10), _LONGEST_PAUSE_SECONDS)
+        pause = min(_TROUBLE_SECONDS * 2 ** min(self._refusals - 1, 10), LONGEST_PAUSE_SECONDS)
         self._paused_until = self._clock.mono() + pause
         self._books.flush()
         ledger.unclaim(self.db, refused.attempt, self._clock.wall(), refused.why)
