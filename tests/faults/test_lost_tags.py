@@ -171,6 +171,21 @@ def test_exit_code_survives_the_runner_while_leftovers_are_waited_for(
     assert not _is_alive(_pid(place, "left"))
 
 
+def test_process_in_a_session_of_its_own_is_not_taken_for_the_job_that_started_it(
+    new_lab: Callable[..., Lab], place: Path
+) -> None:
+    """The runner dies at the start, and the job ends before the daemon looks for it."""
+    lab = new_lab(devices=1)
+    once = lab.folder / "once"
+    once.touch()
+    lab.env |= {"STOKER_FAILPOINT": "runner.after_spawn:1", "STOKER_FAILPOINT_ONCE": str(once)}
+    job = lab.submit(f"setsid {_sleeper(place, 'left')} & exit 3")
+    finish_everything(lab)
+    assert not once.exists()
+    assert lab.job(job)["exit_code"] in (3, None)
+    assert lab.state(job) in ("failed", "lost")
+
+
 @pytest.mark.parametrize("both", [False, True])
 def test_exit_code_survives_kill_9_while_a_leftover_ignores_sigterm(
     lab: Lab, place: Path, both: bool

@@ -5,7 +5,7 @@ stop an exit code from being recorded. One writer, the runner. The daemon reads 
 either side, and removes segments whose content is in the database.
 
     begun ATTEMPT JOB NUMBER AT MONO BOOT DEVICES
-    spawned ATTEMPT PID STARTED              (its first process, some milliseconds later)
+    spawned ATTEMPT PID STARTED              (its first process)
     exited ATTEMPT STATUS AT USER SYSTEM RSS REASON   (its first process; others may be left)
     ended ATTEMPT STATUS AT USER SYSTEM RSS REASON DETAIL
     undone ATTEMPT WHY                       (the host refused; nothing ran)

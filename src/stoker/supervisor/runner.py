@@ -232,13 +232,18 @@ class Runner:
             return
         point("runner.after_begun")
         fact = self._children.start(order, context, env, lease)
-        point("runner.after_spawn")
         if fact is not None:
             self._tell_start(fact)
+        point("runner.after_spawn")
 
     def _tell_start(self, fact: Begun | Outcome | Refused) -> None:
         if isinstance(fact, Begun):
-            self._begins.add(fact)
+            # At once: without its PID, a process that the job starts in a session of its own could
+            # be taken for the job after a crash.
+            begun = self._children.with_start_time(fact)
+            with suppress(OSError):  # a disk that takes no writes: the daemon hears of it
+                self._journal.spawned(begun)
+            self._begins.add(begun)
         else:
             self._record([fact])
 
@@ -284,9 +289,6 @@ class Runner:
 
     def _tell_begins(self, begins: list[Begun]) -> None:
         for begun in begins:
-            begun = self._children.with_start_time(begun)
-            with suppress(OSError):  # a disk that takes no writes: the daemon hears of it
-                self._journal.spawned(begun)
             self._send("begun", begun._asdict())
 
     def _tell_stuck(self) -> None:
