@@ -51,8 +51,7 @@ VERBS = {
         (
             Option(
                 "--repair",
-                "save what can be read of a damaged database, fill gaps from the"
-                " newest snapshot; the damaged files are kept",
+                "save what is readable of a damaged database; keep its files",
             ),
             Option("--yes", "with --repair: do not ask"),
         ),
