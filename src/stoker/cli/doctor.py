@@ -267,7 +267,7 @@ def _processes() -> Iterator[Finding]:
         os.kill(child, 9)
         os.waitpid(child, 0)
     if tagged:
-        yield Finding("ok", "the kernel hands tags down to processes (RLIMIT_LOCKS)")
+        yield Finding("ok", "the kernel passes tags on to child processes (RLIMIT_LOCKS)")
     else:
         yield Finding("bad", "the kernel does not hand resource limits down",
                       "processes that leave their job cannot be found on this host")  # fmt: skip
