@@ -49,7 +49,8 @@ def test_repair_of_random_damage_loses_little_and_starts_nothing_twice(
         rows = db.execute("SELECT id, argv, state FROM jobs").fetchall()
         assert done.jobs == len(rows) == done.salvaged + done.from_snapshot
         right = sum(known.get(id, (b"", ""))[0] == argv for id, argv, _ in rows)
-        least = 1 / 3 if "truncate" in way.__name__ else 0.9  # the snapshot alone has a third
+        # The snapshot alone has a third. A page lost from a queue that can shrink costs more rows.
+        least = 1 / 3 if "truncate" in way.__name__ else 0.6
         assert right >= least * JOBS, (way, seed, done)
         ran = {id for id, (_, state) in known.items() if state == "done"}
         again = [id for id, _, state in rows if state == "queued" and id in ran]

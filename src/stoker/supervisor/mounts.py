@@ -35,6 +35,12 @@ class Mounts:
         self._forget_at = 0.0
         self._read()
 
+    def __del__(self) -> None:
+        try:
+            os.close(self._table)
+        except (AttributeError, OSError):
+            pass  # it was never opened, or the interpreter is shutting down
+
     def any_may_hang(self, paths: list[bytes], programs: list[bytes]) -> bool:
         """Whether a call on one of these paths, or executing one of these programs, may hang."""
         if self._has_changed():
