@@ -37,16 +37,15 @@ class Pages:
         self.count = max([in_file, *frames])
 
     def _guess_size(self, log: bytes) -> int:
-        """The size at which most pages begin like one of SQLite's."""
+        """The size at which most of the file consists of sound b-tree pages."""
         told = int.from_bytes(log[8:12], "big")
         if told in _SIZES:
             return told
-        return max(_SIZES, key=lambda size: (self._plausible(size), size == _SIZES[0]))
+        return max(_SIZES, key=lambda size: (self._sound_bytes(size), size == _SIZES[0]))
 
-    def _plausible(self, size: int) -> float:
-        starts = range(0, len(self._data), size)
-        good = sum(self._data[at : at + 1] in (b"\x0d", b"\x05", b"\x0a", b"\x02") for at in starts)
-        return good / max(1, len(starts))
+    def _sound_bytes(self, size: int) -> int:
+        starts = range(size, len(self._data) - size + 1, size)  # page 1 begins with the header
+        return size * sum(_is_sound(self._data[at : at + size]) for at in starts)
 
     def page(self, number: int) -> bytes:
         """One page; raises Unreadable when it is not there in full."""
@@ -154,6 +153,19 @@ def _page_size(data: bytes) -> int | None:
     size = int.from_bytes(data[16:18], "big")
     size = 65536 if size == 1 else size
     return size if size in _SIZES else None
+
+
+def _is_sound(page: bytes) -> bool:
+    """Whether these bytes are one b-tree page: its cells lie in it and fill it from its end."""
+    if page[0] not in _KINDS:
+        return False
+    header = 12 if page[0] in (TABLE_INTERIOR, INDEX_INTERIOR) else 8
+    count = int.from_bytes(page[3:5], "big")
+    first = header + 2 * count
+    if not count or first > len(page):
+        return False
+    places = [int.from_bytes(page[at : at + 2], "big") for at in range(header, first, 2)]
+    return first <= min(places) and len(page) // 2 <= max(places) < len(page)
 
 
 def _cell_places(page: bytes, start: int, header: int) -> Iterator[int]:

@@ -214,7 +214,6 @@ def layouts(statements: dict[str, str]) -> dict[str, Layout]:
                 tuple(row[1] for row in info), tuple(row[2] for row in info),
                 tuple(bool(row[3]) for row in info), tuple(defaults), rowid, tuple(key),
             )  # fmt: skip
-    scratch.close()
     return found
 
 
