@@ -6,6 +6,7 @@ import encodings.idna  # a child that is another user cannot import it any more
 import os
 import signal
 import socket
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -32,6 +33,8 @@ def as_other_user(work: Callable[[], bytes]) -> bytes:
             become_other()
             os.write(writer, work()[:60000])
             code = 0
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(code)
     os.close(writer)
