@@ -15,7 +15,7 @@ from stoker.store import find, sweeps
 from stoker.store.database import Database
 from stoker.store.find import JobRow
 from stoker.supervisor.logs import job_folder, log_path, read_progress
-from stoker.supervisor.process_state import STOPPED, state_of
+from stoker.supervisor.process_table import STOPPED, state_of
 
 # Causes for people, where they say more than the exit code.
 CAUSES = {

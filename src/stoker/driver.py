@@ -30,7 +30,7 @@ from stoker.settings import Settings, cpu_slots, load_settings
 from stoker.store import changes, find, ledger, sweeps
 from stoker.store.database import Database, open_database
 from stoker.store.sweeps import SweepRow, TrialRow
-from stoker.supervisor import job_processes
+from stoker.supervisor import job_processes, kill_processes
 from stoker.supervisor.logs import job_folder, stop_path
 from stoker.supervisor.process_table import read_process
 from stoker.sweeping import load
@@ -263,7 +263,7 @@ class Study:
                 for pid in job_processes.programs(row.pid, shell):
                     process = read_process(pid)
                     if process is not None and job_processes.owner_of(pid, base) == row.attempt:
-                        job_processes.send(process, warning.signal)
+                        kill_processes.send(process, warning.signal)
 
     def _end_stopped_trial(self, job: int) -> None:
         """It was asked to stop and still runs: SIGTERM, if the sweep says so."""

@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Callable
 
-from stoker.supervisor.process_state import STOPPED, state_of
+from stoker.supervisor.process_table import STOPPED, state_of
 from tests.doors.helpers import Gate, as_json, refused, without_times
 from tests.lab import Lab
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.supervisor import job_processes, locks
+from stoker.supervisor import job_processes, kill_processes, locks
 from tests.faults.effects import Effects, finish_everything
 from tests.lab import Lab
 
@@ -160,7 +160,7 @@ def _kill_everything(lab: Lab) -> None:
     for pid in (runner, daemon):
         os.kill(pid, signal.SIGKILL)
     jobs = [process.pid for process in job_processes.all_processes(base)]
-    job_processes.kill_all(base, patience=5)
+    kill_processes.kill_all(base, patience=5)
     # Gone, not only dead: until init has collected it, a process can still tell how it ended.
     lab.wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in jobs))
     lab.wait_until(lambda: lab.daemon_pid() is None and lab.runner_pid() is None)

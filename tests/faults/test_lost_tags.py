@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.supervisor import job_processes
-from stoker.supervisor.job_processes import KillRetries
+from stoker.supervisor import kill_processes
+from stoker.supervisor.kill_processes import KillRetries
 from stoker.supervisor.process_table import Process, read_process, zombie_status
 from tests.faults.effects import finish_everything
 from tests.lab import Lab, wait_until
@@ -223,7 +223,7 @@ def test_process_of_another_user_is_named_as_one_that_cannot_be_killed() -> None
     if child == 0:
         try:
             os.setuid(65534)
-            os.write(writing, job_processes.why_alive([process]).encode())
+            os.write(writing, kill_processes.why_alive([process]).encode())
         finally:
             os._exit(0)
     os.close(writing)

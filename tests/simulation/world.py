@@ -134,7 +134,7 @@ class World:
         return process
 
     def signal(self, process: Process, number: int) -> None:
-        """To the whole tree, as job_processes.ask_to_end and job_processes.kill do."""
+        """To the whole tree, as kill_processes.ask_to_end and kill_processes.kill do."""
         now = self.clock.mono()
         if not process.alive:
             return

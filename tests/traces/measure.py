@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from stoker.store.traces import FILE_NAME, Row, TraceWriter
-from stoker.supervisor import job_processes, process_tags
+from stoker.supervisor import kill_processes, process_tags
 from stoker.supervisor.trees import Trees
 from stoker.traces import gpu_trace, job_trace
 from tests.traces.plant import DAY, Plant, run, size
@@ -67,7 +67,7 @@ def measure_ticks(folder: Path) -> None:
         try:
             measure_tick(folder / str(jobs), tag, jobs)
         finally:
-            job_processes.kill_all(tag)
+            kill_processes.kill_all(tag)
             for process in processes:
                 process.wait()
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from stoker.supervisor import job_processes, process_tags
+from stoker.supervisor import job_processes, kill_processes, process_tags
 from stoker.supervisor.trees import Trees
 
 BASE = 0x1BADF00D
@@ -56,7 +56,7 @@ def start() -> Iterator[Start]:
         return made[-1]
 
     yield begin
-    job_processes.kill_all(BASE, patience=5)
+    kill_processes.kill_all(BASE, patience=5)
     for program in made:
         program.process.wait()
         for pipe in (program.process.stdin, program.process.stdout):
@@ -172,3 +172,21 @@ def test_attempts_are_told_apart_and_others_are_left_out(start: Start) -> None:
     assert 120 * MIB < found[3].memory < 160 * MIB
     assert Trees(BASE + 1).look([1, 2, 3], 0.0) == {}
     assert Trees(BASE).look([], 0.0) == {}
+
+
+def test_processes_of_a_job_inside_a_job_count_for_the_outer_one(start: Start) -> None:
+    """`stoker run` in a submitted script gives its jobs tags of their own."""
+    program = start(
+        1,
+        f"""
+        import subprocess, sys
+        from stoker.supervisor import process_tags
+        process_tags.set_tag(process_tags.tag_of({BASE + 1}, 7))
+        text = "import sys; block = bytearray(80 << 20); print(1, flush=True); sys.stdin.read()"
+        inner = subprocess.Popen([sys.executable, "-c", text])
+        process_tags.set_tag(process_tags.tag_of({BASE}, 1))
+        inner.wait()
+        """,
+    )
+    program.wait()
+    assert Trees(BASE).look([1], 0.0)[1].memory > 80 * MIB

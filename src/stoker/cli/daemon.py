@@ -19,7 +19,7 @@ from stoker.settings import load_settings, prepare_state_dir
 from stoker.store import find
 from stoker.store.database import refuse_newer
 from stoker.supervisor import locks
-from stoker.supervisor.process_state import STOPPED, state_of
+from stoker.supervisor.process_table import STOPPED, state_of
 from stoker.supervisor.runner_link import release_runner, starting_daemons
 
 _ACTIONS = ("start", "stop", "restart", "status", "drain", "resume", "run")

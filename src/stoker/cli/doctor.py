@@ -39,7 +39,7 @@ from stoker.store.database import (
 )
 from stoker.supervisor import job_processes, locks, process_tags
 from stoker.supervisor.journal import JournalBegun, read_journal
-from stoker.supervisor.process_state import STOPPED, state_of
+from stoker.supervisor.process_table import STOPPED, state_of
 from stoker.supervisor.sockets import connect
 from stoker.tracer import TRACER_LOCK
 

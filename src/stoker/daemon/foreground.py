@@ -24,7 +24,7 @@ from stoker.settings import Settings
 from stoker.store import ledger
 from stoker.store.database import Database
 from stoker.store.submissions import Submission
-from stoker.supervisor import job_processes, process_tags
+from stoker.supervisor import job_processes, kill_processes, process_tags
 from stoker.supervisor.attached import Attached
 from stoker.supervisor.process_table import Process, read_processes
 
@@ -242,13 +242,13 @@ class Foreground:
         while running := set(self._processes()) - seen:
             seen |= running  # a process that is not stopped yet may start another
             for process in running:
-                job_processes.send(process, signal.SIGSTOP)
+                kill_processes.send(process, signal.SIGSTOP)
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         signal.raise_signal(signal.SIGTSTP)
         # Somebody has continued us.
         signal.signal(signal.SIGTSTP, self._on_signal)
         for process in self._processes():
-            job_processes.send(process, signal.SIGCONT)
+            kill_processes.send(process, signal.SIGCONT)
 
     def _processes(self) -> list[Process]:
         return job_processes.all_processes(self._tag_base, root=os.getpid())
@@ -262,7 +262,7 @@ class Foreground:
             _release(self._tag_base)
             self._parent.dismiss_keeper()
             return
-        job_processes.ask_to_end(self._processes())
+        kill_processes.ask_to_end(self._processes())
         give_up = time.monotonic() + self._grace
         self._listening.to({self._parent.fileno()})
         while self._processes() and time.monotonic() < give_up:

@@ -7,7 +7,7 @@ from stoker.settings import Settings
 from stoker.store import find
 from stoker.store.database import Database
 from stoker.supervisor import locks
-from stoker.supervisor.process_state import STOPPED, state_of
+from stoker.supervisor.process_table import STOPPED, state_of
 
 _ANSWER_SECONDS = 0.5
 

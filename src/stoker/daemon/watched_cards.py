@@ -23,7 +23,7 @@ from stoker.devices.lease_records import CardClaim
 from stoker.devices.leases import Lease, Waiter, first_in_line, holders, try_take
 from stoker.devices.probe import as_device
 from stoker.errors import Error
-from stoker.supervisor.job_processes import kill_attempt
+from stoker.supervisor.kill_processes import kill_attempt
 
 # Memory of ours that the driver still lists after its process is gone: look for who keeps it.
 _CLEARING_SECONDS = 5.0

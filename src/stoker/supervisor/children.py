@@ -15,10 +15,11 @@ from collections.abc import Callable, Iterable
 from stoker.core.model import Context, Outcome
 from stoker.core.warning import parse_warning
 from stoker.failpoints import point
-from stoker.supervisor import job_processes, process_tags
+from stoker.supervisor import job_processes, kill_processes, process_tags
 from stoker.supervisor.empty_logs import EmptyLogs
 from stoker.supervisor.job_cgroups import JobCgroups
-from stoker.supervisor.job_processes import KillRetries, Leader
+from stoker.supervisor.job_processes import Leader
+from stoker.supervisor.kill_processes import KillRetries
 from stoker.supervisor.logs import cap_log
 from stoker.supervisor.orders import Begun, Order, Refused, Stuck
 from stoker.supervisor.process_table import Process, read_process
@@ -229,7 +230,7 @@ class Children:
     def _ask_to_end(self) -> None:
         """SIGTERM to every process of the attempts that were stopped since the last call."""
         if self._to_ask:
-            job_processes.ask_to_end(self._processes(self._to_ask))
+            kill_processes.ask_to_end(self._processes(self._to_ask))
             self._to_ask = []
             point("runner.after_sigterm")
 
@@ -248,18 +249,13 @@ class Children:
 
     def _kill(self, attempts: list[_Attempt], now: float) -> None:
         """End attempts whose grace is over. What will not die is tried again, ever more rarely."""
-        patience = 0.0 if all(attempt.kills.failures for attempt in attempts) else 0.5
-        numbers = {attempt.order.attempt for attempt in attempts}
-        alive = job_processes.kill(
-            self._tag_base, numbers, lambda: self._processes(attempts), patience
+        retries = {attempt.order.attempt: attempt.kills for attempt in attempts}
+        pauses, stuck = kill_processes.kill_attempts(
+            self._tag_base, retries, self._processes_by_attempt
         )
-        left = self._processes_by_attempt() if alive else {}
         for attempt in attempts:
-            processes = left.get(attempt.order.attempt, [])
-            attempt.kill_at = now + attempt.kills.pause(processes)
-            if attempt.kills.failures == 1:
-                why = job_processes.why_alive(processes)
-                self.stuck.append(Stuck(attempt.order.attempt, processes[0].pid, why))
+            attempt.kill_at = now + pauses[attempt.order.attempt]
+        self.stuck += stuck
 
     def _warn(self, attempt: _Attempt) -> None:
         """Its time is nearly over: the signal that it asked for.
@@ -274,7 +270,7 @@ class Children:
         for pid in job_processes.programs(attempt.pid, shell):
             process = read_process(pid)
             if process is not None:
-                job_processes.send(process, warning.signal)
+                kill_processes.send(process, warning.signal)
 
     def next_deadline(self) -> float | None:
         """When `tick` has something to do (monotonic)."""
@@ -362,7 +358,7 @@ class Children:
             if processes and not attempt.order.keep_children:
                 left.append(attempt)
                 if attempt.kill_at is None:
-                    job_processes.ask_to_end(processes)
+                    kill_processes.ask_to_end(processes)
                     attempt.kill_at = time.monotonic() + LEFTOVER_GRACE_SECONDS
             elif attempt.outcome is not None:
                 del self._by_attempt[attempt.order.attempt]
@@ -382,8 +378,8 @@ class Children:
     def record_exits_again(self) -> None:
         """Repeat the records of exits, because the file that has them is about to be removed."""
         for attempt in self._ending:
-            if attempt.is_recorded and attempt.outcome is not None and self._record_exit:
-                self._record_exit(attempt.outcome)
+            attempt.is_recorded = False
+        self._record_exits()
 
     def _record_exits(self) -> None:
         """How first processes ended must survive us while we wait for what they left behind."""

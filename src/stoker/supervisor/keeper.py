@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 import sys
 
-from stoker.supervisor.job_processes import kill_all
+from stoker.supervisor.kill_processes import kill_all
 
 
 def main() -> None:

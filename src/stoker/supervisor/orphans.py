@@ -17,9 +17,10 @@ from collections.abc import Iterable
 
 from stoker.core.model import Outcome
 from stoker.core.record import Record
-from stoker.supervisor import job_processes
+from stoker.supervisor import job_processes, kill_processes
 from stoker.supervisor.job_cgroups import JobCgroups
-from stoker.supervisor.job_processes import KillRetries, Leader
+from stoker.supervisor.job_processes import Leader
+from stoker.supervisor.kill_processes import KillRetries
 from stoker.supervisor.orders import Begun, Fact, Stuck
 from stoker.supervisor.process_table import Process, read_process, read_processes, zombie_status
 
@@ -127,7 +128,7 @@ class Orphans:
             self._by_attempt[attempt] = orphan
             adopted.add(attempt)
             if orphan.ended_at is not None:
-                job_processes.ask_to_end(processes)
+                kill_processes.ask_to_end(processes)
         return adopted
 
     def _open_handle(self, attempt: int, orphan: _Orphan, by_tag: Process | None) -> None:
@@ -166,7 +167,7 @@ class Orphans:
             orphan.reason = reason
         if orphan.kill_at is None:
             found = self._processes(self._by_attempt.values())
-            job_processes.ask_to_end(found.get(attempt, ()))
+            kill_processes.ask_to_end(found.get(attempt, ()))
         orphan.kill_at = kill_at if orphan.kill_at is None else min(kill_at, orphan.kill_at)
         orphan.ends_by = None
 
@@ -195,21 +196,13 @@ class Orphans:
 
     def _kill(self, attempts: list[int], now: float) -> list[Stuck]:
         """End attempts whose grace is over; returns the news of those that will not die."""
-
-        def find() -> list[Process]:
-            found = self._processes(self._by_attempt.values())
-            return [process for attempt in attempts for process in found.get(attempt, ())]
-
-        alive = job_processes.kill(self._tag_base, attempts, find)
-        left = self._processes(self._by_attempt.values()) if alive else {}
-        stuck = []
-        for attempt in attempts:
-            orphan = self._by_attempt[attempt]
-            processes = left.get(attempt, [])
-            orphan.kill_at = now + orphan.kills.pause(processes)
-            if orphan.kills.failures == 1:
-                why = job_processes.why_alive(processes)
-                stuck.append(Stuck(attempt, processes[0].pid, why))
+        pauses, stuck = kill_processes.kill_attempts(
+            self._tag_base,
+            {attempt: self._by_attempt[attempt].kills for attempt in attempts},
+            lambda: self._processes(self._by_attempt.values()),
+        )
+        for attempt, pause in pauses.items():
+            self._by_attempt[attempt].kill_at = now + pause
         return stuck
 
     def _finish(self, alive: dict[int, list[Process]]) -> list[Outcome]:
@@ -223,7 +216,7 @@ class Orphans:
                 JobCgroups.load(self._folder).remove(attempt)
                 over.append(self._outcome(attempt, orphan))
             elif orphan.kill_at is None:
-                job_processes.ask_to_end(processes)
+                kill_processes.ask_to_end(processes)
                 orphan.kill_at = time.monotonic() + _LEFTOVER_GRACE_SECONDS
         return over
 

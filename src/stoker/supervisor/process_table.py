@@ -6,6 +6,8 @@ import os
 
 from stoker.core.record import Record
 
+STOPPED = "T"
+
 
 class Process(Record):
     pid: int
@@ -36,6 +38,12 @@ def read_process(pid: int) -> Process | None:
         threads=int(words[17]),
         started=int(words[19]),
     )
+
+
+def state_of(pid: int) -> str:
+    """R, S, D, T, Z and others; empty when there is no such process."""
+    process = read_process(pid)
+    return "" if process is None else process.state
 
 
 def read_processes() -> dict[int, Process]:

@@ -72,7 +72,7 @@ class Runner:
         self._has_trouble = False  # with the journal, as the daemon knows it
         self._cgroups = JobCgroups.create(folder, tag_base)
         self._children = Children(
-            tag_base, log_limit, record_exit=self._record_exit, cgroups=self._cgroups
+            tag_base, log_limit, record_exit=self._journal.exited, cgroups=self._cgroups
         )
         self._contexts: dict[int, tuple[Context, Environment]] = {}
         self._boot = boot_id()
@@ -278,10 +278,6 @@ class Runner:
         for end in recorded:
             point("runner.after_ended")
             self._send("ended" if isinstance(end, Outcome) else "refused", end._asdict())
-
-    def _record_exit(self, outcome: Outcome) -> None:
-        with suppress(OSError):  # a disk that takes no writes: it stays in memory
-            self._journal.exited(outcome)
 
     def _report(self, problem: str) -> None:
         """Tell the daemon of a problem; "" when it is over."""

@@ -1,6 +1,6 @@
 """What the processes of each attempt use of the host: processor time and memory.
 
-One pass over /proc serves all attempts, whose processes are known by tags (process_tags.py).
+One pass over /proc serves all attempts (job_processes.py says which processes are whose).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 from collections.abc import Collection
 
 from stoker.core.record import Record
-from stoker.supervisor.process_tags import read_tag
+from stoker.supervisor.job_processes import processes_by_attempt
 
 _TICK = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -76,16 +76,10 @@ class Trees:
         found: dict[int, dict[tuple[int, int], _Process]] = {}
         if not attempts:
             return found
-        for entry in os.listdir("/proc"):
-            if not entry.isdigit():
-                continue
-            tag = read_tag(int(entry))
-            if tag is None or tag >> 32 != self._tag_base or tag & 0xFFFFFFFF not in attempts:
-                continue
-            process = _read(int(entry))
-            if process is not None:
-                key = (process.pid, process.born)
-                found.setdefault(tag & 0xFFFFFFFF, {})[key] = process
+        for attempt, processes in processes_by_attempt(self._tag_base).items():
+            if attempt in attempts:
+                read = (_read(process.pid) for process in processes)
+                found[attempt] = {(one.pid, one.born): one for one in read if one is not None}
         return found
 
     def _shared(

@@ -1,0 +1,172 @@
+"""Ending all processes of an attempt: SIGTERM, later SIGSTOP and SIGKILL until nothing is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from stoker.supervisor.job_processes import all_processes, children, processes_by_attempt
+from stoker.supervisor.orders import Stuck
+from stoker.supervisor.process_table import Process, name_of, read_process
+from stoker.supervisor.process_tags import DETACHED, attempt_of, base_of, read_tag
+
+_PATIENCE_SECONDS = 0.5  # for one call that kills
+_LOOKS_AT_CHILDREN = 10
+_RETRY_SECONDS = 0.1
+_LONGEST_RETRY_SECONDS = 60.0
+
+
+def send(process: Process, number: int) -> bool:
+    """Signal exactly this process; False when that is not allowed (another user's process)."""
+    try:
+        handle = os.pidfd_open(process.pid)
+    except OSError:
+        return True  # gone
+    try:
+        # The PID may have been reused between the look at the table and the open.
+        now = read_process(process.pid)
+        if now is not None and now.started == process.started:
+            signal.pidfd_send_signal(handle, number)
+    except ProcessLookupError:
+        pass
+    except PermissionError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def ask_to_end(processes: Iterable[Process]) -> None:
+    """SIGTERM, and SIGCONT, because a stopped process does not act on the first."""
+    for process in processes:
+        send(process, signal.SIGTERM)
+        send(process, signal.SIGCONT)
+
+
+def kill(
+    base: int,
+    attempts: Collection[int] | None,
+    find: Callable[[], list[Process]],
+    patience: float = _PATIENCE_SECONDS,
+) -> list[Process]:
+    """Stop, then kill, until two passes in a row find nothing; returns what would not die.
+
+    Stopping first keeps a process that forks faster than we look from escaping. `attempts` of the
+    store (None: all) are those whose processes `find` returns.
+    """
+    give_up = time.monotonic() + patience
+    empty = 0
+    while empty < 2:
+        _stop_tagged(base, attempts)
+        found = find()
+        empty = 0 if found else empty + 1
+        for process in found:
+            send(process, signal.SIGSTOP)
+        for process in found:
+            send(process, signal.SIGKILL)
+        if found and time.monotonic() > give_up:
+            return found
+    return []
+
+
+class KillRetries:
+    """When to send SIGKILL again to what is left of an attempt.
+
+    Processes that hang in the kernel, or that belong to another user, are tried ever more rarely.
+    New processes in each pass mean that the attempt starts them faster than they are killed; then
+    the next pass comes soon.
+    """
+
+    __slots__ = ("_survivors", "failures")
+
+    def __init__(self) -> None:
+        self.failures = 0  # passes in a row that the same process survived
+        self._survivors: frozenset[tuple[int, int]] = frozenset()
+
+    def pause(self, left: list[Process]) -> float:
+        """Seconds until the next pass after one that left these processes alive."""
+        survivors = frozenset((process.pid, process.started) for process in left)
+        is_stuck = not survivors.isdisjoint(self._survivors)
+        self._survivors = survivors
+        self.failures = self.failures + 1 if is_stuck else 0
+        if is_stuck:
+            return float(min(2.0**self.failures, _LONGEST_RETRY_SECONDS))
+        return _RETRY_SECONDS if left else 1.0
+
+
+def kill_attempts(
+    base: int, retries: Mapping[int, KillRetries], find: Callable[[], dict[int, list[Process]]]
+) -> tuple[dict[int, float], list[Stuck]]:
+    """Kill the attempts whose retries are given.
+
+    Returns the seconds until each is due again, and those that turned out to be unkillable now.
+    """
+
+    def find_these() -> list[Process]:
+        found = find()
+        return [process for attempt in retries for process in found.get(attempt, ())]
+
+    patience = 0.0 if all(one.failures for one in retries.values()) else _PATIENCE_SECONDS
+    left = find() if kill(base, retries, find_these, patience) else {}
+    pauses, stuck = {}, []
+    for attempt, one in retries.items():
+        processes = left.get(attempt, [])
+        pauses[attempt] = one.pause(processes)
+        if one.failures == 1:
+            stuck.append(Stuck(attempt, processes[0].pid, why_alive(processes)))
+    return pauses, stuck
+
+
+def why_alive(processes: list[Process]) -> str:
+    """Why SIGKILL did not end these processes."""
+    process = processes[0]
+    what = f"process {process.pid} ({name_of(process.pid)})"
+    if not send(process, 0):
+        return f"{what} belongs to another user and cannot be killed"
+    return f"{what} does not end after SIGKILL (state {process.state})"
+
+
+def kill_attempt(base: int, attempt: int) -> list[Process]:
+    """End every process of one attempt; returns what would not die."""
+    return kill(base, [attempt], lambda: processes_by_attempt(base).get(attempt, []))
+
+
+def kill_all(base: int, patience: float = _PATIENCE_SECONDS) -> list[Process]:
+    """End every process of every attempt of a store; returns what would not die."""
+    return kill(base, None, lambda: all_processes(base), patience)
+
+
+def _stop_tagged(base: int, attempts: Collection[int] | None) -> None:
+    """SIGSTOP to each process with a tag the moment it is seen.
+
+    A process that replaces itself every few milliseconds becomes a child of the subreaper each
+    time, so our own children come first, in a list that the kernel keeps.
+    """
+    me = os.getpid()
+    for _ in range(_LOOKS_AT_CHILDREN):
+        for pid in children(me):
+            _stop_if_tagged(pid, base, attempts)
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and int(entry) != me:
+            _stop_if_tagged(int(entry), base, attempts)
+
+
+def _stop_if_tagged(pid: int, base: int, attempts: Collection[int] | None) -> None:
+    tag = read_tag(pid)
+    if tag is None or tag == DETACHED or base_of(tag) != base:
+        return
+    if attempts is not None and attempt_of(tag) not in attempts:
+        return
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:
+        return
+    try:
+        if read_tag(pid) == tag:  # the PID may have been reused before the open
+            signal.pidfd_send_signal(handle, signal.SIGSTOP)
+    except (ProcessLookupError, PermissionError):
+        pass
+    finally:
+        os.close(handle)
