@@ -6,11 +6,11 @@ import os
 import time
 from collections.abc import Callable, Iterable
 
-from stoker.core.durations import format_size
+from stoker.core.formats.durations import format_size
+from stoker.core.formats.selectors import parse_selector
+from stoker.core.formats.slurm_environment import MARK, SRUN_FOLDER
 from stoker.core.model import Context, Dependency, Device, Request
-from stoker.core.selectors import parse_selector
-from stoker.core.slurm_environment import MARK, SRUN_FOLDER
-from stoker.core.space import is_eligible, is_named
+from stoker.core.policy.placement import is_eligible, is_named
 from stoker.core.states import ACTIVE, WAITING
 from stoker.daemon.presence import known_devices
 from stoker.daemon.start import ensure_daemon, poke

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import time
 
-from stoker.core.commands import display
-from stoker.core.durations import format_duration
+from stoker.core.formats.durations import format_duration
+from stoker.core.formats.shell_words import display
 from stoker.core.states import ACTIVE, FINAL, WAITING
 from stoker.daemon.presence import daemon_pid, runner_pid
 from stoker.errors import NotFound

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from stoker.core.cards import Card
-from stoker.core.commands import display
-from stoker.core.durations import format_size
+from stoker.core.formats.durations import format_size
+from stoker.core.formats.shell_words import display
+from stoker.core.gpus.occupancy import Tenants, describe, tenants
+from stoker.core.gpus.sample import Card
 from stoker.core.model import Device
+from stoker.core.policy.placement import is_named
 from stoker.core.record import Record
-from stoker.core.space import is_named
 from stoker.core.states import ACTIVE
-from stoker.core.tenants import Tenants, describe, tenants
 from stoker.daemon.gpu_file import NOT_NAMED, read_gpu_file
 from stoker.daemon.owners import leased_on, owners, user_name
 from stoker.daemon.presence import daemon_pid, known_devices

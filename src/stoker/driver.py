@@ -16,10 +16,10 @@ import sys
 import time
 
 from stoker.core.backoff import Backoff
-from stoker.core.collector import Collector
+from stoker.core.formats.limit_signal import parse_warning
+from stoker.core.metrics.summary import Collector
 from stoker.core.model import JobSpec
 from stoker.core.states import ACTIVE, FINAL, WAITING
-from stoker.core.warning import parse_warning
 from stoker.daemon.mind import PAUSE_FILE
 from stoker.daemon.start import poke
 from stoker.errors import Error, NotFound, Unavailable

@@ -267,7 +267,7 @@ class Job(Generic[T_co]):
         return _attached, (self.state_dir, self.id)
 
     def __repr__(self) -> str:
-        from stoker.core.terminal import printable
+        from stoker.core.formats.terminal import printable
 
         try:
             row = self._row()
@@ -280,8 +280,8 @@ class Job(Generic[T_co]):
         from html import escape
 
         from stoker import board
-        from stoker.core.commands import display
-        from stoker.core.terminal import printable
+        from stoker.core.formats.shell_words import display
+        from stoker.core.formats.terminal import printable
 
         row = self._row()
         words = board.result_words(row)
@@ -354,7 +354,7 @@ class Job(Generic[T_co]):
 
     def _failure(self, row: JobRow, words: str = "") -> JobFailed:
         from stoker import board
-        from stoker.core.terminal import printable
+        from stoker.core.formats.terminal import printable
         from stoker.log_text import last_lines
 
         path = board.log_paths(self._settings, row)[0]

@@ -219,7 +219,7 @@ def requeue() -> NoReturn:
 
 
 def can_name(text: str) -> bool:
-    """Whether a metric can have this name; as core/metrics.py reads them, without importing re."""
+    """Whether a metric can have this name: the rule of core/metrics/report_line.py without `re`."""
     return (
         text not in _OWN_KEYS
         and 0 < len(text) <= 200

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
-from stoker.core.durations import parse_duration, parse_size
+from stoker.core.formats.durations import parse_duration, parse_size
 from stoker.core.record import Record
 from stoker.errors import Unavailable, UsageError, about
 
@@ -183,7 +183,7 @@ def make_spec(wanted: Wanted, settings: Settings, devices: tuple[Device, ...]) -
 
 def check_words(words: tuple[str, ...]) -> None:
     """What could not be kept or executed as it is."""
-    from stoker.core.commands import MAX_ARGUMENT_BYTES
+    from stoker.core.formats.shell_words import MAX_ARGUMENT_BYTES
 
     with about("command"):
         if not words or not words[0]:
@@ -269,7 +269,7 @@ def _seconds(key: str, value: Any) -> float:
 
 
 def _signal(key: str, value: Any) -> str:
-    from stoker.core.warning import parse_warning
+    from stoker.core.formats.limit_signal import parse_warning
 
     parse_warning(_text(key, value))
     return str(value)
@@ -370,7 +370,7 @@ def _check_driver() -> None:
 
 
 def _check_context(context: Context) -> None:
-    from stoker.core.commands import MAX_ARGUMENT_BYTES
+    from stoker.core.formats.shell_words import MAX_ARGUMENT_BYTES
 
     for key, value in context.env:
         if len(os.fsencode(value)) + len(key) + 2 > MAX_ARGUMENT_BYTES:

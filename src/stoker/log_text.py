@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from stoker.core.durations import format_size
-from stoker.core.logview import LogView
-from stoker.core.text import to_text
+from stoker.core.formats.byte_text import to_text
+from stoker.core.formats.durations import format_size
+from stoker.core.formats.log_rendering import LogView
 from stoker.supervisor.regular_files import open_for_reading
 
 _BLOCK = 1 << 16

@@ -10,8 +10,8 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 
-from stoker.core.collector import Collector, Stat
-from stoker.core.last_words import TAIL_BYTES, last_words, masked
+from stoker.core.metrics.summary import Collector, Stat
+from stoker.core.outcome.log_tail import TAIL_BYTES, last_words, masked
 from stoker.core.record import Record
 from stoker.core.states import FINAL
 from stoker.errors import Error

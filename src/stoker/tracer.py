@@ -17,8 +17,8 @@ import sqlite3
 import sys
 import time
 
-from stoker.core.cards import Card, Sample
-from stoker.core.series import gather
+from stoker.core.formats.time_series import gather
+from stoker.core.gpus.sample import Card, Sample
 from stoker.devices.samples import decode
 from stoker.errors import Conflict, Error
 from stoker.settings import Settings, load_settings

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from itertools import pairwise
 from operator import itemgetter
 
+from stoker.core.formats.time_series import MEASURES, TICKS, TRACKS, Point, Reading, chart
 from stoker.core.record import Record
-from stoker.core.series import MEASURES, TICKS, TRACKS, Point, Reading, chart
 from stoker.store import traces
 
 # Silence longer than this is a gap: nobody sampled, or there was nothing to sample. By level.

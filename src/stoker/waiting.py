@@ -12,14 +12,14 @@ from collections.abc import Iterable
 
 from stoker.board import process_words, result_words
 from stoker.cards_view import Shown, holder_words, shown_cards
-from stoker.core.durations import format_duration
-from stoker.core.explain import Place, places, reasons_of, what_if
-from stoker.core.forecast import forecast
+from stoker.core.formats.durations import format_duration
+from stoker.core.gpus.occupancy import state_of
 from stoker.core.model import CardState, Device, RunningJob, WaitingJob
-from stoker.core.policy import NO_DEVICE, RESERVED, AnyJob, decide, in_view, order_of
-from stoker.core.space import capacity
+from stoker.core.policy.decide import NO_DEVICE, RESERVED, AnyJob, decide, in_view, order_of
+from stoker.core.policy.explain import Place, places, reasons_of, what_if
+from stoker.core.policy.forecast import forecast
+from stoker.core.policy.placement import capacity
 from stoker.core.states import ACTIVE, FINAL
-from stoker.core.tenants import state_of
 from stoker.daemon import presence
 from stoker.daemon.queue_snapshot import load_snapshot
 from stoker.settings import Settings, cpu_slots

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.causes import diagnose
-from stoker.core.retry import DETERMINISTIC
+from stoker.core.outcome.failure_causes import diagnose
+from stoker.core.outcome.retry import DETERMINISTIC
 
 CAUSES = {
     "gpu_oom", "host_oom", "disk_full", "missing_program", "missing_script", "missing_module",

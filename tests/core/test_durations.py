@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stoker.core.durations import format_duration, format_size, parse_duration, parse_size
+from stoker.core.formats.durations import format_duration, format_size, parse_duration, parse_size
 from stoker.errors import UsageError
 
 

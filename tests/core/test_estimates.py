@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.estimates import Estimate, Estimates, learned
 from stoker.core.model import Request, RunningJob, Snapshot, WaitingJob
-from stoker.core.policy import RESERVED, decide
+from stoker.core.policy.decide import RESERVED, decide
+from stoker.core.profiles.estimates import Estimate, Estimates, learned
 from tests.core.scenario import a_device
 
 

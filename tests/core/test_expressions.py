@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.expressions import Expression
+from stoker.core.formats.expressions import Expression
 from stoker.errors import UsageError
 
 VALUES: dict[str, object] = {

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stoker.core.families import MAX_KEY_CHARS, family_key
+from stoker.core.profiles.command_profile import MAX_KEY_CHARS, family_key
 
 
 def key(text: str) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from stoker.core.estimates import Estimate, Estimates
-from stoker.core.forecast import forecast
 from stoker.core.model import Device, Request, RunningJob, Snapshot, WaitingJob
+from stoker.core.policy.forecast import forecast
+from stoker.core.profiles.estimates import Estimate, Estimates
 
 CARDS = (Device(0, "0"), Device(1, "1"))
 # Profile n takes n seconds.

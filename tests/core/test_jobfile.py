@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.jobfile import Line, Parser, parse
+from stoker.core.formats.job_file import Line, Parser, parse
 from stoker.errors import UsageError
 
 

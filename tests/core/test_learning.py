@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.core.learning import after_oom, budget, sharing_advice
 from stoker.core.model import Device, Request
+from stoker.core.profiles.gpu_memory import after_oom, budget, sharing_advice
 
 GIB = 1 << 30
 CARDS = (Device(0, "0", memory=80 * GIB), Device(1, "1", memory=40 * GIB))

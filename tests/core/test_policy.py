@@ -7,9 +7,8 @@ from itertools import chain, count, repeat
 
 import pytest
 
-from stoker.core.explain import Place, explain_ready
 from stoker.core.model import Request, RunningJob, Snapshot, WaitingJob
-from stoker.core.policy import (
+from stoker.core.policy.decide import (
     DRAINING,
     IMPOSSIBLE,
     NO_CPU_SLOT,
@@ -18,6 +17,7 @@ from stoker.core.policy import (
     SHARE_FULL,
     decide,
 )
+from stoker.core.policy.explain import Place, explain_ready
 from tests.core.scenario import Scenario, a_device, a_running_job, a_waiting_job
 
 # -- the language itself -----------------------------------------------------------------------

@@ -138,4 +138,4 @@ def test_submitting_loads_nothing_heavy(tmp_path: Path) -> None:
 
 
 def test_printable_does_not_need_regular_expressions(tmp_path: Path) -> None:
-    assert loaded_by("import stoker.core.terminal", tmp_path) & HEAVY == set()
+    assert loaded_by("import stoker.core.formats.terminal", tmp_path) & HEAVY == set()

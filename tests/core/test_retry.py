@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.core.model import Outcome
-from stoker.core.retry import BACKOFF_CAP_SECONDS, RERUN_CAP, Verdict, backoff, judge
+from stoker.core.outcome.retry import BACKOFF_CAP_SECONDS, RERUN_CAP, Verdict, backoff, judge
 from stoker.core.states import ACTIVE, TABLE
 
 REASONS = ("user", "time_limit", "start_failed", "lost", "gpu_oom", "host_oom")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.selectors import Selector, parse_selector
+from stoker.core.formats.selectors import Selector, parse_selector
 from stoker.core.states import ACTIVE, FINAL, STATES, WAITING
 from stoker.errors import UsageError
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.estimates import NO_ESTIMATES, Estimate, Estimates
-from stoker.core.explain import Place, explain_ready, what_if
 from stoker.core.model import CardState, Device, Plan, Request, RunningJob, Snapshot, WaitingJob
-from stoker.core.policy import IMPOSSIBLE, NO_DEVICE, RESERVED, decide
-from stoker.core.space import amount_of, capacity, is_eligible
+from stoker.core.policy.decide import IMPOSSIBLE, NO_DEVICE, RESERVED, decide
+from stoker.core.policy.explain import Place, explain_ready, what_if
+from stoker.core.policy.placement import amount_of, capacity, is_eligible
+from stoker.core.profiles.estimates import NO_ESTIMATES, Estimate, Estimates
 
 GIB = 1 << 30
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.estimates import Estimate, Estimates
-from stoker.core.explain import Place, explain_ready, places
-from stoker.core.forecast import forecast
 from stoker.core.model import CardState, Device, Request, RunningJob, Snapshot, WaitingJob
-from stoker.core.policy import decide, in_view
+from stoker.core.policy.decide import decide, in_view
+from stoker.core.policy.explain import Place, explain_ready, places
+from stoker.core.policy.forecast import forecast
+from stoker.core.profiles.estimates import Estimate, Estimates
 from tests.core.scenario import a_device
 
 NOW = 1000.0

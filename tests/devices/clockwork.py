@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from stoker.core.cards import Sample
+from stoker.core.gpus.sample import Sample
 from stoker.devices.samples import decode, encode
 from tests.fake_nvml import FakeNvml
 

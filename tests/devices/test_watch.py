@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.core.cards import Sample
+from stoker.core.gpus.sample import Sample
 from stoker.devices.watch import Watch, sample_once
 from stoker.devices.watcher import IDLE_SECONDS
 from tests.fake_nvml import LIBRARY_MISMATCH, FakeNvml

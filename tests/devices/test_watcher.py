@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from stoker.core.cards import Card, CardProcess, Sample, Xid
+from stoker.core.gpus.sample import Card, CardProcess, Sample, Xid
 from stoker.devices.samples import decode, encode
 from stoker.devices.watcher import IDLE_SECONDS
 from tests.devices.clockwork import Clockwork

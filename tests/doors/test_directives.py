@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stoker.cli.directives import read_script
-from stoker.core.slurm_options import SBATCH
+from stoker.core.formats.slurm_options import SBATCH
 from stoker.errors import UsageError
 from tests.doors.helpers import refused
 from tests.lab import Lab

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from stoker.core.terminal import width
+from stoker.core.formats.terminal import width
 from tests.doors.helpers import Gate, Terminal, as_json, refused, shown, without_times
 from tests.lab import Lab
 

@@ -330,7 +330,7 @@ def test_job_functions_know_each_other(here: Lab) -> None:
 
 
 def test_families_tell_functions_apart_but_not_their_calls(here: Lab) -> None:
-    from stoker.core.families import family_key
+    from stoker.core.profiles.command_profile import family_key
 
     made = [submit(work.add, 1), submit(work.add, 2), submit(work.shout, "a")]
     keys = [family_key(tuple(job.info()["argv"]), False) for job in made]

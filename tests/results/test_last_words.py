@@ -6,9 +6,9 @@ import doctest
 
 import pytest
 
-from stoker.core import last_words as module
-from stoker.core.last_words import last_words, masked
-from stoker.core.retry import Verdict
+from stoker.core.outcome import log_tail as module
+from stoker.core.outcome.log_tail import last_words, masked
+from stoker.core.outcome.retry import Verdict
 from stoker.store.sweeps import alike
 
 

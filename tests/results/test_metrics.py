@@ -9,10 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core import metrics
-from stoker.core.collector import MOST_NAMES, Collector, Stat
-from stoker.core.metrics import Report, Rubbish, read_json_line, read_printed_line
-from stoker.core.report_files import Complaint
+from stoker.core.metrics import report_line
+from stoker.core.metrics.report_files import Complaint
+from stoker.core.metrics.report_line import (
+    Report,
+    Rubbish,
+    read_json_line,
+    read_printed_line,
+)
+from stoker.core.metrics.summary import MOST_NAMES, Collector, Stat
 
 
 def collected(*lines: str) -> Collector:
@@ -270,9 +275,9 @@ def test_report_after_half_a_line_of_a_killed_job_is_kept() -> None:
 @pytest.mark.parametrize("size", [1, 70_000, 5_000_000])
 def test_line_that_is_too_long_is_rubbish_however_it_comes(size: int) -> None:
     if size == 1:
-        pieces = [b'{"a": "' + b"x" * metrics.LONGEST_LINE, b"x", b'"}', b"\n", b'{"b": 1}\n']
+        pieces = [b'{"a": "' + b"x" * report_line.LONGEST_LINE, b"x", b'"}', b"\n", b'{"b": 1}\n']
     else:
-        data = b'{"a": "' + b"x" * (metrics.LONGEST_LINE + 2) + b'"}\n{"b": 1}\n'
+        data = b'{"a": "' + b"x" * (report_line.LONGEST_LINE + 2) + b'"}\n{"b": 1}\n'
         pieces = [data[i : i + size] for i in range(0, len(data), size)]
     collector = Collector()
     for piece in pieces:

@@ -11,7 +11,7 @@ from collections import Counter
 from typing import Any
 
 from stoker.core.model import Device
-from stoker.core.retry import RERUN_CAP
+from stoker.core.outcome.retry import RERUN_CAP
 from stoker.core.states import FINAL, TABLE
 from stoker.store.submissions import satisfied
 from stoker.supervisor.orders import Order

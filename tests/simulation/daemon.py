@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from stoker.core.model import Context, Device, Outcome
-from stoker.core.retry import Verdict
+from stoker.core.outcome.retry import Verdict
 from stoker.daemon.cards import Cards
 from stoker.daemon.loop import Loop
 from stoker.daemon.recovery import recover

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from random import Random
 
 from stoker.core.model import Context, Dependency, Device, JobSpec, Request
-from stoker.core.policy import MOST_SEEN, decide, in_view
-from stoker.core.retry import BACKOFF_CAP_SECONDS
+from stoker.core.outcome.retry import BACKOFF_CAP_SECONDS
+from stoker.core.policy.decide import MOST_SEEN, decide, in_view
 from stoker.daemon.loop import LONGEST_PAUSE_SECONDS
 from stoker.daemon.queue_snapshot import load_snapshot
 from stoker.errors import Error

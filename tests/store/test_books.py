@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.core.model import Context, JobSpec, Outcome
-from stoker.core.retry import judge
+from stoker.core.outcome.retry import judge
 from stoker.store import find, ledger
 from stoker.store.books import Books, LateBooks
 from stoker.store.database import Database, open_database

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stoker.core.model import Dependency, Outcome
-from stoker.core.retry import Verdict
+from stoker.core.outcome.retry import Verdict
 from stoker.store import changes, find, ledger
 from stoker.store.database import Database
 from tests.store.builders import a_spec, a_store, add

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-from stoker.core.series import gather
+from stoker.core.formats.time_series import gather
 from stoker.store.traces import FILE_NAME, Row, TraceWriter
 
 GIB = 1 << 30

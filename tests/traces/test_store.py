@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoker.core.series import TICKS, Reading
+from stoker.core.formats.time_series import TICKS, Reading
 from stoker.store.traces import FILE_NAME, Row, TraceWriter, read
 from stoker.traces import gpu_trace, job_trace
 from tests.traces.plant import DAY, Plant, run, size

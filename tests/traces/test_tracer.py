@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.core.cards import Sample
+from stoker.core.gpus.sample import Sample
 from stoker.devices.samples import encode
 from stoker.devices.watch import sample_once
 from stoker.supervisor import locks

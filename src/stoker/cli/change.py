@@ -8,8 +8,8 @@ from stoker.cli.options import Option, Parsed, Verb, whole_number
 from stoker.cli.output import as_json, plural, report_change, tell
 from stoker.cli.specs import tags_of
 from stoker.cli.started import telling
-from stoker.core.durations import parse_duration
-from stoker.core.selectors import parse_selector
+from stoker.core.formats.durations import parse_duration
+from stoker.core.formats.selectors import parse_selector
 from stoker.core.states import FINAL
 from stoker.errors import Conflict, UsageError
 from stoker.store import find, reruns

@@ -1,8 +1,8 @@
 """Options inside a script: `#SBATCH --gres=gpu:2`, or our own as `#stoker --gpus 2`.
 
 Read from the comments at the top of a script that is submitted by its path, up to the first line
-that does something. What each option of Slurm becomes is in core/slurm_request.py; what a script
-with such options finds when it runs, in cli/slurm_script.py.
+that does something. What each option of Slurm becomes is in core/formats/slurm_request.py; what a
+script with such options finds when it runs, in cli/slurm_script.py.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import shlex
 
+from stoker.core.formats.slurm_options import parse_sbatch
+from stoker.core.formats.slurm_request import SlurmRequest, Translated
 from stoker.core.record import Record
-from stoker.core.slurm_options import parse_sbatch
-from stoker.core.slurm_request import SlurmRequest, Translated
 from stoker.errors import UsageError
 
 _HEAD_BYTES = 64 << 10

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from stoker import board
 from stoker.cli.options import Option, Parsed, Verb
 from stoker.cli.output import plural, print_json
-from stoker.core.durations import format_size
 from stoker.core.fields import from_fields
+from stoker.core.formats.durations import format_size
 from stoker.core.record import Record
 from stoker.daemon import presence
 from stoker.daemon.wake import NEWS_SOCKET

@@ -9,11 +9,11 @@ from stoker.cli.opened import open_queue
 from stoker.cli.options import Option, Parsed, Verb, count, whole_number
 from stoker.cli.output import as_json, report_change
 from stoker.cli.specs import dependencies, pair
-from stoker.core.commands import display
-from stoker.core.durations import parse_duration
+from stoker.core.formats.byte_text import maybe_bytes, pack_words
+from stoker.core.formats.durations import parse_duration
+from stoker.core.formats.shell_words import display
 from stoker.core.model import Dependency
 from stoker.core.states import ACTIVE, WAITING
-from stoker.core.text import maybe_bytes, pack_words
 from stoker.errors import Conflict, UsageError
 from stoker.store import find
 

@@ -8,7 +8,7 @@ from stoker.cli.opened import open_queue
 from stoker.cli.options import Option, Parsed, Verb, count
 from stoker.cli.output import as_json, print_json, report_change, table
 from stoker.core.model import Device
-from stoker.core.space import is_named
+from stoker.core.policy.placement import is_named
 from stoker.errors import NotFound, UsageError
 
 TYPE_CHECKING = False

@@ -6,8 +6,8 @@ import os
 import select
 from collections.abc import Callable, Iterator
 
-from stoker.core.jobfile import Line, Parser, parse
-from stoker.core.text import to_text
+from stoker.core.formats.byte_text import to_text
+from stoker.core.formats.job_file import Line, Parser, parse
 from stoker.errors import UsageError
 
 _READ = 1 << 20

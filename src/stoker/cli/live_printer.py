@@ -12,7 +12,7 @@ import sys
 import time
 
 from stoker.cli.log import Printer, encode
-from stoker.core.terminal import cut
+from stoker.core.formats.terminal import cut
 
 _UPDATE_SECONDS = 5.0  # between two versions of a rewritten line, where lines cannot be replaced
 

@@ -11,9 +11,9 @@ from stoker.api import Queue
 from stoker.cli.opened import open_queue
 from stoker.cli.options import Option, Parsed, Verb, count
 from stoker.cli.output import plural, print_json, tell, wants_colour
-from stoker.core.logview import LogView
+from stoker.core.formats.byte_text import to_text
+from stoker.core.formats.log_rendering import LogView
 from stoker.core.states import FINAL
-from stoker.core.text import to_text
 from stoker.errors import NotFound, UsageError
 from stoker.log_text import read_from, read_lines, whole_characters
 from stoker.store import find

@@ -9,9 +9,9 @@ from stoker.api import Queue
 from stoker.cli.opened import open_queue
 from stoker.cli.options import Option, Parsed, Verb, count
 from stoker.cli.output import plural, print_json, table, tell
-from stoker.core.commands import display
-from stoker.core.durations import format_duration
-from stoker.core.selectors import parse_selector
+from stoker.core.formats.durations import format_duration
+from stoker.core.formats.selectors import parse_selector
+from stoker.core.formats.shell_words import display
 from stoker.core.states import ACTIVE, FINAL, STATES
 from stoker.daemon.presence import daemon_pid
 from stoker.errors import NotFound, UsageError

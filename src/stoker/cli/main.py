@@ -169,7 +169,7 @@ def load(name: str):  # type: ignore[no-untyped-def]
 
 def _unknown_verb(word: str) -> UsageError:
     from stoker.cli.known_words import COMMANDS, EITHER
-    from stoker.core.suggestions import nearest
+    from stoker.core.formats.suggestions import nearest
 
     message = f"`{word}` is not a Stoker command"
     if word in EITHER:
@@ -204,7 +204,7 @@ def _help(words: list[str]) -> int:
 
 
 def _no_help(word: str) -> UsageError:
-    from stoker.core.suggestions import nearest
+    from stoker.core.formats.suggestions import nearest
 
     near = nearest(word, [*VERBS, *ALIASES, "selectors"])
     hint = f"did you mean `stoker help {near}`?" if near else "`stoker help` lists the commands"
@@ -229,7 +229,7 @@ def _print_error(error: Error, wants_json: bool) -> None:
         print(json.dumps({"schema": 1, "error": text}))
         return
     from stoker.cli.output import tell
-    from stoker.core.terminal import printable
+    from stoker.core.formats.terminal import printable
 
     tell(f"error: {printable(error.message)}")
     if error.hint:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from stoker.core.formats.suggestions import nearest
 from stoker.core.record import Record
-from stoker.core.suggestions import nearest
 from stoker.errors import Error, UsageError
 
 TYPE_CHECKING = False

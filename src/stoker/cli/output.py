@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterable
 
-from stoker.core.terminal import cut, pad, printable, width
+from stoker.core.formats.terminal import cut, pad, printable, width
 from stoker.errors import OutputFailed
 
 TYPE_CHECKING = False

@@ -9,8 +9,8 @@ from stoker.api import Queue
 from stoker.cli.opened import at_end, open_queue
 from stoker.cli.options import Option, Parsed, Verb, count
 from stoker.cli.output import plural, print_json, table, tell
-from stoker.core.durations import format_duration
-from stoker.core.terminal import printable
+from stoker.core.formats.durations import format_duration
+from stoker.core.formats.terminal import printable
 from stoker.errors import NotFound, UsageError
 from stoker.reports import Places, Reported, of_jobs, of_sweep
 from stoker.results import export

@@ -7,7 +7,7 @@ import os
 from stoker.cli.options import Parsed
 from stoker.cli.output import tell
 from stoker.core.model import CardState, Device
-from stoker.core.space import is_named
+from stoker.core.policy.placement import is_named
 from stoker.daemon.cards import Cards
 from stoker.daemon.lookout import find_cards
 from stoker.daemon.watched_cards import WatchedCards

@@ -10,10 +10,10 @@ from stoker.cli.output import as_json, report_change, tell
 from stoker.cli.run_screen import Screen
 from stoker.cli.run_sources import LineSource, WordSource
 from stoker.cli.wait import code_of
-from stoker.core.commands import display
+from stoker.core.formats.shell_words import display
+from stoker.core.formats.terminal import printable
 from stoker.core.record import Record
 from stoker.core.states import FINAL, WAITING
-from stoker.core.terminal import printable
 from stoker.store import find
 from stoker.store.database import Database
 

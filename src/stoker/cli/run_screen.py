@@ -10,11 +10,11 @@ from stoker import board
 from stoker.cli.options import Parsed
 from stoker.cli.output import tell
 from stoker.cli.run_sources import LineSource, WordSource
-from stoker.core.commands import display
-from stoker.core.durations import format_duration
+from stoker.core.formats.durations import format_duration
+from stoker.core.formats.shell_words import display
+from stoker.core.formats.terminal import printable
 from stoker.core.model import Outcome
-from stoker.core.retry import Verdict
-from stoker.core.terminal import printable
+from stoker.core.outcome.retry import Verdict
 from stoker.daemon.foreground import Foreground
 from stoker.daemon.roles import Listener
 from stoker.store import find

@@ -18,7 +18,7 @@ from stoker.store.submissions import Submission
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from stoker.core.jobfile import Line
+    from stoker.core.formats.job_file import Line
 
 
 class WordSource:

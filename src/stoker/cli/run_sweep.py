@@ -9,9 +9,9 @@ from itertools import islice
 
 from stoker.cli.output import plural, tell
 from stoker.cli.results import print_table
-from stoker.core.collector import Collector
+from stoker.core.metrics.summary import Collector
 from stoker.core.model import JobSpec
-from stoker.core.retry import Verdict
+from stoker.core.outcome.retry import Verdict
 from stoker.errors import UsageError
 from stoker.reports import Places, Source, collect, of_sweep, said_last
 from stoker.results.table import Columns, columns, sort, taken

@@ -10,13 +10,13 @@ from stoker.cli.ls import elapsed
 from stoker.cli.opened import open_queue
 from stoker.cli.options import Parsed, Verb
 from stoker.cli.output import plural, print_json, table
-from stoker.core.commands import display
-from stoker.core.durations import format_duration, format_size
-from stoker.core.estimates import Estimate
-from stoker.core.explain import needs
-from stoker.core.learning import budget, sharing_advice
+from stoker.core.formats.durations import format_duration, format_size
+from stoker.core.formats.shell_words import display
+from stoker.core.formats.terminal import printable
+from stoker.core.policy.explain import needs
+from stoker.core.profiles.estimates import Estimate
+from stoker.core.profiles.gpu_memory import budget, sharing_advice
 from stoker.core.states import WAITING
-from stoker.core.terminal import printable
 from stoker.errors import UsageError
 from stoker.store import find, sweeps
 from stoker.store.find import AttemptRow, JobRow

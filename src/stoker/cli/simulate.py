@@ -8,10 +8,10 @@ from random import Random
 
 from stoker.cli.options import Option, Parsed, Verb
 from stoker.cli.output import print_json, table, tell
-from stoker.core.durations import format_duration
-from stoker.core.estimates import Estimate
+from stoker.core.formats.durations import format_duration
 from stoker.core.model import Rules
-from stoker.core.replay import Profiles, Result, TraceJob, replay
+from stoker.core.policy.replay import Profiles, Result, TraceJob, replay
+from stoker.core.profiles.estimates import Estimate
 from stoker.errors import UsageError
 
 _POLICIES = ("fifo", "backfill", "learned", "oracle")

@@ -6,10 +6,10 @@ import os
 import sys
 
 from stoker.cli.options import Parsed
-from stoker.core.commands import quote
+from stoker.core.formats.shell_words import quote
+from stoker.core.formats.slurm_environment import MARK, SRUN_FOLDER, expand_path
+from stoker.core.formats.slurm_request import Translated
 from stoker.core.model import JobSpec
-from stoker.core.slurm_environment import MARK, SRUN_FOLDER, expand_path
-from stoker.core.slurm_request import Translated
 from stoker.errors import UsageError
 
 _GPU_KEYS = ("gpus", "gpu_mem", "gpu_ids", "gpu_model", "min_gpu_mem", "exclusive")

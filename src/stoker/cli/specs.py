@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from stoker.api import check_possible, current_context, output_path
 from stoker.cli.options import Option, Parsed, Verb, count, parse, whole_number
-from stoker.core.commands import MAX_ARGUMENT_BYTES
-from stoker.core.durations import parse_duration, parse_size
+from stoker.core.formats.durations import parse_duration, parse_size
+from stoker.core.formats.shell_words import MAX_ARGUMENT_BYTES
 from stoker.core.model import Context, Dependency, Device, JobSpec, Request
 from stoker.core.record import Record
 from stoker.errors import Error, Unavailable, UsageError
@@ -16,7 +16,7 @@ from stoker.settings import Settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from stoker.core.jobfile import Line
+    from stoker.core.formats.job_file import Line
     from stoker.sweeps.spec import SweepSpec
 
 
@@ -66,7 +66,7 @@ def _on_oom(text: str) -> str:
 
 
 def _warning(text: str) -> str:
-    from stoker.core.warning import parse_warning
+    from stoker.core.formats.limit_signal import parse_warning
 
     parse_warning(text)
     return text
@@ -328,7 +328,7 @@ def _masked(devices: tuple[Device, ...]) -> tuple[str, ...]:
     mask = os.environ.get("CUDA_VISIBLE_DEVICES")
     if not mask or "STOKER_JOB_ID" in os.environ:
         return ()
-    from stoker.core.space import is_named
+    from stoker.core.policy.placement import is_named
     from stoker.devices.probe import visible_names
 
     names = visible_names(mask).split(",")

@@ -10,7 +10,7 @@ from stoker.cli.ls import COUNT_LIMIT, elapsed, jobs_table, no_daemon, summary
 from stoker.cli.opened import open_queue
 from stoker.cli.options import Option, Parsed, Verb
 from stoker.cli.output import print_json, table
-from stoker.core.commands import display
+from stoker.core.formats.shell_words import display
 from stoker.core.model import Device
 from stoker.core.states import ACTIVE, WAITING
 from stoker.devices.probe import has_driver

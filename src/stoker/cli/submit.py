@@ -15,7 +15,7 @@ from stoker.cli.submit_checks import (
     ignored_input,
     misplaced_options,
 )
-from stoker.core.durations import format_duration
+from stoker.core.formats.durations import format_duration
 from stoker.core.model import JobSpec
 from stoker.errors import NotFound, UsageError
 from stoker.store import find
@@ -207,7 +207,7 @@ def _suggest(queue: Queue, job: int) -> None:
     row = find.job(queue.db, job)
     known = find.family(queue.db, row.family) if row.gpus else None
     if known is not None and known.memory is not None and known.runs >= 3:
-        from stoker.core.learning import sharing_advice
+        from stoker.core.profiles.gpu_memory import sharing_advice
 
         advice = sharing_advice(row.request, known.memory, queue.devices())
         if advice is not None:
@@ -215,8 +215,8 @@ def _suggest(queue: Queue, job: int) -> None:
 
 
 def _dry_run(specs: list[JobSpec], parsed: Parsed) -> int:
-    from stoker.core.commands import display
-    from stoker.core.terminal import printable
+    from stoker.core.formats.shell_words import display
+    from stoker.core.formats.terminal import printable
 
     if parsed["json"]:
         import json

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from stoker.core.commands import plain_words, quote
+from stoker.core.formats.shell_words import plain_words, quote
 from stoker.core.model import JobSpec
 from stoker.errors import UsageError
 
@@ -22,7 +22,7 @@ def check_job_file(path: str, verb: str) -> None:
     """Refuse a program where a list of commands is expected."""
     if path == "-" or not os.path.isfile(path):
         return
-    from stoker.core.job_file_kind import other_use
+    from stoker.core.formats.job_file_kind import other_use
 
     try:
         with open(path, "rb") as file:

@@ -11,10 +11,10 @@ from stoker.cli.options import Option, Parsed, Verb, count, whole_number
 from stoker.cli.output import as_json, plural, print_json, report_change, tell
 from stoker.cli.specs import JOB_OPTIONS, base_of
 from stoker.cli.started import STARTED
-from stoker.core.commands import display
+from stoker.core.formats.shell_words import display
+from stoker.core.formats.suggestions import nearest
+from stoker.core.formats.terminal import printable
 from stoker.core.model import JobSpec
-from stoker.core.suggestions import nearest
-from stoker.core.terminal import printable
 from stoker.errors import UsageError
 from stoker.store import sweeps
 from stoker.sweeping import SAME_FAILS, Started

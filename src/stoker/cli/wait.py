@@ -10,7 +10,7 @@ from stoker.cli.opened import at_end, open_queue
 from stoker.cli.options import Option, Parsed, Verb
 from stoker.cli.output import plural, print_json, tell
 from stoker.cli.started import STARTED
-from stoker.core.durations import format_duration, parse_duration
+from stoker.core.formats.durations import format_duration, parse_duration
 from stoker.core.states import FINAL
 from stoker.errors import TimedOut
 from stoker.news import News

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from datetime import datetime, timedelta
 
-from stoker.core.durations import parse_duration
+from stoker.core.formats.durations import parse_duration
 from stoker.errors import Error, UsageError
 
 

@@ -6,8 +6,8 @@ from stoker import waiting
 from stoker.cli.opened import open_queue
 from stoker.cli.options import Parsed, Verb
 from stoker.cli.output import print_json
+from stoker.core.formats.terminal import printable
 from stoker.core.states import WAITING
-from stoker.core.terminal import printable
 from stoker.store import find
 
 VERBS = {

@@ -21,9 +21,9 @@ from stoker.compat.folders import here, new_folder, remove_folder
 from stoker.compat.job_sources import JobSource
 from stoker.compat.jobs import INHERIT, End, Job, Summary
 from stoker.compat.slots import LOWEST, slot_cards
+from stoker.core.formats.byte_text import to_system
 from stoker.core.model import Context, JobSpec, Outcome, Request
-from stoker.core.retry import Verdict
-from stoker.core.text import to_system
+from stoker.core.outcome.retry import Verdict
 from stoker.daemon.foreground import Foreground
 from stoker.daemon.roles import Host, Listener
 from stoker.settings import Settings, load_settings

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from stoker.core.text import to_system
+from stoker.core.formats.byte_text import to_system
 from stoker.errors import Error
 
 TYPE_CHECKING = False
@@ -54,7 +54,7 @@ def _loaded(load: Callable[[], Command]) -> Command:
 
 
 def _tell(error: Error) -> None:
-    from stoker.core.terminal import printable
+    from stoker.core.formats.terminal import printable
 
     say(f"error: {printable(error.message)}")
     if error.hint:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 
-from stoker.core.text import to_system
+from stoker.core.formats.byte_text import to_system
 from stoker.errors import NoPermission
 from stoker.settings import Settings, prepare_state_dir
 

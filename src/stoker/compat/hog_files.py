@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 import os
 
+from stoker.core.formats.byte_text import to_system
 from stoker.core.record import Record
-from stoker.core.text import to_system
 
 SUCCESS, FAILURE = "SUCCESS", "FAILURE"
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from stoker.compat.hog_options import Unusable
 from stoker.compat.job_sources import JobSource, LineJobs
 from stoker.compat.jobs import Job
-from stoker.core.text import to_system
+from stoker.core.formats.byte_text import to_system
 
 Make = Callable[[str], Job | None]
 _READ = 1 << 16

@@ -10,8 +10,8 @@ import os
 import time
 
 from stoker.compat.schedule_state import FREE, Entry
-from stoker.core.cards import Card
-from stoker.core.tenants import tenants
+from stoker.core.gpus.occupancy import tenants
+from stoker.core.gpus.sample import Card
 from stoker.daemon.owners import user_name, user_of
 from stoker.devices.lease_records import CardClaim, Holder
 from stoker.devices.leases import holders

@@ -12,7 +12,7 @@ from itertools import islice, product
 from math import prod
 
 from stoker.compat.door import Command, enter, print_bytes
-from stoker.core.text import to_system
+from stoker.core.formats.byte_text import to_system
 from stoker.errors import Error
 
 TYPE_CHECKING = False

@@ -12,9 +12,9 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from stoker.core.cards import Sample
+from stoker.core.gpus.sample import Sample
 from stoker.core.model import CardState, Device, Request, RunningJob
-from stoker.core.space import is_named
+from stoker.core.policy.placement import is_named
 from stoker.daemon.cards import Cards, Watched
 from stoker.daemon.usage import Use
 from stoker.devices.leases import Lease

@@ -12,8 +12,8 @@ import signal
 import subprocess
 import sys
 
-from stoker.core.slurm_environment import expand_path
-from stoker.core.slurm_options import Options, parse_srun
+from stoker.core.formats.slurm_environment import expand_path
+from stoker.core.formats.slurm_options import Options, parse_srun
 from stoker.errors import UsageError
 
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)

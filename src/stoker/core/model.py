@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stoker.core.estimates import NO_ESTIMATES, Estimates
+from stoker.core.profiles.estimates import NO_ESTIMATES, Estimates
 from stoker.core.record import Record
 
 

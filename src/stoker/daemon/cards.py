@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from stoker.core.cards import Sample
+from stoker.core.gpus.sample import Sample
 from stoker.core.model import CardState, Device, Request, RunningJob
 from stoker.daemon.usage import Use
 from stoker.devices.leases import Lease, Waiter

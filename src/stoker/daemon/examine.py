@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from stoker.core.last_words import last_words
 from stoker.core.model import Outcome
-from stoker.core.retry import REQUEUE_CODE
+from stoker.core.outcome.log_tail import last_words
+from stoker.core.outcome.retry import REQUEUE_CODE
 from stoker.daemon.log_tails import LogTails
 from stoker.daemon.usage import Use
 from stoker.store.ledger import JobFacts
@@ -33,7 +33,9 @@ class Examiner:
         code = None if outcome.status & 0x7F else outcome.status >> 8 & 0xFF
         if code == REQUEUE_CODE and self._asked_for_more(facts.job):
             return outcome._replace(reason="requeue")
-        from stoker.core.causes import diagnose  # regular expressions: only where a job failed
+        from stoker.core.outcome.failure_causes import (
+            diagnose,  # regular expressions: only where a job failed
+        )
 
         tail = self._tail(facts)
         found = diagnose(

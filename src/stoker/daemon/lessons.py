@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from stoker.core.learning import after_oom
 from stoker.core.model import Outcome
+from stoker.core.outcome.retry import Verdict
+from stoker.core.profiles.gpu_memory import after_oom
 from stoker.core.record import Record
-from stoker.core.retry import Verdict
 from stoker.daemon.cards import Cards
 from stoker.daemon.usage import NOTHING_SEEN, Use
 from stoker.store import ledger, profiles

@@ -7,7 +7,7 @@ import select
 import signal
 import time
 
-from stoker.core.text import to_system
+from stoker.core.formats.byte_text import to_system
 from stoker.supervisor.mounts import Mounts
 from stoker.supervisor.regular_files import open_for_reading
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from stoker.core.cards import Sample
-from stoker.core.space import is_named
+from stoker.core.gpus.sample import Sample
+from stoker.core.policy.placement import is_named
 from stoker.daemon.cards import Cards, Watched
 from stoker.daemon.gpu_file import read_gpu_file
 from stoker.daemon.loop import Loop

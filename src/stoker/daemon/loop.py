@@ -24,8 +24,8 @@ from stoker.core.model import (
     Snapshot,
     Start,
 )
-from stoker.core.policy import MOST_SEEN, decide, in_view, jobs_to_see
-from stoker.core.retry import Verdict, give_up, judge
+from stoker.core.outcome.retry import Verdict, give_up, judge
+from stoker.core.policy.decide import MOST_SEEN, decide, in_view, jobs_to_see
 from stoker.daemon.cards import Cards
 from stoker.daemon.examine import Examiner
 from stoker.daemon.heads import Heads

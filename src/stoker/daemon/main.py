@@ -14,7 +14,7 @@ import time
 
 from stoker import __version__
 from stoker.core.model import Context, Outcome
-from stoker.core.retry import Verdict
+from stoker.core.outcome.retry import Verdict
 from stoker.daemon.cards import Cards
 from stoker.daemon.clock import SystemClock
 from stoker.daemon.listening import Listening

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stoker.core.commands import plain_words
+from stoker.core.formats.shell_words import plain_words
 from stoker.core.model import Context, Device, ReadyJob
 from stoker.settings import Settings
 from stoker.store import ledger

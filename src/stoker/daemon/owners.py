@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 
-from stoker.core.cards import Card
+from stoker.core.gpus.sample import Card
 from stoker.devices.leases import holders
 from stoker.errors import Error
 from stoker.supervisor.job_processes import owner_of

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from stoker.core.model import Context, Outcome
+from stoker.core.outcome.retry import Verdict
 from stoker.core.record import Record
-from stoker.core.retry import Verdict
 from stoker.supervisor.orders import Order
 
 TYPE_CHECKING = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from stoker.core.cards import Sample
+from stoker.core.gpus.sample import Sample
 from stoker.daemon.child import Child
 from stoker.daemon.loop import Loop
 from stoker.devices.samples import encode

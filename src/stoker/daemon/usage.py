@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stoker.core.cards import Card
+from stoker.core.gpus.occupancy import Tenants
+from stoker.core.gpus.sample import Card
 from stoker.core.model import RunningJob
 from stoker.core.record import Record
-from stoker.core.tenants import Tenants
 from stoker.supervisor.job_processes import owner_of
 
 # Libraries that find no more than this free fail without a word of memory.

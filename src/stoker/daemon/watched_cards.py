@@ -10,11 +10,11 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 
-from stoker.core.cards import Card, Sample
+from stoker.core.gpus.occupancy import Tenants, state_of, tenants
+from stoker.core.gpus.sample import Card, Sample
 from stoker.core.model import CardState, Device, Request, RunningJob
+from stoker.core.policy.placement import amount_of, capacity, is_named
 from stoker.core.record import Record
-from stoker.core.space import amount_of, capacity, is_named
-from stoker.core.tenants import Tenants, state_of, tenants
 from stoker.daemon.cards import Watched
 from stoker.daemon.gpu_file import NOT_NAMED
 from stoker.daemon.owners import leased_on, owners

@@ -14,7 +14,7 @@ from typing import Any
 
 import pynvml  # type: ignore[import-untyped]
 
-from stoker.core.cards import Card, CardProcess, Xid
+from stoker.core.gpus.sample import Card, CardProcess, Xid
 
 _LOOK_SECONDS = 30.0
 _MAX_XIDS = 64

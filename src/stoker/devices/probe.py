@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from stoker.core.cards import Card
+from stoker.core.gpus.sample import Card
 from stoker.core.model import Device
 from stoker.errors import UsageError
 

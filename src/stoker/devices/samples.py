@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from stoker.core.cards import Card, CardProcess, Sample, Xid
 from stoker.core.fields import from_fields, to_fields
+from stoker.core.gpus.sample import Card, CardProcess, Sample, Xid
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _FIELDS_OF_0_1 = 16  # of a card

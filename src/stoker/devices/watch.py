@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Mapping
 
-from stoker.core.cards import Sample
+from stoker.core.gpus.sample import Sample
 from stoker.devices.samples import decode
 from stoker.devices.watcher import ACTIVE_SECONDS, IDLE_SECONDS
 

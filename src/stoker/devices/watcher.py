@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from stoker.core.cards import Sample
+from stoker.core.gpus.sample import Sample
 from stoker.devices.samples import encode, encode_0_1
 
 TYPE_CHECKING = False

@@ -14,7 +14,7 @@ import os
 import sys
 from types import CoroutineType, TracebackType
 
-from stoker.core.commands import CALL_MODULE
+from stoker.core.formats.shell_words import CALL_MODULE
 from stoker.errors import Error
 from stoker.functions import payload, vault
 from stoker.inside import can_name, current, heed_warning, log, logged

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from unicodedata import combining, east_asian_width
 
-from stoker.core.terminal import printable
+from stoker.core.formats.terminal import printable
 
 # The bit of each dot in a braille character, by row and column.
 _BITS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stoker.core.collector import Timeline
-from stoker.core.metrics import Report, is_number
-from stoker.core.report_files import LogReader, MetricsReader
+from stoker.core.metrics.report_files import LogReader, MetricsReader
+from stoker.core.metrics.report_line import Report, is_number
+from stoker.core.metrics.summary import Timeline
 
 Point = tuple[float, float]
 

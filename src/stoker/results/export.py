@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from stoker.core.metrics import is_number
+from stoker.core.metrics.report_line import is_number
 from stoker.errors import Unavailable, UsageError
 from stoker.results import table
 from stoker.results.optional import load

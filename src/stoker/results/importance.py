@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from stoker.core.metrics import is_number
+from stoker.core.metrics.report_line import is_number
 from stoker.core.record import Record
 from stoker.results import table
 from stoker.results.table import Row

@@ -7,7 +7,7 @@ import math
 import warnings
 from typing import Any
 
-from stoker.core.terminal import printable
+from stoker.core.formats.terminal import printable
 from stoker.errors import UsageError
 from stoker.results.figure import Axis, Figure, Panel, Series
 from stoker.results.optional import load

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from typing import NoReturn, TypeVar
 
-from stoker.core.expressions import HINT as EXPRESSION_HINT
-from stoker.core.expressions import Expression
-from stoker.core.metrics import is_number
+from stoker.core.formats.expressions import HINT as EXPRESSION_HINT
+from stoker.core.formats.expressions import Expression
+from stoker.core.metrics.report_line import is_number
 from stoker.core.record import Record
 from stoker.errors import UsageError
 

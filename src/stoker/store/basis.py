@@ -5,9 +5,9 @@ The environment may hold secrets; it goes from the old job to the new one and ne
 
 from __future__ import annotations
 
+from stoker.core.formats.byte_text import unpack_pairs
 from stoker.core.model import Context
 from stoker.core.record import Record
-from stoker.core.text import unpack_pairs
 from stoker.errors import NotFound
 from stoker.store import ledger
 from stoker.store.database import Database

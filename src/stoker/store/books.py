@@ -9,7 +9,7 @@ attempts that began and succeeded in between as one row each, which takes a thir
 from __future__ import annotations
 
 from stoker.core.model import Outcome, ReadyJob
-from stoker.core.retry import Verdict
+from stoker.core.outcome.retry import Verdict
 from stoker.store import ledger
 from stoker.store.database import Database
 from stoker.store.ledger import Claim, JobFacts, Line

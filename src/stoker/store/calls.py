@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterable
 
-from stoker.core.text import unpack_words
+from stoker.core.formats.byte_text import unpack_words
 from stoker.functions import vault
 from stoker.functions.call import folder_of
 from stoker.store.database import Database, id_list

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from stoker.core.formats.byte_text import to_bytes
 from stoker.core.states import FINAL
-from stoker.core.text import to_bytes
 from stoker.store import ledger, reruns, sweeps
 from stoker.store.database import Database, id_list
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from stoker.core.formats.byte_text import maybe_bytes, maybe_text, to_bytes, to_text, unpack_words
+from stoker.core.formats.selectors import Selector
 from stoker.core.model import Device, Request
 from stoker.core.record import Record
-from stoker.core.selectors import Selector
 from stoker.core.states import STATES
-from stoker.core.text import maybe_bytes, maybe_text, to_bytes, to_text, unpack_words
 from stoker.errors import NotFound
 from stoker.store.database import Database, id_list
 from stoker.store.lines import LINE_COLUMNS, read_request

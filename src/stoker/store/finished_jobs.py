@@ -6,8 +6,8 @@ the first format have none there: they are compared by command, folder and decla
 
 from __future__ import annotations
 
+from stoker.core.formats.byte_text import to_text, unpack_pairs, unpack_words
 from stoker.core.model import JobSpec
-from stoker.core.text import to_text, unpack_pairs, unpack_words
 from stoker.store.database import Database
 
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from heapq import merge
 from itertools import islice
 
+from stoker.core.formats.byte_text import to_bytes, to_text
 from stoker.core.record import Record
 from stoker.core.states import FINAL, STATES
-from stoker.core.text import to_bytes, to_text
 from stoker.store import ledger
 from stoker.store.database import Database
 

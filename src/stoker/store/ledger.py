@@ -6,12 +6,12 @@ records the same facts again.
 
 from __future__ import annotations
 
-from stoker.core.learning import budget
+from stoker.core.formats.byte_text import maybe_text, to_text, unpack_pairs, unpack_words
 from stoker.core.model import Context, Device, Outcome, ReadyJob, Request
+from stoker.core.outcome.retry import BACKOFF_CAP_SECONDS, Verdict
+from stoker.core.profiles.gpu_memory import budget
 from stoker.core.record import Record
-from stoker.core.retry import BACKOFF_CAP_SECONDS, Verdict
 from stoker.core.states import advance, sources
-from stoker.core.text import maybe_text, to_text, unpack_pairs, unpack_words
 from stoker.store import lines, sweeps
 from stoker.store.database import Database
 from stoker.store.outputs import STDERR, STDOUT

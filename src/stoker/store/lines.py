@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from stoker.core.families import family_key
+from stoker.core.formats.byte_text import (
+    maybe_bytes,
+    maybe_text,
+    pack_words,
+    to_bytes,
+    to_text,
+    unpack_words,
+)
 from stoker.core.model import JobSpec, Request
-from stoker.core.text import maybe_bytes, maybe_text, pack_words, to_bytes, to_text, unpack_words
+from stoker.core.profiles.command_profile import family_key
 from stoker.store.database import Database
 from stoker.store.profiles import profile_id
 

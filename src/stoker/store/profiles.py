@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stoker.core.estimates import Estimate, Estimates, learned, length_class
-from stoker.core.text import to_bytes
+from stoker.core.formats.byte_text import to_bytes
+from stoker.core.profiles.estimates import Estimate, Estimates, learned, length_class
 from stoker.store.database import Database
 
 _ESTIMATE = "seconds, spread, runs"

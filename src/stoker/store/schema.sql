@@ -36,7 +36,7 @@ CREATE TABLE lines (
 );
 
 -- Command profiles: what attempts taught about commands that differ only in numbers (see
--- core/families.py, core/estimates.py).
+-- core/profiles/command_profile.py, core/profiles/estimates.py).
 CREATE TABLE families (
     id          INTEGER PRIMARY KEY,
     key         BLOB NOT NULL UNIQUE,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import zlib
 
+from stoker.core.formats.byte_text import maybe_bytes, pack_pairs, pack_words, to_bytes
 from stoker.core.model import Context, Dependency, JobSpec
 from stoker.core.record import Record
 from stoker.core.states import FINAL, HELD, QUEUED
-from stoker.core.text import maybe_bytes, pack_pairs, pack_words, to_bytes
 from stoker.errors import Conflict, NotFound
 from stoker.failpoints import point
 from stoker.store.database import Database

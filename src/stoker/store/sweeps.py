@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stoker.core.last_words import masked
+from stoker.core.formats.byte_text import maybe_text, to_bytes, to_text, unpack_pairs
+from stoker.core.outcome.log_tail import masked
+from stoker.core.outcome.retry import Verdict
 from stoker.core.record import Record
-from stoker.core.retry import Verdict
-from stoker.core.text import maybe_text, to_bytes, to_text, unpack_pairs
 from stoker.errors import NotFound
 from stoker.store.database import Database, id_list
 from stoker.store.lines import limited_shares

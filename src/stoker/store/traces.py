@@ -16,8 +16,8 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from urllib.parse import quote
 
+from stoker.core.formats.time_series import TICKS, TRACKS, Reading, coarsen, decode, encode
 from stoker.core.record import Record
-from stoker.core.series import TICKS, TRACKS, Reading, coarsen, decode, encode
 from stoker.core.states import ACTIVE
 from stoker.store.database import FILE_NAME as QUEUE_FILE
 from stoker.store.rows import parse_devices
@@ -39,7 +39,7 @@ _SPARE_PAGES = 64  # kept for the next blocks instead of being given back
 _SCHEMA = """
 CREATE TABLE tracks (
     id   INTEGER PRIMARY KEY,
-    kind TEXT NOT NULL,             -- see core/series.py
+    kind TEXT NOT NULL,             -- see core/formats/time_series.py
     key  TEXT NOT NULL,             -- the UUID of a card, the id of a job
     UNIQUE (kind, key)
 );

@@ -12,8 +12,8 @@ import resource
 import time
 from collections.abc import Callable, Iterable
 
+from stoker.core.formats.limit_signal import parse_warning
 from stoker.core.model import Context, Outcome
-from stoker.core.warning import parse_warning
 from stoker.failpoints import point
 from stoker.supervisor import job_processes, kill_processes, process_tags
 from stoker.supervisor.empty_logs import EmptyLogs

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from stoker.core.formats.limit_signal import parse_warning
+from stoker.core.formats.slurm_environment import MARK, started_variables
 from stoker.core.model import Device, ReadyJob
-from stoker.core.slurm_environment import MARK, started_variables
-from stoker.core.warning import parse_warning
 from stoker.supervisor.logs import metrics_path, progress_path, requeue_path, stop_path
 
 

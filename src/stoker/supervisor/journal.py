@@ -20,9 +20,9 @@ import errno
 import os
 from collections.abc import Iterator
 
+from stoker.core.formats.byte_text import to_bytes, to_text
 from stoker.core.model import Outcome
 from stoker.core.record import Record
-from stoker.core.text import to_bytes, to_text
 from stoker.supervisor.orders import Begun, Order, Refused
 
 _HEADER = b"stoker-journal 1\n"

@@ -15,9 +15,9 @@ import os
 import signal
 from collections.abc import Callable, Iterable, Sequence
 
-from stoker.core.commands import MAX_ARGUMENT_BYTES
+from stoker.core.formats.byte_text import to_system
+from stoker.core.formats.shell_words import MAX_ARGUMENT_BYTES
 from stoker.core.model import Context
-from stoker.core.text import to_system
 from stoker.supervisor import process_tags
 from stoker.supervisor.mounts import Mounts
 from stoker.supervisor.orders import INHERIT, Order

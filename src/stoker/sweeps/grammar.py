@@ -22,7 +22,7 @@ import re
 import stat
 from pathlib import Path
 
-from stoker.core.suggestions import nearest
+from stoker.core.formats.suggestions import nearest
 from stoker.errors import UsageError
 from stoker.sweeps.domains import Choices, Domain, choices, continuous, steps, whole
 from stoker.sweeps.values import DEEPEST, Value, from_data, plain, typed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-from stoker.core.commands import CALL_MODULE, display
+from stoker.core.formats.shell_words import CALL_MODULE, display
 from stoker.sweeps.template import Template
 from stoker.sweeps.values import Point, key
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from stoker.core.expressions import Expression
+from stoker.core.formats.expressions import Expression
 from stoker.core.record import Record
 from stoker.errors import UsageError
 from stoker.sweeps import domains

@@ -6,8 +6,8 @@ import hashlib
 import math
 from collections.abc import Iterable, Mapping
 
+from stoker.core.formats.suggestions import nearest
 from stoker.core.record import Record
-from stoker.core.suggestions import nearest
 from stoker.errors import UsageError, about
 from stoker.sweeps import names, space
 from stoker.sweeps.space import LARGEST_GRID, Space

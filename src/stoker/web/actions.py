@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from stoker.api import Queue
-from stoker.core.durations import parse_duration
+from stoker.core.formats.byte_text import maybe_bytes, pack_words
+from stoker.core.formats.durations import parse_duration
 from stoker.core.states import FINAL
-from stoker.core.text import maybe_bytes, pack_words
 from stoker.daemon.presence import daemon_pid
 from stoker.errors import Conflict, NotFound, UsageError
 from stoker.job_options import check_words

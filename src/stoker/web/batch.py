@@ -20,9 +20,9 @@ from typing import Any
 from stoker.api import Queue
 from stoker.cli.options import Verb, parse
 from stoker.cli.specs import JOB_OPTIONS, tags_of
-from stoker.core import jobfile
+from stoker.core.formats import job_file
+from stoker.core.formats.gpupeasy_text import TextJob, jobs_in, looks_like_gpupeasy, trouble_in
 from stoker.core.model import JobSpec
-from stoker.core.peasy_text import TextJob, jobs_in, looks_like_gpupeasy, trouble_in
 from stoker.errors import UsageError
 from stoker.web import forms
 from stoker.web.models import NewBatch
@@ -58,7 +58,7 @@ def _lines(queue: Queue, text: str, options: dict[str, Any]) -> list[JobSpec]:
     plain = forms.base_of(queue, options)
     bases: dict[str, JobSpec] = {}
     found: list[JobSpec] = []
-    for line in jobfile.parse(text.split("\n")):
+    for line in job_file.parse(text.split("\n")):
         _limited(len(found) + 1)
         base = plain
         if line.flags:

@@ -8,8 +8,8 @@ from typing import Any
 
 from stoker import board
 from stoker.api import Queue
-from stoker.core.explain import needs
 from stoker.core.model import JobSpec
+from stoker.core.policy.explain import needs
 from stoker.errors import Unavailable, UsageError
 from stoker.job_options import NAMES, check_words, make_spec, read_options
 from stoker.store.basis import Basis, basis_of

@@ -6,7 +6,7 @@ import time
 
 from stoker import board, waiting
 from stoker.api import Queue
-from stoker.core.selectors import parse_selector
+from stoker.core.formats.selectors import parse_selector
 from stoker.core.states import STATES
 from stoker.errors import UsageError
 from stoker.store import find, history, sweeps

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-from stoker.core.collector import Collector
+from stoker.core.metrics.summary import Collector
 from stoker.core.states import FINAL
 from stoker.reports import Places, Source, collect, curve_of
 from stoker.results.curves import Point, downsample

@@ -6,7 +6,7 @@ from itertools import islice
 
 from stoker import sweeping
 from stoker.api import Queue
-from stoker.core.commands import display
+from stoker.core.formats.shell_words import display
 from stoker.core.model import JobSpec
 from stoker.errors import Unavailable, UsageError, about
 from stoker.store import sweeps

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from stoker import sweeping
 from stoker.api import Queue
-from stoker.core.commands import display
+from stoker.core.formats.shell_words import display
 from stoker.core.states import ACTIVE, WAITING
 from stoker.errors import NotFound, UsageError
 from stoker.reports import Reported, of_sweep

@@ -35,7 +35,7 @@ CREATE TABLE lines (
     length     INTEGER NOT NULL       -- n: its like take 2^(n-1) to 2^n seconds; 0: unknown
 );
 
--- What was learned of commands that differ only in numbers (see core/families.py).
+-- What was learned of commands that differ only in numbers (see core/profiles/command_profile.py).
 CREATE TABLE families (
     id          INTEGER PRIMARY KEY,
     key         BLOB NOT NULL UNIQUE,

@@ -23,9 +23,9 @@ from stoker.compat.gpupeasy.daemon import MODULE, READY
 from stoker.compat.gpupeasy.devices import split_devices
 from stoker.compat.gpupeasy.jobs import Refused, Wanted, return_code, shown_out, status_of
 from stoker.compat.gpupeasy.logbook import Logbook, label
+from stoker.core.formats.byte_text import to_bytes
 from stoker.core.model import JobSpec, Request
 from stoker.core.states import ACTIVE, FINAL, WAITING
-from stoker.core.text import to_bytes
 from stoker.daemon.start import ensure_daemon
 from stoker.errors import Error
 from stoker.settings import Settings

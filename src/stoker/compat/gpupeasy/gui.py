@@ -12,8 +12,8 @@ from stoker.compat.gpupeasy import pages
 from stoker.compat.gpupeasy.assets import SCRIPT, STYLE
 from stoker.compat.gpupeasy.client import Backend, Unreachable
 from stoker.compat.gpupeasy.site import Entry, Request, as_json, html, redirect
-from stoker.core import peasy_text
-from stoker.core.peasy_text import TextJob, trouble_in
+from stoker.core.formats import gpupeasy_text
+from stoker.core.formats.gpupeasy_text import TextJob, trouble_in
 
 _SHOWN = 200
 _LAST = "20"
@@ -125,7 +125,7 @@ class Gui:
         fields = request.form()
         if "jobList" not in fields:
             return as_json({"status": "failed", "message": "jobList is needed"}, 400)
-        lines = list(peasy_text.jobs_in(fields["jobList"]))
+        lines = list(gpupeasy_text.jobs_in(fields["jobList"]))
         if not lines:
             return _error("No jobs were submitted (or incorrect syntax)")
         troubles = [line.trouble for line in lines]
@@ -156,14 +156,14 @@ class Gui:
         if text is None:
             return as_json({"status": "failed", "message": "jobCommand is needed"}, 400)
         answer: dict[str, Any]
-        if not peasy_text.one_line(text):
+        if not gpupeasy_text.one_line(text):
             answer = {"status": "failed", "commandList": [],
                       "errorMessage": "Command string cannot be emtpy"}  # fmt: skip
-        elif peasy_text.has_fields(text):
-            answer = _parsed_list(list(peasy_text.jobs_in(text)))
+        elif gpupeasy_text.has_fields(text):
+            answer = _parsed_list(list(gpupeasy_text.jobs_in(text)))
         else:
             try:
-                words = peasy_text.split_command(peasy_text.one_line(text))
+                words = gpupeasy_text.split_command(gpupeasy_text.one_line(text))
                 answer = {"status": "successful", "commandList": words}
             except ValueError as error:
                 answer = {"status": "failed", "commandList": [], "errorMessage": str(error)}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from stoker.core.formats.byte_text import to_bytes
 from stoker.core.record import Record
 from stoker.core.states import FINAL
-from stoker.core.text import to_bytes
 from stoker.store.find import JobRow
 
 DEFAULT_PRIORITY = 30  # "reduces to a regular queue", as the project's own plan has it

@@ -14,7 +14,7 @@ from itertools import zip_longest
 from stoker.compat.gpupeasy.client import Backend, Unreachable
 from stoker.compat.gpupeasy.devices import split_devices
 from stoker.compat.gpupeasy.logbook import NAME, Logbook
-from stoker.core.peasy_text import jobs_in, trouble_in
+from stoker.core.formats.gpupeasy_text import jobs_in, trouble_in
 from stoker.core.record import Record
 from stoker.devices.probe import find_devices
 from stoker.errors import Conflict, Error, NoPermission, Unavailable, UsageError

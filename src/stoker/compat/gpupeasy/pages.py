@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 from urllib.parse import quote
 
-from stoker.core.logview import LogView
+from stoker.core.formats.log_rendering import LogView
 
 Job = Mapping[str, Any]
 Messages = Mapping[str, Any]

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from stoker.core.estimates import NO_ESTIMATES, Estimates
 from stoker.core.model import CardState, Device, Request, RunningJob
+from stoker.core.profiles.estimates import NO_ESTIMATES, Estimates
 
 _OPEN = CardState()
 

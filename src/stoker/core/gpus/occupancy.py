@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from stoker.core.cards import Card
-from stoker.core.durations import format_size
+from stoker.core.formats.durations import format_size
+from stoker.core.gpus.sample import Card
 from stoker.core.model import CardState, Device, RunningJob
+from stoker.core.policy.placement import amount_of
 from stoker.core.record import Record
-from stoker.core.space import amount_of
 
 # Contexts, rounding and driver bookkeeping that the process list does not show.
 _UNEXPLAINED = 512 << 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from stoker.core.metrics import (
+from stoker.core.metrics.report_line import (
     LONGEST_LINE,
     PREFIX,
     Report,

@@ -17,9 +17,9 @@ from __future__ import annotations
 import json
 import math
 
-from stoker.core.metrics import Report, is_number
+from stoker.core.metrics.report_files import Complaint, LogReader, MetricsReader, whole
+from stoker.core.metrics.report_line import Report, is_number
 from stoker.core.record import Record
-from stoker.core.report_files import Complaint, LogReader, MetricsReader, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stoker.core.durations import parse_duration
+from stoker.core.formats.durations import parse_duration
 from stoker.core.record import Record
 from stoker.errors import UsageError
 

@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from stoker.core.estimates import Estimate, Estimates, learned, length_class
 from stoker.core.model import Request, Rules, RunningJob, WaitingJob
-from stoker.core.policy import MOST_SEEN, in_order, plan
+from stoker.core.policy.decide import MOST_SEEN, in_order, plan
+from stoker.core.policy.placement import likely_end
+from stoker.core.profiles.estimates import Estimate, Estimates, learned, length_class
 from stoker.core.record import Record
-from stoker.core.space import likely_end
 
 
 class TraceJob(Record):

@@ -23,7 +23,7 @@ The key of a profile is the command with such numbers blotted out:
 Limits. vit_b_16 and vit_b_32 are one profile unless they are the value of a model; the directory
 that a job runs in is not part of the key. Only the first 4096 characters count. Where the durations
 of one profile vary widely all the same, its estimate is not used to let jobs run ahead of others
-(core/estimates.py).
+(core/profiles/estimates.py).
 
 On the way of every submitted job: no import of re (see record.py), and words are remembered,
 because commands that come in thousands have most of their words in common.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sized
 
-from stoker.core.durations import format_duration, format_size
+from stoker.core.formats.durations import format_duration, format_size
 from stoker.core.model import (
     CardState,
     Plan,
@@ -13,7 +13,7 @@ from stoker.core.model import (
     RunningJob,
     Snapshot,
 )
-from stoker.core.policy import (
+from stoker.core.policy.decide import (
     DRAINING,
     IMPOSSIBLE,
     NO_CPU_SLOT,
@@ -24,8 +24,8 @@ from stoker.core.policy import (
     order_of,
     space_of,
 )
+from stoker.core.policy.placement import amount_of, is_eligible, likely_end
 from stoker.core.record import Record
-from stoker.core.space import amount_of, is_eligible, likely_end
 
 _OPEN = CardState()
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from stoker.core.estimates import NO_ESTIMATES, Estimates
 from stoker.core.model import (
     Device,
     Plan,
@@ -25,7 +24,8 @@ from stoker.core.model import (
     Start,
     WaitingJob,
 )
-from stoker.core.space import Space
+from stoker.core.policy.placement import Space
+from stoker.core.profiles.estimates import NO_ESTIMATES, Estimates
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import heapq
 from collections.abc import Collection
 
 from stoker.core.model import RunningJob, Snapshot
-from stoker.core.policy import decide, in_view
-from stoker.core.space import likely_end
+from stoker.core.policy.decide import decide, in_view
+from stoker.core.policy.placement import likely_end
 
 _STEPS = 200
 _SOON_SECONDS = 1.0

@@ -1,0 +1,1 @@
+"""Text that people write and read: parsing and rendering."""

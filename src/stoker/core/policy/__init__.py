@@ -1,0 +1,1 @@
+"""Which waiting job starts on which GPU: pure decisions."""

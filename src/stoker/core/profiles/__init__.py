@@ -1,0 +1,1 @@
+"""What Stoker learned about commands: duration, memory, amount of work."""
