@@ -16,9 +16,9 @@ from stoker.daemon.presence import known_devices
 from stoker.daemon.start import ensure_daemon, poke
 from stoker.errors import Impossible, NoPermission, TryLater, UsageError
 from stoker.settings import Settings, load_settings, prepare_state_dir
-from stoker.store import find
+from stoker.store import job_queries
 from stoker.store.database import open_database
-from stoker.store.submissions import Submission
+from stoker.store.submit import Submission
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Queue:
         ids: dict[int, None] = {}
         for word in words:
             for part in word.split(",") if not word.startswith("name:") else [word]:
-                ids.update(dict.fromkeys(find.select(self.db, parse_selector(part))))
+                ids.update(dict.fromkeys(job_queries.select(self.db, parse_selector(part))))
         return sorted(ids)
 
     def cancel(self, ids: list[int], grace: float | None = None) -> tuple[int, int]:
@@ -75,7 +75,7 @@ class Queue:
             result = changes.cancel(self.db, ids, time.time(), grace)
         except (TryLater, NoPermission):
             asked = self._stop_without_record(ids, grace)
-            if not asked or any(row.state in WAITING for row in find.jobs(self.db, ids)):
+            if not asked or any(row.state in WAITING for row in job_queries.jobs(self.db, ids)):
                 raise
             return 0, asked
         # Somebody has to do the stopping; a queue that only waited needs nobody.
@@ -88,7 +88,7 @@ class Queue:
         The daemon keeps in memory that they were cancelled until it can be recorded.
         """
         told = b"-" if grace is None else b"%f" % grace
-        running = [row.id for row in find.jobs(self.db, ids) if row.state in ACTIVE]
+        running = [row.id for row in job_queries.jobs(self.db, ids) if row.state in ACTIVE]
         return sum(poke(self.settings.state_dir, b"stop %d %s" % (id, told)) for id in running)
 
     def hold(self, ids: list[int]) -> int:

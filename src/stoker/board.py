@@ -11,9 +11,9 @@ from stoker.core.states import ACTIVE, FINAL, WAITING
 from stoker.daemon.presence import daemon_pid, runner_pid
 from stoker.errors import NotFound
 from stoker.settings import Settings
-from stoker.store import find, sweeps
+from stoker.store import job_queries, sweeps
 from stoker.store.database import Database
-from stoker.store.find import JobRow
+from stoker.store.job_queries import JobRow
 from stoker.supervisor.logs import job_folder, log_path, read_progress
 from stoker.supervisor.process_table import STOPPED, state_of
 
@@ -66,7 +66,7 @@ def log_paths(settings: Settings, row: JobRow) -> tuple[str | None, str | None]:
 def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
     """A job for programs. Field names are part of schema 1."""
     out, err = log_paths(settings, row)
-    uuids = {device.number: device.uuid for device in find.devices(db)}
+    uuids = {device.number: device.uuid for device in job_queries.devices(db)}
     trial = (sweeps.of_job(db, row.id) if row.sweep is not None else None) or (None, None)
     return {
         "id": row.id,
@@ -95,9 +95,9 @@ def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
         "gpu_energy_joules": row.gpu_energy,
         "devices": [{"index": i, "uuid": uuids.get(i, "")} for i in devices_of(row)],
         "priority": row.priority,
-        "tags": find.tags(db, row.id),
+        "tags": job_queries.tags(db, row.id),
         "after": [{"job": n, "condition": c, "met": m}
-                  for n, c, m in find.dependencies(db, row.id)],
+                  for n, c, m in job_queries.dependencies(db, row.id)],
         "attempts": row.attempts,
         "retries": row.retries,
         "restartable": row.restartable,
@@ -127,10 +127,11 @@ def job_in_full(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]
     attempts = [
         {"number": a.number, "devices": list(a.devices), "started_at": iso(a.started_at),
          "ended_at": iso(a.ended_at), "status": a.status, "cause": a.cause, "detail": a.detail}
-        for a in find.attempts(db, row.id)
+        for a in job_queries.attempts(db, row.id)
     ]  # fmt: skip
     events = [
-        {"at": iso(at), "kind": kind, "data": data} for at, kind, data in find.events(db, row.id)
+        {"at": iso(at), "kind": kind, "data": data}
+        for at, kind, data in job_queries.events(db, row.id)
     ]
     return {**job_json(db, settings, row), "history": attempts, "events": events}
 
@@ -169,10 +170,10 @@ def end_words(cause: str | None, status: int | None, detail: str | None) -> str:
 
 def _to_blame(db: Database, id: int) -> str:
     """`job 7 failed`: why a job that waited for it can never run."""
-    for needs, condition, met in find.dependencies(db, id):
+    for needs, condition, met in job_queries.dependencies(db, id):
         if not met:
             try:
-                state = find.job(db, needs).state
+                state = job_queries.job(db, needs).state
             except NotFound:
                 return f"job {needs} was removed"
             if state in FINAL and condition != "any" and (state == "done") == (condition != "ok"):
@@ -191,7 +192,7 @@ def process_words(db: Database, row: JobRow) -> str:
     if state_of(row.pid) == STOPPED:
         return f"stopped: `kill -CONT {row.pid}` lets it go on"
     if row.state == "stopping":
-        for _, kind, why in reversed(find.events(db, row.id)):
+        for _, kind, why in reversed(job_queries.events(db, row.id)):
             if kind == "stuck":
                 return f"{why}; the job keeps its GPUs"
     return ""
@@ -210,7 +211,7 @@ def waiting_words(db: Database, row: JobRow, now: float, draining: bool = False)
         return ""
     words = []
     if row.blockers:
-        needs = [str(needs) for needs, _, met in find.dependencies(db, row.id) if not met]
+        needs = [str(needs) for needs, _, met in job_queries.dependencies(db, row.id) if not met]
         more = ", ..." if len(needs) > _NEEDED else ""
         words.append(f"after {', '.join(needs[:_NEEDED])}{more}")
     if row.eligible_at is not None and row.eligible_at > now:
@@ -250,11 +251,11 @@ def page(
 ) -> list[JobRow]:
     """What `ls` shows: all of some states, or what matters now (unfinished, then newest ended)."""
     if states is not None:
-        return find.page(db, states, limit, tag=tag, name=name, newest_first=True)[::-1]
+        return job_queries.page(db, states, limit, tag=tag, name=name, newest_first=True)[::-1]
     with db.reading():
-        current = find.page(db, (*ACTIVE, *WAITING), limit, tag=tag, name=name)
+        current = job_queries.page(db, (*ACTIVE, *WAITING), limit, tag=tag, name=name)
         ended = max(0, limit - len(current))
-        recent = find.page(db, FINAL, ended, tag=tag, name=name, newest_first=True)
+        recent = job_queries.page(db, FINAL, ended, tag=tag, name=name, newest_first=True)
     return sorted([*recent, *current], key=lambda row: row.id)
 
 
@@ -268,8 +269,8 @@ def daemon_facts(db: Database, settings: Settings) -> dict[str, Any]:
         "pid": pid,
         "runner_pid": runner,
         "runner_stopped": runner is not None and state_of(runner) == STOPPED,
-        "version": find.meta(db, "daemon_version"),
-        "draining": bool(find.meta(db, "draining")),
+        "version": job_queries.meta(db, "daemon_version"),
+        "draining": bool(job_queries.meta(db, "draining")),
         "state_dir": folder,
         "log": os.path.join(folder, "daemon.log"),
     }

@@ -19,9 +19,9 @@ from stoker.devices.probe import as_device, has_driver
 from stoker.devices.watch import sample_once
 from stoker.errors import Error
 from stoker.settings import Settings
-from stoker.store import find, ledger
+from stoker.store import job_queries, ledger
 from stoker.store.database import Database
-from stoker.store.find import JobRow
+from stoker.store.job_queries import JobRow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -111,16 +111,16 @@ class Shown(Record):
 
 def shown_cards(db: Database, settings: Settings) -> tuple[list[Shown], str | None]:
     """All cards as they are now, and what is wrong with the driver, if anything is."""
-    active = find.page(db, ACTIVE, 1000)
+    active = job_queries.page(db, ACTIVE, 1000)
     decisions = {uuid: rest for uuid, *rest in ledger.card_decisions(db)}
     if settings.devices or not has_driver():
         devices = known_devices(db, settings)
         return [_shown(d, None, active, None, (), decisions) for d in devices], None
     sample = sample_once()
     if sample.cards is None:
-        devices = find.devices(db)
+        devices = job_queries.devices(db)
         return [_shown(d, None, active, None, (), decisions) for d in devices], sample.trouble
-    known = {device.uuid: device for device in find.devices(db)}
+    known = {device.uuid: device for device in job_queries.devices(db)}
     places = [(card.uuid, card.pci, card.slice_of is not None) for card in sample.cards]
     ours = daemon_pid(settings.state_dir)
     leases = [one for one in holders(places) if one.pid != ours]

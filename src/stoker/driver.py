@@ -27,7 +27,7 @@ from stoker.failpoints import point as failpoint
 from stoker.news import News
 from stoker.reports import Places, collect, curve_of, known, source_of
 from stoker.settings import Settings, cpu_slots, load_settings
-from stoker.store import changes, find, ledger, sweeps
+from stoker.store import changes, job_queries, ledger, sweeps
 from stoker.store.database import Database, open_database
 from stoker.store.sweeps import SweepRow, TrialRow
 from stoker.supervisor import job_processes, kill_processes
@@ -195,7 +195,7 @@ class Study:
     def _at_a_time(self) -> int:
         if self._spec.max_parallel is not None:
             return self._spec.max_parallel
-        devices = find.devices(self._db)
+        devices = job_queries.devices(self._db)
         if self._base.request.gpus and devices:
             return max(1, sum(device.slots for device in devices) // self._base.request.gpus)
         return cpu_slots(self._settings)
@@ -255,7 +255,7 @@ class Study:
         with self._db.transaction():
             ledger.record_event(self._db, job, time.time(), "stopped_early", "by its sweep")
         if self._base.warn is not None:
-            row = find.job(self._db, job)
+            row = job_queries.job(self._db, job)
             if row.pid is not None and row.attempt is not None:
                 base = ledger.store_tag(self._db)
                 warning = parse_warning(self._base.warn)

@@ -17,7 +17,7 @@ from stoker.errors import NotFound
 from stoker.news import News
 from stoker.settings import Settings
 from stoker.store.database import FILE_NAME
-from stoker.store.ends import ended_among
+from stoker.store.ended_jobs import ended_among
 
 Ended = tuple[int, str | None]  # id and final state; None when the job was removed
 

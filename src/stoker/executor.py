@@ -25,7 +25,7 @@ from stoker.errors import UsageError
 from stoker.handles import Job
 from stoker.job_options import read_options
 from stoker.python_api import Queue
-from stoker.store.lines import limited_share
+from stoker.store.request_groups import limited_share
 
 if TYPE_CHECKING:
     from typing import Unpack

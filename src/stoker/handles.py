@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stoker.executor import JobFuture
     from stoker.functions.payload import Outcome
     from stoker.settings import Settings
-    from stoker.store.find import JobRow
+    from stoker.store.job_queries import JobRow
 
 T_co = TypeVar("T_co", covariant=True)
 Handle = TypeVar("Handle", bound="Job[Any] | JobFuture[Any]")
@@ -305,9 +305,9 @@ class Job(Generic[T_co]):
         return open_queue(self._settings, creates=False)
 
     def _row(self) -> JobRow:
-        from stoker.store import find
+        from stoker.store import job_queries
 
-        return find.job(self._queue().db, self.id)
+        return job_queries.job(self._queue().db, self.id)
 
     def _final_row(self, timeout: float | None) -> JobRow:
         from stoker.ends import Ends

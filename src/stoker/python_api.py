@@ -297,10 +297,10 @@ class Queue:
 
     def job(self, id: int) -> Job[Any]:
         """The handle of a job that is known by its number."""
-        from stoker.store import find
+        from stoker.store import job_queries
 
         handle: Job[Any] = Job(self._settings, id)
-        find.job(self._open().db, id)
+        job_queries.job(self._open().db, id)
         return handle
 
     def jobs(self, *which: Which) -> list[Job[Any]]:
@@ -420,7 +420,7 @@ class Queue:
         return self._add(specs, folder)
 
     def _add(self, specs: list[JobSpec], folder: str | None = None) -> list[Job[Any]]:
-        from stoker.store.submissions import CHUNK
+        from stoker.store.submit import CHUNK
 
         queue = self._open()
         submission = queue.submission()

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from stoker.core.states import FINAL
 from stoker.reports import Places, keep
-from stoker.store import calls, changes, find
+from stoker.store import changes, function_folders, job_queries
 from stoker.store.database import Database
 from stoker.supervisor.logs import remove_files
 
@@ -29,15 +29,15 @@ class Removal:
     def remove(self, ids: list[int]) -> None:
         """Remove those of these jobs that have finished."""
         keep(self._db, Places(self._db.folder), ids)
-        folders = calls.folders_of(self._db, ids)
+        folders = function_folders.folders_of(self._db, ids)
         try:
             for start in range(0, len(ids), _BATCH):
                 self._remove_batch(ids[start : start + _BATCH])
         finally:
-            calls.drop(self._db, folders, self.jobs)
+            function_folders.drop(self._db, folders, self.jobs)
 
     def _remove_batch(self, ids: list[int]) -> None:
-        final = find.in_states(self._db, ids, FINAL)
+        final = job_queries.in_states(self._db, ids, FINAL)
         self.log_bytes += remove_files(self._db.folder, final)
         self.jobs += changes.remove(self._db, final)
         if self._on_progress is not None:

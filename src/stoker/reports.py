@@ -19,7 +19,7 @@ from stoker.results.curves import curve
 from stoker.results.table import Row
 from stoker.store import sweeps
 from stoker.store.database import Database
-from stoker.store.find import JobRow
+from stoker.store.job_queries import JobRow
 from stoker.store.sweeps import SweepRow, TrialRow
 from stoker.supervisor.logs import job_folder, log_path, metrics_path, stop_path
 from stoker.supervisor.regular_files import open_for_reading

@@ -23,7 +23,7 @@ from stoker.failpoints import point as failpoint
 from stoker.reports import Places
 from stoker.store import ledger, sweeps
 from stoker.store.database import Database
-from stoker.store.submissions import context_id
+from stoker.store.submit import context_id
 from stoker.store.sweeps import SweepRow, TrialRow
 from stoker.sweeps import methods, names, spec
 from stoker.sweeps.identity import identity, meaning

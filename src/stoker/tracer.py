@@ -22,7 +22,7 @@ from stoker.core.gpus.sample import Card, Sample
 from stoker.devices.samples import decode
 from stoker.errors import Conflict, Error
 from stoker.settings import Settings, load_settings
-from stoker.store.traces import QueueReader, Row, Running, TraceWriter
+from stoker.store.usage_history import QueueReader, Row, Running, TraceWriter
 from stoker.supervisor import locks
 from stoker.supervisor.job_processes import owner_of
 from stoker.supervisor.trees import Trees

@@ -13,10 +13,10 @@ from operator import itemgetter
 
 from stoker.core.formats.time_series import MEASURES, TICKS, TRACKS, Point, Reading, chart
 from stoker.core.record import Record
-from stoker.store import traces
+from stoker.store import usage_history
 
 # Silence longer than this is a gap: nobody sampled, or there was nothing to sample. By level.
-_QUIET_TICKS = (60 * TICKS, round(2.2 * traces.STRETCH_SECONDS * TICKS))
+_QUIET_TICKS = (60 * TICKS, round(2.2 * usage_history.STRETCH_SECONDS * TICKS))
 # Readings from later than now were taken while the clock was wrong.
 _AHEAD_SECONDS = 60.0
 
@@ -30,7 +30,7 @@ class Series(Record):
 
 def gpu_trace(state_dir: str, uuid: str, since: float, points: int) -> dict[str, Series]:
     """gpu_use, gpu_memory, power and temperature of a card, as far as it knows them."""
-    return _series("card", traces.read(state_dir, "card", uuid, since), points)
+    return _series("card", usage_history.read(state_dir, "card", uuid, since), points)
 
 
 def job_trace(state_dir: str, job: int, points: int) -> dict[str, Series]:
@@ -41,7 +41,7 @@ def job_trace(state_dir: str, job: int, points: int) -> dict[str, Series]:
     """
     found: dict[str, Series] = {}
     for kind in ("tree", "share"):
-        found |= _series(kind, traces.read(state_dir, kind, str(job)), points)
+        found |= _series(kind, usage_history.read(state_dir, kind, str(job)), points)
     return found
 
 

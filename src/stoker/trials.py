@@ -13,7 +13,7 @@ from stoker.core.model import JobSpec
 from stoker.failpoints import point as failpoint
 from stoker.store import sweeps
 from stoker.store.database import Database
-from stoker.store.submissions import CHUNK, Submission
+from stoker.store.submit import CHUNK, Submission
 from stoker.store.sweeps import TrialRow
 from stoker.sweeps import methods, names, template
 from stoker.sweeps.identity import identity, template_of

@@ -23,9 +23,9 @@ from stoker.core.states import ACTIVE, FINAL
 from stoker.daemon import presence
 from stoker.daemon.queue_snapshot import load_snapshot
 from stoker.settings import Settings, cpu_slots
-from stoker.store import find, ledger
+from stoker.store import job_queries, ledger
 from stoker.store.database import Database
-from stoker.store.find import JobRow
+from stoker.store.job_queries import JobRow
 
 DEPTH = 200  # jobs of each request group that places and forecasts look at
 _LISTED = 64
@@ -48,7 +48,7 @@ class View:
         self._db = db
         shown = cards or shown_cards(db, settings)
         now, offset = time.monotonic(), time.time() - time.monotonic()
-        slots = find.meta(db, "cpu_slots")
+        slots = job_queries.meta(db, "cpu_slots")
         cpus = int(str(slots)) if slots is not None else cpu_slots(settings)
         with db.reading():
             deep, cut = load_snapshot(db, now, offset, (), None, cpus, depth)
@@ -84,7 +84,7 @@ class View:
             return known
         # Further back than was read: at least those of its own request group come before it.
         is_only = all(job.line == row.line for job in self._deep.waiting)
-        return Place(find.ahead_in_line(self._db, row), is_only)
+        return Place(job_queries.ahead_in_line(self._db, row), is_only)
 
     def reasons(self, row: JobRow, *, place_first: bool = False) -> list[str]:
         """Why a job waits that needs nothing but devices; empty when it starts now."""
@@ -185,9 +185,9 @@ def why(db: Database, settings: Settings, row: JobRow) -> list[str]:
         words = result_words(row, db)
         return [f"it is {row.state}" + (f": {words}" if words else "")]
     reasons = []
-    for needs, condition, met in find.dependencies(db, row.id):
+    for needs, condition, met in job_queries.dependencies(db, row.id):
         if not met:
-            other = find.job(db, needs)
+            other = job_queries.job(db, needs)
             must = {"ok": "must succeed", "any": "must end", "notok": "must fail"}[condition]
             reasons.append(f"job {needs} {must} first; it is {other.state}")
     if row.eligible_at is not None and row.eligible_at > time.time():

@@ -17,9 +17,9 @@ from stoker.compat.gpupeasy.desk import Desk
 from stoker.compat.gpupeasy.logbook import Logbook
 from stoker.core.model import JobSpec, Request
 from stoker.settings import load_settings, prepare_state_dir
-from stoker.store import ledger, slots
+from stoker.store import ledger, named_devices
 from stoker.store.database import open_database
-from stoker.store.submissions import Submission
+from stoker.store.submit import Submission
 from tests.compat.gpupeasy_lab import PeasyLab, ask, stop
 from tests.gpus.host import H200, GpuHost
 from tests.lab import wait_until
@@ -143,7 +143,7 @@ def test_a_job_that_moves_on_while_a_list_is_read_is_in_it_once(tmp_path: Path) 
     prepare_state_dir(settings)
     desk = Desk(settings, Logbook(str(tmp_path)), 0)
     other = open_database(settings.state_dir)
-    slots.use(other, ["0", "0"])
+    named_devices.use(other, ["0", "0"])
     spec = JobSpec(("true",), current_context(settings), False, Request(gpus=1), "n")
     (job,) = Submission(other).add([spec], 1.0).ids
     with other.transaction():
@@ -272,15 +272,15 @@ def test_jobs_lease_the_cards_that_their_device_means(
 
 def test_names_of_devices_keep_their_numbers(tmp_path: Path) -> None:
     db = open_database(str(tmp_path))
-    assert slots.read(db) is None
-    slots.use(db, ["0", "1", "0"])
-    slots.add(db, "2,3")
-    assert slots.remove(db, "0")
-    assert not slots.remove(db, "7")
-    assert slots.read(db) == slots.Slots(("0", "1", "0", "2,3"), ("0", "1", "2,3"))
-    slots.use(db, ["2,3", "0", "0", "0"])
-    named = slots.read(db)
-    assert named == slots.Slots(("0", "1", "0", "2,3", "0"), ("2,3", "0", "0", "0"))
+    assert named_devices.read(db) is None
+    named_devices.use(db, ["0", "1", "0"])
+    named_devices.add(db, "2,3")
+    assert named_devices.remove(db, "0")
+    assert not named_devices.remove(db, "7")
+    assert named_devices.read(db) == named_devices.Slots(("0", "1", "0", "2,3"), ("0", "1", "2,3"))
+    named_devices.use(db, ["2,3", "0", "0", "0"])
+    named = named_devices.read(db)
+    assert named == named_devices.Slots(("0", "1", "0", "2,3", "0"), ("2,3", "0", "0", "0"))
     db.close()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.store import snapshots
+from stoker.store import backups
 from stoker.store.database import open_database
 from tests.doors.helpers import Gate, Terminal, as_json, is_alive
 from tests.lab import Lab
@@ -70,7 +70,7 @@ def test_running_job_is_adopted_although_its_record_is_older(lab: Lab) -> None:
     job = lab.submit(f"{gate.wait}; exit 6")
     waiting = lab.submit("-G2", "true")
     db = open_database(str(lab.state_dir))
-    snapshots.take(db)
+    backups.take(db)
     db.close()
     lab.ok("daemon", "resume")
     (pid,) = gate.wait_for()

@@ -168,7 +168,7 @@ def test_a_planted_result_is_refused_and_does_not_run(here: Lab) -> None:
 
 def test_folders_go_with_the_last_job_that_needs_them(here: Lab, tmp_path: Path) -> None:
     from stoker.ends import open_queue
-    from stoker.store import calls, changes
+    from stoker.store import changes, function_folders
 
     jobs = work.double.map([1, 2])
     assert [handle.result() for handle in jobs] == [2, 4]
@@ -178,8 +178,8 @@ def test_folders_go_with_the_last_job_that_needs_them(here: Lab, tmp_path: Path)
     trap.wait()
     folder, db = folder_of(jobs[0]), open_queue(jobs[0]._settings).db
     for id, left in ((jobs[0].id, ["call", "result-2"]), (jobs[1].id, None), (trap.id, None)):
-        folders = calls.folders_of(db, [id])
-        calls.drop(db, folders, changes.remove(db, [id]))
+        folders = function_folders.folders_of(db, [id])
+        function_folders.drop(db, folders, changes.remove(db, [id]))
         found = sorted(os.listdir(folder)) if folder.exists() else None
         assert found == left
     assert precious.exists()

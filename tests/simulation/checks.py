@@ -13,7 +13,7 @@ from typing import Any
 from stoker.core.model import Device
 from stoker.core.outcome.retry import RERUN_CAP
 from stoker.core.states import FINAL, TABLE
-from stoker.store.submissions import satisfied
+from stoker.store.submit import satisfied
 from stoker.supervisor.orders import Order
 from tests.simulation.world import Process, Violation, World
 

@@ -16,7 +16,7 @@ from stoker.daemon.queue_snapshot import load_snapshot
 from stoker.errors import Error
 from stoker.store import changes, edits
 from stoker.store.database import FILE_NAME, open_database
-from stoker.store.submissions import Submission
+from stoker.store.submit import Submission
 from tests.simulation.checks import Checker
 from tests.simulation.daemon import SimDaemon, SimHost
 from tests.simulation.world import KILL, DaemonDied, RunnerDied, Violation, World

@@ -7,7 +7,7 @@ from pathlib import Path
 from stoker.core.model import Context, Dependency, JobSpec
 from stoker.store import changes
 from stoker.store.database import open_database
-from stoker.store.submissions import Submission
+from stoker.store.submit import Submission
 
 
 def test_a_chain_of_two_thousand_jobs_ends_with_its_first(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from random import Random
 
 from stoker.core.model import Context, Device, JobSpec, Request
 from stoker.store.database import open_database
-from stoker.store.submissions import Submission
+from stoker.store.submit import Submission
 from tests.simulation.daemon import SimDaemon, SimHost
 from tests.simulation.world import World
 

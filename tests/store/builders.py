@@ -7,7 +7,7 @@ from typing import Any
 
 from stoker.core.model import Context, JobSpec, Request
 from stoker.store.database import Database, open_database
-from stoker.store.submissions import Submission
+from stoker.store.submit import Submission
 
 CONTEXT = Context("/tmp", (("HOME", "/root"), ("PATH", "/bin")), 0o022, "/bin/sh")
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from stoker.core.model import Dependency
-from stoker.store import ledger, repair, snapshots
+from stoker.store import backups, ledger, repair
 from stoker.store.database import Database, open_database
 from tests.store.builders import a_spec, add
 
@@ -29,7 +29,7 @@ def build(folder: Path, jobs: int, has_log: bool = True) -> dict[int, tuple[byte
     _submit(db, jobs // 3)
     for job in range(1, jobs // 6):
         _finish(db, job)
-    snapshots.take(db)
+    backups.take(db)
     _submit(db, jobs // 3)
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     for job in range(jobs // 6, jobs // 3):

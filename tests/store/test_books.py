@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from stoker.core.model import Context, JobSpec, Outcome
 from stoker.core.outcome.retry import judge
-from stoker.store import find, ledger
-from stoker.store.books import Books, LateBooks
+from stoker.store import job_queries, ledger
+from stoker.store.buffered_attempts import Books, LateBooks
 from stoker.store.database import Database, open_database
-from stoker.store.submissions import Submission
+from stoker.store.submit import Submission
 
 HERE = Context("/", (), 0o022, "/bin/sh")
 # What happens to each of a few jobs, and where somebody looks at the books in between.
@@ -66,6 +66,9 @@ def test_late_books_say_the_same_as_books_kept_at_once(steps: list[str]) -> None
             place.mkdir(0o700)
             db = open_database(str(place), durable=False)
             told.append(_play(db, kind(db), steps))
-            assert len(find.page(db, ("done", "failed", "queued", "starting", "running"), 99)) == 8
+            assert (
+                len(job_queries.page(db, ("done", "failed", "queued", "starting", "running"), 99))
+                == 8
+            )
             db.close()
         assert told[0] == told[1]

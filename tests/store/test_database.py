@@ -10,9 +10,9 @@ import pytest
 
 from stoker.core.model import Context
 from stoker.errors import Broken, TryLater
-from stoker.store import find, ledger, repair, snapshots
+from stoker.store import backups, job_queries, ledger, repair
 from stoker.store.database import SCHEMA_VERSION, open_database
-from stoker.store.submissions import Submission
+from stoker.store.submit import Submission
 from tests.store.builders import a_spec, a_store, add
 
 
@@ -52,7 +52,7 @@ def test_a_writer_that_waits_in_vain_gets_a_clear_error_and_changes_nothing(tmp_
     with pytest.raises(TryLater, match="lock"):
         add(db, a_spec())
     blocker.execute("ROLLBACK")
-    assert find.counts(db) == {}
+    assert job_queries.counts(db) == {}
 
 
 def test_text_that_is_not_utf8_comes_back_byte_by_byte(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_text_that_is_not_utf8_comes_back_byte_by_byte(tmp_path: Path) -> None:
     odd = os.fsdecode(b"caf\xe9 \xff\n\t\xf0\x9f\x9a\x82")
     context = Context(odd, ((odd, odd),), 0o022, "/bin/sh")
     [job] = Submission(db).add([a_spec(odd, name=odd)._replace(context=context)], 1.0).ids
-    row = find.job(db, job)
+    row = job_queries.job(db, job)
     assert (row.argv[0], row.name, row.cwd) == (odd, odd, odd)
     assert ledger.context(db, 1) == context
 
@@ -87,7 +87,7 @@ def test_a_repeated_dedupe_key_returns_the_job_that_is_there(tmp_path: Path) -> 
 def test_restored_snapshots_hold_what_waited(tmp_path: Path) -> None:
     db = a_store(tmp_path)
     [job] = add(db, a_spec())
-    snapshots.take(db)
+    backups.take(db)
     add(db, a_spec())
     db.close()
     (tmp_path / "queue.db").write_bytes(b"\0" * 8192)
@@ -95,14 +95,14 @@ def test_restored_snapshots_hold_what_waited(tmp_path: Path) -> None:
     assert done.snapshot is not None and (done.jobs, done.from_snapshot) == (1, 1)
     assert os.path.exists(os.path.join(done.moved_to, "queue.db"))
     restored = a_store(tmp_path)
-    assert find.job(restored, job).state == "held"
+    assert job_queries.job(restored, job).state == "held"
 
 
 def test_only_three_snapshots_are_kept(tmp_path: Path) -> None:
     db = a_store(tmp_path)
     for _ in range(5):
-        snapshots.take(db)
-    names = [os.path.basename(path) for path in snapshots.newest(str(tmp_path))]
+        backups.take(db)
+    names = [os.path.basename(path) for path in backups.newest(str(tmp_path))]
     assert names == ["5.db", "4.db", "3.db"]
 
 
@@ -118,5 +118,5 @@ def test_a_job_that_moves_between_two_states_is_listed_once(tmp_path: Path) -> N
             other.execute("UPDATE jobs SET state = 'queued' WHERE id = ?", (job,))
 
     db.connection.set_trace_callback(before)
-    assert [row.id for row in find.page(db, ("held", "queued"), 10)] == [job]
-    assert find.job(other, job).state == "queued"
+    assert [row.id for row in job_queries.page(db, ("held", "queued"), 10)] == [job]
+    assert job_queries.job(other, job).state == "queued"

@@ -8,7 +8,7 @@ import pytest
 
 from stoker.core.model import Dependency, Outcome
 from stoker.core.outcome.retry import Verdict
-from stoker.store import changes, find, ledger
+from stoker.store import changes, job_queries, ledger
 from stoker.store.database import Database
 from tests.store.builders import a_spec, a_store, add
 
@@ -52,7 +52,7 @@ def test_a_final_state_is_never_changed_by_a_late_end(db: Database) -> None:
     ledger.claim(db, _claim(1, job))
     _finish(db, job, 1, DONE)
     _finish(db, job, 1, FAILED)
-    assert find.job(db, job).state == "done"
+    assert job_queries.job(db, job).state == "done"
 
 
 def test_an_end_of_an_older_attempt_does_not_touch_the_newer_one(db: Database) -> None:
@@ -62,7 +62,7 @@ def test_an_end_of_an_older_attempt_does_not_touch_the_newer_one(db: Database) -
     ledger.release_due(db, 2000.0)
     ledger.claim(db, _claim(2, job, 2))
     _finish(db, job, 1, FAILED)
-    assert find.job(db, job).state == "starting"
+    assert job_queries.job(db, job).state == "starting"
 
 
 def test_a_retry_waits_for_its_delay(db: Database) -> None:
@@ -90,7 +90,7 @@ def test_dependants_become_ready_or_end_with_the_job_they_wait_for(db: Database)
     assert len(ledger.heads(db, line, 10)) == 1
     ledger.claim(db, _claim(1, first))
     assert _finish(db, first, 1, FAILED)
-    assert find.job(db, ok).cause == "dependency" == find.job(db, cascade).cause
+    assert job_queries.job(db, ok).cause == "dependency" == job_queries.job(db, cascade).cause
     assert {job.id for job in ledger.heads(db, line, 10)} == {either, notok}
 
 
@@ -98,9 +98,9 @@ def test_a_start_that_never_happened_leaves_no_attempt(db: Database) -> None:
     [job] = add(db, a_spec())
     ledger.claim(db, _claim(1, job))
     ledger.unclaim(db, 1, 1002.0, "no room")
-    row = find.job(db, job)
+    row = job_queries.job(db, job)
     assert (row.state, row.attempts, row.attempt) == ("queued", 0, None)
-    assert [kind for _, kind, _ in find.events(db, job)] == ["start_undone"]
+    assert [kind for _, kind, _ in job_queries.events(db, job)] == ["start_undone"]
 
 
 def test_back_offs_follow_a_clock_that_was_set_and_begin_times_do_not(db: Database) -> None:
@@ -109,5 +109,5 @@ def test_back_offs_follow_a_clock_that_was_set_and_begin_times_do_not(db: Databa
     ledger.claim(db, _claim(1, retry))
     _finish(db, retry, 1, Verdict("return", "exit", 3, None, delay=5.0), now=1001.0)
     ledger.shift_backoffs(db, 86400.0)
-    assert find.job(db, begin).eligible_at == 5000.0
-    assert find.job(db, retry).eligible_at == 1006.0 + 86400.0
+    assert job_queries.job(db, begin).eligible_at == 5000.0
+    assert job_queries.job(db, retry).eligible_at == 1006.0 + 86400.0

@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 
 from stoker.core.model import Request
-from stoker.store import find, ledger, lines
+from stoker.store import job_queries, ledger, request_groups
 from stoker.store.database import SCHEMA_VERSION, Database
 from stoker.store.profiles import Profiles
 from tests.store.builders import a_spec, a_store, add
@@ -103,10 +103,10 @@ def test_a_queue_of_schema_3_gets_the_tables_of_a_new_one(tmp_path: Path) -> Non
 def test_waiting_jobs_with_a_tag_leave_its_fair_share_group(tmp_path: Path) -> None:
     a_queue_of_schema_3(tmp_path)
     db = a_store(tmp_path)
-    assert [find.job(db, id).share for id in (1, 2, 3)] == ["", "", "sweep:b"]
+    assert [job_queries.job(db, id).share for id in (1, 2, 3)] == ["", "", "sweep:b"]
     # A group of that name would be another one, and new jobs join those without a tag.
-    assert lines.line_id(db, Request(1), "a") not in (1, 2, 3)
-    assert lines.line_id(db, Request(1), "") == 1
+    assert request_groups.line_id(db, Request(1), "a") not in (1, 2, 3)
+    assert request_groups.line_id(db, Request(1), "") == 1
 
 
 def test_profiles_of_an_old_queue_keep_their_estimates(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_the_jobs_of_an_old_queue_go_on(tmp_path: Path) -> None:
     db = a_store(tmp_path)
     [running] = ledger.open_attempts(db)
     assert (running.job, running.request.gpus, running.devices) == (1, 1, (0,))
-    assert [find.job(db, id).gpus for id in (1, 2, 3)] == [1, 1, 2]
+    assert [job_queries.job(db, id).gpus for id in (1, 2, 3)] == [1, 1, 2]
     [new] = add(db, a_spec(gpus=2))
     narrow, wide = (ledger.read_line(db, line) for line in ledger.ready_lines(db))
     assert [job.id for job in ledger.heads(db, narrow, 10)] == [2]

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from stoker.errors import Conflict
-from stoker.store import find, ledger, repair
+from stoker.store import job_queries, ledger, repair
 from stoker.store.database import SCHEMA_VERSION, open_database
-from stoker.store.pages import TABLE_LEAF, Pages
 from stoker.store.repair import Began
 from stoker.store.salvage import Salvage, fits
+from stoker.store.sqlite_pages import TABLE_LEAF, Pages
 from tests.store.builders import a_spec, add
 from tests.store.damage import (
     WAYS,
@@ -131,7 +131,7 @@ def test_attempts_of_the_journal_are_not_started_again(tmp_path: Path) -> None:
     open_attempts = {one.attempt: one for one in ledger.open_attempts(db)}
     assert sorted(open_attempts) == [7, 9]
     assert (open_attempts[9].job, open_attempts[9].devices) == (17, (0, 1))
-    assert find.job(db, 17).name == "record-lost"
+    assert job_queries.job(db, 17).name == "record-lost"
     assert ledger.store_tag(db) == 1234
     assert ledger.next_attempt(db) > 9
     db.close()

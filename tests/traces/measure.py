@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from stoker.store.traces import FILE_NAME, Row, TraceWriter
+from stoker.store.usage_history import FILE_NAME, Row, TraceWriter
 from stoker.supervisor import kill_processes, process_tags
 from stoker.supervisor.trees import Trees
 from stoker.traces import gpu_trace, job_trace

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stoker.core.formats.time_series import gather
-from stoker.store.traces import FILE_NAME, Row, TraceWriter
+from stoker.store.usage_history import FILE_NAME, Row, TraceWriter
 
 GIB = 1 << 30
 DAY = 86400.0

@@ -41,7 +41,7 @@ def test_what_no_form_shows_comes_along_unless_it_is_given(site: Site) -> None:
     old = original(site, "--time-limit", "1h", "--signal", "USR1@60", "--grace", "7")
     form = {"command": "true", "gpus": 0, "hold": True, "based_on": old, "time_limit": "1h"}
     (new,) = site.post("/api/jobs", form).json["jobs"]
-    from stoker.store.basis import basis_of
+    from stoker.store.clone_source import basis_of
     from stoker.store.database import open_database
 
     db = open_database(str(site.lab.state_dir))

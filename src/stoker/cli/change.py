@@ -12,7 +12,7 @@ from stoker.core.formats.durations import parse_duration
 from stoker.core.formats.selectors import parse_selector
 from stoker.core.states import FINAL
 from stoker.errors import Conflict, UsageError
-from stoker.store import find, reruns
+from stoker.store import job_queries, reruns
 
 VERBS = {
     "cancel": Verb(
@@ -87,7 +87,9 @@ def _cancel(queue: Queue, parsed: Parsed) -> int:
     grace = 0.0 if parsed["now"] else parsed["grace"]
     ended, asked = telling(queue, lambda: queue.cancel(ids, grace))
     if not ended and not asked and _is_one(ids, parsed):
-        raise Conflict(f"job {ids[0]} has already finished: {find.job(queue.db, ids[0]).state}")
+        raise Conflict(
+            f"job {ids[0]} has already finished: {job_queries.job(queue.db, ids[0]).state}"
+        )
     parts = []
     if ended or not asked:
         parts.append(f"{plural(ended, 'job')} cancelled")
@@ -100,7 +102,7 @@ def _hold(queue: Queue, parsed: Parsed) -> int:
     ids = _ids(queue, parsed, parsed.words)
     count = queue.hold(ids)
     if not count and _is_one(ids, parsed):
-        state = find.job(queue.db, ids[0]).state
+        state = job_queries.job(queue.db, ids[0]).state
         if state != "held":
             raise Conflict(f"job {ids[0]} is {state}; only a queued job can be held")
     them = "it" if count == 1 else "them"
@@ -112,7 +114,7 @@ def _release(queue: Queue, parsed: Parsed) -> int:
     ids = _ids(queue, parsed, parsed.words)
     count = telling(queue, lambda: queue.release(ids))
     if not count and _is_one(ids, parsed):
-        state = find.job(queue.db, ids[0]).state
+        state = job_queries.job(queue.db, ids[0]).state
         raise Conflict(f"job {ids[0]} is {state}; only a held job can be released")
     return _say(parsed, f"{plural(count, 'job')} released", released=count)
 
@@ -126,7 +128,7 @@ def _rerun(queue: Queue, parsed: Parsed) -> int:
     else:
         ids = _ids(queue, parsed, parsed.words)
         for job in ids:
-            state = find.job(queue.db, job).state
+            state = job_queries.job(queue.db, job).state
             if state not in FINAL:
                 raise Conflict(f"job {job} is {state}; only an ended job can be rerun")
     new = telling(queue, lambda: queue.rerun(ids, bool(parsed["hold"])))
@@ -142,7 +144,9 @@ def _priority(queue: Queue, parsed: Parsed) -> int:
     ids = _ids(queue, parsed, parsed.words[1:])
     count = queue.set_priority(ids, priority)
     if not count and _is_one(ids, parsed):
-        raise Conflict(f"job {ids[0]} is {find.job(queue.db, ids[0]).state}; its turn has come")
+        raise Conflict(
+            f"job {ids[0]} is {job_queries.job(queue.db, ids[0]).state}; its turn has come"
+        )
     return _say(parsed, f"{plural(count, 'job')} now with priority {priority}", changed=count)
 
 

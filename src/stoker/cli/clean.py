@@ -12,7 +12,7 @@ from stoker.cli.output import as_json, plural, print_json, report_change, tell
 from stoker.core.formats.durations import format_size, parse_duration
 from stoker.core.states import FINAL
 from stoker.errors import UsageError
-from stoker.store import find
+from stoker.store import job_queries
 
 VERBS = {
     "clean": Verb(
@@ -44,7 +44,7 @@ def run(name: str, parsed: Parsed) -> int:
     queue = open_queue()
     if parsed["runs"]:
         return _clean_runs(queue, parsed, before)
-    ids = find.ended(queue.db, (state,) if state else FINAL, before)
+    ids = job_queries.ended(queue.db, (state,) if state else FINAL, before)
     if parsed["dry_run"]:
         if parsed["json"]:
             print_json(jobs=ids, removed=[])
@@ -57,9 +57,9 @@ def run(name: str, parsed: Parsed) -> int:
 
 
 def _clean_jobs(queue: Queue, parsed: Parsed, ids: list[int]) -> int:
-    from stoker.store import space
+    from stoker.store import vacuum
 
-    before = space.size(queue.settings.state_dir)
+    before = vacuum.size(queue.settings.state_dir)
     progress = _Progress(len(ids))
     removal = queue.removal(progress.show)
     try:
@@ -70,7 +70,7 @@ def _clean_jobs(queue: Queue, parsed: Parsed, ids: list[int]) -> int:
         tell(f"interrupted: {plural(len(removal.jobs), 'job')} removed, the others are kept")
         raise
     progress.clear()
-    freed = removal.log_bytes + max(0, before - space.size(queue.settings.state_dir))
+    freed = removal.log_bytes + max(0, before - vacuum.size(queue.settings.state_dir))
     amount = f", {format_size(freed)} freed" if freed else ""
     text = f"{plural(len(removal.jobs), 'job')} removed{amount}"
     if not parsed["json"]:
@@ -86,12 +86,12 @@ def _reclaim(queue: Queue, progress: _Progress) -> str | None:
     """Shrink the database; returns why it could not be done."""
     import sqlite3
 
-    from stoker.store import space
+    from stoker.store import vacuum
     from stoker.store.database import translate
 
     progress.say("shrinking the database")
     try:
-        return space.reclaim(queue.db)
+        return vacuum.reclaim(queue.db)
     except sqlite3.Error as error:  # the jobs are removed all the same
         return translate(error, queue.settings.state_dir).message
 

@@ -16,7 +16,7 @@ from stoker.core.states import ACTIVE
 from stoker.daemon.start import DAEMON_MODULE
 from stoker.errors import Error, Unavailable, UsageError
 from stoker.settings import load_settings, prepare_state_dir
-from stoker.store import find
+from stoker.store import job_queries
 from stoker.store.database import refuse_newer
 from stoker.supervisor import locks
 from stoker.supervisor.process_table import STOPPED, state_of
@@ -61,7 +61,7 @@ def run(name: str, parsed: Parsed) -> int:
         return _run(queue)
     if action in ("drain", "resume"):
         queue.drain(action == "drain")
-        counts = find.counts(queue.db)
+        counts = job_queries.counts(queue.db)
         running = sum(counts.get(state, 0) for state in ACTIVE)
         if action == "resume":
             queue.wake()
@@ -86,13 +86,13 @@ def _start(queue: Queue, parsed: Parsed) -> int:
 
 
 def _stop_all(queue: Queue, parsed: Parsed) -> int:
-    was_draining = bool(find.meta(queue.db, "draining"))
+    was_draining = bool(job_queries.meta(queue.db, "draining"))
     queue.drain(True)  # or waiting jobs would take the places of those that end
     try:
-        active = [row.id for row in find.page(queue.db, ACTIVE, 10**6)]
+        active = [row.id for row in job_queries.page(queue.db, ACTIVE, 10**6)]
         if active:
             queue.cancel(active)
-            _wait_until(lambda: not find.page(queue.db, ACTIVE, 1), 60.0)
+            _wait_until(lambda: not job_queries.page(queue.db, ACTIVE, 1), 60.0)
         return _stop(parsed)
     finally:
         queue.drain(was_draining)
@@ -172,7 +172,7 @@ def _terminate(folder: str, pid: int) -> None:
 def _running() -> int:
     """How many jobs run; 0 when the queue cannot be read without changing it."""
     try:
-        counts = find.counts(open_queue().db)
+        counts = job_queries.counts(open_queue().db)
     except Error:
         return 0
     return sum(counts.get(state, 0) for state in ACTIVE)

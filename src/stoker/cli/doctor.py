@@ -29,7 +29,7 @@ from stoker.settings import (
     load_settings,
     prepare_state_dir,
 )
-from stoker.store import find, repair, snapshots
+from stoker.store import backups, job_queries, repair
 from stoker.store.database import (
     FILE_NAME,
     SCHEMA_VERSION,
@@ -149,13 +149,13 @@ def _database(folder: str) -> Iterator[Finding]:
                       f"these processes have it open: {users}")  # fmt: skip
     finally:
         db.close()
-    known = snapshots.newest(folder)
+    known = backups.newest(folder)
     yield Finding("ok", f"{plural(len(known), 'snapshot')} of the database")
 
 
 def _unknown_jobs(folder: str, db: Database) -> tuple[int, ...]:
     """Jobs that the runner started and whose ids the database has not given out: it is too old."""
-    given_out = int(str(find.meta(db, "next_job") or 1))
+    given_out = int(str(job_queries.meta(db, "next_job") or 1))
     jobs = {one.job for one in read_journal(folder) if isinstance(one, JournalBegun)}
     return tuple(sorted(job for job in jobs if job >= given_out))
 
@@ -246,7 +246,7 @@ def _waiting(folder: str) -> int:
     except Error:
         return 0
     try:
-        return find.counts(db).get("queued", 0)
+        return job_queries.counts(db).get("queued", 0)
     except sqlite3.Error:
         return 0
     finally:

@@ -15,7 +15,7 @@ from stoker.core.formats.shell_words import display
 from stoker.core.model import Dependency
 from stoker.core.states import ACTIVE, WAITING
 from stoker.errors import Conflict, UsageError
-from stoker.store import find
+from stoker.store import job_queries
 
 
 def _begin(text: str) -> float:
@@ -69,7 +69,7 @@ def run(name: str, parsed: Parsed) -> int:
     ids = queue.select(parsed.words)
     if len(ids) != 1:
         raise UsageError("which job? exactly one can be edited", "stoker edit 7 --gpus 2")
-    row = find.job(queue.db, ids[0])
+    row = job_queries.job(queue.db, ids[0])
     if row.state not in WAITING:
         copy = f"`stoker rerun --hold {row.id}` makes a copy to edit"
         raise Conflict(

@@ -18,8 +18,8 @@ from stoker.cli.output import print_json, tell
 from stoker.core.states import FINAL
 from stoker.errors import NotFound
 from stoker.news import News
-from stoker.store import find
-from stoker.store.find import JobRow
+from stoker.store import job_queries
+from stoker.store.job_queries import JobRow
 from stoker.supervisor.regular_files import open_for_reading
 
 _IN_MODIFY = 2
@@ -46,7 +46,7 @@ def follow(
     announced = False
     try:
         while True:
-            row = find.job(queue.db, job)
+            row = job_queries.job(queue.db, job)
             is_final = row.state in FINAL  # before reading, so that nothing is missed after
             path = path_of(row)
             if path is not None and opened != row.attempts:

@@ -16,8 +16,8 @@ from stoker.core.formats.log_rendering import LogView
 from stoker.core.states import FINAL
 from stoker.errors import NotFound, UsageError
 from stoker.log_text import read_from, read_lines, whole_characters
-from stoker.store import find
-from stoker.store.find import JobRow
+from stoker.store import job_queries
+from stoker.store.job_queries import JobRow
 from stoker.supervisor.empty_logs import had_no_output
 from stoker.supervisor.logs import log_path
 from stoker.supervisor.regular_files import open_for_reading
@@ -48,7 +48,7 @@ def run(name: str, parsed: Parsed) -> int:
     ids = queue.select(parsed.words or ["@"])
     if len(ids) != 1:
         raise UsageError(f"{len(ids)} jobs are too many for one log", "stoker log 7")
-    row = find.job(queue.db, ids[0])
+    row = job_queries.job(queue.db, ids[0])
     if parsed["path"]:
         print(_path(queue, row, parsed) or "")
         return 0

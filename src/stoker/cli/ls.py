@@ -15,8 +15,8 @@ from stoker.core.formats.shell_words import display
 from stoker.core.states import ACTIVE, FINAL, STATES
 from stoker.daemon.presence import daemon_pid
 from stoker.errors import NotFound, UsageError
-from stoker.store import find
-from stoker.store.find import JobRow
+from stoker.store import job_queries
+from stoker.store.job_queries import JobRow
 
 # Counting a million jobs takes longer than showing fifty of them.
 COUNT_LIMIT = 20_000
@@ -61,7 +61,7 @@ def run(name: str, parsed: Parsed) -> int:
     if parsed["json"]:
         print_json(**_as_json(queue, parsed))
         return 0
-    counts = find.counts_up_to(queue.db, COUNT_LIMIT)
+    counts = job_queries.counts_up_to(queue.db, COUNT_LIMIT)
     print(render(queue, parsed, counts))
     notice = no_daemon(queue, counts)
     if notice:
@@ -73,13 +73,13 @@ def _as_json(queue: Queue, parsed: Parsed) -> dict[str, Any]:
     rows = rows_for(queue, parsed)
     return {
         "jobs": [board.job_json(queue.db, queue.settings, row) for row in rows],
-        "counts": find.counts(queue.db),
+        "counts": job_queries.counts(queue.db),
     }
 
 
 def _watched(queue: Queue, parsed: Parsed, room: int | None) -> str:
     """The same in so many lines: as many jobs as fit with the header and what is below them."""
-    counts = find.counts_up_to(queue.db, COUNT_LIMIT)
+    counts = job_queries.counts_up_to(queue.db, COUNT_LIMIT)
     notice = no_daemon(queue, counts)
     fitting = None if room is None else max(1, room - 2 - (1 if notice else 0))
     text = render(queue, parsed, counts, fitting)
@@ -118,11 +118,11 @@ def _chosen(
     for job in reversed(_select(queue, parsed.words)):
         if len(rows) == limit:
             break
-        row = find.job(queue.db, job)
+        row = job_queries.job(queue.db, job)
         if (
             (states is None or row.state in states)
             and (name is None or row.name == name)
-            and (tag is None or tag in find.tags(queue.db, row.id))
+            and (tag is None or tag in job_queries.tags(queue.db, row.id))
         ):
             rows.append(row)
     return rows[::-1]
@@ -163,7 +163,7 @@ def starts(queue: Queue, rows: list[JobRow]) -> dict[int, float]:
     """
     if not any(row.state == "queued" for row in rows):
         return {}
-    if not find.has_known_end(queue.db):
+    if not job_queries.has_known_end(queue.db):
         return {}
     from stoker.waiting import likely_starts
 
@@ -172,7 +172,7 @@ def starts(queue: Queue, rows: list[JobRow]) -> dict[int, float]:
 
 def jobs_table(queue: Queue, rows: list[JobRow]) -> str:
     now, likely = time.time(), starts(queue, rows)
-    draining = any(row.state == "queued" for row in rows) and find.meta(queue.db, "draining")
+    draining = any(row.state == "queued" for row in rows) and job_queries.meta(queue.db, "draining")
     lines = []
     for row in rows:
         words = board.result_words(row, queue.db)

@@ -26,7 +26,7 @@ from stoker.results.table import (
     taken,
     where,
 )
-from stoker.store import find, sweeps
+from stoker.store import job_queries, sweeps
 from stoker.store.database import FILE_NAME, Database, open_database
 from stoker.sweeps.spec import Metric, SweepSpec
 
@@ -127,7 +127,11 @@ def find_reported(words: list[str]) -> tuple[Places, SweepSpec | None, list[Repo
         row = sweeps.by_name(queue.db, words[0].removeprefix("sweep:"))
         if row is not None:
             return places, _spec(row.spec), of_sweep(queue.db, places, row)
-    return places, None, of_jobs(queue.db, places, find.jobs(queue.db, _selected(queue, words)))
+    return (
+        places,
+        None,
+        of_jobs(queue.db, places, job_queries.jobs(queue.db, _selected(queue, words))),
+    )
 
 
 def _selected(queue: Queue, words: list[str]) -> list[int]:
@@ -145,7 +149,7 @@ def _of_folder(db: Database, places: Places) -> tuple[Places, SweepSpec | None, 
     found = sweeps.all_sweeps(db)
     if found:
         return places, _spec(found[0].spec), of_sweep(db, places, found[0])
-    jobs = find.page(db, ("done", "failed", "cancelled", "lost", "running"), 10**6)
+    jobs = job_queries.page(db, ("done", "failed", "cancelled", "lost", "running"), 10**6)
     return places, None, of_jobs(db, places, jobs)
 
 

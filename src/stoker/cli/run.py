@@ -21,7 +21,7 @@ from stoker.daemon.foreground import Foreground, remove_store
 from stoker.daemon.roles import Host
 from stoker.errors import Conflict, UsageError
 from stoker.settings import Settings, cpu_slots, load_settings, prepare_state_dir
-from stoker.store import changes, find
+from stoker.store import changes, job_queries
 from stoker.store.database import FILE_NAME, Database, open_database
 from stoker.store.finished_jobs import FinishedJobs
 from stoker.store.ledger import store_tag
@@ -255,6 +255,6 @@ def _begin_anew(folder: str) -> None:
 
 def _forget_waiting(db: Database) -> None:
     """What a killed run left in its queue: the same lines are about to be read again."""
-    left = [row.id for row in find.page(db, WAITING, 10**9)]
+    left = [row.id for row in job_queries.page(db, WAITING, 10**9)]
     changes.cancel(db, left, time.time())
     changes.remove(db, left)

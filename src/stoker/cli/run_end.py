@@ -14,7 +14,7 @@ from stoker.core.formats.shell_words import display
 from stoker.core.formats.terminal import printable
 from stoker.core.record import Record
 from stoker.core.states import FINAL, WAITING
-from stoker.store import find
+from stoker.store import job_queries
 from stoker.store.database import Database
 
 TYPE_CHECKING = False
@@ -67,7 +67,7 @@ def end(
 
 
 def _end_of_command(parsed: Parsed, db: Database, interrupts: int) -> int:
-    row = find.page(db, (*FINAL, "queued"), 1, newest_first=True)
+    row = job_queries.page(db, (*FINAL, "queued"), 1, newest_first=True)
     code = code_of(row[0]) if row else 1
     if row and row[0].detail:
         tell(f"error: {row[0].detail}")
@@ -79,7 +79,7 @@ def _end_of_command(parsed: Parsed, db: Database, interrupts: int) -> int:
 
 
 def _left(db: Database, source: LineSource | SweepSource) -> Left:
-    waiting = find.page(db, WAITING, 10**9)
+    waiting = job_queries.page(db, WAITING, 10**9)
     retried = sum(1 for row in waiting if row.attempts)
     unread = source.count_unread() if isinstance(source, LineSource) else None
     is_unread = unread is None and not source.at_end
@@ -105,7 +105,7 @@ def _how_to_go_on(parsed: Parsed, path: str | None, source: LineSource | SweepSo
 
 
 def _print_results(db: Database, folder: str, left: Left, summary: str) -> None:
-    rows = find.page(db, FINAL, 10**9)
+    rows = job_queries.page(db, FINAL, 10**9)
     jobs = [
         {"id": row.id, "state": row.state, "cause": row.cause,
          "command": display(row.argv, row.shell),

@@ -17,7 +17,7 @@ from stoker.core.model import Outcome
 from stoker.core.outcome.retry import Verdict
 from stoker.daemon.foreground import Foreground
 from stoker.daemon.roles import Listener
-from stoker.store import find
+from stoker.store import job_queries
 from stoker.store.database import Database
 
 TYPE_CHECKING = False
@@ -83,7 +83,7 @@ class Screen(Listener):
             self.failed += 1
         if self._names_failures and self.failed + self.cancelled <= _NAMED:
             self._clear()
-            row = find.job(self._db, job)
+            row = job_queries.job(self._db, job)
             words = board.result_words(row)
             log = log_path(self._folder, job, row.attempts)
             tell(f"job {job} {row.state}: {words}  {printable(display(row.argv, row.shell))[:60]}"

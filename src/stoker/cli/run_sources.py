@@ -14,7 +14,7 @@ from stoker.cli.specs import SpecMaker
 from stoker.core.job_identity import Occurrences
 from stoker.core.model import JobSpec
 from stoker.store.finished_jobs import FinishedJobs
-from stoker.store.submissions import Submission
+from stoker.store.submit import Submission
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

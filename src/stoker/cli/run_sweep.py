@@ -15,9 +15,9 @@ from stoker.core.outcome.retry import Verdict
 from stoker.errors import UsageError
 from stoker.reports import Places, Source, collect, of_sweep, said_last
 from stoker.results.table import Columns, columns, sort, taken
-from stoker.store import find, sweeps
+from stoker.store import job_queries, sweeps
 from stoker.store.database import Database
-from stoker.store.submissions import Submission, context_id
+from stoker.store.submit import Submission, context_id
 from stoker.sweeping import SAME_FAILS, check_search
 from stoker.sweeps import spec as specs
 from stoker.sweeps.identity import identity
@@ -158,7 +158,7 @@ class SweepSource:
         self._count(job, verdict, detail)
         if self._searcher is None or number is None or self._spec.metric is None:
             return
-        row = find.job(self._db, job)
+        row = job_queries.job(self._db, job)
         source = Source(job, row.attempts, row.stdout, True)
         stat = collect(self._places, source, Collector()).summary.get(self._spec.metric.name)
         value = stat.last if stat is not None else None
@@ -176,7 +176,7 @@ class SweepSource:
         if verdict.event not in ("fail", "lose"):
             return
         self._failed += 1
-        row = find.job(self._db, job)
+        row = job_queries.job(self._db, job)
         detail = detail or said_last(self._places, job, row.attempts, row.stdout)
         how, kind = sweeps.failure(verdict, detail), sweeps.alike(verdict, detail)
         self._streak = (kind, self._streak[1] + 1 if self._streak[0] == kind else 1)

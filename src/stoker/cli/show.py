@@ -18,8 +18,8 @@ from stoker.core.profiles.estimates import Estimate
 from stoker.core.profiles.gpu_memory import budget, sharing_advice
 from stoker.core.states import WAITING
 from stoker.errors import UsageError
-from stoker.store import find, sweeps
-from stoker.store.find import AttemptRow, JobRow
+from stoker.store import job_queries, sweeps
+from stoker.store.job_queries import AttemptRow, JobRow
 
 # What `edited` names, as people know it.
 _EDITED = {
@@ -43,7 +43,7 @@ def run(name: str, parsed: Parsed) -> int:
     if not parsed.words:
         raise UsageError("which job?", "stoker show 7, or stoker show @ for the last one")
     queue = open_queue()
-    rows = find.jobs(queue.db, queue.select(parsed.words))
+    rows = job_queries.jobs(queue.db, queue.select(parsed.words))
     if parsed["json"]:
         print_json(jobs=[board.job_in_full(queue.db, queue.settings, row) for row in rows])
         return 0
@@ -74,9 +74,9 @@ def _text(queue: Queue, row: JobRow) -> str:
         ("folder", row.cwd),
         ("gpus", _gpus(row)),
         ("priority", str(row.priority) if row.priority else ""),
-        ("tags", ", ".join(find.tags(queue.db, row.id))),
+        ("tags", ", ".join(job_queries.tags(queue.db, row.id))),
         ("after", ", ".join(f"{n}:{c}" + (" (met)" if m else "")
-                            for n, c, m in find.dependencies(queue.db, row.id))),
+                            for n, c, m in job_queries.dependencies(queue.db, row.id))),
         ("limit", format_duration(row.time_limit) if row.time_limit is not None else ""),
         ("retries", f"{row.retries}" if row.retries else ""),
         ("restartable", "yes" if row.restartable else ""),
@@ -96,11 +96,11 @@ def _text(queue: Queue, row: JobRow) -> str:
     text = "\n".join(
         f"{key:<12}{printable(value)}" for key, value in lines if value and value != "-"
     )
-    history = find.attempts(queue.db, row.id)
+    history = job_queries.attempts(queue.db, row.id)
     if len(history) > 1:
         header = ("attempt", "started", "took", "gpu", "end")
         text += "\n" + table(header, [_attempt(attempt) for attempt in history])
-    for at, kind, data in find.events(queue.db, row.id):
+    for at, kind, data in job_queries.events(queue.db, row.id):
         text += f"\n{_when(at)}  {kind} {printable(_in_words(kind, data or ''))}".rstrip()
     return text
 
@@ -146,7 +146,7 @@ def _used_of_gpu(row: JobRow) -> str:
 
 def _learned(queue: Queue, row: JobRow) -> str:
     """What the command profile of a job says, and what follows from it."""
-    known = find.family(queue.db, row.family)
+    known = job_queries.family(queue.db, row.family)
     if known is None or not row.gpus:
         return ""
     words = []

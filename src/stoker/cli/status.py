@@ -14,7 +14,7 @@ from stoker.core.formats.shell_words import display
 from stoker.core.model import Device
 from stoker.core.states import ACTIVE, WAITING
 from stoker.devices.probe import has_driver
-from stoker.store import find
+from stoker.store import job_queries
 from stoker.waiting import host_problems
 
 TYPE_CHECKING = False
@@ -49,20 +49,20 @@ def run(name: str, parsed: Parsed) -> int:
 
 def render(queue: Queue) -> str:
     now = time.time()
-    active = find.page(queue.db, ACTIVE, 500)
+    active = job_queries.page(queue.db, ACTIVE, 500)
     parts = []
     devices, text = _devices(queue, active, now)
     if text:
         parts.append(text)
     cpu_jobs = [job for job in active if not job.devices]
     if cpu_jobs or not devices:
-        slots = find.meta(queue.db, "cpu_slots")
+        slots = job_queries.meta(queue.db, "cpu_slots")
         lines = [(job.id, elapsed(job, now), _line(job)) for job in cpu_jobs[:_SHOWN]]
         title = f"CPU JOB{'S' if slots is None else f'S (of {slots})'}"
         parts.append(
             table((title, "TIME", "COMMAND"), lines) if lines else "no GPU, nothing running"
         )
-    counts = find.counts_up_to(queue.db, COUNT_LIMIT)
+    counts = job_queries.counts_up_to(queue.db, COUNT_LIMIT)
     waiting = _waiting(queue)
     parts.append(jobs_table(queue, waiting) if waiting else "nothing waiting")
     if counts:
@@ -71,7 +71,9 @@ def render(queue: Queue) -> str:
     return "\n\n".join(parts)
 
 
-def _devices(queue: Queue, active: list[find.JobRow], now: float) -> tuple[tuple[Device, ...], str]:
+def _devices(
+    queue: Queue, active: list[job_queries.JobRow], now: float
+) -> tuple[tuple[Device, ...], str]:
     if not queue.settings.devices and has_driver():
         from stoker.cards_view import shown_cards
 
@@ -98,17 +100,17 @@ def _devices(queue: Queue, active: list[find.JobRow], now: float) -> tuple[tuple
     return devices, table(("GPU", "MODEL", "TIME", "JOB"), rows) if rows else ""
 
 
-def _waiting(queue: Queue) -> list[find.JobRow]:
+def _waiting(queue: Queue) -> list[job_queries.JobRow]:
     """The head of the queue, then jobs that wait for something else than a device."""
     from stoker.waiting import queue_order
 
-    ready = find.jobs(queue.db, queue_order(queue.db, _SHOWN))
+    ready = job_queries.jobs(queue.db, queue_order(queue.db, _SHOWN))
     known = {row.id for row in ready}
-    others = find.page(queue.db, WAITING, _SHOWN + len(ready))
+    others = job_queries.page(queue.db, WAITING, _SHOWN + len(ready))
     return [*ready, *(row for row in others if row.id not in known)][:_SHOWN]
 
 
-def _line(job: find.JobRow) -> str:
+def _line(job: job_queries.JobRow) -> str:
     return f"{job.id} {job.name or display(job.argv, job.shell)}"
 
 
@@ -116,7 +118,7 @@ def _notices(queue: Queue, counts: dict[str, int]) -> list[str]:
     nobody = no_daemon(queue, counts)
     notices = [nobody] if nobody else []
     notices += host_problems(queue.db, queue.settings)
-    if bool(find.meta(queue.db, "draining")):
+    if bool(job_queries.meta(queue.db, "draining")):
         notices.append("drained, nothing new starts: `stoker daemon resume`")
     return notices
 
@@ -124,7 +126,7 @@ def _notices(queue: Queue, counts: dict[str, int]) -> list[str]:
 def _as_json(queue: Queue) -> dict[str, Any]:
     from stoker.waiting import queue_order
 
-    active = find.page(queue.db, ACTIVE, 500)
+    active = job_queries.page(queue.db, ACTIVE, 500)
     return dict(
         daemon=board.daemon_facts(queue.db, queue.settings),
         devices=[
@@ -133,8 +135,8 @@ def _as_json(queue: Queue) -> dict[str, Any]:
             for d in queue.devices()
         ],
         running=[board.job_json(queue.db, queue.settings, job) for job in active],
-        waiting=[board.job_json(queue.db, queue.settings, find.job(queue.db, job))
+        waiting=[board.job_json(queue.db, queue.settings, job_queries.job(queue.db, job))
                  for job in queue_order(queue.db, 50)],
-        counts=find.counts(queue.db),
+        counts=job_queries.counts(queue.db),
         problems=host_problems(queue.db, queue.settings),
     )  # fmt: skip

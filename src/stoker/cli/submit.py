@@ -18,8 +18,8 @@ from stoker.cli.submit_checks import (
 from stoker.core.formats.durations import format_duration
 from stoker.core.model import JobSpec
 from stoker.errors import NotFound, UsageError
-from stoker.store import find
-from stoker.store.submissions import CHUNK, Receipt
+from stoker.store import job_queries
+from stoker.store.submit import CHUNK, Receipt
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def _check_after(queue: Queue, line: int, spec: JobSpec) -> None:
     """The store refuses it as well, but knows nothing of lines."""
     for needs, _ in spec.after:
         try:
-            find.job(queue.db, needs)
+            job_queries.job(queue.db, needs)
         except NotFound as error:
             raise NotFound(f"line {line}: {error.message} to wait for", error.hint) from None
 
@@ -204,8 +204,8 @@ def _report(queue: Queue, parsed: Parsed, receipts: list[Receipt], started: bool
 
 def _suggest(queue: Queue, job: int) -> None:
     """What earlier runs of the same kind have shown, when it would let more of them run at once."""
-    row = find.job(queue.db, job)
-    known = find.family(queue.db, row.family) if row.gpus else None
+    row = job_queries.job(queue.db, job)
+    known = job_queries.family(queue.db, row.family) if row.gpus else None
     if known is not None and known.memory is not None and known.runs >= 3:
         from stoker.core.profiles.gpu_memory import sharing_advice
 

@@ -14,8 +14,8 @@ from stoker.core.formats.durations import format_duration, parse_duration
 from stoker.core.states import FINAL
 from stoker.errors import TimedOut
 from stoker.news import News
-from stoker.store import find
-from stoker.store.find import JobRow
+from stoker.store import job_queries
+from stoker.store.job_queries import JobRow
 
 VERBS = {
     "wait": Verb(
@@ -48,32 +48,34 @@ def run(name: str, parsed: Parsed) -> int:
     single = (bool(parsed.words) or bool(parsed["any"])) and not parsed["all"]
     ids = queue.select(parsed.words or ["queued", "active"]) if single else []
     left = ids
-    if find.has_any(queue.db, _CAN_CHANGE) and queue.wake() and not parsed["quiet"]:
+    if job_queries.has_any(queue.db, _CAN_CHANGE) and queue.wake() and not parsed["quiet"]:
         tell(STARTED)
     if not parsed["quiet"]:
-        for row in find.jobs(queue.db, ids) if single else ():
+        for row in job_queries.jobs(queue.db, ids) if single else ():
             if row.state == "held":
                 tell(f"job {row.id} is held; `stoker release {row.id}` lets it run")
     while True:
         if single and parsed["any"]:
-            if not ids or len(find.unfinished(queue.db, ids, len(ids))) < len(ids):
+            if not ids or len(job_queries.unfinished(queue.db, ids, len(ids))) < len(ids):
                 break
         elif single:
             # Only the first unfinished one is looked at: a wait for thousands costs as little.
             left = _from_first_unfinished(queue, left)
             if not left:
                 break
-        elif not find.has_any(queue.db, _CAN_CHANGE):
+        elif not job_queries.has_any(queue.db, _CAN_CHANGE):
             break
         rest = None if give_up is None else give_up - time.monotonic()
         if rest is not None and rest <= 0:
-            count = len(find.unfinished(queue.db, ids, len(ids))) if single else _active(queue)
+            count = (
+                len(job_queries.unfinished(queue.db, ids, len(ids))) if single else _active(queue)
+            )
             after = format_duration(parsed["timeout"])
             raise TimedOut(f"{plural(count, 'job')} not ended after {after}")
         news.wait(rest)
     if not single:
         return 0 if parsed["ignore_failures"] else _all_code(queue, parsed)
-    rows = find.jobs(queue.db, ids)
+    rows = job_queries.jobs(queue.db, ids)
     ended = [row for row in rows if row.state in FINAL]
     if parsed["json"]:
         print_json(jobs=[board.job_json(queue.db, queue.settings, row) for row in ended])
@@ -89,17 +91,17 @@ def run(name: str, parsed: Parsed) -> int:
 
 
 def _from_first_unfinished(queue: Queue, ids: list[int]) -> list[int]:
-    first = find.unfinished(queue.db, ids, 1)
+    first = job_queries.unfinished(queue.db, ids, 1)
     return ids[ids.index(first[0]) :] if first else []
 
 
 def _active(queue: Queue) -> int:
-    counts = find.counts(queue.db)
+    counts = job_queries.counts(queue.db)
     return sum(counts.get(state, 0) for state in _CAN_CHANGE)
 
 
 def _all_code(queue: Queue, parsed: Parsed) -> int:
-    counts = find.counts(queue.db)
+    counts = job_queries.counts(queue.db)
     bad = sum(counts.get(state, 0) for state in ("failed", "cancelled", "lost"))
     if parsed["json"]:
         print_json(counts=counts)

@@ -8,7 +8,7 @@ from stoker.cli.options import Parsed, Verb
 from stoker.cli.output import print_json
 from stoker.core.formats.terminal import printable
 from stoker.core.states import WAITING
-from stoker.store import find
+from stoker.store import job_queries
 
 VERBS = {
     "why": Verb(
@@ -28,9 +28,9 @@ def run(name: str, parsed: Parsed) -> int:
         ids = queue.select(parsed.words)
     else:
         ids = waiting.queue_order(queue.db, 1) or [
-            r.id for r in find.page(queue.db, ("queued", "held"), 1)
+            r.id for r in job_queries.page(queue.db, ("queued", "held"), 1)
         ]
-    rows = find.jobs(queue.db, ids)
+    rows = job_queries.jobs(queue.db, ids)
     answers = [(row, waiting.why(queue.db, queue.settings, row)) for row in rows]
     if parsed["json"]:
         print_json(jobs=[{"id": r.id, "state": r.state, "reasons": w} for r, w in answers])

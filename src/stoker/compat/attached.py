@@ -29,7 +29,7 @@ from stoker.daemon.roles import Host, Listener
 from stoker.settings import Settings, load_settings
 from stoker.store.database import open_temporary
 from stoker.store.ledger import store_tag
-from stoker.store.submissions import Submission
+from stoker.store.submit import Submission
 from stoker.supervisor.regular_files import open_for_output
 
 _ONE_SLOT = Request(gpus=1)

@@ -23,7 +23,7 @@ from stoker.daemon.roles import Host, Listener
 from stoker.settings import Settings
 from stoker.store import ledger
 from stoker.store.database import Database
-from stoker.store.submissions import Submission
+from stoker.store.submit import Submission
 from stoker.supervisor import job_processes, kill_processes, process_tags
 from stoker.supervisor.attached import Attached
 from stoker.supervisor.process_table import Process, read_processes

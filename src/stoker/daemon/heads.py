@@ -10,7 +10,7 @@ from itertools import islice
 
 from stoker.core.model import ReadyJob, Request
 from stoker.store import ledger
-from stoker.store.books import Books
+from stoker.store.buffered_attempts import Books
 from stoker.store.database import Database
 
 # How many ready jobs of one line are read at a time; a decision sees fewer (policy.jobs_to_see).

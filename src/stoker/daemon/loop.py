@@ -38,7 +38,7 @@ from stoker.errors import Upgraded
 from stoker.failpoints import point
 from stoker.settings import Settings
 from stoker.store import ledger, sweeps
-from stoker.store.books import Books, LateBooks
+from stoker.store.buffered_attempts import Books, LateBooks
 from stoker.store.database import Database, check_schema, translate
 from stoker.store.profiles import Profiles
 from stoker.supervisor.orders import Begun, Fact, Order, Refused, Stuck

@@ -35,7 +35,7 @@ from stoker.settings import (
     load_settings,
     prepare_state_dir,
 )
-from stoker.store import find, ledger, slots
+from stoker.store import job_queries, ledger, named_devices
 from stoker.store.checkpoints import Checkpoints
 from stoker.store.database import FILE_NAME, open_database
 from stoker.store.upgrades import migration_lock
@@ -77,7 +77,7 @@ class Daemon(Listener):
         self._orphans = Orphans(folder, tag, self._handles)
         host = Host(cpu_slots(settings), boot_id())
         if isinstance(cards, WatchedCards):
-            cards.remember(find.devices(self._db))
+            cards.remember(job_queries.devices(self._db))
         self._lookout = Lookout(cards, settings.gpu_file)
         self._wake = WakeServer(folder)
         self._mind = Mind(self._db, settings)
@@ -95,7 +95,7 @@ class Daemon(Listener):
 
     def find_cards(self, tag: int) -> Cards:
         """What jobs may run on: the cards of the host."""
-        if slots.read(self._db) is not None:
+        if named_devices.read(self._db) is not None:
             raise Unavailable("this queue has devices of its own; who made it has to serve it")
         return find_cards(self._settings, tag)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stoker.core.model import Device
 from stoker.settings import Settings
-from stoker.store import find
+from stoker.store import job_queries
 from stoker.store.database import Database
 from stoker.supervisor import locks
 from stoker.supervisor.process_table import STOPPED, state_of
@@ -56,8 +56,8 @@ def runner_pid(folder: str) -> int | None:
 
 def known_devices(db: Database, settings: Settings) -> tuple[Device, ...]:
     """What the living daemon uses, or what a daemon started from here would find."""
-    if daemon_pid(settings.state_dir) is not None and find.meta(db, "cpu_slots") is not None:
-        return find.devices(db)
+    if daemon_pid(settings.state_dir) is not None and job_queries.meta(db, "cpu_slots") is not None:
+        return job_queries.devices(db)
     from stoker.devices.probe import find_devices
 
     return find_devices(settings.devices, settings.gpus_by_uuid)

@@ -11,8 +11,8 @@ import sqlite3
 import threading
 
 from stoker.errors import Error
+from stoker.store.backups import Snapshots
 from stoker.store.database import Database, open_database
-from stoker.store.snapshots import Snapshots
 
 _INTERVAL_SECONDS = 0.5
 

@@ -7,7 +7,7 @@ from stoker.core.model import Dependency, Request
 from stoker.errors import Conflict
 from stoker.store import ledger
 from stoker.store.database import Database
-from stoker.store.submissions import context_id, depend
+from stoker.store.submit import context_id, depend
 
 
 def edit(

@@ -12,11 +12,11 @@ from stoker.core.outcome.retry import BACKOFF_CAP_SECONDS, Verdict
 from stoker.core.profiles.gpu_memory import budget
 from stoker.core.record import Record
 from stoker.core.states import advance, sources
-from stoker.store import lines, sweeps
+from stoker.store import request_groups, sweeps
 from stoker.store.database import Database
-from stoker.store.outputs import STDERR, STDOUT
-from stoker.store.rows import parse_devices
-from stoker.store.submissions import satisfied
+from stoker.store.device_column import parse_devices
+from stoker.store.output_columns import STDERR, STDOUT
+from stoker.store.submit import satisfied
 
 _READY_COLUMNS = (
     "j.id, j.priority, j.time_limit, j.submitted_at, f.memory, j.argv, j.shell,"
@@ -102,7 +102,7 @@ class Line(Record):
 
 
 def read_line(db: Database, id: int) -> Line:
-    return Line(id, *lines.read_line(db, id))
+    return Line(id, *request_groups.read_line(db, id))
 
 
 def heads(db: Database, line: Line, limit: int, clock_offset: float = 0.0) -> list[ReadyJob]:
@@ -260,7 +260,7 @@ def record_use(db: Database, attempt: int, use: tuple[object, ...]) -> None:
 
 def change_request(db: Database, job: int, request: Request, share: str) -> None:
     """The job asks for something else from now on (it ran out of memory)."""
-    line = lines.line_id(db, request, share)
+    line = request_groups.line_id(db, request, share)
     db.execute("UPDATE jobs SET line = ? WHERE id = ?", (line, job))
 
 
@@ -402,7 +402,7 @@ def open_attempts(db: Database) -> list[OpenAttempt]:
     found = []
     for (attempt, job, number, line, claim, family, devices, state, boot, pid,
          pid_started, mono, claimed, limit, grace, stop) in rows:  # fmt: skip
-        request, share = lines.read_line(db, line)
+        request, share = request_groups.read_line(db, line)
         found.append(OpenAttempt(
             attempt, job, number, request._replace(memory=claim), share, family,
             parse_devices(devices), state, boot, pid, pid_started, mono, claimed, limit, grace,

@@ -20,7 +20,7 @@ from stoker.core.model import Context, Request
 from stoker.core.record import Record
 from stoker.core.states import ACTIVE, FINAL, HELD, QUEUED, RUNNING, STATES
 from stoker.errors import Conflict
-from stoker.store import snapshots
+from stoker.store import backups
 from stoker.store.database import (
     FILE_NAME,
     SCHEMA_VERSION,
@@ -30,9 +30,9 @@ from stoker.store.database import (
     newer,
     open_database,
 )
-from stoker.store.lines import line_id
+from stoker.store.request_groups import line_id
 from stoker.store.salvage import Row, Salvage, Table, layouts
-from stoker.store.submissions import context_id, satisfied
+from stoker.store.submit import context_id, satisfied
 
 _UNFINISHED = "repairing.db"
 # Ids that were given out after the newest record that could be read.
@@ -103,7 +103,7 @@ def repair(folder: str, aside: str, began: Iterable[Began], tag: int | None = No
     for suffix in ("", "-wal", "-shm", "-journal"):
         if os.path.exists(target + suffix):
             os.unlink(target + suffix)
-    snapshot = next((path for path in snapshots.newest(folder) if snapshots.is_sound(path)), None)
+    snapshot = next((path for path in backups.newest(folder) if backups.is_sound(path)), None)
     older = _read_snapshot(folder, snapshot)
     data, log = (_read(os.path.join(aside, FILE_NAME + suffix)) for suffix in ("", "-wal"))
     salvage = Salvage(data, log, older.statements)

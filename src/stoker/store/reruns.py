@@ -9,7 +9,7 @@ from __future__ import annotations
 from stoker.core.states import HELD, QUEUED
 from stoker.errors import Conflict, NotFound
 from stoker.store.database import Database
-from stoker.store.submissions import satisfied, take_ids
+from stoker.store.submit import satisfied, take_ids
 
 
 def refuse_vain(db: Database, ids: list[int]) -> None:

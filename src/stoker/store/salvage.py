@@ -10,7 +10,7 @@ import sqlite3
 from contextlib import closing
 
 from stoker.core.record import Record
-from stoker.store.pages import (
+from stoker.store.sqlite_pages import (
     INDEX_INTERIOR,
     INDEX_LEAF,
     TABLE_INTERIOR,

@@ -15,8 +15,8 @@ from stoker.core.outcome.retry import Verdict
 from stoker.core.record import Record
 from stoker.errors import NotFound
 from stoker.store.database import Database, id_list
-from stoker.store.lines import limited_shares
-from stoker.store.outputs import STDOUT
+from stoker.store.output_columns import STDOUT
+from stoker.store.request_groups import limited_shares
 
 # How a failure is recognised in the next one; longer texts differ by accident.
 _EVIDENCE_CHARS = 120

@@ -9,7 +9,7 @@ from stoker.core.states import FINAL
 from stoker.daemon.presence import daemon_pid
 from stoker.errors import Conflict, NotFound, UsageError
 from stoker.job_options import check_words
-from stoker.store import find, history, ledger
+from stoker.store import history, job_queries, ledger
 from stoker.web.models import DaemonAct, GpuAct, JobPatch, JobsAct
 
 _HIGHEST = 10**9
@@ -18,10 +18,10 @@ _HIGHEST = 10**9
 def act_on_jobs(queue: Queue, form: JobsAct) -> dict[str, object]:
     ids = sorted(set(form.ids))
     if len(ids) == 1:
-        find.job(queue.db, ids[0])  # there is such a job, or we say so
+        job_queries.job(queue.db, ids[0])  # there is such a job, or we say so
     answer = _act(queue, form, ids)
     if not answer["changed"] and len(ids) == 1:
-        state = find.job(queue.db, ids[0]).state
+        state = job_queries.job(queue.db, ids[0]).state
         raise Conflict(f"job {ids[0]} is {state}; `{form.action}` makes no sense now")
     return answer
 
@@ -39,7 +39,7 @@ def _act(queue: Queue, form: JobsAct, ids: list[int]) -> dict[str, object]:
         return {"changed": len(gone), "removed": gone}
     if form.action == "rerun":
         for job in ids:
-            state = find.job(queue.db, job).state
+            state = job_queries.job(queue.db, job).state
             if state not in FINAL:
                 raise Conflict(f"job {job} is {state}; only an ended job can be rerun")
         new = queue.rerun(ids)
@@ -62,7 +62,7 @@ def _move_first(queue: Queue, ids: list[int]) -> dict[str, object]:
 
 def edit(queue: Queue, job: int, form: JobPatch) -> dict[str, object]:
     """Change a job that has not started."""
-    row = find.job(queue.db, job)
+    row = job_queries.job(queue.db, job)
     if row.state not in ("held", "queued"):
         raise Conflict(
             f"job {job} is {row.state} and cannot be edited any more", "rerun it, and edit the copy"

@@ -12,8 +12,8 @@ from stoker.core.model import JobSpec
 from stoker.core.policy.explain import needs
 from stoker.errors import Unavailable, UsageError
 from stoker.job_options import NAMES, check_words, make_spec, read_options
-from stoker.store.basis import Basis, basis_of
-from stoker.store.submissions import CHUNK
+from stoker.store.clone_source import Basis, basis_of
+from stoker.store.submit import CHUNK
 from stoker.web.models import JobOptions, NewJob
 
 

@@ -9,9 +9,9 @@ from stoker.api import Queue
 from stoker.core.formats.selectors import parse_selector
 from stoker.core.states import STATES
 from stoker.errors import UsageError
-from stoker.store import find, history, sweeps
-from stoker.store.find import JobRow
+from stoker.store import history, job_queries, sweeps
 from stoker.store.history import Filters
+from stoker.store.job_queries import JobRow
 from stoker.web.reported import Reports, params_of
 
 
@@ -42,7 +42,7 @@ def page(
         sweeps.get(queue.db, sweep).id if sweep else None, text or None,
     )  # fmt: skip
     ids, rest = history.page(queue.db, filters, before, limit)
-    rows = find.jobs(queue.db, ids)
+    rows = job_queries.jobs(queue.db, ids)
     return {
         "jobs": [board.job_json(queue.db, queue.settings, row) for row in rows],
         "next": rest or None,

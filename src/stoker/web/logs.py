@@ -9,8 +9,8 @@ from stoker.api import Queue
 from stoker.core.record import Record
 from stoker.core.states import FINAL
 from stoker.errors import NotFound
-from stoker.store import find
-from stoker.store.find import JobRow
+from stoker.store import job_queries
+from stoker.store.job_queries import JobRow
 from stoker.supervisor.logs import log_path
 from stoker.supervisor.regular_files import open_for_reading
 from stoker.web import log_search
@@ -130,4 +130,4 @@ def whole(descriptor: int) -> Iterator[bytes]:
 
 
 def of_job(queue: Queue, job: int, attempt: int | None, stream: str) -> Log:
-    return find_log(queue, find.job(queue.db, job), attempt, stream)
+    return find_log(queue, job_queries.job(queue.db, job), attempt, stream)

@@ -15,7 +15,7 @@ from stoker.reports import Places, Source, collect, curve_of
 from stoker.results.curves import Point, downsample
 from stoker.store import sweeps
 from stoker.store.database import Database
-from stoker.store.find import JobRow
+from stoker.store.job_queries import JobRow
 from stoker.web.answers import finite
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from fastapi.responses import Response, StreamingResponse
 
 from stoker.errors import NotFound
 from stoker.reports import Source
-from stoker.store import find
+from stoker.store import job_queries
 from stoker.web import actions, job_view, logs, models, traces
 from stoker.web.answers import answer
 from stoker.web.models import ErrorAnswer
@@ -84,7 +84,7 @@ async def job(request: Request, id: JobId) -> Response:
     """Everything about a job."""
     web = web_of(request)
     found = await web.desk.read(
-        lambda queue: job_view.job_in_full(queue, find.job(queue.db, id), web.reports)
+        lambda queue: job_view.job_in_full(queue, job_queries.job(queue.db, id), web.reports)
     )
     return answer(request, {"job": found})
 
@@ -152,7 +152,7 @@ async def curve(
     web = web_of(request)
 
     def read(queue) -> list[object]:  # type: ignore[no-untyped-def]
-        row = find.job(queue.db, id)
+        row = job_queries.job(queue.db, id)
         if metric not in web.reports.metrics(row):
             return []
         source = Source(row.id, row.attempts, row.stdout, False)
@@ -166,7 +166,7 @@ async def job_trace(request: Request, id: JobId, points: Points = 300) -> Respon
     """CPU, memory and GPU use of a job over time."""
 
     def read(queue) -> dict[str, dict[str, object]]:  # type: ignore[no-untyped-def]
-        find.job(queue.db, id)
+        job_queries.job(queue.db, id)
         return traces.job_trace(queue.settings.state_dir, id, points)
 
     return answer(request, {"series": await web_of(request).desk.read(read)})

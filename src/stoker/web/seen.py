@@ -17,8 +17,8 @@ from stoker.core.record import Record
 from stoker.core.states import ACTIVE
 from stoker.daemon.owners import user_name
 from stoker.devices.probe import has_driver
-from stoker.store import find, history
-from stoker.store.find import JobRow
+from stoker.store import history, job_queries
+from stoker.store.job_queries import JobRow
 from stoker.web.paced import Paced
 from stoker.web.sweeps_view import SweepBook
 from stoker.web.waits import Wait, waits
@@ -74,14 +74,14 @@ class Looker:
         cards = self._cards.get("", lambda: shown_cards(db, queue.settings))
         db.execute("BEGIN")
         try:
-            running = find.page(db, ACTIVE, RUNNING)
+            running = job_queries.page(db, ACTIVE, RUNNING)
             ready = history.ready(db, READY + UNREADY)
             unready = history.unready(db, READY + UNREADY)
             ready = ready[: READY + max(0, UNREADY - len(unready))]
             unready = unready[: READY + UNREADY - len(ready)]
-            waiting = find.jobs(db, ready + unready)
+            waiting = job_queries.jobs(db, ready + unready)
             also = (*before.running, *before.recent) if before is not None else ()
-            recent = find.jobs(db, history.ended(db, RECENT, also))
+            recent = job_queries.jobs(db, history.ended(db, RECENT, also))
             rows = [*running, *waiting, *recent]
             jobs = {row.id: board.job_json(db, queue.settings, row) for row in rows}
             told = self._reasons(queue, waiting, ready, cards)
@@ -93,7 +93,7 @@ class Looker:
             tuple(row.id for row in running), tuple(row.id for row in waiting),
             tuple(row.id for row in recent), told,
             [card.as_json() for card in cards[0]], cards[1],
-            self._counts.get("", lambda: find.counts(db)), sweeps,
+            self._counts.get("", lambda: job_queries.counts(db)), sweeps,
             {"pid": facts["pid"], "draining": facts["draining"]},
         )  # fmt: skip
 

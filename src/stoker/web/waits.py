@@ -10,8 +10,8 @@ from stoker.api import Queue
 from stoker.cards_view import Shown
 from stoker.core.record import Record
 from stoker.daemon.presence import daemon_pid
-from stoker.store import find
-from stoker.store.find import JobRow
+from stoker.store import job_queries
+from stoker.store.job_queries import JobRow
 
 _NO_DAEMON = "no daemon is running; `stoker daemon start` starts one"
 
@@ -34,7 +34,7 @@ def waits(
     if not rows:
         return {}
     view = waiting.View(db, settings, cards=cards)
-    starts = view.starts() if find.has_known_end(db) else {}
+    starts = view.starts() if job_queries.has_known_end(db) else {}
     no_daemon = [_NO_DAEMON] if daemon_pid(settings.state_dir) is None else []
     in_line = set(ready)
     now = time.time()

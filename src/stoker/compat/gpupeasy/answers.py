@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stoker.store.find import JobRow
+from stoker.store.job_queries import JobRow
 
 Answer = dict[str, Any]
 

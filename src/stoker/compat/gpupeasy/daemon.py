@@ -19,7 +19,7 @@ from stoker.daemon.cards import Cards
 from stoker.daemon.main import Daemon, main
 from stoker.errors import Error
 from stoker.settings import Settings
-from stoker.store import find, ledger, slots
+from stoker.store import job_queries, ledger, named_devices
 from stoker.supervisor.orders import Begun
 
 MODULE = "stoker.compat.gpupeasy.daemon"
@@ -40,7 +40,7 @@ class PeasyDaemon(Daemon):
         """All slots that ever were, because jobs are on record by their numbers."""
         while not self._mark(False) and not self._is_stopping:
             time.sleep(0.05)
-        named = slots.read(self._db) or slots.Slots()
+        named = named_devices.read(self._db) or named_devices.Slots()
         self._slots = slot_cards(named.known, self._settings, tag, FIRST_FREED, self.trouble)
         self._follow(named.used)
         return self._slots
@@ -65,7 +65,7 @@ class PeasyDaemon(Daemon):
     def _observe(self) -> None:
         super()._observe()
         self._get_ready()
-        named = slots.read(self._db)
+        named = named_devices.read(self._db)
         if named is not None and named.used != self._used:
             self._follow(named.used)
             self._loop.look_again()
@@ -78,12 +78,12 @@ class PeasyDaemon(Daemon):
     # -- logs.out ------------------------------------------------------------------------------
 
     def starting(self, job: int, devices: tuple[int, ...]) -> None:
-        row = find.job(self._db, job)
+        row = job_queries.job(self._db, job)
         self._book.write("Info", "Scheduling", label(job, row.name), "on gpu ", self._gpu(devices))
 
     def finished(self, job: int, outcome: Outcome, verdict: Verdict) -> None:
         super().finished(job, outcome, verdict)
-        row = find.job(self._db, job)
+        row = job_queries.job(self._db, job)
         who = label(job, row.name)
         if verdict.event == "return":
             self._book.write("Warning", "Process", who, "goes back to the queue:", verdict.cause)

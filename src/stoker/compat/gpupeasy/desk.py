@@ -29,9 +29,9 @@ from stoker.core.states import ACTIVE, FINAL, WAITING
 from stoker.daemon.start import ensure_daemon
 from stoker.errors import Error
 from stoker.settings import Settings
-from stoker.store import changes, edits, find, slots
-from stoker.store.find import JobRow
-from stoker.store.submissions import Submission
+from stoker.store import changes, edits, job_queries, named_devices
+from stoker.store.job_queries import JobRow
+from stoker.store.submit import Submission
 from stoker.supervisor.logs import job_folder
 
 _ALL = 10**9
@@ -66,15 +66,15 @@ class Desk:
     # -- lists ---------------------------------------------------------------------------------
 
     def devices(self) -> Answer:
-        return successful(value=list((slots.read(self._db) or slots.Slots()).used))
+        return successful(value=list((named_devices.read(self._db) or named_devices.Slots()).used))
 
     def running(self) -> Answer:
-        rows = find.page(self._db, ACTIVE, _ALL)
+        rows = job_queries.page(self._db, ACTIVE, _ALL)
         rows.sort(key=lambda row: row.attempt or 0)
         return successful(value=[{**brief(row), "gpu": self._gpu(row)} for row in rows])
 
     def scheduled(self, limit: int = _ALL) -> Answer:
-        rows = find.page(self._db, WAITING, _ALL)
+        rows = job_queries.page(self._db, WAITING, _ALL)
         rows.sort(key=lambda row: (-row.priority, row.id))
         return listed([brief(row) for row in rows[:limit]], len(rows) - limit)
 
@@ -85,14 +85,14 @@ class Desk:
         return self._ended(_ENDED_BADLY, limit)
 
     def _ended(self, states: tuple[str, ...], limit: int) -> Answer:
-        rows = find.page(self._db, states, _ALL)
+        rows = job_queries.page(self._db, states, _ALL)
         rows.sort(key=lambda row: (row.ended_at or 0.0, row.id))
         newest = rows[-limit:] if limit else []
         found = [{**brief(row), "returnCode": return_code(row)} for row in newest]
         return listed(found, len(rows) - limit)
 
     def _gpu(self, row: JobRow) -> str:
-        known = (slots.read(self._db) or slots.Slots()).known
+        known = (named_devices.read(self._db) or named_devices.Slots()).known
         return ",".join(known[number] for number in row.devices if number < len(known))
 
     # -- one job -------------------------------------------------------------------------------
@@ -149,14 +149,14 @@ class Desk:
             return {"status": "failed", "value": f"Could not read file: {shown_out(row)}\n"}
 
     def _written_to(self, out: str) -> JobRow | None:
-        rows = find.page(self._db, (*ACTIVE, *FINAL, *WAITING), _ALL, newest_first=True)
+        rows = job_queries.page(self._db, (*ACTIVE, *FINAL, *WAITING), _ALL, newest_first=True)
         return files.written_to(out, rows)
 
     def _find(self, id: str) -> JobRow | None:
         if not (id.isascii() and id.isdigit() and len(id) < 18):
             return None
         try:
-            return find.job(self._db, int(id))
+            return job_queries.job(self._db, int(id))
         except Error:
             return None
 
@@ -242,14 +242,14 @@ class Desk:
     def _refuse_when_full(self, more: int, name: str | None) -> None:
         if not self._limit:
             return
-        waiting = find.counts_up_to(self._db, self._limit).get("queued", 0)
+        waiting = job_queries.counts_up_to(self._db, self._limit).get("queued", 0)
         if waiting + more > self._limit:
             self._book.write("Error", "Adding new job failed. Queue full.")
             raise Refused(f"Could not add new job: {name}. Check logs for details")
 
     def _now(self) -> float:
         """Never earlier than the newest job, even if the clock was set back."""
-        newest = find.page(self._db, (*WAITING, *ACTIVE, *FINAL), 1, newest_first=True)
+        newest = job_queries.page(self._db, (*WAITING, *ACTIVE, *FINAL), 1, newest_first=True)
         return max(time.time(), newest[0].submitted_at if newest else 0.0)
 
     def _wake(self) -> None:
@@ -322,7 +322,7 @@ class Desk:
         if not device.isprintable() or len(names) > _MOST_DEVICES:
             return failed(f"Not a device: {device!r}")
         for name in names:
-            slots.add(self._db, name)
+            named_devices.add(self._db, name)
         self._wake()
         self._book.write("Info", "Device added:", "; ".join(names))
         return successful(message=f"Device added: {'; '.join(names)}")
@@ -330,7 +330,7 @@ class Desk:
     def remove_device(self, device: object) -> Answer:
         if not isinstance(device, str):
             return failed(f"Device not found: {device}")
-        left = list((slots.read(self._db) or slots.Slots()).used)
+        left = list((named_devices.read(self._db) or named_devices.Slots()).used)
         # Names that a start script gave may look like several.
         names = [device] if device in left else split_devices(device)
         for name in names:
@@ -338,7 +338,7 @@ class Desk:
                 return failed(f"Device not found: {name}")
             left.remove(name)
         for name in names:
-            slots.remove(self._db, name)
+            named_devices.remove(self._db, name)
         self._wake()
         self._book.write("Info", "Device removed:", "; ".join(names))
         return successful(message=f"Device removed: {'; '.join(names)}")
@@ -352,7 +352,7 @@ class Desk:
     def about(self) -> Answer:
         value = {
             "version": __version__,
-            "paused": bool(find.meta(self._db, "draining")),
+            "paused": bool(job_queries.meta(self._db, "draining")),
             "queueLimit": self._limit,
             "stateDir": self._queue.settings.state_dir,
         }
@@ -362,18 +362,18 @@ class Desk:
 
     def open(self, devices: Sequence[str] | None, default: Sequence[str]) -> list[str]:
         """Use these devices, or those of the last server here; returns them."""
-        known = slots.read(self._db)
+        known = named_devices.read(self._db)
         if devices is not None or known is None:
-            slots.use(self._db, default if devices is None else devices)
+            named_devices.use(self._db, default if devices is None else devices)
         self._queue.drain(False)
         self._wake()
         self._wait_for_daemon()
-        return list((slots.read(self._db) or slots.Slots()).used)
+        return list((named_devices.read(self._db) or named_devices.Slots()).used)
 
     def _wait_for_daemon(self) -> None:
         """Until the books say how jobs ended while no daemon was there."""
         give_up = time.monotonic() + _READY_SECONDS
-        while not find.meta(self._db, READY):
+        while not job_queries.meta(self._db, READY):
             if time.monotonic() > give_up:
                 self._book.write("Warning", "The scheduler takes long to start")
                 return
@@ -381,4 +381,4 @@ class Desk:
             self._queue.poke()
 
     def count_running(self) -> int:
-        return len(find.page(self._db, ACTIVE, _ALL))
+        return len(job_queries.page(self._db, ACTIVE, _ALL))

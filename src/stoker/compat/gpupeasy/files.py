@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterable
 
 from stoker.compat.gpupeasy.jobs import Refused
-from stoker.store.find import JobRow
+from stoker.store.job_queries import JobRow
 
 _MAX_LOG_BYTES = 4 << 20
 _BLOCK = 1 << 16

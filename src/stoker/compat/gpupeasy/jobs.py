@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from stoker.core.formats.byte_text import to_bytes
 from stoker.core.record import Record
 from stoker.core.states import FINAL
-from stoker.store.find import JobRow
+from stoker.store.job_queries import JobRow
 
 DEFAULT_PRIORITY = 30  # "reduces to a regular queue", as the project's own plan has it
 _MAX_PRIORITY = 1 << 31

@@ -15,7 +15,7 @@ CREATE TABLE lines (
     share      BLOB NOT NULL,
     length     INTEGER NOT NULL
 );
--- The key is what store/lines.py makes of a request that is nothing but a number of GPUs.
+-- The key is what store/request_groups.py makes of a request that is nothing but a number of GPUs.
 INSERT INTO lines (key, gpus, exclusive, ids, prefer, is_auto, avoid, share, length)
     SELECT CAST('(' || gpus || ', None, 0, b'''', b'''', None, None, 0, b'''', b'''', 0)' AS BLOB),
            gpus, 0, x'', x'', 0, x'', x'', 0

@@ -9,9 +9,9 @@ from stoker.core.record import Record
 from stoker.core.states import STATES
 from stoker.errors import NotFound
 from stoker.store.database import Database, id_list
-from stoker.store.lines import LINE_COLUMNS, read_request
-from stoker.store.outputs import STDERR, STDOUT
-from stoker.store.rows import parse_devices
+from stoker.store.device_column import parse_devices
+from stoker.store.output_columns import STDERR, STDOUT
+from stoker.store.request_groups import LINE_COLUMNS, read_request
 
 
 class JobRow(Record):

@@ -20,7 +20,7 @@ from stoker.core.formats.time_series import TICKS, TRACKS, Reading, coarsen, dec
 from stoker.core.record import Record
 from stoker.core.states import ACTIVE
 from stoker.store.database import FILE_NAME as QUEUE_FILE
-from stoker.store.rows import parse_devices
+from stoker.store.device_column import parse_devices
 
 FILE_NAME = "traces.db"
 SCHEMA_VERSION = 1

@@ -11,7 +11,7 @@ from stoker.core.states import FINAL, HELD, QUEUED
 from stoker.errors import Conflict, NotFound
 from stoker.failpoints import point
 from stoker.store.database import Database
-from stoker.store.lines import Lines
+from stoker.store.request_groups import Lines
 
 # About 15 ms of write lock: what a freed GPU may have to wait for while somebody submits a lot.
 CHUNK = 5000

@@ -12,7 +12,7 @@ import sqlite3
 
 from stoker.core.states import ACTIVE
 from stoker.store.database import FILE_NAME, Database
-from stoker.store.find import has_any
+from stoker.store.job_queries import has_any
 
 _INCREMENTAL = 2
 _STEP_PAGES = 2000
