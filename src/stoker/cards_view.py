@@ -13,10 +13,10 @@ from stoker.core.states import ACTIVE
 from stoker.daemon.gpu_file import NOT_NAMED, read_gpu_file
 from stoker.daemon.owners import leased_on, owners, user_name
 from stoker.daemon.presence import daemon_pid, known_devices
-from stoker.devices.lease_records import Holder
-from stoker.devices.leases import holders
-from stoker.devices.probe import as_device, has_driver
-from stoker.devices.watch import sample_once
+from stoker.devices.discovery import as_device, has_driver
+from stoker.devices.leases.holders import Holder
+from stoker.devices.leases.lease import holders
+from stoker.devices.nvml_client import sample_once
 from stoker.errors import Error
 from stoker.settings import Settings
 from stoker.store import job_queries, ledger

@@ -356,10 +356,10 @@ def _check_request(request: Request, has_memory: bool) -> None:
 
 def _check_driver() -> None:
     """A GPU job must not become a CPU job because the driver happens to be silent."""
-    from stoker.devices.probe import has_driver
+    from stoker.devices.discovery import has_driver
 
     if has_driver():
-        from stoker.devices.watch import sample_once
+        from stoker.devices.nvml_client import sample_once
 
         sample = sample_once()
         if sample.cards is None:

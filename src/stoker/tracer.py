@@ -2,8 +2,7 @@
 
 python -m stoker.tracer
 
-stdin    the cards as the daemon saw them, one sample a line (devices/samples.py), as often as it
-         likes; end of file: exit
+stdin    samples of the GPUs, one a line (devices/sample_lines.py); end of file: exit
 
 A process of its own that the daemon keeps alive while there is something to sample. It asks no
 driver, holds nothing that is not on disk, and may be killed at any instant.
@@ -19,7 +18,7 @@ import time
 
 from stoker.core.formats.time_series import gather
 from stoker.core.gpus.sample import Card, Sample
-from stoker.devices.samples import decode
+from stoker.devices.sample_lines import decode
 from stoker.errors import Conflict, Error
 from stoker.settings import Settings, load_settings
 from stoker.store.usage_history import QueueReader, Row, Running, TraceWriter

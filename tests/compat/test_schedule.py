@@ -19,9 +19,9 @@ from stoker.compat.schedule_line import Want, left_over
 from stoker.compat.schedule_options import Call, parse
 from stoker.compat.schedule_state import Entry, dump, fresh, load, status_text
 from stoker.compat.schedule_task import number_in
-from stoker.devices.lease_records import CardClaim
-from stoker.devices.lease_stand import Stand
-from stoker.devices.leases import holders, try_take
+from stoker.devices.leases.any_of import Stand
+from stoker.devices.leases.holders import CardClaim
+from stoker.devices.leases.lease import holders, try_take
 from stoker.errors import UsageError
 from tests.doors.helpers import Gate, is_alive, refused
 from tests.fake_nvml import GIB

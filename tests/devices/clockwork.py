@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from stoker.core.gpus.sample import Sample
-from stoker.devices.samples import decode, encode
+from stoker.devices.sample_lines import decode, encode
 from tests.fake_nvml import FakeNvml
 
 

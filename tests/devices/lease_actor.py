@@ -19,8 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from stoker.devices.lease_records import CardClaim
-from stoker.devices.leases import Lease, Waiter, take_patiently, try_take
+from stoker.devices.leases.holders import CardClaim
+from stoker.devices.leases.lease import Lease, Waiter, take_patiently, try_take
 from stoker.errors import Error
 from tests.devices.lease_ledger import Ledger
 

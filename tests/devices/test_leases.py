@@ -16,8 +16,15 @@ from pathlib import Path
 
 import pytest
 
-from stoker.devices.lease_records import CardClaim, Holder
-from stoker.devices.leases import Lease, Waiter, first_in_line, holders, take_patiently, try_take
+from stoker.devices.leases.holders import CardClaim, Holder
+from stoker.devices.leases.lease import (
+    Lease,
+    Waiter,
+    first_in_line,
+    holders,
+    take_patiently,
+    try_take,
+)
 from stoker.errors import Impossible, NoPermission, TryLater
 from tests.devices.lease_actor import LeaseActor
 from tests.devices.lease_ledger import CARDS, ROWS, Ledger

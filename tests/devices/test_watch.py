@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from stoker.core.gpus.sample import Sample
-from stoker.devices.watch import Watch, sample_once
-from stoker.devices.watcher import IDLE_SECONDS
+from stoker.devices.nvml_client import Watch, sample_once
+from stoker.devices.nvml_process import IDLE_SECONDS
 from tests.fake_nvml import LIBRARY_MISMATCH, FakeNvml
 from tests.lab import wait_until
 
@@ -229,7 +229,7 @@ def test_files_in_the_current_folder_do_not_get_into_the_helper(
 
 
 def test_a_helper_does_not_outlive_its_parent(env: dict[str, str]) -> None:
-    code = "from stoker.devices.watch import Watch; w = Watch(); print(w.pid, flush=True); input()"
+    code = "from stoker.devices.nvml_client import Watch; w = Watch(); print(w.pid, flush=True); input()"
     words = [sys.executable, "-c", code]
     pipe = subprocess.PIPE
     with subprocess.Popen(words, env=env, stdin=pipe, stdout=pipe) as parent:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from stoker.core.gpus.sample import Card, CardProcess, Sample, Xid
-from stoker.devices.samples import decode, encode
-from stoker.devices.watcher import IDLE_SECONDS
+from stoker.devices.nvml_process import IDLE_SECONDS
+from stoker.devices.sample_lines import decode, encode
 from tests.devices.clockwork import Clockwork
 from tests.fake_nvml import (
     DRIVER_NOT_LOADED,
@@ -29,7 +29,7 @@ from tests.fake_nvml import (
 )
 
 H100, A100 = "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-40GB"
-_WATCHER = [sys.executable, "-m", "stoker.devices.watcher"]
+_WATCHER = [sys.executable, "-m", "stoker.devices.nvml_process"]
 
 
 class Running:

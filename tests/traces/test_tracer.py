@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from stoker.core.gpus.sample import Sample
-from stoker.devices.samples import encode
-from stoker.devices.watch import sample_once
+from stoker.devices.nvml_client import sample_once
+from stoker.devices.sample_lines import encode
 from stoker.supervisor import locks
 from stoker.tracer import TRACER_LOCK
 from stoker.traces import Series, gpu_trace, job_trace

@@ -18,8 +18,8 @@ from stoker.core.formats.durations import format_size
 from stoker.core.record import Record
 from stoker.daemon import presence
 from stoker.daemon.wake import NEWS_SOCKET
-from stoker.devices.probe import find_devices, has_driver
-from stoker.devices.watch import sample_once
+from stoker.devices.discovery import find_devices, has_driver
+from stoker.devices.nvml_client import sample_once
 from stoker.errors import Conflict, Damaged, Error
 from stoker.settings import (
     Settings,
@@ -226,7 +226,7 @@ def _processes_of(
             continue
         if b"stoker.driver" in words:
             yield "sweep driver", pid, "adaptive sweeps get no new trials"
-        elif b"stoker.devices.watcher" in words:
+        elif b"stoker.devices.nvml_process" in words:
             yield "GPU watcher", pid, "the state of the GPUs is not known"
 
 

@@ -11,8 +11,8 @@ from stoker.core.policy.placement import is_named
 from stoker.daemon.cards import Cards
 from stoker.daemon.lookout import find_cards
 from stoker.daemon.watched_cards import WatchedCards
-from stoker.devices.probe import as_device, has_driver, parse_devices, simulated, visible_names
-from stoker.devices.watch import sample_once
+from stoker.devices.discovery import as_device, has_driver, parse_devices, simulated, visible_names
+from stoker.devices.nvml_client import sample_once
 from stoker.errors import Impossible, UsageError
 from stoker.settings import Settings, cpu_slots
 

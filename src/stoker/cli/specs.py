@@ -329,7 +329,7 @@ def _masked(devices: tuple[Device, ...]) -> tuple[str, ...]:
     if not mask or "STOKER_JOB_ID" in os.environ:
         return ()
     from stoker.core.policy.placement import is_named
-    from stoker.devices.probe import visible_names
+    from stoker.devices.discovery import visible_names
 
     names = visible_names(mask).split(",")
     known = tuple(name for name in names if any(is_named(device, (name,)) for device in devices))
@@ -338,10 +338,10 @@ def _masked(devices: tuple[Device, ...]) -> tuple[str, ...]:
 
 def _check_driver() -> None:
     """A GPU job must not become a CPU job because the driver happens to be silent."""
-    from stoker.devices.probe import has_driver
+    from stoker.devices.discovery import has_driver
 
     if has_driver():
-        from stoker.devices.watch import sample_once
+        from stoker.devices.nvml_client import sample_once
 
         sample = sample_once()
         if sample.cards is None:

@@ -13,7 +13,7 @@ from stoker.cli.output import print_json, table
 from stoker.core.formats.shell_words import display
 from stoker.core.model import Device
 from stoker.core.states import ACTIVE, WAITING
-from stoker.devices.probe import has_driver
+from stoker.devices.discovery import has_driver
 from stoker.store import job_queries
 from stoker.waiting import host_problems
 

@@ -13,9 +13,9 @@ from stoker.compat.schedule_state import FREE, Entry
 from stoker.core.gpus.occupancy import tenants
 from stoker.core.gpus.sample import Card
 from stoker.daemon.owners import user_name, user_of
-from stoker.devices.lease_records import CardClaim, Holder
-from stoker.devices.leases import holders
-from stoker.devices.probe import has_driver
+from stoker.devices.discovery import has_driver
+from stoker.devices.leases.holders import CardClaim, Holder
+from stoker.devices.leases.lease import holders
 from stoker.errors import Error
 
 TIME = "%Y-%m-%d %H:%M:%S"
@@ -36,7 +36,7 @@ class Gpus:
         self.ours: dict[int, Entry] = {}
 
     def _look(self) -> None:
-        from stoker.devices.watch import sample_once
+        from stoker.devices.nvml_client import sample_once
 
         sample = sample_once()
         self._seen_at = sample.at

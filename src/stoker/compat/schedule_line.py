@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 
 from stoker.core.fields import from_fields
 from stoker.core.record import Record
-from stoker.devices.lease_files import lease_folder
+from stoker.devices.leases.lease_files import lease_folder
 
 _TICKET = "schedule."
 _DOOR = "schedule-line"  # locked while somebody takes a ticket

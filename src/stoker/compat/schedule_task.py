@@ -12,7 +12,7 @@ from stoker.compat.door import write_line
 from stoker.compat.folders import here
 from stoker.compat.schedule_options import STDOUT
 from stoker.core.model import Context, Outcome
-from stoker.devices.leases import Lease
+from stoker.devices.leases.lease import Lease
 from stoker.errors import Error
 from stoker.supervisor.attached import Attached
 from stoker.supervisor.orders import INHERIT, Order, Refused

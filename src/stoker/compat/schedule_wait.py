@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 
 from stoker.compat.schedule_line import Line, Want, left_over
 from stoker.compat.schedule_options import Call
-from stoker.devices.lease_records import CardClaim
-from stoker.devices.lease_stand import Stand
-from stoker.devices.leases import Lease
+from stoker.devices.leases.any_of import Stand
+from stoker.devices.leases.holders import CardClaim
+from stoker.devices.leases.lease import Lease
 
 _IN_MODIFY, _IN_CLOSE_WRITE, _IN_CLOSE_NOWRITE, _IN_DELETE = 0x2, 0x8, 0x10, 0x200
 # The kernel tells of a close a moment before it drops the lock.

@@ -16,7 +16,7 @@ from stoker.compat.job_sources import LineJobs
 from stoker.compat.jobs import End, Job, wants_zero
 from stoker.compat.simple_gpu_scheduler_options import parse
 from stoker.compat.slots import LAST_FREED, split_devices
-from stoker.devices.probe import find_devices
+from stoker.devices.discovery import find_devices
 from stoker.errors import Error, UsageError
 from stoker.settings import Settings, load_settings
 

@@ -17,8 +17,8 @@ from stoker.core.model import CardState, Device, Request, RunningJob
 from stoker.core.policy.placement import is_named
 from stoker.daemon.cards import Cards, Watched
 from stoker.daemon.usage import Use
-from stoker.devices.leases import Lease
-from stoker.devices.probe import has_driver
+from stoker.devices.discovery import has_driver
+from stoker.devices.leases.lease import Lease
 from stoker.settings import Settings
 
 TYPE_CHECKING = False
@@ -265,7 +265,7 @@ def slot_cards(
     # Inside a job, its cards are leased already, and to us as well.
     held = os.environ.get("STOKER_GPU_UUIDS", "").split(",")
     from stoker.daemon.watched_cards import WatchedCards
-    from stoker.devices.watch import sample_once
+    from stoker.devices.nvml_client import sample_once
 
     real = WatchedCards(tag_base, settings.leases, settings.gpus_by_uuid, held)
     real.hear(sample_once(), {})

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from stoker.core.gpus.sample import Sample
 from stoker.core.model import CardState, Device, Request, RunningJob
 from stoker.daemon.usage import Use
-from stoker.devices.leases import Lease, Waiter
+from stoker.devices.leases.lease import Lease, Waiter
 
 
 class Cards:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
-from stoker.devices.probe import parse_devices
+from stoker.devices.discovery import parse_devices
 from stoker.errors import UsageError
 
 NOT_NAMED = "not among the cards that may be used"

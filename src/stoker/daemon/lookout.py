@@ -11,8 +11,8 @@ from stoker.daemon.gpu_file import read_gpu_file
 from stoker.daemon.loop import Loop
 from stoker.daemon.roles import Listener
 from stoker.daemon.watched_cards import WatchedCards
-from stoker.devices.probe import has_driver, simulated
-from stoker.devices.watch import Watch
+from stoker.devices.discovery import has_driver, simulated
+from stoker.devices.nvml_client import Watch
 from stoker.errors import Error
 from stoker.settings import Settings
 

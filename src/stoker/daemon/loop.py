@@ -33,7 +33,7 @@ from stoker.daemon.lessons import Run, learn
 from stoker.daemon.order import OrderMaker
 from stoker.daemon.queue_snapshot import load_snapshot
 from stoker.daemon.roles import Clock, Host, Listener, Parent
-from stoker.devices.leases import Lease
+from stoker.devices.leases.lease import Lease
 from stoker.errors import Upgraded
 from stoker.failpoints import point
 from stoker.settings import Settings

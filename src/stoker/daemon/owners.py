@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 
 from stoker.core.gpus.sample import Card
-from stoker.devices.leases import holders
+from stoker.devices.leases.lease import holders
 from stoker.errors import Error
 from stoker.supervisor.job_processes import owner_of
 

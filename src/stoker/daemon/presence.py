@@ -58,6 +58,6 @@ def known_devices(db: Database, settings: Settings) -> tuple[Device, ...]:
     """What the living daemon uses, or what a daemon started from here would find."""
     if daemon_pid(settings.state_dir) is not None and job_queries.meta(db, "cpu_slots") is not None:
         return job_queries.devices(db)
-    from stoker.devices.probe import find_devices
+    from stoker.devices.discovery import find_devices
 
     return find_devices(settings.devices, settings.gpus_by_uuid)

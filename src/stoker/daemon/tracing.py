@@ -7,7 +7,7 @@ import time
 from stoker.core.gpus.sample import Sample
 from stoker.daemon.child import Child
 from stoker.daemon.loop import Loop
-from stoker.devices.samples import encode
+from stoker.devices.sample_lines import encode
 from stoker.settings import Settings
 
 # How often the tracer hears of the cards; it makes one reading of several.

@@ -19,9 +19,9 @@ from stoker.daemon.cards import Watched
 from stoker.daemon.gpu_file import NOT_NAMED
 from stoker.daemon.owners import leased_on, owners
 from stoker.daemon.usage import Meters, Use
-from stoker.devices.lease_records import CardClaim
-from stoker.devices.leases import Lease, Waiter, first_in_line, holders, try_take
-from stoker.devices.probe import as_device
+from stoker.devices.discovery import as_device
+from stoker.devices.leases.holders import CardClaim
+from stoker.devices.leases.lease import Lease, Waiter, first_in_line, holders, try_take
 from stoker.errors import Error
 from stoker.supervisor.kill_processes import kill_attempt
 

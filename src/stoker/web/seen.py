@@ -16,7 +16,7 @@ from stoker.cards_view import Shown, shown_cards
 from stoker.core.record import Record
 from stoker.core.states import ACTIVE
 from stoker.daemon.owners import user_name
-from stoker.devices.probe import has_driver
+from stoker.devices.discovery import has_driver
 from stoker.store import history, job_queries
 from stoker.store.job_queries import JobRow
 from stoker.web.paced import Paced

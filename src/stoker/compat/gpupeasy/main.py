@@ -16,7 +16,7 @@ from stoker.compat.gpupeasy.devices import split_devices
 from stoker.compat.gpupeasy.logbook import NAME, Logbook
 from stoker.core.formats.gpupeasy_text import jobs_in, trouble_in
 from stoker.core.record import Record
-from stoker.devices.probe import find_devices
+from stoker.devices.discovery import find_devices
 from stoker.errors import Conflict, Error, NoPermission, Unavailable, UsageError
 from stoker.http.addresses import resolve
 from stoker.http.token_file import load_token, read_token

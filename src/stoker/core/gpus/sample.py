@@ -1,4 +1,4 @@
-"""What the driver says of the GPUs: one sample, as devices/watcher.py takes it."""
+"""What the driver says of the GPUs: one sample, as devices/nvml_process.py takes it."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ import struct
 from collections.abc import Iterator
 
 from stoker.core.record import Record
-from stoker.devices.lease_files import explained, open_existing
+from stoker.devices.leases.lease_files import explained, open_existing
 
 _SLOTS = 256
 _AMOUNT_BITS = 44

@@ -1,6 +1,6 @@
 """The process behind `leases.Waiter`: waits for locks, sends them to its parent, and ends.
 
-python -m stoker.devices.lease_waiter PID CLAIMS; the socket to the parent is its standard input.
+python -m stoker.devices.leases.wait_process PID CLAIMS; stdin is the socket to the parent.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import socket
 import sys
 
 from stoker.core.fields import from_fields
-from stoker.devices.lease_records import CardClaim
-from stoker.devices.leases import take_patiently
+from stoker.devices.leases.holders import CardClaim
+from stoker.devices.leases.lease import take_patiently
 from stoker.errors import Error
 
 

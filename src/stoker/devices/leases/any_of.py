@@ -12,9 +12,9 @@ import fcntl
 import os
 from collections.abc import Callable, Sequence
 
-from stoker.devices.lease_files import explained, open_or_make, paths_of
-from stoker.devices.lease_records import CardClaim, place, sign
-from stoker.devices.leases import Lease
+from stoker.devices.leases.holders import CardClaim, place, sign
+from stoker.devices.leases.lease import Lease
+from stoker.devices.leases.lease_files import explained, open_or_make, paths_of
 
 
 class Stand:

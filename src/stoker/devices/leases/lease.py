@@ -27,8 +27,8 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from stoker.devices.lease_files import explained, lock, paths_of
-from stoker.devices.lease_records import WHOLE, CardClaim, Holder, place, read_holders, sign
+from stoker.devices.leases.holders import WHOLE, CardClaim, Holder, place, read_holders, sign
+from stoker.devices.leases.lease_files import explained, lock, paths_of
 from stoker.errors import Impossible
 
 TYPE_CHECKING = False
@@ -155,7 +155,7 @@ class Waiter:
 def _spawn_helper(words: list[str], link: int) -> tuple[int, int]:
     pid = os.posix_spawn(
         sys.executable,
-        [sys.executable, "-P", "-m", "stoker.devices.lease_waiter", *words],
+        [sys.executable, "-P", "-m", "stoker.devices.leases.wait_process", *words],
         os.environ,
         file_actions=[
             (os.POSIX_SPAWN_DUP2, link, 0),

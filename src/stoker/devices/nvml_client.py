@@ -14,8 +14,8 @@ import time
 from collections.abc import Mapping
 
 from stoker.core.gpus.sample import Sample
-from stoker.devices.samples import decode
-from stoker.devices.watcher import ACTIVE_SECONDS, IDLE_SECONDS
+from stoker.devices.nvml_process import ACTIVE_SECONDS, IDLE_SECONDS
+from stoker.devices.sample_lines import decode
 
 _LONGEST_WAIT_SECONDS = 30.0
 _SETTLED_SECONDS = 60.0
@@ -190,11 +190,11 @@ def sample_once(timeout: float = 5.0, env: Mapping[str, str] | None = None) -> S
 
 
 class _Helper:
-    """One process of devices/watcher.py. It leads its own session: Ctrl-C is not meant for it."""
+    """One process of nvml_process.py. It leads its own session, so Ctrl-C does not reach it."""
 
     def __init__(self, env: Mapping[str, str] | None, *options: str) -> None:
         # Without -P it would import from the folder we are in, which is any job's.
-        argv = [sys.executable, "-P", "-m", "stoker.devices.watcher", "--named", *options]
+        argv = [sys.executable, "-P", "-m", "stoker.devices.nvml_process", "--named", *options]
         ours: list[int] = []
         theirs: list[int] = []
         try:

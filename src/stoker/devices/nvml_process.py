@@ -1,11 +1,11 @@
 """The watcher: asks the driver for everything, in a process that may hang in our place.
 
-python -m stoker.devices.watcher --named [--once]
+python -m stoker.devices.nvml_process --named [--once]
 
 stdin    `n`: sample now, `a`: at the active rate, `i`: at the idle rate; end of file: exit
-stdout   samples, one a line (devices/samples.py)
+stdout   samples, one a line (devices/sample_lines.py)
 
-See devices/watch.py for the other side.
+See devices/nvml_client.py for the other side.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 
 from stoker.core.gpus.sample import Sample
-from stoker.devices.samples import encode, encode_0_1
+from stoker.devices.sample_lines import encode, encode_0_1
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def _begin_anew(wait: float, active: bool) -> None:
     """A library once loaded stays the old one, whatever is installed meanwhile."""
     options = [f"--wait={wait}", *(["--active"] if active else [])]
     options += [_NAMED] if _NAMED in sys.argv else []
-    os.execv(sys.executable, [sys.executable, "-P", "-m", "stoker.devices.watcher", *options])
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "stoker.devices.nvml_process", *options])
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ def find_devices(wanted: str | None, by_uuid: bool = False) -> tuple[Device, ...
         return simulated(wanted)
     if not has_driver():
         return ()
-    from stoker.devices.watch import sample_once
+    from stoker.devices.nvml_client import sample_once
 
     cards = sample_once().cards
     if cards is None:  # it does not answer; its files may still tell what there is

@@ -1,0 +1,1 @@
+"""The host-wide right to use a GPU, held by kernel locks."""
