@@ -24,7 +24,7 @@ from stoker.settings import Settings, load_settings
 from stoker.store.usage_history import QueueReader, Row, Running, TraceWriter
 from stoker.supervisor import locks
 from stoker.supervisor.job_processes import owner_of
-from stoker.supervisor.trees import Trees
+from stoker.supervisor.process_usage import Trees
 
 TRACER_LOCK = "tracer.lock"
 

@@ -229,7 +229,10 @@ def test_files_in_the_current_folder_do_not_get_into_the_helper(
 
 
 def test_a_helper_does_not_outlive_its_parent(env: dict[str, str]) -> None:
-    code = "from stoker.devices.nvml_client import Watch; w = Watch(); print(w.pid, flush=True); input()"
+    code = (
+        "from stoker.devices.nvml_client import Watch\n"
+        "w = Watch(); print(w.pid, flush=True); input()"
+    )
     words = [sys.executable, "-c", code]
     pipe = subprocess.PIPE
     with subprocess.Popen(words, env=env, stdin=pipe, stdout=pipe) as parent:

@@ -16,12 +16,12 @@ from typing import Any
 
 from stoker.core.model import Context
 from stoker.supervisor.children import Children
-from stoker.supervisor.dispatcher import become_dispatcher
 from stoker.supervisor.journal import Journal
-from stoker.supervisor.orders import Begun, Order
+from stoker.supervisor.messages import Begun, Order
 from stoker.supervisor.runner import boot_id
 from stoker.supervisor.sockets import listen
 from stoker.supervisor.spawn import encode_environment
+from stoker.supervisor.subreaper import become_dispatcher
 
 
 class Runner:

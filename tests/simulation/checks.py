@@ -14,7 +14,7 @@ from stoker.core.model import Device
 from stoker.core.outcome.retry import RERUN_CAP
 from stoker.core.states import FINAL, TABLE
 from stoker.store.submit import satisfied
-from stoker.supervisor.orders import Order
+from stoker.supervisor.messages import Order
 from tests.simulation.world import Process, Violation, World
 
 _AUDIT = """

@@ -21,9 +21,9 @@ from stoker.settings import Settings
 from stoker.store import ledger
 from stoker.store.database import open_database
 from stoker.supervisor.journal import JournalBegun
-from stoker.supervisor.orders import Begun, Fact, Order
+from stoker.supervisor.messages import Begun, Fact, Order
 from stoker.supervisor.orphans import Adoption, Orphans
-from stoker.supervisor.runner_link import RunnerLink
+from stoker.supervisor.runner_client import RunnerLink
 from tests.simulation.runner import AskList, Connection, Living, Rolled, Runner, Stop
 from tests.simulation.world import KILL, TERM, DaemonDied, Process, Record, World
 

@@ -10,10 +10,10 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from stoker.core.model import Outcome
-from stoker.supervisor.begins import Begins
 from stoker.supervisor.children import LEFTOVER_GRACE_SECONDS
 from stoker.supervisor.journal import JournalBegun, JournalExited
-from stoker.supervisor.orders import Begun, Fact, Order, Refused
+from stoker.supervisor.messages import Begun, Fact, Order, Refused
+from stoker.supervisor.start_batching import Begins
 from tests.simulation.world import KILL, TERM, Process, RunnerDied, World
 
 

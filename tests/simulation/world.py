@@ -8,7 +8,7 @@ from random import Random
 
 from stoker.core.model import Outcome
 from stoker.supervisor.journal import JournalBegun, JournalExited
-from stoker.supervisor.orders import Refused
+from stoker.supervisor.messages import Refused
 
 TERM, KILL = 15, 9
 Record = JournalBegun | JournalExited | Outcome | Refused

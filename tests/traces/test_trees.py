@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from stoker.supervisor import job_processes, kill_processes, process_tags
-from stoker.supervisor.trees import Trees
+from stoker.supervisor.process_usage import Trees
 
 BASE = 0x1BADF00D
 MIB = 1 << 20

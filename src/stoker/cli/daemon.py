@@ -20,7 +20,7 @@ from stoker.store import job_queries
 from stoker.store.database import refuse_newer
 from stoker.supervisor import locks
 from stoker.supervisor.process_table import STOPPED, state_of
-from stoker.supervisor.runner_link import release_runner, starting_daemons
+from stoker.supervisor.runner_client import release_runner, starting_daemons
 
 _ACTIONS = ("start", "stop", "restart", "status", "drain", "resume", "run")
 

@@ -26,8 +26,8 @@ from stoker.store.database import FILE_NAME, Database, open_database
 from stoker.store.finished_jobs import FinishedJobs
 from stoker.store.ledger import store_tag
 from stoker.supervisor import locks
+from stoker.supervisor.log_pool import PREFIX as SPARE
 from stoker.supervisor.runner import boot_id
-from stoker.supervisor.spare_logs import PREFIX as SPARE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from stoker.core.record import Record
-from stoker.supervisor.orders import INHERIT
+from stoker.supervisor.messages import INHERIT
 
 __all__ = ["INHERIT", "End", "Job", "Summary", "wants_zero"]
 

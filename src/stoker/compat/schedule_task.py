@@ -14,8 +14,8 @@ from stoker.compat.schedule_options import STDOUT
 from stoker.core.model import Context, Outcome
 from stoker.devices.leases.lease import Lease
 from stoker.errors import Error
-from stoker.supervisor.attached import Attached
-from stoker.supervisor.orders import INHERIT, Order, Refused
+from stoker.supervisor.foreground_jobs import Attached
+from stoker.supervisor.messages import INHERIT, Order, Refused
 
 _TERMINATED_FOR_GOOD = 1e9  # seconds: only another Ctrl-C kills
 # The task ignores Ctrl-C, as it always did; a shell can say so, posix_spawn cannot. And it waits

@@ -25,7 +25,7 @@ from stoker.store import ledger
 from stoker.store.database import Database
 from stoker.store.submit import Submission
 from stoker.supervisor import job_processes, kill_processes, process_tags
-from stoker.supervisor.attached import Attached
+from stoker.supervisor.foreground_jobs import Attached
 from stoker.supervisor.process_table import Process, read_processes
 
 TYPE_CHECKING = False

@@ -41,7 +41,7 @@ from stoker.store import ledger, sweeps
 from stoker.store.buffered_attempts import Books, LateBooks
 from stoker.store.database import Database, check_schema, translate
 from stoker.store.profiles import Profiles
-from stoker.supervisor.orders import Begun, Fact, Order, Refused, Stuck
+from stoker.supervisor.messages import Begun, Fact, Order, Refused, Stuck
 
 _BUSY_SECONDS = 0.005
 # An attempt's id is on its processes and in the journal, so it must never be used again, even if

@@ -40,13 +40,13 @@ from stoker.store.checkpoints import Checkpoints
 from stoker.store.database import FILE_NAME, open_database
 from stoker.store.upgrades import migration_lock
 from stoker.supervisor import locks, process_tags
-from stoker.supervisor.dispatcher import become_dispatcher
+from stoker.supervisor.daemon_restarts import Restarts
 from stoker.supervisor.journal import JournalBegun
-from stoker.supervisor.orders import Begun, Fact, Order
+from stoker.supervisor.messages import Begun, Fact, Order
 from stoker.supervisor.orphans import Adoption, Orphans, ProcessHandles
-from stoker.supervisor.restarts import Restarts
 from stoker.supervisor.runner import boot_id
-from stoker.supervisor.runner_link import RunnerLink
+from stoker.supervisor.runner_client import RunnerLink
+from stoker.supervisor.subreaper import become_dispatcher
 from stoker.supervisor.wire import note
 
 _LOOK_FOR_HOME_SECONDS = 30.0

@@ -11,7 +11,7 @@ from stoker.store import ledger
 from stoker.store.database import Database
 from stoker.supervisor.environment import job_environment
 from stoker.supervisor.logs import job_folder, log_path
-from stoker.supervisor.orders import Order
+from stoker.supervisor.messages import Order
 
 _KNOWN_CONTEXTS = 100
 

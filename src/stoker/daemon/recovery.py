@@ -17,9 +17,9 @@ from stoker.daemon.loop import Loop
 from stoker.failpoints import point
 from stoker.store import ledger
 from stoker.supervisor.journal import JournalBegun, JournalExited, JournalSpawned
-from stoker.supervisor.orders import Begun, Fact, Refused
+from stoker.supervisor.messages import Begun, Fact, Refused
 from stoker.supervisor.orphans import Adoption, Orphans
-from stoker.supervisor.runner_link import RunnerLink
+from stoker.supervisor.runner_client import RunnerLink
 
 
 def recover(

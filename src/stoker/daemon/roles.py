@@ -5,7 +5,7 @@ from __future__ import annotations
 from stoker.core.model import Context, Outcome
 from stoker.core.outcome.retry import Verdict
 from stoker.core.record import Record
-from stoker.supervisor.orders import Order
+from stoker.supervisor.messages import Order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -20,10 +20,10 @@ from stoker.supervisor.empty_logs import EmptyLogs
 from stoker.supervisor.job_cgroups import JobCgroups
 from stoker.supervisor.job_processes import Leader
 from stoker.supervisor.kill_processes import KillRetries
+from stoker.supervisor.log_pool import NAMELESS_SECONDS, Lent, SpareLogs
 from stoker.supervisor.logs import cap_log
-from stoker.supervisor.orders import Begun, Order, Refused, Stuck
+from stoker.supervisor.messages import Begun, Order, Refused, Stuck
 from stoker.supervisor.process_table import Process, read_process
-from stoker.supervisor.spare_logs import NAMELESS_SECONDS, Lent, SpareLogs
 from stoker.supervisor.spawn import (
     Environment,
     HostTrouble,

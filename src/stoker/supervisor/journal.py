@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from stoker.core.formats.byte_text import to_bytes, to_text
 from stoker.core.model import Outcome
 from stoker.core.record import Record
-from stoker.supervisor.orders import Begun, Order, Refused
+from stoker.supervisor.messages import Begun, Order, Refused
 
 _HEADER = b"stoker-journal 1\n"
 SEGMENT_BYTES = 1 << 20

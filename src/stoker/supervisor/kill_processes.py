@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from stoker.supervisor.job_processes import all_processes, children, processes_by_attempt
-from stoker.supervisor.orders import Stuck
+from stoker.supervisor.messages import Stuck
 from stoker.supervisor.process_table import Process, name_of, read_process
 from stoker.supervisor.process_tags import DETACHED, attempt_of, base_of, read_tag
 

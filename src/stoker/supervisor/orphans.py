@@ -21,7 +21,7 @@ from stoker.supervisor import job_processes, kill_processes
 from stoker.supervisor.job_cgroups import JobCgroups
 from stoker.supervisor.job_processes import Leader
 from stoker.supervisor.kill_processes import KillRetries
-from stoker.supervisor.orders import Begun, Fact, Stuck
+from stoker.supervisor.messages import Begun, Fact, Stuck
 from stoker.supervisor.process_table import Process, read_process, read_processes, zombie_status
 
 _PIDFD_GET_INFO = 0xC0000000 | 64 << 16 | 0xFF << 8 | 11

@@ -25,15 +25,15 @@ from typing import Any
 from stoker.core.fields import from_fields
 from stoker.core.model import Context, Outcome
 from stoker.failpoints import point
-from stoker.supervisor.begins import Begins
 from stoker.supervisor.children import Children
-from stoker.supervisor.dispatcher import become_dispatcher
+from stoker.supervisor.daemon_restarts import Restarts
 from stoker.supervisor.job_cgroups import JobCgroups
 from stoker.supervisor.journal import Journal, JournalFull
-from stoker.supervisor.orders import Begun, Order, Refused
-from stoker.supervisor.restarts import Restarts
+from stoker.supervisor.messages import Begun, Order, Refused
 from stoker.supervisor.sockets import listen
 from stoker.supervisor.spawn import Environment, encode_environment
+from stoker.supervisor.start_batching import Begins
+from stoker.supervisor.subreaper import become_dispatcher
 from stoker.supervisor.wire import Wire, note
 
 SOCKET_NAME = "runner.sock"

@@ -19,8 +19,8 @@ from stoker.core.formats.byte_text import to_system
 from stoker.core.formats.shell_words import MAX_ARGUMENT_BYTES
 from stoker.core.model import Context
 from stoker.supervisor import process_tags
+from stoker.supervisor.messages import INHERIT, Order
 from stoker.supervisor.mounts import Mounts
-from stoker.supervisor.orders import INHERIT, Order
 from stoker.supervisor.regular_files import open_for_output
 
 # Python ignores some signals and so would the job; a job starts with every signal as usual.

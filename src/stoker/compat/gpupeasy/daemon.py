@@ -20,7 +20,7 @@ from stoker.daemon.main import Daemon, main
 from stoker.errors import Error
 from stoker.settings import Settings
 from stoker.store import job_queries, ledger, named_devices
-from stoker.supervisor.orders import Begun
+from stoker.supervisor.messages import Begun
 
 MODULE = "stoker.compat.gpupeasy.daemon"
 READY = "peasy_ready"  # in the books: whether they say how everything ended before

@@ -1,6 +1,6 @@
 """What the keeper of a foreground run becomes when the run is gone: it ends the run's jobs.
 
-python -m stoker.supervisor.keeper TAG_BASE
+python -m stoker.supervisor.foreground_cleanup TAG_BASE
 """
 
 from __future__ import annotations

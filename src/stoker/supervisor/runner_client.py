@@ -20,7 +20,7 @@ from stoker.core.model import Context, Outcome
 from stoker.errors import Unavailable
 from stoker.supervisor import job_processes, locks
 from stoker.supervisor.journal import JournalRecord, read_journal, remove_before, segments
-from stoker.supervisor.orders import Begun, Fact, Order, Refused, Stuck
+from stoker.supervisor.messages import Begun, Fact, Order, Refused, Stuck
 from stoker.supervisor.runner import SOCKET_NAME
 from stoker.supervisor.sockets import connect
 from stoker.supervisor.wire import Wire, note

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stoker.core.model import Outcome
-from stoker.supervisor.orders import Begun
+from stoker.supervisor.messages import Begun
 
 _DELAY_SECONDS = 0.02
 

@@ -15,12 +15,12 @@ from contextlib import suppress
 
 from stoker.core.model import Context, Outcome
 from stoker.supervisor import process_tags
-from stoker.supervisor.begins import Begins
 from stoker.supervisor.children import Children
-from stoker.supervisor.dispatcher import become_dispatcher
-from stoker.supervisor.orders import Begun, Fact, Order
-from stoker.supervisor.spare_logs import SpareLogs
+from stoker.supervisor.log_pool import SpareLogs
+from stoker.supervisor.messages import Begun, Fact, Order
 from stoker.supervisor.spawn import Environment, encode_environment
+from stoker.supervisor.start_batching import Begins
+from stoker.supervisor.subreaper import become_dispatcher
 
 # A line: all is well. The end of the pipe: we are gone.
 _KEEP = "trap '' HUP INT TERM; read -r _ && exit; exec \"$@\""
@@ -116,7 +116,7 @@ class Attached:
 def _start_keeper(tag_base: int) -> tuple[int, int]:
     """Its PID and our end of the pipe, which stays open for as long as this process lives."""
     reading, writing = os.pipe2(os.O_CLOEXEC)
-    program = (sys.executable, "-P", "-m", "stoker.supervisor.keeper", str(tag_base))
+    program = (sys.executable, "-P", "-m", "stoker.supervisor.foreground_cleanup", str(tag_base))
     keeper = os.posix_spawn(
         "/bin/sh",
         ["/bin/sh", "-c", _KEEP, "keeper", *program],
