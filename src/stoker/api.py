@@ -12,8 +12,8 @@ from stoker.core.formats.slurm_environment import MARK, SRUN_FOLDER
 from stoker.core.model import Context, Dependency, Device, Request
 from stoker.core.policy.placement import is_eligible, is_named
 from stoker.core.states import ACTIVE, WAITING
-from stoker.daemon.presence import known_devices
 from stoker.daemon.start import ensure_daemon, poke
+from stoker.daemon.status import known_devices
 from stoker.errors import Impossible, NoPermission, TryLater, UsageError
 from stoker.settings import Settings, load_settings, prepare_state_dir
 from stoker.store import job_queries

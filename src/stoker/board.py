@@ -8,7 +8,7 @@ import time
 from stoker.core.formats.durations import format_duration
 from stoker.core.formats.shell_words import display
 from stoker.core.states import ACTIVE, FINAL, WAITING
-from stoker.daemon.presence import daemon_pid, runner_pid
+from stoker.daemon.status import daemon_pid, runner_pid
 from stoker.errors import NotFound
 from stoker.settings import Settings
 from stoker.store import job_queries, sweeps

@@ -10,9 +10,9 @@ from stoker.core.model import Device
 from stoker.core.policy.placement import is_named
 from stoker.core.record import Record
 from stoker.core.states import ACTIVE
-from stoker.daemon.gpu_file import NOT_NAMED, read_gpu_file
-from stoker.daemon.owners import leased_on, owners, user_name
-from stoker.daemon.presence import daemon_pid, known_devices
+from stoker.daemon.gpus.gpu_file import NOT_NAMED, read_gpu_file
+from stoker.daemon.gpus.process_owners import leased_on, owners, user_name
+from stoker.daemon.status import daemon_pid, known_devices
 from stoker.devices.discovery import as_device, has_driver
 from stoker.devices.leases.holders import Holder
 from stoker.devices.leases.lease import holders

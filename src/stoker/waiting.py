@@ -20,7 +20,7 @@ from stoker.core.policy.explain import Place, places, reasons_of, what_if
 from stoker.core.policy.forecast import forecast
 from stoker.core.policy.placement import capacity
 from stoker.core.states import ACTIVE, FINAL
-from stoker.daemon import presence
+from stoker.daemon import status
 from stoker.daemon.queue_snapshot import load_snapshot
 from stoker.settings import Settings, cpu_slots
 from stoker.store import job_queries, ledger
@@ -200,7 +200,7 @@ def why(db: Database, settings: Settings, row: JobRow) -> list[str]:
     reasons = view.reasons(row)
     if reasons:
         reasons += view.advice(row)
-    trouble = presence.trouble(settings.state_dir)
+    trouble = status.trouble(settings.state_dir)
     if trouble is not None:
         return [trouble, *reasons]
     problem = _reported_problem(settings)
@@ -217,5 +217,5 @@ def host_problems(db: Database, settings: Settings) -> list[str]:
 
 
 def _reported_problem(settings: Settings) -> str | None:
-    problem = presence.problem(settings.state_dir)
+    problem = status.problem(settings.state_dir)
     return None if problem is None else f"the daemon reports: {problem}"

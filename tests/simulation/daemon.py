@@ -12,10 +12,10 @@ from typing import Any, cast
 
 from stoker.core.model import Context, Device, Outcome
 from stoker.core.outcome.retry import Verdict
-from stoker.daemon.cards import Cards
+from stoker.daemon.gpus.fixed_gpus import Cards
+from stoker.daemon.interfaces import Host, Listener
 from stoker.daemon.loop import Loop
 from stoker.daemon.recovery import recover
-from stoker.daemon.roles import Host, Listener
 from stoker.errors import Error
 from stoker.settings import Settings
 from stoker.store import ledger

@@ -16,7 +16,7 @@ from stoker.cli.output import plural, print_json
 from stoker.core.fields import from_fields
 from stoker.core.formats.durations import format_size
 from stoker.core.record import Record
-from stoker.daemon import presence
+from stoker.daemon import status
 from stoker.daemon.wake import NEWS_SOCKET
 from stoker.devices.discovery import find_devices, has_driver
 from stoker.devices.nvml_client import sample_once
@@ -197,7 +197,7 @@ def _daemon(folder: str) -> Iterator[Finding]:
     if not _answers(folder):
         yield Finding("bad", f"the daemon (pid {daemon}) does not answer",
                       f"kill -9 {daemon} && stoker daemon start   (jobs go on)")  # fmt: skip
-    elif (problem := presence.problem(folder)) is not None:
+    elif (problem := status.problem(folder)) is not None:
         yield Finding("bad", f"the daemon reports: {problem}",
                       "it goes on by itself when the state folder can be written")  # fmt: skip
     elif runner is None:

@@ -13,7 +13,7 @@ from stoker.core.formats.durations import format_duration
 from stoker.core.formats.selectors import parse_selector
 from stoker.core.formats.shell_words import display
 from stoker.core.states import ACTIVE, FINAL, STATES
-from stoker.daemon.presence import daemon_pid
+from stoker.daemon.status import daemon_pid
 from stoker.errors import NotFound, UsageError
 from stoker.store import job_queries
 from stoker.store.job_queries import JobRow

@@ -18,7 +18,7 @@ from stoker.cli.specs import JOB_OPTIONS, SpecMaker, base_of
 from stoker.cli.submit_checks import check_job_file
 from stoker.core.states import WAITING
 from stoker.daemon.foreground import Foreground, remove_store
-from stoker.daemon.roles import Host
+from stoker.daemon.interfaces import Host
 from stoker.errors import Conflict, UsageError
 from stoker.settings import Settings, cpu_slots, load_settings, prepare_state_dir
 from stoker.store import changes, job_queries

@@ -8,9 +8,9 @@ from stoker.cli.options import Parsed
 from stoker.cli.output import tell
 from stoker.core.model import CardState, Device
 from stoker.core.policy.placement import is_named
-from stoker.daemon.cards import Cards
-from stoker.daemon.lookout import find_cards
-from stoker.daemon.watched_cards import WatchedCards
+from stoker.daemon.gpus.driver_monitor import find_cards
+from stoker.daemon.gpus.fixed_gpus import Cards
+from stoker.daemon.gpus.monitored_gpus import WatchedCards
 from stoker.devices.discovery import as_device, has_driver, parse_devices, simulated, visible_names
 from stoker.devices.nvml_client import sample_once
 from stoker.errors import Impossible, UsageError

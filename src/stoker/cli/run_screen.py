@@ -16,7 +16,7 @@ from stoker.core.formats.terminal import printable
 from stoker.core.model import Outcome
 from stoker.core.outcome.retry import Verdict
 from stoker.daemon.foreground import Foreground
-from stoker.daemon.roles import Listener
+from stoker.daemon.interfaces import Listener
 from stoker.store import job_queries
 from stoker.store.database import Database
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from stoker.api import Queue
 from stoker.cli.output import tell
-from stoker.daemon.presence import daemon_pid
+from stoker.daemon.status import daemon_pid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

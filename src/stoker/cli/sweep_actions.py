@@ -10,7 +10,7 @@ from stoker.cli.options import Parsed
 from stoker.cli.output import as_json, plural, print_json, report_change, table, tell
 from stoker.cli.sweep import in_words, report, shape
 from stoker.core.formats.terminal import printable
-from stoker.daemon.mind import pause_reason
+from stoker.daemon.helpers.sweep_driver import pause_reason
 from stoker.errors import UsageError
 from stoker.reports import Places, failures, of_sweep
 from stoker.results.table import Row, best

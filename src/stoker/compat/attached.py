@@ -25,7 +25,7 @@ from stoker.core.formats.byte_text import to_system
 from stoker.core.model import Context, JobSpec, Outcome, Request
 from stoker.core.outcome.retry import Verdict
 from stoker.daemon.foreground import Foreground
-from stoker.daemon.roles import Host, Listener
+from stoker.daemon.interfaces import Host, Listener
 from stoker.settings import Settings, load_settings
 from stoker.store.database import open_temporary
 from stoker.store.ledger import store_tag

@@ -12,7 +12,7 @@ import time
 from stoker.compat.schedule_state import FREE, Entry
 from stoker.core.gpus.occupancy import tenants
 from stoker.core.gpus.sample import Card
-from stoker.daemon.owners import user_name, user_of
+from stoker.daemon.gpus.process_owners import user_name, user_of
 from stoker.devices.discovery import has_driver
 from stoker.devices.leases.holders import CardClaim, Holder
 from stoker.devices.leases.lease import holders

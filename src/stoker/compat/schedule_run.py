@@ -22,7 +22,7 @@ from stoker.compat.schedule_task import (
 )
 from stoker.compat.schedule_wait import Place
 from stoker.core.record import Record
-from stoker.daemon.owners import user_name
+from stoker.daemon.gpus.process_owners import user_name
 from stoker.devices.leases.lease import Lease
 from stoker.errors import UsageError
 from stoker.settings import load_settings

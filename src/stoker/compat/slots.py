@@ -15,15 +15,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from stoker.core.gpus.sample import Sample
 from stoker.core.model import CardState, Device, Request, RunningJob
 from stoker.core.policy.placement import is_named
-from stoker.daemon.cards import Cards, Watched
-from stoker.daemon.usage import Use
+from stoker.daemon.gpus.fixed_gpus import Cards, Watched
+from stoker.daemon.gpus.gpu_usage import Use
 from stoker.devices.discovery import has_driver
 from stoker.devices.leases.lease import Lease
 from stoker.settings import Settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from stoker.daemon.watched_cards import WatchedCards
+    from stoker.daemon.gpus.monitored_gpus import WatchedCards
 
 # In which order free slots are used.
 LOWEST = "lowest"  # as they are listed
@@ -264,7 +264,7 @@ def slot_cards(
         return opaque
     # Inside a job, its cards are leased already, and to us as well.
     held = os.environ.get("STOKER_GPU_UUIDS", "").split(",")
-    from stoker.daemon.watched_cards import WatchedCards
+    from stoker.daemon.gpus.monitored_gpus import WatchedCards
     from stoker.devices.nvml_client import sample_once
 
     real = WatchedCards(tag_base, settings.leases, settings.gpus_by_uuid, held)

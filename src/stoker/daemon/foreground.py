@@ -15,11 +15,11 @@ import time
 from collections.abc import Callable
 
 from stoker.core.model import JobSpec
-from stoker.daemon.cards import Cards
 from stoker.daemon.clock import SystemClock
-from stoker.daemon.listening import Listening
+from stoker.daemon.event_poll import Listening
+from stoker.daemon.gpus.fixed_gpus import Cards
+from stoker.daemon.interfaces import Host, Listener
 from stoker.daemon.loop import Loop
-from stoker.daemon.roles import Host, Listener
 from stoker.settings import Settings
 from stoker.store import ledger
 from stoker.store.database import Database
@@ -32,7 +32,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from stoker.daemon.lookout import Lookout
+    from stoker.daemon.gpus.driver_monitor import Lookout
 else:
     Protocol = object  # typing takes 2 ms to import
 
@@ -276,7 +276,7 @@ def _lookout(cards: Cards, gpu_file: str | None) -> Lookout | None:
     """None for cards that never change: there is nothing to look out for."""
     if not cards.is_watched:
         return None
-    from stoker.daemon.lookout import Lookout
+    from stoker.daemon.gpus.driver_monitor import Lookout
 
     return Lookout(cards, gpu_file)
 

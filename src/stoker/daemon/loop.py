@@ -26,13 +26,13 @@ from stoker.core.model import (
 )
 from stoker.core.outcome.retry import Verdict, give_up, judge
 from stoker.core.policy.decide import MOST_SEEN, decide, in_view, jobs_to_see
-from stoker.daemon.cards import Cards
-from stoker.daemon.examine import Examiner
-from stoker.daemon.heads import Heads
-from stoker.daemon.lessons import Run, learn
-from stoker.daemon.order import OrderMaker
+from stoker.daemon.diagnose import Examiner
+from stoker.daemon.gpus.fixed_gpus import Cards
+from stoker.daemon.interfaces import Clock, Host, Listener, Parent
+from stoker.daemon.launch_order import OrderMaker
+from stoker.daemon.profile_updates import Run, learn
 from stoker.daemon.queue_snapshot import load_snapshot
-from stoker.daemon.roles import Clock, Host, Listener, Parent
+from stoker.daemon.waiting_jobs import Heads
 from stoker.devices.leases.lease import Lease
 from stoker.errors import Upgraded
 from stoker.failpoints import point

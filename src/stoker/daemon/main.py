@@ -15,18 +15,18 @@ import time
 from stoker import __version__
 from stoker.core.model import Context, Outcome
 from stoker.core.outcome.retry import Verdict
-from stoker.daemon.cards import Cards
 from stoker.daemon.clock import SystemClock
-from stoker.daemon.listening import Listening
-from stoker.daemon.lookout import Lookout, find_cards
+from stoker.daemon.event_poll import Listening
+from stoker.daemon.gpus.driver_monitor import Lookout, find_cards
+from stoker.daemon.gpus.fixed_gpus import Cards
+from stoker.daemon.gpus.monitored_gpus import WatchedCards
+from stoker.daemon.helpers.sweep_driver import Mind
+from stoker.daemon.helpers.usage_recorder import Tracing
+from stoker.daemon.interfaces import Host, Listener
 from stoker.daemon.loop import Loop
-from stoker.daemon.mind import Mind
 from stoker.daemon.recovery import recover
-from stoker.daemon.roles import Host, Listener
 from stoker.daemon.start import DAEMON_MODULE
-from stoker.daemon.tracing import Tracing
 from stoker.daemon.wake import WakeServer
-from stoker.daemon.watched_cards import WatchedCards
 from stoker.errors import Conflict, Error, Unavailable, Upgraded
 from stoker.settings import (
     Settings,

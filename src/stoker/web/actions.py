@@ -6,7 +6,7 @@ from stoker.api import Queue
 from stoker.core.formats.byte_text import maybe_bytes, pack_words
 from stoker.core.formats.durations import parse_duration
 from stoker.core.states import FINAL
-from stoker.daemon.presence import daemon_pid
+from stoker.daemon.status import daemon_pid
 from stoker.errors import Conflict, NotFound, UsageError
 from stoker.job_options import check_words
 from stoker.store import history, job_queries, ledger

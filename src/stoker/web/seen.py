@@ -15,7 +15,7 @@ from stoker.api import Queue
 from stoker.cards_view import Shown, shown_cards
 from stoker.core.record import Record
 from stoker.core.states import ACTIVE
-from stoker.daemon.owners import user_name
+from stoker.daemon.gpus.process_owners import user_name
 from stoker.devices.discovery import has_driver
 from stoker.store import history, job_queries
 from stoker.store.job_queries import JobRow

@@ -9,7 +9,7 @@ from stoker import waiting
 from stoker.api import Queue
 from stoker.cards_view import Shown
 from stoker.core.record import Record
-from stoker.daemon.presence import daemon_pid
+from stoker.daemon.status import daemon_pid
 from stoker.store import job_queries
 from stoker.store.job_queries import JobRow
 

@@ -15,7 +15,7 @@ from stoker.compat.gpupeasy.logbook import Logbook, label
 from stoker.compat.slots import FIRST_FREED, SlotCards, WatchedSlots, slot_cards
 from stoker.core.model import Outcome
 from stoker.core.outcome.retry import Verdict
-from stoker.daemon.cards import Cards
+from stoker.daemon.gpus.fixed_gpus import Cards
 from stoker.daemon.main import Daemon, main
 from stoker.errors import Error
 from stoker.settings import Settings

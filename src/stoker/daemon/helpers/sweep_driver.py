@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from stoker.daemon.child import Child
+from stoker.daemon.helpers.helper_process import Child
 from stoker.settings import Settings
 from stoker.store import sweeps
 from stoker.store.database import Database

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from stoker.core.model import Outcome
 from stoker.core.outcome.log_tail import last_words
 from stoker.core.outcome.retry import REQUEUE_CODE
+from stoker.daemon.gpus.gpu_usage import Use
 from stoker.daemon.log_tails import LogTails
-from stoker.daemon.usage import Use
 from stoker.store.ledger import JobFacts
 from stoker.supervisor.logs import requeue_path, stop_path
 

@@ -15,10 +15,10 @@ from stoker.core.gpus.sample import Card, Sample
 from stoker.core.model import CardState, Device, Request, RunningJob
 from stoker.core.policy.placement import amount_of, capacity, is_named
 from stoker.core.record import Record
-from stoker.daemon.cards import Watched
-from stoker.daemon.gpu_file import NOT_NAMED
-from stoker.daemon.owners import leased_on, owners
-from stoker.daemon.usage import Meters, Use
+from stoker.daemon.gpus.fixed_gpus import Watched
+from stoker.daemon.gpus.gpu_file import NOT_NAMED
+from stoker.daemon.gpus.gpu_usage import Meters, Use
+from stoker.daemon.gpus.process_owners import leased_on, owners
 from stoker.devices.discovery import as_device
 from stoker.devices.leases.holders import CardClaim
 from stoker.devices.leases.lease import Lease, Waiter, first_in_line, holders, try_take

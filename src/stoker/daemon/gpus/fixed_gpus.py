@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from stoker.core.gpus.sample import Sample
 from stoker.core.model import CardState, Device, Request, RunningJob
-from stoker.daemon.usage import Use
+from stoker.daemon.gpus.gpu_usage import Use
 from stoker.devices.leases.lease import Lease, Waiter
 
 

@@ -6,8 +6,8 @@ from stoker.core.model import Outcome
 from stoker.core.outcome.retry import Verdict
 from stoker.core.profiles.gpu_memory import after_oom
 from stoker.core.record import Record
-from stoker.daemon.cards import Cards
-from stoker.daemon.usage import NOTHING_SEEN, Use
+from stoker.daemon.gpus.fixed_gpus import Cards
+from stoker.daemon.gpus.gpu_usage import NOTHING_SEEN, Use
 from stoker.store import ledger, profiles
 from stoker.store.database import Database
 

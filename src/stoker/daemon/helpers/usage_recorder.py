@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from stoker.core.gpus.sample import Sample
-from stoker.daemon.child import Child
+from stoker.daemon.helpers.helper_process import Child
 from stoker.daemon.loop import Loop
 from stoker.devices.sample_lines import encode
 from stoker.settings import Settings

@@ -6,11 +6,11 @@ import os
 
 from stoker.core.gpus.sample import Sample
 from stoker.core.policy.placement import is_named
-from stoker.daemon.cards import Cards, Watched
-from stoker.daemon.gpu_file import read_gpu_file
+from stoker.daemon.gpus.fixed_gpus import Cards, Watched
+from stoker.daemon.gpus.gpu_file import read_gpu_file
+from stoker.daemon.gpus.monitored_gpus import WatchedCards
+from stoker.daemon.interfaces import Listener
 from stoker.daemon.loop import Loop
-from stoker.daemon.roles import Listener
-from stoker.daemon.watched_cards import WatchedCards
 from stoker.devices.discovery import has_driver, simulated
 from stoker.devices.nvml_client import Watch
 from stoker.errors import Error

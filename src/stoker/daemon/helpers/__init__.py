@@ -1,0 +1,1 @@
+"""Processes that the daemon starts beside its loop."""
