@@ -9,7 +9,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 .NOTPARALLEL:
 
 demo: $(VENV)/installed
-	@$(BIN)/python -m stoker.demo
+	@$(BIN)/python examples/demo.py
 
 test: system-packages lint
 	$(BIN)/pytest -n 4 --dist worksteal

@@ -139,7 +139,10 @@ class Lab:
         """The mind of adaptive sweeps, if there is one: a child of the daemon."""
         for pid in job_processes.children(self.daemon_pid() or 0):
             try:
-                if b"stoker.driver" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                if (
+                    b"stoker.sweep_control.sweep_driver"
+                    in Path(f"/proc/{pid}/cmdline").read_bytes()
+                ):
                     os.kill(pid, signal.SIGKILL)
             except OSError:
                 continue

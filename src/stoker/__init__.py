@@ -5,30 +5,30 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from stoker.errors import Error as Error
-    from stoker.executor import Executor as Executor
-    from stoker.handles import Job as Job
-    from stoker.handles import JobFailed as JobFailed
-    from stoker.handles import JobLost as JobLost
-    from stoker.handles import as_completed as as_completed
-    from stoker.handles import wait as wait
-    from stoker.inside import current as current
-    from stoker.inside import log as log
-    from stoker.inside import requeue as requeue
-    from stoker.inside import should_stop as should_stop
-    from stoker.python_api import JobFunction as JobFunction
-    from stoker.python_api import Queue as Queue
-    from stoker.python_api import job as job
-    from stoker.python_api import submit as submit
-    from stoker.python_api import sweep as sweep
-    from stoker.sweep_api import Sweep as Sweep
+    from stoker.functions.current_job import current as current
+    from stoker.functions.current_job import log as log
+    from stoker.functions.current_job import requeue as requeue
+    from stoker.functions.current_job import should_stop as should_stop
+    from stoker.python.api import JobFunction as JobFunction
+    from stoker.python.api import Queue as Queue
+    from stoker.python.api import job as job
+    from stoker.python.api import submit as submit
+    from stoker.python.api import sweep as sweep
+    from stoker.python.executor import Executor as Executor
+    from stoker.python.job import Job as Job
+    from stoker.python.job import JobFailed as JobFailed
+    from stoker.python.job import JobLost as JobLost
+    from stoker.python.job import as_completed as as_completed
+    from stoker.python.job import wait as wait
+    from stoker.python.sweep import Sweep as Sweep
 
 _HOMES = {
     "errors": ("Error",),
-    "executor": ("Executor",),
-    "handles": ("Job", "JobFailed", "JobLost", "as_completed", "wait"),
-    "inside": ("current", "log", "requeue", "should_stop"),
-    "python_api": ("JobFunction", "Queue", "job", "submit", "sweep"),
-    "sweep_api": ("Sweep",),
+    "python.executor": ("Executor",),
+    "python.job": ("Job", "JobFailed", "JobLost", "as_completed", "wait"),
+    "functions.current_job": ("current", "log", "requeue", "should_stop"),
+    "python.api": ("JobFunction", "Queue", "job", "submit", "sweep"),
+    "python.sweep": ("Sweep",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = ["__version__", *_HOME]

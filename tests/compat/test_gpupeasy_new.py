@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from stoker.api import current_context
+from stoker.client.queue import current_context
 from stoker.compat.gpupeasy.desk import Desk
 from stoker.compat.gpupeasy.logbook import Logbook
 from stoker.core.model import JobSpec, Request

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.removal import Removal
+from stoker.client.removal import Removal
 from stoker.store.database import FILE_NAME, open_database
 from tests.doors.helpers import Gate, Terminal, as_json, refused
 from tests.lab import Lab

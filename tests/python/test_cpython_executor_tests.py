@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from stoker.errors import UsageError
-from stoker.executor import Executor
-from stoker.handles import JobFailed
+from stoker.python.executor import Executor
+from stoker.python.job import JobFailed
 from tests import system_packages
 from tests.lab import Lab
 

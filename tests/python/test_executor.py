@@ -13,8 +13,8 @@ import pytest
 
 import stoker
 from stoker.errors import UsageError
-from stoker.executor import Executor
-from stoker.python_api import Queue
+from stoker.python.api import Queue
+from stoker.python.executor import Executor
 from tests.lab import Lab
 from tests.python import work
 

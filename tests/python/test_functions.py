@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from stoker.errors import UsageError
-from stoker.handles import JobFailed, RemoteTraceback
-from stoker.python_api import JobFunction, Queue, job, submit
+from stoker.python.api import JobFunction, Queue, job, submit
+from stoker.python.job import JobFailed, RemoteTraceback
 from tests.lab import Lab
 from tests.python import work
 
@@ -134,7 +134,7 @@ def test_lambdas_closures_and_classes_of_a_script_travel_by_value(here: Lab) -> 
     out = run_script(
         here,
         """
-        from stoker.python_api import job, submit
+        from stoker.python.api import job, submit
 
         class Score:
             def __init__(self, value):
@@ -167,7 +167,7 @@ def test_a_module_beside_the_script_is_found_by_the_job(here: Lab, tmp_path: Pat
         """
         import sys
         import helpers
-        from stoker.python_api import job
+        from stoker.python.api import job
         print(*job(helpers.where, cwd=sys.argv[1]).submit().result())
         """,
         str(elsewhere),
@@ -179,7 +179,7 @@ def test_a_module_beside_the_script_is_found_by_the_job(here: Lab, tmp_path: Pat
 def test_a_module_of_the_current_folder_is_found_by_the_job(here: Lab) -> None:
     (here.folder / "helpers.py").write_text("def name():\n    return __name__\n")
     text = (
-        "import helpers; from stoker.python_api import submit; print(submit(helpers.name).result())"
+        "import helpers; from stoker.python.api import submit; print(submit(helpers.name).result())"
     )
     done = subprocess.run(
         [sys.executable, "-c", text], env=here.env, cwd=here.folder, capture_output=True, text=True

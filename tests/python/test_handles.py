@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from stoker.ends import open_queue, watcher
+from stoker.client.finish_watch import open_queue, watcher
 from stoker.errors import NotFound, UsageError
-from stoker.handles import FIRST_COMPLETED, FIRST_EXCEPTION, Job, JobFailed, as_completed, wait
-from stoker.python_api import Queue, job, submit
+from stoker.python.api import Queue, job, submit
+from stoker.python.job import FIRST_COMPLETED, FIRST_EXCEPTION, Job, JobFailed, as_completed, wait
 from tests.lab import Lab
 from tests.python import work
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from stoker import inside
-from stoker.inside import current
-from stoker.python_api import job, submit
+from stoker.functions import current_job
+from stoker.functions.current_job import current
+from stoker.python.api import job, submit
 from tests.lab import Lab
 from tests.python import work
 
@@ -94,7 +94,7 @@ def test_metrics_are_whole_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     path = tmp_path / "deep" / "metrics.jsonl"
     monkeypatch.setenv("STOKER_METRICS", str(path))
     monkeypatch.setenv("STOKER_ATTEMPT", "2")
-    inside.log(loss=Scalar(0.25), note="warm", ok=True, step=3)
+    current_job.log(loss=Scalar(0.25), note="warm", ok=True, step=3)
     current().log(loss=float("nan"), **{"val/acc": 1})
     first, second = map(json.loads, path.read_text().splitlines())
     assert first.pop("at") > 0
@@ -106,7 +106,7 @@ def test_numpy_scalars_are_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     numpy = pytest.importorskip("numpy")
     path = tmp_path / "metrics.jsonl"
     monkeypatch.setenv("STOKER_METRICS", str(path))
-    inside.log(a=numpy.float32(0.5), b=numpy.int64(3), c=numpy.array(2.0), step=numpy.int32(1))
+    current_job.log(a=numpy.float32(0.5), b=numpy.int64(3), c=numpy.array(2.0), step=numpy.int32(1))
     line = json.loads(path.read_text())
     assert (line["a"], line["b"], line["c"], line["step"]) == (0.5, 3, 2.0, 1)
 
@@ -126,16 +126,16 @@ def test_numpy_scalars_are_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 )
 def test_what_is_no_metric_is_refused_by_name(metrics: dict[str, object], words: str) -> None:
     with pytest.raises(TypeError, match=words):
-        inside.log(**metrics)  # type: ignore[arg-type]
+        current_job.log(**metrics)  # type: ignore[arg-type]
 
 
 def test_a_full_disk_costs_metrics_and_not_the_training(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(inside, "_complained", False)
+    monkeypatch.setattr(current_job, "_complained", False)
     monkeypatch.setenv("STOKER_METRICS", "/dev/full")
-    inside.log(loss=1)
-    inside.log(loss=2)
+    current_job.log(loss=1)
+    current_job.log(loss=2)
     said = capfd.readouterr().err
     assert said == "stoker: metrics are lost: /dev/full: No space left on device\n"
 
@@ -143,9 +143,9 @@ def test_a_full_disk_costs_metrics_and_not_the_training(
 def test_a_stop_file_asks_to_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "stop"
     monkeypatch.setenv("STOKER_STOP_FILE", str(path))
-    assert inside.should_stop() is False
+    assert current_job.should_stop() is False
     path.touch()
-    assert inside.should_stop() is True
+    assert current_job.should_stop() is True
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_the_end_of_the_time_limit_asks_to_stop(
         monkeypatch.setenv("STOKER_DEADLINE", deadline)
     if warn is not None:
         monkeypatch.setenv("STOKER_WARN_SECONDS", warn)
-    assert inside.should_stop() is stops
+    assert current_job.should_stop() is stops
 
 
 def test_the_signal_that_a_job_asked_for_asks_it_to_stop() -> None:
@@ -195,7 +195,7 @@ def test_a_trial_that_is_warned_saves_and_goes_on(here: Lab) -> None:
 def test_requeue_leaves_a_mark_and_ends_with_75(tmp_path: Path) -> None:
     mark = tmp_path / "new" / "requeue"
     done = subprocess.run(
-        [sys.executable, "-c", "import stoker.inside as s\ntry: s.requeue()\nfinally: print(1)"],
+        [sys.executable, "-c", "import stoker.functions.current_job as s\ntry: s.requeue()\nfinally: print(1)"],
         env={**os.environ, "STOKER_JOB_ID": "7", "STOKER_ATTEMPT": "3",
              "STOKER_REQUEUE_FILE": str(mark)},
         capture_output=True,
@@ -220,7 +220,7 @@ def test_requeue_passes_through_a_call(tmp_path: Path) -> None:
     from stoker.functions import call, payload, vault
 
     folder = vault.new_folder(str(tmp_path))
-    data = payload.pack(inside.requeue, (), {})
+    data = payload.pack(current_job.requeue, (), {})
     vault.write(folder, vault.CALL, [data])
     sha256 = hashlib.sha256(data).hexdigest()
     words = call.words(sys.executable, "requeue", folder, sha256, [(0, len(data))])

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from stoker.client.job_options import read_options
 from stoker.core.model import Dependency
 from stoker.errors import UsageError
-from stoker.executor import Executor
-from stoker.job_options import read_options
-from stoker.python_api import Queue, job, submit, sweep
+from stoker.python.api import Queue, job, submit, sweep
+from stoker.python.executor import Executor
 from tests.lab import Lab
 from tests.python import work
 

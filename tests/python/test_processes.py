@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 import stoker
+from stoker.client.finish_watch import open_queue
 from stoker.daemon.start import poke
-from stoker.ends import open_queue
 from stoker.errors import NotFound
-from stoker.executor import Executor
+from stoker.python.executor import Executor
 from tests.lab import Lab
 from tests.python import work
 

@@ -8,7 +8,7 @@ import pytest
 
 import stoker
 from stoker.errors import NotFound, UsageError
-from stoker.python_api import Queue, job
+from stoker.python.api import Queue, job
 from tests.lab import Lab
 from tests.python import work
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 import pytest
 
 import stoker
-from stoker.executor import Executor
-from stoker.handles import JobFailed
+from stoker.python.executor import Executor
+from stoker.python.job import JobFailed
 from tests.lab import Lab
 from tests.python import work
 

@@ -11,8 +11,8 @@ import pytest
 
 from stoker.errors import Broken, Error, NoPermission, NotFound
 from stoker.functions import vault
-from stoker.handles import Job, JobFailed
-from stoker.python_api import job, submit
+from stoker.python.api import job, submit
+from stoker.python.job import Job, JobFailed
 from tests.lab import Lab
 from tests.python import work
 
@@ -167,7 +167,7 @@ def test_a_planted_result_is_refused_and_does_not_run(here: Lab) -> None:
 
 
 def test_folders_go_with_the_last_job_that_needs_them(here: Lab, tmp_path: Path) -> None:
-    from stoker.ends import open_queue
+    from stoker.client.finish_watch import open_queue
     from stoker.store import changes, function_folders
 
     jobs = work.double.map([1, 2])

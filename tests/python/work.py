@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import stoker
-from stoker import inside
-from stoker.python_api import job
+from stoker.functions import current_job
+from stoker.python.api import job
 
 
 def add(a: int, b: int = 1) -> int:
@@ -80,7 +80,7 @@ def die_late() -> int:
 
 def requeue_once() -> int:
     """Asks for a second attempt."""
-    from stoker.inside import current
+    from stoker.functions.current_job import current
 
     run = current()
     run.log(seen=run.attempt)
@@ -189,7 +189,7 @@ def save_when_warned(x: int = 0) -> int:
     saved = run.checkpoint_dir / "saved"
     if saved.exists():
         return run.attempt
-    while not inside._was_warned:  # by the signal itself, not by the clock
+    while not current_job._was_warned:  # by the signal itself, not by the clock
         threading.Event().wait(0.01)
     assert run.should_stop()
     saved.touch()

@@ -24,7 +24,7 @@ def test_commands_shown_by_the_demo_work(lab: Lab) -> None:
         assert done.returncode == 0, f"{text}\n{done.stderr}"
         return done.stdout
 
-    shown = shell(f"{sys.executable} -m stoker.demo")
+    shown = shell(f"{sys.executable} examples/demo.py")
     run, plot, results, submit, log = (
         line.removeprefix("$ ") for line in shown.splitlines() if line.startswith("$ ")
     )

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 import stoker
-from stoker import sweeping
-from stoker.api import Queue as StoredQueue
 from stoker.cli.run_sweep import SweepSource
+from stoker.client.queue import Queue as StoredQueue
 from stoker.core.model import Context, JobSpec
 from stoker.errors import Unavailable
 from stoker.store import sweeps
 from stoker.store.database import open_database
+from stoker.sweep_control import lifecycle
 from stoker.sweeps.files import load
 from stoker.sweeps.search import Searcher
 from tests.lab import Lab
@@ -130,7 +130,7 @@ def at_once(count: int, what: Callable[[], Any]) -> list[Any]:
 def test_several_who_resume_or_give_at_once_run_every_trial_once(here: Lab) -> None:
     stoker.sweep("true {x}", {"x": "range(30)"}, name="s", gpus=0, hold=True)
     stoker.Queue().find_sweep("s").stop()
-    at_once(4, lambda: sweeping.resume(StoredQueue(), "s"))
+    at_once(4, lambda: lifecycle.resume(StoredQueue(), "s"))
     assert len(stoker.Queue().jobs("held")) == 30
     given = at_once(4, lambda: stoker.sweep("echo {y}", {"y": [1, 2]}, gpus=0, hold=True).name)
     assert len(set(given)) == 1
@@ -359,7 +359,7 @@ def test_what_a_method_needs_is_named_with_what_to_type(monkeypatch: pytest.Monk
                       metric=make_metric("y"))  # fmt: skip
     monkeypatch.setattr(util, "find_spec", lambda name: None if name != "optuna" else object())
     with pytest.raises(Unavailable, match="the method gp needs the packages scipy and torch") as no:
-        sweeping.check_search(spec)
+        lifecycle.check_search(spec)
     assert no.value.hint == "pip install scipy torch"
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from stoker.store.usage_history import FILE_NAME, Row, TraceWriter
 from stoker.supervisor import kill_processes, process_tags
 from stoker.supervisor.process_usage import Trees
-from stoker.traces import gpu_trace, job_trace
+from stoker.usage.usage_charts import gpu_trace, job_trace
 from tests.traces.plant import DAY, Plant, run, size
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from stoker.supervisor import locks
-from stoker.tracer import TRACER_LOCK
-from stoker.traces import gpu_trace, job_trace
+from stoker.usage.usage_charts import gpu_trace, job_trace
+from stoker.usage.usage_recorder import TRACER_LOCK
 from tests.doors.helpers import Gate, is_alive
 from tests.fake_nvml import GIB
 from tests.gpus.host import H200, GpuHost

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from stoker.core.formats.time_series import TICKS, Reading
 from stoker.store.usage_history import FILE_NAME, Row, TraceWriter, read
-from stoker.traces import gpu_trace, job_trace
+from stoker.usage.usage_charts import gpu_trace, job_trace
 from tests.traces.plant import DAY, Plant, run, size
 
 TAG = 77

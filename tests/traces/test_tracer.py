@@ -15,8 +15,8 @@ from stoker.core.gpus.sample import Sample
 from stoker.devices.nvml_client import sample_once
 from stoker.devices.sample_lines import encode
 from stoker.supervisor import locks
-from stoker.tracer import TRACER_LOCK
-from stoker.traces import Series, gpu_trace, job_trace
+from stoker.usage.usage_charts import Series, gpu_trace, job_trace
+from stoker.usage.usage_recorder import TRACER_LOCK
 from tests.fake_nvml import GIB
 from tests.gpus.host import H200, GpuHost, tenant
 from tests.lab import Lab, wait_until

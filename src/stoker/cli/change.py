@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from stoker.api import Queue
 from stoker.cli.opened import open_queue
 from stoker.cli.options import Option, Parsed, Verb, whole_number
 from stoker.cli.output import as_json, plural, report_change, tell
 from stoker.cli.specs import tags_of
 from stoker.cli.started import telling
+from stoker.client.queue import Queue
 from stoker.core.formats.durations import parse_duration
 from stoker.core.formats.selectors import parse_selector
 from stoker.core.states import FINAL

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 import time
 
-from stoker.api import Queue
 from stoker.cli.opened import open_queue
 from stoker.cli.options import Option, Parsed, Verb
 from stoker.cli.output import as_json, plural, print_json, report_change, tell
+from stoker.client.queue import Queue
 from stoker.core.formats.durations import format_size, parse_duration
 from stoker.core.states import FINAL
 from stoker.errors import UsageError

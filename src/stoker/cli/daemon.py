@@ -7,11 +7,11 @@ import signal
 import time
 from contextlib import suppress
 
-from stoker import board
-from stoker.api import Queue
 from stoker.cli.opened import open_queue
 from stoker.cli.options import Option, Parsed, Verb
 from stoker.cli.output import plural, print_json, tell
+from stoker.client import views
+from stoker.client.queue import Queue
 from stoker.core.states import ACTIVE
 from stoker.daemon.start import DAEMON_MODULE
 from stoker.errors import Error, Unavailable, UsageError
@@ -205,7 +205,7 @@ def _run(queue: Queue) -> int:
 
 
 def _status(queue: Queue, parsed: Parsed) -> int:
-    facts = board.daemon_facts(queue.db, queue.settings)
+    facts = views.daemon_facts(queue.db, queue.settings)
     if parsed["json"]:
         print_json(**facts)
         return 0 if facts["running"] else 1

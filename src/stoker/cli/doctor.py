@@ -10,9 +10,9 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
-from stoker import board
 from stoker.cli.options import Option, Parsed, Verb
 from stoker.cli.output import plural, print_json
+from stoker.client import views
 from stoker.core.fields import from_fields
 from stoker.core.formats.durations import format_size
 from stoker.core.record import Record
@@ -41,7 +41,7 @@ from stoker.supervisor import job_processes, locks, process_tags
 from stoker.supervisor.journal import JournalBegun, read_journal
 from stoker.supervisor.process_table import STOPPED, state_of
 from stoker.supervisor.sockets import connect
-from stoker.tracer import TRACER_LOCK
+from stoker.usage.usage_recorder import TRACER_LOCK
 
 VERBS = {
     "doctor": Verb(
@@ -224,7 +224,7 @@ def _processes_of(
                 words = file.read().split(b"\0")
         except OSError:
             continue
-        if b"stoker.driver" in words:
+        if b"stoker.sweep_control.sweep_driver" in words:
             yield "sweep driver", pid, "adaptive sweeps get no new trials"
         elif b"stoker.devices.nvml_process" in words:
             yield "GPU watcher", pid, "the state of the GPUs is not known"
@@ -356,7 +356,7 @@ def _repair(settings: Settings, parsed: Parsed) -> int:
     done = repair.repair(folder, aside, began, _tag_of_runner(folder))
     os.close(lock)
     if parsed["json"]:
-        print_json(**{**done._asdict(), "taken_at": board.iso(done.taken_at)})
+        print_json(**{**done._asdict(), "taken_at": views.iso(done.taken_at)})
         return 0
     _print_repair(done, folder)
     return 0
@@ -377,7 +377,7 @@ def _print_repair(done: repair.Repaired, folder: str) -> None:
     print(f"salvaged {plural(done.salvaged, 'job')} from the damaged database")
     if done.from_snapshot:
         print(f"restored {plural(done.from_snapshot, 'job')} from the snapshot of"
-              f" {board.iso(done.taken_at)}")  # fmt: skip
+              f" {views.iso(done.taken_at)}")  # fmt: skip
     if done.from_journal:
         them = "it; its name is" if done.from_journal == 1 else "them; their name is"
         print(f"{plural(done.from_journal, 'job')} began, and only that is known of {them}"

@@ -10,14 +10,14 @@ import os
 import sys
 from collections.abc import Callable
 
-from stoker import board
-from stoker.api import Queue
 from stoker.cli.opened import at_end
 from stoker.cli.options import Parsed
 from stoker.cli.output import print_json, tell
+from stoker.client import views
+from stoker.client.change_feed import News
+from stoker.client.queue import Queue
 from stoker.core.states import FINAL
 from stoker.errors import NotFound
-from stoker.news import News
 from stoker.store import job_queries
 from stoker.store.job_queries import JobRow
 from stoker.supervisor.regular_files import open_for_reading
@@ -73,10 +73,10 @@ def follow(
         tell(f"\njob {job} goes on; `stoker cancel {job}` would end it")
         return 0
     printer.finish()
-    words = board.result_words(row, queue.db)
+    words = views.result_words(row, queue.db)
     if parsed["json"]:
-        print_json(job=job, state=row.state, exit_code=board.exit_code(row),
-                   signal=board.signal_number(row))  # fmt: skip
+        print_json(job=job, state=row.state, exit_code=views.exit_code(row),
+                   signal=views.signal_number(row))  # fmt: skip
     else:
         tell(f"job {job} {row.state}" + (f": {words}" if words else ""))
     return 0

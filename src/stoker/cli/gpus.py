@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from stoker.api import Queue
-from stoker.cards_view import Shown, shown_cards
 from stoker.cli.opened import open_queue
 from stoker.cli.options import Option, Parsed, Verb, count
 from stoker.cli.output import as_json, print_json, report_change, table
+from stoker.client.gpu_views import Shown, shown_cards
+from stoker.client.queue import Queue
 from stoker.core.model import Device
 from stoker.core.policy.placement import is_named
 from stoker.errors import NotFound, UsageError

@@ -6,16 +6,16 @@ import os
 import sys
 from collections.abc import Iterator
 
-from stoker import board
-from stoker.api import Queue
 from stoker.cli.opened import open_queue
 from stoker.cli.options import Option, Parsed, Verb, count
 from stoker.cli.output import plural, print_json, tell, wants_colour
+from stoker.client import views
+from stoker.client.log_text import read_from, read_lines, whole_characters
+from stoker.client.queue import Queue
 from stoker.core.formats.byte_text import to_text
 from stoker.core.formats.log_rendering import LogView
 from stoker.core.states import FINAL
 from stoker.errors import NotFound, UsageError
-from stoker.log_text import read_from, read_lines, whole_characters
 from stoker.store import job_queries
 from stoker.store.job_queries import JobRow
 from stoker.supervisor.empty_logs import had_no_output
@@ -59,7 +59,7 @@ def run(name: str, parsed: Parsed) -> int:
         print_json(job=row.id, state=row.state, path=None, lines=[])
         return 0
     if path is None and row.state in FINAL:
-        words = board.result_words(row, queue.db)
+        words = views.result_words(row, queue.db)
         tell(f"job {row.id} never started and has no output: {row.state}, {words}")
         return 0
     if path is None:
@@ -93,7 +93,7 @@ def _print_file(row: JobRow, path: str, parsed: Parsed) -> None:
 
 
 def _path(queue: Queue, row: JobRow, parsed: Parsed) -> str | None:
-    out, err = board.log_paths(queue.settings, row)
+    out, err = views.log_paths(queue.settings, row)
     if parsed["err"] and err:
         return err
     if parsed["attempt"] and not row.stdout:

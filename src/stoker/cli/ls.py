@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
-from stoker import board
-from stoker.api import Queue
 from stoker.cli.opened import open_queue
 from stoker.cli.options import Option, Parsed, Verb, count
 from stoker.cli.output import plural, print_json, table, tell
+from stoker.client import views
+from stoker.client.queue import Queue
 from stoker.core.formats.durations import format_duration
 from stoker.core.formats.selectors import parse_selector
 from stoker.core.formats.shell_words import display
@@ -72,7 +72,7 @@ def run(name: str, parsed: Parsed) -> int:
 def _as_json(queue: Queue, parsed: Parsed) -> dict[str, Any]:
     rows = rows_for(queue, parsed)
     return {
-        "jobs": [board.job_json(queue.db, queue.settings, row) for row in rows],
+        "jobs": [views.job_json(queue.db, queue.settings, row) for row in rows],
         "counts": job_queries.counts(queue.db),
     }
 
@@ -106,7 +106,7 @@ def rows_for(queue: Queue, parsed: Parsed, fitting: int | None = None) -> list[J
         states = (*(states or ()), *chosen)
     if parsed.words:
         return _chosen(queue, parsed, states, limit)
-    return board.page(queue.db, states=states, limit=limit, tag=parsed["tag"], name=parsed["name"])
+    return views.page(queue.db, states=states, limit=limit, tag=parsed["tag"], name=parsed["name"])
 
 
 def _chosen(
@@ -165,7 +165,7 @@ def starts(queue: Queue, rows: list[JobRow]) -> dict[int, float]:
         return {}
     if not job_queries.has_known_end(queue.db):
         return {}
-    from stoker.waiting import likely_starts
+    from stoker.client.waiting import likely_starts
 
     return likely_starts(queue.db, queue.settings)
 
@@ -175,10 +175,10 @@ def jobs_table(queue: Queue, rows: list[JobRow]) -> str:
     draining = any(row.state == "queued" for row in rows) and job_queries.meta(queue.db, "draining")
     lines = []
     for row in rows:
-        words = board.result_words(row, queue.db)
-        words = words or board.waiting_words(queue.db, row, now, bool(draining))
+        words = views.result_words(row, queue.db)
+        words = words or views.waiting_words(queue.db, row, now, bool(draining))
         words = (
-            words or board.process_words(queue.db, row) or board.progress(queue.settings, row) or ""
+            words or views.process_words(queue.db, row) or views.progress(queue.settings, row) or ""
         )
         lines.append(_cells(row, now, likely.get(row.id), words))
     return table(("ID", "STATE", "TIME", "GPU", "NAME", "COMMAND"), lines, state=1)
@@ -190,7 +190,7 @@ def _cells(row: JobRow, now: float, start: float | None, words: str) -> tuple[ob
         row.id,
         row.state,
         elapsed(row, now) if start is None else f"in {format_duration(start)}",
-        ",".join(map(str, board.devices_of(row))) or (f"({row.gpus})" if row.gpus else "-"),
+        ",".join(map(str, views.devices_of(row))) or (f"({row.gpus})" if row.gpus else "-"),
         row.name or "-",
         f"[{words}] {command}" if words else command,
     )

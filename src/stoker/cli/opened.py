@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stoker.api import Queue
+from stoker.client.queue import Queue
 
 _closers: list[Callable[[], None]] = []
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from stoker.cli.options import Option, Parsed, Verb, count
 from stoker.cli.output import print_json, tell, wants_colour
 from stoker.cli.results import chosen_metric, find_reported
+from stoker.client.reports import Places, Reported, curve_of
 from stoker.core.formats.terminal import printable
 from stoker.errors import NotFound, UsageError
-from stoker.reports import Places, Reported, curve_of
 from stoker.results.curves import downsample
 from stoker.results.figure import (
     Figure,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import sys
 
-from stoker.api import Queue
 from stoker.cli.opened import at_end, open_queue
 from stoker.cli.options import Option, Parsed, Verb, count
 from stoker.cli.output import plural, print_json, table, tell
+from stoker.client.queue import Queue
+from stoker.client.reports import Places, Reported, of_jobs, of_sweep
 from stoker.core.formats.durations import format_duration
 from stoker.core.formats.terminal import printable
 from stoker.errors import NotFound, UsageError
-from stoker.reports import Places, Reported, of_jobs, of_sweep
 from stoker.results import export
 from stoker.results.table import (
     Columns,

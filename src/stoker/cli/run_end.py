@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
-from stoker import board
 from stoker.cli.options import Parsed
 from stoker.cli.output import as_json, report_change, tell
 from stoker.cli.run_screen import Screen
 from stoker.cli.run_sources import LineSource, WordSource
 from stoker.cli.wait import code_of
+from stoker.client import views
 from stoker.core.formats.shell_words import display
 from stoker.core.formats.terminal import printable
 from stoker.core.record import Record
@@ -109,9 +109,9 @@ def _print_results(db: Database, folder: str, left: Left, summary: str) -> None:
     jobs = [
         {"id": row.id, "state": row.state, "cause": row.cause,
          "command": display(row.argv, row.shell),
-         "exit_code": board.exit_code(row), "signal": board.signal_number(row),
+         "exit_code": views.exit_code(row), "signal": views.signal_number(row),
          "devices": list(row.devices), "attempts": row.attempts,
-         "started_at": board.iso(row.started_at), "ended_at": board.iso(row.ended_at)}
+         "started_at": views.iso(row.started_at), "ended_at": views.iso(row.ended_at)}
         for row in rows]  # fmt: skip
     text = as_json(log_dir=folder, not_started=left.not_started, not_retried=left.not_retried,
                    jobs=jobs)  # fmt: skip

@@ -6,10 +6,10 @@ import os
 import sys
 import time
 
-from stoker import board
 from stoker.cli.options import Parsed
 from stoker.cli.output import tell
 from stoker.cli.run_sources import LineSource, WordSource
+from stoker.client import views
 from stoker.core.formats.durations import format_duration
 from stoker.core.formats.shell_words import display
 from stoker.core.formats.terminal import printable
@@ -84,7 +84,7 @@ class Screen(Listener):
         if self._names_failures and self.failed + self.cancelled <= _NAMED:
             self._clear()
             row = job_queries.job(self._db, job)
-            words = board.result_words(row)
+            words = views.result_words(row)
             log = log_path(self._folder, job, row.attempts)
             tell(f"job {job} {row.state}: {words}  {printable(display(row.argv, row.shell))[:60]}"
                  + ("" if self._streams else f"\n  log: {log}"))  # fmt: skip

@@ -9,22 +9,22 @@ from itertools import islice
 
 from stoker.cli.output import plural, tell
 from stoker.cli.results import print_table
+from stoker.client.reports import Places, Source, collect, of_sweep, said_last
+from stoker.client.trials import Trials, listed
 from stoker.core.metrics.summary import Collector
 from stoker.core.model import JobSpec
 from stoker.core.outcome.retry import Verdict
 from stoker.errors import UsageError
-from stoker.reports import Places, Source, collect, of_sweep, said_last
 from stoker.results.table import Columns, columns, sort, taken
 from stoker.store import job_queries, sweeps
 from stoker.store.database import Database
 from stoker.store.submit import Submission, context_id
-from stoker.sweeping import SAME_FAILS, check_search
+from stoker.sweep_control.lifecycle import SAME_FAILS, check_search
 from stoker.sweeps import spec as specs
 from stoker.sweeps.identity import identity
 from stoker.sweeps.search import Past, Searcher
 from stoker.sweeps.spec import ADAPTIVE, SweepSpec
 from stoker.sweeps.values import Point, point_from_json, point_to_json
-from stoker.trials import Trials, listed
 
 _AT_ONCE = 500
 _SHOWN = 20

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 
-from stoker import board
-from stoker.api import Queue
 from stoker.cli.ls import elapsed
 from stoker.cli.opened import open_queue
 from stoker.cli.options import Parsed, Verb
 from stoker.cli.output import plural, print_json, table
+from stoker.client import views
+from stoker.client.queue import Queue
 from stoker.core.formats.durations import format_duration, format_size
 from stoker.core.formats.shell_words import display
 from stoker.core.formats.terminal import printable
@@ -45,7 +45,7 @@ def run(name: str, parsed: Parsed) -> int:
     queue = open_queue()
     rows = job_queries.jobs(queue.db, queue.select(parsed.words))
     if parsed["json"]:
-        print_json(jobs=[board.job_in_full(queue.db, queue.settings, row) for row in rows])
+        print_json(jobs=[views.job_in_full(queue.db, queue.settings, row) for row in rows])
         return 0
     print("\n\n".join(_text(queue, row) for row in rows))
     return 0
@@ -64,8 +64,8 @@ def _trial(queue: Queue, row: JobRow) -> str:
 
 
 def _text(queue: Queue, row: JobRow) -> str:
-    words = board.result_words(row, queue.db) or board.process_words(queue.db, row)
-    out, err = board.log_paths(queue.settings, row)
+    words = views.result_words(row, queue.db) or views.process_words(queue.db, row)
+    out, err = views.log_paths(queue.settings, row)
     lines = [
         ("job", f"{row.id}" + (f" ({row.name})" if row.name else "")),
         ("state", row.state + (f": {words}" if words else "")),
@@ -86,7 +86,7 @@ def _text(queue: Queue, row: JobRow) -> str:
         ("ended", _when(row.ended_at)),
         ("took", elapsed(row, time.time())),
         ("used", _used(row)),
-        ("progress", board.progress(queue.settings, row) or ""),
+        ("progress", views.progress(queue.settings, row) or ""),
         ("on the gpu", _used_of_gpu(row)),
         ("learned", _learned(queue, row)),
         ("log", out or ""),
@@ -112,7 +112,7 @@ def _attempt(attempt: AttemptRow) -> tuple[object, ...]:
     if attempt.ended_at is None and attempt.cause is None:
         end = "running"
     else:
-        end = board.end_words(attempt.cause, attempt.status, attempt.detail)
+        end = views.end_words(attempt.cause, attempt.status, attempt.detail)
         if attempt.detail and attempt.detail != end:
             end += f": {attempt.detail}"
     devices = ",".join(map(str, attempt.devices)) or "-"
@@ -128,7 +128,7 @@ def _in_words(kind: str, data: str) -> str:
 def _gpus(row: JobRow) -> str:
     if not row.gpus:
         return "none"
-    devices = ", ".join(map(str, board.devices_of(row)))
+    devices = ", ".join(map(str, views.devices_of(row)))
     words = needs(row.request).removesuffix(" gpus").removesuffix(" gpu")
     return words + (f" (gpu {devices})" if devices else "")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stoker.api import Queue
 from stoker.cli.output import tell
+from stoker.client.queue import Queue
 from stoker.daemon.status import daemon_pid
 
 TYPE_CHECKING = False

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import time
 
-from stoker import board
-from stoker.api import Queue
 from stoker.cli.ls import COUNT_LIMIT, elapsed, jobs_table, no_daemon, summary
 from stoker.cli.opened import open_queue
 from stoker.cli.options import Option, Parsed, Verb
 from stoker.cli.output import print_json, table
+from stoker.client import views
+from stoker.client.queue import Queue
+from stoker.client.waiting import host_problems
 from stoker.core.formats.shell_words import display
 from stoker.core.model import Device
 from stoker.core.states import ACTIVE, WAITING
 from stoker.devices.discovery import has_driver
 from stoker.store import job_queries
-from stoker.waiting import host_problems
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def _devices(
     queue: Queue, active: list[job_queries.JobRow], now: float
 ) -> tuple[tuple[Device, ...], str]:
     if not queue.settings.devices and has_driver():
-        from stoker.cards_view import shown_cards
+        from stoker.client.gpu_views import shown_cards
 
         cards, trouble = shown_cards(queue.db, queue.settings)
         rows: list[tuple[object, ...]] = []
@@ -102,7 +102,7 @@ def _devices(
 
 def _waiting(queue: Queue) -> list[job_queries.JobRow]:
     """The head of the queue, then jobs that wait for something else than a device."""
-    from stoker.waiting import queue_order
+    from stoker.client.waiting import queue_order
 
     ready = job_queries.jobs(queue.db, queue_order(queue.db, _SHOWN))
     known = {row.id for row in ready}
@@ -124,18 +124,18 @@ def _notices(queue: Queue, counts: dict[str, int]) -> list[str]:
 
 
 def _as_json(queue: Queue) -> dict[str, Any]:
-    from stoker.waiting import queue_order
+    from stoker.client.waiting import queue_order
 
     active = job_queries.page(queue.db, ACTIVE, 500)
     return dict(
-        daemon=board.daemon_facts(queue.db, queue.settings),
+        daemon=views.daemon_facts(queue.db, queue.settings),
         devices=[
             {"index": d.number, "visible": d.visible, "slots": d.slots, "model": d.model,
              "uuid": d.uuid, "jobs": [job.id for job in active if d.number in job.devices]}
             for d in queue.devices()
         ],
-        running=[board.job_json(queue.db, queue.settings, job) for job in active],
-        waiting=[board.job_json(queue.db, queue.settings, job_queries.job(queue.db, job))
+        running=[views.job_json(queue.db, queue.settings, job) for job in active],
+        waiting=[views.job_json(queue.db, queue.settings, job_queries.job(queue.db, job))
                  for job in queue_order(queue.db, 50)],
         counts=job_queries.counts(queue.db),
         problems=host_problems(queue.db, queue.settings),

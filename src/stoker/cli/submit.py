@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-from stoker.api import Queue
 from stoker.cli.opened import open_queue
 from stoker.cli.options import Option, Parsed, Verb, parse
 from stoker.cli.output import as_json, report_change, tell
@@ -15,6 +14,7 @@ from stoker.cli.submit_checks import (
     ignored_input,
     misplaced_options,
 )
+from stoker.client.queue import Queue
 from stoker.core.formats.durations import format_duration
 from stoker.core.model import JobSpec
 from stoker.errors import NotFound, UsageError
@@ -221,7 +221,7 @@ def _dry_run(specs: list[JobSpec], parsed: Parsed) -> int:
     if parsed["json"]:
         import json
 
-        from stoker.board import iso
+        from stoker.client.views import iso
 
         jobs = [
             {"argv": spec.argv, "shell": spec.shell, "gpus": spec.request.gpus, "name": spec.name,

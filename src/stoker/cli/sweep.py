@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import os
 
-from stoker import sweeping
-from stoker.api import Queue
 from stoker.cli.opened import open_queue
 from stoker.cli.options import Option, Parsed, Verb, count, whole_number
 from stoker.cli.output import as_json, plural, print_json, report_change, tell
 from stoker.cli.specs import JOB_OPTIONS, base_of
 from stoker.cli.started import STARTED
+from stoker.client.queue import Queue
+from stoker.client.trials import Trials
 from stoker.core.formats.shell_words import display
 from stoker.core.formats.suggestions import nearest
 from stoker.core.formats.terminal import printable
 from stoker.core.model import JobSpec
 from stoker.errors import UsageError
 from stoker.store import sweeps
-from stoker.sweeping import SAME_FAILS, Started
+from stoker.sweep_control import lifecycle
+from stoker.sweep_control.lifecycle import SAME_FAILS, Started
 from stoker.sweeps import arguments, files, names
 from stoker.sweeps.spec import ADAPTIVE, STOPS, SweepSpec, make_spec, read_metric
 from stoker.sweeps.template import check_shell
 from stoker.sweeps.values import point_from_json
-from stoker.trials import Trials
 
 ACTIONS = ("ls", "show", "extend", "stop", "resume", "rerun", "rm")
 _ACTION_OF = {"failed": "rerun", "kill": "stop", "jobs": "rm"}
@@ -95,7 +95,7 @@ def run(name: str, parsed: Parsed) -> int:
     if spec.template.shell:
         check_shell(base.context.shell)
     try:
-        started = sweeping.start(queue, spec, base, same_fails, is_suggested=is_suggested)
+        started = lifecycle.start(queue, spec, base, same_fails, is_suggested=is_suggested)
     except KeyboardInterrupt:
         tell("interrupted: what is in the queue runs; give the sweep again for the rest")
         raise
@@ -233,7 +233,7 @@ def shape(spec: SweepSpec) -> str:
 def report(started: Started, spec: SweepSpec, parsed: Parsed) -> None:
     if started.wakes:
         tell(STARTED)
-    hint = sweeping.deaf_hint(spec)
+    hint = lifecycle.deaf_hint(spec)
     if hint is not None and started.is_new and not parsed["quiet"]:
         tell(f"note: {hint}")
     if parsed["json"]:
@@ -276,7 +276,7 @@ def in_words(counts: dict[str, int]) -> str:
 def _dry_run(
     queue: Queue, spec: SweepSpec, base: JobSpec, parsed: Parsed, is_suggested: bool
 ) -> int:
-    plan = sweeping.plan(queue, spec, base, is_suggested=is_suggested)
+    plan = lifecycle.plan(queue, spec, base, is_suggested=is_suggested)
     if spec.method in ADAPTIVE and not plan.new:
         tell(f"{spec.method} chooses one trial after another; nothing is known of them yet")
         return 0

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 
-from stoker import sweeping
-from stoker.api import Queue
 from stoker.cli.options import Parsed
 from stoker.cli.output import as_json, plural, print_json, report_change, table, tell
 from stoker.cli.sweep import in_words, report, shape
+from stoker.client.queue import Queue
+from stoker.client.reports import Places, failures, of_sweep
 from stoker.core.formats.terminal import printable
 from stoker.daemon.helpers.sweep_driver import pause_reason
 from stoker.errors import UsageError
-from stoker.reports import Places, failures, of_sweep
 from stoker.results.table import Row, best
 from stoker.store import sweeps
 from stoker.store.sweeps import SweepRow
+from stoker.sweep_control import lifecycle
 from stoker.sweeps.identity import described
 
 # The options of a new sweep are not those of its actions: a --dry-run that is not understood must
@@ -47,14 +47,14 @@ def act(queue: Queue, action: str, words: list[str], parsed: Parsed) -> int:
     if action == "extend":
         if len(rest) != 1 or not _is_number(rest[0]) or not int(rest[0]):
             raise UsageError("how many more trials?", f"stoker sweep extend {name} 20")
-        started = sweeping.extend(queue, name, int(rest[0]))
-        report(started, sweeping.load(queue.db, name)[1], parsed)
+        started = lifecycle.extend(queue, name, int(rest[0]))
+        report(started, lifecycle.load(queue.db, name)[1], parsed)
         return 0
     if action == "resume":
-        report(sweeping.resume(queue, name), sweeping.load(queue.db, name)[1], parsed)
+        report(lifecycle.resume(queue, name), lifecycle.load(queue.db, name)[1], parsed)
         return 0
     if action == "stop":
-        ended, asked = sweeping.stop(queue, name, kills=bool(parsed["kill"]))
+        ended, asked = lifecycle.stop(queue, name, kills=bool(parsed["kill"]))
         _tell_or_json(parsed, f"sweep {name} stopped: {plural(ended, 'waiting trial')} cancelled"
                       + (f", {plural(asked, 'running one')} being ended" if asked else "")
                       + f"      go on: stoker sweep resume {name}",
@@ -66,11 +66,11 @@ def act(queue: Queue, action: str, words: list[str], parsed: Parsed) -> int:
             if not rest:
                 raise UsageError("which trials?", f"stoker sweep rerun --failed {name}, or numbers")
             numbers = _numbers(rest)
-        jobs = sweeping.rerun(queue, name, numbers)
+        jobs = lifecycle.rerun(queue, name, numbers)
         _tell_or_json(parsed, f"sweep {name}: {plural(len(jobs), 'trial')} queued again",
                       sweep=name, jobs=jobs)  # fmt: skip
         return 0
-    removed = sweeping.remove(queue, name, with_jobs=bool(parsed["jobs"]))
+    removed = lifecycle.remove(queue, name, with_jobs=bool(parsed["jobs"]))
     _tell_or_json(parsed, f"sweep {name} is forgotten"
                   + (f", with {plural(removed, 'job')}" if removed else ""),
                   sweep=name, removed_jobs=removed)  # fmt: skip
@@ -103,7 +103,7 @@ def _list(queue: Queue, parsed: Parsed) -> int:
     found = []
     for row in sweeps.all_sweeps(queue.db):
         counts = sweeps.counts(queue.db, row.id)
-        _, spec, _ = sweeping.load(queue.db, row.name)
+        _, spec, _ = lifecycle.load(queue.db, row.name)
         found.append((row, counts, spec))
     if parsed["json"]:
         print_json(sweeps=[
@@ -153,12 +153,12 @@ def _best(row: Row | None) -> dict[str, object] | None:
 
 
 def _show(queue: Queue, name: str, parsed: Parsed) -> int:
-    row, spec, base = sweeping.load(queue.db, name)
+    row, spec, base = lifecycle.load(queue.db, name)
     reported = of_sweep(queue.db, Places(queue.settings.state_dir), row)
     counts = sweeps.counts(queue.db, row.id)
     trials = sweeps.trials(queue.db, row.id)
     bad = failures(Places(queue.settings.state_dir), trials)
-    deaf = sweeping.deaf_trials(queue.settings.state_dir, trials)
+    deaf = lifecycle.deaf_trials(queue.settings.state_dir, trials)
     pause = _pause(queue, row)
     top = None
     rows = [one.row for one in reported]
@@ -186,7 +186,7 @@ def _show(queue: Queue, name: str, parsed: Parsed) -> int:
         print(f"  stopped   {printable(row.stopped)}")
     if pause is not None:
         print(f"  paused    {printable(pause)}")
-    hint = sweeping.deaf_hint(spec)
+    hint = lifecycle.deaf_hint(spec)
     if deaf and hint is not None:
         verb = "runs" if len(deaf) == 1 else "run"
         print(f"  warning   {plural(len(deaf), 'trial')} asked to stop early still {verb}: {hint}")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import time
 
-from stoker import board
-from stoker.api import Queue
 from stoker.cli.opened import at_end, open_queue
 from stoker.cli.options import Option, Parsed, Verb
 from stoker.cli.output import plural, print_json, tell
 from stoker.cli.started import STARTED
+from stoker.client import views
+from stoker.client.change_feed import News
+from stoker.client.queue import Queue
 from stoker.core.formats.durations import format_duration, parse_duration
 from stoker.core.states import FINAL
 from stoker.errors import TimedOut
-from stoker.news import News
 from stoker.store import job_queries
 from stoker.store.job_queries import JobRow
 
@@ -78,10 +78,10 @@ def run(name: str, parsed: Parsed) -> int:
     rows = job_queries.jobs(queue.db, ids)
     ended = [row for row in rows if row.state in FINAL]
     if parsed["json"]:
-        print_json(jobs=[board.job_json(queue.db, queue.settings, row) for row in ended])
+        print_json(jobs=[views.job_json(queue.db, queue.settings, row) for row in ended])
     elif not parsed["quiet"]:
         for row in ended:
-            words = board.result_words(row, queue.db)
+            words = views.result_words(row, queue.db)
             tell(f"job {row.id} {row.state}" + (f": {words}" if words else ""))
     if parsed["ignore_failures"]:
         return 0
@@ -114,7 +114,7 @@ def code_of(row: JobRow) -> int:
     """An exit code for a shell, as the job's own would be."""
     if row.state == "done":
         return 0
-    number = board.signal_number(row)
+    number = views.signal_number(row)
     if number:
         return 128 + number
-    return board.exit_code(row) or 1
+    return views.exit_code(row) or 1

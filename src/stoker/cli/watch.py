@@ -9,10 +9,10 @@ import os
 import sys
 from collections.abc import Callable
 
-from stoker.api import Queue
 from stoker.cli.opened import at_end
 from stoker.cli.output import plural, print_json
-from stoker.news import News
+from stoker.client.change_feed import News
+from stoker.client.queue import Queue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from stoker import waiting
 from stoker.cli.opened import open_queue
 from stoker.cli.options import Parsed, Verb
 from stoker.cli.output import print_json
+from stoker.client import waiting
 from stoker.core.formats.terminal import printable
 from stoker.core.states import WAITING
 from stoker.store import job_queries

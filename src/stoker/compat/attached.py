@@ -240,7 +240,7 @@ class _Source:
 def _context(settings: Settings, shell: str) -> Context:
     """What jobs find around them."""
     if "STOKER_JOB_ID" in os.environ:  # a job around us, and what was said to that is not for ours
-        from stoker.api import current_context  # much to import for all others
+        from stoker.client.queue import current_context  # much to import for all others
 
         return current_context(settings, here())._replace(shell=shell)
     mask = os.umask(0o077)

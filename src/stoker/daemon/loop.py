@@ -35,13 +35,13 @@ from stoker.daemon.queue_snapshot import load_snapshot
 from stoker.daemon.waiting_jobs import Heads
 from stoker.devices.leases.lease import Lease
 from stoker.errors import Upgraded
-from stoker.failpoints import point
 from stoker.settings import Settings
 from stoker.store import ledger, sweeps
 from stoker.store.buffered_attempts import Books, LateBooks
 from stoker.store.database import Database, check_schema, translate
 from stoker.store.profiles import Profiles
 from stoker.supervisor.messages import Begun, Fact, Order, Refused, Stuck
+from stoker.testing.failpoints import point
 
 _BUSY_SECONDS = 0.005
 # An attempt's id is on its processes and in the journal, so it must never be used again, even if

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from stoker.core.model import Outcome, RunningJob
 from stoker.daemon.loop import Loop
-from stoker.failpoints import point
 from stoker.store import ledger
 from stoker.supervisor.journal import JournalBegun, JournalExited, JournalSpawned
 from stoker.supervisor.messages import Begun, Fact, Refused
 from stoker.supervisor.orphans import Adoption, Orphans
 from stoker.supervisor.runner_client import RunnerLink
+from stoker.testing.failpoints import point
 
 
 def recover(

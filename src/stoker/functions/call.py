@@ -17,7 +17,7 @@ from types import CoroutineType, TracebackType
 from stoker.core.formats.shell_words import CALL_MODULE
 from stoker.errors import Error
 from stoker.functions import payload, vault
-from stoker.inside import can_name, current, heed_warning, log, logged
+from stoker.functions.current_job import can_name, current, heed_warning, log, logged
 
 MODULE = CALL_MODULE
 _PID = os.getpid()

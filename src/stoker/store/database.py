@@ -14,7 +14,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 
 from stoker.errors import Broken, Damaged, Error, NoPermission, TryLater, Upgraded
-from stoker.failpoints import point
+from stoker.testing.failpoints import point
 
 SCHEMA_VERSION = 5
 FILE_NAME = "queue.db"

@@ -9,9 +9,9 @@ from stoker.core.model import Context, Dependency, JobSpec
 from stoker.core.record import Record
 from stoker.core.states import FINAL, HELD, QUEUED
 from stoker.errors import Conflict, NotFound
-from stoker.failpoints import point
 from stoker.store.database import Database
 from stoker.store.request_groups import Lines
+from stoker.testing.failpoints import point
 
 # About 15 ms of write lock: what a freed GPU may have to wait for while somebody submits a lot.
 CHUNK = 5000

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable
 
 from stoker.core.formats.limit_signal import parse_warning
 from stoker.core.model import Context, Outcome
-from stoker.failpoints import point
 from stoker.supervisor import job_processes, kill_processes, process_tags
 from stoker.supervisor.empty_logs import EmptyLogs
 from stoker.supervisor.job_cgroups import JobCgroups
@@ -32,6 +31,7 @@ from stoker.supervisor.spawn import (
     as_trouble,
     read_failure,
 )
+from stoker.testing.failpoints import point
 
 LEFTOVER_GRACE_SECONDS = 2.0
 _LOG_CHECK_SECONDS = 2.0

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from stoker.failpoints import point
+from stoker.testing.failpoints import point
 
 NAMES_FILE = "no-output"
 

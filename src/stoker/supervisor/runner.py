@@ -24,7 +24,6 @@ from typing import Any
 
 from stoker.core.fields import from_fields
 from stoker.core.model import Context, Outcome
-from stoker.failpoints import point
 from stoker.supervisor.children import Children
 from stoker.supervisor.daemon_restarts import Restarts
 from stoker.supervisor.job_cgroups import JobCgroups
@@ -35,6 +34,7 @@ from stoker.supervisor.spawn import Environment, encode_environment
 from stoker.supervisor.start_batching import Begins
 from stoker.supervisor.subreaper import become_dispatcher
 from stoker.supervisor.wire import Wire, note
+from stoker.testing.failpoints import point
 
 SOCKET_NAME = "runner.sock"
 _RECORD_AGAIN_SECONDS = 1.0

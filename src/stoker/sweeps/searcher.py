@@ -21,12 +21,12 @@ from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, TextIO
 
-from stoker.failpoints import point as failpoint
 from stoker.sweeps import methods, spec
 from stoker.sweeps.domains import Choices, Continuous, Domain, Steps, Whole
 from stoker.sweeps.space import Axis, holds, order
 from stoker.sweeps.spec import ADAPTIVE, SweepSpec
 from stoker.sweeps.values import Point, Value, from_data, point_key
+from stoker.testing.failpoints import point as failpoint
 
 _TRIES = 10  # to get a point that is not known yet, before chance decides
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from stoker.api import Queue
+from stoker.client.job_options import check_words
+from stoker.client.queue import Queue
 from stoker.core.formats.byte_text import maybe_bytes, pack_words
 from stoker.core.formats.durations import parse_duration
 from stoker.core.states import FINAL
 from stoker.daemon.status import daemon_pid
 from stoker.errors import Conflict, NotFound, UsageError
-from stoker.job_options import check_words
 from stoker.store import history, job_queries, ledger
 from stoker.web.models import DaemonAct, GpuAct, JobPatch, JobsAct
 

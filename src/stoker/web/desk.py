@@ -12,8 +12,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from stoker.api import Queue
-from stoker.ends import open_queue
+from stoker.client.finish_watch import open_queue
+from stoker.client.queue import Queue
 from stoker.errors import TryLater
 from stoker.settings import Settings
 from stoker.store.database import translate

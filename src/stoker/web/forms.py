@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from stoker import board
-from stoker.api import Queue
+from stoker.client import views
+from stoker.client.job_options import NAMES, check_words, make_spec, read_options
+from stoker.client.queue import Queue
 from stoker.core.model import JobSpec
 from stoker.core.policy.explain import needs
 from stoker.errors import Unavailable, UsageError
-from stoker.job_options import NAMES, check_words, make_spec, read_options
 from stoker.store.clone_source import Basis, basis_of
 from stoker.store.submit import CHUNK
 from stoker.web.models import JobOptions, NewJob
@@ -117,7 +117,7 @@ def shown(specs: Iterable[JobSpec]) -> list[dict[str, object]]:
          "gpus": spec.request.gpus, "needs": needs(spec.request) if spec.request.gpus else "no gpu",
          "name": spec.name, "priority": spec.priority, "time_limit": spec.time_limit,
          "stdout": spec.stdout, "tags": list(spec.tags), "hold": spec.held,
-         "retries": spec.retries, "begin_at": board.iso(spec.begin_at),
+         "retries": spec.retries, "begin_at": views.iso(spec.begin_at),
          "after": [f"{one.job}:{one.condition}" for one in spec.after]}
         for spec in specs
     ]  # fmt: skip

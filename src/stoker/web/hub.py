@@ -16,11 +16,11 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from stoker.api import Queue
+from stoker.client.change_feed import News
+from stoker.client.finish_watch import open_queue
+from stoker.client.queue import Queue
 from stoker.core.record import Record
-from stoker.ends import open_queue
 from stoker.errors import Error
-from stoker.news import News
 from stoker.settings import Settings
 from stoker.store import history
 from stoker.web.answers import encode

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from stoker import board, waiting
-from stoker.api import Queue
+from stoker.client import views, waiting
+from stoker.client.queue import Queue
 from stoker.core.formats.selectors import parse_selector
 from stoker.core.states import STATES
 from stoker.errors import UsageError
@@ -19,7 +19,7 @@ def job_in_full(queue: Queue, row: JobRow, reports: Reports) -> dict[str, object
     """As `stoker show --json` has it, and what the page shows beside."""
     db = queue.db
     return {
-        **board.job_in_full(db, queue.settings, row),
+        **views.job_in_full(db, queue.settings, row),
         "why": waiting.why(db, queue.settings, row),
         "in_line": _is_in_line(row),
         "params": params_of(db, row),
@@ -44,7 +44,7 @@ def page(
     ids, rest = history.page(queue.db, filters, before, limit)
     rows = job_queries.jobs(queue.db, ids)
     return {
-        "jobs": [board.job_json(queue.db, queue.settings, row) for row in rows],
+        "jobs": [views.job_json(queue.db, queue.settings, row) for row in rows],
         "next": rest or None,
     }
 

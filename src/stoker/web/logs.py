@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from stoker.api import Queue
+from stoker.client.queue import Queue
 from stoker.core.record import Record
 from stoker.core.states import FINAL
 from stoker.errors import NotFound

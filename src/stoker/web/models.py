@@ -1,7 +1,7 @@
 """The shapes of requests and answers, for checking the former and describing the latter.
 
 Names are those of `stoker ... --json` and of the Python API. What a job may ask for is checked by
-`stoker.job_options`, for all doors alike; the types here only keep nonsense away from it.
+`stoker.client.job_options`, for all doors alike; the types here only keep nonsense away from it.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
+from stoker.client.reports import Places, Source, collect, curve_of
 from stoker.core.metrics.summary import Collector
 from stoker.core.states import FINAL
-from stoker.reports import Places, Source, collect, curve_of
 from stoker.results.curves import Point, downsample
 from stoker.store import sweeps
 from stoker.store.database import Database

@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request
 from fastapi.responses import Response
 
-from stoker.api import Queue
+from stoker.client.queue import Queue
 from stoker.errors import Error
 from stoker.web import actions, batch, forms, models, sweep_form, sweeps_view
 from stoker.web.answers import answer, error_answer, refusal

@@ -8,8 +8,8 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
+from stoker.client.reports import Source
 from stoker.errors import NotFound
-from stoker.reports import Source
 from stoker.store import job_queries
 from stoker.web import actions, job_view, logs, models, traces
 from stoker.web.answers import answer

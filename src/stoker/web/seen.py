@@ -10,9 +10,9 @@ import json
 import os
 import time
 
-from stoker import board
-from stoker.api import Queue
-from stoker.cards_view import Shown, shown_cards
+from stoker.client import views
+from stoker.client.gpu_views import Shown, shown_cards
+from stoker.client.queue import Queue
 from stoker.core.record import Record
 from stoker.core.states import ACTIVE
 from stoker.daemon.gpus.process_owners import user_name
@@ -83,11 +83,11 @@ class Looker:
             also = (*before.running, *before.recent) if before is not None else ()
             recent = job_queries.jobs(db, history.ended(db, RECENT, also))
             rows = [*running, *waiting, *recent]
-            jobs = {row.id: board.job_json(db, queue.settings, row) for row in rows}
+            jobs = {row.id: views.job_json(db, queue.settings, row) for row in rows}
             told = self._reasons(queue, waiting, ready, cards)
         finally:
             db.execute("COMMIT")
-        facts = board.daemon_facts(db, queue.settings)
+        facts = views.daemon_facts(db, queue.settings)
         return Seen(
             time.time(), jobs, {id: json.dumps(job) for id, job in jobs.items()},
             tuple(row.id for row in running), tuple(row.id for row in waiting),
@@ -130,7 +130,7 @@ def _told(wait: Wait, now: float) -> dict[str, object]:
 
 def overview(seen: Seen, event: int, read_only: bool) -> dict[str, object]:
     return {
-        "now": board.iso(seen.at),
+        "now": views.iso(seen.at),
         "event_id": event,
         "read_only": read_only,
         "user": user_name(os.geteuid()),
@@ -171,7 +171,7 @@ def difference(old: Seen, new: Seen) -> dict[str, object] | None:
     if is_same and not (changed or removed or sweeps or gone or late):
         return None
     content: dict[str, object] = {
-        "now": board.iso(new.at),
+        "now": views.iso(new.at),
         "counts": new.counts,
         "gpus": new.gpus,
         "daemon": new.daemon,

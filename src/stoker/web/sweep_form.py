@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from itertools import islice
 
-from stoker import sweeping
-from stoker.api import Queue
+from stoker.client.queue import Queue
 from stoker.core.formats.shell_words import display
 from stoker.core.model import JobSpec
 from stoker.errors import Unavailable, UsageError, about
 from stoker.store import sweeps
-from stoker.sweeping import SAME_FAILS, key_of
+from stoker.sweep_control import lifecycle
+from stoker.sweep_control.lifecycle import SAME_FAILS, key_of
 from stoker.sweeps import methods, template, toml_file
 from stoker.sweeps.arguments import space_from
 from stoker.sweeps.space import Axis, Space, make_space
@@ -111,7 +111,7 @@ def start(queue: Queue, form: NewSweep) -> dict[str, object]:
     if spec.method in ADAPTIVE or spec.early_stop is not None:
         _check_search()
     same = SAME_FAILS if form.same_fails is None else form.same_fails
-    started = sweeping.start(queue, spec, base, same)
+    started = lifecycle.start(queue, spec, base, same)
     return {
         "sweep": started.name, "new": started.is_new, "added": started.added,
         "jobs": list(started.jobs), "trials": started.counts,

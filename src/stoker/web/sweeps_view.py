@@ -6,21 +6,21 @@ import json
 import time
 from functools import lru_cache
 
-from stoker import sweeping
-from stoker.api import Queue
+from stoker.client.queue import Queue
+from stoker.client.reports import Reported, of_sweep
+from stoker.client.trials import is_missing
 from stoker.core.formats.shell_words import display
 from stoker.core.states import ACTIVE, WAITING
 from stoker.errors import NotFound, UsageError
-from stoker.reports import Reported, of_sweep
 from stoker.results import export
 from stoker.results.importance import importance
 from stoker.results.table import Row, best, columns, sort, where
 from stoker.store import history, sweeps
 from stoker.store.database import Database
 from stoker.store.sweeps import SweepRow
+from stoker.sweep_control import lifecycle
 from stoker.sweeps import domains, spec
 from stoker.sweeps.spec import ADAPTIVE, Metric, SweepSpec, make_metric
-from stoker.trials import is_missing
 from stoker.web.answers import finite
 from stoker.web.paced import Paced
 from stoker.web.reported import Reports
@@ -261,17 +261,17 @@ def act(
 ) -> dict[str, object]:
     """What `stoker sweep ACTION` does."""
     if action == "stop":
-        ended, asked = sweeping.stop(queue, name, kills=kill)
+        ended, asked = lifecycle.stop(queue, name, kills=kill)
         return {"changed": ended + asked, "cancelled": ended, "stopping": asked}
     if action == "rerun_failed":
-        made = sweeping.rerun(queue, name)
+        made = lifecycle.rerun(queue, name)
         return {"changed": len(made), "jobs": made}
     if action == "rm":
-        return {"changed": 1, "removed_jobs": sweeping.remove(queue, name, with_jobs=jobs)}
+        return {"changed": 1, "removed_jobs": lifecycle.remove(queue, name, with_jobs=jobs)}
     if action == "resume":
-        started = sweeping.resume(queue, name)
+        started = lifecycle.resume(queue, name)
     else:
         if not trials:
             raise UsageError("how many more trials?", '{"action": "extend", "trials": 20}')
-        started = sweeping.extend(queue, name, trials)
+        started = lifecycle.extend(queue, name, trials)
     return {"changed": len(started.jobs), "added": started.added, "jobs": list(started.jobs)}

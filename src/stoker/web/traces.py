@@ -25,7 +25,7 @@ def job_trace(state_dir: str, job: int, points: int) -> _Series:
 
 def _source() -> Any:
     try:
-        return importlib.import_module("stoker.traces")
+        return importlib.import_module("stoker.usage.usage_charts")
     except ModuleNotFoundError:
         return None
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from stoker import waiting
-from stoker.api import Queue
-from stoker.cards_view import Shown
+from stoker.client import waiting
+from stoker.client.gpu_views import Shown
+from stoker.client.queue import Queue
 from stoker.core.record import Record
 from stoker.daemon.status import daemon_pid
 from stoker.store import job_queries

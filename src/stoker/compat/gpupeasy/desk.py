@@ -7,8 +7,9 @@ import threading
 import time
 from collections.abc import Sequence
 
-from stoker import __version__, board
-from stoker.api import Queue, current_context
+from stoker import __version__
+from stoker.client import views
+from stoker.client.queue import Queue, current_context
 from stoker.compat.gpupeasy import files, jobs
 from stoker.compat.gpupeasy.answers import (
     Answer,
@@ -122,10 +123,10 @@ class Desk:
             "checkpoint": row.restartable,
             "checkpointDir": f"{job_folder(self._queue.settings.state_dir, row.id)}/checkpoints",
             "stopRequested": row.stop_requested,
-            "result": board.result_words(row),
-            "submittedAt": board.iso(row.submitted_at),
-            "startedAt": board.iso(row.started_at),
-            "endedAt": board.iso(row.ended_at),
+            "result": views.result_words(row),
+            "submittedAt": views.iso(row.submitted_at),
+            "startedAt": views.iso(row.started_at),
+            "endedAt": views.iso(row.ended_at),
             "rerunOf": row.rerun_of,
         }
         return successful(message={}, value=value)

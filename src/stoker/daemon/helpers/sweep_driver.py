@@ -15,7 +15,7 @@ PAUSE_FILE = "driver.paused"
 
 class Mind(Child):
     def __init__(self, db: Database, settings: Settings) -> None:
-        super().__init__("stoker.driver", "the sweep driver", settings)
+        super().__init__("stoker.sweep_control.sweep_driver", "the sweep driver", settings)
         self._db = db
 
     def is_needed(self) -> bool:

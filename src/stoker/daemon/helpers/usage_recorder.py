@@ -16,7 +16,7 @@ _TELL_SECONDS = 1.0
 
 class Tracing(Child):
     def __init__(self, settings: Settings) -> None:
-        super().__init__("stoker.tracer", "the tracer", settings)
+        super().__init__("stoker.usage.usage_recorder", "the tracer", settings)
         # Jobs that are shorter need no chart, and a process for each would cost more than they do.
         self._ripe_seconds = settings.trace_seconds
         self._begun = time.monotonic()

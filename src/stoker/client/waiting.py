@@ -10,8 +10,8 @@ import os
 import time
 from collections.abc import Iterable
 
-from stoker.board import process_words, result_words
-from stoker.cards_view import Shown, holder_words, shown_cards
+from stoker.client.gpu_views import Shown, holder_words, shown_cards
+from stoker.client.views import process_words, result_words
 from stoker.core.formats.durations import format_duration
 from stoker.core.gpus.occupancy import state_of
 from stoker.core.model import CardState, Device, RunningJob, WaitingJob

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from stoker.client.reports import Places, keep
 from stoker.core.states import FINAL
-from stoker.reports import Places, keep
 from stoker.store import changes, function_folders, job_queries
 from stoker.store.database import Database
 from stoker.supervisor.logs import remove_files

@@ -13,14 +13,14 @@ import random
 import time
 from collections.abc import Iterable, Iterator
 
-from stoker.api import Queue
+from stoker.client.queue import Queue
+from stoker.client.reports import Places
+from stoker.client.trials import Trials, chunks, is_missing, listed, sweep_folder
 from stoker.core.fields import from_fields
 from stoker.core.model import Context, JobSpec, Request
 from stoker.core.record import Record
 from stoker.core.states import WAITING
 from stoker.errors import Conflict, Unavailable, UsageError
-from stoker.failpoints import point as failpoint
-from stoker.reports import Places
 from stoker.store import ledger, sweeps
 from stoker.store.database import Database
 from stoker.store.submit import context_id
@@ -30,7 +30,7 @@ from stoker.sweeps.identity import identity, meaning
 from stoker.sweeps.spec import ADAPTIVE, KILL_AFTER, MOST_TRIALS, SweepSpec, stop_seconds
 from stoker.sweeps.template import Template
 from stoker.sweeps.values import Point, point_from_json
-from stoker.trials import Trials, chunks, is_missing, listed, sweep_folder
+from stoker.testing.failpoints import point as failpoint
 
 # A mistake in the program shows in a handful of trials; the other thousand would show no more.
 SAME_FAILS = 5

@@ -15,6 +15,9 @@ import os
 import sys
 import time
 
+from stoker.client.change_feed import News
+from stoker.client.reports import Places, collect, curve_of, known, source_of
+from stoker.client.trials import Trials
 from stoker.core.backoff import Backoff
 from stoker.core.formats.limit_signal import parse_warning
 from stoker.core.metrics.summary import Collector
@@ -23,9 +26,6 @@ from stoker.core.states import ACTIVE, FINAL, WAITING
 from stoker.daemon.helpers.sweep_driver import PAUSE_FILE
 from stoker.daemon.start import poke
 from stoker.errors import Error, NotFound, Unavailable
-from stoker.failpoints import point as failpoint
-from stoker.news import News
-from stoker.reports import Places, collect, curve_of, known, source_of
 from stoker.settings import Settings, cpu_slots, load_settings
 from stoker.store import changes, job_queries, ledger, sweeps
 from stoker.store.database import Database, open_database
@@ -33,10 +33,10 @@ from stoker.store.sweeps import SweepRow, TrialRow
 from stoker.supervisor import job_processes, kill_processes
 from stoker.supervisor.logs import job_folder, stop_path
 from stoker.supervisor.process_table import read_process
-from stoker.sweeping import load
+from stoker.sweep_control.lifecycle import load
 from stoker.sweeps.search import Past, Searcher, SearcherDied
 from stoker.sweeps.spec import ADAPTIVE, SweepSpec, stop_seconds
-from stoker.trials import Trials
+from stoker.testing.failpoints import point as failpoint
 
 # How often the reports of running trials are looked at, where they may be stopped early.
 _LOOK_SECONDS = 1.0

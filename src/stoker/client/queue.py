@@ -22,7 +22,7 @@ from stoker.store.submit import Submission
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from stoker.removal import Removal
+    from stoker.client.removal import Removal
 
 # Variables that speak of one job only; others with our prefix are settings.
 _OF_ONE_JOB = (
@@ -159,7 +159,7 @@ class Queue:
 
     def removal(self, on_progress: Callable[[int], None] | None = None) -> Removal:
         """`on_progress` is called after each batch with the number of removed jobs."""
-        from stoker.removal import Removal
+        from stoker.client.removal import Removal
 
         return Removal(self.db, on_progress)
 

@@ -19,18 +19,18 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
+from stoker.client.finish_watch import is_watcher_thread, watcher
+from stoker.client.job_options import read_options
 from stoker.core.states import CANCELLED, WAITING
-from stoker.ends import is_watcher_thread, watcher
 from stoker.errors import UsageError
-from stoker.handles import Job
-from stoker.job_options import read_options
-from stoker.python_api import Queue
+from stoker.python.api import Queue
+from stoker.python.job import Job
 from stoker.store.request_groups import limited_share
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from stoker.job_options import Options
+    from stoker.client.job_options import Options
 
 P = ParamSpec("P")
 T = TypeVar("T")

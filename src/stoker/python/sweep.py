@@ -24,11 +24,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stoker.errors import UsageError
-from stoker.handles import Job
+from stoker.python.job import Job
 
 if TYPE_CHECKING:
-    from stoker.api import Queue as StoredQueue
-    from stoker.reports import Reported
+    from stoker.client.queue import Queue as StoredQueue
+    from stoker.client.reports import Reported
     from stoker.results.table import Row
     from stoker.settings import Settings
     from stoker.store.sweeps import SweepRow
@@ -109,7 +109,7 @@ class Sweep:
 
     def curve(self, trial: int, metric: str) -> list[tuple[float, float]]:
         """(step, value) of one metric of one trial."""
-        from stoker.reports import curve_of
+        from stoker.client.reports import curve_of
 
         for one in self._reported():
             if one.row.trial == trial:
@@ -132,7 +132,7 @@ class Sweep:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Until no trial waits or runs and no more will come; False when time ran out."""
-        from stoker.news import News
+        from stoker.client.change_feed import News
 
         give_up = None if timeout is None else time.monotonic() + timeout
         news = News(self._settings.state_dir)
@@ -149,30 +149,30 @@ class Sweep:
 
     def stop(self, kill: bool = False) -> None:
         """Start no more of it; with `kill`, end what runs."""
-        from stoker import sweeping
+        from stoker.sweep_control import lifecycle
 
-        sweeping.stop(self._open(), self.name, kills=kill)
+        lifecycle.stop(self._open(), self.name, kills=kill)
 
     def resume(self) -> Sweep:
         """Run what has neither a result nor a job."""
-        from stoker import sweeping
+        from stoker.sweep_control import lifecycle
 
-        sweeping.resume(self._open(), self.name)
+        lifecycle.resume(self._open(), self.name)
         return self
 
     def extend(self, trials: int) -> Sweep:
         """So many more trials."""
-        from stoker import sweeping
+        from stoker.sweep_control import lifecycle
 
-        sweeping.extend(self._open(), self.name, trials)
+        lifecycle.extend(self._open(), self.name, trials)
         return self
 
     def rerun(self, trials: Iterable[int] | None = None) -> list[Job[Any]]:
         """Run trials again: those with these numbers, or all that failed or were lost."""
-        from stoker import sweeping
+        from stoker.sweep_control import lifecycle
 
         numbers = None if trials is None else set(trials)
-        jobs = sweeping.rerun(self._open(), self.name, numbers)
+        jobs = lifecycle.rerun(self._open(), self.name, numbers)
         return [Job(self._settings, job) for job in jobs]
 
     def __repr__(self) -> str:
@@ -201,7 +201,7 @@ class Sweep:
     # -- inside ------------------------------------------------------------------------------
 
     def _open(self) -> StoredQueue:
-        from stoker.ends import open_queue
+        from stoker.client.finish_watch import open_queue
 
         return open_queue(self._settings, creates=False)
 
@@ -211,17 +211,17 @@ class Sweep:
         return sweeps.get(self._open().db, self.name)
 
     def _spec(self) -> SweepSpec:
-        from stoker import sweeping
+        from stoker.sweep_control import lifecycle
 
-        return sweeping.load(self._open().db, self.name)[1]
+        return lifecycle.load(self._open().db, self.name)[1]
 
     def _places(self) -> Any:
-        from stoker.reports import Places
+        from stoker.client.reports import Places
 
         return Places(self._settings.state_dir)
 
     def _reported(self) -> list[Reported]:
-        from stoker.reports import of_sweep
+        from stoker.client.reports import of_sweep
 
         return of_sweep(self._open().db, self._places(), self._row())
 
@@ -245,9 +245,9 @@ def start(
     options: Mapping[str, Any],
 ) -> Sweep:
     """Give a sweep of a command, or of a function whose arguments the parameters are."""
-    from stoker import sweeping
-    from stoker.ends import open_queue
-    from stoker.job_options import NAMES, check_names, make_spec, read_options
+    from stoker.client.finish_watch import open_queue
+    from stoker.client.job_options import NAMES, check_names, make_spec, read_options
+    from stoker.sweep_control import lifecycle
 
     check_names(options, (*_OF_SWEEPS, *NAMES), "a sweep")
     own = {key: value for key, value in options.items() if key in _OF_SWEEPS}
@@ -257,7 +257,7 @@ def start(
     if base.after or base.begin_at or base.stdout or base.stderr or base.dedupe:
         raise UsageError("after, begin, stdout, stderr and dedupe are for single jobs",
                          "leave them out of a sweep")  # fmt: skip
-    same_fails = own.pop("same_fails", sweeping.SAME_FAILS)
+    same_fails = own.pop("same_fails", lifecycle.SAME_FAILS)
     if type(same_fails) is not int or same_fails < 0:
         raise UsageError(f"same_fails is `{same_fails}`", "write a whole number from 0 on")
     if callable(what):
@@ -265,7 +265,7 @@ def start(
         spec = _spec_of(template, params, {**own, "lenient": True})
     else:
         spec = _spec_of(_command(what), params, own)
-    started = sweeping.start(queue, spec, base, same_fails)
+    started = lifecycle.start(queue, spec, base, same_fails)
     return Sweep(settings, started.name)
 
 

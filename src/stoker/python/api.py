@@ -31,16 +31,16 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, o
 
 from stoker.errors import UsageError
 from stoker.functions.payload import importable_name, label
-from stoker.handles import DoneAndNotDone, Job, as_completed, wait
+from stoker.python.job import DoneAndNotDone, Job, as_completed, wait
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from stoker.api import Queue as StoredQueue
+    from stoker.client.job_options import Options, Wanted
+    from stoker.client.queue import Queue as StoredQueue
     from stoker.core.model import JobSpec
-    from stoker.job_options import Options, Wanted
+    from stoker.python.sweep import Params, Sweep
     from stoker.settings import Settings
-    from stoker.sweep_api import Params, Sweep
 
 __all__ = ["JobFunction", "Queue", "as_completed", "job", "submit", "sweep", "wait"]
 
@@ -90,7 +90,7 @@ class JobFunction(Generic[P, R]):
         return Queue().map(self, *iterables, **kwargs)
 
     def sweep(self, params: Params, **sweep_options: Any) -> Sweep:
-        """Run it for many values of its arguments: a sweep that lasts (see sweep_api.py).
+        """Run it for many values of its arguments: a sweep that lasts (see python/sweep.py).
 
         >>> train.sweep({"lr": [0.1, 0.01], "seed": "range(3)"})     # doctest: +SKIP
         """
@@ -102,7 +102,7 @@ class JobFunction(Generic[P, R]):
 
     def _read(self) -> Wanted:
         if self._wanted is None:
-            from stoker.job_options import read_options
+            from stoker.client.job_options import read_options
 
             self._wanted = read_options(self._options)
         return self._wanted
@@ -269,26 +269,26 @@ class Queue:
         **options: Any,
     ) -> Sweep:
         """Run a command or a function for many values: see `stoker.sweep`."""
-        from stoker import sweep_api
+        from stoker.python import sweep
 
         if callable(what):
             function = what if isinstance(what, JobFunction) else JobFunction(what, {})
             _check_arguments(function.__stoker_function__, params)
             own = {key: value for key, value in function._options.items() if key != "name"}
-            return sweep_api.start(self._settings, function, params, {**own, **options})
-        return sweep_api.start(self._settings, what, params, options)
+            return sweep.start(self._settings, function, params, {**own, **options})
+        return sweep.start(self._settings, what, params, options)
 
     def sweeps(self) -> list[Sweep]:
         """All sweeps of this queue."""
+        from stoker.python.sweep import Sweep
         from stoker.store import sweeps
-        from stoker.sweep_api import Sweep
 
         return [Sweep(self._settings, row.name) for row in sweeps.all_sweeps(self._open().db)]
 
     def find_sweep(self, name: str) -> Sweep:
         """The handle of a sweep that is known by its name."""
+        from stoker.python.sweep import Sweep
         from stoker.store import sweeps
-        from stoker.sweep_api import Sweep
 
         sweeps.get(self._open().db, name)
         return Sweep(self._settings, name)
@@ -334,7 +334,7 @@ class Queue:
     # -- inside ------------------------------------------------------------------------------
 
     def _open(self) -> StoredQueue:
-        from stoker.ends import open_queue
+        from stoker.client.finish_watch import open_queue
 
         return open_queue(self._settings)
 
@@ -349,7 +349,7 @@ class Queue:
         return self._open().select(words)
 
     def _command(self, what: object, options: Mapping[str, Any]) -> Job[int]:
-        from stoker.job_options import check_words, read_options
+        from stoker.client.job_options import check_words, read_options
 
         if isinstance(what, str):
             words: tuple[str, ...] = (what,)
@@ -365,7 +365,7 @@ class Queue:
         return self._add([spec._replace(argv=words, shell=isinstance(what, str))])[0]
 
     def _spec(self, wanted: Wanted) -> JobSpec:
-        from stoker.job_options import make_spec
+        from stoker.client.job_options import make_spec
 
         return make_spec(wanted, self._settings, self._open().devices())
 

@@ -18,7 +18,7 @@ from stoker.errors import Unavailable, UsageError, about
 
 if TYPE_CHECKING:
     from stoker.core.model import Context, Dependency, Device, JobSpec, Request
-    from stoker.handles import Job
+    from stoker.python.job import Job
     from stoker.settings import Settings
 
     Path: TypeAlias = str | os.PathLike[str]
@@ -147,7 +147,7 @@ def read_options(options: Mapping[str, Any]) -> Wanted:
 
 def make_spec(wanted: Wanted, settings: Settings, devices: tuple[Device, ...]) -> JobSpec:
     """A job without a command yet."""
-    from stoker.api import check_possible, current_context, output_path
+    from stoker.client.queue import check_possible, current_context, output_path
     from stoker.core.model import JobSpec
 
     request = wanted.request

@@ -12,9 +12,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-from stoker.api import Queue
+from stoker.client.change_feed import News
+from stoker.client.queue import Queue
 from stoker.errors import NotFound
-from stoker.news import News
 from stoker.settings import Settings
 from stoker.store.database import FILE_NAME
 from stoker.store.ended_jobs import ended_among

@@ -19,9 +19,9 @@ from stoker.core.states import ACTIVE, CANCELLED, DONE, FINAL, LOST
 from stoker.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
-    from stoker.api import Queue
-    from stoker.executor import JobFuture
+    from stoker.client.queue import Queue
     from stoker.functions.payload import Outcome
+    from stoker.python.executor import JobFuture
     from stoker.settings import Settings
     from stoker.store.job_queries import JobRow
 
@@ -115,7 +115,7 @@ class Job(Generic[T_co]):
     @property
     def exit_code(self) -> int | None:
         """Of the newest attempt; None while there is none."""
-        from stoker.board import exit_code
+        from stoker.client.views import exit_code
 
         return exit_code(self._row())
 
@@ -131,22 +131,22 @@ class Job(Generic[T_co]):
 
     def info(self) -> dict[str, Any]:
         """Everything that `stoker show --json` says."""
-        from stoker import board
+        from stoker.client import views
 
         queue = self._queue()
-        return board.job_json(queue.db, queue.settings, self._row())
+        return views.job_json(queue.db, queue.settings, self._row())
 
     def why(self) -> str:
         """What it waits for, as `stoker why` says it; "" when it is about to start."""
-        from stoker import waiting
+        from stoker.client import waiting
 
         queue = self._queue()
         return "; ".join(waiting.why(queue.db, queue.settings, self._row()))
 
     def log(self, lines: int | None = None) -> str:
         """Its output as `stoker log` shows it: progress bars collapsed, escapes filtered."""
-        from stoker.board import log_paths
-        from stoker.log_text import last_lines, log_text
+        from stoker.client.log_text import last_lines, log_text
+        from stoker.client.views import log_paths
 
         path = log_paths(self._settings, self._row())[0]
         if path is None:
@@ -191,7 +191,7 @@ class Job(Generic[T_co]):
     async def _awaited(self) -> T_co:
         import asyncio
 
-        from stoker.ends import watcher
+        from stoker.client.finish_watch import watcher
 
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[T_co] = loop.create_future()
@@ -279,12 +279,12 @@ class Job(Generic[T_co]):
     def _repr_html_(self) -> str:
         from html import escape
 
-        from stoker import board
+        from stoker.client import views
         from stoker.core.formats.shell_words import display
         from stoker.core.formats.terminal import printable
 
         row = self._row()
-        words = board.result_words(row)
+        words = views.result_words(row)
         cells = (
             ("job", str(row.id)),
             ("name", row.name or ""),
@@ -300,7 +300,7 @@ class Job(Generic[T_co]):
     # -- inside ------------------------------------------------------------------------------
 
     def _queue(self) -> Queue:
-        from stoker.ends import open_queue
+        from stoker.client.finish_watch import open_queue
 
         return open_queue(self._settings, creates=False)
 
@@ -310,7 +310,7 @@ class Job(Generic[T_co]):
         return job_queries.job(self._queue().db, self.id)
 
     def _final_row(self, timeout: float | None) -> JobRow:
-        from stoker.ends import Ends
+        from stoker.client.finish_watch import Ends
 
         try:
             for _ in Ends(self._settings, [self.id]).until(_deadline(timeout)):
@@ -353,21 +353,21 @@ class Job(Generic[T_co]):
         return error
 
     def _failure(self, row: JobRow, words: str = "") -> JobFailed:
-        from stoker import board
+        from stoker.client import views
+        from stoker.client.log_text import last_lines
         from stoker.core.formats.terminal import printable
-        from stoker.log_text import last_lines
 
-        path = board.log_paths(self._settings, row)[0]
+        path = views.log_paths(self._settings, row)[0]
         kind = JobLost if row.state == LOST else JobFailed
         if not words:
-            words = board.result_words(row) or "it left no result"
+            words = views.result_words(row) or "it left no result"
         return kind(
             row.id,
             row.state,
             printable(words),
             row.cause or row.attempt_cause,
-            board.exit_code(row),
-            board.signal_number(row),
+            views.exit_code(row),
+            views.signal_number(row),
             tuple(last_lines(path, _LAST_LINES)) if path is not None else (),
         )
 
@@ -394,7 +394,7 @@ def _attached(state_dir: str, id: int) -> Job[Any]:
 def _raise_cancelled(row: JobRow) -> NoReturn:
     from concurrent.futures import CancelledError
 
-    from stoker.board import result_words
+    from stoker.client.views import result_words
 
     raise CancelledError(f"job {row.id} was cancelled: {result_words(row)}")
 
@@ -421,7 +421,7 @@ def as_completed(jobs: Iterable[Handle], timeout: float | None = None) -> Iterat
 
     TimeoutError when that takes longer than `timeout` seconds in all.
     """
-    from stoker.ends import Ends
+    from stoker.client.finish_watch import Ends
 
     handles = _Handles(jobs)
     yield from handles.take_done()
@@ -442,7 +442,7 @@ def wait(
 
     FIRST_COMPLETED returns with the first end, FIRST_EXCEPTION with the first failure.
     """
-    from stoker.ends import Ends
+    from stoker.client.finish_watch import Ends
 
     if return_when not in (FIRST_COMPLETED, FIRST_EXCEPTION, ALL_COMPLETED):
         raise UsageError(

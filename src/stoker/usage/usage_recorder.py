@@ -1,6 +1,6 @@
 """The tracer: samples what jobs and cards use, and keeps it for charts.
 
-python -m stoker.tracer
+python -m stoker.usage.usage_recorder
 
 stdin    samples of the GPUs, one a line (devices/sample_lines.py); end of file: exit
 

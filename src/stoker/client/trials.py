@@ -10,7 +10,6 @@ from itertools import islice
 from typing import TypeVar
 
 from stoker.core.model import JobSpec
-from stoker.failpoints import point as failpoint
 from stoker.store import sweeps
 from stoker.store.database import Database
 from stoker.store.submit import CHUNK, Submission
@@ -19,6 +18,7 @@ from stoker.sweeps import methods, names, template
 from stoker.sweeps.identity import identity, template_of
 from stoker.sweeps.spec import SweepSpec
 from stoker.sweeps.values import Point, point_from_json, point_to_json
+from stoker.testing.failpoints import point as failpoint
 
 T = TypeVar("T")
 

@@ -1,0 +1,1 @@
+"""The one way in for every interface: changes, views and waiting for jobs."""

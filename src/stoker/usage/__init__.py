@@ -1,0 +1,1 @@
+"""What jobs and GPUs used: the recorder process and the charts."""
