@@ -136,13 +136,10 @@ class Lab:
         self.wait_until(lambda: find() != pid)
 
     def kill_driver(self) -> None:
-        """The mind of adaptive sweeps, if there is one: a child of the daemon."""
+        """End the sweep driver, if the daemon has one as a child."""
         for pid in job_processes.children(self.daemon_pid() or 0):
             try:
-                if (
-                    b"stoker.sweep_control.sweep_driver"
-                    in Path(f"/proc/{pid}/cmdline").read_bytes()
-                ):
+                if b".sweep_driver" in Path(f"/proc/{pid}/cmdline").read_bytes():
                     os.kill(pid, signal.SIGKILL)
             except OSError:
                 continue

@@ -8,7 +8,7 @@ import pytest
 
 from stoker.errors import Conflict, UsageError
 from stoker.http.addresses import Addresses, host_values, resolve
-from stoker.http.listening import listen
+from stoker.http.http_server import listen
 from tests.other_user import need_ipv6
 
 

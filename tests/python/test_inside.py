@@ -195,7 +195,7 @@ def test_a_trial_that_is_warned_saves_and_goes_on(here: Lab) -> None:
 def test_requeue_leaves_a_mark_and_ends_with_75(tmp_path: Path) -> None:
     mark = tmp_path / "new" / "requeue"
     done = subprocess.run(
-        [sys.executable, "-c", "import stoker.functions.current_job as s\ntry: s.requeue()\nfinally: print(1)"],
+        [sys.executable, "-c", "import stoker\ntry: stoker.requeue()\nfinally: print(1)"],
         env={**os.environ, "STOKER_JOB_ID": "7", "STOKER_ATTEMPT": "3",
              "STOKER_REQUEUE_FILE": str(mark)},
         capture_output=True,
@@ -217,11 +217,11 @@ def test_requeue_passes_through_a_call(tmp_path: Path) -> None:
     """A function job ends with the code, and leaves no result of an attempt that does not count."""
     import hashlib
 
-    from stoker.functions import call, payload, vault
+    from stoker.functions import call, payload, payload_files
 
-    folder = vault.new_folder(str(tmp_path))
+    folder = payload_files.new_folder(str(tmp_path))
     data = payload.pack(current_job.requeue, (), {})
-    vault.write(folder, vault.CALL, [data])
+    payload_files.write(folder, payload_files.CALL, [data])
     sha256 = hashlib.sha256(data).hexdigest()
     words = call.words(sys.executable, "requeue", folder, sha256, [(0, len(data))])
     output = tmp_path / "output"
@@ -240,11 +240,11 @@ HEAVY = {"torch", "numpy", "asyncio", "concurrent.futures", "multiprocessing", "
 @pytest.mark.parametrize(
     ("module", "never"),
     [
-        ("inside", {*HEAVY, "json", "pathlib", "typing", "sqlite3", "threading"}),
+        ("functions.current_job", {*HEAVY, "json", "pathlib", "typing", "sqlite3", "threading"}),
         ("functions.call", {*HEAVY, "sqlite3", "socket", "typing"}),
-        ("python_api", {*HEAVY, "sqlite3", "socket", "threading"}),
-        ("handles", {*HEAVY, "sqlite3", "socket", "threading"}),
-        ("executor", HEAVY - {"concurrent.futures"}),
+        ("python.api", {*HEAVY, "sqlite3", "socket", "threading"}),
+        ("python.job", {*HEAVY, "sqlite3", "socket", "threading"}),
+        ("python.executor", HEAVY - {"concurrent.futures"}),
     ],
 )
 def test_importing_stays_light(module: str, never: set[str]) -> None:

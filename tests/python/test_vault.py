@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stoker.errors import Broken, Error, NoPermission, NotFound
-from stoker.functions import vault
+from stoker.functions import payload_files
 from stoker.python.api import job, submit
 from stoker.python.job import Job, JobFailed
 from tests.lab import Lab
@@ -81,18 +81,18 @@ TRICKS = [
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return Path(vault.new_folder(str(tmp_path)))
+    return Path(payload_files.new_folder(str(tmp_path)))
 
 
 @pytest.mark.parametrize(("trick", "kind", "words"), TRICKS)
 def test_a_result_that_is_not_ours_or_not_as_written_is_refused(
     folder: Path, trick: Callable[[Path], None], kind: type[Error], words: str
 ) -> None:
-    vault.write_result(str(folder), 7, b"body" * 100)
-    assert vault.read_result(str(folder), 7) == b"body" * 100
+    payload_files.write_result(str(folder), 7, b"body" * 100)
+    assert payload_files.read_result(str(folder), 7) == b"body" * 100
     trick(folder / "result-7")
     with pytest.raises(kind, match=words):
-        vault.read_result(str(folder), 7)
+        payload_files.read_result(str(folder), 7)
 
 
 @pytest.mark.parametrize(("trick", "kind", "words"), TRICKS)
@@ -101,20 +101,20 @@ def test_a_call_that_is_not_ours_or_not_as_written_is_refused(
 ) -> None:
     import hashlib
 
-    vault.write(str(folder), vault.CALL, [b"shared", b"first" * 30, b"second" * 30])
+    payload_files.write(str(folder), payload_files.CALL, [b"shared", b"first" * 30, b"second" * 30])
     sha256 = hashlib.sha256(b"shared" + b"second" * 30).hexdigest()
     slices = [(0, 6), (156, 180)]
-    assert vault.read_call(str(folder), sha256, slices) == b"shared" + b"second" * 30
+    assert payload_files.read_call(str(folder), sha256, slices) == b"shared" + b"second" * 30
     trick(folder / "call")
     with pytest.raises(kind, match=words):
-        vault.read_call(str(folder), sha256, slices)
+        payload_files.read_call(str(folder), sha256, slices)
 
 
 def test_files_and_folders_are_private_whatever_the_mask(tmp_path: Path) -> None:
     mask = os.umask(0)
     try:
-        folder = Path(vault.new_folder(str(tmp_path)))
-        vault.write_result(str(folder), 1, b"x")
+        folder = Path(payload_files.new_folder(str(tmp_path)))
+        payload_files.write_result(str(folder), 1, b"x")
     finally:
         os.umask(mask)
     modes = [path.stat().st_mode & 0o777 for path in (folder.parent, folder, folder / "result-1")]
@@ -124,7 +124,7 @@ def test_files_and_folders_are_private_whatever_the_mask(tmp_path: Path) -> None
 
 def test_a_missing_result_is_simply_not_there(folder: Path) -> None:
     with pytest.raises(NotFound):
-        vault.read_result(str(folder), 1)
+        payload_files.read_result(str(folder), 1)
 
 
 # -- the same with real jobs -------------------------------------------------------------------

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.errors import Unavailable, UsageError
-from stoker.results import export, importance, optional
+from stoker.results import export, importance, optional_imports
 from stoker.results.table import Row, Table
 
 ROWS = [
@@ -166,7 +166,7 @@ def test_missing_package_is_named_with_what_to_type(
 
 def test_package_that_was_never_there_is_not_installed() -> None:
     with pytest.raises(Unavailable, match="no_such_package is not installed"):
-        optional.load("no_such_package.part", "plot")
+        optional_imports.load("no_such_package.part", "plot")
 
 
 def test_infinity_among_text_is_written_as_text() -> None:

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.errors import Unavailable, UsageError
-from stoker.results import figure, plot_image, plot_terminal
+from stoker.results import figure, image_plot, terminal_plot
+from stoker.results.axis import Scale
 from stoker.results.figure import Axis, Figure, Panel, Series, TrialCurve
-from stoker.results.scale import Scale
 from stoker.results.table import Row
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
@@ -74,26 +74,26 @@ def check(name: str, text: str) -> None:
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_figure_looks_as_it_did(name: str) -> None:
-    check(name, plot_terminal.draw(FIGURES[name]()))
+    check(name, terminal_plot.draw(FIGURES[name]()))
 
 
 @pytest.mark.parametrize("name", ["curves", "category", "overview"])
 def test_figure_looks_as_it_did_in_ascii(name: str) -> None:
-    text = plot_terminal.draw(FIGURES[name](), 60, 18, ascii=True)
+    text = terminal_plot.draw(FIGURES[name](), 60, 18, ascii=True)
     assert text.isascii()
     check(f"{name}_ascii", text)
 
 
 def test_colours_add_nothing_but_colours() -> None:
     made = FIGURES["number"]()
-    coloured = plot_terminal.draw(made, colour=True)
+    coloured = terminal_plot.draw(made, colour=True)
     assert "\x1b[" in coloured
-    assert re.sub("\x1b\\[[0-9;]*m", "", coloured) == plot_terminal.draw(made)
+    assert re.sub("\x1b\\[[0-9;]*m", "", coloured) == terminal_plot.draw(made)
     assert all(line.count("\x1b[") % 2 == 0 for line in coloured.splitlines())
 
 
 def test_curves_with_colours_need_no_letters() -> None:
-    text = re.sub("\x1b\\[[0-9;]*m", "", plot_terminal.draw(FIGURES["curves"](), colour=True))
+    text = re.sub("\x1b\\[[0-9;]*m", "", terminal_plot.draw(FIGURES["curves"](), colour=True))
     assert "━ trial 2 (best)  ━ trial 4" in text
     assert not re.search(r"\b[abcd] trial", text)
 
@@ -101,7 +101,7 @@ def test_curves_with_colours_need_no_letters() -> None:
 @pytest.mark.parametrize("name", FIGURES)
 @pytest.mark.parametrize("size", [(80, 24), (40, 12), (24, 6), (200, 50)])
 def test_figure_fits(name: str, size: tuple[int, int]) -> None:
-    lines = plot_terminal.draw(FIGURES[name](), *size).splitlines()
+    lines = terminal_plot.draw(FIGURES[name](), *size).splitlines()
     assert max(map(len, lines)) <= size[0]
     assert len(lines) <= size[1]
 
@@ -110,7 +110,7 @@ def test_figure_fits(name: str, size: tuple[int, int]) -> None:
 @pytest.mark.parametrize("name", ["curves", "curves_many", "curve_with_gap", "number", "category"])
 def test_nothing_overwrites_anything_where_room_is_short(name: str, height: int) -> None:
     made = FIGURES[name]()
-    lines = plot_terminal.draw(made, 30, height, ascii=True).splitlines()
+    lines = terminal_plot.draw(made, 30, height, ascii=True).splitlines()
     axis = next(place for place, line in enumerate(lines) if line.lstrip().startswith("+-"))
     assert lines[0] == made.title
     assert axis >= 3
@@ -119,7 +119,7 @@ def test_nothing_overwrites_anything_where_room_is_short(name: str, height: int)
 
 
 def test_panels_that_have_no_room_are_counted() -> None:
-    text = plot_terminal.draw(FIGURES["overview"](), 30, 12, ascii=True)
+    text = terminal_plot.draw(FIGURES["overview"](), 30, 12, ascii=True)
     assert text.splitlines()[-1].startswith("not enough room for 1 more")
 
 
@@ -129,14 +129,14 @@ def test_text_of_others_cannot_reach_the_terminal() -> None:
                                (Series(evil, ((0, 1), (0, 2)), "line", "best"),),
                                title=evil),), evil)  # fmt: skip
     for panel in (made.panels[0], made.panels[0]._replace(title="")):
-        text = plot_terminal.draw(made._replace(panels=(panel,)))
+        text = terminal_plot.draw(made._replace(panels=(panel,)))
         assert all(char.isprintable() or char == "\n" for char in text)
         assert len(text.splitlines()) <= 24
 
 
 def test_wide_characters_take_two_places() -> None:
     made = Figure("損失" * 30, (), "損失" * 50)
-    for line in plot_terminal.draw(made).splitlines():
+    for line in terminal_plot.draw(made).splitlines():
         assert sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line) <= 80
 
 
@@ -152,7 +152,7 @@ def test_any_points_can_be_drawn(
 ) -> None:
     series = Series("s", tuple(points), style, "best")
     made = Figure("t", (Panel(Axis("x", x), Axis("y", y), (series,)),))
-    lines = plot_terminal.draw(made, 40, 12, ascii=ascii).splitlines()
+    lines = terminal_plot.draw(made, 40, 12, ascii=ascii).splitlines()
     assert max(map(len, lines)) <= 40
     assert len(lines) <= 12
 
@@ -229,7 +229,7 @@ def test_overview_leaves_out_what_does_not_vary() -> None:
     ("encoding", "knows"), [("utf-8", True), ("UTF8", True), ("ascii", False), (None, False)]
 )
 def test_braille_needs_utf_8(encoding: str | None, knows: bool) -> None:
-    assert plot_terminal.knows_unicode(encoding) is knows
+    assert terminal_plot.knows_unicode(encoding) is knows
 
 
 # -- images ---------------------------------------------------------------------------------------
@@ -237,15 +237,15 @@ def test_braille_needs_utf_8(encoding: str | None, knows: bool) -> None:
 
 @pytest.mark.parametrize("name", ["curves_log", "category", "overview", "nothing"])
 def test_image_is_made_without_pyplot(name: str) -> None:
-    content = plot_image.draw(FIGURES[name](), dpi=50)
+    content = image_plot.draw(FIGURES[name](), dpi=50)
     assert content.startswith(b"\x89PNG")
     assert "matplotlib.pyplot" not in sys.modules
 
 
 def test_svg_is_made() -> None:
-    assert b"<svg" in plot_image.draw(FIGURES["number"](), "svg")
+    assert b"<svg" in image_plot.draw(FIGURES["number"](), "svg")
     with pytest.raises(UsageError, match="`gif` is not an image format"):
-        plot_image.draw(FIGURES["number"](), "gif")
+        image_plot.draw(FIGURES["number"](), "gif")
 
 
 def test_text_of_others_cannot_break_an_image() -> None:
@@ -254,7 +254,7 @@ def test_text_of_others_cannot_break_an_image() -> None:
                   (Series(evil, ((0, 1), (1, math.inf), (1, 1e308)), "line", "best"),
                    Series(evil, ((0, -1), (1, math.nan)), "line")), title=evil)  # fmt: skip
     for one in (panel, panel._replace(title="", y=Axis("y", "log"))):
-        assert plot_image.draw(Figure(evil, (one,), evil), dpi=40)
+        assert image_plot.draw(Figure(evil, (one,), evil), dpi=40)
 
 
 def test_missing_matplotlib_is_named_with_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,7 +262,7 @@ def test_missing_matplotlib_is_named_with_what_to_type(monkeypatch: pytest.Monke
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(Unavailable) as caught:
-        plot_image.draw(FIGURES["number"]())
+        image_plot.draw(FIGURES["number"]())
     assert caught.value.hint == "pip install 'stoker[plot]'"
 
 
@@ -270,4 +270,4 @@ def test_missing_matplotlib_is_named_with_what_to_type(monkeypatch: pytest.Monke
 @given(ANY_POINTS, SCALES, SCALES)
 def test_any_points_can_be_an_image(points: list[tuple[float, float]], x: str, y: str) -> None:
     made = Figure("t", (Panel(Axis("x", x), Axis("y", y), (Series("s", tuple(points)),)),))
-    assert plot_image.draw(made, dpi=20)
+    assert image_plot.draw(made, dpi=20)

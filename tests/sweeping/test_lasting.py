@@ -18,8 +18,8 @@ from stoker.errors import Unavailable
 from stoker.store import sweeps
 from stoker.store.database import open_database
 from stoker.sweep_control import lifecycle
-from stoker.sweeps.files import load
-from stoker.sweeps.search import Searcher
+from stoker.sweeps.files.sweep_file import load
+from stoker.sweeps.search.search_client import Searcher
 from tests.lab import Lab
 from tests.python import work
 from tests.python.conftest import here as here

@@ -66,7 +66,9 @@ def kill(lab: Lab, module: str) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("module", ["stoker.sweep_control.sweep_driver", "stoker.sweeps.searcher"])
+@pytest.mark.parametrize(
+    "module", ["stoker.sweep_control.sweep_driver", "stoker.sweeps.search.search_process"]
+)
 def test_search_goes_on_however_often_its_processes_are_killed(quick: Lab, module: str) -> None:
     go = quick.folder / "go"
     late = f"test $STOKER_TRIAL -le 8 || while ! test -e {go}; do sleep 0.05; done; {COMMAND[0]}"

@@ -9,12 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.errors import NotFound, UsageError
-from stoker.sweeps import files, spec, task_config, wandb_file, yaml_text
+from stoker.sweeps import spec
 from stoker.sweeps.domains import Choices, Continuous, Whole
+from stoker.sweeps.files import gpu_task_scheduler_file, sweep_file, wandb_file, yaml_text
 from stoker.sweeps.methods import points
-from stoker.sweeps.space import axis, make_space
+from stoker.sweeps.search_space import axis, make_space
 from stoker.sweeps.spec import METHODS, Metric, SweepSpec, make_spec
-from stoker.sweeps.template import argv, shell
+from stoker.sweeps.template.template import argv, shell
 from tests.sweeps.test_values_and_domains import ANY_DOMAIN, JSON
 
 pytest.importorskip("yaml")
@@ -49,7 +50,7 @@ after_step = 5
 
 def load(tmp_path: Path, text: str, name: str = "sweep.toml") -> SweepSpec:
     (tmp_path / name).write_text(text)
-    return files.load(tmp_path / name)
+    return sweep_file.load(tmp_path / name)
 
 
 def grid(found: SweepSpec) -> list[dict[str, object]]:
@@ -79,7 +80,7 @@ def test_the_same_file_as_json_and_yaml(tmp_path: Path) -> None:
 
 def test_parameters_of_our_file_in_every_form(tmp_path: Path) -> None:
     (tmp_path / "seeds").write_text("1\n2\n")
-    made = load(
+    made = sweep_file(
         tmp_path,
         """
         command = ["python", "t.py", "{params}"]
@@ -145,7 +146,7 @@ def test_files_that_are_no_sweeps_are_refused(tmp_path: Path) -> None:
         load(tmp_path, "", "sweep.py")
     assert caught.value.hint and "toml" in caught.value.hint
     with pytest.raises(NotFound):
-        files.load(tmp_path / "nothing.toml")
+        sweep_file.load(tmp_path / "nothing.toml")
     for name, text in (
         ("a.json", '{"a": 1, "a": 2}'),
         ("a.json", "[]"),
@@ -349,7 +350,7 @@ def test_the_configuration_of_gpu_task_scheduler() -> None:
             {"method": ["WGAN"], "num_packing": [3], "num_zmode": [1, 2]},
         ],
     }
-    made = task_config.from_config(config, shell("run {params}"))
+    made = gpu_task_scheduler_file.from_config(config, shell("run {params}"))
     fixed = {"num_run": 5, "num_epoch": 200}
     assert grid(made) == [
         {**fixed, "method": "GAN", "num_packing": 1, "num_zmode": 1},
@@ -358,9 +359,10 @@ def test_the_configuration_of_gpu_task_scheduler() -> None:
         {**fixed, "method": "WGAN", "num_packing": 3, "num_zmode": 2},
     ]
     with pytest.raises(UsageError, match="no command"):
-        files.from_table(config)
-    assert files.from_table({**config, "command": "t {params}"}).template == shell("t {params}")
-    nothing = task_config.space_from({"global_config": {"a": 1}})
+        sweep_file.from_table(config)
+    with_command = sweep_file.from_table({**config, "command": "t {params}"})
+    assert with_command.template == shell("t {params}")
+    nothing = gpu_task_scheduler_file.space_from({"global_config": {"a": 1}})
     assert nothing.size.points == 1
 
 
@@ -401,9 +403,9 @@ def test_a_placeholder_in_a_file_of_wandb_is_refused(tmp_path: Path) -> None:
     text = "program: t.py\nparameters:\n  lr: {values: [1]}\ncommand: [python, '%s', '${args}']\n"
     (tmp_path / "w.yaml").write_text(text % "--lr={lr}")
     with pytest.raises(UsageError, match=r"`\{lr\}` in `command` means nothing in a W&B file"):
-        files.load(tmp_path / "w.yaml")
+        sweep_file.load(tmp_path / "w.yaml")
     (tmp_path / "w.yaml").write_text(text % "--json={a: 1}")
-    files.load(tmp_path / "w.yaml")
+    sweep_file.load(tmp_path / "w.yaml")
 
 
 _DEEP = "[" * 3000 + "]" * 3000
@@ -427,7 +429,7 @@ _TEN = "".join(f"\n    - &l{i} [{','.join([f'*l{i - 1}'] * 10)}]" for i in range
 def test_hostile_file_is_a_usage_error(tmp_path: Path, name: str, text: str, error: str) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(UsageError, match=error):
-        files.load(tmp_path / name)
+        sweep_file.load(tmp_path / name)
 
 
 def test_keys_of_the_wandb_service_have_no_effect(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stoker.errors import UsageError
-from stoker.sweeps.grammar import parse, parse_assignment
-from stoker.sweeps.hydra import override
-from stoker.sweeps.template import Template
+from stoker.sweeps.hydra_overrides import override
+from stoker.sweeps.template.template import Template
+from stoker.sweeps.value_syntax import parse, parse_assignment
 from stoker.sweeps.values import Value, from_data
 
 OverridesParser: Any = pytest.importorskip(

@@ -9,7 +9,7 @@ import pytest
 
 from stoker.errors import Unavailable
 from stoker.sweeps.arguments import from_words
-from stoker.sweeps.search import Asked, Past, Searcher
+from stoker.sweeps.search.search_client import Asked, Past, Searcher
 from stoker.sweeps.spec import SweepSpec, make_metric
 
 
@@ -177,7 +177,10 @@ def test_a_searcher_that_does_not_read_is_given_up() -> None:
 
 
 def test_without_optuna_the_error_says_what_to_install() -> None:
-    code = "import sys; sys.modules['optuna'] = None; import stoker.sweeps.searcher as s; s.main()"
+    code = (
+        "import sys; sys.modules['optuna'] = None\n"
+        "from stoker.sweeps.search.search_process import main; main()"
+    )
     with pytest.raises(Unavailable, match="optuna") as caught:
         Searcher(SPEC, command=child(code))
     assert caught.value.hint == "pip install 'stoker[search]'"

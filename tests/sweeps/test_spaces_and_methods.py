@@ -13,9 +13,9 @@ from stoker.sweeps.arguments import from_words, space_from, split_words
 from stoker.sweeps.domains import continuous
 from stoker.sweeps.identity import identity
 from stoker.sweeps.methods import points
-from stoker.sweeps.space import Space, axis, make_space
+from stoker.sweeps.search_space import Space, axis, make_space
 from stoker.sweeps.spec import SweepSpec
-from stoker.sweeps.template import argv, shell
+from stoker.sweeps.template.template import argv, shell
 from stoker.sweeps.values import Point, plain, point_key, typed
 
 
@@ -179,7 +179,7 @@ def test_names_that_cannot_be_told_apart_are_refused(assignments: tuple[str, ...
 
 
 def test_a_space_survives_its_own_json() -> None:
-    from stoker.sweeps import space as module
+    from stoker.sweeps import search_space as module
 
     space: Space = sweep("a,b=zip((1,[2]),(x,'1'))", "c=log(1,2)", conditions={"c": "a == 1"}).space
     assert module.from_json(space.to_json()) == space

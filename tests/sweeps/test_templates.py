@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.errors import UsageError
-from stoker.sweeps.hydra import override
-from stoker.sweeps.template import Rendered, Template, argv, check_shell, shell, variables
+from stoker.sweeps.hydra_overrides import override
+from stoker.sweeps.template.template import Rendered, Template, argv, check_shell, shell, variables
 from stoker.sweeps.values import Point, Value, plain, typed
 
 _FOUND = [shutil.which(name) for name in ("sh", "bash", "dash", "zsh", "ksh")]

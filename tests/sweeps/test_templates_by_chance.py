@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stoker.errors import UsageError
-from stoker.sweeps.template import shell
+from stoker.sweeps.template.template import shell
 from stoker.sweeps.values import plain
 from tests.sweeps.test_templates import SHELLS
 

@@ -20,8 +20,8 @@ from stoker.sweeps.domains import (
     steps,
     whole,
 )
-from stoker.sweeps.grammar import LARGEST_FILE, parse, parse_assignment
 from stoker.sweeps.methods import points
+from stoker.sweeps.value_syntax import LARGEST_FILE, parse, parse_assignment
 from stoker.sweeps.values import Value, from_data, key, typed
 
 JSON = st.recursive(

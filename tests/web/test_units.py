@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stoker.errors import TryLater
-from stoker.http.asked import Asked
+from stoker.http.guard_request import Asked
 from stoker.web.guard import Failures, Guard
 from stoker.web.paced import Paced
 from stoker.web.revocations import Revocations

@@ -74,7 +74,7 @@ def run(name: str, parsed: Parsed) -> int:
         figure = _curves(places, reported, metric, parsed)
     if parsed["output"] is not None:
         return _write(figure, parsed)
-    from stoker.results.plot_terminal import draw, knows_unicode
+    from stoker.results.terminal_plot import draw, knows_unicode
 
     width, height = _size(parsed)
     plain = bool(parsed["ascii"]) or not knows_unicode(sys.stdout.encoding)
@@ -154,7 +154,7 @@ def _write(figure: Figure, parsed: Parsed) -> int:
     form = path.rpartition(".")[2].lower()
     if form not in ("png", "svg"):
         raise UsageError(f"`{path}` is neither .png nor .svg")
-    from stoker.results.plot_image import draw
+    from stoker.results.image_plot import draw
 
     data = draw(figure, form)
     try:

@@ -208,7 +208,7 @@ def _sweep_of(path: str | None) -> SweepSpec | None:
     """The sweep in a file that is one, by its name."""
     if path is None or not path.lower().endswith((".toml", ".yaml", ".yml")):
         return None
-    from stoker.sweeps.files import load
+    from stoker.sweeps.files.sweep_file import load
 
     return load(path)
 

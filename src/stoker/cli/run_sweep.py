@@ -22,7 +22,7 @@ from stoker.store.submit import Submission, context_id
 from stoker.sweep_control.lifecycle import SAME_FAILS, check_search
 from stoker.sweeps import spec as specs
 from stoker.sweeps.identity import identity
-from stoker.sweeps.search import Past, Searcher
+from stoker.sweeps.search.search_client import Past, Searcher
 from stoker.sweeps.spec import ADAPTIVE, SweepSpec
 from stoker.sweeps.values import Point, point_from_json, point_to_json
 

@@ -19,9 +19,10 @@ from stoker.errors import UsageError
 from stoker.store import sweeps
 from stoker.sweep_control import lifecycle
 from stoker.sweep_control.lifecycle import SAME_FAILS, Started
-from stoker.sweeps import arguments, files, names
+from stoker.sweeps import arguments, names
+from stoker.sweeps.files import sweep_file
 from stoker.sweeps.spec import ADAPTIVE, STOPS, SweepSpec, make_spec, read_metric
-from stoker.sweeps.template import check_shell
+from stoker.sweeps.template.template import check_shell
 from stoker.sweeps.values import point_from_json
 
 ACTIONS = ("ls", "show", "extend", "stop", "resume", "rerun", "rm")
@@ -146,7 +147,7 @@ def _spec(parsed: Parsed) -> tuple[SweepSpec, bool]:
             if parsed[option]:
                 raise UsageError(f"--{option} is for parameters on the command line",
                                  f"write it into `{path}`")  # fmt: skip
-        spec = files.load(path)
+        spec = sweep_file.load(path)
         own = parsed["name"] or spec.name
         name = names.check(own) if own else _stem(path)
         return _changed(spec._replace(name=name), parsed), own is None

@@ -24,7 +24,7 @@ from stoker.store.sweeps import SweepRow, TrialRow
 from stoker.supervisor.logs import job_folder, log_path, metrics_path, stop_path
 from stoker.supervisor.regular_files import open_for_reading
 from stoker.sweeps.identity import described, template_of
-from stoker.sweeps.template import Template
+from stoker.sweeps.template.template import Template
 from stoker.sweeps.values import point_from_json
 
 _PIECE = 1 << 20

@@ -14,9 +14,10 @@ from stoker.store import sweeps
 from stoker.store.database import Database
 from stoker.store.submit import CHUNK, Submission
 from stoker.store.sweeps import TrialRow
-from stoker.sweeps import methods, names, template
+from stoker.sweeps import methods, names
 from stoker.sweeps.identity import identity, template_of
 from stoker.sweeps.spec import SweepSpec
+from stoker.sweeps.template import template
 from stoker.sweeps.values import Point, point_from_json, point_to_json
 from stoker.testing.failpoints import point as failpoint
 

@@ -14,7 +14,7 @@ from stoker.compat import task_scheduler_pickle as pickles
 from stoker.compat import task_scheduler_script as script
 from stoker.compat.task_scheduler_named import NamedTask
 from stoker.errors import Error, UsageError
-from stoker.functions.paths import extend_path
+from stoker.functions.import_paths import extend_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

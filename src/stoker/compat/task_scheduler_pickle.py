@@ -17,7 +17,7 @@ from stoker.compat import task_scheduler_script as script
 from stoker.compat.task_scheduler_named import NamedTask
 from stoker.core.record import Record
 from stoker.errors import NoPermission
-from stoker.functions.paths import own_path
+from stoker.functions.import_paths import own_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from types import CoroutineType, TracebackType
 
 from stoker.core.formats.shell_words import CALL_MODULE
 from stoker.errors import Error
-from stoker.functions import payload, vault
+from stoker.functions import payload, payload_files
 from stoker.functions.current_job import can_name, current, heed_warning, log, logged
 
 MODULE = CALL_MODULE
@@ -24,7 +24,7 @@ _PID = os.getpid()
 
 
 def words(
-    python: str, label: str, folder: str, sha256: str, slices: list[vault.Slice]
+    python: str, label: str, folder: str, sha256: str, slices: list[payload_files.Slice]
 ) -> tuple[str, ...]:
     """The command of a function job. -P: a user's json.py must not be ours; see payload.unpack."""
     parts = ",".join(f"{offset}+{length}" for offset, length in slices)
@@ -42,7 +42,7 @@ def main(argv: list[str]) -> int:
     sys.argv = [label]
     heed_warning()
     try:
-        data = vault.read_call(folder, sha256, _slices(parts))
+        data = payload_files.read_call(folder, sha256, _slices(parts))
     except Error as error:
         _complain(error)
         return error.exit_code
@@ -63,7 +63,7 @@ def main(argv: list[str]) -> int:
     return code if _keep(folder, job, body) else 1
 
 
-def _slices(text: str) -> list[vault.Slice]:
+def _slices(text: str) -> list[payload_files.Slice]:
     pairs = (part.partition("+") for part in text.split(","))
     return [(int(offset), int(length)) for offset, _, length in pairs]
 
@@ -108,7 +108,7 @@ def _keep(folder: str, job: int, body: bytes) -> bool:
     if os.getpid() != _PID:
         return True  # a child that the function forked left through here
     try:
-        vault.write_result(folder, job, body)
+        payload_files.write_result(folder, job, body)
     except Error as error:
         _complain(error)
         return False

@@ -22,7 +22,7 @@ from types import CodeType, FunctionType
 from stoker.core.fields import from_fields
 from stoker.core.record import Record
 from stoker.errors import UsageError
-from stoker.functions.paths import extend_path, own_path
+from stoker.functions.import_paths import extend_path, own_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -379,7 +379,7 @@ class Queue:
         """Queue calls of one function; what cannot be called or sent is refused before any is."""
         import hashlib
 
-        from stoker.functions import call, vault
+        from stoker.functions import call, payload_files
         from stoker.functions.payload import Packer
 
         if not isinstance(function, JobFunction):
@@ -402,11 +402,11 @@ class Queue:
         spec = self._spec(wanted)._replace(share=share)
         if spec.name is None:
             spec = spec._replace(name=packer.label.rpartition(".")[2])
-        folder = vault.new_folder(self.state_dir)
+        folder = payload_files.new_folder(self.state_dir)
         try:
-            vault.write(folder, vault.CALL, pieces)
+            payload_files.write(folder, payload_files.CALL, pieces)
         except BaseException:
-            vault.remove_folder(folder)
+            payload_files.remove_folder(folder)
             raise
         shared = hashlib.sha256(packer.shared)
         specs, offset = [], len(packer.shared)
@@ -433,9 +433,9 @@ class Queue:
                 added += receipt.added
         finally:
             if folder is not None and not added:  # refused, or there already by its dedupe key
-                from stoker.functions import vault
+                from stoker.functions import payload_files
 
-                vault.remove_folder(folder)
+                payload_files.remove_folder(folder)
         if not specs[0].held:
             queue.wake()
         return [Job(self._settings, id) for id in ids]

@@ -374,12 +374,12 @@ class Job(Generic[T_co]):
 
 def _outcome_of(folder: str, row: JobRow) -> Outcome | None:
     """What the newest attempt left, if it came so far; one that was cut short left nothing."""
-    from stoker.functions import payload, vault
+    from stoker.functions import payload, payload_files
 
     if row.state == LOST or (row.cause or row.attempt_cause) == "time_limit":
         return None
     try:
-        outcome = payload.read_outcome(vault.read_result(folder, row.id))
+        outcome = payload.read_outcome(payload_files.read_result(folder, row.id))
     except NotFound:
         return None
     return outcome if outcome.attempt == row.attempts else None

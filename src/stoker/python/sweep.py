@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from stoker.settings import Settings
     from stoker.store.sweeps import SweepRow
     from stoker.sweeps.spec import SweepSpec
-    from stoker.sweeps.template import Template
+    from stoker.sweeps.template.template import Template
 
 Params: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
@@ -270,7 +270,7 @@ def start(
 
 
 def _command(what: object) -> Template:
-    from stoker.sweeps import template
+    from stoker.sweeps.template import template
 
     if isinstance(what, str):
         return template.shell(what)
@@ -281,11 +281,11 @@ def _command(what: object) -> Template:
 
 
 def _spec_of(template: Template, params: Params, own: Mapping[str, Any]) -> SweepSpec:
-    from stoker.sweeps import tables, task_config, toml_file
+    from stoker.sweeps.files import gpu_task_scheduler_file, keys, toml_file
     from stoker.sweeps.spec import Metric, make_spec
 
     if isinstance(params, Mapping) and ("test_config" in params or "scheduler_config" in params):
-        space = task_config.space_from(params)
+        space = gpu_task_scheduler_file.space_from(params)
     else:
         shape: dict[str, object] = {"command": ["-"], "lenient": True}
         if isinstance(params, Mapping):
@@ -298,7 +298,7 @@ def _spec_of(template: Template, params: Params, own: Mapping[str, Any]) -> Swee
             )
         space = toml_file.from_table(shape, os.getcwd()).space
     given = own.get("metric")
-    metric = given if given is None or isinstance(given, Metric) else tables.metric(given)
+    metric = given if given is None or isinstance(given, Metric) else keys.metric(given)
     stop = own.get("early_stop")
     name = own.get("name")
     if name is not None and not isinstance(name, str):
@@ -332,15 +332,15 @@ def _template_of(settings: Settings, function: Callable[..., Any]) -> Template:
     """The command that calls a function with the parameters of a trial."""
     import hashlib
 
-    from stoker.functions import call, vault
+    from stoker.functions import call, payload_files
     from stoker.functions.payload import Packer
-    from stoker.sweeps.template import argv
+    from stoker.sweeps.template.template import argv
 
     packer = Packer(function)
     body = packer.shared + packer.call((), {})
     digest = hashlib.sha256(body).hexdigest()
     # The same function again is the same file again: giving a sweep twice leaves nothing behind.
-    folder = vault.new_folder(settings.state_dir, digest[:32])
-    vault.write(folder, vault.CALL, [body])
+    folder = payload_files.new_folder(settings.state_dir, digest[:32])
+    payload_files.write(folder, payload_files.CALL, [body])
     words = call.words(sys.executable, packer.identity, folder, digest, [(0, len(body))])
     return argv([word.replace("{", "{{").replace("}", "}}") for word in words])

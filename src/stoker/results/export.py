@@ -14,7 +14,7 @@ from typing import Any
 from stoker.core.metrics.report_line import is_number
 from stoker.errors import Unavailable, UsageError
 from stoker.results import table
-from stoker.results.optional import load
+from stoker.results.optional_imports import load
 from stoker.results.table import Row, Table
 
 Rows = Sequence[Row] | Table  # what is a table already has its columns

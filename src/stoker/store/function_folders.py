@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 
 from stoker.core.formats.byte_text import unpack_words
-from stoker.functions import vault
+from stoker.functions import payload_files
 from stoker.functions.call import folder_of
 from stoker.store.database import Database, id_list
 
@@ -34,11 +34,11 @@ def drop(db: Database, folders: dict[int, str], gone: Iterable[int]) -> None:
     for (spec,) in db.execute("SELECT spec FROM sweeps"):  # may still call its function
         used.add(folder_of(tuple(json.loads(spec)["template"]["words"])))
     for folder in set(folders.values()) - used:
-        vault.remove_folder(folder)
+        payload_files.remove_folder(folder)
     for job in gone:
         folder = folders.get(job, "")
         if folder in used:
             try:
-                os.unlink(os.path.join(folder, vault.result_name(job)))
+                os.unlink(os.path.join(folder, payload_files.result_name(job)))
             except OSError:
                 pass

@@ -28,7 +28,7 @@ from stoker.store.sweeps import SweepRow, TrialRow
 from stoker.sweeps import methods, names, spec
 from stoker.sweeps.identity import identity, meaning
 from stoker.sweeps.spec import ADAPTIVE, KILL_AFTER, MOST_TRIALS, SweepSpec, stop_seconds
-from stoker.sweeps.template import Template
+from stoker.sweeps.template.template import Template
 from stoker.sweeps.values import Point, point_from_json
 from stoker.testing.failpoints import point as failpoint
 

@@ -34,7 +34,7 @@ from stoker.supervisor import job_processes, kill_processes
 from stoker.supervisor.logs import job_folder, stop_path
 from stoker.supervisor.process_table import read_process
 from stoker.sweep_control.lifecycle import load
-from stoker.sweeps.search import Past, Searcher, SearcherDied
+from stoker.sweeps.search.search_client import Past, Searcher, SearcherDied
 from stoker.sweeps.spec import ADAPTIVE, SweepSpec, stop_seconds
 from stoker.testing.failpoints import point as failpoint
 

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from stoker.errors import UsageError
-from stoker.sweeps import template
 from stoker.sweeps.domains import Domain, choices
-from stoker.sweeps.grammar import check_name, is_domain, parse, parse_assignment
-from stoker.sweeps.space import Axis, Space, make_space, zipped
+from stoker.sweeps.search_space import Axis, Space, make_space, zipped
 from stoker.sweeps.spec import SweepSpec, make_spec
+from stoker.sweeps.template import template
+from stoker.sweeps.value_syntax import check_name, is_domain, parse, parse_assignment
 from stoker.sweeps.values import typed
 
 _ASSIGNMENT = re.compile(r"\+{0,2}[A-Za-z0-9_][A-Za-z0-9_.,/@-]*=", re.DOTALL)

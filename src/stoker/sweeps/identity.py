@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable
 
 from stoker.core.formats.shell_words import CALL_MODULE, display
-from stoker.sweeps.template import Template
+from stoker.sweeps.template.template import Template
 from stoker.sweeps.values import Point, key
 
 

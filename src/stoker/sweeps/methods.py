@@ -13,7 +13,7 @@ from itertools import count as counting
 from itertools import islice
 
 from stoker.errors import UsageError
-from stoker.sweeps.space import LARGEST_GRID, Space
+from stoker.sweeps.search_space import LARGEST_GRID, Space
 from stoker.sweeps.spec import ADAPTIVE, SweepSpec
 from stoker.sweeps.values import Point, point_key
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from stoker.core.formats.suggestions import nearest
 from stoker.core.record import Record
 from stoker.errors import UsageError, about
-from stoker.sweeps import names, space
-from stoker.sweeps.space import LARGEST_GRID, Space
-from stoker.sweeps.template import Template
+from stoker.sweeps import names, search_space
+from stoker.sweeps.search_space import LARGEST_GRID, Space
+from stoker.sweeps.template.template import Template
 from stoker.sweeps.values import from_data
 
 LISTED = ("grid", "shuffled", "random", "lhs")  # all points are known from the start
@@ -240,7 +240,7 @@ def from_json(stored: dict[str, object]) -> SweepSpec:
     template, made, metric = fields["template"], fields["space"], fields["metric"]
     assert isinstance(template, dict) and isinstance(made, dict)
     fields["template"] = Template.from_json(template)
-    fields["space"] = space.from_json(made)
+    fields["space"] = search_space.from_json(made)
     fields["metric"] = Metric(**metric) if isinstance(metric, dict) else None
     earlier = fields.get("earlier", [])  # not in what was stored before there could be several
     assert isinstance(earlier, list)

@@ -10,8 +10,8 @@ from starlette.types import ASGIApp
 
 from stoker import __version__
 from stoker.errors import Error
-from stoker.http.asked import Refusal
-from stoker.http.gate import Gate, Manners
+from stoker.http.guard_request import Refusal
+from stoker.http.middleware import Gate, Manners
 from stoker.web import routes_act, routes_read
 from stoker.web.answers import error_answer, refusal
 from stoker.web.models import Health

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from stoker.http.asked import CHANGES, TOO_MANY, Asked, Refusal, refuse_site
+from stoker.http.guard_request import CHANGES, TOO_MANY, Asked, Refusal, refuse_site
 from stoker.web.tokens import Keys
 
 _OPEN_API = ("/api/login",)  # how one gets in

@@ -17,7 +17,7 @@ import time
 from stoker.core.record import Record
 from stoker.errors import Error
 from stoker.http.addresses import Addresses, host_values
-from stoker.http.listening import Listening, Server, listen
+from stoker.http.http_server import Listening, Server, listen
 from stoker.http.peers import own_uids
 from stoker.http.token_file import load_token
 from stoker.settings import Settings, load_settings, prepare_state_dir

@@ -11,11 +11,13 @@ from stoker.errors import Unavailable, UsageError, about
 from stoker.store import sweeps
 from stoker.sweep_control import lifecycle
 from stoker.sweep_control.lifecycle import SAME_FAILS, key_of
-from stoker.sweeps import methods, template, toml_file
+from stoker.sweeps import methods
 from stoker.sweeps.arguments import space_from
-from stoker.sweeps.space import Axis, Space, make_space
+from stoker.sweeps.files import toml_file
+from stoker.sweeps.files.keys import metric as metric_table
+from stoker.sweeps.search_space import Axis, Space, make_space
 from stoker.sweeps.spec import ADAPTIVE, Metric, SweepSpec, make_metric, make_spec
-from stoker.sweeps.tables import metric as metric_table
+from stoker.sweeps.template import template
 from stoker.sweeps.values import Value
 from stoker.web import forms
 from stoker.web.models import JobOptions, NewSweep

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.requests import Request
 
-from stoker.http.asked import Asked
+from stoker.http.guard_request import Asked
 from stoker.settings import Settings
 from stoker.web.desk import Desk
 from stoker.web.guard import Guard

@@ -12,8 +12,8 @@ import hmac
 from collections.abc import Mapping
 
 from stoker.http.addresses import host_values
-from stoker.http.asked import Asked, Refusal, refuse_site
-from stoker.http.listening import Listening
+from stoker.http.guard_request import Asked, Refusal, refuse_site
+from stoker.http.http_server import Listening
 from stoker.http.peers import own_uids
 
 _OLD_ADDRESS = "0.0.0.0"  # old scripts connect to it, which Linux takes for 127.0.0.1

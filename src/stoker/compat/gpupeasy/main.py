@@ -26,7 +26,7 @@ from stoker.supervisor import locks
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from stoker.compat.gpupeasy.site import Application
-    from stoker.http.listening import Listening
+    from stoker.http.http_server import Listening
 
 SERVER_PORT = 8888
 GUI_PORT = 4004
@@ -279,7 +279,7 @@ def submit(backend: Backend, path: str) -> int:
 
 def _bind(place: Place) -> Listening:
     """The port; who connects now waits until we answer."""
-    from stoker.http.listening import listen
+    from stoker.http.http_server import listen
 
     addresses = resolve(place.host)
     if not addresses.is_loopback and place.token_file is None:
@@ -301,7 +301,7 @@ def _serving(
     """Answer on that port until the end of the block."""
     from stoker.compat.gpupeasy.guard import Guard, own_hosts
     from stoker.compat.gpupeasy.site import make_app
-    from stoker.http.listening import serving
+    from stoker.http.http_server import serving
 
     guard = Guard(own_hosts(listening, place.names), token)
     if not listening.addresses.is_loopback:

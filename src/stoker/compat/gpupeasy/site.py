@@ -23,8 +23,8 @@ from starlette.types import ASGIApp
 from stoker.compat.gpupeasy.forms import encoded, fields_of
 from stoker.compat.gpupeasy.guard import Guard
 from stoker.core.record import Record
-from stoker.http.asked import Refusal
-from stoker.http.gate import Gate, Manners
+from stoker.http.guard_request import Refusal
+from stoker.http.middleware import Gate, Manners
 
 _BODY_BYTES = 16 << 20
 _THREADS = 16

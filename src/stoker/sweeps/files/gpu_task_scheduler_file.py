@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stoker.errors import UsageError
-from stoker.sweeps import tables, toml_file
 from stoker.sweeps.domains import choices
-from stoker.sweeps.space import Space, axis, make_space
+from stoker.sweeps.files import keys, toml_file
+from stoker.sweeps.search_space import Space, axis, make_space
 from stoker.sweeps.spec import SweepSpec, make_spec, refuse_unknown
-from stoker.sweeps.template import Template
+from stoker.sweeps.template.template import Template
 from stoker.sweeps.values import from_data
 
 _KEYS = ("scheduler_config", "global_config", "test_config", "command", "name")
@@ -25,14 +25,14 @@ _KEYS = ("scheduler_config", "global_config", "test_config", "command", "name")
 def space_from(config: Mapping[str, object]) -> Space:
     """The instances in their order: grid after grid, the last parameter fastest."""
     refuse_unknown(config, _KEYS)
-    fixed = tables.table(config.get("global_config", {}), "global_config")
+    fixed = keys.table(config.get("global_config", {}), "global_config")
     constants = [(n, from_data(v, f"global_config.{n}")) for n, v in fixed.items()]
     grids = []
-    for number, given in enumerate(tables.listed(config.get("test_config", [{}]), "test_config")):
+    for number, given in enumerate(keys.listed(config.get("test_config", [{}]), "test_config")):
         place = f"test_config[{number}]"
         axes = []
-        for name, values in tables.table(given, place).items():
-            listed = tables.listed(values, f"{place}.{name}")
+        for name, values in keys.table(given, place).items():
+            listed = keys.listed(values, f"{place}.{name}")
             if not listed:
                 raise UsageError(f"`{place}.{name}` has no values")
             made = tuple(from_data(value, f"{place}.{name}") for value in listed)
@@ -48,5 +48,5 @@ def from_config(config: Mapping[str, object], command: Template | None = None) -
                 "the configuration has no command", 'add "command": "python train.py {params}"'
             )
         command = toml_file.command(config["command"])
-    name = tables.text(config["name"], "name") if "name" in config else None
+    name = keys.text(config["name"], "name") if "name" in config else None
     return make_spec(command, space_from(config), method="grid", name=name, lenient=True)

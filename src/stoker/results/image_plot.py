@@ -10,7 +10,7 @@ from typing import Any
 from stoker.core.formats.terminal import printable
 from stoker.errors import UsageError
 from stoker.results.figure import Axis, Figure, Panel, Series
-from stoker.results.optional import load
+from stoker.results.optional_imports import load
 
 # Okabe and Ito's, which people see apart whatever their eyes; the best has vermilion to itself.
 _COLOURS = ("#0072b2", "#009e73", "#e69f00", "#56b4e9", "#cc79a7", "#7f5fa8", "#8a6d3b", "#4d4d4d")

@@ -30,12 +30,13 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from stoker.errors import UsageError
-from stoker.sweeps import tables, template
 from stoker.sweeps.domains import Domain, choices, continuous, whole
-from stoker.sweeps.grammar import is_call, parse
-from stoker.sweeps.space import Axis, axis, make_space, zipped
+from stoker.sweeps.files import keys
+from stoker.sweeps.search_space import Axis, axis, make_space, zipped
 from stoker.sweeps.spec import SweepSpec, make_spec, refuse_unknown
-from stoker.sweeps.template import Template
+from stoker.sweeps.template import template
+from stoker.sweeps.template.template import Template
+from stoker.sweeps.value_syntax import is_call, parse
 from stoker.sweeps.values import from_data
 
 T = TypeVar("T")
@@ -51,32 +52,32 @@ def from_table(given: Mapping[str, object], folder: str = ".") -> SweepSpec:
     refuse_unknown(given, _KEYS)
     if "command" not in given:
         raise UsageError("the file has no command", 'write command = "python t.py --lr {lr}"')
-    constants = tables.table(given.get("constants", {}), "constants")
-    params = tables.table(given.get("params", {}), "params")
+    constants = keys.table(given.get("constants", {}), "constants")
+    params = keys.table(given.get("params", {}), "params")
     for name in constants:
         if name in params:
             raise UsageError(f"`{name}` is a parameter and a constant")
-    further = tables.listed(given.get("include", []), "include")
+    further = keys.listed(given.get("include", []), "include")
     grids = (
         [_grid(params, given.get("zip", []), "params", folder)] if params or "zip" in given else []
     )
     for number, grid in enumerate(further):
         place = f"include[{number}]"
-        grids.append(_grid(tables.table(grid, place), [], place, folder))
+        grids.append(_grid(keys.table(grid, place), [], place, folder))
     if not grids:
         raise UsageError("the file has no parameters", "write a table [params]")
     return make_spec(
         command(given["command"]),
         make_space(grids, [(n, from_data(v, f"constants.{n}")) for n, v in constants.items()]),
-        method=_maybe(given, "method", tables.text),
-        trials=_maybe(given, "trials", tables.whole),
-        seed=_maybe(given, "seed", tables.whole),
-        name=_maybe(given, "name", tables.text),
-        metric=tables.metric(given["metric"]) if "metric" in given else None,
-        early_stop=_maybe(given, "stop", tables.table),
-        resources=_maybe(given, "resources", tables.table),
-        max_parallel=_maybe(given, "max_parallel", tables.whole),
-        max_fails=_maybe(given, "max_fails", tables.whole),
+        method=_maybe(given, "method", keys.text),
+        trials=_maybe(given, "trials", keys.whole),
+        seed=_maybe(given, "seed", keys.whole),
+        name=_maybe(given, "name", keys.text),
+        metric=keys.metric(given["metric"]) if "metric" in given else None,
+        early_stop=_maybe(given, "stop", keys.table),
+        resources=_maybe(given, "resources", keys.table),
+        max_parallel=_maybe(given, "max_parallel", keys.whole),
+        max_fails=_maybe(given, "max_fails", keys.whole),
         lenient=given.get("lenient", False) is True,
     )
 
@@ -85,8 +86,8 @@ def command(given: object) -> Template:
     """A text is for a shell, a list is words."""
     if isinstance(given, str):
         return template.shell(given)
-    words = tables.listed(given, "command")
-    return template.argv([tables.text(word, "command") for word in words])
+    words = keys.listed(given, "command")
+    return template.argv([keys.text(word, "command") for word in words])
 
 
 def _grid(params: Mapping[str, object], ties: object, place: str, folder: str) -> list[Axis]:
@@ -94,13 +95,13 @@ def _grid(params: Mapping[str, object], ties: object, place: str, folder: str) -
     single = {name: _axis(name, given, place, folder) for name, given in params.items()}
     made = dict(single)
     tables_of_rows = []
-    for number, tie in enumerate(tables.listed(ties, "zip")):
+    for number, tie in enumerate(keys.listed(ties, "zip")):
         if isinstance(tie, Mapping):
-            rows = tables.table(tie, f"zip[{number}]")
+            rows = keys.table(tie, f"zip[{number}]")
             columns = [_axis(name, given, f"zip[{number}]", folder) for name, given in rows.items()]
             tables_of_rows.append(_tied(columns))
             continue
-        names = [tables.text(name, f"zip[{number}]") for name in tables.listed(tie, "zip")]
+        names = [keys.text(name, f"zip[{number}]") for name in keys.listed(tie, "zip")]
         refuse_unknown(names, single, "params.")
         for name in names:
             if name not in made or names.count(name) > 1:
@@ -130,8 +131,8 @@ def _axis(name: str, given: object, place: str, folder: str) -> Axis:
     if not isinstance(given, Mapping):
         return axis(name, _single(given, where, folder))
     refuse_unknown(given, _PARAMETER, f"{where}.")
-    when = tables.text(given["when"], f"{where}.when") if "when" in given else None
-    return axis(name, _described(tables.table(given, where), where, folder), when)
+    when = keys.text(given["when"], f"{where}.when") if "when" in given else None
+    return axis(name, _described(keys.table(given, where), where, folder), when)
 
 
 def _single(given: object, where: str, folder: str) -> Domain:
@@ -150,16 +151,16 @@ def _described(given: dict[str, object], where: str, folder: str) -> Domain:
     if "value" in given:
         return choices((from_data(given["value"], where),))
     if "values" in given:
-        return _values(tables.listed(given["values"], f"{where}.values"), where)
+        return _values(keys.listed(given["values"], f"{where}.values"), where)
     if "domain" in given:
-        return parse(tables.text(given["domain"], f"{where}.domain"), 1, folder, where)[0]
+        return parse(keys.text(given["domain"], f"{where}.domain"), 1, folder, where)[0]
     if "max" not in given:
         raise UsageError(f"`{where}` has a min and no max")
-    low, high = (tables.number(given[key], f"{where}.{key}") for key in ("min", "max"))
+    low, high = (keys.number(given[key], f"{where}.{key}") for key in ("min", "max"))
     log = given.get("log", False) is True
     if type(low) is int and type(high) is int and "step" not in given:
         return whole(low, high, log)
-    step = tables.number(given["step"], f"{where}.step") if "step" in given else None
+    step = keys.number(given["step"], f"{where}.step") if "step" in given else None
     return continuous("log" if log else "uniform", low, high, step)
 
 

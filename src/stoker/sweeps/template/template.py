@@ -24,8 +24,10 @@ from functools import lru_cache
 
 from stoker.core.record import Record
 from stoker.errors import UsageError
-from stoker.sweeps import hydra, placeholders, shell_text
-from stoker.sweeps.interpreters import (
+from stoker.sweeps import hydra_overrides
+from stoker.sweeps.search_space import variable
+from stoker.sweeps.template import placeholders, shell_text
+from stoker.sweeps.template.interpreters import (
     HARMLESS,
     HOLE,
     NO_DASH,
@@ -35,9 +37,8 @@ from stoker.sweeps.interpreters import (
     SCRIPT,
     judge,
 )
-from stoker.sweeps.placeholders import SPECIAL, Hole
-from stoker.sweeps.shell_text import Piece, Slot, Word, quote
-from stoker.sweeps.space import variable
+from stoker.sweeps.template.placeholders import SPECIAL, Hole
+from stoker.sweeps.template.shell_text import Piece, Slot, Word, quote
 from stoker.sweeps.values import Point, check_text
 
 PARAMS_FILE = "params.json"  # {params:file}, in the folder of the trial; the caller writes it
@@ -304,7 +305,7 @@ class _Filler:
             if style == "":
                 made += [f"--{name}", value.text]
             elif style == "hydra":
-                made.append(hydra.override(name, value))
+                made.append(hydra_overrides.override(name, value))
             elif style == "flags" and isinstance(value.data, bool):
                 made += [f"--{name}"] if value.data else []
             else:

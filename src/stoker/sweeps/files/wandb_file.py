@@ -13,12 +13,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from stoker.errors import UsageError
-from stoker.sweeps import names, tables, template
+from stoker.sweeps import names
 from stoker.sweeps.domains import Domain, choices, continuous
 from stoker.sweeps.domains import whole as whole_numbers
-from stoker.sweeps.space import Axis, axis, make_space
+from stoker.sweeps.files import keys
+from stoker.sweeps.search_space import Axis, axis, make_space
 from stoker.sweeps.spec import SweepSpec, make_spec, refuse_unknown
-from stoker.sweeps.template import Template
+from stoker.sweeps.template import template
+from stoker.sweeps.template.template import Template
 from stoker.sweeps.values import DEEPEST, from_data
 
 _KEYS_WORDS = (
@@ -67,10 +69,10 @@ def from_table(
 ) -> SweepSpec:
     """`environment` is what ${envvar:NAME} is looked up in; by default, our own."""
     refuse_unknown(given, _KEYS)
-    method = tables.text(given.get("method", "grid"), "method")
+    method = keys.text(given.get("method", "grid"), "method")
     if method not in _METHODS:
         refuse_unknown([method], _METHODS, "method: ")
-    axes = list(_axes(tables.table(given.get("parameters", {}), "parameters"), "parameters", ""))
+    axes = list(_axes(keys.table(given.get("parameters", {}), "parameters"), "parameters", ""))
     if not axes:
         raise UsageError("the sweep has no parameters", "write a table `parameters`")
     environment = os.environ if environment is None else environment
@@ -80,11 +82,11 @@ def from_table(
         _command(given, environment, space.names),
         space,
         method=_METHODS[method],
-        trials=tables.whole(given["run_cap"], "run_cap") if "run_cap" in given else None,
+        trials=keys.whole(given["run_cap"], "run_cap") if "run_cap" in given else None,
         name=None if name is None else _name(str(name)),
-        metric=tables.metric(given["metric"]) if given.get("metric") else None,
+        metric=keys.metric(given["metric"]) if given.get("metric") else None,
         early_stop=_stop(given["early_terminate"]) if given.get("early_terminate") else None,
-        resources=tables.table(given["resources"], "resources") if "resources" in given else None,
+        resources=keys.table(given["resources"], "resources") if "resources" in given else None,
         lenient=True,
     )
 
@@ -103,10 +105,10 @@ def _axes(given: Mapping[str, object], place: str, prefix: str, depth: int = 0) 
         raise UsageError("`parameters` is nested too deeply", f"at most {DEEPEST} levels")
     for name, described in given.items():
         where = f"{place}.{name}"
-        parameter = tables.table(described, where)
+        parameter = keys.table(described, where)
         if isinstance(parameter.get("parameters"), Mapping):
             refuse_unknown(parameter, ("parameters",), f"{where}.")
-            nested = tables.table(parameter["parameters"], where)
+            nested = keys.table(parameter["parameters"], where)
             yield from _axes(nested, f"{where}.parameters", f"{prefix}{name}.", depth + 1)
         else:
             yield axis(f"{prefix}{name}", _domain(parameter, where))
@@ -115,7 +117,7 @@ def _axes(given: Mapping[str, object], place: str, prefix: str, depth: int = 0) 
 def _domain(given: dict[str, object], where: str) -> Domain:
     refuse_unknown(given, _ALL_KEYS, f"{where}.")
     said = given["distribution"] if "distribution" in given else _guess(given, where)
-    kind = tables.text(said, f"{where}.distribution")
+    kind = keys.text(said, f"{where}.distribution")
     if kind not in _DISTRIBUTIONS:
         refuse_unknown([kind], _DISTRIBUTIONS, f"{where}.distribution: ")
     if kind == "categorical" and "probabilities" in given:
@@ -144,27 +146,27 @@ def _made(kind: str, given: dict[str, object], where: str) -> Domain:
     if kind == "constant":
         return choices((from_data(given["value"], where),))
     if kind.startswith("categorical"):
-        values = tables.listed(given["values"], f"{where}.values")
+        values = keys.listed(given["values"], f"{where}.values")
         weights: list[float] = []
         if "probabilities" in given:
-            shares = tables.listed(given["probabilities"], f"{where}.probabilities")
-            weights = [float(tables.number(s, f"{where}.probabilities")) for s in shares]
+            shares = keys.listed(given["probabilities"], f"{where}.probabilities")
+            weights = [float(keys.number(s, f"{where}.probabilities")) for s in shares]
         try:
             return choices(tuple(from_data(value, where) for value in values), tuple(weights))
         except UsageError as error:
             raise UsageError(f"`{where}`: {error.message}", error.hint) from None
     if kind == "int_uniform":
-        low, high = (tables.whole(given[key], f"{where}.{key}") for key in _SPREAD)
+        low, high = (keys.whole(given[key], f"{where}.{key}") for key in _SPREAD)
         return whole_numbers(low, high)
     step = None
     if kind.startswith("q_"):
-        step = tables.number(given.get("q", 1), f"{where}.q")
+        step = keys.number(given.get("q", 1), f"{where}.q")
         kind = kind[2:]
     if kind in ("normal", "log_normal"):
-        mu = tables.number(given.get("mu", 0), f"{where}.mu")
-        sigma = tables.number(given.get("sigma", 1), f"{where}.sigma")
+        mu = keys.number(given.get("mu", 0), f"{where}.mu")
+        sigma = keys.number(given.get("sigma", 1), f"{where}.sigma")
         return continuous(kind.replace("_", ""), mu, sigma, step)
-    ends = [float(tables.number(given[key], f"{where}.{key}")) for key in _SPREAD]
+    ends = [float(keys.number(given[key], f"{where}.{key}")) for key in _SPREAD]
     a, b = _ends(kind, ends[0], ends[1])
     return continuous("uniform" if kind == "uniform" else "log", a, b, step)
 
@@ -179,19 +181,19 @@ def _ends(kind: str, low: float, high: float) -> tuple[float, float]:
 
 
 def _stop(given: object) -> dict[str, object]:
-    stop = tables.table(given, "early_terminate")
+    stop = keys.table(given, "early_terminate")
     known = ("type", "min_iter", "max_iter", "s", "eta", "strict")
     refuse_unknown(stop, known, "early_terminate.")
     if stop.get("type") != "hyperband":
         raise UsageError(f"`early_terminate.type` is `{stop.get('type')}`", "write hyperband")
-    factor = max(2, round(tables.number(stop.get("eta", 3), "early_terminate.eta")))
+    factor = max(2, round(keys.number(stop.get("eta", 3), "early_terminate.eta")))
     made: dict[str, object] = {"kind": "hyperband", "factor": factor}
     if "max_iter" in stop:
-        most = tables.whole(stop["max_iter"], "early_terminate.max_iter")
-        rungs = tables.whole(stop.get("s", 1), "early_terminate.s")
+        most = keys.whole(stop["max_iter"], "early_terminate.max_iter")
+        rungs = keys.whole(stop.get("s", 1), "early_terminate.s")
         made |= {"min_step": max(1, most // factor**rungs), "max_step": max(1, most)}
     if "min_iter" in stop:
-        made["min_step"] = tables.whole(stop["min_iter"], "early_terminate.min_iter")
+        made["min_step"] = keys.whole(stop["min_iter"], "early_terminate.min_iter")
     return made
 
 
@@ -200,7 +202,7 @@ def _command(
 ) -> Template:
     known = set(parameters)
     command = given.get("command", list(_DEFAULT))
-    words = [command] if isinstance(command, str) else tables.listed(command, "command")
+    words = [command] if isinstance(command, str) else keys.listed(command, "command")
     if isinstance(command, str):
         words = list(command.split())
     for word in words:

@@ -17,9 +17,9 @@ from starlette.types import ASGIApp
 from stoker.core.record import Record
 from stoker.errors import Conflict, UsageError
 from stoker.http.addresses import LOOPBACK, Addresses, leads_to
-from stoker.http.gate import HEADER_BYTES
+from stoker.http.connection import Protocol
 from stoker.http.limits import Listener
-from stoker.http.protocol import Protocol
+from stoker.http.middleware import HEADER_BYTES
 
 S = TypeVar("S", bound=socket.socket)
 _TRIES = 32  # a port that is free at one address may be taken at the other

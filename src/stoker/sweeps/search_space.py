@@ -16,7 +16,7 @@ from stoker.core.record import Record
 from stoker.errors import UsageError
 from stoker.sweeps import domains
 from stoker.sweeps.domains import Choices, Domain
-from stoker.sweeps.grammar import check_name
+from stoker.sweeps.value_syntax import check_name
 from stoker.sweeps.values import Point, Value, key, point_key
 
 LARGEST_GRID = 1_000_000

@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable
 
 from stoker.errors import UsageError
-from stoker.sweeps.interpreters import HOLE, LIVE, NO_DASH, OK, PLAIN, reads_commands
-from stoker.sweeps.placeholders import Hole, Part
-from stoker.sweeps.shell_variables import Variables
+from stoker.sweeps.template.interpreters import HOLE, LIVE, NO_DASH, OK, PLAIN, reads_commands
+from stoker.sweeps.template.placeholders import Hole, Part
+from stoker.sweeps.template.shell_variables import Variables
 
 _SAFE = re.compile(r"[A-Za-z0-9_./:+@%-]+")  # no = (assignments), no , (brace expansion)
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[.*\])?\+?=", re.DOTALL)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from stoker.errors import NotFound, UsageError
-from stoker.sweeps import tables, task_config, toml_file, wandb_file, yaml_text
+from stoker.sweeps.files import gpu_task_scheduler_file, keys, toml_file, wandb_file, yaml_text
 from stoker.sweeps.spec import SweepSpec
 
 _LARGEST = 64 << 20  # bytes; a list of values longer than that belongs into file(...)
@@ -24,13 +24,13 @@ def load(path: str | Path) -> SweepSpec:
         )
     if suffix not in (".toml", ".yaml", ".yml", ".json"):
         raise UsageError(f"`{path}` is no sweep file", "use .toml, .yaml or .json")
-    given = tables.table(_parse(_read(path), suffix, str(path)), str(path))
+    given = keys.table(_parse(_read(path), suffix, str(path)), str(path))
     return from_table(given, str(path.parent))
 
 
 def from_table(given: Mapping[str, object], folder: str = ".") -> SweepSpec:
     if "test_config" in given or "scheduler_config" in given:
-        return task_config.from_config(given)
+        return gpu_task_scheduler_file.from_config(given)
     if "parameters" in given or ("program" in given and "params" not in given):
         return wandb_file.from_table(given)
     return toml_file.from_table(given, folder)

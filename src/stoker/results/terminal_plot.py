@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from stoker.results.canvas import Dots, Grid
+from stoker.results.axis import Scale
+from stoker.results.braille_grid import Dots, Grid
 from stoker.results.figure import Figure, Panel, Series
-from stoker.results.scale import Scale
 
 _COLOURS = ("36", "33", "35", "34", "31", "96", "95", "93")
 _BEST = "1;32"

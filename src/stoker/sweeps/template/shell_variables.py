@@ -11,10 +11,10 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from stoker.sweeps.interpreters import HOLE, LIVE, WRAPPERS, judge
+from stoker.sweeps.template.interpreters import HOLE, LIVE, WRAPPERS, judge
 
 if TYPE_CHECKING:
-    from stoker.sweeps.shell_text import Slot, Word
+    from stoker.sweeps.template.shell_text import Slot, Word
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)((?:\[.*\])?\+?)=", re.DOTALL)
 _ASSIGNING = ("export", "readonly", "declare", "typeset", "local")

@@ -1,9 +1,9 @@
-"""The searching side: reads requests and writes answers, one line of JSON each.
+"""The search process: reads requests and writes answers, one line of JSON each.
 
-Run as `python -P -m stoker.sweeps.searcher` by `search.Searcher`. Optuna lives here and nowhere
-else: it takes a second and much memory to import, and whatever it does, only this process dies.
-The study is rebuilt from what our store knows, so there is no second truth; the chance of each
-question comes from the seed and the number of trials, so a restart goes on as if nothing happened.
+`search_client.Searcher` starts it. Only this process imports Optuna, which takes a second and much
+memory; if Optuna crashes, only this process dies. The study is rebuilt from the database, and the
+random state of each request is derived from the seed and the number of trials, so that a restarted
+search continues as if it had not been interrupted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, TextIO
 
 from stoker.sweeps import methods, spec
 from stoker.sweeps.domains import Choices, Continuous, Domain, Steps, Whole
-from stoker.sweeps.space import Axis, holds, order
+from stoker.sweeps.search_space import Axis, holds, order
 from stoker.sweeps.spec import ADAPTIVE, SweepSpec
 from stoker.sweeps.values import Point, Value, from_data, point_key
 from stoker.testing.failpoints import point as failpoint

@@ -1,4 +1,4 @@
-"""Our side of the searcher: asks, tells, reports, and never waits for ever."""
+"""The client of the search process: asks for points, sends results, and has time limits."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from stoker.sweeps.spec import SweepSpec
 from stoker.sweeps.values import Point, Value
 
 TIMEOUT = 120.0
+_COMMAND = (sys.executable, "-P", "-m", "stoker.sweeps.search.search_process")
 
 
 class Past(Record):
@@ -51,7 +52,7 @@ class Searcher:
         sweep: SweepSpec,
         history: list[Past] | None = None,
         timeout: float = TIMEOUT,
-        command: tuple[str, ...] = (sys.executable, "-P", "-m", "stoker.sweeps.searcher"),
+        command: tuple[str, ...] = _COMMAND,
     ) -> None:
         self._timeout = timeout
         self._rest = b""

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from stoker.core.record import Record
 from stoker.errors import Error
-from stoker.http.asked import CHANGES, TOO_MANY, Asked, Guard, Refusal
+from stoker.http.guard_request import CHANGES, TOO_MANY, Asked, Guard, Refusal
 
 HEADER_BYTES = 16 << 10
 _BODY_SECONDS = 30.0

@@ -1,0 +1,1 @@
+"""The adaptive search: its process and its client."""

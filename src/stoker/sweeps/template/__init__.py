@@ -1,0 +1,1 @@
+"""Commands with placeholders for a trial's values."""
