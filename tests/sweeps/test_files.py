@@ -80,7 +80,7 @@ def test_the_same_file_as_json_and_yaml(tmp_path: Path) -> None:
 
 def test_parameters_of_our_file_in_every_form(tmp_path: Path) -> None:
     (tmp_path / "seeds").write_text("1\n2\n")
-    made = sweep_file(
+    made = load(
         tmp_path,
         """
         command = ["python", "t.py", "{params}"]
