@@ -123,7 +123,9 @@ def loaded_by(code: str, folder: Path) -> set[str]:
     return set(done.stdout.splitlines()[-1].split())
 
 
-@pytest.mark.parametrize("module", ["stoker.client.queue", "stoker.cli.main", "stoker.cli.submit"])
+@pytest.mark.parametrize(
+    "module", ["stoker.client.queue", "stoker.cli.main", "stoker.cli.verbs.submit"]
+)
 def test_import_on_the_way_of_a_submission_is_light(module: str, tmp_path: Path) -> None:
     loaded = loaded_by(f"import {module}", tmp_path)
     assert module in loaded

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.cli.directives import read_script
+from stoker.cli.script_options import read_script
 from stoker.core.formats.slurm_options import SBATCH
 from stoker.errors import UsageError
 from tests.doors.helpers import refused

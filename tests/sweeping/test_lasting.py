@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import stoker
-from stoker.cli.run_sweep import SweepSource
+from stoker.cli.run.run_sweep import SweepSource
 from stoker.client.queue import Queue as StoredQueue
 from stoker.core.model import Context, JobSpec
 from stoker.errors import Unavailable

@@ -11,7 +11,7 @@ import shutil
 import sys
 import time
 
-from stoker.cli.log import Printer, encode
+from stoker.cli.verbs.log import Printer, encode
 from stoker.core.formats.terminal import cut
 
 _UPDATE_SECONDS = 5.0  # between two versions of a rewritten line, where lines cannot be replaced

@@ -152,19 +152,19 @@ def _dispatch(words: list[str]) -> int:
     try:
         return int(module.run(name, parsed))
     finally:
-        if "stoker.cli.opened" in sys.modules:  # not every verb opens a queue
-            from stoker.cli.opened import close_all
+        if "stoker.cli.open_queue" in sys.modules:  # not every verb opens a queue
+            from stoker.cli.open_queue import close_all
 
             close_all()
 
 
 def load(name: str):  # type: ignore[no-untyped-def]
     """The module of a verb."""
-    import stoker.cli
+    import stoker.cli.verbs
 
     file = VERBS[name][0]
-    __import__(f"stoker.cli.{file}")  # importlib would cost more than the module itself
-    return getattr(stoker.cli, file)
+    __import__(f"stoker.cli.verbs.{file}")  # importlib would cost more than the module itself
+    return getattr(stoker.cli.verbs, file)
 
 
 def _unknown_verb(word: str) -> UsageError:

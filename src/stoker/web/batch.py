@@ -17,8 +17,8 @@ import os
 import shlex
 from typing import Any
 
+from stoker.cli.job_flags import JOB_OPTIONS, tags_of
 from stoker.cli.options import Verb, parse
-from stoker.cli.specs import JOB_OPTIONS, tags_of
 from stoker.client.queue import Queue
 from stoker.core.formats import job_file
 from stoker.core.formats.gpupeasy_text import TextJob, jobs_in, looks_like_gpupeasy, trouble_in

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from stoker.cli.opened import open_queue
+from stoker.cli.job_flags import JOB_OPTIONS, base_of
+from stoker.cli.open_queue import open_queue
 from stoker.cli.options import Option, Parsed, Verb, count, whole_number
 from stoker.cli.output import as_json, plural, print_json, report_change, tell
-from stoker.cli.specs import JOB_OPTIONS, base_of
-from stoker.cli.started import STARTED
+from stoker.cli.start_notice import STARTED
 from stoker.client.queue import Queue
 from stoker.client.trials import Trials
 from stoker.core.formats.shell_words import display
@@ -83,7 +83,7 @@ The same sweep given again runs only what is missing.""",
 def run(name: str, parsed: Parsed) -> int:
     words = parsed.words
     if words and words[0] in ACTIONS and not parsed.dashed:
-        from stoker.cli.sweep_actions import act
+        from stoker.cli.verbs.sweep_actions import act
 
         return act(open_queue(), words[0], words[1:], parsed)
     _check_meant(parsed)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from stoker.cli.options import Option, Parsed, Verb, count
 from stoker.cli.output import print_json, tell, wants_colour
-from stoker.cli.results import chosen_metric, find_reported
+from stoker.cli.verbs.results import chosen_metric, find_reported
 from stoker.client.reports import Places, Reported, curve_of
 from stoker.core.formats.terminal import printable
 from stoker.errors import NotFound, UsageError

@@ -6,7 +6,7 @@ import math
 
 from stoker.cli.options import Parsed
 from stoker.cli.output import as_json, plural, print_json, report_change, table, tell
-from stoker.cli.sweep import in_words, report, shape
+from stoker.cli.verbs.sweep import in_words, report, shape
 from stoker.client.queue import Queue
 from stoker.client.reports import Places, failures, of_sweep
 from stoker.core.formats.terminal import printable

@@ -9,8 +9,8 @@ import os
 import stat
 import time
 
-from stoker.cli.lines import LineReader, open_lines
-from stoker.cli.specs import SpecMaker
+from stoker.cli.job_flags import SpecMaker
+from stoker.cli.job_lines import LineReader, open_lines
 from stoker.core.job_identity import Occurrences
 from stoker.core.model import JobSpec
 from stoker.store.finished_jobs import FinishedJobs

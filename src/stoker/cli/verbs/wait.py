@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
-from stoker.cli.opened import at_end, open_queue
+from stoker.cli.open_queue import at_end, open_queue
 from stoker.cli.options import Option, Parsed, Verb
 from stoker.cli.output import plural, print_json, tell
-from stoker.cli.started import STARTED
+from stoker.cli.start_notice import STARTED
 from stoker.client import views
 from stoker.client.change_feed import News
 from stoker.client.queue import Queue

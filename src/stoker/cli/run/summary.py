@@ -6,9 +6,9 @@ import os
 
 from stoker.cli.options import Parsed
 from stoker.cli.output import as_json, report_change, tell
-from stoker.cli.run_screen import Screen
-from stoker.cli.run_sources import LineSource, WordSource
-from stoker.cli.wait import code_of
+from stoker.cli.run.progress import Screen
+from stoker.cli.run.run_sources import LineSource, WordSource
+from stoker.cli.verbs.wait import code_of
 from stoker.client import views
 from stoker.core.formats.shell_words import display
 from stoker.core.formats.terminal import printable
@@ -19,7 +19,7 @@ from stoker.store.database import Database
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from stoker.cli.run_sweep import SweepSource
+    from stoker.cli.run.run_sweep import SweepSource
 
 
 class Left(Record):

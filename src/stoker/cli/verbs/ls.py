@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from stoker.cli.opened import open_queue
+from stoker.cli.open_queue import open_queue
 from stoker.cli.options import Option, Parsed, Verb, count
 from stoker.cli.output import plural, print_json, table, tell
 from stoker.client import views
@@ -54,7 +54,7 @@ what a job asks for. `stoker help selectors` says how to point at jobs.""",
 def run(name: str, parsed: Parsed) -> int:
     queue = open_queue()
     if parsed["watch"]:
-        from stoker.cli.watch import watch
+        from stoker.cli.verbs.watch import watch
 
         return watch(queue, lambda room: _watched(queue, parsed, room),
                      (lambda: _as_json(queue, parsed)) if parsed["json"] else None)  # fmt: skip

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from stoker.cli.opened import at_end
+from stoker.cli.open_queue import at_end
 from stoker.cli.options import Parsed
 from stoker.cli.output import print_json, tell
 from stoker.client import views
@@ -35,7 +35,7 @@ def follow(
     tail_start: Callable[[int, int], int],
 ) -> int:
     from stoker.cli.live_printer import LivePrinter
-    from stoker.cli.log import JsonPrinter
+    from stoker.cli.verbs.log import JsonPrinter
 
     news = News(queue.settings.state_dir)
     at_end(news.close)

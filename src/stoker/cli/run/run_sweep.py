@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from stoker.cli.output import plural, tell
-from stoker.cli.results import print_table
+from stoker.cli.verbs.results import print_table
 from stoker.client.reports import Places, Source, collect, of_sweep, said_last
 from stoker.client.trials import Trials, listed
 from stoker.core.metrics.summary import Collector

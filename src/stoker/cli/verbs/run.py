@@ -7,14 +7,14 @@ import sys
 import time
 import zlib
 
-from stoker.cli.lines import check_file
-from stoker.cli.opened import at_end
+from stoker.cli.job_flags import JOB_OPTIONS, SpecMaker, base_of
+from stoker.cli.job_lines import check_file
+from stoker.cli.open_queue import at_end
 from stoker.cli.options import Option, Parsed, Verb, count, help_text, parse
-from stoker.cli.run_devices import at_a_time, cards_of, usable
-from stoker.cli.run_end import end
-from stoker.cli.run_screen import Screen, log_path
-from stoker.cli.run_sources import LineSource, WordSource
-from stoker.cli.specs import JOB_OPTIONS, SpecMaker, base_of
+from stoker.cli.run.progress import Screen, log_path
+from stoker.cli.run.run_devices import at_a_time, cards_of, usable
+from stoker.cli.run.run_sources import LineSource, WordSource
+from stoker.cli.run.summary import end
 from stoker.cli.submit_checks import check_job_file
 from stoker.core.states import WAITING
 from stoker.daemon.foreground import Foreground, remove_store
@@ -31,7 +31,7 @@ from stoker.supervisor.runner import boot_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from stoker.cli.run_sweep import SweepSource
+    from stoker.cli.run.run_sweep import SweepSource
     from stoker.sweeps.spec import SweepSpec
 
 _RUN_JOB_KEYS = (
@@ -121,7 +121,7 @@ def run(name: str, parsed: Parsed) -> int:
     source: LineSource | WordSource | SweepSource
     total = None
     if sweep is not None:
-        from stoker.cli.run_sweep import SweepSource
+        from stoker.cli.run.run_sweep import SweepSource
 
         base = base_of(settings, usable(cards), sweep, parsed, in_foreground=True)
         source = SweepSource(db, folder, sweep, base, at_a_time(cards, parsed, settings),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
-from stoker.cli.ls import elapsed
-from stoker.cli.opened import open_queue
+from stoker.cli.open_queue import open_queue
 from stoker.cli.options import Parsed, Verb
 from stoker.cli.output import plural, print_json, table
+from stoker.cli.verbs.ls import elapsed
 from stoker.client import views
 from stoker.client.queue import Queue
 from stoker.core.formats.durations import format_duration, format_size

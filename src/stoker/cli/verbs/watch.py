@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from stoker.cli.opened import at_end
+from stoker.cli.open_queue import at_end
 from stoker.cli.output import plural, print_json
 from stoker.client.change_feed import News
 from stoker.client.queue import Queue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from stoker.cli.opened import at_end, open_queue
+from stoker.cli.open_queue import at_end, open_queue
 from stoker.cli.options import Option, Parsed, Verb, count
 from stoker.cli.output import plural, print_json, table, tell
 from stoker.client.queue import Queue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stoker.cli.opened import open_queue
+from stoker.cli.open_queue import open_queue
 from stoker.cli.options import Parsed, Verb
 from stoker.cli.output import print_json
 from stoker.client import waiting

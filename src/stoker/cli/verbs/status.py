@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
-from stoker.cli.ls import COUNT_LIMIT, elapsed, jobs_table, no_daemon, summary
-from stoker.cli.opened import open_queue
+from stoker.cli.open_queue import open_queue
 from stoker.cli.options import Option, Parsed, Verb
 from stoker.cli.output import print_json, table
+from stoker.cli.verbs.ls import COUNT_LIMIT, elapsed, jobs_table, no_daemon, summary
 from stoker.client import views
 from stoker.client.queue import Queue
 from stoker.client.waiting import host_problems
@@ -36,7 +36,7 @@ _SHOWN = 10
 def run(name: str, parsed: Parsed) -> int:
     queue = open_queue()
     if parsed["watch"]:
-        from stoker.cli.watch import watch
+        from stoker.cli.verbs.watch import watch
 
         return watch(queue, lambda room: render(queue),
                      (lambda: _as_json(queue)) if parsed["json"] else None)  # fmt: skip

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 
-from stoker.cli.opened import open_queue
+from stoker.cli.job_flags import dependencies, pair
+from stoker.cli.open_queue import open_queue
 from stoker.cli.options import Option, Parsed, Verb, count, whole_number
 from stoker.cli.output import as_json, report_change
-from stoker.cli.specs import dependencies, pair
 from stoker.core.formats.byte_text import maybe_bytes, pack_words
 from stoker.core.formats.durations import parse_duration
 from stoker.core.formats.shell_words import display
@@ -19,7 +19,7 @@ from stoker.store import job_queries
 
 
 def _begin(text: str) -> float:
-    from stoker.cli.when import parse_time
+    from stoker.cli.times import parse_time
 
     return 0.0 if text == "now" else parse_time(text)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from stoker.cli.opened import open_queue
+from stoker.cli.job_flags import tags_of
+from stoker.cli.open_queue import open_queue
 from stoker.cli.options import Option, Parsed, Verb, whole_number
 from stoker.cli.output import as_json, plural, report_change, tell
-from stoker.cli.specs import tags_of
-from stoker.cli.started import telling
+from stoker.cli.start_notice import telling
 from stoker.client.queue import Queue
 from stoker.core.formats.durations import parse_duration
 from stoker.core.formats.selectors import parse_selector

@@ -93,7 +93,7 @@ def _path(text: str) -> str:
 
 
 def _begin(text: str) -> float:
-    from stoker.cli.when import parse_time
+    from stoker.cli.times import parse_time
 
     return parse_time(text)
 

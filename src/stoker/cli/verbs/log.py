@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 
-from stoker.cli.opened import open_queue
+from stoker.cli.open_queue import open_queue
 from stoker.cli.options import Option, Parsed, Verb, count
 from stoker.cli.output import plural, print_json, tell, wants_colour
 from stoker.client import views
@@ -198,6 +198,6 @@ def _tail_start(descriptor: int, lines: int) -> int:
 
 
 def _follow(queue: Queue, row: JobRow, parsed: Parsed) -> int:
-    from stoker.cli.follow import follow
+    from stoker.cli.verbs.follow import follow
 
     return follow(queue, row.id, parsed, lambda current: _path(queue, current, parsed), _tail_start)

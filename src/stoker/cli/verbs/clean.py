@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from stoker.cli.opened import open_queue
+from stoker.cli.open_queue import open_queue
 from stoker.cli.options import Option, Parsed, Verb
 from stoker.cli.output import as_json, plural, print_json, report_change, tell
 from stoker.client.queue import Queue

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-from stoker.cli.opened import open_queue
+from stoker.cli.job_flags import JOB_OPTIONS, SpecMaker
+from stoker.cli.open_queue import open_queue
 from stoker.cli.options import Option, Parsed, Verb, parse
 from stoker.cli.output import as_json, report_change, tell
-from stoker.cli.specs import JOB_OPTIONS, SpecMaker
 from stoker.cli.submit_checks import (
     check_job_file,
     check_program,
@@ -23,7 +23,7 @@ from stoker.store.submit import CHUNK, Receipt
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from stoker.cli.directives import Script
+    from stoker.cli.script_options import Script
 
 
 def _key(text: str) -> str:
@@ -111,7 +111,7 @@ def run(name: str, parsed: Parsed) -> int:
 
 def _with_directives(parsed: Parsed) -> tuple[Parsed, Script | None]:
     """A script may bring options in its comments; those of the command line win."""
-    from stoker.cli.directives import read_script
+    from stoker.cli.script_options import read_script
 
     script = read_script(parsed.words)
     if script is None:
@@ -132,7 +132,7 @@ def _with_directives(parsed: Parsed) -> tuple[Parsed, Script | None]:
 
 
 def _submit_file(queue: Queue, maker: SpecMaker, parsed: Parsed) -> int:
-    from stoker.cli.lines import check_file, read_batches
+    from stoker.cli.job_lines import check_file, read_batches
 
     path = parsed["file"]
     check_job_file(path, "submit")
@@ -172,7 +172,7 @@ def _check_after(queue: Queue, line: int, spec: JobSpec) -> None:
 
 def _report(queue: Queue, parsed: Parsed, receipts: list[Receipt], started: bool) -> None:
     if started:
-        from stoker.cli.started import STARTED
+        from stoker.cli.start_notice import STARTED
 
         tell(STARTED)
     ids = [job for receipt in receipts for job in receipt.ids]

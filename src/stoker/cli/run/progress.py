@@ -8,7 +8,7 @@ import time
 
 from stoker.cli.options import Parsed
 from stoker.cli.output import tell
-from stoker.cli.run_sources import LineSource, WordSource
+from stoker.cli.run.run_sources import LineSource, WordSource
 from stoker.client import views
 from stoker.core.formats.durations import format_duration
 from stoker.core.formats.shell_words import display
@@ -22,7 +22,7 @@ from stoker.store.database import Database
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from stoker.cli.run_sweep import SweepSource
+    from stoker.cli.run.run_sweep import SweepSource
 
 _REDRAW_SECONDS = 0.1
 _NAMED = 20  # failures that are told one by one

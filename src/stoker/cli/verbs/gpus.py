@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stoker.cli.opened import open_queue
+from stoker.cli.open_queue import open_queue
 from stoker.cli.options import Option, Parsed, Verb, count
 from stoker.cli.output import as_json, print_json, report_change, table
 from stoker.client.gpu_views import Shown, shown_cards
@@ -39,7 +39,7 @@ def run(name: str, parsed: Parsed) -> int:
     if parsed.words:
         return _change(queue, parsed)
     if parsed["watch"]:
-        from stoker.cli.watch import watch
+        from stoker.cli.verbs.watch import watch
 
         return watch(queue, lambda room: _render(shown_cards(queue.db, queue.settings)),
                      (lambda: _as_json(queue)) if parsed["json"] else None)  # fmt: skip

@@ -7,7 +7,7 @@ import signal
 import time
 from contextlib import suppress
 
-from stoker.cli.opened import open_queue
+from stoker.cli.open_queue import open_queue
 from stoker.cli.options import Option, Parsed, Verb
 from stoker.cli.output import plural, print_json, tell
 from stoker.client import views
