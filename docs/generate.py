@@ -79,7 +79,7 @@ def commands_page() -> str:
         "| command | what it does |",
         "|---|---|",
     ]
-    lines += [f"| [`{name}`](#{name}) | {_cell(text)} |" for name, (_, text) in cli.VERBS.items()]
+    lines += [f"| [`{name}`](#{name}) | {_cell(text)} |" for name, text in cli.VERBS.items()]
     for name in cli.VERBS:
         lines += ["", *_command(name)]
     lines += ["", "## Selectors", "", "```text", cli.SELECTORS, "```"]
@@ -87,7 +87,7 @@ def commands_page() -> str:
 
 
 def _command(name: str) -> list[str]:
-    verb = cli.load(name).VERBS[name]
+    verb = cli.load(name).VERB
     aliases = [alias for alias, target in cli.ALIASES.items() if target == name]
     lines = [f"## {name}", "", "```text", f"stoker {verb.usage}", "```", "", verb.summary]
     if aliases:

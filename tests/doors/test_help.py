@@ -179,7 +179,7 @@ def test_words_suggested_are_commands_and_options_that_exist() -> None:
     names = {
         name
         for verb in VERBS
-        for option in all_options(load(verb).VERBS[verb])
+        for option in all_options(load(verb).VERB)
         for name in option.names.split()
     }
     assert set(known_words.OPTIONS.values()) <= names

@@ -6,34 +6,34 @@ import sys
 
 from stoker.errors import Error, OutputFailed, TryLater, UsageError
 
-# verb -> the file that holds it, and one line for `stoker help`
+# the commands, each in cli/verbs/NAME.py, with one line for `stoker help`
 VERBS = {
-    "submit": ("submit", "queue a command, a job file or lines from stdin"),
-    "run": ("run", "run a job file in the foreground, without the daemon"),
-    "sweep": ("sweep", "a command over many parameters: start, extend, stop, resume"),
-    "results": ("results", "what trials and jobs have reported: sort, filter, group, export"),
-    "plot": ("plot", "learning curves and parameters, in the terminal or as PNG and SVG"),
-    "status": ("status", "devices, running and waiting jobs (also: just `stoker`)"),
-    "ls": ("ls", "list jobs"),
-    "show": ("show", "everything about a job"),
-    "why": ("why", "why a job waits"),
-    "log": ("log", "a job's output"),
-    "wait": ("wait", "wait until jobs have ended"),
-    "cancel": ("change", "end jobs: ask, then kill the whole tree"),
-    "hold": ("change", "keep waiting jobs from starting"),
-    "release": ("change", "let held jobs start"),
-    "rerun": ("change", "submit ended jobs again"),
-    "priority": ("change", "change the priority of waiting jobs"),
-    "edit": ("edit", "change a job that has not started"),
-    "tag": ("change", "add or remove tags"),
-    "rm": ("change", "remove finished jobs and their logs"),
-    "clean": ("clean", "remove all finished jobs, or those of some age"),
-    "web": ("web", "the page: every GPU and every job, live, in the browser"),
-    "gpus": ("gpus", "the cards: who is on them; drain, restore, slots"),
-    "simulate": ("simulate", "replay a trace of jobs under different orders"),
-    "daemon": ("daemon", "start, stop, drain, resume or look at the daemon"),
-    "doctor": ("doctor", "explain what is wrong with this host"),
-    "completion": ("completion", "shell completion for bash, zsh or fish"),
+    "submit": "queue a command, a job file or lines from stdin",
+    "run": "run a job file in the foreground, without the daemon",
+    "sweep": "a command over many parameters: start, extend, stop, resume",
+    "results": "what trials and jobs have reported: sort, filter, group, export",
+    "plot": "learning curves and parameters, in the terminal or as PNG and SVG",
+    "status": "devices, running and waiting jobs (also: just `stoker`)",
+    "ls": "list jobs",
+    "show": "everything about a job",
+    "why": "why a job waits",
+    "log": "a job's output",
+    "wait": "wait until jobs have ended",
+    "cancel": "end jobs: ask, then kill the whole tree",
+    "hold": "keep waiting jobs from starting",
+    "release": "let held jobs start",
+    "rerun": "submit ended jobs again",
+    "priority": "change the priority of waiting jobs",
+    "edit": "change a job that has not started",
+    "tag": "add or remove tags",
+    "rm": "remove finished jobs and their logs",
+    "clean": "remove all finished jobs, or those of some age",
+    "web": "the page: every GPU and every job, live, in the browser",
+    "gpus": "the cards: who is on them; drain, restore, slots",
+    "simulate": "replay a trace of jobs under different orders",
+    "daemon": "start, stop, drain, resume or look at the daemon",
+    "doctor": "explain what is wrong with this host",
+    "completion": "shell completion for bash, zsh or fish",
 }
 ALIASES = {"add": "submit", "list": "ls", "logs": "log", "kill": "cancel", "queue": "ls"}
 
@@ -125,7 +125,7 @@ def _own_words(words: list[str]) -> list[str]:
         return words
     from stoker.cli.options import own_words
 
-    return own_words(load(name).VERBS[name], words[1:])
+    return own_words(load(name).VERB, words[1:])
 
 
 def _dispatch(words: list[str]) -> int:
@@ -144,13 +144,13 @@ def _dispatch(words: list[str]) -> int:
     from stoker.cli.options import help_text, parse
 
     module = load(name)
-    verb = module.VERBS[name]
+    verb = module.VERB
     parsed = parse(verb, words[1:])
     if parsed["help"]:
         print(help_text(verb))
         return 0
     try:
-        return int(module.run(name, parsed))
+        return int(module.run(parsed))
     finally:
         if "stoker.cli.open_queue" in sys.modules:  # not every verb opens a queue
             from stoker.cli.open_queue import close_all
@@ -162,9 +162,8 @@ def load(name: str):  # type: ignore[no-untyped-def]
     """The module of a verb."""
     import stoker.cli.verbs
 
-    file = VERBS[name][0]
-    __import__(f"stoker.cli.verbs.{file}")  # importlib would cost more than the module itself
-    return getattr(stoker.cli.verbs, file)
+    __import__(f"stoker.cli.verbs.{name}")  # importlib would cost more than the module itself
+    return getattr(stoker.cli.verbs, name)
 
 
 def _unknown_verb(word: str) -> UsageError:
@@ -187,7 +186,7 @@ def _help(words: list[str]) -> int:
         from stoker.cli.options import help_text
 
         name = ALIASES.get(words[0], words[0])
-        print(help_text(load(name).VERBS[name]))
+        print(help_text(load(name).VERB))
         return 0
     if words == ["selectors"]:
         print(SELECTORS)
@@ -195,7 +194,7 @@ def _help(words: list[str]) -> int:
     if words:
         raise _no_help(words[0])
     print("usage: stoker [COMMAND] [OPTIONS]\n\nStoker keeps every GPU fed.\n\ncommands:")
-    for name, (_, summary) in VERBS.items():
+    for name, summary in VERBS.items():
         print(f"  {name:<12}{summary}")
     print("\n`stoker COMMAND --help` has options and examples; `stoker help selectors` says how to"
           " point at jobs.\n\nfirst steps:\n  stoker submit python train.py --lr 0.1\n"

@@ -13,6 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from stoker.cli.options import Parsed
+
 _COLOURS = {
     "running": "32", "starting": "32", "stopping": "33", "queued": "36", "held": "35",
     "done": "2", "failed": "31", "lost": "31", "cancelled": "33",
@@ -60,6 +62,12 @@ def tell(text: str, end: str = "\n") -> None:
         sys.stderr.flush()
     except (OSError, ValueError):
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, for as long as we live
+
+
+def print_change(parsed: Parsed, text: str, **content: object) -> int:
+    """Print what a command changed, as text or with `--json`; returns the exit code."""
+    report_change(as_json(**content) if parsed["json"] else text)
+    return 0
 
 
 def columns() -> int | None:

@@ -1,4 +1,4 @@
-"""Say so when a command had to start the daemon: it stays behind."""
+"""The notice that a command started the background daemon."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 STARTED = "started the background daemon; stopping it does not stop your jobs"
 
 
-def telling(queue: Queue, change: Callable[[], Result]) -> Result:
-    """Change something that needs a daemon, and tell when there was none before."""
+def with_start_notice(queue: Queue, change: Callable[[], Result]) -> Result:
+    """Make a change that needs the daemon; print a notice if that started it."""
     was_there = daemon_pid(queue.settings.state_dir) is not None
     result = change()
     if not was_there and daemon_pid(queue.settings.state_dir) is not None:

@@ -14,8 +14,7 @@ from stoker.core.states import FINAL
 from stoker.errors import UsageError
 from stoker.store import job_queries
 
-VERBS = {
-    "clean": Verb(
+VERB = Verb(
         "clean",
         "clean [OPTIONS]",
         "Remove all finished jobs with their logs, and give the space back to the disk.",
@@ -30,11 +29,10 @@ VERBS = {
         ),
         (("stoker clean --older 7d", ""), ("stoker clean --state done --yes", ""),
          ("stoker clean --runs --older 30d --dry-run", "")),
-    ),
-}  # fmt: skip
+    )  # fmt: skip
 
 
-def run(name: str, parsed: Parsed) -> int:
+def run(parsed: Parsed) -> int:
     state = parsed["state"]
     if state is not None and state not in FINAL:
         raise UsageError(f"`{state}` is not a final state", f"final states: {', '.join(FINAL)}")

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from stoker.cli.main import ALIASES, load
-from stoker.cli.main import VERBS as TABLE
+from stoker.cli.main import ALIASES, VERBS, load
 from stoker.cli.options import Parsed, Verb, all_options
 from stoker.errors import UsageError
 
-VERBS = {
-    "completion": Verb(
-        "completion",
-        "completion bash|zsh|fish",
-        "Print a completion script for your shell.",
-        (),
-        (
-            ("stoker completion bash > ~/.local/share/bash-completion/completions/stoker", ""),
-            ('stoker completion zsh > "${fpath[1]}/_stoker"', ""),
-            ("stoker completion fish > ~/.config/fish/completions/stoker.fish", ""),
-        ),
-        words="actions",
-    )
-}
+VERB = Verb(
+    "completion",
+    "completion bash|zsh|fish",
+    "Print a completion script for your shell.",
+    (),
+    (
+        ("stoker completion bash > ~/.local/share/bash-completion/completions/stoker", ""),
+        ('stoker completion zsh > "${fpath[1]}/_stoker"', ""),
+        ("stoker completion fish > ~/.config/fish/completions/stoker.fish", ""),
+    ),
+    words="actions",
+)
 _SHELLS = ("bash", "zsh", "fish")
 _STATES = "all waiting active final held queued running done failed cancelled lost @"
 _ACTIONS = {
@@ -32,7 +29,7 @@ _ACTIONS = {
 }
 
 
-def run(name: str, parsed: Parsed) -> int:
+def run(parsed: Parsed) -> int:
     if len(parsed.words) != 1 or parsed.words[0] not in _SHELLS:
         raise UsageError("for which shell?", f"one of: {', '.join(_SHELLS)}")
     print({"bash": _bash, "zsh": _zsh, "fish": _fish}[parsed.words[0]]())
@@ -40,8 +37,8 @@ def run(name: str, parsed: Parsed) -> int:
 
 
 def _verbs() -> list[tuple[str, Verb]]:
-    names = [*TABLE, *ALIASES]
-    return [(name, load(ALIASES.get(name, name)).VERBS[ALIASES.get(name, name)]) for name in names]
+    names = [*VERBS, *ALIASES]
+    return [(name, load(ALIASES.get(name, name)).VERB) for name in names]
 
 
 def _words(name: str, verb: Verb) -> str:
@@ -57,7 +54,7 @@ def _bash() -> str:
 _stoker() {{
   local cur="${{COMP_WORDS[COMP_CWORD]}}" flags="" words=""
   if [ "$COMP_CWORD" -eq 1 ]; then
-    COMPREPLY=($(compgen -W "{" ".join([*TABLE, *ALIASES, "help"])}" -- "$cur"))
+    COMPREPLY=($(compgen -W "{" ".join([*VERBS, *ALIASES, "help"])}" -- "$cur"))
     return
   fi
   case "${{COMP_WORDS[1]}}" in
@@ -86,7 +83,7 @@ def _zsh() -> str:
         words = _words(name, verb)
         rest = f"'*:word:({words})'" if words else "'*:file:_files'"
         cases.append(f"    {name}) _arguments {flags} {rest};;")
-    names = " ".join(f"'{name}:{summary.translate(_ZSH)}'" for name, (_, summary) in TABLE.items())
+    names = " ".join(f"'{name}:{summary.translate(_ZSH)}'" for name, summary in VERBS.items())
     return f"""#compdef stoker
 _stoker() {{
   local -a verbs
@@ -111,7 +108,7 @@ _ZSH = str.maketrans({"'": "", "[": "(", "]": ")", ":": ",", "`": ""})
 
 def _fish() -> str:
     lines = ["complete -c stoker -f"]
-    for name, (_, summary) in TABLE.items():
+    for name, summary in VERBS.items():
         text = summary.replace("'", "")
         lines.append(f"complete -c stoker -n __fish_use_subcommand -a {name} -d '{text}'")
     for name, verb in _verbs():

@@ -24,26 +24,24 @@ from stoker.supervisor.runner_client import release_runner, starting_daemons
 
 _ACTIONS = ("start", "stop", "restart", "status", "drain", "resume", "run")
 
-VERBS = {
-    "daemon": Verb(
-        "daemon",
-        "daemon start|stop|restart|status|drain|resume|run",
-        "The per-user background loop. `submit` starts it by itself.",
-        (Option("--cancel", "with stop: end the running jobs too"),),
-        (
-            ("stoker daemon status", ""),
-            ("stoker daemon drain", "let running jobs finish, start no more"),
-            ("stoker daemon stop", "running jobs go on; their ends are recorded all the same"),
-            ("stoker daemon restart", "after an upgrade of Stoker; running jobs go on"),
-            ("stoker daemon run", "in the foreground, for systemd and the curious"),
-        ),
-        words="actions",
-    )
-}
+VERB = Verb(
+    "daemon",
+    "daemon start|stop|restart|status|drain|resume|run",
+    "The per-user background loop. `submit` starts it by itself.",
+    (Option("--cancel", "with stop: end the running jobs too"),),
+    (
+        ("stoker daemon status", ""),
+        ("stoker daemon drain", "let running jobs finish, start no more"),
+        ("stoker daemon stop", "running jobs go on; their ends are recorded all the same"),
+        ("stoker daemon restart", "after an upgrade of Stoker; running jobs go on"),
+        ("stoker daemon run", "in the foreground, for systemd and the curious"),
+    ),
+    words="actions",
+)
 _STOP_SECONDS = 10.0
 
 
-def run(name: str, parsed: Parsed) -> int:
+def run(parsed: Parsed) -> int:
     action = parsed.words[0] if parsed.words else "status"
     if action not in _ACTIONS or len(parsed.words) > 1:
         raise UsageError(f"`{' '.join(parsed.words)}`: what should the daemon do?",

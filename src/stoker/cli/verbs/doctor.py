@@ -43,25 +43,23 @@ from stoker.supervisor.process_table import STOPPED, state_of
 from stoker.supervisor.sockets import connect
 from stoker.usage.usage_recorder import TRACER_LOCK
 
-VERBS = {
-    "doctor": Verb(
-        "doctor",
-        "doctor [OPTIONS]",
-        "Check this host: permissions, file system, database, processes, limits, logout, devices.",
-        (
-            Option(
-                "--repair",
-                "save what is readable of a damaged database; keep its files",
-            ),
-            Option("--yes", "with --repair: do not ask"),
+VERB = Verb(
+    "doctor",
+    "doctor [OPTIONS]",
+    "Check this host: permissions, file system, database, processes, limits, logout, devices.",
+    (
+        Option(
+            "--repair",
+            "save what is readable of a damaged database; keep its files",
         ),
-        (
-            ("stoker doctor", ""),
-            ("stoker doctor --json", ""),
-            ("stoker doctor --repair", "the database is damaged"),
-        ),
-    )
-}
+        Option("--yes", "with --repair: do not ask"),
+    ),
+    (
+        ("stoker doctor", ""),
+        ("stoker doctor --json", ""),
+        ("stoker doctor --repair", "the database is damaged"),
+    ),
+)
 _LOW_DISK = 1 << 30
 _ANSWER_SECONDS = 5.0
 
@@ -72,7 +70,7 @@ class Finding(Record):
     hint: str = ""
 
 
-def run(name: str, parsed: Parsed) -> int:
+def run(parsed: Parsed) -> int:
     settings = load_settings()
     if parsed["repair"]:
         return _repair(settings, parsed)

@@ -28,43 +28,39 @@ def _after(text: str) -> list[Dependency]:
     return [] if text == "none" else dependencies(text)
 
 
-VERBS = {
-    "edit": Verb(
-        "edit",
-        "edit [OPTIONS] JOB",
-        "Change a waiting job by flags, or its command in $EDITOR when no flag is given.",
-        (
-            Option("-c --command", "the new command, as shell text", "TEXT"),
-            Option("-G --gpus", "GPUs", "N", count),
-            Option("-n --name", "name", "NAME"),
-            Option("-p --priority", "priority", "N", whole_number),
-            Option(
-                "-t --time-limit", "time limit (bare: minutes; 0: none)", "TIME", parse_duration
-            ),
-            Option("-r --retries", "retries", "N", count),
-            Option("--begin", "not before: 14:30, +2h, 2026-12-24T18:00, or now", "TIME", _begin),
-            Option(
-                "-d --after",
-                "wait for these jobs instead: 7, 7:any; or none",
-                "ID[:COND]",
-                _after,
-                many=True,
-            ),
-            Option("-C --cwd", "run it in this folder", "DIR"),
-            Option("-E --env", "set a variable; NAME alone copies it", "K=V", pair, many=True),
+VERB = Verb(
+    "edit",
+    "edit [OPTIONS] JOB",
+    "Change a waiting job by flags, or its command in $EDITOR when no flag is given.",
+    (
+        Option("-c --command", "the new command, as shell text", "TEXT"),
+        Option("-G --gpus", "GPUs", "N", count),
+        Option("-n --name", "name", "NAME"),
+        Option("-p --priority", "priority", "N", whole_number),
+        Option("-t --time-limit", "time limit (bare: minutes; 0: none)", "TIME", parse_duration),
+        Option("-r --retries", "retries", "N", count),
+        Option("--begin", "not before: 14:30, +2h, 2026-12-24T18:00, or now", "TIME", _begin),
+        Option(
+            "-d --after",
+            "wait for these jobs instead: 7, 7:any; or none",
+            "ID[:COND]",
+            _after,
+            many=True,
         ),
-        (
-            ("stoker edit 7 --gpus 2", ""),
-            ("stoker edit 7 --begin now", "also: try again at once"),
-            ("stoker edit 7 --after 5,6:any --env LR=0.1", ""),
-            ("stoker edit 7", "opens your editor"),
-        ),
-        words="jobs",
-    )
-}
+        Option("-C --cwd", "run it in this folder", "DIR"),
+        Option("-E --env", "set a variable; NAME alone copies it", "K=V", pair, many=True),
+    ),
+    (
+        ("stoker edit 7 --gpus 2", ""),
+        ("stoker edit 7 --begin now", "also: try again at once"),
+        ("stoker edit 7 --after 5,6:any --env LR=0.1", ""),
+        ("stoker edit 7", "opens your editor"),
+    ),
+    words="jobs",
+)
 
 
-def run(name: str, parsed: Parsed) -> int:
+def run(parsed: Parsed) -> int:
     queue = open_queue()
     ids = queue.select(parsed.words)
     if len(ids) != 1:

@@ -17,24 +17,22 @@ if TYPE_CHECKING:
 
 _ACTIONS = ("drain", "restore", "slots")
 
-VERBS = {
-    "gpus": Verb(
-        "gpus",
-        "gpus [drain|restore GPU... | slots N GPU...]",
-        "Show the cards: memory, load, jobs, strangers, holders. Or change how they are used.",
-        (Option("-w --watch", "keep showing it; Ctrl-C ends (--json: a line at each change)"),),
-        (
-            ("stoker gpus", ""),
-            ("stoker gpus drain 3", "its jobs finish, no more are started there"),
-            ("stoker gpus restore 3", "use it again, also after trouble"),
-            ("stoker gpus slots 2 0 1", "two jobs without --gpu-mem share each of these cards"),
-        ),
-        words="actions",
-    )
-}
+VERB = Verb(
+    "gpus",
+    "gpus [drain|restore GPU... | slots N GPU...]",
+    "Show the cards: memory, load, jobs, strangers, holders. Or change how they are used.",
+    (Option("-w --watch", "keep showing it; Ctrl-C ends (--json: a line at each change)"),),
+    (
+        ("stoker gpus", ""),
+        ("stoker gpus drain 3", "its jobs finish, no more are started there"),
+        ("stoker gpus restore 3", "use it again, also after trouble"),
+        ("stoker gpus slots 2 0 1", "two jobs without --gpu-mem share each of these cards"),
+    ),
+    words="actions",
+)
 
 
-def run(name: str, parsed: Parsed) -> int:
+def run(parsed: Parsed) -> int:
     queue = open_queue()
     if parsed.words:
         return _change(queue, parsed)

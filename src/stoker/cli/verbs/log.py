@@ -22,28 +22,26 @@ from stoker.supervisor.empty_logs import had_no_output
 from stoker.supervisor.logs import log_path
 from stoker.supervisor.regular_files import open_for_reading
 
-VERBS = {
-    "log": Verb(
-        "log",
-        "log [OPTIONS] [JOB]",
-        "A job's output (default: the last job's). Progress bars are collapsed, escapes filtered.",
-        (
-            Option("-f --follow", "keep reading until the job ends; waits for it to start"),
-            Option("-n --lines", "only the last N lines", "N", count),
-            Option("--raw", "the bytes as they are"),
-            Option("--err", "its error output, where that was sent elsewhere"),
-            Option("--attempt", "of an earlier attempt", "N", count),
-            Option("--path", "print only where the log is"),
-        ),
-        (("stoker log -f @", "follow the last job"), ("stoker log 7 -n 20", "")),
-        "With --json, --follow prints an object for each line, and one for the end of the job.",
-        words="jobs",
-    )
-}
+VERB = Verb(
+    "log",
+    "log [OPTIONS] [JOB]",
+    "A job's output (default: the last job's). Progress bars are collapsed, escapes filtered.",
+    (
+        Option("-f --follow", "keep reading until the job ends; waits for it to start"),
+        Option("-n --lines", "only the last N lines", "N", count),
+        Option("--raw", "the bytes as they are"),
+        Option("--err", "its error output, where that was sent elsewhere"),
+        Option("--attempt", "of an earlier attempt", "N", count),
+        Option("--path", "print only where the log is"),
+    ),
+    (("stoker log -f @", "follow the last job"), ("stoker log 7 -n 20", "")),
+    "With --json, --follow prints an object for each line, and one for the end of the job.",
+    words="jobs",
+)
 _BLOCK = 1 << 16
 
 
-def run(name: str, parsed: Parsed) -> int:
+def run(parsed: Parsed) -> int:
     queue = open_queue()
     ids = queue.select(parsed.words or ["@"])
     if len(ids) != 1:

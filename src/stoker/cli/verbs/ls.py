@@ -25,8 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-VERBS = {
-    "ls": Verb(
+VERB = Verb(
         "ls",
         "ls [OPTIONS] [JOB...]",
         "List jobs: what runs and waits, then what ended last. Words select jobs.",
@@ -47,11 +46,10 @@ VERBS = {
 15:40]`, `[retry in 20s]`, `[draining]`); `stoker why` says more. A number in brackets below GPU is
 what a job asks for. `stoker help selectors` says how to point at jobs.""",
         words="jobs",
-    )
-}  # fmt: skip
+    )  # fmt: skip
 
 
-def run(name: str, parsed: Parsed) -> int:
+def run(parsed: Parsed) -> int:
     queue = open_queue()
     if parsed["watch"]:
         from stoker.cli.verbs.watch import watch

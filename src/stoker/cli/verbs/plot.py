@@ -22,8 +22,7 @@ from stoker.results.figure import (
 from stoker.results.table import Columns, number, numbers, varying
 from stoker.sweeps.spec import Metric
 
-VERBS = {
-    "plot": Verb(
+VERB = Verb(
         "plot",
         "plot [OPTIONS] SWEEP | JOBS... | FOLDER",
         "Draw the learning curves of trials, or a metric over parameters.",
@@ -46,13 +45,12 @@ VERBS = {
             ("stoker plot 12 13 --metric val_loss", "jobs that belong to no sweep"),
         ),
         words="sweeps",
-    )
-}  # fmt: skip
+    )  # fmt: skip
 _POINTS = 500
 _BOUNDS = {"width": (24, 1000), "height": (6, 500)}
 
 
-def run(name: str, parsed: Parsed) -> int:
+def run(parsed: Parsed) -> int:
     places, spec, reported = find_reported(parsed.words)
     metric = chosen_metric(parsed["metric"], spec) or _only_metric(reported)
     rows = [one.row for one in reported]

@@ -30,8 +30,7 @@ from stoker.store import job_queries, sweeps
 from stoker.store.database import FILE_NAME, Database, open_database
 from stoker.sweeps.spec import Metric, SweepSpec
 
-VERBS = {
-    "results": Verb(
+VERB = Verb(
         "results",
         "results [OPTIONS] [SWEEP | JOBS... | FOLDER]",
         "What the trials of a sweep have reported: one row each. Without a word: the newest sweep.",
@@ -63,11 +62,10 @@ VERBS = {
 lines to $STOKER_METRICS, or by printing `stoker: val_loss=0.2 step=10`. The table shows the last
 value of each. FOLDER is the log folder of a foreground run.""",
         words="sweeps",
-    )
-}  # fmt: skip
+    )  # fmt: skip
 
 
-def run(name: str, parsed: Parsed) -> int:
+def run(parsed: Parsed) -> int:
     _, spec, reported = find_reported(parsed.words)
     rows = [one.row for one in reported]
     if not rows:

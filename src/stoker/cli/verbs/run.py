@@ -53,8 +53,7 @@ _RUN_JOB_KEYS = (
     "keep_children",
 )
 
-VERBS = {
-    "run": Verb(
+VERB = Verb(
         "run",
         "run [OPTIONS] FILE | - | [--] COMMAND...",
         "Run jobs in the foreground, without the daemon: as many at a time as there are devices.",
@@ -84,16 +83,15 @@ SIGUSR1 lets running jobs finish as well, and the exit code stays the number of 
 that never started are not counted. They are listed on stderr, and --resume runs them.""",
         keeps_words=True,
         words="files",
-    )
-}  # fmt: skip
+    )  # fmt: skip
 # Endings of files that jobs leave in a log folder.
 _KINDS = ("log", "jsonl", "progress", "stop", "requeue")
 
 
-def run(name: str, parsed: Parsed) -> int:
+def run(parsed: Parsed) -> int:
     parsed = _with_flags_behind_the_file(parsed)
     if parsed["help"]:
-        print(help_text(VERBS["run"]))
+        print(help_text(VERB))
         return 0
     settings = load_settings()
     if parsed["gpu_file"] is not None:
@@ -163,7 +161,7 @@ def _with_flags_behind_the_file(parsed: Parsed) -> Parsed:
     if not _is_job_file(words[0]) or which(words[0]):
         return parsed
     try:
-        own = parse(VERBS["run"], words[1:])
+        own = parse(VERB, words[1:])
         if own.words:
             raise UsageError(f"`{own.words[0]}` is not an option")
     except UsageError as error:

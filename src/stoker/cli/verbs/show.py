@@ -27,19 +27,17 @@ _EDITED = {
     "eligible_at": "begin time", "cwd": "folder", "env": "environment", "after": "dependencies",
 }  # fmt: skip
 
-VERBS = {
-    "show": Verb(
-        "show",
-        "show JOB...",
-        "Everything about jobs: what was asked, each attempt, how it ended, where its log is.",
-        (),
-        (("stoker show 7", ""), ("stoker show @ --json", "the last job, for programs")),
-        words="jobs",
-    )
-}
+VERB = Verb(
+    "show",
+    "show JOB...",
+    "Everything about jobs: what was asked, each attempt, how it ended, where its log is.",
+    (),
+    (("stoker show 7", ""), ("stoker show @ --json", "the last job, for programs")),
+    words="jobs",
+)
 
 
-def run(name: str, parsed: Parsed) -> int:
+def run(parsed: Parsed) -> int:
     if not parsed.words:
         raise UsageError("which job?", "stoker show 7, or stoker show @ for the last one")
     queue = open_queue()

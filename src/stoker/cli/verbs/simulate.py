@@ -31,8 +31,7 @@ def _policies(text: str) -> list[str]:
     return names
 
 
-VERBS = {
-    "simulate": Verb(
+VERB = Verb(
         "simulate",
         "simulate [OPTIONS] TRACE.csv",
         "Replay a trace of jobs through the scheduler's own policy in virtual time.",
@@ -53,11 +52,10 @@ by the lengths learned from earlier jobs of the same kind; where the trace does 
 are of one kind, by the true length times a random factor (log-normal, sigma 1: one in three is off
 by more than 2.7). oracle: the same with the true lengths.""",
         words="files",
-    )
-}  # fmt: skip
+    )  # fmt: skip
 
 
-def run(name: str, parsed: Parsed) -> int:
+def run(parsed: Parsed) -> int:
     if len(parsed.words) != 1:
         raise UsageError("which trace?", "stoker simulate jobs.csv --gpus 16")
     jobs = _read(parsed.words[0])

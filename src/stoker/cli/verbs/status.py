@@ -21,19 +21,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-VERBS = {
-    "status": Verb(
-        "status",
-        "[status] [OPTIONS]",
-        "Devices, running jobs, the head of the queue, how many jobs there are in each state.",
-        (Option("-w --watch", "keep showing it; Ctrl-C ends (--json: a line at each change)"),),
-        (("stoker", ""), ("stoker status --json", "")),
-    )
-}
+VERB = Verb(
+    "status",
+    "[status] [OPTIONS]",
+    "Devices, running jobs, the head of the queue, how many jobs there are in each state.",
+    (Option("-w --watch", "keep showing it; Ctrl-C ends (--json: a line at each change)"),),
+    (("stoker", ""), ("stoker status --json", "")),
+)
 _SHOWN = 10
 
 
-def run(name: str, parsed: Parsed) -> int:
+def run(parsed: Parsed) -> int:
     queue = open_queue()
     if parsed["watch"]:
         from stoker.cli.verbs.watch import watch

@@ -32,48 +32,46 @@ def _key(text: str) -> str:
     return text
 
 
-VERBS = {
-    "submit": Verb(
-        "submit",
-        "submit [OPTIONS] [--] COMMAND... | -",
-        "Queue a command. It runs with this folder and environment as soon as its GPUs are free.",
-        (
-            Option("-f --file", "one job a line from a file, or from stdin with -", "FILE"),
-            *JOB_OPTIONS,
-            Option(
-                "--dedupe",
-                "a request with this key is queued once, however often sent",
-                "KEY",
-                _key,
-            ),
-            Option("--dry-run", "show what would be queued, and queue nothing"),
-            Option("-q --quiet", "print only the id"),
+VERB = Verb(
+    "submit",
+    "submit [OPTIONS] [--] COMMAND... | -",
+    "Queue a command. It runs with this folder and environment as soon as its GPUs are free.",
+    (
+        Option("-f --file", "one job a line from a file, or from stdin with -", "FILE"),
+        *JOB_OPTIONS,
+        Option(
+            "--dedupe",
+            "a request with this key is queued once, however often sent",
+            "KEY",
+            _key,
         ),
+        Option("--dry-run", "show what would be queued, and queue nothing"),
+        Option("-q --quiet", "print only the id"),
+    ),
+    (
+        ("stoker submit python train.py --lr 0.1", ""),
         (
-            ("stoker submit python train.py --lr 0.1", ""),
-            (
-                "stoker submit 'cd data && ./prepare | tee out'",
-                "one quoted word goes to your shell",
-            ),
-            ("stoker submit --gpus 2 --after 7 --retries 3 -- python eval.py", ""),
-            ("stoker submit --gpu-mem 20G python train.py", "shares a GPU with other jobs"),
-            ("stoker submit train.sh", "a script may say #SBATCH or #stoker options"),
-            ("stoker submit --file jobs.txt", "blank lines and # comments are skipped"),
-            ("generate-jobs | stoker submit -", "the same from a pipe"),
-            ("stoker submit --gpus 0 --begin +2h --name backup ./backup.sh", ""),
+            "stoker submit 'cd data && ./prepare | tee out'",
+            "one quoted word goes to your shell",
         ),
-        """Options of stoker go before COMMAND; what follows belongs to it. Several words keep their
+        ("stoker submit --gpus 2 --after 7 --retries 3 -- python eval.py", ""),
+        ("stoker submit --gpu-mem 20G python train.py", "shares a GPU with other jobs"),
+        ("stoker submit train.sh", "a script may say #SBATCH or #stoker options"),
+        ("stoker submit --file jobs.txt", "blank lines and # comments are skipped"),
+        ("generate-jobs | stoker submit -", "the same from a pipe"),
+        ("stoker submit --gpus 0 --begin +2h --name backup ./backup.sh", ""),
+    ),
+    """Options of stoker go before COMMAND; what follows belongs to it. Several words keep their
 argv; one quoted word is shell text. `submit -` reads a job file from stdin. In job files a
 backslash continues a line, and `#stoker FLAGS` behind a command (or on a line of its own, for all
 that follow) gives flags.""",
-        keeps_words=True,
-        aliases=("add",),
-        words="files",
-    )
-}
+    keeps_words=True,
+    aliases=("add",),
+    words="files",
+)
 
 
-def run(name: str, parsed: Parsed) -> int:
+def run(parsed: Parsed) -> int:
     if parsed.words == ["-"] and not parsed.dashed and parsed["file"] is None:
         parsed = Parsed({**parsed.values, "file": "-"}, [], False)
     queue = open_queue()

@@ -30,8 +30,7 @@ _ACTION_OF = {"failed": "rerun", "kill": "stop", "jobs": "rm"}
 _NOT_FOR_TRIALS = ("name", "priority", "after", "stdout", "stderr", "begin")
 
 
-VERBS = {
-    "sweep": Verb(
+VERB = Verb(
         "sweep",
         "sweep [OPTIONS] 'COMMAND' NAME=VALUES... | FILE | ACTION SWEEP",
         "Run a command for many values of its parameters: a sweep that lasts.",
@@ -76,11 +75,10 @@ In the command: {name}, {params}, {params:hydra}, {id}, {dir}, {gpu}.
 FILE is TOML, JSON or a W&B sweep in YAML. ACTIONS: ls, show, extend, stop, resume, rerun, rm.
 The same sweep given again runs only what is missing.""",
         words="sweeps",
-    )
-}  # fmt: skip
+    )  # fmt: skip
 
 
-def run(name: str, parsed: Parsed) -> int:
+def run(parsed: Parsed) -> int:
     words = parsed.words
     if words and words[0] in ACTIONS and not parsed.dashed:
         from stoker.cli.verbs.sweep_actions import act

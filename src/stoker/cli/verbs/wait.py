@@ -17,8 +17,7 @@ from stoker.errors import TimedOut
 from stoker.store import job_queries
 from stoker.store.job_queries import JobRow
 
-VERBS = {
-    "wait": Verb(
+VERB = Verb(
         "wait",
         "wait [OPTIONS] [JOB...]",
         "Wait until jobs have ended (default: all). One job: its own exit code, 128+N for a signal."
@@ -33,14 +32,13 @@ VERBS = {
         ),
         (("stoker wait 7 && echo trained", ""), ("stoker wait --timeout 2h", "")),
         words="jobs",
-    )
-}  # fmt: skip
+    )  # fmt: skip
 
 # Held jobs would be waited for in vain, unless somebody names them.
 _CAN_CHANGE = ("queued", "starting", "running", "stopping")
 
 
-def run(name: str, parsed: Parsed) -> int:
+def run(parsed: Parsed) -> int:
     queue = open_queue()
     news = News(queue.settings.state_dir)
     at_end(news.close)

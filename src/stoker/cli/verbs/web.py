@@ -24,8 +24,7 @@ _START_SECONDS = 30.0
 _STOP_SECONDS = 10.0
 _LARGEST_LOG = 1 << 20
 
-VERBS = {
-    "web": Verb(
+VERB = Verb(
         "web",
         "web [OPTIONS] | web status | web stop",
         "The page: every GPU and every job, live, in the browser. Starts its server and prints a "
@@ -48,11 +47,10 @@ VERBS = {
         """The link holds a token; whoever has it can run commands as you. It is kept in web.token
 in the state folder: remove that file and restart the server for a new one.""",
         words="actions",
-    )
-}  # fmt: skip
+    )  # fmt: skip
 
 
-def run(name: str, parsed: Parsed) -> int:
+def run(parsed: Parsed) -> int:
     if len(parsed.words) > 1 or (parsed.words and parsed.words[0] not in _ACTIONS):
         raise UsageError(f"`{' '.join(parsed.words)}`: what should be done?",
                          "stoker web, stoker web status or stoker web stop")  # fmt: skip

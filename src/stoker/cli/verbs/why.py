@@ -10,19 +10,17 @@ from stoker.core.formats.terminal import printable
 from stoker.core.states import WAITING
 from stoker.store import job_queries
 
-VERBS = {
-    "why": Verb(
-        "why",
-        "why [JOB...]",
-        "Say why jobs wait (default: the first in the queue).",
-        (),
-        (("stoker why 7", ""), ("stoker why", "why does nothing start?")),
-        words="jobs",
-    )
-}
+VERB = Verb(
+    "why",
+    "why [JOB...]",
+    "Say why jobs wait (default: the first in the queue).",
+    (),
+    (("stoker why 7", ""), ("stoker why", "why does nothing start?")),
+    words="jobs",
+)
 
 
-def run(name: str, parsed: Parsed) -> int:
+def run(parsed: Parsed) -> int:
     queue = open_queue()
     if parsed.words:
         ids = queue.select(parsed.words)

@@ -1,0 +1,19 @@
+"""The words of a command that select jobs."""
+
+from __future__ import annotations
+
+from stoker.client.queue import Queue
+from stoker.core.formats.selectors import parse_selector
+from stoker.errors import UsageError
+
+
+def select_jobs(queue: Queue, words: list[str]) -> list[int]:
+    """The ids of the selected jobs. Raises UsageError when no word is given."""
+    if not words:
+        raise UsageError("no jobs given", "`stoker help selectors` explains how to select jobs")
+    return queue.select(words)
+
+
+def is_one_job(ids: list[int], words: list[str]) -> bool:
+    """Whether the user named one job: changing nothing is then an error, unlike with `all`."""
+    return len(ids) == 1 and all(parse_selector(word).states is None for word in words)

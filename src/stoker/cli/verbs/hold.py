@@ -1,0 +1,33 @@
+"""`stoker hold`: keep queued jobs from starting."""
+
+from __future__ import annotations
+
+from stoker.cli.job_words import is_one_job, select_jobs
+from stoker.cli.open_queue import open_queue
+from stoker.cli.options import Parsed, Verb
+from stoker.cli.output import plural, print_change
+from stoker.errors import Conflict
+from stoker.store import job_queries
+
+VERB = Verb(
+    "hold",
+    "hold JOB...",
+    "Keep waiting jobs from starting until they are released.",
+    (),
+    (("stoker hold 3-9", ""),),
+    words="jobs",
+)
+
+
+def run(parsed: Parsed) -> int:
+    queue = open_queue()
+    ids = select_jobs(queue, parsed.words)
+    count = queue.hold(ids)
+    if not count and is_one_job(ids, parsed.words):
+        state = job_queries.job(queue.db, ids[0]).state
+        if state != "held":
+            raise Conflict(f"job {ids[0]} is {state}; only a queued job can be held")
+    text = f"{plural(count, 'job')} held"
+    if count:
+        text += f"; `stoker release` lets {'it' if count == 1 else 'them'} run"
+    return print_change(parsed, text, held=count)

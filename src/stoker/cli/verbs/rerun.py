@@ -1,0 +1,54 @@
+"""`stoker rerun`: submit finished jobs again."""
+
+from __future__ import annotations
+
+from stoker.cli.job_words import select_jobs
+from stoker.cli.open_queue import open_queue
+from stoker.cli.options import Option, Parsed, Verb
+from stoker.cli.output import plural, print_change
+from stoker.cli.start_notice import with_start_notice
+from stoker.client.queue import Queue
+from stoker.core.states import FINAL
+from stoker.errors import Conflict
+from stoker.store import job_queries, reruns
+
+_SHOWN = 10
+
+VERB = Verb(
+    "rerun",
+    "rerun [OPTIONS] [JOB...]",
+    "Submit finished jobs again, as new jobs with the same request.",
+    (
+        Option("--failed", "all failed and lost jobs, and jobs cancelled because of them, that were"
+               " not rerun yet"),
+        Option("--hold", "queue them held, for example to edit them first"),
+    ),
+    (("stoker rerun 7", ""), ("stoker rerun --failed", "")),
+    words="jobs",
+)  # fmt: skip
+
+
+def run(parsed: Parsed) -> int:
+    queue = open_queue()
+    ids = _failed(queue, parsed.words) if parsed["failed"] else _finished(queue, parsed.words)
+    new = with_start_notice(queue, lambda: queue.rerun(ids, bool(parsed["hold"])))
+    pairs = ", ".join(f"{old} as {job}" for old, job in list(zip(ids, new, strict=True))[:_SHOWN])
+    text = f"{plural(len(new), 'job')} submitted again" + (f": {pairs}" if pairs else "")
+    return print_change(parsed, text, jobs=new)
+
+
+def _failed(queue: Queue, words: list[str]) -> list[int]:
+    ids = reruns.failed(queue.db)
+    if not words:
+        return ids
+    chosen = set(queue.select(words))
+    return [job for job in ids if job in chosen]
+
+
+def _finished(queue: Queue, words: list[str]) -> list[int]:
+    ids = select_jobs(queue, words)
+    for job in ids:
+        state = job_queries.job(queue.db, job).state
+        if state not in FINAL:
+            raise Conflict(f"job {job} is {state}; only a finished job can be rerun")
+    return ids

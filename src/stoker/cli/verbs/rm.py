@@ -1,0 +1,32 @@
+"""`stoker rm`: remove finished jobs and their logs."""
+
+from __future__ import annotations
+
+from stoker.cli.job_words import select_jobs
+from stoker.cli.open_queue import open_queue
+from stoker.cli.options import Parsed, Verb
+from stoker.cli.output import plural, print_change, tell
+from stoker.errors import Conflict
+
+VERB = Verb(
+    "rm",
+    "rm JOB...",
+    "Remove finished jobs with their logs.",
+    (),
+    (("stoker rm 3-9", ""),),
+    words="jobs",
+)
+
+
+def run(parsed: Parsed) -> int:
+    queue = open_queue()
+    ids = select_jobs(queue, parsed.words)
+    removed = queue.remove(ids)
+    left = len(ids) - len(removed)
+    if left:
+        tell(f"{plural(left, 'job')} not removed: not finished (cancel first)")
+    if ids and not removed:
+        raise Conflict(
+            "no job was removed", "`stoker cancel` ends jobs, `stoker rm` removes finished ones"
+        )
+    return print_change(parsed, f"{plural(len(removed), 'job')} removed", removed=removed)

@@ -1,0 +1,31 @@
+"""`stoker tag`: add and remove labels of jobs."""
+
+from __future__ import annotations
+
+from stoker.cli.job_flags import tags_of
+from stoker.cli.job_words import select_jobs
+from stoker.cli.open_queue import open_queue
+from stoker.cli.options import Parsed, Verb
+from stoker.cli.output import plural, print_change
+from stoker.errors import UsageError
+
+VERB = Verb(
+    "tag",
+    "tag JOB... +TAG... -TAG...",
+    "Add (+) and remove (-) tags of jobs.",
+    (),
+    (("stoker tag 3-9 +baseline", ""), ("stoker tag 7 -baseline", "")),
+    words="jobs",
+    minus_words=True,
+)
+
+
+def run(parsed: Parsed) -> int:
+    queue = open_queue()
+    add = [tag for word in parsed.words if word[:1] == "+" for tag in tags_of(word[1:])]
+    remove = [tag for word in parsed.words if word[:1] == "-" for tag in tags_of(word[1:])]
+    ids = select_jobs(queue, [word for word in parsed.words if word[:1] not in "+-"])
+    if not add and not remove:
+        raise UsageError("no tags given", "example: stoker tag 7 +baseline")
+    queue.tag(ids, add, remove)
+    return print_change(parsed, f"{plural(len(ids), 'job')} tagged", tagged=len(ids))
