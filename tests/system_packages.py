@@ -40,6 +40,7 @@ def needs() -> list[Need]:
         Need("a C compiler", ("gcc", "libc6-dev"), shutil.which("cc") is not None),
         Need("namespaces and limits", ("util-linux",), all(map(shutil.which, programs))),
         Need("mount", ("mount",), shutil.which("mount") is not None),
+        Need("file systems in files", ("e2fsprogs",), shutil.which("mkfs.ext4") is not None),
         Need("a browser", ("chromium", "fonts-dejavu-core"), browser() is not None),
         Need("other locales", ("locales",), _has_locale_sources()),
         Need("CPython's own tests", (f"libpython{_VERSION}-testsuite",), bool(cpython_tests())),

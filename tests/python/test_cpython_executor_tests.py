@@ -18,6 +18,7 @@ from stoker.python.executor import Executor
 from stoker.python.job import JobFailed
 from tests import system_packages
 from tests.lab import Lab
+from tests.python.event import Event
 
 _POOL = "looks at the processes and threads of a pool, and jobs have neither in this process"
 _EXIT = "the queue outlives the process: nothing is waited for at exit (docs/python.md)"
@@ -131,7 +132,12 @@ def queue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 def _applied(name: str, tests: type, *, also: dict[str, Any] | None = None) -> type:
     """CPython's tests of one kind as a class that pytest finds."""
-    members: dict[str, Any] = {"executor_type": _Jobs, "__module__": __name__, **(also or {})}
+    members: dict[str, Any] = {
+        "executor_type": _Jobs,
+        "create_event": lambda _: Event(),
+        "__module__": __name__,
+        **(also or {}),
+    }
     for test in dir(tests):
         if test in NOT_APPLICABLE:
             members[test] = None

@@ -91,12 +91,12 @@ class RunnerLink:
             os.close(lock)
         self.is_fresh = True
         wire = Wire(ours)
-        wire.ask_for_list()  # the files may be of an older release, whose runner sends no greeting
+        wire.send_at_once("list")  # the files may be of 0.1, whose runner sends no greeting
         return wire
 
     def living(self) -> list[Begun]:
         """What the runner has alive. After this answer every earlier order is in the journal."""
-        self._wire.ask_for_list()
+        self._wire.send_at_once("list")
         give_up = time.monotonic() + _CONNECT_PATIENCE_SECONDS
         while time.monotonic() < give_up:
             select.select([self._wire], [], [], 1.0)
@@ -203,29 +203,30 @@ class RunnerLink:
             remove_before(self._folder, max(segments(self._folder), default=0))
 
     def close(self) -> None:
-        """Leave in peace: the runner and the jobs go on, nobody has to replace us."""
+        """Disconnect. The runner and its jobs continue, and it starts no other daemon."""
         if not self.is_connected:
             return
-        self._wire.send("bye", {})
+        self._wire.send_at_once("bye")  # also to a runner that is still starting
         self._wire.close()
 
 
 def release_runner(folder: str) -> int | None:
-    """From a client, when no daemon runs: tell the runner not to start one. Returns its PID.
+    """From a client, when no daemon runs: keep the runner from starting one. Returns its PID.
 
-    A runner whose daemon was killed starts another one, perhaps after a pause; `bye` from whoever
-    connects is the word that nobody is needed.
+    A runner whose daemon was killed starts another one, perhaps after a pause. Any client that
+    connects and sends `bye` prevents that. Raises Unavailable when the runner does not answer.
     """
-    pid = locks.holder(folder, locks.RUNNER_LOCK)
-    if pid is None:
-        return None
-    try:
-        connection = connect(folder, SOCKET_NAME)
-    except OSError:
-        return None  # it was just leaving
-    with connection:
-        connection.sendall(b'["bye",{}]\n')
-    return pid
+    give_up = time.monotonic() + _CONNECT_PATIENCE_SECONDS
+    while (pid := locks.holder(folder, locks.RUNNER_LOCK)) is not None:
+        try:
+            with connect(folder, SOCKET_NAME) as connection:
+                connection.sendall(b'["bye",{}]\n')
+            return pid
+        except OSError:  # it holds the lock and is about to listen, or about to leave
+            if time.monotonic() > give_up:
+                raise Unavailable(f"the runner (pid {pid}) does not answer") from None
+            time.sleep(0.01)
+    return None
 
 
 def starting_daemons(runner: int, restart: str) -> list[int]:

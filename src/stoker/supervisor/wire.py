@@ -73,10 +73,10 @@ class Wire:
         self.put(kind, fields, descriptors)
         self.flush()
 
-    def ask_for_list(self) -> None:
-        """Send `list`, which reads the same in every protocol, at once: it makes a peer that does
-        not know `hello` say something."""
-        self._outgoing += _encode(("list",)).encode() + b"\n"
+    def send_at_once(self, kind: str) -> None:
+        """Send a message without fields, which reads the same in every protocol, without waiting
+        for the greeting of the other end."""
+        self._outgoing += _encode((kind,)).encode() + b"\n"
         self.flush()
 
     def flush(self) -> None:

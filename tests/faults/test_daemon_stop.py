@@ -1,0 +1,45 @@
+"""`stoker daemon stop` while the runner is still starting: no daemon comes back."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from stoker.supervisor import locks, runner_client, sockets
+from stoker.supervisor.wire import Wire
+
+
+def test_daemon_that_stops_before_its_runner_has_started_says_goodbye() -> None:
+    """Otherwise the runner finds a broken connection and starts another daemon."""
+    daemon, runner = socket.socketpair()
+    wire = Wire(daemon)
+    wire.put("stop", {"attempt": 1, "reason": "cancelled"})  # waits for the runner's greeting
+    wire.send_at_once("bye")
+    wire.close()
+    messages, is_alive = Wire(runner).receive()
+    runner.close()
+    assert (messages, is_alive) == ([("bye", {})], False)
+
+
+def test_stop_waits_for_a_runner_that_does_not_listen_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = locks.take(str(tmp_path), locks.RUNNER_LOCK)
+    listeners: list[socket.socket] = []
+
+    def connect(folder: str, name: str) -> socket.socket:
+        try:
+            return sockets.connect(folder, name)
+        finally:  # the runner comes up after the first attempt
+            if not listeners:
+                listeners.append(sockets.listen(folder, name))
+
+    monkeypatch.setattr(runner_client, "connect", connect)
+    assert runner_client.release_runner(str(tmp_path)) == os.getpid()
+    connection, _ = listeners[0].accept()
+    with connection, listeners[0]:
+        assert connection.recv(100) == b'["bye",{}]\n'
+    os.close(lock)
