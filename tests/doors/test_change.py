@@ -9,7 +9,7 @@ import pytest
 from tests.doors.helpers import Gate, as_json, refused
 from tests.lab import Lab
 
-WHICH = ("which jobs?", "`stoker help selectors` says how to point at jobs")
+WHICH = ("no jobs given", "`stoker help selectors` explains how to select jobs")
 
 
 @pytest.mark.parametrize("verb", ["cancel", "hold", "release", "rerun", "rm"])
@@ -30,7 +30,7 @@ def test_cancel_asks_a_running_job_to_stop(lab: Lab) -> None:
     gate = Gate(lab.folder)
     job = lab.submit(f"trap 'echo saved; exit 4' TERM; {gate.wait}")
     gate.wait_for()
-    assert lab.ok("cancel", str(job)) == "1 running job told to stop\n"
+    assert lab.ok("cancel", str(job)) == "1 running job stopping\n"
     assert lab.wait(job) == 4
     facts = lab.job(job)
     assert (facts["state"], facts["cause"], facts["exit_code"]) == ("cancelled", "user", 4)
@@ -118,7 +118,7 @@ def test_rerun_failed_takes_each_failure_once(lab: Lab) -> None:
     assert lab.ok("rerun", "--failed", "--hold") == "2 jobs submitted again: 2 as 4, 3 as 5\n"
     assert lab.ok("rerun", "--failed") == "0 jobs submitted again\n"
     assert lab.states() == {1: "done", 2: "failed", 3: "failed", 4: "held", 5: "held"}
-    refused(lab.run("rerun", "4"), 1, "job 4 is held; only an ended job can be rerun")
+    refused(lab.run("rerun", "4"), 1, "job 4 is held; only a finished job can be rerun")
 
 
 def test_rerun_failed_can_be_narrowed(lab: Lab) -> None:
@@ -135,8 +135,14 @@ def test_priority_moves_waiting_jobs(lab: Lab) -> None:
     assert lab.ok("priority", "--", "-6", "1") == "1 job now with priority -6\n"
     assert [lab.job(job)["priority"] for job in (1, 2, 3)] == [-6, 10, -5]
     lab.ok("cancel", "1")
-    refused(lab.run("priority", "1", "1"), 1, "job 1 is cancelled; its turn has come")
-    refused(lab.run("priority"), 2, "which priority, which jobs?", "stoker priority 10 7")
+    refused(
+        lab.run("priority", "1", "1"),
+        1,
+        "job 1 is cancelled; only the priority of a waiting job can change",
+    )
+    refused(
+        lab.run("priority"), 2, "no priority and no jobs given", "example: stoker priority 10 7"
+    )
     refused(lab.run("priority", "high", "2"), 2, "`high` is not a whole number")
     refused(lab.run("priority", "3"), 2, *WHICH)
 
@@ -159,7 +165,7 @@ def test_tags_come_and_go(lab: Lab) -> None:
     assert lab.job(1)["tags"] == ["new", "old2"]
     assert lab.ok("tag", "2", "-new", "-hot") == "1 job tagged\n"
     assert lab.job(2)["tags"] == ["old2"]
-    refused(lab.run("tag", "1"), 2, "which tags?", "stoker tag 7 +baseline")
+    refused(lab.run("tag", "1"), 2, "no tags given", "example: stoker tag 7 +baseline")
     refused(lab.run("tag", "+x"), 2, *WHICH)
 
 
@@ -201,7 +207,7 @@ def test_rm_removes_finished_jobs_and_their_logs(lab: Lab) -> None:
     done = lab.run("rm", "1", str(held))
     assert (done.stdout, done.stderr) == (
         "1 job removed\n",
-        "1 job left alone: not ended (cancel first)\n",
+        "1 job not removed: not finished (cancel first)\n",
     )
     assert [os.path.exists(log) for log in logs] == [False, True]
     assert lab.states() == {2: "done", held: "held"}

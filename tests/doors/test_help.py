@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from stoker import __version__
+from stoker.cli import help
 from stoker.cli.main import ALIASES, VERBS
 from tests.doors.helpers import as_json, refused
 from tests.lab import Lab
@@ -20,33 +21,34 @@ Stoker keeps every GPU fed.
 
 commands:
   submit      queue a command, a job file or lines from stdin
-  run         run a job file in the foreground, without the daemon
-  sweep       a command over many parameters: start, extend, stop, resume
-  results     what trials and jobs have reported: sort, filter, group, export
-  plot        learning curves and parameters, in the terminal or as PNG and SVG
-  status      devices, running and waiting jobs (also: just `stoker`)
+  run         run jobs in the foreground, without the daemon
+  sweep       run a command with many parameter values: start, extend, stop, resume
+  results     show what trials and jobs reported: sort, filter, group, export
+  plot        plot learning curves and parameters in the terminal or as PNG or SVG
+  status      show GPUs, running and waiting jobs (the default command)
   ls          list jobs
-  show        everything about a job
-  why         why a job waits
-  log         a job's output
-  wait        wait until jobs have ended
-  cancel      end jobs: ask, then kill the whole tree
+  show        show everything about a job
+  why         explain why a job waits
+  log         show the output of a job
+  wait        wait until jobs finish
+  cancel      cancel jobs: SIGTERM, then SIGKILL, to all processes of a job
   hold        keep waiting jobs from starting
   release     let held jobs start
-  rerun       submit ended jobs again
+  rerun       submit finished jobs again
   priority    change the priority of waiting jobs
   edit        change a job that has not started
   tag         add or remove tags
   rm          remove finished jobs and their logs
-  clean       remove all finished jobs, or those of some age
-  web         the page: every GPU and every job, live, in the browser
-  gpus        the cards: who is on them; drain, restore, slots
-  simulate    replay a trace of jobs under different orders
-  daemon      start, stop, drain, resume or look at the daemon
-  doctor      explain what is wrong with this host
-  completion  shell completion for bash, zsh or fish
+  clean       remove all finished jobs, or those older than some age
+  web         start the web UI: GPUs and jobs, live, in the browser
+  gpus        show GPUs and the processes on them; drain, restore, set slots
+  simulate    replay a trace of jobs under different scheduling policies
+  daemon      start, stop, drain, resume or inspect the daemon
+  doctor      check this host and explain problems
+  completion  print the completion script for bash, zsh or fish
 
-`stoker COMMAND --help` has options and examples; `stoker help selectors` says how to point at jobs.
+`stoker COMMAND --help` shows options and examples; `stoker help selectors` explains how to select
+jobs.
 
 first steps:
   stoker submit python train.py --lr 0.1
@@ -62,7 +64,7 @@ def test_help_lists_every_command(lab: Lab, words: list[str]) -> None:
 
 
 def test_help_for_selectors(lab: Lab) -> None:
-    assert lab.ok("help", "selectors").startswith("How to point at jobs")
+    assert lab.ok("help", "selectors").startswith("How to select jobs")
 
 
 @pytest.mark.parametrize("verb", sorted(VERBS))
@@ -79,6 +81,23 @@ def test_every_command_explains_itself(lab: Lab, verb: str) -> None:
     assert all(len(line) <= 100 for line in text.splitlines())
     assert lab.ok("help", verb) == text
     assert not lab.state_dir.exists()
+
+
+@pytest.mark.parametrize("width", [30, 59, 60, 80, 200])
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_help_wraps_between_words(verb: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from stoker.cli.main import load
+
+    def help_at(columns: int) -> str:
+        monkeypatch.setattr(help, "columns", lambda: columns)
+        return help.help_text(load(verb).VERB)
+
+    text = help_at(width)
+    assert text.split() == help_at(10_000).split()
+    commands = {line for line, _ in load(verb).VERB.examples}
+    for line in text.splitlines():
+        is_one_word = len(line.split()) <= 1
+        assert len(line) <= width or is_one_word or line.strip() in commands, line
 
 
 def test_the_help_of_a_command_can_be_asked_for_behind_its_words(lab: Lab) -> None:

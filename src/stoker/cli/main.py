@@ -9,31 +9,31 @@ from stoker.errors import Error, OutputFailed, TryLater, UsageError
 # the commands, each in cli/verbs/NAME.py, with one line for `stoker help`
 VERBS = {
     "submit": "queue a command, a job file or lines from stdin",
-    "run": "run a job file in the foreground, without the daemon",
-    "sweep": "a command over many parameters: start, extend, stop, resume",
-    "results": "what trials and jobs have reported: sort, filter, group, export",
-    "plot": "learning curves and parameters, in the terminal or as PNG and SVG",
-    "status": "devices, running and waiting jobs (also: just `stoker`)",
+    "run": "run jobs in the foreground, without the daemon",
+    "sweep": "run a command with many parameter values: start, extend, stop, resume",
+    "results": "show what trials and jobs reported: sort, filter, group, export",
+    "plot": "plot learning curves and parameters in the terminal or as PNG or SVG",
+    "status": "show GPUs, running and waiting jobs (the default command)",
     "ls": "list jobs",
-    "show": "everything about a job",
-    "why": "why a job waits",
-    "log": "a job's output",
-    "wait": "wait until jobs have ended",
-    "cancel": "end jobs: ask, then kill the whole tree",
+    "show": "show everything about a job",
+    "why": "explain why a job waits",
+    "log": "show the output of a job",
+    "wait": "wait until jobs finish",
+    "cancel": "cancel jobs: SIGTERM, then SIGKILL, to all processes of a job",
     "hold": "keep waiting jobs from starting",
     "release": "let held jobs start",
-    "rerun": "submit ended jobs again",
+    "rerun": "submit finished jobs again",
     "priority": "change the priority of waiting jobs",
     "edit": "change a job that has not started",
     "tag": "add or remove tags",
     "rm": "remove finished jobs and their logs",
-    "clean": "remove all finished jobs, or those of some age",
-    "web": "the page: every GPU and every job, live, in the browser",
-    "gpus": "the cards: who is on them; drain, restore, slots",
-    "simulate": "replay a trace of jobs under different orders",
-    "daemon": "start, stop, drain, resume or look at the daemon",
-    "doctor": "explain what is wrong with this host",
-    "completion": "shell completion for bash, zsh or fish",
+    "clean": "remove all finished jobs, or those older than some age",
+    "web": "start the web UI: GPUs and jobs, live, in the browser",
+    "gpus": "show GPUs and the processes on them; drain, restore, set slots",
+    "simulate": "replay a trace of jobs under different scheduling policies",
+    "daemon": "start, stop, drain, resume or inspect the daemon",
+    "doctor": "check this host and explain problems",
+    "completion": "print the completion script for bash, zsh or fish",
 }
 ALIASES = {"add": "submit", "list": "ls", "logs": "log", "kill": "cancel", "queue": "ls"}
 
@@ -141,13 +141,14 @@ def _dispatch(words: list[str]) -> int:
     name = ALIASES.get(words[0], words[0])
     if name not in VERBS:
         raise _unknown_verb(words[0])
-    from stoker.cli.options import help_text, parse
+    from stoker.cli.options import parse
 
     module = load(name)
-    verb = module.VERB
-    parsed = parse(verb, words[1:])
+    parsed = parse(module.VERB, words[1:])
     if parsed["help"]:
-        print(help_text(verb))
+        from stoker.cli.help import help_text
+
+        print(help_text(module.VERB))
         return 0
     try:
         return int(module.run(parsed))
@@ -181,24 +182,17 @@ def _unknown_verb(word: str) -> UsageError:
 
 
 def _help(words: list[str]) -> int:
-    words = [word for word in words if not word.startswith("-")]
-    if words and ALIASES.get(words[0], words[0]) in VERBS:
-        from stoker.cli.options import help_text
+    from stoker.cli import help
 
-        name = ALIASES.get(words[0], words[0])
-        print(help_text(load(name).VERB))
-        return 0
-    if words == ["selectors"]:
-        print(SELECTORS)
-        return 0
-    if words:
+    words = [word for word in words if not word.startswith("-")]
+    if not words:
+        print(help.overview(VERBS))
+    elif words == ["selectors"]:
+        print(help.SELECTORS)
+    elif (name := ALIASES.get(words[0], words[0])) in VERBS:
+        print(help.help_text(load(name).VERB))
+    else:
         raise _no_help(words[0])
-    print("usage: stoker [COMMAND] [OPTIONS]\n\nStoker keeps every GPU fed.\n\ncommands:")
-    for name, summary in VERBS.items():
-        print(f"  {name:<12}{summary}")
-    print("\n`stoker COMMAND --help` has options and examples; `stoker help selectors` says how to"
-          " point at jobs.\n\nfirst steps:\n  stoker submit python train.py --lr 0.1\n"
-          "  stoker log -f @\n  stoker run --devices 0,1 jobs.txt")  # fmt: skip
     return 0
 
 
@@ -208,16 +202,6 @@ def _no_help(word: str) -> UsageError:
     near = nearest(word, [*VERBS, *ALIASES, "selectors"])
     hint = f"did you mean `stoker help {near}`?" if near else "`stoker help` lists the commands"
     return UsageError(f"there is no help for `{word}`", hint)
-
-
-SELECTORS = """How to point at jobs, wherever a command takes JOB:
-  7  3-9  1,4,7     ids and ranges
-  @  @~1            the last job, the one before it
-  running failed    a state: held queued starting running stopping done failed cancelled lost
-  waiting active final all
-                    groups of states
-  sweep:NAME        the jobs of a sweep
-  NAME  TAG         all jobs of that name or tag (name:X and tag:X when it looks like another)"""
 
 
 def _print_error(error: Error, wants_json: bool) -> None:

@@ -157,22 +157,6 @@ def _unknown(verb: Verb, name: str, table: dict[str, Option]) -> UsageError:
     return UsageError(f"`stoker {verb.name}` has no option `{name}`", hint)
 
 
-def help_text(verb: Verb) -> str:
-    lines = [f"usage: stoker {verb.usage}", "", verb.summary]
-    if verb.text:
-        lines += ["", verb.text.strip()]
-    lines += ["", "options:"]
-    for option in all_options(verb):
-        names = ", ".join(option.names.split()) + (f" {option.value}" if option.value else "")
-        gap = " " * (28 - len(names)) if len(names) < 27 else "\n" + " " * 30
-        lines.append(f"  {names}{gap}{option.help}")
-    if verb.examples:
-        lines += ["", "examples:"]
-        for line, comment in verb.examples:
-            lines.append(f"  {line}" + (f"\n      {comment}" if comment else ""))
-    return "\n".join(lines)
-
-
 def whole_number(text: str) -> int:
     if not (text.lstrip("-").isascii() and text.lstrip("-").isdigit()):
         raise UsageError(f"`{text}` is not a whole number")

@@ -41,7 +41,7 @@ def _act(queue: Queue, form: JobsAct, ids: list[int]) -> dict[str, object]:
         for job in ids:
             state = job_queries.job(queue.db, job).state
             if state not in FINAL:
-                raise Conflict(f"job {job} is {state}; only an ended job can be rerun")
+                raise Conflict(f"job {job} is {state}; only a finished job can be rerun")
         new = queue.rerun(ids)
         return {"changed": len(new), "jobs": new}
     if form.action == "priority":

@@ -10,7 +10,7 @@ import zlib
 from stoker.cli.job_flags import JOB_OPTIONS, SpecMaker, base_of
 from stoker.cli.job_lines import check_file
 from stoker.cli.open_queue import at_end
-from stoker.cli.options import Option, Parsed, Verb, count, help_text, parse
+from stoker.cli.options import Option, Parsed, Verb, count, parse
 from stoker.cli.run.progress import Screen, log_path
 from stoker.cli.run.run_devices import at_a_time, cards_of, usable
 from stoker.cli.run.run_sources import LineSource, WordSource
@@ -91,6 +91,8 @@ _KINDS = ("log", "jsonl", "progress", "stop", "requeue")
 def run(parsed: Parsed) -> int:
     parsed = _with_flags_behind_the_file(parsed)
     if parsed["help"]:
+        from stoker.cli.help import help_text
+
         print(help_text(VERB))
         return 0
     settings = load_settings()
