@@ -1,5 +1,5 @@
 """GPU Task Scheduler's imports, on Stoker's engine (see docs/coming-from/gpu_task_scheduler.md)."""
 
-from stoker.compat import task_scheduler_hiding
+from stoker.compat.gpu_task_scheduler import hide_gpus
 
-task_scheduler_hiding.watch()
+hide_gpus.watch()

@@ -1,5 +1,5 @@
 """`ConfigManager`."""
 
-from stoker.compat.task_scheduler_config import ConfigManager
+from stoker.compat.gpu_task_scheduler.config import ConfigManager
 
 __all__ = ["ConfigManager"]

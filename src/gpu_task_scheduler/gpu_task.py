@@ -1,5 +1,5 @@
 """`GPUTask`."""
 
-from stoker.compat.task_scheduler_task import GPUTask
+from stoker.compat.gpu_task_scheduler.task import GPUTask
 
 __all__ = ["GPUTask"]

@@ -1,5 +1,5 @@
 """`GPUTaskScheduler`."""
 
-from stoker.compat.task_scheduler import GPUTaskScheduler
+from stoker.compat.gpu_task_scheduler.scheduler import GPUTaskScheduler
 
 __all__ = ["GPUTaskScheduler"]

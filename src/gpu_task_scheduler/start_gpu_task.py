@@ -2,7 +2,7 @@
 
 import sys
 
-from stoker.compat.task_scheduler_child import main
+from stoker.compat.gpu_task_scheduler.child import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,6 +1,6 @@
 """`python -m hog`."""
 
-from stoker.compat.hog import main
+from stoker.compat.hog.main import main
 
 if __name__ == "__main__":
     main()

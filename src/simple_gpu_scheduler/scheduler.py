@@ -1,7 +1,7 @@
 """`python -m simple_gpu_scheduler.scheduler`, and the names that scripts import from it."""
 
-from stoker.compat.simple_gpu_scheduler import main
-from stoker.compat.simple_gpu_scheduler_api import (
+from stoker.compat.simple_gpu_scheduler.main import main
+from stoker.compat.simple_gpu_scheduler.python_api import (
     GPU,
     GPUManager,
     read_commands_and_run,

@@ -20,8 +20,8 @@ __all__ = ["host", "new_host", "nvml_library"]  # fixtures
 
 # What the console scripts of the same names do.
 _MODULES = {
-    "simple_gpu_scheduler": "stoker.compat.simple_gpu_scheduler",
-    "simple_hypersearch": "stoker.compat.simple_hypersearch",
+    "simple_gpu_scheduler": "stoker.compat.simple_gpu_scheduler.main",
+    "simple_hypersearch": "stoker.compat.simple_gpu_scheduler.hypersearch",
 }
 
 

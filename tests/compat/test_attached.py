@@ -12,23 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from stoker.compat import (
-    hog_module,
-    hog_run,
-    simple_gpu_scheduler_options,
-    simple_hypersearch,
-    slots,
-)
-from stoker.compat.jobs import End, Summary
-from stoker.compat.slots import FIRST_FREED, LAST_FREED, LOWEST, SlotCards
+from stoker.compat.foreground import gpu_slots
+from stoker.compat.foreground.gpu_slots import FIRST_FREED, LAST_FREED, LOWEST, SlotCards
+from stoker.compat.foreground.jobs import End, Summary
+from stoker.compat.hog import run, user_module
+from stoker.compat.simple_gpu_scheduler import hypersearch, options
 from stoker.core.model import Request, RunningJob
 from tests.compat.conftest import Door
 
 _HEAD = """
 import os, sys
-from stoker.compat.attached import AttachedRun, Reporter
-from stoker.compat.job_sources import LineJobs, ListedJobs
-from stoker.compat.jobs import INHERIT, Job
+from stoker.compat.foreground.foreground_run import AttachedRun, Reporter
+from stoker.compat.foreground.job_sources import LineJobs, ListedJobs
+from stoker.compat.foreground.jobs import INHERIT, Job
 
 class Teller(Reporter):
     def starting(self, job, device):
@@ -73,9 +69,7 @@ def ran(lab: Door, text: str) -> list[str]:
 # -- slots -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "module", [slots, simple_hypersearch, simple_gpu_scheduler_options, hog_module, hog_run]
-)
+@pytest.mark.parametrize("module", [gpu_slots, hypersearch, options, user_module, run])
 def test_examples_in_docstrings_are_true(module: object) -> None:
     assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpu_task_scheduler.config_manager import ConfigManager
-from stoker.compat.task_scheduler_records import Folder, Stage, params_of
+from stoker.compat.gpu_task_scheduler.folder_records import Folder, Stage, params_of
 
 
 @pytest.fixture(autouse=True)

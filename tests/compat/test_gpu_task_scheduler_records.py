@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.compat.task_scheduler_records import Folder, Stage, params_of
-from stoker.compat.task_scheduler_stages import stage_of
+from stoker.compat.gpu_task_scheduler.folder_records import Folder, Stage, params_of
+from stoker.compat.gpu_task_scheduler.stages import stage_of
 from tests.compat.gts_project import MAIN, Project
 from tests.doors.helpers import is_alive
 from tests.lab import Lab, wait_until

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
-from stoker.compat.gpupeasy import pages
+from stoker.compat.gpupeasy import html_pages
 from tests.compat.gpupeasy_lab import PeasyLab, ask, stop
 
 # What has run scripts in one page or another; none of it may reach a browser as markup.
@@ -314,4 +314,4 @@ def test_methods_that_change_something_are_not_for_links(lab: PeasyLab) -> None:
 
 
 def test_a_log_is_shown_as_a_terminal_would_show_it() -> None:
-    assert pages.log_as_text("a\rb\n\x1b[31mred\x1b[0m\x1b]52;c;eA==\x07!\n") == "b\nred!"
+    assert html_pages.log_as_text("a\rb\n\x1b[31mred\x1b[0m\x1b]52;c;eA==\x07!\n") == "b\nred!"

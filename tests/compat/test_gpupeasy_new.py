@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from stoker.client.queue import current_context
-from stoker.compat.gpupeasy.desk import Desk
-from stoker.compat.gpupeasy.logbook import Logbook
+from stoker.compat.gpupeasy.event_log import Logbook
+from stoker.compat.gpupeasy.service import Desk
 from stoker.core.model import JobSpec, Request
 from stoker.settings import load_settings, prepare_state_dir
 from stoker.store import ledger, named_devices

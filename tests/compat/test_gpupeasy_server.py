@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from stoker.compat.gpupeasy import guard, jobs, logbook, main
+from stoker.compat.gpupeasy import auth, event_log, jobs, main
 from tests.compat.gpupeasy_lab import PeasyLab, ask
 from tests.lab import wait_until
 
@@ -23,7 +23,7 @@ def lab(tmp_path: Path) -> Iterator[PeasyLab]:
     made.close()
 
 
-@pytest.mark.parametrize("module", [main, jobs, guard, logbook])
+@pytest.mark.parametrize("module", [main, jobs, auth, event_log])
 def test_examples_in_the_code_are_true(module: ModuleType) -> None:
     assert doctest.testmod(module).failed == 0
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from stoker.compat.hog_files import Folder
-from stoker.compat.hog_gpus import Workers
-from stoker.compat.hog_options import Unusable, gpu_ids, parse
+from stoker.compat.hog.gpus import Workers
+from stoker.compat.hog.job_files import Folder
+from stoker.compat.hog.options import Unusable, gpu_ids, parse
 from stoker.errors import UsageError
 from tests.compat.test_attached import other_locale
 from tests.doors.helpers import Gate, is_alive
@@ -32,7 +32,7 @@ class Door(Lab):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.command = [sys.executable, "-P", "-m", "stoker.compat.hog"]
+        self.command = [sys.executable, "-P", "-m", "stoker.compat.hog.main"]
         self._started: list[subprocess.Popen[str]] = []
 
     def popen(self, *words: str, **kwargs: Any) -> subprocess.Popen[str]:
@@ -506,7 +506,7 @@ def in_python(door: Door, text: str, **kwargs: Any) -> subprocess.CompletedProce
 
 def test_hog_is_a_decorator(door: Door) -> None:
     done = in_python(door, """
-from stoker.compat.hog import hog
+from stoker.compat.hog.main import hog
 
 @hog(gpus="0,1", output_dir="out", prefix="p")
 def sweep(first):
@@ -524,7 +524,7 @@ print("failed:", sweep(0), sweep.__name__, sweep.__doc__)
 
 def test_the_decorator_raises_what_makes_no_sense(door: Door) -> None:
     done = in_python(door, """
-from stoker.compat.hog import run_jobs
+from stoker.compat.hog.main import run_jobs
 from stoker.errors import Error
 for gpus, more in (("x", {}), ("0", {"nope": 1}), ("0", {"output_dir": "script.py"})):
     try:
@@ -541,7 +541,7 @@ for gpus, more in (("x", {}), ("0", {"nope": 1}), ("0", {"output_dir": "script.p
 
 def test_the_decorator_returns_how_many_failed_however_many(door: Door) -> None:
     done = in_python(door, """
-from stoker.compat.hog import run_jobs
+from stoker.compat.hog.main import run_jobs
 print(run_jobs(["exit 1"] * 103 + ["true"], [0, 1], exit_zero=True))
 """)  # fmt: skip
     assert done.stdout.splitlines()[-1] == "103"
@@ -549,7 +549,7 @@ print(run_jobs(["exit 1"] * 103 + ["true"], [0, 1], exit_zero=True))
 
 def test_jobs_before_an_error_of_the_decorated_function_are_run(door: Door) -> None:
     done = in_python(door, """
-from stoker.compat.hog import run_jobs
+from stoker.compat.hog.main import run_jobs
 def commands():
     yield "touch ran"
     raise KeyError("mine")
@@ -564,7 +564,7 @@ except KeyError as error:
 
 def test_the_decorator_raises_when_it_is_interrupted(door: Door) -> None:
     done = in_python(door, """
-from stoker.compat.hog import run_jobs
+from stoker.compat.hog.main import run_jobs
 try:
     run_jobs(["kill $PPID; sleep 60"], "0")
 except RuntimeError as error:
@@ -576,7 +576,7 @@ except RuntimeError as error:
 def test_jobs_of_the_decorator_end_with_its_process(door: Door) -> None:
     gate = Gate(door.folder)
     (door.folder / "script.py").write_text(
-        f"from stoker.compat.hog import run_jobs\nrun_jobs([{gate.wait!r}], [0])\n"
+        f"from stoker.compat.hog.main import run_jobs\nrun_jobs([{gate.wait!r}], [0])\n"
     )
     door.command = [sys.executable]
     run = door.popen("script.py")
@@ -586,7 +586,7 @@ def test_jobs_of_the_decorator_end_with_its_process(door: Door) -> None:
 
 
 def test_the_function_for_each_job_can_be_replaced(door: Door) -> None:
-    door.write("import os, sys", "from stoker.compat.hog import job as default",
+    door.write("import os, sys", "from stoker.compat.hog.main import job as default",
                "def job(job_name, job_instruction, output_dir, gpu_id):",
                "    print(job_name, job_instruction, output_dir, gpu_id, flush=True)",
                "    if job_instruction == 'raise': raise ValueError('boom')",

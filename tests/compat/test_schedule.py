@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from stoker.compat.schedule_line import Want, left_over
-from stoker.compat.schedule_options import Call, parse
-from stoker.compat.schedule_state import Entry, dump, fresh, load, status_text
-from stoker.compat.schedule_task import number_in
+from stoker.compat.schedule.options import Call, parse
+from stoker.compat.schedule.state_file import Entry, dump, fresh, load, status_text
+from stoker.compat.schedule.task import number_in
+from stoker.compat.schedule.tickets import Want, left_over
 from stoker.devices.leases.any_of import Stand
 from stoker.devices.leases.holders import CardClaim
 from stoker.devices.leases.lease import holders, try_take
@@ -44,7 +44,7 @@ class Door(Lab):
             STOKER_LEASE_DIR=str(folder / "leases"),
             STOKER_SCHEDULE_KILL_DELAY="0",
         )
-        self.command = [sys.executable, "-m", "stoker.compat.schedule"]
+        self.command = [sys.executable, "-m", "stoker.compat.schedule.main"]
         self._started: list[subprocess.Popen[str]] = []
 
     def popen(self, *words: str, **kwargs: Any) -> subprocess.Popen[str]:
@@ -200,7 +200,7 @@ def test_the_readme_example_as_it_stands(door: Door) -> None:
     path = door.folder / "path"
     path.mkdir()
     for name, text in (
-        ("scheduler.py", f'exec {sys.executable} -m stoker.compat.schedule "$@"'),
+        ("scheduler.py", f'exec {sys.executable} -m stoker.compat.schedule.main "$@"'),
         ("train.py", 'echo "$GPU trains with $*"'),
     ):
         (path / name).write_text(f"#!/bin/sh\n{text}\n")
@@ -563,7 +563,16 @@ def test_nobody_has_to_read_what_is_said_to_who_waits(door: Lab) -> None:
 
 def test_a_working_folder_that_was_removed_is_no_reason_to_fail(door: Lab) -> None:
     line = 'mkdir gone; cd gone; rmdir ../gone; exec "$@"'
-    door.command = ["sh", "-c", line, "sh", sys.executable, "-P", "-m", "stoker.compat.schedule"]
+    door.command = [
+        "sh",
+        "-c",
+        line,
+        "sh",
+        sys.executable,
+        "-P",
+        "-m",
+        "stoker.compat.schedule.main",
+    ]
     done = door.run("echo a")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "a")
     assert "Traceback" not in done.stderr  # some shells say that they miss it
@@ -766,7 +775,7 @@ def test_schedule_and_hog_take_turns_on_a_card(on_cards: tuple[Door, GpuHost]) -
     door, host = on_cards
     lab, first, second = host.lab(), host.gate("first"), host.gate("second")
     (lab.folder / "jobs").write_text(f"{first.wait}\n{second.wait}\n")
-    lab.command = [sys.executable, "-m", "stoker.compat.hog"]
+    lab.command = [sys.executable, "-m", "stoker.compat.hog.main"]
     hog = lab.popen("--job_file", "jobs", "--gpus", "0")
     first.wait_for()
     run = door.popen("sh -c 'echo between'", "-fg", "0")

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from stoker.compat import simple_hypersearch
-from stoker.compat.simple_hypersearch import chosen, combinations, on_one_line
+from stoker.compat.simple_gpu_scheduler import hypersearch
+from stoker.compat.simple_gpu_scheduler.hypersearch import chosen, combinations, on_one_line
 from tests.compat.conftest import Door
 from tests.compat.test_attached import other_locale
 from tests.doors.helpers import refused
@@ -203,7 +203,7 @@ def test_samples_of_a_huge_grid_can_be_repeated() -> None:
 
 
 def test_a_few_unseeded_samples_come_without_a_list_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(simple_hypersearch, "array")
+    monkeypatch.delattr(hypersearch, "array")
     assert len(set(chosen(1000, 10, None))) == 10
 
 

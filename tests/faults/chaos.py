@@ -28,7 +28,7 @@ from typing import Any
 from tests.lab import Lab, wait_until
 
 STOKER = f"{shlex.quote(sys.executable)} -m stoker"
-SIMPLE = f"{shlex.quote(sys.executable)} -m stoker.compat.simple_gpu_scheduler"
+SIMPLE = f"{shlex.quote(sys.executable)} -m stoker.compat.simple_gpu_scheduler.main"
 STATE_BYTES = 64 << 20
 _FINAL = {"done", "failed", "cancelled", "lost"}
 

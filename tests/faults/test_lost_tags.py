@@ -23,7 +23,7 @@ from tests.faults.effects import finish_everything
 from tests.lab import Lab, wait_until
 
 STOKER = f"{shlex.quote(sys.executable)} -m stoker"
-SIMPLE = f"{shlex.quote(sys.executable)} -m stoker.compat.simple_gpu_scheduler"
+SIMPLE = f"{shlex.quote(sys.executable)} -m stoker.compat.simple_gpu_scheduler.main"
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="su to another user needs root")
 
 

@@ -73,7 +73,7 @@ def _srun_folder(state_dir: str) -> str:
     """A folder with nothing but `srun`; replaced as a whole file, for a job may be starting it."""
     folder = os.path.join(state_dir, SRUN_FOLDER)
     path = os.path.join(folder, "srun")
-    text = f'#!/bin/sh\nexec {quote(sys.executable)} -P -m stoker.compat.srun "$@"\n'
+    text = f'#!/bin/sh\nexec {quote(sys.executable)} -P -m stoker.compat.slurm.srun "$@"\n'
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             if file.read() == text:

@@ -10,9 +10,9 @@ import os
 import sys
 import time
 
+from stoker.compat.foreground.gpu_slots import FIRST_FREED, SlotCards, WatchedSlots, slot_cards
+from stoker.compat.gpupeasy.event_log import Logbook, label
 from stoker.compat.gpupeasy.jobs import return_code
-from stoker.compat.gpupeasy.logbook import Logbook, label
-from stoker.compat.slots import FIRST_FREED, SlotCards, WatchedSlots, slot_cards
 from stoker.core.model import Outcome
 from stoker.core.outcome.retry import Verdict
 from stoker.daemon.gpus.fixed_gpus import Cards

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stoker.compat.slots import expand_range
+from stoker.compat.foreground.gpu_slots import expand_range
 
 
 def split_devices(text: str) -> list[str]:

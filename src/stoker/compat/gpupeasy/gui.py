@@ -8,10 +8,10 @@ from typing import Any
 
 from starlette.responses import Response
 
-from stoker.compat.gpupeasy import pages
+from stoker.compat.gpupeasy import html_pages
+from stoker.compat.gpupeasy.app import Entry, Request, as_json, html, redirect
 from stoker.compat.gpupeasy.assets import SCRIPT, STYLE
 from stoker.compat.gpupeasy.client import Backend, Unreachable
-from stoker.compat.gpupeasy.site import Entry, Request, as_json, html, redirect
 from stoker.core.formats import gpupeasy_text
 from stoker.core.formats.gpupeasy_text import TextJob, trouble_in
 
@@ -35,7 +35,7 @@ class Gui:
         self.routes: list[Entry] = [
             ("GET", "/", self._index),
             ("GET", "/message", lambda _: redirect("/", _TEST_MESSAGES)),
-            ("GET", "/batchaddjobs", lambda ask: html(pages.add_jobs(_messages(ask)))),
+            ("GET", "/batchaddjobs", lambda ask: html(html_pages.add_jobs(_messages(ask)))),
             ("POST", "/batchaddjobs", self._add_jobs),
             ("POST", "/testCommandParser", self._test_command),
             ("GET", "/successfuljobs", lambda _: html(self._list("successfuljobs"))),
@@ -62,7 +62,7 @@ class Gui:
         except Unreachable as error:
             if request.method == "POST":
                 return redirect("/", {"errorMessage": str(error)})
-            return html(pages.trouble(str(error)))
+            return html(html_pages.trouble(str(error)))
 
     # -- what is shown -------------------------------------------------------------------------
 
@@ -73,26 +73,26 @@ class Gui:
             is_paused = bool(self._backend.get("serverinfo")["value"]["paused"])
         except (Unreachable, KeyError, TypeError):
             is_paused = False
-        return html(pages.index(_messages(request), parts, is_paused))
+        return html(html_pages.index(_messages(request), parts, is_paused))
 
     def _list(self, name: str) -> str:
         try:
             found = self._backend.get(name, limit=_SHOWN)
         except Unreachable as error:
-            return pages.trouble(str(error))
+            return html_pages.trouble(str(error))
         if found["status"] != "successful":
-            return pages.trouble("GPUPeasy scheduler server returned an error")
-        return pages.job_list(found["value"], _EMPTY[name], found.get("hidden", 0))
+            return html_pages.trouble("GPUPeasy scheduler server returned an error")
+        return html_pages.job_list(found["value"], _EMPTY[name], found.get("hidden", 0))
 
     def _devices(self) -> str:
         try:
             running = self._backend.get("deviceutilization")
             names = self._backend.get("availabledevices")
         except Unreachable as error:
-            return pages.trouble(str(error))
+            return html_pages.trouble(str(error))
         if running["status"] != "successful" or names["status"] != "successful":
-            return pages.trouble("Could not fetch utilization info from core server")
-        return pages.devices(names["value"], running["value"])
+            return html_pages.trouble("Could not fetch utilization info from core server")
+        return html_pages.devices(names["value"], running["value"])
 
     def _job(self, request: Request, id: str) -> Response:
         messages = _messages(request)
@@ -100,12 +100,12 @@ class Gui:
             found = self._backend.get("jobdetails", id)
             if found["status"] != "successful":
                 error = {"errorMessage": f"Job ({id}) not found in backend"}
-                return html(pages.job_page(error, None, None, _LAST))
+                return html(html_pages.job_page(error, None, None, _LAST))
             last = request.query.get("lastN", _LAST)
             log = self._backend.get("joblog", id, lastN=last)["value"]
         except Unreachable as error:
-            return html(pages.job_page({"errorMessage": str(error)}, None, None, _LAST))
-        return html(pages.job_page(messages, found["value"], log, last))
+            return html(html_pages.job_page({"errorMessage": str(error)}, None, None, _LAST))
+        return html(html_pages.job_page(messages, found["value"], log, last))
 
     def _load_log(self, request: Request) -> Response:
         fields = request.form()

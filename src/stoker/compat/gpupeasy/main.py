@@ -13,7 +13,7 @@ from itertools import zip_longest
 
 from stoker.compat.gpupeasy.client import Backend, Unreachable
 from stoker.compat.gpupeasy.devices import split_devices
-from stoker.compat.gpupeasy.logbook import NAME, Logbook
+from stoker.compat.gpupeasy.event_log import NAME, Logbook
 from stoker.core.formats.gpupeasy_text import jobs_in, trouble_in
 from stoker.core.record import Record
 from stoker.devices.discovery import find_devices
@@ -25,7 +25,7 @@ from stoker.supervisor import locks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from stoker.compat.gpupeasy.site import Application
+    from stoker.compat.gpupeasy.app import Application
     from stoker.http.http_server import Listening
 
 SERVER_PORT = 8888
@@ -299,8 +299,8 @@ def _serving(
     place: Place, listening: Listening, token: str | None, application: Application
 ) -> Iterator[None]:
     """Answer on that port until the end of the block."""
-    from stoker.compat.gpupeasy.guard import Guard, own_hosts
-    from stoker.compat.gpupeasy.site import make_app
+    from stoker.compat.gpupeasy.app import make_app
+    from stoker.compat.gpupeasy.auth import Guard, own_hosts
     from stoker.http.http_server import serving
 
     guard = Guard(own_hosts(listening, place.names), token)

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from starlette.responses import Response
 
-from stoker.compat.gpupeasy.desk import Desk
-from stoker.compat.gpupeasy.logbook import Logbook
-from stoker.compat.gpupeasy.site import Entry, Request, as_json
+from stoker.compat.gpupeasy.app import Entry, Request, as_json
+from stoker.compat.gpupeasy.event_log import Logbook
+from stoker.compat.gpupeasy.service import Desk
 from stoker.errors import Error
 from stoker.settings import Settings
 

@@ -1,0 +1,1 @@
+"""What the compatible commands share: running jobs in the foreground."""

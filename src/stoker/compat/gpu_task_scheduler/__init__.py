@@ -1,0 +1,1 @@
+"""The package gpu_task_scheduler."""

@@ -1,0 +1,184 @@
+"""`ConfigManager`: what GPU Task Scheduler makes of its configuration."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import os
+from typing import Any
+
+from stoker.compat.gpu_task_scheduler import folder_records as records
+from stoker.compat.gpu_task_scheduler.folder_names import (
+    HEAD_CHARACTERS,
+    Identity,
+    config_string,
+    fitting,
+    identity,
+    with_id,
+)
+
+_IGNORED_KEYS = "ignored_keys_for_folder_name"
+_IGNORED_CHARACTERS = "ignored_characters_for_folder_name"
+
+
+class ConfigManager:
+    """The instances of a configuration, one after the other, and where their results are."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self._config = config
+        self._scheduler_config = self._parse_scheduler_config()
+        self._global_config = config.get("global_config", {})
+        self._test_config = self._parse_test_config()
+        self._counter = 0
+        self._folders: list[tuple[str, Identity]] | None = None
+
+    def _parse_scheduler_config(self) -> dict[str, Any]:
+        if "scheduler_config" not in self._config:
+            raise ValueError("could not find scheduler_config in config")
+        found: dict[str, Any] = self._config["scheduler_config"]
+        if "gpu" not in found:
+            raise ValueError("could not find gpu in scheduler_config")
+        if len(found["gpu"]) < 1:
+            raise ValueError("please specify at least one gpu in scheduler_config")
+        for index, gpu in enumerate(found["gpu"]):
+            if type(gpu) is list:
+                found["gpu"][index] = ",".join(gpu)
+            elif type(gpu) is not str:
+                raise ValueError("gpu can only be a string or a list of strings")
+        found.setdefault("force_rerun", False)
+        found.setdefault("result_root_folder", os.path.abspath("results/"))
+        found.setdefault("test_config_string_separator", ",")
+        found.setdefault("test_config_string_indicator", "-")
+        found.setdefault("test_config_string_inst_separator", "+")
+        found.setdefault("temp_folder", os.path.abspath("temp/"))
+        found.setdefault("log_file", "worker.log")
+        found.setdefault("scheduler_log_file_path", "scheduler.log")
+        found.setdefault("config_string_value_maxlen", 30)
+        # Their later version has these two. Who uses one of them uses that version, and has
+        # folders that were named by it.
+        self._is_later = _IGNORED_KEYS in found or _IGNORED_CHARACTERS in found
+        if self._is_later:
+            found.setdefault(_IGNORED_KEYS, [])
+            found.setdefault(_IGNORED_CHARACTERS, list(HEAD_CHARACTERS))
+        os.makedirs(found["temp_folder"], exist_ok=True)
+        return found
+
+    def _parse_test_config(self) -> list[dict[Any, Any]]:
+        if "test_config" not in self._config:
+            return [{}]
+        return [
+            dict(zip(grid, values, strict=True))
+            for grid in self._config["test_config"]
+            for values in itertools.product(*grid.values())
+        ]
+
+    # -- what the configuration says -----------------------------------------------------------
+
+    def get_all_scheduler_config(self) -> dict[str, Any]:
+        return self._scheduler_config
+
+    def get_all_global_config(self) -> dict[Any, Any]:
+        found: dict[Any, Any] = self._global_config
+        return found
+
+    def get_all_test_config(self) -> list[dict[Any, Any]]:
+        return self._test_config
+
+    def get_all_test_config_in_string(self) -> str:
+        """The grids as they are written, not their instances."""
+        rules = self._scheduler_config
+        indicator = rules["test_config_string_indicator"]
+        separator = rules["test_config_string_separator"]
+        parts = []
+        for grid in self._config["test_config"]:
+            parts += [f"{key}{indicator}{grid[key]}{separator}" for key in sorted(grid)]
+            parts.append(str(rules["test_config_string_inst_separator"]))
+        text = "".join(parts)
+        return text if self._is_later else text.replace(" ", "")
+
+    def get_gpu_envs(self) -> list[dict[str, Any]]:
+        return [
+            {"name": f"gpu{slot}", "env": {"CUDA_VISIBLE_DEVICES": slot}} for slot in self._slots()
+        ]
+
+    def get_num_gpu(self) -> int:
+        return len(self._slots())
+
+    def _slots(self) -> list[str]:
+        """One for each entry. `0-3` and `jobs_per_gpu` are additions of ours."""
+        given = self._scheduler_config["gpu"]
+        is_text = isinstance(given, str) and not given.isdigit()  # digits are an entry each
+        slots = _expanded(given) if is_text or any("-" in one for one in given) else list(given)
+        return slots * int(self._scheduler_config.get("jobs_per_gpu", 1))
+
+    # -- one instance after the other ----------------------------------------------------------
+
+    def get_num_left_config(self) -> int:
+        return len(self._test_config) - self._counter
+
+    def get_next_config(self, create_dir: bool = False) -> dict[str, Any]:
+        if self._counter >= len(self._test_config):
+            return {"config": None}
+        params = self._test_config[self._counter]
+        config = copy.deepcopy(self._global_config)
+        config.update(params)
+        found = {"config": config, "test_config_string": self._string(params)}
+        if self._is_later:
+            found["test_config_string_filtered"] = self._string(self._named(params))
+        folder, _ = self._all_folders()[self._counter]
+        found["work_dir"] = os.path.join(self._scheduler_config["result_root_folder"], folder)
+        self._counter += 1
+        return found
+
+    def next_with_identity(self) -> tuple[dict[str, Any], Identity]:
+        """The next one, and whose its folder is."""
+        _, whose = self._all_folders()[self._counter]
+        return self.get_next_config(), whose
+
+    def _all_folders(self) -> list[tuple[str, Identity]]:
+        if self._folders is None:
+            owners: dict[str, str] = {}
+            self._folders = [
+                self._folder(self._named(params), owners) for params in self._test_config
+            ]
+        return self._folders
+
+    def _folder(self, params: dict[Any, Any], owners: dict[str, str]) -> tuple[str, Identity]:
+        """The plain name, unless another instance has it, in this configuration or on disk."""
+        rules = self._scheduler_config
+        who = identity(params, self._characters)
+        if not params:
+            return "", who  # the root folder itself, whosever it is
+        name = self._string(params)
+        candidates = (name, *(with_id(name, digest, rules) for digest in (who.text, who.exact)))
+        for candidate in candidates:
+            folder = fitting(candidate, who.exact)
+            path = os.path.join(rules["result_root_folder"], folder)
+            is_free = owners.get(folder, who.exact) == who.exact
+            if is_free and records.params_of(path) in (None, who.text):
+                break
+        owners[folder] = who.exact
+        return folder, who
+
+    def _named(self, params: dict[Any, Any]) -> dict[Any, Any]:
+        """The parameters that are part of the folder's name."""
+        ignored = self._scheduler_config.get(_IGNORED_KEYS, ())
+        return {key: value for key, value in params.items() if key not in ignored}
+
+    @property
+    def _characters(self) -> list[str]:
+        return list(self._scheduler_config[_IGNORED_CHARACTERS]) if self._is_later else [" "]
+
+    def _string(self, params: dict[Any, Any]) -> str:
+        return config_string(params, self._scheduler_config, self._characters)
+
+
+def _expanded(given: str | list[str]) -> list[str]:
+    from stoker.compat.foreground.gpu_slots import (  # much to import, seldom needed
+        expand_range,
+        split_devices,
+    )
+
+    if isinstance(given, str):
+        return split_devices(given.split())
+    return [slot for entry in given for slot in expand_range(entry)]

@@ -1,0 +1,385 @@
+"""What the server does for its clients: every answer is a dictionary that becomes JSON."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Sequence
+
+from stoker import __version__
+from stoker.client import views
+from stoker.client.queue import Queue, current_context
+from stoker.compat.gpupeasy import files, jobs
+from stoker.compat.gpupeasy.daemon import MODULE, READY
+from stoker.compat.gpupeasy.devices import split_devices
+from stoker.compat.gpupeasy.event_log import Logbook, label
+from stoker.compat.gpupeasy.jobs import Refused, Wanted, return_code, shown_out, status_of
+from stoker.compat.gpupeasy.responses import (
+    Answer,
+    brief,
+    command,
+    failed,
+    listed,
+    missing,
+    successful,
+)
+from stoker.core.formats.byte_text import to_bytes
+from stoker.core.model import JobSpec, Request
+from stoker.core.states import ACTIVE, FINAL, WAITING
+from stoker.daemon.start import ensure_daemon
+from stoker.errors import Error
+from stoker.settings import Settings
+from stoker.store import changes, edits, job_queries, named_devices
+from stoker.store.job_queries import JobRow
+from stoker.store.submit import Submission
+from stoker.supervisor.logs import job_folder
+
+_ALL = 10**9
+_ENDED_BADLY = tuple(state for state in FINAL if state != "done")
+_COPIES = 1000
+_MOST_DEVICES = 1000
+_READY_SECONDS = 10.0
+_LOOK_SECONDS = 0.01
+# Two submits at once must not leave in another order than their ids say, nor pass the limit.
+_submitting = threading.Lock()
+
+
+class PeasyQueue(Queue):
+    """A queue whose daemon is the daemon."""
+
+    def wake(self) -> bool:
+        return ensure_daemon(self.settings, MODULE)
+
+
+class Desk:
+    """One for each thread: a database connection belongs to the thread that made it."""
+
+    def __init__(self, settings: Settings, book: Logbook, limit: int) -> None:
+        self._queue = PeasyQueue(settings)
+        self._db = self._queue.db
+        self._book = book
+        self._limit = limit  # jobs that may wait; 0: any number
+
+    def close(self) -> None:
+        self._db.close()
+
+    # -- lists ---------------------------------------------------------------------------------
+
+    def devices(self) -> Answer:
+        return successful(value=list((named_devices.read(self._db) or named_devices.Slots()).used))
+
+    def running(self) -> Answer:
+        rows = job_queries.page(self._db, ACTIVE, _ALL)
+        rows.sort(key=lambda row: row.attempt or 0)
+        return successful(value=[{**brief(row), "gpu": self._gpu(row)} for row in rows])
+
+    def scheduled(self, limit: int = _ALL) -> Answer:
+        rows = job_queries.page(self._db, WAITING, _ALL)
+        rows.sort(key=lambda row: (-row.priority, row.id))
+        return listed([brief(row) for row in rows[:limit]], len(rows) - limit)
+
+    def succeeded(self, limit: int = _ALL) -> Answer:
+        return self._ended(("done",), limit)
+
+    def failed(self, limit: int = _ALL) -> Answer:
+        return self._ended(_ENDED_BADLY, limit)
+
+    def _ended(self, states: tuple[str, ...], limit: int) -> Answer:
+        rows = job_queries.page(self._db, states, _ALL)
+        rows.sort(key=lambda row: (row.ended_at or 0.0, row.id))
+        newest = rows[-limit:] if limit else []
+        found = [{**brief(row), "returnCode": return_code(row)} for row in newest]
+        return listed(found, len(rows) - limit)
+
+    def _gpu(self, row: JobRow) -> str:
+        known = (named_devices.read(self._db) or named_devices.Slots()).known
+        return ",".join(known[number] for number in row.devices if number < len(known))
+
+    # -- one job -------------------------------------------------------------------------------
+
+    def info(self, id: str) -> Answer:
+        row = self._find(id)
+        if row is None:
+            return missing(id)
+        value = {
+            "jobid": row.id, "jobName": row.name, "jobCommand": command(row),
+            "outFile": shown_out(row), "status": status_of(row), "returnCode": return_code(row),
+        }  # fmt: skip
+        return successful(message={}, value=value)
+
+    def details(self, id: str) -> Answer:
+        """Everything about a job; `/jobinfo` stays as clients know it."""
+        row = self._find(id)
+        if row is None:
+            return missing(id)
+        value = {
+            **self.info(id)["value"],
+            "argv": list(row.argv),
+            "gpu": self._gpu(row) if row.devices else None,
+            "pid": row.pid if row.state in ACTIVE else None,
+            "priority": row.priority,
+            "attempts": row.attempts,
+            "checkpoint": row.restartable,
+            "checkpointDir": f"{job_folder(self._queue.settings.state_dir, row.id)}/checkpoints",
+            "stopRequested": row.stop_requested,
+            "result": views.result_words(row),
+            "submittedAt": views.iso(row.submitted_at),
+            "startedAt": views.iso(row.started_at),
+            "endedAt": views.iso(row.ended_at),
+            "rerunOf": row.rerun_of,
+        }
+        return successful(message={}, value=value)
+
+    def log(self, id: str | None, out: str | None, last: str) -> Answer:
+        """The last lines of a job's output, of nothing else."""
+        row = self._find(id) if id is not None else self._written_to(out or "")
+        if row is None:
+            name = out if id is None else id
+            return {"status": "failed", "missing": True, "value": f"File not found: {name or ''}"}
+        try:
+            count = abs(int(last)) if len(last) < 10 else _ALL
+        except ValueError:
+            return {"status": "failed", "value": f"lastN is not a number: {last[:40]}"}
+        try:
+            return successful(value=files.last_lines(row.stdout or "", count))
+        except FileNotFoundError:
+            name = shown_out(row)
+            return {"status": "failed", "missing": True, "value": f"File not found: {name}"}
+        except OSError:
+            return {"status": "failed", "value": f"Could not read file: {shown_out(row)}\n"}
+
+    def _written_to(self, out: str) -> JobRow | None:
+        rows = job_queries.page(self._db, (*ACTIVE, *FINAL, *WAITING), _ALL, newest_first=True)
+        return files.written_to(out, rows)
+
+    def _find(self, id: str) -> JobRow | None:
+        if not (id.isascii() and id.isdigit() and len(id) < 18):
+            return None
+        try:
+            return job_queries.job(self._db, int(id))
+        except Error:
+            return None
+
+    # -- submitting ----------------------------------------------------------------------------
+
+    def add(self, data: object) -> Answer:
+        if data is None:
+            return failed("No JSON data was found")
+        if not isinstance(data, dict) or "job" not in data:
+            return failed("Key 'job' not found")
+        try:
+            with _submitting:
+                ids = self._submit([self._checked(jobs.wanted(data["job"]), set())])
+        except Refused as refused:
+            return failed(str(refused))
+        return successful(message="Job added successfully", jobID=ids[0])
+
+    def add_all(self, data: object) -> Answer:
+        """All of a batch or nothing: {"jobs": [...]}; `errors` says what was wrong with which."""
+        if not isinstance(data, dict) or not isinstance(data.get("jobs"), list):
+            return failed("Key 'jobs' not found")
+        found: list[Wanted] = []
+        errors: list[str | None] = []
+        taken: set[tuple[str, str]] = set()
+        with _submitting:
+            for job in data["jobs"]:
+                try:
+                    found.append(self._checked(jobs.wanted(job), taken))
+                    errors.append(None)
+                except Refused as refused:
+                    errors.append(str(refused))
+            if any(errors) or not found:
+                return {**failed("No jobs were submitted"), "errors": errors}
+            if data.get("dryRun"):
+                return successful(message="Nothing was submitted", jobIDs=[])
+            try:
+                ids = self._submit(found)
+            except Refused as refused:
+                if refused.place is None:  # nothing about one of them
+                    return failed(str(refused))
+                errors[refused.place] = str(refused)
+                return {**failed("No jobs were submitted"), "errors": errors}
+        return successful(message="Jobs added successfully", jobIDs=ids)
+
+    def _checked(self, job: Wanted, others: set[tuple[str, str]]) -> Wanted:
+        """`others` are the files of those before it in a batch."""
+        file = files.same_file(job.out, os.getcwd())
+        if os.path.exists(job.out) or file in others:
+            raise Refused(f"Output file already exists: {job.out}")
+        others.add(file)
+        return job
+
+    def _submit(self, wanted: list[Wanted]) -> list[int]:
+        self._refuse_when_full(len(wanted), wanted[0].name)
+        context = current_context(self._queue.settings)
+        specs = [
+            JobSpec(
+                job.argv, context, False, Request(gpus=1), job.name, job.priority,
+                retries=job.retries, restartable=job.restartable,
+                stdout=os.path.join(context.cwd, ".", job.out),
+            )
+            for job in wanted
+        ]  # fmt: skip
+        made: list[str] = []
+        try:
+            for place, job in enumerate(wanted):
+                files.create(job.out, place)
+                made.append(job.out)
+            # Unlearned lengths keep the queue in order: first come, first served.
+            receipt = Submission(self._db, learns=False).add(specs, self._now())
+        except BaseException as error:
+            for path in made:
+                os.unlink(path)
+            if isinstance(error, Error):
+                self._book.write("Error", "Adding new job failed.", error.message)
+                raise Refused(
+                    f"Could not add new job: {wanted[0].name}. Check logs for details"
+                ) from None
+            raise
+        self._wake()
+        return receipt.ids
+
+    def _refuse_when_full(self, more: int, name: str | None) -> None:
+        if not self._limit:
+            return
+        waiting = job_queries.counts_up_to(self._db, self._limit).get("queued", 0)
+        if waiting + more > self._limit:
+            self._book.write("Error", "Adding new job failed. Queue full.")
+            raise Refused(f"Could not add new job: {name}. Check logs for details")
+
+    def _now(self) -> float:
+        """Never earlier than the newest job, even if the clock was set back."""
+        newest = job_queries.page(self._db, (*WAITING, *ACTIVE, *FINAL), 1, newest_first=True)
+        return max(time.time(), newest[0].submitted_at if newest else 0.0)
+
+    def _wake(self) -> None:
+        try:
+            self._queue.wake()
+        except Error as error:  # what was accepted is in the queue
+            self._book.write("Critical", error.message)
+
+    # -- changing ------------------------------------------------------------------------------
+
+    def cancel(self, id: str) -> Answer:
+        row = self._find(id)
+        if row is None:
+            return missing(id)
+        if row.state in FINAL:
+            return failed(f"Job (jobid :{row.id}) has already ended")
+        self._queue.cancel([row.id])
+        self._book.write("Info", "Cancelling", label(row.id, row.name))
+        return successful(message="Job cancelled")
+
+    def prioritize(self, id: str, priority: object) -> Answer:
+        row = self._find(id)
+        if row is None:
+            return missing(id)
+        try:
+            number = jobs.priority_of(priority)
+        except Refused as refused:
+            return failed(str(refused))
+        if not self._queue.set_priority([row.id], number):
+            return failed(f"Job (jobid :{row.id}) is not waiting any more")
+        return successful(message=f"Priority set to {number}")
+
+    def rerun(self, id: str) -> Answer:
+        """The same job again, with an output file of its own beside the old one."""
+        row = self._find(id)
+        if row is None:
+            return missing(id)
+        if row.state not in FINAL:
+            return failed(f"Job (jobid :{row.id}) has not ended yet")
+        out = row.stdout or ""
+        free = (f"{out}.{number}" for number in range(2, _COPIES))
+        path = next((path for path in free if not os.path.lexists(path)), f"{out}.{_COPIES}")
+        try:
+            with _submitting:
+                self._refuse_when_full(1, row.name)
+                files.create(path)
+                try:
+                    new = self._copy(row.id, path)
+                except BaseException:
+                    os.unlink(path)
+                    raise
+        except Refused as refused:
+            return failed(str(refused))
+        self._wake()
+        return successful(message="Job added successfully", jobID=new)
+
+    def _copy(self, id: int, out: str) -> int:
+        """Where and with what the first one ran; held until it has its own file."""
+        now = self._now()
+        new = changes.rerun(self._db, [id], now, held=True)[0]
+        edits.edit(self._db, new, {"stdout": to_bytes(out)}, now)
+        changes.release(self._db, [new], now)
+        return new
+
+    def add_device(self, device: object) -> Answer:
+        """One, or several as `--gpus` has them."""
+        if not isinstance(device, str) or len(device) > 1000:
+            return failed("Key 'device' not found")
+        names = split_devices(device)
+        if not device.isprintable() or len(names) > _MOST_DEVICES:
+            return failed(f"Not a device: {device!r}")
+        for name in names:
+            named_devices.add(self._db, name)
+        self._wake()
+        self._book.write("Info", "Device added:", "; ".join(names))
+        return successful(message=f"Device added: {'; '.join(names)}")
+
+    def remove_device(self, device: object) -> Answer:
+        if not isinstance(device, str):
+            return failed(f"Device not found: {device}")
+        left = list((named_devices.read(self._db) or named_devices.Slots()).used)
+        # Names that a start script gave may look like several.
+        names = [device] if device in left else split_devices(device)
+        for name in names:
+            if name not in left:
+                return failed(f"Device not found: {name}")
+            left.remove(name)
+        for name in names:
+            named_devices.remove(self._db, name)
+        self._wake()
+        self._book.write("Info", "Device removed:", "; ".join(names))
+        return successful(message=f"Device removed: {'; '.join(names)}")
+
+    def pause(self, is_paused: bool) -> Answer:
+        self._queue.drain(is_paused)
+        what = "paused: running jobs finish, no more are started" if is_paused else "resumed"
+        self._book.write("Info", "Scheduler", what)
+        return successful(message=f"Scheduler {what}")
+
+    def about(self) -> Answer:
+        value = {
+            "version": __version__,
+            "paused": bool(job_queries.meta(self._db, "draining")),
+            "queueLimit": self._limit,
+            "stateDir": self._queue.settings.state_dir,
+        }
+        return successful(value=value)
+
+    # -- the server's own start and end --------------------------------------------------------
+
+    def open(self, devices: Sequence[str] | None, default: Sequence[str]) -> list[str]:
+        """Use these devices, or those of the last server here; returns them."""
+        known = named_devices.read(self._db)
+        if devices is not None or known is None:
+            named_devices.use(self._db, default if devices is None else devices)
+        self._queue.drain(False)
+        self._wake()
+        self._wait_for_daemon()
+        return list((named_devices.read(self._db) or named_devices.Slots()).used)
+
+    def _wait_for_daemon(self) -> None:
+        """Until the books say how jobs ended while no daemon was there."""
+        give_up = time.monotonic() + _READY_SECONDS
+        while not job_queries.meta(self._db, READY):
+            if time.monotonic() > give_up:
+                self._book.write("Warning", "The scheduler takes long to start")
+                return
+            time.sleep(_LOOK_SECONDS)
+            self._queue.poke()
+
+    def count_running(self) -> int:
+        return len(job_queries.page(self._db, ACTIVE, _ALL))

@@ -1,0 +1,143 @@
+"""Where the jobs of `hog` come from: a file, a yielder, or the pipe of the decorator."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+from collections.abc import Callable
+
+from stoker.compat.foreground.job_sources import JobSource, LineJobs
+from stoker.compat.foreground.jobs import Job
+from stoker.compat.hog.options import Unusable
+from stoker.core.formats.byte_text import to_system
+
+Make = Callable[[str], Job | None]
+_READ = 1 << 16
+_END_SECONDS = 10.0  # what a yielder does at its exit is waited for so long
+
+
+def open_jobs(options: object, make: Make) -> JobSource:
+    """The jobs that the options name; `make` numbers them. Unusable when they cannot be had."""
+    path = getattr(options, "job_file", None)
+    if path is not None:
+        return LineJobs(_open(path), lambda line: _from_line(line, make))
+    pipe = getattr(options, "job_pipe", None)
+    if pipe is not None:
+        return PipedJobs(pipe, make)
+    return YieldedJobs(str(getattr(options, "job_yielder", "")), make)
+
+
+def _open(path: str) -> int:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        os.read(descriptor, 0)
+    except OSError as error:
+        raise Unusable(f"cannot read the job file `{path}`: {error.strerror}") from None
+    return descriptor
+
+
+def _from_line(line: str, make: Make) -> Job | None:
+    command = line.strip()
+    return make(command) if command and not command.startswith("#") else None
+
+
+class PipedJobs:
+    """Commands of another process, each a line of JSON; a cut one means that the sender died."""
+
+    pid: int | None = None
+
+    def __init__(self, descriptor: int, make: Make) -> None:
+        self.descriptor = descriptor
+        self._make = make
+        self._rest = b""
+        self.at_end = False
+
+    def read(self) -> list[Job]:
+        data = os.read(self.descriptor, _READ)
+        self.at_end = not data
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        found = [self._hear(json.loads(line)) for line in lines]
+        return [job for job in found if job is not None]
+
+    def _hear(self, item: object) -> Job | None:
+        # Text of a Python program, which need not be one that this locale can say.
+        return self._make(os.fsdecode(to_system(str(item))))
+
+    def close(self) -> None:
+        self.at_end = True
+
+
+class YieldedJobs(PipedJobs):
+    """What yielder() of a file yields, each as soon as it does; see hog_yield.py."""
+
+    def __init__(self, path: str, make: Make) -> None:
+        file = path if os.path.isfile(path) or not os.path.isfile(f"{path}.py") else f"{path}.py"
+        if not os.path.isfile(file):
+            raise Unusable(f"there is no file `{path}` with a yielder")
+        reading, writing = os.pipe2(os.O_CLOEXEC)
+        super().__init__(reading, make)
+        self._is_ready = self._is_done = False
+        self._failure: str | None = None
+        self.pid = _start(file, writing)
+        os.close(writing)
+        self._handle = os.pidfd_open(self.pid)
+        self._hear_first()
+        if not self._is_ready:  # nothing has been begun
+            self.close()
+            raise Unusable(f"cannot use the yielder of `{path}`: {self.trouble}",
+                           "it needs a function `yielder` that yields commands")  # fmt: skip
+
+    @property
+    def trouble(self) -> str | None:
+        """What the yielder raised, and where."""
+        if self._failure is None and not self._is_done:
+            return "its process was killed"
+        return self._failure
+
+    def _hear_first(self) -> None:
+        """Wait for the first line, and leave the others where they are."""
+        line = b""
+        while (byte := os.read(self.descriptor, 1)) and byte != b"\n":
+            line += byte
+        if byte:
+            self._hear(json.loads(line))
+
+    def _hear(self, item: object) -> Job | None:
+        if not isinstance(item, dict):
+            return super()._hear(item)
+        self._is_ready |= "is_ready" in item
+        self._is_done |= "is_done" in item
+        self._failure = item.get("failed")
+        return None
+
+    def close(self) -> None:
+        """End the yielder; one that came to its end by itself is given time to leave."""
+        self.at_end = True
+        if self._is_done or self._failure is not None:
+            select.select([self._handle], [], [], _END_SECONDS)
+        try:
+            signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        try:
+            os.waitpid(self.pid or 0, 0)
+        except ChildProcessError:
+            pass  # the engine has seen it end
+        os.close(self._handle)
+        os.close(self.descriptor)
+
+
+def _start(file: str, writing: int) -> int:
+    words = [sys.executable, "-P", "-m", "stoker.compat.hog.yield_process", file, str(writing)]
+    # Ctrl-C is for us, who end it. It has to ignore that from its first moment.
+    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        return os.posix_spawn(
+            sys.executable, [*words, str(os.getpid())], os.environ,
+            file_actions=[(os.POSIX_SPAWN_DUP2, writing, writing)],
+        )  # fmt: skip
+    finally:
+        signal.signal(signal.SIGINT, heard)

@@ -1,0 +1,1 @@
+"""The commands of ExpectationMax/simple_gpu_scheduler."""

@@ -1,0 +1,1 @@
+"""`srun` inside jobs that were submitted from #SBATCH scripts."""
