@@ -9,7 +9,7 @@ const COMMANDS = [
   [null, './prepare.sh --shards 64 --out /scratch/tokens'],
   ['llm-sft', 'torchrun --nproc-per-node 4 sft.py --config configs/sft-8b.yaml'],
 ];
-// Sentences of core/policy/explain.py and client/waiting.py, put together as web/waits.py does it.
+// Sentences of core/policy/explain.py and client/waiting.py, put together as web/wait_reasons.py does it.
 const CARDS = 'gpu 0 runs job 15 for at most 4m10s more; gpu 1 runs job 16, likely for 1h02m more; gpu 2 runs job 17; gpu 3 runs job 18; gpu 4 runs job 19; gpu 5 runs job 20; gpu 6 is used by others: grace (pid 41213), 88 GB; gpu 7 is drained';
 const LATER = 86_400;
 

@@ -131,7 +131,7 @@ export class Fake {
     return { pid: 4711, draining: this.draining };
   }
 
-  /** As web/seen.py: those in line by their priority, then what waits for something else. */
+  /** As web/page_state.py: those in line by their priority, then what waits for something else. */
   queue() {
     const rank = (one) => (isInLine(one) ? 0 : one.eligible_at ? 1 : one.state === 'held' ? 3 : 2);
     return [...this.jobs.values()].filter((one) => WAITING.includes(one.state))

@@ -60,7 +60,7 @@ def new_door(tmp_path: Path) -> Iterator[Callable[..., Door]]:
     def make(name: str, module: str | None = None, **env: str) -> Door:
         folder = tmp_path / f"door{len(doors)}"
         folder.mkdir()
-        doors.append(Door(folder, name, module or f"stoker.compat.{name}", **env))
+        doors.append(Door(folder, name, module or f"stoker.compat.{name}.main", **env))
         return doors[-1]
 
     yield make

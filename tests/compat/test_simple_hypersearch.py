@@ -21,7 +21,7 @@ GRID = ("--sampling-mode", "grid")
 
 @pytest.fixture
 def door(new_door: Callable[..., Door]) -> Door:
-    return new_door("simple_hypersearch")
+    return new_door("simple_hypersearch", "stoker.compat.simple_gpu_scheduler.hypersearch")
 
 
 def printed(door: Door, *words: str) -> list[str]:

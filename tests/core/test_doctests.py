@@ -1,18 +1,23 @@
-"""The examples in the docstrings of the core are true."""
+"""The examples in docstrings are true."""
 
 from __future__ import annotations
 
 import doctest
-import pkgutil
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
-import stoker.core
+import stoker
 
-MODULES = sorted(module.name for module in pkgutil.iter_modules(stoker.core.__path__))
+_SOURCE = Path(stoker.__file__).parents[1]
+_MODULES = sorted(
+    ".".join(file.relative_to(_SOURCE).with_suffix("").parts)
+    for file in _SOURCE.rglob("*.py")
+    if ">>> " in file.read_text()
+)
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_examples_in_docstrings_are_true(name: str) -> None:
-    assert doctest.testmod(import_module(f"stoker.core.{name}")).failed == 0
+@pytest.mark.parametrize("module", _MODULES)
+def test_examples_in_docstrings_are_true(module: str) -> None:
+    assert doctest.testmod(import_module(module)).failed == 0

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Any
 
-from stoker.web.place import Place, living_place
+from stoker.web.server_address import Place, living_place
 from tests.lab import Lab, wait_until
 
 JSON = "application/json"

@@ -13,7 +13,7 @@ from contextlib import closing, suppress
 
 import pytest
 
-from stoker.web.place import living_pid, living_place
+from stoker.web.server_address import living_pid, living_place
 from tests.lab import Lab
 from tests.other_user import as_other_user, busy_other_user, need_ipv6, other_user_listens
 from tests.web.conftest import free_port

@@ -8,7 +8,7 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
-from stoker.web.pages import Pages
+from stoker.web.static_files import Pages
 
 
 def ask(pages: Pages, name: str, **headers: str) -> Response | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.web.place import living_pid, living_place
+from stoker.web.server_address import living_pid, living_place
 from tests.lab import Lab
 from tests.web.conftest import free_port
 from tests.web.site import Site

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stoker.web.batch import looks_like_gpupeasy
+from stoker.web.batch_form import looks_like_gpupeasy
 from tests.web.site import Site
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from stoker.errors import TryLater
 from stoker.http.guard_request import Asked
-from stoker.web.guard import Failures, Guard
-from stoker.web.paced import Paced
+from stoker.web.auth import Failures, Guard
 from stoker.web.revocations import Revocations
-from stoker.web.tokens import SESSION_SECONDS, TICKET_SECONDS, Keys
+from stoker.web.sessions import SESSION_SECONDS, TICKET_SECONDS, Keys
+from stoker.web.throttled_cache import Paced
 
 
 class Clock:

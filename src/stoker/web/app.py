@@ -12,11 +12,11 @@ from stoker import __version__
 from stoker.errors import Error
 from stoker.http.guard_request import Refusal
 from stoker.http.middleware import Gate, Manners
-from stoker.web import routes_act, routes_read
-from stoker.web.answers import error_answer, refusal
+from stoker.web import routes_read, routes_write
+from stoker.web.context import Web
 from stoker.web.models import Health
-from stoker.web.pages import Pages, docs_page
-from stoker.web.web import Web
+from stoker.web.responses import error_answer, refusal
+from stoker.web.static_files import Pages, docs_page
 
 _BODY_BYTES = 1 << 20
 _BATCH_BYTES = 16 << 20
@@ -45,7 +45,7 @@ def make_app(web: Web) -> ASGIApp:
         openapi_url="/openapi.json", redirect_slashes=False,
     )  # fmt: skip
     app.state.web = web
-    app.include_router(routes_act.router)
+    app.include_router(routes_write.router)
     app.include_router(routes_read.router)
     _add_pages(app, Pages())
     app.add_exception_handler(Error, _known_error)

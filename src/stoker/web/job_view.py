@@ -12,7 +12,7 @@ from stoker.errors import UsageError
 from stoker.store import history, job_queries, sweeps
 from stoker.store.history import Filters
 from stoker.store.job_queries import JobRow
-from stoker.web.reported import Reports, params_of
+from stoker.web.metric_cache import Reports, params_of
 
 
 def job_in_full(queue: Queue, row: JobRow, reports: Reports) -> dict[str, object]:

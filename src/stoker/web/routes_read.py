@@ -11,12 +11,12 @@ from fastapi.responses import Response, StreamingResponse
 from stoker.client.reports import Source
 from stoker.errors import NotFound
 from stoker.store import job_queries
-from stoker.web import actions, job_view, logs, models, traces
-from stoker.web.answers import answer
+from stoker.web import actions, job_view, log_view, models, usage
+from stoker.web.context import asked_of, web_of
+from stoker.web.metric_cache import MOST_POINTS
 from stoker.web.models import ErrorAnswer
-from stoker.web.reported import MOST_POINTS
-from stoker.web.stream import Stream
-from stoker.web.web import asked_of, web_of
+from stoker.web.responses import answer
+from stoker.web.sse import Stream
 
 ERRORS: dict[int | str, dict[str, object]] = {
     status: {"model": ErrorAnswer, "description": text}
@@ -92,12 +92,12 @@ async def job(request: Request, id: JobId) -> Response:
 @router.get("/jobs/{id}/log", response_model=models.LogAnswer)
 async def log(
     request: Request, id: JobId, attempt: Number = None, stream: StreamName = "stdout",
-    tail: Annotated[int, Query(ge=0, le=logs.LARGEST_PART)] = 65536,
+    tail: Annotated[int, Query(ge=0, le=log_view.LARGEST_PART)] = 65536,
     from_: Annotated[int | None, Query(alias="from", ge=0, le=2**62)] = None, to: Number = None,
 ) -> Response:  # fmt: skip
     """The end of a log, or a range of its bytes (at most 1 MiB of them)."""
     found = await web_of(request).desk.read(
-        lambda queue: logs.part(logs.of_job(queue, id, attempt, stream), from_, to, tail)
+        lambda queue: log_view.part(log_view.of_job(queue, id, attempt, stream), from_, to, tail)
     )
     return answer(request, found)
 
@@ -110,13 +110,13 @@ async def download(
 ) -> Response:
     """The whole log as a file."""
     web = web_of(request)
-    found = await web.desk.read(lambda queue: logs.of_job(queue, id, attempt, stream))
-    descriptor = await web.desk.read(lambda queue: logs.open_log(found))
+    found = await web.desk.read(lambda queue: log_view.of_job(queue, id, attempt, stream))
+    descriptor = await web.desk.read(lambda queue: log_view.open_log(found))
     if descriptor is None:
         raise NotFound(f"job {id} has no output yet")
     name = f"job-{id}-{found.attempt}.{'err' if stream == 'stderr' else 'log'}"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    pieces = _pieces(logs.whole(descriptor), request)
+    pieces = _pieces(log_view.whole(descriptor), request)
     return StreamingResponse(pieces, 200, headers, "text/plain")
 
 
@@ -138,7 +138,7 @@ async def find_in_log(
     """Where a text stands next in the log, or (error=1, or no text) a line that tells of one."""
     wanted = None if error or not q else q
     found = await web_of(request).desk.read(
-        lambda queue: logs.search(logs.of_job(queue, id, attempt, stream), wanted, from_)
+        lambda queue: log_view.search(log_view.of_job(queue, id, attempt, stream), wanted, from_)
     )
     return answer(request, found)
 
@@ -167,7 +167,7 @@ async def job_trace(request: Request, id: JobId, points: Points = 300) -> Respon
 
     def read(queue) -> dict[str, dict[str, object]]:  # type: ignore[no-untyped-def]
         job_queries.job(queue.db, id)
-        return traces.job_trace(queue.settings.state_dir, id, points)
+        return usage.job_trace(queue.settings.state_dir, id, points)
 
     return answer(request, {"series": await web_of(request).desk.read(read)})
 
@@ -181,7 +181,7 @@ async def gpu_trace(
 
     def read(queue) -> dict[str, dict[str, object]]:  # type: ignore[no-untyped-def]
         actions.check_card(queue, uuid)
-        return traces.gpu_trace(queue.settings.state_dir, uuid, hours, points)
+        return usage.gpu_trace(queue.settings.state_dir, uuid, hours, points)
 
     return answer(request, {"series": await web_of(request).desk.read(read)})
 

@@ -23,11 +23,19 @@ from stoker.http.token_file import load_token
 from stoker.settings import Settings, load_settings, prepare_state_dir
 from stoker.supervisor import locks
 from stoker.web.app import make_app
-from stoker.web.guard import Guard
-from stoker.web.place import DEFAULT_PORT, LOCK, REVOKED, TOKEN, Place, last_place, write_place
+from stoker.web.auth import Guard
+from stoker.web.context import Web
 from stoker.web.revocations import Revocations
-from stoker.web.tokens import Keys
-from stoker.web.web import Web
+from stoker.web.server_address import (
+    DEFAULT_PORT,
+    LOCK,
+    REVOKED,
+    TOKEN,
+    Place,
+    last_place,
+    write_place,
+)
+from stoker.web.sessions import Keys
 
 
 class Options(Record):

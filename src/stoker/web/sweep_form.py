@@ -19,7 +19,7 @@ from stoker.sweeps.search_space import Axis, Space, make_space
 from stoker.sweeps.spec import ADAPTIVE, Metric, SweepSpec, make_metric, make_spec
 from stoker.sweeps.template import template
 from stoker.sweeps.values import Value
-from stoker.web import forms
+from stoker.web import job_form
 from stoker.web.models import JobOptions, NewSweep
 
 _SHOWN = 100
@@ -32,8 +32,8 @@ def read(queue: Queue, form: NewSweep) -> tuple[SweepSpec, JobSpec]:
         raise UsageError(
             "a sweep needs a command", 'give "command" (shell text) or "argv"', "command"
         )
-    options = forms.options_of(form.options or JobOptions.model_validate({}))
-    base = forms.base_of(queue, options)
+    options = job_form.options_of(form.options or JobOptions.model_validate({}))
+    base = job_form.base_of(queue, options)
     with about("command"):
         if form.argv is not None:
             command = template.argv(form.argv)

@@ -21,9 +21,9 @@ from stoker.store.sweeps import SweepRow
 from stoker.sweep_control import lifecycle
 from stoker.sweeps import domains, spec
 from stoker.sweeps.spec import ADAPTIVE, Metric, SweepSpec, make_metric
-from stoker.web.answers import finite
-from stoker.web.paced import Paced
-from stoker.web.reported import Reports
+from stoker.web.metric_cache import Reports
+from stoker.web.responses import finite
+from stoker.web.throttled_cache import Paced
 
 _IN_OVERVIEW = 20
 _LISTED = 200

@@ -12,7 +12,7 @@ from stoker.cli.options import Option, Parsed, Verb, count
 from stoker.cli.output import print_json, tell
 from stoker.errors import Conflict, Error, Unavailable, UsageError
 from stoker.settings import Settings, load_settings, prepare_state_dir
-from stoker.web.place import LOG, Place, living_pid, living_place
+from stoker.web.server_address import LOG, Place, living_pid, living_place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def _foreground(settings: Settings, options: dict[str, object], parsed: Parsed) 
 
 def _show(place: Place, parsed: Parsed) -> None:
     from stoker.http.token_file import load_token
-    from stoker.web.tokens import Keys
+    from stoker.web.sessions import Keys
 
     token = load_token(place.token_file)
     link = f"{place.address}#token={token}"

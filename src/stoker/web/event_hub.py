@@ -23,8 +23,8 @@ from stoker.core.record import Record
 from stoker.errors import Error
 from stoker.settings import Settings
 from stoker.store import history
-from stoker.web.answers import encode
-from stoker.web.seen import Looker, Seen, difference, overview
+from stoker.web.page_state import Looker, Seen, difference, overview
+from stoker.web.responses import encode
 
 _BEAT_SECONDS = 0.25
 _TROUBLE_SECONDS = 5.0

@@ -24,7 +24,7 @@ from stoker.core.formats import job_file
 from stoker.core.formats.gpupeasy_text import TextJob, jobs_in, looks_like_gpupeasy, trouble_in
 from stoker.core.model import JobSpec
 from stoker.errors import UsageError
-from stoker.web import forms
+from stoker.web import job_form
 from stoker.web.models import NewBatch
 
 __all__ = ["MOST_JOBS", "jobs_of", "looks_like_gpupeasy"]
@@ -34,7 +34,7 @@ _FLAGS = Verb("submit", "", "", JOB_OPTIONS, words="none")
 
 
 def jobs_of(queue: Queue, form: NewBatch) -> list[JobSpec]:
-    options = forms.options_of(form)
+    options = job_form.options_of(form)
     if "\0" in form.text:
         raise UsageError("the text holds a NUL byte")
     if form.format == "gpupeasy" or (form.format == "auto" and looks_like_gpupeasy(form.text)):
@@ -55,7 +55,7 @@ def _limited(count: int) -> None:
 
 
 def _lines(queue: Queue, text: str, options: dict[str, Any]) -> list[JobSpec]:
-    plain = forms.base_of(queue, options)
+    plain = job_form.base_of(queue, options)
     bases: dict[str, JobSpec] = {}
     found: list[JobSpec] = []
     for line in job_file.parse(text.split("\n")):
@@ -64,13 +64,13 @@ def _lines(queue: Queue, text: str, options: dict[str, Any]) -> list[JobSpec]:
         if line.flags:
             try:
                 if line.flags not in bases:
-                    bases[line.flags] = forms.base_of(queue, _with_flags(options, line.flags))
+                    bases[line.flags] = job_form.base_of(queue, _with_flags(options, line.flags))
                 base = bases[line.flags]
             except UsageError as error:
                 raise UsageError(f"line {line.number}: {error.message}", error.hint) from None
         if base.dedupe is not None:
             base = base._replace(dedupe=f"{base.dedupe}:{line.number}")
-        found.append(forms.with_text(base, line.text))
+        found.append(job_form.with_text(base, line.text))
     return found
 
 
@@ -96,7 +96,7 @@ def _with_flags(options: dict[str, Any], flags: str) -> dict[str, Any]:
         merged["cwd"] = os.path.join(options["cwd"], os.path.expanduser(given["cwd"]))
     for key in ("stdout", "stderr"):
         if key in given:
-            merged[key] = forms.check_relative(given[key])
+            merged[key] = job_form.check_relative(given[key])
     return merged
 
 
@@ -110,7 +110,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _gpupeasy(queue: Queue, text: str, options: dict[str, Any]) -> list[JobSpec]:
-    base = forms.base_of(queue, options)
+    base = job_form.base_of(queue, options)
     found: list[JobSpec] = []
     errors: list[str] = []
     outs: set[str] = set()
@@ -139,7 +139,7 @@ def _spec_of(base: JobSpec, job: TextJob, outs: set[str]) -> JobSpec:
         trouble = f"Could not open output file: {out}"
     if trouble is None:
         try:
-            spec = forms.with_argv(base, job.argv)
+            spec = job_form.with_argv(base, job.argv)
             outs.add(path)
             return spec._replace(name=job.name, stdout=path)
         except UsageError as error:

@@ -9,8 +9,8 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from stoker.web.answers import refusal
-from stoker.web.hub import Client, Hub
+from stoker.web.event_hub import Client, Hub
+from stoker.web.responses import refusal
 
 _PING_SECONDS = 15.0
 _PATIENCE_SECONDS = 5.0  # how long a client may not read before it is dropped

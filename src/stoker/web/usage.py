@@ -6,7 +6,7 @@ import importlib
 import time
 from typing import Any
 
-from stoker.web.answers import finite
+from stoker.web.responses import finite
 
 _Series = dict[str, dict[str, object]]
 

@@ -11,13 +11,13 @@ from fastapi.responses import Response
 
 from stoker.client.queue import Queue
 from stoker.errors import Error
-from stoker.web import actions, batch, forms, models, sweep_form, sweeps_view
-from stoker.web.answers import answer, error_answer, refusal
+from stoker.web import actions, batch_form, job_form, models, sweep_form, sweeps_view
 from stoker.web.blame import field_of
+from stoker.web.context import asked_of, web_of
 from stoker.web.models import ErrorAnswer
+from stoker.web.responses import answer, error_answer, refusal
 from stoker.web.routes_read import ERRORS, JobId
-from stoker.web.tokens import SESSION_SECONDS
-from stoker.web.web import asked_of, web_of
+from stoker.web.sessions import SESSION_SECONDS
 
 _MORE: dict[int | str, dict[str, object]] = {
     409: {"model": ErrorAnswer, "description": "not in this state"},
@@ -59,10 +59,10 @@ async def submit(request: Request, form: models.NewJob) -> Response:
     """Queue a command; with dry_run, say what would be queued (200)."""
 
     def work(queue: Queue) -> dict[str, object]:
-        spec = forms.job_of(queue, form)
+        spec = job_form.job_of(queue, form)
         if form.dry_run:
-            return {"dry_run": forms.shown([spec])}
-        return forms.submit(queue, [spec], time.time())
+            return {"dry_run": job_form.shown([spec])}
+        return job_form.submit(queue, [spec], time.time())
 
     return await _filled_in(request, form, work)
 
@@ -72,10 +72,10 @@ async def submit_batch(request: Request, form: models.NewBatch) -> Response:
     """Queue a text of many jobs, all of them or none."""
 
     def work(queue: Queue) -> dict[str, object]:
-        specs = batch.jobs_of(queue, form)
+        specs = batch_form.jobs_of(queue, form)
         if form.dry_run:
-            return {"dry_run": forms.shown(specs[:1000]), "total": len(specs)}
-        return forms.submit(queue, specs, time.time())
+            return {"dry_run": job_form.shown(specs[:1000]), "total": len(specs)}
+        return job_form.submit(queue, specs, time.time())
 
     return await _filled_in(request, form, work)
 

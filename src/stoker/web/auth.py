@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from stoker.http.guard_request import CHANGES, TOO_MANY, Asked, Refusal, refuse_site
-from stoker.web.tokens import Keys
+from stoker.web.sessions import Keys
 
 _OPEN_API = ("/api/login",)  # how one gets in
 _STILL_ALLOWED = ("/api/login", "/api/logout")  # also where nothing may be changed

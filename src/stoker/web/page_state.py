@@ -19,9 +19,9 @@ from stoker.daemon.gpus.process_owners import user_name
 from stoker.devices.discovery import has_driver
 from stoker.store import history, job_queries
 from stoker.store.job_queries import JobRow
-from stoker.web.paced import Paced
 from stoker.web.sweeps_view import SweepBook
-from stoker.web.waits import Wait, waits
+from stoker.web.throttled_cache import Paced
+from stoker.web.wait_reasons import Wait, waits
 
 READY = 150
 UNREADY = 50  # of the two hundred: a held job must not vanish behind a long queue

@@ -6,11 +6,11 @@ from starlette.requests import Request
 
 from stoker.http.guard_request import Asked
 from stoker.settings import Settings
-from stoker.web.desk import Desk
-from stoker.web.guard import Guard
-from stoker.web.hub import Hub
-from stoker.web.reported import Reports
-from stoker.web.seen import Looker
+from stoker.web.auth import Guard
+from stoker.web.database_threads import Desk
+from stoker.web.event_hub import Hub
+from stoker.web.metric_cache import Reports
+from stoker.web.page_state import Looker
 from stoker.web.sweeps_view import SweepBook
 
 

@@ -16,7 +16,7 @@ from stoker.results.curves import Point, downsample
 from stoker.store import sweeps
 from stoker.store.database import Database
 from stoker.store.job_queries import JobRow
-from stoker.web.answers import finite
+from stoker.web.responses import finite
 
 T = TypeVar("T")
 MOST_POINTS = 2000
