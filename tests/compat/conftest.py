@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.doors.helpers import Gate
+from tests.cli.helpers import Gate
 from tests.gpus.conftest import host, new_host, nvml_library
 from tests.lab import Lab
 

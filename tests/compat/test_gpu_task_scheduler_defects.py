@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.helpers import is_alive
 from tests.compat.gts_project import MAIN, Project, without_stderr_times
-from tests.doors.helpers import is_alive
 from tests.gpus.host import GpuHost
 from tests.lab import Lab, wait_until
 

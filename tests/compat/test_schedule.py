@@ -23,7 +23,7 @@ from stoker.devices.leases.any_of import Stand
 from stoker.devices.leases.holders import CardClaim
 from stoker.devices.leases.lease import holders, try_take
 from stoker.errors import UsageError
-from tests.doors.helpers import Gate, is_alive, refused
+from tests.cli.helpers import Gate, is_alive, refused
 from tests.fake_nvml import GIB
 from tests.gpus.host import USER, GpuHost
 from tests.lab import Lab, wait_until

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.helpers import Gate, is_alive, refused
 from tests.compat.conftest import Door
 from tests.compat.test_attached import other_locale
-from tests.doors.helpers import Gate, is_alive, refused
 from tests.fake_nvml import GIB
 from tests.gpus.host import USER, GpuHost
 from tests.lab import wait_until

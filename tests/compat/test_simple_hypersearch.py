@@ -9,9 +9,9 @@ import pytest
 
 from stoker.compat.simple_gpu_scheduler import hypersearch
 from stoker.compat.simple_gpu_scheduler.hypersearch import chosen, combinations, on_one_line
+from tests.cli.helpers import refused
 from tests.compat.conftest import Door
 from tests.compat.test_attached import other_locale
-from tests.doors.helpers import refused
 
 __all__ = ["other_locale"]  # a fixture
 

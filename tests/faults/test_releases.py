@@ -19,7 +19,7 @@ import tests
 from stoker.functions import payload
 from stoker.supervisor import locks
 from stoker.supervisor.journal import JournalBegun, read_journal
-from tests.doors.helpers import Gate, is_alive
+from tests.cli.helpers import Gate, is_alive
 from tests.lab import Lab
 
 IN_PLACE_OF_THE_RUNNER = """

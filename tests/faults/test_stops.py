@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.doors.helpers import Gate, is_alive
+from tests.cli.helpers import Gate, is_alive
 from tests.lab import Lab
 
 STUBBORN = "trap '' TERM; "  # only SIGKILL ends it

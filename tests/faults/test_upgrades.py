@@ -12,7 +12,7 @@ import pytest
 from stoker.errors import Unavailable, Upgraded
 from stoker.store.database import SCHEMA_VERSION, open_database
 from stoker.supervisor import locks
-from tests.doors.helpers import Gate, as_json
+from tests.cli.helpers import Gate, as_json
 from tests.lab import Lab
 from tests.store.test_migrations import SCHEMAS, an_old_queue, columns
 

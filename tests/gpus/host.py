@@ -13,7 +13,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.doors.helpers import Gate
+from tests.cli.helpers import Gate
 from tests.fake_nvml import GIB, FakeNvml
 from tests.lab import Lab, wait_until
 

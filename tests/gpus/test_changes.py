@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.doors.helpers import refused
+from tests.cli.helpers import refused
 from tests.gpus.host import GpuHost, GpuLab
 
 

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from tests.doors.helpers import is_alive
+from tests.cli.helpers import is_alive
 from tests.fake_nvml import GIB
 from tests.gpus.host import GpuHost, GpuLab, tenant
 

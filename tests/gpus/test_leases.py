@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stoker.devices.leases.lease import first_in_line
-from tests.doors.helpers import Gate
+from tests.cli.helpers import Gate
 from tests.fake_nvml import GIB
 from tests.gpus.host import USER, GpuHost, GpuLab, tenant
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tests.doors.helpers import Gate
+from tests.cli.helpers import Gate
 from tests.fake_nvml import GIB
 from tests.gpus.host import OUT_OF_MEMORY, GpuHost, GpuLab
 from tests.lab import Lab

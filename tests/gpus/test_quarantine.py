@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.doors.helpers import refused
+from tests.cli.helpers import refused
 from tests.fake_nvml import RESET_REQUIRED
 from tests.gpus.host import GpuHost, GpuLab
 

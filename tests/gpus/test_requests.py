@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.doors.helpers import refused
+from tests.cli.helpers import refused
 from tests.fake_nvml import GIB
 from tests.gpus.host import A100, H200, GpuHost, GpuLab
 

@@ -1,0 +1,163 @@
+"""Wrong input: an exit code, one sentence, maybe a hint, no traceback, and nothing changed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from tests.cli.helpers import refused
+from tests.lab import Lab
+
+NOT_A_DURATION = "write 90s, 30m, 2h, 1d, HH:MM:SS or D-HH:MM:SS"
+NOT_A_TIME = "write 14:30, +2h or 2026-12-24T18:00"
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        ("", "there is no command to queue", "stoker submit python train.py --lr 0.1"),
+        ("--", "there is no command to queue", "stoker submit python train.py --lr 0.1"),
+        ("-G -1 x", "`-G`: `-1` is negative", None),
+        ("-G two x", "`-G`: `two` is not a whole number", None),
+        ("-G 1.5 x", "`-G`: `1.5` is not a whole number", None),
+        ("-G 99999999999 x", "`-G`: `99999999999` is too large", None),
+        ("-G ٣ x", "`-G`: `٣` is not a whole number", None),
+        ("-p high x", "`-p`: `high` is not a whole number", None),
+        ("-p 9999999999 x", "`-p`: `9999999999` is too large", None),
+        ("-r -2 x", "`-r`: `-2` is negative", None),
+        ("-t soon x", "`-t`: `soon` is not a duration", NOT_A_DURATION),
+        ("-t -5m x", "`-t`: `-5m` is not a duration", NOT_A_DURATION),
+        ("-t 5parsecs x", "`-t`: `5parsecs` is not a duration", NOT_A_DURATION),
+        ("--time-limit= x", "`--time-limit`: `` is not a duration", NOT_A_DURATION),
+        ("--begin yesterday x", "`--begin`: `yesterday` is not a time", NOT_A_TIME),
+        ("--begin 25:00 x", "`--begin`: `25:00` is not a time", NOT_A_TIME),
+        ("--begin 2026-02-30 x", "`--begin`: `2026-02-30` is not a time", NOT_A_TIME),
+        ("--begin +99999999d x", "`--begin`: `+99999999d` is not a time", NOT_A_TIME),
+        ("-d x y", "`-d`: `x` is not a dependency", "write 7, 7:ok, 7:any or 7:notok"),
+        ("-d 7:good y", "`-d`: `7:good` is not a dependency", "write 7, 7:ok, 7:any or 7:notok"),
+        ("-d 99999999999999999999 y", "`-d`: `99999999999999999999` is not a dependency",
+         "write 7, 7:ok, 7:any or 7:notok"),
+        ("-E =x y", "`-E`: `=x` is not an environment variable", "write NAME=VALUE"),
+        ("--env-file nowhere y", "cannot read `nowhere`: No such file or directory", None),
+    ],
+)  # fmt: skip
+def test_submit_refuses_what_makes_no_sense(
+    lab: Lab, words: str, message: str, hint: str | None
+) -> None:
+    refused(lab.run("submit", *words.split()), 2, message, hint)
+    assert lab.states() == {}
+    assert lab.daemon_pid() is None
+
+
+def test_an_empty_command_is_refused(lab: Lab) -> None:
+    refused(lab.run("submit", ""), 2, "the command is empty")
+    refused(lab.run("submit", "", "x"), 2, "the command is empty")
+    assert lab.states() == {}
+
+
+def test_a_folder_that_does_not_exist_is_refused(lab: Lab) -> None:
+    refused(
+        lab.run("submit", "-C", "nowhere", "x"),
+        2,
+        f"the folder `{lab.folder}/nowhere` does not exist",
+    )
+
+
+def test_a_folder_that_was_removed_under_the_user_is_refused(lab: Lab) -> None:
+    script = f'mkdir gone && cd gone && rmdir ../gone && exec "{sys.executable}" -m stoker "$@"'
+    done = subprocess.run(
+        ["sh", "-c", script, "sh", "submit", "true"],
+        env=lab.env, cwd=lab.folder, capture_output=True, text=True,
+    )  # fmt: skip
+    refused(done, 2, "the folder you are in was removed", "cd somewhere else")
+
+
+def test_more_gpus_than_there_are_is_refused_with_65(lab: Lab, new_lab: Callable[..., Lab]) -> None:
+    done = lab.run("submit", "--gpus", "99", "x")
+    assert done.returncode == 65
+    assert done.stderr.startswith("error: a job asks for 99 GPUs, but this host has 2 GPUs")
+    assert done.stderr.endswith("\nhint: use --gpus 2\n")
+    assert lab.states() == {}
+    none = new_lab()
+    refused(none.run("submit", "--gpus", "1", "x"), 65,
+            "a job asks for 1 GPU, but this host has no GPU",
+            "use --gpus 0, a job without a GPU")  # fmt: skip
+
+
+def test_a_word_that_linux_could_not_pass_on_is_refused(lab: Lab) -> None:
+    """As an argument it cannot even reach stoker; a file with one long word can."""
+    (lab.folder / "vars").write_text("BIG=" + "x" * 200_000 + "\n")
+    refused(lab.run("submit", "--env-file", "vars", "true"), 2,
+            "the variable `BIG` is too large for any program (over 128 kB)")  # fmt: skip
+    (lab.folder / "vars").write_text("".join(f"V{n}={'x' * 100_000}\n" for n in range(20)))
+    done = lab.run("submit", "--env-file", "vars", "true")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: the environment has ")
+    assert done.stderr.endswith(" bytes, too many for any program to start\n")
+    assert lab.states() == {}
+
+
+def test_a_line_of_an_env_file_that_is_none_is_named(lab: Lab) -> None:
+    (lab.folder / "vars").write_text("A=1\nnonsense\n")
+    refused(lab.run("submit", "--env-file", "vars", "x"), 2,
+            "line 2 of `vars` is not NAME=VALUE")  # fmt: skip
+    (lab.folder / "vars").write_bytes(b"A=1\0\n")
+    refused(lab.run("submit", "--env-file", "vars", "x"), 2,
+            "line 1 of `vars` is not NAME=VALUE")  # fmt: skip
+
+
+@pytest.mark.parametrize("verb", ["show", "log", "wait", "cancel", "hold", "edit", "why"])
+@pytest.mark.parametrize("word", ["77", "no-such-name", "@", "99999999999999999999999"])
+def test_a_job_that_is_not_there_is_named(lab: Lab, verb: str, word: str) -> None:
+    refused(lab.run(verb, word), 1, f"there is no job `{word}`", "`stoker ls` shows the jobs")
+
+
+def test_wrong_settings_are_named(lab: Lab) -> None:
+    settings = lab.folder / "settings.toml"
+    settings.write_text("gpus = 4\n")
+    done = lab.run("ls")
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: unknown setting `gpus` in `{settings}`\nhint: known ")
+    settings.write_text("grace = 'soon'\n")
+    refused(lab.run("ls"), 2,
+            f"`grace` in `{settings}` has the value `soon`, which makes no sense")  # fmt: skip
+    settings.write_text("grace = \n")
+    assert lab.run("ls").stderr.startswith(f"error: cannot read the settings file `{settings}`: ")
+    settings.write_text(f"grace = {'[' * 3000}\n")
+    refused(lab.run("ls"), 2, f"the settings file `{settings}` is nested too deeply")
+    settings.unlink()
+    refused(lab.run("ls", STOKER_CPU_SLOTS="many"), 2,
+            "STOKER_CPU_SLOTS has the value `many`, which makes no sense")  # fmt: skip
+
+
+def test_settings_come_from_the_file_and_the_environment_wins(lab: Lab) -> None:
+    (lab.folder / "settings.toml").write_text("devices = '3'\nretry_delay = '5s'\n")
+    del lab.env["STOKER_DEVICES"]
+    assert lab.ok().count("simulated") == 3
+    assert lab.ok(STOKER_DEVICES="1").count("simulated") == 1
+
+
+def test_closed_streams_do_not_keep_a_job_from_the_queue(lab: Lab) -> None:
+    script = f'exec "{sys.executable}" -m stoker "$@"'
+    for closed, code in (("<&-", 0), (">&-", 74), ("2>&-", 0), ("<&- >&- 2>&-", 74)):
+        done = subprocess.run(
+            ["sh", "-c", f"{script} {closed}", "sh", "submit", "--hold", "true"], env=lab.env
+        )
+        assert done.returncode == code
+    assert set(lab.states().values()) == {"held"}
+    assert len(lab.states()) == 4
+
+
+def test_a_long_path_can_hold_the_queue(lab: Lab) -> None:
+    """A Unix socket's address has 108 bytes; the state folder may be deeper than that."""
+    deep = lab.folder / ("d" * 100) / ("e" * 100)
+    lab.env["STOKER_STATE_DIR"] = str(deep)
+    lab.state_dir = deep
+    job = lab.submit("echo deep")
+    assert lab.wait(job) == 0
+    assert lab.log(job) == "deep\n"
+    assert os.path.isdir(deep)

@@ -1,0 +1,222 @@
+"""Verbs that change jobs: cancel, hold, release, rerun, priority, tag, rm, clean."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.cli.helpers import Gate, as_json, refused
+from tests.lab import Lab
+
+WHICH = ("no jobs given", "`stoker help selectors` explains how to select jobs")
+
+
+@pytest.mark.parametrize("verb", ["cancel", "hold", "release", "rerun", "rm"])
+def test_a_verb_without_jobs_asks_which(lab: Lab, verb: str) -> None:
+    refused(lab.run(verb), 2, *WHICH)
+    refused(lab.run(verb, "7"), 1, "there is no job `7`", "`stoker ls` shows the jobs")
+
+
+def test_cancel_ends_a_waiting_job_here_and_now(lab: Lab) -> None:
+    job = lab.submit("--hold", "true")
+    assert lab.ok("cancel", str(job)) == "1 job cancelled\n"
+    assert (lab.state(job), lab.job(job)["cause"]) == ("cancelled", "user")
+    refused(lab.run("cancel", str(job)), 1, f"job {job} has already finished: cancelled")
+    assert lab.ok("cancel", "all") == "0 jobs cancelled\n"
+
+
+def test_cancel_asks_a_running_job_to_stop(lab: Lab) -> None:
+    gate = Gate(lab.folder)
+    job = lab.submit(f"trap 'echo saved; exit 4' TERM; {gate.wait}")
+    gate.wait_for()
+    assert lab.ok("cancel", str(job)) == "1 running job stopping\n"
+    assert lab.wait(job) == 4
+    facts = lab.job(job)
+    assert (facts["state"], facts["cause"], facts["exit_code"]) == ("cancelled", "user", 4)
+    assert lab.log(job).endswith("saved\n")
+    assert "[by user]" in lab.ok("ls")
+
+
+def test_cancel_kills_the_whole_tree_after_the_grace(lab: Lab) -> None:
+    gate = Gate(lab.folder)
+    stubborn = "trap '' TERM; (setsid sh -c \"trap '' TERM; sleep 600\" &); "
+    job = lab.submit("--grace", "1h", stubborn + gate.wait)
+    gate.wait_for()
+    lab.ok("cancel", "--grace", "0.05", str(job))
+    assert lab.wait(job) == 128 + 9
+    assert lab.processes() == []
+
+
+def test_cancel_now_does_not_ask(lab: Lab) -> None:
+    gate = Gate(lab.folder)
+    job = lab.submit("--grace", "1h", f"trap 'echo saved; exit 0' TERM; {gate.wait}")
+    gate.wait_for()
+    lab.ok("kill", "--now", str(job))
+    assert lab.run("wait", "-q", str(job)).returncode != 0
+    assert lab.state(job) == "cancelled"
+
+
+def test_a_second_cancel_shortens_the_grace(lab: Lab) -> None:
+    gate = Gate(lab.folder)
+    job = lab.submit("--grace", "1h", f"trap '' TERM; {gate.wait}")
+    gate.wait_for()
+    lab.ok("cancel", str(job))
+    lab.wait_until(lambda: lab.state(job) == "stopping")
+    assert lab.job(job)["stop_requested"] is True
+    lab.ok("cancel", "--now", str(job))
+    assert lab.wait(job) == 128 + 9
+
+
+def test_cancel_counts_what_waited_and_what_ran(lab: Lab) -> None:
+    gate = Gate(lab.folder)
+    lab.submit("-G2", gate.wait)
+    gate.wait_for()
+    lab.ok("submit", "-f", "-", input="true\n" * 3)
+    assert as_json(lab.ok("cancel", "--json", "all")) == {
+        "schema": 1, "cancelled": 3, "stopping": 1,
+    }  # fmt: skip
+    assert lab.wait() == 1
+    assert set(lab.states().values()) == {"cancelled"}
+
+
+def test_hold_and_release(lab: Lab) -> None:
+    lab.ok("daemon", "drain")
+    lab.ok("submit", "-f", "-", input="true\n" * 3)
+    assert lab.ok("hold", "1") == "1 job held; `stoker release` lets it run\n"
+    assert lab.ok("hold", "1-3") == "2 jobs held; `stoker release` lets them run\n"
+    assert lab.ok("hold", "1") == "0 jobs held\n"
+    lab.ok("daemon", "resume")
+    assert lab.ok("release", "2") == "1 job released\n"
+    assert lab.wait(2) == 0
+    assert lab.states() == {1: "held", 2: "done", 3: "held"}
+    refused(lab.run("hold", "2"), 1, "job 2 is done; only a queued job can be held")
+    refused(lab.run("release", "2"), 1, "job 2 is done; only a held job can be released")
+    assert as_json(lab.ok("release", "all", "--json")) == {"schema": 1, "released": 2}
+    assert lab.wait() == 0
+
+
+def test_rerun_is_a_new_job_that_asks_for_the_same(lab: Lab) -> None:
+    (lab.folder / "here").mkdir()
+    words = ("-C", "here", "-n", "n", "-T", "t", "-p", "2", "-t", "5m", "echo $A; pwd; exit 1")
+    job = lab.submit(*words, A="kept")
+    assert lab.wait(job) == 1
+    assert lab.ok("rerun", str(job), A="other") == "1 job submitted again: 1 as 2\n"
+    assert lab.wait(2) == 1
+    assert lab.log(2) == f"kept\n{lab.folder}/here\n"
+    same = ("name", "tags", "priority", "time_limit", "argv", "cwd", "gpus", "shell")
+    old, new = lab.job(1), lab.job(2)
+    assert {key: old[key] for key in same} == {key: new[key] for key in same}
+    assert (new["rerun_of"], old["state"], lab.ok("show", "2").split("rerun of")[1].split()[0]) == (
+        1, "failed", "1",
+    )  # fmt: skip
+
+
+def test_rerun_failed_takes_each_failure_once(lab: Lab) -> None:
+    lab.ok("submit", "-f", "-", input="true\nexit 1\nexit 2\n")
+    lab.wait()
+    assert lab.ok("rerun", "--failed", "--hold") == "2 jobs submitted again: 2 as 4, 3 as 5\n"
+    assert lab.ok("rerun", "--failed") == "0 jobs submitted again\n"
+    assert lab.states() == {1: "done", 2: "failed", 3: "failed", 4: "held", 5: "held"}
+    refused(lab.run("rerun", "4"), 1, "job 4 is held; only a finished job can be rerun")
+
+
+def test_rerun_failed_can_be_narrowed(lab: Lab) -> None:
+    lab.ok("submit", "-f", "-", input="exit 1 #stoker -n a\nexit 2 #stoker -n b\n")
+    lab.wait()
+    assert as_json(lab.ok("rerun", "--failed", "b", "--json", "--hold"))["jobs"] == [3]
+    assert lab.job(3)["rerun_of"] == 2
+
+
+def test_priority_moves_waiting_jobs(lab: Lab) -> None:
+    lab.ok("submit", "--hold", "-f", "-", input="true\n" * 3)
+    assert lab.ok("priority", "10", "2") == "1 job now with priority 10\n"
+    assert lab.ok("priority", "-5", "1,3") == "2 jobs now with priority -5\n"
+    assert lab.ok("priority", "--", "-6", "1") == "1 job now with priority -6\n"
+    assert [lab.job(job)["priority"] for job in (1, 2, 3)] == [-6, 10, -5]
+    lab.ok("cancel", "1")
+    refused(
+        lab.run("priority", "1", "1"),
+        1,
+        "job 1 is cancelled; only the priority of a waiting job can change",
+    )
+    refused(
+        lab.run("priority"), 2, "no priority and no jobs given", "example: stoker priority 10 7"
+    )
+    refused(lab.run("priority", "high", "2"), 2, "`high` is not a whole number")
+    refused(lab.run("priority", "3"), 2, *WHICH)
+
+
+def test_a_new_priority_changes_who_goes_first(lab: Lab) -> None:
+    gate = Gate(lab.folder)
+    lab.submit("-G2", gate.wait)
+    gate.wait_for()
+    for name in ("a", "b", "c"):
+        lab.submit("-G2", "-n", name, f"echo {name} >> order")
+    lab.ok("priority", "1", "c")
+    gate.open()
+    assert lab.wait() == 0
+    assert (lab.folder / "order").read_text().split() == ["c", "a", "b"]
+
+
+def test_tags_come_and_go(lab: Lab) -> None:
+    lab.ok("submit", "--hold", "-T", "old", "-f", "-", input="true\n" * 2)
+    assert lab.ok("tag", "1-2", "+new", "-old", "+old2") == "2 jobs tagged\n"
+    assert lab.job(1)["tags"] == ["new", "old2"]
+    assert lab.ok("tag", "2", "-new", "-hot") == "1 job tagged\n"
+    assert lab.job(2)["tags"] == ["old2"]
+    refused(lab.run("tag", "1"), 2, "no tags given", "example: stoker tag 7 +baseline")
+    refused(lab.run("tag", "+x"), 2, *WHICH)
+
+
+def test_a_comma_stands_between_two_tags(lab: Lab) -> None:
+    lab.submit("--hold", "-T", "a,b", "--tag", "c", "true")
+    assert lab.job(1)["tags"] == ["a", "b", "c"]
+    lab.ok("tag", "1", "+d,e", "-a,b")
+    assert lab.job(1)["tags"] == ["c", "d", "e"]
+    refused(lab.run("tag", "1", "+"), 2, "a tag cannot be empty")
+    refused(lab.run("tag", "1", "+a,,b"), 2, "`a,,b` has an empty tag")
+
+
+@pytest.mark.parametrize("verb", ["release", "rerun", "wait"])
+def test_a_command_that_starts_the_daemon_says_so(lab: Lab, verb: str) -> None:
+    lab.submit("--hold", "true")
+    if verb == "rerun":
+        lab.ok("cancel", "1")
+    if verb == "wait":
+        lab.ok("release", "1")
+        lab.wait()
+        lab.ok("daemon", "drain")
+        lab.submit("true")
+        lab.ok("daemon", "stop")
+        verb_and_jobs = ["wait", "--timeout", "0s"]
+    else:
+        verb_and_jobs = [verb, "1"]
+    assert lab.daemon_pid() is None
+    started = "started the background daemon; stopping it does not stop your jobs\n"
+    assert lab.run(*verb_and_jobs).stderr.startswith(started)
+    assert started not in lab.run(*verb_and_jobs).stderr
+
+
+def test_rm_removes_finished_jobs_and_their_logs(lab: Lab) -> None:
+    lab.ok("submit", "-f", "-", input="echo a\necho b\n")
+    lab.wait()
+    held = lab.submit("--hold", "true")
+    logs = [lab.ok("log", "--path", job).strip() for job in ("1", "2")]
+    assert [os.path.exists(log) for log in logs] == [True, True]
+    done = lab.run("rm", "1", str(held))
+    assert (done.stdout, done.stderr) == (
+        "1 job removed\n",
+        "1 job not removed: not finished (cancel first)\n",
+    )
+    assert [os.path.exists(log) for log in logs] == [False, True]
+    assert lab.states() == {2: "done", held: "held"}
+    assert as_json(lab.ok("rm", "2", "--json")) == {"schema": 1, "removed": [2]}
+    assert lab.run("rm", str(held)).returncode == 1
+
+
+def test_an_id_is_never_given_twice(lab: Lab) -> None:
+    job = lab.submit("true")
+    lab.wait(job)
+    lab.ok("rm", str(job))
+    assert lab.submit("--hold", "true") == job + 1

@@ -1,0 +1,146 @@
+"""`stoker edit`: by flags, or in an editor on a terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+
+from tests.cli.helpers import Gate, as_json, refused
+from tests.lab import Lab
+
+
+def edit_on_a_terminal(lab: Lab, job: int, script: str) -> tuple[int, str]:
+    """Run `stoker edit` on a pseudo-terminal, with a script as the editor."""
+    editor = lab.folder / "editor"
+    editor.write_text(f"#!/bin/sh\n{script}\n")
+    editor.chmod(0o755)
+    master, slave = pty.openpty()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "stoker", "edit", str(job)],
+            stdin=slave,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**lab.env, "EDITOR": str(editor)},
+            timeout=60,
+        )
+    finally:
+        os.close(master)
+        os.close(slave)
+    return done.returncode, done.stdout.decode()
+
+
+def test_flags_change_a_waiting_job(lab: Lab) -> None:
+    job = lab.submit("--hold", "echo", "old")
+    flags = ["-c", "echo new | tac", "-G2", "-n", "x", "-p", "-3", "-t", "90", "-r", "4"]
+    assert lab.ok("edit", str(job), *flags) == f"job {job} changed\n"
+    facts = lab.job(job)
+    assert (facts["command"], facts["shell"], facts["gpus"]) == ("echo new | tac", True, 2)
+    assert (facts["name"], facts["priority"], facts["time_limit"], facts["retries"]) == (
+        "x", -3, 5400.0, 4,
+    )  # fmt: skip
+    assert as_json(lab.ok("edit", "@", "-t", "0", "-n", "", "--json"))["changed"] == job
+    assert (lab.job(job)["time_limit"], lab.job(job)["name"]) == (None, None)
+    lab.ok("release", str(job))
+    assert lab.wait(job) == 0
+    assert lab.log(job) == "new\n"
+
+
+def test_an_editor_changes_the_command(lab: Lab) -> None:
+    job = lab.submit("--hold", "echo", "old  word")
+    script = 'cat "$1" > seen; echo "echo from the editor" > "$1"'
+    assert edit_on_a_terminal(lab, job, f"cd {lab.folder}; {script}") == (
+        0,
+        f"job {job} changed\n",
+    )
+    assert (lab.folder / "seen").read_text() == "echo 'old  word'\n"
+    lab.ok("release", str(job))
+    assert lab.wait(job) == 0
+    assert lab.log(job) == "from the editor\n"
+
+
+def test_an_editor_that_saves_by_renaming_works(lab: Lab) -> None:
+    job = lab.submit("--hold", "echo old")
+    assert edit_on_a_terminal(lab, job, 'echo "echo new" > "$1.tmp"; mv "$1.tmp" "$1"')[0] == 0
+    assert lab.job(job)["command"] == "echo new"
+
+
+def test_an_editor_that_changes_nothing_leaves_the_job_as_it_was(lab: Lab) -> None:
+    job = lab.submit("--hold", "echo", "two words")
+    assert edit_on_a_terminal(lab, job, "true") == (0, f"job {job} is unchanged\n")
+    assert lab.job(job)["argv"] == ["echo", "two words"]
+
+
+def test_an_editor_that_fails_or_empties_the_file_leaves_the_job_as_it_was(lab: Lab) -> None:
+    job = lab.submit("--hold", "echo old")
+    code, text = edit_on_a_terminal(lab, job, "exit 1")
+    assert (code, text) == (1, "error: the editor failed; the job is unchanged\n")
+    code, text = edit_on_a_terminal(lab, job, ': > "$1"')
+    assert (code, text) == (2, "error: the command is empty\n")
+    assert lab.job(job)["command"] == "echo old"
+
+
+def test_without_a_terminal_flags_are_needed(lab: Lab) -> None:
+    job = lab.submit("--hold", "true")
+    refused(lab.run("edit", str(job), EDITOR="true"), 2, "nothing to change was given",
+            "use flags, or set EDITOR on a terminal")  # fmt: skip
+
+
+def test_only_one_waiting_job_can_be_edited(lab: Lab) -> None:
+    lab.ok("submit", "--hold", "-f", "-", input="true\ntrue\n")
+    refused(lab.run("edit", "all", "-G0"), 2, "which job? exactly one can be edited",
+            "stoker edit 7 --gpus 2")  # fmt: skip
+    lab.ok("cancel", "1")
+    refused(lab.run("edit", "1", "-G0"), 1, "job 1 is cancelled and cannot be edited any more",
+            "`stoker rerun --hold 1` makes a copy to edit")  # fmt: skip
+    refused(lab.run("edit", "2", "-c", " "), 2, "the command is empty")
+    assert lab.run("edit", "2", "-G3").returncode == 65
+    gate = Gate(lab.folder)
+    lab.submit(gate.wait)
+    gate.wait_for()
+    lab.wait_until(lambda: lab.state(3) == "running")
+    hint = "`stoker cancel 3` ends it, then `stoker rerun --hold 3` makes a copy to edit"
+    refused(lab.run("edit", "3", "-G0"), 1, "job 3 is running and cannot be edited any more", hint)
+
+
+def test_a_begin_time_can_be_set_moved_and_taken_away(lab: Lab) -> None:
+    job = lab.submit("true")
+    lab.wait(job)
+    job = lab.submit("--begin", "+1h", "true")
+    lab.ok("edit", str(job), "--begin", "2031-01-01T12:00")
+    assert "[begins 2031-01-01 12:00] true" in lab.ok("ls")
+    assert lab.state(job) == "queued"
+    lab.ok("edit", str(job), "--begin", "now")
+    assert lab.wait(job) == 0
+
+
+def test_a_job_that_waits_to_be_tried_again_can_be_tried_now(new_lab: Callable[..., Lab]) -> None:
+    lab = new_lab(devices=1, STOKER_RETRY_DELAY="1h")
+    job = lab.submit("-r", "1", "[ $STOKER_ATTEMPT = 2 ]")
+    lab.wait_until(lambda: lab.job(job)["attempts"] == 1 and lab.state(job) == "queued")
+    lab.ok("edit", str(job), "--begin", "now")
+    assert lab.wait(job) == 0
+
+
+def test_folder_and_environment_can_be_changed(lab: Lab) -> None:
+    (lab.folder / "there").mkdir()
+    job = lab.submit("--hold", "-E", "A=old", "-E", "B=kept", "pwd; echo $A $B $C")
+    lab.ok("edit", str(job), "-C", "there", "-E", "A=new", "--env", "C", C="copied")
+    lab.ok("release", str(job))
+    assert lab.wait(job) == 0
+    assert lab.log(job) == f"{lab.folder}/there\nnew kept copied\n"
+    refused(lab.run("edit", str(lab.submit("--hold", "true")), "-C", "nowhere"), 2,
+            "the folder `nowhere` does not exist")  # fmt: skip
+
+
+def test_what_a_job_waits_for_can_be_changed(lab: Lab) -> None:
+    lab.ok("submit", "--hold", "-f", "-", input="true\ntrue\n")
+    job = lab.submit("--after", "1", "true")
+    lab.ok("edit", str(job), "--after", "2:any")
+    assert "[after 2] true" in lab.ok("ls", str(job))
+    assert lab.run("edit", "2", "--after", str(job)).returncode == 1  # a circle
+    lab.ok("edit", str(job), "--after", "none")
+    assert lab.wait(job) == 0

@@ -1,0 +1,285 @@
+"""Help, wrong words, completion: what a newcomer meets first."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from stoker import __version__
+from stoker.cli import help
+from stoker.cli.main import ALIASES, VERBS
+from tests.cli.helpers import as_json, refused
+from tests.lab import Lab
+
+HELP = """\
+usage: stoker [COMMAND] [OPTIONS]
+
+Stoker keeps every GPU fed.
+
+commands:
+  submit      queue a command, a job file or lines from stdin
+  run         run jobs in the foreground, without the daemon
+  sweep       run a command with many parameter values: start, extend, stop, resume
+  results     show what trials and jobs reported: sort, filter, group, export
+  plot        plot learning curves and parameters in the terminal or as PNG or SVG
+  status      show GPUs, running and waiting jobs (the default command)
+  ls          list jobs
+  show        show everything about a job
+  why         explain why a job waits
+  log         show the output of a job
+  wait        wait until jobs finish
+  cancel      cancel jobs: SIGTERM, then SIGKILL, to all processes of a job
+  hold        keep waiting jobs from starting
+  release     let held jobs start
+  rerun       submit finished jobs again
+  priority    change the priority of waiting jobs
+  edit        change a job that has not started
+  tag         add or remove tags
+  rm          remove finished jobs and their logs
+  clean       remove all finished jobs, or those older than some age
+  web         start the web UI: GPUs and jobs, live, in the browser
+  gpus        show GPUs and the processes on them; drain, restore, set slots
+  simulate    replay a trace of jobs under different scheduling policies
+  daemon      start, stop, drain, resume or inspect the daemon
+  doctor      check this host and explain problems
+  completion  print the completion script for bash, zsh or fish
+
+`stoker COMMAND --help` shows options and examples; `stoker help selectors` explains how to select
+jobs.
+
+first steps:
+  stoker submit python train.py --lr 0.1
+  stoker log -f @
+  stoker run --devices 0,1 jobs.txt
+"""
+
+
+@pytest.mark.parametrize("words", [["--help"], ["-h"], ["help"]])
+def test_help_lists_every_command(lab: Lab, words: list[str]) -> None:
+    assert lab.ok(*words) == HELP
+    assert not lab.state_dir.exists()
+
+
+def test_help_for_selectors(lab: Lab) -> None:
+    assert lab.ok("help", "selectors").startswith("How to select jobs")
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_every_command_explains_itself(lab: Lab, verb: str) -> None:
+    text = lab.ok(verb, "--help")
+    head, _, rest = text.partition("\n\n")
+    assert re.fullmatch(rf"usage: stoker \[?{verb}\]?( .*)?", head)
+    summary, _, rest = rest.partition("\n\n")
+    assert summary.rstrip().endswith(".")
+    options, _, examples = rest.partition("\n\nexamples:\n")
+    assert "options:\n" in options
+    assert "\n  -h, --help                  show this text\n" in options
+    assert "  stoker" in examples
+    assert all(len(line) <= 100 for line in text.splitlines())
+    assert lab.ok("help", verb) == text
+    assert not lab.state_dir.exists()
+
+
+@pytest.mark.parametrize("width", [30, 59, 60, 80, 200])
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_help_wraps_between_words(verb: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from stoker.cli.main import load
+
+    def help_at(columns: int) -> str:
+        monkeypatch.setattr(help, "columns", lambda: columns)
+        return help.help_text(load(verb).VERB)
+
+    text = help_at(width)
+    assert text.split() == help_at(10_000).split()
+    commands = {line for line, _ in load(verb).VERB.examples}
+    for line in text.splitlines():
+        is_one_word = len(line.split()) <= 1
+        assert len(line) <= width or is_one_word or line.strip() in commands, line
+
+
+def test_the_help_of_a_command_can_be_asked_for_behind_its_words(lab: Lab) -> None:
+    assert lab.ok("ls", "1-3", "-h").startswith("usage: stoker ls ")
+    assert lab.ok("clean", "7", "-h").startswith("usage: stoker clean ")
+
+
+def test_the_examples_of_every_command_parse(lab: Lab) -> None:
+    """What the help shows must be accepted: no usage error in any example without a pipe."""
+    (lab.folder / "jobs.txt").write_text("true\n")
+    for verb in VERBS:
+        examples = lab.ok(verb, "--help").partition("\nexamples:\n")[2]
+        for line in re.findall(r"^  (stoker.*)$", examples, re.MULTILINE):
+            if re.search(r"[|>&]|completion|daemon|^stoker run|-f @$|wait", line.split("'")[0]):
+                continue
+            command = line.replace("stoker", f"{sys.executable} -m stoker", 1)
+            done = subprocess.run(
+                ["sh", "-c", command.replace(" submit ", " submit --hold ")],
+                env=lab.env, cwd=lab.folder, capture_output=True, text=True, timeout=60,
+                stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+            refusals = ("has no option", "takes no words", "which", "is not a")
+            assert not any(words in done.stderr for words in refusals), (line, done.stderr)
+
+
+def test_help_for_what_is_no_command_is_refused(lab: Lab) -> None:
+    refused(lab.run("help", "xyzzy"), 2, "there is no help for `xyzzy`",
+            "`stoker help` lists the commands")  # fmt: skip
+    refused(lab.run("help", "selector"), 2, "there is no help for `selector`",
+            "did you mean `stoker help selectors`?")  # fmt: skip
+
+
+def test_global_flags_may_stand_before_the_command(lab: Lab) -> None:
+    assert as_json(lab.ok("--json", "ls"))["jobs"] == []
+    assert lab.ok("--debug", "ls") == "no jobs\n"
+    assert as_json(lab.ok("--debug", "--json", "submit", "--hold", "echo", "--json"))["jobs"] == [1]
+    assert lab.job(1)["argv"] == ["echo", "--json"]
+    error = as_json(lab.run("--json", "show", "7").stdout)["error"]
+    assert error["message"] == "there is no job `7`"
+    assert lab.ok("--json", "help", "ls").startswith("usage: stoker ls ")
+
+
+def test_the_version(lab: Lab) -> None:
+    for words in (["--version"], ["-V"], ["version"]):
+        assert lab.ok(*words) == f"stoker {__version__}\n"
+
+
+def test_an_unknown_command_offers_the_nearest(lab: Lab) -> None:
+    refused(lab.run("sbumit", "x"), 2, "`sbumit` is not a Stoker command",
+            "did you mean `stoker submit`?")  # fmt: skip
+    refused(lab.run("python", "train.py"), 2, "`python` is not a Stoker command",
+            "to queue it as a job: stoker submit python ...")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("ps", "did you mean `stoker ls`?"),
+        ("stop", "did you mean `stoker cancel JOB` or `stoker daemon stop`?"),
+        ("sbatch", "did you mean `stoker submit`?"),
+        ("tail", "did you mean `stoker log -f`?"),
+        ("nvidia-smi", "did you mean `stoker gpus`?"),
+        ("make", "to queue it as a job: stoker submit make ..."),
+    ],
+)
+def test_command_of_another_tool_gets_its_name_here(lab: Lab, word: str, hint: str) -> None:
+    refused(lab.run(word), 2, f"`{word}` is not a Stoker command", hint)
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("submit", "--cpus"), "Stoker does not limit CPUs; leave it out"),
+        (("submit", "--mem"), "Stoker does not limit memory; for GPU memory: --gpu-mem 20G"),
+        (("submit", "--time"), "did you mean `--time-limit`?"),
+        (("submit", "--depends-on"), "did you mean `--after`?"),
+        (("submit", "--prioriyt"), "did you mean `--priority`?"),
+        (("ls", "--cpus"), "see `stoker ls --help`"),
+    ],
+)
+def test_option_of_another_tool_gets_its_name_here(
+    lab: Lab, words: tuple[str, str], hint: str
+) -> None:
+    verb, option = words
+    refused(lab.run(verb, option, "2"), 2, f"`stoker {verb}` has no option `{option}`", hint)
+
+
+def test_words_suggested_are_commands_and_options_that_exist() -> None:
+    from stoker.cli import known_words
+    from stoker.cli.main import load
+    from stoker.cli.options import all_options
+
+    said = [
+        *known_words.COMMANDS.values(),
+        *(s for both in known_words.EITHER.values() for s in both),
+    ]
+    assert {text.split()[1] for text in said} <= set(VERBS)
+    names = {
+        name
+        for verb in VERBS
+        for option in all_options(load(verb).VERB)
+        for name in option.names.split()
+    }
+    assert set(known_words.OPTIONS.values()) <= names
+    assert not set(known_words.COMMANDS) & set(VERBS)
+
+
+def test_an_unknown_option_offers_the_nearest(lab: Lab) -> None:
+    refused(lab.run("submit", "--gpu", "2", "x"), 2, "`stoker submit` has no option `--gpu`",
+            "did you mean `--gpus`?")  # fmt: skip
+    refused(lab.run("ls", "-Z"), 2, "`stoker ls` has no option `-Z`", "see `stoker ls --help`")
+
+
+def test_options_with_wrong_values_are_refused(lab: Lab) -> None:
+    refused(lab.run("submit", "--gpus"), 2, "`--gpus` needs a value (N)")
+    refused(lab.run("ls", "--watch=1"), 2, "`--watch` takes no value", "see `stoker ls --help`")
+
+
+@pytest.mark.parametrize("verb", ["status", "clean", "doctor"])
+def test_words_that_mean_nothing_are_refused(lab: Lab, verb: str) -> None:
+    refused(lab.run(verb, "7"), 2, f"`stoker {verb}` takes no words, and `7` is one",
+            f"see `stoker {verb} --help`")  # fmt: skip
+
+
+def test_errors_are_json_where_json_was_asked_for(lab: Lab) -> None:
+    done = lab.run("show", "--json", "7")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert as_json(done.stdout)["error"] == {
+        "code": "not_found",
+        "message": "there is no job `7`",
+        "hint": "`stoker ls` shows the jobs",
+    }
+    done = lab.run("submit", "--gpus", "9", "--json", "x")
+    assert (done.returncode, as_json(done.stdout)["error"]["code"]) == (65, "impossible")
+    done = lab.run("ls", "--jsn", "--json")
+    assert (done.returncode, as_json(done.stdout)["error"]["code"]) == (2, "usage")
+
+
+def test_json_and_debug_of_the_command_are_not_ours(lab: Lab) -> None:
+    done = lab.run("submit", "--gpus", "9", "python", "x.py", "--json", "--debug")
+    assert (done.returncode, done.stdout) == (65, "")
+    assert done.stderr.startswith("error: a job asks for 9 GPUs")
+    assert "Traceback" not in done.stderr
+
+
+def test_debug_shows_where_an_error_came_from(lab: Lab) -> None:
+    done = lab.run("show", "7", "--debug")
+    assert done.returncode == 1
+    assert done.stderr.startswith("Traceback")
+
+
+def complete(lab: Lab, *words: str) -> list[str]:
+    """What bash offers for the last word."""
+    quoted = " ".join(f"'{word}'" for word in words)
+    script = (
+        'source <("$PYTHON" -m stoker completion bash)\n'
+        f"COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}\n"
+        '_stoker; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script], env={**lab.env, "PYTHON": sys.executable},
+        cwd=lab.folder, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+def test_bash_completes_commands_options_and_words(lab: Lab) -> None:
+    (lab.folder / "train.py").touch()
+    assert complete(lab, "stoker", "can") == ["cancel"]
+    assert set(complete(lab, "stoker", "")) == {*VERBS, *ALIASES, "help"}
+    assert complete(lab, "stoker", "submit", "--pri") == ["--priority"]
+    assert complete(lab, "stoker", "add", "--pri") == ["--priority"]
+    assert complete(lab, "stoker", "submit", "tr") == ["train.py"]
+    assert complete(lab, "stoker", "daemon", "st") == ["start", "stop", "status"]
+    assert complete(lab, "stoker", "ls", "fa") == ["failed"]
+    assert complete(lab, "stoker", "completion", "z") == ["zsh"]
+
+
+def test_completion_scripts_exist_for_the_usual_shells(lab: Lab) -> None:
+    for shell in ("zsh", "fish"):
+        text = lab.ok("completion", shell)
+        assert all(verb in text for verb in VERBS)
+    refused(lab.run("completion"), 2, "for which shell?", "one of: bash, zsh, fish")
+    refused(lab.run("completion", "tcsh"), 2, "for which shell?", "one of: bash, zsh, fish")

@@ -1,0 +1,76 @@
+"""`stoker rerun`: what waited for each other waits for each other again."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.helpers import refused
+from tests.lab import Lab
+
+
+def pipeline(lab: Lab) -> tuple[int, int, int]:
+    """Three jobs after one another; the first fails unless the file `good` is there."""
+    first = lab.submit("--hold", "test -e good")
+    second = lab.submit("--after", str(first), "echo 2 >> order")
+    third = lab.submit("--after", str(second), "echo 3 >> order")
+    lab.ok("release", str(first))
+    lab.wait(first, second, third)
+    return first, second, third
+
+
+def test_a_failed_pipeline_runs_again_in_its_order(lab: Lab) -> None:
+    first, second, third = pipeline(lab)
+    assert lab.job(third)["cause"] == "dependency"
+    (lab.folder / "good").touch()
+    again = lab.ok("rerun", "--failed", "--hold")
+    assert again == f"3 jobs submitted again: {first} as 4, {second} as 5, {third} as 6\n"
+    lab.ok("release", "4-6")
+    assert lab.wait(4, 5, 6) == 0
+    assert (lab.folder / "order").read_text() == "2\n3\n"
+
+
+def test_a_pipeline_that_fails_again_runs_no_further(lab: Lab) -> None:
+    lab.ok("rerun", *map(str, pipeline(lab)))
+    lab.wait(4, 5, 6)
+    assert [lab.state(job) for job in (4, 5, 6)] == ["failed", "cancelled", "cancelled"]
+    assert not (lab.folder / "order").exists()
+
+
+def test_a_rerun_waits_for_the_rerun_of_what_it_waited_for(lab: Lab) -> None:
+    first, second, _ = pipeline(lab)
+    (lab.folder / "good").touch()
+    lab.ok("rerun", "--hold", str(first))
+    lab.ok("rerun", str(second))
+    assert lab.state(5) == "queued"
+    lab.ok("release", "4")
+    assert lab.wait(4, 5) == 0
+
+
+def test_a_rerun_that_would_wait_in_vain_is_refused_and_changes_nothing(lab: Lab) -> None:
+    first, second, third = pipeline(lab)
+    refused(
+        lab.run("rerun", str(first), str(third)), 1,
+        f"job {third} waited for job {second}, which did not end as it had to",
+        f"`stoker rerun {second} {third}` submits both again",
+    )  # fmt: skip
+    assert len(lab.states()) == 3
+
+
+@pytest.mark.parametrize("condition", ["ok", "any", "notok"])
+def test_a_rerun_of_what_has_run_does_not_wait(lab: Lab, condition: str) -> None:
+    first = lab.submit("exit 1" if condition == "notok" else "true")
+    second = lab.submit("--after", f"{first}:{condition}", "echo ran")
+    lab.wait(first, second)
+    lab.ok("rm", str(first))
+    lab.ok("rerun", str(second))
+    assert lab.wait(3) == 0
+
+
+def test_a_rerun_writes_to_a_file_of_its_own(lab: Lab) -> None:
+    job = lab.submit("-o", "out-%j.txt", "-e", "err-%j.txt", "echo $STOKER_JOB_ID; echo e >&2")
+    lab.wait(job)
+    lab.ok("rerun", str(job))
+    lab.wait(2)
+    assert [(lab.folder / f"out-{n}.txt").read_text() for n in (1, 2)] == ["1\n", "2\n"]
+    assert lab.job(2)["stdout"].endswith("/out-2.txt")
+    assert lab.ok("log", "2") == "2\n"

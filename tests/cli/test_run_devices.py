@@ -1,0 +1,72 @@
+"""`stoker run --devices`: which devices jobs get, and which words are none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.cli.helpers import refused
+from tests.lab import Lab
+
+HOW = "write 0,1,2 or 0+1,2+3, or UUIDs"
+
+
+def devices_of(lab: Lab, named: str, mask: str = "") -> list[str]:
+    """What six jobs find in CUDA_VISIBLE_DEVICES, each once."""
+    words = ["--devices", named] if named else []
+    done = lab.run("run", "--stream", "-q", *words, "-", input="echo $CUDA_VISIBLE_DEVICES\n" * 6,
+                   CUDA_VISIBLE_DEVICES=mask)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return sorted(set(done.stdout.split()))
+
+
+def test_jobs_get_the_devices_that_were_named(new_lab: Callable[..., Lab]) -> None:
+    lab = new_lab(devices=6)
+    assert devices_of(lab, "3") == ["3"]
+    assert devices_of(lab, "0+1") == ["0,1"]
+    assert devices_of(lab, "SIM-4") == ["SIM-4"]
+
+
+def test_where_nobody_knows_the_devices_numbers_and_uuids_are_taken_as_they_are(
+    new_lab: Callable[..., Lab],
+) -> None:
+    lab = new_lab()
+    assert devices_of(lab, "7") == ["7"]
+    assert devices_of(lab, "GPU-8f3a+MIG-1") == ["GPU-8f3a,MIG-1"]
+
+
+def test_a_device_that_this_host_does_not_have_is_refused(lab: Lab) -> None:
+    for named, missing in (("0,2", "2"), ("0+9", "9"), ("GPU-8f3a", "GPU-8f3a")):
+        refused(lab.run("run", "--devices", named, "true"), 65,
+                f"there is no GPU `{missing}` on this host", "its GPUs: 0, 1")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ("0,,1", "`0,,1` is not a list of devices"),
+        ("0+", "`0+` is not a list of devices"),
+        ("0,x", "`0,x` is not a list of devices: `x` is none"),
+        ("-1", "`-1` is not a list of devices: `-1` is none"),
+        ("0+0", "`0+0` has a device twice"),
+    ],
+)
+def test_words_that_are_no_devices_are_refused(
+    new_lab: Callable[..., Lab], named: str, message: str
+) -> None:
+    for lab in (new_lab(devices=2), new_lab()):
+        refused(lab.run("run", f"--devices={named}", "true"), 2, message, HOW)
+
+
+@pytest.mark.parametrize("named", ["", " "])
+def test_no_device_at_all_is_refused(lab: Lab, named: str) -> None:
+    refused(lab.run("run", "--devices", named, "true"), 2,
+            "`--devices` names no device", "for jobs without a GPU: --gpus 0")  # fmt: skip
+
+
+def test_a_narrow_mask_of_the_caller_is_respected(new_lab: Callable[..., Lab]) -> None:
+    lab = new_lab()
+    assert devices_of(lab, "", mask="7") == ["7"]
+    assert devices_of(lab, "", mask="7,-1,5") == ["7"]
+    assert devices_of(lab, "", mask="-1") == []

@@ -1,0 +1,105 @@
+"""The last words of a foreground run: what was done, and what was left."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+
+import pytest
+
+from tests.cli.helpers import Gate, as_json
+from tests.lab import Lab
+
+
+def drained(lab: Lab, number: signal.Signals, *words: str, count: int = 8) -> tuple[int, str, str]:
+    """A run over two devices that hears a signal while two of its jobs run; how it ended."""
+    gate = Gate(lab.folder)
+    (lab.folder / "jobs.txt").write_text(f"{gate.wait}\n" * count)
+    run = lab.popen("run", "-l", "logs", *words, "jobs.txt")
+    gate.wait_for(2)
+    run.send_signal(number)
+    if number in (signal.SIGINT, signal.SIGUSR1):
+        assert run.stderr is not None
+        run.stderr.readline()
+        gate.open()
+    out, errors = run.communicate(timeout=60)
+    return run.returncode, out, errors
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGUSR1, 0)])
+def test_a_drained_run_says_what_it_did_not_start(
+    lab: Lab, number: signal.Signals, code: int
+) -> None:
+    assert drained(lab, number) == (
+        code, "",
+        f"2 done, 6 not started; --resume goes on with them; logs in {lab.folder}/logs\n",
+    )  # fmt: skip
+
+
+def test_jobs_that_are_still_in_the_file_are_counted_as_well(lab: Lab) -> None:
+    _, _, errors = drained(lab, signal.SIGUSR1, count=40_000)
+    assert errors.startswith("2 done, 39998 not started; --resume")
+
+
+def test_what_was_left_is_said_however_quiet_the_run(lab: Lab) -> None:
+    wanted = "6 not started; --resume goes on with them\n"
+    assert drained(lab, signal.SIGUSR1, "--quiet") == (0, "", wanted)
+
+
+def test_what_was_left_is_in_the_json(lab: Lab) -> None:
+    _, out, errors = drained(lab, signal.SIGUSR1, "--json")
+    assert (as_json(out)["not_started"], len(as_json(out)["jobs"])) == (6, 2)
+    assert errors == "6 not started; --resume goes on with them\n"
+
+
+def test_cancelled_jobs_are_not_called_failed(lab: Lab) -> None:
+    code, _, errors = drained(lab, signal.SIGTERM)
+    assert code == 130
+    assert "job 1 cancelled: by user  " in errors
+    assert "0 done, 2 cancelled, 6 not started; --resume goes on with them; logs" in errors
+
+
+def test_what_was_skipped_before_is_not_left(lab: Lab) -> None:
+    gate = Gate(lab.folder)
+    (lab.folder / "jobs.txt").write_text("true\n" * 3000)
+    lab.ok("run", "-q", "-l", "logs", "jobs.txt")
+    with (lab.folder / "jobs.txt").open("a") as file:
+        file.write(f"{gate.wait}\n" * 4)
+    run = lab.popen("run", "-l", "logs", "--resume", "jobs.txt")
+    gate.wait_for(2)
+    run.send_signal(signal.SIGUSR1)
+    assert run.stderr is not None
+    run.stderr.readline()
+    gate.open()
+    _, errors = run.communicate(timeout=60)
+    assert errors.startswith("2 done, 3000 skipped (done before), 2 not started; --resume")
+
+
+def test_a_job_that_would_have_been_tried_again_is_left_as_well(lab: Lab) -> None:
+    gate = Gate(lab.folder)
+    lines = f"exit 3 #stoker --retries 1\n{gate.wait}\n"
+    run = lab.popen("run", "-l", "logs", "-", stdin=subprocess.PIPE,
+                    env={"STOKER_RETRY_DELAY": "1h"})  # fmt: skip
+    assert run.stdin is not None and run.stderr is not None
+    run.stdin.write(lines)
+    run.stdin.flush()
+    gate.wait_for()
+    lab.wait_until(lambda: (lab.folder / "logs" / "1.log").exists())
+    run.send_signal(signal.SIGUSR1)
+    run.stderr.readline()
+    gate.open()
+    assert run.wait(timeout=60) == 0  # with more to come from the pipe, for all it knows
+    _, errors = run.communicate()
+    assert errors.startswith(
+        "1 done, 1 not tried again, the rest of the input not read; --resume goes on with them;"
+    )
+
+
+def test_a_run_whose_stderr_is_full_goes_on(lab: Lab) -> None:
+    (lab.folder / "jobs.txt").write_text("false\nsleep 0.3; touch done\ntouch last\n")
+    with (
+        open("/dev/full", "w") as full,
+        lab.popen("run", "--devices", "0,1", "jobs.txt", stderr=full) as run,
+    ):
+        assert run.wait(timeout=60) == 1
+    assert (lab.folder / "done").exists() and (lab.folder / "last").exists()

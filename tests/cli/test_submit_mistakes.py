@@ -1,0 +1,170 @@
+"""Likely mistakes on the command line of `submit` and `run`: refused or remarked on."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from tests.cli.helpers import refused
+from tests.lab import Lab
+
+PROGRAM = "import sys\n\nprint(sys.argv)\n"
+
+
+def test_submit_dash_reads_jobs_from_stdin(lab: Lab) -> None:
+    assert lab.ok("submit", "-q", "--hold", "-", input="echo a\necho b\n") == "1\n2\n"
+    assert lab.job(2)["argv"] == ["echo b"]
+
+
+@pytest.mark.parametrize("verb", ["submit", "run"])
+@pytest.mark.parametrize(
+    ("name", "text", "message", "meant"),
+    [
+        ("train.py", "", "`train.py` is a program", "python train.py"),
+        ("train", "#!/usr/bin/env python3\nx = 1\n", "`train` is a program", "python train"),
+        ("train", f"# comment\n{PROGRAM}", "`train` looks like Python", "python train"),
+        ("train", '"""Doc."""\n', "`train` looks like Python", "python train"),
+        ("a.ipynb", "{}", "`a.ipynb` is a program", "jupyter nbconvert --execute a.ipynb"),
+        ("job.sh", "#!/bin/sh\n#SBATCH -t 1\ntrue\n", "`job.sh` is one script with #SBATCH options",
+         "job.sh"),
+    ],
+)  # fmt: skip
+def test_program_is_not_taken_for_a_job_file(
+    lab: Lab, verb: str, name: str, text: str, message: str, meant: str
+) -> None:
+    (lab.folder / name).write_text(text)
+    refused(
+        lab.run(verb, "--file", name), 2, f"{message}, and each line of a job file is a command",
+        f"did you mean `stoker {verb} {meant}`? if its lines are commands: "
+        f"stoker {verb} --file - < {name}",
+    )  # fmt: skip
+    assert lab.states() == {}
+
+
+@pytest.mark.parametrize("text", ["#!/bin/bash\npython a.py\n", "fromage 1\n", "importer x\n"])
+def test_list_of_commands_is_a_job_file(lab: Lab, text: str) -> None:
+    (lab.folder / "jobs.sh").write_text(text)
+    assert lab.ok("submit", "-q", "--hold", "-f", "jobs.sh") == "1\n"
+
+
+def test_run_does_not_run_the_lines_of_a_python_program(lab: Lab) -> None:
+    (lab.folder / "train.py").write_text(PROGRAM)
+    done = lab.run("run", "train.py")
+    assert done.returncode == 2
+    assert "did you mean `stoker run python train.py`?" in done.stderr
+
+
+def test_file_in_the_folder_is_not_a_program(lab: Lab) -> None:
+    (lab.folder / "train.py").write_text(PROGRAM)
+    said = "`train.py` is a file in this folder, but not a program on your PATH"
+    refused(lab.run("submit", "train.py"), 2, said, "to run it: stoker submit python train.py")
+    refused(lab.run("submit", "train.py", "--lr", "a b"), 2, said,
+            "to run it: stoker submit python train.py --lr 'a b'")  # fmt: skip
+    (lab.folder / "train.py").chmod(0o755)
+    refused(lab.run("submit", "train.py"), 2, said, "to run it: stoker submit ./train.py")
+    assert lab.states() == {}
+
+
+def test_file_that_is_not_executable_is_refused(lab: Lab) -> None:
+    (lab.folder / "train.py").write_text(PROGRAM)
+    hint = "to run it: stoker submit python ./train.py --lr 1"
+    refused(lab.run("submit", "./train.py", "--lr", "1"), 2, "`./train.py` is not executable", hint)
+    first = lab.submit("--hold", "chmod +x train.py")
+    done = lab.run("submit", "-q", "--after", str(first), "./train.py", "--lr", "1")
+    assert (done.returncode, done.stdout) == (0, "2\n")
+    assert done.stderr.startswith(f"note: `./train.py` is not executable now; {hint}\n")
+
+
+def test_file_in_the_folder_is_a_program_when_the_path_has_the_folder(lab: Lab) -> None:
+    (lab.folder / "train.py").write_text("#!/bin/sh\necho ran\n")
+    (lab.folder / "train.py").chmod(0o755)
+    job = lab.submit("--env", f"PATH={lab.folder}:/usr/bin:/bin", "train.py")
+    assert lab.wait(job) == 0
+    assert lab.log(job) == "ran\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "notice"),
+    [
+        (("later", "x"), "`later` is not on your PATH now"),
+        (("./later", "x"), "`./later` does not exist yet"),
+        (("python3", "trian.py"), "`trian.py` does not exist yet"),
+        (("sh", "trian.sh"), "`trian.sh` does not exist yet"),
+    ],
+)
+def test_program_that_may_come_later_is_queued_with_a_notice(
+    lab: Lab, words: tuple[str, ...], notice: str
+) -> None:
+    done = lab.run("submit", "-q", "--hold", *words)
+    assert (done.returncode, done.stdout) == (0, "1\n")
+    assert done.stderr.startswith(f"note: {notice}")
+
+
+@pytest.mark.parametrize("text", ["FOO=1 later", "cd x && later", "for i in 1; do later; done"])
+def test_shell_text_is_not_searched_for_programs(lab: Lab, text: str) -> None:
+    assert lab.run("submit", "-q", "--hold", text).stderr == ""
+
+
+def test_options_behind_the_command_are_remarked_on(lab: Lab) -> None:
+    done = lab.run("submit", "--hold", "echo", "--dry-run", "x")
+    assert done.stderr == (
+        "note: --dry-run was passed to `echo`; options of `stoker submit` go before the command\n"
+    )
+    assert lab.job(1)["argv"] == ["echo", "--dry-run", "x"]
+    assert lab.run("submit", "--hold", "--", "echo", "--dry-run").stderr == ""
+    assert lab.run("submit", "--hold", "echo", "--name", "x", "--gpus", "2").stderr == ""
+
+
+def _submit_in_shell(lab: Lab, script: str) -> subprocess.CompletedProcess[str]:
+    stoker = " ".join(f"'{word}'" for word in lab.command)
+    return subprocess.run(
+        ["bash", "-c", script.replace("STOKER", stoker)], stdin=subprocess.DEVNULL, text=True,
+        capture_output=True, env=lab.env, cwd=lab.folder, timeout=60, check=True,
+    )  # fmt: skip
+
+
+def test_data_on_stdin_that_no_job_reads_is_remarked_on(lab: Lab) -> None:
+    (lab.folder / "data").write_text("1 2 3\n")
+    notice = "note: the job does not get the data on stdin"
+    # A pipe that already has its data when the command looks.
+    piped = _submit_in_shell(
+        lab, "mkfifo f; exec 3<>f; cat data >&3; STOKER submit --hold cat <&3 3<&-"
+    )
+    assert notice in piped.stderr
+    assert notice in _submit_in_shell(lab, "STOKER submit --hold cat < data").stderr
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "STOKER submit --hold cat < /dev/null",
+        ": > empty; STOKER submit --hold cat < empty",
+        "mkfifo f; exec 3<>f; STOKER submit --hold cat <&3 3<&-",
+        "while read x; do STOKER submit --hold cat; done < list",
+        "cat list | while read x; do STOKER submit --hold cat; done",
+    ],
+)
+def test_stdin_without_data_for_the_job_is_not_remarked_on(lab: Lab, script: str) -> None:
+    (lab.folder / "list").write_text("a\nb\nc\n")
+    assert "note:" not in _submit_in_shell(lab, script).stderr
+
+
+def test_results_without_a_word_name_their_sweep(lab: Lab) -> None:
+    lab.ok("sweep", "-q", "--name", "first", "echo stoker: loss={x}", "x=1")
+    lab.ok("sweep", "-q", "--name", "second", "echo stoker: loss={x}", "x=1,2")
+    lab.wait()
+    done = lab.run("results")
+    assert done.stderr == "sweep second, the newest of 2\n"
+    assert done.stdout.startswith("TRIAL")
+
+
+def test_ls_lists_the_jobs_of_a_sweep_by_its_name(lab: Lab) -> None:
+    lab.ok("sweep", "-q", "--hold", "--name", "lrs", "echo {x}", "x=1,2")
+    lab.submit("--hold", "true")
+    text = lab.ok("ls", "lrs")
+    assert "lrs/1" in text
+    assert "lrs/2" in text
+    assert "true" not in text
+    refused(lab.run("show", "lrs"), 1, "there is no job `lrs`",
+            "for the jobs of the sweep: sweep:lrs")  # fmt: skip

@@ -1,0 +1,128 @@
+"""`stoker wait`: block, then say how it went."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.helpers import Gate, as_json, refused
+from tests.lab import Lab
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "words"),
+    [
+        ("true", 0, "done"),
+        ("exit 1", 1, "failed: exit 1"),
+        ("exit 200", 200, "failed: exit 200"),
+        ("kill -9 $$", 137, "failed: killed by SIGKILL"),
+        ("kill -15 $$", 143, "failed: killed by SIGTERM"),
+        ("kill -11 $$", 139, "failed: killed by SIGSEGV"),
+    ],
+)
+def test_one_job_gives_its_own_code(lab: Lab, command: str, code: int, words: str) -> None:
+    job = lab.submit(command)
+    done = lab.run("wait", str(job))
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", f"job {job} {words}\n")
+
+
+def test_several_jobs_give_0_or_1(lab: Lab) -> None:
+    lab.ok("submit", "-f", "-", input="true\ntrue\nexit 7\n")
+    assert lab.wait(1, 2) == 0
+    done = lab.run("wait", "1-3")
+    assert (done.returncode, done.stderr) == (1, "job 1 done\njob 2 done\njob 3 failed: exit 7\n")
+    assert lab.ok("wait", "--ignore-failures", "-q", "3") == ""
+
+
+def test_waiting_for_everything(lab: Lab) -> None:
+    lab.submit("true")
+    done = lab.run("wait")
+    assert (done.returncode, done.stderr) == (0, "all jobs finished\n")
+    lab.submit("false")
+    done = lab.run("wait", "--all")
+    assert (done.returncode, done.stderr) == (1, "all jobs finished, 1 failed\n")
+    assert as_json(lab.run("wait", "--json").stdout)["counts"] == {"done": 1, "failed": 1}
+
+
+def test_waiting_for_everything_leaves_out_held_jobs(lab: Lab) -> None:
+    lab.submit("--hold", "true")
+    assert lab.wait() == 0
+
+
+def test_any_returns_with_the_first_end(lab: Lab) -> None:
+    gate = Gate(lab.folder)
+    slow, fast = lab.submit(gate.wait), lab.submit("true")
+    done = lab.run("wait", "--any", str(slow), str(fast))
+    assert (done.returncode, done.stderr) == (0, f"job {fast} done\n")
+    assert lab.state(slow) != "done"
+
+
+def test_any_without_words_means_what_has_not_ended(lab: Lab) -> None:
+    lab.submit("false")
+    lab.wait(1)
+    done = lab.run("wait", "--any")
+    assert (done.returncode, done.stderr) == (0, "")
+    gate = Gate(lab.folder)
+    lab.submit(gate.wait)
+    wait = lab.popen("wait", "--any")
+    gate.wait_for()
+    gate.open()
+    wait.communicate(timeout=60)
+    assert wait.returncode == 0
+
+
+def test_a_timeout_ends_the_wait_with_124(lab: Lab) -> None:
+    gate = Gate(lab.folder)
+    job = lab.submit(gate.wait)
+    refused(lab.run("wait", "--timeout", "0.05", str(job)), 124, "1 job not ended after 0.1s")
+    refused(lab.run("wait", "--timeout=50ms"), 2, "`--timeout`: `50ms` is not a duration",
+            "write 90s, 30m, 2h, 1d, HH:MM:SS or D-HH:MM:SS")  # fmt: skip
+    assert lab.state(job) != "done"
+
+
+def test_waiting_for_a_held_job_says_what_is_missing(lab: Lab) -> None:
+    job = lab.submit("--hold", "true")
+    wait = lab.popen("wait", str(job))
+    assert wait.stderr is not None
+    assert wait.stderr.readline() == f"job {job} is held; `stoker release {job}` lets it run\n"
+    lab.ok("release", str(job))
+    assert wait.communicate(timeout=60)[1] == f"job {job} done\n"
+    assert wait.returncode == 0
+
+
+def test_waiting_starts_a_daemon_when_there_is_none(lab: Lab) -> None:
+    job = lab.submit("--hold", "true")
+    lab.ok("daemon", "drain")
+    lab.ok("release", str(job))
+    lab.ok("daemon", "stop")
+    wait = lab.popen("wait", str(job))
+    lab.wait_until(lambda: lab.daemon_pid() is not None)
+    lab.ok("daemon", "resume")
+    wait.communicate(timeout=60)
+    assert wait.returncode == 0
+
+
+def test_a_wait_outlives_the_daemon(lab: Lab) -> None:
+    gate = Gate(lab.folder)
+    job = lab.submit(f"{gate.wait}; exit 5")
+    gate.wait_for()
+    wait = lab.popen("wait", str(job))
+    lab.kill_daemon()
+    lab.wait_until(lambda: lab.daemon_pid() is not None)  # its runner brings it back
+    gate.open()
+    wait.communicate(timeout=60)
+    assert wait.returncode == 5
+
+
+def test_a_cancelled_job_gives_its_signal_or_1(lab: Lab) -> None:
+    gate = Gate(lab.folder)
+    running, waiting = lab.submit(gate.wait), lab.submit("--hold", "true")
+    gate.wait_for()
+    lab.ok("cancel", str(running), str(waiting))
+    assert lab.wait(running) == 128 + 15
+    assert lab.wait(waiting) == 1
+    result = as_json(lab.run("wait", "--json", str(waiting)).stdout)["jobs"][0]
+    assert (result["state"], result["cause"]) == ("cancelled", "user")
+
+
+def test_an_unknown_job_is_refused(lab: Lab) -> None:
+    refused(lab.run("wait", "9"), 1, "there is no job `9`", "`stoker ls` shows the jobs")

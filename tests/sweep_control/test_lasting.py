@@ -1,0 +1,389 @@
+"""What a sweep must not do, whoever gives it, kills it, or removes things under it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import stoker
+from stoker.cli.run.run_sweep import SweepSource
+from stoker.client.queue import Queue as StoredQueue
+from stoker.core.model import Context, JobSpec
+from stoker.errors import Unavailable
+from stoker.store import sweeps
+from stoker.store.database import open_database
+from stoker.sweep_control import lifecycle
+from stoker.sweeps.files.sweep_file import load
+from stoker.sweeps.search.search_client import Searcher
+from tests.lab import Lab
+from tests.python import work
+from tests.python.conftest import here as here
+from tests.sweep_control.test_sweep import rows, sweep, trials
+
+SEARCH = ("-m", "tpe", "--seed", "1", "--metric", "y", "--gpus", "0", "--max-parallel", "1")
+
+
+def counted(lab: Lab, name: str) -> int:
+    return sum(trials(lab, name).values())
+
+
+def test_a_search_goes_on_when_only_the_daemon_was_killed(lab: Lab) -> None:
+    lab.ok("sweep", "-n", "s", "-N", "10", *SEARCH, "echo stoker: y={x}", "x=interval(0,1)")
+    for enough in (2, 5):
+        lab.wait_until(lambda enough=enough: counted(lab, "s") >= enough)  # type: ignore[misc]
+        lab.kill_daemon()
+    lab.wait_until(lambda: trials(lab, "s") == {"done": 10})
+    assert "over" in lab.ok("sweep", "ls")
+
+
+def test_a_name_cannot_lead_out_of_the_state_folder(lab: Lab) -> None:
+    (lab.folder / "f.toml").write_text('command = "echo {x}"\n[params]\nx = [1]\n')
+    done = lab.run("sweep", "-n", "../../evil", "f.toml")
+    assert (done.returncode, "cannot be the name" in done.stderr) == (2, True)
+
+
+def test_functions_of_one_name_are_one_sweep_only_if_they_do_the_same(here: Lab) -> None:
+    first = stoker.sweep(lambda x: x, {"x": [1, 2]}, gpus=0)
+    second = stoker.sweep(lambda x: -x, {"x": [1, 2]}, gpus=0)
+    again = stoker.sweep(lambda x: x, {"x": [1, 2]}, gpus=0)
+    assert first.name != second.name
+    assert first.wait(60) and second.wait(60) and again.wait(60)
+    assert [row["result"] for row in second.results()] == [-1, -2]
+    assert len({first.name, second.name, again.name}) == 2
+
+
+def test_the_searcher_counts_as_trials_do() -> None:
+    from stoker.sweeps.arguments import from_words
+    from stoker.sweeps.spec import make_metric
+
+    spec = from_words(
+        ["echo {x}"], True, ["x=interval(0,1)"], method="tpe", trials=9, seed=1,
+        metric=make_metric("y"),
+    )  # fmt: skip
+    with Searcher(spec) as searcher:
+        assert [one.number for one in searcher.ask(3)] == [1, 2, 3]
+
+
+def test_extending_adds_to_what_was_wanted_not_to_what_is_there(lab: Lab) -> None:
+    lab.ok("sweep", "-n", "s", "-N", "9", *SEARCH, "echo stoker: y={x}", "x=interval(0,1)")
+    lab.ok("sweep", "extend", "s", "3")
+    lab.wait_until(lambda: trials(lab, "s") == {"done": 12})
+    made = sweep(lab, "-n", "l", "-m", "lhs", "-N", "4", "--hold", "echo {x}", "x=interval(0,1)")
+    before = [row["x"] for row in rows(lab, "l")]
+    more = json.loads(lab.ok("sweep", "extend", "l", "2", "--json"))
+    assert (made["added"], more["added"]) == (4, 2)
+    assert [row["x"] for row in rows(lab, "l")][:4] == before
+
+
+def test_a_file_may_ask_for_no_gpu(lab: Lab) -> None:
+    (lab.folder / "g.toml").write_text(
+        'command = "echo {x}"\n[resources]\ngpus = 0\n[params]\nx = [1]\n'
+    )
+    made = sweep(lab, "g.toml", "--hold")
+    assert lab.job(made["jobs"][0])["gpus"] == 0
+
+
+def test_a_trial_that_is_told_to_stop_is_over_even_if_it_asks_for_more(here: Lab) -> None:
+    swept = stoker.sweep(
+        work.stubborn, {"offset": [0, 0.1, 100]}, metric="loss", max_parallel=1, gpus=0, retries=3,
+        early_stop={"kind": "median", "min_trials": 2, "after_step": 1},
+    )  # fmt: skip
+    assert swept.wait(100)
+    assert swept.counts == {"done": 2, "cancelled": 1}
+    assert swept.jobs()[2].info()["cause"] == "stopped_early"
+    assert swept.resume().counts == {"done": 2, "cancelled": 1}  # run as far as it was worth
+
+
+def test_a_stopped_sweep_tries_nothing_again(lab: Lab) -> None:
+    gate = lab.folder / "gate"
+    made = sweep(lab, "-n", "s", "--retries", "5",
+                 f"while ! test -e {gate}; do sleep 0.02; done; exit {{x}}", "x=3,4")  # fmt: skip
+    lab.wait_until(lambda: trials(lab, "s") == {"running": 2})
+    lab.ok("sweep", "stop", "s")
+    gate.touch()
+    lab.wait(*made["jobs"])
+    assert trials(lab, "s") == {"failed": 2}
+    assert [lab.job(job)["attempts"] for job in made["jobs"]] == [1, 1]
+
+
+def at_once(count: int, what: Callable[[], Any]) -> list[Any]:
+    """The same from several threads that begin together."""
+    barrier, results = threading.Barrier(count), []
+
+    def run() -> None:
+        barrier.wait()
+        results.append(what())
+
+    threads = [threading.Thread(target=run) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def test_several_who_resume_or_give_at_once_run_every_trial_once(here: Lab) -> None:
+    stoker.sweep("true {x}", {"x": "range(30)"}, name="s", gpus=0, hold=True)
+    stoker.Queue().find_sweep("s").stop()
+    at_once(4, lambda: lifecycle.resume(StoredQueue(), "s"))
+    assert len(stoker.Queue().jobs("held")) == 30
+    given = at_once(4, lambda: stoker.sweep("echo {y}", {"y": [1, 2]}, gpus=0, hold=True).name)
+    assert len(set(given)) == 1
+    assert len(stoker.Queue().jobs("held")) == 32
+
+
+def test_the_same_file_name_in_another_folder_is_another_sweep(lab: Lab) -> None:
+    names = []
+    for folder in ("a", "b"):
+        place = lab.folder / folder
+        place.mkdir()
+        (place / "search.toml").write_text('command = "pwd; : {x}"\n[params]\nx = [1]\n')
+        made = json.loads(lab.ok("sweep", "--json", "search.toml", cwd=place))
+        names.append(made["sweep"])
+        lab.wait(*made["jobs"])
+        assert lab.log(made["jobs"][0]) == f"{place}\n"
+    assert names == ["search", "search-2"]
+
+
+def test_an_edited_sweep_runs_nothing_that_it_does_not_ask_for(lab: Lab) -> None:
+    sweep(lab, "-n", "s", "--hold", "echo {a}", "a=1,2,3")
+    lab.ok("sweep", "stop", "s")
+    again = sweep(lab, "-n", "s", "--hold", "echo new {a}", "a=1,2")
+    assert (again["added"], len(again["jobs"])) == (2, 2)
+    assert {lab.job(job)["command"] for job in again["jobs"]} == {"echo new 1", "echo new 2"}
+
+
+def test_results_outlive_the_jobs(lab: Lab) -> None:
+    sweep(lab, "-n", "s", "echo stoker: y={a}", "a=1,2")
+    lab.wait()
+    lab.ok("clean")
+    assert lab.states() == {}
+    assert [(row["y"], row["state"]) for row in rows(lab, "s")] == [(1, "done"), (2, "done")]
+    assert sweep(lab, "-n", "s", "echo stoker: y={a}", "a=1,2")["jobs"] == []
+
+
+def test_a_function_sweep_runs_again_after_its_jobs_were_removed(here: Lab) -> None:
+    swept = work.score.sweep({"x": [1, 2]}, name="fn")
+    assert swept.wait(60)
+    here.ok("rm", "sweep:fn")
+    calls = Path(here.state_dir, "calls")
+    jobs = swept.rerun([1])
+    assert jobs[0].result(60) == 1
+    before = len(list(calls.iterdir()))
+    work.score.sweep({"x": [1, 2]}, name="fn")
+    assert len(list(calls.iterdir())) == before
+
+
+def test_running_one_trial_again_does_not_wake_a_stopped_search(lab: Lab) -> None:
+    lab.ok("sweep", "-n", "s", "-N", "500", *SEARCH, "echo stoker: y={x}", "x=interval(0,1)")
+    lab.wait_until(lambda: trials(lab, "s").get("done", 0) >= 2)
+    lab.ok("sweep", "stop", "s", "--kill")
+    lab.wait_until(lambda: not {"queued", "running", "starting"} & set(trials(lab, "s")))
+    jobs = json.loads(lab.ok("sweep", "rerun", "s", "1", "--json"))["jobs"]
+    before = counted(lab, "s")
+    lab.wait(*jobs)
+    assert counted(lab, "s") == before
+    assert "stopped" in lab.ok("sweep", "ls")
+
+
+def test_another_sweep_of_the_same_name_finds_no_old_files(lab: Lab) -> None:
+    command = "mkdir -p $STOKER_CHECKPOINT_DIR; ls $STOKER_CHECKPOINT_DIR; : {a}"
+    sweep(lab, "-n", "s", f"{command}; touch $STOKER_CHECKPOINT_DIR/old", "a=1")
+    lab.wait()
+    lab.ok("sweep", "rm", "s")
+    [job] = sweep(lab, "-n", "s", command, "a=1")["jobs"]
+    lab.wait(job)
+    assert lab.log(job) == ""
+
+
+def test_a_metric_may_have_the_name_of_a_parameter(lab: Lab) -> None:
+    sweep(lab, "-n", "s", "--metric", "loss", "--lenient",
+          "echo stoker: loss=$((10 - STOKER_PARAM_loss))", "loss=1,2,3")  # fmt: skip
+    lab.wait()
+    assert json.loads(lab.ok("results", "s", "--best", "1", "--json"))["rows"][0]["trial"] == 3
+    assert json.loads(lab.ok("sweep", "show", "s", "--json"))["best"]["trial"] == 3
+    lab.ok("plot", "s", "--param", "loss")
+
+
+def test_a_search_whose_metric_nobody_reports_stops_and_says_so(lab: Lab) -> None:
+    lab.ok("sweep", "-n", "s", "-N", "30", *SEARCH, "echo stoker: z={x}", "x=interval(0,1)")
+    lab.wait_until(lambda: json.loads(lab.ok("sweep", "show", "s", "--json"))["stopped"])
+    shown = json.loads(lab.ok("sweep", "show", "s", "--json"))
+    assert "none has reported `y`" in shown["stopped"]
+    assert sum(shown["trials"].values()) < 10
+
+
+def test_the_foreground_stops_after_failures_that_are_alike_too(lab: Lab) -> None:
+    (lab.folder / "f.toml").write_text('command = "exit 3 {x}"\n[params]\nx = "range(30)"\n')
+    done = lab.run("run", "-g", "0", "f.toml")
+    assert "5 trials in a row failed alike: exit code 3" in done.stderr
+    assert done.returncode in (5, 6)  # the next one may have been started already
+
+
+def test_the_foreground_runs_failed_trials_again_only_if_asked(lab: Lab) -> None:
+    (lab.folder / "f.toml").write_text(
+        'command = "echo {x} >> ran; test {x} = 1"\n[params]\nx = [1, 2]\n'
+    )
+    ran, logs = lab.folder / "ran", lab.folder / "logs"
+    assert lab.run("run", "-g", "0", "-l", "logs", "f.toml").returncode == 1
+    again = lab.run("run", "-g", "0", "-l", "logs", "f.toml")
+    assert (again.returncode, sorted(ran.read_text().split())) == (0, ["1", "2"])
+    assert "1 trial failed before; --resume runs them again" in again.stderr
+    assert f"stoker results {logs}" in again.stderr
+    spec = load(lab.folder / "f.toml")._replace(name="sweep")
+    base = JobSpec((), Context(str(lab.folder), (), 0o22, "/bin/sh"))
+    for retries_failed, count in ((False, 0), (True, 1)):
+        source = SweepSource(open_database(str(logs)), str(logs), spec, base, 1,
+                             retries_failed=retries_failed)  # fmt: skip
+        assert len(source.read()) == count
+
+
+def test_failures_with_one_exit_code_and_other_words_are_not_alike(lab: Lab) -> None:
+    (lab.folder / "f.toml").write_text(
+        'command = "echo {x} is {y}; exit 3"\n[params]\ny = [1, 2, 3, 4]\nx = ["a", "b"]\n'
+    )
+    done = lab.run("run", "-g", "0", "f.toml")
+    assert done.returncode == 8
+    assert "failed alike" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["stop", "a", "b"], "one word too many"),
+        (["rerun", "s", "²"], "is not a trial"),
+        (["rerun", "s", "5-1"], "is no range of trials"),
+        (["rerun", "s", "1-99999999999"], "is not a trial"),
+        (["extend", "s", "²"], "how many more trials?"),
+        (["--early-stop", "median,after_step=²", "--metric", "y", "echo {x}", "x=1"], "no option"),
+        (["--when", "x: 1 == 1", "f.toml"], "for parameters on the command line"),
+        (["-m", "cmaes", "--metric", "y", "echo {x}", "x=interval(0,1)"], ""),
+    ],
+)
+def test_odd_words_get_a_sentence(lab: Lab, words: list[str], message: str) -> None:
+    (lab.folder / "f.toml").write_text('command = "echo {x}"\n[params]\nx = [1]\n')
+    done = lab.run("sweep", *words, *(["--hold"] if words[0].startswith("-") else []))
+    assert "Traceback" not in done.stderr
+    if message:
+        assert done.returncode in (1, 2)
+        assert message in done.stderr
+
+
+def test_files_that_cannot_be_written_are_told(lab: Lab) -> None:
+    sweep(lab, "-n", "s", "echo stoker: y={a}", "a=1,2")
+    lab.wait()
+    for words in (["-o", "/nonexistent/x.csv"], ["--parquet", "/nonexistent/x"]):
+        done = lab.run("results", "s", *words)
+        assert (done.returncode, "cannot write" in done.stderr) == (2, True)
+
+
+def test_what_only_makes_sense_for_one_job_is_refused_in_a_file(lab: Lab) -> None:
+    (lab.folder / "f.toml").write_text(
+        'command = "echo {x}"\n[resources]\nstdout = "x"\n[params]\nx = [1]\n'
+    )
+    done = lab.run("sweep", "f.toml")
+    assert (done.returncode, "resources.stdout" in done.stderr) == (2, True)
+
+
+def test_dry_run_leaves_no_file(lab: Lab) -> None:
+    lab.ok("sweep", "--dry-run", "cat {params:file}", "a=1,2")
+    assert not (lab.state_dir / "sweeps").exists()
+
+
+def test_a_driven_sweep_is_not_over_before_its_trials_are_there(here: Lab) -> None:
+    queue = StoredQueue()
+    stoker.sweep("echo {x}", {"x": [1]}, name="s", metric="y", early_stop="median", gpus=0,
+                 hold=True)  # fmt: skip
+    row = sweeps.get(queue.db, "s")
+    with queue.db.transaction():
+        sweeps.end_driving(queue.db, row.id, row.spec)
+    assert sweeps.get(queue.db, "s").is_driven  # its trial waits
+
+
+def test_a_target_stops_any_sweep(lab: Lab) -> None:
+    (lab.folder / "t.toml").write_text(
+        'command = "echo stoker: y={x}"\nmetric = { name = "y", goal = "max", target = 3 }\n'
+        'max_parallel = 1\n[params]\nx = "range(200)"\n'
+    )
+    sweep(lab, "t.toml")
+    lab.wait_until(lambda: json.loads(lab.ok("sweep", "show", "t", "--json"))["stopped"])
+    assert "reached the target" in lab.ok("sweep", "show", "t")
+    assert trials(lab, "t")["cancelled"] > 0
+
+
+def test_a_search_that_is_over_says_that_all_is_there(lab: Lab) -> None:
+    given = ("sweep", "-n", "s", "-N", "3", *SEARCH, "echo stoker: y={x}", "x=interval(0,1)")
+    assert "3 trials by tpe" in lab.ok(*given)
+    lab.wait_until(lambda: trials(lab, "s") == {"done": 3})
+    assert "sweep s: all 3 trials are there (3 done)" in lab.ok(*given)
+
+
+def test_points_that_an_edit_adds_to_a_search_are_run(lab: Lab) -> None:
+    search = (
+        'command = "echo stoker: y={x}"\nmethod = "tpe"\ntrials = 3\nmetric = "y"\nseed = 1\n'
+        '[resources]\ngpus = 0\n[params]\nx = "interval(0, 1)"\n'
+    )
+    file = lab.folder / "s.toml"
+    file.write_text(search)
+    sweep(lab, "s.toml")
+    lab.wait_until(lambda: trials(lab, "s") == {"done": 3})
+    file.write_text(search + "[[include]]\nx = [7, 8]\n")
+    assert lab.ok("sweep", "s.toml", "--dry-run").split("\n")[:2] == [
+        "echo stoker: y=7", "echo stoker: y=8",
+    ]  # fmt: skip
+    assert sweep(lab, "s.toml")["added"] == 2
+    lab.wait_until(lambda: trials(lab, "s") == {"done": 5})
+    assert [row["y"] for row in rows(lab, "s")][3:] == [7, 8]
+    assert sweep(lab, "s.toml")["jobs"] == []
+
+
+def test_a_search_whose_metric_is_never_a_number_says_what_it_was(lab: Lab) -> None:
+    lab.ok("sweep", "-n", "s", "-N", "30", *SEARCH, "echo stoker: y=nan x={x}", "x=interval(0,1)")
+    lab.wait_until(lambda: json.loads(lab.ok("sweep", "show", "s", "--json"))["stopped"])
+    stopped = json.loads(lab.ok("sweep", "show", "s", "--json"))["stopped"]
+    assert stopped == "5 trials ended well, and `y` was never a number: nan"
+
+
+def test_what_a_method_needs_is_named_with_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    from importlib import util
+
+    from stoker.sweeps.arguments import from_words
+    from stoker.sweeps.spec import make_metric
+
+    spec = from_words(["echo {x}"], True, ["x=interval(0,1)"], method="gp", trials=9,
+                      metric=make_metric("y"))  # fmt: skip
+    monkeypatch.setattr(util, "find_spec", lambda name: None if name != "optuna" else object())
+    with pytest.raises(Unavailable, match="the method gp needs the packages scipy and torch") as no:
+        lifecycle.check_search(spec)
+    assert no.value.hint == "pip install scipy torch"
+
+
+def test_a_job_that_ran_a_trial_before_still_knows_it(lab: Lab) -> None:
+    sweep(lab, "echo stoker: y={x}", "x=5,6", "--name", "s")
+    lab.wait()
+    lab.ok("sweep", "rerun", "s", "2")
+    lab.wait()
+    found = json.loads(lab.ok("results", "1-3", "--json"))["rows"]
+    assert [(row["trial"], row["x"]) for row in found] == [(1, 5), (2, 6), (2, 6)]
+
+
+@pytest.mark.parametrize("verb", ["results", "plot"])
+def test_a_name_that_nobody_knows_has_a_nearest_sweep(lab: Lab, verb: str) -> None:
+    sweep(lab, "echo {x}", "x=1", "--name", "brave", "--hold")
+    done = lab.run(verb, "brvae")
+    assert done.returncode == 1
+    assert "there is no sweep, job or log folder `brvae`" in done.stderr
+    assert "did you mean `brave`?" in done.stderr
+    assert "did you mean `brave`?" in lab.run("sweep", "show", "brav").stderr
+    assert "`stoker sweep ls` shows the sweeps" in lab.run(verb, "nope").stderr
+
+
+def test_a_metric_needs_a_name(lab: Lab) -> None:
+    sweep(lab, "echo {x}", "x=1", "--name", "s", "--hold")
+    done = lab.run("results", "s", "--best", "1", "--metric", ":")
+    assert (done.returncode, "`:` cannot be the name of a metric" in done.stderr) == (2, True)

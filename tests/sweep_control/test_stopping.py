@@ -1,0 +1,50 @@
+"""Trials that end because their sweep was stopped, or because the sweep stops them early."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.lab import Lab
+from tests.sweep_control.test_sweep import sweep, trials
+
+# Trials 1 and 2 end; trial 3 reports bad values and never asks whether to stop.
+DEAF = (
+    "for i in 1 2 3 4 5; do echo stoker: loss={x} step=$i; done; "
+    "test {x} -lt 50 || while :; do sleep 0.05; done"
+)
+EARLY = ("--metric", "loss", "--max-parallel", "1", "--gpus", "0", "x=0,1,100")
+
+
+def test_trials_of_a_stopped_sweep_say_so(lab: Lab) -> None:
+    made = sweep(lab, "-n", "s", "--gpus", "2", "while :; do sleep 0.05; done; : {x}", "x=1,2")
+    lab.wait_until(lambda: trials(lab, "s") == {"running": 1, "queued": 1})
+    lab.ok("sweep", "stop", "s", "--kill")
+    lab.wait_until(lambda: trials(lab, "s") == {"cancelled": 2})
+    for job in made["jobs"]:
+        assert lab.job(job)["cause"] == "sweep"
+        assert "sweep stopped" in lab.ok("show", str(job))
+        assert "no exit record" not in lab.ok("show", str(job))
+
+
+@pytest.mark.slow
+def test_trial_that_never_asks_is_ended_and_counts_as_stopped_early(lab: Lab) -> None:
+    made = sweep(lab, "-n", "s", DEAF, "--early-stop",
+                 "median,min_trials=2,after_step=1,kill_after=0", *EARLY)  # fmt: skip
+    lab.wait_until(lambda: trials(lab, "s") == {"done": 2, "cancelled": 1}, timeout=60)
+    assert lab.job(made["jobs"][2])["cause"] == "stopped_early"
+    rows = json.loads(lab.ok("results", "s", "--json"))["rows"]
+    assert [row["stopped"] for row in rows] == [None, None, "early"]
+    assert json.loads(lab.ok("sweep", "resume", "s", "--json"))["jobs"] == []
+
+
+@pytest.mark.slow
+def test_trial_that_never_asks_is_warned_of(lab: Lab) -> None:
+    told = lab.run("sweep", "-n", "s", DEAF, "--early-stop",
+                   "median,min_trials=2,after_step=1", *EARLY).stderr  # fmt: skip
+    assert "--early-stop median,kill_after=60" in told
+    lab.wait_until(lambda: "asked to stop early still runs" in lab.ok("sweep", "show", "s"),
+                   timeout=60)  # fmt: skip
+    assert json.loads(lab.ok("sweep", "show", "s", "--json"))["asked_to_stop"] == [3]
+    lab.ok("sweep", "stop", "s", "--kill")

@@ -1,0 +1,364 @@
+"""The file of traces: kept whole, kept small, and replaced when it is no good; time is passed."""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stoker.core.formats.time_series import TICKS, Reading
+from stoker.store.usage_history import FILE_NAME, Row, TraceWriter, read
+from stoker.usage.usage_charts import gpu_trace, job_trace
+from tests.usage.plant import DAY, Plant, run, size
+
+TAG = 77
+T0 = 1_750_000_000.0
+NOBODY = Plant(0)
+
+NewWriter = Callable[..., TraceWriter]
+
+
+def keep(writer: TraceWriter, at: float, value: int, key: str = "GPU-1") -> None:
+    writer.tick(at, [Row("card", key, (value, None, 2 * value, 30))], lambda job: False)
+
+
+def kept(folder: Path, key: str = "GPU-1", kind: str = "card") -> list[Reading]:
+    return sorted((reading for _, reading in read(str(folder), kind, key)), key=lambda r: r[0])
+
+
+def uses(folder: Path, key: str = "GPU-1") -> list[int | None]:
+    return [values[0] for _, values in kept(folder, key)]
+
+
+@pytest.fixture
+def new_writer(tmp_path: Path) -> Iterator[NewWriter]:
+    made: list[TraceWriter] = []
+
+    def make(folder: Path = tmp_path, tag: int = TAG, **options: int) -> TraceWriter:
+        made.append(TraceWriter(str(folder), tag, **options))
+        return made[-1]
+
+    yield make
+    for writer in made:
+        writer.close()
+
+
+@pytest.fixture
+def writer(new_writer: NewWriter) -> TraceWriter:
+    return new_writer()
+
+
+# -- what is kept ---------------------------------------------------------------------------------
+
+
+@given(ticks=st.integers(1, 700), stops=st.lists(st.integers(0, 700), max_size=3))
+@settings(max_examples=15, deadline=None)
+def test_every_reading_of_a_day_comes_back_wherever_the_writer_was_replaced(
+    tmp_path_factory: pytest.TempPathFactory, ticks: int, stops: list[int]
+) -> None:
+    folder = tmp_path_factory.mktemp("traces")
+    writer = TraceWriter(str(folder), TAG)
+    for tick in range(ticks):
+        if tick in stops:
+            writer.close()
+            writer = TraceWriter(str(folder), TAG)
+        keep(writer, T0 + 5 * tick, tick)
+    writer.close()
+    assert kept(folder) == [
+        (round((T0 + 5 * tick) * TICKS), (tick, None, 2 * tick, 30)) for tick in range(ticks)
+    ]
+
+
+def test_only_what_is_asked_for_is_read(tmp_path: Path, writer: TraceWriter) -> None:
+    for tick in range(600):
+        keep(writer, T0 + tick, tick)
+        keep(writer, T0 + tick, 0, key="GPU-2")
+    late = [values[0] for _, (_, values) in read(str(tmp_path), "card", "GPU-1", T0 + 590)]
+    assert sorted(v for v in late if v is not None) == list(range(590, 600))
+    assert kept(tmp_path, "GPU-3") == kept(tmp_path, "GPU-1", kind="tree") == []
+
+
+def test_nobody_else_may_read_the_file(tmp_path: Path, writer: TraceWriter) -> None:
+    keep(writer, T0, 1)
+    for name in os.listdir(tmp_path):
+        assert os.stat(tmp_path / name).st_mode & 0o077 == 0, name
+
+
+def test_without_a_file_there_are_no_traces(tmp_path: Path) -> None:
+    assert gpu_trace(str(tmp_path), "GPU-1", 0, 100) == {}
+    assert job_trace(str(tmp_path), 1, 100) == {}
+    assert os.listdir(tmp_path) == []
+
+
+# -- clocks ---------------------------------------------------------------------------------------
+
+
+def test_a_clock_that_jumps_loses_and_corrupts_nothing(tmp_path: Path, writer: TraceWriter) -> None:
+    jumps = [0.0, -3600.0, 7200.0, -100_000.0, 30.0]
+    at, moments = T0, []
+    for jump in jumps:
+        at += jump
+        for _ in range(200):
+            at += 5
+            moments.append(round(at * TICKS))
+            keep(writer, at, len(moments))
+    assert writer.trouble is None
+    found = kept(tmp_path)
+    assert sorted(moments) == [at for at, _ in found]
+    assert {values[0] for _, values in found} == set(range(1, 1001))
+
+
+def test_readings_from_the_future_are_not_shown(tmp_path: Path, writer: TraceWriter) -> None:
+    now = time.time()
+    keep(writer, now + 10 * 365 * DAY, 99)
+    keep(writer, now - 5, 10)
+    ((at, value),) = gpu_trace(str(tmp_path), "GPU-1", 0, 100)["gpu_use"].points
+    assert (round(at - now), value) == (-5, 10)
+
+
+def test_silence_is_a_gap_in_the_chart(tmp_path: Path, writer: TraceWriter) -> None:
+    start = float(int(time.time()) - 10_000)
+    for tick in [*range(5), *range(500, 505)]:
+        keep(writer, start + 10 * tick, 50)
+    points = gpu_trace(str(tmp_path), "GPU-1", 0, 100)["gpu_use"].points
+    assert [value for _, value in points] == [50] * 5 + [None] + [50] * 5
+    assert points[5][0] == start + (40 + 5000) / 2
+
+
+# -- bounded --------------------------------------------------------------------------------------
+
+
+def test_a_day_is_fine_a_month_is_coarse_with_its_extremes_and_older_is_gone(
+    tmp_path: Path, writer: TraceWriter
+) -> None:
+    for tick in range(2880):
+        keep(writer, T0 + 30 * tick, 100 if tick % 10 == 5 else tick % 7)
+    assert len(kept(tmp_path)) == 2880
+    before = _extremes(tmp_path)
+    run(writer, NOBODY, T0 + 2 * DAY, 7200, pace=600)
+    assert _extremes(tmp_path) == before
+    assert {level for level, _ in read(str(tmp_path), "card", "GPU-1")} == {1}
+    assert len(kept(tmp_path)) < 2 * 288 + 2 * 12  # more where two blocks meet
+    run(writer, NOBODY, T0 + 29.9 * DAY, 60)
+    assert _extremes(tmp_path) == before
+    run(writer, NOBODY, T0 + 31 * DAY, 60)
+    assert kept(tmp_path) == []
+
+
+def _extremes(folder: Path) -> dict[int, tuple[int, int]]:
+    """The lowest and the highest use in every five minutes."""
+    found: dict[int, list[int]] = {}
+    for at, values in kept(folder):
+        found.setdefault(at // (300 * TICKS), []).append(values[0] or 0)
+    return {stretch: (min(values), max(values)) for stretch, values in found.items()}
+
+
+def test_what_becomes_coarse_gives_its_room_back(tmp_path: Path, writer: TraceWriter) -> None:
+    run(writer, Plant(8), T0, DAY / 4)
+    fine = os.stat(tmp_path / FILE_NAME).st_size
+    run(writer, NOBODY, T0 + 2 * DAY, 600)
+    assert len(kept(tmp_path, Plant.uuid(7))) < 2160 / 10
+    assert _used(tmp_path) < fine / 3
+
+
+def _used(folder: Path) -> int:
+    """Bytes of the file that hold something."""
+    connection = sqlite3.connect(folder / FILE_NAME)
+    pages, spare, page = (
+        connection.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("page_count", "freelist_count", "page_size")
+    )
+    connection.close()
+    return int((pages - spare) * page)
+
+
+@pytest.mark.slow
+def test_a_quarter_of_a_day_of_eight_cards_with_jobs_costs_less_than_5_mb(
+    tmp_path: Path, writer: TraceWriter
+) -> None:
+    run(writer, Plant(8, jobs=8), T0, DAY / 4)
+    assert size(tmp_path) < 5 << 20
+
+
+@pytest.mark.slow
+def test_forty_days_of_eight_cards_stay_small(tmp_path: Path, writer: TraceWriter) -> None:
+    plant, sizes = Plant(8), []
+    for day in range(40):
+        run(writer, plant, T0 + day * DAY, DAY, pace=120)
+        sizes.append(size(tmp_path))
+    assert sizes[39] < sizes[31] * 1.1
+    assert sizes[39] < 20 << 20
+    assert kept(tmp_path, Plant.uuid(0))[0][0] > (T0 + 9 * DAY) * TICKS
+
+
+@pytest.mark.slow
+def test_the_file_keeps_to_its_limit_and_the_newest_stays(
+    tmp_path: Path, new_writer: NewWriter
+) -> None:
+    limit, spare = 512 << 10, 512 << 10  # what is recent, and free pages that are kept
+    writer = new_writer(most_bytes=limit)
+    run(writer, Plant(8, jobs=16), T0, DAY / 4)
+    assert os.stat(tmp_path / FILE_NAME).st_size < limit + spare
+    found = kept(tmp_path, Plant.uuid(3))
+    assert found[-1][0] == round((T0 + DAY / 4 - 5) * TICKS)
+    assert len(found) > 100
+
+
+@pytest.mark.slow
+def test_a_tick_does_not_cost_more_when_there_is_more_history(writer: TraceWriter) -> None:
+    """Counted in instructions of SQLite's machine, for ticks that pack and expire nothing."""
+    plant, costs = Plant(40), []
+    for day in range(1, 11):
+        run(writer, plant, T0 + day * DAY, DAY, pace=240)
+        run(writer, plant, T0 + (day + 1) * DAY, 60, pace=1)  # let it tidy up
+        count = 0
+
+        def step() -> None:
+            nonlocal count
+            count += 1
+
+        assert writer._db is not None
+        writer._db.set_progress_handler(step, 10)
+        run(writer, plant, T0 + (day + 1) * DAY + 60, 20, pace=5)
+        writer._db.set_progress_handler(None, 0)
+        costs.append(count)
+    assert max(costs[5:]) < 1.5 * max(costs[1:4]), costs
+
+
+def test_a_removed_job_loses_its_traces_and_others_do_not(
+    tmp_path: Path, writer: TraceWriter
+) -> None:
+    for tick in range(300):
+        rows = [Row("tree", str(job), (tick, tick)) for job in range(1, 101)]
+        writer.tick(T0 + tick, rows, lambda job: False)
+    for tick in range(300):
+        writer.tick(T0 + 300 + tick, [Row("tree", "7", (1, 1))], lambda job: job % 2 == 0)
+    left = [job for job in range(1, 101) if kept(tmp_path, str(job), "tree")]
+    assert left == list(range(1, 101, 2))
+    connection = sqlite3.connect(tmp_path / FILE_NAME)
+    assert connection.execute("SELECT count(*) FROM tracks").fetchone() == (50,)
+    connection.close()
+
+
+# -- damage ---------------------------------------------------------------------------------------
+
+
+def _fill(folder: Path, tag: int = TAG) -> None:
+    writer = TraceWriter(str(folder), tag)
+    for tick in range(600):
+        keep(writer, T0 + tick, 1)
+    writer.close()
+
+
+@pytest.mark.parametrize("damage", ["garbage", "empty", "short", "another schema", "header only"])
+def test_a_file_that_is_no_good_is_made_anew(
+    tmp_path: Path, new_writer: NewWriter, damage: str
+) -> None:
+    _fill(tmp_path)
+    path = tmp_path / FILE_NAME
+    whole = path.read_bytes()
+    if damage == "another schema":
+        path.unlink()
+        connection = sqlite3.connect(path)
+        connection.execute("CREATE TABLE blocks (a)")
+        connection.close()
+    else:
+        path.write_bytes({
+            "garbage": b"\xa5" * 20_000,
+            "empty": b"",
+            "short": whole[: len(whole) // 2],
+            "header only": whole[:100] + b"\0" * (len(whole) - 100),
+        }[damage])  # fmt: skip
+    kept(tmp_path)  # whatever it finds, it does not fail
+    writer = new_writer()
+    for tick in range(3):
+        keep(writer, T0 + 1000 + tick, 5 + tick)
+    assert uses(tmp_path)[-2:] == [6, 7]  # the tick that met the damage may be lost
+    assert writer.trouble is None
+
+
+@given(st.integers(0, 1 << 30), st.integers(1, 400))
+@settings(max_examples=15, deadline=None)
+def test_flipped_bytes_never_stop_the_writer_or_the_reader(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, count: int
+) -> None:
+    folder = tmp_path_factory.mktemp("traces")
+    _fill(folder)
+    chance, path = random.Random(seed), folder / FILE_NAME
+    data = bytearray(path.read_bytes())
+    for _ in range(count):
+        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+    path.write_bytes(data)
+    gpu_trace(str(folder), "GPU-1", 0, 100)
+    writer = TraceWriter(str(folder), TAG)
+    for tick in range(300):  # enough to pack a block
+        keep(writer, T0 + 1000 + tick, 5)
+    keep(writer, T0 + 2000, 9)
+    writer.close()
+    gpu_trace(str(folder), "GPU-1", 0, 100)
+    assert 9 in uses(folder)
+
+
+def test_a_file_that_is_deleted_under_the_writer_is_made_anew(
+    tmp_path: Path, writer: TraceWriter
+) -> None:
+    keep(writer, T0, 1)
+    for name in os.listdir(tmp_path):
+        os.unlink(tmp_path / name)
+    keep(writer, T0 + 1, 2)
+    keep(writer, T0 + 2, 3)
+    assert uses(tmp_path) == [2, 3]
+
+
+def test_traces_of_another_queue_are_not_taken_over(tmp_path: Path, new_writer: NewWriter) -> None:
+    _fill(tmp_path, tag=1)
+    keep(new_writer(tag=2), T0, 42)
+    assert uses(tmp_path) == [42]
+
+
+def test_a_reader_that_stays_does_not_stop_the_writer(tmp_path: Path, writer: TraceWriter) -> None:
+    keep(writer, T0, 1)
+    reader = sqlite3.connect(f"file:{tmp_path / FILE_NAME}?mode=ro", uri=True, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT * FROM recent").fetchall()
+    for tick in range(600):
+        keep(writer, T0 + tick, tick)
+        assert writer.trouble is None
+    reader.close()
+    assert len(uses(tmp_path)) == 601
+
+
+def test_a_full_disk_costs_the_ticks_that_find_no_room_and_no_others(
+    tmp_path: Path, writer: TraceWriter
+) -> None:
+    keep(writer, T0, 1)
+    assert writer._db is not None
+    writer._db.execute("PRAGMA max_page_count=1")
+    tick = 0
+    while writer.trouble is None:
+        tick += 1
+        keep(writer, T0 + tick, 1)
+    assert "full" in writer.trouble
+    keep(writer, T0 + 1000, 2)  # a new connection, without that limit
+    assert writer.trouble is None
+    assert uses(tmp_path) == [1] * tick + [2]
+
+
+def test_a_place_that_cannot_be_written_is_told_of_and_tried_again(
+    tmp_path: Path, new_writer: NewWriter
+) -> None:
+    folder = tmp_path / "state"
+    writer = new_writer(folder)
+    keep(writer, T0, 1)
+    assert writer.trouble is not None and "No such file" in writer.trouble
+    folder.mkdir()
+    keep(writer, T0 + 1, 2)
+    assert writer.trouble is None
+    assert uses(folder) == [2]

@@ -1,0 +1,52 @@
+"""The fake server of the page's tests says what the real one says, in the same shapes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from stoker.web import models
+from tests.web_ui.conftest import FRONTEND
+
+_ASK = """
+import { Fake } from './dev/fake.mjs';
+const fake = new Fake(30);
+const none = new URLSearchParams();
+const ask = (path, query = none) => [path, { schema: 1, ...fake.get(path, query) }];
+console.log(JSON.stringify(Object.fromEntries([
+  ask('/api/overview'), ask('/api/jobs'), ask('/api/jobs/15'), ask('/api/jobs/23'),
+  ask('/api/jobs/15/log'), ask('/api/jobs/15/find', new URLSearchParams({ q: 'step 7' })),
+  ask('/api/sweeps'), ask('/api/sweeps/brave-otter'), ask('/api/sweeps/brave-otter/results'),
+  ask('/api/sweeps/brave-otter/importance'), ask('/api/jobs/15/trace'),
+])));
+"""
+_SHAPES: dict[str, type[BaseModel]] = {
+    "/api/overview": models.Overview,
+    "/api/jobs": models.JobsAnswer,
+    "/api/jobs/15": models.JobAnswer,
+    "/api/jobs/23": models.JobAnswer,
+    "/api/jobs/15/log": models.LogAnswer,
+    "/api/jobs/15/find": models.FoundAnswer,
+    "/api/sweeps": models.SweepsAnswer,
+    "/api/sweeps/brave-otter": models.SweepAnswer,
+    "/api/sweeps/brave-otter/results": models.ResultsAnswer,
+    "/api/sweeps/brave-otter/importance": models.ImportanceAnswer,
+    "/api/jobs/15/trace": models.TraceAnswer,
+}
+
+
+@pytest.mark.slow
+def test_the_fake_answers_in_the_shapes_of_the_server(node: str, packages: Path) -> None:
+    done = subprocess.run(
+        [node, "--input-type=module", "-e", _ASK],
+        cwd=FRONTEND, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    said: dict[str, Any] = json.loads(done.stdout)
+    for path, shape in _SHAPES.items():
+        shape.model_validate(said[path])
