@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from stoker.cli import help
 from stoker.cli import main as cli
 from stoker.cli.options import all_options
 from stoker.core.states import ACTIVE, EVENTS, FINAL, TABLE, WAITING
@@ -82,7 +83,7 @@ def commands_page() -> str:
     lines += [f"| [`{name}`](#{name}) | {_cell(text)} |" for name, text in cli.VERBS.items()]
     for name in cli.VERBS:
         lines += ["", *_command(name)]
-    lines += ["", "## Selectors", "", "```text", cli.SELECTORS, "```"]
+    lines += ["", "## Selectors", "", "```text", help.SELECTORS, "```"]
     return "\n".join(lines) + "\n"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +131,12 @@ def at_once(count: int, what: Callable[[], Any]) -> list[Any]:
 def test_several_who_resume_or_give_at_once_run_every_trial_once(here: Lab) -> None:
     stoker.sweep("true {x}", {"x": "range(30)"}, name="s", gpus=0, hold=True)
     stoker.Queue().find_sweep("s").stop()
-    at_once(4, lambda: lifecycle.resume(StoredQueue(), "s"))
+
+    def resume() -> None:
+        with closing(StoredQueue()) as queue:
+            lifecycle.resume(queue, "s")
+
+    at_once(4, resume)
     assert len(stoker.Queue().jobs("held")) == 30
     given = at_once(4, lambda: stoker.sweep("echo {y}", {"y": [1, 2]}, gpus=0, hold=True).name)
     assert len(set(given)) == 1
@@ -238,9 +244,10 @@ def test_the_foreground_runs_failed_trials_again_only_if_asked(lab: Lab) -> None
     spec = load(lab.folder / "f.toml")._replace(name="sweep")
     base = JobSpec((), Context(str(lab.folder), (), 0o22, "/bin/sh"))
     for retries_failed, count in ((False, 0), (True, 1)):
-        source = SweepSource(open_database(str(logs)), str(logs), spec, base, 1,
-                             retries_failed=retries_failed)  # fmt: skip
+        db = open_database(str(logs))
+        source = SweepSource(db, str(logs), spec, base, 1, retries_failed=retries_failed)
         assert len(source.read()) == count
+        db.close()
 
 
 def test_failures_with_one_exit_code_and_other_words_are_not_alike(lab: Lab) -> None:
@@ -296,13 +303,13 @@ def test_dry_run_leaves_no_file(lab: Lab) -> None:
 
 
 def test_a_driven_sweep_is_not_over_before_its_trials_are_there(here: Lab) -> None:
-    queue = StoredQueue()
     stoker.sweep("echo {x}", {"x": [1]}, name="s", metric="y", early_stop="median", gpus=0,
                  hold=True)  # fmt: skip
-    row = sweeps.get(queue.db, "s")
-    with queue.db.transaction():
-        sweeps.end_driving(queue.db, row.id, row.spec)
-    assert sweeps.get(queue.db, "s").is_driven  # its trial waits
+    with closing(StoredQueue()) as queue:
+        row = sweeps.get(queue.db, "s")
+        with queue.db.transaction():
+            sweeps.end_driving(queue.db, row.id, row.spec)
+        assert sweeps.get(queue.db, "s").is_driven  # its trial waits
 
 
 def test_a_target_stops_any_sweep(lab: Lab) -> None:

@@ -372,7 +372,13 @@ def test_the_configuration_of_gpu_task_scheduler() -> None:
     st.sampled_from(METHODS),
     st.none() | st.integers(1, 10**6),
     st.none() | st.integers(),
-    st.none() | st.builds(Metric, st.text(min_size=1), st.sampled_from(["min", "max"])),
+    st.none()
+    | st.builds(
+        Metric,
+        st.text(min_size=1),
+        st.sampled_from(["min", "max"]),
+        st.none() | st.floats(allow_nan=False, allow_infinity=False),
+    ),
     st.dictionaries(st.sampled_from(spec.RESOURCES), JSON, max_size=3),
     st.booleans(),
 )
