@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from stoker.compat.foreground import gpu_slots
-from stoker.compat.foreground.gpu_slots import FIRST_FREED, LAST_FREED, LOWEST, SlotCards
+from stoker.compat.foreground.gpu_slots import FIRST_FREED, LAST_FREED, LOWEST, SlotGpus
 from stoker.compat.foreground.jobs import End, Summary
 from stoker.compat.hog import run, user_module
 from stoker.compat.simple_gpu_scheduler import hypersearch, options
@@ -74,7 +74,7 @@ def test_examples_in_docstrings_are_true(module: object) -> None:
     assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]
 
 
-def order(cards: SlotCards) -> str:
+def order(cards: SlotGpus) -> str:
     return "".join(device.visible for device in cards.in_order)
 
 
@@ -83,7 +83,7 @@ def order(cards: SlotCards) -> str:
     [(LOWEST, "abc", "abc"), (FIRST_FREED, "abc", "bca"), (LAST_FREED, "cba", "acb")],
 )
 def test_slots_are_used_in_the_order_of_the_door(rule: str, first: str, later: str) -> None:
-    cards = SlotCards("abc", rule)
+    cards = SlotGpus("abc", rule)
     assert order(cards) == first
     for slot in (2, 0):  # c is freed, then a
         cards.ended(RunningJob(1, 1, Request(gpus=1), (slot,), 0.0), 1.0)
@@ -91,7 +91,7 @@ def test_slots_are_used_in_the_order_of_the_door(rule: str, first: str, later: s
 
 
 def test_slots_can_be_changed_while_jobs_run() -> None:
-    cards = SlotCards(["0", "1", "1"])
+    cards = SlotGpus(["0", "1", "1"])
     cards.use(["1", "2"])
     assert [device.visible for device in cards.devices] == ["0", "1", "1", "2"]
     assert sorted(cards.states) == [0, 2]

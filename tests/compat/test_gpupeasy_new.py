@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from stoker.client.queue import current_context
-from stoker.compat.gpupeasy.event_log import Logbook
-from stoker.compat.gpupeasy.service import Desk
+from stoker.compat.gpupeasy.event_log import EventLog
+from stoker.compat.gpupeasy.service import Service
 from stoker.core.model import JobSpec, Request
 from stoker.settings import load_settings, prepare_state_dir
 from stoker.store import ledger, named_devices
@@ -141,7 +141,7 @@ def test_every_query_finds_a_job_while_it_moves(lab: PeasyLab) -> None:
 def test_a_job_that_moves_on_while_a_list_is_read_is_in_it_once(tmp_path: Path) -> None:
     settings = load_settings()._replace(state_dir=str(tmp_path / "queue"))
     prepare_state_dir(settings)
-    desk = Desk(settings, Logbook(str(tmp_path)), 0)
+    desk = Service(settings, EventLog(str(tmp_path)), 0)
     other = open_database(settings.state_dir)
     named_devices.use(other, ["0", "0"])
     spec = JobSpec(("true",), current_context(settings), False, Request(gpus=1), "n")

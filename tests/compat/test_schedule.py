@@ -18,9 +18,9 @@ import pytest
 from stoker.compat.schedule.options import Call, parse
 from stoker.compat.schedule.state_file import Entry, dump, fresh, load, status_text
 from stoker.compat.schedule.task import number_in
-from stoker.compat.schedule.tickets import Want, left_over
-from stoker.devices.leases.any_of import Stand
-from stoker.devices.leases.holders import CardClaim
+from stoker.compat.schedule.tickets import GpuWish, left_over
+from stoker.devices.leases.any_of import AnyOf
+from stoker.devices.leases.holders import DeviceClaim
 from stoker.devices.leases.lease import holders, try_take
 from stoker.errors import UsageError
 from tests.cli.helpers import Gate, is_alive, refused
@@ -650,10 +650,10 @@ def test_nobody_waits_behind_a_process_that_is_stopped(door: Lab) -> None:
 def test_gpus_that_nobody_ahead_wants_are_left_over() -> None:
     gpus = [0, 1, 2, 3]
     assert left_over(gpus, []) == gpus
-    assert left_over(gpus, [Want(1)]) == []
-    assert left_over(gpus, [Want(2, (0, 2)), Want(1, (3,))]) == [1]
-    assert left_over(gpus, [Want(9)]) == gpus, "nobody waits for what cannot be"
-    assert left_over(gpus, [Want(2, (0, 9))]) == gpus
+    assert left_over(gpus, [GpuWish(1)]) == []
+    assert left_over(gpus, [GpuWish(2, (0, 2)), GpuWish(1, (3,))]) == [1]
+    assert left_over(gpus, [GpuWish(9)]) == gpus, "nobody waits for what cannot be"
+    assert left_over(gpus, [GpuWish(2, (0, 9))]) == gpus
 
 
 def test_a_gpu_that_becomes_available_is_used_by_who_waits(door: Lab) -> None:
@@ -670,7 +670,7 @@ def test_a_lease_of_anybody_else_is_respected_and_shown(
 ) -> None:
     monkeypatch.setenv("STOKER_LEASE_DIR", door.env["STOKER_LEASE_DIR"])
     door.ok("-i", "1")
-    lease = try_take([CardClaim("schedule-0", "", False, 0, None)])
+    lease = try_take([DeviceClaim("schedule-0", "", False, 0, None)])
     assert lease is not None
     run = door.popen("echo ran")
     assert run.stderr is not None
@@ -684,28 +684,28 @@ def test_a_lease_of_anybody_else_is_respected_and_shown(
 
 
 @pytest.fixture
-def cards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], CardClaim]:
+def cards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], DeviceClaim]:
     monkeypatch.setenv("STOKER_LEASE_DIR", str(tmp_path / "leases"))
-    return lambda number: CardClaim(f"card-{number}", "", False, 0, None)
+    return lambda number: DeviceClaim(f"card-{number}", "", False, 0, None)
 
 
-def test_a_stand_takes_the_first_that_are_free(cards: Callable[[int], CardClaim]) -> None:
+def test_a_stand_takes_the_first_that_are_free(cards: Callable[[int], DeviceClaim]) -> None:
     taken = try_take([cards(1)])
     assert taken is not None
-    stand = Stand(cards)
+    stand = AnyOf(cards)
     found = stand.look([1, 2, 0], 2)
     assert found is not None and found[1] == (2, 0)
     names = [holder.uuid for holder in holders([(f"card-{n}", "", False) for n in range(3)])]
     assert sorted(names) == ["card-0", "card-1", "card-2"]
     found[0].close()
-    assert Stand(cards).look([0, 1], 1, must=1) is not None
+    assert AnyOf(cards).look([0, 1], 1, must=1) is not None
     taken.close()
 
 
-def test_nobody_passes_who_stands_at_a_gate(cards: Callable[[int], CardClaim]) -> None:
+def test_nobody_passes_who_stands_at_a_gate(cards: Callable[[int], DeviceClaim]) -> None:
     busy = try_take([cards(0)])
     assert busy is not None
-    stand, later = Stand(cards), Stand(cards)
+    stand, later = AnyOf(cards), AnyOf(cards)
     assert stand.look([0, 1], 2) is None
     assert try_take([cards(1)]) is None, "card 1 is free, but kept"
     assert later.look([1], 1) is None
@@ -719,11 +719,11 @@ def test_nobody_passes_who_stands_at_a_gate(cards: Callable[[int], CardClaim]) -
 
 
 def test_two_who_need_several_do_not_wait_for_each_other(
-    cards: Callable[[int], CardClaim],
+    cards: Callable[[int], DeviceClaim],
 ) -> None:
     busy = try_take([cards(2)])
     assert busy is not None
-    one, other = Stand(cards), Stand(cards)
+    one, other = AnyOf(cards), AnyOf(cards)
     assert one.look([0, 2], 2) is None
     assert other.look([2, 1, 0], 2) is None
     busy.close()

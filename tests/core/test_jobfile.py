@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.formats.job_file import Line, Parser, parse
+from stoker.core.formats.job_file import JobLine, Parser, parse
 from stoker.errors import UsageError
 
 
-def jobs(text: str) -> list[Line]:
+def jobs(text: str) -> list[JobLine]:
     return list(parse(text.splitlines(keepends=True)))
 
 
@@ -19,7 +19,7 @@ def texts(text: str) -> list[str]:
 
 
 def test_each_line_is_a_job_with_its_number() -> None:
-    assert jobs("a\nb\n") == [Line(1, "a", ""), Line(2, "b", "")]
+    assert jobs("a\nb\n") == [JobLine(1, "a", ""), JobLine(2, "b", "")]
 
 
 def test_last_line_needs_no_line_end() -> None:
@@ -27,7 +27,7 @@ def test_last_line_needs_no_line_end() -> None:
 
 
 def test_blank_lines_and_comments_are_no_jobs_but_count() -> None:
-    assert jobs("\n# one\n   # two\n \t \na\n") == [Line(5, "a", "")]
+    assert jobs("\n# one\n   # two\n \t \na\n") == [JobLine(5, "a", "")]
 
 
 def test_comment_behind_a_command_is_the_shells_business() -> None:
@@ -43,14 +43,14 @@ def test_escaped_space_at_the_end_is_a_character_and_stays() -> None:
 
 
 def test_windows_line_ends_and_byte_order_mark_go() -> None:
-    assert jobs("\ufeffa\r\nb \\\r\nc\r\n") == [Line(1, "a", ""), Line(2, "b c", "")]
+    assert jobs("\ufeffa\r\nb \\\r\nc\r\n") == [JobLine(1, "a", ""), JobLine(2, "b c", "")]
 
 
 # -- continuation ------------------------------------------------------------------------------
 
 
 def test_backslash_continues_the_line_and_the_job_has_its_first_number() -> None:
-    assert jobs("a \\\n  b \\\nc\nd\n") == [Line(1, "a   b c", ""), Line(4, "d", "")]
+    assert jobs("a \\\n  b \\\nc\nd\n") == [JobLine(1, "a   b c", ""), JobLine(4, "d", "")]
 
 
 def test_two_backslashes_are_a_backslash() -> None:
@@ -82,38 +82,38 @@ def test_continued_last_line_is_a_job_as_it_stands() -> None:
 
 
 def test_flags_behind_a_command_are_its_own() -> None:
-    assert jobs("a #stoker --gpus 2\nb\n") == [Line(1, "a", "--gpus 2"), Line(2, "b", "")]
+    assert jobs("a #stoker --gpus 2\nb\n") == [JobLine(1, "a", "--gpus 2"), JobLine(2, "b", "")]
 
 
 def test_flags_on_a_line_of_their_own_stand_for_all_that_follow() -> None:
     assert jobs("a\n#stoker --gpus 2\nb\n  #stoker -p 1\nc #stoker -n x\n") == [
-        Line(1, "a", ""),
-        Line(3, "b", "--gpus 2"),
-        Line(5, "c", "--gpus 2 -p 1 -n x"),
+        JobLine(1, "a", ""),
+        JobLine(3, "b", "--gpus 2"),
+        JobLine(5, "c", "--gpus 2 -p 1 -n x"),
     ]
 
 
 def test_later_flags_come_last_so_that_they_win() -> None:
-    assert jobs("a #stoker -G 1 #stoker -G 2\n")[0] == Line(1, "a", "-G 1 -G 2")
+    assert jobs("a #stoker -G 1 #stoker -G 2\n")[0] == JobLine(1, "a", "-G 1 -G 2")
 
 
 @pytest.mark.parametrize(
     "text", ["echo #stokers", "echo x#stoker y", "echo '#stoker'", "echo #stoker-x"]
 )
 def test_what_only_looks_like_a_directive_stays_in_the_command(text: str) -> None:
-    assert jobs(text) == [Line(1, text, "")]
+    assert jobs(text) == [JobLine(1, text, "")]
 
 
 def test_comment_that_only_looks_like_a_directive_is_a_comment() -> None:
-    assert jobs("#stokers --gpus 2\na\n") == [Line(2, "a", "")]
+    assert jobs("#stokers --gpus 2\na\n") == [JobLine(2, "a", "")]
 
 
 def test_flags_reach_over_a_continuation() -> None:
-    assert jobs("a #stoker --gpus \\\n2\n") == [Line(1, "a", "--gpus 2")]
+    assert jobs("a #stoker --gpus \\\n2\n") == [JobLine(1, "a", "--gpus 2")]
 
 
 def test_empty_directive_changes_nothing() -> None:
-    assert jobs("#stoker\na #stoker\n") == [Line(2, "a", "")]
+    assert jobs("#stoker\na #stoker\n") == [JobLine(2, "a", "")]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_empty_directive_changes_nothing() -> None:
     ],
 )
 def test_a_directive_in_quotes_is_text(text: str) -> None:
-    assert jobs(text) == [Line(1, text, "")]
+    assert jobs(text) == [JobLine(1, text, "")]
 
 
 @pytest.mark.parametrize(
@@ -144,12 +144,12 @@ def test_a_directive_in_quotes_is_text(text: str) -> None:
     ],
 )
 def test_a_directive_behind_quotes_and_comments_is_one(text: str, command: str) -> None:
-    assert jobs(text) == [Line(1, command, "-G 2")]
+    assert jobs(text) == [JobLine(1, command, "-G 2")]
 
 
 def test_quotes_in_flags_keep_their_words_together() -> None:
     text = "a #stoker -n 'b #stoker c' #stoker -G 2"
-    assert jobs(text) == [Line(1, "a", "-n 'b #stoker c' -G 2")]
+    assert jobs(text) == [JobLine(1, "a", "-n 'b #stoker c' -G 2")]
 
 
 # -- bad input ---------------------------------------------------------------------------------

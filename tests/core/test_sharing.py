@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.model import CardState, Device, Plan, Request, RunningJob, Snapshot, WaitingJob
+from stoker.core.model import Device, DeviceState, Plan, Request, RunningJob, Snapshot, WaitingJob
 from stoker.core.policy.decide import IMPOSSIBLE, NO_DEVICE, RESERVED, decide
 from stoker.core.policy.explain import Place, explain_ready, what_if
 from stoker.core.policy.placement import amount_of, capacity, is_eligible
@@ -37,7 +37,7 @@ def plan_of(
     devices: tuple[Device, ...],
     *waiting: WaitingJob,
     running: tuple[RunningJob, ...] = (),
-    states: dict[int, CardState] | None = None,
+    states: dict[int, DeviceState] | None = None,
     estimates: Estimates = NO_ESTIMATES,
 ) -> Plan:
     return decide(Snapshot(0.0, devices, 4, running, waiting, False, states, estimates=estimates))
@@ -83,19 +83,19 @@ def test_slots_divide_a_card_and_exclusive_takes_all_of_it() -> None:
 
 
 def test_strangers_are_left_alone_except_by_jobs_that_share() -> None:
-    states = {0: CardState(foreign=60 * GIB, has_strangers=True, note="user2 (pid 7) has 60 GB")}
+    states = {0: DeviceState(foreign=60 * GIB, has_strangers=True, note="user2 (pid 7) has 60 GB")}
     assert plan_of((a_card(),), a_job(1, Request(1)), states=states).waits == {1: NO_DEVICE}
     assert placed(plan_of((a_card(),), a_job(1, sharing(20)), states=states)) == {1: (0,)}
     assert plan_of((a_card(),), a_job(1, sharing(21)), states=states).waits == {1: NO_DEVICE}
 
 
 def test_a_display_server_does_not_keep_a_whole_card_from_a_job() -> None:
-    states = {0: CardState(foreign=300 << 20)}
+    states = {0: DeviceState(foreign=300 << 20)}
     assert placed(plan_of((a_card(),), a_job(1, Request(1)), states=states)) == {1: (0,)}
 
 
 def test_nothing_starts_on_a_closed_card() -> None:
-    states = {0: CardState(closed="drained")}
+    states = {0: DeviceState(closed="drained")}
     plan = plan_of(
         (a_card(0), a_card(1)), a_job(1, Request(1)), a_job(2, Request(1)), states=states
     )
@@ -137,7 +137,7 @@ def test_small_jobs_cannot_starve_one_that_needs_a_whole_card() -> None:
 
 
 def test_nothing_is_kept_for_a_job_that_only_strangers_hold_up() -> None:
-    states = {0: CardState(foreign=20 * GIB, has_strangers=True)}
+    states = {0: DeviceState(foreign=20 * GIB, has_strangers=True)}
     plan = plan_of((a_card(),), a_job(1, Request(1)), a_job(2, sharing(30)), states=states)
     assert placed(plan) == {2: (0,)}
     assert plan.waits == {1: NO_DEVICE}
@@ -198,7 +198,7 @@ def test_who_has_lost_patience_is_overtaken_by_nobody() -> None:
 
 
 def test_why_says_who_has_the_memory_and_what_would_do() -> None:
-    states = {0: CardState(30 * GIB, True, None, "user2 (pid 4121) has 30 GB")}
+    states = {0: DeviceState(30 * GIB, True, None, "user2 (pid 4121) has 30 GB")}
     running = (a_tenant(1, sharing(40), (0,))._replace(family=1),)
     job = a_job(2, sharing(20))
     snapshot = Snapshot(
@@ -231,7 +231,9 @@ def test_no_card_is_ever_promised_more_than_it_has(
     cards: list[Device], requests: list[Request], foreign: list[int], compute: bool
 ) -> None:
     devices = tuple(card._replace(number=n, visible=str(n)) for n, card in enumerate(cards))
-    states = {n: CardState(foreign[n] * GIB, compute and foreign[n] > 0) for n in range(len(cards))}
+    states = {
+        n: DeviceState(foreign[n] * GIB, compute and foreign[n] > 0) for n in range(len(cards))
+    }
     jobs = {id: a_job(id, request) for id, request in enumerate(requests, 1)}
     first = plan_of(devices, *jobs.values(), states=states)
     taken = dict.fromkeys(range(len(devices)), 0)

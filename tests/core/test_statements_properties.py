@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.model import CardState, Device, Request, RunningJob, Snapshot, WaitingJob
+from stoker.core.model import Device, DeviceState, Request, RunningJob, Snapshot, WaitingJob
 from stoker.core.policy.decide import decide, in_view
 from stoker.core.policy.explain import Place, explain_ready, places
 from stoker.core.policy.forecast import forecast
@@ -20,8 +20,8 @@ REQUESTS = (
     Request(1, min_memory=100 * GIB),
 )  # fmt: skip
 STATES = st.sampled_from((
-    None, CardState(closed="drained"), CardState(closed="clearing", is_brief=True),
-    CardState(closed="leased to somebody else"), CardState(40 * GIB, True, None, "user2"),
+    None, DeviceState(closed="drained"), DeviceState(closed="clearing", is_brief=True),
+    DeviceState(closed="leased to somebody else"), DeviceState(40 * GIB, True, None, "user2"),
 ))  # fmt: skip
 LIMITS = st.sampled_from((None, None, 5.0, 60.0, 600.0))
 ESTIMATES = st.builds(Estimate, st.sampled_from((1.0, 30.0, 900.0)),

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from stoker.devices.leases.holders import CardClaim
+from stoker.devices.leases.holders import DeviceClaim
 from stoker.devices.leases.lease import Lease, Waiter, take_patiently, try_take
 from stoker.errors import Error
 from tests.devices.lease_ledger import Ledger
@@ -150,8 +150,8 @@ def _random_amount(chance: random.Random, total: int) -> int | None:
     return None if chance.random() < 0.15 else chance.randint(0, total * 2 // 3)
 
 
-def _claims(claims: Sequence[Sequence[Any]]) -> list[CardClaim]:
-    return [CardClaim(*fields) for fields in claims]
+def _claims(claims: Sequence[Sequence[Any]]) -> list[DeviceClaim]:
+    return [DeviceClaim(*fields) for fields in claims]
 
 
 def _play(uid: str) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.devices.leases.holders import CardClaim, Holder
+from stoker.devices.leases.holders import DeviceClaim, Holder
 from stoker.devices.leases.lease import (
     Lease,
     Waiter,
@@ -68,7 +68,7 @@ def new_actor() -> Iterator[Callable[..., LeaseActor]]:
 def new_waiter() -> Iterator[Callable[..., Waiter]]:
     waiters: list[Waiter] = []
 
-    def make(*claims: CardClaim) -> Waiter:
+    def make(*claims: DeviceClaim) -> Waiter:
         waiters.append(Waiter(claims))
         return waiters[-1]
 
@@ -77,25 +77,25 @@ def new_waiter() -> Iterator[Callable[..., Waiter]]:
         waiter.cancel()
 
 
-def whole(uuid: str = "card-0") -> CardClaim:
-    return CardClaim(uuid, "", False, TOTAL, None)
+def whole(uuid: str = "card-0") -> DeviceClaim:
+    return DeviceClaim(uuid, "", False, TOTAL, None)
 
 
-def part(amount: int, uuid: str = "card-0") -> CardClaim:
-    return CardClaim(uuid, "", False, TOTAL, amount)
+def part(amount: int, uuid: str = "card-0") -> DeviceClaim:
+    return DeviceClaim(uuid, "", False, TOTAL, amount)
 
 
 def card(uuid: str = "card-0") -> tuple[str, str, bool]:
     return (uuid, "", False)
 
 
-def taken(*claims: CardClaim) -> Lease:
+def taken(*claims: DeviceClaim) -> Lease:
     lease = try_take(claims)
     assert lease is not None
     return lease
 
 
-def is_free(*claims: CardClaim) -> bool:
+def is_free(*claims: DeviceClaim) -> bool:
     lease = try_take(claims)
     if lease is not None:
         lease.close()
@@ -632,7 +632,7 @@ def test_a_card_on_the_pci_bus_needs_no_folder(
     folder: Path, new_actor: Callable[..., LeaseActor], new_waiter: Callable[..., Waiter]
 ) -> None:
     pci = _PCI_DEVICES[0].name
-    claim = CardClaim("GPU-1", pci, False, TOTAL, 50 * GIB)
+    claim = DeviceClaim("GPU-1", pci, False, TOTAL, 50 * GIB)
     rest = claim._replace(amount=30 * GIB)
     nobody = new_actor(NOBODY)
     assert nobody.do("try", "it", [claim])
@@ -654,7 +654,7 @@ def test_a_card_on_the_pci_bus_needs_no_folder(
 @needs_pci
 def test_a_slice_of_a_card_on_the_pci_bus_has_a_lock_of_its_own(folder: Path) -> None:
     pci = _PCI_DEVICES[0].name
-    slices = [CardClaim(f"MIG-{name}", pci, True, TOTAL, None) for name in "ab"]
+    slices = [DeviceClaim(f"MIG-{name}", pci, True, TOTAL, None) for name in "ab"]
     lease, second = taken(slices[0]), taken(slices[1])
     assert try_take([slices[0]]) is None
     assert holders([("MIG-b", pci, True)]) == [Holder("MIG-b", os.getuid(), os.getpid(), None)]
@@ -672,7 +672,7 @@ def test_no_storm_of_leases_gives_away_more_than_a_card_has(
     ledger = Ledger(path)
     ledger.clear()
     total = 1000
-    cards = [CardClaim(uuid, "", False, total, None) for uuid in CARDS]
+    cards = [DeviceClaim(uuid, "", False, total, None) for uuid in CARDS]
     actors = [new_actor() for _ in range(ROWS)]
     for row, actor in enumerate(actors):
         actor.ask("stress", path, row, 600, cards)

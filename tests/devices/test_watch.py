@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from stoker.core.gpus.sample import Sample
-from stoker.devices.nvml_client import Watch, sample_once
+from stoker.devices.nvml_client import NvmlClient, sample_once
 from stoker.devices.nvml_process import IDLE_SECONDS
 from tests.fake_nvml import LIBRARY_MISMATCH, FakeNvml
 from tests.lab import wait_until
@@ -29,8 +29,8 @@ def env(fake: FakeNvml) -> dict[str, str]:
 
 
 @pytest.fixture
-def watch(env: dict[str, str]) -> Iterator[Watch]:
-    made = Watch(env)
+def watch(env: dict[str, str]) -> Iterator[NvmlClient]:
+    made = NvmlClient(env)
     yield made
     pid = made.pid
     made.close()
@@ -46,7 +46,7 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-def hear(watch: Watch, condition: Callable[[Sample], object] = bool) -> Sample:
+def hear(watch: NvmlClient, condition: Callable[[Sample], object] = bool) -> Sample:
     """Wait as a daemon does, until a sample comes of which it is so."""
     give_up = time.monotonic() + 30
     with select.epoll() as poll:
@@ -64,27 +64,29 @@ def has_cards(sample: Sample) -> bool:
     return sample.cards is not None
 
 
-def deadline(watch: Watch) -> float:
+def deadline(watch: NvmlClient) -> float:
     at = watch.next_deadline()
     assert at is not None
     return at
 
 
-def kill(watch: Watch) -> int:
+def kill(watch: NvmlClient) -> int:
     pid = watch.pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     return pid
 
 
-def test_samples_come_unasked_and_reading_never_waits(watch: Watch) -> None:
+def test_samples_come_unasked_and_reading_never_waits(watch: NvmlClient) -> None:
     assert watch.read() == []
     sample = hear(watch)
     assert sample.cards is not None and [card.model for card in sample.cards] == [H100, H100]
     assert watch.read() == []
 
 
-def test_asking_brings_a_sample_that_was_taken_afterwards(watch: Watch, fake: FakeNvml) -> None:
+def test_asking_brings_a_sample_that_was_taken_afterwards(
+    watch: NvmlClient, fake: FakeNvml
+) -> None:
     first = hear(watch)
     assert first.cards
     fake.change(first.cards[0].uuid, used=12345)
@@ -95,7 +97,7 @@ def test_asking_brings_a_sample_that_was_taken_afterwards(watch: Watch, fake: Fa
     assert sample.cards and sample.cards[0].used == 12345
 
 
-def test_a_driver_that_hangs_is_given_up_and_found_again(watch: Watch, fake: FakeNvml) -> None:
+def test_a_driver_that_hangs_is_given_up_and_found_again(watch: NvmlClient, fake: FakeNvml) -> None:
     hear(watch)
     number, pid = watch.fileno(), watch.pid
     assert pid is not None
@@ -116,7 +118,7 @@ def test_a_driver_that_hangs_is_given_up_and_found_again(watch: Watch, fake: Fak
 
 
 def test_a_driver_that_hangs_from_the_start_is_given_more_time(
-    watch: Watch, fake: FakeNvml
+    watch: NvmlClient, fake: FakeNvml
 ) -> None:
     fake.hang()
     started = time.monotonic()
@@ -125,7 +127,9 @@ def test_a_driver_that_hangs_from_the_start_is_given_more_time(
     assert sample.cards is None
 
 
-def test_a_question_without_an_answer_is_noticed_sooner_than_a_missing_beat(watch: Watch) -> None:
+def test_a_question_without_an_answer_is_noticed_sooner_than_a_missing_beat(
+    watch: NvmlClient,
+) -> None:
     hear(watch)
     unasked = deadline(watch)
     watch.ask()
@@ -134,7 +138,7 @@ def test_a_question_without_an_answer_is_noticed_sooner_than_a_missing_beat(watc
     assert deadline(watch) >= unasked
 
 
-def test_nothing_that_is_sent_to_a_stuck_helper_blocks(watch: Watch) -> None:
+def test_nothing_that_is_sent_to_a_stuck_helper_blocks(watch: NvmlClient) -> None:
     hear(watch)
     assert watch.pid is not None
     os.kill(watch.pid, signal.SIGSTOP)
@@ -147,7 +151,7 @@ def test_nothing_that_is_sent_to_a_stuck_helper_blocks(watch: Watch) -> None:
     wait_until(lambda: is_gone(pid))
 
 
-def test_a_helper_that_dies_is_replaced(watch: Watch) -> None:
+def test_a_helper_that_dies_is_replaced(watch: NvmlClient) -> None:
     hear(watch)
     pid = kill(watch)
     sample = hear(watch, lambda sample: not has_cards(sample))
@@ -158,7 +162,7 @@ def test_a_helper_that_dies_is_replaced(watch: Watch) -> None:
     assert hear(watch).cards
 
 
-def test_a_helper_that_keeps_dying_is_replaced_less_and_less_often(watch: Watch) -> None:
+def test_a_helper_that_keeps_dying_is_replaced_less_and_less_often(watch: NvmlClient) -> None:
     waits = []
     for _ in range(7):
         kill(watch)
@@ -168,7 +172,7 @@ def test_a_helper_that_keeps_dying_is_replaced_less_and_less_often(watch: Watch)
     assert waits == [1, 2, 4, 8, 16, 30, 30]
 
 
-def test_a_helper_that_somebody_else_reaped_is_replaced_as_well(watch: Watch) -> None:
+def test_a_helper_that_somebody_else_reaped_is_replaced_as_well(watch: NvmlClient) -> None:
     hear(watch)
     pid = kill(watch)
     os.waitpid(pid, 0)
@@ -177,7 +181,7 @@ def test_a_helper_that_somebody_else_reaped_is_replaced_as_well(watch: Watch) ->
     assert hear(watch).cards
 
 
-def test_dead_helpers_are_reaped(watch: Watch) -> None:
+def test_dead_helpers_are_reaped(watch: NvmlClient) -> None:
     pid = kill(watch)
     hear(watch, lambda sample: not has_cards(sample))
 
@@ -188,7 +192,7 @@ def test_dead_helpers_are_reaped(watch: Watch) -> None:
     wait_until(is_reaped)
 
 
-def test_a_new_helper_keeps_the_rate(watch: Watch) -> None:
+def test_a_new_helper_keeps_the_rate(watch: NvmlClient) -> None:
     watch.set_active(True)
     hear(watch)
     kill(watch)
@@ -200,7 +204,7 @@ def test_a_new_helper_keeps_the_rate(watch: Watch) -> None:
 
 def test_trouble_with_the_driver_is_passed_on(fake: FakeNvml, env: dict[str, str]) -> None:
     fake.fail_init(LIBRARY_MISMATCH)
-    watch = Watch(env)
+    watch = NvmlClient(env)
     sample = hear(watch)
     assert sample.cards is None and sample.trouble is not None
     assert watch.pid is not None  # it is well, and goes on trying
@@ -212,7 +216,7 @@ def test_a_helper_that_cannot_be_started_is_tried_again(
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(sys, "executable", "/nonexistent/python")
-        watch = Watch(env)
+        watch = NvmlClient(env)
     [sample] = watch.read()
     assert sample.trouble is not None and "cannot be started" in sample.trouble
     watch.check(deadline(watch))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from stoker.core.gpus.sample import Card, CardProcess, Sample, Xid
+from stoker.core.gpus.sample import GpuProcess, GpuSample, Sample, Xid
 from stoker.devices.nvml_process import IDLE_SECONDS
 from stoker.devices.sample_lines import decode, encode
 from tests.devices.clockwork import Clockwork
@@ -118,7 +118,7 @@ def once(fake: FakeNvml) -> Sample:
     return decode(done.stdout)
 
 
-def cards(sample: Sample) -> tuple[Card, ...]:
+def cards(sample: Sample) -> tuple[GpuSample, ...]:
     assert sample.cards is not None, sample.trouble
     return sample.cards
 
@@ -141,7 +141,7 @@ def test_a_card_is_described_in_plain_units(fake: FakeNvml) -> None:
     [uuid] = fake.cards(H100)
     fake.change(uuid, pci="0000:C1:00.0", used=3 * GIB, util=93, power=412_345, temp=61)
     fake.change(uuid, energy=1_234_500, ecc=2)
-    expected = Card(
+    expected = GpuSample(
         uuid, 0, "0", H100, "0000:c1:00.0", 80 * GIB, 600 * MIB, 3 * GIB, None,
         93, 412.345, 61, 1234.5, 2,
     )  # fmt: skip
@@ -196,7 +196,7 @@ def test_slices_take_the_place_of_their_card(fake: FakeNvml) -> None:
     assert empty.model.endswith("1g.5gb") and empty.total == 10 * GIB
     assert empty.pci == used.pci == "0000:2b:00.0"
     assert (empty.used, empty.processes) == (0, ())
-    assert (used.used, used.processes) == (2 * GIB, (CardProcess(os.getpid(), 2 * GIB, True),))
+    assert (used.used, used.processes) == (2 * GIB, (GpuProcess(os.getpid(), 2 * GIB, True),))
     assert used[9:14] == (None,) * 5
 
 
@@ -209,7 +209,7 @@ def test_a_process_is_listed_until_it_dies(
     uuid, _ = fake.cards(H100, H100)
     fake.add_process(uuid, sleeper.pid, 5 * GIB)
     first, second = cards(running.until(lambda sample: cards(sample)))
-    assert first.processes == (CardProcess(sleeper.pid, 5 * GIB, True),)
+    assert first.processes == (GpuProcess(sleeper.pid, 5 * GIB, True),)
     assert (first.used, second.used, second.processes) == (5 * GIB, 0, ())
     sleeper.kill()
     first, _ = cards(running.until(lambda sample: not cards(sample)[0].processes))
@@ -235,7 +235,7 @@ def test_a_dead_process_whose_children_hold_its_memory_stays_listed(fake: FakeNv
         pass
     fake.add_process(uuid, process.pid, GIB, sticky=True)
     [card] = cards(once(fake))
-    assert card.processes == (CardProcess(process.pid, GIB, True),)
+    assert card.processes == (GpuProcess(process.pid, GIB, True),)
     assert card.used == GIB
 
 
@@ -246,9 +246,9 @@ def test_processes_of_the_display_and_hidden_memory_are_told_apart(fake: FakeNvm
     fake.add_process(uuid, 12, 300, "both", sticky=True)
     [card] = cards(once(fake))
     assert card.processes == (
-        CardProcess(11, 100, False),
-        CardProcess(12, 300, True),
-        CardProcess(13, None, True),
+        GpuProcess(11, 100, False),
+        GpuProcess(12, 300, True),
+        GpuProcess(13, None, True),
     )
 
 
@@ -259,7 +259,7 @@ def test_older_process_lists_serve_as_well(fake: FakeNvml) -> None:
     fake.fail("nvmlDeviceGetGraphicsRunningProcesses_v3", NO_PERMISSION)
     fake.fail("nvmlDeviceGetGraphicsRunningProcesses_v2", NO_PERMISSION)
     [card] = cards(once(fake))
-    assert (card.processes, card.trouble) == ((CardProcess(11, 100, True),), None)
+    assert (card.processes, card.trouble) == ((GpuProcess(11, 100, True),), None)
 
 
 def test_more_processes_than_anybody_expects_are_all_listed(fake: FakeNvml) -> None:
@@ -491,8 +491,8 @@ def test_the_watcher_leaves_when_nobody_listens_any_more(fake: FakeNvml, running
 
 
 def test_a_sample_survives_being_written_and_read() -> None:
-    processes = (CardProcess(7, None, True), CardProcess(8, 1 << 40, False))
-    card = Card("GPU-1", 0, "0", "NVIDIA é", "0000:01:00.0", 1, 2, 3, processes=processes)
+    processes = (GpuProcess(7, None, True), GpuProcess(8, 1 << 40, False))
+    card = GpuSample("GPU-1", 0, "0", "NVIDIA é", "0000:01:00.0", 1, 2, 3, processes=processes)
     sample = Sample(1.25, (card, card._replace(trouble="GPU is lost")), "x", (Xid("GPU-1", 79),))
     assert decode(encode(sample)) == sample
     assert encode(sample).count(b"\n") == 1

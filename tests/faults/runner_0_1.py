@@ -17,11 +17,11 @@ from typing import Any
 from stoker.core.model import Context
 from stoker.supervisor.children import Children
 from stoker.supervisor.journal import Journal
-from stoker.supervisor.messages import Begun, Order
+from stoker.supervisor.messages import AttemptStarted, Order
 from stoker.supervisor.runner import boot_id
 from stoker.supervisor.sockets import listen
 from stoker.supervisor.spawn import encode_environment
-from stoker.supervisor.subreaper import become_dispatcher
+from stoker.supervisor.subreaper import become_subreaper
 
 
 class Runner:
@@ -86,7 +86,7 @@ class Runner:
         env = encode_environment(context.env) | encode_environment(order.env.items())
         self._journal.begun(order, time.time(), time.monotonic(), boot_id())
         fact = self._children.start(order, context, env, [])
-        assert isinstance(fact, Begun), fact
+        assert isinstance(fact, AttemptStarted), fact
         self._send("begun", *fact)
 
     def _send(self, *message: object) -> None:
@@ -103,7 +103,7 @@ def main(arguments: list[str]) -> None:
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     os.set_inheritable(int(lock), False)
-    become_dispatcher()
+    become_subreaper()
     first = socket.socket(fileno=int(descriptor))
     first.set_inheritable(False)
     Runner(folder, int(tag), first, restart).work()

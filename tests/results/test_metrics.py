@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.core.metrics import report_line
-from stoker.core.metrics.report_files import Complaint
+from stoker.core.metrics.report_files import InvalidLine
 from stoker.core.metrics.report_line import (
+    InvalidReport,
     Report,
-    Rubbish,
     read_json_line,
     read_printed_line,
 )
@@ -78,7 +78,7 @@ def test_null_in_a_json_line_is_no_value() -> None:
     ],
 )
 def test_rubbish_json_line_says_why(text: bytes, reason: str) -> None:
-    with pytest.raises(Rubbish) as caught:
+    with pytest.raises(InvalidReport) as caught:
         read_json_line(text)
     assert reason in str(caught.value)
 
@@ -111,7 +111,7 @@ def test_printed_value_is_read_as_it_looks(text: str, value: object) -> None:
 
 @pytest.mark.parametrize("text", ["x=1_000", "x=", "x", "x='open", "=1", "x=1 and y=2", "x='a'b"])
 def test_printed_line_that_is_no_report_is_rubbish(text: str) -> None:
-    with pytest.raises(Rubbish):
+    with pytest.raises(InvalidReport):
         read_printed_line(f"stoker: {text} y=1".encode())
 
 
@@ -254,7 +254,7 @@ def test_last_lines_without_end_count_once_the_job_has_ended() -> None:
 def test_rubbish_is_counted_and_the_first_remembered() -> None:
     collector = collected('{"a": 1}', "", "oops", "oops again", '{"a": 2}')
     assert collector.rubbish == 2
-    assert collector.complaint == Complaint("metrics", 3, "not JSON")
+    assert collector.complaint == InvalidLine("metrics", 3, "not JSON")
     assert collector.summary["a"].n == 2
 
 

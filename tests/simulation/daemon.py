@@ -12,8 +12,8 @@ from typing import Any, cast
 
 from stoker.core.model import Context, Device, Outcome
 from stoker.core.outcome.retry import Verdict
-from stoker.daemon.gpus.fixed_gpus import Cards
-from stoker.daemon.interfaces import Host, Listener
+from stoker.daemon.gpus.fixed_gpus import FixedGpus
+from stoker.daemon.interfaces import EventListener, Host
 from stoker.daemon.loop import Loop
 from stoker.daemon.recovery import recover
 from stoker.errors import Error
@@ -21,9 +21,9 @@ from stoker.settings import Settings
 from stoker.store import ledger
 from stoker.store.database import open_database
 from stoker.supervisor.journal import JournalBegun
-from stoker.supervisor.messages import Begun, Fact, Order
+from stoker.supervisor.messages import AttemptStarted, Order, RunnerEvent
 from stoker.supervisor.orphans import Adoption, Orphans
-from stoker.supervisor.runner_client import RunnerLink
+from stoker.supervisor.runner_client import RunnerClient
 from tests.simulation.runner import AskList, Connection, Living, Rolled, Runner, Stop
 from tests.simulation.world import KILL, TERM, DaemonDied, Process, Record, World
 
@@ -93,7 +93,7 @@ class SimLink:
     def ask_for_living(self) -> None:
         self.connection.to_runner.append(AskList())
 
-    def living(self) -> list[Begun] | None:
+    def living(self) -> list[AttemptStarted] | None:
         """The answer, if it is there; what came with it is dropped, for the journal has it."""
         answers = self._answers()
         if answers:
@@ -121,9 +121,9 @@ class SimLink:
             self.connection.to_runner.append(Stop(attempt, reason, grace))
         self._fuse.burn()
 
-    def facts(self) -> tuple[list[Fact], bool]:
+    def facts(self) -> tuple[list[RunnerEvent], bool]:
         alive = self.connection.has_runner
-        facts: list[Fact] = []
+        facts: list[RunnerEvent] = []
         while self.connection.to_daemon:
             message = self.connection.to_daemon.popleft()
             if isinstance(message, Rolled):
@@ -276,7 +276,7 @@ class SimHost:
         self.on_order: Callable[[Order], None] = lambda order: None
 
 
-class SimDaemon(Listener):
+class SimDaemon(EventListener):
     """One life of the daemon. `step` is one round of its event loop, or raises DaemonDied."""
 
     link: SimLink
@@ -295,7 +295,7 @@ class SimDaemon(Listener):
         self._db.execute = self._guarded_execute
         self._orphans = SimOrphans(self)
         self._link: SimLink | None = None
-        self._living: list[Begun] = []
+        self._living: list[AttemptStarted] = []
         self._wake_at: float | None = self.world.clock.mono()
         self._phase: Callable[[], None] = self._open
 
@@ -360,7 +360,7 @@ class SimDaemon(Listener):
         self.link = self._link = SimLink(self)
         begun = [r.attempt for r in self.link.journal() if isinstance(r, JournalBegun)]
         first = max(ledger.next_attempt(self._db), max(begun, default=0) + 1)
-        host, cards = Host(self.host.cpu_slots, self.world.boot), Cards(self.host.devices)
+        host, cards = Host(self.host.cpu_slots, self.world.boot), FixedGpus(self.host.devices)
         self.loop = Loop(
             self._db, self, host, cards, self._settings, self.world.clock, self, next_attempt=first
         )
@@ -386,7 +386,7 @@ class SimDaemon(Listener):
             self._go_on(self._recover)
 
     def _recover(self) -> None:
-        link, orphans = cast(RunnerLink, self.link), cast(Orphans, self._orphans)
+        link, orphans = cast(RunnerClient, self.link), cast(Orphans, self._orphans)
         try:
             recover(self.loop, link, orphans, self._living, self.world.clock.wall())
         except Error:

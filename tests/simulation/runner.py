@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from stoker.core.model import Outcome
 from stoker.supervisor.children import LEFTOVER_GRACE_SECONDS
 from stoker.supervisor.journal import JournalBegun, JournalExited
-from stoker.supervisor.messages import Begun, Fact, Order, Refused
-from stoker.supervisor.start_batching import Begins
+from stoker.supervisor.messages import AttemptStarted, Order, Refused, RunnerEvent
+from stoker.supervisor.start_batching import StartBatch
 from tests.simulation.world import KILL, TERM, Process, RunnerDied, World
 
 
@@ -31,7 +31,7 @@ class AskList:
 
 @dataclass(frozen=True)
 class Living:
-    begun: tuple[Begun, ...]
+    begun: tuple[AttemptStarted, ...]
     segment: int
 
 
@@ -43,7 +43,7 @@ class Rolled:
 @dataclass
 class Connection:
     to_runner: deque[Order | Stop | AskList] = field(default_factory=deque)
-    to_daemon: deque[Fact | Living | Rolled] = field(default_factory=deque)
+    to_daemon: deque[RunnerEvent | Living | Rolled] = field(default_factory=deque)
     has_daemon: bool = True
     has_runner: bool = True
 
@@ -71,7 +71,7 @@ class Runner:
         self.daemon: Connection | None = first
         self.backlog: deque[Connection] = deque()
         self.children: dict[int, Child] = {}
-        self._begins = Begins()
+        self._begins = StartBatch()
         self.fuse: int | None = None  # it dies at the so-manieth point from now
         self.segment: int | None = None
         self.alive = True
@@ -174,7 +174,7 @@ class Runner:
         self._tell_begins(self._begins.of([outcome]))
         self._send(outcome)
 
-    def _tell_begins(self, begins: list[Begun]) -> None:
+    def _tell_begins(self, begins: list[AttemptStarted]) -> None:
         for begun in begins:
             self._send(begun)
 
@@ -194,7 +194,7 @@ class Runner:
                 self._stop(message)
             else:
                 living = tuple(
-                    Begun(number, child.process.pid, 0.0, child.mono)
+                    AttemptStarted(number, child.process.pid, 0.0, child.mono)
                     for number, child in self.children.items()
                 )
                 self._send(Living(living, self.segment or 0))
@@ -242,7 +242,7 @@ class Runner:
             mono = clock.mono()
             deadline = None if limit is None else mono + limit
             self.children[order.attempt] = Child(order, process, mono, order.grace, deadline)
-            self._begins.add(Begun(order.attempt, process.pid, clock.wall(), mono))
+            self._begins.add(AttemptStarted(order.attempt, process.pid, clock.wall(), mono))
 
     # -- journal and messages ------------------------------------------------------------------
 
@@ -255,6 +255,6 @@ class Runner:
         assert self.segment is not None
         self.world.segments[self.segment].append(record)
 
-    def _send(self, message: Fact | Living | Rolled) -> None:
+    def _send(self, message: RunnerEvent | Living | Rolled) -> None:
         if self.daemon is not None and self.daemon.has_daemon:
             self.daemon.to_daemon.append(message)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from stoker.core.model import Context, JobSpec, Outcome
 from stoker.core.outcome.retry import judge
 from stoker.store import job_queries, ledger
-from stoker.store.buffered_attempts import Books, LateBooks
+from stoker.store.buffered_attempts import AttemptStore, BufferedAttemptStore
 from stoker.store.database import Database, open_database
 from stoker.store.submit import Submission
 
@@ -21,7 +21,7 @@ _STEPS = st.lists(
 )
 
 
-def _play(db: Database, books: Books, steps: list[str]) -> list[tuple[object, ...]]:
+def _play(db: Database, books: AttemptStore, steps: list[str]) -> list[tuple[object, ...]]:
     Submission(db).add([JobSpec(("true",), HERE, retries=1) for _ in range(8)], 1000.0)
     line = ledger.read_line(db, ledger.ready_lines(db)[0])
     running: list[int] = []
@@ -61,7 +61,7 @@ def test_late_books_say_the_same_as_books_kept_at_once(steps: list[str]) -> None
 
     with tempfile.TemporaryDirectory() as folder:
         told = []
-        for name, kind in (("at-once", Books), ("late", LateBooks)):
+        for name, kind in (("at-once", AttemptStore), ("late", BufferedAttemptStore)):
             place = Path(folder, name)
             place.mkdir(0o700)
             db = open_database(str(place), durable=False)

@@ -26,7 +26,7 @@ def _claim(attempt: int, job: int, number: int = 1) -> ledger.Claim:
 
 
 def _finish(db: Database, job: int, attempt: int, verdict: Verdict, now: float = 1001.0) -> bool:
-    facts = ledger.facts(db, attempt) or ledger.JobFacts(
+    facts = ledger.facts(db, attempt) or ledger.JobToJudge(
         job, 1, 0, False, False, True, 1, None, 0, None, (), None, None, None
     )
     return ledger.finish(db, facts, Outcome(attempt, 0, now), verdict, now, 1000.5)

@@ -12,7 +12,7 @@ import pytest
 from stoker.errors import Conflict
 from stoker.store import job_queries, ledger, repair
 from stoker.store.database import SCHEMA_VERSION, open_database
-from stoker.store.repair import Began
+from stoker.store.repair import JournaledStart
 from stoker.store.salvage import Salvage, fits
 from stoker.store.sqlite_pages import TABLE_LEAF, Pages
 from tests.store.builders import a_spec, add
@@ -119,8 +119,8 @@ def test_attempts_of_the_journal_are_not_started_again(tmp_path: Path) -> None:
     path = tmp_path / "queue.db"
     flip_bytes(path, random.Random(1))
     began = [
-        Began(7, ids[1], 1, 5.0, 6.0, "boot", (0,)),
-        Began(9, 17, 2, 5.0, 6.0, "boot", (0, 1)),  # of a job whose record is lost
+        JournaledStart(7, ids[1], 1, 5.0, 6.0, "boot", (0,)),
+        JournaledStart(9, 17, 2, 5.0, 6.0, "boot", (0, 1)),  # of a job whose record is lost
     ]
     data = bytearray(path.read_bytes())
     data[:100] = bytes(100)

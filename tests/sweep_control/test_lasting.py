@@ -20,7 +20,7 @@ from stoker.store import sweeps
 from stoker.store.database import open_database
 from stoker.sweep_control import lifecycle
 from stoker.sweeps.files.sweep_file import load
-from stoker.sweeps.search.search_client import Searcher
+from stoker.sweeps.search.search_client import SearchClient
 from tests.lab import Lab
 from tests.python import work
 from tests.python.conftest import here as here
@@ -66,7 +66,7 @@ def test_the_searcher_counts_as_trials_do() -> None:
         ["echo {x}"], True, ["x=interval(0,1)"], method="tpe", trials=9, seed=1,
         metric=make_metric("y"),
     )  # fmt: skip
-    with Searcher(spec) as searcher:
+    with SearchClient(spec) as searcher:
         assert [one.number for one in searcher.ask(3)] == [1, 2, 3]
 
 

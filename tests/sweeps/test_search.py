@@ -9,7 +9,7 @@ import pytest
 
 from stoker.errors import Unavailable
 from stoker.sweeps.arguments import from_words
-from stoker.sweeps.search.search_client import Asked, Past, Searcher
+from stoker.sweeps.search.search_client import KnownTrial, ProposedTrial, SearchClient
 from stoker.sweeps.spec import SweepSpec, make_metric
 
 
@@ -18,7 +18,7 @@ def sweep(*assignments: str, **options: object) -> SweepSpec:
     return from_words(["run {params}"], True, assignments, **(given | options))  # type: ignore[arg-type]
 
 
-def data(asked: Asked) -> dict[str, object]:
+def data(asked: ProposedTrial) -> dict[str, object]:
     return {name: value.data for name, value in asked.point.items()}
 
 
@@ -33,16 +33,16 @@ def child(code: str) -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="module")
-def past() -> list[Past]:
+def past() -> list[KnownTrial]:
     """Thirty trials, each told before the next was asked for."""
     pytest.importorskip("optuna")
     found = []
-    with Searcher(SPEC) as searcher:
+    with SearchClient(SPEC) as searcher:
         for _ in range(30):
             (asked,) = searcher.ask()
             value = loss(data(asked))
             searcher.tell(asked.number, "done", value)
-            found.append(Past(asked.number, data(asked), "done", value, ((0, value),)))
+            found.append(KnownTrial(asked.number, data(asked), "done", value, ((0, value),)))
     return found
 
 
@@ -52,36 +52,38 @@ SPEC = sweep(
 )  # fmt: skip
 
 
-def test_a_search_gets_better_and_repeats_nothing(past: list[Past]) -> None:
+def test_a_search_gets_better_and_repeats_nothing(past: list[KnownTrial]) -> None:
     values = [entry.value for entry in past if entry.value is not None]
     assert [entry.number for entry in past] == list(range(1, 31))
     assert sum(values[-10:]) < sum(values[:10])
     assert len({str(entry.params) for entry in past}) == 30
 
 
-def test_conditions_and_ties_hold_for_what_is_asked(past: list[Past]) -> None:
+def test_conditions_and_ties_hold_for_what_is_asked(past: list[KnownTrial]) -> None:
     for entry in past:
         assert ("wd" in entry.params) == (entry.params["opt"] == "adam")
         assert (entry.params["a"], entry.params["b"]) in [(1, "x"), (2, "y")]
         assert entry.params["k"] in (0, 1, 2) and entry.params["i"] in range(1, 10)
 
 
-def test_a_restart_goes_on_as_if_nothing_had_happened(past: list[Past]) -> None:
-    with Searcher(SPEC, past) as one, Searcher(SPEC, past) as other:
+def test_a_restart_goes_on_as_if_nothing_had_happened(past: list[KnownTrial]) -> None:
+    with SearchClient(SPEC, past) as one, SearchClient(SPEC, past) as other:
         asked = one.ask(3)
         assert asked == other.ask(3) and [a.number for a in asked] == [31, 32, 33]
-    with Searcher(SPEC, past[:20]) as shorter:
+    with SearchClient(SPEC, past[:20]) as shorter:
         (again,) = shorter.ask()
         for name, value in data(again).items():  # samples were rounded when they were stored
             known = past[20].params[name]
             assert value == (pytest.approx(known, rel=1e-3) if type(known) is float else known)
 
 
-def test_trials_in_every_state_are_taken_over(past: list[Past]) -> None:
+def test_trials_in_every_state_are_taken_over(past: list[KnownTrial]) -> None:
     states = ["done", "failed", "running", "stopped"]
     mixed = [entry._replace(state=states[i % 4]) for i, entry in enumerate(past[:12])]
-    mixed.append(Past(12, {"lr": 7.0, "opt": "gone"}, "running"))  # of an older shape of the sweep
-    with Searcher(SPEC, mixed) as searcher:
+    mixed.append(
+        KnownTrial(12, {"lr": 7.0, "opt": "gone"}, "running")
+    )  # of an older shape of the sweep
+    with SearchClient(SPEC, mixed) as searcher:
         (asked,) = searcher.ask()
         assert asked.number == 13
         searcher.tell(2, "done", 0.5)
@@ -91,18 +93,18 @@ def test_trials_in_every_state_are_taken_over(past: list[Past]) -> None:
         assert not searcher.report(12, 1, 3.0) and not searcher.report(0, 1, 3.0)
 
 
-def test_a_small_space_ends(past: list[Past]) -> None:
-    with Searcher(sweep("x=1,2,3", "y=a,b")) as searcher:
+def test_a_small_space_ends(past: list[KnownTrial]) -> None:
+    with SearchClient(sweep("x=1,2,3", "y=a,b")) as searcher:
         found = [tuple(data(asked).values()) for asked in searcher.ask(20)]
         assert len(found) == len(set(found)) == 6 and searcher.ask(1) == []
 
 
-def test_a_union_of_grids_can_be_searched(past: list[Past]) -> None:
+def test_a_union_of_grids_can_be_searched(past: list[KnownTrial]) -> None:
     both = sweep("x=1,2")
     both = both._replace(
         space=both.space._replace(grids=both.space.grids + sweep("z=5,6").space.grids)
     )
-    with Searcher(both) as searcher:
+    with SearchClient(both) as searcher:
         asked = searcher.ask(9)
         assert sorted(str(data(one)) for one in asked) == [
             "{'x': 1}",
@@ -110,8 +112,8 @@ def test_a_union_of_grids_can_be_searched(past: list[Past]) -> None:
             "{'z': 5}",
             "{'z': 6}",
         ]
-    history = [Past(one.number, data(one), "done", 1.0) for one in asked[:3]]
-    with Searcher(both, history) as searcher:
+    history = [KnownTrial(one.number, data(one), "done", 1.0) for one in asked[:3]]
+    with SearchClient(both, history) as searcher:
         assert [data(one) for one in searcher.ask(9)] == [data(asked[3])]
 
 
@@ -127,24 +129,24 @@ def test_a_union_of_grids_can_be_searched(past: list[Past]) -> None:
     ],
 )
 def test_a_trial_that_falls_behind_is_stopped(
-    past: list[Past], stop: dict[str, object] | None, expected: bool
+    past: list[KnownTrial], stop: dict[str, object] | None, expected: bool
 ) -> None:
     spec = sweep("x=range(100)", early_stop=stop, method="grid")
     curve = tuple((step, 1.0) for step in range(9))
-    history = [Past(n, {"x": n}, "done", 1.0, curve) for n in range(8)]
-    history.append(Past(8, {"x": 8}, "running"))
-    with Searcher(spec, history) as searcher:
+    history = [KnownTrial(n, {"x": n}, "done", 1.0, curve) for n in range(8)]
+    history.append(KnownTrial(8, {"x": 8}, "running"))
+    with SearchClient(spec, history) as searcher:
         assert any([searcher.report(8, step, 99.0) for step in range(9)]) is expected
-    open_ones = [Past(n, {"x": n}, "running") for n in range(9)]
-    with Searcher(spec, open_ones) as searcher:  # the curves come with the ends of the trials
+    open_ones = [KnownTrial(n, {"x": n}, "running") for n in range(9)]
+    with SearchClient(spec, open_ones) as searcher:  # the curves come with the ends of the trials
         for n in range(8):
             searcher.tell(n, "done", 1.0, curve)
         assert any([searcher.report(8, step, 99.0) for step in range(9)]) is expected
     if stop and stop["kind"] == "median":
-        with Searcher(spec, history) as searcher:
+        with SearchClient(spec, history) as searcher:
             assert not any([searcher.report(8, step, 0.5) for step in range(9)])
         upward = spec._replace(metric=make_metric("acc", "max"))
-        with Searcher(upward, history) as searcher:
+        with SearchClient(upward, history) as searcher:
             assert not any([searcher.report(8, step, 99.0) for step in range(9)])
 
 
@@ -162,18 +164,18 @@ def test_a_trial_that_falls_behind_is_stopped(
 def test_a_broken_searcher_is_unavailable_and_never_waited_for(code: str, said: str) -> None:
     timeout = 0.3 if "sleep" in code else 30
     with pytest.raises(Unavailable, match=said):
-        Searcher(SPEC, timeout=timeout, command=child(code))
+        SearchClient(SPEC, timeout=timeout, command=child(code))
 
 
 def test_a_searcher_that_cannot_start_is_unavailable() -> None:
     with pytest.raises(Unavailable, match="cannot be started"):
-        Searcher(SPEC, command=("/nowhere/python",))
+        SearchClient(SPEC, command=("/nowhere/python",))
 
 
 def test_a_searcher_that_does_not_read_is_given_up() -> None:
-    long = [Past(n, {"x": "y" * 1000}, "failed") for n in range(200)]
+    long = [KnownTrial(n, {"x": "y" * 1000}, "failed") for n in range(200)]
     with pytest.raises(Unavailable, match="listen"):
-        Searcher(SPEC, long, timeout=0.3, command=child("import time; time.sleep(60)"))
+        SearchClient(SPEC, long, timeout=0.3, command=child("import time; time.sleep(60)"))
 
 
 def test_without_optuna_the_error_says_what_to_install() -> None:
@@ -182,12 +184,12 @@ def test_without_optuna_the_error_says_what_to_install() -> None:
         "from stoker.sweeps.search.search_process import main; main()"
     )
     with pytest.raises(Unavailable, match="optuna") as caught:
-        Searcher(SPEC, command=child(code))
+        SearchClient(SPEC, command=child(code))
     assert caught.value.hint == "pip install 'stoker[search]'"
 
 
-def test_an_error_in_the_searcher_is_told_and_ends_it(past: list[Past]) -> None:
-    with Searcher(SPEC) as searcher:
+def test_an_error_in_the_searcher_is_told_and_ends_it(past: list[KnownTrial]) -> None:
+    with SearchClient(SPEC) as searcher:
         with pytest.raises(Unavailable, match="TypeError"):
             searcher._call({"do": "ask", "count": None})
         with pytest.raises(Unavailable, match="gone"):

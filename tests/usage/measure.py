@@ -16,7 +16,7 @@ from pathlib import Path
 
 from stoker.store.usage_history import FILE_NAME, Row, TraceWriter
 from stoker.supervisor import kill_processes, process_tags
-from stoker.supervisor.process_usage import Trees
+from stoker.supervisor.process_usage import UsageSampler
 from stoker.usage.usage_charts import gpu_trace, job_trace
 from tests.usage.plant import DAY, Plant, run, size
 
@@ -74,7 +74,7 @@ def measure_ticks(folder: Path) -> None:
 
 def measure_tick(folder: Path, tag: int, jobs: int) -> None:
     folder.mkdir()
-    trees, writer, attempts = Trees(tag), TraceWriter(str(folder), 1), range(1, jobs + 1)
+    trees, writer, attempts = UsageSampler(tag), TraceWriter(str(folder), 1), range(1, jobs + 1)
     trees.look(attempts, time.monotonic())
     looks = writes = most = 0.0
     rounds = 300  # one of them packs a block

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from stoker.supervisor import job_processes, kill_processes, process_tags
-from stoker.supervisor.process_usage import Trees
+from stoker.supervisor.process_usage import UsageSampler
 
 BASE = 0x1BADF00D
 MIB = 1 << 20
@@ -89,7 +89,7 @@ def test_processor_time_is_that_of_the_whole_tree_also_of_those_who_are_gone(sta
     input()
     """,
     )
-    trees = Trees(BASE)
+    trees = UsageSampler(BASE)
     before = float(program.wait())
     assert trees.look([1], 100.0)[1].cpu is None
     program.go_on()
@@ -124,7 +124,7 @@ def test_a_process_that_leaves_and_is_collected_by_others_does_not_count_backwar
     input()
     """,
     )
-    trees = Trees(BASE)
+    trees = UsageSampler(BASE)
     program.wait()
     trees.look([1], 0.0)
     program.go_on()
@@ -151,7 +151,7 @@ def test_pages_that_processes_share_are_counted_once(start: Start) -> None:
     for _ in range(4):
         program.wait()
     resident = sum(_resident(one.pid) for one in job_processes.processes_by_attempt(BASE)[1])
-    memory = Trees(BASE).look([1], 0.0)[1].memory
+    memory = UsageSampler(BASE).look([1], 0.0)[1].memory
     assert resident > 4 * 64 * MIB
     assert 64 * MIB <= memory < 140 * MIB
 
@@ -166,12 +166,12 @@ def test_attempts_are_told_apart_and_others_are_left_out(start: Start) -> None:
     programs = [start(attempt, text.format(40 * attempt)) for attempt in (1, 2, 3)]
     for program in programs:
         program.wait()
-    found = Trees(BASE).look({1, 3, 4}, 0.0)
+    found = UsageSampler(BASE).look({1, 3, 4}, 0.0)
     assert sorted(found) == [1, 3]
     assert 40 * MIB < found[1].memory < 80 * MIB
     assert 120 * MIB < found[3].memory < 160 * MIB
-    assert Trees(BASE + 1).look([1, 2, 3], 0.0) == {}
-    assert Trees(BASE).look([], 0.0) == {}
+    assert UsageSampler(BASE + 1).look([1, 2, 3], 0.0) == {}
+    assert UsageSampler(BASE).look([], 0.0) == {}
 
 
 def test_processes_of_a_job_inside_a_job_count_for_the_outer_one(start: Start) -> None:
@@ -189,4 +189,4 @@ def test_processes_of_a_job_inside_a_job_count_for_the_outer_one(start: Start) -
         """,
     )
     program.wait()
-    assert Trees(BASE).look([1], 0.0)[1].memory > 80 * MIB
+    assert UsageSampler(BASE).look([1], 0.0)[1].memory > 80 * MIB

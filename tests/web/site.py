@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Any
 
-from stoker.web.server_address import Place, living_place
+from stoker.web.server_address import ServerAddress, living_place
 from tests.lab import Lab, wait_until
 
 JSON = "application/json"
@@ -52,7 +52,7 @@ class Site:
         self.lab.ok("web", *self.options)
         place = living_place(str(self.lab.state_dir))
         assert place is not None
-        self.place: Place = place
+        self.place: ServerAddress = place
         with open(place.token_file, encoding="ascii") as file:
             self.token = file.read().strip()
 

@@ -41,14 +41,14 @@ def test_what_no_form_shows_comes_along_unless_it_is_given(site: Site) -> None:
     old = original(site, "--time-limit", "1h", "--signal", "USR1@60", "--grace", "7")
     form = {"command": "true", "gpus": 0, "hold": True, "based_on": old, "time_limit": "1h"}
     (new,) = site.post("/api/jobs", form).json["jobs"]
-    from stoker.store.clone_source import basis_of
+    from stoker.store.clone_source import clone_source_of
     from stoker.store.database import open_database
 
     db = open_database(str(site.lab.state_dir))
-    assert basis_of(db, new) == basis_of(db, old)
-    assert basis_of(db, new).warn == "USR1@60"
+    assert clone_source_of(db, new) == clone_source_of(db, old)
+    assert clone_source_of(db, new).warn == "USR1@60"
     (calm,) = site.post("/api/jobs", {**form, "grace": 3}).json["jobs"]
-    assert basis_of(db, calm).grace == 3
+    assert clone_source_of(db, calm).grace == 3
 
 
 def test_the_environment_never_leaves_the_server(site: Site) -> None:

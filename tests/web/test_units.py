@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from stoker.errors import TryLater
-from stoker.http.guard_request import Asked
+from stoker.http.guard_request import GuardRequest
 from stoker.web.auth import Failures, Guard
 from stoker.web.revocations import Revocations
 from stoker.web.sessions import SESSION_SECONDS, TICKET_SECONDS, Keys
-from stoker.web.throttled_cache import Paced
+from stoker.web.throttled_cache import ThrottledCache
 
 
 class Clock:
@@ -25,7 +25,7 @@ class Clock:
 
 def test_a_costly_value_is_found_again_after_a_multiple_of_its_cost() -> None:
     clock = Clock()
-    paced: Paced[int] = Paced(factor=10, clock=clock)
+    paced: ThrottledCache[int] = ThrottledCache(factor=10, clock=clock)
     found = []
 
     def find() -> int:
@@ -44,7 +44,7 @@ def test_a_costly_value_is_found_again_after_a_multiple_of_its_cost() -> None:
 
 
 def test_a_forgotten_value_is_found_at_once() -> None:
-    paced: Paced[list[int]] = Paced(least=100)
+    paced: ThrottledCache[list[int]] = ThrottledCache(least=100)
     first = paced.get("a", list)
     assert paced.get("a", list) is first
     paced.forget("a")
@@ -95,8 +95,8 @@ def test_session_of_another_machine_or_user_is_not_valid() -> None:
     guard = Guard(frozenset({"h:1"}), keys, cookie="c", own_uids=None)
     peers = [("192.0.2.1", None), ("192.0.2.2", None), ("192.0.2.9", 1000), ("192.0.2.9", 1001)]
 
-    def asked(peer: tuple[str, int | None], cookie: str = "") -> Asked:
-        return Asked("GET", "/api/overview", {"host": "h:1", "cookie": f"c={cookie}"}, *peer)
+    def asked(peer: tuple[str, int | None], cookie: str = "") -> GuardRequest:
+        return GuardRequest("GET", "/api/overview", {"host": "h:1", "cookie": f"c={cookie}"}, *peer)
 
     for owner in peers:
         cookie = keys.session(time.time(), guard.client_of(asked(owner)))
@@ -108,7 +108,7 @@ def test_session_of_another_machine_or_user_is_not_valid() -> None:
 def test_cookie_of_another_server_hides_no_valid_one() -> None:
     keys = Keys("x" * 40)
     guard = Guard(frozenset({"h:1"}), keys, cookie="c", own_uids=frozenset({1000}))
-    asked = Asked("GET", "/api/overview", {"host": "h:1"}, "127.0.0.1", 1000)
+    asked = GuardRequest("GET", "/api/overview", {"host": "h:1"}, "127.0.0.1", 1000)
     cookie = keys.session(time.time(), guard.client_of(asked))
     sent = {"host": "h:1", "cookie": f"c=evil; c={cookie}; c="}
     assert guard.refuse(asked._replace(headers=sent)) is None
@@ -132,7 +132,7 @@ def test_nobody_and_others_are_refused_where_users_are_checked() -> None:
     )  # fmt: skip
 
     def code(uid: int | None) -> str | None:
-        refused = guard.refuse(Asked("GET", "/", {"host": "h:1"}, "127.0.0.1", uid))
+        refused = guard.refuse(GuardRequest("GET", "/", {"host": "h:1"}, "127.0.0.1", uid))
         return None if refused is None else refused.code
 
     assert code(1000) is None
@@ -143,7 +143,7 @@ def test_requests_of_other_users_do_not_wait_where_guesses_wait() -> None:
     """There are few such places, and the owner may need one after wrong tokens of an old script."""
     guard = Guard(frozenset({"h:1"}), Keys("x" * 40), cookie="c", own_uids=frozenset({1000}))
     sent = {"host": "h:1", "authorization": "Bearer guess"}
-    own = Asked("GET", "/api/overview", sent, "127.0.0.1", 1000)
+    own = GuardRequest("GET", "/api/overview", sent, "127.0.0.1", 1000)
     assert not guard.is_suspect(own)
     for _ in range(10):
         guard.refuse(own)

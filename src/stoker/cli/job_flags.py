@@ -16,7 +16,7 @@ from stoker.settings import Settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from stoker.core.formats.job_file import Line
+    from stoker.core.formats.job_file import JobLine
     from stoker.sweeps.spec import SweepSpec
 
 
@@ -179,11 +179,11 @@ class SpecMaker:
         return spec._replace(argv=tuple(words), shell=len(words) == 1 and not self._parsed.dashed,
                              dedupe=self._parsed["dedupe"])  # fmt: skip
 
-    def line(self, line: Line) -> JobSpec:
+    def line(self, line: JobLine) -> JobSpec:
         """A line of a job file; its own flags come on top of the command line's."""
         return self._line(line)[0]
 
-    def resumable_line(self, line: Line) -> ResumableJob:
+    def resumable_line(self, line: JobLine) -> ResumableJob:
         """The same, with what tells it from the other jobs of the file."""
         from stoker.core.job_identity import job_identity
 
@@ -192,7 +192,7 @@ class SpecMaker:
         resources = [(key, parsed[key]) for key in _RESOURCES if parsed[key] is not None]
         return ResumableJob(spec, job_identity(spec, env, resources), tuple(env))
 
-    def _line(self, line: Line) -> tuple[JobSpec, Parsed]:
+    def _line(self, line: JobLine) -> tuple[JobSpec, Parsed]:
         spec, merged = self._plain, self._parsed
         if line.flags:
             import shlex

@@ -7,7 +7,7 @@ import select
 from collections.abc import Callable, Iterator
 
 from stoker.core.formats.byte_text import to_text
-from stoker.core.formats.job_file import Line, Parser, parse
+from stoker.core.formats.job_file import JobLine, Parser, parse
 from stoker.errors import UsageError
 
 _READ = 1 << 20
@@ -34,7 +34,7 @@ class LineReader:
         self._rest = b""
         self.at_end = False
 
-    def read(self) -> list[Line]:
+    def read(self) -> list[JobLine]:
         data = os.read(self.descriptor, _READ)
         if not data:
             self.at_end = True
@@ -46,10 +46,10 @@ class LineReader:
         return [line for raw in whole if (line := feed(to_text(raw))) is not None]
 
 
-def read_batches(path: str, size: int) -> Iterator[list[Line]]:
+def read_batches(path: str, size: int) -> Iterator[list[JobLine]]:
     """Batches of at most `size` lines; a smaller one as soon as the producer pauses."""
     reader = LineReader(open_lines(path))
-    batch: list[Line] = []
+    batch: list[JobLine] = []
     while not reader.at_end:
         batch += reader.read()
         while len(batch) >= size:
@@ -66,7 +66,7 @@ def _has_more(descriptor: int) -> bool:
     return bool(select.select([descriptor], [], [], 0)[0])
 
 
-def check_file(path: str, make: Callable[[Line], object]) -> int | None:
+def check_file(path: str, make: Callable[[JobLine], object]) -> int | None:
     """Read a whole file once for its errors; how many jobs it has, None for a FIFO."""
     descriptor = open_lines(path)
     if not os.path.isfile(path):

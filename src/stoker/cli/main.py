@@ -211,9 +211,9 @@ def _print_error(error: Error, wants_json: bool) -> None:
         text = {"code": error.code, "message": error.message, "hint": error.hint}
         print(json.dumps({"schema": 1, "error": text}))
         return
-    from stoker.cli.output import tell
+    from stoker.cli.output import notice
     from stoker.core.formats.terminal import printable
 
-    tell(f"error: {printable(error.message)}")
+    notice(f"error: {printable(error.message)}")
     if error.hint:
-        tell(f"hint: {printable(error.hint)}")
+        notice(f"hint: {printable(error.hint)}")

@@ -48,14 +48,14 @@ def report_change(text: str, brief: str | None = None) -> None:
         sys.stdout.flush()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        tell(text if brief is None else brief)
+        notice(text if brief is None else brief)
         raise OutputFailed(
             f"the above was done, but stdout cannot be written: {reason}",
             "do not repeat the command",
         ) from None
 
 
-def tell(text: str, end: str = "\n") -> None:
+def notice(text: str, end: str = "\n") -> None:
     """On stderr. Whoever does not listen any more (a full disk, a closed terminal) ends no job."""
     try:
         sys.stderr.write(text + end)

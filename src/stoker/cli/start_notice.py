@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stoker.cli.output import tell
+from stoker.cli.output import notice
 from stoker.client.queue import Queue
 from stoker.daemon.status import daemon_pid
 
@@ -22,5 +22,5 @@ def with_start_notice(queue: Queue, change: Callable[[], Result]) -> Result:
     was_there = daemon_pid(queue.settings.state_dir) is not None
     result = change()
     if not was_there and daemon_pid(queue.settings.state_dir) is not None:
-        tell(STARTED)
+        notice(STARTED)
     return result

@@ -15,7 +15,7 @@ _SETTLE_SECONDS = 0.1
 _LONGEST_SECONDS = 2.0
 
 
-class News:
+class ChangeFeed:
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._socket: socket.socket | None = None

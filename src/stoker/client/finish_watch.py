@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-from stoker.client.change_feed import News
+from stoker.client.change_feed import ChangeFeed
 from stoker.client.queue import Queue
 from stoker.errors import NotFound
 from stoker.settings import Settings
@@ -102,7 +102,7 @@ def _inode(state_dir: str) -> int | None:
         return None
 
 
-class Ends:
+class FinishWatch:
     """The ends of some jobs, as they come."""
 
     def __init__(self, settings: Settings, ids: Iterable[int]) -> None:
@@ -120,7 +120,7 @@ class Ends:
             yield ended
         if not self._left:
             return
-        news = News(self._settings.state_dir)
+        news = ChangeFeed(self._settings.state_dir)
         try:
             open_queue(
                 self._settings, creates=False
@@ -208,7 +208,7 @@ class Watcher:
         os.close(self._bell)
 
     def _watch(self) -> None:
-        news: News | None = None
+        news: ChangeFeed | None = None
         try:
             _try(lambda: open_queue(self._settings, creates=False).wake())
             while True:
@@ -219,7 +219,7 @@ class Watcher:
                         return
                 try:
                     if news is None:
-                        news = News(self._settings.state_dir)
+                        news = ChangeFeed(self._settings.state_dir)
                     news.wait(None, self._bell)
                     self._quiet()
                 except Exception:  # too many open files, say: look again a little later

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from stoker.core.formats.durations import format_size
 from stoker.core.formats.shell_words import display
-from stoker.core.gpus.occupancy import Tenants, describe, tenants
-from stoker.core.gpus.sample import Card
+from stoker.core.gpus.occupancy import Occupancy, describe, occupancy_of
+from stoker.core.gpus.sample import GpuSample
 from stoker.core.model import Device
 from stoker.core.policy.placement import is_named
 from stoker.core.record import Record
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class Shown(Record):
+class GpuView(Record):
     """One card with everything that is known of it now."""
 
     device: Device
-    card: Card | None  # None: simulated
+    card: GpuSample | None  # None: simulated
     jobs: tuple[JobRow, ...]
-    tenants: Tenants | None
+    occupancy: Occupancy | None
     holders: tuple[Holder, ...]  # of leases, other than our own daemon
     state: str
     closed: str | None  # why nothing is started there
@@ -61,7 +61,7 @@ class Shown(Record):
         return lines + self.others_words()
 
     def others_words(self) -> list[str]:
-        strangers = self.tenants.strangers if self.tenants is not None else ()
+        strangers = self.occupancy.strangers if self.occupancy is not None else ()
         return [
             *(f"not ours: {describe(one)}" for one in strangers),
             *(holder_words(one) for one in self.holders),
@@ -69,8 +69,8 @@ class Shown(Record):
 
     def _share_of(self, job: JobRow) -> str:
         words = []
-        if self.tenants is not None and job.attempt in self.tenants.ours:
-            words.append(f"has {format_size(self.tenants.ours[job.attempt])}")
+        if self.occupancy is not None and job.attempt in self.occupancy.ours:
+            words.append(f"has {format_size(self.occupancy.ours[job.attempt])}")
         if job.claim is not None:
             words.append(f"was promised {format_size(job.claim)}")
         return f"  ({', '.join(words)})" if words else ""
@@ -93,14 +93,14 @@ class Shown(Record):
             "temperature_celsius": card.temperature if card else None,
             "jobs": [
                 {"id": job.id, "claim_bytes": job.claim,
-                 "memory_bytes": (self.tenants.ours.get(job.attempt or 0) if self.tenants
+                 "memory_bytes": (self.occupancy.ours.get(job.attempt or 0) if self.occupancy
                                   else None)}
                 for job in self.jobs
             ],
             "strangers": [
                 {"pid": one.pid or None, "user": one.user, "memory_bytes": one.memory,
                  "compute": one.compute}
-                for one in (self.tenants.strangers if self.tenants else ())
+                for one in (self.occupancy.strangers if self.occupancy else ())
             ],
             "holders": [
                 {"uid": one.uid, "pid": one.pid, "amount_bytes": one.amount}
@@ -109,7 +109,7 @@ class Shown(Record):
         }  # fmt: skip
 
 
-def shown_cards(db: Database, settings: Settings) -> tuple[list[Shown], str | None]:
+def load_gpu_views(db: Database, settings: Settings) -> tuple[list[GpuView], str | None]:
     """All cards as they are now, and what is wrong with the driver, if anything is."""
     active = job_queries.page(db, ACTIVE, 1000)
     decisions = {uuid: rest for uuid, *rest in ledger.card_decisions(db)}
@@ -129,7 +129,7 @@ def shown_cards(db: Database, settings: Settings) -> tuple[list[Shown], str | No
     for card in sample.cards:
         device = known.get(card.uuid) or as_device(card, by_uuid=settings.gpus_by_uuid)
         leased = leased_on(card, users, ours) if settings.leases else set()
-        who = tenants(card, attempts, users, leased)
+        who = occupancy_of(card, attempts, users, leased)
         mine = tuple(one for one in leases if one.uuid == card.uuid)
         shown.append(_shown(device, card, active, who, mine, decisions))
     if sample.trouble is not None:  # of a card that cannot be opened
@@ -142,7 +142,7 @@ def shown_cards(db: Database, settings: Settings) -> tuple[list[Shown], str | No
     return _allowed(shown, settings), None
 
 
-def _allowed(shown: list[Shown], settings: Settings) -> list[Shown]:
+def _allowed(shown: list[GpuView], settings: Settings) -> list[GpuView]:
     """With those marked that the GPU file leaves out."""
     try:
         names = None if settings.gpu_file is None else read_gpu_file(settings.gpu_file)
@@ -160,12 +160,12 @@ def _allowed(shown: list[Shown], settings: Settings) -> list[Shown]:
 
 def _shown(
     device: Device,
-    card: Card | None,
+    card: GpuSample | None,
     active: list[JobRow],
-    who: Tenants | None,
+    who: Occupancy | None,
     leases: tuple[Holder, ...],
     decisions: dict[str, list[Any]],
-) -> Shown:
+) -> GpuView:
     drained, _, quarantine = decisions.get(device.uuid, (False, None, None))
     jobs = tuple(job for job in active if device.number in job.devices)
     closed = None
@@ -179,7 +179,7 @@ def _shown(
         closed = f"leased to {holder_name(leases[0])}"
     is_taken = (who is not None and who.has_strangers) or bool(leases)
     state = closed or ("busy" if jobs else "taken" if is_taken else "free")
-    return Shown(device, card, jobs, who, leases, state, closed)
+    return GpuView(device, card, jobs, who, leases, state, closed)
 
 
 def holder_name(holder: Holder) -> str:

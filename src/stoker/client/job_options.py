@@ -62,7 +62,7 @@ class Options(TypedDict, total=False):
 NAMES = tuple(Options.__annotations__)
 
 
-class Wanted(Record):
+class ParsedOptions(Record):
     """Options that were read; what depends on the host and the moment is still open."""
 
     fields: dict[str, Any]  # of JobSpec
@@ -86,7 +86,7 @@ def check_names(options: Iterable[str], known: tuple[str, ...], what: str) -> No
             raise UsageError(f"`{key}` is no option of {what}", hint)
 
 
-def read_options(options: Mapping[str, Any]) -> Wanted:
+def read_options(options: Mapping[str, Any]) -> ParsedOptions:
     """Check and convert; UsageError says which value makes no sense."""
     from stoker.core.model import Request
 
@@ -139,13 +139,13 @@ def read_options(options: Mapping[str, Any]) -> Wanted:
     after = given.get("after", ())
     if isinstance(after, (int, str)) or hasattr(after, "state_dir") or hasattr(after, "condition"):
         after = (after,)
-    return Wanted(
+    return ParsedOptions(
         fields, request, read("cwd", _path), read("env", _env, ()), tuple(after),
         given.get("begin"), read("stdout", _path), read("stderr", _path),
     )  # fmt: skip
 
 
-def make_spec(wanted: Wanted, settings: Settings, devices: tuple[Device, ...]) -> JobSpec:
+def make_spec(wanted: ParsedOptions, settings: Settings, devices: tuple[Device, ...]) -> JobSpec:
     """A job without a command yet."""
     from stoker.client.queue import check_possible, current_context, output_path
     from stoker.core.model import JobSpec

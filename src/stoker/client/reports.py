@@ -31,7 +31,7 @@ _PIECE = 1 << 20
 _MOST_FAILURES = 100
 
 
-class Places(Record):
+class JobFiles(Record):
     """Where the files of jobs are: in a queue's folder, or in that of a foreground run."""
 
     folder: str
@@ -71,7 +71,7 @@ class Reported(Record):
     trouble: str | None  # about lines that could not be read
 
 
-def of_sweep(db: Database, places: Places, sweep: SweepRow) -> list[Reported]:
+def of_sweep(db: Database, places: JobFiles, sweep: SweepRow) -> list[Reported]:
     """All trials with what they have reported so far."""
     found, fresh = [], []
     commands = _commands(sweep)
@@ -116,7 +116,7 @@ def _extra(trial: TrialRow, commands: tuple[Template, ...]) -> dict[str, object]
     return {"command": None if own is None else described(own)}
 
 
-def of_jobs(db: Database, places: Places, jobs: Iterable[JobRow]) -> list[Reported]:
+def of_jobs(db: Database, places: JobFiles, jobs: Iterable[JobRow]) -> list[Reported]:
     """Jobs by themselves; those that run a trial have its parameters."""
     found = []
     for job in jobs:
@@ -140,7 +140,7 @@ class Failure(Record):
     words: str
 
 
-def failures(places: Places, trials: Iterable[TrialRow]) -> list[Failure]:
+def failures(places: JobFiles, trials: Iterable[TrialRow]) -> list[Failure]:
     """How trials failed, the commonest first; of many failures the newest are looked at."""
     bad = [trial for trial in trials if trial.state in ("failed", "lost") and trial.job is not None]
     found: dict[str, Failure] = {}
@@ -153,7 +153,7 @@ def failures(places: Places, trials: Iterable[TrialRow]) -> list[Failure]:
     return sorted(found.values(), key=lambda one: -one.trials)
 
 
-def said_last(places: Places, job: int, attempts: int, stdout: str | None) -> str | None:
+def said_last(places: JobFiles, job: int, attempts: int, stdout: str | None) -> str | None:
     """The last words in the log of a job's newest attempt."""
     path = stdout or places.log(job, attempts)
     try:
@@ -163,7 +163,7 @@ def said_last(places: Places, job: int, attempts: int, stdout: str | None) -> st
     return last_words(b"".join(_pieces(path, max(0, size - TAIL_BYTES))))
 
 
-def keep(db: Database, places: Places, jobs: list[int]) -> None:
+def keep(db: Database, places: JobFiles, jobs: list[int]) -> None:
     """These jobs are about to be removed with their files: read what they have reported."""
     concerned = sweeps.of_jobs(db, jobs)
     for sweep in sweeps.all_sweeps(db) if concerned else ():
@@ -187,7 +187,7 @@ def known(trial: TrialRow) -> Collector | None:
         return None
 
 
-def collect(places: Places, source: Source, collector: Collector) -> Collector:
+def collect(places: JobFiles, source: Source, collector: Collector) -> Collector:
     """Read on from where the collector is."""
     _feed(places, source, collector)
     if collector.is_stale:
@@ -198,7 +198,7 @@ def collect(places: Places, source: Source, collector: Collector) -> Collector:
     return collector
 
 
-def _feed(places: Places, source: Source, collector: Collector) -> None:
+def _feed(places: JobFiles, source: Source, collector: Collector) -> None:
     metrics = places.metrics(source.job)
     for piece in _pieces(metrics, collector.metrics.position):
         collector.feed_metrics(piece)
@@ -210,13 +210,13 @@ def _feed(places: Places, source: Source, collector: Collector) -> None:
             collector.is_printed_later = _written_at(path) >= _written_at(metrics)
 
 
-def curve_of(places: Places, source: Source, metric: str) -> list[tuple[float, float]]:
+def curve_of(places: JobFiles, source: Source, metric: str) -> list[tuple[float, float]]:
     """(step, value) of one metric."""
     logs = ((number, _pieces(path)) for number, path in _logs(places, source))
     return curve(metric, _pieces(places.metrics(source.job)), logs)
 
 
-def _logs(places: Places, source: Source) -> list[tuple[int, str]]:
+def _logs(places: JobFiles, source: Source) -> list[tuple[int, str]]:
     if source.stdout is not None:  # the user's own file holds all attempts
         return [(max(1, source.attempts), source.stdout)]
     return [(n, places.log(source.job, n)) for n in range(1, source.attempts + 1)]

@@ -10,11 +10,11 @@ import os
 import time
 from collections.abc import Iterable
 
-from stoker.client.gpu_views import Shown, holder_words, shown_cards
+from stoker.client.gpu_views import GpuView, holder_words, load_gpu_views
 from stoker.client.views import process_words, result_words
 from stoker.core.formats.durations import format_duration
 from stoker.core.gpus.occupancy import state_of
-from stoker.core.model import CardState, Device, RunningJob, WaitingJob
+from stoker.core.model import Device, DeviceState, RunningJob, WaitingJob
 from stoker.core.policy.decide import NO_DEVICE, RESERVED, AnyJob, decide, in_view, order_of
 from stoker.core.policy.explain import Place, places, reasons_of, what_if
 from stoker.core.policy.forecast import forecast
@@ -42,11 +42,11 @@ class View:
         db: Database,
         settings: Settings,
         depth: int = DEPTH,
-        cards: tuple[list[Shown], str | None] | None = None,
+        cards: tuple[list[GpuView], str | None] | None = None,
         extra: JobRow | None = None,
     ) -> None:
         self._db = db
-        shown = cards or shown_cards(db, settings)
+        shown = cards or load_gpu_views(db, settings)
         now, offset = time.monotonic(), time.time() - time.monotonic()
         slots = job_queries.meta(db, "cpu_slots")
         cpus = int(str(slots)) if slots is not None else cpu_slots(settings)
@@ -117,23 +117,23 @@ class View:
 
 
 def _cards(
-    running: Iterable[RunningJob], cards: tuple[list[Shown], str | None]
-) -> tuple[tuple[Device, ...], dict[int, CardState]]:
+    running: Iterable[RunningJob], cards: tuple[list[GpuView], str | None]
+) -> tuple[tuple[Device, ...], dict[int, DeviceState]]:
     """The devices and what holds for them, as the daemon sees them."""
     shown, trouble = cards
     running = list(running)
     states = {}
     for card in shown:
         closed = trouble or card.closed
-        if card.tenants is None:
-            states[card.device.number] = CardState(closed=closed)
+        if card.occupancy is None:
+            states[card.device.number] = DeviceState(closed=closed)
         else:
-            state = state_of(card.device, card.tenants, running, closed)
+            state = state_of(card.device, card.occupancy, running, closed)
             states[card.device.number] = _with_leases(state, card)
     return tuple(card.device for card in shown), states
 
 
-def _with_leases(state: CardState, card: Shown) -> CardState:
+def _with_leases(state: DeviceState, card: GpuView) -> DeviceState:
     """Leases of others count as used, however little their jobs use yet: ours would be refused."""
     mine = os.getuid()
     others = [
@@ -142,13 +142,13 @@ def _with_leases(state: CardState, card: Shown) -> CardState:
         # What an earlier daemon of ours leased is in our own jobs' claims.
         if one.uid != mine or not card.jobs or os.path.exists(f"/proc/{one.pid}")
     ]
-    if not others or card.tenants is None:
+    if not others or card.occupancy is None:
         return state
     whole = capacity(card.device)
     leased = sum(whole if one.amount is None else one.amount for one in others)
     note = "; ".join(text for text in (state.note, *map(holder_words, others)) if text)
     return state._replace(
-        foreign=max(state.foreign, state.foreign - card.tenants.leased + leased),
+        foreign=max(state.foreign, state.foreign - card.occupancy.leased + leased),
         has_strangers=True,
         note=note,
     )

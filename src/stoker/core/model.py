@@ -121,7 +121,7 @@ class Device(Record):
     slice_of: str | None = None
 
 
-class CardState(Record):
+class DeviceState(Record):
     """What holds for a device at the moment, beside our own jobs."""
 
     foreign: int = 0  # bytes that others use
@@ -162,7 +162,7 @@ class Snapshot(Record):
     running: tuple[RunningJob, ...]
     waiting: tuple[WaitingJob | ReadyJob, ...]
     draining: bool = False
-    states: dict[int, CardState] | None = None  # by device; open and unshared where not said
+    states: dict[int, DeviceState] | None = None  # by device; open and unshared where not said
     rules: Rules = Rules()
     limits: dict[str, int] | None = None  # how many of a share may run at a time
     estimates: Estimates = NO_ESTIMATES

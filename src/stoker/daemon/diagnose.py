@@ -8,13 +8,13 @@ from collections.abc import Callable
 from stoker.core.model import Outcome
 from stoker.core.outcome.log_tail import last_words
 from stoker.core.outcome.retry import REQUEUE_CODE
-from stoker.daemon.gpus.gpu_usage import Use
+from stoker.daemon.gpus.gpu_usage import GpuUse
 from stoker.daemon.log_tails import LogTails
-from stoker.store.ledger import JobFacts
+from stoker.store.ledger import JobToJudge
 from stoker.supervisor.logs import requeue_path, stop_path
 
 
-class Examiner:
+class Diagnosis:
     def __init__(
         self, log_for: Callable[[int, int], str | None], folder_for: Callable[[int], str]
     ) -> None:
@@ -23,7 +23,7 @@ class Examiner:
         self._host_kills = _out_of_memory_kills()
         self._tails = LogTails()
 
-    def examine(self, outcome: Outcome, facts: JobFacts, use: Use) -> Outcome:
+    def examine(self, outcome: Outcome, facts: JobToJudge, use: GpuUse) -> Outcome:
         """The outcome, with a reason where one can be told from outside."""
         if self._was_stopped_early(outcome, facts):
             return outcome._replace(reason="stopped_early")
@@ -48,7 +48,7 @@ class Examiner:
         cause, evidence = found
         return outcome._replace(reason=cause, detail=evidence)
 
-    def _was_stopped_early(self, outcome: Outcome, facts: JobFacts) -> bool:
+    def _was_stopped_early(self, outcome: Outcome, facts: JobToJudge) -> bool:
         """Whether a trial ended because its sweep asked it to, or ended it for not listening."""
         is_ours = outcome.reason == "user" or (outcome.status and outcome.reason is None)
         if facts.sweep is None or not is_ours:
@@ -63,7 +63,7 @@ class Examiner:
             return False
         return True
 
-    def _tail(self, facts: JobFacts) -> bytes:
+    def _tail(self, facts: JobToJudge) -> bytes:
         tail = b""
         for path in (facts.stdout or self._log_for(facts.job, facts.attempts), facts.stderr):
             if path is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import select
 
 
-class Listening:
+class EventPoll:
     def __init__(self) -> None:
         self._poll = select.epoll()
         self._known: set[int] = set()

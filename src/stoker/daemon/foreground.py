@@ -16,23 +16,23 @@ from collections.abc import Callable
 
 from stoker.core.model import JobSpec
 from stoker.daemon.clock import SystemClock
-from stoker.daemon.event_poll import Listening
-from stoker.daemon.gpus.fixed_gpus import Cards
-from stoker.daemon.interfaces import Host, Listener
+from stoker.daemon.event_poll import EventPoll
+from stoker.daemon.gpus.fixed_gpus import FixedGpus
+from stoker.daemon.interfaces import EventListener, Host
 from stoker.daemon.loop import Loop
 from stoker.settings import Settings
 from stoker.store import ledger
 from stoker.store.database import Database
 from stoker.store.submit import Submission
 from stoker.supervisor import job_processes, kill_processes, process_tags
-from stoker.supervisor.foreground_jobs import Attached
+from stoker.supervisor.foreground_jobs import ForegroundJobs
 from stoker.supervisor.process_table import Process, read_processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from stoker.daemon.gpus.driver_monitor import Lookout
+    from stoker.daemon.gpus.driver_monitor import DriverMonitor
 else:
     Protocol = object  # typing takes 2 ms to import
 
@@ -68,9 +68,9 @@ class Foreground:
         db: Database,
         source: Source,
         host: Host,
-        cards: Cards,
+        cards: FixedGpus,
         settings: Settings,
-        listener: Listener,
+        listener: EventListener,
         log_for: Callable[[int, int], str | None],
         folder_for: Callable[[int], str],
         *,
@@ -81,7 +81,7 @@ class Foreground:
         self._source = source
         self._tag_base = ledger.store_tag(db)
         self._grace = settings.grace
-        self._parent = Attached(self._tag_base, settings.log_limit)
+        self._parent = ForegroundJobs(self._tag_base, settings.log_limit)
         self._loop = Loop(
             db, self._parent, host, cards, settings, SystemClock(), listener,
             next_attempt=ledger.next_attempt(db), log_for=log_for, folder_for=folder_for,
@@ -95,7 +95,7 @@ class Foreground:
         self._signals: list[int] = []
         self._cancels_at_once = cancels_at_once  # one command: the first Ctrl-C is meant for it
         self._on_own_signal = on_signal  # True: it has been dealt with
-        self._listening = Listening()
+        self._listening = EventPoll()
 
     def finished_one(self) -> None:
         self._unfinished -= 1
@@ -272,13 +272,13 @@ class Foreground:
                 return
 
 
-def _lookout(cards: Cards, gpu_file: str | None) -> Lookout | None:
+def _lookout(cards: FixedGpus, gpu_file: str | None) -> DriverMonitor | None:
     """None for cards that never change: there is nothing to look out for."""
     if not cards.is_watched:
         return None
-    from stoker.daemon.gpus.driver_monitor import Lookout
+    from stoker.daemon.gpus.driver_monitor import DriverMonitor
 
-    return Lookout(cards, gpu_file)
+    return DriverMonitor(cards, gpu_file)
 
 
 def _release(tag_base: int) -> None:

@@ -33,7 +33,7 @@ class Host(Record):
     boot: str
 
 
-class Listener:
+class EventListener:
     """Who wants to be told; the foreground run prints from here."""
 
     # Before the starts that an end has made room for, which wait for it then.

@@ -26,21 +26,21 @@ from stoker.core.model import (
 )
 from stoker.core.outcome.retry import Verdict, give_up, judge
 from stoker.core.policy.decide import MOST_SEEN, decide, in_view, jobs_to_see
-from stoker.daemon.diagnose import Examiner
-from stoker.daemon.gpus.fixed_gpus import Cards
-from stoker.daemon.interfaces import Clock, Host, Listener, Parent
+from stoker.daemon.diagnose import Diagnosis
+from stoker.daemon.gpus.fixed_gpus import FixedGpus
+from stoker.daemon.interfaces import Clock, EventListener, Host, Parent
 from stoker.daemon.launch_order import OrderMaker
 from stoker.daemon.profile_updates import Run, learn
 from stoker.daemon.queue_snapshot import load_snapshot
-from stoker.daemon.waiting_jobs import Heads
+from stoker.daemon.waiting_jobs import WaitingJobs
 from stoker.devices.leases.lease import Lease
 from stoker.errors import Upgraded
 from stoker.settings import Settings
 from stoker.store import ledger, sweeps
-from stoker.store.buffered_attempts import Books, LateBooks
+from stoker.store.buffered_attempts import AttemptStore, BufferedAttemptStore
 from stoker.store.database import Database, check_schema, translate
 from stoker.store.profiles import Profiles
-from stoker.supervisor.messages import Begun, Fact, Order, Refused, Stuck
+from stoker.supervisor.messages import AttemptStarted, Order, Refused, RunnerEvent, Stuck
 from stoker.testing.failpoints import point
 
 _BUSY_SECONDS = 0.005
@@ -60,10 +60,10 @@ class Loop:
         db: Database,
         parent: Parent,
         host: Host,
-        cards: Cards,
+        cards: FixedGpus,
         settings: Settings,
         clock: Clock,
-        listener: Listener,
+        listener: EventListener,
         *,
         next_attempt: int = 1,
         log_for: Callable[[int, int], str | None] | None = None,
@@ -79,22 +79,22 @@ class Loop:
         self._clock = clock
         self._listener = listener
         self._maker = OrderMaker(db, settings, log_for, folder_for)
-        self._examiner = Examiner(self._maker.log_for, self._maker.folder_for)
+        self._examiner = Diagnosis(self._maker.log_for, self._maker.folder_for)
         self._next_attempt = next_attempt
         self._reserved = 0  # attempt ids below this are ours, and the books on disk say so
         self._reserving = 0
         # A store that nobody else writes may keep its transaction open over several turns.
         self._commit_seconds = commit_seconds
-        self._books = LateBooks(db) if commit_seconds else Books(db)
+        self._books = BufferedAttemptStore(db) if commit_seconds else AttemptStore(db)
         self._commit_at: float | None = None
-        self._heads = Heads(db, self._books)
+        self._heads = WaitingJobs(db, self._books)
         self._profiles = Profiles(db)
         self._limits: dict[str, int] = {}  # by share
         self._published: tuple[Device, ...] | None = None
         self._quarantined: dict[str, str] = {}
         self._forsaken: set[int] = set()  # attempts that were ended because their card is lost
         self._stops: dict[int, float | None] = {}
-        self._facts: list[Fact] = []  # heard, not yet recorded
+        self._facts: list[RunnerEvent] = []  # heard, not yet recorded
         self._orders: list[tuple[Order, Context, Lease]] = []  # claimed, not yet committed
         self._seen_version: int | None = None
         self._is_stale = True
@@ -113,7 +113,7 @@ class Loop:
 
     # -- one turn ----------------------------------------------------------------------------
 
-    def hear(self, facts: list[Fact]) -> None:
+    def hear(self, facts: list[RunnerEvent]) -> None:
         """Facts free devices at once, even while the database cannot be written."""
         for fact in facts:
             if isinstance(fact, (Outcome, Refused)):
@@ -122,7 +122,7 @@ class Loop:
                 if job is not None and job.devices:
                     self.cards.ended(job, self._clock.mono())
                 self._may_start = True
-            elif isinstance(fact, Begun) and fact.mono and fact.attempt in self.live:
+            elif isinstance(fact, AttemptStarted) and fact.mono and fact.attempt in self.live:
                 self.live[fact.attempt] = _as_begun(self.live[fact.attempt], fact.mono)
             self._facts.append(fact)
 
@@ -438,7 +438,7 @@ class Loop:
         started: dict[int, float] = {}
         finished = []
         for fact in self._facts:
-            if isinstance(fact, Begun):
+            if isinstance(fact, AttemptStarted):
                 self._refuse(None)
                 started[fact.attempt] = fact.at
                 self._refusals = 0

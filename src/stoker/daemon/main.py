@@ -16,13 +16,13 @@ from stoker import __version__
 from stoker.core.model import Context, Outcome
 from stoker.core.outcome.retry import Verdict
 from stoker.daemon.clock import SystemClock
-from stoker.daemon.event_poll import Listening
-from stoker.daemon.gpus.driver_monitor import Lookout, find_cards
-from stoker.daemon.gpus.fixed_gpus import Cards
-from stoker.daemon.gpus.monitored_gpus import WatchedCards
-from stoker.daemon.helpers.sweep_driver import Mind
-from stoker.daemon.helpers.usage_recorder import Tracing
-from stoker.daemon.interfaces import Host, Listener
+from stoker.daemon.event_poll import EventPoll
+from stoker.daemon.gpus.driver_monitor import DriverMonitor, find_cards
+from stoker.daemon.gpus.fixed_gpus import FixedGpus
+from stoker.daemon.gpus.monitored_gpus import MonitoredGpus
+from stoker.daemon.helpers.sweep_driver import SweepDriverProcess
+from stoker.daemon.helpers.usage_recorder import UsageRecorderProcess
+from stoker.daemon.interfaces import EventListener, Host
 from stoker.daemon.loop import Loop
 from stoker.daemon.recovery import recover
 from stoker.daemon.start import DAEMON_MODULE
@@ -42,11 +42,11 @@ from stoker.store.upgrades import migration_lock
 from stoker.supervisor import locks, process_tags
 from stoker.supervisor.daemon_restarts import Restarts
 from stoker.supervisor.journal import JournalBegun
-from stoker.supervisor.messages import Begun, Fact, Order
+from stoker.supervisor.messages import AttemptStarted, Order, RunnerEvent
 from stoker.supervisor.orphans import Adoption, Orphans, ProcessHandles
 from stoker.supervisor.runner import boot_id
-from stoker.supervisor.runner_client import RunnerLink
-from stoker.supervisor.subreaper import become_dispatcher
+from stoker.supervisor.runner_client import RunnerClient
+from stoker.supervisor.subreaper import become_subreaper
 from stoker.supervisor.wire import note
 
 _LOOK_FOR_HOME_SECONDS = 30.0
@@ -54,7 +54,7 @@ _ERROR_PAUSE_SECONDS = 0.05
 _RETRY_SECONDS = 1.0
 
 
-class Daemon(Listener):
+class Daemon(EventListener):
     # How the runner brings a daemon back that was killed.
     restart = (sys.executable, "-P", "-m", DAEMON_MODULE)
 
@@ -72,16 +72,16 @@ class Daemon(Listener):
         self._checkpoints = Checkpoints(folder)
         tag = ledger.store_tag(self._db)
         cards = self.find_cards(tag)
-        self._link = RunnerLink(folder, tag, settings.log_limit, list(self.restart))
+        self._link = RunnerClient(folder, tag, settings.log_limit, list(self.restart))
         self._handles = ProcessHandles()
         self._orphans = Orphans(folder, tag, self._handles)
         host = Host(cpu_slots(settings), boot_id())
-        if isinstance(cards, WatchedCards):
+        if isinstance(cards, MonitoredGpus):
             cards.remember(job_queries.devices(self._db))
-        self._lookout = Lookout(cards, settings.gpu_file)
+        self._lookout = DriverMonitor(cards, settings.gpu_file)
         self._wake = WakeServer(folder)
-        self._mind = Mind(self._db, settings)
-        self._tracing = Tracing(settings)
+        self._mind = SweepDriverProcess(self._db, settings)
+        self._tracing = UsageRecorderProcess(settings)
         begun = [r.attempt for r in self._link.journal() if isinstance(r, JournalBegun)]
         first = max(ledger.next_attempt(self._db), max(begun, default=0) + 1)
         self._loop = Loop(
@@ -93,7 +93,7 @@ class Daemon(Listener):
         self._runner_problem: str | None = None
         self._recover_at: float | None = None  # when to record what became of a dead runner's jobs
 
-    def find_cards(self, tag: int) -> Cards:
+    def find_cards(self, tag: int) -> FixedGpus:
         """What jobs may run on: the cards of the host."""
         if named_devices.read(self._db) is not None:
             raise Unavailable("this queue has devices of its own; who made it has to serve it")
@@ -108,7 +108,7 @@ class Daemon(Listener):
         self._keep_handles(list(living))
         self._recover(living)
         self._mind.look(time.monotonic(), True)
-        listening = Listening()
+        listening = EventPoll()
         own = {self._wake.pokes.fileno(), self._wake.news.fileno(), self._signal_pipe}
         while not self._is_stopping:
             try:
@@ -121,7 +121,7 @@ class Daemon(Listener):
                 time.sleep(_ERROR_PAUSE_SECONDS)
         self._close()
 
-    def _tick(self, listening: Listening, own: set[int]) -> None:
+    def _tick(self, listening: EventPoll, own: set[int]) -> None:
         others = {*self._orphans.handles(), *self._lookout.descriptors()}
         others.update(self._mind.descriptors(), self._tracing.descriptors())
         if self._link.is_connected:
@@ -291,16 +291,16 @@ class Daemon(Listener):
             runner = "the runner died; another one is started soon"
         return "; ".join(text for text in (self._loop.problem, runner) if text) or None
 
-    def _keep_handles(self, facts: list[Fact]) -> None:
+    def _keep_handles(self, facts: list[RunnerEvent]) -> None:
         """So that exit codes are known of jobs that end while the runner is dead."""
         ended = {fact.attempt for fact in facts if isinstance(fact, Outcome)}
         for fact in facts:
-            if isinstance(fact, Begun) and fact.attempt not in ended:
+            if isinstance(fact, AttemptStarted) and fact.attempt not in ended:
                 self._handles.open(fact)
         for attempt in ended:
             self._handles.close(attempt)
 
-    def _recover(self, living: list[Begun]) -> None:
+    def _recover(self, living: list[AttemptStarted]) -> None:
         while not self._is_stopping:
             try:
                 recover(self._loop, self._link, self._orphans, living, self._clock.wall())
@@ -383,7 +383,7 @@ def run_daemon(settings: Settings, kind: type[Daemon] = Daemon) -> None:
     with migration_lock(settings.state_dir):
         lock = locks.take(settings.state_dir, locks.DAEMON_LOCK)
         daemon = kind(settings)
-    become_dispatcher()
+    become_subreaper()
     try:
         daemon.work()
     except Upgraded as error:

@@ -6,8 +6,8 @@ from stoker.core.model import Outcome
 from stoker.core.outcome.retry import Verdict
 from stoker.core.profiles.gpu_memory import after_oom
 from stoker.core.record import Record
-from stoker.daemon.gpus.fixed_gpus import Cards
-from stoker.daemon.gpus.gpu_usage import NOTHING_SEEN, Use
+from stoker.daemon.gpus.fixed_gpus import FixedGpus
+from stoker.daemon.gpus.gpu_usage import NOTHING_SEEN, GpuUse
 from stoker.store import ledger, profiles
 from stoker.store.database import Database
 
@@ -18,10 +18,10 @@ _UNUSED_SECONDS = 60.0
 class Run(Record):
     """One attempt, seen from its end."""
 
-    facts: ledger.JobFacts
+    facts: ledger.JobToJudge
     outcome: Outcome
     verdict: Verdict
-    use: Use
+    use: GpuUse
     begun: float | None
 
     @property
@@ -29,7 +29,7 @@ class Run(Record):
         return None if self.begun is None else max(0.0, self.outcome.ended_at - self.begun)
 
 
-def learn(db: Database, cards: Cards, line: ledger.Line, run: Run) -> bool:
+def learn(db: Database, cards: FixedGpus, line: ledger.RequestGroup, run: Run) -> bool:
     """Write it down; True when somebody who waits is concerned."""
     facts, use, verdict = run.facts, run.use, run.verdict
     if use != NOTHING_SEEN:
@@ -47,7 +47,7 @@ def learn(db: Database, cards: Cards, line: ledger.Line, run: Run) -> bool:
     return profiles.learn(db, facts.family, None, use.memory, is_short=True)
 
 
-def _ask_for_more(db: Database, cards: Cards, line: ledger.Line, run: Run) -> None:
+def _ask_for_more(db: Database, cards: FixedGpus, line: ledger.RequestGroup, run: Run) -> None:
     """It ran out of memory and is tried again: with more, or elsewhere."""
     facts = run.facts
     request = line.request._replace(memory=facts.claim)

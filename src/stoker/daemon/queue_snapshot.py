@@ -6,7 +6,7 @@ and the web UI have only this one.
 
 from __future__ import annotations
 
-from stoker.core.model import CardState, Device, ReadyJob, RunningJob, Snapshot
+from stoker.core.model import Device, DeviceState, ReadyJob, RunningJob, Snapshot
 from stoker.store import ledger, sweeps
 from stoker.store.database import Database
 from stoker.store.profiles import Profiles
@@ -17,7 +17,7 @@ def load_snapshot(
     now: float,
     clock_offset: float,
     devices: tuple[Device, ...],
-    states: dict[int, CardState] | None,
+    states: dict[int, DeviceState] | None,
     cpu_slots: int,
     depth: int,
 ) -> tuple[Snapshot, set[int]]:

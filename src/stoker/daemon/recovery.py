@@ -16,14 +16,14 @@ from stoker.core.model import Outcome, RunningJob
 from stoker.daemon.loop import Loop
 from stoker.store import ledger
 from stoker.supervisor.journal import JournalBegun, JournalExited, JournalSpawned
-from stoker.supervisor.messages import Begun, Fact, Refused
+from stoker.supervisor.messages import AttemptStarted, Refused, RunnerEvent
 from stoker.supervisor.orphans import Adoption, Orphans
-from stoker.supervisor.runner_client import RunnerLink
+from stoker.supervisor.runner_client import RunnerClient
 from stoker.testing.failpoints import point
 
 
 def recover(
-    loop: Loop, link: RunnerLink, orphans: Orphans, living: list[Begun], now: float
+    loop: Loop, link: RunnerClient, orphans: Orphans, living: list[AttemptStarted], now: float
 ) -> None:
     """Bring the books and the loop in line with reality; one transaction."""
     records = link.journal()
@@ -32,7 +32,7 @@ def recover(
     exited = {r.attempt: r.outcome for r in records if isinstance(r, JournalExited)}
     ended = {r.attempt: r for r in records if isinstance(r, (Outcome, Refused))}
     alive = {begun.attempt: begun for begun in living}
-    facts: list[Fact] = []
+    facts: list[RunnerEvent] = []
     with loop.db.transaction():
         loop.live.clear()
         point("daemon.during_recovery")
@@ -107,7 +107,7 @@ def _begin(
     pid: int,
     now: float,
     spawned: JournalSpawned | None = None,
-) -> list[Fact]:
+) -> list[RunnerEvent]:
     """That it began must be in the books before the journal may forget it."""
     if attempt.state != "starting":
         return []
@@ -115,5 +115,5 @@ def _begin(
     if spawned is not None:
         pid, started = spawned.pid, spawned.started
     if record is None:
-        return [Begun(attempt.attempt, pid, now, 0.0, started)]
-    return [Begun(attempt.attempt, pid, record.at, record.mono, started)]
+        return [AttemptStarted(attempt.attempt, pid, now, 0.0, started)]
+    return [AttemptStarted(attempt.attempt, pid, record.at, record.mono, started)]

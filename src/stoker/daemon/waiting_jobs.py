@@ -10,18 +10,18 @@ from itertools import islice
 
 from stoker.core.model import ReadyJob, Request
 from stoker.store import ledger
-from stoker.store.buffered_attempts import Books
+from stoker.store.buffered_attempts import AttemptStore
 from stoker.store.database import Database
 
 # How many ready jobs of one line are read at a time; a decision sees fewer (policy.jobs_to_see).
 _READ = 64
 
 
-class Heads:
-    def __init__(self, db: Database, books: Books) -> None:
+class WaitingJobs:
+    def __init__(self, db: Database, books: AttemptStore) -> None:
         self._db = db
         self._books = books
-        self._known: dict[int, ledger.Line] = {}
+        self._known: dict[int, ledger.RequestGroup] = {}
         self._jobs: dict[int, deque[ReadyJob]] = {}  # by line
 
     def __bool__(self) -> bool:
@@ -31,7 +31,7 @@ class Heads:
         """Forget what was read: somebody has changed the queue."""
         self._jobs = {line: deque() for line in ledger.ready_lines(self._db)}
 
-    def line(self, id: int) -> ledger.Line:
+    def line(self, id: int) -> ledger.RequestGroup:
         line = self._known.get(id)
         if line is None:
             line = self._known[id] = ledger.read_line(self._db, id)

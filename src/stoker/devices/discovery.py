@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from stoker.core.gpus.sample import Card
+from stoker.core.gpus.sample import GpuSample
 from stoker.core.model import Device
 from stoker.errors import UsageError
 
@@ -41,7 +41,7 @@ def has_driver() -> bool:
     return any(os.path.exists(path) for path in _DRIVER_FILES)
 
 
-def as_device(card: Card, slots: int = 1, by_uuid: bool = False) -> Device:
+def as_device(card: GpuSample, slots: int = 1, by_uuid: bool = False) -> Device:
     return Device(
         card.number, card.uuid if by_uuid else card.visible, slots, card.model, card.uuid,
         card.total - card.reserved, card.pci, card.slice_of,

@@ -14,7 +14,7 @@ from typing import Any
 
 import pynvml  # type: ignore[import-untyped]
 
-from stoker.core.gpus.sample import Card, CardProcess, Xid
+from stoker.core.gpus.sample import GpuProcess, GpuSample, Xid
 
 _LOOK_SECONDS = 30.0
 _MAX_XIDS = 64
@@ -64,7 +64,7 @@ class Unusable(Exception):
 class _Unit:
     """What jobs can be given: a card, or a slice of one."""
 
-    def __init__(self, handle: Any, card: Card, instance: int | None = None) -> None:
+    def __init__(self, handle: Any, card: GpuSample, instance: int | None = None) -> None:
         self.handle = handle
         self.card = card  # what does not change, and the sizes as last seen
         self.instance = instance
@@ -104,7 +104,7 @@ class Nvml:
 
     # -- what changes ------------------------------------------------------------------------
 
-    def cards(self, now: float) -> tuple[Card, ...]:
+    def cards(self, now: float) -> tuple[GpuSample, ...]:
         try:
             if now >= self._look_at:
                 # NVML finds cards, and forgets slices, when it is initialised. That is not free
@@ -152,7 +152,7 @@ class Nvml:
             for board in self._boards:
                 yield from (u for u in board.units if (u.card.slice_of is not None) is sliced)
 
-    def _read_all(self) -> tuple[Card, ...]:
+    def _read_all(self) -> tuple[GpuSample, ...]:
         return tuple(map(_read, self._units()))
 
     def _read_gauge(self, uuid: str, name: str, read: Callable[[Any], float]) -> None:
@@ -269,7 +269,7 @@ def _open(index: int, handle: Any) -> _Board:
 
     def unit(of: Any, slice_of: str | None, instance: int | None) -> _Unit:
         name, model = pynvml.nvmlDeviceGetUUID(of), pynvml.nvmlDeviceGetName(of)
-        return _Unit(of, Card(name, 0, "", model, pci, 0, 0, 0, slice_of), instance)
+        return _Unit(of, GpuSample(name, 0, "", model, pci, 0, 0, 0, slice_of), instance)
 
     if not _is_divided(handle):
         return _Board(index, handle, uuid, pci, [unit(handle, None, None)])
@@ -311,7 +311,7 @@ def _mark_lost(board: _Board, trouble: str) -> None:
         unit.card = unit.card._replace(trouble=trouble)
 
 
-def _read(unit: _Unit) -> Card:
+def _read(unit: _Unit) -> GpuSample:
     if unit.handle is None:
         return unit.card
     try:
@@ -340,14 +340,14 @@ def _memory(unit: _Unit) -> tuple[int, int, int]:
     return (0, 0, 0) if memory is None else (memory.total, 0, memory.used)
 
 
-def _processes(handle: Any) -> tuple[CardProcess, ...]:
-    found: dict[int, CardProcess] = {}
+def _processes(handle: Any) -> tuple[GpuProcess, ...]:
+    found: dict[int, GpuProcess] = {}
     for functions, compute in ((_GRAPHICS, False), (_COMPUTE, True)):  # a pid in both is the latter
         for process in _first_available(functions, handle):
             before, memory = found.get(process.pid), process.usedGpuMemory
             if memory is None and before is not None:
                 memory = before.memory
-            found[process.pid] = CardProcess(process.pid, memory, compute)
+            found[process.pid] = GpuProcess(process.pid, memory, compute)
     return tuple(found[pid] for pid in sorted(found))
 
 

@@ -24,7 +24,7 @@ _SILENT = "the NVIDIA driver does not answer"
 _ENDED = "the GPU watcher ended without a word"
 
 
-class Watch:
+class NvmlClient:
     """A watcher that is always there, or soon will be again.
 
     `patience` is how long it may be late with a sample. The first one may take `start_patience`:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from stoker.core.fields import from_fields, to_fields
-from stoker.core.gpus.sample import Card, CardProcess, Sample, Xid
+from stoker.core.gpus.sample import GpuProcess, GpuSample, Sample, Xid
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _FIELDS_OF_0_1 = 16  # of a card
@@ -40,6 +40,6 @@ def decode(line: bytes) -> Sample:
         raise ValueError(f"not a sample: {line[:80]!r}") from error
 
 
-def _card(given: Card) -> Card:
-    card = from_fields(Card, given)
-    return card._replace(processes=tuple(from_fields(CardProcess, p) for p in card.processes))
+def _card(given: GpuSample) -> GpuSample:
+    card = from_fields(GpuSample, given)
+    return card._replace(processes=tuple(from_fields(GpuProcess, p) for p in card.processes))

@@ -10,7 +10,7 @@ from stoker.core.record import Record
 CHANGES = ("POST", "PATCH", "PUT", "DELETE")
 
 
-class Asked(Record):
+class GuardRequest(Record):
     """All of a request that decides whether it is answered. Header names are in lower case."""
 
     method: str
@@ -28,17 +28,19 @@ class Refusal(Record):
 
 
 class Guard(Protocol):
-    def refuse(self, asked: Asked) -> Refusal | None:
+    def refuse(self, asked: GuardRequest) -> Refusal | None:
         """Why a request is turned away; None: it may pass."""
 
-    def is_suspect(self, asked: Asked) -> bool:
+    def is_suspect(self, asked: GuardRequest) -> bool:
         """Whether somebody there has guessed too often, and this may be another guess."""
 
 
 TOO_MANY = Refusal(429, "too_many", "too many wrong tokens", "wait a minute")
 
 
-def refuse_site(asked: Asked, hosts: frozenset[str], *, opens_by_link: bool) -> Refusal | None:
+def refuse_site(
+    asked: GuardRequest, hosts: frozenset[str], *, opens_by_link: bool
+) -> Refusal | None:
     """Turn away what other sites send through the browser of somebody who may ask."""
     refusal = Refusal(403, "other_site", "requests from other sites are refused")
     origin = asked.headers.get("origin")

@@ -28,7 +28,7 @@ _SEND_BYTES = 256 << 10  # what the kernel may hold for a client that does not r
 _DEAD_MILLISECONDS = 20_000
 
 
-class Listening(Record):
+class ServerSockets(Record):
     """Sockets of one server: those that answer, and those that only keep others off the port."""
 
     addresses: Addresses
@@ -63,7 +63,7 @@ class Listening(Record):
             one.close()
 
 
-def listen(addresses: Addresses, ports: Sequence[int], hint: str) -> Listening:
+def listen(addresses: Addresses, ports: Sequence[int], hint: str) -> ServerSockets:
     """Take the first of these ports that is free at every address that the same names lead to."""
     trouble: _Taken | None = None
     for port in ports:
@@ -93,7 +93,7 @@ class _Taken(Exception):
             )
 
 
-def _take(addresses: Addresses, port: int) -> Listening:
+def _take(addresses: Addresses, port: int) -> ServerSockets:
     """Bind everything, or nothing."""
     made: list[Listener] = []
     reserved: list[socket.socket] = []
@@ -120,7 +120,7 @@ def _take(addresses: Addresses, port: int) -> Listening:
             one.close()
         number = error.errno or errno.EINVAL
         raise _Taken(place, port, number, place in addresses.others) from None
-    return Listening(addresses, port, tuple(made), tuple(reserved))
+    return ServerSockets(addresses, port, tuple(made), tuple(reserved))
 
 
 def _bind(kind: type[S], address: str, port: int) -> S:
@@ -159,7 +159,7 @@ class Server(uvicorn.Server):
 
 
 @contextmanager
-def serving(app: ASGIApp, listening: Listening) -> Iterator[None]:
+def serving(app: ASGIApp, listening: ServerSockets) -> Iterator[None]:
     """Answer in a thread until the end of the block; signals stay with the caller."""
     server = Server(app)
     sockets = list(listening.sockets)

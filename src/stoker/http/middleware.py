@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from stoker.core.record import Record
 from stoker.errors import Error
-from stoker.http.guard_request import CHANGES, TOO_MANY, Asked, Guard, Refusal
+from stoker.http.guard_request import CHANGES, TOO_MANY, Guard, GuardRequest, Refusal
 
 HEADER_BYTES = 16 << 10
 _BODY_SECONDS = 30.0
@@ -29,7 +29,7 @@ _HEADERS = {
 }
 
 
-class Manners(Record):
+class MiddlewareConfig(Record):
     """How one server differs from another at its gate."""
 
     headers: Mapping[str, str]  # on every answer, beside those that all have
@@ -43,8 +43,8 @@ class _Refused(Exception):
         self.refusal = refusal
 
 
-class Gate:
-    def __init__(self, app: ASGIApp, guard: Guard, manners: Manners) -> None:
+class Middleware:
+    def __init__(self, app: ASGIApp, guard: Guard, manners: MiddlewareConfig) -> None:
         self._app = app
         self._guard = guard
         self._manners = manners
@@ -56,12 +56,12 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        dressed = _Dressed(send, self._headers)
+        dressed = _WithHeaders(send, self._headers)
         try:
             headers = _headers(scope)
             if _size(scope) > HEADER_BYTES:
                 raise _Refused(Refusal(431, "too_large", "the headers are too large"))
-            asked = Asked(
+            asked = GuardRequest(
                 scope["method"], scope["path"], headers, _source(scope), await _uid(scope)
             )
             scope["stoker.asked"] = asked
@@ -101,7 +101,7 @@ class Gate:
             self._slow -= 1
 
 
-class _Dressed:
+class _WithHeaders:
     """A `send` that puts our headers on every answer."""
 
     def __init__(self, send: Send, headers: list[tuple[bytes, bytes]]) -> None:

@@ -36,7 +36,7 @@ from stoker.python.job import DoneAndNotDone, Job, as_completed, wait
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from stoker.client.job_options import Options, Wanted
+    from stoker.client.job_options import Options, ParsedOptions
     from stoker.client.queue import Queue as StoredQueue
     from stoker.core.model import JobSpec
     from stoker.python.sweep import Params, Sweep
@@ -62,7 +62,7 @@ class JobFunction(Generic[P, R]):
         functools.update_wrapper(self, function)
         self.__stoker_function__ = function
         self._options = dict(options)
-        self._wanted: Wanted | None = None
+        self._wanted: ParsedOptions | None = None
         if options:
             self._read()  # what makes no sense is refused where it stands
 
@@ -100,7 +100,7 @@ class JobFunction(Generic[P, R]):
         """The same function with other options."""
         return JobFunction(self.__stoker_function__, {**self._options, **changes})
 
-    def _read(self) -> Wanted:
+    def _read(self) -> ParsedOptions:
         if self._wanted is None:
             from stoker.client.job_options import read_options
 
@@ -364,7 +364,7 @@ class Queue:
         spec = self._spec(read_options(options))
         return self._add([spec._replace(argv=words, shell=isinstance(what, str))])[0]
 
-    def _spec(self, wanted: Wanted) -> JobSpec:
+    def _spec(self, wanted: ParsedOptions) -> JobSpec:
         from stoker.client.job_options import make_spec
 
         return make_spec(wanted, self._settings, self._open().devices())

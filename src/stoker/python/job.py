@@ -310,10 +310,10 @@ class Job(Generic[T_co]):
         return job_queries.job(self._queue().db, self.id)
 
     def _final_row(self, timeout: float | None) -> JobRow:
-        from stoker.client.finish_watch import Ends
+        from stoker.client.finish_watch import FinishWatch
 
         try:
-            for _ in Ends(self._settings, [self.id]).until(_deadline(timeout)):
+            for _ in FinishWatch(self._settings, [self.id]).until(_deadline(timeout)):
                 pass
         except TimeoutError:
             raise TimeoutError(f"job {self.id} has not ended after {timeout:g} s") from None
@@ -421,14 +421,14 @@ def as_completed(jobs: Iterable[Handle], timeout: float | None = None) -> Iterat
 
     TimeoutError when that takes longer than `timeout` seconds in all.
     """
-    from stoker.client.finish_watch import Ends
+    from stoker.client.finish_watch import FinishWatch
 
     handles = _Handles(jobs)
     yield from handles.take_done()
     if not handles.left:
         return
     try:
-        for id, state in Ends(handles.settings, handles.left).until(_deadline(timeout)):
+        for id, state in FinishWatch(handles.settings, handles.left).until(_deadline(timeout)):
             yield from handles.take(id, state)
     except TimeoutError:
         unfinished = sum(map(len, handles.left.values()))
@@ -442,7 +442,7 @@ def wait(
 
     FIRST_COMPLETED returns with the first end, FIRST_EXCEPTION with the first failure.
     """
-    from stoker.client.finish_watch import Ends
+    from stoker.client.finish_watch import FinishWatch
 
     if return_when not in (FIRST_COMPLETED, FIRST_EXCEPTION, ALL_COMPLETED):
         raise UsageError(
@@ -453,7 +453,7 @@ def wait(
     done = set(handles.take_done())
     if handles.left and not (done and return_when == FIRST_COMPLETED):
         try:
-            for group in Ends(handles.settings, handles.left).groups(_deadline(timeout)):
+            for group in FinishWatch(handles.settings, handles.left).groups(_deadline(timeout)):
                 for id, state in group:
                     done.update(handles.take(id, state))
                 is_bad = any(state != DONE for _, state in group)

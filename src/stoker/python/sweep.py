@@ -132,10 +132,10 @@ class Sweep:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Until no trial waits or runs and no more will come; False when time ran out."""
-        from stoker.client.change_feed import News
+        from stoker.client.change_feed import ChangeFeed
 
         give_up = None if timeout is None else time.monotonic() + timeout
-        news = News(self._settings.state_dir)
+        news = ChangeFeed(self._settings.state_dir)
         try:
             while self._is_open():
                 rest = None if give_up is None else give_up - time.monotonic()
@@ -216,9 +216,9 @@ class Sweep:
         return lifecycle.load(self._open().db, self.name)[1]
 
     def _places(self) -> Any:
-        from stoker.client.reports import Places
+        from stoker.client.reports import JobFiles
 
-        return Places(self._settings.state_dir)
+        return JobFiles(self._settings.state_dir)
 
     def _reported(self) -> list[Reported]:
         from stoker.client.reports import of_sweep

@@ -12,7 +12,7 @@ from stoker.core.model import Outcome, ReadyJob
 from stoker.core.outcome.retry import Verdict
 from stoker.store import ledger
 from stoker.store.database import Database
-from stoker.store.ledger import Claim, JobFacts, Line
+from stoker.store.ledger import Claim, JobToJudge, RequestGroup
 
 _CLAIMED_JOB = (
     "UPDATE jobs SET state = ?, ready = 0, eligible_at = NULL, attempt = ?, attempts = ?"
@@ -34,13 +34,13 @@ _DONE_ATTEMPT = (
 _NOT_BEGUN = (None, None, None)
 
 
-class Books:
+class AttemptStore:
     """Every entry at once."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    def heads(self, line: Line, limit: int, clock_offset: float) -> list[ReadyJob]:
+    def heads(self, line: RequestGroup, limit: int, clock_offset: float) -> list[ReadyJob]:
         return ledger.heads(self._db, line, limit, clock_offset)
 
     def claim(self, job: ReadyJob, claim: Claim) -> bool:
@@ -49,11 +49,11 @@ class Books:
     def begun(self, attempt: int, pid: int, at: float, mono: float, pid_started: int = 0) -> None:
         ledger.begun(self._db, attempt, pid, at, mono, pid_started)
 
-    def facts(self, attempt: int) -> JobFacts | None:
+    def facts(self, attempt: int) -> JobToJudge | None:
         return ledger.facts(self._db, attempt)
 
     def finish(
-        self, facts: JobFacts, outcome: Outcome, verdict: Verdict, now: float,
+        self, facts: JobToJudge, outcome: Outcome, verdict: Verdict, now: float,
         started: float | None,
     ) -> bool:  # fmt: skip
         return ledger.finish(self._db, facts, outcome, verdict, now, started)
@@ -62,7 +62,7 @@ class Books:
         """Write down what was put off."""
 
 
-class LateBooks(Books):
+class BufferedAttemptStore(AttemptStore):
     """Entries wait in memory until somebody has to read them, or the transaction ends."""
 
     def __init__(self, db: Database) -> None:
@@ -71,7 +71,7 @@ class LateBooks(Books):
         self._begun: dict[int, tuple[int | None, float, float]] = {}
         self._done: list[tuple[tuple[object, ...], tuple[object, ...]]] = []
 
-    def heads(self, line: Line, limit: int, clock_offset: float) -> list[ReadyJob]:
+    def heads(self, line: RequestGroup, limit: int, clock_offset: float) -> list[ReadyJob]:
         self.flush()
         return super().heads(line, limit, clock_offset)
 
@@ -85,20 +85,20 @@ class LateBooks(Books):
         else:
             super().begun(attempt, pid, at, mono, pid_started)
 
-    def facts(self, attempt: int) -> JobFacts | None:
+    def facts(self, attempt: int) -> JobToJudge | None:
         known = self._claims.get(attempt)
         if known is None:
             return super().facts(attempt)
         job, claim = known
         # Nobody else writes this store, so nobody can have asked to stop it or to wait for it.
-        return JobFacts(
+        return JobToJudge(
             job.id, claim.number, job.retries, job.restartable, False, False, job.line,
             claim.memory, job.family, job.on_oom, claim.devices, None, job.stdout, job.stderr,
             job.requeues, job.sweep,
         )  # fmt: skip
 
     def finish(
-        self, facts: JobFacts, outcome: Outcome, verdict: Verdict, now: float,
+        self, facts: JobToJudge, outcome: Outcome, verdict: Verdict, now: float,
         started: float | None,
     ) -> bool:  # fmt: skip
         if outcome.attempt not in self._claims:

@@ -18,7 +18,7 @@ _OF_TRIAL = (
 )  # fmt: skip
 
 
-class Basis(Record):
+class CloneSource(Record):
     context: Context
     grace: float | None
     warn: str | None
@@ -26,7 +26,7 @@ class Basis(Record):
     variables: tuple[tuple[str, str], ...]
 
 
-def basis_of(db: Database, job: int) -> Basis:
+def clone_source_of(db: Database, job: int) -> CloneSource:
     row = db.execute(
         "SELECT context, grace, warn, keep_children, variables FROM jobs WHERE id = ?", (job,)
     ).fetchone()
@@ -35,4 +35,4 @@ def basis_of(db: Database, job: int) -> Basis:
     context, grace, warn, keeps, variables = row
     own = unpack_pairs(variables) if variables else ()
     kept = tuple(pair for pair in own if not pair[0].startswith(_OF_TRIAL))
-    return Basis(ledger.context(db, context), grace, warn, bool(keeps), kept)
+    return CloneSource(ledger.context(db, context), grace, warn, bool(keeps), kept)

@@ -254,7 +254,7 @@ def devices(db: Database) -> tuple[Device, ...]:
     return tuple(Device(*row) for row in rows)
 
 
-class Family(Record):
+class ProfileRow(Record):
     """A command profile, for people."""
 
     runs: int
@@ -263,11 +263,11 @@ class Family(Record):
     spread: float
 
 
-def family(db: Database, id: int) -> Family | None:
+def profile_of(db: Database, id: int) -> ProfileRow | None:
     row = db.execute(
         "SELECT runs, seconds, memory, spread FROM families WHERE id = ?", (id,)
     ).fetchone()
-    return None if row is None else Family(*row)
+    return None if row is None else ProfileRow(*row)
 
 
 def has_known_end(db: Database) -> bool:

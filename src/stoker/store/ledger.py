@@ -61,7 +61,7 @@ class OpenAttempt(Record):
     stop_requested: bool
 
 
-class JobFacts(Record):
+class JobToJudge(Record):
     """What `judge` needs to know of a job."""
 
     job: int
@@ -93,7 +93,7 @@ def ready_lines(db: Database) -> list[int]:
     return [row[0] for row in rows]
 
 
-class Line(Record):
+class RequestGroup(Record):
     """The head of a line is read through this; see `read_line`."""
 
     id: int
@@ -101,11 +101,13 @@ class Line(Record):
     share: str
 
 
-def read_line(db: Database, id: int) -> Line:
-    return Line(id, *request_groups.read_line(db, id))
+def read_line(db: Database, id: int) -> RequestGroup:
+    return RequestGroup(id, *request_groups.read_line(db, id))
 
 
-def heads(db: Database, line: Line, limit: int, clock_offset: float = 0.0) -> list[ReadyJob]:
+def heads(
+    db: Database, line: RequestGroup, limit: int, clock_offset: float = 0.0
+) -> list[ReadyJob]:
     """The first ready jobs of one line, in order. `clock_offset` is wall time less monotonic."""
     rows = db.execute(
         f"SELECT {_READY_COLUMNS} FROM jobs j LEFT JOIN families f ON f.id = j.family"
@@ -115,7 +117,7 @@ def heads(db: Database, line: Line, limit: int, clock_offset: float = 0.0) -> li
     return [_ready_job(row, line, clock_offset) for row in rows]
 
 
-def _ready_job(row: tuple[object, ...], line: Line, clock_offset: float) -> ReadyJob:
+def _ready_job(row: tuple[object, ...], line: RequestGroup, clock_offset: float) -> ReadyJob:
     (id, priority, limit, submitted, memory, argv, shell, context, name, attempts, grace,
      out, err, keep, batch, index, family, retries, restartable, on_oom, variables,
      warn, sweep, requeues) = row  # fmt: skip
@@ -228,7 +230,7 @@ def stopping(db: Database, job: int) -> None:
     )
 
 
-def facts(db: Database, attempt: int) -> JobFacts | None:
+def facts(db: Database, attempt: int) -> JobToJudge | None:
     """The job of an attempt that is its newest and has no end; else there is nothing to judge."""
     row = db.execute(
         "SELECT j.id, j.attempts, j.retries, j.restartable, j.stop_requested,"
@@ -243,7 +245,7 @@ def facts(db: Database, attempt: int) -> JobFacts | None:
         return None
     (job, attempts, retries, restartable, stop, dependants, line, claim, family, on_oom, devices,
      started, out, err, requeues, sweep) = row  # fmt: skip
-    return JobFacts(
+    return JobToJudge(
         job, attempts, retries, bool(restartable), stop is not None, bool(dependants), line, claim,
         family, on_oom, parse_devices(devices), started, maybe_text(out), maybe_text(err),
         requeues, sweep,
@@ -271,7 +273,7 @@ def card_decisions(db: Database) -> list[tuple[str, bool, int | None, str | None
 
 
 def finish(
-    db: Database, facts: JobFacts, outcome: Outcome, verdict: Verdict, now: float,
+    db: Database, facts: JobToJudge, outcome: Outcome, verdict: Verdict, now: float,
     started: float | None,
 ) -> bool:  # fmt: skip
     """Record an end; True when other jobs became ready (or this one goes back to the queue)."""

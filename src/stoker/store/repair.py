@@ -40,7 +40,7 @@ _ID_MARGIN = 100_000
 _LOST_COMMAND = ": the record of this job was lost in a repair of the database"
 
 
-class Began(Record):
+class JournaledStart(Record):
     """An attempt of which the runner's journal says that it began."""
 
     attempt: int
@@ -93,7 +93,9 @@ def set_aside(folder: str) -> str:
     return aside
 
 
-def repair(folder: str, aside: str, began: Iterable[Began], tag: int | None = None) -> Repaired:
+def repair(
+    folder: str, aside: str, began: Iterable[JournaledStart], tag: int | None = None
+) -> Repaired:
     """Put a rebuilt queue in place of the damaged one, whose copy is in `aside`.
 
     `tag` is the queue's own number, if a runner that is alive knows it. Raises Conflict when
@@ -272,7 +274,7 @@ class _Rebuild:
 
     # -- what follows from them ----------------------------------------------------------------
 
-    def settle(self, began: list[Began], tag: int | None) -> None:
+    def settle(self, began: list[JournaledStart], tag: int | None) -> None:
         """Make the rows agree with each other, with the journal and with what is alive."""
         self._restore_references()
         self._restore_dependencies()
@@ -332,10 +334,10 @@ class _Rebuild:
         ).fetchall():
             self._hold(job, "held: a job that it waits for was lost")
 
-    def _follow_journal(self, began: list[Began]) -> None:
+    def _follow_journal(self, began: list[JournaledStart]) -> None:
         """Attempts that began and are not on record: recovery finds out what became of them."""
         given_out = int(str(self._db.value("SELECT value FROM meta WHERE key = 'next_job'") or 0))
-        newest: dict[int, Began] = {}
+        newest: dict[int, JournaledStart] = {}
         for one in began:
             if one.number >= newest.get(one.job, one).number:
                 newest[one.job] = one
@@ -360,7 +362,7 @@ class _Rebuild:
                 (RUNNING, one.number, one.attempt, one.job),
             )
 
-    def _remake(self, one: Began) -> None:
+    def _remake(self, one: JournaledStart) -> None:
         """A record for a job of which the journal knows that it began, and nothing else."""
         self._from_journal.add(one.job)
         self._db.execute(
@@ -373,7 +375,7 @@ class _Rebuild:
             ),
         )  # fmt: skip
 
-    def _hold_what_may_have_run(self, began: list[Began]) -> None:
+    def _hold_what_may_have_run(self, began: list[JournaledStart]) -> None:
         """Records that may be old, and none that says what happened since."""
         ran = {(one.job, one.number) for one in began}
         old = self._doubtful | self._from_snapshot
@@ -410,7 +412,7 @@ class _Rebuild:
                 (job, self._now, why),
             )
 
-    def _restore_meta(self, began: list[Began], tag: int | None) -> None:
+    def _restore_meta(self, began: list[JournaledStart], tag: int | None) -> None:
         meta = dict(self._db.execute("SELECT key, value FROM meta").fetchall())
         if tag is None:
             tag = meta.get("tag") or int.from_bytes(os.urandom(4), "big") >> 2 | 1

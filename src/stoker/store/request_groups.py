@@ -24,7 +24,7 @@ LINE_COLUMNS = (
 _COLUMNS = ", ".join(LINE_COLUMNS)
 
 
-class Lines:
+class RequestGroups:
     """Finds or makes the rows for the specs of one submit."""
 
     def __init__(self, db: Database, learns: bool) -> None:

@@ -10,7 +10,7 @@ from stoker.core.record import Record
 from stoker.core.states import FINAL, HELD, QUEUED
 from stoker.errors import Conflict, NotFound
 from stoker.store.database import Database
-from stoker.store.request_groups import Lines
+from stoker.store.request_groups import RequestGroups
 from stoker.testing.failpoints import point
 
 # About 15 ms of write lock: what a freed GPU may have to wait for while somebody submits a lot.
@@ -42,7 +42,7 @@ class Submission:
     def __init__(self, db: Database, learns: bool = True) -> None:
         self._db = db
         self._contexts: dict[int, tuple[Context, int]] = {}
-        self._lines = Lines(db, learns)
+        self._lines = RequestGroups(db, learns)
         self._batch: int | None = None
         self._count = 0
 

@@ -19,14 +19,14 @@ from stoker.supervisor.empty_logs import EmptyLogs
 from stoker.supervisor.job_cgroups import JobCgroups
 from stoker.supervisor.job_processes import Leader
 from stoker.supervisor.kill_processes import KillRetries
-from stoker.supervisor.log_pool import NAMELESS_SECONDS, Lent, SpareLogs
+from stoker.supervisor.log_pool import NAMELESS_SECONDS, LogPool, PooledLog
 from stoker.supervisor.logs import cap_log
-from stoker.supervisor.messages import Begun, Order, Refused, Stuck
+from stoker.supervisor.messages import AttemptStarted, Order, Refused, Stuck
 from stoker.supervisor.process_table import Process, read_process
 from stoker.supervisor.spawn import (
     Environment,
     HostTrouble,
-    Launchpad,
+    Spawner,
     StartFailed,
     as_trouble,
     read_failure,
@@ -58,7 +58,7 @@ class _Attempt:
         self.reason: str | None = None
         self.deadline: float | None = None
         self.warn_at: float | None = None
-        self.log: Lent | None = None
+        self.log: PooledLog | None = None
         self.shell: str | None = None  # that runs its command
         self.kill_at: float | None = None
         self.kills = KillRetries()
@@ -80,7 +80,7 @@ class Children:
         self,
         tag_base: int,
         log_limit: int,
-        spares: SpareLogs | None = None,
+        spares: LogPool | None = None,
         record_exit: Callable[[Outcome], None] | None = None,
         outer_tags: bytes = b"",
         cgroups: JobCgroups | None = None,
@@ -91,7 +91,7 @@ class Children:
         self._cgroups = JobCgroups([]) if cgroups is None else cgroups
         self._spares = spares
         self._log_limit = log_limit
-        self._pad = Launchpad()
+        self._pad = Spawner()
         self._by_pid: dict[int, _Attempt] = {}
         self._by_attempt: dict[int, _Attempt] = {}
         self._ending: list[_Attempt] = []  # first process gone, leftovers perhaps not
@@ -100,20 +100,20 @@ class Children:
         self._bystanders: set[int] = set()
         self._next_log_check = 0.0
         self._kids = _open_children_list()
-        self._late: list[Begun | Refused] = []
+        self._late: list[AttemptStarted | Refused] = []
         self._empty_logs = EmptyLogs()
 
     def __len__(self) -> int:
         return len(self._by_attempt)
 
-    def living(self) -> list[Begun]:
+    def living(self) -> list[AttemptStarted]:
         """All attempts that are not over."""
         return [
-            self.with_start_time(Begun(number, attempt.pid, 0.0, attempt.mono))
+            self.with_start_time(AttemptStarted(number, attempt.pid, 0.0, attempt.mono))
             for number, attempt in self._by_attempt.items()
         ]
 
-    def with_start_time(self, begun: Begun) -> Begun:
+    def with_start_time(self, begun: AttemptStarted) -> AttemptStarted:
         """With what tells its process from a later one of the same PID, unless it was reaped."""
         attempt = self._by_pid.get(begun.pid)
         if attempt is None or attempt.order.attempt != begun.attempt:
@@ -132,7 +132,7 @@ class Children:
 
     def _spawn(
         self, order: Order, context: Context, env: Environment, lease: list[int]
-    ) -> Begun | None:
+    ) -> AttemptStarted | None:
         attempt = _Attempt(order, process_tags.tag_of(self._tag_base, order.attempt), lease)
         env[process_tags.ENVIRONMENT_VARIABLE] = process_tags.encode_tags(
             self._outer_tags, attempt.tag
@@ -162,7 +162,7 @@ class Children:
         if attempt.pipe is not None:
             attempt.look_at = attempt.mono + _FIRST_LOOK_SECONDS
             return None
-        return Begun(order.attempt, attempt.pid, time.time(), attempt.mono)
+        return AttemptStarted(order.attempt, attempt.pid, time.time(), attempt.mono)
 
     def _execute(
         self, attempt: _Attempt, context: Context, env: Environment, log: int | None
@@ -177,7 +177,7 @@ class Children:
 
     def start(
         self, order: Order, context: Context, env: Environment, lease: list[int]
-    ) -> Begun | Outcome | Refused | None:
+    ) -> AttemptStarted | Outcome | Refused | None:
         """Start an attempt. The descriptors of the lease are ours from now on.
 
         None: the start may take long, and `late_facts` reports how it went.
@@ -194,7 +194,7 @@ class Children:
             _close(lease)
             return Refused(order.attempt, error.strerror or str(error))
 
-    def late_facts(self) -> list[Begun | Refused]:
+    def late_facts(self) -> list[AttemptStarted | Refused]:
         """What became of starts that took long, since the last call."""
         late, self._late = self._late, []
         return late
@@ -211,7 +211,7 @@ class Children:
         os.close(attempt.pipe)
         attempt.pipe = None
         if attempt.failure is None:
-            begun = Begun(attempt.order.attempt, attempt.pid, time.time(), attempt.mono)
+            begun = AttemptStarted(attempt.order.attempt, attempt.pid, time.time(), attempt.mono)
             self._late.append(begun)
 
     def stop(self, number: int, reason: str, grace: float | None = None) -> None:

@@ -16,30 +16,30 @@ from contextlib import suppress
 from stoker.core.model import Context, Outcome
 from stoker.supervisor import process_tags
 from stoker.supervisor.children import Children
-from stoker.supervisor.log_pool import SpareLogs
-from stoker.supervisor.messages import Begun, Fact, Order
+from stoker.supervisor.log_pool import LogPool
+from stoker.supervisor.messages import AttemptStarted, Order, RunnerEvent
 from stoker.supervisor.spawn import Environment, encode_environment
-from stoker.supervisor.start_batching import Begins
-from stoker.supervisor.subreaper import become_dispatcher
+from stoker.supervisor.start_batching import StartBatch
+from stoker.supervisor.subreaper import become_subreaper
 
 # A line: all is well. The end of the pipe: we are gone.
 _KEEP = "trap '' HUP INT TERM; read -r _ && exit; exec \"$@\""
 
 
-class Attached:
+class ForegroundJobs:
     """The same face as RunnerLink, without a process in between."""
 
     has_backlog = False
 
     def __init__(self, tag_base: int, log_limit: int) -> None:
-        become_dispatcher()
-        self._spares = SpareLogs()
+        become_subreaper()
+        self._spares = LogPool()
         # Jobs of this run are part of the job that this run may itself be part of.
         outer_tags = os.environb.get(process_tags.ENVIRONMENT_VARIABLE, b"")
         self._children = Children(tag_base, log_limit, self._spares, outer_tags=outer_tags)
         self._contexts: dict[int, Environment] = {}
-        self._facts: list[Fact] = []
-        self._begins = Begins()
+        self._facts: list[RunnerEvent] = []
+        self._begins = StartBatch()
         self._wake, signal_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(signal_end, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -65,7 +65,7 @@ class Attached:
         if order.time_limit is not None:
             env[b"STOKER_DEADLINE"] = b"%d" % (time.time() + order.time_limit)
         fact = self._children.start(order, context, env, lease)
-        if isinstance(fact, Begun):
+        if isinstance(fact, AttemptStarted):
             self._begins.add(fact)
         elif fact is not None:
             self._facts.append(fact)
@@ -73,7 +73,7 @@ class Attached:
     def stop(self, attempt: int, reason: str, grace: float | None) -> None:
         self._children.stop(attempt, reason, grace)
 
-    def facts(self) -> tuple[list[Fact], bool]:
+    def facts(self) -> tuple[list[RunnerEvent], bool]:
         try:
             os.read(self._wake, 4096)
         except BlockingIOError:
@@ -83,7 +83,7 @@ class Attached:
         due = deadline is not None and deadline <= now
         outcomes: list[Outcome] = self._children.tick() if due else self._children.reap()
         for fact in self._children.late_facts():
-            if isinstance(fact, Begun):
+            if isinstance(fact, AttemptStarted):
                 self._begins.add(fact)
             else:
                 self._facts.append(fact)

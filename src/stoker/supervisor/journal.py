@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from stoker.core.formats.byte_text import to_bytes, to_text
 from stoker.core.model import Outcome
 from stoker.core.record import Record
-from stoker.supervisor.messages import Begun, Order, Refused
+from stoker.supervisor.messages import AttemptStarted, Order, Refused
 
 _HEADER = b"stoker-journal 1\n"
 SEGMENT_BYTES = 1 << 20
@@ -91,7 +91,7 @@ class Journal:
             raise JournalFull(error.strerror) from None
         return rolled
 
-    def spawned(self, begun: Begun) -> None:
+    def spawned(self, begun: AttemptStarted) -> None:
         """Record the first process, while there is room beyond what exits need."""
         if begun.pid_started and self._offset <= SEGMENT_BYTES - _RESERVE_BYTES:
             self._write(f"spawned {begun.attempt} {begun.pid} {begun.pid_started}")

@@ -15,7 +15,7 @@ NAMELESS_SECONDS = 0.05
 PREFIX = ".spare-"
 
 
-class Lent:
+class PooledLog:
     """A file in the hands of one job."""
 
     __slots__ = ("descriptor", "path", "spare")
@@ -32,21 +32,21 @@ class Lent:
             self.spare = None
 
 
-class SpareLogs:
+class LogPool:
     def __init__(self) -> None:
         self._idle: list[tuple[int, str]] = []
         self._made = 0
 
-    def lend(self, path: str) -> Lent:
+    def lend(self, path: str) -> PooledLog:
         """A log for the job that would write to `path`; OSError as open would raise it."""
         if self._idle:
             descriptor, spare = self._idle.pop()
-            return Lent(descriptor, spare, path)
+            return PooledLog(descriptor, spare, path)
         spare = self._new_name(path)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-        return Lent(os.open(spare, flags, 0o600), spare, path)
+        return PooledLog(os.open(spare, flags, 0o600), spare, path)
 
-    def take_back(self, log: Lent, *, keep: bool) -> None:
+    def take_back(self, log: PooledLog, *, keep: bool) -> None:
         """The job is over, and nothing of it can write any more."""
         if keep or os.fstat(log.descriptor).st_size:
             log.name()

@@ -29,7 +29,7 @@ class Order(Record):
     folder: str | None = None  # to be made for it
 
 
-class Begun(Record):
+class AttemptStarted(Record):
     """The attempt's first process exists."""
 
     attempt: int
@@ -54,4 +54,4 @@ class Stuck(Record):
     why: str
 
 
-Fact = Begun | Outcome | Refused | Stuck
+RunnerEvent = AttemptStarted | Outcome | Refused | Stuck

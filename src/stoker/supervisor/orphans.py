@@ -21,7 +21,7 @@ from stoker.supervisor import job_processes, kill_processes
 from stoker.supervisor.job_cgroups import JobCgroups
 from stoker.supervisor.job_processes import Leader
 from stoker.supervisor.kill_processes import KillRetries
-from stoker.supervisor.messages import Begun, Fact, Stuck
+from stoker.supervisor.messages import AttemptStarted, RunnerEvent, Stuck
 from stoker.supervisor.process_table import Process, read_process, read_processes, zombie_status
 
 _PIDFD_GET_INFO = 0xC0000000 | 64 << 16 | 0xFF << 8 | 11
@@ -39,7 +39,7 @@ class ProcessHandles:
     def __init__(self) -> None:
         self._by_attempt: dict[int, tuple[int, int, int]] = {}  # handle, PID, its start time
 
-    def open(self, begun: Begun) -> None:
+    def open(self, begun: AttemptStarted) -> None:
         """Keep a handle of an attempt's first process, if it still is that process."""
         if not begun.pid_started or begun.attempt in self._by_attempt:
             return
@@ -179,14 +179,14 @@ class Orphans:
             times.append(time.monotonic() + _LOOK_AGAIN_SECONDS)
         return min(times, default=None)
 
-    def reap(self) -> list[Fact]:
+    def reap(self) -> list[RunnerEvent]:
         """The attempts that are over, and those that cannot be ended."""
         now = time.monotonic()
         for attempt, orphan in self._by_attempt.items():
             if orphan.ends_by is not None and now >= orphan.ends_by:
                 self.stop(attempt, "time_limit", orphan.grace)
         to_kill = [a for a, o in self._by_attempt.items() if o.kill_at and now >= o.kill_at]
-        facts: list[Fact] = [*self._kill(to_kill, now)] if to_kill else []
+        facts: list[RunnerEvent] = [*self._kill(to_kill, now)] if to_kill else []
         for orphan in self._by_attempt.values():
             if orphan.handle is not None:
                 self._collect(orphan)

@@ -23,7 +23,7 @@ _WEIGH_AGAIN_SECONDS = 60.0
 _WEIGH_RARELY = 200  # times as long as it took
 
 
-class Tree(Record):
+class ProcessUsage(Record):
     """One attempt. `cpu` is percent of one core since the last look; None at the first."""
 
     cpu: float | None
@@ -44,13 +44,13 @@ class _Weight(Record):
     again_at: float
 
 
-class Trees:
+class UsageSampler:
     def __init__(self, tag_base: int) -> None:
         self._tag_base = tag_base
         self._before: dict[int, tuple[float, dict[tuple[int, int], _Process]]] = {}
         self._weights: dict[tuple[int, int], _Weight] = {}
 
-    def look(self, attempts: Collection[int], now: float) -> dict[int, Tree]:
+    def look(self, attempts: Collection[int], now: float) -> dict[int, ProcessUsage]:
         """Those of these attempts that have processes; `now` is monotonic."""
         found = self._processes(attempts)
         before, self._before = self._before, {}
@@ -68,7 +68,7 @@ class Trees:
             if len(processes) > 1:
                 big = {key: one for key, one in processes.items() if one.resident >= _BIG}
                 memory -= self._shared(big, weights, now, give_up)
-            trees[attempt] = Tree(cpu, memory)
+            trees[attempt] = ProcessUsage(cpu, memory)
         self._weights = weights
         return trees
 

@@ -28,11 +28,11 @@ from stoker.supervisor.children import Children
 from stoker.supervisor.daemon_restarts import Restarts
 from stoker.supervisor.job_cgroups import JobCgroups
 from stoker.supervisor.journal import Journal, JournalFull
-from stoker.supervisor.messages import Begun, Order, Refused
+from stoker.supervisor.messages import AttemptStarted, Order, Refused
 from stoker.supervisor.sockets import listen
 from stoker.supervisor.spawn import Environment, encode_environment
-from stoker.supervisor.start_batching import Begins
-from stoker.supervisor.subreaper import become_dispatcher
+from stoker.supervisor.start_batching import StartBatch
+from stoker.supervisor.subreaper import become_subreaper
 from stoker.supervisor.wire import Wire, note
 from stoker.testing.failpoints import point
 
@@ -63,7 +63,7 @@ class Runner:
         self._folder = folder
         self._restart = restart
         self._restarts = Restarts()
-        self._begins = Begins()
+        self._begins = StartBatch()
         self._is_released = False
         self._unknown: set[str] = set()  # kinds of messages that were noted already
         self._journal = Journal(folder)
@@ -200,7 +200,7 @@ class Runner:
     def _living(self) -> list[dict[str, Any]]:
         """Attempts that are not over, and those whose end is not in the journal yet."""
         now = time.monotonic()
-        waiting = [Begun(end.attempt, 0, 0.0, now) for end in self._unrecorded]
+        waiting = [AttemptStarted(end.attempt, 0, 0.0, now) for end in self._unrecorded]
         return [begun._asdict() for begun in (*self._children.living(), *waiting)]
 
     def _restart_daemon(self) -> None:
@@ -236,8 +236,8 @@ class Runner:
             self._tell_start(fact)
         point("runner.after_spawn")
 
-    def _tell_start(self, fact: Begun | Outcome | Refused) -> None:
-        if isinstance(fact, Begun):
+    def _tell_start(self, fact: AttemptStarted | Outcome | Refused) -> None:
+        if isinstance(fact, AttemptStarted):
             # At once: without its PID, a process that the job starts in a session of its own could
             # be taken for the job after a crash.
             begun = self._children.with_start_time(fact)
@@ -283,7 +283,7 @@ class Runner:
         """Tell the daemon of a problem; "" when it is over."""
         self._send("trouble", {"text": problem})
 
-    def _tell_begins(self, begins: list[Begun]) -> None:
+    def _tell_begins(self, begins: list[AttemptStarted]) -> None:
         for begun in begins:
             self._send("begun", begun._asdict())
 
@@ -311,7 +311,7 @@ def main(arguments: list[str]) -> None:
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     os.set_inheritable(int(lock), False)
-    become_dispatcher()
+    become_subreaper()
     first = socket.socket(fileno=int(descriptor))
     first.set_inheritable(False)  # a job that held it would hide the death of the runner
     try:

@@ -20,7 +20,7 @@ from stoker.core.model import Context, Outcome
 from stoker.errors import Unavailable
 from stoker.supervisor import job_processes, locks
 from stoker.supervisor.journal import JournalRecord, read_journal, remove_before, segments
-from stoker.supervisor.messages import Begun, Fact, Order, Refused, Stuck
+from stoker.supervisor.messages import AttemptStarted, Order, Refused, RunnerEvent, Stuck
 from stoker.supervisor.runner import SOCKET_NAME
 from stoker.supervisor.sockets import connect
 from stoker.supervisor.wire import Wire, note
@@ -28,7 +28,7 @@ from stoker.supervisor.wire import Wire, note
 _CONNECT_PATIENCE_SECONDS = 10.0
 
 
-class RunnerLink:
+class RunnerClient:
     def __init__(self, folder: str, tag_base: int, log_limit: int, restart: list[str]) -> None:
         self._folder = folder
         self._restart = restart
@@ -94,7 +94,7 @@ class RunnerLink:
         wire.send_at_once("list")  # the files may be of 0.1, whose runner sends no greeting
         return wire
 
-    def living(self) -> list[Begun]:
+    def living(self) -> list[AttemptStarted]:
         """What the runner has alive. After this answer every earlier order is in the journal."""
         self._wire.send_at_once("list")
         give_up = time.monotonic() + _CONNECT_PATIENCE_SECONDS
@@ -105,7 +105,7 @@ class RunnerLink:
             for kind, fields in messages:  # what else it says now is in the journal as well
                 if kind == "living":
                     self._safe_before = fields["segment"]
-                    return [from_fields(Begun, begun) for begun in fields["attempts"]]
+                    return [from_fields(AttemptStarted, begun) for begun in fields["attempts"]]
             if not alive:
                 return []  # it was just leaving; the journal has everything
         raise Unavailable("the runner does not answer")
@@ -130,7 +130,7 @@ class RunnerLink:
             return  # what it parented is stopped as an orphan, or has ended
         self._wire.send("stop", {"attempt": attempt, "reason": reason, "grace": grace})
 
-    def facts(self) -> tuple[list[Fact], bool]:
+    def facts(self) -> tuple[list[RunnerEvent], bool]:
         """(what happened, whether the runner is still there)."""
         if not self.is_connected:
             return [], False
@@ -138,12 +138,12 @@ class RunnerLink:
         messages, alive = self._wire.receive()
         return [fact for m in messages if (fact := self._fact(*m)) is not None], alive
 
-    def _fact(self, kind: str, fields: dict[str, Any]) -> Fact | None:
+    def _fact(self, kind: str, fields: dict[str, Any]) -> RunnerEvent | None:
         try:
             if kind == "ended":
                 return from_fields(Outcome, fields)
             if kind == "begun":
-                return from_fields(Begun, fields)
+                return from_fields(AttemptStarted, fields)
             if kind == "refused":
                 return from_fields(Refused, fields)
             if kind == "stuck":

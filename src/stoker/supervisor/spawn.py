@@ -63,7 +63,7 @@ class StartFailed(Exception):
         self.exit_code = exit_code
 
 
-class Launchpad:
+class Spawner:
     """Spawns one order after another."""
 
     def __init__(self) -> None:

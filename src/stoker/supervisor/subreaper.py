@@ -13,7 +13,7 @@ _RESET_ON_FORK = 1
 _SLICE_NANOSECONDS = 100_000
 
 
-def become_dispatcher() -> None:
+def become_subreaper() -> None:
     """Called once by the daemon, the runner and `stoker run`."""
     libc = ctypes.CDLL(None, use_errno=True)
     # Orphans of our jobs become our children, not init's: nothing gets out of sight.

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from stoker.client.queue import Queue
-from stoker.client.reports import Places
+from stoker.client.reports import JobFiles
 from stoker.client.trials import Trials, chunks, is_missing, listed, sweep_folder
 from stoker.core.fields import from_fields
 from stoker.core.model import Context, JobSpec, Request
@@ -190,7 +190,7 @@ def deaf_hint(given: SweepSpec) -> str | None:
 def deaf_trials(state_dir: str, trials: Iterable[TrialRow]) -> list[int]:
     """The jobs of trials that were asked to stop early and still run."""
     running = [trial.job for trial in trials if trial.state == "running"]
-    return [job for job in running if Places(state_dir).has_stop(job) and job is not None]
+    return [job for job in running if JobFiles(state_dir).has_stop(job) and job is not None]
 
 
 def extend(queue: Queue, name: str, trials: int) -> Started:

@@ -15,8 +15,8 @@ import os
 import sys
 import time
 
-from stoker.client.change_feed import News
-from stoker.client.reports import Places, collect, curve_of, known, source_of
+from stoker.client.change_feed import ChangeFeed
+from stoker.client.reports import JobFiles, collect, curve_of, known, source_of
 from stoker.client.trials import Trials
 from stoker.core.backoff import Backoff
 from stoker.core.formats.limit_signal import parse_warning
@@ -34,7 +34,7 @@ from stoker.supervisor import job_processes, kill_processes
 from stoker.supervisor.logs import job_folder, stop_path
 from stoker.supervisor.process_table import read_process
 from stoker.sweep_control.lifecycle import load
-from stoker.sweeps.search.search_client import Past, Searcher, SearcherDied
+from stoker.sweeps.search.search_client import KnownTrial, SearchClient, SearchDied
 from stoker.sweeps.spec import ADAPTIVE, SweepSpec, stop_seconds
 from stoker.testing.failpoints import point as failpoint
 
@@ -52,12 +52,12 @@ class Study:
     def __init__(self, db: Database, settings: Settings, row: SweepRow) -> None:
         self._db = db
         self._settings = settings
-        self._places = Places(settings.state_dir)
+        self._places = JobFiles(settings.state_dir)
         self._row = row
         _, spec, base = load(db, row.name)
         self._spec: SweepSpec = spec
         self._base: JobSpec = base
-        self._searcher: Searcher | None = None
+        self._searcher: SearchClient | None = None
         self._numbers: set[int] = set()  # of trials that the searcher knows
         self._reported: dict[int, float] = {}  # trial: the last step it was told of
         self._sizes: dict[int, tuple[int, ...]] = {}  # trial: how long its files were then
@@ -93,22 +93,22 @@ class Study:
 
     # -- the searcher --------------------------------------------------------------------------
 
-    def _begun(self, trials: list[TrialRow]) -> Searcher:
+    def _begun(self, trials: list[TrialRow]) -> SearchClient:
         """The searcher; made anew when there are trials that it has not heard of."""
         if self._searcher is not None and any(t.number not in self._numbers for t in trials):
             self.close()
         if self._searcher is None:
             self._reported.clear()  # it knows nothing yet of those that are not over
             self._sizes.clear()
-            self._searcher = Searcher(self._spec, [self._past(trial) for trial in trials])
+            self._searcher = SearchClient(self._spec, [self._past(trial) for trial in trials])
             self._numbers = {trial.number for trial in trials}
         return self._searcher
 
-    def _past(self, trial: TrialRow) -> Past:
+    def _past(self, trial: TrialRow) -> KnownTrial:
         params = {name: data for name, (data, _) in json.loads(trial.point).items()}
         if not trial.told:
-            return Past(trial.number, params, "running", None, ())
-        return Past(trial.number, params, *self._end(trial), tuple(self._unreported(trial)))
+            return KnownTrial(trial.number, params, "running", None, ())
+        return KnownTrial(trial.number, params, *self._end(trial), tuple(self._unreported(trial)))
 
     def _end(self, trial: TrialRow) -> tuple[str, float | None]:
         """(done, failed or stopped; the value of the metric) of a trial that has ended."""
@@ -127,7 +127,7 @@ class Study:
             return "failed", None
         return "done", number
 
-    def _tell_ends(self, searcher: Searcher | None, trials: list[TrialRow]) -> None:
+    def _tell_ends(self, searcher: SearchClient | None, trials: list[TrialRow]) -> None:
         told, reports = [], []
         for trial in trials:
             if trial.told or trial.state not in FINAL:
@@ -147,7 +147,7 @@ class Study:
 
     # -- more trials ---------------------------------------------------------------------------
 
-    def _ask(self, searcher: Searcher, trials: list[TrialRow]) -> bool:
+    def _ask(self, searcher: SearchClient, trials: list[TrialRow]) -> bool:
         """Add as many trials as may run at a time; False when there are enough."""
         wanted = self._spec.wanted
         left = None if wanted is None else wanted - len(trials)
@@ -221,7 +221,7 @@ class Study:
 
     # -- early stopping ------------------------------------------------------------------------
 
-    def _judge(self, searcher: Searcher, trial: TrialRow) -> None:
+    def _judge(self, searcher: SearchClient, trial: TrialRow) -> None:
         """Stop a running trial when what it has reported is no good."""
         source = source_of(trial)
         if source is None:
@@ -294,7 +294,7 @@ class Driver:
 
     def work(self) -> None:
         """Until no sweep needs a driver any more."""
-        news = News(self._settings.state_dir)
+        news = ChangeFeed(self._settings.state_dir)
         try:
             while self._round():
                 self._note_alive()
@@ -337,7 +337,7 @@ class Driver:
                 if backoff.failures:
                     backoff.succeeded()
                     self._note_pause(row, None)
-            except SearcherDied as error:
+            except SearchDied as error:
                 self._try_later(key, row, error.message)
             except (Unavailable, NotFound) as error:
                 self._give_up(row, error)

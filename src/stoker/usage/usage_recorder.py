@@ -17,14 +17,14 @@ import sys
 import time
 
 from stoker.core.formats.time_series import gather
-from stoker.core.gpus.sample import Card, Sample
+from stoker.core.gpus.sample import GpuSample, Sample
 from stoker.devices.sample_lines import decode
 from stoker.errors import Conflict, Error
 from stoker.settings import Settings, load_settings
 from stoker.store.usage_history import QueueReader, Row, Running, TraceWriter
 from stoker.supervisor import locks
 from stoker.supervisor.job_processes import owner_of
-from stoker.supervisor.process_usage import Trees
+from stoker.supervisor.process_usage import UsageSampler
 
 TRACER_LOCK = "tracer.lock"
 
@@ -36,13 +36,13 @@ _LONGEST_LINE = 1 << 20
 Look = tuple[float | None, ...]  # use, memory, power, temperature
 
 
-class Tracer:
+class UsageRecorder:
     def __init__(self, settings: Settings) -> None:
         self._pace = min(_LONGEST_PACE, max(0.01, settings.trace_seconds))
         self._queue = QueueReader(settings.state_dir)
         self._tag = self._queue.tag()
         self._traces = TraceWriter(settings.state_dir, self._tag)
-        self._trees = Trees(self._tag)
+        self._trees = UsageSampler(self._tag)
         self._running: dict[int, Running] = {}  # by attempt
         self._places: dict[str, list[int]] = {}  # UUID: attempts
         self._cards: dict[str, list[Look]] = {}  # by UUID, since the last reading
@@ -119,7 +119,7 @@ class Tracer:
         for attempt, some in parts.items():
             self._shares.setdefault(self._running[attempt].job, []).append(_together(some))
 
-    def _memory_by_attempt(self, card: Card) -> dict[int, int | None]:
+    def _memory_by_attempt(self, card: GpuSample) -> dict[int, int | None]:
         """What attempts have on a card; None where the driver will not tell."""
         found: dict[int, int | None] = {}
         for process in card.processes:
@@ -189,7 +189,7 @@ def main() -> None:
     try:
         settings = load_settings()
         if _take_lock(settings.state_dir, inbox):
-            Tracer(settings).work(inbox)
+            UsageRecorder(settings).work(inbox)
     except Error as error:
         print(f"error: {error.message}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None

@@ -11,9 +11,9 @@ from starlette.types import ASGIApp
 from stoker import __version__
 from stoker.errors import Error
 from stoker.http.guard_request import Refusal
-from stoker.http.middleware import Gate, Manners
+from stoker.http.middleware import Middleware, MiddlewareConfig
 from stoker.web import routes_read, routes_write
-from stoker.web.context import Web
+from stoker.web.context import WebContext
 from stoker.web.models import Health
 from stoker.web.responses import error_answer, refusal
 from stoker.web.static_files import Pages, docs_page
@@ -31,7 +31,7 @@ def _refuse(why: Refusal) -> Response:
     return refusal(*why)
 
 
-_MANNERS = Manners(
+_MANNERS = MiddlewareConfig(
     {"Content-Security-Policy": _POLICY, "Referrer-Policy": "no-referrer"},
     lambda path: _BATCH_BYTES if path == "/api/batch" else _BODY_BYTES,
     _refuse,
@@ -39,7 +39,7 @@ _MANNERS = Manners(
 )
 
 
-def make_app(web: Web) -> ASGIApp:
+def make_app(web: WebContext) -> ASGIApp:
     app = FastAPI(
         title="Stoker", version=__version__, docs_url=None, redoc_url=None,
         openapi_url="/openapi.json", redirect_slashes=False,
@@ -51,7 +51,7 @@ def make_app(web: Web) -> ASGIApp:
     app.add_exception_handler(Error, _known_error)
     app.add_exception_handler(RequestValidationError, _wrong_form)
     app.add_exception_handler(HTTPException, _http_error)
-    return Gate(app, web.guard, _MANNERS)
+    return Middleware(app, web.guard, _MANNERS)
 
 
 def _add_pages(app: FastAPI, pages: Pages) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from stoker.http.guard_request import CHANGES, TOO_MANY, Asked, Refusal, refuse_site
+from stoker.http.guard_request import CHANGES, TOO_MANY, GuardRequest, Refusal, refuse_site
 from stoker.web.sessions import Keys
 
 _OPEN_API = ("/api/login",)  # how one gets in
@@ -57,7 +57,7 @@ class Guard:
         self._hosts = hosts
         self._own_uids = own_uids  # None: everybody who has the token
 
-    def refuse(self, asked: Asked) -> Refusal | None:
+    def refuse(self, asked: GuardRequest) -> Refusal | None:
         """Why a request is turned away; None: it may pass."""
         refusal = self._refuse_place(asked) or refuse_site(
             asked,
@@ -82,7 +82,7 @@ class Guard:
 
     # -- where from ----------------------------------------------------------------------------
 
-    def _refuse_place(self, asked: Asked) -> Refusal | None:
+    def _refuse_place(self, asked: GuardRequest) -> Refusal | None:
         if asked.headers.get("host", "").lower() not in self._hosts:
             return Refusal(403, "wrong_host", "this is not an address of this server",
                            "a tunnel needs the same port at both ends")  # fmt: skip
@@ -93,7 +93,7 @@ class Guard:
 
     # -- who -----------------------------------------------------------------------------------
 
-    def _who(self, asked: Asked) -> str | Refusal:
+    def _who(self, asked: GuardRequest) -> str | Refusal:
         given = asked.headers.get("authorization")
         if given is not None:
             kind, _, token = given.partition(" ")
@@ -105,25 +105,25 @@ class Guard:
         return Refusal(401, "no_token", "this server wants its token",
                        "`stoker web status` prints a link with it")  # fmt: skip
 
-    def sessions_of(self, asked: Asked) -> list[str]:
+    def sessions_of(self, asked: GuardRequest) -> list[str]:
         """Those that are valid; servers on other ports of this host can add cookies of the name."""
         parts = (part.strip().partition("=") for part in asked.headers.get("cookie", "").split(";"))
         found = dict.fromkeys(value for name, _, value in parts if name == self.cookie)
         client, now = self.client_of(asked), time.time()
         return [one for one in found if self.keys.is_session(one, now, client)]
 
-    def client_of(self, asked: Asked) -> str:
+    def client_of(self, asked: GuardRequest) -> str:
         """Who a session belongs to. Browsers send a cookie to every port of a host, so another
         user's server there may get to see it: it must not be worth anything to that user."""
         if self._own_uids is not None:
             return "own user"  # nobody else is answered
         return asked.source if asked.uid is None else f"user {asked.uid}"
 
-    def is_still_allowed(self, asked: Asked) -> bool:
+    def is_still_allowed(self, asked: GuardRequest) -> bool:
         """For answers that go on and on: whether the request would be answered now."""
         return "authorization" in asked.headers or bool(self.sessions_of(asked))
 
-    def is_suspect(self, asked: Asked) -> bool:
+    def is_suspect(self, asked: GuardRequest) -> bool:
         """Whether this peer has guessed too often, and this may be another guess.
 
         Requests that are refused anyway are no guesses: other users must not use up the few places
@@ -141,7 +141,7 @@ class Guard:
 
     # -- changes -------------------------------------------------------------------------------
 
-    def _refuse_change(self, asked: Asked, has_cookie: bool) -> Refusal | None:
+    def _refuse_change(self, asked: GuardRequest, has_cookie: bool) -> Refusal | None:
         if has_cookie and asked.headers.get("x-stoker") != "1":
             return Refusal(403, "no_header", "a change needs the header `X-Stoker: 1`")
         kind = asked.headers.get("content-type", "").partition(";")[0].strip().lower()

@@ -24,7 +24,7 @@ _MOST_WAITING = 100
 _PATIENCE_SECONDS = 25.0
 
 
-class Desk:
+class DatabaseThreads:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._readers = ThreadPoolExecutor(_READERS, "reader")

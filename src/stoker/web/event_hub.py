@@ -16,14 +16,14 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from stoker.client.change_feed import News
+from stoker.client.change_feed import ChangeFeed
 from stoker.client.finish_watch import open_queue
 from stoker.client.queue import Queue
 from stoker.core.record import Record
 from stoker.errors import Error
 from stoker.settings import Settings
 from stoker.store import history
-from stoker.web.page_state import Looker, Seen, difference, overview
+from stoker.web.page_state import PageState, PageStateReader, difference, overview
 from stoker.web.responses import encode
 
 _BEAT_SECONDS = 0.25
@@ -54,13 +54,13 @@ class Client:
         return True
 
 
-class Hub:
-    def __init__(self, settings: Settings, looker: Looker, read_only: bool) -> None:
+class EventHub:
+    def __init__(self, settings: Settings, looker: PageStateReader, read_only: bool) -> None:
         self._settings = settings
         self._looker = looker
         self._read_only = read_only
         self._looking = threading.Lock()  # one looks at a time, and tells before the next looks
-        self._seen: Seen | None = None
+        self._seen: PageState | None = None
         self._telling = threading.Lock()  # over the ring; never held for long
         # A server that was started later has larger numbers, so those of the one before are
         # recognised as unknown.
@@ -85,7 +85,7 @@ class Hub:
         except BlockingIOError:
             pass
 
-    def _look(self, queue: Queue) -> Seen:
+    def _look(self, queue: Queue) -> PageState:
         before = self._seen
         seen = self._looker.look(queue, before)
         self._seen = seen
@@ -167,7 +167,7 @@ class Hub:
     # -- the watcher ---------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        news = News(self._settings.state_dir)
+        news = ChangeFeed(self._settings.state_dir)
         version, due = -1, 0.0
         try:
             while self._clients:

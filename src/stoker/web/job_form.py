@@ -12,7 +12,7 @@ from stoker.client.queue import Queue
 from stoker.core.model import JobSpec
 from stoker.core.policy.explain import needs
 from stoker.errors import Unavailable, UsageError
-from stoker.store.clone_source import Basis, basis_of
+from stoker.store.clone_source import CloneSource, clone_source_of
 from stoker.store.submit import CHUNK
 from stoker.web.models import JobOptions, NewJob
 
@@ -52,13 +52,13 @@ def job_of(queue: Queue, form: NewJob) -> JobSpec:
         )
     base = base_of(queue, options_of(form))
     if form.based_on is not None:
-        base = _like(base, form, basis_of(queue.db, form.based_on))
+        base = _like(base, form, clone_source_of(queue.db, form.based_on))
     if form.argv is not None:
         return with_argv(base, tuple(form.argv))
     return with_text(base, form.command or "")
 
 
-def _like(base: JobSpec, form: NewJob, old: Basis) -> JobSpec:
+def _like(base: JobSpec, form: NewJob, old: CloneSource) -> JobSpec:
     """With the environment of another job, as a rerun would have it; the form has the last word."""
     env = {
         **dict(old.context.env),

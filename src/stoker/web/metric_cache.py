@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-from stoker.client.reports import Places, Source, collect, curve_of
+from stoker.client.reports import JobFiles, Source, collect, curve_of
 from stoker.core.metrics.summary import Collector
 from stoker.core.states import FINAL
 from stoker.results.curves import Point, downsample
@@ -22,7 +22,7 @@ T = TypeVar("T")
 MOST_POINTS = 2000
 
 
-class Kept(Generic[T]):
+class LruCache(Generic[T]):
     """The values that were used last."""
 
     def __init__(self, most: int) -> None:
@@ -45,9 +45,9 @@ class Kept(Generic[T]):
 
 class Reports:
     def __init__(self, state_dir: str) -> None:
-        self.places = Places(state_dir)
-        self._collected: Kept[tuple[Collector, bool]] = Kept(64)
-        self._curves: Kept[tuple[object, list[Point]]] = Kept(128)
+        self.places = JobFiles(state_dir)
+        self._collected: LruCache[tuple[Collector, bool]] = LruCache(64)
+        self._curves: LruCache[tuple[object, list[Point]]] = LruCache(128)
         self._reading = threading.Lock()  # a collector is fed by one thread at a time
 
     def metrics(self, job: JobRow) -> dict[str, object]:

@@ -11,7 +11,7 @@ import os
 import time
 
 from stoker.client import views
-from stoker.client.gpu_views import Shown, shown_cards
+from stoker.client.gpu_views import GpuView, load_gpu_views
 from stoker.client.queue import Queue
 from stoker.core.record import Record
 from stoker.core.states import ACTIVE
@@ -19,8 +19,8 @@ from stoker.daemon.gpus.process_owners import user_name
 from stoker.devices.discovery import has_driver
 from stoker.store import history, job_queries
 from stoker.store.job_queries import JobRow
-from stoker.web.sweeps_view import SweepBook
-from stoker.web.throttled_cache import Paced
+from stoker.web.sweeps_view import SweepCache
+from stoker.web.throttled_cache import ThrottledCache
 from stoker.web.wait_reasons import Wait, waits
 
 READY = 150
@@ -35,7 +35,7 @@ WAITS_SECONDS = 2.0
 _UNKNOWN = Wait("")
 
 
-class Seen(Record):
+class PageState(Record):
     at: float
     jobs: dict[int, dict[str, object]]
     prints: dict[int, str]  # what makes one version of a job differ from another
@@ -55,23 +55,23 @@ class Seen(Record):
         return self.jobs[id] if wait is None else {**self.jobs[id], **_told(wait, self.at)}
 
 
-class Looker:
+class PageStateReader:
     """Looks, and remembers what would be costly to find each time."""
 
-    def __init__(self, book: SweepBook) -> None:
+    def __init__(self, book: SweepCache) -> None:
         self._book = book
         self._asks_driver = has_driver()
         # A look without news: times pass, and a driver has no news.
         self.idle = _DRIVER_SECONDS if self._asks_driver else _IDLE_SECONDS
         least = _DRIVER_SECONDS if self._asks_driver else 0.0
-        self._counts: Paced[dict[str, int]] = Paced()
-        self._cards: Paced[tuple[list[Shown], str | None]] = Paced(10.0, least)
-        self._waits: Paced[dict[int, Wait]] = Paced(10.0, WAITS_SECONDS)
+        self._counts: ThrottledCache[dict[str, int]] = ThrottledCache()
+        self._cards: ThrottledCache[tuple[list[GpuView], str | None]] = ThrottledCache(10.0, least)
+        self._waits: ThrottledCache[dict[int, Wait]] = ThrottledCache(10.0, WAITS_SECONDS)
 
-    def look(self, queue: Queue, before: Seen | None) -> Seen:
+    def look(self, queue: Queue, before: PageState | None) -> PageState:
         db = queue.db
         sweeps = {str(one["name"]): one for one in self._book.newest(db)}  # may note what it read
-        cards = self._cards.get("", lambda: shown_cards(db, queue.settings))
+        cards = self._cards.get("", lambda: load_gpu_views(db, queue.settings))
         db.execute("BEGIN")
         try:
             running = job_queries.page(db, ACTIVE, RUNNING)
@@ -88,7 +88,7 @@ class Looker:
         finally:
             db.execute("COMMIT")
         facts = views.daemon_facts(db, queue.settings)
-        return Seen(
+        return PageState(
             time.time(), jobs, {id: json.dumps(job) for id, job in jobs.items()},
             tuple(row.id for row in running), tuple(row.id for row in waiting),
             tuple(row.id for row in recent), told,
@@ -102,7 +102,7 @@ class Looker:
         queue: Queue,
         rows: list[JobRow],
         ready: list[int],
-        cards: tuple[list[Shown], str | None],
+        cards: tuple[list[GpuView], str | None],
     ) -> dict[int, Wait]:
         """For each of these; known ones may be a little old, new ones are worth a look."""
 
@@ -128,7 +128,7 @@ def _told(wait: Wait, now: float) -> dict[str, object]:
     return {"why": wait.why, "starts_in": left, "in_line": wait.in_line}
 
 
-def overview(seen: Seen, event: int, read_only: bool) -> dict[str, object]:
+def overview(seen: PageState, event: int, read_only: bool) -> dict[str, object]:
     return {
         "now": views.iso(seen.at),
         "event_id": event,
@@ -146,7 +146,7 @@ def overview(seen: Seen, event: int, read_only: bool) -> dict[str, object]:
     }
 
 
-def difference(old: Seen, new: Seen) -> dict[str, object] | None:
+def difference(old: PageState, new: PageState) -> dict[str, object] | None:
     """What somebody who knows `old` has to be told; None: nothing."""
     changed = [
         id

@@ -17,21 +17,21 @@ import time
 from stoker.core.record import Record
 from stoker.errors import Error
 from stoker.http.addresses import Addresses, host_values
-from stoker.http.http_server import Listening, Server, listen
+from stoker.http.http_server import Server, ServerSockets, listen
 from stoker.http.peers import own_uids
 from stoker.http.token_file import load_token
 from stoker.settings import Settings, load_settings, prepare_state_dir
 from stoker.supervisor import locks
 from stoker.web.app import make_app
 from stoker.web.auth import Guard
-from stoker.web.context import Web
+from stoker.web.context import WebContext
 from stoker.web.revocations import Revocations
 from stoker.web.server_address import (
     DEFAULT_PORT,
     LOCK,
     REVOKED,
     TOKEN,
-    Place,
+    ServerAddress,
     last_place,
     write_place,
 )
@@ -69,7 +69,9 @@ def _serve(settings: Settings, options: Options, told: int | None) -> None:
         listening.close()
 
 
-def _answer(settings: Settings, options: Options, listening: Listening, told: int | None) -> None:
+def _answer(
+    settings: Settings, options: Options, listening: ServerSockets, told: int | None
+) -> None:
     folder, port = settings.state_dir, listening.port
     token_file = options.token_file or os.path.join(folder, TOKEN)
     over = Revocations(os.path.join(folder, REVOKED), time.time())
@@ -78,8 +80,10 @@ def _answer(settings: Settings, options: Options, listening: Listening, told: in
         cookie=f"stoker_{port}", read_only=options.read_only,
         own_uids=own_uids() if listening.addresses.is_loopback else None,
     )  # fmt: skip
-    web = Web(settings, guard)
-    place = Place(os.getpid(), listening.addresses.shown, port, options.read_only, token_file)
+    web = WebContext(settings, guard)
+    place = ServerAddress(
+        os.getpid(), listening.addresses.shown, port, options.read_only, token_file
+    )
     write_place(folder, place)
     if told is not None:
         _tell(told, place._asdict())

@@ -16,7 +16,7 @@ LOG = "web.log"
 DEFAULT_PORT = 8899
 
 
-class Place(Record):
+class ServerAddress(Record):
     """What is known of a server to those who did not start it; the token is not part of it."""
 
     pid: int
@@ -31,7 +31,7 @@ class Place(Record):
         return f"http://{host}:{self.port}/"
 
 
-def write_place(folder: str, place: Place) -> None:
+def write_place(folder: str, place: ServerAddress) -> None:
     path = os.path.join(folder, FILE)
     part = f"{path}.new"
     with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
@@ -39,16 +39,16 @@ def write_place(folder: str, place: Place) -> None:
     os.rename(part, path)
 
 
-def last_place(folder: str) -> Place | None:
+def last_place(folder: str) -> ServerAddress | None:
     """Where the latest server was, living or not: its tabs look for it there."""
     try:
         with open(os.path.join(folder, FILE), encoding="utf-8") as file:
-            return Place(**json.load(file))
+            return ServerAddress(**json.load(file))
     except (OSError, ValueError, TypeError):
         return None
 
 
-def living_place(folder: str) -> Place | None:
+def living_place(folder: str) -> ServerAddress | None:
     """Where the server is; None when there is none, or when it is only just starting."""
     place = last_place(folder)
     return place if place is not None and place.pid == living_pid(folder) else None

@@ -9,7 +9,7 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from stoker.web.event_hub import Client, Hub
+from stoker.web.event_hub import Client, EventHub
 from stoker.web.responses import refusal
 
 _PING_SECONDS = 15.0
@@ -23,7 +23,7 @@ _HEADERS = [
 class Stream(Response):
     """A response that ends when the client leaves, falls behind or logs out, or the server ends."""
 
-    def __init__(self, hub: Hub, after: int | None, is_allowed: Callable[[], bool]) -> None:
+    def __init__(self, hub: EventHub, after: int | None, is_allowed: Callable[[], bool]) -> None:
         super().__init__()
         self._hub = hub
         self._after = after

@@ -23,7 +23,7 @@ from stoker.sweeps import domains, spec
 from stoker.sweeps.spec import ADAPTIVE, Metric, SweepSpec, make_metric
 from stoker.web.metric_cache import Reports
 from stoker.web.responses import finite
-from stoker.web.throttled_cache import Paced
+from stoker.web.throttled_cache import ThrottledCache
 
 _IN_OVERVIEW = 20
 _LISTED = 200
@@ -31,15 +31,17 @@ _LISTED = 200
 _PATIENCE_SECONDS = 0.05
 
 
-class SweepBook:
+class SweepCache:
     """Remembers what is costly to find: counts and reports of large sweeps."""
 
     def __init__(self, reports: Reports) -> None:
         self._reports = reports
-        self._counts: Paced[dict[str, int]] = Paced()
-        self._reported: Paced[list[Reported]] = Paced(factor=4.0, most=4)
-        self._bests: Paced[dict[str, object] | None] = Paced(factor=20.0, least=1.0)
-        self._missing: Paced[int] = Paced()
+        self._counts: ThrottledCache[dict[str, int]] = ThrottledCache()
+        self._reported: ThrottledCache[list[Reported]] = ThrottledCache(factor=4.0, most=4)
+        self._bests: ThrottledCache[dict[str, object] | None] = ThrottledCache(
+            factor=20.0, least=1.0
+        )
+        self._missing: ThrottledCache[int] = ThrottledCache()
         self._seen_bests: dict[int, dict[str, object] | None] = {}
 
     def late(self) -> float:

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Paced(Generic[T]):
+class ThrottledCache(Generic[T]):
     """By key; safe for several threads."""
 
     def __init__(

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 
 from stoker.client import waiting
-from stoker.client.gpu_views import Shown
+from stoker.client.gpu_views import GpuView
 from stoker.client.queue import Queue
 from stoker.core.record import Record
 from stoker.daemon.status import daemon_pid
@@ -26,7 +26,7 @@ def waits(
     queue: Queue,
     rows: Iterable[JobRow],
     ready: list[int],
-    cards: tuple[list[Shown], str | None],
+    cards: tuple[list[GpuView], str | None],
 ) -> dict[int, Wait]:
     """By job. `ready` are those that wait for nothing but devices."""
     db, settings = queue.db, queue.settings

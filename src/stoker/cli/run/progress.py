@@ -7,7 +7,7 @@ import sys
 import time
 
 from stoker.cli.options import Parsed
-from stoker.cli.output import tell
+from stoker.cli.output import notice
 from stoker.cli.run.run_sources import LineSource, WordSource
 from stoker.client import views
 from stoker.core.formats.durations import format_duration
@@ -16,7 +16,7 @@ from stoker.core.formats.terminal import printable
 from stoker.core.model import Outcome
 from stoker.core.outcome.retry import Verdict
 from stoker.daemon.foreground import Foreground
-from stoker.daemon.interfaces import Listener
+from stoker.daemon.interfaces import EventListener
 from stoker.store import job_queries
 from stoker.store.database import Database
 
@@ -32,7 +32,7 @@ def log_path(folder: str, job: int, number: int) -> str:
     return os.path.join(folder, f"{job}.log" if number <= 1 else f"{job}.{number}.log")
 
 
-class Screen(Listener):
+class Screen(EventListener):
     """Progress on stderr while it runs: one line that is redrawn, failures as they happen."""
 
     def __init__(
@@ -86,7 +86,7 @@ class Screen(Listener):
             row = job_queries.job(self._db, job)
             words = views.result_words(row)
             log = log_path(self._folder, job, row.attempts)
-            tell(f"job {job} {row.state}: {words}  {printable(display(row.argv, row.shell))[:60]}"
+            notice(f"job {job} {row.state}: {words}  {printable(display(row.argv, row.shell))[:60]}"
                  + ("" if self._streams else f"\n  log: {log}"))  # fmt: skip
 
     def committed(self) -> None:
@@ -94,7 +94,7 @@ class Screen(Listener):
 
     def trouble(self, text: str) -> None:
         self._clear()
-        tell(text)
+        notice(text)
 
     def tick(self) -> float | None:
         if not self._live:
@@ -108,12 +108,12 @@ class Screen(Listener):
             self._clear()
             self._line = (f"{self.done}{total} done{failed}, {running} running, "
                           f"{format_duration(now - self._began)}")  # fmt: skip
-            tell(self._line, end="")
+            notice(self._line, end="")
         return self._drawn_at + 1.0
 
     def _clear(self) -> None:
         if self._line:
-            tell("\r" + " " * len(self._line) + "\r", end="")
+            notice("\r" + " " * len(self._line) + "\r", end="")
             self._line = ""
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ from stoker.store.submit import Submission
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from stoker.core.formats.job_file import Line
+    from stoker.core.formats.job_file import JobLine
 
 
 class WordSource:
@@ -86,7 +86,7 @@ class LineSource:
             return [self._maker.line(line) for line in lines]
         return [spec for line in lines if (spec := self._unfinished(line)) is not None]
 
-    def _unfinished(self, line: Line) -> JobSpec | None:
+    def _unfinished(self, line: JobLine) -> JobSpec | None:
         """The job of a line, with the key that a later run knows it by; None when it succeeded."""
         assert self._finished is not None
         job = self._maker.resumable_line(line)

@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterator
 from itertools import islice
 
-from stoker.cli.output import plural, tell
+from stoker.cli.output import notice, plural
 from stoker.cli.verbs.results import print_table
-from stoker.client.reports import Places, Source, collect, of_sweep, said_last
+from stoker.client.reports import JobFiles, Source, collect, of_sweep, said_last
 from stoker.client.trials import Trials, listed
 from stoker.core.metrics.summary import Collector
 from stoker.core.model import JobSpec
@@ -22,7 +22,7 @@ from stoker.store.submit import Submission, context_id
 from stoker.sweep_control.lifecycle import SAME_FAILS, check_search
 from stoker.sweeps import spec as specs
 from stoker.sweeps.identity import identity
-from stoker.sweeps.search.search_client import Past, Searcher
+from stoker.sweeps.search.search_client import KnownTrial, SearchClient
 from stoker.sweeps.spec import ADAPTIVE, SweepSpec
 from stoker.sweeps.values import Point, point_from_json, point_to_json
 
@@ -48,7 +48,7 @@ class SweepSource:
         if spec.early_stop is not None:
             raise UsageError("stopping trials early needs the daemon", "use `stoker sweep`")
         self._db = db
-        self._places = Places(folder, is_run=True)
+        self._places = JobFiles(folder, is_run=True)
         self._at_a_time = spec.max_parallel or at_a_time
         self._spec, self._sweep = self._remember(spec, base)
         self._trials = Trials(db, folder, self._sweep, self._spec, base)
@@ -60,12 +60,12 @@ class SweepSource:
         self.stopped: str | None = None  # why no more of it should start
         self.skipped = sum(1 for row in rows if row.state == "done")
         self._streak: tuple[str, int] = ("", 0)  # how the last ones failed, and how many alike
-        self._searcher: Searcher | None = None
+        self._searcher: SearchClient | None = None
         known = {row.identity for row in rows}
         if spec.method in ADAPTIVE:
             check_search(spec)
             self._left = None if spec.trials is None else max(0, spec.trials - len(rows))
-            self._searcher = Searcher(self._spec, self._history())
+            self._searcher = SearchClient(self._spec, self._history())
             asked_for = {
                 row.identity
                 for row in rows
@@ -101,13 +101,13 @@ class SweepSource:
             sweeps.start_counting(self._db, sweep)
         return spec, sweep
 
-    def _history(self) -> list[Past]:
+    def _history(self) -> list[KnownTrial]:
         past = []
         for one in of_sweep(self._db, self._places, sweeps.get(self._db, self._spec.name or "")):
             value = one.row.metrics.get(self._spec.metric.name) if self._spec.metric else None
             number = float(value) if isinstance(value, (int, float)) else None
             state = "done" if one.row.state == "done" else "failed"
-            past.append(Past(one.row.trial or 0, one.row.params, state, number))
+            past.append(KnownTrial(one.row.trial or 0, one.row.params, state, number))
         return past
 
     @property
@@ -197,6 +197,8 @@ class SweepSource:
         if any(one.metrics for one in rows):
             print_table(taken(rows[:_SHOWN], columns(rows), Columns(rows)))
         if self._failed_before:
-            tell(f"{plural(self._failed_before, 'trial')} failed before; --resume runs them again")
+            notice(
+                f"{plural(self._failed_before, 'trial')} failed before; --resume runs them again"
+            )
         more = f" ({len(rows) - _SHOWN} more)" if len(rows) > _SHOWN else ""
-        tell(f"results{more}: stoker results {self._places.folder}")
+        notice(f"results{more}: stoker results {self._places.folder}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from stoker.cli.options import Parsed
-from stoker.cli.output import as_json, report_change, tell
+from stoker.cli.output import as_json, notice, report_change
 from stoker.cli.run.progress import Screen
 from stoker.cli.run.run_sources import LineSource, WordSource
 from stoker.cli.verbs.wait import code_of
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stoker.cli.run.run_sweep import SweepSource
 
 
-class Left(Record):
+class NotRun(Record):
     """What a run that was told to stop did not do."""
 
     not_started: int = 0
@@ -58,11 +58,11 @@ def end(
         _print_results(db, folder, left, _summary(screen, source.skipped, left))
     if not parsed["json"] and not parsed["quiet"]:
         where = "" if parsed["stream"] else f"; logs in {folder}"
-        tell(f"{_summary(screen, source.skipped, left)}{again}{where}")
+        notice(f"{_summary(screen, source.skipped, left)}{again}{where}")
         if not isinstance(source, LineSource):
             source.print_results()
     elif left.words():  # nobody should take a part for the whole, however quiet
-        tell(f"{left.words()}{again}")
+        notice(f"{left.words()}{again}")
     return 130 if interrupts else min(screen.failed, 101)
 
 
@@ -70,23 +70,23 @@ def _end_of_command(parsed: Parsed, db: Database, interrupts: int) -> int:
     row = job_queries.page(db, (*FINAL, "queued"), 1, newest_first=True)
     code = code_of(row[0]) if row else 1
     if row and row[0].detail:
-        tell(f"error: {row[0].detail}")
+        notice(f"error: {row[0].detail}")
         if code == 127 and len(parsed.words) == 1 and not parsed.dashed:
-            tell(f"hint: there is no job file `{printable(parsed.words[0])}` either")
+            notice(f"hint: there is no job file `{printable(parsed.words[0])}` either")
         elif code == 127 and not parsed.dashed and os.path.isfile(parsed.words[0]):
-            tell(f"hint: a job file stands alone: stoker run {printable(parsed.words[0])}")
+            notice(f"hint: a job file stands alone: stoker run {printable(parsed.words[0])}")
     return 130 if interrupts and row and row[0].state == "cancelled" else code
 
 
-def _left(db: Database, source: LineSource | SweepSource) -> Left:
+def _left(db: Database, source: LineSource | SweepSource) -> NotRun:
     waiting = job_queries.page(db, WAITING, 10**9)
     retried = sum(1 for row in waiting if row.attempts)
     unread = source.count_unread() if isinstance(source, LineSource) else None
     is_unread = unread is None and not source.at_end
-    return Left(len(waiting) - retried + (unread or 0), retried, is_unread)
+    return NotRun(len(waiting) - retried + (unread or 0), retried, is_unread)
 
 
-def _summary(screen: Screen, skipped: int, left: Left) -> str:
+def _summary(screen: Screen, skipped: int, left: NotRun) -> str:
     parts = [f"{screen.done} done"]
     if screen.failed:
         parts.append(f"{screen.failed} failed")
@@ -104,7 +104,7 @@ def _how_to_go_on(parsed: Parsed, path: str | None, source: LineSource | SweepSo
     return "; --resume goes on with them" if has_name else ""
 
 
-def _print_results(db: Database, folder: str, left: Left, summary: str) -> None:
+def _print_results(db: Database, folder: str, left: NotRun, summary: str) -> None:
     rows = job_queries.page(db, FINAL, 10**9)
     jobs = [
         {"id": row.id, "state": row.state, "cause": row.cause,

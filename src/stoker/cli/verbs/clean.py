@@ -7,7 +7,7 @@ import time
 
 from stoker.cli.open_queue import open_queue
 from stoker.cli.options import Option, Parsed, Verb
-from stoker.cli.output import as_json, plural, print_json, report_change, tell
+from stoker.cli.output import as_json, notice, plural, print_json, report_change
 from stoker.client.queue import Queue
 from stoker.core.formats.durations import format_size, parse_duration
 from stoker.core.states import FINAL
@@ -65,7 +65,7 @@ def _clean_jobs(queue: Queue, parsed: Parsed, ids: list[int]) -> int:
         problem = _reclaim(queue, progress) if ids else None
     except KeyboardInterrupt:
         progress.clear()
-        tell(f"interrupted: {plural(len(removal.jobs), 'job')} removed, the others are kept")
+        notice(f"interrupted: {plural(len(removal.jobs), 'job')} removed, the others are kept")
         raise
     progress.clear()
     freed = removal.log_bytes + max(0, before - vacuum.size(queue.settings.state_dir))
@@ -74,7 +74,7 @@ def _clean_jobs(queue: Queue, parsed: Parsed, ids: list[int]) -> int:
     if not parsed["json"]:
         report_change(text)
         if problem is not None:
-            tell(f"the database file keeps its size for now: {problem}")
+            notice(f"the database file keeps its size for now: {problem}")
     else:
         report_change(as_json(removed=removal.jobs, freed_bytes=freed), text)
     return 0
@@ -117,10 +117,10 @@ def _is_confirmed(parsed: Parsed, count: int, what: str) -> bool:
         return True
     if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
         return True
-    tell(f"remove {what}? [y/N] ", end="")
+    notice(f"remove {what}? [y/N] ", end="")
     if sys.stdin.readline().strip().lower() in ("y", "yes"):
         return True
-    tell("nothing was removed")
+    notice("nothing was removed")
     return False
 
 
@@ -136,7 +136,7 @@ class _Progress:
 
     def say(self, text: str) -> None:
         if self._is_shown:
-            tell(f"\r\x1b[K{text}", end="")
+            notice(f"\r\x1b[K{text}", end="")
 
     def clear(self) -> None:
         self.say("")

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from stoker.cli.open_queue import open_queue
 from stoker.cli.options import Option, Parsed, Verb
-from stoker.cli.output import plural, print_json, tell
+from stoker.cli.output import notice, plural, print_json
 from stoker.client import views
 from stoker.client.queue import Queue
 from stoker.core.states import ACTIVE
@@ -66,9 +66,9 @@ def run(parsed: Parsed) -> int:
         if parsed["json"]:
             print_json(draining=action == "drain", running=running)
         elif action == "drain":
-            tell(f"nothing new starts; {plural(running, 'job')} still running")
+            notice(f"nothing new starts; {plural(running, 'job')} still running")
         else:
-            tell("jobs start again")
+            notice("jobs start again")
         return 0
     return _status(queue, parsed)
 

@@ -347,7 +347,7 @@ def _repair(settings: Settings, parsed: Parsed) -> int:
         os.close(lock)
         raise
     began = [
-        from_fields(repair.Began, record._asdict())
+        from_fields(repair.JournaledStart, record._asdict())
         for record in read_journal(folder)
         if isinstance(record, JournalBegun)
     ]

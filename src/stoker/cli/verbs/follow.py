@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 from stoker.cli.open_queue import at_end
 from stoker.cli.options import Parsed
-from stoker.cli.output import print_json, tell
+from stoker.cli.output import notice, print_json
 from stoker.client import views
-from stoker.client.change_feed import News
+from stoker.client.change_feed import ChangeFeed
 from stoker.client.queue import Queue
 from stoker.core.states import FINAL
 from stoker.errors import NotFound
@@ -37,7 +37,7 @@ def follow(
     from stoker.cli.live_printer import LivePrinter
     from stoker.cli.verbs.log import JsonPrinter
 
-    news = News(queue.settings.state_dir)
+    news = ChangeFeed(queue.settings.state_dir)
     at_end(news.close)
     descriptor = watch = None
     position, opened = 0, 0
@@ -60,7 +60,7 @@ def follow(
                     opened = row.attempts
             if descriptor is None and not announced and not is_final:
                 announced = True
-                tell(f"job {job} is {row.state}; waiting for it to start (why: stoker why {job})")
+                notice(f"job {job} is {row.state}; waiting for it to start (why: stoker why {job})")
             if descriptor is not None:
                 position = _copy(descriptor, position, parsed, printer)
             if is_final:
@@ -70,7 +70,7 @@ def follow(
             live.update()
     except KeyboardInterrupt:
         printer.finish()
-        tell(f"\njob {job} goes on; `stoker cancel {job}` would end it")
+        notice(f"\njob {job} goes on; `stoker cancel {job}` would end it")
         return 0
     printer.finish()
     words = views.result_words(row, queue.db)
@@ -78,7 +78,7 @@ def follow(
         print_json(job=job, state=row.state, exit_code=views.exit_code(row),
                    signal=views.signal_number(row))  # fmt: skip
     else:
-        tell(f"job {job} {row.state}" + (f": {words}" if words else ""))
+        notice(f"job {job} {row.state}" + (f": {words}" if words else ""))
     return 0
 
 

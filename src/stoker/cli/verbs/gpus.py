@@ -5,7 +5,7 @@ from __future__ import annotations
 from stoker.cli.open_queue import open_queue
 from stoker.cli.options import Option, Parsed, Verb, count
 from stoker.cli.output import as_json, print_json, report_change, table
-from stoker.client.gpu_views import Shown, shown_cards
+from stoker.client.gpu_views import GpuView, load_gpu_views
 from stoker.client.queue import Queue
 from stoker.core.model import Device
 from stoker.core.policy.placement import is_named
@@ -39,21 +39,21 @@ def run(parsed: Parsed) -> int:
     if parsed["watch"]:
         from stoker.cli.verbs.watch import watch
 
-        return watch(queue, lambda room: _render(shown_cards(queue.db, queue.settings)),
+        return watch(queue, lambda room: _render(load_gpu_views(queue.db, queue.settings)),
                      (lambda: _as_json(queue)) if parsed["json"] else None)  # fmt: skip
     if parsed["json"]:
         print_json(**_as_json(queue))
     else:
-        print(_render(shown_cards(queue.db, queue.settings)))
+        print(_render(load_gpu_views(queue.db, queue.settings)))
     return 0
 
 
 def _as_json(queue: Queue) -> dict[str, Any]:
-    cards, trouble = shown_cards(queue.db, queue.settings)
+    cards, trouble = load_gpu_views(queue.db, queue.settings)
     return {"gpus": [card.as_json() for card in cards], "trouble": trouble}
 
 
-def _render(found: tuple[list[Shown], str | None]) -> str:
+def _render(found: tuple[list[GpuView], str | None]) -> str:
     cards, trouble = found
     parts = []
     rows: list[tuple[object, ...]] = []

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from stoker.cli.open_queue import open_queue
 from stoker.cli.options import Option, Parsed, Verb, count
-from stoker.cli.output import plural, print_json, tell, wants_colour
+from stoker.cli.output import notice, plural, print_json, wants_colour
 from stoker.client import views
 from stoker.client.log_text import read_from, read_lines, whole_characters
 from stoker.client.queue import Queue
@@ -58,10 +58,10 @@ def run(parsed: Parsed) -> int:
         return 0
     if path is None and row.state in FINAL:
         words = views.result_words(row, queue.db)
-        tell(f"job {row.id} never started and has no output: {row.state}, {words}")
+        notice(f"job {row.id} never started and has no output: {row.state}, {words}")
         return 0
     if path is None:
-        tell(f"job {row.id} is {row.state} and has no output yet; `stoker log -f {row.id}` waits")
+        notice(f"job {row.id} is {row.state} and has no output yet; `stoker log -f {row.id}` waits")
         return 0
     _print_file(row, path, parsed)
     return 0
@@ -87,7 +87,7 @@ def _print_file(row: JobRow, path: str, parsed: Parsed) -> None:
             raise NotFound(f"the output of job {row.id} went to {path}") from None
         raise NotFound(f"cannot read the log of job {row.id}: {error.strerror}") from None
     if is_empty and row.state in FINAL and not parsed["json"]:
-        tell(f"job {row.id} printed nothing")
+        notice(f"job {row.id} printed nothing")
 
 
 def _path(queue: Queue, row: JobRow, parsed: Parsed) -> str | None:

@@ -6,7 +6,7 @@ import time
 
 from stoker.cli.open_queue import open_queue
 from stoker.cli.options import Option, Parsed, Verb, count
-from stoker.cli.output import plural, print_json, table, tell
+from stoker.cli.output import notice, plural, print_json, table
 from stoker.client import views
 from stoker.client.queue import Queue
 from stoker.core.formats.durations import format_duration
@@ -61,9 +61,9 @@ def run(parsed: Parsed) -> int:
         return 0
     counts = job_queries.counts_up_to(queue.db, COUNT_LIMIT)
     print(render(queue, parsed, counts))
-    notice = no_daemon(queue, counts)
-    if notice:
-        tell(notice)
+    text = no_daemon(queue, counts)
+    if text:
+        notice(text)
     return 0
 
 

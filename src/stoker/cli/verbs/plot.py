@@ -6,9 +6,9 @@ import sys
 from collections.abc import Iterator
 
 from stoker.cli.options import Option, Parsed, Verb, count
-from stoker.cli.output import print_json, tell, wants_colour
+from stoker.cli.output import notice, print_json, wants_colour
 from stoker.cli.verbs.results import chosen_metric, find_reported
-from stoker.client.reports import Places, Reported, curve_of
+from stoker.client.reports import JobFiles, Reported, curve_of
 from stoker.core.formats.terminal import printable
 from stoker.errors import NotFound, UsageError
 from stoker.results.curves import downsample
@@ -94,7 +94,7 @@ def _size(parsed: Parsed) -> tuple[int, int]:
 
 
 def _data(
-    places: Places, reported: list[Reported], metric: Metric, parsed: Parsed
+    places: JobFiles, reported: list[Reported], metric: Metric, parsed: Parsed
 ) -> dict[str, object]:
     """What would be drawn, in numbers; null for what is none."""
     rows = [one.row for one in reported]
@@ -117,7 +117,7 @@ def _data(
 
 
 def _points(
-    places: Places, reported: list[Reported], metric: Metric
+    places: JobFiles, reported: list[Reported], metric: Metric
 ) -> Iterator[tuple[Reported, list[tuple[float, float]]]]:
     for one in reported:
         if one.source is not None and metric.name in one.summary:
@@ -135,7 +135,7 @@ def _only_metric(reported: list[Reported]) -> Metric:
     raise UsageError("which metric?", f"--metric {' or '.join(names[:5])}")
 
 
-def _curves(places: Places, reported: list[Reported], metric: Metric, parsed: Parsed) -> Figure:
+def _curves(places: JobFiles, reported: list[Reported], metric: Metric, parsed: Parsed) -> Figure:
     curves = []
     for one, points in _points(places, reported, metric):
         trial = one.row.trial if one.row.trial is not None else one.row.job
@@ -163,5 +163,5 @@ def _write(figure: Figure, parsed: Parsed) -> int:
     if parsed["json"]:
         print_json(file=path)
     else:
-        tell(f"drawn: {printable(path)}")
+        notice(f"drawn: {printable(path)}")
     return 0

@@ -7,9 +7,9 @@ import sys
 
 from stoker.cli.open_queue import at_end, open_queue
 from stoker.cli.options import Option, Parsed, Verb, count
-from stoker.cli.output import plural, print_json, table, tell
+from stoker.cli.output import notice, plural, print_json, table
 from stoker.client.queue import Queue
-from stoker.client.reports import Places, Reported, of_jobs, of_sweep
+from stoker.client.reports import JobFiles, Reported, of_jobs, of_sweep
 from stoker.core.formats.durations import format_duration
 from stoker.core.formats.terminal import printable
 from stoker.errors import NotFound, UsageError
@@ -103,7 +103,7 @@ def _listed(text: str) -> list[str]:
     return [word.strip() for word in text.split(",")]
 
 
-def find_reported(words: list[str]) -> tuple[Places, SweepSpec | None, list[Reported]]:
+def find_reported(words: list[str]) -> tuple[JobFiles, SweepSpec | None, list[Reported]]:
     """The sweep, jobs or folder that the words mean, and all that was reported there."""
     if not words:
         queue = open_queue()
@@ -111,16 +111,16 @@ def find_reported(words: list[str]) -> tuple[Places, SweepSpec | None, list[Repo
         if not newest:
             raise UsageError("there is no sweep yet", "for jobs: stoker results 3-9")
         words = [newest[-1].name]
-        tell(
+        notice(
             f"sweep {words[0]}, the newest of {len(newest)}" if newest[1:] else f"sweep {words[0]}"
         )
     if len(words) == 1 and os.path.isfile(os.path.join(words[0], FILE_NAME)):
         folder = os.path.abspath(words[0])
         db = open_database(folder)
         at_end(db.close)
-        return _of_folder(db, Places(folder, is_run=True))
+        return _of_folder(db, JobFiles(folder, is_run=True))
     queue = open_queue()
-    places = Places(queue.settings.state_dir)
+    places = JobFiles(queue.settings.state_dir)
     if len(words) == 1:
         row = sweeps.by_name(queue.db, words[0].removeprefix("sweep:"))
         if row is not None:
@@ -143,7 +143,7 @@ def _selected(queue: Queue, words: list[str]) -> list[int]:
         raise error
 
 
-def _of_folder(db: Database, places: Places) -> tuple[Places, SweepSpec | None, list[Reported]]:
+def _of_folder(db: Database, places: JobFiles) -> tuple[JobFiles, SweepSpec | None, list[Reported]]:
     found = sweeps.all_sweeps(db)
     if found:
         return places, _spec(found[0].spec), of_sweep(db, places, found[0])
@@ -183,7 +183,7 @@ def _written(content: Table, parsed: Parsed) -> bool:
             file.write(data)
     except OSError as error:
         raise UsageError(f"cannot write `{path}`: {error.strerror}") from None
-    tell(f"{plural(len(content.lines), 'row')} in {printable(path)}")
+    notice(f"{plural(len(content.lines), 'row')} in {printable(path)}")
     return True
 
 
@@ -266,4 +266,6 @@ def _complain(reported: list[Reported]) -> None:
         first = bad[0]
         what = f"trial {first.row.trial}" if first.row.trial is not None else f"job {first.row.job}"
         more = f" (and {plural(len(bad) - 1, 'other')})" if len(bad) > 1 else ""
-        tell(f"note: some reports of {what}{more} make no sense: {printable(first.trouble or '')}")
+        notice(
+            f"note: some reports of {what}{more} make no sense: {printable(first.trouble or '')}"
+        )

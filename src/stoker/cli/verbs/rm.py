@@ -5,7 +5,7 @@ from __future__ import annotations
 from stoker.cli.job_words import select_jobs
 from stoker.cli.open_queue import open_queue
 from stoker.cli.options import Parsed, Verb
-from stoker.cli.output import plural, print_change, tell
+from stoker.cli.output import notice, plural, print_change
 from stoker.errors import Conflict
 
 VERB = Verb(
@@ -24,7 +24,7 @@ def run(parsed: Parsed) -> int:
     removed = queue.remove(ids)
     left = len(ids) - len(removed)
     if left:
-        tell(f"{plural(left, 'job')} not removed: not finished (cancel first)")
+        notice(f"{plural(left, 'job')} not removed: not finished (cancel first)")
     if ids and not removed:
         raise Conflict(
             "no job was removed", "`stoker cancel` ends jobs, `stoker rm` removes finished ones"

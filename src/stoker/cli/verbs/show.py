@@ -144,7 +144,7 @@ def _used_of_gpu(row: JobRow) -> str:
 
 def _learned(queue: Queue, row: JobRow) -> str:
     """What the command profile of a job says, and what follows from it."""
-    known = job_queries.family(queue.db, row.family)
+    known = job_queries.profile_of(queue.db, row.family)
     if known is None or not row.gpus:
         return ""
     words = []

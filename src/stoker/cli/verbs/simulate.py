@@ -7,7 +7,7 @@ import time
 from random import Random
 
 from stoker.cli.options import Option, Parsed, Verb
-from stoker.cli.output import print_json, table, tell
+from stoker.cli.output import notice, print_json, table
 from stoker.core.formats.durations import format_duration
 from stoker.core.model import Rules
 from stoker.core.policy.replay import Profiles, Result, TraceJob, replay
@@ -63,7 +63,7 @@ def run(parsed: Parsed) -> int:
     for gpus in parsed["gpus"] or [8]:
         usable = [job for job in jobs if job.gpus <= gpus]
         if len(usable) < len(jobs):
-            tell(f"{len(jobs) - len(usable)} jobs need more than {gpus} GPUs and are left out")
+            notice(f"{len(jobs) - len(usable)} jobs need more than {gpus} GPUs and are left out")
         for policy in parsed["policy"] or _POLICIES:
             began = time.perf_counter()
             result = simulate(usable, gpus, policy)

@@ -73,9 +73,9 @@ def _devices(
     queue: Queue, active: list[job_queries.JobRow], now: float
 ) -> tuple[tuple[Device, ...], str]:
     if not queue.settings.devices and has_driver():
-        from stoker.client.gpu_views import shown_cards
+        from stoker.client.gpu_views import load_gpu_views
 
-        cards, trouble = shown_cards(queue.db, queue.settings)
+        cards, trouble = load_gpu_views(queue.db, queue.settings)
         rows: list[tuple[object, ...]] = []
         for card in cards:
             cells = [(elapsed(job, now), _line(job)) for job in card.jobs]

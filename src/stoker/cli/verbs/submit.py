@@ -7,7 +7,7 @@ import os
 from stoker.cli.job_flags import JOB_OPTIONS, SpecMaker
 from stoker.cli.open_queue import open_queue
 from stoker.cli.options import Option, Parsed, Verb, parse
-from stoker.cli.output import as_json, report_change, tell
+from stoker.cli.output import as_json, notice, report_change
 from stoker.cli.submit_checks import (
     check_job_file,
     check_program,
@@ -76,9 +76,9 @@ def run(parsed: Parsed) -> int:
         parsed = Parsed({**parsed.values, "file": "-"}, [], False)
     queue = open_queue()
     script = None
-    notice = None if parsed.dashed else misplaced_options(parsed.words)
-    if notice is not None:
-        tell(f"note: {notice}")
+    text = None if parsed.dashed else misplaced_options(parsed.words)
+    if text is not None:
+        notice(f"note: {text}")
     if parsed.words and parsed["file"] is None and os.path.isfile(parsed.words[0]):
         parsed, script = _with_directives(parsed)
     maker = SpecMaker(queue.settings, queue.devices(), parsed)
@@ -93,9 +93,9 @@ def run(parsed: Parsed) -> int:
         from stoker.cli.slurm_script import slurm_job
 
         spec = slurm_job(spec, script.slurm, parsed, queue.settings.state_dir)
-    for notice in (check_program(spec), ignored_input()):
-        if notice is not None:
-            tell(f"note: {notice}")
+    for text in (check_program(spec), ignored_input()):
+        if text is not None:
+            notice(f"note: {text}")
     if parsed["dry_run"]:
         return _dry_run([spec], parsed)
     receipt = queue.submission().add([spec], _now())
@@ -116,8 +116,8 @@ def _with_directives(parsed: Parsed) -> tuple[Parsed, Script | None]:
         return parsed, None
     own = parse(Verb("submit", "", "", JOB_OPTIONS, words="none"), script.flags)
     if not parsed["quiet"]:
-        for notice in script.notices:
-            tell(f"note: {notice}")
+        for text in script.notices:
+            notice(f"note: {text}")
     merged = Parsed({**own.values, **parsed.values}, list(script.words), True)
     for option in JOB_OPTIONS:
         if option.many and option.key in own.values:
@@ -150,10 +150,10 @@ def _submit_file(queue: Queue, maker: SpecMaker, parsed: Parsed) -> int:
                 started = queue.wake() or started
     except BaseException:
         if receipts:
-            tell(f"{sum(r.added for r in receipts)} jobs before that are in the queue")
+            notice(f"{sum(r.added for r in receipts)} jobs before that are in the queue")
         raise
     if not receipts:
-        tell("no jobs: the input has only blank lines and comments")
+        notice("no jobs: the input has only blank lines and comments")
         return 0
     _report(queue, parsed, receipts, started)
     return 0
@@ -172,7 +172,7 @@ def _report(queue: Queue, parsed: Parsed, receipts: list[Receipt], started: bool
     if started:
         from stoker.cli.start_notice import STARTED
 
-        tell(STARTED)
+        notice(STARTED)
     ids = [job for receipt in receipts for job in receipt.ids]
     state = "held" if parsed["hold"] else "queued"
     jobs = f"job {ids[0]}" if len(ids) == 1 else f"{len(ids)} jobs ({ids[0]} to {ids[-1]})"
@@ -203,13 +203,13 @@ def _report(queue: Queue, parsed: Parsed, receipts: list[Receipt], started: bool
 def _suggest(queue: Queue, job: int) -> None:
     """What earlier runs of the same kind have shown, when it would let more of them run at once."""
     row = job_queries.job(queue.db, job)
-    known = job_queries.family(queue.db, row.family) if row.gpus else None
+    known = job_queries.profile_of(queue.db, row.family) if row.gpus else None
     if known is not None and known.memory is not None and known.runs >= 3:
         from stoker.core.profiles.gpu_memory import sharing_advice
 
         advice = sharing_advice(row.request, known.memory, queue.devices())
         if advice is not None:
-            tell(advice)
+            notice(advice)
 
 
 def _dry_run(specs: list[JobSpec], parsed: Parsed) -> int:
@@ -235,7 +235,7 @@ def _dry_run(specs: list[JobSpec], parsed: Parsed) -> int:
         kind = f"{spec.context.shell} -c" if spec.shell else "exec"
         command = printable(display(spec.argv, spec.shell))
         print(f"{printable(_in_words(spec))}  {kind}  {command}")
-    tell(f"{len(specs)} job{'s' if len(specs) != 1 else ''}, none queued (--dry-run)")
+    notice(f"{len(specs)} job{'s' if len(specs) != 1 else ''}, none queued (--dry-run)")
     return 0
 
 

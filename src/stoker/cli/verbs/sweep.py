@@ -7,7 +7,7 @@ import os
 from stoker.cli.job_flags import JOB_OPTIONS, base_of
 from stoker.cli.open_queue import open_queue
 from stoker.cli.options import Option, Parsed, Verb, count, whole_number
-from stoker.cli.output import as_json, plural, print_json, report_change, tell
+from stoker.cli.output import as_json, notice, plural, print_json, report_change
 from stoker.cli.start_notice import STARTED
 from stoker.client.queue import Queue
 from stoker.client.trials import Trials
@@ -96,7 +96,7 @@ def run(parsed: Parsed) -> int:
     try:
         started = lifecycle.start(queue, spec, base, same_fails, is_suggested=is_suggested)
     except KeyboardInterrupt:
-        tell("interrupted: what is in the queue runs; give the sweep again for the rest")
+        notice("interrupted: what is in the queue runs; give the sweep again for the rest")
         raise
     if not (parsed["json"] or parsed["quiet"]):
         _notes(spec, started.listed)
@@ -107,15 +107,15 @@ def run(parsed: Parsed) -> int:
 def _notes(spec: SweepSpec, listed: int | None) -> None:
     """What is not as somebody may have thought."""
     for one, same in spec.space.merged:
-        tell(f"note: `{printable(one)}` and `{printable(same)}` are the same value, so they are one"
-             " trial; quote a value to make it text")  # fmt: skip
+        notice(f"note: `{printable(one)}` and `{printable(same)}` are the same value, so"
+               " they are one trial; quote a value to make it text")  # fmt: skip
     wanted, points = spec.wanted, spec.space.size.points
     if wanted is None:
         return
     if listed is None and points is not None and points < wanted:
-        tell(f"note: at most {points} of {wanted} trials: there are no other points")
+        notice(f"note: at most {points} of {wanted} trials: there are no other points")
     elif listed is not None and listed < wanted:
-        tell(f"note: {listed} of {wanted} trials: there are no other points")
+        notice(f"note: {listed} of {wanted} trials: there are no other points")
 
 
 def _check_meant(parsed: Parsed) -> None:
@@ -231,10 +231,10 @@ def shape(spec: SweepSpec) -> str:
 
 def report(started: Started, spec: SweepSpec, parsed: Parsed) -> None:
     if started.wakes:
-        tell(STARTED)
+        notice(STARTED)
     hint = lifecycle.deaf_hint(spec)
     if hint is not None and started.is_new and not parsed["quiet"]:
-        tell(f"note: {hint}")
+        notice(f"note: {hint}")
     if parsed["json"]:
         text = as_json(sweep=started.name, new=started.is_new, added=started.added,
                        jobs=list(started.jobs), trials=started.counts)  # fmt: skip
@@ -255,7 +255,7 @@ def report(started: Started, spec: SweepSpec, parsed: Parsed) -> None:
             f"sweep {name}: all {plural(total, 'trial')} are there ({in_words(started.counts)})"
         )
         if started.counts.get("failed"):
-            tell(f"run failed ones again: stoker sweep rerun --failed {name}")
+            notice(f"run failed ones again: stoker sweep rerun --failed {name}")
         return
     jobs = f"jobs {min(started.jobs)}-{max(started.jobs)}" if len(started.jobs) > 1 else \
         f"job {started.jobs[0]}"  # fmt: skip
@@ -277,7 +277,7 @@ def _dry_run(
 ) -> int:
     plan = lifecycle.plan(queue, spec, base, is_suggested=is_suggested)
     if spec.method in ADAPTIVE and not plan.new:
-        tell(f"{spec.method} chooses one trial after another; nothing is known of them yet")
+        notice(f"{spec.method} chooses one trial after another; nothing is known of them yet")
         return 0
     known = plan.known.id if plan.known is not None else 0
     trials = Trials(queue.db, queue.settings.state_dir, known, plan.spec, base)
@@ -297,5 +297,5 @@ def _dry_run(
     for _, job in jobs:
         print(printable(display(job.argv, job.shell)))
     _notes(spec, plan.listed)
-    tell(f"{plural(len(jobs), 'trial')}, none queued (--dry-run)")
+    notice(f"{plural(len(jobs), 'trial')}, none queued (--dry-run)")
     return 0

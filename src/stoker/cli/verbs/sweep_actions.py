@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from stoker.cli.options import Parsed
-from stoker.cli.output import as_json, plural, print_json, report_change, table, tell
+from stoker.cli.output import as_json, notice, plural, print_json, report_change, table
 from stoker.cli.verbs.sweep import in_words, report, shape
 from stoker.client.queue import Queue
-from stoker.client.reports import Places, failures, of_sweep
+from stoker.client.reports import JobFiles, failures, of_sweep
 from stoker.core.formats.terminal import printable
 from stoker.daemon.helpers.sweep_driver import pause_reason
 from stoker.errors import UsageError
@@ -113,7 +113,7 @@ def _list(queue: Queue, parsed: Parsed) -> int:
         ])  # fmt: skip
         return 0
     if not found:
-        tell("no sweeps yet; `stoker sweep --help` shows how to make one")
+        notice("no sweeps yet; `stoker sweep --help` shows how to make one")
         return 0
     lines = []
     for row, counts, spec in found:
@@ -154,10 +154,10 @@ def _best(row: Row | None) -> dict[str, object] | None:
 
 def _show(queue: Queue, name: str, parsed: Parsed) -> int:
     row, spec, base = lifecycle.load(queue.db, name)
-    reported = of_sweep(queue.db, Places(queue.settings.state_dir), row)
+    reported = of_sweep(queue.db, JobFiles(queue.settings.state_dir), row)
     counts = sweeps.counts(queue.db, row.id)
     trials = sweeps.trials(queue.db, row.id)
-    bad = failures(Places(queue.settings.state_dir), trials)
+    bad = failures(JobFiles(queue.settings.state_dir), trials)
     deaf = lifecycle.deaf_trials(queue.settings.state_dir, trials)
     pause = _pause(queue, row)
     top = None

@@ -6,10 +6,10 @@ import time
 
 from stoker.cli.open_queue import at_end, open_queue
 from stoker.cli.options import Option, Parsed, Verb
-from stoker.cli.output import plural, print_json, tell
+from stoker.cli.output import notice, plural, print_json
 from stoker.cli.start_notice import STARTED
 from stoker.client import views
-from stoker.client.change_feed import News
+from stoker.client.change_feed import ChangeFeed
 from stoker.client.queue import Queue
 from stoker.core.formats.durations import format_duration, parse_duration
 from stoker.core.states import FINAL
@@ -40,18 +40,18 @@ _CAN_CHANGE = ("queued", "starting", "running", "stopping")
 
 def run(parsed: Parsed) -> int:
     queue = open_queue()
-    news = News(queue.settings.state_dir)
+    news = ChangeFeed(queue.settings.state_dir)
     at_end(news.close)
     give_up = None if parsed["timeout"] is None else time.monotonic() + parsed["timeout"]
     single = (bool(parsed.words) or bool(parsed["any"])) and not parsed["all"]
     ids = queue.select(parsed.words or ["queued", "active"]) if single else []
     left = ids
     if job_queries.has_any(queue.db, _CAN_CHANGE) and queue.wake() and not parsed["quiet"]:
-        tell(STARTED)
+        notice(STARTED)
     if not parsed["quiet"]:
         for row in job_queries.jobs(queue.db, ids) if single else ():
             if row.state == "held":
-                tell(f"job {row.id} is held; `stoker release {row.id}` lets it run")
+                notice(f"job {row.id} is held; `stoker release {row.id}` lets it run")
     while True:
         if single and parsed["any"]:
             if not ids or len(job_queries.unfinished(queue.db, ids, len(ids))) < len(ids):
@@ -80,7 +80,7 @@ def run(parsed: Parsed) -> int:
     elif not parsed["quiet"]:
         for row in ended:
             words = views.result_words(row, queue.db)
-            tell(f"job {row.id} {row.state}" + (f": {words}" if words else ""))
+            notice(f"job {row.id} {row.state}" + (f": {words}" if words else ""))
     if parsed["ignore_failures"]:
         return 0
     if len(ids) == 1:
@@ -104,7 +104,7 @@ def _all_code(queue: Queue, parsed: Parsed) -> int:
     if parsed["json"]:
         print_json(counts=counts)
     elif not parsed["quiet"]:
-        tell("all jobs finished" + (f", {bad} failed" if bad else ""))
+        notice("all jobs finished" + (f", {bad} failed" if bad else ""))
     return int(bad > 0)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from stoker.cli.open_queue import at_end
 from stoker.cli.output import plural, print_json
-from stoker.client.change_feed import News
+from stoker.client.change_feed import ChangeFeed
 from stoker.client.queue import Queue
 
 TYPE_CHECKING = False
@@ -27,7 +27,7 @@ def watch(
     as_json: Callable[[], dict[str, Any]] | None = None,
 ) -> int:
     """`render` is told how many lines there are room for, None when it is no terminal."""
-    news = News(queue.settings.state_dir)
+    news = ChangeFeed(queue.settings.state_dir)
     at_end(news.close)
     on_terminal = as_json is None and sys.stdout.isatty()
     last: dict[str, Any] | None = None

@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable
 
 from stoker.cli.options import Option, Parsed, Verb, count
-from stoker.cli.output import print_json, tell
+from stoker.cli.output import notice, print_json
 from stoker.errors import Conflict, Error, Unavailable, UsageError
 from stoker.settings import Settings, load_settings, prepare_state_dir
-from stoker.web.server_address import LOG, Place, living_pid, living_place
+from stoker.web.server_address import LOG, ServerAddress, living_pid, living_place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -100,11 +100,11 @@ def _check_open(addresses: Addresses, token: str | None) -> None:
             f"`--host {host}` opens the web UI to every machine that can reach it, unencrypted",
             f"a tunnel is safer: {tunnel}. To do it anyway, add --token-file FILE",
         )
-    tell(f"note: every machine that can reach {host} may connect with the token, and nothing is "
+    notice(f"note: every machine that can reach {host} may connect with the token, and nothing is "
          f"encrypted\nhint: a tunnel is safer: {tunnel}")  # fmt: skip
 
 
-def _check_same(place: Place, options: dict[str, object]) -> None:
+def _check_same(place: ServerAddress, options: dict[str, object]) -> None:
     for key, text in (("port", "port"), ("token_file", "token file")):
         if options[key] is not None and options[key] != getattr(place, key):
             raise Conflict(f"the server runs with another {text}: {getattr(place, key)}",
@@ -114,7 +114,7 @@ def _check_same(place: Place, options: dict[str, object]) -> None:
                        "`stoker web stop` first")  # fmt: skip
 
 
-def _start(settings: Settings, options: dict[str, object]) -> Place:
+def _start(settings: Settings, options: dict[str, object]) -> ServerAddress:
     """Start a server that outlives this terminal; where it listens."""
     import json
     import select
@@ -148,13 +148,13 @@ def _start(settings: Settings, options: dict[str, object]) -> Place:
                           f"its last words are in {os.path.join(folder, LOG)}")  # fmt: skip
     told = json.loads(line)
     if "error" not in told:
-        return Place(**told)
+        return ServerAddress(**told)
     if _wait_until(lambda: living_pid(folder) is None or living_place(folder) is not None):
         place = living_place(folder)  # somebody else was quicker
         if place is not None:
             _check_same(place, options)
             return place
-    raise _Told(**told["error"])
+    raise _ServerError(**told["error"])
 
 
 def _wait_until(condition: Callable[[], bool], seconds: float = _STOP_SECONDS) -> bool:
@@ -166,7 +166,7 @@ def _wait_until(condition: Callable[[], bool], seconds: float = _STOP_SECONDS) -
     return True
 
 
-class _Told(Error):
+class _ServerError(Error):
     """What the server said before it left."""
 
     def __init__(self, code: str, message: str, hint: str | None) -> None:
@@ -205,7 +205,7 @@ def _foreground(settings: Settings, options: dict[str, object], parsed: Parsed) 
     return 0
 
 
-def _show(place: Place, parsed: Parsed) -> None:
+def _show(place: ServerAddress, parsed: Parsed) -> None:
     from stoker.http.token_file import load_token
     from stoker.web.sessions import Keys
 
@@ -221,7 +221,7 @@ def _show(place: Place, parsed: Parsed) -> None:
         # The arguments of a browser can be read by every user of the host: not the token itself.
         ticket = Keys(token).ticket(time.time())
         if not webbrowser.open(f"{place.address}#token={ticket}"):
-            tell("no browser could be opened; use the link")
+            notice("no browser could be opened; use the link")
 
 
 def _status(settings: Settings, parsed: Parsed) -> int:
@@ -234,7 +234,7 @@ def _status(settings: Settings, parsed: Parsed) -> int:
         return 1
     if not parsed["json"]:
         only = ", read-only" if place.read_only else ""
-        tell(f"served at {place.address} (pid {place.pid}{only})")
+        notice(f"served at {place.address} (pid {place.pid}{only})")
     _show(place, parsed)
     return 0
 

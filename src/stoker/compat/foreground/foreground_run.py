@@ -25,7 +25,7 @@ from stoker.core.formats.byte_text import to_system
 from stoker.core.model import Context, JobSpec, Outcome, Request
 from stoker.core.outcome.retry import Verdict
 from stoker.daemon.foreground import Foreground
-from stoker.daemon.interfaces import Host, Listener
+from stoker.daemon.interfaces import EventListener, Host
 from stoker.settings import Settings, load_settings
 from stoker.store.database import open_temporary
 from stoker.store.ledger import store_tag
@@ -57,7 +57,7 @@ class Reporter:
         return False
 
 
-class AttachedRun(Listener):
+class ForegroundRun(EventListener):
     """One run of a door: make it, let it work once, forget it."""
 
     hears_ends_first = True

@@ -13,17 +13,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from stoker.core.gpus.sample import Sample
-from stoker.core.model import CardState, Device, Request, RunningJob
+from stoker.core.model import Device, DeviceState, Request, RunningJob
 from stoker.core.policy.placement import is_named
-from stoker.daemon.gpus.fixed_gpus import Cards, Watched
-from stoker.daemon.gpus.gpu_usage import Use
+from stoker.daemon.gpus.fixed_gpus import ChangingGpus, FixedGpus
+from stoker.daemon.gpus.gpu_usage import GpuUse
 from stoker.devices.discovery import has_driver
 from stoker.devices.leases.lease import Lease
 from stoker.settings import Settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from stoker.daemon.gpus.monitored_gpus import WatchedCards
+    from stoker.daemon.gpus.monitored_gpus import MonitoredGpus
 
 # In which order free slots are used.
 LOWEST = "lowest"  # as they are listed
@@ -105,7 +105,7 @@ class _Names:
                 self.all.append(name)
 
 
-class SlotCards(Cards):
+class SlotGpus(FixedGpus):
     """Slots on devices of which nothing is known but their names."""
 
     def __init__(self, names: Iterable[str], order: str = LOWEST) -> None:
@@ -118,7 +118,7 @@ class SlotCards(Cards):
         """These slots from now on; what runs in others may finish."""
         self._names.use(names)
         self.devices = tuple(Device(n, name) for n, name in enumerate(self._names.all))
-        self.states = {number: CardState(closed=_NOT_NAMED) for number in self._names.closed}
+        self.states = {number: DeviceState(closed=_NOT_NAMED) for number in self._names.closed}
         self._in_order = None
 
     @property
@@ -136,10 +136,10 @@ class SlotCards(Cards):
         """Nobody decides about slots of a run."""
 
 
-class WatchedSlots(Watched):
+class MonitoredSlots(ChangingGpus):
     """Slots of which some are on cards of this host."""
 
-    def __init__(self, names: Iterable[str], real: WatchedCards, order: str = LOWEST) -> None:
+    def __init__(self, names: Iterable[str], real: MonitoredGpus, order: str = LOWEST) -> None:
         super().__init__(())
         self._real = real
         self._names = _Names(order)
@@ -179,14 +179,14 @@ class WatchedSlots(Watched):
         )  # fmt: skip
         self.states = {number: self._state(number) for number in range(len(self._on))}
 
-    def _state(self, slot: int) -> CardState:
+    def _state(self, slot: int) -> DeviceState:
         if slot in self._names.closed:
-            return CardState(closed=_NOT_NAMED)
-        found = CardState()
+            return DeviceState(closed=_NOT_NAMED)
+        found = DeviceState()
         for number in self._on[slot]:
             state = self._real.states.get(number)
             if state is None:
-                return CardState(closed=f"GPU {number} is gone")
+                return DeviceState(closed=f"GPU {number} is gone")
             if state.closed is not None and (found.closed is None or found.is_brief):
                 found = found._replace(closed=state.closed, is_brief=state.is_brief)
             # Where slots share a card, what others have of it is the lease's business.
@@ -224,7 +224,7 @@ class WatchedSlots(Watched):
         self._real.ended(self._on_cards(job), now)
         self._follow()
 
-    def use_of(self, attempt: int) -> Use:
+    def use_of(self, attempt: int) -> GpuUse:
         return self._real.use_of(attempt)
 
     def lease(self, request: Request, devices: tuple[int, ...]) -> Lease | None:
@@ -257,20 +257,20 @@ def slot_cards(
     tag_base: int,
     order: str = LOWEST,
     tell: Callable[[str], None] = lambda text: None,
-) -> SlotCards | WatchedSlots:
+) -> SlotGpus | MonitoredSlots:
     """The slots of a run, on cards of this host where the names mean some."""
-    opaque = SlotCards(names, order)
+    opaque = SlotGpus(names, order)
     if settings.devices or not has_driver():
         return opaque
     # Inside a job, its cards are leased already, and to us as well.
     held = os.environ.get("STOKER_GPU_UUIDS", "").split(",")
-    from stoker.daemon.gpus.monitored_gpus import WatchedCards
+    from stoker.daemon.gpus.monitored_gpus import MonitoredGpus
     from stoker.devices.nvml_client import sample_once
 
-    real = WatchedCards(tag_base, settings.leases, settings.gpus_by_uuid, held)
+    real = MonitoredGpus(tag_base, settings.leases, settings.gpus_by_uuid, held)
     real.hear(sample_once(), {})
     if real.trouble is not None:
         tell(f"the GPUs cannot be leased, so others may be on them: {real.trouble}")
         return opaque
-    watched = WatchedSlots(names, real, order)
+    watched = MonitoredSlots(names, real, order)
     return watched if watched.has_cards else opaque

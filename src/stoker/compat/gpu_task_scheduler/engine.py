@@ -24,7 +24,7 @@ import socket
 import sys
 from typing import Any
 
-from stoker.compat.foreground.foreground_run import AttachedRun, Reporter
+from stoker.compat.foreground.foreground_run import ForegroundRun, Reporter
 from stoker.compat.foreground.jobs import End, Job
 from stoker.compat.gpu_task_scheduler import task_file as pickles
 from stoker.compat.gpu_task_scheduler.folder_records import Folder, Stage
@@ -129,7 +129,7 @@ def main(words: list[str]) -> int:
     channel = socket.socket(fileno=int(words[0]))
     program = _Program(channel, os.getppid())
     try:
-        AttachedRun(json.loads(words[1]), program, program).work()
+        ForegroundRun(json.loads(words[1]), program, program).work()
     except Error as error:
         program.send(error=error.message, hint=error.hint)
         return error.exit_code

@@ -16,7 +16,7 @@ import json
 import os
 from typing import Any
 
-from stoker.compat.gpu_task_scheduler.running_marker import Beside, open_folder
+from stoker.compat.gpu_task_scheduler.running_marker import RunningMarker, open_folder
 from stoker.core.record import Record
 
 _ATTRIBUTE = "user.stoker.tasks"
@@ -39,7 +39,7 @@ class Folder:
         self.stage = stage
         self.params = params
         self._lock: int | None = None
-        self._beside = Beside(path, stage.key)
+        self._beside = RunningMarker(path, stage.key)
 
     def is_finished(self) -> bool:
         """Whether nothing is left to do here; it exists."""

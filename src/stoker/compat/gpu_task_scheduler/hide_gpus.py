@@ -30,7 +30,7 @@ _LIBRARY = os.path.dirname(os.__file__) + os.sep
 _INSTALLED = ("site-packages", "dist-packages")
 
 
-class _Curtain:
+class _GpuHider:
     """Down as long as some file is being imported for which it was let down."""
 
     def __init__(self) -> None:
@@ -153,6 +153,6 @@ def _importer() -> str:
     return "__main__"
 
 
-_curtain = _Curtain()
+_curtain = _GpuHider()
 show = _curtain.show
 show_all = _curtain.show_all

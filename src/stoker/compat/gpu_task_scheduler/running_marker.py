@@ -18,7 +18,7 @@ _FLOCK = struct.Struct("hhqqi4x")  # type, whence, start, length, pid
 _PLACES = 1 << 62
 
 
-class Beside:
+class RunningMarker:
     """The note of one stage of one result folder."""
 
     def __init__(self, path: str, stage: str) -> None:

@@ -24,7 +24,7 @@ from stoker.compat.gpupeasy.auth import Guard
 from stoker.compat.gpupeasy.forms import encoded, fields_of
 from stoker.core.record import Record
 from stoker.http.guard_request import Refusal
-from stoker.http.middleware import Gate, Manners
+from stoker.http.middleware import Middleware, MiddlewareConfig
 
 _BODY_BYTES = 16 << 20
 _THREADS = 16
@@ -103,7 +103,7 @@ def make_app(application: Application, guard: Guard) -> ASGIApp:
         exception_handlers={HTTPException: _unknown},
     )
     app.router.redirect_slashes = False
-    return Gate(app, guard, _MANNERS)
+    return Middleware(app, guard, _MANNERS)
 
 
 async def _unknown(request: requests.Request, error: Exception) -> Response:
@@ -124,7 +124,7 @@ def _failed(message: str, status: int) -> Response:
     return as_json({"status": "failed", "message": message}, status)
 
 
-_MANNERS = Manners(
+_MANNERS = MiddlewareConfig(
     # With `no-referrer`, browsers would say that our own forms come from nowhere.
     {"Content-Security-Policy": _POLICY, "Referrer-Policy": "same-origin"},
     lambda path: _BODY_BYTES,

@@ -12,8 +12,8 @@ import hmac
 from collections.abc import Mapping
 
 from stoker.http.addresses import host_values
-from stoker.http.guard_request import Asked, Refusal, refuse_site
-from stoker.http.http_server import Listening
+from stoker.http.guard_request import GuardRequest, Refusal, refuse_site
+from stoker.http.http_server import ServerSockets
 from stoker.http.peers import own_uids
 
 _OLD_ADDRESS = "0.0.0.0"  # old scripts connect to it, which Linux takes for 127.0.0.1
@@ -24,7 +24,7 @@ class Guard:
         self._hosts = hosts
         self._token = token
 
-    def refuse(self, asked: Asked) -> Refusal | None:
+    def refuse(self, asked: GuardRequest) -> Refusal | None:
         if not asked.path.startswith("/"):
             return Refusal(400, "usage", "Bad request")
         if asked.headers.get("host", "").lower() not in self._hosts:
@@ -34,7 +34,7 @@ class Guard:
             return Refusal(401, "no_token", text, None if self._token is None else "basic")
         return refuse_site(asked, self._hosts, opens_by_link=True)
 
-    def is_suspect(self, asked: Asked) -> bool:
+    def is_suspect(self, asked: GuardRequest) -> bool:
         return False  # there is nothing shorter than 32 characters to be guessed
 
     def _has_right_token(self, headers: Mapping[str, str]) -> bool:
@@ -56,7 +56,7 @@ def _password(text: str) -> str:
     return pair.partition(":")[2]
 
 
-def own_hosts(listening: Listening, others: tuple[str, ...] = ()) -> frozenset[str]:
+def own_hosts(listening: ServerSockets, others: tuple[str, ...] = ()) -> frozenset[str]:
     """What the Host header may say; `others` are names, or NAME:PORT for the end of a tunnel."""
     ports = {name.lower() for name in others if ":" in name}
     names = [name for name in others if ":" not in name]

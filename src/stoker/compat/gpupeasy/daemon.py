@@ -10,17 +10,17 @@ import os
 import sys
 import time
 
-from stoker.compat.foreground.gpu_slots import FIRST_FREED, SlotCards, WatchedSlots, slot_cards
-from stoker.compat.gpupeasy.event_log import Logbook, label
+from stoker.compat.foreground.gpu_slots import FIRST_FREED, MonitoredSlots, SlotGpus, slot_cards
+from stoker.compat.gpupeasy.event_log import EventLog, label
 from stoker.compat.gpupeasy.jobs import return_code
 from stoker.core.model import Outcome
 from stoker.core.outcome.retry import Verdict
-from stoker.daemon.gpus.fixed_gpus import Cards
+from stoker.daemon.gpus.fixed_gpus import FixedGpus
 from stoker.daemon.main import Daemon, main
 from stoker.errors import Error
 from stoker.settings import Settings
 from stoker.store import job_queries, ledger, named_devices
-from stoker.supervisor.messages import Begun
+from stoker.supervisor.messages import AttemptStarted
 
 MODULE = "stoker.compat.gpupeasy.daemon"
 READY = "peasy_ready"  # in the books: whether they say how everything ended before
@@ -30,13 +30,13 @@ class PeasyDaemon(Daemon):
     restart = (sys.executable, "-P", "-m", MODULE)
 
     def __init__(self, settings: Settings) -> None:
-        self._book = Logbook(os.path.dirname(settings.state_dir))
-        self._slots: SlotCards | WatchedSlots | None = None
+        self._book = EventLog(os.path.dirname(settings.state_dir))
+        self._slots: SlotGpus | MonitoredSlots | None = None
         self._used: tuple[str, ...] = ()
         self._is_ready = False
         super().__init__(settings)
 
-    def find_cards(self, tag: int) -> Cards:
+    def find_cards(self, tag: int) -> FixedGpus:
         """All slots that ever were, because jobs are on record by their numbers."""
         while not self._mark(False) and not self._is_stopping:
             time.sleep(0.05)
@@ -45,7 +45,7 @@ class PeasyDaemon(Daemon):
         self._follow(named.used)
         return self._slots
 
-    def _recover(self, living: list[Begun]) -> None:
+    def _recover(self, living: list[AttemptStarted]) -> None:
         super()._recover(living)
         self._get_ready()
 

@@ -9,7 +9,7 @@ NAME = "logs.out"
 _WIDTH = 8
 
 
-class Logbook:
+class EventLog:
     """Appends whole lines, so that the server and its daemon can both write."""
 
     def __init__(self, folder: str) -> None:

@@ -15,7 +15,7 @@ _MAX_PRIORITY = 1 << 31
 _NEEDED = ("outFile", "jobName", "jobCommand")
 
 
-class Wanted(Record):
+class PeasySubmission(Record):
     """A submission that makes sense. `out` is as it was given, relative ones included."""
 
     name: str
@@ -34,7 +34,7 @@ class Refused(Exception):
         self.place = place
 
 
-def wanted(job: object) -> Wanted:
+def wanted(job: object) -> PeasySubmission:
     """The fields of a job as they came in JSON, checked in the order that clients expect."""
     fields: Mapping[str, object] = job if isinstance(job, dict) else {}
     for key in _NEEDED:
@@ -53,7 +53,7 @@ def wanted(job: object) -> Wanted:
         raise Refused("Key 'jobCommand' has to be a list of strings")
     if not _is_text(name):
         raise Refused("No job name was provided")
-    return Wanted(
+    return PeasySubmission(
         name, out, tuple(words), priority_of(fields.get("priority", DEFAULT_PRIORITY)),
         bool(fields.get("checkpoint", False)), _retries(fields.get("retries", 0)),
     )  # fmt: skip

@@ -13,7 +13,7 @@ from itertools import zip_longest
 
 from stoker.compat.gpupeasy.client import Backend, Unreachable
 from stoker.compat.gpupeasy.devices import split_devices
-from stoker.compat.gpupeasy.event_log import NAME, Logbook
+from stoker.compat.gpupeasy.event_log import NAME, EventLog
 from stoker.core.formats.gpupeasy_text import jobs_in, trouble_in
 from stoker.core.record import Record
 from stoker.devices.discovery import find_devices
@@ -26,7 +26,7 @@ from stoker.supervisor import locks
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from stoker.compat.gpupeasy.app import Application
-    from stoker.http.http_server import Listening
+    from stoker.http.http_server import ServerSockets
 
 SERVER_PORT = 8888
 GUI_PORT = 4004
@@ -39,7 +39,7 @@ _STOP_SECONDS = 10.0
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Place(Record):
+class ListenOptions(Record):
     """Where to listen, and who else may come."""
 
     host: str = _LOOPBACK
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run_server(host: str, port: str | int, devices: Sequence[str], logdir: str | None) -> int:
     """For start scripts: each device is taken as it is."""
-    return _told(lambda: serve(Place(host, _port(port)), devices, logdir, _QUEUE_LIMIT))
+    return _told(lambda: serve(ListenOptions(host, _port(port)), devices, logdir, _QUEUE_LIMIT))
 
 
 def _port(text: str | int) -> int:
@@ -79,7 +79,7 @@ def _told(work: Callable[[], int]) -> int:
 def _run(parsed: argparse.Namespace) -> int:
     if parsed.verb == "submit":
         return submit(_backend(parsed), parsed.file)
-    place = Place(parsed.host, parsed.port, parsed.token_file, tuple(parsed.allow_host))
+    place = ListenOptions(parsed.host, parsed.port, parsed.token_file, tuple(parsed.allow_host))
     if parsed.verb == "gui":
         return show(place, _backend(parsed))
     devices = None
@@ -157,7 +157,9 @@ def _add_place(parser: argparse.ArgumentParser, port: int) -> None:
 # -- the server ------------------------------------------------------------------------------------
 
 
-def serve(place: Place, devices: Sequence[str] | None, logdir: str | None, limit: int) -> int:
+def serve(
+    place: ListenOptions, devices: Sequence[str] | None, logdir: str | None, limit: int
+) -> int:
     """Be the server until a signal; what runs then goes on, and the next server here finds it."""
     from stoker.compat.gpupeasy.server import Server
 
@@ -175,7 +177,7 @@ def serve(place: Place, devices: Sequence[str] | None, logdir: str | None, limit
     settings = settings._replace(state_dir=os.path.join(folder, _FOLDER))
     prepare_state_dir(settings)
     lock = _lock(settings.state_dir)
-    book = Logbook(folder)
+    book = EventLog(folder)
     server = Server(settings, book, max(0, limit))
     _catch_signals()
     desk = server.desk
@@ -227,7 +229,7 @@ def _stop_daemon(folder: str) -> None:
 # -- the page --------------------------------------------------------------------------------------
 
 
-def show(place: Place, backend: Backend) -> int:
+def show(place: ListenOptions, backend: Backend) -> int:
     from stoker.compat.gpupeasy.gui import Gui
 
     listening = _bind(place)
@@ -277,7 +279,7 @@ def submit(backend: Backend, path: str) -> int:
 # -- both ------------------------------------------------------------------------------------------
 
 
-def _bind(place: Place) -> Listening:
+def _bind(place: ListenOptions) -> ServerSockets:
     """The port; who connects now waits until we answer."""
     from stoker.http.http_server import listen
 
@@ -290,13 +292,13 @@ def _bind(place: Place) -> Listening:
     return listen(addresses, [place.port], "choose another port with --port N")
 
 
-def _token(place: Place) -> str | None:
+def _token(place: ListenOptions) -> str | None:
     return None if place.token_file is None else load_token(place.token_file)
 
 
 @contextmanager
 def _serving(
-    place: Place, listening: Listening, token: str | None, application: Application
+    place: ListenOptions, listening: ServerSockets, token: str | None, application: Application
 ) -> Iterator[None]:
     """Answer on that port until the end of the block."""
     from stoker.compat.gpupeasy.app import make_app

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from starlette.responses import Response
 
 from stoker.compat.gpupeasy.app import Entry, Request, as_json
-from stoker.compat.gpupeasy.event_log import Logbook
-from stoker.compat.gpupeasy.service import Desk
+from stoker.compat.gpupeasy.event_log import EventLog
+from stoker.compat.gpupeasy.service import Service
 from stoker.errors import Error
 from stoker.settings import Settings
 
@@ -17,7 +17,7 @@ _MANY = 10**9
 
 
 class Server:
-    def __init__(self, settings: Settings, book: Logbook, limit: int) -> None:
+    def __init__(self, settings: Settings, book: EventLog, limit: int) -> None:
         self._settings = settings
         self._book = book
         self._limit = limit
@@ -50,11 +50,11 @@ class Server:
         ]  # fmt: skip
 
     @property
-    def desk(self) -> Desk:
+    def desk(self) -> Service:
         """That of this thread: a database connection belongs to the thread that made it."""
         if not hasattr(self._local, "desk"):
-            self._local.desk = Desk(self._settings, self._book, self._limit)
-        desk: Desk = self._local.desk
+            self._local.desk = Service(self._settings, self._book, self._limit)
+        desk: Service = self._local.desk
         return desk
 
     def answer(self, request: Request, work: Callable[[], Response]) -> Response:

@@ -13,8 +13,8 @@ from stoker.client.queue import Queue, current_context
 from stoker.compat.gpupeasy import files, jobs
 from stoker.compat.gpupeasy.daemon import MODULE, READY
 from stoker.compat.gpupeasy.devices import split_devices
-from stoker.compat.gpupeasy.event_log import Logbook, label
-from stoker.compat.gpupeasy.jobs import Refused, Wanted, return_code, shown_out, status_of
+from stoker.compat.gpupeasy.event_log import EventLog, label
+from stoker.compat.gpupeasy.jobs import PeasySubmission, Refused, return_code, shown_out, status_of
 from stoker.compat.gpupeasy.responses import (
     Answer,
     brief,
@@ -52,10 +52,10 @@ class PeasyQueue(Queue):
         return ensure_daemon(self.settings, MODULE)
 
 
-class Desk:
+class Service:
     """One for each thread: a database connection belongs to the thread that made it."""
 
-    def __init__(self, settings: Settings, book: Logbook, limit: int) -> None:
+    def __init__(self, settings: Settings, book: EventLog, limit: int) -> None:
         self._queue = PeasyQueue(settings)
         self._db = self._queue.db
         self._book = book
@@ -179,7 +179,7 @@ class Desk:
         """All of a batch or nothing: {"jobs": [...]}; `errors` says what was wrong with which."""
         if not isinstance(data, dict) or not isinstance(data.get("jobs"), list):
             return failed("Key 'jobs' not found")
-        found: list[Wanted] = []
+        found: list[PeasySubmission] = []
         errors: list[str | None] = []
         taken: set[tuple[str, str]] = set()
         with _submitting:
@@ -202,7 +202,7 @@ class Desk:
                 return {**failed("No jobs were submitted"), "errors": errors}
         return successful(message="Jobs added successfully", jobIDs=ids)
 
-    def _checked(self, job: Wanted, others: set[tuple[str, str]]) -> Wanted:
+    def _checked(self, job: PeasySubmission, others: set[tuple[str, str]]) -> PeasySubmission:
         """`others` are the files of those before it in a batch."""
         file = files.same_file(job.out, os.getcwd())
         if os.path.exists(job.out) or file in others:
@@ -210,7 +210,7 @@ class Desk:
         others.add(file)
         return job
 
-    def _submit(self, wanted: list[Wanted]) -> list[int]:
+    def _submit(self, wanted: list[PeasySubmission]) -> list[int]:
         self._refuse_when_full(len(wanted), wanted[0].name)
         context = current_context(self._queue.settings)
         specs = [

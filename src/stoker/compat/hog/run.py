@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from stoker.compat.foreground.entry import say
-from stoker.compat.foreground.foreground_run import AttachedRun, Reporter
+from stoker.compat.foreground.foreground_run import ForegroundRun, Reporter
 from stoker.compat.foreground.gpu_slots import FIRST_FREED
 from stoker.compat.foreground.job_sources import JobSource, LineJobs
 from stoker.compat.foreground.jobs import End, Job, Summary
@@ -123,7 +123,7 @@ class Hog(Reporter):
                            f"{error.strerror}") from None  # fmt: skip
         self._workers = Workers(self._console.say)
         self._workers.use(slots, Counter())
-        run = AttachedRun(slots, jobs, self, order=FIRST_FREED, passes_interrupts=True)
+        run = ForegroundRun(slots, jobs, self, order=FIRST_FREED, passes_interrupts=True)
         start = datetime.datetime.now()
         self._console.say(f"(MAIN): Starting at {start}")
         summary = run.work(lambda: None if file is None else self._follow(run, file))
@@ -137,7 +137,7 @@ class Hog(Reporter):
             raise Unusable(trouble, "the jobs before that were run")
         return summary._replace(failed=summary.failed + maker.refused)
 
-    def _follow(self, run: AttachedRun, file: GpuFile) -> float:
+    def _follow(self, run: ForegroundRun, file: GpuFile) -> float:
         slots = file.news(self.says)
         if slots is not None:
             self._workers.use(slots, Counter(device for _, device in run.running))

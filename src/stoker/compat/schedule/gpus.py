@@ -10,11 +10,11 @@ import os
 import time
 
 from stoker.compat.schedule.state_file import FREE, Entry
-from stoker.core.gpus.occupancy import tenants
-from stoker.core.gpus.sample import Card
+from stoker.core.gpus.occupancy import occupancy_of
+from stoker.core.gpus.sample import GpuSample
 from stoker.daemon.gpus.process_owners import user_name, user_of
 from stoker.devices.discovery import has_driver
-from stoker.devices.leases.holders import CardClaim, Holder
+from stoker.devices.leases.holders import DeviceClaim, Holder
 from stoker.devices.leases.lease import holders
 from stoker.errors import Error
 
@@ -26,7 +26,7 @@ _LOOK_AGAIN_SECONDS = 0.002
 
 class Gpus:
     def __init__(self) -> None:
-        self._cards: dict[int, Card] = {}
+        self._cards: dict[int, GpuSample] = {}
         self._seen_at = 0.0
         self.trouble: str | None = None  # why nothing is known of the cards
         if has_driver():
@@ -50,11 +50,13 @@ class Gpus:
         """How many there are, where that can be known."""
         return len(self._cards) or None
 
-    def claim(self, index: int) -> CardClaim:
+    def claim(self, index: int) -> DeviceClaim:
         card = self._cards.get(index)
         if card is None or card.uuid in self._held:
-            return CardClaim(f"schedule-{index if card is None else card.uuid}", "", False, 0, None)
-        return CardClaim(card.uuid, card.pci, card.slice_of is not None, card.total, None)
+            return DeviceClaim(
+                f"schedule-{index if card is None else card.uuid}", "", False, 0, None
+            )
+        return DeviceClaim(card.uuid, card.pci, card.slice_of is not None, card.total, None)
 
     def strangers(self, indices: tuple[int, ...]) -> dict[int, str]:
         """Who is on cards that are leased to us, and so has no lease; in words, by index."""
@@ -69,7 +71,7 @@ class Gpus:
         for index in indices:
             card = self._cards.get(index)
             if card is not None and card.uuid not in self._held:
-                seen = tenants(card, {}, {p.pid: user_of(p.pid) for p in card.processes})
+                seen = occupancy_of(card, {}, {p.pid: user_of(p.pid) for p in card.processes})
                 if card.trouble is not None or seen.has_strangers:
                     found[index] = card.trouble or seen.note or "somebody is there"
         return found

@@ -11,7 +11,7 @@ from stoker.compat.foreground.jobs import wants_zero
 from stoker.compat.schedule.gpus import TIME, Gpus
 from stoker.compat.schedule.options import STDOUT, Call
 from stoker.compat.schedule.state_file import Entry, StateFile
-from stoker.compat.schedule.state_repair import Mender
+from stoker.compat.schedule.state_repair import StateRepair
 from stoker.compat.schedule.task import (
     Signals,
     Task,
@@ -20,7 +20,7 @@ from stoker.compat.schedule.task import (
     number_in,
     stop_here,
 )
-from stoker.compat.schedule.wait import Place
+from stoker.compat.schedule.wait import QueuePlace
 from stoker.core.record import Record
 from stoker.daemon.gpus.process_owners import user_name
 from stoker.devices.leases.lease import Lease
@@ -35,7 +35,7 @@ _AVOIDED_SECONDS = 0.9  # then it is looked at again
 _KILL_DELAY = 3.0  # seconds between the second Ctrl-C and a third that counts
 
 
-class Turn(Record):
+class GrantedGpus(Record):
     """Our turn has come."""
 
     lease: Lease
@@ -48,7 +48,7 @@ def run_task(call: Call, gpus: Gpus, state: StateFile) -> int:
     for path in (call.out, call.err):
         _check_output(path)
     signals = Signals()
-    place = Place(call, gpus.claim)
+    place = QueuePlace(call, gpus.claim)
     try:
         turn = _wait(call, gpus, place, state, signals)
         if isinstance(turn, int):
@@ -62,7 +62,7 @@ def run_task(call: Call, gpus: Gpus, state: StateFile) -> int:
         _tell(gpus, state, turn.gpus, words, task.pid, began, call.is_second)
     finally:
         place.leave()  # not before the file shows who is there
-    mender = Mender(task.pid)
+    mender = StateRepair(task.pid)
     task.ignore(mender.pid)
     task.go()
     outcome = task.wait(signals, _kill_delay(), load_settings().grace)
@@ -95,7 +95,9 @@ def _check_output(path: str | None) -> None:
             raise UsageError(f"cannot write `{path}`: {error.strerror}") from None
 
 
-def _wait(call: Call, gpus: Gpus, place: Place, state: StateFile, signals: Signals) -> Turn | int:
+def _wait(
+    call: Call, gpus: Gpus, place: QueuePlace, state: StateFile, signals: Signals
+) -> GrantedGpus | int:
     """Our turn, or the signal that called it off."""
     began = time.monotonic()
     told: set[str] = set()
@@ -113,7 +115,7 @@ def _wait(call: Call, gpus: Gpus, place: Place, state: StateFile, signals: Signa
         if found is not None:
             strangers = gpus.strangers(found[1])
             if not strangers:
-                return Turn(*found)
+                return GrantedGpus(*found)
             found[0].close()
             for index, who in strangers.items():
                 avoided[index] = time.monotonic() + _AVOIDED_SECONDS
@@ -124,7 +126,7 @@ def _wait(call: Call, gpus: Gpus, place: Place, state: StateFile, signals: Signa
         place.wait(signals.wake, state.path, _LOOK_ANYWAY_SECONDS if told else _TELL_SECONDS)
 
 
-def _tell_waiting(call: Call, place: Place, entries: list[Entry], told: set[str]) -> None:
+def _tell_waiting(call: Call, place: QueuePlace, entries: list[Entry], told: set[str]) -> None:
     if call.force and any(entry.avail for entry in entries):
         where = f"GPU(s) {call.force_text}" if call.force_text else f"GPU {call.force[0]}"
         text = f"Scheduler (PID: {os.getpid()}) is waiting for {where}."

@@ -19,7 +19,7 @@ _LOOKS = 100
 _LOOK_AGAIN_SECONDS = 0.1
 
 
-class Mender:
+class StateRepair:
     def __init__(self, pid: int) -> None:
         """Stand by for a task."""
         reading, self._writing = os.pipe2(os.O_CLOEXEC)

@@ -14,7 +14,7 @@ from stoker.compat.schedule.options import STDOUT
 from stoker.core.model import Context, Outcome
 from stoker.devices.leases.lease import Lease
 from stoker.errors import Error
-from stoker.supervisor.foreground_jobs import Attached
+from stoker.supervisor.foreground_jobs import ForegroundJobs
 from stoker.supervisor.messages import INHERIT, Order, Refused
 
 _TERMINATED_FOR_GOOD = 1e9  # seconds: only another Ctrl-C kills
@@ -97,7 +97,7 @@ class Task:
             1, 1, 1, ("/bin/sh", "-c", text, name, *words), False, 0, env, (), out, err or INHERIT,
             False, None, _TERMINATED_FOR_GOOD, False,
         )  # fmt: skip
-        self._parent = Attached(int.from_bytes(os.urandom(4), "little") >> 2 or 1, 0)
+        self._parent = ForegroundJobs(int.from_bytes(os.urandom(4), "little") >> 2 or 1, 0)
         self._parent.launch(order, context, [*lease.descriptors, may_go])
         lease.descriptors = []  # the parent's now
         self.pid = self._parent.pid_of(1) or 0  # 0: it could not be started

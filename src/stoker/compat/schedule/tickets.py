@@ -23,14 +23,14 @@ _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _DOOR_SECONDS = 2.0
 
 
-class Want(Record):
+class GpuWish(Record):
     """What somebody in the line waits for: so many GPUs, these ones or any."""
 
     needs: int
     only: tuple[int, ...] = ()  # none: any will do
 
 
-def left_over(gpus: Sequence[int], ahead: Iterable[Want]) -> list[int]:
+def left_over(gpus: Sequence[int], ahead: Iterable[GpuWish]) -> list[int]:
     """The GPUs that nobody ahead may take; who waits for what cannot be had keeps nobody.
 
     >>> left_over([0, 1, 2], [Want(1, (1,))])
@@ -49,12 +49,12 @@ def left_over(gpus: Sequence[int], ahead: Iterable[Want]) -> list[int]:
     return list(left)
 
 
-class Line:
+class TicketQueue:
     """Our place in the line, from the moment this is made until `leave`."""
 
-    def __init__(self, want: Want) -> None:
+    def __init__(self, want: GpuWish) -> None:
         self.folder = lease_folder()
-        self._ahead: dict[str, tuple[int, int, Want]] = {}  # ticket: (file, pid, want)
+        self._ahead: dict[str, tuple[int, int, GpuWish]] = {}  # ticket: (file, pid, want)
         door = _enter(os.path.join(self.folder, _DOOR))
         try:
             last = 0
@@ -67,7 +67,7 @@ class Line:
         finally:
             os.close(door)
 
-    def ahead(self) -> list[Want]:
+    def ahead(self) -> list[GpuWish]:
         """What those want who came before us and can move."""
         for name, (descriptor, _, _) in list(self._ahead.items()):
             if not _is_held(descriptor):
@@ -99,7 +99,7 @@ class Line:
         pid, want = _read(descriptor)
         self._ahead[name] = (descriptor, pid, want)
 
-    def _write(self, last: int, want: Want) -> tuple[str, int]:
+    def _write(self, last: int, want: GpuWish) -> tuple[str, int]:
         while True:
             last += 1
             path = os.path.join(self.folder, f"{_TICKET}{last:010}")
@@ -142,15 +142,15 @@ def _is_held(descriptor: int) -> bool:
     return False
 
 
-def _read(descriptor: int) -> tuple[int, Want]:
+def _read(descriptor: int) -> tuple[int, GpuWish]:
     try:
         ticket = json.loads(os.pread(descriptor, 1 << 16, 0))
         if isinstance(ticket, list):  # of 0.1
-            ticket = dict(zip(("pid", *Want._fields), ticket, strict=False))
-        want = from_fields(Want, ticket)
-        return int(ticket["pid"]), Want(int(want.needs), tuple(int(gpu) for gpu in want.only))
+            ticket = dict(zip(("pid", *GpuWish._fields), ticket, strict=False))
+        want = from_fields(GpuWish, ticket)
+        return int(ticket["pid"]), GpuWish(int(want.needs), tuple(int(gpu) for gpu in want.only))
     except (ValueError, TypeError, KeyError, OSError, RecursionError):
-        return 0, Want(1)  # whatever it wants, it was here first
+        return 0, GpuWish(1)  # whatever it wants, it was here first
 
 
 def _is_stopped(pid: int) -> bool:

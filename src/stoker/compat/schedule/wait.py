@@ -8,9 +8,9 @@ import select
 from collections.abc import Callable, Sequence
 
 from stoker.compat.schedule.options import Call
-from stoker.compat.schedule.tickets import Line, Want, left_over
-from stoker.devices.leases.any_of import Stand
-from stoker.devices.leases.holders import CardClaim
+from stoker.compat.schedule.tickets import GpuWish, TicketQueue, left_over
+from stoker.devices.leases.any_of import AnyOf
+from stoker.devices.leases.holders import DeviceClaim
 from stoker.devices.leases.lease import Lease
 
 _IN_MODIFY, _IN_CLOSE_WRITE, _IN_CLOSE_NOWRITE, _IN_DELETE = 0x2, 0x8, 0x10, 0x200
@@ -19,7 +19,7 @@ _AGAIN_SECONDS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064)
 _DEAF_SECONDS = 0.05
 
 
-class News:
+class FileWatch:
     """Whether somebody closed, removed or changed one of some files."""
 
     def __init__(self) -> None:
@@ -52,15 +52,15 @@ class News:
             os.close(self._descriptor)
 
 
-class Place:
+class QueuePlace:
     """A place in the line for what a call wants."""
 
-    def __init__(self, call: Call, claim_of: Callable[[int], CardClaim]) -> None:
+    def __init__(self, call: Call, claim_of: Callable[[int], DeviceClaim]) -> None:
         self._call = call
         is_exact = len(call.force) == call.needs
-        self._line = Line(Want(call.needs, call.force if is_exact else ()))
-        self._stand = Stand(claim_of)
-        self._news = News()
+        self._line = TicketQueue(GpuWish(call.needs, call.force if is_exact else ()))
+        self._stand = AnyOf(claim_of)
+        self._news = FileWatch()
 
     def look(self, usable: Sequence[int]) -> tuple[Lease, tuple[int, ...]] | None:
         """The lease and the GPUs, when it is our turn and they are free."""

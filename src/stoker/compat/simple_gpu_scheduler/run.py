@@ -10,7 +10,7 @@ import signal
 from collections.abc import Sequence
 
 from stoker.compat.foreground.entry import say, write_line
-from stoker.compat.foreground.foreground_run import AttachedRun, Reporter
+from stoker.compat.foreground.foreground_run import ForegroundRun, Reporter
 from stoker.compat.foreground.gpu_slots import LAST_FREED, split_devices
 from stoker.compat.foreground.job_sources import LineJobs
 from stoker.compat.foreground.jobs import End, Job, wants_zero
@@ -27,7 +27,7 @@ def run(arguments: list[str]) -> int:
     devices = _devices(options.gpus, options.jobs_per_gpu, settings)
     announcer = Announcer()
     jobs = LineJobs(_open(options.commands_file), announcer.job)
-    attached = AttachedRun(
+    attached = ForegroundRun(
         devices, jobs, announcer, order=LAST_FREED, passes_interrupts=True, settings=settings
     )
     summary = attached.work()

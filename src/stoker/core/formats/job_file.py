@@ -16,7 +16,7 @@ DIRECTIVE = "#stoker"
 _GAP = ("", " ", "\t")  # what stands beside a word
 
 
-class Line(Record):
+class JobLine(Record):
     number: int
     text: str
     flags: str  # the text behind `#stoker`, joined with that of standing directives
@@ -31,7 +31,7 @@ class Parser:
         self._first = 0
         self._number = 0
 
-    def feed(self, raw: str) -> Line | None:
+    def feed(self, raw: str) -> JobLine | None:
         """The job that this line completes, if it does."""
         self._number += 1
         line = raw.rstrip("\r\n")
@@ -55,7 +55,7 @@ class Parser:
             return None
         return _line(self._first, line, self._standing)
 
-    def finish(self) -> Line | None:
+    def finish(self) -> JobLine | None:
         """The input ended; a continued last line is a job as it stands."""
         if not self._joined.strip():
             return None
@@ -63,7 +63,7 @@ class Parser:
         return _line(self._first, text, self._standing)
 
 
-def parse(lines: Iterable[str]) -> Iterator[Line]:
+def parse(lines: Iterable[str]) -> Iterator[JobLine]:
     """
     >>> [line.text for line in parse(["# two jobs", "echo a \\\\", "b", "echo c #stoker --gpus 2"])]
     ['echo a b', 'echo c']
@@ -78,11 +78,11 @@ def parse(lines: Iterable[str]) -> Iterator[Line]:
         yield last
 
 
-def _line(number: int, text: str, standing: str) -> Line:
+def _line(number: int, text: str, standing: str) -> JobLine:
     if DIRECTIVE not in text:
-        return Line(number, _trim(text), standing)
+        return JobLine(number, _trim(text), standing)
     command, *flags = _split(text)
-    return Line(number, _trim(command), " ".join(filter(None, (standing, *flags))))
+    return JobLine(number, _trim(command), " ".join(filter(None, (standing, *flags))))
 
 
 def _split(text: str) -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from stoker.core.formats.durations import format_size
-from stoker.core.gpus.sample import Card
-from stoker.core.model import CardState, Device, RunningJob
+from stoker.core.gpus.sample import GpuSample
+from stoker.core.model import Device, DeviceState, RunningJob
 from stoker.core.policy.placement import amount_of
 from stoker.core.record import Record
 
@@ -14,7 +14,7 @@ from stoker.core.record import Record
 _UNEXPLAINED = 512 << 20
 
 
-class Stranger(Record):
+class OtherProcess(Record):
     """Somebody on a card that Stoker did not put there. `pid` is 0 for one that cannot be seen."""
 
     pid: int
@@ -24,11 +24,11 @@ class Stranger(Record):
     leased: bool = False  # part of somebody's job that holds a lease
 
 
-class Tenants(Record):
+class Occupancy(Record):
     """A card's memory by owner. `ours` maps an attempt to what it has there."""
 
     ours: dict[int, int]
-    strangers: tuple[Stranger, ...]
+    strangers: tuple[OtherProcess, ...]
     foreign: int  # bytes that are not ours
 
     @property
@@ -54,12 +54,12 @@ class Tenants(Record):
         return "; ".join(describe(one) for one in self.strangers if one.compute) or None
 
 
-def tenants(
-    card: Card,
+def occupancy_of(
+    card: GpuSample,
     attempts: Mapping[int, int],
     users: Mapping[int, str],
     leased: Collection[int] = (),
-) -> Tenants:
+) -> Occupancy:
     """Sort a card's processes.
 
     `attempts` has the PIDs that are ours, `users` names of the rest; `leased` those of them that
@@ -77,26 +77,26 @@ def tenants(
         else:
             user = users.get(process.pid, "?")
             is_leased = process.pid in leased
-            strangers.append(Stranger(process.pid, memory, user, process.compute, is_leased))
+            strangers.append(OtherProcess(process.pid, memory, user, process.compute, is_leased))
     hidden = card.used - listed
     if hidden > _UNEXPLAINED and not any(p.memory is None for p in card.processes):
-        strangers.append(Stranger(0, hidden, "?", True))
-    return Tenants(ours, tuple(strangers), max(0, card.used - sum(ours.values())))
+        strangers.append(OtherProcess(0, hidden, "?", True))
+    return Occupancy(ours, tuple(strangers), max(0, card.used - sum(ours.values())))
 
 
 def state_of(
-    device: Device, seen: Tenants, running: Iterable[RunningJob], closed: str | None
-) -> CardState:
+    device: Device, seen: Occupancy, running: Iterable[RunningJob], closed: str | None
+) -> DeviceState:
     """What the policy has to know of a card beside our own jobs' claims."""
     excess = 0
     for job in running:
         if device.number in job.devices:
             # One that took more than it was promised: the rest is not there for others.
             excess += max(0, seen.ours.get(job.attempt, 0) - amount_of(job.request, device))
-    return CardState(seen.foreign + excess, seen.has_strangers, closed, seen.note)
+    return DeviceState(seen.foreign + excess, seen.has_strangers, closed, seen.note)
 
 
-def describe(stranger: Stranger) -> str:
+def describe(stranger: OtherProcess) -> str:
     size = format_size(stranger.memory)
     if not stranger.pid:
         return f"a process that cannot be seen has {size}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from stoker.core.record import Record
 
 
-class CardProcess(Record):
+class GpuProcess(Record):
     """A process that the driver lists on a card. `memory` is None where it will not tell."""
 
     pid: int
@@ -13,7 +13,7 @@ class CardProcess(Record):
     compute: bool  # False: graphics only, such as a display server
 
 
-class Card(Record):
+class GpuSample(Record):
     """One GPU or MIG slice. Bytes, watts, joules, degrees; None where the driver does not know."""
 
     uuid: str
@@ -30,7 +30,7 @@ class Card(Record):
     temperature: int | None = None
     energy: float | None = None  # since the driver was loaded
     ecc_errors: int | None = None  # uncorrected, since the driver was loaded
-    processes: tuple[CardProcess, ...] = ()
+    processes: tuple[GpuProcess, ...] = ()
     trouble: str | None = None  # why it cannot be used: lost, needs a reset
 
 
@@ -45,6 +45,6 @@ class Sample(Record):
     """All cards at one moment (monotonic). `cards` is None when the driver did not answer."""
 
     at: float
-    cards: tuple[Card, ...] | None
+    cards: tuple[GpuSample, ...] | None
     trouble: str | None = None
     xids: tuple[Xid, ...] = ()

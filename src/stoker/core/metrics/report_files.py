@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from stoker.core.metrics.report_line import (
     LONGEST_LINE,
     PREFIX,
+    InvalidReport,
     Report,
-    Rubbish,
     read_json_line,
     read_printed_line,
 )
@@ -18,7 +18,7 @@ from stoker.core.record import Record
 _LINE_END = re.compile(rb"[\r\n]")
 
 
-class Complaint(Record):
+class InvalidLine(Record):
     source: str  # metrics or log
     line: int
     reason: str
@@ -35,7 +35,7 @@ class Reader:
     def __init__(self) -> None:
         self.offset = 0
         self.rubbish = 0
-        self.complaint: Complaint | None = None  # the first
+        self.complaint: InvalidLine | None = None  # the first
         self._lines = 0  # that have ended
         self._skips = False  # the rest of the line that has begun is of no interest
         self._tail = b""
@@ -60,7 +60,7 @@ class Reader:
     def _complain(self, number: int, reason: str) -> None:
         self.rubbish += 1
         if self.complaint is None:
-            self.complaint = Complaint(self.source, number, reason)
+            self.complaint = InvalidLine(self.source, number, reason)
 
     def _keep(self, buffer: bytes, start: int) -> None:
         """Everything before `start` is read; the line that begins there has not ended."""
@@ -86,7 +86,7 @@ class Reader:
         self.rubbish = whole(state["rubbish"])
         complaint = state["complaint"]
         if isinstance(complaint, list):
-            self.complaint = Complaint(str(complaint[0]), whole(complaint[1]), str(complaint[2]))
+            self.complaint = InvalidLine(str(complaint[0]), whole(complaint[1]), str(complaint[2]))
         self._lines = whole(state["lines"])
         self._skips = bool(state["skips"])
 
@@ -115,14 +115,14 @@ class MetricsReader(Reader):
             return []
         try:
             return [read_json_line(line)]
-        except Rubbish as error:
+        except InvalidReport as error:
             self._complain(number, str(error))
         # A job that was killed while it wrote leaves half a line, and the next attempt writes on.
         again = line.rfind(b"{", 1)
         if again > 0 and len(line) <= LONGEST_LINE:
             try:
                 return [read_json_line(line[again:])]
-            except Rubbish:
+            except InvalidReport:
                 pass
         return []
 
@@ -162,7 +162,7 @@ class LogReader(Reader):
     def _read(self, line: bytes, number: int) -> list[Report]:
         try:
             report = read_printed_line(line)
-        except Rubbish as error:
+        except InvalidReport as error:
             self._complain(number, str(error))
             return []
         return [] if report is None else [report]

@@ -29,7 +29,7 @@ _WORD = re.compile(r"""\s*([^\s="']+)=("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s"
 _ESCAPED = re.compile(r"\\(.)")
 
 
-class Rubbish(ValueError):
+class InvalidReport(ValueError):
     """A line that was meant as a report and is none; says why."""
 
 
@@ -46,15 +46,15 @@ def read_json_line(line: bytes) -> Report:
     Report(step=10, values={'val_loss': 0.2}, at=None, attempt=None)
     """
     if len(line) > LONGEST_LINE:
-        raise Rubbish(f"a line of more than {LONGEST_LINE} bytes")
+        raise InvalidReport(f"a line of more than {LONGEST_LINE} bytes")
     try:
         content = json.loads(line.decode("utf-8"))
     except UnicodeDecodeError:
-        raise Rubbish("not UTF-8") from None
+        raise InvalidReport("not UTF-8") from None
     except (ValueError, RecursionError):
-        raise Rubbish("not JSON") from None
+        raise InvalidReport("not JSON") from None
     if not isinstance(content, dict):
-        raise Rubbish("not a JSON object")
+        raise InvalidReport("not a JSON object")
     return _report(content)
 
 
@@ -70,19 +70,19 @@ def read_printed_line(line: bytes) -> Report | None:
     else:
         return None
     if len(part) > LONGEST_LINE:
-        raise Rubbish(f"a line of more than {LONGEST_LINE} bytes")
+        raise InvalidReport(f"a line of more than {LONGEST_LINE} bytes")
     if b"=" not in part:
         return None  # prose: some program speaks of us
     try:
         text = part[len(PREFIX) :].decode("utf-8").rstrip()
     except UnicodeDecodeError:
-        raise Rubbish("not UTF-8") from None
+        raise InvalidReport("not UTF-8") from None
     content: dict[str, object] = {}
     position = 0
     while position < len(text):
         found = _WORD.match(text, position)
         if found is None:
-            raise Rubbish(f"`{text[position : position + 40].strip()}` is not name=value")
+            raise InvalidReport(f"`{text[position : position + 40].strip()}` is not name=value")
         content[found[1]] = _printed_value(found[2])
         position = found.end()
     return _report(content)
@@ -96,7 +96,7 @@ def _printed_value(text: str) -> object:
         try:
             return float(text) if set(text) & set(".eE") else int(text)
         except ValueError:  # thousands of digits
-            raise Rubbish("a number that is too long") from None
+            raise InvalidReport("a number that is too long") from None
     if _NOT_FINITE.fullmatch(text):
         return float(text)
     if text in ("true", "True", "false", "False"):
@@ -106,7 +106,7 @@ def _printed_value(text: str) -> object:
     except ValueError:
         return text
     # Python would read 1_000 as a number; as text it would silently be in no plot.
-    raise Rubbish(f"`{text[:40]}` is no way to write a number")
+    raise InvalidReport(f"`{text[:40]}` is no way to write a number")
 
 
 def _report(content: Mapping[str, object]) -> Report:
@@ -115,11 +115,13 @@ def _report(content: Mapping[str, object]) -> Report:
         if name in RESERVED or value is None:
             continue
         if not _NAME.fullmatch(name):
-            raise Rubbish(f"`{name[:40]}` is not a name (letters, digits, _ . / - @, at most 200)")
+            raise InvalidReport(
+                f"`{name[:40]}` is not a name (letters, digits, _ . / - @, at most 200)"
+            )
         values[name] = _value(name, value)
     step, at, attempt = (_reserved(name, content.get(name)) for name in RESERVED)
     if attempt is not None and not (isinstance(attempt, int) and attempt >= 0):
-        raise Rubbish("`attempt` is not a whole number")
+        raise InvalidReport("`attempt` is not a whole number")
     return Report(step, values, at, attempt)
 
 
@@ -130,10 +132,10 @@ def _value(name: str, value: object) -> object:
         try:
             return float(value)
         except OverflowError:
-            raise Rubbish(f"`{name}` is too large") from None
+            raise InvalidReport(f"`{name}` is too large") from None
     if isinstance(value, (int, float)):
         return value
-    raise Rubbish(f"`{name}` is neither a number nor text")
+    raise InvalidReport(f"`{name}` is neither a number nor text")
 
 
 def _reserved(name: str, value: object) -> float | None:
@@ -141,7 +143,7 @@ def _reserved(name: str, value: object) -> float | None:
         return None
     value = _value(name, value)
     if not is_number(value) or not math.isfinite(value):
-        raise Rubbish(f"`{name}` is not a number")
+        raise InvalidReport(f"`{name}` is not a number")
     return value
 
 

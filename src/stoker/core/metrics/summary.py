@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import math
 
-from stoker.core.metrics.report_files import Complaint, LogReader, MetricsReader, whole
+from stoker.core.metrics.report_files import InvalidLine, LogReader, MetricsReader, whole
 from stoker.core.metrics.report_line import Report, is_number
 from stoker.core.record import Record
 
@@ -176,7 +176,7 @@ class Collector:
         self.is_printed_later = True  # the log was written to after $STOKER_METRICS
         self._tallies: dict[str, dict[str, _Tally]] = {"metrics": {}, "log": {}}
         self._past_rubbish = 0  # in logs of earlier attempts
-        self._past_complaint: Complaint | None = None
+        self._past_complaint: InvalidLine | None = None
 
     def feed_metrics(self, data: bytes, attempt: int | None = None) -> None:
         """`attempt` is for lines that do not say theirs."""
@@ -222,7 +222,7 @@ class Collector:
         return self.metrics.rubbish + self._past_rubbish + self.log.rubbish
 
     @property
-    def complaint(self) -> Complaint | None:
+    def complaint(self) -> InvalidLine | None:
         """The first line that was rubbish."""
         return self.metrics.complaint or self._past_complaint or self.log.complaint
 
@@ -290,7 +290,7 @@ class Collector:
             collector.is_printed_later = bool(state.get("printed_later", False))
             collector._past_rubbish = whole(state["past"][0])
             if state["past"][1] is not None:
-                collector._past_complaint = Complaint._make(state["past"][1])
+                collector._past_complaint = InvalidLine._make(state["past"][1])
             for source, tallies in collector._tallies.items():
                 for name, tally in state["names"][source].items():
                     tallies[name] = _Tally.restored(tally)

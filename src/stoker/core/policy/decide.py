@@ -24,7 +24,7 @@ from stoker.core.model import (
     Start,
     WaitingJob,
 )
-from stoker.core.policy.placement import Space
+from stoker.core.policy.placement import DevicePool
 from stoker.core.profiles.estimates import NO_ESTIMATES, Estimates
 
 TYPE_CHECKING = False
@@ -48,7 +48,7 @@ MOST_SEEN = 16
 AnyJob = WaitingJob | ReadyJob
 
 
-class Ground(Protocol):
+class Placement(Protocol):
     """Where jobs are placed: the devices of a host, or the simulator's many."""
 
     now: float
@@ -81,10 +81,10 @@ def decide(snapshot: Snapshot, *, tells_why: bool = True) -> Plan:
     return plan(order, ground, cpu_free, snapshot.rules, estimates, tells_why, left)
 
 
-def space_of(snapshot: Snapshot) -> Space:
+def space_of(snapshot: Snapshot) -> DevicePool:
     """The room on the devices of a snapshot, before anything is started."""
     states = snapshot.states or {}
-    return Space(snapshot.now, snapshot.devices, snapshot.running, states, snapshot.estimates)
+    return DevicePool(snapshot.now, snapshot.devices, snapshot.running, states, snapshot.estimates)
 
 
 def order_of(snapshot: Snapshot) -> Iterator[AnyJob]:
@@ -134,7 +134,7 @@ def _is_narrow(request: Request) -> bool:
 
 def plan(
     order: Iterable[AnyJob],
-    ground: Ground,
+    ground: Placement,
     cpu_free: int,
     rules: Rules,
     estimates: Estimates = NO_ESTIMATES,

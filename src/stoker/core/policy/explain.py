@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sized
 
 from stoker.core.formats.durations import format_duration, format_size
 from stoker.core.model import (
-    CardState,
+    DeviceState,
     Plan,
     Request,
     Reservation,
@@ -27,7 +27,7 @@ from stoker.core.policy.decide import (
 from stoker.core.policy.placement import amount_of, is_eligible, likely_end
 from stoker.core.record import Record
 
-_OPEN = CardState()
+_OPEN = DeviceState()
 
 
 class Place(Record):

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from stoker.core.model import CardState, Device, Request, RunningJob
+from stoker.core.model import Device, DeviceState, Request, RunningJob
 from stoker.core.profiles.estimates import NO_ESTIMATES, Estimates
 
-_OPEN = CardState()
+_OPEN = DeviceState()
 
 
-class Room:
+class DeviceRoom:
     """What is left of one device."""
 
     __slots__ = ("device", "free", "has_strangers", "is_brief", "is_closed", "jobs", "total")
 
-    def __init__(self, device: Device, state: CardState) -> None:
+    def __init__(self, device: Device, state: DeviceState) -> None:
         self.device = device
         self.total = capacity(device)
         self.free = max(0, self.total - state.foreign) if device.memory else self.total
@@ -99,17 +99,17 @@ def is_named(device: Device, names: Iterable[str]) -> bool:
     )
 
 
-class Space:
+class DevicePool:
     def __init__(
         self,
         now: float,
         devices: Iterable[Device],
         running: Iterable[RunningJob],
-        states: Mapping[int, CardState],
+        states: Mapping[int, DeviceState],
         estimates: Estimates = NO_ESTIMATES,
     ) -> None:
         self.now = now
-        self.rooms = {d.number: Room(d, states.get(d.number, _OPEN)) for d in devices}
+        self.rooms = {d.number: DeviceRoom(d, states.get(d.number, _OPEN)) for d in devices}
         self._possible: dict[Request, bool] = {}
         self._kept: dict[int, int] = {}  # device: what a job that stays longer may use of it
         self._kept_until: float | None = None

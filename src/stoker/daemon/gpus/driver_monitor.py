@@ -6,34 +6,34 @@ import os
 
 from stoker.core.gpus.sample import Sample
 from stoker.core.policy.placement import is_named
-from stoker.daemon.gpus.fixed_gpus import Cards, Watched
+from stoker.daemon.gpus.fixed_gpus import ChangingGpus, FixedGpus
 from stoker.daemon.gpus.gpu_file import read_gpu_file
-from stoker.daemon.gpus.monitored_gpus import WatchedCards
-from stoker.daemon.interfaces import Listener
+from stoker.daemon.gpus.monitored_gpus import MonitoredGpus
+from stoker.daemon.interfaces import EventListener
 from stoker.daemon.loop import Loop
 from stoker.devices.discovery import has_driver, simulated
-from stoker.devices.nvml_client import Watch
+from stoker.devices.nvml_client import NvmlClient
 from stoker.errors import Error
 from stoker.settings import Settings
 
 _FILE_SECONDS = 2.0
 
 
-def find_cards(settings: Settings, tag_base: int) -> Cards:
+def find_cards(settings: Settings, tag_base: int) -> FixedGpus:
     """The host's devices: simulated ones when asked for, else what the driver will tell."""
     if settings.devices:
-        return Cards(simulated(settings.devices))
+        return FixedGpus(simulated(settings.devices))
     if has_driver():
-        return WatchedCards(tag_base, settings.leases, settings.gpus_by_uuid)
-    return Cards(())
+        return MonitoredGpus(tag_base, settings.leases, settings.gpus_by_uuid)
+    return FixedGpus(())
 
 
-class Lookout:
+class DriverMonitor:
     """Hosts the watcher for one loop. For cards that never change it has nothing to do."""
 
-    def __init__(self, cards: Cards, gpu_file: str | None = None) -> None:
+    def __init__(self, cards: FixedGpus, gpu_file: str | None = None) -> None:
         self._cards = cards
-        self._watch = Watch() if isinstance(cards, Watched) else None
+        self._watch = NvmlClient() if isinstance(cards, ChangingGpus) else None
         self._gpu_file = gpu_file
         self._file_seen: tuple[int, int] | None = None
         self._look_at_file = 0.0
@@ -43,7 +43,7 @@ class Lookout:
 
     def descriptors(self) -> set[int]:
         """What to listen to, besides the loop's own."""
-        if self._watch is None or not isinstance(self._cards, Watched):
+        if self._watch is None or not isinstance(self._cards, ChangingGpus):
             return set()
         found = {self._watch.fileno()}
         if self._cards.waiter is not None:
@@ -52,7 +52,7 @@ class Lookout:
 
     def helpers(self) -> set[int]:
         """PIDs of the processes that help with this; they are no jobs."""
-        if self._watch is None or not isinstance(self._cards, Watched):
+        if self._watch is None or not isinstance(self._cards, ChangingGpus):
             return set()
         pids = {self._watch.pid, self._cards.waiter.pid if self._cards.waiter is not None else None}
         return {pid for pid in pids if pid is not None}
@@ -65,10 +65,10 @@ class Lookout:
             times.append(self._look_at_file)
         return min((at for at in times if at is not None), default=None)
 
-    def observe(self, loop: Loop, listener: Listener, now: float) -> None:
+    def observe(self, loop: Loop, listener: EventListener, now: float) -> None:
         """Take in what the driver and other holders of leases said."""
         cards = self._cards
-        if self._watch is None or not isinstance(cards, Watched):
+        if self._watch is None or not isinstance(cards, ChangingGpus):
             return
         for sample in (*self._watch.read(), *self._watch.check(now)):
             self.seen = sample
@@ -98,7 +98,7 @@ class Lookout:
             self._watch.ask()
             self._ask_at = again
 
-    def _read_file(self, path: str, cards: Watched, listener: Listener) -> bool:
+    def _read_file(self, path: str, cards: ChangingGpus, listener: EventListener) -> bool:
         """Obey the file; False when it says nothing new, or nothing that makes sense."""
         try:
             info = os.stat(path)

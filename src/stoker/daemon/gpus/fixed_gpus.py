@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from stoker.core.gpus.sample import Sample
-from stoker.core.model import CardState, Device, Request, RunningJob
-from stoker.daemon.gpus.gpu_usage import Use
+from stoker.core.model import Device, DeviceState, Request, RunningJob
+from stoker.daemon.gpus.gpu_usage import GpuUse
 from stoker.devices.leases.lease import Lease, Waiter
 
 
-class Cards:
+class FixedGpus:
     """Devices that stay as they are."""
 
     is_watched = False
@@ -22,7 +22,7 @@ class Cards:
     def __init__(self, devices: tuple[Device, ...]) -> None:
         self._found = devices
         self.devices = devices
-        self.states: dict[int, CardState] = {}
+        self.states: dict[int, DeviceState] = {}
 
     @property
     def in_order(self) -> tuple[Device, ...]:
@@ -32,9 +32,9 @@ class Cards:
     def ended(self, job: RunningJob, now: float) -> None:
         """An attempt is over."""
 
-    def use_of(self, attempt: int) -> Use:
+    def use_of(self, attempt: int) -> GpuUse:
         """What was seen of an attempt; forgotten afterwards."""
-        return Use()
+        return GpuUse()
 
     def lease(self, request: Request, devices: tuple[int, ...]) -> Lease | None:
         """The right to use devices against everybody else on the host; None when others have it."""
@@ -51,7 +51,7 @@ class Cards:
             drained, slots = by_uuid.get(device.uuid, (False, None))
             devices.append(device._replace(slots=slots or device.slots))
             if drained:
-                states[device.number] = CardState(closed="drained")
+                states[device.number] = DeviceState(closed="drained")
         if tuple(devices) != self.devices or states != self.states:
             self.devices, self.states = tuple(devices), states
 
@@ -66,7 +66,7 @@ class Cards:
         """Give everything back."""
 
 
-class Watched(Cards):
+class ChangingGpus(FixedGpus):
     """Devices that follow the driver: what a lookout has to know of them."""
 
     is_watched = True

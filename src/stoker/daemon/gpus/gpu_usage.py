@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stoker.core.gpus.occupancy import Tenants
-from stoker.core.gpus.sample import Card
+from stoker.core.gpus.occupancy import Occupancy
+from stoker.core.gpus.sample import GpuSample
 from stoker.core.model import RunningJob
 from stoker.core.record import Record
 from stoker.supervisor.job_processes import owner_of
@@ -14,7 +14,7 @@ from stoker.supervisor.job_processes import owner_of
 _FULL = 1 << 30
 
 
-class Use(Record):
+class GpuUse(Record):
     """What one attempt did with its cards."""
 
     memory: int | None = None  # the most it had on one card, bytes
@@ -23,7 +23,7 @@ class Use(Record):
     was_full: bool = False  # a card of its had next to no memory left when it was last seen
 
 
-NOTHING_SEEN = Use()
+NOTHING_SEEN = GpuUse()
 
 
 class _Meter:
@@ -41,7 +41,7 @@ class _Meter:
         self.full: set[int] = set()  # cards of its that had next to no memory left
 
 
-class Meters:
+class UsageMeters:
     """One for each attempt that was seen on a card."""
 
     def __init__(self, tag_base: int) -> None:
@@ -56,7 +56,9 @@ class Meters:
         meter = self._by_attempt.get(attempt)
         return set() if meter is None else meter.ids
 
-    def read(self, card: Card, seen: Tenants, live: Mapping[int, RunningJob], at: float) -> None:
+    def read(
+        self, card: GpuSample, seen: Occupancy, live: Mapping[int, RunningJob], at: float
+    ) -> None:
         """Add what a sample says of one card."""
         for process in card.processes:
             attempt = owner_of(process.pid, self._tag_base)
@@ -79,13 +81,13 @@ class Meters:
             if job.devices[-1] == card.number:
                 meter.seen_at = at
 
-    def take(self, attempt: int) -> Use:
+    def take(self, attempt: int) -> GpuUse:
         """The sum for an attempt that is over."""
         meter = self._by_attempt.pop(attempt, None)
         if meter is None:
             return NOTHING_SEEN
         mean = meter.utilisation / meter.samples if meter.samples else None
-        return Use(meter.memory or None, mean, meter.energy or None, bool(meter.full))
+        return GpuUse(meter.memory or None, mean, meter.energy or None, bool(meter.full))
 
     def _meter(self, attempt: int) -> _Meter:
         return self._by_attempt.setdefault(attempt, _Meter())

@@ -10,17 +10,17 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 
-from stoker.core.gpus.occupancy import Tenants, state_of, tenants
-from stoker.core.gpus.sample import Card, Sample
-from stoker.core.model import CardState, Device, Request, RunningJob
+from stoker.core.gpus.occupancy import Occupancy, occupancy_of, state_of
+from stoker.core.gpus.sample import GpuSample, Sample
+from stoker.core.model import Device, DeviceState, Request, RunningJob
 from stoker.core.policy.placement import amount_of, capacity, is_named
 from stoker.core.record import Record
-from stoker.daemon.gpus.fixed_gpus import Watched
+from stoker.daemon.gpus.fixed_gpus import ChangingGpus
 from stoker.daemon.gpus.gpu_file import NOT_NAMED
-from stoker.daemon.gpus.gpu_usage import Meters, Use
+from stoker.daemon.gpus.gpu_usage import GpuUse, UsageMeters
 from stoker.daemon.gpus.process_owners import leased_on, owners
 from stoker.devices.discovery import as_device
-from stoker.devices.leases.holders import CardClaim
+from stoker.devices.leases.holders import DeviceClaim
 from stoker.devices.leases.lease import Lease, Waiter, first_in_line, holders, try_take
 from stoker.errors import Error
 from stoker.supervisor.kill_processes import kill_attempt
@@ -35,7 +35,7 @@ _CLEARING = "clearing"
 _LOOKED_AT = "being looked at"
 
 
-def _closed(state: CardState, why: str | None) -> CardState:
+def _closed(state: DeviceState, why: str | None) -> DeviceState:
     return state._replace(closed=why, is_brief=why in (_CLEARING, _LOOKED_AT))
 
 
@@ -47,7 +47,7 @@ class _Leaving(Record):
     beside_hidden: bool  # memory of nobody was there before it ended
 
 
-class WatchedCards(Watched):
+class MonitoredGpus(ChangingGpus):
     """Devices that the driver tells of."""
 
     def __init__(
@@ -59,9 +59,9 @@ class WatchedCards(Watched):
         self._leases = leases
         self._by_uuid = by_uuid
         self._numbers: dict[str, int] = {}
-        self._cards: dict[int, Card] = {}
-        self._tenants: dict[int, Tenants] = {}
-        self._meters = Meters(tag_base)
+        self._cards: dict[int, GpuSample] = {}
+        self._tenants: dict[int, Occupancy] = {}
+        self._meters = UsageMeters(tag_base)
         self._clearing: dict[int, dict[int, _Leaving]] = {}  # device: attempt
         self._troubles: dict[str, str | None] = {}  # as last seen
         self._ecc: dict[str, int] = {}  # errors as last seen
@@ -72,8 +72,8 @@ class WatchedCards(Watched):
         self.lease_trouble: str | None = None
         self._quarantines: dict[str, str] = {}
         self.waiter: Waiter | None = None
-        self._wanted: list[CardClaim] = []  # what the waiter is for
-        self._granted: tuple[list[CardClaim], Lease] | None = None
+        self._wanted: list[DeviceClaim] = []  # what the waiter is for
+        self._granted: tuple[list[DeviceClaim], Lease] | None = None
         self._granted_until = 0.0
         self._was_asked = self._looks_again = False
         self._seen_at = float("-inf")
@@ -101,7 +101,7 @@ class WatchedCards(Watched):
             attempts, users = owners(cards, self._tag_base, known)
             for card in cards:
                 leased = leased_on(card, users, os.getpid()) if self._leases else set()
-                seen = self._tenants[card.number] = tenants(card, attempts, users, leased)
+                seen = self._tenants[card.number] = occupancy_of(card, attempts, users, leased)
                 self._clear(card, seen, sample.at)
                 self._note_trouble(card)
                 self._meters.read(card, seen, live, sample.at)
@@ -117,7 +117,7 @@ class WatchedCards(Watched):
         """The numbers that the last daemon gave; jobs that still run are on record by them."""
         self._numbers.update((device.uuid, device.number) for device in devices if device.pci)
 
-    def _number(self, card: Card) -> int:
+    def _number(self, card: GpuSample) -> int:
         """Indices move up when a card vanishes; ours do not, because jobs are on record by them."""
         known = self._numbers.get(card.uuid)
         if known is None:
@@ -133,7 +133,7 @@ class WatchedCards(Watched):
             seen = self._tenants.get(number)
             leaving = _Leaving(now, pids, seen is not None and seen.has_hidden)
             self._clearing.setdefault(number, {})[job.attempt] = leaving
-            state = self.states.get(number, CardState())
+            state = self.states.get(number, DeviceState())
             self.states = {**self.states, number: state._replace(closed=_CLEARING, is_brief=True)}
 
     def decided(self, rows: Iterable[tuple[str, bool, int | None, str | None]]) -> None:
@@ -166,7 +166,7 @@ class WatchedCards(Watched):
         soon = soon or self._wants_look or self._granted is not None
         return now + _LOOK_AGAIN_SECONDS if soon else None
 
-    def _clear(self, card: Card, seen: Tenants, at: float) -> None:
+    def _clear(self, card: GpuSample, seen: Occupancy, at: float) -> None:
         waiting = self._clearing.get(card.number, {})
         for attempt, leaving in list(waiting.items()):
             is_late = at > leaving.since + _CLEARING_SECONDS
@@ -178,7 +178,7 @@ class WatchedCards(Watched):
             elif is_late:
                 kill_attempt(self._tag_base, attempt)
 
-    def _note_trouble(self, card: Card) -> None:
+    def _note_trouble(self, card: GpuSample) -> None:
         # Once: when somebody restores the card, it is used as soon as the trouble is over.
         if card.trouble is not None and card.trouble != self._troubles.get(card.uuid):
             self._quarantine(card.uuid, card.trouble)
@@ -231,7 +231,7 @@ class WatchedCards(Watched):
             return _CLEARING
         return self._leased.get(device.number)
 
-    def _device(self, card: Card) -> Device:
+    def _device(self, card: GpuSample) -> Device:
         _, slots, _ = self._decided.get(card.uuid, (False, None, None))
         device = as_device(card, slots or 1, self._by_uuid)
         if self._named is not None:
@@ -240,7 +240,7 @@ class WatchedCards(Watched):
                     return device._replace(slots=count)
         return device
 
-    def use_of(self, attempt: int) -> Use:
+    def use_of(self, attempt: int) -> GpuUse:
         return self._meters.take(attempt)
 
     # -- leases --------------------------------------------------------------------------------
@@ -304,7 +304,7 @@ class WatchedCards(Watched):
                 found.append(device.number)
         return tuple(found) or devices
 
-    def _claims(self, request: Request, devices: tuple[int, ...]) -> list[CardClaim]:
+    def _claims(self, request: Request, devices: tuple[int, ...]) -> list[DeviceClaim]:
         claims = []
         for device in self._of(devices):
             if device.uuid in self._held:
@@ -312,7 +312,7 @@ class WatchedCards(Watched):
             amount = amount_of(request, device)
             whole = amount >= capacity(device)
             claims.append(
-                CardClaim(device.uuid, device.pci, device.slice_of is not None,
+                DeviceClaim(device.uuid, device.pci, device.slice_of is not None,
                           capacity(device), None if whole else amount)
             )  # fmt: skip
         return claims
@@ -329,7 +329,7 @@ class WatchedCards(Watched):
                 self._give_back()
         self._was_asked = self._looks_again = False
 
-    def _is_open(self, claims: list[CardClaim]) -> bool:
+    def _is_open(self, claims: list[DeviceClaim]) -> bool:
         uuids = {claim.uuid for claim in claims}
         states = [self.states[d.number] for d in self.devices if d.uuid in uuids]
         return all(state.closed is None and not state.has_strangers for state in states)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 
-from stoker.core.gpus.sample import Card
+from stoker.core.gpus.sample import GpuSample
 from stoker.devices.leases.lease import holders
 from stoker.errors import Error
 from stoker.supervisor.job_processes import owner_of
 
 
 def owners(
-    cards: Iterable[Card], tag_base: int, known: Mapping[int, int] | None = None
+    cards: Iterable[GpuSample], tag_base: int, known: Mapping[int, int] | None = None
 ) -> tuple[dict[int, int], dict[int, str]]:
     """(attempts by PID, names of users by PID); `known` has PIDs that were ours when they lived."""
     attempts: dict[int, int] = {}
@@ -28,7 +28,7 @@ def owners(
     return attempts, users
 
 
-def leased_on(card: Card, users: Mapping[int, str], ours: int | None) -> set[int]:
+def leased_on(card: GpuSample, users: Mapping[int, str], ours: int | None) -> set[int]:
     """Those of the strangers on a card that are part of a job with a lease.
 
     Jobs can be started without one; where nobody but us (`ours` is our daemon) holds the card, none

@@ -14,7 +14,7 @@ _FIRST_PAUSE = 1.0
 _STEADY_SECONDS = 60.0
 
 
-class Child:
+class HelperProcess:
     """Starts it when there is something for it to do, and again when it dies over that.
 
     It ends by itself when there is nothing left to do. Its one argument is our PID and its stdin a

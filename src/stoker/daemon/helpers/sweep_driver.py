@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from stoker.daemon.helpers.helper_process import Child
+from stoker.daemon.helpers.helper_process import HelperProcess
 from stoker.settings import Settings
 from stoker.store import sweeps
 from stoker.store.database import Database
@@ -13,7 +13,7 @@ from stoker.store.database import Database
 PAUSE_FILE = "driver.paused"
 
 
-class Mind(Child):
+class SweepDriverProcess(HelperProcess):
     def __init__(self, db: Database, settings: Settings) -> None:
         super().__init__("stoker.sweep_control.sweep_driver", "the sweep driver", settings)
         self._db = db

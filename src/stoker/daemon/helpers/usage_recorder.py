@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from stoker.core.gpus.sample import Sample
-from stoker.daemon.helpers.helper_process import Child
+from stoker.daemon.helpers.helper_process import HelperProcess
 from stoker.daemon.loop import Loop
 from stoker.devices.sample_lines import encode
 from stoker.settings import Settings
@@ -14,7 +14,7 @@ from stoker.settings import Settings
 _TELL_SECONDS = 1.0
 
 
-class Tracing(Child):
+class UsageRecorderProcess(HelperProcess):
     def __init__(self, settings: Settings) -> None:
         super().__init__("stoker.usage.usage_recorder", "the tracer", settings)
         # Jobs that are shorter need no chart, and a process for each would cost more than they do.

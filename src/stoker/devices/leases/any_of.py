@@ -12,17 +12,17 @@ import fcntl
 import os
 from collections.abc import Callable, Sequence
 
-from stoker.devices.leases.holders import CardClaim, place, sign
+from stoker.devices.leases.holders import DeviceClaim, place, sign
 from stoker.devices.leases.lease import Lease
 from stoker.devices.leases.lease_files import explained, open_or_make, paths_of
 
 
-class Stand:
+class AnyOf:
     """Cards are known by the numbers that their claims are asked for with."""
 
-    def __init__(self, claim_of: Callable[[int], CardClaim]) -> None:
+    def __init__(self, claim_of: Callable[[int], DeviceClaim]) -> None:
         self._claim_of = claim_of
-        self._claims: dict[int, CardClaim] = {}
+        self._claims: dict[int, DeviceClaim] = {}
         self._paths: dict[int, tuple[str, str]] = {}  # the lock file and the gate
         self._files: dict[str, int] = {}
         self._gates: set[int] = set()  # those whose gate is ours

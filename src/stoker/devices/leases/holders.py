@@ -29,7 +29,7 @@ _SLOT_SHIFT, _UID_SHIFT = 54, 22
 _FLOCK = struct.Struct("hhqqi4x")  # type, whence, start, length, pid
 
 
-class CardClaim(Record):
+class DeviceClaim(Record):
     """What a job wants of one card. Bytes; `amount` None is the whole card."""
 
     uuid: str
@@ -48,7 +48,7 @@ class Holder(Record):
     amount: int | None
 
 
-def place(card: int, claim: CardClaim, strangers: int, pid: int) -> bool:
+def place(card: int, claim: DeviceClaim, strangers: int, pid: int) -> bool:
     """Put our record beside the others', if there is room; only with the gate held."""
     amounts = amounts_on(card)
     if claim.amount is not None:

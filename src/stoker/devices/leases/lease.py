@@ -27,7 +27,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from stoker.devices.leases.holders import WHOLE, CardClaim, Holder, place, read_holders, sign
+from stoker.devices.leases.holders import WHOLE, DeviceClaim, Holder, place, read_holders, sign
 from stoker.devices.leases.lease_files import explained, lock, paths_of
 from stoker.errors import Impossible
 
@@ -53,7 +53,7 @@ class Lease:
             os.close(self.descriptors.pop())
 
 
-def try_take(claims: Sequence[CardClaim], strangers: Mapping[str, int] = {}) -> Lease | None:
+def try_take(claims: Sequence[DeviceClaim], strangers: Mapping[str, int] = {}) -> Lease | None:
     """All of the claims at once, or None; never waits.
 
     `strangers` says by UUID how many bytes are used by processes that hold no lease.
@@ -62,7 +62,7 @@ def try_take(claims: Sequence[CardClaim], strangers: Mapping[str, int] = {}) -> 
     return None if held is None else Lease(held)
 
 
-def take_patiently(claims: Sequence[CardClaim], pid: int) -> Lease:
+def take_patiently(claims: Sequence[DeviceClaim], pid: int) -> Lease:
     """Wait for all of the claims, in line with everybody else; `pid` is who will hold them."""
     held = _take(claims, {}, pid, is_patient=True)
     assert held is not None
@@ -86,7 +86,7 @@ class Waiter:
     its children finds `pid` among them.
     """
 
-    def __init__(self, claims: Sequence[CardClaim]) -> None:
+    def __init__(self, claims: Sequence[DeviceClaim]) -> None:
         import json
         import socket
 
@@ -188,7 +188,7 @@ def _receive(link: socket.socket, count: int) -> tuple[bytes, list[int]]:
 
 
 def _take(
-    claims: Sequence[CardClaim], strangers: Mapping[str, int], pid: int, is_patient: bool
+    claims: Sequence[DeviceClaim], strangers: Mapping[str, int], pid: int, is_patient: bool
 ) -> list[int] | None:
     _check(claims)
     now = 0 if is_patient else fcntl.LOCK_NB
@@ -227,7 +227,7 @@ def _take(
             os.close(descriptor)
 
 
-def _check(claims: Sequence[CardClaim]) -> None:
+def _check(claims: Sequence[DeviceClaim]) -> None:
     if len({claim.uuid for claim in claims}) < len(claims):
         raise ValueError("a card is claimed twice, and would wait for itself")
     for claim in claims:

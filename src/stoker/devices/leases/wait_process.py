@@ -12,12 +12,12 @@ import socket
 import sys
 
 from stoker.core.fields import from_fields
-from stoker.devices.leases.holders import CardClaim
+from stoker.devices.leases.holders import DeviceClaim
 from stoker.devices.leases.lease import take_patiently
 from stoker.errors import Error
 
 
-def main(pid: int, claims: list[CardClaim]) -> None:
+def main(pid: int, claims: list[DeviceClaim]) -> None:
     link = socket.socket(fileno=0)
     # The wait for a lock cannot also wait for the parent's end, and must not outlive it: a gate
     # would stay shut for nobody.
@@ -39,4 +39,4 @@ def _end_with_parent(link: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), [from_fields(CardClaim, claim) for claim in json.loads(sys.argv[2])])
+    main(int(sys.argv[1]), [from_fields(DeviceClaim, claim) for claim in json.loads(sys.argv[2])])

@@ -21,7 +21,7 @@ TIMEOUT = 120.0
 _COMMAND = (sys.executable, "-P", "-m", "stoker.sweeps.search.search_process")
 
 
-class Past(Record):
+class KnownTrial(Record):
     """A trial as the store knows it; state is done, failed, running or stopped."""
 
     number: int
@@ -31,16 +31,16 @@ class Past(Record):
     curve: tuple[tuple[int, float], ...] = ()
 
 
-class Asked(Record):
+class ProposedTrial(Record):
     number: int
     point: Point
 
 
-class SearcherDied(Unavailable):
+class SearchDied(Unavailable):
     """The search process ended, hung or answered nonsense; another one may do better."""
 
 
-class Searcher:
+class SearchClient:
     """One child process and one sweep. After any error the process is gone.
 
     Raises SearcherDied when the process was at fault, and Unavailable when the search itself
@@ -50,7 +50,7 @@ class Searcher:
     def __init__(
         self,
         sweep: SweepSpec,
-        history: list[Past] | None = None,
+        history: list[KnownTrial] | None = None,
         timeout: float = TIMEOUT,
         command: tuple[str, ...] = _COMMAND,
     ) -> None:
@@ -67,16 +67,18 @@ class Searcher:
             )
         except OSError as error:
             self._errors.close()
-            raise SearcherDied(f"the searcher cannot be started: {error.strerror}") from None
+            raise SearchDied(f"the searcher cannot be started: {error.strerror}") from None
         past = [entry._asdict() for entry in history or []]
         self._call({"do": "begin", "spec": sweep.to_json(), "history": past})
 
-    def ask(self, count: int = 1) -> list[Asked]:
+    def ask(self, count: int = 1) -> list[ProposedTrial]:
         """New points and their numbers, which go on from those of the history."""
         answer = self._call({"do": "ask", "count": count})
         try:
             return [
-                Asked(one["number"], {n: Value(d, t) for n, (d, t) in one["params"].items()})
+                ProposedTrial(
+                    one["number"], {n: Value(d, t) for n, (d, t) in one["params"].items()}
+                )
                 for one in answer  # type: ignore[attr-defined]
             ]
         except (TypeError, KeyError, ValueError, AttributeError):
@@ -109,7 +111,7 @@ class Searcher:
                 except OSError:
                     pass  # what was not yet written goes nowhere any more
 
-    def __enter__(self) -> Searcher:
+    def __enter__(self) -> SearchClient:
         return self
 
     def __exit__(
@@ -122,7 +124,7 @@ class Searcher:
 
     def _call(self, request: dict[str, object]) -> object:
         if self._child.stdin is None or self._child.stdin.closed:
-            raise SearcherDied("the searcher is gone")
+            raise SearchDied("the searcher is gone")
         deadline = time.monotonic() + self._timeout
         self._send(json.dumps(request).encode() + b"\n", deadline)
         line = self._receive(deadline)
@@ -170,11 +172,11 @@ class Searcher:
         line, _, self._rest = self._rest.partition(b"\n")
         return line
 
-    def _trouble(self, message: str) -> SearcherDied:
+    def _trouble(self, message: str) -> SearchDied:
         """End the process; the error has the last line of its output."""
         self._child.kill()
         self._child.wait()
         self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - 2000))
         words = self._errors.read().decode("utf-8", "replace").strip().splitlines()
         self.close()
-        return SearcherDied(f"{message}: {words[-1]}" if words else message)
+        return SearchDied(f"{message}: {words[-1]}" if words else message)

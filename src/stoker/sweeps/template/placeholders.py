@@ -15,12 +15,12 @@ _NAME = re.compile(r"(?:\+{0,2}|~)[A-Za-z0-9_][A-Za-z0-9_./@-]*")
 _BRACES = "write {{ and }} for braces that are not a placeholder"
 
 
-class Hole(Record):
+class Placeholder(Record):
     name: str
     style: str = ""  # of {params:style}
 
 
-Part = str | Hole
+Part = str | Placeholder
 
 
 def parse(text: str) -> list[Part]:
@@ -58,10 +58,10 @@ def parse(text: str) -> list[Part]:
     return [*parts, literal] if literal else parts
 
 
-def _hole(inside: str) -> Hole:
+def _hole(inside: str) -> Placeholder:
     name, colon, style = inside.partition(":")
     if name == "params" and style in STYLES and (style or not colon):
-        return Hole(name, style)
+        return Placeholder(name, style)
     if name == "params" and _NAME.fullmatch(style):
         raise UsageError(f"there is no `{{{inside}}}`", "known: " + _styles())
     if colon or "!" in inside or "[" in inside:
@@ -70,7 +70,7 @@ def _hole(inside: str) -> Hole:
         )
     if not _NAME.fullmatch(inside):
         raise UsageError(f"`{{{inside}}}` is not a placeholder", _BRACES)
-    return Hole(inside)
+    return Placeholder(inside)
 
 
 def _styles() -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from stoker.errors import UsageError
 from stoker.sweeps.template.interpreters import HOLE, LIVE, NO_DASH, OK, PLAIN, reads_commands
-from stoker.sweeps.template.placeholders import Hole, Part
+from stoker.sweeps.template.placeholders import Part, Placeholder
 from stoker.sweeps.template.shell_variables import Variables
 
 _SAFE = re.compile(r"[A-Za-z0-9_./:+@%-]+")  # no = (assignments), no , (brace expansion)
@@ -28,7 +28,7 @@ _NAME_GOES_ON = frozenset("_@*#?!-$:[")
 class Slot:
     """A placeholder in its place."""
 
-    def __init__(self, hole: Hole, quote: str, is_glued: bool) -> None:
+    def __init__(self, hole: Placeholder, quote: str, is_glued: bool) -> None:
         self.hole = hole
         self.quote = quote
         self.is_glued = is_glued  # behind `$name`, which would swallow letters
@@ -88,7 +88,7 @@ def read(parts: Iterable[Part]) -> list[Piece]:
     return reader.pieces
 
 
-def refuse(hole: Hole, where: str, hint: str | None = None) -> UsageError:
+def refuse(hole: Placeholder, where: str, hint: str | None = None) -> UsageError:
     if where.endswith(("arithmetic", "subscript")):
         hint = "compute it in the program"  # bash runs commands in the values of variables there
     name = re.sub(r"[^A-Za-z0-9]", "_", hole.name)
@@ -102,9 +102,9 @@ def refuse(hole: Hole, where: str, hint: str | None = None) -> UsageError:
 
 class _Reader:
     def __init__(self, parts: Iterable[Part]) -> None:
-        self._atoms: list[str | Hole] = []
+        self._atoms: list[str | Placeholder] = []
         for part in parts:
-            self._atoms.extend([part] if isinstance(part, Hole) else part)
+            self._atoms.extend([part] if isinstance(part, Placeholder) else part)
         self._at = 0
         self._quote = ""
         self._word: Word | None = None
@@ -119,7 +119,7 @@ class _Reader:
     def read(self) -> None:
         while self._at < len(self._atoms):
             atom = self._atoms[self._at]
-            if isinstance(atom, Hole):
+            if isinstance(atom, Placeholder):
                 self._hole(atom)
             elif self._quote == "'":
                 self._add(atom, "" if atom == "'" else atom)
@@ -136,7 +136,7 @@ class _Reader:
                 self._unquoted(atom)
             self._at += 1
 
-    def _hole(self, hole: Hole) -> None:
+    def _hole(self, hole: Placeholder) -> None:
         if self._blocked:
             raise refuse(hole, self._blocked)
         word = self._open_word()
@@ -158,7 +158,7 @@ class _Reader:
 
     def _backslash(self) -> None:
         following = self._ahead(1)
-        if isinstance(following, Hole):
+        if isinstance(following, Placeholder):
             raise refuse(following, "behind a backslash", "remove the backslash")
         if following == "\n" and self._word is None:
             self._separate("\\\n")
@@ -173,7 +173,7 @@ class _Reader:
         if found:
             self._open_word().variables.add(found[1])
         following = self._ahead(1)
-        assert not isinstance(following, Hole)  # refused when the braces were read
+        assert not isinstance(following, Placeholder)  # refused when the braces were read
         if following == "(":
             where = "in arithmetic" if self._ahead(2) == "(" else "in a $(...)"
             self._skip(self._parentheses(self._at + 2, where))
@@ -241,7 +241,7 @@ class _Reader:
 
     def _check_inside(self, at: int, where: str) -> None:
         atom = self._atoms[at]
-        if isinstance(atom, Hole):
+        if isinstance(atom, Placeholder):
             raise refuse(atom, where)
 
     def _skip(self, end: int) -> None:
@@ -326,11 +326,11 @@ class _Reader:
         else:
             self.pieces.append(text)
 
-    def _ahead(self, distance: int) -> str | Hole:
+    def _ahead(self, distance: int) -> str | Placeholder:
         place = self._at + distance
         return self._atoms[place] if place < len(self._atoms) else ""
 
-    def _before(self) -> str | Hole:
+    def _before(self) -> str | Placeholder:
         return self._atoms[self._at - 1] if self._at else ""
 
     def _text(self, start: int, length: int) -> str:
@@ -396,7 +396,7 @@ def _refuse_all(words: Iterable[Word], where: str) -> None:
             raise refuse(slot.hole, where, "call the program directly")
 
 
-def _read_again(hole: Hole, reader: str) -> UsageError:
+def _read_again(hole: Placeholder, reader: str) -> UsageError:
     if reader == "script":
         return refuse(
             hole, "in a text for another shell", "leave out `sh -c`, or put its words behind `--`"

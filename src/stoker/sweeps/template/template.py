@@ -37,7 +37,7 @@ from stoker.sweeps.template.interpreters import (
     SCRIPT,
     judge,
 )
-from stoker.sweeps.template.placeholders import SPECIAL, Hole
+from stoker.sweeps.template.placeholders import SPECIAL, Placeholder
 from stoker.sweeps.template.shell_text import Piece, Slot, Word, quote
 from stoker.sweeps.values import Point, check_text
 
@@ -57,9 +57,9 @@ class Template(Record):
     shell: bool = False
 
     @property
-    def holes(self) -> tuple[Hole, ...]:
+    def holes(self) -> tuple[Placeholder, ...]:
         parts = [part for word in self.words for part in placeholders.parse(word)]
-        return tuple(part for part in parts if isinstance(part, Hole))
+        return tuple(part for part in parts if isinstance(part, Placeholder))
 
     @property
     def wants_file(self) -> bool:
@@ -150,10 +150,12 @@ def _compile(template: Template) -> _Compiled:
         _check_params(pieces)
         return [pieces]
     parsed = [placeholders.parse(word) for word in template.words]
-    literals = ["".join(HOLE if isinstance(p, Hole) else p for p in parts) for parts in parsed]
+    literals = [
+        "".join(HOLE if isinstance(p, Placeholder) else p for p in parts) for parts in parsed
+    ]
     compiled: _Compiled = []
     for parts, literal, verdict in zip(parsed, literals, judge(literals), strict=True):
-        if verdict == SCRIPT and any(isinstance(part, Hole) for part in parts):
+        if verdict == SCRIPT and any(isinstance(part, Placeholder) for part in parts):
             pieces = shell_text.read(parts)
             _check_params(pieces)
             compiled.append(_Script(pieces))
