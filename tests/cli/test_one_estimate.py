@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from stoker.store import ledger
+from stoker.store import meta
 from stoker.store.database import open_database
 from tests.cli.helpers import Gate, as_json
 from tests.lab import Lab
@@ -106,15 +106,15 @@ def test_refusal_recorded_by_the_daemon_beats_starts_now(lab: Lab) -> None:
     job = lab.submit("true")
     lab.ok("daemon", "stop")
     db = open_database(str(lab.state_dir))
-    ledger.set_meta(db, "draining", 0)
+    meta.set_meta(db, "draining", 0)
     assert reasons(lab, job) == ["no daemon is running; `stoker daemon start` starts one"]
-    ledger.set_refusal(db, "no space left on device")
+    meta.set_refusal(db, "no space left on device")
     db.close()
     assert reasons(lab, job)[1] == "jobs cannot be started at the moment: no space left on device"
     lab.ok("daemon", "start")
     assert lab.wait(job) == 0
     db = open_database(str(lab.state_dir))
-    lab.wait_until(lambda: ledger.refusal(db) is None)
+    lab.wait_until(lambda: meta.refusal(db) is None)
     db.close()
 
 

@@ -17,7 +17,7 @@ from stoker.compat.gpupeasy.event_log import EventLog
 from stoker.compat.gpupeasy.service import Service
 from stoker.core.model import JobSpec, Request
 from stoker.settings import load_settings, prepare_state_dir
-from stoker.store import ledger, named_devices
+from stoker.store import attempts, named_devices
 from stoker.store.database import open_database
 from stoker.store.submit import Submission
 from tests.compat.gpupeasy_lab import PeasyLab, ask, stop
@@ -147,7 +147,7 @@ def test_a_job_that_moves_on_while_a_list_is_read_is_in_it_once(tmp_path: Path) 
     spec = JobSpec(("true",), current_context(settings), False, Request(gpus=1), "n")
     (job,) = Submission(other).add([spec], 1.0).ids
     with other.transaction():
-        assert ledger.claim(other, ledger.Claim(7, job, 1, (0,), None, 1.0, "boot"))
+        assert attempts.claim(other, attempts.Claim(7, job, 1, (0,), None, 1.0, "boot"))
     looks = 0
 
     def move_on(statement: str) -> None:
@@ -156,7 +156,7 @@ def test_a_job_that_moves_on_while_a_list_is_read_is_in_it_once(tmp_path: Path) 
         if looks == 2:  # it was found among those that start, and is about to be sought elsewhere
             looks += 1
             with other.transaction():
-                ledger.begun(other, 7, 1, 1.0, 1.0)
+                attempts.record_start(other, 7, 1, 1.0, 1.0)
 
     desk._db.connection.set_trace_callback(move_on)
     listed = desk.running()["value"]

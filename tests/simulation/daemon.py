@@ -18,7 +18,7 @@ from stoker.daemon.loop import Loop
 from stoker.daemon.recovery import recover
 from stoker.errors import Error
 from stoker.settings import Settings
-from stoker.store import ledger
+from stoker.store import attempts, meta
 from stoker.store.database import open_database
 from stoker.supervisor.journal import JournalBegun
 from stoker.supervisor.messages import AttemptStarted, Order, RunnerEvent
@@ -359,7 +359,7 @@ class SimDaemon(EventListener):
         self._db.execute("PRAGMA wal_autocheckpoint=0")
         self.link = self._link = SimLink(self)
         begun = [r.attempt for r in self.link.journal() if isinstance(r, JournalBegun)]
-        first = max(ledger.next_attempt(self._db), max(begun, default=0) + 1)
+        first = max(attempts.next_attempt(self._db), max(begun, default=0) + 1)
         host, cards = Host(self.host.cpu_slots, self.world.boot), FixedGpus(self.host.devices)
         self.loop = Loop(
             self._db, self, host, cards, self._settings, self.world.clock, self, next_attempt=first
@@ -369,7 +369,7 @@ class SimDaemon(EventListener):
     def _publish(self) -> None:
         try:
             with self._db.transaction():
-                ledger.set_meta(self._db, "daemon_version", "simulated")
+                meta.set_meta(self._db, "daemon_version", "simulated")
         except Error:
             self._try_again()
             return

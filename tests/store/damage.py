@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from stoker.core.model import Dependency
-from stoker.store import backups, ledger, repair
+from stoker.store import attempts, backups, repair
 from stoker.store.database import Database, open_database
 from tests.store.builders import a_spec, add
 
@@ -58,7 +58,7 @@ def _submit(db: Database, count: int) -> None:
 
 def _finish(db: Database, job: int) -> None:
     with db.transaction():
-        attempt = ledger.next_attempt(db)
+        attempt = attempts.next_attempt(db)
         db.execute(
             "INSERT INTO attempts (id, job, number, devices, claimed_at, started_at, boot,"
             " ended_at, status) VALUES (?, ?, 1, '0', 1.0, 1.0, 'boot', 2.0, 0)",

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stoker.core.model import Context, JobSpec, Outcome
 from stoker.core.outcome.retry import judge
-from stoker.store import job_queries, ledger
+from stoker.store import attempts, job_queries, ready_jobs
 from stoker.store.buffered_attempts import AttemptStore, BufferedAttemptStore
 from stoker.store.database import Database, open_database
 from stoker.store.submit import Submission
@@ -23,14 +23,14 @@ _STEPS = st.lists(
 
 def _play(db: Database, books: AttemptStore, steps: list[str]) -> list[tuple[object, ...]]:
     Submission(db).add([JobSpec(("true",), HERE, retries=1) for _ in range(8)], 1000.0)
-    line = ledger.read_line(db, ledger.ready_lines(db)[0])
+    line = ready_jobs.load_group(db, ready_jobs.ready_groups(db)[0])
     running: list[int] = []
     for at, step in enumerate(steps):
         if step == "claim":
             heads = books.heads(line, 1, 0.0)
             if heads:
                 job = heads[0]
-                claim = ledger.Claim(at + 1, job.id, job.attempts + 1, (0,), None, at, "boot")
+                claim = attempts.Claim(at + 1, job.id, job.attempts + 1, (0,), None, at, "boot")
                 assert books.claim(job, claim)
                 running.append(claim.attempt)
         elif step == "begin" and running:

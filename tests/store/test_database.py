@@ -10,7 +10,7 @@ import pytest
 
 from stoker.core.model import Context
 from stoker.errors import Broken, TryLater
-from stoker.store import backups, job_queries, ledger, repair
+from stoker.store import backups, contexts, job_queries, repair
 from stoker.store.database import SCHEMA_VERSION, open_database
 from stoker.store.submit import Submission
 from tests.store.builders import a_spec, a_store, add
@@ -62,7 +62,7 @@ def test_text_that_is_not_utf8_comes_back_byte_by_byte(tmp_path: Path) -> None:
     [job] = Submission(db).add([a_spec(odd, name=odd)._replace(context=context)], 1.0).ids
     row = job_queries.job(db, job)
     assert (row.argv[0], row.name, row.cwd) == (odd, odd, odd)
-    assert ledger.context(db, 1) == context
+    assert contexts.load_context(db, 1) == context
 
 
 def test_a_batch_shares_one_context_and_ids_are_never_used_again(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from stoker.core.model import Dependency, Outcome
 from stoker.core.outcome.retry import Verdict
-from stoker.store import changes, job_queries, ledger
+from stoker.store import attempts, changes, job_queries, ready_jobs
 from stoker.store.database import Database
 from tests.store.builders import a_spec, a_store, add
 
@@ -21,21 +21,21 @@ def db(tmp_path: Path) -> Database:
     return a_store(tmp_path)
 
 
-def _claim(attempt: int, job: int, number: int = 1) -> ledger.Claim:
-    return ledger.Claim(attempt, job, number, (0,), None, 1000.0, "boot")
+def _claim(attempt: int, job: int, number: int = 1) -> attempts.Claim:
+    return attempts.Claim(attempt, job, number, (0,), None, 1000.0, "boot")
 
 
 def _finish(db: Database, job: int, attempt: int, verdict: Verdict, now: float = 1001.0) -> bool:
-    facts = ledger.facts(db, attempt) or ledger.JobToJudge(
+    facts = attempts.load_job_to_judge(db, attempt) or attempts.JobToJudge(
         job, 1, 0, False, False, True, 1, None, 0, None, (), None, None, None
     )
-    return ledger.finish(db, facts, Outcome(attempt, 0, now), verdict, now, 1000.5)
+    return attempts.finish(db, facts, Outcome(attempt, 0, now), verdict, now, 1000.5)
 
 
 def test_a_second_claim_of_the_same_job_is_refused(db: Database) -> None:
     [job] = add(db, a_spec())
-    assert ledger.claim(db, _claim(1, job))
-    assert not ledger.claim(db, _claim(2, job))
+    assert attempts.claim(db, _claim(1, job))
+    assert not attempts.claim(db, _claim(2, job))
 
 
 @pytest.mark.parametrize(
@@ -44,12 +44,12 @@ def test_a_second_claim_of_the_same_job_is_refused(db: Database) -> None:
 def test_a_held_or_cancelled_job_cannot_be_claimed(db: Database, change) -> None:  # type: ignore[no-untyped-def]
     [job] = add(db, a_spec())
     change(db, [job], 1001.0)
-    assert not ledger.claim(db, _claim(1, job))
+    assert not attempts.claim(db, _claim(1, job))
 
 
 def test_a_final_state_is_never_changed_by_a_late_end(db: Database) -> None:
     [job] = add(db, a_spec())
-    ledger.claim(db, _claim(1, job))
+    attempts.claim(db, _claim(1, job))
     _finish(db, job, 1, DONE)
     _finish(db, job, 1, FAILED)
     assert job_queries.job(db, job).state == "done"
@@ -57,28 +57,32 @@ def test_a_final_state_is_never_changed_by_a_late_end(db: Database) -> None:
 
 def test_an_end_of_an_older_attempt_does_not_touch_the_newer_one(db: Database) -> None:
     [job] = add(db, a_spec(retries=1))
-    ledger.claim(db, _claim(1, job))
+    attempts.claim(db, _claim(1, job))
     _finish(db, job, 1, Verdict("return", "exit", 3, None, delay=5.0))
-    ledger.release_due(db, 2000.0)
-    ledger.claim(db, _claim(2, job, 2))
+    ready_jobs.release_due(db, 2000.0)
+    attempts.claim(db, _claim(2, job, 2))
     _finish(db, job, 1, FAILED)
     assert job_queries.job(db, job).state == "starting"
 
 
 def test_a_retry_waits_for_its_delay(db: Database) -> None:
     [job] = add(db, a_spec(retries=1))
-    ledger.claim(db, _claim(1, job))
+    attempts.claim(db, _claim(1, job))
     _finish(db, job, 1, Verdict("return", "exit", 3, None, delay=5.0), now=1001.0)
-    assert ledger.next_due(db) == 1006.0
-    assert ledger.release_due(db, 1005.9) == 0
-    assert ledger.release_due(db, 1006.0) == 1
+    assert ready_jobs.next_due(db) == 1006.0
+    assert ready_jobs.release_due(db, 1005.9) == 0
+    assert ready_jobs.release_due(db, 1006.0) == 1
 
 
 def test_heads_come_by_priority_then_id_and_groups_are_found_without_a_scan(db: Database) -> None:
     ids = add(db, a_spec(gpus=1), a_spec(gpus=1, priority=5), a_spec(gpus=4), a_spec(gpus=1))
-    narrow, wide = (ledger.read_line(db, line) for line in ledger.ready_lines(db))
+    narrow, wide = (ready_jobs.load_group(db, line) for line in ready_jobs.ready_groups(db))
     assert (narrow.request.gpus, wide.request.gpus) == (1, 4)
-    assert [job.id for job in ledger.heads(db, narrow, 10)] == [ids[1], ids[0], ids[3]]
+    assert [job.id for job in ready_jobs.first(db, narrow, 10)] == [
+        ids[1],
+        ids[0],
+        ids[3],
+    ]
 
 
 def test_dependants_become_ready_or_end_with_the_job_they_wait_for(db: Database) -> None:
@@ -86,18 +90,18 @@ def test_dependants_become_ready_or_end_with_the_job_they_wait_for(db: Database)
     after = [Dependency(first, condition) for condition in ("ok", "any", "notok")]
     ok, either, notok = add(db, *(a_spec(after=(dependency,)) for dependency in after))
     [cascade] = add(db, a_spec(after=(Dependency(ok),)))
-    [line] = [ledger.read_line(db, line) for line in ledger.ready_lines(db)]
-    assert len(ledger.heads(db, line, 10)) == 1
-    ledger.claim(db, _claim(1, first))
+    [line] = [ready_jobs.load_group(db, line) for line in ready_jobs.ready_groups(db)]
+    assert len(ready_jobs.first(db, line, 10)) == 1
+    attempts.claim(db, _claim(1, first))
     assert _finish(db, first, 1, FAILED)
     assert job_queries.job(db, ok).cause == "dependency" == job_queries.job(db, cascade).cause
-    assert {job.id for job in ledger.heads(db, line, 10)} == {either, notok}
+    assert {job.id for job in ready_jobs.first(db, line, 10)} == {either, notok}
 
 
 def test_a_start_that_never_happened_leaves_no_attempt(db: Database) -> None:
     [job] = add(db, a_spec())
-    ledger.claim(db, _claim(1, job))
-    ledger.unclaim(db, 1, 1002.0, "no room")
+    attempts.claim(db, _claim(1, job))
+    attempts.unclaim(db, 1, 1002.0, "no room")
     row = job_queries.job(db, job)
     assert (row.state, row.attempts, row.attempt) == ("queued", 0, None)
     assert [kind for _, kind, _ in job_queries.events(db, job)] == ["start_undone"]
@@ -106,8 +110,8 @@ def test_a_start_that_never_happened_leaves_no_attempt(db: Database) -> None:
 def test_back_offs_follow_a_clock_that_was_set_and_begin_times_do_not(db: Database) -> None:
     """Row 33 of the fault matrix."""
     begin, retry = add(db, a_spec(begin_at=5000.0), a_spec(retries=1))
-    ledger.claim(db, _claim(1, retry))
+    attempts.claim(db, _claim(1, retry))
     _finish(db, retry, 1, Verdict("return", "exit", 3, None, delay=5.0), now=1001.0)
-    ledger.shift_backoffs(db, 86400.0)
+    ready_jobs.shift_backoffs(db, 86400.0)
     assert job_queries.job(db, begin).eligible_at == 5000.0
     assert job_queries.job(db, retry).eligible_at == 1006.0 + 86400.0

@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 
 from stoker.core.model import Request
-from stoker.store import job_queries, ledger, request_groups
+from stoker.store import attempts, job_queries, ready_jobs, request_groups
 from stoker.store.database import SCHEMA_VERSION, Database
 from stoker.store.profiles import Profiles
 from tests.store.builders import a_spec, a_store, add
@@ -118,10 +118,13 @@ def test_profiles_of_an_old_queue_keep_their_estimates(tmp_path: Path) -> None:
 def test_the_jobs_of_an_old_queue_go_on(tmp_path: Path) -> None:
     an_old_queue(tmp_path)
     db = a_store(tmp_path)
-    [running] = ledger.open_attempts(db)
+    [running] = attempts.open_attempts(db)
     assert (running.job, running.request.gpus, running.devices) == (1, 1, (0,))
     assert [job_queries.job(db, id).gpus for id in (1, 2, 3)] == [1, 1, 2]
     [new] = add(db, a_spec(gpus=2))
-    narrow, wide = (ledger.read_line(db, line) for line in ledger.ready_lines(db))
-    assert [job.id for job in ledger.heads(db, narrow, 10)] == [2]
-    assert [job.id for job in ledger.heads(db, wide, 10)] == [3, new]  # alike: one line
+    narrow, wide = (ready_jobs.load_group(db, line) for line in ready_jobs.ready_groups(db))
+    assert [job.id for job in ready_jobs.first(db, narrow, 10)] == [2]
+    assert [job.id for job in ready_jobs.first(db, wide, 10)] == [
+        3,
+        new,
+    ]  # alike: one line

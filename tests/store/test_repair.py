@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stoker.errors import Conflict
-from stoker.store import job_queries, ledger, repair
+from stoker.store import attempts, job_queries, meta, repair
 from stoker.store.database import SCHEMA_VERSION, open_database
 from stoker.store.repair import JournaledStart
 from stoker.store.salvage import Salvage, fits
@@ -128,12 +128,12 @@ def test_attempts_of_the_journal_are_not_started_again(tmp_path: Path) -> None:
     done = repair.repair(str(tmp_path), repair.set_aside(str(tmp_path)), began, tag=1234)
     assert done.from_journal == 1
     db = open_database(str(tmp_path))
-    open_attempts = {one.attempt: one for one in ledger.open_attempts(db)}
+    open_attempts = {one.attempt: one for one in attempts.open_attempts(db)}
     assert sorted(open_attempts) == [7, 9]
     assert (open_attempts[9].job, open_attempts[9].devices) == (17, (0, 1))
     assert job_queries.job(db, 17).name == "record-lost"
-    assert ledger.store_tag(db) == 1234
-    assert ledger.next_attempt(db) > 9
+    assert meta.store_tag(db) == 1234
+    assert attempts.next_attempt(db) > 9
     db.close()
 
 

@@ -19,7 +19,7 @@ from stoker.devices.leases.lease import holders
 from stoker.devices.nvml_client import sample_once
 from stoker.errors import Error
 from stoker.settings import Settings
-from stoker.store import job_queries, ledger
+from stoker.store import device_settings, job_queries, meta
 from stoker.store.database import Database
 from stoker.store.job_queries import JobRow
 
@@ -112,7 +112,7 @@ class GpuView(Record):
 def load_gpu_views(db: Database, settings: Settings) -> tuple[list[GpuView], str | None]:
     """All cards as they are now, and what is wrong with the driver, if anything is."""
     active = job_queries.page(db, ACTIVE, 1000)
-    decisions = {uuid: rest for uuid, *rest in ledger.card_decisions(db)}
+    decisions = {uuid: rest for uuid, *rest in device_settings.device_settings(db)}
     if settings.devices or not has_driver():
         devices = known_devices(db, settings)
         return [_shown(d, None, active, None, (), decisions) for d in devices], None
@@ -124,7 +124,7 @@ def load_gpu_views(db: Database, settings: Settings) -> tuple[list[GpuView], str
     places = [(card.uuid, card.pci, card.slice_of is not None) for card in sample.cards]
     ours = daemon_pid(settings.state_dir)
     leases = [one for one in holders(places) if one.pid != ours]
-    attempts, users = owners(sample.cards, ledger.store_tag(db))
+    attempts, users = owners(sample.cards, meta.store_tag(db))
     shown = []
     for card in sample.cards:
         device = known.get(card.uuid) or as_device(card, by_uuid=settings.gpus_by_uuid)

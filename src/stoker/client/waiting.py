@@ -23,7 +23,7 @@ from stoker.core.states import ACTIVE, FINAL
 from stoker.daemon import status
 from stoker.daemon.queue_snapshot import load_snapshot
 from stoker.settings import Settings, cpu_slots
-from stoker.store import job_queries, ledger
+from stoker.store import job_queries, meta
 from stoker.store.database import Database
 from stoker.store.job_queries import JobRow
 
@@ -61,7 +61,7 @@ class View:
             deep = deep._replace(waiting=tuple(waiting))
         self._deep = deep._replace(devices=devices, states=states)
         self._cut = cut
-        self._refusal = ledger.refusal(db)
+        self._refusal = meta.refusal(db)
         self._jobs: dict[int, AnyJob] = {job.id: job for job in deep.waiting}
         self._places: dict[int, Place] | None = None
         self._told: dict[tuple[int, str | None], tuple[list[str], bool]] = {}
@@ -212,7 +212,7 @@ def host_problems(db: Database, settings: Settings) -> list[str]:
     problem = _reported_problem(settings)
     if problem is not None:
         return [problem]
-    refusal = ledger.refusal(db)
+    refusal = meta.refusal(db)
     return [] if refusal is None else [f"jobs cannot be started at the moment: {refusal}"]
 
 

@@ -10,7 +10,7 @@ from stoker.core.outcome.log_tail import last_words
 from stoker.core.outcome.retry import REQUEUE_CODE
 from stoker.daemon.gpus.gpu_usage import GpuUse
 from stoker.daemon.log_tails import LogTails
-from stoker.store.ledger import JobToJudge
+from stoker.store.attempts import JobToJudge
 from stoker.supervisor.logs import requeue_path, stop_path
 
 

@@ -21,7 +21,7 @@ from stoker.daemon.gpus.fixed_gpus import FixedGpus
 from stoker.daemon.interfaces import EventListener, Host
 from stoker.daemon.loop import Loop
 from stoker.settings import Settings
-from stoker.store import ledger
+from stoker.store import attempts, meta
 from stoker.store.database import Database
 from stoker.store.submit import Submission
 from stoker.supervisor import job_processes, kill_processes, process_tags
@@ -79,12 +79,12 @@ class Foreground:
     ) -> None:
         self._db = db
         self._source = source
-        self._tag_base = ledger.store_tag(db)
+        self._tag_base = meta.store_tag(db)
         self._grace = settings.grace
         self._parent = ForegroundJobs(self._tag_base, settings.log_limit)
         self._loop = Loop(
             db, self._parent, host, cards, settings, SystemClock(), listener,
-            next_attempt=ledger.next_attempt(db), log_for=log_for, folder_for=folder_for,
+            next_attempt=attempts.next_attempt(db), log_for=log_for, folder_for=folder_for,
             commit_seconds=_COMMIT_SECONDS,
         )  # fmt: skip
         self._listener = listener

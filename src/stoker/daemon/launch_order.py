@@ -7,7 +7,7 @@ from collections.abc import Callable
 from stoker.core.formats.shell_words import plain_words
 from stoker.core.model import Context, Device, ReadyJob
 from stoker.settings import Settings
-from stoker.store import ledger
+from stoker.store import attempts, contexts
 from stoker.store.database import Database
 from stoker.supervisor.environment import job_environment
 from stoker.supervisor.logs import job_folder, log_path
@@ -31,7 +31,7 @@ class OrderMaker:
         self._contexts: dict[int, tuple[Context, bool]] = {}
 
     def make(
-        self, job: ReadyJob, claim: ledger.Claim, devices: tuple[Device, ...]
+        self, job: ReadyJob, claim: attempts.Claim, devices: tuple[Device, ...]
     ) -> tuple[Order, Context]:
         context, has_plain_shell = self._context(job.context)
         words = plain_words(job.argv[0]) if job.shell and has_plain_shell else None
@@ -52,7 +52,7 @@ class OrderMaker:
         if known is None:
             if len(self._contexts) > _KNOWN_CONTEXTS:
                 self._contexts.clear()
-            context = ledger.context(self._db, id)
+            context = contexts.load_context(self._db, id)
             # Start-up files and exported functions can change what a plain word means.
             changed = any(
                 key == "BASH_ENV" or key.startswith("BASH_FUNC_") for key, _ in context.env

@@ -36,7 +36,7 @@ from stoker.daemon.waiting_jobs import WaitingJobs
 from stoker.devices.leases.lease import Lease
 from stoker.errors import Upgraded
 from stoker.settings import Settings
-from stoker.store import ledger, sweeps
+from stoker.store import attempts, device_settings, events, meta, ready_jobs, sweeps
 from stoker.store.buffered_attempts import AttemptStore, BufferedAttemptStore
 from stoker.store.database import Database, check_schema, translate
 from stoker.store.profiles import Profiles
@@ -100,7 +100,7 @@ class Loop:
         self._is_stale = True
         self._may_start = True  # something changed that a decision could depend on
         self._decide_at: float | None = None  # when time alone may have changed the decision
-        self._refusal: str | None = ledger.refusal(db)
+        self._refusal: str | None = meta.refusal(db)
         self._is_draining = False
         self.takes_work = True
         self._due_at: float | None = None
@@ -285,19 +285,19 @@ class Loop:
             return
         check_schema(self.db)  # whoever changed the queue may have migrated it
         self._seen_version, self._is_stale, self._may_start = version, False, True
-        ledger.release_due(self.db, wall)
-        self._due_at = ledger.next_due(self.db)
+        ready_jobs.release_due(self.db, wall)
+        self._due_at = ready_jobs.next_due(self.db)
         self._heads.refresh()
         self._profiles.forget()
         self._limits = sweeps.limits(self.db)
-        self.cards.decided(ledger.card_decisions(self.db))
-        self._stops = dict(ledger.stop_requests(self.db))
-        self._is_draining = ledger.is_draining(self.db)
+        self.cards.decided(device_settings.device_settings(self.db))
+        self._stops = dict(attempts.stop_requests(self.db))
+        self._is_draining = meta.is_draining(self.db)
 
     def _follow_clock(self, wall: float) -> None:
         offset = wall - self._clock.mono()
         if abs(offset - self._clock_offset) > _CLOCK_JUMP_SECONDS:
-            ledger.shift_backoffs(self.db, offset - self._clock_offset)
+            ready_jobs.shift_backoffs(self.db, offset - self._clock_offset)
             self._is_stale = True
         self._seen_offset = offset
 
@@ -360,7 +360,7 @@ class Loop:
             return
         if self._next_attempt + _ATTEMPTS_RESERVED // 2 > self._reserved and self._heads:
             self._reserving = self._next_attempt + _ATTEMPTS_RESERVED
-            ledger.set_meta(self.db, "next_attempt", self._reserving)
+            meta.set_meta(self.db, "next_attempt", self._reserving)
             self._is_stale = True  # they may be used after the commit
             if self._next_attempt >= self._reserved:
                 return
@@ -389,7 +389,7 @@ class Loop:
         if lease is None:
             return False  # somebody else on this host has it; the cards say so now
         mono = self._clock.mono()
-        claim = ledger.Claim(
+        claim = attempts.Claim(
             self._next_attempt, job.id, job.attempts + 1, start.devices, job.request.memory,
             self._clock.wall(), self.host.boot,
         )  # fmt: skip
@@ -425,11 +425,11 @@ class Loop:
         """What readers and the next daemon should know of the devices."""
         cards = self.cards
         if cards.devices is not self._published and (cards.devices or not cards.is_watched):
-            ledger.set_devices(self.db, cards.devices, self.host.cpu_slots)
+            device_settings.set_devices(self.db, cards.devices, self.host.cpu_slots)
             self._published = cards.devices
         self._quarantined = cards.quarantines()
         for uuid, why in self._quarantined.items():
-            ledger.quarantine(self.db, uuid, why)
+            device_settings.quarantine(self.db, uuid, why)
 
     def _record(self) -> list[tuple[int, Outcome, Verdict]]:
         self._record_cards()
@@ -493,7 +493,7 @@ class Loop:
         """A job that cannot be ended keeps its devices; its events say why."""
         job = self.live.get(stuck.attempt)
         if job is not None:
-            ledger.record_event(self.db, job.id, self._clock.wall(), "stuck", stuck.why)
+            events.record_event(self.db, job.id, self._clock.wall(), "stuck", stuck.why)
             self._listener.trouble(f"job {job.id}: {stuck.why}")
 
     def _undo(self, refused: Refused) -> None:
@@ -502,7 +502,7 @@ class Loop:
         pause = min(_TROUBLE_SECONDS * 2 ** min(self._refusals - 1, 10), LONGEST_PAUSE_SECONDS)
         self._paused_until = self._clock.mono() + pause
         self._books.flush()
-        ledger.unclaim(self.db, refused.attempt, self._clock.wall(), refused.why)
+        attempts.unclaim(self.db, refused.attempt, self._clock.wall(), refused.why)
         self._refuse(refused.why)
         self._is_stale = True
         self._listener.trouble(f"could not start a job: {refused.why}")
@@ -510,7 +510,7 @@ class Loop:
     def _refuse(self, why: str | None) -> None:
         """Record why starts are refused, or that they are not any more; `why` tells it."""
         if why != self._refusal:
-            ledger.set_refusal(self.db, why)
+            meta.set_refusal(self.db, why)
             self._refusal = why
 
     def _send_stops(self) -> None:
@@ -520,7 +520,7 @@ class Loop:
         for job, grace in self._stops.items():
             if job in by_job:
                 self._books.flush()
-                ledger.stopping(self.db, job)
+                attempts.mark_stopping(self.db, job)
                 point("daemon.before_stop")
                 self.parent.stop(by_job[job], "user", grace)
         self._stops.clear()

@@ -35,7 +35,7 @@ from stoker.settings import (
     load_settings,
     prepare_state_dir,
 )
-from stoker.store import job_queries, ledger, named_devices
+from stoker.store import attempts, job_queries, meta, named_devices
 from stoker.store.checkpoints import Checkpoints
 from stoker.store.database import FILE_NAME, open_database
 from stoker.store.upgrades import migration_lock
@@ -70,7 +70,7 @@ class Daemon(EventListener):
         self._home = os.stat(os.path.join(folder, FILE_NAME)).st_ino
         self._look_at = 0.0
         self._checkpoints = Checkpoints(folder)
-        tag = ledger.store_tag(self._db)
+        tag = meta.store_tag(self._db)
         cards = self.find_cards(tag)
         self._link = RunnerClient(folder, tag, settings.log_limit, list(self.restart))
         self._handles = ProcessHandles()
@@ -83,7 +83,7 @@ class Daemon(EventListener):
         self._mind = SweepDriverProcess(self._db, settings)
         self._tracing = UsageRecorderProcess(settings)
         begun = [r.attempt for r in self._link.journal() if isinstance(r, JournalBegun)]
-        first = max(ledger.next_attempt(self._db), max(begun, default=0) + 1)
+        first = max(attempts.next_attempt(self._db), max(begun, default=0) + 1)
         self._loop = Loop(
             self._db, self, host, cards, settings, self._clock, self, next_attempt=first
         )
@@ -315,7 +315,7 @@ class Daemon(EventListener):
         while not self._is_stopping:
             try:
                 with self._db.transaction():
-                    ledger.set_meta(self._db, "daemon_version", __version__)
+                    meta.set_meta(self._db, "daemon_version", __version__)
                 return
             except Upgraded:
                 raise

@@ -8,7 +8,7 @@ from stoker.core.profiles.gpu_memory import after_oom
 from stoker.core.record import Record
 from stoker.daemon.gpus.fixed_gpus import FixedGpus
 from stoker.daemon.gpus.gpu_usage import NOTHING_SEEN, GpuUse
-from stoker.store import ledger, profiles
+from stoker.store import attempts, events, profiles, ready_jobs, request_groups
 from stoker.store.database import Database
 
 # Programs that find no GPU run on the CPU without a word; this long is not start-up any more.
@@ -18,7 +18,7 @@ _UNUSED_SECONDS = 60.0
 class Run(Record):
     """One attempt, seen from its end."""
 
-    facts: ledger.JobToJudge
+    facts: attempts.JobToJudge
     outcome: Outcome
     verdict: Verdict
     use: GpuUse
@@ -29,15 +29,15 @@ class Run(Record):
         return None if self.begun is None else max(0.0, self.outcome.ended_at - self.begun)
 
 
-def learn(db: Database, cards: FixedGpus, line: ledger.RequestGroup, run: Run) -> bool:
+def learn(db: Database, cards: FixedGpus, line: ready_jobs.RequestGroup, run: Run) -> bool:
     """Write it down; True when somebody who waits is concerned."""
     facts, use, verdict = run.facts, run.use, run.verdict
     if use != NOTHING_SEEN:
-        ledger.record_use(db, run.outcome.attempt, use)
+        attempts.record_gpu_use(db, run.outcome.attempt, use)
     seconds = run.seconds or 0.0
     if seconds > _UNUSED_SECONDS and cards.is_watched and facts.devices and use.memory is None:
         text = f"in {seconds:.0f} s it was never seen on its GPU"
-        ledger.record_event(db, facts.job, run.outcome.ended_at, "gpu_unused", text)
+        events.record_event(db, facts.job, run.outcome.ended_at, "gpu_unused", text)
     if verdict.event == "succeed":
         return profiles.learn(db, facts.family, run.seconds, use.memory)
     if verdict.cause != "gpu_oom":
@@ -47,7 +47,7 @@ def learn(db: Database, cards: FixedGpus, line: ledger.RequestGroup, run: Run) -
     return profiles.learn(db, facts.family, None, use.memory, is_short=True)
 
 
-def _ask_for_more(db: Database, cards: FixedGpus, line: ledger.RequestGroup, run: Run) -> None:
+def _ask_for_more(db: Database, cards: FixedGpus, line: ready_jobs.RequestGroup, run: Run) -> None:
     """It ran out of memory and is tried again: with more, or elsewhere."""
     facts = run.facts
     request = line.request._replace(memory=facts.claim)
@@ -56,4 +56,4 @@ def _ask_for_more(db: Database, cards: FixedGpus, line: ledger.RequestGroup, run
     most = max((device.memory for device in cards.devices), default=0)
     wanted = after_oom(request, facts.on_oom, run.use.memory, places, most)
     if wanted != request:
-        ledger.change_request(db, facts.job, wanted, line.share)
+        request_groups.change_request(db, facts.job, wanted, line.share)

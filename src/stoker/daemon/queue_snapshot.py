@@ -7,7 +7,7 @@ and the web UI have only this one.
 from __future__ import annotations
 
 from stoker.core.model import Device, DeviceState, ReadyJob, RunningJob, Snapshot
-from stoker.store import ledger, sweeps
+from stoker.store import attempts, meta, ready_jobs, sweeps
 from stoker.store.database import Database
 from stoker.store.profiles import Profiles
 
@@ -25,23 +25,23 @@ def load_snapshot(
 
     `now` is monotonic, `clock_offset` the wall clock less that.
     """
-    running = [_running_job(attempt, clock_offset) for attempt in ledger.open_attempts(db)]
+    running = [_running_job(attempt, clock_offset) for attempt in attempts.open_attempts(db)]
     waiting: list[ReadyJob] = []
     cut = set()
-    for line in ledger.ready_lines(db):
-        jobs = ledger.heads(db, ledger.read_line(db, line), depth + 1, clock_offset)
+    for line in ready_jobs.ready_groups(db):
+        jobs = ready_jobs.first(db, ready_jobs.load_group(db, line), depth + 1, clock_offset)
         if len(jobs) > depth:
             cut.add(line)
         waiting += jobs[:depth]
     profiles = {job.family for job in running} | {job.family for job in waiting}
     snapshot = Snapshot(
-        now, devices, cpu_slots, tuple(running), tuple(waiting), ledger.is_draining(db), states,
+        now, devices, cpu_slots, tuple(running), tuple(waiting), meta.is_draining(db), states,
         limits=sweeps.limits(db), estimates=Profiles(db).estimates(profiles),
     )  # fmt: skip
     return snapshot, cut
 
 
-def _running_job(attempt: ledger.OpenAttempt, clock_offset: float) -> RunningJob:
+def _running_job(attempt: attempts.OpenAttempt, clock_offset: float) -> RunningJob:
     """An attempt that has not ended; until the runner reports its start, the claim counts."""
     started = attempt.started_mono or attempt.claimed_at - clock_offset
     ends_by = None if attempt.time_limit is None else started + attempt.time_limit

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from stoker.core.model import Outcome, RunningJob
 from stoker.daemon.loop import Loop
-from stoker.store import ledger
+from stoker.store import attempts
 from stoker.supervisor.journal import JournalBegun, JournalExited, JournalSpawned
 from stoker.supervisor.messages import AttemptStarted, Refused, RunnerEvent
 from stoker.supervisor.orphans import Adoption, Orphans
@@ -36,16 +36,16 @@ def recover(
     with loop.db.transaction():
         loop.live.clear()
         point("daemon.during_recovery")
-        attempts = ledger.open_attempts(loop.db)
+        unfinished = attempts.open_attempts(loop.db)
         orphans.adopt(
             _adoption(loop, attempt, began.get(number), spawned.get(number), exited.get(number))
-            for attempt in attempts
+            for attempt in unfinished
             if (number := attempt.attempt) not in ended
             and number not in alive
             and number not in orphans
             and attempt.boot == loop.host.boot  # after a reboot nothing lives
         )
-        for attempt in attempts:
+        for attempt in unfinished:
             number = attempt.attempt
             if number in ended:
                 facts.append(ended[number])
@@ -62,7 +62,7 @@ def recover(
             elif number in began or attempt.state != "starting":
                 facts.append(Outcome(number, None, now, "lost"))
             else:
-                ledger.unclaim(loop.db, number, now, "it was ordered, but never began")
+                attempts.unclaim(loop.db, number, now, "it was ordered, but never began")
     loop.hear(facts)
     loop.refresh()
     loop.turn()
@@ -71,7 +71,7 @@ def recover(
         link.forget_journal()
 
 
-def _adopt(loop: Loop, attempt: ledger.OpenAttempt, mono: float) -> None:
+def _adopt(loop: Loop, attempt: attempts.OpenAttempt, mono: float) -> None:
     ends_by = None if attempt.time_limit is None else mono + attempt.time_limit
     loop.live[attempt.attempt] = RunningJob(
         attempt.job, attempt.attempt, attempt.request, attempt.devices, mono, ends_by,
@@ -79,13 +79,13 @@ def _adopt(loop: Loop, attempt: ledger.OpenAttempt, mono: float) -> None:
     )  # fmt: skip
 
 
-def _started(attempt: ledger.OpenAttempt, record: JournalBegun | None) -> float:
+def _started(attempt: attempts.OpenAttempt, record: JournalBegun | None) -> float:
     return attempt.started_mono or (record.mono if record is not None else 0.0)
 
 
 def _adoption(
     loop: Loop,
-    attempt: ledger.OpenAttempt,
+    attempt: attempts.OpenAttempt,
     began: JournalBegun | None,
     spawned: JournalSpawned | None,
     exited: Outcome | None,
@@ -102,7 +102,7 @@ def _adoption(
 
 
 def _begin(
-    attempt: ledger.OpenAttempt,
+    attempt: attempts.OpenAttempt,
     record: JournalBegun | None,
     pid: int,
     now: float,

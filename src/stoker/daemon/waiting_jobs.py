@@ -9,7 +9,7 @@ from collections import deque
 from itertools import islice
 
 from stoker.core.model import ReadyJob, Request
-from stoker.store import ledger
+from stoker.store import ready_jobs
 from stoker.store.buffered_attempts import AttemptStore
 from stoker.store.database import Database
 
@@ -21,7 +21,7 @@ class WaitingJobs:
     def __init__(self, db: Database, books: AttemptStore) -> None:
         self._db = db
         self._books = books
-        self._known: dict[int, ledger.RequestGroup] = {}
+        self._known: dict[int, ready_jobs.RequestGroup] = {}
         self._jobs: dict[int, deque[ReadyJob]] = {}  # by line
 
     def __bool__(self) -> bool:
@@ -29,12 +29,12 @@ class WaitingJobs:
 
     def refresh(self) -> None:
         """Forget what was read: somebody has changed the queue."""
-        self._jobs = {line: deque() for line in ledger.ready_lines(self._db)}
+        self._jobs = {line: deque() for line in ready_jobs.ready_groups(self._db)}
 
-    def line(self, id: int) -> ledger.RequestGroup:
+    def line(self, id: int) -> ready_jobs.RequestGroup:
         line = self._known.get(id)
         if line is None:
-            line = self._known[id] = ledger.read_line(self._db, id)
+            line = self._known[id] = ready_jobs.load_group(self._db, id)
         return line
 
     def first(self, count: int, clock_offset: float) -> list[ReadyJob]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from stoker.core.model import Outcome, ReadyJob
 from stoker.core.outcome.retry import Verdict
-from stoker.store import ledger
+from stoker.store import attempts, ready_jobs
+from stoker.store.attempts import Claim, JobToJudge
 from stoker.store.database import Database
-from stoker.store.ledger import Claim, JobToJudge, RequestGroup
+from stoker.store.ready_jobs import RequestGroup
 
 _CLAIMED_JOB = (
     "UPDATE jobs SET state = ?, ready = 0, eligible_at = NULL, attempt = ?, attempts = ?"
@@ -41,22 +42,22 @@ class AttemptStore:
         self._db = db
 
     def heads(self, line: RequestGroup, limit: int, clock_offset: float) -> list[ReadyJob]:
-        return ledger.heads(self._db, line, limit, clock_offset)
+        return ready_jobs.first(self._db, line, limit, clock_offset)
 
     def claim(self, job: ReadyJob, claim: Claim) -> bool:
-        return ledger.claim(self._db, claim)
+        return attempts.claim(self._db, claim)
 
     def begun(self, attempt: int, pid: int, at: float, mono: float, pid_started: int = 0) -> None:
-        ledger.begun(self._db, attempt, pid, at, mono, pid_started)
+        attempts.record_start(self._db, attempt, pid, at, mono, pid_started)
 
     def facts(self, attempt: int) -> JobToJudge | None:
-        return ledger.facts(self._db, attempt)
+        return attempts.load_job_to_judge(self._db, attempt)
 
     def finish(
         self, facts: JobToJudge, outcome: Outcome, verdict: Verdict, now: float,
         started: float | None,
     ) -> bool:  # fmt: skip
-        return ledger.finish(self._db, facts, outcome, verdict, now, started)
+        return attempts.finish(self._db, facts, outcome, verdict, now, started)
 
     def flush(self) -> None:
         """Write down what was put off."""

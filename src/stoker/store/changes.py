@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from stoker.core.formats.byte_text import to_bytes
 from stoker.core.states import FINAL
-from stoker.store import ledger, reruns, sweeps
+from stoker.store import dependencies, events, meta, reruns, sweeps
 from stoker.store.database import Database, id_list
 
 _FINAL = ", ".join(f"'{state}'" for state in FINAL)
@@ -32,7 +32,7 @@ def cancel(db: Database, ids: list[int], now: float, grace: float | None = None)
     for chunk in _chunks(ids):
         with db.transaction():
             for job in chunk:
-                if ledger.end_waiting(db, job, "user", now):
+                if dependencies.cancel_waiting(db, job, "user", now):
                     ended += 1
                     continue
                 asked += db.execute(
@@ -56,7 +56,7 @@ def hold(db: Database, ids: list[int], now: float) -> int:
                     (job,),
                 ).rowcount
                 if moved:
-                    ledger.record_event(db, job, now, "held")
+                    events.record_event(db, job, now, "held")
                 changed += moved
     return changed
 
@@ -94,7 +94,7 @@ def set_priority(db: Database, ids: list[int], priority: int, now: float) -> int
                     (priority, job),
                 ).rowcount
                 if moved:
-                    ledger.record_event(db, job, now, "priority", str(priority))
+                    events.record_event(db, job, now, "priority", str(priority))
                 changed += moved
     return changed
 
@@ -135,7 +135,7 @@ def remove(db: Database, ids: list[int]) -> dict[int, int]:
 
 def set_draining(db: Database, draining: bool) -> None:
     with db.transaction():
-        ledger.set_meta(db, "draining", int(draining))
+        meta.set_meta(db, "draining", int(draining))
 
 
 def decide_card(db: Database, uuid: str, decision: dict[str, object]) -> None:

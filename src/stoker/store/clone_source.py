@@ -9,7 +9,7 @@ from stoker.core.formats.byte_text import unpack_pairs
 from stoker.core.model import Context
 from stoker.core.record import Record
 from stoker.errors import NotFound
-from stoker.store import ledger
+from stoker.store import contexts
 from stoker.store.database import Database
 
 # What says which trial of which sweep a job is, and where that one writes; a clone is no trial.
@@ -35,4 +35,4 @@ def clone_source_of(db: Database, job: int) -> CloneSource:
     context, grace, warn, keeps, variables = row
     own = unpack_pairs(variables) if variables else ()
     kept = tuple(pair for pair in own if not pair[0].startswith(_OF_TRIAL))
-    return CloneSource(ledger.context(db, context), grace, warn, bool(keeps), kept)
+    return CloneSource(contexts.load_context(db, context), grace, warn, bool(keeps), kept)

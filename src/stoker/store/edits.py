@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from stoker.core.model import Dependency, Request
 from stoker.errors import Conflict
-from stoker.store import ledger
+from stoker.store import contexts, events, ready_jobs, request_groups
 from stoker.store.database import Database
 from stoker.store.submit import context_id, depend
 
@@ -39,13 +39,13 @@ def edit(
         for column, value in values.items():
             db.execute(f"UPDATE jobs SET {column} = ? WHERE id = ?", (value, job))
         if request is not None:
-            ledger.change_request(db, job, request, ledger.read_line(db, row[2]).share)
+            request_groups.change_request(db, job, request, ready_jobs.load_group(db, row[2]).share)
         db.execute(
             "UPDATE jobs SET ready = (state = 'queued' AND blockers = 0 AND"
             " (eligible_at IS NULL OR eligible_at <= ?)) WHERE id = ?",
             (now, job),
         )
-        ledger.record_event(db, job, now, "edited", ", ".join(sorted(changed)))
+        events.record_event(db, job, now, "edited", ", ".join(sorted(changed)))
 
 
 def _names(**given: object) -> list[str]:
@@ -55,7 +55,7 @@ def _names(**given: object) -> list[str]:
 def _surroundings(
     db: Database, context: int, cwd: str | None, env: tuple[tuple[str, str], ...]
 ) -> int:
-    old = ledger.context(db, context)
+    old = contexts.load_context(db, context)
     merged = tuple({**dict(old.env), **dict(env)}.items())
     return context_id(db, old._replace(cwd=old.cwd if cwd is None else cwd, env=merged))
 

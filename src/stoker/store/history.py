@@ -12,7 +12,7 @@ from itertools import islice
 from stoker.core.formats.byte_text import to_bytes, to_text
 from stoker.core.record import Record
 from stoker.core.states import FINAL, STATES
-from stoker.store import ledger
+from stoker.store import ready_jobs
 from stoker.store.database import Database
 
 # Rows that one request may look at for its filters; the next page goes on from there.
@@ -101,7 +101,7 @@ def _fits(db: Database, filters: Filters, job: int) -> bool:
 def ready(db: Database, limit: int) -> list[int]:
     """Jobs that wait for nothing but devices, in the order in which they were queued."""
     heads: list[tuple[int, int]] = []
-    for line in ledger.ready_lines(db):
+    for line in ready_jobs.ready_groups(db):
         heads += db.execute(
             "SELECT -priority, id FROM jobs INDEXED BY jobs_ready WHERE ready = 1 AND line = ?"
             " ORDER BY priority DESC, id LIMIT ?",

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from stoker.core.record import Record
 from stoker.store.database import Database
-from stoker.store.ledger import set_meta
+from stoker.store.meta import set_meta
 
 _KEY = "slots"
 

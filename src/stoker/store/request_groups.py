@@ -106,3 +106,9 @@ def limited_shares(db: Database) -> dict[str, int]:
     shares = [to_text(row[0]) for row in rows]
     ends = {share: share.rpartition(":")[2] for share in shares}
     return {share: int(end) for share, end in ends.items() if end.isascii() and end.isdigit()}
+
+
+def change_request(db: Database, job: int, request: Request, share: str) -> None:
+    """The job asks for something else from now on (it ran out of memory)."""
+    line = line_id(db, request, share)
+    db.execute("UPDATE jobs SET line = ? WHERE id = ?", (line, job))

@@ -21,7 +21,7 @@ from stoker.core.model import Context, JobSpec, Request
 from stoker.core.record import Record
 from stoker.core.states import WAITING
 from stoker.errors import Conflict, Unavailable, UsageError
-from stoker.store import ledger, sweeps
+from stoker.store import contexts, dependencies, sweeps
 from stoker.store.database import Database
 from stoker.store.submit import context_id
 from stoker.store.sweeps import SweepRow, TrialRow
@@ -211,7 +211,7 @@ def stop(queue: Queue, name: str, *, kills: bool = False) -> tuple[int, int]:
     """Start no more of it; (trials that were waiting, running ones that are being cancelled)."""
     row = sweeps.get(queue.db, name)
     with queue.db.transaction():
-        ended = ledger.stop_sweep(queue.db, row.id, "stopped by hand", time.time())
+        ended = dependencies.stop_sweep(queue.db, row.id, "stopped by hand", time.time())
     running = sweeps.jobs(queue.db, row.id, ("starting", "running")) if kills else []
     asked = queue.cancel(running)[1] if running else 0
     queue.poke()
@@ -314,7 +314,7 @@ def _earlier(before: SweepSpec, template: Template) -> tuple[Template, ...]:
 
 
 def _folder_of(db: Database, row: SweepRow) -> str:
-    return ledger.context(db, row.context).cwd
+    return contexts.load_context(db, row.context).cwd
 
 
 def key_of(given: SweepSpec, context: Context) -> str:
@@ -357,6 +357,6 @@ def _base(db: Database, row: SweepRow) -> JobSpec:
     # 0.1 wrote `request`: a list in the order of the fields.
     given = from_fields(Request, fields.get("request_fields") or fields["request"])
     request = Request._make(tuple(part) if isinstance(part, list) else part for part in given)
-    fields.update(argv=(), context=ledger.context(db, row.context), request=request)
+    fields.update(argv=(), context=contexts.load_context(db, row.context), request=request)
     fields["tags"] = tuple(fields["tags"])
     return from_fields(JobSpec, fields)

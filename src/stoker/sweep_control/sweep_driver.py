@@ -27,7 +27,7 @@ from stoker.daemon.helpers.sweep_driver import PAUSE_FILE
 from stoker.daemon.start import poke
 from stoker.errors import Error, NotFound, Unavailable
 from stoker.settings import Settings, cpu_slots, load_settings
-from stoker.store import changes, job_queries, ledger, sweeps
+from stoker.store import changes, dependencies, events, job_queries, meta, sweeps
 from stoker.store.database import Database, open_database
 from stoker.store.sweeps import SweepRow, TrialRow
 from stoker.supervisor import job_processes, kill_processes
@@ -215,7 +215,7 @@ class Study:
 
     def _stop(self, why: str) -> bool:
         with self._db.transaction():
-            ledger.stop_sweep(self._db, self._row.id, why, time.time())
+            dependencies.stop_sweep(self._db, self._row.id, why, time.time())
         poke(self._settings.state_dir)
         return False
 
@@ -253,11 +253,11 @@ class Study:
         """`should_stop()` is true from now on; a signal, too, where the job asked for one."""
         os.close(os.open(self._stop_file(job), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
         with self._db.transaction():
-            ledger.record_event(self._db, job, time.time(), "stopped_early", "by its sweep")
+            events.record_event(self._db, job, time.time(), "stopped_early", "by its sweep")
         if self._base.warn is not None:
             row = job_queries.job(self._db, job)
             if row.pid is not None and row.attempt is not None:
-                base = ledger.store_tag(self._db)
+                base = meta.store_tag(self._db)
                 warning = parse_warning(self._base.warn)
                 shell = None if warning.is_for_shell else self._base.context.shell
                 for pid in job_processes.programs(row.pid, shell):
@@ -372,7 +372,7 @@ class Driver:
         hint = f" ({error.hint})" if error.hint else ""
         with self._db.transaction():
             if sweeps.by_name(self._db, row.name) is not None:
-                ledger.stop_sweep(self._db, row.id, f"{error.message}{hint}", time.time())
+                dependencies.stop_sweep(self._db, row.id, f"{error.message}{hint}", time.time())
         poke(self._settings.state_dir)
 
 

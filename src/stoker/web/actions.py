@@ -9,7 +9,7 @@ from stoker.core.formats.durations import parse_duration
 from stoker.core.states import FINAL
 from stoker.daemon.status import daemon_pid
 from stoker.errors import Conflict, NotFound, UsageError
-from stoker.store import history, job_queries, ledger
+from stoker.store import history, job_queries, meta
 from stoker.web.models import DaemonAct, GpuAct, JobPatch, JobsAct
 
 _HIGHEST = 10**9
@@ -118,7 +118,7 @@ def act_on_daemon(queue: Queue, form: DaemonAct) -> dict[str, object]:
     if form.action == "start":
         started = queue.wake()
         return {"changed": int(started), "pid": daemon_pid(queue.settings.state_dir)}
-    was = ledger.is_draining(queue.db)
+    was = meta.is_draining(queue.db)
     queue.drain(form.action == "drain")
     if form.action == "resume":
         queue.wake()

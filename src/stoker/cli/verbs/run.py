@@ -24,7 +24,7 @@ from stoker.settings import Settings, cpu_slots, load_settings, prepare_state_di
 from stoker.store import changes, job_queries
 from stoker.store.database import FILE_NAME, Database, open_database
 from stoker.store.finished_jobs import FinishedJobs
-from stoker.store.ledger import store_tag
+from stoker.store.meta import store_tag
 from stoker.supervisor import locks
 from stoker.supervisor.log_pool import PREFIX as SPARE
 from stoker.supervisor.runner import boot_id

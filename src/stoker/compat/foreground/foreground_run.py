@@ -28,7 +28,7 @@ from stoker.daemon.foreground import Foreground
 from stoker.daemon.interfaces import EventListener, Host
 from stoker.settings import Settings, load_settings
 from stoker.store.database import open_temporary
-from stoker.store.ledger import store_tag
+from stoker.store.meta import store_tag
 from stoker.store.submit import Submission
 from stoker.supervisor.regular_files import open_for_output
 

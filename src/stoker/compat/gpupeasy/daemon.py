@@ -19,7 +19,7 @@ from stoker.daemon.gpus.fixed_gpus import FixedGpus
 from stoker.daemon.main import Daemon, main
 from stoker.errors import Error
 from stoker.settings import Settings
-from stoker.store import job_queries, ledger, named_devices
+from stoker.store import job_queries, meta, named_devices
 from stoker.supervisor.messages import AttemptStarted
 
 MODULE = "stoker.compat.gpupeasy.daemon"
@@ -56,7 +56,7 @@ class PeasyDaemon(Daemon):
     def _mark(self, is_ready: bool) -> bool:
         try:
             with self._db.transaction():
-                ledger.set_meta(self._db, READY, int(is_ready))
+                meta.set_meta(self._db, READY, int(is_ready))
             return True
         except Error as error:  # somebody else is writing
             self.trouble(error.message)

@@ -1,0 +1,235 @@
+"""Attempts: claimed, started, finished. Called by the loop inside its own transaction.
+
+Every function can be applied twice without harm: after a crash or a full disk the loop records the
+same events again."""
+
+from __future__ import annotations
+
+from stoker.core.formats.byte_text import maybe_text
+from stoker.core.model import Outcome, Request
+from stoker.core.outcome.retry import Verdict
+from stoker.core.record import Record
+from stoker.core.states import advance, sources
+from stoker.store import request_groups, sweeps
+from stoker.store.database import Database
+from stoker.store.dependencies import cancel_waiting, release_dependants, stop_sweep
+from stoker.store.device_column import parse_devices
+from stoker.store.events import record_event
+from stoker.store.output_columns import STDERR, STDOUT
+
+# An end is legal in every active state; the claim is what makes a state active.
+_ACTIVE = ", ".join(f"'{state}'" for state in sources("succeed"))
+
+
+class Claim(Record):
+    """The order to start an attempt, as it stands in the books."""
+
+    attempt: int
+    job: int
+    number: int
+    devices: tuple[int, ...]
+    memory: int | None
+    at: float
+    boot: str
+
+
+class OpenAttempt(Record):
+    """An attempt without an end, as the last daemon left it."""
+
+    attempt: int
+    job: int
+    number: int
+    request: Request
+    share: str
+    family: int
+    devices: tuple[int, ...]
+    state: str
+    boot: str
+    pid: int | None
+    pid_started: int | None
+    started_mono: float | None
+    claimed_at: float
+    time_limit: float | None
+    grace: float | None
+    stop_requested: bool
+
+
+class JobToJudge(Record):
+    """What `judge` needs to know of a job."""
+
+    job: int
+    attempts: int
+    retries: int
+    restartable: bool
+    stop_requested: bool
+    has_dependants: bool  # somebody waits for its end
+    line: int
+    claim: int | None
+    family: int
+    on_oom: str | None
+    devices: tuple[int, ...]
+    started_at: float | None
+    stdout: str | None
+    stderr: str | None
+    requeues: int = 0
+    sweep: int | None = None
+
+
+def next_attempt(db: Database) -> int:
+    """The first attempt id that was never given out."""
+    row = db.execute(
+        "SELECT max(coalesce((SELECT max(id) + 1 FROM attempts), 1),"
+        " coalesce((SELECT value FROM meta WHERE key = 'next_attempt'), 1))"
+    ).fetchone()
+    return int(row[0])
+
+
+def claim(db: Database, order: Claim) -> bool:
+    """queued -> starting, if it still is ready; False when somebody was faster."""
+    changed = db.execute(
+        "UPDATE jobs SET state = 'starting', ready = 0, eligible_at = NULL, attempt = ?,"
+        " attempts = ? WHERE id = ? AND ready = 1",
+        (order.attempt, order.number, order.job),
+    ).rowcount
+    if not changed:
+        return False
+    db.execute(
+        "INSERT INTO attempts (id, job, number, devices, claim, claimed_at, boot)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (*order[:3], ",".join(map(str, order.devices)), *order[4:]),
+    )
+    return True
+
+
+def record_start(
+    db: Database, attempt: int, pid: int, at: float, mono: float, pid_started: int = 0
+) -> None:
+    """starting -> running."""
+    db.execute(
+        "UPDATE attempts SET pid = ?, pid_started = ?, started_at = ?, started_mono = ?"
+        " WHERE id = ?",
+        (pid or None, pid_started or None, at, mono, attempt),
+    )
+    db.execute("UPDATE jobs SET state = 'running' WHERE attempt = ? AND state = 'starting'"
+               " AND id = (SELECT job FROM attempts WHERE id = ?)", (attempt, attempt))  # fmt: skip
+
+
+def mark_stopping(db: Database, job: int) -> None:
+    db.execute(
+        "UPDATE jobs SET state = 'stopping' WHERE id = ? AND state IN ('starting', 'running')",
+        (job,),
+    )
+
+
+def load_job_to_judge(db: Database, attempt: int) -> JobToJudge | None:
+    """The job of an attempt that is its newest and has no end; else there is nothing to judge."""
+    row = db.execute(
+        "SELECT j.id, j.attempts, j.retries, j.restartable, j.stop_requested,"
+        " EXISTS (SELECT 1 FROM dependencies d WHERE d.needs = j.id AND d.met = 0), j.line,"
+        f" a.claim, j.family, j.on_oom, a.devices, a.started_at, {STDOUT}, {STDERR}, j.requeues,"
+        " j.sweep FROM attempts a"
+        " JOIN jobs j ON j.id = a.job AND j.attempt = a.id"
+        f" WHERE a.id = ? AND j.state IN ({_ACTIVE})",
+        (attempt,),
+    ).fetchone()
+    if row is None:
+        return None
+    (job, attempts, retries, restartable, stop, dependants, line, claim, family, on_oom, devices,
+     started, out, err, requeues, sweep) = row  # fmt: skip
+    return JobToJudge(
+        job, attempts, retries, bool(restartable), stop is not None, bool(dependants), line, claim,
+        family, on_oom, parse_devices(devices), started, maybe_text(out), maybe_text(err),
+        requeues, sweep,
+    )  # fmt: skip
+
+
+def record_gpu_use(db: Database, attempt: int, use: tuple[object, ...]) -> None:
+    """What an attempt did with its cards: memory, utilisation, energy."""
+    db.execute(
+        "UPDATE attempts SET gpu_memory = ?, gpu_use = ?, gpu_energy = ? WHERE id = ?",
+        (*use[:3], attempt),
+    )
+
+
+def finish(
+    db: Database, facts: JobToJudge, outcome: Outcome, verdict: Verdict, now: float,
+    started: float | None,
+) -> bool:  # fmt: skip
+    """Record an end; True when other jobs became ready (or this one goes back to the queue)."""
+    db.execute(
+        "UPDATE attempts SET ended_at = ?, status = ?, cause = ?, detail = ?, user_seconds = ?,"
+        " system_seconds = ?, max_rss_bytes = ?, started_at = coalesce(started_at, ?) WHERE id = ?",
+        (outcome.ended_at, outcome.status, verdict.cause, outcome.detail, outcome.user_seconds,
+         outcome.system_seconds, outcome.max_rss_bytes, started, outcome.attempt),
+    )  # fmt: skip
+    if verdict.delay is not None:
+        db.execute(
+            "UPDATE jobs SET state = 'queued', ready = 0, eligible_at = ?, requeues = ?"
+            f" WHERE id = ? AND attempt = ? AND state IN ({_ACTIVE})",
+            (now + verdict.delay, facts.requeues + (verdict.cause == "requeue"), facts.job,
+             outcome.attempt),
+        )  # fmt: skip
+        return True
+    state = advance("running", verdict.event)
+    changed = db.execute(
+        "UPDATE jobs SET state = ?, cause = ?, ended_at = ?"
+        f" WHERE id = ? AND attempt = ? AND state IN ({_ACTIVE})",
+        (state, verdict.cause, outcome.ended_at, facts.job, outcome.attempt),
+    ).rowcount
+    if not changed:
+        return False
+    frees = facts.has_dependants and release_dependants(db, facts.job, state, now)
+    if facts.sweep is not None:
+        words = outcome.detail or outcome.last_words
+        why = sweeps.count_end(db, facts.sweep, state, verdict, words, facts.job)
+        if why is not None:
+            stop_sweep(db, facts.sweep, why, now)
+            frees = True
+    return frees
+
+
+def unclaim(db: Database, attempt: int, now: float, why: str, delay: float = 0.0) -> None:
+    """The start provably never happened: as if it had not been ordered, but for an event."""
+    row = db.execute("SELECT job, number FROM attempts WHERE id = ?", (attempt,)).fetchone()
+    if row is None:
+        return
+    db.execute("DELETE FROM attempts WHERE id = ?", (attempt,))
+    db.execute(
+        f"UPDATE jobs SET state = 'queued', ready = ?, eligible_at = ?, attempts = ?, attempt = ("
+        "SELECT max(id) FROM attempts WHERE job = jobs.id)"
+        f" WHERE id = ? AND attempt = ? AND state IN ({_ACTIVE})",
+        (int(not delay), now + delay if delay else None, row[1] - 1, row[0], attempt),
+    )
+    record_event(db, row[0], now, "start_undone", why)
+    if db.value("SELECT stop_requested FROM jobs WHERE id = ?", (row[0],)) is not None:
+        cancel_waiting(db, row[0], "user", now)
+
+
+def open_attempts(db: Database) -> list[OpenAttempt]:
+    """All attempts that the books show as alive."""
+    rows = db.execute(
+        "SELECT a.id, a.job, a.number, j.line, a.claim, j.family, a.devices, j.state,"
+        " a.boot, a.pid, a.pid_started, a.started_mono, a.claimed_at, j.time_limit, j.grace,"
+        " j.stop_requested FROM jobs j"
+        " JOIN attempts a ON a.id = j.attempt"
+        f" WHERE j.state IN ({_ACTIVE}) ORDER BY a.id"
+    ).fetchall()
+    found = []
+    for (attempt, job, number, line, claim, family, devices, state, boot, pid,
+         pid_started, mono, claimed, limit, grace, stop) in rows:  # fmt: skip
+        request, share = request_groups.read_line(db, line)
+        found.append(OpenAttempt(
+            attempt, job, number, request._replace(memory=claim), share, family,
+            parse_devices(devices), state, boot, pid, pid_started, mono, claimed, limit, grace,
+            stop is not None,
+        ))  # fmt: skip
+    return found
+
+
+def stop_requests(db: Database) -> list[tuple[int, float | None]]:
+    """(job, its own grace) of active jobs that somebody wants to end."""
+    rows = db.execute(
+        "SELECT id, grace FROM jobs INDEXED BY jobs_stopping WHERE stop_requested IS NOT NULL"
+        " AND state IN ('starting', 'running', 'stopping')"
+    )
+    return rows.fetchall()

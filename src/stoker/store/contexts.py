@@ -1,0 +1,14 @@
+"""Where jobs were submitted from."""
+
+from __future__ import annotations
+
+from stoker.core.formats.byte_text import to_text, unpack_pairs
+from stoker.core.model import Context
+from stoker.store.database import Database
+
+
+def load_context(db: Database, id: int) -> Context:
+    cwd, env, umask, shell = db.execute(
+        "SELECT cwd, env, umask, shell FROM contexts WHERE id = ?", (id,)
+    ).fetchone()
+    return Context(to_text(cwd), unpack_pairs(env), umask, to_text(shell))

@@ -1,0 +1,11 @@
+"""Events of jobs that no other row shows."""
+
+from __future__ import annotations
+
+from stoker.store.database import Database
+
+
+def record_event(db: Database, job: int, now: float, kind: str, data: str | None = None) -> None:
+    db.execute(
+        "INSERT INTO events (job, at, kind, data) VALUES (?, ?, ?, ?)", (job, now, kind, data)
+    )

@@ -1,0 +1,30 @@
+"""Single values of a queue."""
+
+from __future__ import annotations
+
+from stoker.store.database import Database
+
+
+def set_meta(db: Database, key: str, value: object) -> None:
+    db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+
+
+def is_draining(db: Database) -> bool:
+    return bool(db.value("SELECT value FROM meta WHERE key = 'draining'"))
+
+
+def set_refusal(db: Database, why: str | None) -> None:
+    """Why the runner cannot start processes at the moment; None when it can."""
+    if why is None:
+        db.execute("DELETE FROM meta WHERE key = 'refusal'")
+    else:
+        set_meta(db, "refusal", why)
+
+
+def refusal(db: Database) -> str | None:
+    why = db.value("SELECT value FROM meta WHERE key = 'refusal'")
+    return None if why is None else str(why)
+
+
+def store_tag(db: Database) -> int:
+    return int(str(db.value("SELECT value FROM meta WHERE key = 'tag'")))
