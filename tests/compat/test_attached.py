@@ -86,7 +86,7 @@ def test_slots_are_used_in_the_order_of_the_door(rule: str, first: str, later: s
     cards = SlotGpus("abc", rule)
     assert order(cards) == first
     for slot in (2, 0):  # c is freed, then a
-        cards.ended(RunningJob(1, 1, Request(gpus=1), (slot,), 0.0), 1.0)
+        cards.attempt_ended(RunningJob(1, 1, Request(gpus=1), (slot,), 0.0), 1.0)
     assert order(cards) == later
 
 

@@ -121,7 +121,7 @@ class SimLink:
             self.connection.to_runner.append(Stop(attempt, reason, grace))
         self._fuse.burn()
 
-    def facts(self) -> tuple[list[RunnerEvent], bool]:
+    def events(self) -> tuple[list[RunnerEvent], bool]:
         alive = self.connection.has_runner
         facts: list[RunnerEvent] = []
         while self.connection.to_daemon:
@@ -398,19 +398,19 @@ class SimDaemon(EventListener):
 
     def _work(self) -> None:
         self.was_poked = False
-        facts, alive = self.link.facts()
-        self.loop.hear(facts)
+        facts, alive = self.link.events()
+        self.loop.receive(facts)
         if len(self._orphans):
-            self.loop.hear(list(self._orphans.reap()))
+            self.loop.receive(list(self._orphans.reap()))
         if not alive:
             self.world.log("daemon sees that the runner is gone")
-            self.loop.turn()
+            self.loop.tick()
             self.link.replace()
             self._living = []
             self.is_working, self.was_poked = False, True  # and one more turn after the recovery
             self._go_on(self._recover)
             return
-        self.loop.turn()
+        self.loop.tick()
 
     def _go_on(self, phase: Callable[[], None]) -> None:
         self._phase, self._wake_at = phase, self.world.clock.mono()

@@ -11,7 +11,7 @@ from random import Random
 from stoker.core.model import Context, Dependency, Device, JobSpec, Request
 from stoker.core.outcome.retry import BACKOFF_CAP_SECONDS
 from stoker.core.policy.decide import MOST_SEEN, decide, in_view
-from stoker.daemon.loop import LONGEST_PAUSE_SECONDS
+from stoker.daemon.loop_state import LONGEST_PAUSE_SECONDS
 from stoker.daemon.queue_snapshot import load_snapshot
 from stoker.errors import Error
 from stoker.store import changes, edits
@@ -102,8 +102,8 @@ class Simulator:
             return
         now, loop = self.world.clock.mono(), daemon.loop
         snapshot, _ = load_snapshot(
-            self._users, now, self.world.clock.wall() - now, loop.cards.in_order,
-            loop.cards.states, self._host.cpu_slots, MOST_SEEN,
+            self._users, now, self.world.clock.wall() - now, loop.gpus.in_order,
+            loop.gpus.states, self._host.cpu_slots, MOST_SEEN,
         )  # fmt: skip
         if not snapshot.waiting:
             return

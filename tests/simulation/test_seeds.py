@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.daemon import loop
+from stoker.daemon import job_starter
 from stoker.store.profiles import Profiles
 from tests.simulation.daemon import SimLink
 from tests.simulation.runner import Runner
@@ -75,7 +75,7 @@ def test_a_loop_that_keeps_old_estimates_is_caught(
 def test_a_loop_that_does_not_decide_again_as_time_passes_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "_DECIDE_AGAIN_SECONDS", 1e6)
+    monkeypatch.setattr(job_starter, "_DECIDE_AGAIN_SECONDS", 1e6)
     with pytest.raises(Violation, match=r"I8: .*the daemon sleeps until"):
         _run_block(0, tmp_path, seeds=200)
 

@@ -28,12 +28,12 @@ def test_loop_that_missed_a_change_finds_it_and_starts_the_job(tmp_path: Path) -
     assert loop.missed_starts() == []
     # A change on the daemon's own connection that nobody told the loop about.
     [job] = Submission(loop.db).add([SPEC], world.clock.wall()).ids
-    loop.turn()
+    loop.tick()
     assert orders == []
     assert [start.job for start in loop.missed_starts()] == [job]
-    loop.reload()
-    loop.turn()
-    loop.turn()
+    loop.queue_changed()
+    loop.tick()
+    loop.tick()
     assert orders == [job]
     assert loop.missed_starts() == []
     daemon.close()

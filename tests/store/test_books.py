@@ -34,10 +34,10 @@ def _play(db: Database, books: AttemptStore, steps: list[str]) -> list[tuple[obj
                 assert books.claim(job, claim)
                 running.append(claim.attempt)
         elif step == "begin" and running:
-            books.begun(running[-1], 7, float(at), float(at))
+            books.record_start(running[-1], 7, float(at), float(at))
         elif step in ("done", "fail") and running:
             attempt = running.pop(0)
-            facts = books.facts(attempt)
+            facts = books.load_job_to_judge(attempt)
             assert facts is not None
             outcome = Outcome(attempt, 0 if step == "done" else 256, float(at), None, 0.1, 0.2, 3)
             verdict = judge(

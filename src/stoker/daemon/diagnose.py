@@ -23,7 +23,7 @@ class Diagnosis:
         self._host_kills = _out_of_memory_kills()
         self._tails = LogTails()
 
-    def examine(self, outcome: Outcome, facts: JobToJudge, use: GpuUse) -> Outcome:
+    def add_cause(self, outcome: Outcome, facts: JobToJudge, use: GpuUse) -> Outcome:
         """The outcome, with a reason where one can be told from outside."""
         if self._was_stopped_early(outcome, facts):
             return outcome._replace(reason="stopped_early")

@@ -110,21 +110,21 @@ class Foreground:
 
     @property
     def running(self) -> int:
-        return len(self._loop.live)
+        return len(self._loop.running)
 
     def stop(self, job: int, grace: float | None = None) -> None:
         """Ask a running job to end, and kill it when its grace is over."""
-        for attempt, live in self._loop.live.items():
+        for attempt, live in self._loop.running.items():
             if live.id == job:
                 self._parent.stop(attempt, "user", grace)
 
     def look_again(self) -> None:
         """The devices changed."""
-        self._loop.look_again()
+        self._loop.devices_changed()
 
     def pid_of(self, job: int) -> int | None:
         """The first process of a running job; it leads its own session and group."""
-        for attempt, live in self._loop.live.items():
+        for attempt, live in self._loop.running.items():
             if live.id == job:
                 return self._parent.pid_of(attempt)
         return None
@@ -142,12 +142,12 @@ class Foreground:
             while self._has_more():
                 self._obey_signals()
                 self._read()
-                self._loop.hear(self._parent.facts()[0])
-                self._loop.turn()
+                self._loop.receive(self._parent.events()[0])
+                self._loop.tick()
                 if self._lookout is not None:
                     self._lookout.observe(self._loop, self._listener, time.monotonic())
                     self._parent.ignore(self._lookout.helpers())
-                    self._loop.turn()
+                    self._loop.tick()
                 if self._is_idle() and self._has_more():
                     self._wait(tick())
             self._part()
@@ -171,7 +171,7 @@ class Foreground:
         return self._loop.takes_work and self._unfinished < _BACKLOG
 
     def _has_more(self) -> bool:
-        if self._loop.live or self._loop.has_unrecorded:
+        if self._loop.running or self._loop.has_unrecorded:
             return True
         if not self._loop.takes_work:
             return False
@@ -188,7 +188,7 @@ class Foreground:
                 self._loop.commit_now()
                 source.submit(self._submission, specs)
                 self._unfinished += len(specs)
-                self._loop.refresh()
+                self._loop.queue_changed()
 
     def _wait(self, tick_at: float | None) -> None:
         self._listening.to(self._descriptors())
@@ -223,17 +223,17 @@ class Foreground:
                 continue
             self._loop.takes_work = False
             if number == signal.SIGUSR1:
-                self._listener.trouble("draining: running jobs finish, no more are started")
+                self._listener.message("draining: running jobs finish, no more are started")
                 continue
             self.interrupts += 1
             if self._cancels_at_once or number in (signal.SIGTERM, signal.SIGHUP):
                 self.interrupts = max(self.interrupts, 2)
             if self.interrupts == 1:
-                if self._loop.live:
-                    count = len(self._loop.live)
-                    self._listener.trouble(f"finishing {count} running; Ctrl-C again cancels them")
+                if self._loop.running:
+                    count = len(self._loop.running)
+                    self._listener.message(f"finishing {count} running; Ctrl-C again cancels them")
                 continue
-            for attempt in list(self._loop.live):
+            for attempt in list(self._loop.running):
                 self._parent.stop(attempt, "user", None if self.interrupts == 2 else 0.0)
 
     def _stop_here(self) -> None:
@@ -267,14 +267,14 @@ class Foreground:
         self._listening.to({self._parent.fileno()})
         while self._processes() and time.monotonic() < give_up:
             self._listening.wait(_LOOK_SECONDS)
-            self._parent.facts()
+            self._parent.events()
             if not _ENDING.isdisjoint(self._signals):
                 return
 
 
 def _lookout(cards: FixedGpus, gpu_file: str | None) -> DriverMonitor | None:
     """None for cards that never change: there is nothing to look out for."""
-    if not cards.is_watched:
+    if not cards.is_monitored:
         return None
     from stoker.daemon.gpus.driver_monitor import DriverMonitor
 

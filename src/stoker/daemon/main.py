@@ -117,7 +117,7 @@ class Daemon(EventListener):
                 raise
             except (OSError, sqlite3.Error, Error) as error:
                 # A failing disk, no descriptors left: jobs still need their time limits.
-                self.trouble(f"the daemon had an error and goes on: {error}")
+                self.message(f"the daemon had an error and goes on: {error}")
                 time.sleep(_ERROR_PAUSE_SECONDS)
         self._close()
 
@@ -140,11 +140,11 @@ class Daemon(EventListener):
             self._look_for_home()
             self._check_decisions()
         self._observe()
-        self._loop.turn()
-        if self._loop.cards.is_watched:  # the turn may have asked for a look at the cards
+        self._loop.tick()
+        if self._loop.gpus.is_monitored:  # the turn may have asked for a look at the cards
             self._lookout.observe(self._loop, self, time.monotonic())
-            self._loop.turn()
-        if self._link.is_of_another_release and not self._loop.live:
+            self._loop.tick()
+        if self._link.is_of_another_release and not self._loop.running:
             self._renew_runner()
         if self._wake.announce_at is not None:
             self._wake.announce(time.monotonic())
@@ -201,19 +201,19 @@ class Daemon(EventListener):
         if missed:
             starts = ", ".join(f"job {one.job} on GPUs {list(one.devices)}" for one in missed)
             self._note(f"error: cached state was out of date and is read again; missed: {starts}")
-            self._loop.reload()
+            self._loop.queue_changed()
 
     def _observe(self) -> None:
-        facts, alive = self._link.facts()
+        facts, alive = self._link.events()
         self._keep_handles(facts)
-        self._loop.hear(facts)
+        self._loop.receive(facts)
         trouble = self._link.take_trouble()
         if trouble is not None:
             self._runner_problem = trouble or None
             if trouble:
-                self.trouble(trouble)
+                self.message(trouble)
         if len(self._orphans):
-            self._loop.hear(self._orphans.reap())
+            self._loop.receive(self._orphans.reap())
         now = time.monotonic()
         if not alive and self._link.is_connected:
             self._lose_runner(now)
@@ -225,7 +225,7 @@ class Daemon(EventListener):
     def _lose_runner(self, now: float) -> None:
         """The runner died: supervise its jobs from here, and start another one."""
         self._loop.takes_work = False
-        self._loop.turn()
+        self._loop.tick()
         self._link.lose()
         self._recover_at = now
         self._restarts.left(now)
@@ -235,7 +235,7 @@ class Daemon(EventListener):
 
     def _stop_jobs(self, wanted: list[tuple[int, float | None]]) -> None:
         """Stop jobs for clients that cannot write this into the queue."""
-        attempts = {job.id: attempt for attempt, job in self._loop.live.items()}
+        attempts = {job.id: attempt for attempt, job in self._loop.running.items()}
         for job, grace in wanted:
             if job in attempts:
                 self.stop(attempts[job], "user", grace)
@@ -248,10 +248,10 @@ class Daemon(EventListener):
         except (Error, OSError, sqlite3.Error) as error:
             self._recover_at = now + _RETRY_SECONDS
             self._runner_problem = f"cannot record what became of the runner's jobs: {error}"
-            self.trouble(self._runner_problem)
+            self.message(self._runner_problem)
             self._orphans.adopt(  # time limits hold meanwhile
                 Adoption(attempt, None, None, job.ends_by, self._settings.grace)
-                for attempt, job in self._loop.live.items()
+                for attempt, job in self._loop.running.items()
                 if attempt not in self._orphans
             )
             return
@@ -264,7 +264,7 @@ class Daemon(EventListener):
             self._link.replace()
         except (Error, OSError) as error:
             self._runner_problem = f"the runner cannot be started: {error}"
-            self.trouble(self._runner_problem)
+            self.message(self._runner_problem)
             return
         self._restarts.came(now)
         self._take_work()
@@ -282,7 +282,7 @@ class Daemon(EventListener):
         """Start jobs again once there is a runner and the records are in order."""
         if self._link.is_connected and self._recover_at is None:
             self._loop.takes_work = True
-            self._loop.look_again()
+            self._loop.devices_changed()
 
     def problem(self) -> str | None:
         """Why nothing can be started or recorded now, for `stoker why` and the like."""
@@ -308,7 +308,7 @@ class Daemon(EventListener):
             except Upgraded:
                 raise
             except (Error, OSError, sqlite3.Error) as error:
-                self.trouble(str(error))
+                self.message(str(error))
                 time.sleep(0.05)
 
     def _publish(self) -> None:
@@ -320,11 +320,11 @@ class Daemon(EventListener):
             except Upgraded:
                 raise
             except Error as error:
-                self.trouble(error.message)
+                self.message(error.message)
                 time.sleep(0.05)
 
     def _close(self) -> None:
-        self._loop.turn()
+        self._loop.tick()
         self._wake.close()
         self._checkpoints.close()
         self._lookout.close()
@@ -351,7 +351,7 @@ class Daemon(EventListener):
         self._checkpoints.request()
         self._wake.announce(time.monotonic())
         if self._checkpoints.trouble is not None:
-            self.trouble(f"cannot sync the queue to disk: {self._checkpoints.trouble}")
+            self.message(f"cannot sync the queue to disk: {self._checkpoints.trouble}")
             self._checkpoints.trouble = None
 
     def started(self, job: int, devices: tuple[int, ...]) -> None:
@@ -361,7 +361,7 @@ class Daemon(EventListener):
         if verdict.cause == "lost":
             self._note(f"job {job} was lost: it began, and nobody saw how it ended")
 
-    def trouble(self, text: str) -> None:
+    def message(self, text: str) -> None:
         if text != self._last_trouble:  # once, not with every retry
             self._note(text)
             self._last_trouble = text

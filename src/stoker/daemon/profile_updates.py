@@ -35,7 +35,7 @@ def learn(db: Database, cards: FixedGpus, line: ready_jobs.RequestGroup, run: Ru
     if use != NOTHING_SEEN:
         attempts.record_gpu_use(db, run.outcome.attempt, use)
     seconds = run.seconds or 0.0
-    if seconds > _UNUSED_SECONDS and cards.is_watched and facts.devices and use.memory is None:
+    if seconds > _UNUSED_SECONDS and cards.is_monitored and facts.devices and use.memory is None:
         text = f"in {seconds:.0f} s it was never seen on its GPU"
         events.record_event(db, facts.job, run.outcome.ended_at, "gpu_unused", text)
     if verdict.event == "succeed":

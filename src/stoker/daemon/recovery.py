@@ -34,7 +34,7 @@ def recover(
     alive = {begun.attempt: begun for begun in living}
     facts: list[RunnerEvent] = []
     with loop.db.transaction():
-        loop.live.clear()
+        loop.running.clear()
         point("daemon.during_recovery")
         unfinished = attempts.open_attempts(loop.db)
         orphans.adopt(
@@ -63,9 +63,9 @@ def recover(
                 facts.append(Outcome(number, None, now, "lost"))
             else:
                 attempts.unclaim(loop.db, number, now, "it was ordered, but never began")
-    loop.hear(facts)
-    loop.refresh()
-    loop.turn()
+    loop.receive(facts)
+    loop.queue_changed()
+    loop.tick()
     waits_for_leftovers = any(number in orphans for number in exited)
     if not loop.has_unrecorded and not waits_for_leftovers:
         link.forget_journal()
@@ -73,7 +73,7 @@ def recover(
 
 def _adopt(loop: Loop, attempt: attempts.OpenAttempt, mono: float) -> None:
     ends_by = None if attempt.time_limit is None else mono + attempt.time_limit
-    loop.live[attempt.attempt] = RunningJob(
+    loop.running[attempt.attempt] = RunningJob(
         attempt.job, attempt.attempt, attempt.request, attempt.devices, mono, ends_by,
         attempt.share, attempt.family,
     )  # fmt: skip

@@ -31,7 +31,7 @@ class WaitingJobs:
         """Forget what was read: somebody has changed the queue."""
         self._jobs = {line: deque() for line in ready_jobs.ready_groups(self._db)}
 
-    def line(self, id: int) -> ready_jobs.RequestGroup:
+    def group(self, id: int) -> ready_jobs.RequestGroup:
         line = self._known.get(id)
         if line is None:
             line = self._known[id] = ready_jobs.load_group(self._db, id)
@@ -42,7 +42,7 @@ class WaitingJobs:
         found: list[ReadyJob] = []
         for line, jobs in list(self._jobs.items()):
             if not jobs:
-                jobs.extend(self._books.heads(self.line(line), _READ, clock_offset))
+                jobs.extend(self._books.heads(self.group(line), _READ, clock_offset))
             if not jobs:
                 del self._jobs[line]
             found += islice(jobs, count)
@@ -50,7 +50,7 @@ class WaitingJobs:
 
     def requests(self) -> list[Request]:
         """What the first job of each line asks for."""
-        return [self.line(line).request for line in self._jobs]
+        return [self.group(line).request for line in self._jobs]
 
     def find(self, id: int) -> ReadyJob:
         return next(job for jobs in self._jobs.values() for job in jobs if job.id == id)

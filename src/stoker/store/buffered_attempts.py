@@ -47,10 +47,12 @@ class AttemptStore:
     def claim(self, job: ReadyJob, claim: Claim) -> bool:
         return attempts.claim(self._db, claim)
 
-    def begun(self, attempt: int, pid: int, at: float, mono: float, pid_started: int = 0) -> None:
+    def record_start(
+        self, attempt: int, pid: int, at: float, mono: float, pid_started: int = 0
+    ) -> None:
         attempts.record_start(self._db, attempt, pid, at, mono, pid_started)
 
-    def facts(self, attempt: int) -> JobToJudge | None:
+    def load_job_to_judge(self, attempt: int) -> JobToJudge | None:
         return attempts.load_job_to_judge(self._db, attempt)
 
     def finish(
@@ -80,16 +82,18 @@ class BufferedAttemptStore(AttemptStore):
         self._claims[claim.attempt] = (job, claim)
         return True
 
-    def begun(self, attempt: int, pid: int, at: float, mono: float, pid_started: int = 0) -> None:
+    def record_start(
+        self, attempt: int, pid: int, at: float, mono: float, pid_started: int = 0
+    ) -> None:
         if attempt in self._claims:  # nobody adopts jobs of a foreground run: no start time
             self._begun[attempt] = (pid or None, at, mono)
         else:
-            super().begun(attempt, pid, at, mono, pid_started)
+            super().record_start(attempt, pid, at, mono, pid_started)
 
-    def facts(self, attempt: int) -> JobToJudge | None:
+    def load_job_to_judge(self, attempt: int) -> JobToJudge | None:
         known = self._claims.get(attempt)
         if known is None:
-            return super().facts(attempt)
+            return super().load_job_to_judge(attempt)
         job, claim = known
         # Nobody else writes this store, so nobody can have asked to stop it or to wait for it.
         return JobToJudge(

@@ -73,7 +73,7 @@ class ForegroundJobs:
     def stop(self, attempt: int, reason: str, grace: float | None) -> None:
         self._children.stop(attempt, reason, grace)
 
-    def facts(self) -> tuple[list[RunnerEvent], bool]:
+    def events(self) -> tuple[list[RunnerEvent], bool]:
         try:
             os.read(self._wake, 4096)
         except BlockingIOError:

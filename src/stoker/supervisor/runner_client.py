@@ -130,7 +130,7 @@ class RunnerClient:
             return  # what it parented is stopped as an orphan, or has ended
         self._wire.send("stop", {"attempt": attempt, "reason": reason, "grace": grace})
 
-    def facts(self) -> tuple[list[RunnerEvent], bool]:
+    def events(self) -> tuple[list[RunnerEvent], bool]:
         """(what happened, whether the runner is still there)."""
         if not self.is_connected:
             return [], False

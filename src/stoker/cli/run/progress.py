@@ -73,7 +73,7 @@ class Screen(EventListener):
             self._source.ended(job, verdict, outcome.detail)
             if self._source.stopped and self.engine is not None and self.engine.takes_work:
                 self.engine.drain()
-                self.trouble(self._source.stopped)
+                self.message(self._source.stopped)
         if verdict.event == "succeed":
             self.done += 1
             return
@@ -92,7 +92,7 @@ class Screen(EventListener):
     def committed(self) -> None:
         pass
 
-    def trouble(self, text: str) -> None:
+    def message(self, text: str) -> None:
         self._clear()
         notice(text)
 

@@ -48,7 +48,7 @@ def cards_of(parsed: Parsed, settings: Settings, tag_base: int) -> FixedGpus:
 
 def _looked_at(cards: FixedGpus, named: tuple[Device, ...]) -> FixedGpus:
     if isinstance(cards, MonitoredGpus):
-        cards.hear(sample_once(), {})
+        cards.update(sample_once(), {})
         if cards.trouble is not None:
             notice(f"no GPU can be used: {cards.trouble}")
         else:

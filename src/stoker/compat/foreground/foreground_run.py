@@ -60,7 +60,7 @@ class Reporter:
 class ForegroundRun(EventListener):
     """One run of a door: make it, let it work once, forget it."""
 
-    hears_ends_first = True
+    wants_ends_first = True
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class ForegroundRun(EventListener):
         end = End(verdict.exit_code, verdict.signal, verdict.cause, outcome.detail)
         self._reporter.ended(what, where, end)
 
-    def trouble(self, text: str) -> None:
+    def message(self, text: str) -> None:
         self._reporter.says(text)
 
     def _on_signal(self, number: int) -> bool:
@@ -169,7 +169,7 @@ class ForegroundRun(EventListener):
         return False
 
     def _tick(self, tick: Callable[[], float | None]) -> float | None:
-        if self._cards.is_watched and self._source.known and not self._live:
+        if self._cards.is_monitored and self._source.known and not self._live:
             self._tell_why()
         return tick()
 

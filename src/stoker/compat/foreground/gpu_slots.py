@@ -127,12 +127,12 @@ class SlotGpus(FixedGpus):
             self._in_order = self._names.turns.of(self.devices)
         return self._in_order
 
-    def ended(self, job: RunningJob, now: float) -> None:
+    def attempt_ended(self, job: RunningJob, now: float) -> None:
         for number in job.devices:
             self._names.turns.freed(number)
         self._in_order = None
 
-    def decided(self, rows: Iterable[tuple[str, bool, int | None, str | None]]) -> None:
+    def apply_settings(self, rows: Iterable[tuple[str, bool, int | None, str | None]]) -> None:
         """Nobody decides about slots of a run."""
 
 
@@ -197,19 +197,19 @@ class MonitoredSlots(ChangingGpus):
     def _on_cards(self, job: RunningJob) -> RunningJob:
         return job._replace(devices=tuple(n for slot in job.devices for n in self._on[slot]))
 
-    def hear(self, sample: Sample, live: Mapping[int, RunningJob]) -> bool:
+    def update(self, sample: Sample, live: Mapping[int, RunningJob]) -> bool:
         on_cards = {attempt: self._on_cards(job) for attempt, job in live.items()}
-        has_changed = self._real.hear(sample, on_cards)
+        has_changed = self._real.update(sample, on_cards)
         self._follow()
         return has_changed
 
-    def hear_waiter(self) -> bool:
-        has_changed = self._real.hear_waiter()
+    def take_waited_lease(self) -> bool:
+        has_changed = self._real.take_waited_lease()
         self._follow()
         return has_changed
 
-    def next_look(self, now: float) -> float | None:
-        return self._real.next_look(now)
+    def next_poll(self, now: float) -> float | None:
+        return self._real.next_poll(now)
 
     def lost(self) -> set[int]:
         lost = self._real.lost()
@@ -218,14 +218,14 @@ class MonitoredSlots(ChangingGpus):
     def use_only(self, names: dict[str, int] | None) -> None:
         self.use(name for name, slots in (names or {}).items() for _ in range(slots))
 
-    def ended(self, job: RunningJob, now: float) -> None:
+    def attempt_ended(self, job: RunningJob, now: float) -> None:
         for slot in job.devices:
             self._names.turns.freed(slot)
-        self._real.ended(self._on_cards(job), now)
+        self._real.attempt_ended(self._on_cards(job), now)
         self._follow()
 
-    def use_of(self, attempt: int) -> GpuUse:
-        return self._real.use_of(attempt)
+    def take_use(self, attempt: int) -> GpuUse:
+        return self._real.take_use(attempt)
 
     def lease(self, request: Request, devices: tuple[int, ...]) -> Lease | None:
         cards = tuple(number for slot in devices for number in self._on[slot])
@@ -233,11 +233,11 @@ class MonitoredSlots(ChangingGpus):
         self._follow()
         return lease
 
-    def settle(self) -> None:
-        self._real.settle()
+    def drop_unused_waiter(self) -> None:
+        self._real.drop_unused_waiter()
         self.waiter = self._real.waiter
 
-    def decided(self, rows: Iterable[tuple[str, bool, int | None, str | None]]) -> None:
+    def apply_settings(self, rows: Iterable[tuple[str, bool, int | None, str | None]]) -> None:
         """Nobody decides about slots of a run."""
 
     def close(self) -> None:
@@ -268,7 +268,7 @@ def slot_cards(
     from stoker.devices.nvml_client import sample_once
 
     real = MonitoredGpus(tag_base, settings.leases, settings.gpus_by_uuid, held)
-    real.hear(sample_once(), {})
+    real.update(sample_once(), {})
     if real.trouble is not None:
         tell(f"the GPUs cannot be leased, so others may be on them: {real.trouble}")
         return opaque

@@ -41,7 +41,7 @@ class PeasyDaemon(Daemon):
         while not self._mark(False) and not self._is_stopping:
             time.sleep(0.05)
         named = named_devices.read(self._db) or named_devices.Slots()
-        self._slots = slot_cards(named.known, self._settings, tag, FIRST_FREED, self.trouble)
+        self._slots = slot_cards(named.known, self._settings, tag, FIRST_FREED, self.message)
         self._follow(named.used)
         return self._slots
 
@@ -59,7 +59,7 @@ class PeasyDaemon(Daemon):
                 meta.set_meta(self._db, READY, int(is_ready))
             return True
         except Error as error:  # somebody else is writing
-            self.trouble(error.message)
+            self.message(error.message)
             return False
 
     def _observe(self) -> None:
@@ -68,7 +68,7 @@ class PeasyDaemon(Daemon):
         named = named_devices.read(self._db)
         if named is not None and named.used != self._used:
             self._follow(named.used)
-            self._loop.look_again()
+            self._loop.devices_changed()
 
     def _follow(self, names: tuple[str, ...]) -> None:
         assert self._slots is not None
@@ -96,7 +96,7 @@ class PeasyDaemon(Daemon):
             self._book.write(level, "Process", who, f"exited with return code: {return_code(row)}")
 
     def _gpu(self, devices: tuple[int, ...]) -> str:
-        return ",".join(self._loop.cards.devices[number].visible for number in devices)
+        return ",".join(self._loop.gpus.devices[number].visible for number in devices)
 
 
 if __name__ == "__main__" and os.fork() == 0:  # the parent leaves, so that init adopts the daemon

@@ -119,7 +119,7 @@ class Task:
     def wait(self, signals: Signals, kill_delay: float, grace: float) -> Outcome:
         """Until nothing of the task is left."""
         while True:
-            for fact in self._parent.facts()[0]:
+            for fact in self._parent.events()[0]:
                 if isinstance(fact, Outcome):
                     self._parent.close()
                     return fact

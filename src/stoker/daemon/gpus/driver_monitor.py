@@ -72,26 +72,26 @@ class DriverMonitor:
             return
         for sample in (*self._watch.read(), *self._watch.check(now)):
             self.seen = sample
-            if cards.hear(sample, loop.live):
-                loop.look_again()
-            loop.end_on(cards.lost())
+            if cards.update(sample, loop.running):
+                loop.devices_changed()
+            loop.stop_jobs_on(cards.lost())
         # Not before there are cards that it could mean; nothing is started before that either.
         if self._gpu_file is not None and cards.devices and now >= self._look_at_file:
             self._look_at_file = now + _FILE_SECONDS
             if self._read_file(self._gpu_file, cards, listener):
-                loop.look_again()
+                loop.devices_changed()
         trouble = None
         if cards.trouble is not None:
             trouble = f"no GPU job is started: {cards.trouble}"
         elif cards.lease_trouble is not None:
             trouble = f"a GPU cannot be leased: {cards.lease_trouble}"
         if trouble is not None and trouble != self._told:
-            listener.trouble(trouble)
+            listener.message(trouble)
         self._told = trouble
-        if cards.hear_waiter():
-            loop.look_again()
-        self._watch.set_active(bool(loop.live) or loop.has_waiting)
-        again = cards.next_look(now)
+        if cards.take_waited_lease():
+            loop.devices_changed()
+        self._watch.set_active(bool(loop.running) or loop.has_waiting)
+        again = cards.next_poll(now)
         if again is None:
             self._ask_at = None
         elif self._ask_at is None or now >= self._ask_at:
@@ -108,12 +108,12 @@ class DriverMonitor:
             slots = read_gpu_file(path)
         except (OSError, ValueError, Error) as error:
             why = error.message if isinstance(error, Error) else error
-            listener.trouble(f"cannot use the GPU file `{path}` ({why}); it is ignored")
+            listener.message(f"cannot use the GPU file `{path}` ({why}); it is ignored")
             return False
         self._file_seen = seen
         for name in slots:
             if not any(is_named(device, (name,)) for device in cards.devices):
-                listener.trouble(f"`{path}` names GPU `{name}`, which this host does not have")
+                listener.message(f"`{path}` names GPU `{name}`, which this host does not have")
         cards.use_only(slots)
         return True
 

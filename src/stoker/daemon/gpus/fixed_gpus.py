@@ -17,7 +17,7 @@ from stoker.devices.leases.lease import Lease, Waiter
 class FixedGpus:
     """Devices that stay as they are."""
 
-    is_watched = False
+    is_monitored = False
 
     def __init__(self, devices: tuple[Device, ...]) -> None:
         self._found = devices
@@ -29,10 +29,10 @@ class FixedGpus:
         """The devices in the order in which they are tried; one that is emptier goes first."""
         return self.devices
 
-    def ended(self, job: RunningJob, now: float) -> None:
+    def attempt_ended(self, job: RunningJob, now: float) -> None:
         """An attempt is over."""
 
-    def use_of(self, attempt: int) -> GpuUse:
+    def take_use(self, attempt: int) -> GpuUse:
         """What was seen of an attempt; forgotten afterwards."""
         return GpuUse()
 
@@ -40,10 +40,10 @@ class FixedGpus:
         """The right to use devices against everybody else on the host; None when others have it."""
         return Lease([])
 
-    def settle(self) -> None:
+    def drop_unused_waiter(self) -> None:
         """A decision was made: what nobody asked for any more is not waited for either."""
 
-    def decided(self, rows: Iterable[tuple[str, bool, int | None, str | None]]) -> None:
+    def apply_settings(self, rows: Iterable[tuple[str, bool, int | None, str | None]]) -> None:
         """What people decided: (uuid, drained, slots, quarantine)."""
         by_uuid = {uuid: (drained, slots) for uuid, drained, slots, _ in rows}
         devices, states = [], {}
@@ -59,7 +59,7 @@ class FixedGpus:
         """Cards in trouble that are not in the books yet: (UUID, why)."""
         return {}
 
-    def recorded(self, uuids: Iterable[str]) -> None:
+    def quarantines_recorded(self, uuids: Iterable[str]) -> None:
         """These are in the books now."""
 
     def close(self) -> None:
@@ -69,20 +69,20 @@ class FixedGpus:
 class ChangingGpus(FixedGpus):
     """Devices that follow the driver: what a lookout has to know of them."""
 
-    is_watched = True
+    is_monitored = True
     trouble: str | None  # why the driver cannot be asked
     lease_trouble: str | None
     waiter: Waiter | None  # stands in line for a card that somebody else has
 
-    def hear(self, sample: Sample, live: Mapping[int, RunningJob]) -> bool:
+    def update(self, sample: Sample, live: Mapping[int, RunningJob]) -> bool:
         """Take in a sample; True when a decision could come out differently."""
         raise NotImplementedError
 
-    def hear_waiter(self) -> bool:
+    def take_waited_lease(self) -> bool:
         """The helper that stands in line for us has something to say."""
         raise NotImplementedError
 
-    def next_look(self, now: float) -> float | None:
+    def next_poll(self, now: float) -> float | None:
         """When the driver should be asked again before its next sample."""
         raise NotImplementedError
 

@@ -81,7 +81,7 @@ class MonitoredGpus(ChangingGpus):
 
     # -- what happens --------------------------------------------------------------------------
 
-    def hear(self, sample: Sample, live: Mapping[int, RunningJob]) -> bool:
+    def update(self, sample: Sample, live: Mapping[int, RunningJob]) -> bool:
         """Take in a sample; True when a decision could come out differently."""
         before = (self.devices, self.states)
         self._leased.clear()  # look again: somebody may have gone
@@ -126,7 +126,7 @@ class MonitoredGpus(ChangingGpus):
             self._numbers[card.uuid] = known
         return known
 
-    def ended(self, job: RunningJob, now: float) -> None:
+    def attempt_ended(self, job: RunningJob, now: float) -> None:
         """Its cards are closed until the driver confirms that its processes are gone."""
         pids = self._meters.pids(job.attempt)
         for number in job.devices:
@@ -136,7 +136,7 @@ class MonitoredGpus(ChangingGpus):
             state = self.states.get(number, DeviceState())
             self.states = {**self.states, number: state._replace(closed=_CLEARING, is_brief=True)}
 
-    def decided(self, rows: Iterable[tuple[str, bool, int | None, str | None]]) -> None:
+    def apply_settings(self, rows: Iterable[tuple[str, bool, int | None, str | None]]) -> None:
         """What people decided: (uuid, drained, slots, quarantine)."""
         before = self._decided
         self._decided = {uuid: (drained, slots, why) for uuid, drained, slots, why in rows}
@@ -159,7 +159,7 @@ class MonitoredGpus(ChangingGpus):
             for device in self.devices
         }
 
-    def next_look(self, now: float) -> float | None:
+    def next_poll(self, now: float) -> float | None:
         """When the driver should be asked again before its next sample."""
         leaving = [one for some in self._clearing.values() for one in some.values()]
         soon = any(one.since + _CLEARING_SECONDS > now for one in leaving)
@@ -198,7 +198,7 @@ class MonitoredGpus(ChangingGpus):
     def quarantines(self) -> dict[str, str]:
         return dict(self._quarantines)
 
-    def recorded(self, uuids: Iterable[str]) -> None:
+    def quarantines_recorded(self, uuids: Iterable[str]) -> None:
         for uuid in uuids:
             self._quarantines.pop(uuid, None)
 
@@ -240,7 +240,7 @@ class MonitoredGpus(ChangingGpus):
                     return device._replace(slots=count)
         return device
 
-    def use_of(self, attempt: int) -> GpuUse:
+    def take_use(self, attempt: int) -> GpuUse:
         return self._meters.take(attempt)
 
     # -- leases --------------------------------------------------------------------------------
@@ -320,7 +320,7 @@ class MonitoredGpus(ChangingGpus):
     def _of(self, numbers: tuple[int, ...]) -> list[Device]:
         return [device for device in self.devices if device.number in numbers]
 
-    def settle(self) -> None:
+    def drop_unused_waiter(self) -> None:
         if self._looks_again and not self._was_asked:
             if self.waiter is not None:
                 self.waiter.cancel()  # nobody wants that any more, and others stand behind us
@@ -334,7 +334,7 @@ class MonitoredGpus(ChangingGpus):
         states = [self.states[d.number] for d in self.devices if d.uuid in uuids]
         return all(state.closed is None and not state.has_strangers for state in states)
 
-    def hear_waiter(self) -> bool:
+    def take_waited_lease(self) -> bool:
         """The helper that stands in line for us has something to say."""
         if self.waiter is None:
             return False

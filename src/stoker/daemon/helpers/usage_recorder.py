@@ -46,7 +46,7 @@ class UsageRecorderProcess(HelperProcess):
         """From when on there is something to sample."""
         if not self._ripe_seconds:
             return None  # switched off
-        if loop.cards.is_watched:
+        if loop.gpus.is_monitored:
             return self._begun + self._ripe_seconds
-        oldest = next(iter(loop.live.values()), None)  # they stand in the order of their starts
+        oldest = next(iter(loop.running.values()), None)  # they stand in the order of their starts
         return None if oldest is None else oldest.started + self._ripe_seconds

@@ -1,0 +1,142 @@
+"""Recording of runner events: starts, ends, refused starts. Inside the transaction of a tick."""
+
+from __future__ import annotations
+
+from stoker.core.model import Outcome, RunningJob
+from stoker.core.outcome.retry import Verdict, give_up, judge
+from stoker.core.record import Record
+from stoker.daemon.diagnose import Diagnosis
+from stoker.daemon.gpus.fixed_gpus import FixedGpus
+from stoker.daemon.interfaces import Clock, EventListener
+from stoker.daemon.loop_state import LoopState
+from stoker.daemon.profile_updates import Run, learn
+from stoker.daemon.waiting_jobs import WaitingJobs
+from stoker.settings import Settings
+from stoker.store import attempts, events, meta, sweeps
+from stoker.store.buffered_attempts import AttemptStore
+from stoker.store.database import Database
+from stoker.store.profiles import Profiles
+from stoker.supervisor.messages import AttemptStarted, Refused, RunnerEvent, Stuck
+from stoker.testing.failpoints import point
+
+
+class Finished(Record):
+    """An attempt whose end was recorded."""
+
+    job: int
+    outcome: Outcome
+    verdict: Verdict
+
+
+class EventRecorder:
+    def __init__(
+        self,
+        db: Database,
+        store: AttemptStore,
+        state: LoopState,
+        *,
+        waiting: WaitingJobs,
+        profiles: Profiles,
+        gpus: FixedGpus,
+        diagnosis: Diagnosis,
+        settings: Settings,
+        clock: Clock,
+        listener: EventListener,
+    ) -> None:
+        self._db = db
+        self._store = store
+        self._state = state
+        self._waiting = waiting
+        self._profiles = profiles
+        self._gpus = gpus
+        self._diagnosis = diagnosis
+        self._settings = settings
+        self._clock = clock
+        self._listener = listener
+        self._refusal = meta.refusal(db)  # why the host refuses to start processes
+
+    def record(
+        self, unrecorded: list[RunnerEvent], running: dict[int, RunningJob]
+    ) -> list[Finished]:
+        """Record events in their order; returns the attempts that they finished."""
+        ended = {event.attempt for event in unrecorded if isinstance(event, Outcome)}
+        started: dict[int, float] = {}
+        finished = []
+        for event in unrecorded:
+            if isinstance(event, AttemptStarted):
+                self._set_refusal(None)
+                started[event.attempt] = event.at
+                self._state.refusals = 0
+                if event.attempt not in ended:
+                    self._store.record_start(
+                        event.attempt, event.pid, event.at, event.mono, event.pid_started
+                    )
+            elif isinstance(event, Outcome):
+                point("daemon.before_finish")
+                end = self._finish(event, started.get(event.attempt))
+                if end is not None:
+                    finished.append(end)
+            elif isinstance(event, Refused):
+                self._unclaim(event)
+            else:
+                self._record_stuck(event, running)
+        return finished
+
+    def _finish(self, outcome: Outcome, started: float | None) -> Finished | None:
+        job = self._store.load_job_to_judge(outcome.attempt)
+        if job is None:
+            return None  # recorded before a crash
+        use = self._gpus.take_use(outcome.attempt)
+        outcome = self._diagnosis.add_cause(outcome, job, use)
+        started_at = job.started_at if started is None else started
+        verdict = self._judge(outcome, job, started_at)
+        if self._store.finish(job, outcome, verdict, self._clock.wall(), started):
+            self._state.is_stale = True
+        group = self._waiting.group(job.line)
+        if learn(self._db, self._gpus, group, Run(job, outcome, verdict, use, started_at)):
+            self._state.is_stale = True
+        self._profiles.changed(job.family)
+        return Finished(job.job, outcome, verdict)
+
+    def _judge(
+        self, outcome: Outcome, job: attempts.JobToJudge, started_at: float | None
+    ) -> Verdict:
+        verdict = judge(
+            outcome,
+            attempts=job.attempts,
+            retries=job.retries,
+            restartable=job.restartable,
+            stop_requested=job.stop_requested,
+            base_delay=self._settings.retry_delay,
+            on_oom=job.on_oom,
+            requeues=job.requeues,
+            seconds=outcome.ended_at - (started_at or outcome.ended_at),
+        )
+        if job.sweep is None:
+            return verdict
+        by_user = verdict.cause == "user"
+        if (by_user or verdict.delay is not None) and sweeps.is_stopped(self._db, job.sweep):
+            return verdict._replace(cause="sweep") if by_user else give_up(verdict)
+        return verdict
+
+    def _record_stuck(self, stuck: Stuck, running: dict[int, RunningJob]) -> None:
+        """A job that cannot be killed keeps its devices; its events say why."""
+        job = running.get(stuck.attempt)
+        if job is not None:
+            events.record_event(self._db, job.id, self._clock.wall(), "stuck", stuck.why)
+            self._listener.message(f"job {job.id}: {stuck.why}")
+
+    def _unclaim(self, refused: Refused) -> None:
+        """The host could not start a process: return the job to the queue, and pause starts."""
+        self._state.start_was_refused(self._clock.mono())
+        self._store.flush()
+        attempts.unclaim(self._db, refused.attempt, self._clock.wall(), refused.why)
+        self._set_refusal(refused.why)
+        self._state.is_stale = True
+        self._listener.message(f"could not start a job: {refused.why}")
+
+    def _set_refusal(self, why: str | None) -> None:
+        """Record why starts are refused, or None, for `stoker why`."""
+        if why != self._refusal:
+            meta.set_refusal(self._db, why)
+            self._refusal = why

@@ -1,0 +1,196 @@
+"""Decide and claim: what the policy sees, which jobs it starts, and the orders that start them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from stoker.core.model import Context, ReadyJob, RunningJob, Snapshot, Start
+from stoker.core.policy.decide import decide, jobs_to_see
+from stoker.daemon.gpus.fixed_gpus import FixedGpus
+from stoker.daemon.interfaces import Clock, EventListener, Host, Parent
+from stoker.daemon.launch_order import OrderMaker
+from stoker.daemon.loop_state import LoopState
+from stoker.daemon.waiting_jobs import WaitingJobs
+from stoker.devices.leases.lease import Lease
+from stoker.store import meta
+from stoker.store.attempts import Claim
+from stoker.store.buffered_attempts import AttemptStore
+from stoker.store.database import Database
+from stoker.store.profiles import Profiles
+from stoker.supervisor.messages import Order
+from stoker.testing.failpoints import point
+
+# The id of an attempt is on its processes and in the journal, so it is never used again, even if
+# its row is removed; ids are reserved in the database in blocks.
+_ATTEMPTS_RESERVED = 1000
+# Waiting times and overdue jobs change a decision although nothing happens.
+_DECIDE_AGAIN_SECONDS = 1.0
+
+
+class JobStarter:
+    """`running`: the loop's attempts that were claimed and have not ended."""
+
+    def __init__(
+        self,
+        db: Database,
+        store: AttemptStore,
+        state: LoopState,
+        *,
+        running: dict[int, RunningJob],
+        waiting: WaitingJobs,
+        profiles: Profiles,
+        gpus: FixedGpus,
+        orders: OrderMaker,
+        host: Host,
+        clock: Clock,
+        next_attempt: int,
+    ) -> None:
+        self._db = db
+        self._store = store
+        self._state = state
+        self._running = running
+        self._waiting = waiting
+        self._profiles = profiles
+        self._gpus = gpus
+        self._maker = orders
+        self._host = host
+        self._clock = clock
+        self._next_attempt = next_attempt
+        self._reserved = 0  # ids below this may be used: the reservation is committed
+        self._reserving = 0
+        self._orders: list[tuple[Order, Context, Lease]] = []  # claimed, not yet launched
+        self.limits: dict[str, int] = {}  # running jobs allowed, by fair-share group
+        self.is_draining = False
+        self.takes_work = True
+        self.clock_offset = 0.0  # wall clock less monotonic clock
+
+    def snapshot(self) -> Snapshot:
+        """What the policy sees: all running jobs, the first few of each request group."""
+        depth = jobs_to_see(
+            self._waiting.requests(), self._gpus.devices, self._running.values(),
+            self._host.cpu_slots,
+        )  # fmt: skip
+        waiting = self._waiting.first(depth, self.clock_offset)
+        running = self._running.values()
+        profiles = {job.family for job in running} | {job.family for job in waiting}
+        return Snapshot(
+            now=self._clock.mono(),
+            devices=self._gpus.in_order,
+            cpu_slots=self._host.cpu_slots,
+            running=tuple(running),
+            waiting=tuple(waiting),
+            draining=self.is_draining or not self.takes_work,
+            states=self._gpus.states,
+            limits=self.limits,
+            estimates=self._profiles.estimates(profiles),
+        )
+
+    def would_start(self) -> bool:
+        """Whether a decision would start something now."""
+        return bool(decide(self.snapshot(), tells_why=False).starts)
+
+    def reconsider(self, now: float) -> None:
+        """Time has passed: find out whether that alone lets a job start."""
+        state = self._state
+        if state.decide_at is not None and state.decide_at <= now:
+            state.may_start = state.may_start or self.would_start()
+            state.decide_at = now + _DECIDE_AGAIN_SECONDS if self._waiting else None
+
+    def claim_jobs(self) -> None:
+        """Claim every job that can start now, each with its devices."""
+        state = self._state
+        if not state.may_start or self._clock.mono() < state.paused_until:
+            return
+        if not self._reserve_ids():
+            return
+        state.paused_until, state.may_start, state.decide_at = 0.0, False, None
+        # Again until nothing starts: a request group may have more jobs than the policy saw, a
+        # lease may be refused, and every start changes which group has least.
+        while self._waiting:
+            plan = decide(self.snapshot(), tells_why=False)
+            claimed = self._claim_all(plan.starts)
+            if state.is_stale or (claimed == len(plan.starts) and not plan.has_room):
+                break
+            if not plan.starts:
+                if self._waiting:
+                    state.decide_at = self._clock.mono() + _DECIDE_AGAIN_SECONDS
+                break
+        self._gpus.drop_unused_waiter()
+
+    def _reserve_ids(self) -> bool:
+        """Reserve more attempt ids when few are left; False when none may be used yet."""
+        if self._next_attempt + _ATTEMPTS_RESERVED // 2 > self._reserved and self._waiting:
+            self._reserving = self._next_attempt + _ATTEMPTS_RESERVED
+            meta.set_meta(self._db, "next_attempt", self._reserving)
+            self._state.is_stale = True  # they may be used after the commit
+            return self._next_attempt < self._reserved
+        return True
+
+    def _claim_all(self, starts: Iterable[Start]) -> int:
+        claimed = 0
+        for start in starts:
+            if self._next_attempt >= self._reserved:
+                self._state.is_stale = True
+                break
+            claimed += self._claim(start)
+        return claimed
+
+    def _claim(self, start: Start) -> bool:
+        job = self._waiting.find(start.job)
+        lease = self._gpus.lease(job.request, start.devices)
+        if lease is None:
+            return False  # another process of this host has it; the GPU's state says so now
+        claim = Claim(
+            attempt=self._next_attempt,
+            job=job.id,
+            number=job.attempts + 1,
+            devices=start.devices,
+            memory=job.request.memory,
+            at=self._clock.wall(),
+            boot=self._host.boot,
+        )
+        if not self._store.claim(job, claim):
+            lease.close()
+            self._state.is_stale = True  # impossible while we hold the write lock; read again
+            return False
+        self._waiting.take(job)
+        self._next_attempt += 1
+        self._running[claim.attempt] = _running_job(job, claim, self._clock.mono())
+        point("daemon.after_claim")
+        by_number = {device.number: device for device in self._gpus.devices}
+        devices = tuple(by_number[number] for number in start.devices)
+        self._orders.append((*self._maker.make(job, claim, devices), lease))
+        return True
+
+    def committed(self) -> None:
+        """The claims are in the database, and so is the reservation of ids."""
+        self._reserved = max(self._reserved, self._reserving)
+
+    def rolled_back(self) -> None:
+        """The claims of this tick did not happen."""
+        for order, _, lease in self._orders:
+            del self._running[order.attempt]
+            lease.close()
+        self._orders.clear()
+
+    def launch(self, parent: Parent, listener: EventListener) -> None:
+        """Order the starts of committed claims."""
+        for order, context, lease in self._orders:
+            listener.starting(order.job, order.devices)
+            parent.launch(order, context, lease.descriptors)
+            point("daemon.after_launch")
+            listener.started(order.job, order.devices)
+        self._orders.clear()
+
+
+def _running_job(job: ReadyJob, claim: Claim, now: float) -> RunningJob:
+    return RunningJob(
+        id=job.id,
+        attempt=claim.attempt,
+        request=job.request,
+        devices=claim.devices,
+        started=now,
+        ends_by=None if job.time_limit is None else now + job.time_limit,
+        share=job.share,
+        family=job.family,
+    )
