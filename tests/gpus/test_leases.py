@@ -219,7 +219,7 @@ def test_a_job_keeps_its_card_when_daemon_and_runner_are_killed(host: GpuHost) -
     [holder] = second.gpu(0)["holders"]
     assert holder["amount_bytes"] is None
     first.ok("daemon", "start")
-    assert first.state(job) == "running"
+    first.wait_until(lambda: first.state(job) == "running")  # after its recovery
     assert second.state(waits) == "queued"
     gate.open()
     assert second.wait(waits) == 0

@@ -46,6 +46,7 @@ def test_every_promise_holds_in_many_more_histories(first: int, tmp_path: Path) 
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", (20_001, 20_003))
 def test_every_promise_holds_with_thousands_of_jobs(seed: int, tmp_path: Path) -> None:
     assert run(seed, str(tmp_path), jobs=3_000).jobs >= 3_000
