@@ -11,7 +11,7 @@ from pathlib import Path
 
 from stoker.cli import help
 from stoker.cli import main as cli
-from stoker.cli.options import all_options
+from stoker.core.formats.command_line import all_options
 from stoker.core.states import ACTIVE, EVENTS, FINAL, TABLE, WAITING
 
 FOLDER = Path(__file__).parent

@@ -186,9 +186,9 @@ def test_option_of_another_tool_gets_its_name_here(
 
 
 def test_words_suggested_are_commands_and_options_that_exist() -> None:
-    from stoker.cli import known_words
     from stoker.cli.main import load
-    from stoker.cli.options import all_options
+    from stoker.core.formats import known_words
+    from stoker.core.formats.command_line import all_options
 
     said = [
         *known_words.COMMANDS.values(),

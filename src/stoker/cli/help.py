@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import textwrap
 
-from stoker.cli.options import Verb, all_options
 from stoker.cli.output import columns
+from stoker.core.formats.command_line import Verb, all_options
 
 _PIPE_WIDTH = 100
 _NARROW = 60  # below this, the description of an option begins on a line of its own

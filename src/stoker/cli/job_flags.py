@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from stoker.cli.options import Option, Parsed, Verb, count, parse, whole_number
 from stoker.client.queue import check_possible, current_context, output_path
+from stoker.core.formats.command_line import Option, Parsed, Verb, count, parse, whole_number
 from stoker.core.formats.durations import parse_duration, parse_size
 from stoker.core.formats.shell_words import MAX_ARGUMENT_BYTES
 from stoker.core.model import Context, Dependency, Device, JobSpec, Request

@@ -123,7 +123,7 @@ def _own_words(words: list[str]) -> list[str]:
     name = ALIASES.get(words[0], words[0]) if words else ""
     if name not in ("submit", "run"):
         return words
-    from stoker.cli.options import own_words
+    from stoker.core.formats.command_line import own_words
 
     return own_words(load(name).VERB, words[1:])
 
@@ -141,7 +141,7 @@ def _dispatch(words: list[str]) -> int:
     name = ALIASES.get(words[0], words[0])
     if name not in VERBS:
         raise _unknown_verb(words[0])
-    from stoker.cli.options import parse
+    from stoker.core.formats.command_line import parse
 
     module = load(name)
     parsed = parse(module.VERB, words[1:])
@@ -168,7 +168,7 @@ def load(name: str):  # type: ignore[no-untyped-def]
 
 
 def _unknown_verb(word: str) -> UsageError:
-    from stoker.cli.known_words import COMMANDS, EITHER
+    from stoker.core.formats.known_words import COMMANDS, EITHER
     from stoker.core.formats.suggestions import nearest
 
     message = f"`{word}` is not a Stoker command"

@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from stoker.cli.options import Parsed
+    from stoker.core.formats.command_line import Parsed
 
 _COLOURS = {
     "running": "32", "starting": "32", "stopping": "33", "queued": "36", "held": "35",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from stoker.cli.options import Parsed
+from stoker.core.formats.command_line import Parsed
 from stoker.core.formats.shell_words import quote
 from stoker.core.formats.slurm_environment import MARK, SRUN_FOLDER, expand_path
 from stoker.core.formats.slurm_request import Translated

@@ -18,9 +18,9 @@ import shlex
 from typing import Any
 
 from stoker.cli.job_flags import JOB_OPTIONS, tags_of
-from stoker.cli.options import Verb, parse
 from stoker.client.queue import Queue
 from stoker.core.formats import job_file
+from stoker.core.formats.command_line import Verb, parse
 from stoker.core.formats.gpupeasy_text import TextJob, jobs_in, looks_like_gpupeasy, trouble_in
 from stoker.core.model import JobSpec
 from stoker.errors import UsageError

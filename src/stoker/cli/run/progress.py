@@ -6,10 +6,10 @@ import os
 import sys
 import time
 
-from stoker.cli.options import Parsed
 from stoker.cli.output import notice
 from stoker.cli.run.run_sources import LineSource, WordSource
 from stoker.client import views
+from stoker.core.formats.command_line import Parsed
 from stoker.core.formats.durations import format_duration
 from stoker.core.formats.shell_words import display
 from stoker.core.formats.terminal import printable

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from stoker.cli.options import Parsed
 from stoker.cli.output import notice
+from stoker.core.formats.command_line import Parsed
 from stoker.core.model import Device, DeviceState
 from stoker.core.policy.placement import is_named
 from stoker.daemon.gpus.driver_monitor import find_cards

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
-from stoker.cli.options import Parsed
 from stoker.cli.output import as_json, notice, report_change
 from stoker.cli.run.progress import Screen
 from stoker.cli.run.run_sources import LineSource, WordSource
 from stoker.cli.verbs.wait import code_of
 from stoker.client import views
+from stoker.core.formats.command_line import Parsed
 from stoker.core.formats.shell_words import display
 from stoker.core.formats.terminal import printable
 from stoker.core.record import Record

@@ -6,9 +6,9 @@ import sys
 import time
 
 from stoker.cli.open_queue import open_queue
-from stoker.cli.options import Option, Parsed, Verb
 from stoker.cli.output import as_json, notice, plural, print_json, report_change
 from stoker.client.queue import Queue
+from stoker.core.formats.command_line import Option, Parsed, Verb
 from stoker.core.formats.durations import format_size, parse_duration
 from stoker.core.states import FINAL
 from stoker.errors import UsageError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stoker.cli.main import ALIASES, VERBS, load
-from stoker.cli.options import Parsed, Verb, all_options
+from stoker.core.formats.command_line import Parsed, Verb, all_options
 from stoker.errors import UsageError
 
 VERB = Verb(

@@ -8,10 +8,10 @@ import time
 from contextlib import suppress
 
 from stoker.cli.open_queue import open_queue
-from stoker.cli.options import Option, Parsed, Verb
 from stoker.cli.output import notice, plural, print_json
 from stoker.client import views
 from stoker.client.queue import Queue
+from stoker.core.formats.command_line import Option, Parsed, Verb
 from stoker.core.states import ACTIVE
 from stoker.daemon.start import DAEMON_MODULE
 from stoker.errors import Error, Unavailable, UsageError

@@ -10,10 +10,10 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
-from stoker.cli.options import Option, Parsed, Verb
 from stoker.cli.output import plural, print_json
 from stoker.client import views
 from stoker.core.fields import from_fields
+from stoker.core.formats.command_line import Option, Parsed, Verb
 from stoker.core.formats.durations import format_size
 from stoker.core.record import Record
 from stoker.daemon import status

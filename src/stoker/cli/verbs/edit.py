@@ -7,9 +7,9 @@ import sys
 
 from stoker.cli.job_flags import dependencies, pair
 from stoker.cli.open_queue import open_queue
-from stoker.cli.options import Option, Parsed, Verb, count, whole_number
 from stoker.cli.output import as_json, report_change
 from stoker.core.formats.byte_text import maybe_bytes, pack_words
+from stoker.core.formats.command_line import Option, Parsed, Verb, count, whole_number
 from stoker.core.formats.durations import parse_duration
 from stoker.core.formats.shell_words import display
 from stoker.core.model import Dependency

@@ -11,11 +11,11 @@ import sys
 from collections.abc import Callable
 
 from stoker.cli.open_queue import at_end
-from stoker.cli.options import Parsed
 from stoker.cli.output import notice, print_json
 from stoker.client import views
 from stoker.client.change_feed import ChangeFeed
 from stoker.client.queue import Queue
+from stoker.core.formats.command_line import Parsed
 from stoker.core.states import FINAL
 from stoker.errors import NotFound
 from stoker.store import job_queries

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from stoker.cli.open_queue import open_queue
-from stoker.cli.options import Option, Parsed, Verb, count
 from stoker.cli.output import as_json, print_json, report_change, table
 from stoker.client.gpu_views import GpuView, load_gpu_views
 from stoker.client.queue import Queue
+from stoker.core.formats.command_line import Option, Parsed, Verb, count
 from stoker.core.model import Device
 from stoker.core.policy.placement import is_named
 from stoker.errors import NotFound, UsageError

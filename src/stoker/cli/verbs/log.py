@@ -7,12 +7,12 @@ import sys
 from collections.abc import Iterator
 
 from stoker.cli.open_queue import open_queue
-from stoker.cli.options import Option, Parsed, Verb, count
 from stoker.cli.output import notice, plural, print_json, wants_colour
 from stoker.client import views
 from stoker.client.log_text import read_from, read_lines, whole_characters
 from stoker.client.queue import Queue
 from stoker.core.formats.byte_text import to_text
+from stoker.core.formats.command_line import Option, Parsed, Verb, count
 from stoker.core.formats.log_rendering import LogView
 from stoker.core.states import FINAL
 from stoker.errors import NotFound, UsageError

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 from stoker.cli.open_queue import open_queue
-from stoker.cli.options import Option, Parsed, Verb, count
 from stoker.cli.output import notice, plural, print_json, table
 from stoker.client import views
 from stoker.client.queue import Queue
+from stoker.core.formats.command_line import Option, Parsed, Verb, count
 from stoker.core.formats.durations import format_duration
 from stoker.core.formats.selectors import parse_selector
 from stoker.core.formats.shell_words import display

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from stoker.cli.options import Option, Parsed, Verb, count
 from stoker.cli.output import notice, print_json, wants_colour
 from stoker.cli.verbs.results import chosen_metric, find_reported
 from stoker.client.reports import JobFiles, Reported, curve_of
+from stoker.core.formats.command_line import Option, Parsed, Verb, count
 from stoker.core.formats.terminal import printable
 from stoker.errors import NotFound, UsageError
 from stoker.results.curves import downsample

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from stoker.cli.job_words import is_one_job, select_jobs
 from stoker.cli.open_queue import open_queue
-from stoker.cli.options import Parsed, Verb
 from stoker.cli.output import plural, print_change
 from stoker.cli.start_notice import with_start_notice
+from stoker.core.formats.command_line import Parsed, Verb
 from stoker.errors import Conflict
 from stoker.store import job_queries
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from stoker.cli.job_words import select_jobs
 from stoker.cli.open_queue import open_queue
-from stoker.cli.options import Option, Parsed, Verb
 from stoker.cli.output import plural, print_change
 from stoker.cli.start_notice import with_start_notice
 from stoker.client.queue import Queue
+from stoker.core.formats.command_line import Option, Parsed, Verb
 from stoker.core.states import FINAL
 from stoker.errors import Conflict
 from stoker.store import job_queries, reruns

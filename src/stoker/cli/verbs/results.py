@@ -6,10 +6,10 @@ import os
 import sys
 
 from stoker.cli.open_queue import at_end, open_queue
-from stoker.cli.options import Option, Parsed, Verb, count
 from stoker.cli.output import notice, plural, print_json, table
 from stoker.client.queue import Queue
 from stoker.client.reports import JobFiles, Reported, of_jobs, of_sweep
+from stoker.core.formats.command_line import Option, Parsed, Verb, count
 from stoker.core.formats.durations import format_duration
 from stoker.core.formats.terminal import printable
 from stoker.errors import NotFound, UsageError

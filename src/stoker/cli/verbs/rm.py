@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from stoker.cli.job_words import select_jobs
 from stoker.cli.open_queue import open_queue
-from stoker.cli.options import Parsed, Verb
 from stoker.cli.output import notice, plural, print_change
+from stoker.core.formats.command_line import Parsed, Verb
 from stoker.errors import Conflict
 
 VERB = Verb(

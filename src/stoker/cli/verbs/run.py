@@ -10,12 +10,12 @@ import zlib
 from stoker.cli.job_flags import JOB_OPTIONS, SpecMaker, base_of
 from stoker.cli.job_lines import check_file
 from stoker.cli.open_queue import at_end
-from stoker.cli.options import Option, Parsed, Verb, count, parse
 from stoker.cli.run.progress import Screen, log_path
 from stoker.cli.run.run_devices import at_a_time, cards_of, usable
 from stoker.cli.run.run_sources import LineSource, WordSource
 from stoker.cli.run.summary import end
 from stoker.cli.submit_checks import check_job_file
+from stoker.core.formats.command_line import Option, Parsed, Verb, count, parse
 from stoker.core.states import WAITING
 from stoker.daemon.foreground import Foreground, remove_store
 from stoker.daemon.interfaces import Host

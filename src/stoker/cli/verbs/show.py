@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 
 from stoker.cli.open_queue import open_queue
-from stoker.cli.options import Parsed, Verb
 from stoker.cli.output import plural, print_json, table
 from stoker.cli.verbs.ls import elapsed
 from stoker.client import views
 from stoker.client.queue import Queue
+from stoker.core.formats.command_line import Parsed, Verb
 from stoker.core.formats.durations import format_duration, format_size
 from stoker.core.formats.shell_words import display
 from stoker.core.formats.terminal import printable

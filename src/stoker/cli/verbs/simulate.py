@@ -6,8 +6,8 @@ import csv
 import time
 from random import Random
 
-from stoker.cli.options import Option, Parsed, Verb
 from stoker.cli.output import notice, print_json, table
+from stoker.core.formats.command_line import Option, Parsed, Verb
 from stoker.core.formats.durations import format_duration
 from stoker.core.model import Rules
 from stoker.core.policy.replay import Profiles, Result, TraceJob, replay

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 
 from stoker.cli.open_queue import open_queue
-from stoker.cli.options import Option, Parsed, Verb
 from stoker.cli.output import print_json, table
 from stoker.cli.verbs.ls import COUNT_LIMIT, elapsed, jobs_table, no_daemon, summary
 from stoker.client import views
 from stoker.client.queue import Queue
 from stoker.client.waiting import host_problems
+from stoker.core.formats.command_line import Option, Parsed, Verb
 from stoker.core.formats.shell_words import display
 from stoker.core.model import Device
 from stoker.core.states import ACTIVE, WAITING

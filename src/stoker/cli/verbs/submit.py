@@ -6,7 +6,6 @@ import os
 
 from stoker.cli.job_flags import JOB_OPTIONS, SpecMaker
 from stoker.cli.open_queue import open_queue
-from stoker.cli.options import Option, Parsed, Verb, parse
 from stoker.cli.output import as_json, notice, report_change
 from stoker.cli.submit_checks import (
     check_job_file,
@@ -15,6 +14,7 @@ from stoker.cli.submit_checks import (
     misplaced_options,
 )
 from stoker.client.queue import Queue
+from stoker.core.formats.command_line import Option, Parsed, Verb, parse
 from stoker.core.formats.durations import format_duration
 from stoker.core.model import JobSpec
 from stoker.errors import NotFound, UsageError

@@ -6,11 +6,11 @@ import os
 
 from stoker.cli.job_flags import JOB_OPTIONS, base_of
 from stoker.cli.open_queue import open_queue
-from stoker.cli.options import Option, Parsed, Verb, count, whole_number
 from stoker.cli.output import as_json, notice, plural, print_json, report_change
 from stoker.cli.start_notice import STARTED
 from stoker.client.queue import Queue
 from stoker.client.trials import Trials
+from stoker.core.formats.command_line import Option, Parsed, Verb, count, whole_number
 from stoker.core.formats.shell_words import display
 from stoker.core.formats.suggestions import nearest
 from stoker.core.formats.terminal import printable

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from stoker.cli.options import Parsed
 from stoker.cli.output import as_json, notice, plural, print_json, report_change, table
 from stoker.cli.verbs.sweep import in_words, report, shape
 from stoker.client.queue import Queue
 from stoker.client.reports import JobFiles, failures, of_sweep
+from stoker.core.formats.command_line import Parsed
 from stoker.core.formats.terminal import printable
 from stoker.daemon.helpers.sweep_driver import pause_reason
 from stoker.errors import UsageError

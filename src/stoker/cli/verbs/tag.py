@@ -5,8 +5,8 @@ from __future__ import annotations
 from stoker.cli.job_flags import tags_of
 from stoker.cli.job_words import select_jobs
 from stoker.cli.open_queue import open_queue
-from stoker.cli.options import Parsed, Verb
 from stoker.cli.output import plural, print_change
+from stoker.core.formats.command_line import Parsed, Verb
 from stoker.errors import UsageError
 
 VERB = Verb(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 
 from stoker.cli.open_queue import at_end, open_queue
-from stoker.cli.options import Option, Parsed, Verb
 from stoker.cli.output import notice, plural, print_json
 from stoker.cli.start_notice import STARTED
 from stoker.client import views
 from stoker.client.change_feed import ChangeFeed
 from stoker.client.queue import Queue
+from stoker.core.formats.command_line import Option, Parsed, Verb
 from stoker.core.formats.durations import format_duration, parse_duration
 from stoker.core.states import FINAL
 from stoker.errors import TimedOut

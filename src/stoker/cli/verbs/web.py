@@ -8,8 +8,8 @@ import sys
 import time
 from collections.abc import Callable
 
-from stoker.cli.options import Option, Parsed, Verb, count
 from stoker.cli.output import notice, print_json
+from stoker.core.formats.command_line import Option, Parsed, Verb, count
 from stoker.errors import Conflict, Error, Unavailable, UsageError
 from stoker.settings import Settings, load_settings, prepare_state_dir
 from stoker.web.server_address import LOG, ServerAddress, living_pid, living_place

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from stoker.cli.open_queue import open_queue
-from stoker.cli.options import Parsed, Verb
 from stoker.cli.output import print_json
 from stoker.client import waiting
+from stoker.core.formats.command_line import Parsed, Verb
 from stoker.core.formats.terminal import printable
 from stoker.core.states import WAITING
 from stoker.store import job_queries

@@ -147,7 +147,7 @@ def _set(values: dict[str, Any], option: Option, name: str, given: str) -> None:
 
 
 def _unknown(verb: Verb, name: str, table: dict[str, Option]) -> UsageError:
-    from stoker.cli.known_words import OPTIONS, WITHOUT
+    from stoker.core.formats.known_words import OPTIONS, WITHOUT
 
     takes_jobs = "--gpus" in table
     near = nearest(name, table, OPTIONS)
