@@ -42,7 +42,8 @@ NOT_A_TIME = "write 14:30, +2h or 2026-12-24T18:00"
         ("-d 99999999999999999999 y", "`-d`: `99999999999999999999` is not a dependency",
          "write 7, 7:ok, 7:any or 7:notok"),
         ("-E =x y", "`-E`: `=x` is not an environment variable", "write NAME=VALUE"),
-        ("--env-file nowhere y", "cannot read `nowhere`: No such file or directory", None),
+        ("--env-file nowhere y", "`--env-file`: cannot read `nowhere`: No such file or directory",
+         None),
     ],
 )  # fmt: skip
 def test_submit_refuses_what_makes_no_sense(
@@ -73,7 +74,7 @@ def test_a_folder_that_was_removed_under_the_user_is_refused(lab: Lab) -> None:
         ["sh", "-c", script, "sh", "submit", "true"],
         env=lab.env, cwd=lab.folder, capture_output=True, text=True,
     )  # fmt: skip
-    refused(done, 2, "the folder you are in was removed", "cd somewhere else")
+    refused(done, 2, "the current directory was removed", "cd to another one")
 
 
 def test_more_gpus_than_there_are_is_refused_with_65(lab: Lab, new_lab: Callable[..., Lab]) -> None:
@@ -104,10 +105,10 @@ def test_a_word_that_linux_could_not_pass_on_is_refused(lab: Lab) -> None:
 def test_a_line_of_an_env_file_that_is_none_is_named(lab: Lab) -> None:
     (lab.folder / "vars").write_text("A=1\nnonsense\n")
     refused(lab.run("submit", "--env-file", "vars", "x"), 2,
-            "line 2 of `vars` is not NAME=VALUE")  # fmt: skip
+            "`--env-file`: line 2 of `vars` is not NAME=VALUE")  # fmt: skip
     (lab.folder / "vars").write_bytes(b"A=1\0\n")
     refused(lab.run("submit", "--env-file", "vars", "x"), 2,
-            "line 1 of `vars` is not NAME=VALUE")  # fmt: skip
+            "`--env-file`: line 1 of `vars` is not NAME=VALUE")  # fmt: skip
 
 
 @pytest.mark.parametrize("verb", ["show", "log", "wait", "cancel", "hold", "edit", "why"])

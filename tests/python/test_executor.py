@@ -111,7 +111,7 @@ def test_it_serves_asyncio(here: Lab) -> None:
 
 
 def test_options_that_make_no_sense_are_refused(here: Lab) -> None:
-    with pytest.raises(UsageError, match="`gpu` is no option of a job"):
+    with pytest.raises(UsageError, match="`gpu` is not an option of a job"):
         Executor(gpu=1)  # type: ignore[call-arg]
     with pytest.raises(UsageError, match="`dedupe` names one job"):
         Executor(dedupe="a")

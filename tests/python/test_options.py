@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from stoker.client.job_options import read_options
+from stoker.client.job_options import NAMES, read_options
 from stoker.core.model import Dependency
 from stoker.errors import UsageError
 from stoker.python.api import Queue, job, submit, sweep
 from stoker.python.executor import Executor
+from stoker.python.options import Options
 from tests.lab import Lab
 from tests.python import work
 
@@ -46,7 +47,7 @@ def test_an_option_that_is_misspelt_has_a_nearest_one(here: Lab) -> None:
         (lambda: sweep("true {x}", {"x": [1]}, retris=1), "retris", "retries"),
     ]
     for call, name, near in wrong:
-        with pytest.raises(UsageError, match=f"`{name}` is no option of") as caught:
+        with pytest.raises(UsageError, match=f"`{name}` is not an option of") as caught:
             call()
         assert caught.value.hint == f"did you mean `{near}`?"
 
@@ -65,6 +66,8 @@ def test_variables_reach_the_job(here: Lab) -> None:
         ({"time_limit": timedelta(hours=1)}, "time_limit", 3600.0),
         ({"time_limit": None}, "time_limit", None),
         ({"tags": "one"}, "tags", ("one",)),
+        ({"tags": "a,b"}, "tags", ("a", "b")),
+        ({"tags": ["a,b", "c"]}, "tags", ("a", "b", "c")),
         ({"signal": "USR1@60", "time_limit": 90}, "warn", "USR1@60"),
     ],
 )
@@ -82,32 +85,35 @@ def test_memory_is_text_or_bytes() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"gpu": 1}, "`gpu` is no option of a job"),
+        ({"gpu": 1}, "`gpu` is not an option of a job"),
         ({"gpus": -1}, "`gpus` has the value `-1`"),
         ({"gpus": True}, "`gpus` has the value `True`"),
         ({"gpus": 1.5}, "`gpus` has the value `1.5`"),
         ({"gpus": "2"}, "`gpus` has the value `'2'`"),
         ({"gpu_mem": "much"}, "`much` is not a size"),
         ({"gpu_mem": 0}, "`gpu_mem` has the value `0`"),
-        ({"gpu_mem": "1G", "exclusive": True}, "`gpu_mem` shares a card"),
-        ({"gpus": 0, "gpu_mem": "1G"}, "a job without a GPU cannot ask"),
+        ({"gpu_mem": "1G", "exclusive": True}, "`gpu_mem` shares a GPU and `exclusive` does not"),
+        (
+            {"gpus": 0, "gpu_mem": "1G"},
+            "`gpu_mem`, `gpu_ids` and `exclusive` need `gpus` 1 or more",
+        ),
         ({"gpu_ids": [1, 1]}, "`gpu_ids` has the value"),
         ({"gpu_ids": 1}, "`gpu_ids` has the value `1`"),
-        ({"on_oom": "cry"}, "`cry` is no answer"),
+        ({"on_oom": "cry"}, "`cry` is not a way to handle out-of-memory errors"),
         ({"time_limit": "later"}, "`later` is not a duration"),
         ({"time_limit": -1}, "`time_limit` has the value `-1`"),
         ({"retries": "many"}, "`retries` has the value"),
         ({"hold": 1}, "`hold` has the value `1`"),
-        ({"name": "a\0b"}, "name holds a NUL byte"),
-        ({"name": "\ud800"}, "name holds characters"),
-        ({"tags": [1]}, "`a tag` has the value `1`"),
+        ({"name": "a\0b"}, "`name` holds a NUL byte"),
+        ({"name": "\ud800"}, "`name` holds characters"),
+        ({"tags": [1]}, "`tags` has the value `1`"),
         ({"env": {"A=B": "1"}}, "`A=B` cannot be the name"),
         ({"env": {"A": "\0"}}, "the variable `A` holds a NUL byte"),
         ({"env": {"A": None}}, "the variable `A`"),
-        ({"begin": "tomorrow"}, "`begin` has the value `'tomorrow'`"),
+        ({"begin": "tomorrow"}, "`tomorrow` is not a time"),
         ({"begin": 1e300}, "`begin` has the value"),
         ({"signal": "LOUD@1"}, "LOUD"),
-        ({"signal": "USR1@60"}, "`signal` warns before the time limit, and there is none"),
+        ({"signal": "USR1@60"}, "`signal` needs `time_limit`"),
         ({"cwd": 3}, "`cwd` has the value `3`"),
     ],
 )
@@ -162,3 +168,20 @@ def test_a_dependency_may_be_given_in_several_ways(here: Lab) -> None:
 def test_a_command_with_loose_words_is_explained(here: Lab) -> None:
     with pytest.raises(UsageError, match="a command takes no further arguments"):
         submit("python", "train.py")  # type: ignore[call-overload]
+
+
+def test_begin_may_be_a_time_of_day_as_on_the_command_line(here: Lab) -> None:
+    at = datetime.fromisoformat(submit("true", begin="23:59").info()["eligible_at"])
+    assert (at.astimezone().hour, at.astimezone().minute) == (23, 59)
+
+
+def test_mask_of_the_submitter_restricts_jobs_of_the_python_api(
+    here: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    assert submit("true", gpus=1, hold=True).info()["gpu_ids"] == ["1"]
+    assert submit("true", gpus=1, gpu_ids=[0], hold=True).info()["gpu_ids"] == ["0"]
+
+
+def test_static_types_name_every_option() -> None:
+    assert set(Options.__annotations__) == set(NAMES)

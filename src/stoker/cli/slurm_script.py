@@ -40,7 +40,7 @@ def slurm_job(spec: JobSpec, slurm: Translated, parsed: Parsed, state_dir: str) 
     """The job with the variables of Slurm, and an `srun` that runs commands in it."""
     env = dict(spec.context.env)
     if slurm.exported is not None:
-        declared = {pair[0] for pair in parsed["env"] or ()}
+        declared = {key for pairs in parsed["env"] or () for key, _ in pairs}
         kept = {*_ALWAYS_KEPT, *slurm.exported, *declared}
         env = {key: env[key] for key in env if key in kept or key.startswith(("LC_", "STOKER_"))}
         spec = spec._replace(context=spec.context._replace(env=tuple(sorted(env.items()))))

@@ -1,7 +1,9 @@
-"""What a job may ask for, as Python values: `gpus=2, gpu_mem="20G", time_limit="2h"`.
+"""The options of a job, declared once for the command line, job files, Python and web forms.
 
-Names and meanings are those of `stoker submit`. Bare numbers are seconds and bytes; text is read as
-the command line reads it.
+To add one: a line in JOB_OPTIONS, a field of JobSpec (core/model.py) and, unless it is only used
+at submit, a column (store/schema.sql, store/submit.py). The command line, `#stoker` lines, sweep
+files, the Python API and the web UI take it from here; the static types of the Python API are in
+python/options.py.
 """
 
 from __future__ import annotations
@@ -9,353 +11,337 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
-from stoker.core.formats.durations import parse_duration, parse_size
+from stoker.client import option_values as kinds
+from stoker.client.option_values import Invalid, Kind
+from stoker.core.formats.command_line import Option
+from stoker.core.formats.shell_words import MAX_ARGUMENT_BYTES
+from stoker.core.model import Context, Dependency, Device, JobSpec, Request
 from stoker.core.record import Record
 from stoker.errors import Unavailable, UsageError, about
+from stoker.settings import Settings
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from stoker.core.model import Context, Dependency, Device, JobSpec, Request
-    from stoker.python.job import Job
-    from stoker.settings import Settings
+    from typing import Any
 
-    Path: TypeAlias = str | os.PathLike[str]
-    After: TypeAlias = Job[Any] | int | str | Dependency
-
-_CONDITIONS = ("ok", "any", "notok")
-_ON_OOM = ("bigger", "elsewhere", "alone", "fail")
 _MOST_ENV_BYTES = 1_500_000
 
 
-class Options(TypedDict, total=False):
-    """The keywords of `submit` for commands, of `@job` and of `Executor`."""
-
-    gpus: int | None  # default: 1 where there are any
-    gpu_mem: str | int | None  # of each card, which it then shares: "20G", bytes, or "auto"
-    gpu_ids: Iterable[int | str] | None  # only these: indices or UUIDs
-    prefer: Iterable[int | str] | None  # these first
-    gpu_model: str | None  # part of the model's name
-    min_gpu_mem: str | int | None  # cards with at least so much
-    exclusive: bool
-    on_oom: str | None  # bigger, elsewhere, alone or fail
-    name: str | None
-    cwd: Path | None
-    env: Mapping[str, str | int | float | os.PathLike[str]] | None
-    priority: int
-    after: After | Iterable[After] | None  # jobs, ids, or "7:any"
-    time_limit: str | float | timedelta | None  # seconds, "90m", "2h"
-    signal: str | None  # sent before the time limit: "USR1@60"
-    grace: str | float | timedelta | None
-    retries: int
-    restartable: bool
-    begin: str | float | datetime | timedelta | None  # seconds since the epoch, "+2h", ISO 8601
-    tags: str | Iterable[str] | None
-    stdout: Path | None
-    stderr: Path | None
-    hold: bool
-    keep_children: bool
-    dedupe: str | None
+class JobOption(Record):
+    key: str  # in Python, JSON and sweep files
+    flags: str
+    value: str | None  # its name in help texts; None: a switch
+    kind: Kind
+    help: str
+    repeats: bool = False  # the flag may be repeated, and the values add up
+    is_single: bool = False  # only for one job, not for all jobs of a sweep
+    in_queue: bool = False  # only for jobs in the queue, not for `stoker run`
 
 
-NAMES = tuple(Options.__annotations__)
+JOB_OPTIONS = (
+    JobOption("gpus", "-G --gpus", "N", kinds.COUNT,
+              "GPUs for each job (default: 1 if this host has any; 0: none)"),
+    JobOption("gpu_mem", "-M --gpu-mem", "SIZE", kinds.MEMORY,
+              "GPU memory to reserve on each GPU, e.g. 20G; auto: the peak of earlier runs"),
+    JobOption("gpu_ids", "--gpu-ids", "LIST", kinds.GPU_NAMES, "only these GPUs: 0,2 or UUIDs"),
+    JobOption("prefer", "--prefer", "LIST", kinds.GPU_NAMES, "try these GPUs first"),
+    JobOption("gpu_model", "--gpu-model", "NAME", kinds.TEXT,
+              "only GPUs whose model name contains this, e.g. H200"),
+    JobOption("min_gpu_mem", "--min-gpu-mem", "SIZE", kinds.SIZE,
+              "only GPUs with at least this much memory"),
+    JobOption("exclusive", "--exclusive", None, kinds.SWITCH,
+              "whole GPUs, even if they have several slots"),
+    JobOption("on_oom", "--on-oom", "HOW", kinds.WAY,
+              "retry after running out of GPU memory: bigger, elsewhere, alone; or fail"),
+    JobOption("name", "-n --name", "NAME", kinds.TEXT, "a name to select the job by",
+              is_single=True),
+    JobOption("cwd", "-C --cwd", "DIR", kinds.PATH, "working directory (default: the current one)"),
+    JobOption("env", "-E --env", "K=V", kinds.ENV, "set a variable; NAME alone copies it",
+              repeats=True),
+    JobOption("env_file", "--env-file", "FILE", kinds.ENV_FILE,
+              "set variables from a file with one K=V per line", repeats=True),
+    JobOption("priority", "-p --priority", "N", kinds.WHOLE,
+              "a higher number starts first (default: 0)"),
+    JobOption("after", "-d --after", "ID[:COND]", kinds.AFTER,
+              "wait for jobs: 7, 7:ok, 7:any, 7:notok", repeats=True, is_single=True,
+              in_queue=True),
+    JobOption("time_limit", "-t --time-limit", "TIME", kinds.MINUTES,
+              "stop the job after this long: 90s, 30m, 2h, HH:MM:SS (bare: minutes)"),
+    JobOption("grace", "--grace", "TIME", kinds.SECONDS, "seconds between SIGTERM and SIGKILL"),
+    JobOption("signal", "--signal", "SIG[@TIME]", kinds.SIGNAL,
+              "send a signal before the time limit: USR1@60 (B:USR1@60: only to its shell)"),
+    JobOption("retries", "-r --retries", "N", kinds.COUNT,
+              "retry up to N times when the job fails, with back-off"),
+    JobOption("restartable", "--restartable", None, kinds.SWITCH,
+              "run again if the job was lost in a crash of the host"),
+    JobOption("begin", "--begin", "TIME", kinds.BEGIN,
+              "do not start before: 14:30, +2h, 2026-12-24T18:00", is_single=True, in_queue=True),
+    JobOption("tags", "-T --tag", "TAG", kinds.TAGS, "a label to select jobs by; a,b are two",
+              repeats=True),
+    JobOption("stdout", "-o --stdout", "PATH", kinds.PATH,
+              "write output to this file; %j is the job id (default: kept by Stoker)",
+              is_single=True),
+    JobOption("stderr", "-e --stderr", "PATH", kinds.PATH,
+              "write error output to this file (default: with the output)", is_single=True),
+    JobOption("hold", "--hold", None, kinds.SWITCH,
+              "queue the job, but do not start it before `stoker release`", in_queue=True),
+    JobOption("keep_children", "--keep-children", None, kinds.SWITCH,
+              "do not kill processes that outlive the job's first process"),
+)  # fmt: skip
+DEDUPE = JobOption("dedupe", "--dedupe", "KEY", kinds.TEXT, "", is_single=True)
+BY_KEY = {option.key: option for option in (*JOB_OPTIONS, DEDUPE)}
+NAMES = tuple(BY_KEY)
 
 
 class ParsedOptions(Record):
-    """Options that were read; what depends on the host and the moment is still open."""
+    """Options that were checked; what depends on the host and the time is still open."""
 
     fields: dict[str, Any]  # of JobSpec
-    request: Request  # `gpus` -1: as many as a job gets that does not say
+    request: Request  # `gpus` -1: the default
     cwd: str | None
     env: tuple[tuple[str, str], ...]
-    after: tuple[After, ...]
-    begin: str | float | datetime | timedelta | None
+    after: tuple[Any, ...]
+    begin: Any
     stdout: str | None
     stderr: str | None
+    named: Callable[[str], str]  # an option as its user writes it: --gpu-mem, gpu_mem
+
+
+# -- reading -------------------------------------------------------------------------------------
+
+
+def flag_options(options: Iterable[JobOption] = JOB_OPTIONS) -> tuple[Option, ...]:
+    """The options as the parser of command lines takes them."""
+    return tuple(
+        Option(one.flags, one.help, one.value, one.kind.parse, many=one.repeats) for one in options
+    )
+
+
+def flag_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of a parsed command line, by option key; repeated flags are joined."""
+    found = {}
+    for option in BY_KEY.values():
+        value = values.get(option.flags.split()[-1].lstrip("-").replace("-", "_"))
+        if value is not None:
+            found[option.key] = (
+                tuple(x for some in value for x in some) if option.repeats else value
+            )
+    return found
+
+
+def file_values(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a sweep file, where values mean what they mean on the command line."""
+    values: dict[str, Any] = {}
+    for key, value in options.items():
+        option = BY_KEY["tags" if key == "tag" else key]
+        if isinstance(value, Mapping):
+            value = [f"{name}={text}" for name, text in value.items()]
+        elif isinstance(value, list) and not option.repeats:
+            value = ",".join(map(str, value))
+        for one in value if isinstance(value, list) else [value]:
+            if one is None or one is False:
+                continue
+            try:
+                read = option.kind.parse(str(one))
+            except UsageError as error:
+                raise UsageError(f"`{key}`: {error.message}", error.hint, key) from None
+            values[option.key] = (*values.get(option.key, ()), *read) if option.repeats else read
+    return values
 
 
 def check_names(options: Iterable[str], known: tuple[str, ...], what: str) -> None:
-    """Refuse an option that is none, with the nearest that is."""
+    """Raise UsageError for an unknown option, with the nearest known one."""
     for key in options:
         if key not in known:
             from difflib import get_close_matches
 
             near = get_close_matches(key, known, 1)
             hint = f"did you mean `{near[0]}`?" if near else f"options: {', '.join(known)}"
-            raise UsageError(f"`{key}` is no option of {what}", hint)
+            raise UsageError(f"`{key}` is not an option of {what}", hint)
 
 
 def read_options(options: Mapping[str, Any]) -> ParsedOptions:
-    """Check and convert; UsageError says which value makes no sense."""
-    from stoker.core.model import Request
+    """Options as Python or JSON values. Raises UsageError that names the option."""
+    return parse_options(check_values(options), as_keyword)
 
+
+def check_values(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Python or JSON values, read one by one. Raises UsageError that names the option."""
     check_names(options, NAMES, "a job")
-    given = {key: value for key, value in options.items() if value is not None}
+    values = {}
+    for key, value in options.items():
+        if value is not None:
+            with about(key):
+                try:
+                    values[key] = BY_KEY[key].kind.check(value)
+                except Invalid as error:
+                    raise UsageError(f"`{key}` {error.message}", error.hint) from None
+    return values
 
-    def read(key: str, convert: Callable[[str, Any], Any], default: Any = None) -> Any:
-        with about(key):
-            return convert(key, given[key]) if key in given else default
 
-    memory = given.get("gpu_mem")
-    is_auto = memory == "auto"
+def as_flag(key: str) -> str:
+    """How an option is named on the command line."""
+    return BY_KEY[key].flags.split()[-1]
+
+
+def as_keyword(key: str) -> str:
+    """How an option is named in Python and JSON."""
+    return f"`{key}`"
+
+
+def parse_options(values: Mapping[str, Any], named: Callable[[str], str]) -> ParsedOptions:
+    """Options whose values were read one by one. Raises UsageError if they contradict.
+
+    `named`: how errors name an option, `as_flag` or `as_keyword`.
+    """
+    get = values.get
+    memory = get("gpu_mem")
     request = Request(
-        gpus=read("gpus", _count, -1),
-        memory=None if is_auto else read("gpu_mem", _size),
-        exclusive=read("exclusive", _switch, False),
-        ids=read("gpu_ids", _cards, ()),
-        prefer=read("prefer", _cards, ()),
-        model=read("gpu_model", _text),
-        min_memory=read("min_gpu_mem", _size),
-        is_auto=is_auto,
+        gpus=get("gpus", -1),
+        memory=None if memory == "auto" else memory,
+        exclusive=get("exclusive", False),
+        ids=get("gpu_ids", ()),
+        prefer=get("prefer", ()),
+        model=get("gpu_model"),
+        min_memory=get("min_gpu_mem"),
+        is_auto=memory == "auto",
     )
-    _check_request(request, memory is not None)
-    on_oom = read("on_oom", _text)
-    if on_oom is not None and on_oom not in _ON_OOM:
-        raise UsageError(
-            f"`{on_oom}` is no answer to running out of GPU memory", f"write {', '.join(_ON_OOM)}",
-            "on_oom",
-        )  # fmt: skip
+    _check_request(request, named)
+    if get("signal") is not None and not get("time_limit"):
+        limit = named("time_limit")
+        raise UsageError(f"{named('signal')} needs {limit}", f"add {limit}, e.g. 2h", "time_limit")
     fields = {
-        "name": read("name", _text),
-        "priority": read("priority", _whole, 0),
-        "time_limit": read("time_limit", _seconds) or None,
-        "warn": read("signal", _signal),
-        "grace": read("grace", _grace),
-        "retries": read("retries", _count, 0),
-        "restartable": read("restartable", _switch, False),
-        "tags": read("tags", _tags, ()),
-        "held": read("hold", _switch, False),
-        "dedupe": read("dedupe", _text),
-        "keep_children": read("keep_children", _switch, False),
-        "on_oom": on_oom,
+        "name": get("name"),
+        "priority": get("priority", 0),
+        "time_limit": get("time_limit") or None,
+        "warn": get("signal"),
+        "grace": get("grace"),
+        "retries": get("retries", 0),
+        "restartable": get("restartable", False),
+        "tags": get("tags", ()),
+        "held": get("hold", False),
+        "dedupe": get("dedupe"),
+        "keep_children": get("keep_children", False),
+        "on_oom": get("on_oom"),
     }
-    if fields["warn"] is not None and fields["time_limit"] is None:
-        raise UsageError("`signal` warns before the time limit, and there is none",
-                         'write time_limit="2h" too', "time_limit")  # fmt: skip
-    if "begin" in given:
-        with about("begin"):
-            _moment(given["begin"], time.time())
-    after = given.get("after", ())
-    if isinstance(after, (int, str)) or hasattr(after, "state_dir") or hasattr(after, "condition"):
-        after = (after,)
     return ParsedOptions(
-        fields, request, read("cwd", _path), read("env", _env, ()), tuple(after),
-        given.get("begin"), read("stdout", _path), read("stderr", _path),
-    )  # fmt: skip
+        fields=fields,
+        request=request,
+        cwd=get("cwd"),
+        env=(*get("env_file", ()), *get("env", ())),
+        after=get("after", ()),
+        begin=get("begin"),
+        stdout=get("stdout"),
+        stderr=get("stderr"),
+        named=named,
+    )
 
 
-def make_spec(wanted: ParsedOptions, settings: Settings, devices: tuple[Device, ...]) -> JobSpec:
-    """A job without a command yet."""
-    from stoker.client.queue import check_possible, current_context, output_path
-    from stoker.core.model import JobSpec
+# -- the job -------------------------------------------------------------------------------------
 
-    request = wanted.request
-    if request.gpus < 0:
-        if not request.ids and not devices and not settings.devices:
-            _check_driver()
-        request = request._replace(gpus=len(request.ids) or (1 if devices else 0))
-        _check_request(request, request.memory is not None or request.is_auto)
+
+def make_spec(
+    options: ParsedOptions,
+    settings: Settings,
+    devices: tuple[Device, ...],
+    *,
+    context: Context | None = None,
+    in_foreground: bool = False,
+) -> JobSpec:
+    """A job without a command yet. Raises UsageError, Impossible or Unavailable.
+
+    `context`: that of these options, if it is known (`make_context`).
+    """
+    from stoker.client.queue import check_possible, output_path
+
+    request = _complete(options, settings, devices, in_foreground)
     check_possible(request, devices)
-    try:
-        cwd = os.path.abspath(wanted.cwd) if wanted.cwd is not None else os.getcwd()
-    except FileNotFoundError:
-        raise UsageError("the folder you are in was removed", "use os.chdir") from None
-    if not os.path.isdir(cwd):
-        raise UsageError(f"the folder `{cwd}` does not exist", field="cwd")
-    context = current_context(settings, cwd, wanted.env)
-    with about("env"):
-        _check_context(context)
-    begin = None if wanted.begin is None else _moment(wanted.begin, time.time())
+    if context is None:
+        context = make_context(options, settings)
     with about("after"):
-        after = tuple(_dependency(item, settings) for item in wanted.after)
+        after = tuple(_dependency(item, settings) for item in options.after)
+    begin = None if options.begin is None else kinds.time_of(options.begin, time.time())
     return JobSpec(
         argv=(),
         context=context,
         request=request,
         after=after,
         begin_at=begin,
-        stdout=output_path(wanted.stdout, cwd),
-        stderr=output_path(wanted.stderr, cwd),
-        **wanted.fields,
+        stdout=output_path(options.stdout, context.cwd),
+        stderr=output_path(options.stderr, context.cwd),
+        **options.fields,
     )
 
 
-def check_words(words: tuple[str, ...]) -> None:
-    """What could not be kept or executed as it is."""
-    from stoker.core.formats.shell_words import MAX_ARGUMENT_BYTES
+def make_context(options: ParsedOptions, settings: Settings) -> Context:
+    """Where a job with these options runs: folder, environment, umask, shell."""
+    from stoker.client.queue import current_context
 
+    context = current_context(settings, _folder(options.cwd), options.env)
+    with about("env"):
+        _check_context(context)
+    return context
+
+
+def check_words(words: tuple[str, ...]) -> None:
+    """Raise UsageError for a command that could not be stored or executed."""
     with about("command"):
-        if not words or not words[0]:
+        if not words or not words[0].strip():
             raise UsageError("the command is empty")
         for number, word in enumerate(words, 1):
-            _text(f"word {number} of the command", word)
+            kinds.check_text(word, f"word {number} of the command")
             if len(words) > 1 and len(os.fsencode(word)) > MAX_ARGUMENT_BYTES:
                 raise UsageError(
                     f"word {number} of the command has {len(os.fsencode(word))} bytes, and Linux "
                     f"allows {MAX_ARGUMENT_BYTES}",
-                    "put it into a file",
+                    "put it into a file, or give the whole command as one quoted word",
                 )
 
 
-# -- single values -----------------------------------------------------------------------------
+def _complete(
+    options: ParsedOptions, settings: Settings, devices: tuple[Device, ...], in_foreground: bool
+) -> Request:
+    """With the default number of GPUs, and the mask of CUDA_VISIBLE_DEVICES."""
+    request = options.request
+    if request.gpus < 0:
+        if not request.ids and not devices and not settings.devices:
+            _check_driver(options.named)
+        request = request._replace(gpus=len(request.ids) or (1 if devices else 0))
+        _check_request(request, options.named)
+    if request.gpus and not request.ids and not in_foreground:
+        request = request._replace(ids=_masked(devices))
+    return request
 
 
-def _wrong(key: str, value: object, hint: str) -> UsageError:
-    return UsageError(f"`{key}` has the value `{value!r}`, which makes no sense", hint)
-
-
-def _whole(key: str, value: Any) -> int:
-    try:
-        number = value.__index__()
-    except AttributeError:
-        number = None
-    if number is None or isinstance(value, bool) or abs(number) >= 1 << 62:
-        raise _wrong(key, value, f"write {key}=2")
-    return int(number)
-
-
-def _count(key: str, value: Any) -> int:
-    number = _whole(key, value)
-    if number < 0:
-        raise _wrong(key, value, "0 or more")
-    return number
-
-
-def _switch(key: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise _wrong(key, value, f"write {key}=True")
-    return value
-
-
-def _text(key: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise _wrong(key, value, "give text")
-    if "\0" in value:
-        raise UsageError(f"{key} holds a NUL byte")
-    try:
-        value.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        raise UsageError(f"{key} holds characters that no file system knows: {value!r}") from None
-    return value
-
-
-def _path(key: str, value: Any) -> str:
-    try:
-        return _text(key, os.fsdecode(value))
-    except TypeError:
-        raise _wrong(key, value, "give a path") from None
-
-
-def _size(key: str, value: Any) -> int:
-    size = parse_size(value) if isinstance(value, str) else _count(key, value)
-    if not size:
-        raise _wrong(key, value, f'write {key}="20G" or a number of bytes')
-    return size
-
-
-def _duration(key: str, value: Any, bare: str) -> float:
-    if isinstance(value, str):
-        return parse_duration(value, bare)
-    if isinstance(value, timedelta):
-        value = value.total_seconds()
-    if isinstance(value, bool) or not hasattr(value, "__float__") or not 0 <= float(value) <= 1e10:
-        raise _wrong(key, value, f'write {key}="2h" or a number of seconds')
-    return float(value)
-
-
-def _seconds(key: str, value: Any) -> float:
-    return _duration(key, value, "m")
-
-
-def _signal(key: str, value: Any) -> str:
-    from stoker.core.formats.limit_signal import parse_warning
-
-    parse_warning(_text(key, value))
-    return str(value)
-
-
-def _grace(key: str, value: Any) -> float:
-    return _duration(key, value, "s")
-
-
-def _cards(key: str, value: Any) -> tuple[str, ...]:
-    if isinstance(value, str):
-        value = value.split(",")
-    try:
-        names = tuple(str(word).strip() for word in value)
-    except TypeError:
-        names = ()
-    if not names or not all(names) or len(set(names)) != len(names):
-        raise _wrong(key, value, f"write {key}=[0, 2] or UUIDs, each once")
-    return names
-
-
-def _tags(key: str, value: Any) -> tuple[str, ...]:
-    return tuple(_text("a tag", tag) for tag in ([value] if isinstance(value, str) else value))
-
-
-def _env(key: str, value: Any) -> tuple[tuple[str, str], ...]:
-    pairs = []
-    for name, content in value.items():
-        _text("the name of a variable", name)
-        if not name or "=" in name:
-            raise UsageError(f"`{name}` cannot be the name of an environment variable")
-        if isinstance(content, (bool, int, float)):
-            content = str(content)
-        pairs.append((name, _path(f"the variable `{name}`", content)))
-    return tuple(pairs)
-
-
-def _moment(value: str | float | datetime | timedelta, now: float) -> float:
-    try:
-        if isinstance(value, str):
-            relative = value.removeprefix("now")
-            if relative.startswith("+"):
-                return now + parse_duration(relative[1:], "s")
-            return datetime.fromisoformat(value).timestamp()
-        if isinstance(value, timedelta):
-            return now + value.total_seconds()
-        at = value.timestamp() if isinstance(value, datetime) else float(value)
-        datetime.fromtimestamp(at)  # nobody could show a time that this refuses
-        return at
-    except (UsageError, ValueError, TypeError, OverflowError, OSError):
-        hint = 'write "+2h", "2026-12-24T18:00", or give a datetime'
-        raise _wrong("begin", value, hint) from None
-
-
-def _dependency(item: Any, settings: Settings) -> Dependency:
-    from stoker.core.model import Dependency
-
-    if hasattr(item, "state_dir"):
-        if item.state_dir != settings.state_dir:
-            raise UsageError(f"job {item.id} is in another queue (`{item.state_dir}`)")
-        return Dependency(item.id)
-    if isinstance(item, Dependency):
-        return item
-    job, _, condition = str(item).partition(":")
-    is_id = job.isascii() and job.isdigit() and len(job) < 19
-    if not is_id or (condition or "ok") not in _CONDITIONS:
-        raise UsageError(f"`{item}` is not a dependency", 'give a job, its id, or "7:any"')
-    return Dependency(int(job), condition or "ok")
-
-
-# -- the same refusals as on the command line ---------------------------------------------------
-
-
-def _check_request(request: Request, has_memory: bool) -> None:
+def _check_request(request: Request, named: Callable[[str], str]) -> None:
+    memory, ids, exclusive = named("gpu_mem"), named("gpu_ids"), named("exclusive")
+    has_memory = request.memory is not None or request.is_auto
     if has_memory and request.exclusive:
-        raise UsageError("`gpu_mem` shares a card, and `exclusive` does not", "give one", "gpu_mem")
+        raise UsageError(f"{memory} shares a GPU and {exclusive} does not", "give one", "gpu_mem")
     if not request.gpus and (has_memory or request.ids or request.exclusive):
-        raise UsageError(
-            "a job without a GPU cannot ask for anything of one",
-            "leave out gpu_mem, gpu_ids and exclusive",
-            "gpus",
-        )
+        raise UsageError(f"{memory}, {ids} and {exclusive} need {named('gpus')} 1 or more",
+                         f"leave them out, or leave out {named('gpus')} 0", "gpus")  # fmt: skip
 
 
-def _check_driver() -> None:
-    """A GPU job must not become a CPU job because the driver happens to be silent."""
+def _masked(devices: tuple[Device, ...]) -> tuple[str, ...]:
+    """The GPUs that CUDA_VISIBLE_DEVICES names, if it names any that Stoker knows.
+
+    Inside a job the variable is what Stoker gave to that job, and does not restrict other jobs.
+    """
+    mask = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if not mask or "STOKER_JOB_ID" in os.environ:
+        return ()
+    from stoker.core.policy.placement import is_named
+    from stoker.devices.discovery import visible_names
+
+    names = visible_names(mask).split(",")
+    known = tuple(name for name in names if any(is_named(device, (name,)) for device in devices))
+    return known if len(known) < len(devices) else ()
+
+
+def _check_driver(named: Callable[[str], str]) -> None:
+    """A GPU job must not become a CPU job because the driver does not answer."""
     from stoker.devices.discovery import has_driver
 
     if has_driver():
@@ -365,13 +351,29 @@ def _check_driver() -> None:
         if sample.cards is None:
             raise Unavailable(
                 f"cannot tell which GPUs this host has: {sample.trouble}",
-                "a job without a GPU: gpus=0; else see `stoker doctor`",
+                f"for a job without a GPU: {named('gpus')} 0; otherwise see `stoker doctor`",
             )
 
 
-def _check_context(context: Context) -> None:
-    from stoker.core.formats.shell_words import MAX_ARGUMENT_BYTES
+def _folder(given: str | None) -> str:
+    try:
+        cwd = os.path.abspath(given) if given else os.getcwd()
+    except FileNotFoundError:
+        raise UsageError("the current directory was removed", "cd to another one") from None
+    if not os.path.isdir(cwd):
+        raise UsageError(f"the folder `{cwd}` does not exist", field="cwd")
+    return cwd
 
+
+def _dependency(item: Any, settings: Settings) -> Dependency:
+    if isinstance(item, Dependency):
+        return item
+    if item.state_dir != settings.state_dir:
+        raise UsageError(f"job {item.id} is in another queue (`{item.state_dir}`)")
+    return Dependency(item.id)
+
+
+def _check_context(context: Context) -> None:
     for key, value in context.env:
         if len(os.fsencode(value)) + len(key) + 2 > MAX_ARGUMENT_BYTES:
             raise UsageError(f"the variable `{key}` is too large for any program (over 128 kB)")

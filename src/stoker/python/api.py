@@ -36,9 +36,10 @@ from stoker.python.job import DoneAndNotDone, Job, as_completed, wait
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from stoker.client.job_options import Options, ParsedOptions
+    from stoker.client.job_options import ParsedOptions
     from stoker.client.queue import Queue as StoredQueue
     from stoker.core.model import JobSpec
+    from stoker.python.options import Options
     from stoker.python.sweep import Params, Sweep
     from stoker.settings import Settings
 

@@ -30,7 +30,7 @@ from stoker.store.request_groups import limited_share
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from stoker.client.job_options import Options
+    from stoker.python.options import Options
 
 P = ParamSpec("P")
 T = TypeVar("T")

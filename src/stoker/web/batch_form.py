@@ -14,13 +14,12 @@ would, without its expansions, and an output file must be new.
 from __future__ import annotations
 
 import os
-import shlex
 from typing import Any
 
-from stoker.cli.job_flags import JOB_OPTIONS, tags_of
+from stoker.client.job_options import as_keyword, check_values, check_words
+from stoker.client.job_specs import JobSpecs
 from stoker.client.queue import Queue
 from stoker.core.formats import job_file
-from stoker.core.formats.command_line import Verb, parse
 from stoker.core.formats.gpupeasy_text import TextJob, jobs_in, looks_like_gpupeasy, trouble_in
 from stoker.core.model import JobSpec
 from stoker.errors import UsageError
@@ -30,7 +29,6 @@ from stoker.web.models import NewBatch
 __all__ = ["MOST_JOBS", "jobs_of", "looks_like_gpupeasy"]
 
 MOST_JOBS = 100_000
-_FLAGS = Verb("submit", "", "", JOB_OPTIONS, words="none")
 
 
 def jobs_of(queue: Queue, form: NewBatch) -> list[JobSpec]:
@@ -55,55 +53,30 @@ def _limited(count: int) -> None:
 
 
 def _lines(queue: Queue, text: str, options: dict[str, Any]) -> list[JobSpec]:
-    plain = job_form.base_of(queue, options)
-    bases: dict[str, JobSpec] = {}
+    def check_line(own: dict[str, Any]) -> dict[str, Any]:
+        if "env_file" in own:
+            raise UsageError("`--env-file` cannot be used here")
+        if "cwd" in own:
+            own["cwd"] = os.path.join(options["cwd"], os.path.expanduser(own["cwd"]))
+        for key in ("stdout", "stderr"):
+            if key in own:
+                job_form.check_relative(own[key])
+        return own
+
+    specs = JobSpecs(
+        queue.settings,
+        queue.devices(),
+        check_values(options),
+        named=as_keyword,
+        check_line=check_line,
+    )
     found: list[JobSpec] = []
     for line in job_file.parse(text.split("\n")):
         _limited(len(found) + 1)
-        base = plain
-        if line.flags:
-            try:
-                if line.flags not in bases:
-                    bases[line.flags] = job_form.base_of(queue, _with_flags(options, line.flags))
-                base = bases[line.flags]
-            except UsageError as error:
-                raise UsageError(f"line {line.number}: {error.message}", error.hint) from None
-        if base.dedupe is not None:
-            base = base._replace(dedupe=f"{base.dedupe}:{line.number}")
-        found.append(job_form.with_text(base, line.text))
+        spec = specs.line(line)
+        check_words(spec.argv)
+        found.append(spec)
     return found
-
-
-def _with_flags(options: dict[str, Any], flags: str) -> dict[str, Any]:
-    """The flags of a line over what holds for all; those that may be repeated add up."""
-    try:
-        given = parse(_FLAGS, shlex.split(flags)).values
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-    for key in ("help", "debug", "json", "env_file"):
-        if key in given:
-            raise UsageError(f"`--{key.replace('_', '-')}` cannot be given here")
-    merged = {**options, **given}
-    if "tag" in given:
-        own = [tag for text in merged.pop("tag") for tag in tags_of(text)]
-        merged["tags"] = [*_listed(options.get("tags")), *own]
-    if "env" in given:
-        merged["env"] = {**options.get("env", {}), **dict(given["env"])}
-    if "after" in given:
-        own = [one for some in given["after"] for one in some]
-        merged["after"] = [*_listed(options.get("after")), *own]
-    if "cwd" in given:
-        merged["cwd"] = os.path.join(options["cwd"], os.path.expanduser(given["cwd"]))
-    for key in ("stdout", "stderr"):
-        if key in given:
-            merged[key] = job_form.check_relative(given[key])
-    return merged
-
-
-def _listed(value: Any) -> list[Any]:
-    if value is None:
-        return []
-    return list(value) if isinstance(value, list) else [value]
 
 
 # -- name ;; outfile ;; command ;;; ---------------------------------------------------------------

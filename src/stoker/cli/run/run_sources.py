@@ -9,8 +9,8 @@ import os
 import stat
 import time
 
-from stoker.cli.job_flags import SpecMaker
 from stoker.cli.job_lines import LineReader, open_lines
+from stoker.client.job_specs import JobSpecs
 from stoker.core.job_identity import Occurrences
 from stoker.core.model import JobSpec
 from stoker.store.finished_jobs import FinishedJobs
@@ -46,7 +46,7 @@ class WordSource:
 class LineSource:
     """Lines of a file or pipe, less those that succeeded in an earlier run."""
 
-    def __init__(self, path: str, maker: SpecMaker, finished: FinishedJobs | None) -> None:
+    def __init__(self, path: str, maker: JobSpecs, finished: FinishedJobs | None) -> None:
         """`finished`: what succeeded before; None for a run that cannot be resumed."""
         self._reader = LineReader(open_lines(path))
         # Also `run - < jobs.txt`: a file is always ready, and epoll does not know it.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
-from stoker.cli.job_flags import dependencies, pair
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import as_json, report_change
+from stoker.client.option_values import parse_dependencies, parse_pair, parse_time
 from stoker.core.formats.byte_text import maybe_bytes, pack_words
 from stoker.core.formats.command_line import Option, Parsed, Verb, count, whole_number
 from stoker.core.formats.durations import parse_duration
@@ -19,13 +20,11 @@ from stoker.store import job_queries
 
 
 def _begin(text: str) -> float:
-    from stoker.cli.times import parse_time
-
-    return 0.0 if text == "now" else parse_time(text)
+    return 0.0 if text == "now" else parse_time(text, time.time())
 
 
-def _after(text: str) -> list[Dependency]:
-    return [] if text == "none" else dependencies(text)
+def _after(text: str) -> tuple[Dependency, ...]:
+    return () if text == "none" else parse_dependencies(text)
 
 
 VERB = Verb(
@@ -48,7 +47,7 @@ VERB = Verb(
             many=True,
         ),
         Option("-C --cwd", "run it in this folder", "DIR"),
-        Option("-E --env", "set a variable; NAME alone copies it", "K=V", pair, many=True),
+        Option("-E --env", "set a variable; NAME alone copies it", "K=V", parse_pair, many=True),
     ),
     (
         ("stoker edit 7 --gpus 2", ""),
@@ -86,7 +85,7 @@ def run(parsed: Parsed) -> int:
     after = None
     if parsed["after"] is not None:
         after = tuple(dependency for some in parsed["after"] for dependency in some)
-    cwd, env = _folder(parsed["cwd"]), tuple(parsed["env"] or ())
+    cwd, env = _folder(parsed["cwd"]), tuple(pair for some in parsed["env"] or () for pair in some)
     text = parsed["command"]
     has_flags = bool(values or env) or any(given is not None for given in (request, cwd, after))
     if text is None and not has_flags:

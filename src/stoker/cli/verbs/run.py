@@ -7,7 +7,7 @@ import sys
 import time
 import zlib
 
-from stoker.cli.job_flags import JOB_OPTIONS, SpecMaker, base_of
+from stoker.cli.job_flags import RUN_FLAGS, sweep_base
 from stoker.cli.job_lines import check_file
 from stoker.cli.open_queue import at_end
 from stoker.cli.run.progress import Screen, log_path
@@ -15,6 +15,8 @@ from stoker.cli.run.run_devices import at_a_time, cards_of, usable
 from stoker.cli.run.run_sources import LineSource, WordSource
 from stoker.cli.run.summary import end
 from stoker.cli.submit_checks import check_job_file
+from stoker.client.job_options import flag_values
+from stoker.client.job_specs import JobSpecs
 from stoker.core.formats.command_line import Option, Parsed, Verb, count, parse
 from stoker.core.states import WAITING
 from stoker.daemon.foreground import Foreground, remove_store
@@ -34,25 +36,6 @@ if TYPE_CHECKING:
     from stoker.cli.run.run_sweep import SweepSource
     from stoker.sweeps.spec import SweepSpec
 
-_RUN_JOB_KEYS = (
-    "gpus",
-    "gpu_mem",
-    "gpu_ids",
-    "prefer",
-    "gpu_model",
-    "min_gpu_mem",
-    "exclusive",
-    "on_oom",
-    "cwd",
-    "env",
-    "env_file",
-    "time_limit",
-    "grace",
-    "signal",
-    "retries",
-    "keep_children",
-)
-
 VERB = Verb(
         "run",
         "run [OPTIONS] FILE | - | [--] COMMAND...",
@@ -67,7 +50,7 @@ VERB = Verb(
             Option("--stream", "jobs write to this terminal instead of log files"),
             Option("--resume", "skip the jobs that succeeded in the same log folder"),
             Option("-q --quiet", "no progress line"),
-            *(o for o in JOB_OPTIONS if o.key in _RUN_JOB_KEYS),
+            *RUN_FLAGS,
         ),
         (
             ("stoker run --devices 0,1 jobs.txt", ""),
@@ -117,17 +100,17 @@ def run(parsed: Parsed) -> int:
     if parsed["resume"] or sweep is not None:
         _forget_waiting(db)
     cards = cards_of(parsed, settings, store_tag(db))
-    maker = SpecMaker(settings, usable(cards), parsed, in_foreground=True)
+    maker = JobSpecs(settings, usable(cards), flag_values(parsed.values), in_foreground=True)
     source: LineSource | WordSource | SweepSource
     total = None
     if sweep is not None:
         from stoker.cli.run.run_sweep import SweepSource
 
-        base = base_of(settings, usable(cards), sweep, parsed, in_foreground=True)
+        base = sweep_base(settings, usable(cards), sweep, parsed, in_foreground=True)
         source = SweepSource(db, folder, sweep, base, at_a_time(cards, parsed, settings),
                              retries_failed=bool(parsed["resume"]))  # fmt: skip
     elif path is None:
-        source = WordSource(maker.command(parsed.words))
+        source = WordSource(maker.command(parsed.words, is_argv=parsed.dashed))
     else:
         if path != "-":
             total = check_file(path, maker.line)

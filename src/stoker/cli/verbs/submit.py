@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from stoker.cli.job_flags import JOB_OPTIONS, SpecMaker
+from stoker.cli.job_flags import SUBMIT_FLAGS
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import as_json, notice, report_change
 from stoker.cli.submit_checks import (
@@ -13,6 +13,8 @@ from stoker.cli.submit_checks import (
     ignored_input,
     misplaced_options,
 )
+from stoker.client.job_options import flag_values
+from stoker.client.job_specs import JobSpecs
 from stoker.client.queue import Queue
 from stoker.core.formats.command_line import Option, Parsed, Verb, parse
 from stoker.core.formats.durations import format_duration
@@ -38,7 +40,7 @@ VERB = Verb(
     "Queue a command. It runs with this folder and environment as soon as its GPUs are free.",
     (
         Option("-f --file", "one job a line from a file, or from stdin with -", "FILE"),
-        *JOB_OPTIONS,
+        *SUBMIT_FLAGS,
         Option(
             "--dedupe",
             "a request with this key is queued once, however often sent",
@@ -81,14 +83,14 @@ def run(parsed: Parsed) -> int:
         notice(f"note: {text}")
     if parsed.words and parsed["file"] is None and os.path.isfile(parsed.words[0]):
         parsed, script = _with_directives(parsed)
-    maker = SpecMaker(queue.settings, queue.devices(), parsed)
+    specs = JobSpecs(queue.settings, queue.devices(), flag_values(parsed.values))
     if parsed["file"] is not None:
         if parsed.words:
             raise UsageError(f"`--file` and a command (`{parsed.words[0]}`) exclude each other")
-        return _submit_file(queue, maker, parsed)
+        return _submit_file(queue, specs, parsed)
     if not parsed.words:
         raise UsageError("there is no command to queue", "stoker submit python train.py --lr 0.1")
-    spec = maker.command(parsed.words)
+    spec = specs.command(parsed.words, is_argv=parsed.dashed)
     if script is not None and script.slurm is not None:
         from stoker.cli.slurm_script import slurm_job
 
@@ -114,12 +116,12 @@ def _with_directives(parsed: Parsed) -> tuple[Parsed, Script | None]:
     script = read_script(parsed.words)
     if script is None:
         return parsed, None
-    own = parse(Verb("submit", "", "", JOB_OPTIONS, words="none"), script.flags)
+    own = parse(Verb("submit", "", "", SUBMIT_FLAGS, words="none"), script.flags)
     if not parsed["quiet"]:
         for text in script.notices:
             notice(f"note: {text}")
     merged = Parsed({**own.values, **parsed.values}, list(script.words), True)
-    for option in JOB_OPTIONS:
+    for option in SUBMIT_FLAGS:
         if option.many and option.key in own.values:
             merged.values[option.key] = [*own[option.key], *(parsed[option.key] or ())]
     if script.slurm is not None:
@@ -129,7 +131,7 @@ def _with_directives(parsed: Parsed) -> tuple[Parsed, Script | None]:
     return merged, script
 
 
-def _submit_file(queue: Queue, maker: SpecMaker, parsed: Parsed) -> int:
+def _submit_file(queue: Queue, maker: JobSpecs, parsed: Parsed) -> int:
     from stoker.cli.job_lines import check_file, read_batches
 
     path = parsed["file"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from stoker.cli.job_flags import JOB_OPTIONS, base_of
+from stoker.cli.job_flags import SWEEP_FLAGS, sweep_base
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import as_json, notice, plural, print_json, report_change
 from stoker.cli.start_notice import STARTED
@@ -27,7 +27,6 @@ from stoker.sweeps.values import point_from_json
 
 ACTIONS = ("ls", "show", "extend", "stop", "resume", "rerun", "rm")
 _ACTION_OF = {"failed": "rerun", "kill": "stop", "jobs": "rm"}
-_NOT_FOR_TRIALS = ("name", "priority", "after", "stdout", "stderr", "begin")
 
 
 VERB = Verb(
@@ -57,7 +56,7 @@ VERB = Verb(
             Option("--kill", "stop: running trials too"),
             Option("--jobs", "rm: with its jobs, logs and folders"),
             Option("--priority", "higher goes first (default: 0)", "N", whole_number),
-            *(o for o in JOB_OPTIONS if o.key not in _NOT_FOR_TRIALS),
+            *SWEEP_FLAGS,
         ),
         (
             ("stoker sweep 'python train.py --lr {lr} --seed {seed}' lr=1e-3,1e-4 'seed=range(3)'",
@@ -87,7 +86,7 @@ def run(parsed: Parsed) -> int:
     _check_meant(parsed)
     queue = open_queue()
     spec, is_suggested = _spec(parsed)
-    base = base_of(queue.settings, queue.devices(), spec, parsed)
+    base = sweep_base(queue.settings, queue.devices(), spec, parsed)
     same_fails = SAME_FAILS if parsed["same_fails"] is None else parsed["same_fails"]
     if parsed["dry_run"]:
         return _dry_run(queue, spec, base, parsed, is_suggested)

@@ -1,0 +1,142 @@
+"""Commands and lines of job files become jobs, under options that hold for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from stoker.client.job_options import (
+    BY_KEY,
+    JOB_OPTIONS,
+    ParsedOptions,
+    as_flag,
+    check_words,
+    flag_options,
+    flag_values,
+    make_context,
+    make_spec,
+    parse_options,
+)
+from stoker.core.formats.command_line import Verb, parse
+from stoker.core.model import Context, Device, JobSpec
+from stoker.core.record import Record
+from stoker.errors import Error, UsageError
+from stoker.settings import Settings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from stoker.core.formats.job_file import JobLine
+
+LINE_FLAGS = Verb("submit", "", "", flag_options(), words="files")
+# Options that say which GPUs a job runs on: with others, it is another job.
+_RESOURCES = ("gpus", "gpu_ids", "gpu_model", "min_gpu_mem", "exclusive")
+
+
+class ResumableJob(Record):
+    """A line of a job file, and what identifies it in a later run of the file."""
+
+    spec: JobSpec
+    identity: str
+    declared_env: tuple[tuple[str, str], ...]
+
+
+class JobSpecs:
+    """`values`: options that hold for all jobs; `named`: how errors name these (job_options.py).
+    `check_line`: checks and changes the options that a line sets by itself."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        devices: tuple[Device, ...],
+        values: Mapping[str, Any],
+        *,
+        named: Callable[[str], str] = as_flag,
+        in_foreground: bool = False,
+        check_line: Callable[[dict[str, Any]], dict[str, Any]] = lambda values: values,
+    ) -> None:
+        self._settings = settings
+        self._devices = devices
+        self._values = values
+        self._in_foreground = in_foreground
+        self._check_line = check_line
+        self._contexts: dict[tuple[object, ...], Context] = {}
+        self._by_flags: dict[str, tuple[JobSpec, ParsedOptions, dict[str, Any]]] = {}
+        self._options = parse_options(values, named)
+        self.base = self._make(self._options)
+
+    def command(self, words: list[str], *, is_argv: bool) -> JobSpec:
+        """One word is shell text, unless `is_argv`."""
+        check_words(tuple(words))
+        return self.base._replace(argv=tuple(words), shell=len(words) == 1 and not is_argv)
+
+    def line(self, line: JobLine) -> JobSpec:
+        """A line of a job file. The flags behind its `#stoker` override the common options."""
+        return self._line(line)[0]
+
+    def resumable_line(self, line: JobLine) -> ResumableJob:
+        """The same, with what identifies it among the other jobs of the file."""
+        from stoker.core.job_identity import job_identity
+
+        spec, options, values = self._line(line)
+        resources = [(key, values[key]) for key in _RESOURCES if values.get(key) is not None]
+        identity = job_identity(spec, list(options.env), resources)
+        return ResumableJob(spec, identity, options.env)
+
+    def _line(self, line: JobLine) -> tuple[JobSpec, ParsedOptions, Mapping[str, Any]]:
+        spec, options, values = self.base, self._options, self._values
+        if line.flags:
+            try:
+                if line.flags not in self._by_flags:
+                    self._by_flags = {line.flags: self._with_flags(line.flags)}
+                spec, options, values = self._by_flags[line.flags]
+            except Error as error:
+                raise type(error)(f"line {line.number}: {error.message}", error.hint) from None
+        dedupe = None if spec.dedupe is None else f"{spec.dedupe}:{line.number}"
+        return spec._replace(argv=(line.text,), dedupe=dedupe), options, values
+
+    def _with_flags(self, flags: str) -> tuple[JobSpec, ParsedOptions, dict[str, Any]]:
+        import shlex
+
+        try:
+            words = shlex.split(flags)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        parsed = parse(LINE_FLAGS, words)
+        if parsed.words:
+            raise UsageError(f"`{parsed.words[0]}` is not an option")
+        for key in ("help", "debug", "json"):
+            if parsed[key]:
+                raise UsageError(f"`--{key}` cannot be used in a job file")
+        own = self._check_line(flag_values(parsed.values))
+        if self._in_foreground:
+            check_foreground(own)
+        values = merged(self._values, own)
+        options = parse_options(values, as_flag)
+        return self._make(options), options, values
+
+    def _make(self, options: ParsedOptions) -> JobSpec:
+        key = (options.cwd, options.env)
+        if key not in self._contexts:
+            self._contexts[key] = make_context(options, self._settings)
+        return make_spec(
+            options, self._settings, self._devices, context=self._contexts[key],
+            in_foreground=self._in_foreground,
+        )  # fmt: skip
+
+
+def merged(values: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Options over others; those that may be repeated add up."""
+    found = {**values, **own}
+    for option in JOB_OPTIONS:
+        if option.repeats and option.key in own:
+            found[option.key] = (*values.get(option.key, ()), *own[option.key])
+    return found
+
+
+def check_foreground(values: Mapping[str, Any]) -> None:
+    """Raise UsageError for options that would let `stoker run` wait for ever."""
+    for key, value in values.items():
+        if value and BY_KEY[key].in_queue:
+            raise UsageError(f"`--{key}` is for jobs in the queue, and `stoker run` has none",
+                             "leave it out, or use `stoker submit`")  # fmt: skip

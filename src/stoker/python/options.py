@@ -1,0 +1,47 @@
+"""Static types of job options in the Python API; their meaning is in client/job_options.py."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+    from stoker.core.model import Dependency
+    from stoker.python.job import Job
+
+    Path: TypeAlias = str | os.PathLike[str]
+    After: TypeAlias = Job[Any] | int | str | Dependency
+
+
+class Options(TypedDict, total=False):
+    """The keywords of `submit` for commands, of `@job` and of `Executor`."""
+
+    gpus: int | None  # default: 1 if this host has any
+    gpu_mem: str | int | None  # to reserve on each GPU, which jobs then share: "20G", bytes, "auto"
+    gpu_ids: Iterable[int | str] | None  # only these: indices or UUIDs
+    prefer: Iterable[int | str] | None  # try these first
+    gpu_model: str | None  # part of the model name
+    min_gpu_mem: str | int | None  # only GPUs with at least this much memory
+    exclusive: bool
+    on_oom: str | None  # bigger, elsewhere, alone or fail
+    name: str | None
+    cwd: Path | None
+    env: Mapping[str, str | int | float | os.PathLike[str]] | None
+    env_file: Path | Iterable[Path] | None
+    priority: int
+    after: After | Iterable[After] | None  # jobs, ids, or "7:any"
+    time_limit: str | float | timedelta | None  # seconds, "90m", "2h"
+    signal: str | None  # sent before the time limit: "USR1@60"
+    grace: str | float | timedelta | None
+    retries: int
+    restartable: bool
+    begin: str | float | datetime | timedelta | None  # seconds since the epoch, "+2h", "14:30"
+    tags: str | Iterable[str] | None
+    stdout: Path | None
+    stderr: Path | None
+    hold: bool
+    keep_children: bool
+    dedupe: str | None
