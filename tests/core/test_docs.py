@@ -1,15 +1,24 @@
-"""Pages that are printed from the code are the ones that are there."""
+"""Generated pages are current, and other pages name only files and tests that exist."""
 
 from __future__ import annotations
 
+import ast
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from stoker.cli.main import ALIASES, VERBS
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "bench/README.md")),
+    *sorted(DOCS.rglob("*.md")),
+]
 
 
 def generate(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -29,7 +38,7 @@ def test_command_reference_has_every_command_and_alias() -> None:
     assert [alias for alias in ALIASES if f"`stoker {alias}`" not in page] == []
 
 
-def test_stale_page_is_noticed_and_mended(tmp_path: Path) -> None:
+def test_stale_page_is_reported_and_rewritten(tmp_path: Path) -> None:
     shutil.copy(DOCS / "generate.py", tmp_path)
     missing = generate(tmp_path, "--check")
     assert missing.returncode == 1
@@ -49,3 +58,54 @@ def test_unknown_page_is_refused() -> None:
     done = generate(DOCS, "--check", "nonsense.md")
     assert done.returncode == 2
     assert "`nonsense.md` is none of states.md, commands.md" in done.stderr
+
+
+def missing_tests(text: str) -> list[str]:
+    """The names in `text`, of the form `folder/test_file.py::test_name`, that do not exist."""
+    missing = []
+    for file, name in re.findall(r"`([\w/]+\.py)::(test_\w+)`", text):
+        path = ROOT / "tests" / file
+        tree = ast.parse(path.read_text("utf-8")) if path.exists() else ast.Module([], [])
+        if name not in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}:
+            missing.append(f"{file}::{name}")
+    return missing
+
+
+def test_every_test_in_the_fault_matrix_exists() -> None:
+    text = (DOCS / "faults.md").read_text("utf-8")
+    assert missing_tests(text) == []
+    # Every row of the tables before the last section names a test.
+    rows = [line for line in text.split("## Without")[0].splitlines() if line.startswith("| ")]
+    assert [row for row in rows if "::test_" not in row and not row.startswith("| # |")] == []
+
+
+def test_missing_test_in_the_fault_matrix_is_found() -> None:
+    text = "`core/test_docs.py::test_no_such_test`, `core/no_file.py::test_x`, "
+    text += "`core/test_docs.py::test_unknown_page_is_refused`"
+    assert missing_tests(text) == [
+        "core/test_docs.py::test_no_such_test",
+        "core/no_file.py::test_x",
+    ]
+
+
+def missing_files(page: Path) -> list[str]:
+    """Relative links, and paths of modules and tests in backquotes, that do not exist."""
+    text = page.read_text("utf-8")
+    links = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", text)
+    missing = [link for link in links if not (page.parent / link).exists()]
+    folders = "|".join(item.name for item in (ROOT / "src" / "stoker").iterdir() if item.is_dir())
+    paths = re.findall(rf"`((?:(?:{folders})/[\w/]+\.py)|(?:tests/[\w/]+(?:\.py)?))`", text)
+    bases = (ROOT, ROOT / "src" / "stoker")
+    missing += [path for path in paths if not any((base / path).exists() for base in bases)]
+    return missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_page_links_to_files_that_exist(page: Path) -> None:
+    assert missing_files(page) == []
+
+
+def test_dead_links_and_paths_are_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("[a](gone.md) [b](page.md#x) `cli/gone.py` `cli/main.py` `tests/gone`")
+    assert missing_files(page) == ["gone.md", "cli/gone.py", "tests/gone"]
