@@ -57,7 +57,7 @@ def test_stale_page_is_reported_and_rewritten(tmp_path: Path) -> None:
 def test_unknown_page_is_refused() -> None:
     done = generate(DOCS, "--check", "nonsense.md")
     assert done.returncode == 2
-    assert "`nonsense.md` is none of states.md, commands.md" in done.stderr
+    assert "`nonsense.md` is not one of states.md, commands.md" in done.stderr
 
 
 def missing_tests(text: str) -> list[str]:
