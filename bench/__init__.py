@@ -1,1 +1,1 @@
-"""Benchmarks of dispatch, submitting and listing, beside other tools. See README.md."""
+"""Benchmarks of dispatch, submission and listing, compared with other tools. See README.md."""

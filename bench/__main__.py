@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def publish(lab: Lab, options: argparse.Namespace) -> None:
-    """Run what was asked for, print each part as soon as it is there."""
+    """Run the selected benchmarks and print each section as soon as it is complete."""
     tools, missing = chosen_tools(lab, options.tools)
     if options.list:
         for tool in tools:
@@ -94,17 +94,17 @@ def parse_options(words: list[str]) -> argparse.Namespace:
     add = parser.add_argument
     add("benchmarks", nargs="*", default=["all"], help=f"{', '.join(BENCHMARKS)}, or all")
     add("--slots", type=numbers, default=[4, 8], help="default 4,8; gap and depth use the first")
-    add("--jobs", type=int, default=400, help="jobs a throughput run (default 400)")
-    add("--gap-jobs", type=int, default=100, help="jobs a gap run (default 100)")
-    add("--repeats", type=int, default=5, help="default 5; bulk, depth and clean take 3 at most")
+    add("--jobs", type=int, default=400, help="jobs per throughput run (default 400)")
+    add("--gap-jobs", type=int, default=100, help="jobs per gap run (default 100)")
+    add("--repeats", type=int, default=5, help="default 5; at most 3 for bulk, depth and clean")
     add("--samples", type=int, default=40, help="calls of each command in cli (default 40)")
     add("--sizes", type=numbers, default=[1_000, 100_000, 1_000_000], help="queue sizes")
     add("--forms", type=names, default=list(FORMS), help="shell,plain")
     add("--tools", type=names, default=list(NAMES), help="default: all that are available")
-    add("--json", type=Path, help="write every single figure here")
-    add("--markdown", type=Path, help="write the tables between the markers of this file")
+    add("--json", type=Path, help="write all figures to this file")
+    add("--markdown", type=Path, help="write the tables between the markers in this file")
     add("--keep", action="store_true", help="keep the temp folder")
-    add("--list", action="store_true", help="only say which tools are available")
+    add("--list", action="store_true", help="list the available tools and exit")
     options = parser.parse_args(words)
     if "all" in options.benchmarks:
         options.benchmarks = list(BENCHMARKS)
@@ -125,7 +125,7 @@ def names(text: str) -> list[str]:
 def numbers(text: str) -> list[int]:
     found = [int(word.replace("_", "")) for word in names(text)]
     if not found or min(found) < 1:
-        raise argparse.ArgumentTypeError("give numbers above zero, separated by commas")
+        raise argparse.ArgumentTypeError("expected positive numbers separated by commas")
     return found
 
 

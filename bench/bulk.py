@@ -1,4 +1,4 @@
-"""Submitting a whole file of jobs in one call: time and memory of the client."""
+"""Submit a file of jobs in one call: time and memory of the client."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def measure_bulk(lab: Lab, sizes: Sequence[int], repeats: int) -> Section:
 
 
 def write_lines(path: Path, count: int) -> Path:
-    """Lines that differ, as those of a sweep do."""
+    """Write different lines, like those of a sweep."""
     with path.open("w") as out:
         out.writelines(f"true --lr 0.001 --seed {number}\n" for number in range(count))
     return path
@@ -57,11 +57,11 @@ def _submit(lab: Lab, size: int, repeat: int) -> Submit:
 
 
 def _timed_submit(daemon: Daemon, lines: Path) -> tuple[float, int]:
-    """Wall seconds and peak memory (KiB) of the client.
+    """Return the wall seconds and the peak memory (KiB) of the client.
 
-    The peak is read from /proc while the client runs: what wait4 reports begins with the memory
-    of the process that started it, here the harness. It only grows, so the last look, at most
-    5 ms before the end, is the peak for all that matters.
+    The peak is read from /proc while the client runs, because the value from wait4 starts with the
+    memory of the parent, here the harness. VmHWM only grows, so the last reading, at most 5 ms
+    before the exit, is close to the peak.
     """
     command = [*stoker_command(), "submit", "--file", "-", "-q", "--hold"]
     began = time.monotonic()

@@ -1,4 +1,4 @@
-"""`stoker clean`: seconds, how long another writer waits meanwhile, and the size left behind."""
+"""`stoker clean`: duration, longest wait of another writer, and database size afterwards."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def measure_clean(lab: Lab, sizes: Sequence[int], repeats: int) -> Section:
 
 
 def finished_jobs(state: Path, count: int) -> None:
-    """Turn held jobs into finished ones with an attempt, an event and a log each."""
+    """Turn held jobs into finished jobs, each with an attempt, an event and a log."""
     db = sqlite3.connect(state / "queue.db")
     db.execute("UPDATE jobs SET state = 'done', ended_at = 2, attempts = 1, attempt = id")
     db.execute(
@@ -63,7 +63,7 @@ def finished_jobs(state: Path, count: int) -> None:
 
 
 class _Writer(threading.Thread):
-    """Takes the write lock now and then, as the daemon does, and notes how long that took."""
+    """Takes the write lock repeatedly, as the daemon does, and records the longest wait."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""How long one command takes, from typing it to its exit, beside the bare start of Python.
+"""Duration of one command, from start to exit, compared with the start of a bare Python.
 
-Calls take turns, so that all of them see the same machine. Queues are held: no job runs.
+Calls take turns, so that all of them run under the same conditions. Queues are held: no job runs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BARE = "python -c pass"
 
 @dataclass(frozen=True)
 class Call:
-    """A command to time, and where."""
+    """A command to time, with its environment and folder."""
 
     label: str
     command: Sequence[str]
@@ -77,7 +77,7 @@ def measure_cli(lab: Lab, sizes: Sequence[int], samples: int) -> Section:
 def time_in_turns(
     lab: Lab, calls: Sequence[Call], samples: int, queued: int | None
 ) -> list[Timing]:
-    """Time each call as often as asked, with a bare Python start in every round."""
+    """Time each call `samples` times, with a bare Python start in every round."""
     bare = Call(BARE, [stoker_interpreter(), "-c", "pass"], lab.environ, lab.root)
     rounds = [
         [process.wall_ms(call.command, call.environ, call.folder) for call in (bare, *calls)]
@@ -97,7 +97,7 @@ def _stoker(daemon: Daemon, *words: str) -> Call:
 
 
 def _lists(lab: Lab, daemon: Daemon, sizes: Sequence[int], samples: int) -> list[Timing]:
-    """`stoker ls` with ever more jobs queued, beginning with those the submits left."""
+    """Time `stoker ls` with growing queues, starting with the jobs from the timed submits."""
     timings: list[Timing] = []
     queued = samples
     for size in sorted(sizes):
@@ -108,14 +108,14 @@ def _lists(lab: Lab, daemon: Daemon, sizes: Sequence[int], samples: int) -> list
 
 
 def _fill(daemon: Daemon, count: int) -> None:
-    """Queue more held jobs."""
+    """Submit more held jobs."""
     if count > 0:
         lines = write_lines(daemon.folder / "fill", count)
         daemon.call("submit", "--file", "-", "-q", "--hold", stdin=lines)
 
 
 def _peers(lab: Lab, stack: contextlib.ExitStack) -> list[Call]:
-    """Single submits of other tools, each with a queue that does not run."""
+    """Single submits of other tools, each with a queue that starts no jobs."""
     calls = []
     if missing_program("tsp") is None:
         folder = lab.fresh_folder()

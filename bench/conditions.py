@@ -1,4 +1,4 @@
-"""The state the machine was in while something was measured."""
+"""The state of the machine during a measurement."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from bench.table import table
 
 BUSY = 0.10
 SLOW_FILE_US = 100
-HEADS = ("repeat", "cores used by others before", "load before", "load after", "a new file, us")
+HEADS = (
+    "repeat",
+    "CPU used by other processes before",
+    "load before",
+    "load after",
+    "file creation, µs",
+)
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,7 @@ class Conditions:
 
 @contextmanager
 def observed(lab: Lab, repeat: int, log: list[Conditions]) -> Iterator[None]:
-    """Note the conditions around one repeat."""
+    """Record the conditions before and after one repeat."""
     busy, load = machine.busy_share(), machine.load()
     file_us = machine.file_creation_us(lab.fresh_folder())
     yield
@@ -43,13 +49,13 @@ def observed(lab: Lab, repeat: int, log: list[Conditions]) -> Iterator[None]:
 
 
 def conditions_text(conditions: Sequence[Conditions]) -> str:
-    """A table, with warnings when the machine was not fit for measuring."""
+    """A table, with warnings if the machine was busy or slow."""
     parts = [table(HEADS, [one.row() for one in conditions])]
     if any(one.busy_before > BUSY for one in conditions):
         parts.append("**The machine was busy with other work: use ratios only, with care.**")
     if any(one.file_us > SLOW_FILE_US for one in conditions):
         parts.append(
-            "**New files were slow to create, perhaps because many were deleted in the last "
-            "minutes: tools that keep files of a job look slower than they are.**"
+            "**File creation was slow, perhaps because many files were deleted in the last "
+            "minutes: tools that keep files look slower than they are.**"
         )
     return "\n\n".join(parts)

@@ -1,7 +1,7 @@
-"""Does a deep queue slow dispatch down? The next jobs of a short queue against a long one.
+"""Compare the dispatch rate of a short queue with that of a deep queue.
 
-The daemon is drained while the jobs are queued, then resumed; the rate is that of the jobs which
-start first. The rest is given up with the daemon and its state folder.
+The daemon is drained while jobs are submitted, then resumed; the rate is that of the first jobs.
+The other jobs are discarded with the daemon and its state folder.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HEADS = (
     "daemon MiB",
     "runner MiB",
 )
-TITLE = "Dispatch out of a deep queue"
+TITLE = "Dispatch from a deep queue"
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,9 @@ def _dispatch(lab: Lab, queued: int, wanted: int, slots: int, repeat: int) -> Di
 
 
 def _first(batch: Batch, wanted: int) -> Batch:
-    """The same batch, done as soon as so many jobs have ended.
+    """The same batch, but complete after the first `wanted` jobs.
 
-    A few more than those that will be counted, so that the slowest of them is among them.
+    A few more jobs than are counted must end, so that the slowest counted job is included.
     """
     count = min(batch.count, wanted + batch.slots)
     return replace(batch, count=count)

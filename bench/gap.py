@@ -1,4 +1,4 @@
-"""How long a slot stays empty between two jobs of about 100 ms."""
+"""Time that a slot stays empty between two jobs of about 100 ms."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from bench.lab import Lab
-from bench.race import Outcome, Plan, doubts, race
+from bench.race import Outcome, Plan, fault_report, race
 from bench.report import Section
 from bench.table import middle, number, spread, table
 from bench.tools.base import Tool
@@ -30,7 +30,7 @@ def measure_gap(lab: Lab, tools: Sequence[Tool], plan: Plan) -> Section:
         for slots in plan.slots:
             title = f"**{form} lines, {slots} slots** (medians of {plan.repeats})"
             parts += [title, table(HEADS, _rows(outcome, tools, form, slots))]
-    text = "\n\n".join([*parts, doubts(outcome)])
+    text = "\n\n".join([*parts, fault_report(outcome)])
     return Section("gap", TITLE, text, outcome.records(), outcome.conditions)
 
 

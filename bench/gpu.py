@@ -1,9 +1,9 @@
-"""Eight small trainings on one real card: one at a time, packed by Stoker, packed by hand.
+"""Eight small trainings on one real GPU: one at a time, packed by Stoker, packed manually.
 
 python -m bench.gpu [--steps N] [--jobs N]
 
-All are the same torch program (tests/hardware/train.py). Start-up is part of the wall time, as it
-is for a user.
+All runs use the same torch program (tests/hardware/train.py). Wall times include startup, as they
+do for a user.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class Lab:
         return [sys.executable, str(TRAIN), f"--steps={self.steps}", f"--report={report}"]
 
     def reports(self) -> list[Path]:
-        """Named by numbers alone: all these commands are one family."""
+        """Report paths that differ only in numbers, so that all commands share one profile."""
         folder = self.root / str(len(list(self.root.iterdir())))
         folder.mkdir()
         return [folder / str(number) for number in range(self.jobs)]
 
-    def with_stoker(self, name: str, *flags: str) -> dict[str, Any]:
+    def run_with_stoker(self, name: str, *flags: str) -> dict[str, Any]:
         reports = self.reports()
         began = time.time()
         for report in reports:
@@ -50,7 +50,7 @@ class Lab:
         self.stoker("wait", "-q")
         return summary(name, reports, time.time() - began)
 
-    def by_hand(self, name: str, at_once: int) -> dict[str, Any]:
+    def run_manually(self, name: str, at_once: int) -> dict[str, Any]:
         reports = self.reports()
         began = time.time()
         waiting, running = list(reports), list[subprocess.Popen[bytes]]()
@@ -79,18 +79,18 @@ def main() -> None:
     parser.add_argument("--json")
     options = parser.parse_args()
     lab = Lab(options.steps, options.jobs)
-    lab.by_hand("warm-up", 2)
+    lab.run_manually("warm-up", 2)
     rows = [
-        lab.with_stoker("stoker, one at a time"),
-        lab.with_stoker("stoker, --gpu-mem 3G", "--gpu-mem", "3G"),
-        lab.by_hand("by hand, 4 at once", 4),
-        lab.by_hand("by hand, 8 at once", 8),
-        lab.with_stoker("stoker, --gpu-mem auto", "--gpu-mem", "auto"),
+        lab.run_with_stoker("stoker, one at a time"),
+        lab.run_with_stoker("stoker, --gpu-mem 3G", "--gpu-mem", "3G"),
+        lab.run_manually("manual, 4 at once", 4),
+        lab.run_manually("manual, 8 at once", 8),
+        lab.run_with_stoker("stoker, --gpu-mem auto", "--gpu-mem", "auto"),
     ]
     lab.stoker("daemon", "stop")
     base = rows[0]["steps_per_wall_s"]
-    best = max(row["steps_per_wall_s"] for row in rows if row["how"].startswith("by hand"))
-    print("| how | wall s | steps/s of wall | to one at a time | to the best by hand |")
+    best = max(row["steps_per_wall_s"] for row in rows if row["how"].startswith("manual"))
+    print("| method | wall s | steps per wall s | ratio to one at a time | ratio to best manual |")
     print("| --- | ---: | ---: | ---: | ---: |")
     for row in rows:
         rate = row["steps_per_wall_s"]

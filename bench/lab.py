@@ -1,10 +1,10 @@
-"""The place a benchmark runs in: one temp folder with the compiled C programs and a home folder.
+"""The temp folder of a benchmark, with the compiled C programs and a home folder.
 
-Paths stay short because several tools put unix sockets below it (the limit is 108 bytes).
+Paths stay short because several tools create unix sockets in it (the limit is 108 bytes).
 
-Nothing small is deleted before the end. ext4 does not give a freed inode out again for some
-minutes and walks past all of them, one by one, for every new file; cleaning up after each run made
-tools that keep a few files per job two to four times slower in the next one.
+Small files are deleted only at the end. ext4 does not reuse a freed inode for some minutes and
+skips all of them, one by one, for every new file. Deleting files after each run made tools that
+keep a few files per job two to four times slower in the next run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SOURCES = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Lab:
-    """Compiled programs, a clean environment, and fresh folders on demand."""
+    """Compiled programs, a clean environment, and new folders on demand."""
 
     root: Path
     environ: dict[str, str]
@@ -51,20 +51,20 @@ class Lab:
 
 
 def drop_large_files(folder: Path, above: int = 2**20) -> None:
-    """Give the space of a finished run back, without freeing many inodes."""
+    """Free the disk space of a finished run without freeing many inodes."""
     for path in folder.rglob("*"):
         if path.is_file() and path.stat().st_size > above:
             path.unlink()
 
 
 def peers_folder() -> Path:
-    """The virtual environment setup.sh fills; PEERS names another one."""
+    """The virtual environment that setup.sh fills; PEERS overrides it."""
     default = Path(tempfile.gettempdir()) / "stoker-bench-peers"
     return Path(os.environ.get("PEERS", default))
 
 
 def clean_environment(home: Path) -> dict[str, str]:
-    """The same few variables for every tool, so that a user's settings do not change results."""
+    """The same variables for every tool, so that user settings do not change results."""
     search = [os.environ.get("PATH", os.defpath), str(peers_folder() / "bin")]
     return {
         "PATH": os.pathsep.join(search),
@@ -77,7 +77,7 @@ def clean_environment(home: Path) -> dict[str, str]:
 
 
 def compile_c(name: str, target: Path, *flags: str) -> None:
-    """Compile one of the C programs beside this file."""
+    """Compile one of the C programs in this folder; raises ToolError."""
     if shutil.which("gcc") is None:
         raise ToolError("gcc is needed to compile the stamp and reference programs")
     command = ["gcc", "-O2", "-Wall", *flags, "-o", str(target), str(SOURCES / f"{name}.c")]
@@ -91,8 +91,8 @@ def open_lab(keep: bool = False) -> Iterator[Lab]:
     """A lab that is removed at the end."""
     root = Path(tempfile.mkdtemp(prefix="sb-"))
     try:
-        # One home for the whole benchmark: GNU parallel measures the machine on first use and
-        # keeps the answer there, which would otherwise count against it in every run.
+        # One home folder for the whole benchmark: GNU parallel measures the machine on first use
+        # and stores the result there; with a new home it would do so in every run.
         home = root / "home"
         (home / ".parallel").mkdir(parents=True)
         (home / ".parallel" / "will-cite").touch()

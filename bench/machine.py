@@ -1,4 +1,4 @@
-"""Facts about the machine, and whether somebody else is using it."""
+"""Facts about the machine, and whether other processes use it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def facts(scratch: Path) -> dict[str, str]:
-    """What a reader needs to judge the figures."""
+    """Facts that a reader needs to judge the figures."""
     shell = Path("/bin/sh").resolve().name
     return {
         "kernel": f"{platform.system()} {platform.release()}",
@@ -23,14 +23,14 @@ def facts(scratch: Path) -> dict[str, str]:
 
 
 def load() -> float:
-    """The one-minute load average. The benchmark's own jobs are in it."""
+    """The one-minute load average, which includes the benchmark's own jobs."""
     return os.getloadavg()[0]
 
 
 def busy_share(seconds: float = 0.5) -> float:
-    """Share of all cores others use while this process sleeps.
+    """Share of all cores that other processes use while this process sleeps.
 
-    The load average cannot tell others' work from the jobs of the last minute; this can.
+    Unlike the load average, it does not include the benchmark's jobs of the last minute.
     """
     before = _cpu_ticks()
     time.sleep(seconds)
@@ -42,8 +42,8 @@ def busy_share(seconds: float = 0.5) -> float:
 def file_creation_us(folder: Path, count: int = 200) -> float:
     """Microseconds to create one empty file, in an empty folder.
 
-    Rises several times over while the file system still avoids inodes that were freed shortly
-    before (see lab.py), which slows down just those tools that keep something of a job.
+    It is several times higher while the file system avoids recently freed inodes (see lab.py),
+    which slows down the tools that keep files.
     """
     began = time.perf_counter()
     for number in range(count):
@@ -52,7 +52,7 @@ def file_creation_us(folder: Path, count: int = 200) -> float:
 
 
 def file_system(path: Path) -> str:
-    """Type of the file system a path lies on."""
+    """Type of the file system that contains the path."""
     best, kind = "", "unknown"
     for line in Path("/proc/mounts").read_text().splitlines():
         _, mount, this_kind, *_ = line.split()
@@ -63,7 +63,7 @@ def file_system(path: Path) -> str:
 
 
 def _cpu_ticks() -> tuple[int, int]:
-    """All ticks, and those that were not idle, since the machine started."""
+    """All CPU ticks, and those that were not idle, since boot."""
     words = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
     ticks = [int(word) for word in words]
     idle = ticks[3] + ticks[4]

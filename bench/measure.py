@@ -1,8 +1,8 @@
-"""Figures from stamps. Pure functions: nothing a tool says of itself is used, only what its jobs
-wrote down from inside (see stamp.c).
+"""Compute figures from stamps, with pure functions.
 
-Times are nanoseconds of CLOCK_MONOTONIC, which is also what `time.monotonic_ns` gives the
-harness, so "typed" times and stamps share one clock.
+Only what the jobs recorded themselves is used (see stamp.c), never what a tool reports. Times are
+nanoseconds of CLOCK_MONOTONIC, the clock of `time.monotonic_ns`, so stamps and the time of the
+typed command can be compared.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NS_PER_MS = 1e6
 
 
 class Stamp(NamedTuple):
-    """One job as it saw itself; slot is -1 where the tool sets no CUDA_VISIBLE_DEVICES."""
+    """The record of one job; slot is -1 if the tool sets no CUDA_VISIBLE_DEVICES."""
 
     job: int
     start: int
@@ -28,7 +28,7 @@ class Stamp(NamedTuple):
 
 @dataclass(frozen=True)
 class Figures:
-    """What one run of one tool came to."""
+    """The result of one run of one tool."""
 
     jobs: int
     unique: int
@@ -42,12 +42,12 @@ class Figures:
 
 
 def parse_stamps(text: str) -> list[Stamp]:
-    """The lines of a stamp log, in the order they were written (the order of the ends)."""
+    """Parse a stamp log; the lines are in the order in which the jobs ended."""
     return [Stamp(*map(int, line.split())) for line in text.splitlines()]
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """Nearest-rank percentile; nan for no values."""
+    """Nearest-rank percentile; nan without values."""
     if not values:
         return float("nan")
     ranked = sorted(values)
@@ -56,8 +56,8 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def peak_concurrency(stamps: Iterable[Stamp]) -> int:
-    """The most jobs alive at one moment."""
-    # At the same nanosecond an end (-1) sorts before a start (+1): the slot was free.
+    """The most jobs alive at the same time."""
+    # In the same nanosecond an end (-1) sorts before a start (+1), because the slot was free.
     edges = sorted(edge for s in stamps for edge in ((s.start, 1), (s.end, -1)))
     alive = peak = 0
     for _, step in edges:
@@ -82,10 +82,10 @@ def slot_clashes(stamps: Iterable[Stamp]) -> int:
 
 
 def slot_gaps(stamps: Sequence[Stamp], slots: int) -> list[int]:
-    """From the k-th time a slot came free to the start of the job that took it.
+    """Times from the k-th release of a slot to the start of the job that takes it.
 
-    The first `slots` starts find an empty machine; from then on the k-th end pays for the k-th
-    further start, whichever slot it was on, so tools that do not number slots count too.
+    The first `slots` starts find free slots. After that, the k-th end makes the k-th further start
+    possible. This does not depend on slot numbers, so it also works for tools without them.
     """
     starts = sorted(s.start for s in stamps)
     ends = sorted(s.end for s in stamps)
@@ -104,7 +104,7 @@ def rate_since(stamps: Sequence[Stamp], typed: int) -> float:
 
 
 def idle_share(stamps: Sequence[Stamp], slots: int) -> float:
-    """Share of the slots' time, first start to last end, in which no job ran."""
+    """Share of slot time, from the first start to the last end, in which no job ran."""
     span = max(s.end for s in stamps) - min(s.start for s in stamps)
     busy = sum(s.end - s.start for s in stamps)
     return 1 - busy / (slots * span)
@@ -132,7 +132,7 @@ def figures(stamps: Sequence[Stamp], slots: int, typed: int) -> Figures:
 
 
 def faults(found: Figures, wanted: int, slots: int) -> list[str]:
-    """Why a run may not be believed; empty when it may."""
+    """Reasons why a run is invalid; empty for a valid run."""
     problems = []
     if found.unique != wanted or found.jobs != wanted:
         problems.append(f"{found.jobs} jobs ran, {found.unique} different, wanted {wanted}")

@@ -1,4 +1,4 @@
-"""Running programs for the benchmarks: never for longer than allowed, never leaving any behind."""
+"""Run programs with a time limit, and end all their processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Command = Sequence[str | Path]
 
 
 class ToolError(Exception):
-    """A tool did not do what was asked; the text says what it said."""
+    """A tool failed; the text contains the end of its output."""
 
 
 def start(
@@ -25,7 +25,7 @@ def start(
     stdin: Path | None = None,
     output: Path | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a program in its own session, so that it can be ended with all its children."""
+    """Start a program in its own session, so that all its children can be killed with it."""
     with contextlib.ExitStack() as files:
         source = files.enter_context((stdin or Path(os.devnull)).open("rb"))
         sink = files.enter_context((output or Path(os.devnull)).open("ab"))
@@ -41,7 +41,7 @@ def start(
 
 
 def end(child: subprocess.Popen[bytes], grace: float = 5.0) -> None:
-    """Ask a program to go, then make it go."""
+    """Send SIGTERM to the process group, then SIGKILL after `grace` seconds."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if child.poll() is None:
             with contextlib.suppress(ProcessLookupError):
@@ -58,7 +58,7 @@ def run(
     stdin: Path | None = None,
     timeout: float = 60.0,
 ) -> None:
-    """Run a program to its end; anything but exit code 0 in time is a ToolError."""
+    """Run a program to its end; raises ToolError on a timeout or a nonzero exit code."""
     output = folder / "output"
     child = start(command, environ, folder=folder, stdin=stdin, output=output)
     try:
@@ -68,18 +68,18 @@ def run(
     finally:
         end(child)
     if code != 0:
-        raise ToolError(f"{command[0]}: exit code {code}: {last_words(output)}")
+        raise ToolError(f"{command[0]}: exit code {code}: {output_tail(output)}")
 
 
-def last_words(output: Path, count: int = 3) -> str:
+def output_tail(output: Path, count: int = 3) -> str:
     """The last lines of an output file, for error messages."""
     lines = output.read_text(errors="replace").split("\n") if output.exists() else []
-    said = [line.strip() for line in lines if line.strip()][-count:]
-    return " / ".join(said) or "no output"
+    tail = [line.strip() for line in lines if line.strip()][-count:]
+    return " / ".join(tail) or "no output"
 
 
 def answer(command: Command, environ: Mapping[str, str] | None = None) -> str | None:
-    """What a short program prints, or None when it cannot be run or fails."""
+    """The output of a short program, or None if it cannot run or fails."""
     try:
         done = subprocess.run(
             [str(word) for word in command],
@@ -107,7 +107,7 @@ def wall_ms(command: Command, environ: Mapping[str, str], folder: Path) -> float
 
 
 def memory_kib(pid: int, field: str = "VmRSS") -> int | None:
-    """A memory figure of a process (VmRSS now, VmHWM at its peak); None once it is gone."""
+    """Memory of a process (VmRSS: current, VmHWM: peak); None if it does not exist."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):

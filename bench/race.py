@@ -1,7 +1,7 @@
-"""Tools taking turns over the same lines: the part throughput and gap have in common.
+"""Run all tools in turn on the same lines; shared by throughput and gap.
 
-Inside each repeat every tool runs once beside the reference, and each repeat begins with another
-tool, so that a slow minute of the machine does not always hit the same one.
+In each repeat every tool and the reference run once. Each repeat begins with another tool, so that
+a slow minute of the machine does not always affect the same one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bench.workload import Batch, Form, durations, prepare_batch
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run; `sleeping` jobs last about 100 ms, others nothing."""
+    """What to run; `sleeping` jobs take about 100 ms, others do nothing."""
 
     forms: Sequence[Form]
     slots: Sequence[int]
@@ -33,7 +33,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Result:
-    """One tool, once; figures are missing when it failed, and not used when it has faults."""
+    """One run of one tool. `figures` is None if it failed, and ignored if it has faults."""
 
     tool: str
     form: Form
@@ -53,24 +53,24 @@ class Outcome:
     def of(self, tool: str, form: Form, slots: int) -> list[Result]:
         return [r for r in self.results if (r.tool, r.form, r.slots) == (tool, form, slots)]
 
-    def sound(self, tool: str, form: Form, slots: int) -> dict[int, Figures]:
-        """Figures by repeat, of the runs that may be believed."""
+    def valid(self, tool: str, form: Form, slots: int) -> dict[int, Figures]:
+        """Figures of valid runs, by repeat."""
         runs = self.of(tool, form, slots)
         return {r.repeat: r.figures for r in runs if r.figures and not r.faults}
 
     def values(
         self, tool: str, form: Form, slots: int, pick: Callable[[Figures], float]
     ) -> list[float]:
-        return [pick(figures) for figures in self.sound(tool, form, slots).values()]
+        return [pick(figures) for figures in self.valid(tool, form, slots).values()]
 
     def ratios(
         self, tool: str, form: Form, slots: int, pick: Callable[[Figures], float]
     ) -> list[float]:
-        """The tool's figure over the reference's, repeat by repeat."""
-        base = self.sound(REFERENCE, form, slots)
+        """The tool's figure divided by the reference's, for each repeat."""
+        base = self.valid(REFERENCE, form, slots)
         return [
             pick(figures) / pick(base[repeat]) if pick(base[repeat]) else math.nan
-            for repeat, figures in self.sound(tool, form, slots).items()
+            for repeat, figures in self.valid(tool, form, slots).items()
             if repeat in base
         ]
 
@@ -92,15 +92,15 @@ def race(lab: Lab, tools: Sequence[Tool], plan: Plan) -> Outcome:
     return outcome
 
 
-def doubts(outcome: Outcome) -> str:
-    """Everything that went wrong, one line each."""
+def fault_report(outcome: Outcome) -> str:
+    """One line for every fault and every failed warm-up."""
     lines = [
         f"- {r.tool}, {r.form}, {r.slots} slots, repeat {r.repeat + 1}: {'; '.join(r.faults)}"
         for r in outcome.results
         if r.faults
     ]
-    lines += [f"- {name}: did not pass its warm-up: {why}" for name, why in outcome.unfit.items()]
-    return "Faults:\n\n" + "\n".join(lines) if lines else "Every run was sound."
+    lines += [f"- {name}: failed its warm-up: {why}" for name, why in outcome.unfit.items()]
+    return "Faults:\n\n" + "\n".join(lines) if lines else "All runs were valid."
 
 
 def _rotated(tools: Sequence[Tool], by: int) -> Iterator[Tool]:
@@ -109,7 +109,7 @@ def _rotated(tools: Sequence[Tool], by: int) -> Iterator[Tool]:
 
 
 def _warmed_up(lab: Lab, tool: Tool, plan: Plan, outcome: Outcome) -> bool:
-    """One round that does not count: fills caches, and shows whether the tool works at all."""
+    """Run one round that is not counted, to fill caches and to check that the tool works."""
     slots = plan.slots[0]
     batch = prepare_batch(
         lab.fresh_path(),
@@ -154,9 +154,9 @@ def _run_once(lab: Lab, tool: Tool, plan: Plan, form: Form, slots: int, repeat: 
 
 
 def _read(batch: Batch, typed: int) -> tuple[Figures | None, list[str]]:
-    """Figures and faults from the stamps a batch left."""
+    """Figures and faults from the stamps of a batch."""
     stamps = parse_stamps(batch.stamps.read_text()) if batch.stamps.exists() else []
     if not stamps:
-        return None, ["no job left a stamp"]
+        return None, ["no job wrote a stamp"]
     found = figures(stamps, batch.slots, typed)
     return found, faults(found, batch.count, batch.slots)

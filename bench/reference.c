@@ -1,10 +1,10 @@
-/* The reference dispatcher: the least a program can do to keep N slots full.
+/* The reference dispatcher: the minimum work that keeps N slots full.
  *
  *   reference SLOTS FILE
  *
- * Runs every line of FILE by `sh -c LINE`, at most SLOTS at a time, each with its slot number in
- * CUDA_VISIBLE_DEVICES, and blocks in wait() between starts.  It records nothing, so what it
- * reaches is the limit the machine sets; every other tool is shown as a ratio to it.
+ * Runs every line of FILE with `sh -c LINE`, at most SLOTS at a time, each with its slot number in
+ * CUDA_VISIBLE_DEVICES, and blocks in wait() between starts.  It records nothing, so its rate is the
+ * limit of the machine; the tables show other tools as a ratio to it.
  */
 #define _GNU_SOURCE
 #include <spawn.h>
@@ -27,7 +27,7 @@ static void die(const char *what) {
     exit(2);
 }
 
-/* Environments are built once: nothing but the spawn itself belongs on the path to a start. */
+/* Build environments once, so that a start costs only the spawn. */
 static char **environment_with(char *device) {
     size_t count = 0;
     while (environ[count])

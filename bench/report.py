@@ -1,4 +1,4 @@
-"""What a benchmark hands back: text for people, records for programs."""
+"""The result of a benchmark: Markdown for readers, records for programs."""
 
 from __future__ import annotations
 

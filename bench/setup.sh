@@ -1,9 +1,9 @@
 #!/bin/sh
-# Installs the tools the benchmarks compare with:  bench/setup.sh [VIRTUAL_ENVIRONMENT]
+# Install the tools that the benchmarks compare with:  bench/setup.sh [VIRTUAL_ENVIRONMENT]
 #
-# Nothing here is needed to measure Stoker itself. A tool that cannot be installed is left out,
-# and the tables say so; this script never fails because of one.
-# Versions are fixed so that two runs compare the same programs.
+# Measuring Stoker alone does not need them. A tool that cannot be installed is skipped, and the
+# tables say so; this script never fails because of a tool.
+# Versions are pinned so that two runs compare the same programs.
 
 environment=${1:-${PEERS:-${TMPDIR:-/tmp}/stoker-bench-peers}}
 python=${PYTHON:-python3}
@@ -34,7 +34,7 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
             missing="$missing $package"
     done
 else
-    echo "not root, or no apt-get: install these yourself:" $system_packages
+    echo "not root, or no apt-get; install these packages:" $system_packages
 fi
 
 if [ -n "$missing" ]; then

@@ -1,11 +1,11 @@
-/* The job: writes down when it ran, as seen from inside.
+/* The job: records when it ran.
  *
  *   stamp LOG ID [SLEEP_MS]
  *
- * Appends "id start_ns end_ns pid slot" (CLOCK_MONOTONIC) to LOG.  The line always has the same
- * length and is one O_APPEND write, so jobs that end together cannot mix their lines, and the
- * number of ended jobs is the size of the file divided by that length (see STAMP_WIDTH in
- * workload.py).  The slot is CUDA_VISIBLE_DEVICES, or -1 where the tool sets none.
+ * Appends "id start_ns end_ns pid slot" (CLOCK_MONOTONIC) to LOG.  The line has a fixed length and
+ * is one O_APPEND write, so jobs that end together cannot mix their lines, and the number of ended
+ * jobs is the size of the file divided by that length (see STAMP_WIDTH in workload.py).  The slot is
+ * CUDA_VISIBLE_DEVICES, or -1 if the tool does not set it.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -11,7 +11,7 @@ BEGIN, END = "<!-- results -->", "<!-- /results -->"
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table; all columns but the first are aligned to the right."""
+    """A Markdown table; all columns except the first are right-aligned."""
     align = ["---"] + ["---:"] * (len(heads) - 1)
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (heads, align, *rows))
 
@@ -21,7 +21,7 @@ def number(value: float, digits: int = 0) -> str:
 
 
 def spread(values: Sequence[float], digits: int = 2) -> str:
-    """Median and, where the values differ, the range: `0.81 (0.78-0.90)`."""
+    """Median and, if the values differ, the range: `0.81 (0.78-0.90)`."""
     known = [value for value in values if not math.isnan(value)]
     shown = number(middle(known), digits)
     if not known or min(known) == max(known):
@@ -30,16 +30,16 @@ def spread(values: Sequence[float], digits: int = 2) -> str:
 
 
 def middle(values: Sequence[float]) -> float:
-    """Median of the known values; nan when there are none."""
+    """Median of the values that are not nan; nan without any."""
     known = [value for value in values if not math.isnan(value)]
     return median(known) if known else math.nan
 
 
 def replace_between_markers(document: Path, text: str) -> None:
-    """Put the tables between the markers of a Markdown file, replacing what was there."""
+    """Replace the text between the markers of a Markdown file."""
     whole = document.read_text()
     if BEGIN not in whole or END not in whole:
-        raise SystemExit(f"{document}: no {BEGIN} ... {END} to write between")
+        raise SystemExit(f"{document}: markers {BEGIN} ... {END} not found")
     head, rest = whole.split(BEGIN, 1)
     tail = rest.split(END, 1)[1]
     document.write_text(f"{head}{BEGIN}\n\n{text.strip()}\n\n{END}{tail}")

@@ -1,4 +1,4 @@
-"""Hand-made stamp logs with known answers."""
+"""Figures of hand-written stamp logs with known results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def a_stamp(job: int, start_ms: int, end_ms: int, slot: int = -1) -> Stamp:
     return Stamp(job, start_ms * MS, end_ms * MS, 100 + job, slot)
 
 
-# Two slots, four jobs of 10 ms; the second pair starts 2 and 4 ms after a slot came free.
+# Two slots, four jobs of 10 ms; the second pair starts 2 and 4 ms after a slot became free.
 TWO_ROUNDS = [
     a_stamp(0, 0, 10, 0),
     a_stamp(1, 1, 11, 1),
@@ -36,7 +36,7 @@ TWO_ROUNDS = [
 ]
 
 
-def test_a_stamp_line_has_the_width_the_harness_counts_by() -> None:
+def test_stamp_line_has_the_width_that_the_harness_counts_by() -> None:
     line = f"{7:10d} {10:20d} {20:20d} {42:10d} {3:4d}\n"
     assert len(line) == STAMP_WIDTH
     assert parse_stamps(line) == [Stamp(7, 10, 20, 42, 3)]
@@ -47,7 +47,7 @@ def test_peak_counts_jobs_that_overlap() -> None:
     assert peak_concurrency([*TWO_ROUNDS, a_stamp(4, 5, 20)]) == 3
 
 
-def test_a_job_that_starts_as_another_ends_does_not_raise_the_peak() -> None:
+def test_job_that_starts_when_another_ends_does_not_raise_the_peak() -> None:
     assert peak_concurrency([a_stamp(0, 0, 10), a_stamp(1, 10, 20)]) == 1
 
 
@@ -65,7 +65,7 @@ def test_rates_count_from_the_first_start_and_from_the_typed_command() -> None:
     assert rate_since(TWO_ROUNDS, -25 * MS) == 4 / 0.050
 
 
-def test_idle_share_is_what_the_jobs_left_of_the_slots_time() -> None:
+def test_idle_share_is_the_slot_time_without_a_job() -> None:
     assert math.isclose(idle_share(TWO_ROUNDS, 2), 1 - 40 / 50)
 
 
@@ -78,7 +78,7 @@ def test_unnumbered_slots_cannot_clash() -> None:
     assert slot_clashes([a_stamp(0, 0, 10), a_stamp(1, 0, 10)]) == 0
 
 
-def test_percentile_is_a_value_that_was_measured() -> None:
+def test_percentile_is_one_of_the_measured_values() -> None:
     values = [float(n) for n in range(1, 101)]
     assert percentile(values, 50) == 50
     assert percentile(values, 99) == 99
@@ -90,11 +90,11 @@ def test_first_started_goes_by_start_not_by_end() -> None:
     assert first_started([*TWO_ROUNDS, late_end], 2) == [TWO_ROUNDS[0], late_end]
 
 
-def test_a_sound_run_has_no_faults() -> None:
+def test_valid_run_has_no_faults() -> None:
     assert faults(figures(TWO_ROUNDS, 2, 0), 4, 2) == []
 
 
-def test_lost_doubled_and_crowded_jobs_are_faults() -> None:
+def test_lost_duplicate_and_too_many_jobs_are_faults() -> None:
     assert len(faults(figures(TWO_ROUNDS, 2, 0), 5, 2)) == 1
     doubled = [*TWO_ROUNDS[:3], TWO_ROUNDS[2]._replace(start=30 * MS, end=40 * MS)]
     assert "3 different" in faults(figures(doubled, 2, 0), 4, 2)[0]

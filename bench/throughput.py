@@ -1,25 +1,25 @@
-"""How many jobs a second a tool gets through when the jobs do nothing."""
+"""Jobs per second of each tool, with jobs that do nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from bench.lab import Lab
-from bench.race import Outcome, Plan, doubts, race
+from bench.race import Outcome, Plan, fault_report, race
 from bench.report import Section
 from bench.table import middle, number, spread, table
 from bench.tools.base import Tool
 from bench.workload import Form
 
-TITLE = "Throughput of jobs that do nothing"
+TITLE = "Throughput of no-op jobs"
 HEADS = (
     "tool",
     "jobs",
     "jobs/s",
-    "with start-up",
+    "including startup",
     "ratio to reference (range)",
     "peak",
-    "keeps of a job",
+    "record kept",
 )
 
 
@@ -30,7 +30,7 @@ def measure_throughput(lab: Lab, tools: Sequence[Tool], plan: Plan) -> Section:
         for slots in plan.slots:
             title = f"**{form} lines, {slots} slots** (medians of {plan.repeats})"
             parts += [title, table(HEADS, _rows(outcome, tools, form, slots))]
-    text = "\n\n".join([*parts, doubts(outcome)])
+    text = "\n\n".join([*parts, fault_report(outcome)])
     return Section("throughput", TITLE, text, outcome.records(), outcome.conditions)
 
 

@@ -1,9 +1,8 @@
-"""What the tools are given: a file of command lines, each of which runs the stamp program once.
+"""The input of the tools: a file of command lines, each of which runs the stamp program once.
 
-A line comes in two forms. A "plain" line is a program and its arguments. A "shell" line ends in
-`; :`, so that it cannot be run without a shell: a scheduler cannot split it into words itself, and
-a shell cannot replace itself by its last command (as bash does even for `: && command`). Every
-tool gets the same lines.
+A "plain" line is a program and its arguments. A "shell" line ends in `; :`, so that it needs a
+shell: a scheduler cannot split it into words, and the shell cannot exec its last command (as bash
+does even for `: && command`). Every tool gets the same lines.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from typing import Literal
 Form = Literal["shell", "plain"]
 FORMS: tuple[Form, ...] = ("shell", "plain")
 
-# Length of a line of the stamp program: five fields, four blanks, a newline (see stamp.c).
+# Length of a line of the stamp program: five fields, four spaces, a newline (see stamp.c).
 STAMP_WIDTH = 10 + 20 + 20 + 10 + 4 + 4 + 1
 
 
 @dataclass(frozen=True)
 class Batch:
-    """One run of one tool: its lines, its slots, and where the jobs leave their stamps."""
+    """One run of one tool: its lines, its slots, and the file for the stamps."""
 
     form: Form
     slots: int
@@ -35,7 +34,7 @@ class Batch:
     timeout: float
 
     def ended(self) -> int:
-        """Jobs that have left their stamp; one stat call, so it may be polled."""
+        """Number of jobs that wrote their stamp. Costs one stat call, so it can be polled."""
         try:
             return self.stamps.stat().st_size // STAMP_WIDTH
         except FileNotFoundError:
@@ -43,7 +42,7 @@ class Batch:
 
 
 def durations(count: int, seed: int) -> list[int]:
-    """Milliseconds between 70 and 130: about 100, but ends do not fall together."""
+    """Milliseconds between 70 and 130, so that jobs do not end at the same time."""
     source = random.Random(seed)
     return [source.randint(70, 130) for _ in range(count)]
 
@@ -69,11 +68,11 @@ def prepare_batch(
     sleeps: list[int] | None = None,
     timeout: float = 120.0,
 ) -> Batch:
-    """Write the line file into a fresh folder."""
+    """Write the line file into a new folder."""
     folder.mkdir(parents=True)
     lines, stamps = folder / "lines", folder / "stamps"
     with lines.open("w") as out:
         out.writelines(stamp_lines(form, stamp, stamps, count, sleeps))
-    # Tools that keep output where TMPDIR points must not share a folder between runs.
+    # Tools that write output to TMPDIR must not share a folder between runs.
     environ = {**environ, "TMPDIR": str(folder)}
     return Batch(form, slots, count, lines, stamps, folder, environ, timeout)

@@ -1,8 +1,8 @@
-"""Runs a file of command lines by one of the Python libraries that are compared.
+"""Run a file of command lines with one of the compared Python libraries.
 
     run_lines.py LIBRARY LINES SLOTS FORM
 
-Run by the interpreter that has the library; stands alone for that reason.
+Imports nothing from this repository, because the interpreter that has the library runs it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from pathlib import Path
 
 
 def by_hyperqueue(commands: list[list[str]], slots: int) -> None:
-    """An in-process server and one local worker, slots being its cores.
+    """An in-process server and one local worker with one core per slot.
 
-    The Python package carries the whole engine but no `hq` command. Output goes to its default
-    files.
+    The Python package contains the engine but no `hq` command. Output goes to its default files.
     """
     hyperqueue = importlib.import_module("hyperqueue")
     worker = importlib.import_module("hyperqueue.cluster").WorkerConfig(cores=slots)
@@ -31,7 +30,7 @@ def by_hyperqueue(commands: list[list[str]], slots: int) -> None:
 
 
 def by_dask(commands: list[list[str]], slots: int) -> None:
-    """One worker in this process, a thread per slot."""
+    """One worker in this process, one thread per slot."""
     distributed = importlib.import_module("distributed")
     cluster = distributed.LocalCluster(
         n_workers=1, threads_per_worker=slots, processes=False, dashboard_address=None
@@ -41,7 +40,7 @@ def by_dask(commands: list[list[str]], slots: int) -> None:
 
 
 def by_joblib(commands: list[list[str]], slots: int) -> None:
-    """As many threads as slots."""
+    """A pool with one thread per slot."""
     joblib = importlib.import_module("joblib")
     pool = joblib.Parallel(n_jobs=slots, prefer="threads")
     pool(joblib.delayed(subprocess.call)(command) for command in commands)

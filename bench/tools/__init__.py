@@ -1,4 +1,4 @@
-"""The tools that are compared, one class each; the reference comes first."""
+"""The compared tools, one class each; the reference comes first."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ NAMES = tuple(tool.name for tool in CLASSES)
 
 
 def chosen_tools(lab: Lab, names: list[str]) -> tuple[list[Tool], dict[str, str]]:
-    """The tools to run, and for each of the others the reason why not.
+    """The tools to run, and the reason for each tool that is not available.
 
-    The reference is always among them: without it there is no ratio.
+    The reference is always included, because ratios need it.
     """
     wanted = [tool(lab) for tool in CLASSES if tool.name in (REFERENCE, *names)]
     reasons = {tool.name: tool.available() for tool in wanted}

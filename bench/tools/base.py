@@ -1,4 +1,4 @@
-"""What the benchmarks need to know of a tool."""
+"""The interface between the benchmarks and a tool."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from bench.workload import FORMS, Batch, Form
 
 
 class Tool(ABC):
-    """How to run a file of command lines on some slots and wait to the end."""
+    """Runs a file of command lines on a number of slots and waits for the end."""
 
     name: ClassVar[str]
-    # What is left of a job afterwards: a tool that keeps nothing has less to do.
+    # What the tool keeps of a job: a tool that keeps nothing has less to do.
     keeps: ClassVar[str]
     forms: ClassVar[tuple[Form, ...]] = FORMS
-    # Tools whose slots stay empty for long get this many rounds of jobs, in the first repeat only.
+    # Slow tools get only this many rounds of jobs, in the first repeat only.
     rounds: ClassVar[int | None] = None
 
     def __init__(self, lab: Lab) -> None:
@@ -29,25 +29,25 @@ class Tool(ABC):
 
     @abstractmethod
     def available(self) -> str | None:
-        """None when the tool can be run here, else the reason why not."""
+        """None if the tool is available, otherwise the reason."""
 
     @abstractmethod
     def run(self, batch: Batch) -> int:
-        """Run the batch to its end; returns when the command was typed (monotonic ns).
+        """Run the batch to its end; return the time of the typed command (monotonic ns).
 
-        Daemons that a user would have running already are started before that moment.
+        Daemons that a user would have running are started before that time. Raises ToolError.
         """
 
     def version(self) -> str:
         return ""
 
     def jobs_for(self, wanted: int, slots: int) -> int:
-        """How many jobs this tool is given."""
+        """Number of jobs for this tool."""
         return wanted if self.rounds is None else min(wanted, self.rounds * slots)
 
 
 def missing_program(*names: str) -> str | None:
-    """A reason when a program is not on the search path."""
+    """The reason if a program is not on the PATH."""
     for name in names:
         if program(name) is None:
             return f"`{name}` is not installed"
@@ -55,7 +55,7 @@ def missing_program(*names: str) -> str | None:
 
 
 def program(name: str) -> str | None:
-    """Path of a program, from the search path or the peers' virtual environment."""
+    """Path of a program, from the PATH or the peers' virtual environment."""
     return shutil.which(name) or shutil.which(name, path=str(peers_folder() / "bin"))
 
 
@@ -64,11 +64,11 @@ def peers_python() -> Path:
 
 
 def missing_package(distribution: str) -> str | None:
-    """A reason when a Python package is not in the peers' virtual environment."""
+    """The reason if a Python package is not in the peers' virtual environment."""
     if not peers_python().exists():
-        return "no virtual environment for peers: run bench/setup.sh or set PEERS"
+        return "no virtual environment with peers: run bench/setup.sh or set PEERS"
     if package_version(distribution) == "":
-        return f"Python package `{distribution}` is not installed among the peers"
+        return f"Python package `{distribution}` is not in the virtual environment of the peers"
     return None
 
 
@@ -79,10 +79,10 @@ def package_version(distribution: str) -> str:
 
 
 def wait_for_stamps(batch: Batch) -> None:
-    """Wait until every job has left its stamp, for tools that offer no cheap wait of their own.
+    """Wait until every job wrote its stamp, for tools without a cheap wait command.
 
-    Looking costs one stat call every 5 ms; the figures come from the stamps, not from when the
-    last one was noticed.
+    This costs one stat call every 5 ms. The figures come from the stamps, so the delay of this loop
+    does not affect them.
     """
     deadline = time.monotonic() + batch.timeout
     while batch.ended() < batch.count:

@@ -1,9 +1,9 @@
-"""gflow: a daemon and `gbatch`. Without GPUs its slots are a group's `--max-concurrent`.
+"""gflow: a daemon and `gbatch`. Without GPUs, `--max-concurrent` of a group limits the slots.
 
-Jobs run by one of two executors. "tmux", its default, opens a session for each job, one after
-another with a pause of a second, and types the command into it. "process" starts a shell and
-looks for results every ten seconds. Both decide on a 100 ms timer. So the figures are those
-timers, not the speed of its code.
+It has two executors. "tmux", its default, opens one session per job with a pause of a second
+between them, and types the command into it. "process" starts a shell and checks for results every
+ten seconds. Both schedule on a 100 ms timer. The figures show these timers, not the speed of the
+code.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ port = {port}
 [executor]
 type = "{executor}"
 """
-# Sessions must not be login shells: those reset PATH, and the job's own `gcancel` is lost.
+# Sessions must not be login shells, which reset PATH and hide the `gcancel` of the job.
 TMUX_CONFIG = "set -g default-command /bin/sh\n"
 
 
@@ -39,7 +39,7 @@ def gflow_program(name: str) -> str:
 
 @contextlib.contextmanager
 def gflow_daemon(folder: Path, environ: dict[str, str], executor: str) -> Iterator[dict[str, str]]:
-    """A private gflow daemon (and tmux server); yields the environment its clients need."""
+    """A private gflow daemon and tmux server; yields the environment for its clients."""
     port = free_port()
     (folder / "config" / "gflow").mkdir(parents=True)
     (folder / "tmux").mkdir()
@@ -76,9 +76,9 @@ def wait_for_answer(port: int, seconds: float = 10.0) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError):
-            line = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
-            line.request("GET", "/health")
-            if line.getresponse().status == 200:
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+            connection.request("GET", "/health")
+            if connection.getresponse().status == 200:
                 return
         time.sleep(0.02)
     raise ToolError(f"gflowd did not answer within {seconds:.0f} s")
@@ -86,7 +86,7 @@ def wait_for_answer(port: int, seconds: float = 10.0) -> None:
 
 class Gflow(Tool):
     keeps = "output, state"
-    # A round takes seconds, whatever the form.
+    # A round takes seconds in either form.
     forms: ClassVar[tuple[Form, ...]] = ("shell",)
     executor: ClassVar[str]
 
@@ -103,7 +103,7 @@ class Gflow(Tool):
             rows = csv.writer(out)
             rows.writerow(["line"])
             rows.writerows([line] for line in batch.lines.read_text().splitlines())
-        # gbatch quotes its words one by one, so a whole line has to be handed to `eval`.
+        # gbatch quotes each word, so a whole line must be passed to `eval`.
         command: Command = [
             *(gflow_program("gbatch"), "--param-file", table, "--auto-close"),
             *("--max-concurrent", str(batch.slots), "eval", "{line}"),

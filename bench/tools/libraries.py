@@ -1,5 +1,8 @@
-"""Python libraries that run tasks on a worker. The peers' own interpreter runs the script
-that drives them, so that the harness needs none of them."""
+"""Python libraries that run tasks on a worker.
+
+The interpreter of the peers runs the driver script, so that the harness does not need the
+libraries.
+"""
 
 from __future__ import annotations
 

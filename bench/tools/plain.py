@@ -1,4 +1,4 @@
-"""Programs that read lines and keep slots full, with nothing in between: no queue, no daemon."""
+"""Programs that read lines and keep slots full, without a queue or a daemon."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Parallel(Tool):
     def available(self) -> str | None:
         if reason := missing_program("parallel"):
             return reason
-        # Another program of the same name comes with moreutils.
+        # moreutils has another program of the same name.
         return None if self.version() else "`parallel` is not GNU parallel"
 
     def version(self) -> str:

@@ -1,4 +1,4 @@
-"""The small Python GPU schedulers: lines in, one job per GPU."""
+"""Small Python GPU schedulers that read lines and run one job per GPU."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SimpleGpuScheduler(Tool):
 
 
 class GpuHog(Tool):
-    """Its workers leave five seconds after the queue ran dry; the stamps end before that."""
+    """Its workers exit five seconds after the queue is empty; the stamps end before that."""
 
     name = "gpu-hog"
     keeps = "output, success or failure"
@@ -56,7 +56,7 @@ class GpuHog(Tool):
         script = self.script()
         if script is None:
             return "not packaged: set HOG to a checkout of gokul-uf/gpu-hog"
-        return None if script.is_file() else f"HOG: no file {script}"
+        return None if script.is_file() else f"HOG: {script} does not exist"
 
     def run(self, batch: Batch) -> int:
         typed = time.monotonic_ns()

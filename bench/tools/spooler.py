@@ -1,4 +1,4 @@
-"""task-spooler: a server that starts with the first `tsp`, and one `tsp` call per job."""
+"""task-spooler: the first `tsp` starts the server; one `tsp` call per job."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bench.process import ToolError, answer
 from bench.tools.base import Tool, missing_program, wait_for_stamps
 from bench.workload import Batch
 
-# The loop a user would write; in the plain form the words of a line are tsp's arguments.
+# The loop that a user would write; for plain lines the words are arguments of tsp.
 FEED = {
     "shell": 'while IFS= read -r line; do tsp sh -c "$line"; done',
     "plain": "while IFS= read -r line; do tsp $line; done",
@@ -21,13 +21,13 @@ FEED = {
 
 @contextlib.contextmanager
 def spooler(folder: Path, environ: dict[str, str], slots: int) -> Iterator[dict[str, str]]:
-    """An environment with a private task-spooler server, which is ended with its jobs."""
+    """An environment with a private task-spooler server, which is killed with its jobs."""
     environ = {**environ, "TS_SOCKET": str(folder / "tsp"), "TS_SLOTS": str(slots)}
     environ["TS_MAXFINISHED"] = "100000"
     try:
         yield environ
     finally:
-        for ending in ("-k", "-K"):  # the running job first: it would outlive its server
+        for ending in ("-k", "-K"):  # kill the running job first: it would outlive its server
             with contextlib.suppress(ToolError):
                 process.run(["tsp", ending], environ, folder=folder, timeout=10)
 

@@ -1,4 +1,4 @@
-"""Stoker itself, through the commands a user types: in the foreground and by its daemon."""
+"""Stoker itself, through its commands: in the foreground and with the daemon."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from bench.workload import Batch
 
 
 def stoker_command() -> list[str]:
-    """The command line that starts stoker; STOKER names another one."""
+    """The command line of Stoker; the variable STOKER overrides it."""
     named = os.environ.get("STOKER")
     return shlex.split(named) if named else [sys.executable, "-m", "stoker"]
 
 
 def stoker_interpreter() -> str:
-    """The Python that runs stoker, so that its bare start can be measured beside it."""
+    """The Python interpreter of Stoker, to measure its bare start."""
     script = shutil.which(stoker_command()[0]) or stoker_command()[0]
     with contextlib.suppress(OSError), Path(script).open("rb") as opened:
         first = opened.readline()
@@ -40,12 +40,12 @@ def stoker_interpreter() -> str:
 
 def stoker_missing() -> str | None:
     if answer([*stoker_command(), "--help"]) is None:
-        return f"`{shlex.join(stoker_command())}` cannot be run; STOKER names another command"
+        return f"`{shlex.join(stoker_command())}` cannot be run; set STOKER to another command"
     return None
 
 
 def simulated(environ: dict[str, str], folder: Path, slots: int) -> dict[str, str]:
-    """An environment with a state folder of its own and so many simulated GPUs."""
+    """An environment with its own state folder and `slots` simulated GPUs."""
     return {**environ, "STOKER_STATE_DIR": str(folder / "s"), "STOKER_DEVICES": str(slots)}
 
 
@@ -61,7 +61,7 @@ class Daemon:
         process.run(command, self.environ, folder=self.folder, stdin=stdin, timeout=timeout)
 
     def status(self) -> dict[str, int]:
-        """The parts of `daemon status --json` that name processes."""
+        """The PIDs in `daemon status --json`."""
         text = answer([*stoker_command(), "daemon", "status", "--json"], self.environ)
         if text is None:
             raise ToolError("`stoker daemon status --json` failed")
@@ -71,7 +71,7 @@ class Daemon:
 
 @contextlib.contextmanager
 def stoker_daemon(folder: Path, environ: dict[str, str], slots: int) -> Iterator[Daemon]:
-    """Start a daemon; at the end stop it, see it gone, and delete its database."""
+    """Start a daemon; at the end stop it, wait for its exit, and delete its database."""
     daemon = Daemon(folder, simulated(environ, folder, slots))
     daemon.call("daemon", "start", timeout=30)
     pids = list(daemon.status().values())
@@ -80,12 +80,12 @@ def stoker_daemon(folder: Path, environ: dict[str, str], slots: int) -> Iterator
     finally:
         with contextlib.suppress(ToolError):
             daemon.call("daemon", "stop", timeout=60)
-        see_gone(pids)
+        wait_for_exit(pids)
         drop_large_files(folder)
 
 
-def see_gone(pids: list[int], seconds: float = 10.0) -> None:
-    """Wait for processes to end, then make them: the next run needs the machine to itself."""
+def wait_for_exit(pids: list[int], seconds: float = 10.0) -> None:
+    """Wait until processes ended, then kill them: the next run needs an idle machine."""
     deadline = time.monotonic() + seconds
     for pid in pids:
         while process.memory_kib(pid) is not None:
@@ -124,7 +124,7 @@ class StokerRun(Tool):
 
 
 class StokerDaemon(StokerRun):
-    """`stoker submit` to a daemon that is already running."""
+    """`stoker submit` with a running daemon."""
 
     name = "stoker-daemon"
 
