@@ -1,7 +1,8 @@
-"""Rules for the whole suite.
+"""Pytest hooks for the whole suite.
 
-Skips: one line at the end says how to run the skipped tests. With CI=true they are failures, except
-tests of what no package provides: a real GPU, and control groups that the host lets us make.
+The summary has one line about skipped tests and how to install what they need. With CI=true a
+skipped test fails, except tests of what no package provides: a real GPU, and cgroups that the host
+allows us to create.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ _MAY_SKIP = ("tests/hardware/", "tests/faults/test_job_cgroups.py")
 
 
 def pytest_configure() -> None:
-    """A suite started with nohup or in the background of a script ignores signals, and so would
-    every process that tests start and interrupt."""
+    """Restore default signal handlers.
+
+    Under nohup, or in the background of a script, signals are ignored, and child processes inherit
+    that; tests interrupt their child processes.
+    """
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             is_interrupt = number == signal.SIGINT
@@ -40,7 +44,7 @@ def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
 
 
 def _fail(report: pytest.TestReport | pytest.CollectReport) -> None:
-    report.longrepr = f"skipped although CI=true: {_reason(report)}"
+    report.longrepr = f"skipped, but CI=true does not allow skips: {_reason(report)}"
     report.outcome = "failed"
 
 

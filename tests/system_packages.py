@@ -1,10 +1,10 @@
-"""The programs that tests run, and the Debian packages that have them.
+"""Programs that tests need, and the Debian packages that contain them.
 
     python3 tests/system_packages.py
 
-Installs what is missing through apt when it runs as root. Otherwise it prints what to install: the
-tests that need it are then skipped, and with CI=true they fail. Standard library only: it runs
-before there is an environment.
+As root, installs missing packages through apt. Otherwise prints the command that installs them;
+tests that need them are skipped, and with CI=true they fail. Uses only the standard library,
+because it runs before an environment exists.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ _VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
 class Need(NamedTuple):
-    """What some tests need, and whether it is there."""
+    """Something that tests need, its packages, and whether it is installed."""
 
     what: str
     packages: tuple[str, ...]
-    is_there: bool
+    is_installed: bool
 
 
 def needs() -> list[Need]:
-    """Everything that tests need from the system."""
+    """All system requirements of the tests."""
     programs = ("unshare", "prlimit", "setsid", "setpriv")
     return [
         Need(
-            "an environment for Python",
+            "Python's ensurepip",
             (f"python{_VERSION}-venv",),
             find_spec("ensurepip") is not None,
         ),
@@ -48,7 +48,7 @@ def needs() -> list[Need]:
 
 
 def browser() -> str | None:
-    """The Chromium that tests start; CHROMIUM names another one."""
+    """The path of Chromium; the variable CHROMIUM overrides it."""
     names = ("chromium", "chromium-browser", "google-chrome")
     return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
 
@@ -59,21 +59,21 @@ def _has_locale_sources() -> bool:
 
 
 def cpython_tests() -> str | None:
-    """The folder with CPython's tests of `concurrent.futures`: this Python's, or Debian's."""
+    """The folder with CPython's tests of `concurrent.futures`, from this Python or from Debian."""
     own = os.path.join(os.path.dirname(os.__file__), "test")
     for folder in (own, f"/usr/lib/python{_VERSION}/test"):
-        # A file or a package, depending on the version.
+        # It is a file or a package, depending on the version.
         if glob.glob(os.path.join(folder, "test_concurrent_futures*")):
             return folder
     return None
 
 
 def missing() -> list[Need]:
-    return [need for need in needs() if not need.is_there]
+    return [need for need in needs() if not need.is_installed]
 
 
 def hint() -> str | None:
-    """The command that installs what is missing."""
+    """The command that installs the missing packages; None if nothing is missing."""
     packages = [package for need in missing() for package in need.packages]
     sudo = "" if os.geteuid() == 0 else "sudo "
     install = f"{sudo}apt-get update && {sudo}apt-get install -y --no-install-recommends"
@@ -81,7 +81,7 @@ def hint() -> str | None:
 
 
 def _install(wanted: list[Need]) -> None:
-    """Each by itself: where one package does not exist, the others are installed all the same."""
+    """Install each need separately, so that a package that does not exist affects only itself."""
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     subprocess.run(["apt-get", "update", "-qq"], env=env, stdin=subprocess.DEVNULL)
     for need in wanted:

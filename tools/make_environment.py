@@ -1,11 +1,11 @@
-"""Make the virtual environment that the Makefile uses, or print the command that is missing.
+"""Create the virtual environment of the Makefile, or print the command that fixes a failure.
 
     python3 tools/make_environment.py .venv
 
-Uses the first of: this Python's own `venv` and `ensurepip`, virtualenv, uv. A file in the folder
-marks an environment that is being made; one that was interrupted is made again from the start.
-An environment that works is kept, and nothing is deleted that this script did not make.
-Standard library only.
+Uses the first available of: `venv` and `ensurepip` of this Python, virtualenv, uv. A marker file in
+the folder identifies an unfinished environment. Deletes and creates again what does not work: its
+own environments, and environments without packages. Never deletes other folders. Uses only the
+standard library.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 _OLDEST = (3, 11)
-_UNFINISHED = "unfinished"  # in the folder while it is being made
-_COMPLETE = "complete"  # what the Makefile looks for
+_UNFINISHED = "unfinished"  # exists in the folder while it is being created
+_COMPLETE = "complete"  # the target in the Makefile
 
 
 def main(folder: Path) -> int:
@@ -35,7 +35,7 @@ def main(folder: Path) -> int:
         command = _maker()
         if command is None:
             return _refuse(
-                f"{sys.executable} has no `ensurepip`, so it cannot make an environment",
+                f"{sys.executable} has no `ensurepip`, so it cannot create an environment",
                 _install_command(),
             )
         shutil.rmtree(folder, ignore_errors=True)
@@ -43,7 +43,7 @@ def main(folder: Path) -> int:
         (folder / _UNFINISHED).touch()
         made = subprocess.run([*command, str(folder)])
         if made.returncode != 0:
-            return _refuse(f"{' '.join(command)} ended with code {made.returncode}")
+            return _refuse(f"{' '.join(command)} failed with exit code {made.returncode}")
         (folder / _UNFINISHED).unlink()
     if not (folder / _COMPLETE).exists():
         (folder / _COMPLETE).touch()
@@ -51,7 +51,7 @@ def main(folder: Path) -> int:
 
 
 def _is_complete(folder: Path) -> bool:
-    """Whether the environment can be used: finished, its Python is still there, and it has pip."""
+    """Whether the environment is finished, its Python still exists, and it has pip."""
     if (folder / _UNFINISHED).exists():
         return False
     words = ["-c", "pass"] if (folder / _COMPLETE).exists() else ["-m", "pip", "--version"]
@@ -63,7 +63,7 @@ def _is_complete(folder: Path) -> bool:
 
 
 def _is_disposable(folder: Path) -> bool:
-    """Whether the folder may be deleted: missing, made here, or an environment without packages."""
+    """Whether the folder is missing, made by this script, or an environment without packages."""
     if not folder.exists() or any((folder / mark).exists() for mark in (_UNFINISHED, _COMPLETE)):
         return True
     packages = [*folder.glob("lib/python*/site-packages/*")]
@@ -71,7 +71,7 @@ def _is_disposable(folder: Path) -> bool:
 
 
 def _maker() -> list[str] | None:
-    """The command that makes an environment; the folder is its last word."""
+    """The command that creates an environment, without its last argument (the folder)."""
     if find_spec("venv") is not None and find_spec("ensurepip") is not None:
         return [sys.executable, "-m", "venv"]
     if find_spec("virtualenv") is not None:
