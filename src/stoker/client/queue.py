@@ -18,7 +18,7 @@ from stoker.errors import Impossible, NoPermission, TryLater, UsageError
 from stoker.settings import Settings, load_settings, prepare_state_dir
 from stoker.store import job_queries
 from stoker.store.database import open_database
-from stoker.store.submit import Submission
+from stoker.store.submit import CHUNK, Receipt, Submission
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,8 +33,11 @@ _OF_ONE_JOB = (
 )  # fmt: skip
 
 
+__all__ = ["CHUNK", "Queue", "Receipt", "check_possible", "current_context", "output_path"]
+
+
 class Queue:
-    """Jobs of one user on one host. Cheap to make; opens the database on first use."""
+    """The jobs of one user on one host, and the only way for interfaces to change them."""
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or load_settings()
@@ -104,6 +107,12 @@ class Queue:
         count = changes.release(self.db, ids, time.time())
         self.wake()
         return count
+
+    def failed_jobs(self) -> list[int]:
+        """Failed and lost jobs, and jobs cancelled because of them, that were not rerun yet."""
+        from stoker.store import reruns
+
+        return reruns.failed(self.db)
 
     def rerun(self, ids: list[int], held: bool = False) -> list[int]:
         from stoker.store import changes

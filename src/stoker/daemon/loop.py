@@ -196,23 +196,20 @@ class Loop:
             if not (self._events or state.needs_tick(self._clock) or self._was_changed()):
                 return False
             if state.commit_at is None:
-                self.db.execute("BEGIN IMMEDIATE")
+                self.db.begin()
         except sqlite3.Error as error:
             self._retry_later(error)
             return False
         return True
 
     def _was_changed(self) -> bool:
-        return self._data_version() != self._state.seen_version
-
-    def _data_version(self) -> int:
-        return int(self.db.execute("PRAGMA data_version").fetchone()[0])
+        return self.db.data_version() != self._state.seen_version
 
     def _refresh(self) -> None:
         """Read what other processes changed, and which delayed jobs became ready."""
         state, starter = self._state, self._starter
         # No other process can have changed anything while the transaction is kept open.
-        version = self._data_version() if state.commit_at is None else state.seen_version
+        version = self.db.data_version() if state.commit_at is None else state.seen_version
         wall = self._clock.wall()
         self._follow_clock(wall)
         is_due = state.due_at is not None and state.due_at <= wall
@@ -274,7 +271,7 @@ class Loop:
                 return
         self._store.flush()
         point("daemon.before_commit")
-        self.db.execute("COMMIT")
+        self.db.commit()
         self._state.commit_at = None
         point("daemon.after_commit")
 
@@ -282,7 +279,7 @@ class Loop:
         """Before other code uses the connection, or at the end of a run."""
         if self._state.commit_at is not None:
             self._store.flush()
-            self.db.execute("COMMIT")
+            self.db.commit()
             self._state.commit_at = None
 
     def _committed(self) -> None:
@@ -294,9 +291,8 @@ class Loop:
 
     def _roll_back(self) -> None:
         """Nothing of this tick has happened; its events stay to be recorded."""
-        if self.db.connection.in_transaction:
-            with suppress(sqlite3.Error):  # a failing disk; SQLite has rolled back by itself
-                self.db.execute("ROLLBACK")
+        with suppress(sqlite3.Error):  # a failing disk; SQLite has rolled back by itself
+            self.db.rollback()
         self._starter.rolled_back()
         self._state.commit_at = None
         self._state.is_stale = True

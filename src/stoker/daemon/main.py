@@ -65,8 +65,7 @@ class Daemon(EventListener):
         self._settings = settings
         self._clock = SystemClock()
         self._db = open_database(folder, durable=False, is_owner=True)
-        self._db.execute("PRAGMA busy_timeout=0")  # from now on the loop never waits for a lock
-        self._db.execute("PRAGMA wal_autocheckpoint=0")
+        self._db.never_wait()
         self._home = os.stat(os.path.join(folder, FILE_NAME)).st_ino
         self._look_at = 0.0
         self._checkpoints = Checkpoints(folder)

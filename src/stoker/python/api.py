@@ -421,7 +421,7 @@ class Queue:
         return self._add(specs, folder)
 
     def _add(self, specs: list[JobSpec], folder: str | None = None) -> list[Job[Any]]:
-        from stoker.store.submit import CHUNK
+        from stoker.client.queue import CHUNK
 
         queue = self._open()
         submission = queue.submission()

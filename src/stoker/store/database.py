@@ -21,7 +21,7 @@ FILE_NAME = "queue.db"
 
 
 class Database:
-    """A connection with manners. `path` is the state folder."""
+    """A connection to the queue in the state folder `folder`."""
 
     def __init__(self, folder: str, connection: sqlite3.Connection, read_only: bool) -> None:
         self.folder = folder
@@ -41,6 +41,40 @@ class Database:
     def transaction(self) -> Transaction:
         """`with db.transaction():` is one write transaction."""
         return Transaction(self)
+
+    def begin(self) -> None:
+        """Take the write lock. Raises sqlite3.OperationalError if another process has it."""
+        self.execute("BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        self.execute("COMMIT")
+
+    def rollback(self) -> None:
+        """Roll back the open transaction, if there is one."""
+        if self.connection.in_transaction:
+            self.execute("ROLLBACK")
+
+    def data_version(self) -> int:
+        """Changes whenever another connection has changed the database."""
+        return int(self.execute("PRAGMA data_version").fetchone()[0])
+
+    def schema_version(self) -> int:
+        """0: not a queue yet."""
+        return int(self.execute("PRAGMA user_version").fetchone()[0])
+
+    def is_sound(self) -> bool:
+        """Whether SQLite finds no damage. Reads the whole file."""
+        return self.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+    def first_problem(self) -> str | None:
+        """What a quick check finds."""
+        problem = str(self.value("PRAGMA quick_check(1)"))
+        return None if problem == "ok" else problem
+
+    def never_wait(self) -> None:
+        """For the loop: no waiting for locks, and checkpoints only where they are asked for."""
+        self.execute("PRAGMA busy_timeout=0")
+        self.execute("PRAGMA wal_autocheckpoint=0")
 
     def reading(self) -> Reading:
         """`with db.reading():` sees the queue as it is at one moment, over several statements."""
@@ -100,7 +134,7 @@ class Transaction:
 
 def check_schema(db: Database) -> None:
     """Raise Upgraded when the queue has another schema than the one it was opened with."""
-    version = db.execute("PRAGMA user_version").fetchone()[0]
+    version = db.schema_version()
     if version != SCHEMA_VERSION:
         raise Upgraded(
             f"the queue in `{db.folder}` was upgraded by a newer Stoker (schema {version}) while"

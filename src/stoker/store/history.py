@@ -154,8 +154,3 @@ def top_priority(db: Database, without: set[int]) -> int | None:
 def newest_sweeps(db: Database, limit: int) -> list[str]:
     rows = db.execute("SELECT name FROM sweeps ORDER BY id DESC LIMIT ?", (limit,))
     return [to_text(row[0]) for row in rows]
-
-
-def data_version(db: Database) -> int:
-    """Another number after each commit of somebody else."""
-    return int(str(db.value("PRAGMA data_version")))

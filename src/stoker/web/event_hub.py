@@ -22,7 +22,6 @@ from stoker.client.queue import Queue
 from stoker.core.record import Record
 from stoker.errors import Error
 from stoker.settings import Settings
-from stoker.store import history
 from stoker.web.page_state import PageState, PageStateReader, difference, overview
 from stoker.web.responses import encode
 
@@ -175,7 +174,7 @@ class EventHub:
                 now = time.monotonic()
                 try:
                     queue = open_queue(self._settings)
-                    newest = history.data_version(queue.db)
+                    newest = queue.db.data_version()
                     if is_rung or newest != version or now >= due:
                         version = newest
                         with self._looking:

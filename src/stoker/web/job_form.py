@@ -8,12 +8,11 @@ from typing import Any
 
 from stoker.client import views
 from stoker.client.job_options import NAMES, check_words, make_spec, read_options
-from stoker.client.queue import Queue
+from stoker.client.queue import CHUNK, Queue
 from stoker.core.model import JobSpec
 from stoker.core.policy.explain import needs
 from stoker.errors import Unavailable, UsageError
 from stoker.store.clone_source import CloneSource, clone_source_of
-from stoker.store.submit import CHUNK
 from stoker.web.models import JobOptions, NewJob
 
 

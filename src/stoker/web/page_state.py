@@ -72,8 +72,7 @@ class PageStateReader:
         db = queue.db
         sweeps = {str(one["name"]): one for one in self._book.newest(db)}  # may note what it read
         cards = self._cards.get("", lambda: load_gpu_views(db, queue.settings))
-        db.execute("BEGIN")
-        try:
+        with db.reading():
             running = job_queries.page(db, ACTIVE, RUNNING)
             ready = history.ready(db, READY + UNREADY)
             unready = history.unready(db, READY + UNREADY)
@@ -85,8 +84,6 @@ class PageStateReader:
             rows = [*running, *waiting, *recent]
             jobs = {row.id: views.job_json(db, queue.settings, row) for row in rows}
             told = self._reasons(queue, waiting, ready, cards)
-        finally:
-            db.execute("COMMIT")
         facts = views.daemon_facts(db, queue.settings)
         return PageState(
             time.time(), jobs, {id: json.dumps(job) for id, job in jobs.items()},

@@ -129,9 +129,9 @@ def _database(folder: str) -> Iterator[Finding]:
         yield Finding("bad", error.message, error.hint or "")
         return
     try:
-        check = str(db.value("PRAGMA quick_check(1)"))
-        if check != "ok":
-            yield Finding("bad", f"the database is damaged: {check}", "stoker doctor --repair")
+        problem = db.first_problem()
+        if problem is not None:
+            yield Finding("bad", f"the database is damaged: {problem}", "stoker doctor --repair")
         else:
             yield Finding("ok", f"database sound, schema {SCHEMA_VERSION}")
         ahead = _unknown_jobs(folder, db)
@@ -427,18 +427,17 @@ def _is_sound(folder: str, aside: str) -> bool:
             path = os.path.join(aside, FILE_NAME + suffix)
             if os.path.exists(path):
                 shutil.copy2(path, scratch)
-        connection = sqlite3.connect(os.path.join(scratch, FILE_NAME))
+        db = Database(folder, sqlite3.connect(os.path.join(scratch, FILE_NAME)), read_only=True)
         try:
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
-            is_sound = connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+            version, is_sound = db.schema_version(), db.is_sound()
             if version > SCHEMA_VERSION and is_sound:
-                open_database(folder).close()  # says what is wrong
+                open_database(folder).close()  # raises an error that says what is wrong
             if not is_sound or version == 0:
                 return False
-            return not _unknown_jobs(folder, Database(folder, connection, read_only=True))
+            return not _unknown_jobs(folder, db)
         except sqlite3.DatabaseError as error:
             if isinstance(translate(error, folder), Damaged):
                 return False
             raise
         finally:
-            connection.close()
+            db.close()

@@ -10,7 +10,7 @@ from stoker.client.queue import Queue
 from stoker.core.formats.command_line import Option, Parsed, Verb
 from stoker.core.states import FINAL
 from stoker.errors import Conflict
-from stoker.store import job_queries, reruns
+from stoker.store import job_queries
 
 _SHOWN = 10
 
@@ -38,7 +38,7 @@ def run(parsed: Parsed) -> int:
 
 
 def _failed(queue: Queue, words: list[str]) -> list[int]:
-    ids = reruns.failed(queue.db)
+    ids = queue.failed_jobs()
     if not words:
         return ids
     chosen = set(queue.select(words))

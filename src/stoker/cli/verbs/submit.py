@@ -15,13 +15,12 @@ from stoker.cli.submit_checks import (
 )
 from stoker.client.job_options import flag_values
 from stoker.client.job_specs import JobSpecs
-from stoker.client.queue import Queue
+from stoker.client.queue import CHUNK, Queue, Receipt
 from stoker.core.formats.command_line import Option, Parsed, Verb, parse
 from stoker.core.formats.durations import format_duration
 from stoker.core.model import JobSpec
 from stoker.errors import NotFound, UsageError
 from stoker.store import job_queries
-from stoker.store.submit import CHUNK, Receipt
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
