@@ -32,6 +32,28 @@ def test_higher_priority_goes_first_then_first_come(narrow: Lab) -> None:
     assert order_of(narrow) == ["high", "first", "second", "low"]
 
 
+def test_groups_take_turns_and_tags_do_not(narrow: Lab) -> None:
+    gate = Gate(narrow.folder)
+    narrow.submit("--group", "a", gate.wait)
+    gate.wait_for()
+    for group, tag, name in [("a", "x", "a1"), ("a", "y", "a2"), ("b", "x", "b1"), ("", "z", "c1")]:
+        words = ("--group", group) if group else ()
+        narrow.submit("-t", "1h", *words, "-T", tag, f"echo {name} >> order")
+    assert narrow.job(2)["group"] == "a"
+    assert narrow.job(5)["group"] is None
+    assert "group       a\n" in narrow.ok("show", "2")
+    gate.open()
+    assert narrow.wait() == 0
+    order = order_of(narrow)
+    assert order.index("a1") < order.index("a2")
+    assert {"b1", "c1"} <= set(order[:3])
+
+
+def test_empty_group_is_refused(lab: Lab) -> None:
+    refused(lab.run("submit", "--group", "", "true"), 2, "`--group`: the name is empty",
+            "write --group NAME")  # fmt: skip
+
+
 def test_a_job_waits_for_another_to_succeed(lab: Lab) -> None:
     gate = Gate(lab.folder)
     first = lab.submit(f"{gate.wait}; echo first >> order")

@@ -16,7 +16,7 @@ from stoker.client import option_values as kinds
 from stoker.client.option_values import Invalid, Kind
 from stoker.core.formats.command_line import Option
 from stoker.core.formats.shell_words import MAX_ARGUMENT_BYTES
-from stoker.core.model import Context, Dependency, Device, JobSpec, Request
+from stoker.core.model import GROUP_PREFIX, Context, Dependency, Device, JobSpec, Request
 from stoker.core.record import Record
 from stoker.errors import Unavailable, UsageError, about
 from stoker.settings import Settings
@@ -79,6 +79,9 @@ JOB_OPTIONS = (
               "do not start before: 14:30, +2h, 2026-12-24T18:00", is_single=True, in_queue=True),
     JobOption("tags", "-T --tag", "TAG", kinds.TAGS, "a label to select jobs by; a,b are two",
               repeats=True),
+    JobOption("group", "--group", "NAME", kinds.GROUP,
+              "fair-share group: groups take turns (default: all jobs outside of sweeps are one)",
+              is_single=True, in_queue=True),
     JobOption("stdout", "-o --stdout", "PATH", kinds.PATH,
               "write output to this file; %j is the job id (default: kept by Stoker)",
               is_single=True),
@@ -224,6 +227,7 @@ def parse_options(values: Mapping[str, Any], named: Callable[[str], str]) -> Par
         "dedupe": get("dedupe"),
         "keep_children": get("keep_children", False),
         "on_oom": get("on_oom"),
+        "share": f"{GROUP_PREFIX}{group}" if (group := get("group")) else "",
     }
     return ParsedOptions(
         fields=fields,

@@ -98,6 +98,12 @@ def _parse_path(text: str) -> str:
     return text
 
 
+def _parse_group(text: str) -> str:
+    if not text.strip():
+        raise UsageError("the name is empty", "write --group NAME")
+    return text
+
+
 def _parse_on_oom(text: str) -> str:
     if text not in ON_OOM:
         raise UsageError(f"`{text}` is not a way to handle out-of-memory errors",
@@ -322,6 +328,7 @@ SECONDS = Kind(lambda text: parse_duration(text, "s"), lambda value: _check_dura
 BEGIN = Kind(_parse_begin, _check_begin)
 SIGNAL = Kind(_parse_signal, lambda value: _parse_signal(check_text(value)))
 WAY = Kind(_parse_on_oom, lambda value: _parse_on_oom(check_text(value)))
+GROUP = Kind(_parse_group, lambda value: _parse_group(check_text(value)))
 GPU_NAMES = Kind(_parse_names, _check_names)
 TAGS = Kind(parse_tags, _check_tags)
 ENV = Kind(parse_pair, _check_env)

@@ -96,6 +96,7 @@ def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
         "devices": [{"index": i, "uuid": uuids.get(i, "")} for i in devices_of(row)],
         "priority": row.priority,
         "tags": job_queries.tags(db, row.id),
+        "group": row.group,
         "after": [{"job": n, "condition": c, "met": m}
                   for n, c, m in job_queries.dependencies(db, row.id)],
         "attempts": row.attempts,

@@ -36,6 +36,9 @@ class Request(Record):
     avoid: tuple[str, ...] = ()  # cards where it ran out of memory; not these if others would do
 
 
+GROUP_PREFIX = "group:"  # of a fair-share group that a user named; sweeps have another one
+
+
 class JobSpec(Record):
     """What a user asked for. `argv` holds one word of shell text when `shell` is true."""
 

@@ -40,6 +40,7 @@ class Options(TypedDict, total=False):
     restartable: bool
     begin: str | float | datetime | timedelta | None  # seconds since the epoch, "+2h", "14:30"
     tags: str | Iterable[str] | None
+    group: str | None  # fair-share group
     stdout: Path | None
     stderr: Path | None
     hold: bool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stoker.core.formats.byte_text import maybe_bytes, maybe_text, to_bytes, to_text, unpack_words
 from stoker.core.formats.selectors import Selector
-from stoker.core.model import Device, Request
+from stoker.core.model import GROUP_PREFIX, Device, Request
 from stoker.core.record import Record
 from stoker.core.states import STATES
 from stoker.errors import NotFound
@@ -65,6 +65,12 @@ class JobRow(Record):
     @property
     def gpus(self) -> int:
         return self.request.gpus
+
+    @property
+    def group(self) -> str | None:
+        """The fair-share group that the user named."""
+        prefix, name = self.share[: len(GROUP_PREFIX)], self.share[len(GROUP_PREFIX) :]
+        return name if prefix == GROUP_PREFIX else None
 
 
 _SELECT = (

@@ -61,6 +61,7 @@ class SingleOptions(JobOptions):
     name: str | None = None
     after: list[str | int] | str | int | None = Field(None, description="ids, or 7:any")
     begin: str | float | None = Field(None, description="+2h, 2026-12-24T18:00, or epoch seconds")
+    group: str | None = Field(None, description="fair-share group")
     stdout: str | None = Field(None, description="relative to cwd")
     stderr: str | None = Field(None, description="relative to cwd")
     dedupe: str | None = None
@@ -197,6 +198,7 @@ class Job(BaseModel):
     devices: list[CardRef]
     priority: int
     tags: list[str]
+    group: str | None
     after: list[Dependency]
     attempts: int
     retries: int

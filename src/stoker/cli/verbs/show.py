@@ -73,6 +73,7 @@ def _text(queue: Queue, row: JobRow) -> str:
         ("gpus", _gpus(row)),
         ("priority", str(row.priority) if row.priority else ""),
         ("tags", ", ".join(job_queries.tags(queue.db, row.id))),
+        ("group", row.group or ""),
         ("after", ", ".join(f"{n}:{c}" + (" (met)" if m else "")
                             for n, c, m in job_queries.dependencies(queue.db, row.id))),
         ("limit", format_duration(row.time_limit) if row.time_limit is not None else ""),
