@@ -32,7 +32,7 @@ class Settings(Record):
 
 _ENV_KEYS = (
     "devices", "cpu_slots", "shell", "grace", "retry_delay", "log_limit", "leases", "gpus_by_uuid",
-    "gpu_file", "trace_seconds",
+    "gpu_file", "trace_seconds", "allow_network_fs",
 )  # fmt: skip
 _SWITCHES = {"1": True, "true": True, "yes": True, "on": True,
              "0": False, "false": False, "no": False, "off": False}  # fmt: skip

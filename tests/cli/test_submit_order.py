@@ -32,21 +32,27 @@ def test_higher_priority_goes_first_then_first_come(narrow: Lab) -> None:
     assert order_of(narrow) == ["high", "first", "second", "low"]
 
 
-def test_groups_take_turns_and_tags_do_not(narrow: Lab) -> None:
-    gate = Gate(narrow.folder)
+def test_group_that_uses_fewest_gpus_goes_first_whatever_the_tags(
+    new_lab: Callable[..., Lab],
+) -> None:
+    narrow = new_lab(devices=2)
+    gate, other = Gate(narrow.folder), Gate(narrow.folder, "other")
     narrow.submit("--group", "a", gate.wait)
+    narrow.submit(other.wait)
     gate.wait_for()
+    other.wait_for()
     for group, tag, name in [("a", "x", "a1"), ("a", "y", "a2"), ("b", "x", "b1"), ("", "z", "c1")]:
         words = ("--group", group) if group else ()
         narrow.submit("-t", "1h", *words, "-T", tag, f"echo {name} >> order")
-    assert narrow.job(2)["group"] == "a"
-    assert narrow.job(5)["group"] is None
-    assert "group       a\n" in narrow.ok("show", "2")
+    assert narrow.job(3)["group"] == "a"
+    assert narrow.job(6)["group"] is None
+    assert "group       a\n" in narrow.ok("show", "3")
+    other.open()  # group a goes on using the other GPU
+    assert narrow.wait(3, 4, 5, 6) == 0
     gate.open()
-    assert narrow.wait() == 0
     order = order_of(narrow)
-    assert order.index("a1") < order.index("a2")
-    assert {"b1", "c1"} <= set(order[:3])
+    assert set(order[:2]) == {"b1", "c1"}
+    assert order[2:] == ["a1", "a2"]
 
 
 def test_empty_group_is_refused(lab: Lab) -> None:

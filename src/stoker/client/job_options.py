@@ -80,7 +80,7 @@ JOB_OPTIONS = (
     JobOption("tags", "-T --tag", "TAG", kinds.TAGS, "a label to select jobs by; a,b are two",
               repeats=True),
     JobOption("group", "--group", "NAME", kinds.GROUP,
-              "fair-share group: groups take turns (default: all jobs outside of sweeps are one)",
+              "fair-share group; the group that uses the fewest GPUs goes first",
               is_single=True, in_queue=True),
     JobOption("stdout", "-o --stdout", "PATH", kinds.PATH,
               "write output to this file; %j is the job id (default: kept by Stoker)",

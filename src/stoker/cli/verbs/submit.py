@@ -223,7 +223,12 @@ def _dry_run(specs: list[JobSpec], parsed: Parsed) -> int:
         from stoker.client.views import iso
 
         jobs = [
-            {"argv": spec.argv, "shell": spec.shell, "gpus": spec.request.gpus, "name": spec.name,
+            {"argv": spec.argv, "shell": spec.shell, "gpus": spec.request.gpus,
+             "gpu_mem_bytes": spec.request.memory, "gpu_mem_auto": spec.request.is_auto,
+             "gpu_ids": list(spec.request.ids), "prefer": list(spec.request.prefer),
+             "gpu_model": spec.request.model, "min_gpu_mem_bytes": spec.request.min_memory,
+             "exclusive": spec.request.exclusive, "on_oom": spec.on_oom,
+             "restartable": spec.restartable, "name": spec.name,
              "cwd": spec.context.cwd, "priority": spec.priority, "time_limit": spec.time_limit,
              "begin_at": iso(spec.begin_at), "retries": spec.retries, "held": spec.held,
              "tags": list(spec.tags),
@@ -241,8 +246,16 @@ def _dry_run(specs: list[JobSpec], parsed: Parsed) -> int:
 
 
 def _in_words(spec: JobSpec) -> str:
-    """`2 gpu, at most 2h00m, after 7`: what a job asks for, as far as it is not usual."""
-    words = [f"{spec.request.gpus} gpu"]
+    """`2 gpus, at most 2h00m, after 7`: the request of a job, without defaults."""
+    from stoker.core.policy.explain import needs
+
+    words = [needs(spec.request) if spec.request.gpus else "0 gpu"]
+    if spec.request.prefer:
+        words.append(f"prefers {','.join(spec.request.prefer)}")
+    if spec.on_oom is not None:
+        words.append(f"on OOM {spec.on_oom}")
+    if spec.restartable:
+        words.append("restartable")
     if spec.name is not None:
         words.append(f"name {spec.name}")
     if spec.tags:
