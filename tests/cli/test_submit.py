@@ -190,7 +190,10 @@ def test_a_dry_run_shows_jobs_and_queues_nothing(lab: Lab) -> None:
     assert shell.stdout == "1 gpu  /bin/sh -c  echo $HOME\n"
     jobs = as_json(lab.ok("submit", "--dry-run", "--json", "x", "y"))["dry_run"]
     assert jobs == [
-        {"argv": ["x", "y"], "shell": False, "gpus": 1, "name": None, "cwd": str(lab.folder),
+        {"argv": ["x", "y"], "shell": False, "gpus": 1, "gpu_mem_bytes": None,
+         "gpu_mem_auto": False, "gpu_ids": [], "prefer": [], "gpu_model": None,
+         "min_gpu_mem_bytes": None, "exclusive": False, "on_oom": None, "restartable": False,
+         "name": None, "cwd": str(lab.folder),
          "priority": 0, "time_limit": None, "begin_at": None, "retries": 0, "held": False,
          "tags": [], "after": []}
     ]  # fmt: skip
