@@ -100,12 +100,31 @@ def test_nonsense_is_refused_in_words(site: Site, form: dict[str, Any], status: 
         ({"command": "true", "signal": "NOPE@60", "time_limit": "1h"}, "signal"),
         ({"command": "true", "gpu_mem": "1G", "exclusive": True}, "gpu_mem"),
         ({"command": "true", "gpu_model": "nothing like it"}, "gpu_model"),
+        ({"command": "true", "gpu_mem": "9000G"}, "gpu_mem"),
+        ({"command": "true", "min_gpu_mem": "9000G"}, "min_gpu_mem"),
+        ({"command": "true", "after": [1], "based_on": 424242}, None),
+        ({"command": "true", "stdout": "../x"}, "stdout"),
+        ({"command": "true", "stderr": "/etc/passwd"}, "stderr"),
     ],
 )
-def test_a_refusal_says_which_field_is_to_blame(
+def test_error_names_the_field_at_fault(
     site: Site, form: dict[str, Any], field: str | None
 ) -> None:
     assert site.post("/api/jobs", form).json["error"].get("field") == field
+
+
+def test_dependency_that_cannot_be_met_names_its_field(site: Site) -> None:
+    failed = site.submit("false", gpus=0)
+    site.lab.wait(failed)
+    reply = site.post("/api/jobs", {"command": "true", "after": [failed]})
+    assert (reply.status, reply.json["error"]["field"]) == (409, "after")
+
+
+def test_output_path_that_is_a_folder_names_its_field(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    for field in ("stdout", "stderr"):
+        form = {"command": "true", "cwd": str(tmp_path), field: "folder"}
+        assert site.post("/api/jobs", form).json["error"]["field"] == field
 
 
 def test_a_refused_sweep_says_which_parameter_is_to_blame(site: Site) -> None:

@@ -265,6 +265,10 @@ def make_spec(
         context = make_context(options, settings)
     with about("after"):
         after = tuple(_dependency(item, settings) for item in options.after)
+    with about("stdout"):
+        stdout = output_path(options.stdout, context.cwd)
+    with about("stderr"):
+        stderr = output_path(options.stderr, context.cwd)
     begin = None if options.begin is None else kinds.time_of(options.begin, time.time())
     return JobSpec(
         argv=(),
@@ -272,8 +276,8 @@ def make_spec(
         request=request,
         after=after,
         begin_at=begin,
-        stdout=output_path(options.stdout, context.cwd),
-        stderr=output_path(options.stderr, context.cwd),
+        stdout=stdout,
+        stderr=stderr,
         **options.fields,
     )
 

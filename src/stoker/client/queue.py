@@ -229,15 +229,15 @@ def check_possible(request: Request, devices: tuple[Device, ...]) -> None:
         raise Impossible(
             f"there is no GPU `{unknown[0]}` on this host", f"its GPUs: {names}", "gpu_ids"
         )
-    wanted = []
+    wanted: dict[str, str] = {}  # by option
     if request.memory is not None:
-        wanted.append(f"{format_size(request.memory)} of memory to share")
+        wanted["gpu_mem"] = f"{format_size(request.memory)} of memory to share"
     if request.min_memory is not None:
-        wanted.append(f"{format_size(request.min_memory)} of memory")
+        wanted["min_gpu_mem"] = f"{format_size(request.min_memory)} of memory"
     if request.model is not None:
-        wanted.append(f"a model named `{request.model}`")
+        wanted["gpu_model"] = f"a model named `{request.model}`"
     if request.ids:
-        wanted.append(f"a place in {','.join(request.ids)}")
+        wanted["gpu_ids"] = f"a place in {','.join(request.ids)}"
     kinds = sorted({f"{d.model or 'GPU'} with {format_size(d.memory)}" for d in devices})
     hint = f"this host has {', '.join(kinds)}"
     loose = request._replace(memory=None)
@@ -246,7 +246,10 @@ def check_possible(request: Request, devices: tuple[Device, ...]) -> None:
         hint = f"use --gpu-mem {most[request.gpus - 1] >> 30}G or less; {hint}"
     able = "none" if not fitting else f"only {len(fitting)}"
     able += f" of the {len(devices)} here"
-    raise Impossible(f"{asks} with {' and '.join(wanted)}, but {able} would do", hint)
+    raise Impossible(
+        f"{asks} with {' and '.join(wanted.values())}, but {able} would do", hint,
+        field=next(iter(wanted), "gpus"),
+    )  # fmt: skip
 
 
 def _s(count: int) -> str:

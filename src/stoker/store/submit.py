@@ -161,12 +161,15 @@ def depend(db: Database, job: int, after: tuple[Dependency, ...]) -> int:
     for needs, condition in dict(after).items():
         state = db.value("SELECT state FROM jobs WHERE id = ?", (needs,))
         if state is None:
-            raise NotFound(f"there is no job {needs} to wait for", "`stoker ls` shows the jobs")
+            raise NotFound(
+                f"there is no job {needs} to wait for", "`stoker ls` shows the jobs", field="after"
+            )
         met = satisfied(str(state), condition)
         if met is False:
             raise Conflict(
                 f"job {needs} is already {state}, so a job after `{needs}:{condition}` never runs",
                 f"use --after {needs}:any, or rerun job {needs} first",
+                field="after",
             )
         unmet += met is None
         db.execute(

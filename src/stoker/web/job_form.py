@@ -11,7 +11,7 @@ from stoker.client.job_options import NAMES, check_words, make_spec, read_option
 from stoker.client.queue import CHUNK, Queue
 from stoker.core.model import JobSpec
 from stoker.core.policy.explain import needs
-from stoker.errors import Unavailable, UsageError
+from stoker.errors import Unavailable, UsageError, about
 from stoker.store.clone_source import CloneSource, clone_source_of
 from stoker.web.models import JobOptions, NewJob
 
@@ -26,7 +26,8 @@ def options_of(form: JobOptions) -> dict[str, Any]:
     given["cwd"] = folder_of(given.get("cwd"))
     for key in ("stdout", "stderr"):
         if key in given:
-            given[key] = check_relative(given[key])
+            with about(key):
+                given[key] = check_relative(given[key])
     return given
 
 

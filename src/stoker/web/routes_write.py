@@ -12,7 +12,6 @@ from fastapi.responses import Response
 from stoker.client.queue import Queue
 from stoker.errors import Error
 from stoker.web import actions, batch_form, job_form, models, sweep_form, sweeps_view
-from stoker.web.blame import field_of
 from stoker.web.context import asked_of, web_of
 from stoker.web.models import ErrorAnswer
 from stoker.web.responses import answer, error_answer, refusal
@@ -88,7 +87,7 @@ async def start_sweep(request: Request, form: models.NewSweep) -> Response:
     try:
         found = await web.desk.write(lambda queue: work(queue, form))
     except Error as error:
-        return error_answer(error, field_of(form.options, error))
+        return error_answer(error, error.field)
     return await _done(request, found, 200 if form.dry_run else 201)
 
 
@@ -148,7 +147,7 @@ async def _filled_in(
     try:
         found = await web_of(request).desk.write(work)
     except Error as error:
-        return error_answer(error, field_of(form, error))
+        return error_answer(error, error.field)
     return await _done(request, found, 200 if form.dry_run else 201)
 
 
