@@ -84,7 +84,7 @@ def test_port_held_by_another_user_at_the_other_address_is_refused(lab: PeasyLab
             said = server.communicate(timeout=30)[0]
         assert server.returncode == 1
         assert f"error: cannot listen on [::1]:{port}: Address already in use" in said
-        assert f"hint: `localhost:{port}` would lead to the process that has it" in said
+        assert f"hint: browsers could reach the other process as `localhost:{port}`" in said
 
 
 def test_old_scripts_reach_the_server_as_localhost_at_both_addresses(shared: PeasyLab) -> None:

@@ -1,4 +1,4 @@
-"""How many connections each peer may have."""
+"""Limits on the connections of each peer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def count(limits: Limits, peer: Peer, first: int = 1) -> int:
     raise AssertionError("no limit")
 
 
-def test_other_users_share_a_few_places_and_leave_the_rest_to_the_owner() -> None:
+def test_other_users_share_a_few_connections_and_the_owner_may_open_the_rest() -> None:
     limits = Limits()
     others = [Peer("127.0.0.1", uid) for uid in (12345, 12346, UNKNOWN)]
     assert sum(count(limits, other, 1 + 1000 * n) for n, other in enumerate(others)) == (
@@ -38,13 +38,13 @@ def test_other_users_share_a_few_places_and_leave_the_rest_to_the_owner() -> Non
     assert count(limits, OWN, 9000) == MOST_CONNECTIONS - MOST_OF_OTHERS
 
 
-def test_one_machine_cannot_take_all_places() -> None:
+def test_one_machine_cannot_open_all_connections() -> None:
     limits = Limits()
     assert count(limits, Peer("192.0.2.1", None)) == MOST_OF_MACHINE
     assert count(limits, Peer("192.0.2.2", None)) == MOST_OF_MACHINE
 
 
-def test_place_of_a_connection_that_left_is_free_again() -> None:
+def test_closed_connection_no_longer_counts() -> None:
     limits = Limits()
     other = Peer("127.0.0.1", UNKNOWN)
     assert count(limits, other) == MOST_OF_OTHERS
@@ -57,7 +57,7 @@ def test_place_of_a_connection_that_left_is_free_again() -> None:
 
 @pytest.mark.parametrize("is_reset", [False, True])
 def test_connection_that_was_reset_belongs_to_no_known_user(is_reset: bool) -> None:
-    """Its port can be that of another socket by now."""
+    """Its port can already belong to another socket."""
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as client:
         client.bind(("127.0.0.1", 0))
         address = client.getsockname()

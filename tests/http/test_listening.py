@@ -1,4 +1,4 @@
-"""Which addresses a server takes, and under which names it answers."""
+"""The addresses that a server binds, and the names under which it answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stoker.http.http_server import listen
 from tests.other_user import need_ipv6
 
 
-def test_both_loopback_addresses_are_taken_for_either_of_them() -> None:
+def test_server_binds_both_loopback_addresses_when_given_either() -> None:
     need_ipv6()
     for host in ("127.0.0.1", "::1", "localhost"):
         listening = listen(resolve(host), [0], "")
@@ -24,7 +24,7 @@ def test_both_loopback_addresses_are_taken_for_either_of_them() -> None:
             listening.close()
 
 
-def test_failed_attempt_leaves_no_address_taken() -> None:
+def test_failed_bind_leaves_no_address_bound() -> None:
     need_ipv6()
     with socket.create_server(("::1", 0), family=socket.AF_INET6) as taken:
         port = taken.getsockname()[1]
@@ -33,7 +33,7 @@ def test_failed_attempt_leaves_no_address_taken() -> None:
     listen(resolve("127.0.0.1"), [port], "").close()
 
 
-def test_every_address_of_one_family_keeps_the_other_family_off_the_port() -> None:
+def test_wildcard_of_one_family_blocks_the_port_in_the_other_family() -> None:
     need_ipv6()
     listening = listen(resolve("0.0.0.0"), [0], "")
     try:
@@ -47,7 +47,7 @@ def test_every_address_of_one_family_keeps_the_other_family_off_the_port() -> No
         listening.close()
 
 
-def test_name_counts_only_if_all_of_its_addresses_are_held() -> None:
+def test_name_is_accepted_only_if_the_server_holds_all_of_its_addresses() -> None:
     listening = listen(Addresses("localhost", ("127.0.0.9",)), [0], "")
     try:
         assert listening.names() == {"127.0.0.9"}
@@ -56,7 +56,7 @@ def test_name_counts_only_if_all_of_its_addresses_are_held() -> None:
         listening.close()
 
 
-def test_host_header_says_name_and_port() -> None:
+def test_host_header_contains_name_and_port() -> None:
     assert host_values(["127.0.0.1", "::1"], 8899) == {"127.0.0.1:8899", "[::1]:8899"}
     assert host_values(["Lab.example"], 80) == {"lab.example:80", "lab.example"}
 

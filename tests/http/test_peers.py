@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection, as the kernel tells."""
+"""The owner of the other end of a connection, as the kernel reports it."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def test_owner_of_a_connection_is_found(pair: Pair) -> None:
     assert TableScan().uid(*pair.ends) == os.geteuid()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a socket away")
-def test_socket_of_another_user_is_told_from_ours(pair: Pair) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the owner of a socket")
+def test_socket_of_another_user_is_not_taken_for_ours(pair: Pair) -> None:
     os.fchown(pair.client.fileno(), OTHER, -1)
     assert peer_uid(*pair.ends) == OTHER
     assert TableScan().uid(*pair.ends) == OTHER
@@ -58,8 +58,8 @@ def test_closed_connection_belongs_to_no_known_user(pair: Pair) -> None:
     assert TableScan().uid(*pair.ends) == UNKNOWN
 
 
-def test_listener_on_the_port_of_a_gone_client_is_not_that_client(pair: Pair) -> None:
-    """The kernel answers with a listener when it finds no connection."""
+def test_listener_on_the_port_of_a_closed_client_is_not_that_client(pair: Pair) -> None:
+    """The kernel returns a listener when it finds no connection."""
     address, port = pair.listener.getsockname()[:2]
     assert sock_diag.find((address, port), (address, 1)) is not None
     assert peer_uid((address, port), (address, 1)) == UNKNOWN

@@ -60,7 +60,7 @@ def test_port_held_by_another_user_at_the_other_address_is_refused(lab: Lab) -> 
         done = lab.run("web", "--port", str(port))
     assert done.returncode == 1
     assert f"error: cannot listen on [::1]:{port}: Address already in use" in done.stderr
-    assert f"hint: `localhost:{port}` would lead to the process that has it" in done.stderr
+    assert f"hint: browsers could reach the other process as `localhost:{port}`" in done.stderr
     assert living_pid(str(lab.state_dir)) is None
 
 

@@ -140,7 +140,7 @@ def test_a_token_file_of_everybody_is_refused(lab: Lab) -> None:
     assert "open to other users" in done.stderr
     token.chmod(0o600)
     token.write_text("short")
-    assert "holds no token" in lab.run("web", "--token-file", str(token)).stderr
+    assert "contains no token" in lab.run("web", "--token-file", str(token)).stderr
     token.unlink()
     token.symlink_to(lab.folder / "elsewhere")
     assert lab.run("web", "--token-file", str(token)).returncode != 0

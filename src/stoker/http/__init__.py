@@ -1,9 +1,15 @@
 """What all HTTP servers of Stoker have in common.
 
-addresses.py resolves a `--host`, listening.py takes the port at every address that the same names
-lead to and runs uvicorn on it, limits.py refuses connections beyond a peer's share before they cost
-anything, peers.py asks the kernel which user is at the other end (sock_diag.py), protocol.py limits
-the time for a header, and gate.py stands before the application: it reads a request whole, asks
-the guard that it was given, and adds headers to the response.
-`stoker web` and the two servers of GPUPeasy differ in their guards and in what is behind the gate.
+| module | what it does |
+|---|---|
+| addresses.py | resolves a `--host` value to addresses |
+| http_server.py | binds the port at all addresses of the host and runs uvicorn |
+| limits.py | resets connections above a peer's limit as soon as they are accepted |
+| peers.py, sock_diag.py | ask the kernel which user owns the other end of a connection |
+| connection.py | limits the time for a request header |
+| middleware.py | reads the request body, calls the guard, adds headers to the response |
+| guard_request.py | the interface between the middleware and a guard |
+| token_file.py | creates and reads the secret of a server |
+
+`stoker web` and the two servers of GPUPeasy differ in their guards and their applications.
 """

@@ -1,7 +1,7 @@
-"""What a `--host` value stands for: the addresses to listen on, and the names that lead only there.
+"""Resolve a `--host` value: the addresses to listen on, and the names that mean only these.
 
-A text says little about an address: `0x0`, `0` and a host name can all mean every address of the
-host. So a host is resolved first, and everything is decided by the addresses that get bound.
+The text alone is not reliable: `0x0`, `0` and a host name can all mean every address of the host.
+So the host is resolved first, and every decision uses the addresses that are bound.
 """
 
 from __future__ import annotations
@@ -14,28 +14,30 @@ from stoker.core.record import Record
 from stoker.errors import UsageError
 
 _HINT = "give one address of this host, such as 127.0.0.1"
-LOOPBACK = ("127.0.0.1", "::1")  # what `localhost` means to browsers and other clients
+LOOPBACK = ("127.0.0.1", "::1")  # what clients resolve `localhost` to
 _EVERYTHING = ("0.0.0.0", "::")
 
 
 class Addresses(Record):
-    """The addresses of one host, in numbers; an address with a scope is `fe80::1%eth0`."""
+    """The numeric addresses of one host; an address with a scope is `fe80::1%eth0`."""
 
     host: str
     found: tuple[str, ...]
 
     @property
     def is_loopback(self) -> bool:
-        """Whether no other machine can connect."""
+        """Whether only processes of this host can connect."""
         return all(is_loopback(address) for address in self.found)
 
     @property
     def is_everything(self) -> bool:
+        """Whether one of them is a wildcard address (`0.0.0.0` or `::`)."""
         return any(address in _EVERYTHING for address in self.found)
 
     @property
     def others(self) -> tuple[str, ...]:
-        """Addresses that the same names lead to: nobody else may listen there on our port."""
+        """More addresses that the same names resolve to. The server takes its port there too, so
+        that no process of another user can answer under these names."""
         for pair in (LOOPBACK, _EVERYTHING):
             if set(pair) & set(self.found):
                 return tuple(address for address in pair if address not in self.found)
@@ -43,7 +45,7 @@ class Addresses(Record):
 
     @property
     def shown(self) -> str:
-        """What belongs into a link: a loopback address in numbers, else the host as it was given.
+        """The host part of a link: a numeric loopback address, else the host as given.
 
         >>> resolve("127.1").shown, Addresses("lab.example", ("192.0.2.7",)).shown
         ('127.0.0.1', 'lab.example')
@@ -52,7 +54,8 @@ class Addresses(Record):
 
 
 def resolve(host: str) -> Addresses:
-    """
+    """Resolve a host name or address; raises UsageError when that fails.
+
     >>> resolve("0x7f.1").found, resolve("::ffff:127.0.0.1").found
     (('127.0.0.1',), ('127.0.0.1',))
     >>> resolve("0x0").is_everything, resolve("").is_everything, resolve("::ffff:0:0").is_everything
@@ -65,15 +68,15 @@ def resolve(host: str) -> Addresses:
     except (OSError, UnicodeError, ValueError):
         raise UsageError(f"`{host}` is not an address of this host", _HINT) from None
     found = dict.fromkeys(_plain(str(row[4][0])) for row in rows)
-    if host == "localhost":  # /etc/hosts may name it in any order; links use the first
+    if host == "localhost":  # the order in /etc/hosts varies, and links use the first
         found = dict.fromkeys(address for address in LOOPBACK if address in found) or found
     return Addresses(host, tuple(found))
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an address in numbers is loopback.
+    """Whether a numeric address is a loopback address.
 
-    >>> [is_loopback(one) for one in ("127.0.0.2", "::1", "::ffff:127.0.0.1", "10.0.0.1", "x")]
+    >>> [is_loopback(text) for text in ("127.0.0.2", "::1", "::ffff:127.0.0.1", "10.0.0.1", "x")]
     [True, True, True, False, False]
     """
     try:
@@ -83,7 +86,7 @@ def is_loopback(address: str) -> bool:
 
 
 def leads_to(name: str, held: Iterable[str]) -> bool:
-    """Whether a name means no address but these; `localhost` means all that it ever means."""
+    """Whether a name resolves to these addresses only; `localhost` means both of LOOPBACK."""
     if name == "localhost":
         return set(LOOPBACK) <= set(held)
     try:
@@ -93,18 +96,18 @@ def leads_to(name: str, held: Iterable[str]) -> bool:
 
 
 def host_values(names: Iterable[str], port: int) -> frozenset[str]:
-    """What a Host header says that means one of these names on this port.
+    """The values of a Host header that mean one of these names on this port.
 
     >>> sorted(host_values(["::1", "Localhost"], 8899))
     ['[::1]:8899', 'localhost:8899']
     """
     written = {f"[{name}]" if ":" in name else name.lower() for name in names}
     found = {f"{name}:{port}" for name in written}
-    return frozenset(found | (written if port == 80 else set()))  # which browsers leave out
+    return frozenset(found | (written if port == 80 else set()))  # browsers omit port 80
 
 
 def _plain(address: str) -> str:
-    """An IPv4 address that is written as IPv6 is bound as IPv4, and is judged as such."""
+    """Turn an IPv4-mapped IPv6 address into the IPv4 address that gets bound."""
     try:
         mapped = getattr(ipaddress.ip_address(address.partition("%")[0]), "ipv4_mapped", None)
     except ValueError:

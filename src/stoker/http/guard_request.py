@@ -1,4 +1,4 @@
-"""What a guard sees of a request, and what it says."""
+"""What a guard sees of a request, and how it refuses one."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ CHANGES = ("POST", "PATCH", "PUT", "DELETE")
 
 
 class GuardRequest(Record):
-    """All of a request that decides whether it is answered. Header names are in lower case."""
+    """The parts of a request that decide whether it is allowed. Header names are in lower case."""
 
     method: str
     path: str
     headers: Mapping[str, str]
-    source: str  # the address of the other end
-    uid: int | None = None  # of the process there; None where that cannot be known
+    source: str  # the address of the client
+    uid: int | None = None  # of the client process; None when it cannot be known
 
 
 class Refusal(Record):
@@ -28,28 +28,31 @@ class Refusal(Record):
 
 
 class Guard(Protocol):
-    def refuse(self, asked: GuardRequest) -> Refusal | None:
-        """Why a request is turned away; None: it may pass."""
+    def refuse(self, request: GuardRequest) -> Refusal | None:
+        """Return why the request is refused, or None when it is allowed."""
 
-    def is_suspect(self, asked: GuardRequest) -> bool:
-        """Whether somebody there has guessed too often, and this may be another guess."""
+    def is_suspect(self, request: GuardRequest) -> bool:
+        """Whether this client sent too many wrong tokens and this request may be another guess."""
 
 
 TOO_MANY = Refusal(429, "too_many", "too many wrong tokens", "wait a minute")
 
 
 def refuse_site(
-    asked: GuardRequest, hosts: frozenset[str], *, opens_by_link: bool
+    request: GuardRequest, hosts: frozenset[str], *, opens_by_link: bool
 ) -> Refusal | None:
-    """Turn away what other sites send through the browser of somebody who may ask."""
+    """Refuse cross-site requests, which a browser sends with the user's cookies (CSRF)."""
     refusal = Refusal(403, "other_site", "requests from other sites are refused")
-    origin = asked.headers.get("origin")
+    origin = request.headers.get("origin")
     if origin is not None:
-        scheme, _, place = origin.lower().partition("://")
-        if scheme != "http" or place not in hosts:
+        scheme, _, host = origin.lower().partition("://")
+        if scheme != "http" or host not in hosts:
             return refusal
-    if asked.headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
+    if request.headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
         return None
-    # A link from elsewhere may open a page; nothing else.
-    is_link = asked.headers.get("sec-fetch-mode") == "navigate" and asked.method in ("GET", "HEAD")
+    # A link on another site may open a page, but must not call the API.
+    is_link = request.headers.get("sec-fetch-mode") == "navigate" and request.method in (
+        "GET",
+        "HEAD",
+    )
     return None if is_link and opens_by_link else refusal

@@ -1,4 +1,4 @@
-"""A port at every address that leads to it, and uvicorn on it."""
+"""Listen on a port at every address that the same names resolve to, and run uvicorn on it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from stoker.http.limits import Listener
 from stoker.http.middleware import HEADER_BYTES
 
 S = TypeVar("S", bound=socket.socket)
-_TRIES = 32  # a port that is free at one address may be taken at the other
-_BACKLOG = 1024  # connections of other users wait here, too, before they are reset
-_SEND_BYTES = 256 << 10  # what the kernel may hold for a client that does not read
-_DEAD_MILLISECONDS = 20_000
+_MAX_TRIES = 32  # for port 0: a port that is free at one address may be in use at another
+_BACKLOG = 1024  # also holds connections of other users until they are reset
+_SEND_BYTES = 256 << 10  # kernel buffer for a client that does not read
+_TCP_TIMEOUT_MILLISECONDS = 20_000
 
 
 class ServerSockets(Record):
-    """Sockets of one server: those that answer, and those that only keep others off the port."""
+    """The sockets of one server: `sockets` answer, `reserved` only block the port for others."""
 
     addresses: Addresses
     port: int
@@ -37,19 +37,19 @@ class ServerSockets(Record):
     reserved: tuple[socket.socket, ...]
 
     def names(self, *own: str) -> frozenset[str]:
-        """What may be asked for: each address, the host as it was given, and `localhost`.
+        """The names that a Host header may use: each address, the host as given, and `localhost`.
 
-        A name counts only if each of its addresses is held by this server. At any other, another
-        user could serve a page that browsers take for ours. Names in `own` are taken on trust.
+        A name is accepted only if this server holds all of its addresses; at any other address,
+        another user could serve a page under the same name. Names in `own` are not checked.
         """
-        held = {str(one.getsockname()[0]) for one in (*self.sockets, *self.reserved)}
-        found = {str(one.getsockname()[0]) for one in self.sockets} | set(own)
+        held = {str(sock.getsockname()[0]) for sock in (*self.sockets, *self.reserved)}
+        found = {str(sock.getsockname()[0]) for sock in self.sockets} | set(own)
         candidates = {self.addresses.host, "localhost"}
         if not self.addresses.is_loopback:
             candidates |= {socket.gethostname(), socket.getfqdn()}
         if self.addresses.is_everything:
             return frozenset(found | candidates | set(LOOPBACK[:1]))
-        # What this host has no address for, nobody can listen on.
+        # No process can listen at an address that this host does not have.
         held |= set(self.addresses.others)
         return frozenset(found | {name for name in candidates if name and leads_to(name, held)})
 
@@ -59,90 +59,94 @@ class ServerSockets(Record):
         return f"http://[{host}]:{self.port}/" if ":" in host else f"http://{host}:{self.port}/"
 
     def close(self) -> None:
-        for one in (*self.sockets, *self.reserved):
-            one.close()
+        for sock in (*self.sockets, *self.reserved):
+            sock.close()
 
 
 def listen(addresses: Addresses, ports: Sequence[int], hint: str) -> ServerSockets:
-    """Take the first of these ports that is free at every address that the same names lead to."""
-    trouble: _Taken | None = None
+    """Bind the first of these ports that is free at all addresses.
+
+    Raises UsageError for a number that is not a port, and Conflict with this hint when no port can
+    be bound.
+    """
+    failure: _BindFailed | None = None
     for port in ports:
         if not 0 <= port < 1 << 16:
-            raise UsageError(f"{port} is not a port", "1 to 65535")
-        for _ in range(1 if port else _TRIES):
+            raise UsageError(f"{port} is not a port", "give a port from 1 to 65535")
+        for _ in range(1 if port else _MAX_TRIES):
             try:
-                return _take(addresses, port)
-            except _Taken as error:
-                trouble = error
-        if trouble is not None and trouble.number not in (errno.EADDRINUSE, errno.EACCES):
+                return _bind_all(addresses, port)
+            except _BindFailed as error:
+                failure = error
+        if failure is not None and failure.number not in (errno.EADDRINUSE, errno.EACCES):
             break
-    assert trouble is not None
-    raise Conflict(f"cannot listen on {trouble.place}: {os.strerror(trouble.number)}",
-                   trouble.hint or hint)  # fmt: skip
+    assert failure is not None
+    raise Conflict(f"cannot listen on {failure.address}: {os.strerror(failure.number)}",
+                   failure.hint or hint)  # fmt: skip
 
 
-class _Taken(Exception):
+class _BindFailed(Exception):
     def __init__(self, address: str, port: int, number: int, is_other: bool) -> None:
-        self.place = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+        self.address = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
         self.number = number
         self.hint = None
         if is_other:
             self.hint = (
-                f"`localhost:{port}` would lead to the process that has it; choose another port "
-                "with --port N"
+                f"browsers could reach the other process as `localhost:{port}`; choose another "
+                "port with --port N"
             )
 
 
-def _take(addresses: Addresses, port: int) -> ServerSockets:
-    """Bind everything, or nothing."""
-    made: list[Listener] = []
+def _bind_all(addresses: Addresses, port: int) -> ServerSockets:
+    """Bind the port at every address, or raise _BindFailed and leave no socket open."""
+    listeners: list[Listener] = []
     reserved: list[socket.socket] = []
     answers_all = not addresses.is_everything
-    place = addresses.found[0]
+    address = addresses.found[0]
     try:
-        for place in addresses.found:
-            made.append(_bind(Listener, place, port))
-            port = made[-1].getsockname()[1]
-        for place in addresses.others:
+        for address in addresses.found:
+            listeners.append(_bind(Listener, address, port))
+            port = listeners[-1].getsockname()[1]
+        for address in addresses.others:
             try:
                 if answers_all:
-                    made.append(_bind(Listener, place, port))
-                else:  # asked for one family: the other one does not answer, to anybody
-                    reserved.append(_bind(socket.socket, place, port))
+                    listeners.append(_bind(Listener, address, port))
+                else:  # a wildcard of one address family: block the port in the other family
+                    reserved.append(_bind(socket.socket, address, port))
             except OSError as error:
                 if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                     raise
-        for listener in made:
-            place = listener.getsockname()[0]
+        for listener in listeners:
+            address = listener.getsockname()[0]
             listener.listen(_BACKLOG)
     except OSError as error:
-        for one in (*made, *reserved):
-            one.close()
+        for sock in (*listeners, *reserved):
+            sock.close()
         number = error.errno or errno.EINVAL
-        raise _Taken(place, port, number, place in addresses.others) from None
-    return ServerSockets(addresses, port, tuple(made), tuple(reserved))
+        raise _BindFailed(address, port, number, address in addresses.others) from None
+    return ServerSockets(addresses, port, tuple(listeners), tuple(reserved))
 
 
 def _bind(kind: type[S], address: str, port: int) -> S:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    made = kind(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    sock = kind(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
         if kind is Listener:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _DEAD_MILLISECONDS)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _TCP_TIMEOUT_MILLISECONDS)
         if family == socket.AF_INET6:
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        # With the scope of a link-local address, which only getaddrinfo knows how to read.
-        made.bind(socket.getaddrinfo(address, port, family, socket.SOCK_STREAM)[0][4])
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        # getaddrinfo parses the scope of a link-local address (`fe80::1%eth0`).
+        sock.bind(socket.getaddrinfo(address, port, family, socket.SOCK_STREAM)[0][4])
     except OSError:
-        made.close()
+        sock.close()
         raise
-    return made
+    return sock
 
 
 class Server(uvicorn.Server):
-    """`on_exit`: what to end before it waits for its connections."""
+    """uvicorn with Stoker's settings. `on_exit` is called before it waits for open connections."""
 
     def __init__(self, app: ASGIApp, on_exit: Callable[[], None] = lambda: None) -> None:
         super().__init__(uvicorn.Config(
@@ -160,7 +164,7 @@ class Server(uvicorn.Server):
 
 @contextmanager
 def serving(app: ASGIApp, listening: ServerSockets) -> Iterator[None]:
-    """Answer in a thread until the end of the block; signals stay with the caller."""
+    """Serve in a thread until the end of the block; the caller keeps its signal handlers."""
     server = Server(app)
     sockets = list(listening.sockets)
     worker = threading.Thread(target=server.run, args=(sockets,), daemon=True)

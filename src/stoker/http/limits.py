@@ -1,7 +1,7 @@
-"""How many connections one peer may have, decided before a connection costs anything.
+"""Limit the connections of each peer, right after `accept` and before any work is done for one.
 
-Peers are the users of this host and the addresses of other machines. The server's own user has
-nearly all places; other users of this host share a few, enough to be told that they are refused.
+A peer is a user of this host or the address of another machine. The server's own user may open
+nearly all connections; other users of this host share a few, enough to receive a refusal.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from stoker.http.addresses import is_loopback
 from stoker.http.peers import UNKNOWN, own_uids, peer_uid
 
 MOST_CONNECTIONS = 256
-MOST_OF_OTHERS = 8  # of all other users of this host together
+MOST_OF_OTHERS = 8  # for all other users of this host together
 MOST_OF_MACHINE = 64
-_MOST_REFUSED = 32  # before the loop may do something else
-_RESET = struct.pack("ii", 1, 0)
+_MOST_REFUSED = 32  # in one call of `accept`, so that the event loop is not blocked
+_RESET = struct.pack("ii", 1, 0)  # linger on, for zero seconds: close() sends RST
 
 
 class Peer(Record):
-    """Who is at the other end of a connection."""
+    """The other end of a connection."""
 
     address: str
-    uid: int | None  # None: on another machine, or not known yet
-    is_scanned: bool = False  # the kernel has to be asked in the slow way
+    uid: int | None  # None: on another machine, or not looked up yet
+    is_scanned: bool = False  # its user must be looked up with `scan_uid`, which is slow
 
     @property
     def group(self) -> str:
-        """What the connection counts against."""
+        """The key under which its connections are counted."""
         if self.uid is not None:
             return "own" if self.uid in own_uids() else "others"
         return "scanned" if self.is_scanned else self.address
@@ -40,51 +40,52 @@ class Peer(Record):
 
 def peer_of(connection: socket.socket, address: tuple[Any, ...]) -> Peer:
     client = (str(address[0]), int(address[1]))
-    here = connection.getsockname()
-    server = (str(here[0]), int(here[1]))
-    is_here = is_loopback(client[0]) or client[0] == server[0]
+    local = connection.getsockname()
+    server = (str(local[0]), int(local[1]))
+    is_local = is_loopback(client[0]) or client[0] == server[0]
     uid = peer_uid(client, server)
     if uid is None:
-        return Peer(client[0], None, is_here)
+        return Peer(client[0], None, is_local)
     if not is_connected(connection):
         uid = UNKNOWN
-    # A socket on another machine is not found here: only its address is known.
-    return Peer(client[0], None if uid == UNKNOWN and not is_here else uid)
+    # The kernel does not know sockets of other machines: only their address is known.
+    return Peer(client[0], None if uid == UNKNOWN and not is_local else uid)
 
 
 class Limits:
-    """The connections that are open, by peer."""
+    """Counts the open connections of each group of peers."""
 
     def __init__(self) -> None:
         self._open: dict[str, int] = {}
         self._arriving: dict[int, Peer] = {}
 
     def admit(self, descriptor: int, peer: Peer) -> bool:
-        """Whether one more may come; then it counts until `leave`.
+        """Return whether one more connection is allowed; if so, it is counted until `leave`.
 
-        It is known by its descriptor: two may have the same address, if one of them was reset.
+        The file descriptor identifies it: two connections can have the same address when one of
+        them was reset.
         """
         most = {"own": MOST_CONNECTIONS, "others": MOST_OF_OTHERS}.get(peer.group, MOST_OF_MACHINE)
-        all_open = sum(self._open.values())
-        if self._open.get(peer.group, 0) >= most or all_open >= MOST_CONNECTIONS:
+        total = sum(self._open.values())
+        if self._open.get(peer.group, 0) >= most or total >= MOST_CONNECTIONS:
             return False
         self._open[peer.group] = self._open.get(peer.group, 0) + 1
         self._arriving[descriptor] = peer
         return True
 
     def take(self, descriptor: int) -> Peer | None:
-        """Who was admitted a moment ago."""
+        """Return, once, the peer that was admitted with this descriptor."""
         return self._arriving.pop(descriptor, None)
 
     def leave(self, peer: Peer) -> None:
-        left = self._open.get(peer.group, 0) - 1
-        if left > 0:
-            self._open[peer.group] = left
+        remaining = self._open.get(peer.group, 0) - 1
+        if remaining > 0:
+            self._open[peer.group] = remaining
         else:
             self._open.pop(peer.group, None)
 
 
-limits = Limits()  # one server in a process
+limits = Limits()  # a process runs only one server
 
 
 class Listener(socket.socket):
@@ -97,15 +98,15 @@ class Listener(socket.socket):
                 if limits.admit(connection.fileno(), peer_of(connection, address)):
                     return connection, address
             except OSError:
-                pass  # gone again
+                pass  # the client has already disconnected
             reset(connection)
             connection.close()
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
 
 def is_connected(connection: Any) -> bool:
-    """Asked after a look-up: a connection that was reset keeps what was sent, and its port may
-    belong to a socket of another user by then."""
+    """Check again after a look-up: data of a connection that was reset can still be read, while its
+    port may already belong to a socket of another user."""
     try:
         connection.getpeername()
     except OSError:
@@ -114,8 +115,8 @@ def is_connected(connection: Any) -> bool:
 
 
 def reset(connection: Any) -> None:
-    """Let the close that follows drop what was not sent, so that nothing is kept for this peer."""
+    """Make the next close() send RST, so that the kernel discards unsent data."""
     try:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
     except OSError:
-        pass  # gone by itself
+        pass  # already disconnected

@@ -1,6 +1,6 @@
-"""Around everything: who is let in, how large a request may be, what every answer says.
+"""ASGI middleware around every server: calls the guard, limits request sizes, adds headers.
 
-A body is read here, whole and within its limits, before anything else happens with the request.
+The body of a request is read completely, within its limits, before the application is called.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from stoker.http.guard_request import CHANGES, TOO_MANY, Guard, GuardRequest, Re
 
 HEADER_BYTES = 16 << 10
 _BODY_SECONDS = 30.0
-_GUESS_SECONDS = 1.0
-_PATIENCE_SECONDS = 1.0
-_MOST_SLOW = 8
+_GUESS_DELAY_SECONDS = 1.0
+_DRAIN_SECONDS = 1.0
+_MOST_DELAYED = 8
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -30,10 +30,10 @@ _HEADERS = {
 
 
 class MiddlewareConfig(Record):
-    """How one server differs from another at its gate."""
+    """The settings that differ between servers."""
 
-    headers: Mapping[str, str]  # on every answer, beside those that all have
-    most_bytes: Callable[[str], int]  # of a body, by path
+    headers: Mapping[str, str]  # on every response, in addition to those of all servers
+    most_bytes: Callable[[str], int]  # largest request body, by path
     refuse: Callable[[Refusal], Response]
     fail: Callable[[Error], Response]
 
@@ -44,65 +44,68 @@ class _Refused(Exception):
 
 
 class Middleware:
-    def __init__(self, app: ASGIApp, guard: Guard, manners: MiddlewareConfig) -> None:
+    def __init__(self, app: ASGIApp, guard: Guard, config: MiddlewareConfig) -> None:
         self._app = app
         self._guard = guard
-        self._manners = manners
-        given = {**_HEADERS, **manners.headers}
+        self._config = config
+        given = {**_HEADERS, **config.headers}
         self._headers = [(name.encode(), value.encode()) for name, value in given.items()]
-        self._slow = 0
+        self._delayed = 0
         self._log = logging.getLogger("stoker.http")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        dressed = _WithHeaders(send, self._headers)
+        send_with_headers = _WithHeaders(send, self._headers)
         try:
             headers = _headers(scope)
             if _size(scope) > HEADER_BYTES:
                 raise _Refused(Refusal(431, "too_large", "the headers are too large"))
-            asked = GuardRequest(
+            request = GuardRequest(
                 scope["method"], scope["path"], headers, _source(scope), await _uid(scope)
             )
-            scope["stoker.asked"] = asked
-            if self._guard.is_suspect(asked):
-                await self._take_time()
-            refused = self._guard.refuse(asked)
+            scope["stoker.request"] = request
+            if self._guard.is_suspect(request):
+                await self._delay()
+            refused = self._guard.refuse(request)
             if refused is not None:
                 raise _Refused(refused)
-            if asked.method in CHANGES:
-                limit = self._manners.most_bytes(asked.path)
+            if request.method in CHANGES:
+                limit = self._config.most_bytes(request.path)
                 receive = _Replay(await _body(headers, receive, limit), receive)
-            await self._app(scope, receive, dressed)
+            await self._app(scope, receive, send_with_headers)
         except _Refused as error:
-            # What else this connection has sent is not worth reading.
-            await self._manners.refuse(error.refusal)(scope, receive, _Closing(dressed, receive))
+            # Close the connection: further requests on it are not read.
+            await self._config.refuse(error.refusal)(
+                scope, receive, _Closing(send_with_headers, receive)
+            )
         except Error as error:
-            await self._manners.fail(error)(scope, receive, dressed)
+            await self._config.fail(error)(scope, receive, send_with_headers)
         except Exception:
             self._log.exception("%s %s", scope["method"], scope["path"])
-            if dressed.is_complete:
+            if send_with_headers.is_complete:
                 return
-            if dressed.is_started:
+            if send_with_headers.is_started:
                 raise
-            broken = Refusal(500, "broken", "something is wrong with this server",
-                             "its log (web.log in the state folder) says what")  # fmt: skip
-            await self._manners.refuse(broken)(scope, receive, dressed)
+            broken = Refusal(500, "broken", "internal server error",
+                             "see the log of the server (web.log in the state folder)")  # fmt: skip
+            await self._config.refuse(broken)(scope, receive, send_with_headers)
 
-    async def _take_time(self) -> None:
-        """Few guesses a second. Whoever has the right token waits a little, and is let in: a
-        forgotten script with an old token must not lock its owner out."""
-        if self._slow >= _MOST_SLOW:
+    async def _delay(self) -> None:
+        """Delay the request, so that few tokens can be tried per second. A request with the right
+        token is delayed too, but not refused: a forgotten script with an old token must not lock
+        out its owner."""
+        if self._delayed >= _MOST_DELAYED:
             raise _Refused(TOO_MANY)
-        self._slow += 1
+        self._delayed += 1
         try:
-            await asyncio.sleep(_GUESS_SECONDS)
+            await asyncio.sleep(_GUESS_DELAY_SECONDS)
         finally:
-            self._slow -= 1
+            self._delayed -= 1
 
 
 class _WithHeaders:
-    """A `send` that puts our headers on every answer."""
+    """A `send` that adds the configured headers to every response."""
 
     def __init__(self, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
         self._send = send
@@ -114,7 +117,7 @@ class _WithHeaders:
             self.is_complete = not message.get("more_body", False)
         elif message["type"] == "http.response.start":
             self.is_started = True
-            # As people write them: old scripts look for `Location`.
+            # In title case: old scripts search for `Location`.
             headers = [(name.title(), value) for name, value in message.get("headers", ())]
             if not any(name == b"Cache-Control" for name, _ in headers):
                 headers.append((b"Cache-Control", b"no-store"))
@@ -123,10 +126,10 @@ class _WithHeaders:
 
 
 class _Closing:
-    """A `send` for a connection that ends with this answer.
+    """A `send` for the last response of a connection.
 
-    Who still talks is heard out for a moment before: with words of his unread, the kernel would
-    throw the answer away.
+    It reads the rest of the request for up to a second before the connection closes: closing a
+    socket with unread data sends RST, and the client may lose the response.
     """
 
     def __init__(self, send: Send, receive: Receive) -> None:
@@ -141,7 +144,7 @@ class _Closing:
             return
         await self._send({**message, "more_body": True})
         try:
-            async with asyncio.timeout(_PATIENCE_SECONDS):
+            async with asyncio.timeout(_DRAIN_SECONDS):
                 while (await self._receive()).get("more_body", False):
                     pass
         except TimeoutError:
@@ -150,7 +153,7 @@ class _Closing:
 
 
 class _Replay:
-    """A `receive` that gives a body that was read already."""
+    """A `receive` that returns a body that was already read."""
 
     def __init__(self, body: bytes, receive: Receive) -> None:
         self._body: bytes | None = body
@@ -168,9 +171,9 @@ def _headers(scope: Scope) -> Mapping[str, str]:
     for name, value in scope["headers"]:
         key = name.decode("latin-1")
         if key in found:
-            # Two Hosts or two Origins: who would know which of them others look at?
-            joint = "; " if key == "cookie" else ", "
-            found[key] += joint + value.decode("latin-1")
+            # Joined, so that a request with two Host or Origin headers matches no allowed value.
+            separator = "; " if key == "cookie" else ", "
+            found[key] += separator + value.decode("latin-1")
         else:
             found[key] = value.decode("latin-1")
     return found
@@ -186,13 +189,15 @@ def _source(scope: Scope) -> str:
 
 
 async def _uid(scope: Scope) -> int | None:
-    """The user at the other end; None on another machine."""
+    """The user of the client process; None when the client is on another machine."""
     found: asyncio.Future[int | None] | None = scope.get("extensions", {}).get("stoker.uid")
     return None if found is None else await asyncio.shield(found)
 
 
 async def _body(headers: Mapping[str, str], receive: Receive, limit: int) -> bytes:
-    too_large = _Refused(Refusal(413, "too_large", f"more than {limit} bytes are not taken"))
+    too_large = _Refused(
+        Refusal(413, "too_large", f"the request body is larger than {limit} bytes")
+    )
     length = headers.get("content-length", "0")
     if length.isdigit() and int(length) > limit:
         raise too_large
@@ -203,7 +208,7 @@ async def _body(headers: Mapping[str, str], receive: Receive, limit: int) -> byt
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    raise _Refused(Refusal(400, "usage", "the request was cut off"))
+                    raise _Refused(Refusal(400, "usage", "the request is incomplete"))
                 parts.append(message.get("body", b""))
                 size += len(parts[-1])
                 if size > limit:
@@ -211,4 +216,5 @@ async def _body(headers: Mapping[str, str], receive: Receive, limit: int) -> byt
                 if not message.get("more_body", False):
                     return b"".join(parts)
     except TimeoutError:
-        raise _Refused(Refusal(408, "timed_out", "the request took too long to come")) from None
+        late = f"the request body did not arrive within {_BODY_SECONDS:g} seconds"
+        raise _Refused(Refusal(408, "timed_out", late)) from None

@@ -1,8 +1,8 @@
-"""Which user owns the process at the other end of a connection within this host.
+"""Find the user that owns the other end of a connection within this host.
 
-A loopback port is open to every user of the host, so the address of a peer alone says nothing. The
-kernel is asked for the one socket (sock_diag.py); where it cannot be, its table of all sockets is
-read, for all who wait at once and never back to back.
+Every user of the host can connect to a loopback port, so the address does not identify the peer.
+The kernel is asked for the one socket (sock_diag.py). Where that is not possible, its table of all
+sockets is read: one read serves all waiting callers, with a pause between two reads.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ import time
 from collections.abc import Iterator
 
 from stoker.http import sock_diag
-from stoker.http.sock_diag import LISTEN, Place
+from stoker.http.sock_diag import LISTEN, SocketAddress
 
-UNKNOWN = -1  # owned by no process any more, or not told: treated as another user
+UNKNOWN = -1  # the socket is closed or was not found: treated as another user
 _LISTENING = f"{LISTEN:02X}"
-_MAPPED = b"\x00" * 10 + b"\xff\xff"  # how the table of IPv6 writes an address of IPv4
-_PAUSE_FACTOR = 4  # a table is read for at most a fifth of the time
+_MAPPED = b"\x00" * 10 + b"\xff\xff"  # prefix of an IPv4 address in the table of IPv6 sockets
+_PAUSE_FACTOR = 4  # reading the table takes at most a fifth of the time
 
-_has_look_up: bool | None = None  # None: not tried yet
+_has_look_up: bool | None = None  # whether sock_diag works here; None: not tried yet
 
 
 def own_uids() -> frozenset[int]:
-    """Ours, and root's, to whom nothing is closed."""
+    """The user of this process and root, who can read its memory anyway."""
     return frozenset({0, os.geteuid()})
 
 
-def peer_uid(client: Place, server: Place) -> int | None:
+def peer_uid(client: SocketAddress, server: SocketAddress) -> int | None:
     """The owner of the socket at `client` that is connected to `server`, or UNKNOWN.
 
-    None: the kernel cannot be asked for one socket; then `scan_uid` finds it, slowly.
+    Returns None where the kernel cannot look up a single socket; use `scan_uid` then.
     """
     global _has_look_up
     if _has_look_up is False:
@@ -41,7 +41,7 @@ def peer_uid(client: Place, server: Place) -> int | None:
     try:
         found = sock_diag.find(client, server)
         if found is None and _has_look_up is None:
-            _has_look_up = _answers()
+            _has_look_up = _finds_own_connection()
             if not _has_look_up:
                 return None
         if found is None or found.state == LISTEN or not found.inode:
@@ -55,55 +55,55 @@ def peer_uid(client: Place, server: Place) -> int | None:
         return UNKNOWN
 
 
-def _answers() -> bool:
-    """Whether the kernel knows a connection that exists: "not found" can also mean "no module"."""
+def _finds_own_connection() -> bool:
+    """Whether the kernel finds a known connection; without its module it finds none."""
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as client:
         client.connect(listener.getsockname())
         return sock_diag.find(client.getsockname(), listener.getsockname()) is not None
 
 
 def listener_uid(address: str, port: int) -> int | None:
-    """The owner of the socket that answers at this address; None when there is none."""
+    """The owner of the socket that listens at this address; None when there is none."""
     try:
         found = sock_diag.find((address, port), (address, 0))
     except (sock_diag.Unsupported, OSError):
         found = None
     if found is not None:
         return found.uid
-    every = ("0.0.0.0", "::") if ":" not in address else ("::",)
-    places = {place for host in (address, *every) for place in _written(host, port)}
-    for ours, _, state, uid, _ in _sockets():
-        if state == _LISTENING and ours in places:
+    wildcards = ("0.0.0.0", "::") if ":" not in address else ("::",)
+    places = {place for host in (address, *wildcards) for place in _table_forms(host, port)}
+    for local, _, state, uid, _ in _sockets():
+        if state == _LISTENING and local in places:
             return uid
     return None
 
 
 class TableScan:
-    """The owners of connections by the table of all sockets, one reader at a time."""
+    """Finds owners of connections in the table of all sockets; one thread reads at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._read_at = 0.0  # when the reading began whose result is kept
+        self._read_at = 0.0  # when the read began that filled `_found`
         self._next_at = 0.0
         self._found: dict[tuple[str, str], int] = {}
 
-    def uid(self, client: Place, server: Place) -> int:
+    def uid(self, client: SocketAddress, server: SocketAddress) -> int:
         asked_at = time.monotonic()
         with self._lock:
-            if self._read_at <= asked_at:  # begun before this connection was there
+            if self._read_at <= asked_at:  # the table may be older than this connection
                 time.sleep(max(0.0, self._next_at - time.monotonic()))
                 self._read(server[1])
-            pairs = zip(_written(*client), _written(*server), strict=True)
+            pairs = zip(_table_forms(*client), _table_forms(*server), strict=True)
             return next((self._found[pair] for pair in pairs if pair in self._found), UNKNOWN)
 
     def _read(self, port: int) -> None:
         self._read_at = time.monotonic()
-        end = f":{port:04X}"
+        suffix = f":{port:04X}"
         try:
             self._found = {
-                (ours, theirs): uid if inode else UNKNOWN
-                for ours, theirs, state, uid, inode in _sockets()
-                if state != _LISTENING and theirs.endswith(end)
+                (local, remote): uid if inode else UNKNOWN
+                for local, remote, state, uid, inode in _sockets()
+                if state != _LISTENING and remote.endswith(suffix)
             }
         except OSError:
             self._found = {}
@@ -116,12 +116,12 @@ scan_uid = _scan.uid
 
 
 def _sockets() -> Iterator[tuple[str, str, str, int, int]]:
-    """Here, there, state, owner and inode of every TCP socket of this host."""
+    """Local address, remote address, state, owner and inode of every TCP socket of this host."""
     for table in ("tcp", "tcp6"):
         try:
             with open(f"/proc/self/net/{table}", encoding="ascii") as file:
                 lines = file.readlines()[1:]
-        except FileNotFoundError:  # no IPv6 here
+        except FileNotFoundError:  # the kernel has no IPv6
             if table == "tcp":
                 raise
             continue
@@ -130,10 +130,10 @@ def _sockets() -> Iterator[tuple[str, str, str, int, int]]:
             yield words[1], words[2], words[3], int(words[7]), int(words[9])
 
 
-def _written(host: str, port: int) -> tuple[str, ...]:
-    """An address as the tables write it; those of IPv4 can be in both.
+def _table_forms(host: str, port: int) -> tuple[str, ...]:
+    """An address as the tables show it; an IPv4 address can be in both tables.
 
-    >>> _written("127.0.0.1", 8080)[0] in ("0100007F:1F90", "7F000001:1F90")
+    >>> _table_forms("127.0.0.1", 8080)[0] in ("0100007F:1F90", "7F000001:1F90")
     True
     """
     host = host.partition("%")[0]
@@ -144,6 +144,6 @@ def _written(host: str, port: int) -> tuple[str, ...]:
 
 
 def _hexadecimal(packed: bytes, port: int) -> str:
-    """Four bytes at a time, in the byte order of the host."""
+    """Groups of four bytes, each in the byte order of the host."""
     words = struct.unpack(f"={len(packed) // 4}I", packed)
     return "".join(f"{word:08X}" for word in words) + f":{port:04X}"

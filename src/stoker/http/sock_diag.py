@@ -1,7 +1,7 @@
 """Ask the kernel about one TCP socket by its addresses (NETLINK_SOCK_DIAG, see sock_diag(7)).
 
-The kernel looks the socket up in its hash table: the price does not grow with the number of
-connections on the host, as that of reading /proc/net/tcp does.
+The kernel uses its hash table, so the cost does not depend on the number of connections on the
+host, unlike reading /proc/net/tcp.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import struct
 
 from stoker.core.record import Record
 
-Place = tuple[str, int]  # an address in numbers, and a port
+SocketAddress = tuple[str, int]  # a numeric address and a port
 
 _NETLINK_SOCK_DIAG = 4
 _SOCK_DIAG_BY_FAMILY = 20
@@ -25,24 +25,24 @@ _HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port
 _REQUEST = struct.Struct("=BBBBI")  # family, protocol, extensions, padding, states
 _ID = struct.Struct("!HH16s16s")  # ports and addresses, in the byte order of the network
 _ID_END = struct.Struct("=III")  # interface, and a cookie of two words
-_ANSWER = struct.Struct("=BBBB48sIIIII")  # family, state, ..., id, ..., uid, inode
+_REPLY = struct.Struct("=BBBB48sIIIII")  # family, state, ..., id, ..., uid, inode
 LISTEN = 10
 
 
 class Unsupported(Exception):
-    """This kernel, or this sandbox, has no such look-up."""
+    """This kernel or sandbox does not support looking up a socket."""
 
 
 class Found(Record):
     state: int
     uid: int
-    inode: int  # 0: no process has it open any more, and `uid` means nothing
+    inode: int  # 0: no process has it open any more, and `uid` is meaningless
 
 
-def find(here: Place, there: Place) -> Found | None:
+def find(here: SocketAddress, there: SocketAddress) -> Found | None:
     """The socket at `here` that is connected to `there`; else the one that listens at `here`.
 
-    None when there is neither. Raises Unsupported, and OSError for other trouble.
+    Returns None when there is neither. Raises Unsupported, and OSError for other errors.
     """
     family, local, remote = _packed(here[0], there[0])
     body = _REQUEST.pack(family, socket.IPPROTO_TCP, 0, 0, _ANY_STATE)
@@ -50,46 +50,48 @@ def find(here: Place, there: Place) -> Found | None:
     size = _HEADER.size + len(body)
     message = _HEADER.pack(size, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 1, 0) + body
     try:
-        # One for each question: no answer to another one can be left in it.
+        # A new socket for each request, so that no reply to an earlier one can be in its buffer.
         with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, _NETLINK_SOCK_DIAG) as kernel:
-            kernel.setblocking(False)  # the answer is there when sending is over
+            kernel.setblocking(False)  # sendto returns after the reply was queued
             kernel.sendto(message, (0, 0))
-            answer = kernel.recv(4096)
+            reply = kernel.recv(4096)
     except BlockingIOError:
-        raise Unsupported("no answer") from None
+        raise Unsupported("no reply") from None
     except OSError as error:
-        if error.errno in _MISSING:
+        if error.errno in _UNSUPPORTED_ERRORS:
             raise Unsupported(str(error)) from None
         raise
-    return _read(answer, _ID.pack(here[1], there[1], local, remote))
+    return _read(reply, _ID.pack(here[1], there[1], local, remote))
 
 
-_MISSING = (errno.EPROTONOSUPPORT, errno.EAFNOSUPPORT, errno.EPERM, errno.EACCES, errno.EINVAL,
-            errno.ECONNREFUSED, errno.EOPNOTSUPP, errno.ENOSYS)  # fmt: skip
+_UNSUPPORTED_ERRORS = (
+    errno.EPROTONOSUPPORT, errno.EAFNOSUPPORT, errno.EPERM, errno.EACCES, errno.EINVAL,
+    errno.ECONNREFUSED, errno.EOPNOTSUPP, errno.ENOSYS,
+)  # fmt: skip
 
 
-def _read(answer: bytes, asked: bytes) -> Found | None:
-    _, kind, _, _, _ = _HEADER.unpack_from(answer)
+def _read(reply: bytes, requested: bytes) -> Found | None:
+    _, kind, _, _, _ = _HEADER.unpack_from(reply)
     if kind == _NLMSG_ERROR:
-        number = -struct.unpack_from("=i", answer, _HEADER.size)[0]
+        number = -struct.unpack_from("=i", reply, _HEADER.size)[0]
         if number == errno.ENOENT:
             return None
-        if number in _MISSING:
+        if number in _UNSUPPORTED_ERRORS:
             raise Unsupported(os.strerror(number))
         raise OSError(number, os.strerror(number))
-    if kind != _SOCK_DIAG_BY_FAMILY or len(answer) < _HEADER.size + _ANSWER.size:
-        raise Unsupported("an unknown answer")
-    found = _ANSWER.unpack_from(answer, _HEADER.size)
-    state, id, uid, inode = found[1], found[4], found[8], found[9]
-    # A connection that is gone is answered by whatever listens on its port: not the same socket.
-    if state != LISTEN and id[:4] != asked[:4]:
+    if kind != _SOCK_DIAG_BY_FAMILY or len(reply) < _HEADER.size + _REPLY.size:
+        raise Unsupported("a reply of an unknown kind")
+    found = _REPLY.unpack_from(reply, _HEADER.size)
+    state, socket_id, uid, inode = found[1], found[4], found[8], found[9]
+    # For a closed connection the kernel returns the socket that listens on its port.
+    if state != LISTEN and socket_id[:4] != requested[:4]:
         return None
     return Found(state, uid, inode)
 
 
 def _packed(local: str, remote: str) -> tuple[int, bytes, bytes]:
-    """The family, and both addresses in sixteen bytes."""
+    """The address family, and both addresses padded to sixteen bytes."""
     local, remote = local.partition("%")[0], remote.partition("%")[0]
     family = socket.AF_INET6 if ":" in local else socket.AF_INET
-    pair = [socket.inet_pton(family, one).ljust(16, b"\0") for one in (local, remote)]
+    pair = [socket.inet_pton(family, host).ljust(16, b"\0") for host in (local, remote)]
     return int(family), pair[0], pair[1]

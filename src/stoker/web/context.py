@@ -35,5 +35,5 @@ def web_of(request: Request) -> WebContext:
 
 def asked_of(request: Request) -> GuardRequest:
     """What the guard was asked about this request."""
-    asked: GuardRequest = request.scope["stoker.asked"]
+    asked: GuardRequest = request.scope["stoker.request"]
     return asked
