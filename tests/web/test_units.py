@@ -1,4 +1,4 @@
-"""Parts that need no server."""
+"""Tests of the web package that need no server."""
 
 from __future__ import annotations
 
@@ -23,35 +23,35 @@ class Clock:
         return self.now
 
 
-def test_a_costly_value_is_found_again_after_a_multiple_of_its_cost() -> None:
+def test_cached_value_expires_after_a_multiple_of_its_cost() -> None:
     clock = Clock()
-    paced: ThrottledCache[int] = ThrottledCache(factor=10, clock=clock)
+    cache: ThrottledCache[int] = ThrottledCache(factor=10, clock=clock)
     found = []
 
-    def find() -> int:
+    def compute() -> int:
         clock.now += 2
         found.append(clock.now)
         return len(found)
 
-    assert paced.get("a", find) == 1
-    assert paced.late() == 0  # nothing old was given out
+    assert cache.get("a", compute) == 1
+    assert cache.seconds_until_fresh() == 0  # no cached value was returned
     clock.now += 19
-    assert paced.get("a", find) == 1
-    assert 0 < paced.late() <= 1
+    assert cache.get("a", compute) == 1
+    assert 0 < cache.seconds_until_fresh() <= 1
     clock.now += 2
-    assert paced.get("a", find) == 2
-    assert paced.late() == 0
+    assert cache.get("a", compute) == 2
+    assert cache.seconds_until_fresh() == 0
 
 
-def test_a_forgotten_value_is_found_at_once() -> None:
-    paced: ThrottledCache[list[int]] = ThrottledCache(least=100)
-    first = paced.get("a", list)
-    assert paced.get("a", list) is first
-    paced.forget("a")
-    assert paced.get("a", list) is not first
+def test_invalidated_value_is_computed_at_once() -> None:
+    cache: ThrottledCache[list[int]] = ThrottledCache(min_seconds=100)
+    first = cache.get("a", list)
+    assert cache.get("a", list) is first
+    cache.invalidate("a")
+    assert cache.get("a", list) is not first
 
 
-def test_sessions_and_tickets_end_and_do_not_stand_for_each_other() -> None:
+def test_sessions_and_tickets_expire_and_cannot_replace_each_other() -> None:
     keys = Keys("x" * 40)
     session, ticket = keys.session(0, "me"), keys.ticket(0)
     assert keys.is_session(session, SESSION_SECONDS - 1, "me")
@@ -63,7 +63,7 @@ def test_sessions_and_tickets_end_and_do_not_stand_for_each_other() -> None:
     assert not Keys("y" * 40).is_session(session, 1, "me")
 
 
-def test_revocations_last_until_what_they_end_would_have_ended(tmp_path: Path) -> None:
+def test_revocations_are_kept_until_the_session_would_have_expired(tmp_path: Path) -> None:
     path = tmp_path / "revoked"
     keys = Keys("x" * 40, Revocations(str(path), 0))
     early, late, open_one = keys.session(0, "me"), keys.session(100, "me"), keys.session(0, "me")
@@ -78,11 +78,11 @@ def test_revocations_last_until_what_they_end_would_have_ended(tmp_path: Path) -
     assert not again.use_ticket(ticket, 2)
     assert early not in path.read_text() and ticket not in path.read_text()
     Revocations(str(path), SESSION_SECONDS + 50)
-    assert len(path.read_text().splitlines()) == 1  # that of `late`
+    assert len(path.read_text().splitlines()) == 1  # of `late`
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_revocation_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+def test_revocation_that_cannot_be_saved_is_an_error(tmp_path: Path) -> None:
     keys = Keys("x" * 40, Revocations(str(tmp_path / "missing" / "revoked"), 0))
     session = keys.session(0, "me")
     with pytest.raises(TryLater):
@@ -90,43 +90,43 @@ def test_revocation_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 
 
 def test_session_of_another_machine_or_user_is_not_valid() -> None:
-    """At an address that other machines reach, where users are not told apart by the kernel."""
+    """At an address that other machines can reach, the kernel does not know the user."""
     keys = Keys("x" * 40)
     guard = Guard(frozenset({"h:1"}), keys, cookie="c", own_uids=None)
     peers = [("192.0.2.1", None), ("192.0.2.2", None), ("192.0.2.9", 1000), ("192.0.2.9", 1001)]
 
-    def asked(peer: tuple[str, int | None], cookie: str = "") -> GuardRequest:
+    def request_of(peer: tuple[str, int | None], cookie: str = "") -> GuardRequest:
         return GuardRequest("GET", "/api/overview", {"host": "h:1", "cookie": f"c={cookie}"}, *peer)
 
     for owner in peers:
-        cookie = keys.session(time.time(), guard.client_of(asked(owner)))
+        cookie = keys.session(time.time(), guard.client_of(request_of(owner)))
         for peer in peers:
-            refused = guard.refuse(asked(peer, cookie))
+            refused = guard.refuse(request_of(peer, cookie))
             assert (refused is None) == (peer == owner)
 
 
-def test_cookie_of_another_server_hides_no_valid_one() -> None:
+def test_valid_cookie_is_found_beside_a_cookie_of_another_server() -> None:
     keys = Keys("x" * 40)
     guard = Guard(frozenset({"h:1"}), keys, cookie="c", own_uids=frozenset({1000}))
-    asked = GuardRequest("GET", "/api/overview", {"host": "h:1"}, "127.0.0.1", 1000)
-    cookie = keys.session(time.time(), guard.client_of(asked))
+    request = GuardRequest("GET", "/api/overview", {"host": "h:1"}, "127.0.0.1", 1000)
+    cookie = keys.session(time.time(), guard.client_of(request))
     sent = {"host": "h:1", "cookie": f"c=evil; c={cookie}; c="}
-    assert guard.refuse(asked._replace(headers=sent)) is None
+    assert guard.refuse(request._replace(headers=sent)) is None
 
 
-def test_failures_are_forgotten_after_a_minute_and_counted_by_source() -> None:
+def test_wrong_tokens_are_counted_by_client_and_expire_after_a_minute() -> None:
     clock = Clock()
     failures = Failures(clock)
     for _ in range(10):
-        assert not failures.is_over("a")
+        assert not failures.is_blocked("a")
         failures.add("a")
-    assert failures.is_over("a")
-    assert not failures.is_over("b")
+    assert failures.is_blocked("a")
+    assert not failures.is_blocked("b")
     clock.now += 61
-    assert not failures.is_over("a")
+    assert not failures.is_blocked("a")
 
 
-def test_nobody_and_others_are_refused_where_users_are_checked() -> None:
+def test_unknown_and_other_users_are_refused() -> None:
     guard = Guard(
         frozenset({"h:1"}), Keys("x" * 40), cookie="c", own_uids=frozenset({0, 1000})
     )  # fmt: skip
@@ -139,8 +139,8 @@ def test_nobody_and_others_are_refused_where_users_are_checked() -> None:
     assert code(1001) == code(-1) == code(None) == "other_user"
 
 
-def test_requests_of_other_users_do_not_wait_where_guesses_wait() -> None:
-    """There are few such places, and the owner may need one after wrong tokens of an old script."""
+def test_requests_of_other_users_are_not_delayed_like_guesses() -> None:
+    """Few requests can be delayed at a time; the owner of an old script may need one of them."""
     guard = Guard(frozenset({"h:1"}), Keys("x" * 40), cookie="c", own_uids=frozenset({1000}))
     sent = {"host": "h:1", "authorization": "Bearer guess"}
     own = GuardRequest("GET", "/api/overview", sent, "127.0.0.1", 1000)

@@ -51,8 +51,6 @@ def refuse_site(
     if request.headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
         return None
     # A link on another site may open a page, but must not call the API.
-    is_link = request.headers.get("sec-fetch-mode") == "navigate" and request.method in (
-        "GET",
-        "HEAD",
-    )
+    is_navigation = request.headers.get("sec-fetch-mode") == "navigate"
+    is_link = is_navigation and request.method in ("GET", "HEAD")
     return None if is_link and opens_by_link else refusal

@@ -1,8 +1,8 @@
-"""`stoker web`: the queue as a page and an HTTP interface, in a process of its own.
+"""`stoker web`: the web UI and the HTTP API of the queue, in its own process.
 
-The walk of a request: `stoker.http` (limits of a connection, the gate), guard.py (who may ask),
-routes_read.py or routes_act.py (which question), desk.py (a thread with its own connection to the
-store), and back as JSON through answers.py. Changes reach the page through hub.py and stream.py.
+The path of a request: `stoker.http` (connection limits, middleware), auth.py (who may do what),
+routes_read.py or routes_write.py, database_threads.py (a thread with its own database connection),
+and back as JSON through responses.py. Changes reach the browser through event_hub.py and sse.py.
 
-Nothing of this is imported by other commands; fastapi and uvicorn cost half a second.
+No other command imports this package: importing fastapi and uvicorn takes half a second.
 """

@@ -1,4 +1,4 @@
-"""The application: routes, errors, pages, and the gate around them."""
+"""The ASGI application: routes, error handlers and static files, wrapped in the middleware."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from stoker.http.middleware import Middleware, MiddlewareConfig
 from stoker.web import routes_read, routes_write
 from stoker.web.context import WebContext
 from stoker.web.models import Health
-from stoker.web.responses import error_answer, refusal
-from stoker.web.static_files import Pages, docs_page
+from stoker.web.responses import error_response, refusal_response
+from stoker.web.static_files import StaticFiles, docs_page
 
 _BODY_BYTES = 1 << 20
 _BATCH_BYTES = 16 << 20
@@ -28,14 +28,14 @@ _POLICY = (
 
 
 def _refuse(why: Refusal) -> Response:
-    return refusal(*why)
+    return refusal_response(*why)
 
 
-_MANNERS = MiddlewareConfig(
+_CONFIG = MiddlewareConfig(
     {"Content-Security-Policy": _POLICY, "Referrer-Policy": "no-referrer"},
     lambda path: _BATCH_BYTES if path == "/api/batch" else _BODY_BYTES,
     _refuse,
-    error_answer,
+    error_response,
 )
 
 
@@ -47,14 +47,14 @@ def make_app(web: WebContext) -> ASGIApp:
     app.state.web = web
     app.include_router(routes_write.router)
     app.include_router(routes_read.router)
-    _add_pages(app, Pages())
-    app.add_exception_handler(Error, _known_error)
-    app.add_exception_handler(RequestValidationError, _wrong_form)
+    _add_static_files(app, StaticFiles())
+    app.add_exception_handler(Error, _stoker_error)
+    app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_error)
-    return Middleware(app, web.guard, _MANNERS)
+    return Middleware(app, web.guard, _CONFIG)
 
 
-def _add_pages(app: FastAPI, pages: Pages) -> None:
+def _add_static_files(app: FastAPI, files: StaticFiles) -> None:
     @app.get("/healthz", response_model=Health)
     async def healthz() -> Response:
         return Response(b'{"ok":true}', media_type="application/json")
@@ -65,29 +65,33 @@ def _add_pages(app: FastAPI, pages: Pages) -> None:
 
     @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
     async def index(request: Request) -> Response:
-        return pages.get(request, "index.html") or refusal(404, "not_found", "there is no page")
+        return files.get(request, "index.html") or _no_such_page()
 
     @app.api_route("/{name:path}", methods=["GET", "HEAD"], include_in_schema=False)
     async def file(request: Request, name: str) -> Response:
-        found = None if name.startswith("api/") else pages.get(request, name)
-        return found or refusal(404, "not_found", "there is no such thing here")
+        found = None if name.startswith("api/") else files.get(request, name)
+        return found or _no_such_page()
 
 
-async def _known_error(request: Request, error: Exception) -> Response:
+def _no_such_page() -> Response:
+    return refusal_response(404, "not_found", "there is no such page")
+
+
+async def _stoker_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, Error)
-    return error_answer(error)
+    return error_response(error)
 
 
-async def _wrong_form(request: Request, error: Exception) -> Response:
+async def _validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"][1:]) or "the request"
-    message = f"`{place}`: {first['msg'].lower()}"
+    path = ".".join(str(part) for part in first["loc"][1:]) or "the request"
+    message = f"`{path}`: {first['msg'].lower()}"
     field = next((str(part) for part in first["loc"][1:] if part != "options"), None)
-    return refusal(400, "usage", message, "/docs says what is known", field)
+    return refusal_response(400, "usage", message, "see /docs for the fields", field)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = {404: "not_found", 405: "usage"}.get(error.status_code, "usage")
-    return refusal(error.status_code, code, str(error.detail).lower())
+    return refusal_response(error.status_code, code, str(error.detail).lower())

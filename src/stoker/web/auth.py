@@ -1,8 +1,12 @@
-"""Who may ask what. Plain values in, a refusal out; the gate asks before anything else happens.
+"""Decide whether a request is allowed. The middleware calls the guard before anything else.
 
-In this order: the Host is exactly ours (a page that points its own name at this address is turned
-away), the process at the other end is ours, no other site speaks through the browser, somebody has
-the token or a session, and a change comes as JSON with a header that no form can send.
+The checks, in this order:
+
+1. The Host header is a name of this server (against DNS rebinding).
+2. The client process belongs to the user of this server.
+3. The request does not come from another site.
+4. The request has the token or a valid session cookie.
+5. A change is sent as JSON, with a header that an HTML form cannot send.
 """
 
 from __future__ import annotations
@@ -13,30 +17,30 @@ from collections.abc import Callable
 from stoker.http.guard_request import CHANGES, TOO_MANY, GuardRequest, Refusal, refuse_site
 from stoker.web.sessions import Keys
 
-_OPEN_API = ("/api/login",)  # how one gets in
-_STILL_ALLOWED = ("/api/login", "/api/logout")  # also where nothing may be changed
-_FAILURES = 10
+_WITHOUT_TOKEN = ("/api/login",)  # needs no token: this is where clients send it
+_ALLOWED_READ_ONLY = ("/api/login", "/api/logout")  # also on a read-only server
+_MAX_FAILURES = 10
 _WINDOW_SECONDS = 60.0
-_MOST_SOURCES = 1000
+_MAX_SOURCES = 1000
 
 
 class Failures:
-    """Wrong tokens by where they came from; guessing is hopeless, and stopped all the same."""
+    """Counts recent wrong tokens by client address, to stop clients that guess."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._times: dict[str, list[float]] = {}
 
     def add(self, source: str) -> None:
-        while len(self._times) >= _MOST_SOURCES:
+        while len(self._times) >= _MAX_SOURCES:
             del self._times[next(iter(self._times))]
         self._times.setdefault(source, []).append(self._clock())
 
-    def is_over(self, source: str) -> bool:
+    def is_blocked(self, source: str) -> bool:
         recent = [at for at in self._times.pop(source, []) if self._clock() - at < _WINDOW_SECONDS]
         if recent:
-            self._times[source] = recent[-_FAILURES:]
-        return len(recent) >= _FAILURES
+            self._times[source] = recent[-_MAX_FAILURES:]
+        return len(recent) >= _MAX_FAILURES
 
 
 class Guard:
@@ -55,101 +59,122 @@ class Guard:
         self.read_only = read_only
         self.failures = failures or Failures()
         self._hosts = hosts
-        self._own_uids = own_uids  # None: everybody who has the token
+        self._own_uids = own_uids  # None: every user who has the token
 
-    def refuse(self, asked: GuardRequest) -> Refusal | None:
-        """Why a request is turned away; None: it may pass."""
-        refusal = self._refuse_place(asked) or refuse_site(
-            asked,
+    def refuse(self, request: GuardRequest) -> Refusal | None:
+        """Return why the request is refused, or None when it is allowed."""
+        refusal = self._refuse_host_or_user(request) or refuse_site(
+            request,
             self._hosts,
-            opens_by_link=not is_api(asked.path),  # a page holds no secret
+            opens_by_link=not is_api(request.path),  # the static files contain no secrets
         )
         if refusal is not None:
             return refusal
-        if not is_api(asked.path):
-            if asked.method in ("GET", "HEAD"):
+        if not is_api(request.path):
+            if request.method in ("GET", "HEAD"):
                 return None
-            return Refusal(405, "usage", f"{asked.method} makes no sense here")
-        if asked.method not in ("GET", *CHANGES):
-            return Refusal(405, "usage", f"{asked.method} makes no sense here")
+            return _wrong_method(request)
+        if request.method not in ("GET", *CHANGES):
+            return _wrong_method(request)
         has_cookie = False
-        if asked.path not in _OPEN_API:
-            who = self._who(asked)
-            if isinstance(who, Refusal):
-                return who
-            has_cookie = who == "cookie"
-        return self._refuse_change(asked, has_cookie) if asked.method in CHANGES else None
+        if request.path not in _WITHOUT_TOKEN:
+            credential = self._authenticate(request)
+            if isinstance(credential, Refusal):
+                return credential
+            has_cookie = credential == "cookie"
+        return self._refuse_change(request, has_cookie) if request.method in CHANGES else None
 
-    # -- where from ----------------------------------------------------------------------------
+    # -- host and user -------------------------------------------------------------------------
 
-    def _refuse_place(self, asked: GuardRequest) -> Refusal | None:
-        if asked.headers.get("host", "").lower() not in self._hosts:
-            return Refusal(403, "wrong_host", "this is not an address of this server",
-                           "a tunnel needs the same port at both ends")  # fmt: skip
-        # None, a peer that is not known, is another user like any other.
-        if self._own_uids is not None and asked.uid not in self._own_uids:
-            return Refusal(403, "other_user", "this server answers its own user only")
+    def _refuse_host_or_user(self, request: GuardRequest) -> Refusal | None:
+        if request.headers.get("host", "").lower() not in self._hosts:
+            return Refusal(403, "wrong_host", "the Host header does not name this server",
+                           "use the same port at both ends of a tunnel")  # fmt: skip
+        # An unknown user (None) counts as another user.
+        if self._own_uids is not None and request.uid not in self._own_uids:
+            return Refusal(403, "other_user", "this server only answers the user who started it")
         return None
 
-    # -- who -----------------------------------------------------------------------------------
+    # -- token and session ---------------------------------------------------------------------
 
-    def _who(self, asked: GuardRequest) -> str | Refusal:
-        given = asked.headers.get("authorization")
+    def _authenticate(self, request: GuardRequest) -> str | Refusal:
+        """Return "token" or "cookie", whichever the request is allowed by."""
+        given = request.headers.get("authorization")
         if given is not None:
             kind, _, token = given.partition(" ")
             if kind.lower() == "bearer" and self.keys.is_token(token.strip()):
                 return "token"
-            return self.wrong_token(asked.source)
-        if self.sessions_of(asked):
+            return self.wrong_token(request.source)
+        if self.sessions_of(request):
             return "cookie"
-        return Refusal(401, "no_token", "this server wants its token",
+        return Refusal(401, "no_token", "this server requires a token",
                        "`stoker web status` prints a link with it")  # fmt: skip
 
-    def sessions_of(self, asked: GuardRequest) -> list[str]:
-        """Those that are valid; servers on other ports of this host can add cookies of the name."""
-        parts = (part.strip().partition("=") for part in asked.headers.get("cookie", "").split(";"))
+    def sessions_of(self, request: GuardRequest) -> list[str]:
+        """The valid session cookies. There can be others: a server on another port of this host can
+        set a cookie with the same name."""
+        parts = (
+            part.strip().partition("=") for part in request.headers.get("cookie", "").split(";")
+        )
         found = dict.fromkeys(value for name, _, value in parts if name == self.cookie)
-        client, now = self.client_of(asked), time.time()
-        return [one for one in found if self.keys.is_session(one, now, client)]
+        client, now = self.client_of(request), time.time()
+        return [session for session in found if self.keys.is_session(session, now, client)]
 
-    def client_of(self, asked: GuardRequest) -> str:
-        """Who a session belongs to. Browsers send a cookie to every port of a host, so another
-        user's server there may get to see it: it must not be worth anything to that user."""
+    def client_of(self, request: GuardRequest) -> str:
+        """The client that a session is valid for. Browsers send a cookie to every port of a host:
+        the server of another user can see it, and that user must not be able to use it."""
         if self._own_uids is not None:
-            return "own user"  # nobody else is answered
-        return asked.source if asked.uid is None else f"user {asked.uid}"
+            return "own user"  # requests of all other users are refused
+        return request.source if request.uid is None else f"user {request.uid}"
 
-    def is_still_allowed(self, asked: GuardRequest) -> bool:
-        """For answers that go on and on: whether the request would be answered now."""
-        return "authorization" in asked.headers or bool(self.sessions_of(asked))
+    def is_still_allowed(self, request: GuardRequest) -> bool:
+        """For streams: whether the same request would still be allowed now."""
+        return "authorization" in request.headers or bool(self.sessions_of(request))
 
-    def is_suspect(self, asked: GuardRequest) -> bool:
-        """Whether this peer has guessed too often, and this may be another guess.
+    def is_suspect(self, request: GuardRequest) -> bool:
+        """Whether this client sent too many wrong tokens and this request may be another guess.
 
-        Requests that are refused anyway are no guesses: other users must not use up the few places
-        in which such requests wait.
+        A request that is refused in any case does not count: only a few guesses can be delayed at a
+        time, and other users must not use these up.
         """
-        tries = "authorization" in asked.headers or asked.path in _OPEN_API
-        return tries and self._refuse_place(asked) is None and self.failures.is_over(asked.source)
+        has_guess = "authorization" in request.headers or request.path in _WITHOUT_TOKEN
+        return (
+            has_guess
+            and self._refuse_host_or_user(request) is None
+            and self.failures.is_blocked(request.source)
+        )
 
     def wrong_token(self, source: str) -> Refusal:
-        if self.failures.is_over(source):
+        """Count a wrong token from this address; returns the refusal to send."""
+        if self.failures.is_blocked(source):
             return TOO_MANY
         self.failures.add(source)
-        return Refusal(401, "wrong_token", "this is not the token of this server",
+        return Refusal(401, "wrong_token", "wrong token",
                        "`stoker web status` prints a link with it")  # fmt: skip
 
     # -- changes -------------------------------------------------------------------------------
 
-    def _refuse_change(self, asked: GuardRequest, has_cookie: bool) -> Refusal | None:
-        if has_cookie and asked.headers.get("x-stoker") != "1":
-            return Refusal(403, "no_header", "a change needs the header `X-Stoker: 1`")
-        kind = asked.headers.get("content-type", "").partition(";")[0].strip().lower()
+    def _refuse_change(self, request: GuardRequest, has_cookie: bool) -> Refusal | None:
+        if has_cookie and request.headers.get("x-stoker") != "1":
+            return Refusal(
+                403, "no_header", "requests that change something need the header `X-Stoker: 1`"
+            )
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
-            return Refusal(415, "not_json", "a change has to come as application/json")
-        if self.read_only and asked.path not in _STILL_ALLOWED:
-            return Refusal(403, "read_only", "this page only shows; it was started by --read-only")
+            return Refusal(
+                415,
+                "not_json",
+                "requests that change something need the content type application/json",
+            )
+        if self.read_only and request.path not in _ALLOWED_READ_ONLY:
+            return Refusal(
+                403, "read_only", "this server is read-only; it was started with --read-only"
+            )
         return None
+
+
+def _wrong_method(request: GuardRequest) -> Refusal:
+    return Refusal(405, "usage", f"method {request.method} is not allowed here")
 
 
 def is_api(path: str) -> bool:

@@ -1,4 +1,4 @@
-"""All that the routes work with, made once."""
+"""The objects that all routes share, created once per server."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class WebContext:
     def __init__(self, settings: Settings, guard: Guard) -> None:
         self.settings = settings
         self.guard = guard
-        self.desk = DatabaseThreads(settings)
+        self.threads = DatabaseThreads(settings)
         self.reports = Reports(settings.state_dir)
-        self.book = SweepCache(self.reports)
-        self.hub = EventHub(settings, PageStateReader(self.book), guard.read_only)
+        self.sweeps = SweepCache(self.reports)
+        self.hub = EventHub(settings, PageStateReader(self.sweeps), guard.read_only)
 
     def close(self) -> None:
         self.hub.close()
-        self.desk.close()
+        self.threads.close()
 
 
 def web_of(request: Request) -> WebContext:
@@ -33,7 +33,7 @@ def web_of(request: Request) -> WebContext:
     return web
 
 
-def asked_of(request: Request) -> GuardRequest:
-    """What the guard was asked about this request."""
-    asked: GuardRequest = request.scope["stoker.request"]
-    return asked
+def guard_request_of(request: Request) -> GuardRequest:
+    """The request as the guard saw it."""
+    checked: GuardRequest = request.scope["stoker.request"]
+    return checked

@@ -1,7 +1,7 @@
-"""Threads that work for the server: SQLite connections belong to one thread each.
+"""Run database work in threads, each with its own SQLite connection.
 
-Few read at a time, and one alone changes: what a job inherits (the mask of this process) is looked
-up in a way that two threads must not do at once, and the store takes one writer anyway.
+Four threads read and one writes. SQLite allows only one writer at a time, and a new job inherits
+the umask, which a process can only read by setting it: two threads must not do that at once.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from stoker.store.database import translate
 
 T = TypeVar("T")
 _READERS = 4
-_MOST_WAITING = 100
-_PATIENCE_SECONDS = 25.0
+_MAX_PENDING = 100
+_TIMEOUT_SECONDS = 25.0
 
 
 class DatabaseThreads:
@@ -29,7 +29,7 @@ class DatabaseThreads:
         self.settings = settings
         self._readers = ThreadPoolExecutor(_READERS, "reader")
         self._writer = ThreadPoolExecutor(1, "writer")
-        self._waiting = 0
+        self._pending = 0
 
     async def read(self, work: Callable[[Queue], T]) -> T:
         return await self._run(self._readers, work)
@@ -38,27 +38,27 @@ class DatabaseThreads:
         return await self._run(self._writer, work)
 
     async def _run(self, pool: ThreadPoolExecutor, work: Callable[[Queue], T]) -> T:
-        if self._waiting >= _MOST_WAITING:
-            raise TryLater("the server has more to do than it can")
-        self._waiting += 1
-        future = asyncio.get_running_loop().run_in_executor(pool, self._do, work)
-        future.add_done_callback(self._done)
+        if self._pending >= _MAX_PENDING:
+            raise TryLater("the server is overloaded", "try again in a few seconds")
+        self._pending += 1
+        future = asyncio.get_running_loop().run_in_executor(pool, self._call, work)
+        future.add_done_callback(self._finished)
         try:
-            # Shielded: a thread cannot be stopped, and it counts until it is done.
-            return await asyncio.wait_for(asyncio.shield(future), _PATIENCE_SECONDS)
+            # Shielded: a thread cannot be stopped, and its work counts as pending until it is done.
+            return await asyncio.wait_for(asyncio.shield(future), _TIMEOUT_SECONDS)
         except TimeoutError:
-            raise TryLater("this took too long") from None
+            raise TryLater(f"the request took longer than {_TIMEOUT_SECONDS:g} seconds") from None
 
-    def _do(self, work: Callable[[Queue], T]) -> T:
+    def _call(self, work: Callable[[Queue], T]) -> T:
         try:
             return work(open_queue(self.settings))
         except sqlite3.Error as error:
             raise translate(error, self.settings.state_dir) from error
 
-    def _done(self, future: asyncio.Future[T]) -> None:
-        self._waiting -= 1
+    def _finished(self, future: asyncio.Future[T]) -> None:
+        self._pending -= 1
         if not future.cancelled():
-            future.exception()  # heard of, also where nobody waits for it any more
+            future.exception()  # retrieved, or asyncio logs it when the waiter has timed out
 
     def close(self) -> None:
         self._readers.shutdown(wait=False, cancel_futures=True)

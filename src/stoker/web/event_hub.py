@@ -1,9 +1,9 @@
-"""One watcher for all who listen: sees what changed, numbers it, hands it out.
+"""Publish changes of the queue to all open streams: one watcher, numbered events, a ring buffer.
 
-The thread lives while somebody listens. It wakes for the daemon's news, not by the clock, looks at
-most four times a second, and sends what differs from the look before. Every look of anybody (an
-overview is one) goes through here, so an overview and the events after its number fit together
-without a gap, also when nobody listened in between.
+The watcher thread runs while a stream is open. The daemon's change feed wakes it; it reads the page
+state at most four times a second and publishes the difference to the previous one. Overviews are
+read through the hub as well, so an overview and the events after its number fit together without a
+gap, even if no stream was open in between.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from stoker.settings import Settings
 from stoker.web.page_state import PageState, PageStateReader, difference, overview
 from stoker.web.responses import encode
 
-_BEAT_SECONDS = 0.25
-_TROUBLE_SECONDS = 5.0
-_MOST_EVENTS = 500
-_MOST_BYTES = 8 << 20
-_MOST_CLIENTS = 64
-_MOST_QUEUED = 64
+_MIN_INTERVAL_SECONDS = 0.25
+_RETRY_SECONDS = 5.0
+_MAX_EVENTS = 500
+_MAX_BYTES = 8 << 20
+_MAX_CLIENTS = 64
+_MAX_QUEUED = 64
 
 
 class Event(Record):
@@ -39,11 +39,11 @@ class Event(Record):
 
 
 class Client:
-    """One stream. Belongs to the event loop; `gone` is called when it cannot keep up."""
+    """The queue of one stream, for use in the event loop. `abort` ends a stream that is slow."""
 
-    def __init__(self, gone: Callable[[], None]) -> None:
-        self.events: asyncio.Queue[bytes | None] = asyncio.Queue(_MOST_QUEUED)
-        self.gone = gone
+    def __init__(self, abort: Callable[[], None]) -> None:
+        self.events: asyncio.Queue[bytes | None] = asyncio.Queue(_MAX_QUEUED)
+        self.abort = abort
 
     def put(self, data: bytes | None) -> bool:
         try:
@@ -54,75 +54,75 @@ class Client:
 
 
 class EventHub:
-    def __init__(self, settings: Settings, looker: PageStateReader, read_only: bool) -> None:
+    def __init__(self, settings: Settings, reader: PageStateReader, read_only: bool) -> None:
         self._settings = settings
-        self._looker = looker
+        self._reader = reader
         self._read_only = read_only
-        self._looking = threading.Lock()  # one looks at a time, and tells before the next looks
-        self._seen: PageState | None = None
-        self._telling = threading.Lock()  # over the ring; never held for long
-        # A server that was started later has larger numbers, so those of the one before are
-        # recognised as unknown.
-        self._last = self._first = int(time.time() * 1000)
+        self._state_lock = threading.Lock()  # held from reading a state to publishing its event
+        self._state: PageState | None = None
+        self._ring_lock = threading.Lock()  # held for a short time only
+        # A server that was started later uses larger numbers, so event numbers of the previous
+        # server are recognized as unknown.
+        self._last = int(time.time() * 1000)
         self._ring: deque[Event] = deque()
         self._bytes = 0
         self._clients: set[Client] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
 
     # -- in any thread -------------------------------------------------------------------------
 
     def overview(self, queue: Queue) -> dict[str, object]:
-        with self._looking:
-            return overview(self._look(queue), self._last, self._read_only)
+        with self._state_lock:
+            return overview(self._refresh(queue), self._last, self._read_only)
 
-    def nudge(self) -> None:
-        """Something was changed here, and the page should not wait for the daemon to say so."""
+    def wake(self) -> None:
+        """Read the state soon, without waiting for the daemon's change feed."""
         try:
-            os.eventfd_write(self._bell, 1)
+            os.eventfd_write(self._wake_fd, 1)
         except BlockingIOError:
             pass
 
-    def _look(self, queue: Queue) -> PageState:
-        before = self._seen
-        seen = self._looker.look(queue, before)
-        self._seen = seen
-        content = None if before is None else difference(before, seen)
+    def _refresh(self, queue: Queue) -> PageState:
+        before = self._state
+        state = self._reader.read(queue, before)
+        self._state = state
+        content = None if before is None else difference(before, state)
         if content is not None:
             number = self._last + 1
             data = encode({"event_id": number, **content})
             text = b"id: %d\nevent: change\ndata: %s\n\n" % (number, data)
-            with self._telling:
-                self._keep(Event(number, text))
+            with self._ring_lock:
+                self._store(Event(number, text))
                 self._last = number
                 if self._loop is not None and self._clients:
                     self._loop.call_soon_threadsafe(self._deliver, text)
-        return seen
+        return state
 
-    def _keep(self, event: Event) -> None:
+    def _store(self, event: Event) -> None:
         self._ring.append(event)
         self._bytes += len(event.data)
-        while len(self._ring) > _MOST_EVENTS or self._bytes > _MOST_BYTES:
+        while len(self._ring) > _MAX_EVENTS or self._bytes > _MAX_BYTES:
             self._bytes -= len(self._ring.popleft().data)
 
     # -- in the event loop ---------------------------------------------------------------------
 
-    def subscribe(self, after: int | None, gone: Callable[[], None]) -> Client | None:
-        """A stream that begins behind an event; None when there are too many."""
-        if len(self._clients) >= _MOST_CLIENTS:
+    def subscribe(self, after: int | None, abort: Callable[[], None]) -> Client | None:
+        """Open a stream that begins after an event; None when too many are open."""
+        if len(self._clients) >= _MAX_CLIENTS:
             return None
         self._loop = asyncio.get_running_loop()
-        client = Client(gone)
+        client = Client(abort)
         client.put(b"retry: 2000\n\n")
-        with self._telling:
+        with self._ring_lock:
             for data in self._missed(after):
-                if not client.put(data):  # further behind than we keep for anybody
-                    client.events = asyncio.Queue(_MOST_QUEUED)
+                if not client.put(data):  # it missed more events than its queue holds
+                    client.events = asyncio.Queue(_MAX_QUEUED)
                     client.put(self._reset())
                     break
             self._clients.add(client)
-        self.nudge()
+        self.wake()
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._watch, name="watcher", daemon=True)
             self._thread.start()
@@ -143,53 +143,55 @@ class EventHub:
     def unsubscribe(self, client: Client) -> None:
         self._clients.discard(client)
         if not self._clients:
-            self.nudge()  # the watcher may go
+            self.wake()  # so that the watcher ends
 
     def stop(self) -> None:
-        """The server ends (called in a signal handler): streams end in good order."""
+        """Close all streams; called in a signal handler when the server stops."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self.close)
 
     def close(self) -> None:
         for client in list(self._clients):
             if not client.put(None):
-                client.gone()
+                client.abort()
         self._clients.clear()
-        self.nudge()
+        self.wake()
 
     def _deliver(self, data: bytes) -> None:
         for client in list(self._clients):
             if not client.put(data):
                 self._clients.discard(client)
-                client.gone()
+                client.abort()
 
     # -- the watcher ---------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        news = ChangeFeed(self._settings.state_dir)
+        feed = ChangeFeed(self._settings.state_dir)
         version, due = -1, 0.0
         try:
             while self._clients:
-                is_rung = self._is_rung()
+                is_woken = self._is_woken()
                 now = time.monotonic()
                 try:
                     queue = open_queue(self._settings)
                     newest = queue.db.data_version()
-                    if is_rung or newest != version or now >= due:
+                    if is_woken or newest != version or now >= due:
                         version = newest
-                        with self._looking:
-                            self._look(queue)
-                        due = time.monotonic() + (self._looker.late() or self._looker.idle)
-                        # Several changes make one event.
-                        time.sleep(max(0.0, now + _BEAT_SECONDS - time.monotonic()))
+                        with self._state_lock:
+                            self._refresh(queue)
+                        due = time.monotonic() + (
+                            self._reader.seconds_until_fresh() or self._reader.idle_seconds
+                        )
+                        # Collect several changes in one event.
+                        time.sleep(max(0.0, now + _MIN_INTERVAL_SECONDS - time.monotonic()))
                 except (Error, sqlite3.Error):
-                    due = now + _TROUBLE_SECONDS  # a busy or full disk: a later look may do better
-                news.wait(max(0.01, due - time.monotonic()), also=self._bell)
+                    due = now + _RETRY_SECONDS  # e.g. a busy database or a full disk
+                feed.wait(max(0.01, due - time.monotonic()), also=self._wake_fd)
         finally:
-            news.close()
+            feed.close()
 
-    def _is_rung(self) -> bool:
+    def _is_woken(self) -> bool:
         try:
-            return os.eventfd_read(self._bell) > 0
+            return os.eventfd_read(self._wake_fd) > 0
         except BlockingIOError:
             return False

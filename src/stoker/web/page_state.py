@@ -1,7 +1,7 @@
-"""What is on the page at one moment, and what became different since another moment.
+"""What the web UI shows at one moment, and the difference between two moments.
 
-The visible set is bounded: all that runs, the head of the queue, what ended last. It comes from
-the same functions as `stoker ls --json`, in one read transaction, so it never contradicts itself.
+The set is bounded: running jobs, the head of the queue, and the jobs that finished last. It is read
+with the functions behind `stoker ls --json`, in one read transaction, so it is consistent.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from stoker.web.throttled_cache import ThrottledCache
 from stoker.web.wait_reasons import Wait, waits
 
 READY = 150
-UNREADY = 50  # of the two hundred: a held job must not vanish behind a long queue
+UNREADY = 50  # kept for held and delayed jobs, which a long queue would hide otherwise
 RECENT = 20
 RUNNING = 1000
-# The driver is asked by a process of its own; so often is enough for eyes.
+# Asking the driver takes a separate process; a person needs no faster updates.
 _DRIVER_SECONDS = 2.0
 _IDLE_SECONDS = 5.0
-# "in 3m 20s" is another text every second; so old it may become.
+# Texts such as "in 3m 20s" change every second; they may be this old.
 WAITS_SECONDS = 2.0
 _UNKNOWN = Wait("")
 
@@ -38,40 +38,44 @@ _UNKNOWN = Wait("")
 class PageState(Record):
     at: float
     jobs: dict[int, dict[str, object]]
-    prints: dict[int, str]  # what makes one version of a job differ from another
+    serialized: dict[int, str]  # as JSON text, to compare versions of a job
     running: tuple[int, ...]
     queue: tuple[int, ...]
     recent: tuple[int, ...]
-    waits: dict[int, Wait]  # of all in the queue
+    waits: dict[int, Wait]  # of all jobs in `queue`
     gpus: list[dict[str, object]]
-    trouble: str | None
+    trouble: str | None  # why the GPUs cannot be read
     counts: dict[str, int]
     sweeps: dict[str, dict[str, object]]
     daemon: dict[str, object]
 
     def job(self, id: int) -> dict[str, object]:
-        """As `stoker ls --json` has it, and why it waits while it does."""
+        """As in `stoker ls --json`; for a waiting job also why it waits."""
         wait = self.waits.get(id)
-        return self.jobs[id] if wait is None else {**self.jobs[id], **_told(wait, self.at)}
+        return self.jobs[id] if wait is None else {**self.jobs[id], **_wait_json(wait, self.at)}
 
 
 class PageStateReader:
-    """Looks, and remembers what would be costly to find each time."""
+    """Reads page states, and caches the parts that are expensive to read."""
 
-    def __init__(self, book: SweepCache) -> None:
-        self._book = book
-        self._asks_driver = has_driver()
-        # A look without news: times pass, and a driver has no news.
-        self.idle = _DRIVER_SECONDS if self._asks_driver else _IDLE_SECONDS
-        least = _DRIVER_SECONDS if self._asks_driver else 0.0
+    def __init__(self, sweeps: SweepCache) -> None:
+        self._sweeps = sweeps
+        self._has_driver = has_driver()
+        # How often to read without a change in the database: times and GPU readings change too.
+        self.idle_seconds = _DRIVER_SECONDS if self._has_driver else _IDLE_SECONDS
+        min_seconds = _DRIVER_SECONDS if self._has_driver else 0.0
         self._counts: ThrottledCache[dict[str, int]] = ThrottledCache()
-        self._cards: ThrottledCache[tuple[list[GpuView], str | None]] = ThrottledCache(10.0, least)
+        self._gpus: ThrottledCache[tuple[list[GpuView], str | None]] = ThrottledCache(
+            10.0, min_seconds
+        )
         self._waits: ThrottledCache[dict[int, Wait]] = ThrottledCache(10.0, WAITS_SECONDS)
 
-    def look(self, queue: Queue, before: PageState | None) -> PageState:
+    def read(self, queue: Queue, before: PageState | None) -> PageState:
         db = queue.db
-        sweeps = {str(one["name"]): one for one in self._book.newest(db)}  # may note what it read
-        cards = self._cards.get("", lambda: load_gpu_views(db, queue.settings))
+        # Outside of the read transaction: this may save the summaries of reports that it reads.
+        sweeps = {str(sweep["name"]): sweep for sweep in self._sweeps.newest(db)}
+        gpus = self._gpus.get("", lambda: load_gpu_views(db, queue.settings))
+        gpu_views, gpu_error = gpus
         with db.reading():
             running = job_queries.page(db, ACTIVE, RUNNING)
             ready = history.ready(db, READY + UNREADY)
@@ -79,93 +83,100 @@ class PageStateReader:
             ready = ready[: READY + max(0, UNREADY - len(unready))]
             unready = unready[: READY + UNREADY - len(ready)]
             waiting = job_queries.jobs(db, ready + unready)
-            also = (*before.running, *before.recent) if before is not None else ()
-            recent = job_queries.jobs(db, history.ended(db, RECENT, also))
+            shown = (*before.running, *before.recent) if before is not None else ()
+            recent = job_queries.jobs(db, history.ended(db, RECENT, shown))
             rows = [*running, *waiting, *recent]
             jobs = {row.id: views.job_json(db, queue.settings, row) for row in rows}
-            told = self._reasons(queue, waiting, ready, cards)
-        facts = views.daemon_facts(db, queue.settings)
+            reasons = self._reasons(queue, waiting, ready, gpus)
+        daemon = views.daemon_facts(db, queue.settings)
         return PageState(
-            time.time(), jobs, {id: json.dumps(job) for id, job in jobs.items()},
-            tuple(row.id for row in running), tuple(row.id for row in waiting),
-            tuple(row.id for row in recent), told,
-            [card.as_json() for card in cards[0]], cards[1],
-            self._counts.get("", lambda: job_queries.counts(db)), sweeps,
-            {"pid": facts["pid"], "draining": facts["draining"]},
-        )  # fmt: skip
+            at=time.time(),
+            jobs=jobs,
+            serialized={id: json.dumps(job) for id, job in jobs.items()},
+            running=tuple(row.id for row in running),
+            queue=tuple(row.id for row in waiting),
+            recent=tuple(row.id for row in recent),
+            waits=reasons,
+            gpus=[gpu.as_json() for gpu in gpu_views],
+            trouble=gpu_error,
+            counts=self._counts.get("", lambda: job_queries.counts(db)),
+            sweeps=sweeps,
+            daemon={"pid": daemon["pid"], "draining": daemon["draining"]},
+        )
 
     def _reasons(
         self,
         queue: Queue,
         rows: list[JobRow],
         ready: list[int],
-        cards: tuple[list[GpuView], str | None],
+        gpus: tuple[list[GpuView], str | None],
     ) -> dict[int, Wait]:
-        """For each of these; known ones may be a little old, new ones are worth a look."""
+        """Why each of these jobs waits, from the cache; a job missing there refreshes the cache."""
 
-        def find_out() -> dict[int, Wait]:
-            return waits(queue, rows, ready, cards)
+        def read_waits() -> dict[int, Wait]:
+            return waits(queue, rows, ready, gpus)
 
-        known = self._waits.get("", find_out)
-        if not self._asks_driver and any(row.id not in known for row in rows):
-            self._waits.forget("")
-            known = self._waits.get("", find_out)
-        orderly = set(ready)
+        known = self._waits.get("", read_waits)
+        if not self._has_driver and any(row.id not in known for row in rows):
+            self._waits.invalidate("")
+            known = self._waits.get("", read_waits)
+        in_line = set(ready)
         return {
-            row.id: known.get(row.id, _UNKNOWN)._replace(in_line=row.id in orderly) for row in rows
+            row.id: known.get(row.id, _UNKNOWN)._replace(in_line=row.id in in_line) for row in rows
         }
 
-    def late(self) -> float:
-        """Seconds until what was not looked at for its cost can be; 0: all is as it is."""
-        return max(self._counts.late(), self._cards.late(), self._waits.late(), self._book.late())
+    def seconds_until_fresh(self) -> float:
+        """Seconds until all values that came from a cache can be read again; 0 when none did."""
+        caches = (self._counts, self._gpus, self._waits, self._sweeps)
+        return max(cache.seconds_until_fresh() for cache in caches)
 
 
-def _told(wait: Wait, now: float) -> dict[str, object]:
-    left = None if wait.starts_at is None else max(0.0, round(wait.starts_at - now, 1))
-    return {"why": wait.why, "starts_in": left, "in_line": wait.in_line}
+def _wait_json(wait: Wait, now: float) -> dict[str, object]:
+    seconds = None if wait.starts_at is None else max(0.0, round(wait.starts_at - now, 1))
+    return {"why": wait.why, "starts_in": seconds, "in_line": wait.in_line}
 
 
-def overview(seen: PageState, event: int, read_only: bool) -> dict[str, object]:
+def overview(state: PageState, event: int, read_only: bool) -> dict[str, object]:
     return {
-        "now": views.iso(seen.at),
+        "now": views.iso(state.at),
         "event_id": event,
         "read_only": read_only,
         "user": user_name(os.geteuid()),
         "host": os.uname().nodename,
-        "daemon": seen.daemon,
-        "gpus": seen.gpus,
-        "trouble": seen.trouble,
-        "running": [seen.job(id) for id in seen.running],
-        "queue": [seen.job(id) for id in seen.queue],
-        "recent": [seen.job(id) for id in seen.recent],
-        "counts": seen.counts,
-        "sweeps": list(seen.sweeps.values()),
+        "daemon": state.daemon,
+        "gpus": state.gpus,
+        "trouble": state.trouble,
+        "running": [state.job(id) for id in state.running],
+        "queue": [state.job(id) for id in state.queue],
+        "recent": [state.job(id) for id in state.recent],
+        "counts": state.counts,
+        "sweeps": list(state.sweeps.values()),
     }
 
 
 def difference(old: PageState, new: PageState) -> dict[str, object] | None:
-    """What somebody who knows `old` has to be told; None: nothing."""
+    """The content of the event that turns `old` into `new`; None when nothing changed."""
     changed = [
         id
-        for id, text in new.prints.items()
-        if old.prints.get(id) != text or (id in new.waits) != (id in old.waits)
+        for id, text in new.serialized.items()
+        if old.serialized.get(id) != text or (id in new.waits) != (id in old.waits)
     ]
     removed = [id for id in old.jobs if id not in new.jobs]
-    sweeps = [one for name, one in new.sweeps.items() if old.sweeps.get(name) != one]
-    gone = [name for name in old.sweeps if name not in new.sweeps]
-    told = set(changed)
-    late = {}
+    sweeps = [sweep for name, sweep in new.sweeps.items() if old.sweeps.get(name) != sweep]
+    removed_sweeps = [name for name in old.sweeps if name not in new.sweeps]
+    sent = set(changed)
+    changed_waits = {}
     for id, wait in new.waits.items():
-        if id in told:
+        if id in sent:
             continue
         if _differs(old.waits[id], wait):
-            late[id] = _told(wait, new.at)
+            changed_waits[id] = _wait_json(wait, new.at)
         else:
-            new.waits[id] = old.waits[id]  # what they know; small steps add up
+            new.waits[id] = old.waits[id]  # what clients have; small changes add up
     is_same = (old.gpus, old.counts, old.daemon, old.queue) == (
         new.gpus, new.counts, new.daemon, new.queue
     )  # fmt: skip
-    if is_same and not (changed or removed or sweeps or gone or late):
+    if is_same and not (changed or removed or sweeps or removed_sweeps or changed_waits):
         return None
     content: dict[str, object] = {
         "now": views.iso(new.at),
@@ -175,8 +186,8 @@ def difference(old: PageState, new: PageState) -> dict[str, object] | None:
         "jobs": [new.job(id) for id in changed],
         "removed": removed,
         "sweeps": sweeps,
-        "removed_sweeps": gone,
-        "waits": late,
+        "removed_sweeps": removed_sweeps,
+        "waits": changed_waits,
     }
     if old.queue != new.queue:
         content["queue"] = list(new.queue)
@@ -184,7 +195,7 @@ def difference(old: PageState, new: PageState) -> dict[str, object] | None:
 
 
 def _differs(old: Wait, new: Wait) -> bool:
-    """Whether it is worth telling; a start that is expected a second later is not."""
+    """Whether clients need an update; a start time that moved by a few seconds does not count."""
     if old.in_line != new.in_line:
         return True
     if old.why != new.why or old.starts_at is None or new.starts_at is None:

@@ -1,4 +1,4 @@
-"""Answers as JSON, errors in the shape that `--json` has."""
+"""JSON responses; errors have the same fields as with `--json`."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ _STATUS: tuple[tuple[type[Error], int], ...] = (
     (TimedOut, 504),
     (Broken, 500),
 )
-_WORTH_PACKING = 16 << 10
+_MIN_GZIP_BYTES = 16 << 10
 
 
 def encode(content: Mapping[str, object]) -> bytes:
-    """Plain ASCII: text that is not UTF-8 survives as escapes, and no character needs care."""
+    """Encode as ASCII JSON: text that is not valid UTF-8 is kept as escapes."""
     return json.dumps({"schema": 1, **content}, separators=(",", ":"), allow_nan=False).encode()
 
 
-def answer(request: Request, content: Mapping[str, object], status: int = 200) -> Response:
+def json_response(request: Request, content: Mapping[str, object], status: int = 200) -> Response:
     body = encode(content)
     headers = {}
-    # Over a tunnel the wire is slower than the processor.
-    if len(body) > _WORTH_PACKING and "gzip" in request.headers.get("accept-encoding", ""):
+    # Compressing is faster than sending large responses through a tunnel.
+    if len(body) > _MIN_GZIP_BYTES and "gzip" in request.headers.get("accept-encoding", ""):
         body = gzip.compress(body, 1)
         headers["Content-Encoding"] = "gzip"
     return Response(body, status, headers, "application/json")
 
 
-def refusal(
+def refusal_response(
     status: int, code: str, message: str, hint: str | None = None, field: str | None = None
 ) -> Response:
     error = {"code": code, "message": message, "hint": hint}
@@ -64,13 +64,14 @@ def refusal(
     return Response(encode({"error": error}), status, headers, "application/json")
 
 
-def error_answer(error: Error, field: str | None = None) -> Response:
+def error_response(error: Error, field: str | None = None) -> Response:
+    """The response for an error; `field` is the form field that it is about."""
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
-    return refusal(status, error.code, error.message, error.hint, field)
+    return refusal_response(status, error.code, error.message, error.hint, field)
 
 
 def finite(value: object) -> object:
-    """JSON has neither NaN nor infinity: null."""
+    """Replace NaN and infinity, which JSON does not have, by None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, (list, tuple)):

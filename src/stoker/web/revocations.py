@@ -1,4 +1,4 @@
-"""Sessions and tickets that are over before their time, on disk: a restart must not revive them."""
+"""Sessions that were logged out and tickets that were used; on disk, to survive a restart."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from stoker.errors import TryLater
 
 
 class Revocations:
-    """One line for each: a hash, since the text itself would be a secret, and when it ends."""
+    """A file with one line for each: a hash (the text itself is a secret) and when it expires."""
 
     def __init__(self, path: str | None, now: float) -> None:
-        """`path`: None keeps them in memory only."""
+        """With `path=None`, revocations are kept in memory only."""
         self._path = path
-        self._ends: dict[str, int] = {}
+        self._expiries: dict[str, int] = {}
         if path is None:
             return
         lines = _lines(path)
         for line in lines:
             digest, _, end = line.partition(" ")
             if end.isdigit() and int(end) > now:
-                self._ends[digest] = int(end)
-        if len(self._ends) < len(lines):  # some are over by themselves now
+                self._expiries[digest] = int(end)
+        if len(self._expiries) < len(lines):  # some have expired
             self._rewrite(path)
 
     def __contains__(self, text: str) -> bool:
-        return _digest(text) in self._ends
+        return _digest(text) in self._expiries
 
     def add(self, text: str, end: int) -> None:
-        """From now on, and after a crash; raises TryLater when that cannot be written."""
+        """Revoke, also across a crash; raises TryLater when the file cannot be written."""
         digest = _digest(text)
-        if digest in self._ends:
+        if digest in self._expiries:
             return
-        self._ends[digest] = end
+        self._expiries[digest] = end
         if self._path is None:
             return
         try:
@@ -45,21 +45,21 @@ class Revocations:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            del self._ends[digest]
+            del self._expiries[digest]
             raise TryLater(f"cannot write `{self._path}`: {error.strerror}",
                            "the cookie is still valid") from None  # fmt: skip
 
     def _rewrite(self, path: str) -> None:
-        part = f"{path}.new"
+        temporary = f"{path}.new"
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-            with open(os.open(part, flags, 0o600), "w", encoding="ascii") as file:
-                file.writelines(f"{digest} {end}\n" for digest, end in self._ends.items())
+            with open(os.open(temporary, flags, 0o600), "w", encoding="ascii") as file:
+                file.writelines(f"{digest} {end}\n" for digest, end in self._expiries.items())
                 file.flush()
                 os.fsync(file.fileno())
-            os.rename(part, path)
+            os.rename(temporary, path)
         except OSError:
-            pass  # the longer file says the same
+            pass  # the longer file means the same
 
 
 def _lines(path: str) -> list[str]:
@@ -69,7 +69,7 @@ def _lines(path: str) -> list[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        # Without it, cookies that were logged out would be valid again.
+        # Without the file, sessions that were logged out would be valid again.
         raise TryLater(f"cannot read `{path}`: {error.strerror}") from None
 
 

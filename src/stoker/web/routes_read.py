@@ -12,10 +12,10 @@ from stoker.client.reports import Source
 from stoker.errors import NotFound
 from stoker.store import job_queries
 from stoker.web import actions, job_view, log_view, models, usage
-from stoker.web.context import asked_of, web_of
+from stoker.web.context import guard_request_of, web_of
 from stoker.web.metric_cache import MOST_POINTS
 from stoker.web.models import ErrorAnswer
-from stoker.web.responses import answer
+from stoker.web.responses import json_response
 from stoker.web.sse import Stream
 
 ERRORS: dict[int | str, dict[str, object]] = {
@@ -42,7 +42,7 @@ StreamName = Annotated[str, Query(pattern="^(stdout|stderr)$")]
 async def overview(request: Request) -> Response:
     """All cards, what runs, the head of the queue, what ended last."""
     web = web_of(request)
-    return answer(request, await web.desk.read(web.hub.overview))
+    return json_response(request, await web.threads.read(web.hub.overview))
 
 
 def _as(kind: str, text: str) -> dict[int | str, dict[str, object]]:
@@ -60,7 +60,7 @@ async def events(
     known = after
     if last_event_id:
         known = int(last_event_id) if last_event_id.isdecimal() and last_event_id.isascii() else 0
-    guard, asked = web_of(request).guard, asked_of(request)
+    guard, asked = web_of(request).guard, guard_request_of(request)
     return Stream(web_of(request).hub, known, lambda: guard.is_still_allowed(asked))
 
 
@@ -71,22 +71,22 @@ async def jobs(
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Response:  # fmt: skip
     """Newest first. A page may be short and have a next one: filters look at so many jobs only."""
-    found = await web_of(request).desk.read(
+    found = await web_of(request).threads.read(
         lambda queue: job_view.page(
             queue, state=state, tag=tag, name=name, sweep=sweep, text=q, before=before, limit=limit
         )
     )
-    return answer(request, found)
+    return json_response(request, found)
 
 
 @router.get("/jobs/{id}", response_model=models.JobAnswer)
 async def job(request: Request, id: JobId) -> Response:
     """Everything about a job."""
     web = web_of(request)
-    found = await web.desk.read(
+    found = await web.threads.read(
         lambda queue: job_view.job_in_full(queue, job_queries.job(queue.db, id), web.reports)
     )
-    return answer(request, {"job": found})
+    return json_response(request, {"job": found})
 
 
 @router.get("/jobs/{id}/log", response_model=models.LogAnswer)
@@ -96,10 +96,10 @@ async def log(
     from_: Annotated[int | None, Query(alias="from", ge=0, le=2**62)] = None, to: Number = None,
 ) -> Response:  # fmt: skip
     """The end of a log, or a range of its bytes (at most 1 MiB of them)."""
-    found = await web_of(request).desk.read(
+    found = await web_of(request).threads.read(
         lambda queue: log_view.part(log_view.of_job(queue, id, attempt, stream), from_, to, tail)
     )
-    return answer(request, found)
+    return json_response(request, found)
 
 
 @router.get(
@@ -110,8 +110,8 @@ async def download(
 ) -> Response:
     """The whole log as a file."""
     web = web_of(request)
-    found = await web.desk.read(lambda queue: log_view.of_job(queue, id, attempt, stream))
-    descriptor = await web.desk.read(lambda queue: log_view.open_log(found))
+    found = await web.threads.read(lambda queue: log_view.of_job(queue, id, attempt, stream))
+    descriptor = await web.threads.read(lambda queue: log_view.open_log(found))
     if descriptor is None:
         raise NotFound(f"job {id} has no output yet")
     name = f"job-{id}-{found.attempt}.{'err' if stream == 'stderr' else 'log'}"
@@ -121,7 +121,7 @@ async def download(
 
 
 async def _pieces(blocks: Iterator[bytes], request: Request) -> AsyncIterator[bytes]:
-    desk = web_of(request).desk
+    desk = web_of(request).threads
     try:
         while (block := await desk.read(lambda queue: next(blocks, None))) is not None:
             yield block
@@ -137,10 +137,10 @@ async def find_in_log(
 ) -> Response:  # fmt: skip
     """Where a text stands next in the log, or (error=1, or no text) a line that tells of one."""
     wanted = None if error or not q else q
-    found = await web_of(request).desk.read(
+    found = await web_of(request).threads.read(
         lambda queue: log_view.search(log_view.of_job(queue, id, attempt, stream), wanted, from_)
     )
-    return answer(request, found)
+    return json_response(request, found)
 
 
 @router.get("/jobs/{id}/curve", response_model=models.PointsAnswer)
@@ -158,7 +158,7 @@ async def curve(
         source = Source(row.id, row.attempts, row.stdout, False)
         return web.reports.curve(source, metric, points)
 
-    return answer(request, {"points": await web.desk.read(read)})
+    return json_response(request, {"points": await web.threads.read(read)})
 
 
 @router.get("/jobs/{id}/trace", response_model=models.TraceAnswer)
@@ -169,7 +169,7 @@ async def job_trace(request: Request, id: JobId, points: Points = 300) -> Respon
         job_queries.job(queue.db, id)
         return usage.job_trace(queue.settings.state_dir, id, points)
 
-    return answer(request, {"series": await web_of(request).desk.read(read)})
+    return json_response(request, {"series": await web_of(request).threads.read(read)})
 
 
 @router.get("/gpus/{uuid:path}/trace", response_model=models.TraceAnswer)
@@ -183,7 +183,7 @@ async def gpu_trace(
         actions.check_card(queue, uuid)
         return usage.gpu_trace(queue.settings.state_dir, uuid, hours, points)
 
-    return answer(request, {"series": await web_of(request).desk.read(read)})
+    return json_response(request, {"series": await web_of(request).threads.read(read)})
 
 
 SweepName = Annotated[str, Path(max_length=200)]
@@ -193,14 +193,16 @@ SweepName = Annotated[str, Path(max_length=200)]
 async def sweeps(request: Request) -> Response:
     """The newest two hundred."""
     web = web_of(request)
-    found = await web.desk.read(lambda queue: web.book.listed(queue.db))
-    return answer(request, {"sweeps": found})
+    found = await web.threads.read(lambda queue: web.sweeps.listed(queue.db))
+    return json_response(request, {"sweeps": found})
 
 
 @router.get("/sweeps/{name}", response_model=models.SweepAnswer)
 async def sweep(request: Request, name: SweepName) -> Response:
     web = web_of(request)
-    return answer(request, await web.desk.read(lambda queue: web.book.in_full(queue.db, name)))
+    return json_response(
+        request, await web.threads.read(lambda queue: web.sweeps.in_full(queue.db, name))
+    )
 
 
 @router.get("/sweeps/{name}/results", response_model=models.ResultsAnswer)
@@ -211,18 +213,18 @@ async def results(
 ) -> Response:  # fmt: skip
     """One row for each trial, as `stoker results` has them."""
     web = web_of(request)
-    found = await web.desk.read(
-        lambda queue: web.book.results(queue.db, name, sort, where, limit, offset)
+    found = await web.threads.read(
+        lambda queue: web.sweeps.results(queue.db, name, sort, where, limit, offset)
     )
-    return answer(request, found)
+    return json_response(request, found)
 
 
 @router.get("/sweeps/{name}/importance", response_model=models.ImportanceAnswer)
 async def importance(request: Request, name: SweepName, metric: Short = None) -> Response:
     """Which parameters matter to a metric, as far as the trials so far can tell."""
     web = web_of(request)
-    found = await web.desk.read(lambda queue: web.book.importance(queue.db, name, metric))
-    return answer(request, found)
+    found = await web.threads.read(lambda queue: web.sweeps.importance(queue.db, name, metric))
+    return json_response(request, found)
 
 
 @router.get("/sweeps/{name}/curves", response_model=models.CurvesAnswer)
@@ -232,7 +234,7 @@ async def curves(
 ) -> Response:  # fmt: skip
     """Learning curves of the best trials."""
     web = web_of(request)
-    found = await web.desk.read(
-        lambda queue: web.book.curves(queue.db, name, metric, limit, points)
+    found = await web.threads.read(
+        lambda queue: web.sweeps.curves(queue.db, name, metric, limit, points)
     )
-    return answer(request, found)
+    return json_response(request, found)

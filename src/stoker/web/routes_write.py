@@ -12,9 +12,9 @@ from fastapi.responses import Response
 from stoker.client.queue import Queue
 from stoker.errors import Error
 from stoker.web import actions, batch_form, job_form, models, sweep_form, sweeps_view
-from stoker.web.context import asked_of, web_of
+from stoker.web.context import guard_request_of, web_of
 from stoker.web.models import ErrorAnswer
-from stoker.web.responses import answer, error_answer, refusal
+from stoker.web.responses import error_response, json_response, refusal_response
 from stoker.web.routes_read import ERRORS, JobId
 from stoker.web.sessions import SESSION_SECONDS
 
@@ -35,8 +35,8 @@ async def login(request: Request, form: models.Login) -> Response:
     source = request.client.host if request.client else ""
     now = time.time()
     if not guard.keys.is_token(form.token) and not guard.keys.use_ticket(form.token, now):
-        return refusal(*guard.wrong_token(source))
-    session = guard.keys.session(now, guard.client_of(asked_of(request)))
+        return refusal_response(*guard.wrong_token(source))
+    session = guard.keys.session(now, guard.client_of(guard_request_of(request)))
     cookie = (
         f"{guard.cookie}={session}; Path=/; Max-Age={SESSION_SECONDS}; HttpOnly; SameSite=Strict"
     )
@@ -47,7 +47,7 @@ async def login(request: Request, form: models.Login) -> Response:
 async def logout(request: Request) -> Response:
     """The cookie is not valid any more."""
     guard = web_of(request).guard
-    for session in guard.sessions_of(asked_of(request)):
+    for session in guard.sessions_of(guard_request_of(request)):
         guard.keys.revoke(session)
     gone = f"{guard.cookie}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict"
     return Response(status_code=204, headers={"Set-Cookie": gone})
@@ -85,9 +85,9 @@ async def start_sweep(request: Request, form: models.NewSweep) -> Response:
     web = web_of(request)
     work = sweep_form.preview if form.dry_run else sweep_form.start
     try:
-        found = await web.desk.write(lambda queue: work(queue, form))
+        found = await web.threads.write(lambda queue: work(queue, form))
     except Error as error:
-        return error_answer(error, error.field)
+        return error_response(error, error.field)
     return await _done(request, found, 200 if form.dry_run else 201)
 
 
@@ -95,7 +95,7 @@ async def start_sweep(request: Request, form: models.NewSweep) -> Response:
 async def act_on_jobs(request: Request, form: models.JobsAct) -> Response:
     """Cancel, hold, release, rerun, forget, or change the order."""
     web = web_of(request)
-    found = await web.desk.write(lambda queue: actions.act_on_jobs(queue, form))
+    found = await web.threads.write(lambda queue: actions.act_on_jobs(queue, form))
     return await _done(request, found)
 
 
@@ -104,7 +104,7 @@ async def edit_job(request: Request, id: JobId, form: models.JobPatch) -> Respon
     """Change a job that has not started."""
     web = web_of(request)
     return await _done(
-        request, await web.desk.write(lambda queue: actions.edit(queue, id, form))
+        request, await web.threads.write(lambda queue: actions.edit(queue, id, form))
     )  # fmt: skip
 
 
@@ -114,7 +114,7 @@ async def act_on_sweep(
 ) -> Response:
     """Stop, resume, rerun, extend or forget a sweep."""
     web = web_of(request)
-    found = await web.desk.write(
+    found = await web.threads.write(
         lambda queue: sweeps_view.act(
             queue, name, form.action, kill=form.kill, trials=form.trials, jobs=form.jobs
         )
@@ -128,7 +128,7 @@ async def act_on_card(
 ) -> Response:
     """Drain or restore a card, or change its slots."""
     web = web_of(request)
-    found = await web.desk.write(lambda queue: actions.act_on_card(queue, uuid, form))
+    found = await web.threads.write(lambda queue: actions.act_on_card(queue, uuid, form))
     return await _done(request, found)
 
 
@@ -136,7 +136,7 @@ async def act_on_card(
 async def act_on_daemon(request: Request, form: models.DaemonAct) -> Response:
     """Start the daemon, or let it start no more jobs, or again."""
     web = web_of(request)
-    found = await web.desk.write(lambda queue: actions.act_on_daemon(queue, form))
+    found = await web.threads.write(lambda queue: actions.act_on_daemon(queue, form))
     return await _done(request, found)
 
 
@@ -145,12 +145,12 @@ async def _filled_in(
 ) -> Response:
     """What came of a form; a refusal says which of its fields is to blame."""
     try:
-        found = await web_of(request).desk.write(work)
+        found = await web_of(request).threads.write(work)
     except Error as error:
-        return error_answer(error, error.field)
+        return error_response(error, error.field)
     return await _done(request, found, 200 if form.dry_run else 201)
 
 
 async def _done(request: Request, content: dict[str, object], status: int = 200) -> Response:
-    web_of(request).hub.nudge()
-    return answer(request, content, status)
+    web_of(request).hub.wake()
+    return json_response(request, content, status)

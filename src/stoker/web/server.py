@@ -1,8 +1,9 @@
-"""The process: one for each state folder, held by a lock; its jobs and daemon do not need it.
+"""The process of the web server: one per state folder, enforced by a lock. The daemon does not need
+it.
 
     python -m stoker.web.server '{"host": ..., "told": FD}'
 
-is started by `stoker web`, which waits for one line on FD: where it listens, or what is wrong.
+is started by `stoker web`, which reads one line of JSON from FD: the server's address, or an error.
 """
 
 from __future__ import annotations
@@ -46,81 +47,82 @@ class Options(Record):
     read_only: bool = False
 
 
-def serve(settings: Settings, options: Options, told: int | None = None) -> None:
-    """Until SIGTERM or Ctrl-C. `told`: a descriptor for one line on how it went."""
+def serve(settings: Settings, options: Options, ready_fd: int | None = None) -> None:
+    """Serve until SIGTERM or Ctrl-C. One line of JSON is written to `ready_fd` after the start."""
     folder = settings.state_dir
     prepare_state_dir(settings)
     held = locks.take(folder, LOCK)
     try:
-        _serve(settings, options, told)
+        _serve(settings, options, ready_fd)
     finally:
-        os.close(held)  # before anybody is told that it did not work, so that they can try again
+        os.close(held)  # before the error is reported, so that the caller can retry at once
 
 
-def _serve(settings: Settings, options: Options, told: int | None) -> None:
+def _serve(settings: Settings, options: Options, ready_fd: int | None) -> None:
     folder = settings.state_dir
     addresses = Addresses(options.host, tuple(options.addresses))
     listening = listen(
-        addresses, _ports(folder, options.port), "stoker web --port N takes another port"
+        addresses, _ports(folder, options.port), "choose another port: stoker web --port N"
     )
     try:
-        _answer(settings, options, listening, told)
+        _run(settings, options, listening, ready_fd)
     finally:
         listening.close()
 
 
-def _answer(
-    settings: Settings, options: Options, listening: ServerSockets, told: int | None
+def _run(
+    settings: Settings, options: Options, listening: ServerSockets, ready_fd: int | None
 ) -> None:
     folder, port = settings.state_dir, listening.port
     token_file = options.token_file or os.path.join(folder, TOKEN)
-    over = Revocations(os.path.join(folder, REVOKED), time.time())
+    revoked = Revocations(os.path.join(folder, REVOKED), time.time())
     guard = Guard(
-        host_values(listening.names(), port), Keys(load_token(token_file), over),
+        host_values(listening.names(), port), Keys(load_token(token_file), revoked),
         cookie=f"stoker_{port}", read_only=options.read_only,
         own_uids=own_uids() if listening.addresses.is_loopback else None,
     )  # fmt: skip
     web = WebContext(settings, guard)
-    place = ServerAddress(
+    address = ServerAddress(
         os.getpid(), listening.addresses.shown, port, options.read_only, token_file
     )
-    write_place(folder, place)
-    if told is not None:
-        _tell(told, place._asdict())
+    write_place(folder, address)
+    if ready_fd is not None:
+        _report(ready_fd, address._asdict())
     try:
         Server(make_app(web), web.hub.stop).run(sockets=list(listening.sockets))
     finally:
         web.close()
 
 
-def _ports(folder: str, asked: int | None) -> list[int]:
-    """The port that was asked for; else that of the last server, whose tabs look for it there."""
-    if asked is not None:
-        return [asked]
+def _ports(folder: str, requested: int | None) -> list[int]:
+    """The ports to try: the requested one; else that of the last server, so that open browser tabs
+    reconnect, then the default, then any."""
+    if requested is not None:
+        return [requested]
     before = last_place(folder)
     return [*([before.port] if before is not None else []), DEFAULT_PORT, 0]
 
 
-def _tell(descriptor: int, content: dict[str, object]) -> None:
+def _report(descriptor: int, content: dict[str, object]) -> None:
     try:
         os.write(descriptor, json.dumps(content).encode() + b"\n")
         os.close(descriptor)
     except OSError:
-        pass  # whoever started us has left
+        pass  # the starting process has exited
 
 
 def main(words: list[str]) -> int:
-    """Started by `stoker web`; what is wrong goes to those who wait for it."""
+    """Entry point of the process that `stoker web` starts; it reports errors on its descriptor."""
     given = json.loads(words[0])
-    told = given.pop("told")
+    ready_fd = given.pop("told")
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s")
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         os.chdir("/")
-        serve(load_settings(), Options(**given), told)
+        serve(load_settings(), Options(**given), ready_fd)
     except Error as error:
-        known = {"code": error.code, "message": error.message, "hint": error.hint}
-        _tell(told, {"error": known})
+        content = {"code": error.code, "message": error.message, "hint": error.hint}
+        _report(ready_fd, {"error": content})
         logging.getLogger("stoker.web").error("%s", error.message)
         return error.exit_code
     return 0

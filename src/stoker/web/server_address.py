@@ -1,4 +1,4 @@
-"""Where the server of this state folder is: a lock says whether it lives, a file says where."""
+"""The web server of a state folder: a lock shows whether it runs, a file contains its address."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEFAULT_PORT = 8899
 
 
 class ServerAddress(Record):
-    """What is known of a server to those who did not start it; the token is not part of it."""
+    """What other processes know about a server; the token is not part of it."""
 
     pid: int
     host: str
@@ -33,14 +33,14 @@ class ServerAddress(Record):
 
 def write_place(folder: str, place: ServerAddress) -> None:
     path = os.path.join(folder, FILE)
-    part = f"{path}.new"
-    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+    temporary = f"{path}.new"
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         json.dump(place._asdict(), file)
-    os.rename(part, path)
+    os.rename(temporary, path)
 
 
 def last_place(folder: str) -> ServerAddress | None:
-    """Where the latest server was, living or not: its tabs look for it there."""
+    """The address of the latest server, running or not: open browser tabs reconnect to it."""
     try:
         with open(os.path.join(folder, FILE), encoding="utf-8") as file:
             return ServerAddress(**json.load(file))
@@ -49,10 +49,11 @@ def last_place(folder: str) -> ServerAddress | None:
 
 
 def living_place(folder: str) -> ServerAddress | None:
-    """Where the server is; None when there is none, or when it is only just starting."""
+    """The address of the running server; None when there is none or it is still starting."""
     place = last_place(folder)
     return place if place is not None and place.pid == living_pid(folder) else None
 
 
 def living_pid(folder: str) -> int | None:
+    """The process that holds the lock of the server; None when there is none."""
     return locks.holder(folder, LOCK)

@@ -1,8 +1,8 @@
-"""The secret of the page, and what is derived from it: sessions for browsers, tickets for --open.
+"""The token of the server, and what is signed with it: sessions for browsers, tickets for --open.
 
-The token itself is only ever in a private file, in the link that its owner asked for, and in the
-one request that exchanges it for a cookie. A ticket stands in for it where others could read along
-(the arguments of a browser's process): it works once and for a minute.
+The token appears only in a private file, in the link that its owner requested, and in the one
+request that exchanges it for a cookie. A ticket replaces it where other users can read along (the
+arguments of a browser process): it is valid once, for one minute.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ TICKET_SECONDS = 60
 
 
 class Keys:
-    """What follows from a token. A session outlives the server, since the token does."""
+    """Issues and checks sessions and tickets. Both stay valid after a restart of the server."""
 
-    def __init__(self, token: str, over: Revocations | None = None) -> None:
+    def __init__(self, token: str, revoked: Revocations | None = None) -> None:
         self._token = token.encode()
-        self._over = Revocations(None, 0) if over is None else over
+        self._revoked = Revocations(None, 0) if revoked is None else revoked
 
     def is_token(self, given: str) -> bool:
         return hmac.compare_digest(given.encode("utf-8", "replace"), self._token)
@@ -31,16 +31,16 @@ class Keys:
     # -- sessions ------------------------------------------------------------------------------
 
     def session(self, now: float, client: str) -> str:
-        """A new cookie for this client: random text, when it ends, and our signature."""
+        """A new cookie for this client: random text, the time when it expires, and a signature."""
         body = f"{secrets.token_urlsafe(18)}.{int(now) + SESSION_SECONDS}"
         return f"{body}.{self._sign('session', body, client)}"
 
     def is_session(self, given: str, now: float, client: str) -> bool:
-        return self._is_signed("session", given, now, client) and given not in self._over
+        return self._is_signed("session", given, now, client) and given not in self._revoked
 
     def revoke(self, session: str) -> None:
-        """End a session for good."""
-        self._over.add(session, _end(session))
+        """Make a session invalid; raises TryLater when that cannot be saved."""
+        self._revoked.add(session, _expiry(session))
 
     # -- tickets -------------------------------------------------------------------------------
 
@@ -49,20 +49,20 @@ class Keys:
         return f"{body}.{self._sign('ticket', body)}"
 
     def use_ticket(self, given: str, now: float) -> bool:
-        """Whether it lets its bearer in: once."""
-        if not self._is_signed("ticket", given, now) or given in self._over:
+        """Return whether the ticket is valid; it is not any more afterwards."""
+        if not self._is_signed("ticket", given, now) or given in self._revoked:
             return False
-        self._over.add(given, _end(given))
+        self._revoked.add(given, _expiry(given))
         return True
 
     # -- signatures ----------------------------------------------------------------------------
 
     def _is_signed(self, purpose: str, given: str, now: float, client: str = "") -> bool:
         body, _, signature = given.rpartition(".")
-        wanted = self._sign(purpose, body, client)
-        if not hmac.compare_digest(signature.encode("utf-8", "replace"), wanted.encode()):
+        expected = self._sign(purpose, body, client)
+        if not hmac.compare_digest(signature.encode("utf-8", "replace"), expected.encode()):
             return False
-        return now < _end(given)
+        return now < _expiry(given)
 
     def _sign(self, purpose: str, body: str, client: str = "") -> str:
         text = f"stoker {purpose} {body} {client}".encode("utf-8", "replace")
@@ -70,7 +70,7 @@ class Keys:
         return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
 
-def _end(given: str) -> int:
-    """When a session or a ticket that we signed ends."""
+def _expiry(given: str) -> int:
+    """When a signed session or ticket expires; 0 when the text has no such time."""
     end = given.rpartition(".")[0].rpartition(".")[2]
     return int(end) if end.isascii() and end.isdigit() else 0

@@ -1,4 +1,4 @@
-"""Server-sent events to one client, for as long as it keeps up."""
+"""Send server-sent events to one client, until it disconnects or falls behind."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from stoker.web.event_hub import Client, EventHub
-from stoker.web.responses import refusal
+from stoker.web.responses import refusal_response
 
 _PING_SECONDS = 15.0
-_PATIENCE_SECONDS = 5.0  # how long a client may not read before it is dropped
+_SEND_TIMEOUT_SECONDS = 5.0  # a client that reads nothing for this long is dropped
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"x-accel-buffering", b"no"),
@@ -21,7 +21,7 @@ _HEADERS = [
 
 
 class Stream(Response):
-    """A response that ends when the client leaves, falls behind or logs out, or the server ends."""
+    """Ends when the client disconnects, falls behind or logs out, or when the server stops."""
 
     def __init__(self, hub: EventHub, after: int | None, is_allowed: Callable[[], bool]) -> None:
         super().__init__()
@@ -33,38 +33,40 @@ class Stream(Response):
         abort: Callable[[], None] = scope.get("extensions", {}).get("stoker.abort", lambda: None)
         client = self._hub.subscribe(self._after, abort)
         if client is None:
-            await refusal(503, "too_many", "too many pages are open")(scope, receive, send)
+            await refusal_response(503, "too_many", "too many browser tabs are open")(
+                scope, receive, send
+            )
             return
-        leaving = asyncio.ensure_future(_leaves(receive))
+        disconnected = asyncio.ensure_future(_wait_for_disconnect(receive))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-            await self._pump(client, leaving, send)
+            await self._pump(client, disconnected, send)
         except TimeoutError:
-            abort()  # what it has not read by now it never will
-            await asyncio.sleep(0)  # the connection learns of it
+            abort()  # the client does not read
+            await asyncio.sleep(0)  # let the connection handle the abort
         finally:
             self._hub.unsubscribe(client)
-            leaving.cancel()
+            disconnected.cancel()
 
-    async def _pump(self, client: Client, leaving: asyncio.Future[None], send: Send) -> None:
-        while not leaving.done():
-            coming = asyncio.ensure_future(client.events.get())
-            both: set[asyncio.Future[Any]] = {coming, leaving}
-            await asyncio.wait(both, timeout=_PING_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-            if coming.done():
-                data = coming.result()
+    async def _pump(self, client: Client, disconnected: asyncio.Future[None], send: Send) -> None:
+        while not disconnected.done():
+            next_event = asyncio.ensure_future(client.events.get())
+            waiting: set[asyncio.Future[Any]] = {next_event, disconnected}
+            await asyncio.wait(waiting, timeout=_PING_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            if next_event.done():
+                data = next_event.result()
             else:
-                coming.cancel()
+                next_event.cancel()
                 data = b": ping\n\n"
             if not self._is_allowed():
                 data = None
             is_last = data is None
             message = {"type": "http.response.body", "body": data or b"", "more_body": not is_last}
-            await asyncio.wait_for(send(message), _PATIENCE_SECONDS)
+            await asyncio.wait_for(send(message), _SEND_TIMEOUT_SECONDS)
             if is_last:
                 return
 
 
-async def _leaves(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

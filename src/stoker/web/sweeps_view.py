@@ -37,15 +37,15 @@ class SweepCache:
     def __init__(self, reports: Reports) -> None:
         self._reports = reports
         self._counts: ThrottledCache[dict[str, int]] = ThrottledCache()
-        self._reported: ThrottledCache[list[Reported]] = ThrottledCache(factor=4.0, most=4)
+        self._reported: ThrottledCache[list[Reported]] = ThrottledCache(factor=4.0, max_entries=4)
         self._bests: ThrottledCache[dict[str, object] | None] = ThrottledCache(
-            factor=20.0, least=1.0
+            factor=20.0, min_seconds=1.0
         )
         self._missing: ThrottledCache[int] = ThrottledCache()
         self._seen_bests: dict[int, dict[str, object] | None] = {}
 
-    def late(self) -> float:
-        return max(self._counts.late(), self._bests.late())
+    def seconds_until_fresh(self) -> float:
+        return max(self._counts.seconds_until_fresh(), self._bests.seconds_until_fresh())
 
     # -- summaries -----------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
-"""Values that cost something, kept until it is worth to find them anew.
+"""A cache whose entries expire after a multiple of the time that computing them took.
 
-A value that took a while is found again only after a multiple of that while; so however many
-look, and however large the store, looking takes at most that share of one core.
+With a factor of 20, computing takes at most about 5 % of one core, however many clients ask and
+however large the database is.
 """
 
 from __future__ import annotations
@@ -15,51 +15,53 @@ T = TypeVar("T")
 
 
 class ThrottledCache(Generic[T]):
-    """By key; safe for several threads."""
+    """Maps keys to computed values; thread-safe."""
 
     def __init__(
         self,
         factor: float = 20.0,
-        least: float = 0.0,
-        most: int = 256,
+        min_seconds: float = 0.0,
+        max_entries: int = 256,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._factor = factor
-        self._least = least
-        self._most = most
+        self._min_seconds = min_seconds
+        self._max_entries = max_entries
         self._clock = clock
-        self._known: dict[Hashable, tuple[T, float]] = {}  # and when it is due
-        self._stale: set[Hashable] = set()
+        self._known: dict[Hashable, tuple[T, float]] = {}  # value, and when it expires
+        self._reused: set[Hashable] = set()  # keys whose cached value was returned
         self._lock = threading.Lock()
 
-    def get(self, key: Hashable, find: Callable[[], T]) -> T:
+    def get(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """Return the cached value until it expires, then compute it."""
         start = self._clock()
         with self._lock:
             known = self._known.get(key)
             if known is not None and start < known[1]:
-                self._stale.add(key)
+                self._reused.add(key)
                 return known[0]
-        value = find()
+        value = compute()
         end = self._clock()
         with self._lock:
-            while len(self._known) >= self._most:
-                self._forget(next(iter(self._known)))
-            self._forget(key)
-            self._known[key] = value, end + max(self._least, (end - start) * self._factor)
+            while len(self._known) >= self._max_entries:
+                self._drop(next(iter(self._known)))
+            self._drop(key)
+            self._known[key] = value, end + max(self._min_seconds, (end - start) * self._factor)
         return value
 
-    def forget(self, key: Hashable) -> None:
-        """Find it anew the next time, whatever it costs."""
+    def invalidate(self, key: Hashable) -> None:
+        """Compute the value on the next `get`, however recent it is."""
         with self._lock:
-            self._forget(key)
+            self._drop(key)
 
-    def late(self) -> float:
-        """Seconds until all that was given out old can be found anew; 0: nothing was."""
+    def seconds_until_fresh(self) -> float:
+        """Seconds until every value that was returned from the cache can be computed again; 0 when
+        none was."""
         now = self._clock()
         with self._lock:
-            due = [self._known[key][1] - now for key in self._stale]
+            due = [self._known[key][1] - now for key in self._reused]
         return max((max(seconds, 0.001) for seconds in due), default=0.0)
 
-    def _forget(self, key: Hashable) -> None:
+    def _drop(self, key: Hashable) -> None:
         self._known.pop(key, None)
-        self._stale.discard(key)
+        self._reused.discard(key)
