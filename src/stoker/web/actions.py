@@ -1,4 +1,4 @@
-"""What can be done with jobs, cards and the daemon; the same refusals as on the command line."""
+"""Changes of jobs, GPUs and the daemon, with the same checks as on the command line."""
 
 from __future__ import annotations
 
@@ -12,60 +12,65 @@ from stoker.errors import Conflict, NotFound, UsageError
 from stoker.store import history, job_queries, meta
 from stoker.web.models import DaemonAct, GpuAct, JobPatch, JobsAct
 
-_HIGHEST = 10**9
+_HIGHEST_PRIORITY = 10**9
 
 
 def act_on_jobs(queue: Queue, form: JobsAct) -> dict[str, object]:
     ids = sorted(set(form.ids))
     if len(ids) == 1:
-        job_queries.job(queue.db, ids[0])  # there is such a job, or we say so
-    answer = _act(queue, form, ids)
-    if not answer["changed"] and len(ids) == 1:
+        job_queries.job(queue.db, ids[0])  # raises NotFound for an unknown job
+    result = _act(queue, form, ids)
+    if not result["changed"] and len(ids) == 1:
         state = job_queries.job(queue.db, ids[0]).state
-        raise Conflict(f"job {ids[0]} is {state}; `{form.action}` makes no sense now")
-    return answer
+        raise Conflict(f"action `{form.action}` does not apply to job {ids[0]} (state: {state})")
+    return result
 
 
 def _act(queue: Queue, form: JobsAct, ids: list[int]) -> dict[str, object]:
     if form.action == "cancel":
-        ended, asked = queue.cancel(ids, form.grace)
-        return {"changed": ended + asked, "cancelled": ended, "stopping": asked}
+        cancelled, stopping = queue.cancel(ids, form.grace)
+        return {"changed": cancelled + stopping, "cancelled": cancelled, "stopping": stopping}
     if form.action == "hold":
         return {"changed": queue.hold(ids)}
     if form.action == "release":
         return {"changed": queue.release(ids)}
     if form.action == "rm":
-        gone = queue.remove(ids)
-        return {"changed": len(gone), "removed": gone}
+        removed = queue.remove(ids)
+        return {"changed": len(removed), "removed": removed}
     if form.action == "rerun":
         for job in ids:
             state = job_queries.job(queue.db, job).state
             if state not in FINAL:
-                raise Conflict(f"job {job} is {state}; only a finished job can be rerun")
+                raise Conflict(f"job {job} has not finished (state: {state}) and cannot be rerun")
         new = queue.rerun(ids)
         return {"changed": len(new), "jobs": new}
     if form.action == "priority":
         if form.priority is None:
-            raise UsageError("which priority?", '{"action": "priority", "priority": 10, ...}')
+            raise UsageError(
+                "action `priority` needs a priority", '{"action": "priority", "priority": 10, ...}'
+            )
         return {"changed": queue.set_priority(ids, form.priority)}
     return _move_first(queue, ids)
 
 
 def _move_first(queue: Queue, ids: list[int]) -> dict[str, object]:
-    """In front of all that wait; among themselves they keep their order."""
+    """Move jobs to the front of the queue; they keep their order among themselves."""
     top = history.top_priority(queue.db, set(ids))
     priority = max(0, 0 if top is None else top + 1)
-    if priority > _HIGHEST:
-        raise Conflict("there is no higher priority", "lower that of others")
+    if priority > _HIGHEST_PRIORITY:
+        raise Conflict(
+            "another job already has the highest priority", "lower the priority of that job"
+        )
     return {"changed": queue.set_priority(ids, priority), "priority": priority}
 
 
 def edit(queue: Queue, job: int, form: JobPatch) -> dict[str, object]:
-    """Change a job that has not started."""
+    """Change a job that has not started; raises Conflict for other jobs."""
     row = job_queries.job(queue.db, job)
     if row.state not in ("held", "queued"):
         raise Conflict(
-            f"job {job} is {row.state} and cannot be edited any more", "rerun it, and edit the copy"
+            f"job {job} can no longer be edited (state: {row.state})",
+            "rerun it and edit the new job",
         )
     given = form.model_fields_set
     values: dict[str, object] = {}
@@ -74,13 +79,13 @@ def edit(queue: Queue, job: int, form: JobPatch) -> dict[str, object]:
             values[key] = getattr(form, key)
     if "name" in given:
         if "\0" in (form.name or ""):
-            raise UsageError("the name holds a NUL byte")
+            raise UsageError("the name contains a NUL byte")
         values["name"] = maybe_bytes(form.name or None)
     if form.time_limit is not None:
         limit = form.time_limit
         seconds = parse_duration(limit) if isinstance(limit, str) else limit
         if not 0 <= seconds <= 1e10:
-            raise UsageError(f"a time limit of {seconds} seconds makes no sense")
+            raise UsageError(f"the time limit must be from 0 to 1e10 seconds, not {seconds}")
         values["time_limit"] = seconds or None
     if form.command is not None:
         if not form.command.strip():
@@ -91,35 +96,39 @@ def edit(queue: Queue, job: int, form: JobPatch) -> dict[str, object]:
     if form.gpus is not None and form.gpus != row.gpus:
         request = row.request._replace(gpus=form.gpus)
     if not values and request is None:
-        raise UsageError("nothing to change was given")
+        raise UsageError("no field to change was given")
     queue.edit(job, values, request)
     return {"changed": 1}
 
 
-def act_on_card(queue: Queue, uuid: str, form: GpuAct) -> dict[str, object]:
-    check_card(queue, uuid)
+def act_on_gpu(queue: Queue, uuid: str, form: GpuAct) -> dict[str, object]:
+    check_gpu(queue, uuid)
     if form.action == "drain":
         queue.decide_card(uuid, drained=1)
     elif form.action == "restore":
         queue.decide_card(uuid, drained=0, quarantine=None)
     else:
         if form.slots is None:
-            raise UsageError("how many slots?", '{"action": "slots", "slots": 2}')
+            raise UsageError(
+                "action `slots` needs a number of slots", '{"action": "slots", "slots": 2}'
+            )
         queue.decide_card(uuid, slots=form.slots)
     return {"changed": 1}
 
 
-def check_card(queue: Queue, uuid: str) -> None:
+def check_gpu(queue: Queue, uuid: str) -> None:
+    """Raise NotFound unless this host has a GPU with this UUID."""
     if not any(device.uuid == uuid for device in queue.devices()):
-        raise NotFound(f"there is no GPU `{uuid}`", "`stoker gpus` shows them")
+        raise NotFound(f"there is no GPU `{uuid}`", "`stoker gpus` lists the GPUs")
 
 
 def act_on_daemon(queue: Queue, form: DaemonAct) -> dict[str, object]:
     if form.action == "start":
         started = queue.wake()
         return {"changed": int(started), "pid": daemon_pid(queue.settings.state_dir)}
-    was = meta.is_draining(queue.db)
-    queue.drain(form.action == "drain")
+    was_draining = meta.is_draining(queue.db)
+    draining = form.action == "drain"
+    queue.drain(draining)
     if form.action == "resume":
         queue.wake()
-    return {"changed": int(was != (form.action == "drain")), "draining": form.action == "drain"}
+    return {"changed": int(was_draining != draining), "draining": draining}

@@ -1,4 +1,4 @@
-"""A text of many jobs: one a line, or in the form that users of GPUPeasy have.
+"""Many jobs in one text: one per line, or in the format of GPUPeasy.
 
     # comments, a backslash continues the line
     python train.py --lr 0.1   #stoker --gpus 2
@@ -7,8 +7,8 @@
     baseline ;; baseline.out ;; python train.py --lr 0.1 ;;;
     smaller  ;; smaller.out  ;; python train.py --lr 0.01
 
-In the latter, line ends and runs of blanks count as one blank, the command is split as a shell
-would, without its expansions, and an output file must be new.
+In the second format, line breaks and repeated spaces count as one space, the command is split into
+words as a shell would (without expansions), and the output file must not exist.
 """
 
 from __future__ import annotations
@@ -26,30 +26,33 @@ from stoker.errors import UsageError
 from stoker.web import job_form
 from stoker.web.models import NewBatch
 
-__all__ = ["MOST_JOBS", "jobs_of", "looks_like_gpupeasy"]
+__all__ = ["MAX_JOBS", "jobs_of", "looks_like_gpupeasy"]
 
-MOST_JOBS = 100_000
+MAX_JOBS = 100_000
 
 
 def jobs_of(queue: Queue, form: NewBatch) -> list[JobSpec]:
+    """The jobs of a form; raises UsageError when one of them is invalid or there is none."""
     options = job_form.options_of(form)
     if "\0" in form.text:
-        raise UsageError("the text holds a NUL byte")
+        raise UsageError("the text contains a NUL byte")
     if form.format == "gpupeasy" or (form.format == "auto" and looks_like_gpupeasy(form.text)):
         found = _gpupeasy(queue, form.text, options)
     else:
         found = _lines(queue, form.text, options)
     if not found:
-        raise UsageError("there is no job in this text", "one command a line")
+        raise UsageError("the text contains no job", "write one command per line")
     return found
 
 
-def _limited(count: int) -> None:
-    if count > MOST_JOBS:
-        raise UsageError(f"more than {MOST_JOBS} jobs in one text", "`stoker submit --file` can")
+def _check_count(count: int) -> None:
+    if count > MAX_JOBS:
+        raise UsageError(
+            f"the text has more than {MAX_JOBS} jobs", "`stoker submit --file` has no such limit"
+        )
 
 
-# -- one job a line -------------------------------------------------------------------------------
+# -- one job per line -----------------------------------------------------------------------------
 
 
 def _lines(queue: Queue, text: str, options: dict[str, Any]) -> list[JobSpec]:
@@ -72,7 +75,7 @@ def _lines(queue: Queue, text: str, options: dict[str, Any]) -> list[JobSpec]:
     )
     found: list[JobSpec] = []
     for line in job_file.parse(text.split("\n")):
-        _limited(len(found) + 1)
+        _check_count(len(found) + 1)
         spec = specs.line(line)
         check_words(spec.argv)
         found.append(spec)
@@ -86,41 +89,41 @@ def _gpupeasy(queue: Queue, text: str, options: dict[str, Any]) -> list[JobSpec]
     base = job_form.base_of(queue, options)
     found: list[JobSpec] = []
     errors: list[str] = []
-    outs: set[str] = set()
+    output_paths: set[str] = set()
     for job in jobs_in(text):
-        _limited(len(found) + 1)
+        _check_count(len(found) + 1)
         try:
-            found.append(_spec_of(base, job, outs))
+            found.append(_spec_of(base, job, output_paths))
         except UsageError as error:
             errors.append(error.message)
-    if errors:  # all or nothing
+    if errors:  # submit all jobs or none
         raise UsageError(f"There were {len(errors)} errors. {' '.join(errors[:20])}")
     return found
 
 
-def _spec_of(base: JobSpec, job: TextJob, outs: set[str]) -> JobSpec:
+def _spec_of(base: JobSpec, job: TextJob, output_paths: set[str]) -> JobSpec:
     if job.trouble is not None:
         raise UsageError(job.trouble)
     out = job.out
     path = os.path.join(base.context.cwd, os.path.expanduser(out))
-    trouble = None
-    if not _is_near(path, base.context.cwd):
-        trouble = f"Output file is neither in the job's folder nor in your home: {out}"
-    elif os.path.lexists(path) or path in outs:
-        trouble = f"Output file already exists: {out}"
+    problem = None
+    if not _is_allowed_output(path, base.context.cwd):
+        problem = f"Output file is neither in the job's folder nor in your home: {out}"
+    elif os.path.lexists(path) or path in output_paths:
+        problem = f"Output file already exists: {out}"
     elif not os.path.isdir(os.path.dirname(path)):
-        trouble = f"Could not open output file: {out}"
-    if trouble is None:
+        problem = f"Could not open output file: {out}"
+    if problem is None:
         try:
             spec = job_form.with_argv(base, job.argv)
-            outs.add(path)
+            output_paths.add(path)
             return spec._replace(name=job.name, stdout=path)
         except UsageError as error:
-            trouble = error.message
-    raise UsageError(trouble_in(job.name, trouble))
+            problem = error.message
+    raise UsageError(trouble_in(job.name, problem))
 
 
-def _is_near(path: str, cwd: str) -> bool:
+def _is_allowed_output(path: str, cwd: str) -> bool:
     real = os.path.realpath(path)
     places = (os.path.realpath(cwd), os.path.realpath(os.path.expanduser("~")))
     return any(os.path.commonpath((real, place)) == place for place in places)

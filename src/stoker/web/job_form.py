@@ -1,4 +1,4 @@
-"""Forms become jobs: one command, a text of many, or a sweep."""
+"""Turn the form of one job into a JobSpec, and queue jobs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stoker.web.models import JobOptions, NewJob
 
 
 def options_of(form: JobOptions) -> dict[str, Any]:
-    """What the form says of a job, as the Python API takes it."""
+    """The job options of a form, as the Python API expects them."""
     given = {
         key: value
         for key, value in form.model_dump(include=set(NAMES)).items()
@@ -32,37 +32,40 @@ def options_of(form: JobOptions) -> dict[str, Any]:
 
 
 def folder_of(text: str | None) -> str:
-    """A folder that was typed into a form: this process has no folder of its own."""
+    """An absolute path; relative ones start in the home folder, since the server runs in `/`."""
     home = os.path.expanduser("~")
     path = os.path.expanduser(text) if text else home
     return path if os.path.isabs(path) else os.path.join(home, path)
 
 
 def check_relative(path: str) -> str:
-    """A file beside the job. Anything further away is for those who have a shell."""
+    """Check an output path: the web UI only writes below the folder of the job."""
     if "\0" in path or os.path.isabs(path) or ".." in path.split("/"):
-        raise UsageError(f"`{path}` leads out of the job's folder", "write a name, or folder/name")
+        raise UsageError(
+            f"`{path}` is not below the job's folder", "give a relative path without `..`"
+        )
     return path
 
 
 def job_of(queue: Queue, form: NewJob) -> JobSpec:
+    """The job that a form describes; an error names the field at fault."""
     if (form.command is None) == (form.argv is None):
         raise UsageError(
             "a job needs a command", 'give "command" (shell text) or "argv"', "command"
         )
     base = base_of(queue, options_of(form))
     if form.based_on is not None:
-        base = _like(base, form, clone_source_of(queue.db, form.based_on))
+        base = _based_on(base, form, clone_source_of(queue.db, form.based_on))
     if form.argv is not None:
         return with_argv(base, tuple(form.argv))
     return with_text(base, form.command or "")
 
 
-def _like(base: JobSpec, form: NewJob, old: CloneSource) -> JobSpec:
-    """With the environment of another job, as a rerun would have it; the form has the last word."""
+def _based_on(base: JobSpec, form: NewJob, old: CloneSource) -> JobSpec:
+    """Use the environment of another job, as a rerun does; fields of the form take precedence."""
     env = {
         **dict(old.context.env),
-        **{key: _plain(value) for key, value in (form.env or {}).items()},
+        **{key: _as_text(value) for key, value in (form.env or {}).items()},
     }
     cwd = base.context.cwd if form.cwd else old.context.cwd
     warn = old.warn if form.signal is None and base.time_limit is not None else base.warn
@@ -74,12 +77,12 @@ def _like(base: JobSpec, form: NewJob, old: CloneSource) -> JobSpec:
     )  # fmt: skip
 
 
-def _plain(value: object) -> str:
+def _as_text(value: object) -> str:
     return value if isinstance(value, str) else str(value)
 
 
 def base_of(queue: Queue, options: Mapping[str, Any]) -> JobSpec:
-    """Everything but the command."""
+    """A job with everything but the command."""
     return make_spec(read_options(options), queue.settings, queue.devices())
 
 
@@ -96,7 +99,7 @@ def with_text(base: JobSpec, text: str) -> JobSpec:
 
 
 def submit(queue: Queue, specs: list[JobSpec], now: float) -> dict[str, object]:
-    """Queue them; they stay queued also where no daemon can be started."""
+    """Queue the jobs; if no daemon can be started, they stay queued and a warning says why."""
     submission = queue.submission()
     jobs: list[int] = []
     for start in range(0, len(specs), CHUNK):
@@ -111,13 +114,13 @@ def submit(queue: Queue, specs: list[JobSpec], now: float) -> dict[str, object]:
 
 
 def shown(specs: Iterable[JobSpec]) -> list[dict[str, object]]:
-    """For a look before anything is queued."""
+    """What a dry run shows of these jobs."""
     return [
         {"argv": list(spec.argv), "shell": spec.shell, "cwd": spec.context.cwd,
          "gpus": spec.request.gpus, "needs": needs(spec.request) if spec.request.gpus else "no gpu",
          "name": spec.name, "priority": spec.priority, "time_limit": spec.time_limit,
          "stdout": spec.stdout, "tags": list(spec.tags), "hold": spec.held,
          "retries": spec.retries, "begin_at": views.iso(spec.begin_at),
-         "after": [f"{one.job}:{one.condition}" for one in spec.after]}
+         "after": [f"{needed.job}:{needed.condition}" for needed in spec.after]}
         for spec in specs
     ]  # fmt: skip

@@ -16,7 +16,7 @@ from stoker.web.metric_cache import Reports, params_of
 
 
 def job_in_full(queue: Queue, row: JobRow, reports: Reports) -> dict[str, object]:
-    """As `stoker show --json` has it, and what the page shows beside."""
+    """As in `stoker show --json`, with the reasons for waiting, parameters and metrics."""
     db = queue.db
     return {
         **views.job_in_full(db, queue.settings, row),
@@ -28,7 +28,7 @@ def job_in_full(queue: Queue, row: JobRow, reports: Reports) -> dict[str, object
 
 
 def _is_in_line(row: JobRow) -> bool:
-    """Whether it waits for nothing but devices, so that a priority decides when it starts."""
+    """Whether the job waits for resources only, so that its priority decides when it starts."""
     is_due = row.eligible_at is None or row.eligible_at <= time.time()
     return row.state == "queued" and not row.blockers and is_due
 
@@ -37,6 +37,7 @@ def page(
     queue: Queue, *, state: str | None, tag: str | None, name: str | None, sweep: str | None,
     text: str | None, before: int | None, limit: int,
 ) -> dict[str, object]:  # fmt: skip
+    """One page of jobs, newest first, and the id that continues it (None at the end)."""
     filters = Filters(
         _states(state), tag or None, name or None,
         sweeps.get(queue.db, sweep).id if sweep else None, text or None,
@@ -50,13 +51,13 @@ def page(
 
 
 def _states(text: str | None) -> tuple[str, ...] | None:
-    """`failed`, `failed,lost`, `active`."""
+    """Parse `failed`, `failed,lost` or `active`; None means all states."""
     if not text:
         return None
     found: dict[str, None] = {}
     for word in text.split(","):
         states = parse_selector(word.strip()).states if word.strip() else None
         if states is None:
-            raise UsageError(f"`{word}` is no state", f"states: {', '.join(STATES)}")
+            raise UsageError(f"`{word}` is not a state", f"states: {', '.join(STATES)}")
         found.update(dict.fromkeys(states))
     return None if len(found) == len(STATES) else tuple(found)

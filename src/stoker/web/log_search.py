@@ -1,7 +1,8 @@
-"""Text in a log as a reader sees it: without colours, and of a progress bar only its last state.
+"""Search a log as a terminal would show it: without colors, and with only the last state of a
+progress bar.
 
-What is found is told as a byte of the file. Cursor movements between lines are not followed: a
-match is at worst in a line that a later one has overwritten.
+Matches are returned as byte offsets in the file. Cursor movements between lines are ignored, so a
+match may be in a line that the program has overwritten later.
 """
 
 from __future__ import annotations
@@ -11,18 +12,18 @@ import re
 from collections.abc import Iterator
 
 _BLOCK = 1 << 20
-_MOST_SEARCHED = 64 << 20  # bytes that one request looks through
-_MOST_COUNTED = 8 << 20  # of a log in which every match is counted, each time one is looked for
+_MAX_SEARCHED = 64 << 20  # bytes that one request searches
+_MAX_COUNTED = 8 << 20  # largest log in which a search counts all matches
 
-# What a person would jump to. Words alone ("error 0.02") are results as often as failures.
+# Lines that report an error. A word alone is not enough ("error 0.02" is often a result).
 _ERROR = re.compile(
     rb"Traceback \(most recent call last|(?:Error|Exception)\s*[:(]"
     rb"|\b(?:error|fatal|panic)\b\s*[:!\]]|out of memory|segmentation fault|core dumped"
     rb"|command not found|no such file or directory|permission denied",
     re.IGNORECASE,
 )
-# What a terminal would not show: a line up to the carriage return that goes back to its beginning,
-# sequences for colours, titles and the like, and control characters.
+# What a terminal does not show: text before a carriage return that is overwritten, escape sequences
+# for colors and titles, and control characters.
 _HIDDEN = re.compile(
     rb"^[^\n]*\r(?=[^\r\n])"
     rb"|\x1b\[[0-?]{0,128}[ -/]{0,8}[@-~]"
@@ -33,14 +34,17 @@ _HIDDEN = re.compile(
 
 
 def search(descriptor: int, text: str | None, start: int) -> dict[str, object]:
-    """The next match at or behind `start`; in a small log also which of how many it is."""
+    """Find the next match at or after `start`; in a small log also its number and the total.
+
+    `text` None searches for a line that reports an error.
+    """
     size = os.fstat(descriptor).st_size
     pattern = _ERROR
     if text is not None:
         pattern = re.compile(re.escape(text.encode("utf-8", "surrogateescape")), re.IGNORECASE)
-    is_counted = text is not None and size <= _MOST_COUNTED
+    is_counted = text is not None and size <= _MAX_COUNTED
     begin = 0 if is_counted else _line_start(descriptor, min(start, size))
-    stop = size if is_counted else min(size, start + _MOST_SEARCHED)
+    stop = size if is_counted else min(size, start + _MAX_SEARCHED)
     before, found, total, searched = 0, None, 0, begin
     for place, lines in _lines(descriptor, begin, stop, size):
         for at in _matches(pattern, lines, is_line=text is None):
@@ -62,34 +66,34 @@ def search(descriptor: int, text: str | None, start: int) -> dict[str, object]:
 
 
 def _matches(pattern: re.Pattern[bytes], lines: bytes, *, is_line: bool) -> Iterator[int]:
-    """Where matches begin in `lines`; an error is its whole line."""
-    shown, gaps = _shown(lines)
+    """The offsets of matches in `lines`; with `is_line`, of the lines that contain them."""
+    visible, gaps = _visible(lines)
     removed, gap = 0, 0
-    for found in pattern.finditer(shown):
+    for found in pattern.finditer(visible):
         begin = found.start()
         if is_line:
-            begin = shown.rfind(b"\n", 0, begin) + 1
-        # What is cut away right before a match belongs to its colour, not to it.
+            begin = visible.rfind(b"\n", 0, begin) + 1
+        # Hidden bytes right before a match are not part of it.
         while gap < len(gaps) and gaps[gap][0] - removed <= begin:
             removed += gaps[gap][1]
             gap += 1
         yield begin + removed
 
 
-def _shown(lines: bytes) -> tuple[bytes, list[tuple[int, int]]]:
-    """(what is seen, [(where something was left out, its length), ...])."""
+def _visible(lines: bytes) -> tuple[bytes, list[tuple[int, int]]]:
+    """The visible text, and the offset and length of each part that was removed from it."""
     gaps = [(found.start(), found.end() - found.start()) for found in _HIDDEN.finditer(lines)]
     return (_HIDDEN.sub(b"", lines) if gaps else lines), gaps
 
 
 def _line_start(descriptor: int, position: int) -> int:
-    """The beginning of the line that a byte is in, so far as one block tells."""
+    """The start of the line that contains a byte; searched within one block."""
     data = os.pread(descriptor, min(position, _BLOCK), max(0, position - _BLOCK))
     return position - len(data) + data.rfind(b"\n") + 1 if b"\n" in data else position - len(data)
 
 
 def _lines(descriptor: int, position: int, stop: int, size: int) -> Iterator[tuple[int, bytes]]:
-    """Blocks of whole lines and where they are; a line that is longer than a block is cut."""
+    """Blocks of whole lines with their offsets; a line that is longer than a block is split."""
     while position < stop:
         position = max(position, seek(descriptor, position, os.SEEK_DATA, size))
         data = os.pread(descriptor, _BLOCK, position)
@@ -102,7 +106,7 @@ def _lines(descriptor: int, position: int, stop: int, size: int) -> Iterator[tup
 
 
 def seek(descriptor: int, position: int, what: int, size: int) -> int:
-    """The next data or hole; the end where there is none."""
+    """The next data or hole in a sparse file; the end of the file when there is none."""
     try:
         return os.lseek(descriptor, position, what)
     except OSError:

@@ -1,4 +1,4 @@
-"""Logs by byte range. A log is found by its job and attempt; no path ever comes from a request."""
+"""Read logs by byte range. A log is identified by job and attempt, never by a path in a request."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from stoker.supervisor.regular_files import open_for_reading
 from stoker.web import log_search
 from stoker.web.log_search import seek
 
-LARGEST_PART = 1 << 20
+MAX_RANGE_BYTES = 1 << 20
 _BLOCK = 1 << 20
 
 
 class Log(Record):
-    path: str | None  # None: nothing was written yet
+    path: str | None  # None: the job has not started
     attempt: int
-    is_over: bool  # it will not grow any more
+    is_over: bool  # the log is complete
 
 
 def find_log(queue: Queue, row: JobRow, attempt: int | None, stream: str) -> Log:
@@ -40,7 +40,7 @@ def find_log(queue: Queue, row: JobRow, attempt: int | None, stream: str) -> Log
 
 
 def open_log(log: Log) -> int | None:
-    """A descriptor; None while there is nothing. Only plain files, and no link in its place."""
+    """Open the log; None when the file does not exist. Links and special files are refused."""
     if log.path is None:
         return None
     try:
@@ -48,12 +48,15 @@ def open_log(log: Log) -> int | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise NotFound(f"this log cannot be read: {error.strerror}") from None
+        raise NotFound(f"cannot read the log: {error.strerror}") from None
 
 
-def part(log: Log, start: int | None, end: int | None, tail: int) -> dict[str, object]:
-    """A range, or the end, cut where characters begin. What was given back to the disk is skipped:
-    then `from` is later than what was asked for."""
+def read_range(log: Log, start: int | None, end: int | None, tail: int) -> dict[str, object]:
+    """A range of the log, or its end, cut at character boundaries.
+
+    Holes are skipped (the start of a large log may have been punched out): `from` in the result can
+    be after `start`.
+    """
     descriptor = open_log(log)
     if descriptor is None:
         return {"attempt": log.attempt, "size": 0, "from": 0, "to": 0, "text": "",
@@ -61,13 +64,13 @@ def part(log: Log, start: int | None, end: int | None, tail: int) -> dict[str, o
     try:
         size = os.fstat(descriptor).st_size
         if start is None:
-            start = max(0, size - min(tail, LARGEST_PART))
+            start = max(0, size - min(tail, MAX_RANGE_BYTES))
         start = min(start, size)
         data_at = seek(descriptor, start, os.SEEK_DATA, size)
         if data_at > start:
             start = data_at
         end = size if end is None else max(start, min(end, size))
-        end = min(end, start + LARGEST_PART, seek(descriptor, start, os.SEEK_HOLE, size))
+        end = min(end, start + MAX_RANGE_BYTES, seek(descriptor, start, os.SEEK_HOLE, size))
         data = os.pread(descriptor, end - start, start) if end > start else b""
     finally:
         os.close(descriptor)
@@ -81,7 +84,7 @@ def part(log: Log, start: int | None, end: int | None, tail: int) -> dict[str, o
 
 
 def _into_character(data: bytes) -> int:
-    """How many bytes at the start belong to a character that began before."""
+    """The number of bytes at the start that belong to the previous character (UTF-8)."""
     count = 0
     while count < min(3, len(data)) and data[count] & 0xC0 == 0x80:
         count += 1
@@ -89,19 +92,19 @@ def _into_character(data: bytes) -> int:
 
 
 def _cut_character(data: bytes) -> int:
-    """How many bytes at the end belong to a character that is not complete."""
+    """The number of bytes at the end that belong to an incomplete character (UTF-8)."""
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]
         if byte >= 0xC0:
-            needs = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
-            return back if needs > back else 0
+            length = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return back if length > back else 0
         if byte < 0x80:
             return 0
     return 0
 
 
 def search(log: Log, text: str | None, start: int) -> dict[str, object]:
-    """Where this text stands next, or where the next line that tells of an error begins."""
+    """Find the next occurrence of a text, or (`text` None) the next line that reports an error."""
     descriptor = open_log(log)
     if descriptor is None:
         return {"at": None, "searched_to": 0, "size": 0, "nth": None, "total": None}
@@ -111,8 +114,8 @@ def search(log: Log, text: str | None, start: int) -> dict[str, object]:
         os.close(descriptor)
 
 
-def whole(descriptor: int) -> Iterator[bytes]:
-    """All of it as it is now, without its holes; closes the descriptor."""
+def read_all(descriptor: int) -> Iterator[bytes]:
+    """Read the log up to its present size, without holes; closes the descriptor."""
     try:
         size = os.fstat(descriptor).st_size
         position = 0
@@ -129,5 +132,5 @@ def whole(descriptor: int) -> Iterator[bytes]:
         os.close(descriptor)
 
 
-def of_job(queue: Queue, job: int, attempt: int | None, stream: str) -> Log:
+def log_of_job(queue: Queue, job: int, attempt: int | None, stream: str) -> Log:
     return find_log(queue, job_queries.job(queue.db, job), attempt, stream)

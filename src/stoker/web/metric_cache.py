@@ -1,4 +1,4 @@
-"""What jobs have reported, read as far as their files have grown since the last time."""
+"""Metrics that jobs reported. Files are read incrementally, from where the last read ended."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from stoker.store.job_queries import JobRow
 from stoker.web.responses import finite
 
 T = TypeVar("T")
-MOST_POINTS = 2000
+MAX_POINTS = 2000
 
 
 class LruCache(Generic[T]):
-    """The values that were used last."""
+    """A thread-safe cache that keeps the most recently used values."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_entries: int) -> None:
+        self._max_entries = max_entries
         self._values: OrderedDict[Hashable, T] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -39,23 +39,25 @@ class LruCache(Generic[T]):
     def put(self, key: Hashable, value: T) -> None:
         with self._lock:
             self._values[key] = value
-            while len(self._values) > self._most:
+            while len(self._values) > self._max_entries:
                 self._values.popitem(last=False)
 
 
 class Reports:
+    """Summaries and curves of metrics, cached by job."""
+
     def __init__(self, state_dir: str) -> None:
         self.places = JobFiles(state_dir)
         self._collected: LruCache[tuple[Collector, bool]] = LruCache(64)
         self._curves: LruCache[tuple[object, list[Point]]] = LruCache(128)
-        self._reading = threading.Lock()  # a collector is fed by one thread at a time
+        self._reading = threading.Lock()  # a collector is not thread-safe
 
     def metrics(self, job: JobRow) -> dict[str, object]:
-        """`last`, `min`, `max`, `n` and `step` of each name."""
+        """`last`, `min`, `max`, `n` and `step` of each metric."""
         source = Source(job.id, job.attempts, job.stdout, job.state in FINAL)
         with self._reading:
-            collector, is_whole = self._collected.get(job.id) or (Collector(), False)
-            if not is_whole:
+            collector, is_complete = self._collected.get(job.id) or (Collector(), False)
+            if not is_complete:
                 collector = collect(self.places, source, collector)
                 self._collected.put(job.id, (collector, source.is_over))
             summary = dict(collector.summary)
@@ -68,24 +70,24 @@ class Reports:
         }  # fmt: skip
 
     def curve(self, source: Source, metric: str, points: int) -> list[object]:
-        """[step, value] each; a NaN is a gap, null."""
+        """A list of [step, value]; NaN becomes None, a gap in the curve."""
         key = (source.job, metric)
-        stand = self._stand(source)
+        sizes = self._file_sizes(source)
         known = self._curves.get(key)
-        if known is None or known[0] != stand:
-            known = (stand, downsample(curve_of(self.places, source, metric), MOST_POINTS))
+        if known is None or known[0] != sizes:
+            known = (sizes, downsample(curve_of(self.places, source, metric), MAX_POINTS))
             self._curves.put(key, known)
         return [finite(point) for point in downsample(known[1], points)]
 
-    def _stand(self, source: Source) -> object:
-        """Another value once the files have grown."""
+    def _file_sizes(self, source: Source) -> object:
+        """The sizes of the files with reports, which change when the job reports more."""
         paths = [self.places.metrics(source.job), source.stdout or ""]
         paths.append(self.places.log(source.job, max(1, source.attempts)))
         return [_size(path) for path in paths]
 
 
 def params_of(db: Database, job: JobRow) -> dict[str, object]:
-    """The parameters of the trial that a job runs."""
+    """The parameters of the trial that a job belongs to; empty for other jobs."""
     point = sweeps.point_of(db, job.id) if job.sweep is not None else None
     return {name: finite(data) for name, (data, _) in json.loads(point or "{}").items()}
 

@@ -1,7 +1,7 @@
-"""The shapes of requests and answers, for checking the former and describing the latter.
+"""The fields of requests, which are validated, and of responses, which are documented.
 
-Names are those of `stoker ... --json` and of the Python API. What a job may ask for is checked by
-`stoker.client.job_options`, for all doors alike; the types here only keep nonsense away from it.
+The names are those of `stoker ... --json` and of the Python API. Job options are checked by
+`stoker.client.job_options`, as for all interfaces; the types here only reject wrong types.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Size = str | int
 
 
 class Form(BaseModel):
-    """A request; a key that nobody knows is a mistake of its sender."""
+    """The body of a request; an unknown field is an error."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -32,21 +32,26 @@ class Login(Form):
 
 
 class JobOptions(Form):
-    """What a job may ask for, as in the Python API."""
+    """The options of a job, as in the Python API."""
 
-    cwd: str | None = Field(None, description="default: your home folder")
+    cwd: str | None = Field(None, description="working directory; default: your home folder")
     env: dict[str, str | int | float | bool] | None = None
-    gpus: Count | None = Field(None, description="default: 1 where there are any")
-    gpu_mem: Size | None = Field(None, description="of each card, shared: 20G, bytes, auto")
+    gpus: Count | None = Field(None, description="number of GPUs; default: 1 if the host has any")
+    gpu_mem: Size | None = Field(
+        None,
+        description="memory to reserve on each GPU, which the job then shares: 20G, bytes, auto",
+    )
     gpu_ids: list[str | int] | str | None = None
     prefer: list[str | int] | str | None = None
     gpu_model: str | None = None
     min_gpu_mem: Size | None = None
     exclusive: bool | None = None
-    on_oom: str | None = Field(None, description="bigger, elsewhere, alone or fail")
+    on_oom: str | None = Field(
+        None, description="after a GPU out-of-memory error: bigger, elsewhere, alone or fail"
+    )
     priority: Whole | None = None
-    time_limit: Seconds | None = Field(None, description="seconds, or text: 90m, 2h")
-    signal: str | None = Field(None, description="before the time limit: USR1@60")
+    time_limit: Seconds | None = Field(None, description="seconds, or text such as 90m or 2h")
+    signal: str | None = Field(None, description="signal to send before the time limit: USR1@60")
     grace: Seconds | None = None
     retries: Count | None = None
     restartable: bool | None = None
@@ -56,11 +61,15 @@ class JobOptions(Form):
 
 
 class SingleOptions(JobOptions):
-    """And what only single jobs may."""
+    """Also the options that trials of a sweep cannot have."""
 
     name: str | None = None
-    after: list[str | int] | str | int | None = Field(None, description="ids, or 7:any")
-    begin: str | float | None = Field(None, description="+2h, 2026-12-24T18:00, or epoch seconds")
+    after: list[str | int] | str | int | None = Field(
+        None, description="jobs to wait for: ids, or 7:any"
+    )
+    begin: str | float | None = Field(
+        None, description="earliest start: +2h, 2026-12-24T18:00, or seconds since the epoch"
+    )
     group: str | None = Field(None, description="fair-share group")
     stdout: str | None = Field(None, description="relative to cwd")
     stderr: str | None = Field(None, description="relative to cwd")
@@ -68,31 +77,33 @@ class SingleOptions(JobOptions):
 
 
 class NewJob(SingleOptions):
-    command: str | None = Field(None, description="shell text; or argv")
+    command: str | None = Field(None, description="shell command; alternative to argv")
     argv: list[str] | None = None
     based_on: JobId | None = Field(
         None,
-        description="a job whose environment, folder (unless given) and hidden options it takes",
+        description="a job to copy the environment, folder (unless given) and hidden options from",
     )
     dry_run: bool = False
 
 
 class NewBatch(SingleOptions):
-    text: str = Field(description="one job a line, or name ;; outfile ;; command ;;; ...")
+    text: str = Field(description="one job per line, or name ;; outfile ;; command ;;; ...")
     format: Literal["auto", "lines", "gpupeasy"] = "auto"
     dry_run: bool = False
 
 
 class NewSweep(Form):
-    command: str | None = Field(None, description="shell text with {name}s in it; or argv")
+    command: str | None = Field(
+        None, description="shell command with placeholders such as {lr}; alternative to argv"
+    )
     argv: list[str] | None = None
     parameters: dict[str, Any] = Field(
-        description="name: values, or text as on the command line: 0.1,0.01 or log(1e-5,1e-1)"
+        description="values by name; text as on the command line: 0.1,0.01 or log(1e-5,1e-1)"
     )
     method: str | None = None
     trials: Count | None = None
     seed: Whole | None = None
-    metric: str | dict[str, Any] | None = Field(None, description="val_loss, acc:max")
+    metric: str | dict[str, Any] | None = Field(None, description="val_loss, or acc:max")
     early_stop: str | dict[str, Any] | None = None
     max_parallel: Count | None = None
     max_fails: Count | None = None
@@ -115,7 +126,7 @@ class JobPatch(Form):
     name: str | None = None
     gpus: Count | None = None
     priority: Whole | None = None
-    time_limit: Seconds | None = Field(None, description="0: none")
+    time_limit: Seconds | None = Field(None, description="0: no limit")
     retries: Count | None = None
 
 
@@ -123,7 +134,7 @@ class SweepAct(Form):
     action: Literal["stop", "resume", "rerun_failed", "extend", "rm"]
     kill: bool = False
     trials: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    jobs: bool = Field(False, description="rm: with its jobs and their logs")
+    jobs: bool = Field(False, description="for rm: also remove its jobs and their logs")
 
 
 class GpuAct(Form):
@@ -135,7 +146,7 @@ class DaemonAct(Form):
     action: Literal["drain", "resume", "start"]
 
 
-# -- answers --------------------------------------------------------------------------------------
+# -- responses ------------------------------------------------------------------------------------
 
 
 class Answer(BaseModel):
@@ -148,7 +159,7 @@ class ErrorText(BaseModel):
     code: str
     message: str
     hint: str | None
-    field: str | None = Field(None, description="of the form, where one is to blame")
+    field: str | None = Field(None, description="the field of the form that the error is about")
 
 
 class ErrorAnswer(Answer):
@@ -226,7 +237,9 @@ class Job(BaseModel):
 class WaitingJob(Job):
     why: str
     starts_in: float | None
-    in_line: bool = Field(description="it waits for nothing but devices: its place is an order")
+    in_line: bool = Field(
+        description="it waits for GPUs or CPU slots only, so its position is its rank"
+    )
 
 
 class Attempt(BaseModel):
@@ -254,7 +267,7 @@ class Metric(BaseModel):
 
 
 class JobInFull(Job):
-    """As in `stoker show --json`, and more."""
+    """As in `stoker show --json`, with more fields."""
 
     history: list[Attempt]
     events: list[JobEvent]
@@ -270,7 +283,7 @@ class JobAnswer(Answer):
 
 class JobsAnswer(Answer):
     jobs: list[Job]
-    next: int | None = Field(description="`before` of the next page; null at the end")
+    next: int | None = Field(description="`before` for the next page; null on the last page")
 
 
 class Gpu(BaseModel):
@@ -345,7 +358,7 @@ class SweepAnswer(Answer):
     trials: dict[str, int]
     spec: dict[str, Any]
     params: list[Param]
-    missing: int = Field(description="trials that `resume` would run")
+    missing: int = Field(description="number of trials that `resume` would run")
 
 
 class ResultsAnswer(Answer):
@@ -370,8 +383,8 @@ class CurvesAnswer(Answer):
 
 class Influence(BaseModel):
     name: str
-    score: float = Field(description="how much of the order of the trials it explains, 0 to 1")
-    direction: int = Field(description="1: the metric rises with it, -1: it falls, 0: neither")
+    score: float = Field(description="how well it predicts the ranking of the trials, from 0 to 1")
+    direction: int = Field(description="1: the metric rises with it; -1: it falls; 0: neither")
     n: int
 
 
@@ -403,10 +416,10 @@ class LogAnswer(Answer):
 
 
 class FoundAnswer(Answer):
-    at: int | None = Field(description="the byte where it begins")
-    searched_to: int = Field(description="where to go on when nothing was found before `size`")
+    at: int | None = Field(description="byte offset of the match")
+    searched_to: int = Field(description="where to continue when nothing was found before `size`")
     size: int
-    nth: int | None = Field(description="which of `total` this is; null in a large log")
+    nth: int | None = Field(description="number of this match among `total`; null in a large log")
     total: int | None
 
 

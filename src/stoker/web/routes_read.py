@@ -1,4 +1,4 @@
-"""Questions: what is, what was, what was said."""
+"""Routes that read: overview, jobs, logs, metrics, GPUs and sweeps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stoker.errors import NotFound
 from stoker.store import job_queries
 from stoker.web import actions, job_view, log_view, models, usage
 from stoker.web.context import guard_request_of, web_of
-from stoker.web.metric_cache import MOST_POINTS
+from stoker.web.metric_cache import MAX_POINTS
 from stoker.web.models import ErrorAnswer
 from stoker.web.responses import json_response
 from stoker.web.sse import Stream
@@ -21,12 +21,12 @@ from stoker.web.sse import Stream
 ERRORS: dict[int | str, dict[str, object]] = {
     status: {"model": ErrorAnswer, "description": text}
     for status, text in (
-        (400, "the request makes no sense"),
-        (401, "no token, or a wrong one"),
-        (403, "another host, site or user; or read-only"),
-        (404, "there is no such thing"),
-        (422, "no state of this host would let it run"),
-        (503, "not now"),
+        (400, "the request is invalid"),
+        (401, "the token is missing or wrong"),
+        (403, "wrong host, site or user; or the server is read-only"),
+        (404, "not found"),
+        (422, "the job can never run on this host"),
+        (503, "try again later"),
     )
 }
 router = APIRouter(prefix="/api", responses=ERRORS, tags=["read"])
@@ -34,34 +34,34 @@ router = APIRouter(prefix="/api", responses=ERRORS, tags=["read"])
 JobId = Annotated[int, Path(ge=1, le=2**62)]
 Number = Annotated[int | None, Query(ge=0, le=2**62)]
 Short = Annotated[str | None, Query(max_length=2000)]
-Points = Annotated[int, Query(ge=4, le=MOST_POINTS)]
+Points = Annotated[int, Query(ge=4, le=MAX_POINTS)]
 StreamName = Annotated[str, Query(pattern="^(stdout|stderr)$")]
 
 
 @router.get("/overview", response_model=models.Overview)
 async def overview(request: Request) -> Response:
-    """All cards, what runs, the head of the queue, what ended last."""
+    """GPUs, running jobs, the head of the queue, and the jobs that finished last."""
     web = web_of(request)
     return json_response(request, await web.threads.read(web.hub.overview))
 
 
-def _as(kind: str, text: str) -> dict[int | str, dict[str, object]]:
+def _content(kind: str, text: str) -> dict[int | str, dict[str, object]]:
     return {200: {"content": {kind: {}}, "description": text}}
 
 
 @router.get(
-    "/events", response_class=Response, responses=_as("text/event-stream", "changes, for ever")
+    "/events", response_class=Response, responses=_content("text/event-stream", "an endless stream")
 )
 async def events(
     request: Request, after: Number = None,
     last_event_id: Annotated[str | None, Header(max_length=40)] = None,
 ) -> Response:  # fmt: skip
-    """Server-sent events: `change`, and `reset` where the overview has to be fetched again."""
+    """Server-sent events: `change`, and `reset` when the client must fetch the overview again."""
     known = after
     if last_event_id:
         known = int(last_event_id) if last_event_id.isdecimal() and last_event_id.isascii() else 0
-    guard, asked = web_of(request).guard, guard_request_of(request)
-    return Stream(web_of(request).hub, known, lambda: guard.is_still_allowed(asked))
+    guard, checked = web_of(request).guard, guard_request_of(request)
+    return Stream(web_of(request).hub, known, lambda: guard.is_still_allowed(checked))
 
 
 @router.get("/jobs", response_model=models.JobsAnswer)
@@ -70,7 +70,8 @@ async def jobs(
     sweep: Short = None, q: Short = None, before: Number = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Response:  # fmt: skip
-    """Newest first. A page may be short and have a next one: filters look at so many jobs only."""
+    """Jobs, newest first. A page can be short and still have a next one: the number of jobs that
+    a filter examines per request is limited."""
     found = await web_of(request).threads.read(
         lambda queue: job_view.page(
             queue, state=state, tag=tag, name=name, sweep=sweep, text=q, before=before, limit=limit
@@ -81,7 +82,7 @@ async def jobs(
 
 @router.get("/jobs/{id}", response_model=models.JobAnswer)
 async def job(request: Request, id: JobId) -> Response:
-    """Everything about a job."""
+    """One job with its attempts, events, reasons for waiting, parameters and metrics."""
     web = web_of(request)
     found = await web.threads.read(
         lambda queue: job_view.job_in_full(queue, job_queries.job(queue.db, id), web.reports)
@@ -92,38 +93,40 @@ async def job(request: Request, id: JobId) -> Response:
 @router.get("/jobs/{id}/log", response_model=models.LogAnswer)
 async def log(
     request: Request, id: JobId, attempt: Number = None, stream: StreamName = "stdout",
-    tail: Annotated[int, Query(ge=0, le=log_view.LARGEST_PART)] = 65536,
+    tail: Annotated[int, Query(ge=0, le=log_view.MAX_RANGE_BYTES)] = 65536,
     from_: Annotated[int | None, Query(alias="from", ge=0, le=2**62)] = None, to: Number = None,
 ) -> Response:  # fmt: skip
-    """The end of a log, or a range of its bytes (at most 1 MiB of them)."""
+    """The end of a log, or a range of bytes (at most 1 MiB)."""
     found = await web_of(request).threads.read(
-        lambda queue: log_view.part(log_view.of_job(queue, id, attempt, stream), from_, to, tail)
+        lambda queue: log_view.read_range(
+            log_view.log_of_job(queue, id, attempt, stream), from_, to, tail
+        )
     )
     return json_response(request, found)
 
 
 @router.get(
-    "/jobs/{id}/log/download", response_class=Response, responses=_as("text/plain", "a file")
+    "/jobs/{id}/log/download", response_class=Response, responses=_content("text/plain", "a file")
 )
 async def download(
     request: Request, id: JobId, attempt: Number = None, stream: StreamName = "stdout"
 ) -> Response:
     """The whole log as a file."""
     web = web_of(request)
-    found = await web.threads.read(lambda queue: log_view.of_job(queue, id, attempt, stream))
+    found = await web.threads.read(lambda queue: log_view.log_of_job(queue, id, attempt, stream))
     descriptor = await web.threads.read(lambda queue: log_view.open_log(found))
     if descriptor is None:
-        raise NotFound(f"job {id} has no output yet")
+        raise NotFound(f"job {id} has no log yet")
     name = f"job-{id}-{found.attempt}.{'err' if stream == 'stderr' else 'log'}"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    pieces = _pieces(log_view.whole(descriptor), request)
-    return StreamingResponse(pieces, 200, headers, "text/plain")
+    body = _blocks_of(log_view.read_all(descriptor), request)
+    return StreamingResponse(body, 200, headers, "text/plain")
 
 
-async def _pieces(blocks: Iterator[bytes], request: Request) -> AsyncIterator[bytes]:
-    desk = web_of(request).threads
+async def _blocks_of(blocks: Iterator[bytes], request: Request) -> AsyncIterator[bytes]:
+    threads = web_of(request).threads
     try:
-        while (block := await desk.read(lambda queue: next(blocks, None))) is not None:
+        while (block := await threads.read(lambda queue: next(blocks, None))) is not None:
             yield block
     finally:
         blocks.close()  # type: ignore[attr-defined]
@@ -135,10 +138,11 @@ async def find_in_log(
     error: bool = False, attempt: Number = None, stream: StreamName = "stdout",
     from_: Annotated[int, Query(alias="from", ge=0, le=2**62)] = 0,
 ) -> Response:  # fmt: skip
-    """Where a text stands next in the log, or (error=1, or no text) a line that tells of one."""
-    wanted = None if error or not q else q
+    """The next occurrence of a text in the log; with error=1 or without a text, the next line that
+    reports an error."""
+    text = None if error or not q else q
     found = await web_of(request).threads.read(
-        lambda queue: log_view.search(log_view.of_job(queue, id, attempt, stream), wanted, from_)
+        lambda queue: log_view.search(log_view.log_of_job(queue, id, attempt, stream), text, from_)
     )
     return json_response(request, found)
 
@@ -148,7 +152,7 @@ async def curve(
     request: Request, id: JobId, metric: Annotated[str, Query(max_length=1000)],
     points: Points = 500,
 ) -> Response:  # fmt: skip
-    """[step, value] of one metric."""
+    """The curve of one metric as a list of [step, value]."""
     web = web_of(request)
 
     def read(queue) -> list[object]:  # type: ignore[no-untyped-def]
@@ -177,10 +181,10 @@ async def gpu_trace(
     request: Request, uuid: Annotated[str, Path(max_length=200)],
     hours: Annotated[float, Query(gt=0, le=24 * 366)] = 6.0, points: Points = 300,
 ) -> Response:  # fmt: skip
-    """Use, memory, power and temperature of a card over time."""
+    """Utilization, memory, power and temperature of a GPU over time."""
 
     def read(queue) -> dict[str, dict[str, object]]:  # type: ignore[no-untyped-def]
-        actions.check_card(queue, uuid)
+        actions.check_gpu(queue, uuid)
         return usage.gpu_trace(queue.settings.state_dir, uuid, hours, points)
 
     return json_response(request, {"series": await web_of(request).threads.read(read)})
@@ -191,7 +195,7 @@ SweepName = Annotated[str, Path(max_length=200)]
 
 @router.get("/sweeps", response_model=models.SweepsAnswer)
 async def sweeps(request: Request) -> Response:
-    """The newest two hundred."""
+    """The newest two hundred sweeps."""
     web = web_of(request)
     found = await web.threads.read(lambda queue: web.sweeps.listed(queue.db))
     return json_response(request, {"sweeps": found})
@@ -199,6 +203,7 @@ async def sweeps(request: Request) -> Response:
 
 @router.get("/sweeps/{name}", response_model=models.SweepAnswer)
 async def sweep(request: Request, name: SweepName) -> Response:
+    """One sweep with its parameters and counts."""
     web = web_of(request)
     return json_response(
         request, await web.threads.read(lambda queue: web.sweeps.in_full(queue.db, name))
@@ -211,7 +216,7 @@ async def results(
     limit: Annotated[int, Query(ge=1, le=5000)] = 500,
     offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
 ) -> Response:  # fmt: skip
-    """One row for each trial, as `stoker results` has them."""
+    """One row per trial, as in `stoker results`."""
     web = web_of(request)
     found = await web.threads.read(
         lambda queue: web.sweeps.results(queue.db, name, sort, where, limit, offset)
@@ -221,7 +226,7 @@ async def results(
 
 @router.get("/sweeps/{name}/importance", response_model=models.ImportanceAnswer)
 async def importance(request: Request, name: SweepName, metric: Short = None) -> Response:
-    """Which parameters matter to a metric, as far as the trials so far can tell."""
+    """How strongly each parameter influences a metric, estimated from the trials so far."""
     web = web_of(request)
     found = await web.threads.read(lambda queue: web.sweeps.importance(queue.db, name, metric))
     return json_response(request, found)

@@ -1,4 +1,4 @@
-"""Requests that change something. All go through one thread; see desk.py."""
+"""Routes that change something. The single writer thread handles all of them."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from stoker.web.responses import error_response, json_response, refusal_response
 from stoker.web.routes_read import ERRORS, JobId
 from stoker.web.sessions import SESSION_SECONDS
 
-_MORE: dict[int | str, dict[str, object]] = {
-    409: {"model": ErrorAnswer, "description": "not in this state"},
-    413: {"model": ErrorAnswer, "description": "too large"},
-    415: {"model": ErrorAnswer, "description": "not JSON"},
+_CHANGE_ERRORS: dict[int | str, dict[str, object]] = {
+    409: {"model": ErrorAnswer, "description": "the state does not allow this"},
+    413: {"model": ErrorAnswer, "description": "the body is too large"},
+    415: {"model": ErrorAnswer, "description": "the body is not JSON"},
     429: {"model": ErrorAnswer, "description": "too many wrong tokens"},
 }
 _Content = dict[str, object]
-router = APIRouter(prefix="/api", responses={**ERRORS, **_MORE}, tags=["act"])
+router = APIRouter(prefix="/api", responses={**ERRORS, **_CHANGE_ERRORS}, tags=["act"])
 
 
 @router.post("/login", status_code=204, response_class=Response)
 async def login(request: Request, form: models.Login) -> Response:
-    """A token for a cookie."""
+    """Exchange the token for a session cookie."""
     guard = web_of(request).guard
     source = request.client.host if request.client else ""
     now = time.time()
@@ -45,17 +45,17 @@ async def login(request: Request, form: models.Login) -> Response:
 
 @router.post("/logout", status_code=204, response_class=Response)
 async def logout(request: Request) -> Response:
-    """The cookie is not valid any more."""
+    """Revoke the session of the cookie."""
     guard = web_of(request).guard
     for session in guard.sessions_of(guard_request_of(request)):
         guard.keys.revoke(session)
-    gone = f"{guard.cookie}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict"
-    return Response(status_code=204, headers={"Set-Cookie": gone})
+    expired = f"{guard.cookie}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict"
+    return Response(status_code=204, headers={"Set-Cookie": expired})
 
 
 @router.post("/jobs", status_code=201, response_model=models.SubmitAnswer)
 async def submit(request: Request, form: models.NewJob) -> Response:
-    """Queue a command; with dry_run, say what would be queued (200)."""
+    """Queue a command; with dry_run, return what would be queued (200)."""
 
     def work(queue: Queue) -> dict[str, object]:
         spec = job_form.job_of(queue, form)
@@ -63,12 +63,12 @@ async def submit(request: Request, form: models.NewJob) -> Response:
             return {"dry_run": job_form.shown([spec])}
         return job_form.submit(queue, [spec], time.time())
 
-    return await _filled_in(request, form, work)
+    return await _submit_form(request, form, work)
 
 
 @router.post("/batch", status_code=201, response_model=models.SubmitAnswer)
 async def submit_batch(request: Request, form: models.NewBatch) -> Response:
-    """Queue a text of many jobs, all of them or none."""
+    """Queue many jobs from a text, all of them or none."""
 
     def work(queue: Queue) -> dict[str, object]:
         specs = batch_form.jobs_of(queue, form)
@@ -76,12 +76,12 @@ async def submit_batch(request: Request, form: models.NewBatch) -> Response:
             return {"dry_run": job_form.shown(specs[:1000]), "total": len(specs)}
         return job_form.submit(queue, specs, time.time())
 
-    return await _filled_in(request, form, work)
+    return await _submit_form(request, form, work)
 
 
 @router.post("/sweeps", status_code=201, response_model=models.SweepStarted)
 async def start_sweep(request: Request, form: models.NewSweep) -> Response:
-    """Start a sweep, or give it again; with dry_run, its first commands (200)."""
+    """Start a sweep or continue it; with dry_run, return its first commands (200)."""
     web = web_of(request)
     work = sweep_form.preview if form.dry_run else sweep_form.start
     try:
@@ -93,7 +93,7 @@ async def start_sweep(request: Request, form: models.NewSweep) -> Response:
 
 @router.post("/jobs/act", response_model=models.Changed)
 async def act_on_jobs(request: Request, form: models.JobsAct) -> Response:
-    """Cancel, hold, release, rerun, forget, or change the order."""
+    """Cancel, hold, release, rerun, remove or reorder jobs."""
     web = web_of(request)
     found = await web.threads.write(lambda queue: actions.act_on_jobs(queue, form))
     return await _done(request, found)
@@ -112,7 +112,7 @@ async def edit_job(request: Request, id: JobId, form: models.JobPatch) -> Respon
 async def act_on_sweep(
     request: Request, name: Annotated[str, Path(max_length=200)], form: models.SweepAct
 ) -> Response:
-    """Stop, resume, rerun, extend or forget a sweep."""
+    """Stop, resume, rerun, extend or remove a sweep."""
     web = web_of(request)
     found = await web.threads.write(
         lambda queue: sweeps_view.act(
@@ -123,27 +123,27 @@ async def act_on_sweep(
 
 
 @router.post("/gpus/{uuid:path}/act", response_model=models.Changed)
-async def act_on_card(
+async def act_on_gpu(
     request: Request, uuid: Annotated[str, Path(max_length=200)], form: models.GpuAct
 ) -> Response:
-    """Drain or restore a card, or change its slots."""
+    """Drain or restore a GPU, or change its number of slots."""
     web = web_of(request)
-    found = await web.threads.write(lambda queue: actions.act_on_card(queue, uuid, form))
+    found = await web.threads.write(lambda queue: actions.act_on_gpu(queue, uuid, form))
     return await _done(request, found)
 
 
 @router.post("/daemon/act", response_model=models.Changed)
 async def act_on_daemon(request: Request, form: models.DaemonAct) -> Response:
-    """Start the daemon, or let it start no more jobs, or again."""
+    """Start the daemon, stop it from starting jobs, or resume."""
     web = web_of(request)
     found = await web.threads.write(lambda queue: actions.act_on_daemon(queue, form))
     return await _done(request, found)
 
 
-async def _filled_in(
+async def _submit_form(
     request: Request, form: models.NewJob | models.NewBatch, work: Callable[[Queue], _Content]
 ) -> Response:
-    """What came of a form; a refusal says which of its fields is to blame."""
+    """Run `work` in the writer thread; an error response names the field at fault."""
     try:
         found = await web_of(request).threads.write(work)
     except Error as error:
@@ -152,5 +152,6 @@ async def _filled_in(
 
 
 async def _done(request: Request, content: dict[str, object], status: int = 200) -> Response:
+    """Respond, and let open browser tabs see the change at once."""
     web_of(request).hub.wake()
     return json_response(request, content, status)

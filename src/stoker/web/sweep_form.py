@@ -1,4 +1,4 @@
-"""A sweep from a form: what it comes to, and starting it."""
+"""Preview and start the sweep that a form describes."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from stoker.web import job_form
 from stoker.web.models import JobOptions, NewSweep
 
 _SHOWN = 100
-_COUNTED = 10_000  # points that are gone through for the sake of an exact number
-_TYPED_SEED = 0  # of a preview by chance: the real one gets a fresh seed
+_COUNTED = 10_000  # points that are enumerated to get an exact number
+_PREVIEW_SEED = 0  # for a random search without a seed; the sweep itself gets a new one
 
 
-def read(queue: Queue, form: NewSweep) -> tuple[SweepSpec, JobSpec]:
+def read_form(queue: Queue, form: NewSweep) -> tuple[SweepSpec, JobSpec]:
+    """The sweep, and the job that all of its trials are made from (without a command)."""
     if (form.command is None) == (form.argv is None):
         raise UsageError(
             "a sweep needs a command", 'give "command" (shell text) or "argv"', "command"
@@ -50,7 +51,7 @@ def read(queue: Queue, form: NewSweep) -> tuple[SweepSpec, JobSpec]:
 
 
 def _space(form: NewSweep, folder: str) -> Space:
-    """Text is what it is on the command line; anything else is as in a file."""
+    """Text is parsed as on the command line; other values as in a sweep file."""
     axes: list[Axis] = []
     constants: list[tuple[str, Value]] = []
     for name, given in form.parameters.items():
@@ -85,35 +86,35 @@ def _metric(form: NewSweep) -> Metric | None:
 
 def preview(queue: Queue, form: NewSweep) -> dict[str, object]:
     """The first commands exactly as they would run, and how many there are."""
-    spec, base = read(queue, form)
+    spec, base = read_form(queue, form)
     name = spec.name
     known = sweeps.by_name(queue.db, name) if name else None
     known = known or (None if name else sweeps.by_key(queue.db, key_of(spec, base.context)))
-    found: dict[str, object] = {
+    summary: dict[str, object] = {
         "commands": [], "total": spec.trials, "method": spec.method, "gpus": base.request.gpus,
         "cwd": base.context.cwd, "known": known.name if known is not None else None,
     }  # fmt: skip
-    if spec.method in ADAPTIVE:  # chosen one after another
-        return found
-    seeded = spec if spec.seed is not None else spec._replace(seed=_TYPED_SEED)
+    if spec.method in ADAPTIVE:  # trials depend on earlier results
+        return summary
+    seeded = spec if spec.seed is not None else spec._replace(seed=_PREVIEW_SEED)
     points = methods.points(seeded)
     commands = []
     for number, point in enumerate(islice(points, _SHOWN), 1):
         rendered = spec.template.render(point, number, f"trial-{number}")
         commands.append(display(rendered.argv, rendered.shell))
     total = len(commands) + sum(1 for _ in islice(points, _COUNTED))
-    if total == _SHOWN + _COUNTED:  # more than we count: what the space and the sweep say
-        ends = [n for n in (spec.space.size.points, spec.trials) if n is not None]
-        total = min(ends, default=total)
-    return {**found, "commands": commands, "total": total}
+    if total == _SHOWN + _COUNTED:  # too many to enumerate: use the size of the space
+        limits = [n for n in (spec.space.size.points, spec.trials) if n is not None]
+        total = min(limits, default=total)
+    return {**summary, "commands": commands, "total": total}
 
 
 def start(queue: Queue, form: NewSweep) -> dict[str, object]:
-    spec, base = read(queue, form)
+    spec, base = read_form(queue, form)
     if spec.method in ADAPTIVE or spec.early_stop is not None:
         _check_search()
-    same = SAME_FAILS if form.same_fails is None else form.same_fails
-    started = lifecycle.start(queue, spec, base, same)
+    same_fails = SAME_FAILS if form.same_fails is None else form.same_fails
+    started = lifecycle.start(queue, spec, base, same_fails)
     return {
         "sweep": started.name, "new": started.is_new, "added": started.added,
         "jobs": list(started.jobs), "trials": started.counts,
@@ -121,7 +122,7 @@ def start(queue: Queue, form: NewSweep) -> dict[str, object]:
 
 
 def _check_search() -> None:
-    """Find out now, not in a process that nobody sees."""
+    """Raise Unavailable now rather than in the sweep driver, whose errors only reach a log."""
     import importlib.util
 
     if importlib.util.find_spec("optuna") is None:

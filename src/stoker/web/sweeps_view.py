@@ -1,4 +1,4 @@
-"""Sweeps as the page shows them: summaries, tables, curves."""
+"""Sweeps as the web UI shows them: summaries, tables and curves."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from stoker.web.throttled_cache import ThrottledCache
 
 _IN_OVERVIEW = 20
 _LISTED = 200
-# What the overview may spend on reading results; what is not read then comes with a later event.
-_PATIENCE_SECONDS = 0.05
+# The time an overview may spend on reading results; the rest follows in a later event.
+_OVERVIEW_SECONDS = 0.05
 
 
 class SweepCache:
-    """Remembers what is costly to find: counts and reports of large sweeps."""
+    """Caches what is expensive to read: the counts and reports of large sweeps."""
 
     def __init__(self, reports: Reports) -> None:
         self._reports = reports
@@ -42,7 +42,7 @@ class SweepCache:
             factor=20.0, min_seconds=1.0
         )
         self._missing: ThrottledCache[int] = ThrottledCache()
-        self._seen_bests: dict[int, dict[str, object] | None] = {}
+        self._shown_bests: dict[int, dict[str, object] | None] = {}
 
     def seconds_until_fresh(self) -> float:
         return max(self._counts.seconds_until_fresh(), self._bests.seconds_until_fresh())
@@ -50,21 +50,21 @@ class SweepCache:
     # -- summaries -----------------------------------------------------------------------------
 
     def newest(self, db: Database, limit: int = _IN_OVERVIEW) -> list[dict[str, object]]:
-        """What the overview shows: open ones first, then the newest."""
-        give_up = time.monotonic() + _PATIENCE_SECONDS
+        """The sweeps of the overview: active ones first, then the newest."""
+        deadline = time.monotonic() + _OVERVIEW_SECONDS
         found = []
         for row in _newest(db):
             found.append((row, self._count(db, row), _spec(row)))
         found.sort(key=lambda one: (_state(*one) == "active", one[0].id), reverse=True)
         shown = []
         for row, counts, given in found[:limit]:
-            if time.monotonic() < give_up:
+            if time.monotonic() < deadline:
                 self._best(db, row, given)
-            shown.append(_summary(row, counts, given, self._seen_bests.get(row.id)))
+            shown.append(_summary(row, counts, given, self._shown_bests.get(row.id)))
         return shown
 
     def listed(self, db: Database) -> list[dict[str, object]]:
-        """All of them (the newest two hundred), newest first."""
+        """The newest two hundred sweeps, newest first."""
         return [self.summary(db, row) for row in _newest(db)]
 
     def summary(self, db: Database, row: SweepRow) -> dict[str, object]:
@@ -90,7 +90,7 @@ class SweepCache:
         if metric is None:
             return None
         found = self._bests.get(row.id, lambda: _best(self._rows(db, row), metric))
-        self._seen_bests[row.id] = found
+        self._shown_bests[row.id] = found
         return found
 
     # -- results -------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class SweepCache:
         return {"metric": {"name": metric.name, "goal": metric.goal}, "curves": curves}
 
     def importance(self, db: Database, name: str, text: str | None) -> dict[str, object]:
-        """How much each parameter has to do with a metric, the most important first."""
+        """How strongly each parameter influences a metric, the most important first."""
         row = sweeps.get(db, name)
         reported = self._reported_of(db, row)
         metric = _chosen(text, _spec(row), reported)
@@ -216,7 +216,7 @@ def _best(rows: list[Row], metric: Metric) -> dict[str, object] | None:
 
 
 def _records(rows: list[Row], names: list[str]) -> list[dict[str, object]]:
-    """A page of rows may know fewer columns than the whole table."""
+    """Rows as records with all columns of the table; a page of rows may lack some of them."""
     from stoker.results.table import Columns
 
     known = set(Columns(rows).names)
@@ -242,7 +242,7 @@ def _params(given: SweepSpec) -> list[dict[str, object]]:
 
 
 def _chosen(text: str | None, given: SweepSpec, reported: list[Reported]) -> Metric | None:
-    """The metric that was asked for, else the sweep's own, else the only one there is."""
+    """The requested metric, else the metric of the sweep, else the first that was reported."""
     own = given.metric
     names = list(dict.fromkeys(name for one in reported for name in one.summary))
     if text:
@@ -250,8 +250,12 @@ def _chosen(text: str | None, given: SweepSpec, reported: list[Reported]) -> Met
         if name and name in names:
             return make_metric(name, goal)
         if text not in names:
-            known = f"reported: {', '.join(names[:20])}" if names else "nothing was reported yet"
-            raise NotFound(f"no trial has reported `{text}`", known)
+            hint = (
+                f"reported metrics: {', '.join(names[:20])}"
+                if names
+                else "no trial has reported yet"
+            )
+            raise NotFound(f"no trial has reported `{text}`", hint)
         return make_metric(text, own.goal if own is not None and own.name == text else "min")
     if own is not None:
         return own
@@ -261,19 +265,21 @@ def _chosen(text: str | None, given: SweepSpec, reported: list[Reported]) -> Met
 def act(
     queue: Queue, name: str, action: str, *, kill: bool, trials: int | None, jobs: bool
 ) -> dict[str, object]:
-    """What `stoker sweep ACTION` does."""
+    """Do the same as `stoker sweep ACTION`."""
     if action == "stop":
-        ended, asked = lifecycle.stop(queue, name, kills=kill)
-        return {"changed": ended + asked, "cancelled": ended, "stopping": asked}
+        cancelled, stopping = lifecycle.stop(queue, name, kills=kill)
+        return {"changed": cancelled + stopping, "cancelled": cancelled, "stopping": stopping}
     if action == "rerun_failed":
-        made = lifecycle.rerun(queue, name)
-        return {"changed": len(made), "jobs": made}
+        jobs_added = lifecycle.rerun(queue, name)
+        return {"changed": len(jobs_added), "jobs": jobs_added}
     if action == "rm":
         return {"changed": 1, "removed_jobs": lifecycle.remove(queue, name, with_jobs=jobs)}
     if action == "resume":
         started = lifecycle.resume(queue, name)
     else:
         if not trials:
-            raise UsageError("how many more trials?", '{"action": "extend", "trials": 20}')
+            raise UsageError(
+                "action `extend` needs a number of trials", '{"action": "extend", "trials": 20}'
+            )
         started = lifecycle.extend(queue, name, trials)
     return {"changed": len(started.jobs), "added": started.added, "jobs": list(started.jobs)}

@@ -1,4 +1,4 @@
-"""Samples over time, where this Stoker keeps them."""
+"""Recorded usage of GPUs and jobs over time; empty where usage recording is not installed."""
 
 from __future__ import annotations
 

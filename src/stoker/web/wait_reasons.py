@@ -1,4 +1,4 @@
-"""Why each of many jobs waits and when it starts: one view of the host for all of them."""
+"""Why waiting jobs wait and when they start, computed from one snapshot for all of them."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _NO_DAEMON = "no daemon is running; `stoker daemon start` starts one"
 class Wait(Record):
     why: str
     starts_at: float | None = None  # seconds since the epoch
-    in_line: bool = False  # it waits for nothing but devices
+    in_line: bool = False  # it waits for GPUs or CPU slots only
 
 
 def waits(
     queue: Queue,
     rows: Iterable[JobRow],
     ready: list[int],
-    cards: tuple[list[GpuView], str | None],
+    gpus: tuple[list[GpuView], str | None],
 ) -> dict[int, Wait]:
-    """By job. `ready` are those that wait for nothing but devices."""
+    """The reasons of each job. `ready` are jobs that wait for GPUs or CPU slots only."""
     db, settings = queue.db, queue.settings
     rows = list(rows)
     if not rows:
         return {}
-    view = waiting.View(db, settings, cards=cards)
+    view = waiting.View(db, settings, cards=gpus)
     starts = view.starts() if job_queries.has_known_end(db) else {}
     no_daemon = [_NO_DAEMON] if daemon_pid(settings.state_dir) is None else []
     in_line = set(ready)
@@ -41,7 +41,7 @@ def waits(
     found = {}
     for row in rows:
         if row.id in in_line:
-            # The place first: it decides, and is left when there is little room to say it.
+            # The position comes first, since the web UI may cut off the rest.
             sentences = no_daemon + view.reasons(row, place_first=True)
         else:
             sentences = waiting.why(db, settings, row)
