@@ -11,7 +11,7 @@ from tests.web.site import Site
 
 @pytest.fixture
 def site(lab: Lab) -> Site:
-    """A page over two simulated GPUs, on a port of its own."""
+    """A web server for two simulated GPUs, on a free port."""
     return Site(lab, "--port", free_port())
 
 
@@ -22,7 +22,7 @@ def new_site(new_lab: Callable[..., Lab]) -> Callable[..., Site]:
 
 @pytest.fixture(scope="module")
 def shared_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """One page for many questions that change nothing for each other."""
+    """One web server for many tests that do not affect each other."""
     folder: Path = tmp_path_factory.mktemp("shared")
     lab = Lab(folder, 2)
     yield Site(lab, "--port", free_port())
@@ -30,9 +30,9 @@ def shared_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 def free_port() -> str:
-    """The default one belongs to whoever else runs tests on this host."""
+    """A free port; the default one may be in use by other tests on this host."""
     import socket
 
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return str(one.getsockname()[1])
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return str(sock.getsockname()[1])

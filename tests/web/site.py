@@ -1,4 +1,4 @@
-"""A running `stoker web` in a lab, and a client that speaks to it as a browser or a program would.
+"""A running `stoker web` in a lab, and a client that sends requests as a browser or a program does.
 
 site = Site(lab)
 site.get("/api/overview").json["running"]
@@ -33,7 +33,7 @@ class Reply:
 
     @property
     def code(self) -> str:
-        """Of an error."""
+        """The code of an error response."""
         return str(self.json["error"]["code"])
 
     def __repr__(self) -> str:
@@ -75,14 +75,16 @@ class Site:
         *,
         token: str | None = "",
     ) -> Reply:
-        """As it is; with the right token unless another one, or None, is given."""
+        """Send a request, with the right token unless another one or None is given."""
         sent = dict(headers or {})
         if token is not None:
             sent.setdefault("Authorization", f"Bearer {token or self.token}")
-        with closing(http.client.HTTPConnection("127.0.0.1", self.place.port, timeout=60)) as line:
-            line.request(method, path, body, sent)
-            answer = line.getresponse()
-            return Reply(answer.status, dict(answer.getheaders()), answer.read())
+        with closing(
+            http.client.HTTPConnection("127.0.0.1", self.place.port, timeout=60)
+        ) as connection:
+            connection.request(method, path, body, sent)
+            response = connection.getresponse()
+            return Reply(response.status, dict(response.getheaders()), response.read())
 
     def get(self, path: str, **headers: str) -> Reply:
         return self.ask("GET", path, headers={k.replace("_", "-"): v for k, v in headers.items()})
@@ -104,7 +106,7 @@ class Site:
         return int(reply.json["jobs"][0])
 
     def login(self) -> str:
-        """A cookie, as a browser would send it back."""
+        """Log in; returns the cookie as a browser would send it back."""
         body = json.dumps({"token": self.token}).encode()
         reply = self.ask("POST", "/api/login", body, {"Content-Type": JSON}, token=None)
         assert reply.status == 204, reply
@@ -125,11 +127,12 @@ class Site:
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
         raw.connect(("127.0.0.1", self.place.port))
         with closing(raw):
-            known = "" if after is None else f"Last-Event-ID: {after}\r\n"
-            who = f"Authorization: Bearer {self.token}" if cookie is None else f"Cookie: {cookie}"
-            raw.sendall(
-                f"GET /api/events HTTP/1.1\r\nHost: {self.host}\r\n{known}{who}\r\n\r\n".encode()
+            last_event = "" if after is None else f"Last-Event-ID: {after}\r\n"
+            credential = (
+                f"Authorization: Bearer {self.token}" if cookie is None else f"Cookie: {cookie}"
             )
+            head = f"GET /api/events HTTP/1.1\r\nHost: {self.host}\r\n"
+            raw.sendall(f"{head}{last_event}{credential}\r\n\r\n".encode())
             events = Events(raw)
             try:
                 yield events
@@ -138,7 +141,7 @@ class Site:
 
 
 class Events:
-    """Server-sent events from a socket."""
+    """Reads server-sent events from a socket."""
 
     def __init__(self, raw: socket.socket) -> None:
         self.raw = raw
@@ -153,7 +156,7 @@ class Events:
         self._file.close()
 
     def next(self) -> tuple[str, Any]:
-        """(kind, data) of the next event; EOFError when the stream has ended."""
+        """(kind, data) of the next event; raises EOFError at the end of the stream."""
         kind, data = "", b""
         while True:
             line = self._line()
@@ -165,7 +168,7 @@ class Events:
                 return kind, json.loads(data)
 
     def until(self, condition: Any) -> list[dict[str, Any]]:
-        """Changes up to the first for which this holds."""
+        """All changes up to the first that fulfils the condition."""
         found: list[dict[str, Any]] = []
         while not found or not condition(found[-1]):
             kind, data = self.next()
@@ -174,11 +177,11 @@ class Events:
         return found
 
     def _line(self) -> bytes:
-        """A line of the stream, whose chunks may be cut anywhere: each event is one chunk."""
+        """A line of the stream; each event is one HTTP chunk. Returns b":" for framing lines."""
         line = self._file.readline()
         if not line:
             raise EOFError
-        if line.endswith(b"\r\n"):  # the length of a chunk, or what stands behind one
+        if line.endswith(b"\r\n"):  # the length of a chunk, or the end of one
             if line == b"0\r\n":
                 raise EOFError
             return b":"
@@ -186,5 +189,5 @@ class Events:
 
 
 def changed_job(id: int, state: str) -> Any:
-    """For `until`: this job came with this state."""
+    """A condition for `until`: the job changed to this state."""
     return lambda data: any(job["id"] == id and job["state"] == state for job in data["jobs"])

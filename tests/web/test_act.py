@@ -1,4 +1,4 @@
-"""Changes through the page, and their refusals."""
+"""Changes through the web API, and the errors for changes that are not possible."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_jobs_are_held_released_and_cancelled(site: Site) -> None:
     assert (lab.state(one), lab.state(two)) == ("cancelled", "cancelled")
 
 
-def test_a_running_job_is_cancelled_without_grace(site: Site) -> None:
+def test_running_job_is_cancelled_without_grace_period(site: Site) -> None:
     lab = site.lab
     job = lab.submit("trap '' TERM; sleep 1000")
     lab.wait_until(lambda: lab.state(job) == "running")
@@ -37,7 +37,7 @@ def test_a_running_job_is_cancelled_without_grace(site: Site) -> None:
     assert lab.state(job) == "cancelled"
 
 
-def test_an_ended_job_is_rerun_and_forgotten(site: Site) -> None:
+def test_finished_job_is_rerun_and_removed(site: Site) -> None:
     lab = site.lab
     job = lab.submit("exit 1")
     lab.wait(job)
@@ -49,7 +49,7 @@ def test_an_ended_job_is_rerun_and_forgotten(site: Site) -> None:
     assert site.get(f"/api/jobs/{job}").status == 404
 
 
-def test_jobs_move_to_the_front(site: Site) -> None:
+def test_jobs_move_to_the_front_of_the_queue(site: Site) -> None:
     lab = site.lab
     lab.ok("daemon", "start")
     lab.ok("daemon", "drain")
@@ -60,7 +60,7 @@ def test_jobs_move_to_the_front(site: Site) -> None:
     assert order == [jobs[2], jobs[3], jobs[1], jobs[0]]
 
 
-def test_what_cannot_be_done_is_a_conflict_and_changes_nothing(site: Site) -> None:
+def test_action_that_does_not_apply_is_a_conflict_and_changes_nothing(site: Site) -> None:
     lab = site.lab
     job = lab.submit("--hold", "true")
     done = lab.submit("true")
@@ -75,7 +75,7 @@ def test_what_cannot_be_done_is_a_conflict_and_changes_nothing(site: Site) -> No
     assert (lab.state(job), lab.state(done)) == ("held", "done")
 
 
-def test_a_waiting_job_is_edited(site: Site) -> None:
+def test_waiting_job_is_edited(site: Site) -> None:
     lab = site.lab
     job = lab.submit("--hold", "--name", "old", "echo", "old", "words")
     change = {"command": "echo new | cat", "name": None, "priority": 3, "time_limit": 90,
@@ -93,7 +93,7 @@ def test_a_waiting_job_is_edited(site: Site) -> None:
     assert site.post(f"/api/jobs/{job}", {"priority": 1}, "PATCH").status == 409
 
 
-def test_a_card_is_drained_restored_and_shared(site: Site) -> None:
+def test_gpu_is_drained_restored_and_shared(site: Site) -> None:
     lab = site.lab
     lab.ok("daemon", "start")
 
@@ -110,7 +110,7 @@ def test_a_card_is_drained_restored_and_shared(site: Site) -> None:
     assert site.post("/api/gpus/SIM-9/act", {"action": "drain"}).status == 404
 
 
-def test_the_daemon_is_started_drained_and_resumed(site: Site) -> None:
+def test_daemon_is_started_drained_and_resumed(site: Site) -> None:
     lab = site.lab
     assert site.overview()["daemon"] == {"pid": None, "draining": False}
     assert site.post("/api/daemon/act", {"action": "start"}).json["pid"] == lab.daemon_pid()
@@ -122,7 +122,7 @@ def test_the_daemon_is_started_drained_and_resumed(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_a_sweep_goes_from_the_form_to_its_curves(site: Site) -> None:
+def test_sweep_from_a_form_has_results_and_curves(site: Site) -> None:
     lab = site.lab
     script = lab.folder / "train.sh"
     script.write_text('for s in 1 2 3; do echo "stoker: loss=$(($1 * s)) step=$s"; done\n')
@@ -148,9 +148,9 @@ def test_a_sweep_goes_from_the_form_to_its_curves(site: Site) -> None:
     table = site.ok("/api/sweeps/first/results?sort=-loss&where=seed==8")
     assert (table["total"], table["metric"]) == (2, {"name": "loss", "goal": "min"})
     assert [row["loss"] for row in table["rows"]] == [9, 3]
-    told = json.loads(lab.ok("results", "first", "--json", "--all"))["rows"]
+    from_cli = json.loads(lab.ok("results", "first", "--json", "--all"))["rows"]
     everything = site.ok("/api/sweeps/first/results")["rows"]
-    assert sorted(everything, key=lambda row: row["trial"]) == told
+    assert sorted(everything, key=lambda row: row["trial"]) == from_cli
     assert site.ok("/api/sweeps/first/results?limit=1&offset=3")["rows"] == everything[3:]
     weights = site.ok("/api/sweeps/first/importance")
     assert (weights["metric"], weights["importance"][0]["name"]) == ("loss", "lr")
@@ -172,7 +172,7 @@ def test_a_sweep_goes_from_the_form_to_its_curves(site: Site) -> None:
     assert site.get("/api/sweeps/first").status == 404
 
 
-def test_a_sweep_is_stopped_and_resumed(site: Site) -> None:
+def test_sweep_is_stopped_and_resumed(site: Site) -> None:
     lab = site.lab
     form = {"command": "sleep 100{n}", "parameters": {"n": "range(4)"}, "name": "s",
             "max_parallel": 1, "options": {"gpus": 1}}  # fmt: skip

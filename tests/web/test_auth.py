@@ -1,4 +1,4 @@
-"""Who is let in, by what, and what every answer says to browsers."""
+"""Authentication, protection against other sites and users, security headers and limits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def site(shared_site: Site) -> Site:
 
 
 @pytest.mark.parametrize("path", READS)
-def test_nothing_is_told_without_the_token(site: Site, path: str) -> None:
+def test_api_refuses_requests_without_the_token(site: Site, path: str) -> None:
     reply = site.ask("GET", path, token=None)
     assert (reply.status, reply.code) == (401, "no_token")
     reply = site.ask("POST", "/api/daemon/act", CHANGE, {"Content-Type": JSON}, token=None)
@@ -36,7 +36,7 @@ def test_nothing_is_told_without_the_token(site: Site, path: str) -> None:
     "value",
     ["Bearer wrong", "Bearer ", "Basic dTpw", "Bearer \xff", "bearer", "Bearer " + "x" * 4000],
 )
-def test_a_wrong_token_is_refused(new_site: Callable[..., Site], value: str) -> None:
+def test_wrong_token_is_refused(new_site: Callable[..., Site], value: str) -> None:
     site = new_site()
     reply = site.ask("GET", "/api/overview", headers={"Authorization": value}, token=None)
     assert (reply.status, reply.code) == (401, "wrong_token")
@@ -44,7 +44,7 @@ def test_a_wrong_token_is_refused(new_site: Callable[..., Site], value: str) -> 
     assert site.ask("GET", "/api/overview", headers={"Authorization": almost}).status == 401
 
 
-def test_the_page_itself_holds_no_secret_and_needs_none(site: Site) -> None:
+def test_static_files_contain_no_secret_and_need_no_token(site: Site) -> None:
     for path in ("/", "/healthz", "/docs", "/openapi.json"):
         reply = site.ask("GET", path, token=None)
         assert reply.status == 200
@@ -55,7 +55,7 @@ def test_the_page_itself_holds_no_secret_and_needs_none(site: Site) -> None:
 # -- the cookie -----------------------------------------------------------------------------------
 
 
-def test_a_token_is_exchanged_for_a_strict_cookie(site: Site) -> None:
+def test_token_is_exchanged_for_a_strict_cookie(site: Site) -> None:
     body = json.dumps({"token": site.token}).encode()
     reply = site.ask("POST", "/api/login", body, {"Content-Type": JSON}, token=None)
     assert reply.status == 204
@@ -67,7 +67,7 @@ def test_a_token_is_exchanged_for_a_strict_cookie(site: Site) -> None:
     assert site.ask("GET", "/api/overview", headers=sent, token=None).status == 200
 
 
-def test_a_change_by_cookie_needs_the_header_that_no_form_can_send(site: Site) -> None:
+def test_change_with_a_cookie_needs_a_header_that_forms_cannot_send(site: Site) -> None:
     cookie = {"Cookie": site.login(), "Content-Type": JSON}
     reply = site.ask("POST", "/api/daemon/act", CHANGE, cookie, token=None)
     assert (reply.status, reply.code) == (403, "no_header")
@@ -75,7 +75,7 @@ def test_a_change_by_cookie_needs_the_header_that_no_form_can_send(site: Site) -
     assert site.ask("POST", "/api/daemon/act", CHANGE, sent, token=None).status == 200
 
 
-def test_a_cookie_is_worthless_once_altered_or_logged_out(site: Site) -> None:
+def test_cookie_is_invalid_once_altered_or_logged_out(site: Site) -> None:
     cookie = site.login()
     name, _, value = cookie.partition("=")
     chance, end, signature = value.split(".")
@@ -90,7 +90,7 @@ def test_a_cookie_is_worthless_once_altered_or_logged_out(site: Site) -> None:
     assert site.ask("GET", "/api/overview", headers={"Cookie": cookie}, token=None).status == 401
 
 
-def test_logged_out_cookie_stays_worthless_after_a_restart(new_site: Callable[..., Site]) -> None:
+def test_logged_out_cookie_stays_invalid_after_a_restart(new_site: Callable[..., Site]) -> None:
     site = new_site()
     gone, kept = site.login(), site.login()
     sent = {"Cookie": gone, "X-Stoker": "1", "Content-Type": JSON}
@@ -113,7 +113,7 @@ def test_stream_ends_when_its_cookie_is_logged_out(new_site: Callable[..., Site]
             events.until(changed_job(job, "held"))
 
 
-def test_guessing_tokens_is_stopped(new_site: Callable[..., Site]) -> None:
+def test_client_that_guesses_tokens_is_blocked(new_site: Callable[..., Site]) -> None:
     site = new_site()
     sent = {"Content-Type": JSON}
     wrong = [
@@ -124,7 +124,7 @@ def test_guessing_tokens_is_stopped(new_site: Callable[..., Site]) -> None:
     assert site.ask("GET", "/api/overview", token="another guess").status == 429
 
 
-def test_guesses_of_others_do_not_lock_the_owner_out(new_site: Callable[..., Site]) -> None:
+def test_wrong_guesses_do_not_lock_out_the_owner(new_site: Callable[..., Site]) -> None:
     site = new_site()
     for _ in range(11):
         site.ask("GET", "/api/overview", token="an old token")
@@ -133,7 +133,7 @@ def test_guesses_of_others_do_not_lock_the_owner_out(new_site: Callable[..., Sit
     assert site.login()
 
 
-def test_many_guesses_at_once_are_not_even_looked_at(new_site: Callable[..., Site]) -> None:
+def test_many_concurrent_guesses_are_refused_unchecked(new_site: Callable[..., Site]) -> None:
     site = new_site()
     for _ in range(10):
         site.ask("GET", "/api/overview", token="guess")
@@ -151,14 +151,14 @@ def test_many_guesses_at_once_are_not_even_looked_at(new_site: Callable[..., Sit
     ["evil.example", "evil.example:{port}", "127.0.0.1", "localhost:1", "127.0.0.1:{port}.evil",
      "localhost.evil:{port}", "0.0.0.0:{port}", "", "[::1]", "127.0.0.1:{port},evil"],
 )  # fmt: skip
-def test_a_rebound_host_name_is_refused(site: Site, host: str) -> None:
+def test_rebound_host_name_is_refused(site: Site, host: str) -> None:
     sent = {"Host": host.format(port=site.place.port)}
     for path in ("/api/overview", "/"):
         reply = site.ask("GET", path, headers=sent)
         assert (reply.status, reply.code) == (403, "wrong_host")
 
 
-def test_localhost_is_a_name_of_ours(site: Site) -> None:
+def test_localhost_is_a_name_of_the_server(site: Site) -> None:
     sent = {"Host": f"localhost:{site.place.port}", "Origin": f"http://localhost:{site.place.port}"}
     assert site.ask("GET", "/api/overview", headers=sent).status == 200
 
@@ -168,7 +168,7 @@ def test_localhost_is_a_name_of_ours(site: Site) -> None:
     ["http://evil.example", "null", "http://127.0.0.1", "http://127.0.0.1:1", "", "file://",
      "https://127.0.0.1:{port}", "http://127.0.0.1:{port}.evil"],
 )  # fmt: skip
-def test_a_foreign_origin_is_refused(site: Site, origin: str) -> None:
+def test_foreign_origin_is_refused(site: Site, origin: str) -> None:
     sent = {"Origin": origin.format(port=site.place.port), "Content-Type": JSON}
     for method, path, body in (("GET", "/api/overview", None), ("POST", "/api/daemon/act", CHANGE)):
         reply = site.ask(method, path, body, sent)
@@ -176,7 +176,7 @@ def test_a_foreign_origin_is_refused(site: Site, origin: str) -> None:
 
 
 @pytest.mark.parametrize("fetch", ["cross-site", "same-site"])
-def test_other_sites_get_nothing_but_the_empty_page(site: Site, fetch: str) -> None:
+def test_other_sites_get_static_files_only(site: Site, fetch: str) -> None:
     cookie = {
         "Cookie": site.login(),
         "X-Stoker": "1",
@@ -203,7 +203,7 @@ def test_other_sites_get_nothing_but_the_empty_page(site: Site, fetch: str) -> N
         "text/json",
     ],
 )
-def test_only_json_changes_anything(site: Site, kind: str) -> None:
+def test_change_must_be_json(site: Site, kind: str) -> None:
     for method, path in (
         ("POST", "/api/daemon/act"),
         ("PATCH", "/api/jobs/1"),
@@ -214,7 +214,7 @@ def test_only_json_changes_anything(site: Site, kind: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "OPTIONS", "TRACE", "HEAD"])
-def test_other_methods_do_nothing_and_promise_nothing(site: Site, method: str) -> None:
+def test_other_methods_are_refused(site: Site, method: str) -> None:
     sent = {"Content-Type": JSON, "Access-Control-Request-Method": "POST"}
     reply = site.ask(method, "/api/jobs", None, sent)
     assert reply.status == 405
@@ -232,20 +232,20 @@ for path in ("/", "/api/overview", "/healthz"):
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-def test_another_user_of_the_host_is_refused_with_the_right_token_too(site: Site) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_other_user_is_refused_even_with_the_right_token(site: Site) -> None:
     words = [sys.executable, "-c", _AS_NOBODY, str(site.place.port), site.token]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, cwd="/")
     assert done.stdout.splitlines() == ["403 True"] * 3, done.stderr
 
 
-# -- what a browser is told -----------------------------------------------------------------------
+# -- responses to browsers ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "path", ["/", "/api/overview", "/docs", "/nothing", "/api/nothing", "/healthz"]
 )
-def test_every_answer_forbids_scripts_frames_and_guesses(site: Site, path: str) -> None:
+def test_every_response_has_security_headers(site: Site, path: str) -> None:
     for token in ("", None):
         headers = site.ask("GET", path, token=token).headers
         policy = headers["content-security-policy"]
@@ -264,7 +264,7 @@ XSS = (
 )  # fmt: skip
 
 
-def test_hostile_text_comes_back_as_json_text_and_nothing_else(site: Site) -> None:
+def test_hostile_text_is_returned_as_json_text_only(site: Site) -> None:
     for text in XSS:
         job = site.submit(
             f"printf %s '{text.replace(chr(39), '')}'", name=text, tags=[text], hold=True
@@ -286,7 +286,7 @@ def test_hostile_text_comes_back_as_json_text_and_nothing_else(site: Site) -> No
 # -- limits ---------------------------------------------------------------------------------------
 
 
-def test_a_large_body_is_refused_before_it_is_read(site: Site) -> None:
+def test_large_body_is_refused_before_it_is_read(site: Site) -> None:
     sent = {"Content-Type": JSON, "Content-Length": str(64 << 20)}
     with closing(socket.create_connection(("127.0.0.1", site.place.port), timeout=30)) as line:
         lines = [f"{name}: {value}" for name, value in sent.items()]
@@ -296,7 +296,7 @@ def test_a_large_body_is_refused_before_it_is_read(site: Site) -> None:
         assert line.recv(12) == b"HTTP/1.1 413"
 
 
-def test_a_body_without_a_length_is_refused_once_it_is_too_large(site: Site) -> None:
+def test_body_without_a_length_is_refused_once_it_is_too_large(site: Site) -> None:
     with closing(socket.create_connection(("127.0.0.1", site.place.port), timeout=30)) as line:
         line.sendall((
             f"POST /api/jobs HTTP/1.1\r\nHost: {site.host}\r\nContent-Type: {JSON}\r\n"
@@ -307,21 +307,21 @@ def test_a_body_without_a_length_is_refused_once_it_is_too_large(site: Site) -> 
             for _ in range(64):
                 line.sendall(chunk)
         except OSError:
-            pass  # it has heard enough
+            pass  # the server has closed the connection
         try:
             assert line.recv(12) == b"HTTP/1.1 413"
         except ConnectionResetError:
             pass
 
 
-def test_a_large_header_is_refused(site: Site) -> None:
+def test_large_header_is_refused(site: Site) -> None:
     with closing(socket.create_connection(("127.0.0.1", site.place.port), timeout=30)) as line:
         line.sendall(f"GET / HTTP/1.1\r\nHost: {site.host}\r\nX: {'x' * 40_000}\r\n\r\n".encode())
         assert line.recv(12) in (b"HTTP/1.1 400", b"HTTP/1.1 431")
 
 
 @pytest.mark.slow
-def test_a_header_that_does_not_come_ends_the_connection(site: Site) -> None:
+def test_connection_without_a_header_is_closed(site: Site) -> None:
     with closing(socket.create_connection(("127.0.0.1", site.place.port), timeout=30)) as line:
         line.sendall(b"GET / HTTP/1.1\r\nHost:")
         try:
@@ -333,7 +333,7 @@ def test_a_header_that_does_not_come_ends_the_connection(site: Site) -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"[]", b"null", b'"x"', b"{}" * 9, b"\xff\xfe", b"[" * 5000]
 )
-def test_json_that_is_none_is_a_mistake_of_its_sender(site: Site, body: bytes) -> None:
+def test_invalid_json_is_a_usage_error(site: Site, body: bytes) -> None:
     reply = site.ask("POST", "/api/jobs/act", body, {"Content-Type": JSON})
     assert (reply.status, reply.code) == (400, "usage"), reply
 
@@ -341,7 +341,7 @@ def test_json_that_is_none_is_a_mistake_of_its_sender(site: Site, body: bytes) -
 # -- read-only ------------------------------------------------------------------------------------
 
 
-def test_a_page_that_only_shows_changes_nothing(new_site: Callable[..., Site]) -> None:
+def test_read_only_server_refuses_changes(new_site: Callable[..., Site]) -> None:
     site = new_site("--read-only")
     job = site.lab.submit("--hold", "true")
     assert site.overview()["read_only"] is True
@@ -356,6 +356,6 @@ def test_a_page_that_only_shows_changes_nothing(new_site: Callable[..., Site]) -
         assert (reply.status, reply.code) == (403, "read_only"), path
     assert site.post(f"/api/jobs/{job}", {"priority": 1}, "PATCH").code == "read_only"
     assert site.lab.states() == {job: "held"}
-    cookie = site.login()  # getting in and out is no change
+    cookie = site.login()  # login and logout are still allowed
     sent = {"Cookie": cookie, "X-Stoker": "1", "Content-Type": JSON}
     assert site.ask("POST", "/api/logout", b"{}", sent, token=None).status == 204

@@ -1,4 +1,4 @@
-"""Real cards (of a driver of our own making): the page says what `stoker gpus` says, and live."""
+"""GPUs of a fake driver: the web API returns the same as `stoker gpus`, and live."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ def host(tmp_path: Path) -> Iterator[GpuHost]:
     host.close()
 
 
-def test_the_page_and_gpus_agree_on_cards_and_strangers(host: GpuHost) -> None:
+def test_overview_and_gpus_agree_on_gpus_and_other_processes(host: GpuHost) -> None:
     lab = host.lab()
     job = lab.submit("sleep 1000")
     lab.wait_until(lambda: lab.state(job) == "running")
     pid = host.stranger(1, 5 * GIB)
     seen = Site(lab, "--port", free_port()).overview()
     assert seen["gpus"] == lab.gpus()
-    assert [one["pid"] for one in seen["gpus"][1]["strangers"]] == [pid]
-    assert [one["id"] for one in seen["gpus"][0]["jobs"]] == [job]
+    assert [process["pid"] for process in seen["gpus"][1]["strangers"]] == [pid]
+    assert [shown["id"] for shown in seen["gpus"][0]["jobs"]] == [job]
 
 
-def test_a_stranger_is_seen_without_any_news_from_the_daemon(host: GpuHost) -> None:
+def test_other_process_is_shown_without_a_message_from_the_daemon(host: GpuHost) -> None:
     lab = host.lab()
     site = Site(lab, "--port", free_port())
     with site.stream(site.overview()["event_id"]) as events:

@@ -1,4 +1,4 @@
-"""A job made after another one runs as that one did, and nobody sees its environment."""
+"""A clone runs in the environment of the original job, which the API never returns."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def site(shared_site: Site) -> Site:
 
 
 def original(site: Site, *flags: str) -> int:
-    """From a terminal with an environment and a folder of its own."""
+    """Submit a job from a terminal with another environment and folder."""
     folder = site.lab.folder / "elsewhere"
     folder.mkdir(exist_ok=True)
     words = ("submit", "-q", "--gpus", "0", *flags, "true")
     return int(site.lab.ok(*words, cwd=folder, API_KEY=SECRET))
 
 
-def test_a_clone_has_the_environment_and_the_folder_of_its_job(site: Site) -> None:
+def test_clone_has_the_environment_and_folder_of_the_original(site: Site) -> None:
     lab = site.lab
     old = original(site)
     form = {"command": 'echo "$API_KEY $MORE $(basename $PWD)"', "gpus": 0, "based_on": old}
@@ -37,7 +37,7 @@ def test_a_clone_has_the_environment_and_the_folder_of_its_job(site: Site) -> No
     assert SECRET not in lab.log(plain)
 
 
-def test_what_no_form_shows_comes_along_unless_it_is_given(site: Site) -> None:
+def test_clone_copies_hidden_options_unless_the_form_sets_them(site: Site) -> None:
     old = original(site, "--time-limit", "1h", "--signal", "USR1@60", "--grace", "7")
     form = {"command": "true", "gpus": 0, "hold": True, "based_on": old, "time_limit": "1h"}
     (new,) = site.post("/api/jobs", form).json["jobs"]
@@ -51,7 +51,7 @@ def test_what_no_form_shows_comes_along_unless_it_is_given(site: Site) -> None:
     assert clone_source_of(db, calm).grace == 3
 
 
-def test_the_environment_never_leaves_the_server(site: Site) -> None:
+def test_environment_is_never_returned_by_the_api(site: Site) -> None:
     old = original(site)
     form = {"command": "true", "gpus": 0, "based_on": old, "dry_run": True}
     shown = site.post("/api/jobs", form)
@@ -61,6 +61,6 @@ def test_the_environment_never_leaves_the_server(site: Site) -> None:
         assert SECRET.encode() not in reply.body
 
 
-def test_a_clone_of_nothing_is_refused(site: Site) -> None:
+def test_clone_of_an_unknown_job_is_refused(site: Site) -> None:
     reply = site.post("/api/jobs", {"command": "true", "gpus": 0, "based_on": 987654})
     assert (reply.status, reply.code) == (404, "not_found")

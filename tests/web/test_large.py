@@ -1,4 +1,4 @@
-"""A million jobs in the store do not matter to the page."""
+"""The web API with a million jobs in the database."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _JOBS = 1_000_000
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_million_jobs_in_the_store_do_not_matter(site: Site) -> None:
+def test_api_works_with_a_million_jobs_in_the_database(site: Site) -> None:
     lines = "".join(f"python train.py --seed {n}\n" for n in range(_JOBS))
     site.lab.ok("submit", "-q", "--hold", "--file", "-", input=lines, timeout=500)
     running = site.lab.submit("sleep 1000")

@@ -1,4 +1,4 @@
-"""Logs by bytes, of known jobs only."""
+"""Logs by byte range, of existing jobs only."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def log(site: Site, job: int, query: str = "") -> dict[str, object]:
     return dict(site.ok(f"/api/jobs/{job}/log?{query}"))
 
 
-def test_the_end_comes_first_and_ranges_join_without_a_seam(site: Site) -> None:
+def test_log_starts_with_its_end_and_ranges_join_without_gaps(site: Site) -> None:
     text = "".join(f"zeile {n} äöü €\n" for n in range(2000))
     data = text.encode()
     job = written(site, data)
@@ -43,26 +43,26 @@ def test_the_end_comes_first_and_ranges_join_without_a_seam(site: Site) -> None:
     assert "".join(parts) == text
 
 
-def test_one_answer_is_never_larger_than_a_mebibyte(site: Site) -> None:
+def test_response_is_never_larger_than_a_mebibyte(site: Site) -> None:
     job = written(site, b"x" * (3 << 20))
     part = log(site, job, "from=0&to=3145728")
     assert (part["from"], part["to"], part["size"]) == (0, 1 << 20, 3 << 20)
     assert site.get(f"/api/jobs/{job}/log?tail=99999999").status == 400
 
 
-def test_bytes_that_are_no_text_are_replaced(site: Site) -> None:
+def test_invalid_utf8_is_replaced(site: Site) -> None:
     job = written(site, b"a\xff\xfeb\x00c")
     assert log(site, job)["text"] == "a\ufffd\ufffdb\x00c"
 
 
-def test_a_job_that_has_not_started_has_an_empty_log(site: Site) -> None:
+def test_job_that_has_not_started_has_an_empty_log(site: Site) -> None:
     job = site.lab.submit("--hold", "true")
     assert log(site, job) == {"schema": 1, "attempt": 0, "size": 0, "from": 0, "to": 0, "text": "",
                               "is_over": False}  # fmt: skip
     assert site.get(f"/api/jobs/{job}/log/download").status == 404
 
 
-def test_each_attempt_has_its_log(site: Site) -> None:
+def test_each_attempt_has_its_own_log(site: Site) -> None:
     job = site.lab.submit("--retries", "1", 'echo "attempt $STOKER_ATTEMPT"; exit 1')
     site.lab.wait(job)
     assert log(site, job, "attempt=1")["text"] == "attempt 1\n"
@@ -70,14 +70,14 @@ def test_each_attempt_has_its_log(site: Site) -> None:
     assert site.get(f"/api/jobs/{job}/log?attempt=3").status == 404
 
 
-def test_error_output_that_goes_elsewhere_is_read_there(site: Site) -> None:
+def test_stderr_in_a_separate_file_is_read(site: Site) -> None:
     job = site.lab.submit("-e", "err.txt", "echo out; echo err >&2")
     site.lab.wait(job)
     assert log(site, job)["text"] == "out\n"
     assert log(site, job, "stream=stderr")["text"] == "err\n"
 
 
-def test_a_download_is_the_file_and_never_a_page(site: Site) -> None:
+def test_download_is_the_raw_file_and_never_rendered_as_html(site: Site) -> None:
     data = b"<script>alert(1)</script>\n" + os.urandom(2 << 20)
     job = written(site, data)
     reply = site.get(f"/api/jobs/{job}/log/download")
@@ -87,7 +87,7 @@ def test_a_download_is_the_file_and_never_a_page(site: Site) -> None:
     assert reply.headers["x-content-type-options"] == "nosniff"
 
 
-def test_text_and_errors_are_found(site: Site) -> None:
+def test_search_finds_text_and_errors(site: Site) -> None:
     head = b"all is fine, error 0.02\n" * 60_000  # more than one block
     job = written(site, head + b"Needle here\nTraceback (most recent call last):\n  x\n")
     assert site.ok(f"/api/jobs/{job}/find?q=needle")["at"] == len(head)
@@ -101,7 +101,7 @@ def found(site: Site, job: int, query: str) -> tuple[object, object, object]:
     return answer["at"], answer["nth"], answer["total"]
 
 
-def test_what_is_searched_is_what_is_seen(site: Site) -> None:
+def test_search_matches_visible_text_only(site: Site) -> None:
     lines = (
         b"one\n", b"\x1b[31mred nee\x1b[0mdle\r\n", b"bar 10% lost\rbar 100% kept\n",
         b"\x1b]0;hidden title\x07plain\n", b"Red Needle\n", b"\x1b[1mTraceback\x1b[0m (most recent",
@@ -120,13 +120,13 @@ def test_what_is_searched_is_what_is_seen(site: Site) -> None:
     assert data[: int(at)].count(b"\n") == 5  # in the line of the traceback
 
 
-def test_a_log_too_large_to_be_counted_is_still_searched(site: Site) -> None:
+def test_log_too_large_for_counting_matches_is_still_searched(site: Site) -> None:
     filler = b"\x1b[2mnothing here\x1b[0m\n" * 420_000  # over 8 MiB
     job = written(site, filler + b"nee\x1b[0mdle\n")
     assert found(site, job, "q=needle") == (len(filler), None, None)
 
 
-def test_the_dropped_middle_of_a_log_is_skipped(site: Site) -> None:
+def test_removed_middle_of_a_log_is_skipped(site: Site) -> None:
     job = written(site, b"h" * 8192 + b"m" * (1 << 20) + b"t" * 100)
     path = site.lab.job(job)["stdout"]
     from stoker.supervisor.logs import cap_log
@@ -142,7 +142,7 @@ def test_the_dropped_middle_of_a_log_is_skipped(site: Site) -> None:
     assert b"\0" not in body
 
 
-def test_a_link_or_a_pipe_in_place_of_a_log_is_not_read(site: Site) -> None:
+def test_link_or_pipe_in_place_of_a_log_is_not_read(site: Site) -> None:
     lab = site.lab
     secret = lab.folder / "secret"
     secret.write_text("secret")
@@ -184,7 +184,7 @@ TRAVERSAL = (
 
 
 @pytest.mark.parametrize("path", TRAVERSAL)
-def test_no_path_leads_to_a_file(site: Site, path: str) -> None:
+def test_path_traversal_reaches_no_file(site: Site, path: str) -> None:
     written(site, b"x")
     reply = site.get(path)
     assert reply.status in (400, 404), reply

@@ -1,4 +1,4 @@
-"""Another user of the host gets nothing from the web UI, through no address, cookie or flood."""
+"""Other users of the host cannot use the web UI, nor block it by a flood of connections."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def ask(address: str, port: int, path: str, **headers: str) -> int:
 
 
 @pytest.mark.parametrize("address", ["::1", "127.0.0.1", "0.0.0.0", "::"])
-def test_other_user_cannot_listen_where_localhost_leads(site: Site, address: str) -> None:
+def test_other_user_cannot_listen_at_an_address_of_localhost(site: Site, address: str) -> None:
     need_ipv6()
 
     def take() -> bytes:
@@ -70,12 +70,12 @@ def test_port_held_by_another_user_at_the_other_address_is_avoided(lab: Lab) -> 
     lab.ok("web", "--port", str(port))
     lab.ok("web", "stop")
     with other_user_listens("::1", port):
-        lab.ok("web")  # would take the port of the last server
+        lab.ok("web")  # prefers the port of the last server
         place = living_place(str(lab.state_dir))
         assert place is not None and place.port != port
 
 
-def test_localhost_leads_to_the_server_at_both_addresses(site: Site) -> None:
+def test_server_answers_at_both_addresses_of_localhost(site: Site) -> None:
     need_ipv6()
     port = site.place.port
     for address in ("127.0.0.1", "::1"):
@@ -97,13 +97,13 @@ def test_server_at_another_loopback_address_has_no_other_name(lab: Lab) -> None:
         assert ask("127.0.0.7", place.port, "/healthz", **sent) == status
 
 
-# -- addresses in disguise ------------------------------------------------------------------------
+# -- unusual spellings of addresses ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "host", ["0", "0x0", "0.0", "00000", "0.0.0.0", "::", "0::0", "::ffff:0.0.0.0", "", "*"]
 )
-def test_every_address_at_once_is_refused_however_it_is_written(lab: Lab, host: str) -> None:
+def test_wildcard_address_is_refused_in_every_spelling(lab: Lab, host: str) -> None:
     done = lab.run("web", "--host", host, "--port", free_port(), "--token-file", "token")
     assert done.returncode == 2
     assert f"`--host {host}` means every address of this host" in done.stderr
@@ -111,7 +111,7 @@ def test_every_address_at_once_is_refused_however_it_is_written(lab: Lab, host: 
 
 
 @pytest.mark.parametrize("host", ["0x7f.1", "2130706433", "0177.0.0.1", "::ffff:127.0.0.1"])
-def test_loopback_address_in_disguise_is_loopback(lab: Lab, host: str) -> None:
+def test_loopback_address_is_recognized_in_every_spelling(lab: Lab, host: str) -> None:
     link = lab.ok("web", "--host", host, "--port", free_port())
     assert link.startswith("http://127.0.0.1:")
     place = living_place(str(lab.state_dir))
@@ -119,7 +119,7 @@ def test_loopback_address_in_disguise_is_loopback(lab: Lab, host: str) -> None:
     assert as_other_user(lambda: b"%d" % ask("127.0.0.1", place.port, "/")) == b"403"
 
 
-def test_name_without_an_address_is_explained(lab: Lab) -> None:
+def test_host_name_without_an_address_is_an_error(lab: Lab) -> None:
     done = lab.run("web", "--host", "no-such-host.invalid", "--token-file", "token")
     assert done.returncode == 2
     assert "`no-such-host.invalid` is not an address of this host" in done.stderr
@@ -129,7 +129,7 @@ def test_name_without_an_address_is_explained(lab: Lab) -> None:
 
 
 def test_stolen_cookie_is_useless_to_another_user(site: Site) -> None:
-    """Browsers send a cookie to every port of a host, so also to a server of another user."""
+    """Browsers send a cookie to every port of a host, including a server of another user."""
     cookie = site.login()
     port = site.place.port
     assert ask("127.0.0.1", port, "/api/overview", Cookie=cookie) == 200
@@ -137,8 +137,8 @@ def test_stolen_cookie_is_useless_to_another_user(site: Site) -> None:
     assert stolen == b"403"
 
 
-def test_peers_are_told_apart_where_the_kernel_has_no_look_up(lab: Lab) -> None:
-    """Sandboxes without NETLINK_SOCK_DIAG: the table of all sockets is read instead."""
+def test_users_are_distinguished_without_sock_diag(lab: Lab) -> None:
+    """In a sandbox without NETLINK_SOCK_DIAG, the server reads the table of all sockets."""
     port = free_port()
     code = (
         "from stoker.http import peers; peers._has_look_up = False\n"
@@ -219,8 +219,8 @@ def test_owner_is_answered_while_another_user_floods_the_port(site: Site) -> Non
 
 
 def _connect_through_flood(port: int) -> http.client.HTTPConnection:
-    """As a browser does: the kernel drops some attempts of every user while the queue of new
-    connections is full (about half of them here), and repeats each one ever more rarely."""
+    """Connect as a browser does, with several attempts: while the backlog is full, the kernel drops
+    some attempts of every user (about half of them here) and retries each with growing delays."""
     for _ in range(40):
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=1)
         with suppress(TimeoutError):

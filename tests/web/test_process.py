@@ -1,4 +1,4 @@
-"""`stoker web` as a process: one for each state folder, private files, safe by default."""
+"""The process of `stoker web`: one per state folder, private files, safe defaults."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from tests.web.conftest import free_port
 from tests.web.site import Site
 
 
-def test_the_link_holds_the_token_in_its_fragment(site: Site) -> None:
+def test_link_contains_the_token_in_its_fragment(site: Site) -> None:
     line = site.lab.ok("web").strip()
     assert line == f"http://127.0.0.1:{site.place.port}/#token={site.token}"
     assert len(site.token) >= 43
-    told = json.loads(site.lab.ok("web", "status", "--json"))
-    assert (told["running"], told["link"], told["pid"]) == (True, line, site.place.pid)
+    status = json.loads(site.lab.ok("web", "status", "--json"))
+    assert (status["running"], status["link"], status["pid"]) == (True, line, site.place.pid)
 
 
-def test_there_is_one_server_for_a_state_folder(site: Site) -> None:
+def test_state_folder_has_one_server(site: Site) -> None:
     pid = site.place.pid
     site.lab.ok("web")
     assert living_pid(str(site.lab.state_dir)) == pid
@@ -36,7 +36,7 @@ def test_there_is_one_server_for_a_state_folder(site: Site) -> None:
         assert "stoker web stop" in done.stderr
 
 
-def test_two_starts_at_once_make_one_server(lab: Lab) -> None:
+def test_concurrent_starts_make_one_server(lab: Lab) -> None:
     starts = [lab.popen("web", "--port", free_port()) for _ in range(3)]
     for start in starts:
         start.communicate(timeout=60)
@@ -54,7 +54,7 @@ def test_files_of_the_server_are_private(site: Site) -> None:
     assert site.token.encode() not in words
 
 
-def test_a_stopped_server_says_so_and_jobs_go_on(site: Site) -> None:
+def test_stopping_the_server_does_not_stop_jobs(site: Site) -> None:
     lab = site.lab
     job = lab.submit("sleep 1000")
     lab.wait_until(lambda: lab.state(job) == "running")
@@ -64,7 +64,7 @@ def test_a_stopped_server_says_so_and_jobs_go_on(site: Site) -> None:
     assert lab.state(job) == "running"
 
 
-def test_a_taken_port_is_told_if_it_was_asked_for_and_else_avoided(lab: Lab) -> None:
+def test_port_in_use_is_an_error_if_requested_and_skipped_otherwise(lab: Lab) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -75,13 +75,13 @@ def test_a_taken_port_is_told_if_it_was_asked_for_and_else_avoided(lab: Lab) -> 
         assert living_pid(str(lab.state_dir)) is None
     with socket.socket() as usual:
         usual.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        lab.wait_until(lambda: _takes(usual, 8899))  # other tests use it for a moment
+        lab.wait_until(lambda: _binds(usual, 8899))  # other tests may use it for a moment
         lab.ok("web")
         place = living_place(str(lab.state_dir))
         assert place is not None and place.port != 8899
 
 
-def _takes(taker: socket.socket, port: int) -> bool:
+def _binds(taker: socket.socket, port: int) -> bool:
     try:
         taker.bind(("127.0.0.1", port))
         taker.listen()
@@ -91,7 +91,7 @@ def _takes(taker: socket.socket, port: int) -> bool:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "2001:db8::1"])
-def test_another_address_needs_a_token_file_and_is_explained(lab: Lab, host: str) -> None:
+def test_other_address_without_a_token_file_is_refused_with_a_hint(lab: Lab, host: str) -> None:
     done = lab.run("web", "--host", host)
     assert done.returncode == 2
     assert "ssh -L 8899:127.0.0.1:8899" in done.stderr
@@ -108,7 +108,7 @@ def _outer_address() -> str | None:
         return str(probe.getsockname()[0])
 
 
-def test_another_address_with_a_token_file_works_for_that_address_only(lab: Lab) -> None:
+def test_server_at_another_address_answers_at_that_address_only(lab: Lab) -> None:
     address = _outer_address()
     if address is None:
         pytest.skip("this host has no other address")
@@ -132,7 +132,7 @@ def test_another_address_with_a_token_file_works_for_that_address_only(lab: Lab)
         socket.create_connection(("127.0.0.1", place.port), timeout=5)
 
 
-def test_a_token_file_of_everybody_is_refused(lab: Lab) -> None:
+def test_token_file_that_others_can_read_is_refused(lab: Lab) -> None:
     token = lab.folder / "token"
     token.write_text("x" * 40)
     token.chmod(0o644)
@@ -147,7 +147,7 @@ def test_a_token_file_of_everybody_is_refused(lab: Lab) -> None:
     assert living_pid(str(lab.state_dir)) is None
 
 
-def test_opening_a_browser_does_not_show_the_token_to_the_host(
+def test_opening_a_browser_does_not_expose_the_token_to_other_users(
     new_site: Callable[..., Site],
 ) -> None:
     site = new_site()
@@ -163,10 +163,10 @@ def test_opening_a_browser_does_not_show_the_token_to_the_host(
     body = json.dumps({"token": ticket}).encode()
     sent = {"Content-Type": "application/json"}
     assert site.ask("POST", "/api/login", body, sent, token=None).status == 204
-    assert site.ask("POST", "/api/login", body, sent, token=None).status == 401  # once
+    assert site.ask("POST", "/api/login", body, sent, token=None).status == 401  # valid only once
 
 
-def test_in_the_foreground_it_ends_with_its_terminal(lab: Lab) -> None:
+def test_foreground_server_ends_with_its_terminal(lab: Lab) -> None:
     process = lab.popen("web", "--foreground", "--port", free_port())
     assert process.stdout is not None
     assert process.stdout.readline().startswith("http://127.0.0.1:")
@@ -176,12 +176,12 @@ def test_in_the_foreground_it_ends_with_its_terminal(lab: Lab) -> None:
     assert living_pid(str(lab.state_dir)) is None
 
 
-def test_wrong_words_are_refused(lab: Lab) -> None:
+def test_unknown_arguments_are_refused(lab: Lab) -> None:
     for words in (["dance"], ["status", "now"], ["--port", "0"], ["--port", "70000"]):
         assert lab.run("web", *words).returncode == 2, words
 
 
-def test_the_environment_and_mask_of_the_server_reach_its_jobs(lab: Lab) -> None:
+def test_jobs_inherit_environment_and_umask_of_the_server(lab: Lab) -> None:
     process = lab.run("web", "--port", free_port(), FLAVOUR="vanilla")
     assert process.returncode == 0
     site = Site(lab)
@@ -192,7 +192,7 @@ def test_the_environment_and_mask_of_the_server_reach_its_jobs(lab: Lab) -> None
     assert lab.log(job) == f"vanilla {mask:04o}\n"
 
 
-def test_the_other_loopback_address_works_as_well(lab: Lab) -> None:
+def test_server_can_listen_on_the_other_loopback_address(lab: Lab) -> None:
     import http.client
 
     try:

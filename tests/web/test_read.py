@@ -1,4 +1,4 @@
-"""What the page shows is what the command line says."""
+"""The web API returns the same as the command line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def finished(site: Site, command: str, *flags: str) -> int:
     return job
 
 
-def test_the_overview_and_ls_agree_on_every_job(site: Site) -> None:
+def test_overview_and_ls_agree_on_every_job(site: Site) -> None:
     lab = site.lab
     done = finished(site, "echo done")
     failed = finished(site, "exit 3")
@@ -34,15 +34,15 @@ def test_the_overview_and_ls_agree_on_every_job(site: Site) -> None:
     assert {job["id"] for job in seen["recent"]} == {done, failed}
     shown = {}
     for job in (*seen["running"], *seen["queue"], *seen["recent"]):
-        told = ("why", "starts_in", "in_line")
-        shown[job["id"]] = {k: v for k, v in job.items() if k not in told}
+        extra = ("why", "starts_in", "in_line")
+        shown[job["id"]] = {k: v for k, v in job.items() if k not in extra}
     assert shown == ls(site, "--state", "all")
     assert seen["counts"] == json.loads(lab.ok("ls", "--json"))["counts"]
     assert seen["gpus"] == json.loads(lab.ok("gpus", "--json"))["gpus"]
-    assert set(shown[done]) == set(Job.model_fields)  # the described shape is the real one
+    assert set(shown[done]) == set(Job.model_fields)  # the documented fields are the real ones
 
 
-def test_the_queue_says_why_each_job_waits_as_why_does(site: Site) -> None:
+def test_overview_and_why_agree_on_the_reasons_for_waiting(site: Site) -> None:
     lab = site.lab
     first = lab.submit("--gpus", "2", "--time-limit", "1h", "sleep 1000")
     lab.wait_until(lambda: lab.state(first) == "running")
@@ -52,16 +52,16 @@ def test_the_queue_says_why_each_job_waits_as_why_does(site: Site) -> None:
     seen = {job["id"]: job for job in site.overview()["queue"]}
     for job in (*jobs, held, later):
         reasons = json.loads(lab.ok("why", "--json", str(job)))["jobs"][0]["reasons"]
-        told = [one for one in reasons if not one.startswith(("likely start", "--"))]
-        ours = seen[job]["why"]
-        for reason in told:
-            # Times go on between two looks.
-            assert reason.partition(" for at most")[0] in ours, (reason, ours)
+        expected = [text for text in reasons if not text.startswith(("likely start", "--"))]
+        shown = seen[job]["why"]
+        for reason in expected:
+            # Remaining times differ between two reads.
+            assert reason.partition(" for at most")[0] in shown, (reason, shown)
     assert 3000 < seen[jobs[0]]["starts_in"] <= 3600
     assert seen[held]["starts_in"] is None
 
 
-def test_only_what_waits_for_nothing_but_devices_is_in_line(site: Site) -> None:
+def test_only_jobs_that_wait_for_devices_alone_are_in_line(site: Site) -> None:
     lab = site.lab
     busy = [lab.submit("sleep 1000") for _ in range(2)]
     lab.wait_until(lambda: all(lab.state(job) == "running" for job in busy))
@@ -76,11 +76,11 @@ def test_only_what_waits_for_nothing_but_devices_is_in_line(site: Site) -> None:
     assert [site.ok(f"/api/jobs/{job}")["job"]["in_line"] for job in (*line, *others)] == [
         True, True, False, False, False,
     ]  # fmt: skip
-    # What decides is said first, where there may be little room.
+    # The position comes first, since the web UI may cut off the rest.
     assert seen[1]["why"].startswith("1 job in front of it; it needs 1 gpu; ")
 
 
-def test_a_job_in_full_is_what_show_says_and_more(site: Site) -> None:
+def test_single_job_has_all_fields_of_show_and_more(site: Site) -> None:
     lab = site.lab
     command = 'echo "stoker: loss=0.5 step=1"; echo "stoker: loss=0.25 step=2"; exit 4'
     job = finished(site, command, "--retries", "0")
@@ -106,7 +106,7 @@ def test_metrics_of_a_running_job_grow(site: Site) -> None:
     assert site.ok(f"/api/jobs/{job}/curve?metric=a")["points"] == [[0, 1], [1, None], [2, 3]]
 
 
-def test_history_comes_in_pages_newest_first(site: Site) -> None:
+def test_history_is_paginated_newest_first(site: Site) -> None:
     site.lab.ok("submit", "--hold", "--file", "-", input="".join(f"echo {n}\n" for n in range(25)))
     found, before = [], None
     while True:
@@ -119,7 +119,7 @@ def test_history_comes_in_pages_newest_first(site: Site) -> None:
     assert found == list(range(25, 0, -1))
 
 
-def test_history_is_filtered(site: Site) -> None:
+def test_history_can_be_filtered(site: Site) -> None:
     lab = site.lab
     one = lab.submit("--hold", "-T", "a", "-T", "b", "--name", "base", "python train.py --lr 0.1")
     two = lab.submit("--hold", "-T", "a", "--name", "Other", "python EVAL.py")
@@ -141,10 +141,10 @@ def test_history_is_filtered(site: Site) -> None:
     assert ids("q=python&state=held") == [one]
     assert ids("q=nothing+like+it") == []
     assert site.get("/api/jobs?state=strange").status == 400
-    assert site.get("/api/jobs?sweep=nobody").status == 404
+    assert site.get("/api/jobs?sweep=none").status == 404
 
 
-def test_what_is_not_there_is_not_found(site: Site) -> None:
+def test_unknown_objects_are_not_found(site: Site) -> None:
     words = (
         "api/jobs/77 api/jobs/77/log api/jobs/77/log/download api/jobs/77/trace api/sweeps/none"
         " api/sweeps/none/results api/gpus/none/trace api/none nothing assets/none.js"
@@ -156,13 +156,13 @@ def test_what_is_not_there_is_not_found(site: Site) -> None:
     assert site.get("/api/jobs/99999999999999999999999").status == 400
 
 
-def test_traces_answer_with_series(site: Site) -> None:
+def test_traces_return_series(site: Site) -> None:
     job = finished(site, "true")
     assert isinstance(site.ok(f"/api/jobs/{job}/trace")["series"], dict)
     assert isinstance(site.ok("/api/gpus/SIM-0/trace?hours=1")["series"], dict)
 
 
-def test_the_interface_describes_itself_without_help_from_elsewhere(site: Site) -> None:
+def test_api_documentation_loads_nothing_from_other_hosts(site: Site) -> None:
     description = site.ask("GET", "/openapi.json", token=None)
     assert description.status == 200
     assert "/api/jobs/{id}/log" in description.json["paths"]
@@ -173,7 +173,7 @@ def test_the_interface_describes_itself_without_help_from_elsewhere(site: Site) 
     )
 
 
-def test_a_long_running_job_that_ends_is_among_the_recent(site: Site) -> None:
+def test_long_running_job_that_finishes_is_listed_as_recent(site: Site) -> None:
     lab = site.lab
     old = lab.submit("sleep 1000")
     lab.wait_until(lambda: lab.state(old) == "running")
@@ -186,7 +186,7 @@ def test_a_long_running_job_that_ends_is_among_the_recent(site: Site) -> None:
     assert site.overview()["recent"][0]["id"] == old
 
 
-def test_held_jobs_are_shown_behind_a_long_queue(site: Site) -> None:
+def test_held_jobs_are_shown_after_a_long_queue(site: Site) -> None:
     lab = site.lab
     lab.ok("daemon", "start")
     lab.ok("daemon", "drain")

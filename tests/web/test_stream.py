@@ -1,4 +1,4 @@
-"""The stream of changes: live, complete, resumed, bounded."""
+"""The stream of changes: immediate, complete, resumable and bounded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.web.site import Site, changed_job
 
 
 class Mirror:
-    """What a page would know: an overview, kept true by events alone."""
+    """What a browser knows: an overview, updated by events only."""
 
     def __init__(self, overview: dict[str, Any]) -> None:
         self.jobs = {
@@ -22,8 +22,8 @@ class Mirror:
         self.counts = overview["counts"]
         self.event = overview["event_id"]
 
-    def take(self, data: dict[str, Any]) -> None:
-        assert data["event_id"] == self.event + 1  # none is missing, none comes twice
+    def apply(self, data: dict[str, Any]) -> None:
+        assert data["event_id"] == self.event + 1  # no event is missing or repeated
         self.event = data["event_id"]
         self.counts = data["counts"]
         self.queue = data.get("queue", self.queue)
@@ -40,7 +40,7 @@ class Mirror:
         }
 
 
-def test_a_change_arrives_by_itself(site: Site) -> None:
+def test_change_is_pushed_to_the_client(site: Site) -> None:
     with site.stream(site.overview()["event_id"]) as events:
         assert events.headers["content-type"].startswith("text/event-stream")
         job = site.lab.submit("true")
@@ -48,7 +48,7 @@ def test_a_change_arrives_by_itself(site: Site) -> None:
         assert found[-1]["counts"]["done"] == 1
 
 
-def test_events_alone_keep_a_page_true(site: Site) -> None:
+def test_overview_updated_by_events_equals_a_new_overview(site: Site) -> None:
     lab = site.lab
     lab.submit("true")
     mirror = Mirror(site.overview())
@@ -63,14 +63,14 @@ def test_events_alone_keep_a_page_true(site: Site) -> None:
         while mirror.jobs.get(held, {}).get("priority") != 7 or mirror.counts.get("done") != 62:
             kind, data = events.next()
             assert kind == "change"
-            mirror.take(data)
+            mirror.apply(data)
     final = Mirror(site.overview())
     assert mirror.shown() == final.shown()
     assert (mirror.queue, mirror.counts) == (final.queue, final.counts)
     assert mirror.jobs[held]["tags"] == ["late"]
 
 
-def test_what_changed_while_nobody_listened_is_not_missed(site: Site) -> None:
+def test_changes_without_an_open_stream_are_not_missed(site: Site) -> None:
     mirror = Mirror(site.overview())
     job = site.lab.submit("true")
     site.lab.wait(job)
@@ -78,24 +78,24 @@ def test_what_changed_while_nobody_listened_is_not_missed(site: Site) -> None:
         events.until(changed_job(job, "done"))
 
 
-def test_a_stream_is_resumed_by_the_number_of_its_last_event(site: Site) -> None:
+def test_stream_resumes_after_its_last_event(site: Site) -> None:
     lab = site.lab
     mirror = Mirror(site.overview())
     with site.stream(mirror.event) as events:
         first = lab.submit("--hold", "true")
         for data in events.until(changed_job(first, "held")):
-            mirror.take(data)
+            mirror.apply(data)
     second = lab.submit("--hold", "true")
-    site.overview()  # somebody else looks, and so moves the numbers on
+    site.overview()  # another client's request creates an event
     third = lab.submit("--hold", "true")
     with site.stream(mirror.event) as events:
         for data in events.until(changed_job(third, "held")):
-            mirror.take(data)
+            mirror.apply(data)
     assert {first, second, third} <= set(mirror.jobs)
 
 
 @pytest.mark.parametrize("known", [0, 1, 2**60])
-def test_a_number_that_nobody_knows_resets_the_page(site: Site, known: int) -> None:
+def test_unknown_event_number_causes_a_reset(site: Site, known: int) -> None:
     now = site.overview()["event_id"]
     with site.stream(known) as events:
         assert events.next() == ("reset", {"schema": 1, "event_id": now})
@@ -103,19 +103,19 @@ def test_a_number_that_nobody_knows_resets_the_page(site: Site, known: int) -> N
         events.until(changed_job(job, "held"))
 
 
-def test_the_seventh_page_is_as_live_as_the_first(site: Site) -> None:
+def test_seven_streams_receive_the_same_events(site: Site) -> None:
     event = site.overview()["event_id"]
     with ExitStack() as stack:
-        pages = [stack.enter_context(site.stream(event)) for _ in range(7)]
+        streams = [stack.enter_context(site.stream(event)) for _ in range(7)]
         job = site.lab.submit("true")
-        told = [page.until(changed_job(job, "done")) for page in pages]
-    assert all(one == told[0] for one in told)
+        received = [stream.until(changed_job(job, "done")) for stream in streams]
+    assert all(changes == received[0] for changes in received)
 
 
-def test_more_streams_than_anybody_needs_are_refused_and_the_rest_stay_live(site: Site) -> None:
+def test_too_many_streams_are_refused_and_the_server_goes_on(site: Site) -> None:
     with ExitStack() as stack:
-        pages = [stack.enter_context(site.stream(0)) for _ in range(65)]
-        assert [page.status for page in pages].count(503) == 1
+        streams = [stack.enter_context(site.stream(0)) for _ in range(65)]
+        assert [stream.status for stream in streams].count(503) == 1
         assert site.overview()["counts"] == {}
     wait_until(lambda: _status(site) == 200)
 
@@ -125,7 +125,7 @@ def _status(site: Site) -> int:
         return events.status
 
 
-def test_a_change_made_on_the_page_is_seen_without_a_daemon(site: Site) -> None:
+def test_change_through_the_api_is_pushed_without_a_daemon(site: Site) -> None:
     job = site.lab.submit("--hold", "true")
     assert site.lab.daemon_pid() is None
     with site.stream(site.overview()["event_id"]) as events:
@@ -134,11 +134,11 @@ def test_a_change_made_on_the_page_is_seen_without_a_daemon(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_a_client_that_does_not_read_is_dropped_and_others_go_on(site: Site) -> None:
+def test_client_that_does_not_read_is_dropped_and_others_go_on(site: Site) -> None:
     lab = site.lab
     event = site.overview()["event_id"]
     with site.stream(event, receive_bytes=4096) as slow, site.stream(event) as quick:
-        for number in range(4):  # each event is larger than all buffers on the way
+        for number in range(4):  # each event is larger than all buffers between server and client
             words = "".join(f"echo {number} {'x' * 20_000}\n" for _ in range(40))
             lab.ok("submit", "--hold", "--file", "-", input=words)
             quick.until(changed_job(40 * (number + 1), "held"))
@@ -148,7 +148,7 @@ def test_a_client_that_does_not_read_is_dropped_and_others_go_on(site: Site) -> 
 
 
 def _peers(site: Site, port: int) -> int:
-    """Connections of the server to this port of a client."""
+    """The number of connections of the server to this port of a client."""
     from pathlib import Path
 
     lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
@@ -157,7 +157,7 @@ def _peers(site: Site, port: int) -> int:
     return sum(1 for row in rows if row[1].endswith(ends[0]) and row[2].endswith(ends[1]))
 
 
-def test_a_killed_server_comes_back_where_it_was_and_the_page_goes_on(site: Site) -> None:
+def test_killed_server_restarts_on_the_same_port_with_valid_sessions(site: Site) -> None:
     lab = site.lab
     running = lab.submit("sleep 1000")
     lab.wait_until(lambda: lab.state(running) == "running")
@@ -179,7 +179,7 @@ def test_a_killed_server_comes_back_where_it_was_and_the_page_goes_on(site: Site
     assert [job["id"] for job in site.overview()["running"]] == [running]
 
 
-def test_a_killed_daemon_and_its_return_are_seen(site: Site) -> None:
+def test_stop_and_restart_of_the_daemon_are_pushed(site: Site) -> None:
     lab = site.lab
     lab.ok("daemon", "start")
     pid = lab.daemon_pid()
@@ -191,7 +191,7 @@ def test_a_killed_daemon_and_its_return_are_seen(site: Site) -> None:
         assert lab.daemon_pid() not in (None, pid)
 
 
-def test_a_server_that_is_stopped_ends_its_streams_in_good_order(site: Site) -> None:
+def test_stopped_server_ends_its_streams_cleanly(site: Site) -> None:
     with site.stream(site.overview()["event_id"]) as events:
         assert "closed" in site.lab.ok("web", "stop")
         with pytest.raises(EOFError):

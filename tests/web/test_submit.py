@@ -1,4 +1,4 @@
-"""Jobs from the page: single ones, texts of many, and the form of GPUPeasy's users."""
+"""Submitting through the web API: single jobs, batches, the format of GPUPeasy, and sweeps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def site(shared_site: Site) -> Site:
     return shared_site
 
 
-def test_a_command_runs_with_what_it_asked_for(site: Site) -> None:
+def test_command_runs_with_its_options(site: Site) -> None:
     job = site.submit(
         'echo "$GREETING $(pwd)"', env={"GREETING": "hello"}, name="greet", gpus=1, priority=2,
         tags=["a"], time_limit="2h", retries=1, restartable=True,
@@ -30,7 +30,7 @@ def test_a_command_runs_with_what_it_asked_for(site: Site) -> None:
     assert (seen["time_limit"], seen["retries"], seen["restartable"]) == (7200, 1, True)
 
 
-def test_words_are_kept_as_they_are(site: Site) -> None:
+def test_argv_is_not_changed(site: Site) -> None:
     words = ["printf", "%s\n", "$HOME; `id`", "two  blanks"]
     reply = site.post("/api/jobs", {"argv": words, "gpus": 0})
     job = reply.json["jobs"][0]
@@ -39,7 +39,7 @@ def test_words_are_kept_as_they_are(site: Site) -> None:
     assert site.lab.job(job)["cwd"] == os.path.expanduser("~")
 
 
-def test_a_dry_run_queues_nothing(site: Site) -> None:
+def test_dry_run_queues_nothing(site: Site) -> None:
     before = site.overview()["counts"]
     reply = site.post("/api/jobs", {"command": "true", "gpus": 2, "dry_run": True})
     assert reply.status == 200
@@ -74,7 +74,9 @@ def test_a_dry_run_queues_nothing(site: Site) -> None:
         ({"command": "true", "shell": "/bin/evil"}, 400),
     ],
 )
-def test_nonsense_is_refused_in_words(site: Site, form: dict[str, Any], status: int) -> None:
+def test_invalid_form_is_refused_with_a_message(
+    site: Site, form: dict[str, Any], status: int
+) -> None:
     reply = site.post("/api/jobs", form)
     assert reply.status == status, reply
     assert reply.json["error"]["message"]
@@ -127,7 +129,7 @@ def test_output_path_that_is_a_folder_names_its_field(site: Site, tmp_path: Path
         assert site.post("/api/jobs", form).json["error"]["field"] == field
 
 
-def test_a_refused_sweep_says_which_parameter_is_to_blame(site: Site) -> None:
+def test_refused_sweep_names_the_parameter_at_fault(site: Site) -> None:
     form = {"command": "echo {lr}", "parameters": {"lr": "log(1"}}
     assert site.post("/api/sweeps", form).json["error"]["field"] == "parameters.lr"
     form = {"command": "echo {lr}", "parameters": {"lr": "1"}, "options": {"gpus": 9}}
@@ -153,7 +155,7 @@ def test_refused_sweep_names_its_field(site: Site, more: dict[str, Any], field: 
     assert site.post("/api/sweeps", form).json["error"].get("field") == field
 
 
-def test_a_text_of_jobs_is_read_like_a_job_file(site: Site) -> None:
+def test_batch_is_read_like_a_job_file(site: Site) -> None:
     text = (
         "# two jobs\n"
         "echo one \\\n  more\n"
@@ -176,18 +178,18 @@ def test_a_text_of_jobs_is_read_like_a_job_file(site: Site) -> None:
     ["true #stoker --strange", "true #stoker --gpus x", "a\0b", "true #stoker 'open",
      "true #stoker --env-file /etc/passwd", "true #stoker --stdout /etc/x", "true #stoker words"],
 )  # fmt: skip
-def test_a_bad_line_leaves_no_job(site: Site, line: str) -> None:
+def test_batch_with_an_invalid_line_queues_no_job(site: Site, line: str) -> None:
     before = site.overview()["counts"]
     assert site.post("/api/batch", {"text": f"true\n{line}\n"}).status == 400
     assert site.overview()["counts"] == before
 
 
-def test_a_text_without_a_job_is_a_mistake(site: Site) -> None:
+def test_batch_without_a_job_is_a_usage_error(site: Site) -> None:
     for text in ("", "# nothing\n", "\n\n"):
         assert site.post("/api/batch", {"text": text}).status == 400
 
 
-def test_gpupeasys_text_is_understood(site: Site, tmp_path: Path) -> None:
+def test_batch_in_the_format_of_gpupeasy_is_queued(site: Site, tmp_path: Path) -> None:
     text = """
     first ;; one.out ;; echo 'a  b'
         $HOME ;;;
@@ -202,13 +204,13 @@ def test_gpupeasys_text_is_understood(site: Site, tmp_path: Path) -> None:
     assert site.lab.job(one)["name"] == "first"
     again = site.post("/api/batch", {"text": text, "cwd": str(tmp_path), "gpus": 0})
     assert again.status == 400
-    message = again.json["error"]["message"]
-    assert message.startswith("There were 2 errors.")
-    assert "Error in job: first: Output file already exists: one.out" in message
+    error = again.json["error"]["message"]
+    assert error.startswith("There were 2 errors.")
+    assert "Error in job: first: Output file already exists: one.out" in error
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("a;;b;;;", "Malformed job: a;;b"),
         ("a;;a.out;;echo 'open;;;", "Error in job: a: No closing quotation"),
@@ -218,17 +220,17 @@ def test_gpupeasys_text_is_understood(site: Site, tmp_path: Path) -> None:
         ("a;;x.out;;true;;;b;;x.out;;true", "Error in job: b: Output file already exists: x.out"),
     ],
 )
-def test_one_bad_job_of_gpupeasys_text_stops_all(
-    site: Site, tmp_path: Path, text: str, told: str
+def test_gpupeasy_batch_with_an_invalid_job_queues_no_job(
+    site: Site, tmp_path: Path, text: str, message: str
 ) -> None:
     before = site.overview()["counts"]
     reply = site.post("/api/batch", {"text": f"ok;;ok.out;;true;;;{text}", "cwd": str(tmp_path)})
     assert reply.status == 400
-    assert told in reply.json["error"]["message"]
+    assert message in reply.json["error"]["message"]
     assert site.overview()["counts"] == before
 
 
-def test_a_shells_case_is_not_taken_for_gpupeasys_text() -> None:
+def test_shell_case_statement_is_not_taken_for_gpupeasy_format() -> None:
     assert not looks_like_gpupeasy("case $1 in a) echo 1;; b) echo 2;; esac")
     assert not looks_like_gpupeasy("echo a; echo b")
     assert looks_like_gpupeasy("a;;o;;c")
@@ -236,7 +238,7 @@ def test_a_shells_case_is_not_taken_for_gpupeasys_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "told"),
+    ("form", "message"),
     [
         ({"command": "echo {lr}", "parameters": {}}, "a sweep needs a parameter"),
         ({"command": "echo {lr}", "parameters": {"lr": ""}}, "has no values"),
@@ -251,22 +253,20 @@ def test_a_shells_case_is_not_taken_for_gpupeasys_text() -> None:
         ({"parameters": {"lr": "1"}}, "a sweep needs a command"),
     ],
 )
-def test_a_sweep_that_makes_no_sense_is_refused(
-    site: Site, form: dict[str, Any], told: str
-) -> None:
+def test_invalid_sweep_is_refused(site: Site, form: dict[str, Any], message: str) -> None:
     reply = site.post("/api/sweeps", {**form, "dry_run": True})
     assert reply.status == 400, reply
-    assert told in str(reply.json["error"])
+    assert message in str(reply.json["error"])
 
 
-def test_a_preview_of_a_huge_sweep_is_quick_and_counts_right(site: Site) -> None:
+def test_preview_of_a_huge_sweep_counts_without_enumerating(site: Site) -> None:
     form = {"command": "echo {a} {b}", "parameters": {"a": "range(1000)", "b": "range(900)"}}
     shown = site.post("/api/sweeps", {**form, "dry_run": True}).json
     assert (len(shown["commands"]), shown["total"]) == (100, 900_000)
     assert shown["commands"][1] == "echo 0 1"
 
 
-def test_values_of_a_sweep_are_quoted_for_their_place(site: Site) -> None:
+def test_values_of_a_sweep_are_quoted_for_the_shell(site: Site) -> None:
     form = {"command": "echo {x}", "parameters": {"x": ["$(id)", "a b"]}, "dry_run": True}
     shown = site.post("/api/sweeps", form).json["commands"]
     assert shown == ["echo '$(id)'", "echo 'a b'"]

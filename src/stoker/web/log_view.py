@@ -54,8 +54,8 @@ def open_log(log: Log) -> int | None:
 def read_range(log: Log, start: int | None, end: int | None, tail: int) -> dict[str, object]:
     """A range of the log, or its end, cut at character boundaries.
 
-    Holes are skipped (the start of a large log may have been punched out): `from` in the result can
-    be after `start`.
+    Holes are skipped (the middle of a log above its size limit is removed), so `from` in the result
+    can be after `start`.
     """
     descriptor = open_log(log)
     if descriptor is None:
