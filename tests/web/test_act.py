@@ -97,15 +97,15 @@ def test_gpu_is_drained_restored_and_shared(site: Site) -> None:
     lab = site.lab
     lab.ok("daemon", "start")
 
-    def card() -> dict[str, object]:
+    def gpu() -> dict[str, object]:
         return dict(site.overview()["gpus"][0])
 
     assert site.post("/api/gpus/SIM-0/act", {"action": "drain"}).status == 200
-    assert card()["state"] == "drained"
+    assert gpu()["state"] == "drained"
     assert site.post("/api/gpus/SIM-0/act", {"action": "restore"}).status == 200
-    assert card()["state"] == "free"
+    assert gpu()["state"] == "free"
     assert site.post("/api/gpus/SIM-0/act", {"action": "slots", "slots": 3}).status == 200
-    lab.wait_until(lambda: card()["slots"] == 3)
+    lab.wait_until(lambda: gpu()["slots"] == 3)
     assert site.post("/api/gpus/SIM-0/act", {"action": "slots"}).status == 400
     assert site.post("/api/gpus/SIM-9/act", {"action": "drain"}).status == 404
 

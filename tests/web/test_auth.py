@@ -92,12 +92,12 @@ def test_cookie_is_invalid_once_altered_or_logged_out(site: Site) -> None:
 
 def test_logged_out_cookie_stays_invalid_after_a_restart(new_site: Callable[..., Site]) -> None:
     site = new_site()
-    gone, kept = site.login(), site.login()
-    sent = {"Cookie": gone, "X-Stoker": "1", "Content-Type": JSON}
+    logged_out, kept = site.login(), site.login()
+    sent = {"Cookie": logged_out, "X-Stoker": "1", "Content-Type": JSON}
     assert site.ask("POST", "/api/logout", b"{}", sent, token=None).status == 204
     site.kill()
     site.start()
-    for cookie, status in ((gone, 401), (kept, 200)):
+    for cookie, status in ((logged_out, 401), (kept, 200)):
         reply = site.ask("GET", "/api/overview", headers={"Cookie": cookie}, token=None)
         assert reply.status == status
 

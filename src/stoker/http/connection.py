@@ -53,7 +53,7 @@ class Protocol(H11Protocol):
 
     def eof_received(self) -> bool:  # type: ignore[override]
         """Keep the connection open for a response that has not started: a client may close only
-        its sending side (`nc -N`). A client that closes during a stream has gone."""
+        its sending side (`nc -N`). A client that closes during a stream has disconnected."""
         self._has_ended = True
         cycle = self.cycle
         return cycle is not None and not cycle.more_body and not cycle.response_started
