@@ -164,8 +164,12 @@ class Chaos:
         What is open stays writable, as a kernel does not let a mount become read-only under open
         files; whatever is opened from now on is not.
         """
-        subprocess.run(["mount", "--bind", self.state, self.state], check=True)
-        subprocess.run(["mount", "-o", "remount,bind,ro", self.state], check=True)
+        # Made elsewhere and moved: a file opened for writing in between would keep it writable.
+        aside = self.state.with_name("read-only")
+        aside.mkdir(exist_ok=True)
+        subprocess.run(["mount", "--bind", self.state, aside], check=True)
+        subprocess.run(["mount", "-o", "remount,bind,ro", aside], check=True)
+        subprocess.run(["mount", "--move", aside, self.state], check=True)
         self.is_read_only = True
 
     def _fill(self) -> None:
