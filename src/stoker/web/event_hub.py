@@ -77,6 +77,11 @@ class EventHub:
         with self._state_lock:
             return overview(self._refresh(queue), self._last, self._read_only)
 
+    def gpus_changed(self) -> None:
+        """Called after a change of a GPU, by the thread that made it."""
+        with self._state_lock:  # a reading that began before the change is over now
+            self._reader.gpus_changed()
+
     def wake(self) -> None:
         """Read the state soon, without waiting for the daemon's change feed."""
         try:

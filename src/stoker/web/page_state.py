@@ -70,6 +70,10 @@ class PageStateReader:
         )
         self._waits: ThrottledCache[dict[int, Wait]] = ThrottledCache(10.0, WAITS_SECONDS)
 
+    def gpus_changed(self) -> None:
+        """A user changed a GPU: the next state shows it, however recent the last reading is."""
+        self._gpus.invalidate("")
+
     def read(self, queue: Queue, before: PageState | None) -> PageState:
         db = queue.db
         # Outside of the read transaction: this may save the summaries of reports that it reads.

@@ -128,8 +128,13 @@ async def act_on_gpu(
 ) -> Response:
     """Drain or restore a GPU, or change its number of slots."""
     web = web_of(request)
-    found = await web.threads.write(lambda queue: actions.act_on_gpu(queue, uuid, form))
-    return await _done(request, found)
+
+    def act(queue: Queue) -> dict[str, object]:
+        changed = actions.act_on_gpu(queue, uuid, form)
+        web.hub.gpus_changed()
+        return changed
+
+    return await _done(request, await web.threads.write(act))
 
 
 @router.post("/daemon/act", response_model=models.Changed)
