@@ -1,7 +1,7 @@
-"""Doors as users meet them: commands on the PATH, no configuration, no GPU that nobody made.
+"""Fixtures for compatible commands: real commands on the PATH, no configuration, no real GPU.
 
-door = new_door("simple_gpu_scheduler")
-done = door.run("--gpus", "0", input="echo hello\\n")
+lab = new_compat_lab("simple_gpu_scheduler")
+done = lab.run("--gpus", "0", input="echo hello\\n")
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.lab import Lab
 
 __all__ = ["host", "new_host", "nvml_library"]  # fixtures
 
-# What the console scripts of the same names do.
+# The modules behind the console scripts of the same names.
 _MODULES = {
     "simple_gpu_scheduler": "stoker.compat.simple_gpu_scheduler.main",
     "simple_hypersearch": "stoker.compat.simple_gpu_scheduler.hypersearch",
@@ -26,43 +26,43 @@ _MODULES = {
 
 
 def install(folder: Path, name: str, module: str) -> None:
-    """A console script."""
+    """Create a console script that runs `module`."""
     folder.mkdir(exist_ok=True)
     script = folder / name
     script.write_text(f'#!/bin/sh\nexec {sys.executable} -m {module} "$@"\n')
     script.chmod(0o755)
 
 
-class Door(Lab):
-    """A lab whose command is a door; `run`, `ok` and `popen` call it."""
+class CompatLab(Lab):
+    """A lab for one compatible command, which `run`, `ok` and `popen` call."""
 
     def __init__(self, folder: Path, name: str, module: str, **env: str) -> None:
         super().__init__(folder, None, **env)
         self.command = [sys.executable, "-m", module]
         self.bin = folder / "bin"
-        for one, where in {**_MODULES, name: module}.items():
-            install(self.bin, one, where)
+        for script, target in {**_MODULES, name: module}.items():
+            install(self.bin, script, target)
         self.env["PATH"] = f"{self.bin}:{self.env['PATH']}"
 
     def gate(self, name: str = "gate") -> Gate:
         return Gate(self.folder, name)
 
-    def left(self) -> list[str]:
-        """What is in the folder of runs: nothing, when no run is going on."""
+    def leftovers(self) -> list[str]:
+        """The entries of the folder of runs, which is empty while nothing runs."""
         runs = self.state_dir / "runs"
         return sorted(path.name for path in runs.iterdir()) if runs.exists() else []
 
 
 @pytest.fixture
-def new_door(tmp_path: Path) -> Iterator[Callable[..., Door]]:
-    doors: list[Door] = []
+def new_compat_lab(tmp_path: Path) -> Iterator[Callable[..., CompatLab]]:
+    labs: list[CompatLab] = []
 
-    def make(name: str, module: str | None = None, **env: str) -> Door:
-        folder = tmp_path / f"door{len(doors)}"
+    def make(name: str, module: str | None = None, **env: str) -> CompatLab:
+        folder = tmp_path / f"lab{len(labs)}"
         folder.mkdir()
-        doors.append(Door(folder, name, module or f"stoker.compat.{name}.main", **env))
-        return doors[-1]
+        labs.append(CompatLab(folder, name, module or f"stoker.compat.{name}.main", **env))
+        return labs[-1]
 
     yield make
-    for door in doors:
-        door.close()
+    for lab in labs:
+        lab.close()

@@ -1,4 +1,4 @@
-"""What the doors have in common: slots, sources of jobs, and a run that leaves nothing behind."""
+"""The foreground runs that all compatible commands share: slots, sources of jobs, callbacks."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from stoker.compat.foreground.jobs import End, Summary
 from stoker.compat.hog import run, user_module
 from stoker.compat.simple_gpu_scheduler import hypersearch, options
 from stoker.core.model import Request, RunningJob
-from tests.compat.conftest import Door
+from tests.compat.conftest import CompatLab
 
-_HEAD = """
+_PREAMBLE = """
 import os, sys
-from stoker.compat.foreground.foreground_run import AttachedRun, Reporter
+from stoker.compat.foreground.foreground_run import ForegroundRun, Reporter
 from stoker.compat.foreground.job_sources import LineJobs, ListedJobs
 from stoker.compat.foreground.jobs import INHERIT, Job
 
-class Teller(Reporter):
+class Printer(Reporter):
     def starting(self, job, device):
         print("starting", job.key, device, flush=True)
     def started(self, job, device, pid):
@@ -37,87 +37,89 @@ class Teller(Reporter):
 
 
 @pytest.fixture
-def lab(new_door: Callable[..., Door]) -> Door:
-    """Runs Python texts."""
-    door = new_door("simple_gpu_scheduler")
-    door.command = [sys.executable, "-c"]
-    return door
+def lab(new_compat_lab: Callable[..., CompatLab]) -> CompatLab:
+    """`lab.run(TEXT)` runs a Python program."""
+    lab = new_compat_lab("simple_gpu_scheduler")
+    lab.command = [sys.executable, "-c"]
+    return lab
 
 
 @pytest.fixture(params=["C", "en_US.ISO-8859-1"])
 def other_locale(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
-    """The environment of somebody whose text is not UTF-8."""
+    """The environment of a user whose locale is not UTF-8."""
     name = str(request.param)
     env = {"LC_ALL": name, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     if name == "C":
         return env
     folder = tmp_path / "locales"
     folder.mkdir()
-    maker = shutil.which("localedef")
-    if maker is not None:
-        words = [maker, "-f", "ISO-8859-1", "-i", "en_US", str(folder / name)]
-        subprocess.run(words, capture_output=True)
+    localedef = shutil.which("localedef")
+    if localedef is not None:
+        command = [localedef, "-f", "ISO-8859-1", "-i", "en_US", str(folder / name)]
+        subprocess.run(command, capture_output=True)
     if not list(folder.iterdir()):
         pytest.skip("needs other locales")
     return {**env, "LOCPATH": str(folder)}
 
 
-def ran(lab: Door, text: str) -> list[str]:
-    return lab.ok(_HEAD + text).splitlines()
+def output_lines(lab: CompatLab, text: str) -> list[str]:
+    return lab.ok(_PREAMBLE + text).splitlines()
 
 
 # -- slots -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("module", [gpu_slots, hypersearch, options, user_module, run])
-def test_examples_in_docstrings_are_true(module: object) -> None:
+def test_docstring_examples_are_correct(module: object) -> None:
     assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]
 
 
-def order(cards: SlotGpus) -> str:
-    return "".join(device.visible for device in cards.in_order)
+def order(slots: SlotGpus) -> str:
+    return "".join(device.visible for device in slots.in_order)
 
 
 @pytest.mark.parametrize(
     ("rule", "first", "later"),
     [(LOWEST, "abc", "abc"), (FIRST_FREED, "abc", "bca"), (LAST_FREED, "cba", "acb")],
 )
-def test_slots_are_used_in_the_order_of_the_door(rule: str, first: str, later: str) -> None:
-    cards = SlotGpus("abc", rule)
-    assert order(cards) == first
+def test_free_slots_are_used_in_the_order_of_the_tool(rule: str, first: str, later: str) -> None:
+    slots = SlotGpus("abc", rule)
+    assert order(slots) == first
     for slot in (2, 0):  # c is freed, then a
-        cards.attempt_ended(RunningJob(1, 1, Request(gpus=1), (slot,), 0.0), 1.0)
-    assert order(cards) == later
+        slots.attempt_ended(RunningJob(1, 1, Request(gpus=1), (slot,), 0.0), 1.0)
+    assert order(slots) == later
 
 
-def test_slots_can_be_changed_while_jobs_run() -> None:
-    cards = SlotGpus(["0", "1", "1"])
-    cards.use(["1", "2"])
-    assert [device.visible for device in cards.devices] == ["0", "1", "1", "2"]
-    assert sorted(cards.states) == [0, 2]
-    cards.use(["0", "1", "1"])
-    assert sorted(cards.states) == [3]
+def test_slots_can_be_replaced_while_jobs_run() -> None:
+    slots = SlotGpus(["0", "1", "1"])
+    slots.use(["1", "2"])
+    assert [device.visible for device in slots.devices] == ["0", "1", "1", "2"]
+    assert sorted(slots.states) == [0, 2]
+    slots.use(["0", "1", "1"])
+    assert sorted(slots.states) == [3]
 
 
 # -- jobs ------------------------------------------------------------------------------------------
 
 
-def test_a_job_is_told_of_before_it_starts_when_it_runs_and_when_it_is_over(lab: Door) -> None:
-    text = 'AttachedRun(["7"], ListedJobs([Job("kill -9 $$", key="a")]), Teller()).work()'
-    assert ran(lab, text) == ["starting a 7", "started a True", "ended a 7 -9 signal"]
+def test_reporter_is_called_before_a_job_starts_when_it_runs_and_when_it_is_over(
+    lab: CompatLab,
+) -> None:
+    text = 'ForegroundRun(["7"], ListedJobs([Job("kill -9 $$", key="a")]), Printer()).work()'
+    assert output_lines(lab, text) == ["starting a 7", "started a True", "ended a 7 -9 signal"]
 
 
-def test_a_job_has_its_own_folder_variables_and_words(lab: Door) -> None:
+def test_job_has_its_own_folder_variables_and_arguments(lab: CompatLab) -> None:
     (lab.folder / "sub").mkdir()
     text = """
 job = Job(("sh", "-c", "echo $X $CUDA_VISIBLE_DEVICES; pwd; cat"), env=(("X", "y z"),), cwd="sub")
-AttachedRun(["0,1"], ListedJobs([job]), Reporter()).work()
+ForegroundRun(["0,1"], ListedJobs([job]), Reporter()).work()
 """
-    assert ran(lab, text) == ["y z 0,1", str(lab.folder / "sub")]
+    assert output_lines(lab, text) == ["y z 0,1", str(lab.folder / "sub")]
 
 
 @pytest.mark.parametrize(
-    ("where", "out", "err", "files"),
+    ("options", "out", "err", "files"),
     [
         ('stdout="o"', "", "", {"o": "1\n2\n"}),
         ('stdout="o", stderr="e"', "", "", {"o": "1\n", "e": "2\n"}),
@@ -125,23 +127,23 @@ AttachedRun(["0,1"], ListedJobs([job]), Reporter()).work()
         ('stdout="o", stderr=INHERIT', "", "2\n", {"o": "1\n"}),
     ],
 )
-def test_output_goes_where_the_job_says(
-    lab: Door, where: str, out: str, err: str, files: dict[str, str]
+def test_output_goes_to_the_files_of_the_job(
+    lab: CompatLab, options: str, out: str, err: str, files: dict[str, str]
 ) -> None:
     for name in files:
         (lab.folder / name).write_text("old\n")
-    jobs = f'ListedJobs([Job("echo 1; echo 2 >&2", {where})])'
-    done = lab.run(f'{_HEAD}AttachedRun(["0"], {jobs}, Reporter()).work()')
+    jobs = f'ListedJobs([Job("echo 1; echo 2 >&2", {options})])'
+    done = lab.run(f'{_PREAMBLE}ForegroundRun(["0"], {jobs}, Reporter()).work()')
     assert (done.stdout, done.stderr) == (out, err)
     assert {name: (lab.folder / name).read_text() for name in files} == files
 
 
-def test_a_job_that_cannot_start_says_so_where_its_errors_go(lab: Door) -> None:
+def test_start_failure_is_written_to_the_stderr_of_the_job(lab: CompatLab) -> None:
     text = """
 jobs = [Job(("nosuch",), key=1), Job(("nosuch",), stdout="o", stderr="e", key=2)]
-print(AttachedRun(["0"], ListedJobs(jobs), Teller()).work().exit_code())
+print(ForegroundRun(["0"], ListedJobs(jobs), Printer()).work().exit_code())
 """
-    done = lab.run(_HEAD + text)
+    done = lab.run(_PREAMBLE + text)
     assert done.stderr == "/bin/sh: nosuch: command not found\n"
     assert done.stdout.splitlines()[:3] == [
         "starting 1 0",
@@ -152,33 +154,33 @@ print(AttachedRun(["0"], ListedJobs(jobs), Teller()).work().exit_code())
     assert (lab.folder / "e").read_text() == "/bin/sh: nosuch: command not found\n"
 
 
-def test_a_job_can_be_stopped(lab: Door) -> None:
+def test_running_job_can_be_stopped(lab: CompatLab) -> None:
     text = """
-class Stopper(Teller):
+class Stopper(Printer):
     def started(self, job, device, pid):
         run.stop(job)
-run = AttachedRun(["0"], ListedJobs([Job("read x < fifo", key=1), Job("true", key=2)]), Stopper())
+run = ForegroundRun(["0"], ListedJobs([Job("read x < fifo", key=1), Job("true", key=2)]), Stopper())
 print(run.work())
 """
     os.mkfifo(lab.folder / "fifo")
-    lines = ran(lab, text)
+    lines = output_lines(lab, text)
     assert "ended 1 0 -15 user" in lines
     assert lines[-1].endswith("was_interrupted=False)")
 
 
-def test_slots_of_a_run_can_be_changed(lab: Door) -> None:
+def test_slots_of_a_running_run_can_be_replaced(lab: CompatLab) -> None:
     text = """
-class Mover(Teller):
+class Mover(Printer):
     def ended(self, job, device, end):
         run.use(["1", "1"])
-run = AttachedRun(["0"], ListedJobs(Job("true", key=n) for n in range(4)), Mover())
+run = ForegroundRun(["0"], ListedJobs(Job("true", key=n) for n in range(4)), Mover())
 run.work()
 """
-    places = [line.split()[2] for line in ran(lab, text) if line.startswith("starting")]
-    assert places == ["0", "0", "1", "1"]  # the second had its slot when the first had ended
+    places = [line.split()[2] for line in output_lines(lab, text) if line.startswith("starting")]
+    assert places == ["0", "0", "1", "1"]  # the second job got its slot before `ended` was called
 
 
-def test_exit_codes_count_failures_and_tell_of_interruptions() -> None:
+def test_exit_code_counts_failures_and_is_130_after_an_interrupt() -> None:
     assert Summary(1, 0, False).exit_code() == 0
     assert Summary(1, 3, False).exit_code() == 3
     assert Summary(1, 300, False).exit_code() == 101

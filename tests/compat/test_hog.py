@@ -27,7 +27,7 @@ __all__ = ["other_locale"]  # a fixture
 DATE = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}"
 
 
-class Door(Lab):
+class HogLab(Lab):
     """`hog`; whatever still runs is ended."""
 
     def __init__(self, folder: Path) -> None:
@@ -62,10 +62,10 @@ class Door(Lab):
 
 
 @pytest.fixture
-def door(tmp_path: Path) -> Iterator[Door]:
-    door = Door(tmp_path)
-    yield door
-    door.close()
+def lab(tmp_path: Path) -> Iterator[HogLab]:
+    lab = HogLab(tmp_path)
+    yield lab
+    lab.close()
 
 
 def gone(pids: list[int]) -> None:
@@ -75,10 +75,10 @@ def gone(pids: list[int]) -> None:
 # -- the contract ----------------------------------------------------------------------------------
 
 
-def test_the_basic_use_case_of_the_readme(door: Door) -> None:
+def test_the_basic_use_case_of_the_readme(lab: HogLab) -> None:
     """hog --job_file foo.txt --gpus 1,2,3"""
-    door.write("echo $CUDA_VISIBLE_DEVICES; echo oops >&2", "exit 3", name="foo.txt")
-    done = door.run("--job_file", "foo.txt", "--gpus", "1,2,3")
+    lab.write("echo $CUDA_VISIBLE_DEVICES; echo oops >&2", "exit 3", name="foo.txt")
+    done = lab.run("--job_file", "foo.txt", "--gpus", "1,2,3")
     assert (done.returncode, done.stderr) == (
         1, "job 2 failed: exit 3; see hog_run/job_2/job_2.ERR\n",
     )  # fmt: skip
@@ -93,17 +93,17 @@ def test_the_basic_use_case_of_the_readme(door: Door) -> None:
     assert re.fullmatch(rf"\(MAIN\): 2 jobs completed at {DATE}", lines[11])
     assert re.fullmatch(r"\(MAIN\): Lapsed Time: 0:00:\d\d\.\d{6}", lines[12])
     assert len(lines) == 13
-    assert door.tree() == [
+    assert lab.tree() == [
         "job_1/INFO", "job_1/SUCCESS", "job_1/job_1.ERR", "job_1/job_1.OUT",
         "job_2/FAILURE", "job_2/INFO", "job_2/job_2.ERR", "job_2/job_2.OUT",
     ]  # fmt: skip
-    assert (door.read("job_1", "job_1.OUT"), door.read("job_1", "job_1.ERR")) == ("1\n", "oops\n")
-    assert door.read("job_1", "SUCCESS") == door.read("job_2", "FAILURE") == ""
+    assert (lab.read("job_1", "job_1.OUT"), lab.read("job_1", "job_1.ERR")) == ("1\n", "oops\n")
+    assert lab.read("job_1", "SUCCESS") == lab.read("job_2", "FAILURE") == ""
 
 
-def test_info_begins_with_name_gpu_and_command(door: Door) -> None:
-    door.hog("echo 'a  b' # not a comment line", gpus="7")
-    info = door.read("job_1", "INFO").splitlines()
+def test_info_begins_with_name_gpu_and_command(lab: HogLab) -> None:
+    lab.hog("echo 'a  b' # not a comment line", gpus="7")
+    info = lab.read("job_1", "INFO").splitlines()
     assert info[:3] == [
         "job name: job_1", "ran on gpu: 7", "command: echo 'a  b' # not a comment line",
     ]  # fmt: skip
@@ -111,27 +111,27 @@ def test_info_begins_with_name_gpu_and_command(door: Door) -> None:
     assert re.fullmatch(f"started: {DATE}", info[4]) and re.fullmatch(f"ended: {DATE}", info[5])
 
 
-def test_blank_lines_and_comments_are_neither_run_nor_numbered(door: Door) -> None:
-    door.hog("", "# no", "  \t echo a  ", "   # nor this", "echo b #yes", "\r", "echo c\\", " d")
-    outs = [door.read(f"job_{n}", f"job_{n}.OUT") for n in (1, 2, 3)]
+def test_blank_lines_and_comments_are_neither_run_nor_numbered(lab: HogLab) -> None:
+    lab.hog("", "# no", "  \t echo a  ", "   # nor this", "echo b #yes", "\r", "echo c\\", " d")
+    outs = [lab.read(f"job_{n}", f"job_{n}.OUT") for n in (1, 2, 3)]
     assert outs == ["a\n", "b\n", "c d\n"]
-    assert "command: echo a\n" in door.read("job_1", "INFO")
+    assert "command: echo a\n" in lab.read("job_1", "INFO")
 
 
-def test_prefix_and_output_dir(door: Door) -> None:
-    door.hog("true", more=("--prefix", "run-", "--output_dir", "a/b/c"))
-    assert door.tree("a/b/c") == [
+def test_prefix_and_output_dir(lab: HogLab) -> None:
+    lab.hog("true", more=("--prefix", "run-", "--output_dir", "a/b/c"))
+    assert lab.tree("a/b/c") == [
         "run-1/INFO", "run-1/SUCCESS", "run-1/run-1.ERR", "run-1/run-1.OUT",
     ]  # fmt: skip
-    door.hog("true", more=("--prefix=", "--out", "x"))
-    assert "1/1.OUT" in door.tree("x")
+    lab.hog("true", more=("--prefix=", "--out", "x"))
+    assert "1/1.OUT" in lab.tree("x")
 
 
-def test_a_repeated_id_is_another_job_at_the_same_time(door: Door) -> None:
+def test_a_repeated_id_is_another_job_at_the_same_time(lab: HogLab) -> None:
     """--gpus 0,0,1,2,2,2"""
-    gate = Gate(door.folder)
-    door.write(*[gate.wait] * 7)
-    run = door.popen("--job_file", "jobs.txt", "--gpus", "0,0,1,2,2,2")
+    gate = Gate(lab.folder)
+    lab.write(*[gate.wait] * 7)
+    run = lab.popen("--job_file", "jobs.txt", "--gpus", "0,0,1,2,2,2")
     gate.wait_for(6)
     gate.open()
     out, _ = run.communicate(timeout=60)
@@ -141,56 +141,56 @@ def test_a_repeated_id_is_another_job_at_the_same_time(door: Door) -> None:
     assert Counter(re.findall(r"^Worker (\d)", out, re.MULTILINE)) == {"0": 2, "1": 1, "2": 3}
 
 
-def test_jobs_run_in_the_callers_folder_and_environment_with_sh(door: Door) -> None:
+def test_jobs_run_in_the_callers_folder_and_environment_with_sh(lab: HogLab) -> None:
     lines = ["pwd; echo $COLOUR $0", "x=1 && echo $x || echo no; exit 0", "[[ 1 ]] && echo bash"]
-    door.write(*lines)
-    done = door.run("--job_file", "jobs.txt", "--gpus", "0", COLOUR="red", SHELL="/bin/bash")
+    lab.write(*lines)
+    done = lab.run("--job_file", "jobs.txt", "--gpus", "0", COLOUR="red", SHELL="/bin/bash")
     assert done.returncode in (0, 1)  # what [[ means is up to /bin/sh
-    first = door.read("job_1", "job_1.OUT").splitlines()
-    assert first == [str(door.folder), "red /bin/sh"]
-    assert door.read("job_2", "job_2.OUT") == "1\n"
+    first = lab.read("job_1", "job_1.OUT").splitlines()
+    assert first == [str(lab.folder), "red /bin/sh"]
+    assert lab.read("job_2", "job_2.OUT") == "1\n"
 
 
 @pytest.mark.parametrize("path", ["test.py", "sub/test.py", "test"])
-def test_a_yielder_makes_the_jobs(door: Door, path: str) -> None:
+def test_a_yielder_makes_the_jobs(lab: HogLab, path: str) -> None:
     """hog --job_yielder test.py"""
-    folder = (door.folder / path).parent
+    folder = (lab.folder / path).parent
     folder.mkdir(exist_ok=True)
     (folder / "beside.py").write_text("WORD = 'found'\n")
     (folder / "test.py").write_text(
         "from beside import WORD\n\ndef yielder():\n"
         "    for n in range(3):\n        yield f'echo {WORD} {n}'\n    yield 7\n"
     )
-    done = door.run("--job_yielder", path, "--gpus", "0")
+    done = lab.run("--job_yielder", path, "--gpus", "0")
     assert done.returncode == 1  # 7 is no program
-    assert [door.read(f"job_{n}", f"job_{n}.OUT") for n in (1, 2, 3)] == [
+    assert [lab.read(f"job_{n}", f"job_{n}.OUT") for n in (1, 2, 3)] == [
         "found 0\n", "found 1\n", "found 2\n",
     ]  # fmt: skip
-    assert "\ncommand: 7\n" in door.read("job_4", "INFO")
+    assert "\ncommand: 7\n" in lab.read("job_4", "INFO")
 
 
-def test_a_yielded_job_may_have_several_lines(door: Door) -> None:
-    door.write("def yielder():", "    yield 'echo one\\necho two'", name="y.py")
-    door.ok("--job_yielder", "y.py", "--gpus", "0")
-    assert door.read("job_1", "job_1.OUT") == "one\ntwo\n"
-    assert "command: echo one\necho two\n" in door.read("job_1", "INFO")
+def test_a_yielded_job_may_have_several_lines(lab: HogLab) -> None:
+    lab.write("def yielder():", "    yield 'echo one\\necho two'", name="y.py")
+    lab.ok("--job_yielder", "y.py", "--gpus", "0")
+    assert lab.read("job_1", "job_1.OUT") == "one\ntwo\n"
+    assert "command: echo one\necho two\n" in lab.read("job_1", "INFO")
 
 
-def test_a_yielder_may_have_the_name_of_any_module(door: Door) -> None:
-    door.write("def yielder():", "    yield 'true'", name="signal.py")
-    door.ok("--job_yielder", "signal.py", "--gpus", "0", cwd=door.folder)
-    assert "job_1/SUCCESS" in door.tree()
+def test_a_yielder_may_have_the_name_of_any_module(lab: HogLab) -> None:
+    lab.write("def yielder():", "    yield 'true'", name="signal.py")
+    lab.ok("--job_yielder", "signal.py", "--gpus", "0", cwd=lab.folder)
+    assert "job_1/SUCCESS" in lab.tree()
 
 
-def test_folders_are_used_again_and_only_the_new_marker_stays(door: Door) -> None:
-    door.hog("echo old; echo old")
-    door.write("false")
-    assert door.run("--job_file", "jobs.txt", "--gpus", "4").returncode == 1
-    assert door.tree() == ["job_1/FAILURE", "job_1/INFO", "job_1/job_1.ERR", "job_1/job_1.OUT"]
-    assert door.read("job_1", "job_1.OUT") == ""
-    assert door.read("job_1", "INFO").startswith("job name: job_1\nran on gpu: 4\ncommand: false\n")
-    door.hog("true")
-    assert "job_1/FAILURE" not in door.tree()
+def test_folders_are_used_again_and_only_the_new_marker_stays(lab: HogLab) -> None:
+    lab.hog("echo old; echo old")
+    lab.write("false")
+    assert lab.run("--job_file", "jobs.txt", "--gpus", "4").returncode == 1
+    assert lab.tree() == ["job_1/FAILURE", "job_1/INFO", "job_1/job_1.ERR", "job_1/job_1.OUT"]
+    assert lab.read("job_1", "job_1.OUT") == ""
+    assert lab.read("job_1", "INFO").startswith("job name: job_1\nran on gpu: 4\ncommand: false\n")
+    lab.hog("true")
+    assert "job_1/FAILURE" not in lab.tree()
 
 
 @pytest.mark.parametrize(
@@ -245,13 +245,13 @@ def test_options_may_still_be_shortened() -> None:
 # -- what was wrong with it ------------------------------------------------------------------------
 
 
-def test_errors_are_a_sentence_and_leave_nothing_behind(door: Door) -> None:
-    door.write("x = 1", name="empty.py")
-    door.write("raise RuntimeError('boom')", name="broken.py")
-    door.write("yielder = 5", name="five.py")
-    door.write("def yielder(): return None", name="none.py")
-    door.write("def yielder(x): yield x", name="needy.py")
-    door.write("def job(", name="bad.py")
+def test_errors_are_a_sentence_and_leave_nothing_behind(lab: HogLab) -> None:
+    lab.write("x = 1", name="empty.py")
+    lab.write("raise RuntimeError('boom')", name="broken.py")
+    lab.write("yielder = 5", name="five.py")
+    lab.write("def yielder(): return None", name="none.py")
+    lab.write("def yielder(x): yield x", name="needy.py")
+    lab.write("def job(", name="bad.py")
     for words, code, sentence in (
         (["--job_file", "missing"], 1, "cannot read the job file `missing`: No such file"),
         (["--job_file", "."], 1, "cannot read the job file `.`: Is a directory"),
@@ -275,81 +275,81 @@ def test_errors_are_a_sentence_and_leave_nothing_behind(door: Door) -> None:
         (["--job_file", "empty.py", "--function", "no.py"], 1, "there is no file `no.py`"),
         (["--job_file", "empty.py", "--job_yielder", "y"], 2, "argument --job_yielder: not "),
     ):  # fmt: skip
-        done = door.run("--gpus", "0", *words)
+        done = lab.run("--gpus", "0", *words)
         assert (done.returncode, done.stdout) == (code, ""), done.stderr
         assert done.stderr.startswith(f"error: {sentence}"), done.stderr
         assert "Traceback" not in done.stderr
-    assert not (door.folder / "hog_run").exists()
+    assert not (lab.folder / "hog_run").exists()
 
 
-def test_nothing_is_lost_when_a_yielder_pauses(door: Door) -> None:
+def test_nothing_is_lost_when_a_yielder_pauses(lab: HogLab) -> None:
     """Jobs start as they are yielded, and workers wait for as long as it takes."""
-    fifo = door.folder / "fifo"
+    fifo = lab.folder / "fifo"
     os.mkfifo(fifo)
-    door.write("def yielder():", "    yield 'echo first > began'",
+    lab.write("def yielder():", "    yield 'echo first > began'",
                "    yield 'echo ' + open('fifo').read()", name="y.py")  # fmt: skip
-    run = door.popen("--job_yielder", "y.py", "--gpus", "0,1")
-    wait_until((door.folder / "hog_run/job_1/SUCCESS").exists)
+    run = lab.popen("--job_yielder", "y.py", "--gpus", "0,1")
+    wait_until((lab.folder / "hog_run/job_1/SUCCESS").exists)
     assert run.poll() is None
     fifo.write_text("second")
     out, _ = run.communicate(timeout=60)
     assert run.returncode == 0 and "(MAIN): 2 jobs completed at" in out
-    assert door.read("job_2", "job_2.OUT") == "second\n"
+    assert lab.read("job_2", "job_2.OUT") == "second\n"
 
 
-def test_a_job_file_can_be_a_pipe(door: Door) -> None:
-    run = door.popen("--job_file", "/dev/stdin", "--gpus", "0", stdin=subprocess.PIPE)
+def test_a_job_file_can_be_a_pipe(lab: HogLab) -> None:
+    run = lab.popen("--job_file", "/dev/stdin", "--gpus", "0", stdin=subprocess.PIPE)
     assert run.stdin is not None
     run.stdin.write("echo one\n")
     run.stdin.flush()
-    wait_until((door.folder / "hog_run/job_1/SUCCESS").exists)
+    wait_until((lab.folder / "hog_run/job_1/SUCCESS").exists)
     out, _ = run.communicate("cat", timeout=60)  # the job's own stdin is empty
     assert run.returncode == 0 and "job 2 completed" in out
 
 
-def test_a_yielder_that_fails_later_loses_none_of_its_jobs(door: Door) -> None:
-    door.write("def yielder():", "    yield 'echo ran'", "    1 / 0", name="y.py")
-    done = door.run("--job_yielder", "y.py", "--gpus", "0")
+def test_a_yielder_that_fails_later_loses_none_of_its_jobs(lab: HogLab) -> None:
+    lab.write("def yielder():", "    yield 'echo ran'", "    1 / 0", name="y.py")
+    done = lab.run("--job_yielder", "y.py", "--gpus", "0")
     assert done.returncode == 1
     assert done.stderr.startswith(
         "error: the yielder failed: ZeroDivisionError: division by zero (File "
     )
     assert "Traceback" not in done.stderr
-    assert door.read("job_1", "job_1.OUT") == "ran\n"
+    assert lab.read("job_1", "job_1.OUT") == "ran\n"
 
 
-def test_a_yielder_that_is_killed_is_told_of(door: Door) -> None:
-    door.write("import os", "def yielder():", "    yield 'echo ran'", "    os.kill(os.getpid(), 9)",
+def test_a_yielder_that_is_killed_is_told_of(lab: HogLab) -> None:
+    lab.write("import os", "def yielder():", "    yield 'echo ran'", "    os.kill(os.getpid(), 9)",
                name="y.py")  # fmt: skip
-    done = door.run("--job_yielder", "y.py", "--gpus", "0")
+    done = lab.run("--job_yielder", "y.py", "--gpus", "0")
     assert done.returncode == 1
     assert done.stderr.startswith("error: the yielder failed: its process was killed\n")
 
 
-def test_a_yielder_ends_like_any_program(door: Door) -> None:
+def test_a_yielder_ends_like_any_program(lab: HogLab) -> None:
     """Its files are written, and what it wanted done at exit is done."""
-    door.write("import atexit", "log = open('log', 'w')", "atexit.register(open, 'at_exit', 'w')",
+    lab.write("import atexit", "log = open('log', 'w')", "atexit.register(open, 'at_exit', 'w')",
                "def yielder():", "    for n in range(3):", "        log.write(f'{n}\\n')",
                "        yield 'true'", name="y.py")  # fmt: skip
-    door.ok("--job_yielder", "y.py", "--gpus", "0")
-    assert (door.folder / "log").read_text() == "0\n1\n2\n"
-    assert (door.folder / "at_exit").exists()
+    lab.ok("--job_yielder", "y.py", "--gpus", "0")
+    assert (lab.folder / "log").read_text() == "0\n1\n2\n"
+    assert (lab.folder / "at_exit").exists()
 
 
-def test_a_yielder_may_start_processes_of_its_own(door: Door) -> None:
-    door.write("import subprocess", "def yielder():", "    for n in range(5):",
+def test_a_yielder_may_start_processes_of_its_own(lab: HogLab) -> None:
+    lab.write("import subprocess", "def yielder():", "    for n in range(5):",
                "        yield subprocess.run(['echo', f'exit {n}'], stdout=-1, text=True).stdout",
                name="y.py")  # fmt: skip
-    assert door.run("--job_yielder", "y.py", "--gpus", "0").returncode == 4
+    assert lab.run("--job_yielder", "y.py", "--gpus", "0").returncode == 4
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_yielder_ends_with_hog(door: Door, number: signal.Signals) -> None:
-    door.write("import os", "def yielder():", "    yield f'echo {os.getpid()} > pid'",
+def test_a_yielder_ends_with_hog(lab: HogLab, number: signal.Signals) -> None:
+    lab.write("import os", "def yielder():", "    yield f'echo {os.getpid()} > pid'",
                "    while True: pass", name="y.py")  # fmt: skip
-    run = door.popen("--job_yielder", "y.py", "--gpus", "0")
-    wait_until((door.folder / "hog_run/job_1/SUCCESS").exists)
-    pid = int((door.folder / "pid").read_text())
+    run = lab.popen("--job_yielder", "y.py", "--gpus", "0")
+    wait_until((lab.folder / "hog_run/job_1/SUCCESS").exists)
+    pid = int((lab.folder / "pid").read_text())
     assert is_alive(pid)
     run.send_signal(number)
     run.communicate(timeout=60)
@@ -357,75 +357,75 @@ def test_a_yielder_ends_with_hog(door: Door, number: signal.Signals) -> None:
 
 
 @pytest.mark.parametrize("command", ["", "  ", "# a remark", "\n # one\n# and another"])
-def test_no_command_at_all_fails_as_it_always_did(door: Door, command: str) -> None:
-    door.write("def yielder():", f"    yield {command!r}", "    yield '# a remark\\necho a'",
+def test_no_command_at_all_fails_as_it_always_did(lab: HogLab, command: str) -> None:
+    lab.write("def yielder():", f"    yield {command!r}", "    yield '# a remark\\necho a'",
                name="y.py")  # fmt: skip
-    assert door.run("--job_yielder", "y.py", "--gpus", "0").returncode == 1
-    assert {"job_1/FAILURE", "job_2/SUCCESS"} <= set(door.tree())
-    assert "exit code: 2\n" in door.read("job_1", "INFO")
-    assert door.read("job_1", "job_1.ERR") != ""
+    assert lab.run("--job_yielder", "y.py", "--gpus", "0").returncode == 1
+    assert {"job_1/FAILURE", "job_2/SUCCESS"} <= set(lab.tree())
+    assert "exit code: 2\n" in lab.read("job_1", "INFO")
+    assert lab.read("job_1", "job_1.ERR") != ""
 
 
-def test_a_nul_byte_of_a_yielder_counts_as_failed(door: Door) -> None:
-    door.write("def yielder():", "    yield 'echo a\\0b'", "    yield 'echo c'", name="y.py")
-    assert door.run("--job_yielder", "y.py", "--gpus", "0").returncode == 1
-    assert door.read("job_2", "job_2.OUT") == "c\n"
+def test_a_nul_byte_of_a_yielder_counts_as_failed(lab: HogLab) -> None:
+    lab.write("def yielder():", "    yield 'echo a\\0b'", "    yield 'echo c'", name="y.py")
+    assert lab.run("--job_yielder", "y.py", "--gpus", "0").returncode == 1
+    assert lab.read("job_2", "job_2.OUT") == "c\n"
 
 
-def test_commands_are_bytes_in_every_locale(door: Door, other_locale: dict[str, str]) -> None:
+def test_commands_are_bytes_in_every_locale(lab: HogLab, other_locale: dict[str, str]) -> None:
     word = "\u00e9"
-    door.env.update(other_locale)
-    (door.folder / "jobs.txt").write_bytes(f"printf %s {word}\n".encode() + b"printf '\xff'\n")
+    lab.env.update(other_locale)
+    (lab.folder / "jobs.txt").write_bytes(f"printf %s {word}\n".encode() + b"printf '\xff'\n")
     words = ("--gpus", "0", "--log_file", "hog.log")
-    done = door.run("--job_file", "jobs.txt", *words)
+    done = lab.run("--job_file", "jobs.txt", *words)
     assert (done.returncode, done.stderr) == (0, "")
     assert f"(GPU 0): running printf %s {word}\n" in done.stdout
-    folder = door.folder / "hog_run"
+    folder = lab.folder / "hog_run"
     assert (folder / "job_1/job_1.OUT").read_bytes() == word.encode()
     assert f"\ncommand: printf %s {word}\n".encode() in (folder / "job_1/INFO").read_bytes()
     assert b"\ncommand: printf '\xff'\n" in (folder / "job_2/INFO").read_bytes()
-    assert f"running printf %s {word}\n".encode() in (door.folder / "hog.log").read_bytes()
-    assert "left out" in door.run("--job_file", "jobs.txt", "--resume", *words).stderr
+    assert f"running printf %s {word}\n".encode() in (lab.folder / "hog.log").read_bytes()
+    assert "left out" in lab.run("--job_file", "jobs.txt", "--resume", *words).stderr
 
 
 @pytest.mark.parametrize("options", [(), ("--log_file", "/dev/full")])
-def test_a_full_stderr_or_log_ends_no_job(door: Door, options: tuple[str, ...]) -> None:
-    door.write("echo a\0b", "exit 3", "echo ran")
+def test_a_full_stderr_or_log_ends_no_job(lab: HogLab, options: tuple[str, ...]) -> None:
+    lab.write("echo a\0b", "exit 3", "echo ran")
     with open("/dev/full", "w") as full:
-        run = door.popen("--job_file", "jobs.txt", "--gpus", "0", *options, stderr=full)
+        run = lab.popen("--job_file", "jobs.txt", "--gpus", "0", *options, stderr=full)
     run.communicate(timeout=60)
     assert run.returncode == 2
-    assert door.read("job_3", "job_3.OUT") == "ran\n"
+    assert lab.read("job_3", "job_3.OUT") == "ran\n"
 
 
-def test_what_a_job_leaves_in_the_background_lives_on(door: Door) -> None:
-    gate = Gate(door.folder)
-    door.write(gate.wait, "touch late", name="leave")
+def test_what_a_job_leaves_in_the_background_lives_on(lab: HogLab) -> None:
+    gate = Gate(lab.folder)
+    lab.write(gate.wait, "touch late", name="leave")
     arrived = f"[ -s '{gate.arrivals}' ]"
-    door.hog(f"sh leave & until {arrived}; do sleep 0.02; done", "true")
+    lab.hog(f"sh leave & until {arrived}; do sleep 0.02; done", "true")
     (pid,) = gate.arrived()
-    door.hog("true")  # a whole run in between: nobody ended it
+    lab.hog("true")  # a whole run in between: nobody ended it
     assert is_alive(pid)
     gate.open()
-    wait_until((door.folder / "late").exists)
+    wait_until((lab.folder / "late").exists)
 
 
-def test_nothing_is_left_behind_beside_the_output(door: Door) -> None:
-    door.hog("true")
-    assert sorted(path.name for path in door.folder.iterdir()) == ["hog_run", "jobs.txt"]
+def test_nothing_is_left_behind_beside_the_output(lab: HogLab) -> None:
+    lab.hog("true")
+    assert sorted(path.name for path in lab.folder.iterdir()) == ["hog_run", "jobs.txt"]
 
 
-def test_ctrl_c_while_python_imports_shows_nothing(door: Door) -> None:
-    door.write("import os", "os.kill(os.getpid(), 2)", "for n in (): pass", name="sqlite3.py")
-    done = door.run("--job_file", "none", "--gpus", "0", PYTHONPATH=str(door.folder))
+def test_ctrl_c_while_python_imports_shows_nothing(lab: HogLab) -> None:
+    lab.write("import os", "os.kill(os.getpid(), 2)", "for n in (): pass", name="sqlite3.py")
+    done = lab.run("--job_file", "none", "--gpus", "0", PYTHONPATH=str(lab.folder))
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
-def test_no_signal_leaves_workers_or_jobs_behind(door: Door, number: signal.Signals) -> None:
-    gate = Gate(door.folder)
-    door.write(*[gate.wait] * 5)
-    run = door.popen("--job_file", "jobs.txt", "--gpus", "0,1")
+def test_no_signal_leaves_workers_or_jobs_behind(lab: HogLab, number: signal.Signals) -> None:
+    gate = Gate(lab.folder)
+    lab.write(*[gate.wait] * 5)
+    run = lab.popen("--job_file", "jobs.txt", "--gpus", "0,1")
     pids = gate.wait_for(2)
     run.send_signal(number)
     out, _ = run.communicate(timeout=60)
@@ -435,15 +435,15 @@ def test_no_signal_leaves_workers_or_jobs_behind(door: Door, number: signal.Sign
     if number != signal.SIGKILL:
         assert run.returncode == 130
         assert "(MAIN): 2 jobs completed at" in out
-        assert {"job_1/FAILURE", "job_2/FAILURE"} <= set(door.tree())
+        assert {"job_1/FAILURE", "job_2/FAILURE"} <= set(lab.tree())
         ended_by = 2 if number == signal.SIGINT else 15  # Ctrl-C reaches jobs, as it always did
-        assert f"exit code: -{ended_by}\n" in door.read("job_1", "INFO")
+        assert f"exit code: -{ended_by}\n" in lab.read("job_1", "INFO")
 
 
-def test_sigusr1_lets_running_jobs_finish(door: Door) -> None:
-    gate = Gate(door.folder)
-    door.write(*[gate.wait] * 4)
-    run = door.popen("--job_file", "jobs.txt", "--gpus", "0")
+def test_sigusr1_lets_running_jobs_finish(lab: HogLab) -> None:
+    gate = Gate(lab.folder)
+    lab.write(*[gate.wait] * 4)
+    run = lab.popen("--job_file", "jobs.txt", "--gpus", "0")
     gate.wait_for()
     run.send_signal(signal.SIGUSR1)
     assert run.stderr is not None
@@ -453,37 +453,37 @@ def test_sigusr1_lets_running_jobs_finish(door: Door) -> None:
     assert run.returncode == 0 and "(MAIN): 1 jobs completed at" in out
 
 
-def test_the_exit_code_counts_failures_unless_zero_is_wanted(door: Door) -> None:
-    words = ("--job_file", door.write("false", "true", "kill -9 $$"), "--gpus", "0")
-    assert door.run(*words).returncode == 2
-    assert door.run(*words, "--exit-zero").returncode == 0
-    assert door.run(*words, STOKER_COMPAT_EXIT_ZERO="1").returncode == 0
-    assert "exit code: -9\n" in door.read("job_3", "INFO")
+def test_the_exit_code_counts_failures_unless_zero_is_wanted(lab: HogLab) -> None:
+    words = ("--job_file", lab.write("false", "true", "kill -9 $$"), "--gpus", "0")
+    assert lab.run(*words).returncode == 2
+    assert lab.run(*words, "--exit-zero").returncode == 0
+    assert lab.run(*words, STOKER_COMPAT_EXIT_ZERO="1").returncode == 0
+    assert "exit code: -9\n" in lab.read("job_3", "INFO")
 
 
-def test_a_missing_program_is_told_where_a_shell_tells_it(door: Door) -> None:
-    door.write("no-such-program --x")
-    assert door.run("--job_file", "jobs.txt", "--gpus", "0").returncode == 1
-    assert "no-such-program: " in door.read("job_1", "job_1.ERR")
-    assert "exit code: 127\n" in door.read("job_1", "INFO")
+def test_a_missing_program_is_told_where_a_shell_tells_it(lab: HogLab) -> None:
+    lab.write("no-such-program --x")
+    assert lab.run("--job_file", "jobs.txt", "--gpus", "0").returncode == 1
+    assert "no-such-program: " in lab.read("job_1", "job_1.ERR")
+    assert "exit code: 127\n" in lab.read("job_1", "INFO")
 
 
-def test_a_line_with_a_nul_byte_counts_as_failed(door: Door) -> None:
-    door.write("echo a\0b", "echo c")
-    done = door.run("--job_file", "jobs.txt", "--gpus", "0")
+def test_a_line_with_a_nul_byte_counts_as_failed(lab: HogLab) -> None:
+    lab.write("echo a\0b", "echo c")
+    done = lab.run("--job_file", "jobs.txt", "--gpus", "0")
     assert done.returncode == 1
     assert done.stderr == "job 1 holds a NUL byte; it is not run and counts as failed\n"
-    assert door.read("job_2", "job_2.OUT") == "c\n"
+    assert lab.read("job_2", "job_2.OUT") == "c\n"
 
 
-def test_resume_leaves_out_what_succeeded(door: Door) -> None:
+def test_resume_leaves_out_what_succeeded(lab: HogLab) -> None:
     lines = ["echo a >> ran", "echo b >> ran; [ -e fixed ]", "echo c >> ran"]
-    door.write(*lines)
-    assert door.run("--job_file", "jobs.txt", "--gpus", "0").returncode == 1
-    (door.folder / "fixed").touch()
-    door.write(*lines[:2], "echo changed >> ran")
-    door.ok("--job_file", "jobs.txt", "--gpus", "0", "--resume")
-    assert (door.folder / "ran").read_text().split() == ["a", "b", "c", "b", "changed"]
+    lab.write(*lines)
+    assert lab.run("--job_file", "jobs.txt", "--gpus", "0").returncode == 1
+    (lab.folder / "fixed").touch()
+    lab.write(*lines[:2], "echo changed >> ran")
+    lab.ok("--job_file", "jobs.txt", "--gpus", "0", "--resume")
+    assert (lab.folder / "ran").read_text().split() == ["a", "b", "c", "b", "changed"]
 
 
 def test_a_folder_of_the_original_counts_as_done(tmp_path: Path) -> None:
@@ -498,14 +498,14 @@ def test_a_folder_of_the_original_counts_as_done(tmp_path: Path) -> None:
 # -- what its users wished for ---------------------------------------------------------------------
 
 
-def in_python(door: Door, text: str, **kwargs: Any) -> subprocess.CompletedProcess[str]:
-    (door.folder / "script.py").write_text(text)
-    return subprocess.run([sys.executable, "script.py"], env=door.env, cwd=door.folder, text=True,
+def in_python(lab: HogLab, text: str, **kwargs: Any) -> subprocess.CompletedProcess[str]:
+    (lab.folder / "script.py").write_text(text)
+    return subprocess.run([sys.executable, "script.py"], env=lab.env, cwd=lab.folder, text=True,
                           capture_output=True, timeout=60, **kwargs)  # fmt: skip
 
 
-def test_hog_is_a_decorator(door: Door) -> None:
-    done = in_python(door, """
+def test_hog_is_a_decorator(lab: HogLab) -> None:
+    done = in_python(lab, """
 from stoker.compat.hog.main import hog
 
 @hog(gpus="0,1", output_dir="out", prefix="p")
@@ -519,11 +519,11 @@ print("failed:", sweep(0), sweep.__name__, sweep.__doc__)
 """)  # fmt: skip
     assert done.stdout.endswith("failed: 2 sweep Doc.\n"), done.stderr
     assert "Worker 1 starting\n" in done.stdout
-    assert (door.folder / "out/p4/p4.OUT").read_text() == "a\nb\n"
+    assert (lab.folder / "out/p4/p4.OUT").read_text() == "a\nb\n"
 
 
-def test_the_decorator_raises_what_makes_no_sense(door: Door) -> None:
-    done = in_python(door, """
+def test_the_decorator_raises_what_makes_no_sense(lab: HogLab) -> None:
+    done = in_python(lab, """
 from stoker.compat.hog.main import run_jobs
 from stoker.errors import Error
 for gpus, more in (("x", {}), ("0", {"nope": 1}), ("0", {"output_dir": "script.py"})):
@@ -539,16 +539,16 @@ for gpus, more in (("x", {}), ("0", {"nope": 1}), ("0", {"output_dir": "script.p
     assert done.stderr == ""
 
 
-def test_the_decorator_returns_how_many_failed_however_many(door: Door) -> None:
-    done = in_python(door, """
+def test_the_decorator_returns_how_many_failed_however_many(lab: HogLab) -> None:
+    done = in_python(lab, """
 from stoker.compat.hog.main import run_jobs
 print(run_jobs(["exit 1"] * 103 + ["true"], [0, 1], exit_zero=True))
 """)  # fmt: skip
     assert done.stdout.splitlines()[-1] == "103"
 
 
-def test_jobs_before_an_error_of_the_decorated_function_are_run(door: Door) -> None:
-    done = in_python(door, """
+def test_jobs_before_an_error_of_the_decorated_function_are_run(lab: HogLab) -> None:
+    done = in_python(lab, """
 from stoker.compat.hog.main import run_jobs
 def commands():
     yield "touch ran"
@@ -559,11 +559,11 @@ except KeyError as error:
     print(error)
 """)  # fmt: skip
     assert done.stdout.splitlines()[-1] == "'mine'"
-    assert (door.folder / "ran").exists()
+    assert (lab.folder / "ran").exists()
 
 
-def test_the_decorator_raises_when_it_is_interrupted(door: Door) -> None:
-    done = in_python(door, """
+def test_the_decorator_raises_when_it_is_interrupted(lab: HogLab) -> None:
+    done = in_python(lab, """
 from stoker.compat.hog.main import run_jobs
 try:
     run_jobs(["kill $PPID; sleep 60"], "0")
@@ -573,42 +573,42 @@ except RuntimeError as error:
     assert done.stdout.splitlines()[-1] == "hog was interrupted"
 
 
-def test_jobs_of_the_decorator_end_with_its_process(door: Door) -> None:
-    gate = Gate(door.folder)
-    (door.folder / "script.py").write_text(
+def test_jobs_of_the_decorator_end_with_its_process(lab: HogLab) -> None:
+    gate = Gate(lab.folder)
+    (lab.folder / "script.py").write_text(
         f"from stoker.compat.hog.main import run_jobs\nrun_jobs([{gate.wait!r}], [0])\n"
     )
-    door.command = [sys.executable]
-    run = door.popen("script.py")
+    lab.command = [sys.executable]
+    run = lab.popen("script.py")
     pids = gate.wait_for()
     run.kill()
     gone(pids)
 
 
-def test_the_function_for_each_job_can_be_replaced(door: Door) -> None:
-    door.write("import os, sys", "from stoker.compat.hog.main import job as default",
+def test_the_function_for_each_job_can_be_replaced(lab: HogLab) -> None:
+    lab.write("import os, sys", "from stoker.compat.hog.main import job as default",
                "def job(job_name, job_instruction, output_dir, gpu_id):",
                "    print(job_name, job_instruction, output_dir, gpu_id, flush=True)",
                "    if job_instruction == 'raise': raise ValueError('boom')",
                "    return default(job_name, job_instruction, output_dir, gpu_id)",
                "def other(*args): return args[1] != 'no'", name="mine.py")  # fmt: skip
-    door.write("echo $CUDA_VISIBLE_DEVICES", "raise", "exit 5")
-    done = door.run("--job_file", "jobs.txt", "--gpus", "3", "--function", "mine.py")
+    lab.write("echo $CUDA_VISIBLE_DEVICES", "raise", "exit 5")
+    done = lab.run("--job_file", "jobs.txt", "--gpus", "3", "--function", "mine.py")
     assert done.returncode == 2
-    assert door.read("job_1", "job_1.OUT") == "job_1 echo $CUDA_VISIBLE_DEVICES hog_run 3\n3\n"
-    assert "ValueError: boom" in door.read("job_2", "job_2.ERR")
-    assert "exit code: 5\n" in door.read("job_3", "INFO")
-    assert "command: exit 5\n" in door.read("job_3", "INFO")
-    door.write("yes", "no")
-    done = door.run("--job_file", "jobs.txt", "--gpus", "3", "--function", "mine.py:other")
+    assert lab.read("job_1", "job_1.OUT") == "job_1 echo $CUDA_VISIBLE_DEVICES hog_run 3\n3\n"
+    assert "ValueError: boom" in lab.read("job_2", "job_2.ERR")
+    assert "exit code: 5\n" in lab.read("job_3", "INFO")
+    assert "command: exit 5\n" in lab.read("job_3", "INFO")
+    lab.write("yes", "no")
+    done = lab.run("--job_file", "jobs.txt", "--gpus", "3", "--function", "mine.py:other")
     assert done.returncode == 1
-    assert {"job_1/SUCCESS", "job_2/FAILURE"} <= set(door.tree())
+    assert {"job_1/SUCCESS", "job_2/FAILURE"} <= set(lab.tree())
 
 
-def test_console_lines_are_logged_with_times(door: Door) -> None:
-    door.write("false")
-    done = door.run("--job_file", "jobs.txt", "--gpus", "0", "--log_file", "hog.log")
-    logged = (door.folder / "hog.log").read_text().splitlines()
+def test_console_lines_are_logged_with_times(lab: HogLab) -> None:
+    lab.write("false")
+    done = lab.run("--job_file", "jobs.txt", "--gpus", "0", "--log_file", "hog.log")
+    logged = (lab.folder / "hog.log").read_text().splitlines()
     words = [re.sub(r"^\d{4}-\d\d-\d\d [\d:,]+ ", "", line) for line in logged]
     assert "INFO Worker 0 starting" in words
     assert "WARNING job 1 failed: exit 1; see hog_run/job_1/job_1.ERR" in words
@@ -617,13 +617,13 @@ def test_console_lines_are_logged_with_times(door: Door) -> None:
     )
 
 
-def test_gpus_change_at_run_time_by_a_file(door: Door) -> None:
-    gate, later = Gate(door.folder), Gate(door.folder, "later")
-    door.write("0  # the first", name="gpus")
-    door.write(gate.wait, later.wait, later.wait, "true")
-    run = door.popen("--job_file", "jobs.txt", "--gpu_file", "gpus")
+def test_gpus_change_at_run_time_by_a_file(lab: HogLab) -> None:
+    gate, later = Gate(lab.folder), Gate(lab.folder, "later")
+    lab.write("0  # the first", name="gpus")
+    lab.write(gate.wait, later.wait, later.wait, "true")
+    run = lab.popen("--job_file", "jobs.txt", "--gpu_file", "gpus")
     gate.wait_for()
-    door.write("1,1", name="gpus")
+    lab.write("1,1", name="gpus")
     later.wait_for(2)
     gate.open()
     assert run.stdout is not None
@@ -636,21 +636,21 @@ def test_gpus_change_at_run_time_by_a_file(door: Door) -> None:
     out, _ = run.communicate(timeout=60)
     assert run.returncode == 0
     assert out.count("(GPU 1): exiting\n") == 2 and "(GPU 0)" not in out
-    assert "ran on gpu: 1\n" in door.read("job_4", "INFO")
+    assert "ran on gpu: 1\n" in lab.read("job_4", "INFO")
 
 
-def test_a_gpu_file_without_gpus_pauses_and_nonsense_is_ignored(door: Door) -> None:
-    door.write("", name="gpus")
-    door.write("echo $CUDA_VISIBLE_DEVICES")
-    run = door.popen("--job_file", "jobs.txt", "--gpu_file", "gpus")
+def test_a_gpu_file_without_gpus_pauses_and_nonsense_is_ignored(lab: HogLab) -> None:
+    lab.write("", name="gpus")
+    lab.write("echo $CUDA_VISIBLE_DEVICES")
+    run = lab.popen("--job_file", "jobs.txt", "--gpu_file", "gpus")
     assert run.stdout is not None and run.stderr is not None
     assert run.stdout.readline().startswith("(MAIN): Starting at")
-    door.write("what", name="gpus")
+    lab.write("what", name="gpus")
     assert run.stderr.readline() == "the GPU file is ignored: `what` is not the ID of a GPU\n"
-    door.write("5", name="gpus")
+    lab.write("5", name="gpus")
     run.communicate(timeout=60)
     assert run.returncode == 0
-    assert door.read("job_1", "job_1.OUT") == "5\n"
+    assert lab.read("job_1", "job_1.OUT") == "5\n"
 
 
 def test_workers_come_and_go_in_words() -> None:
@@ -670,28 +670,28 @@ def test_workers_come_and_go_in_words() -> None:
     assert len(said) == 2, "it stayed after all"
 
 
-def test_hooks_run_before_and_after_each_job(door: Door) -> None:
-    door.write("echo job >> $HOG_DIR/steps", "exit 4")
-    done = door.run(
+def test_hooks_run_before_and_after_each_job(lab: HogLab) -> None:
+    lab.write("echo job >> $HOG_DIR/steps", "exit 4")
+    done = lab.run(
         "--job_file", "jobs.txt", "--gpus", "6",
         "--pre_hook", "echo pre $HOG_JOB $HOG_NAME $CUDA_VISIBLE_DEVICES | tee -a $HOG_DIR/steps",
         "--post_hook", "echo post $HOG_STATUS $HOG_EXIT_CODE $HOG_GPU $HOG_COMMAND; "
                        "echo post >> $HOG_DIR/steps",
     )  # fmt: skip
     assert done.returncode == 1
-    assert door.read("job_1", "steps").splitlines() == ["pre 1 job_1 6", "job", "post"]
-    assert door.read("job_1", "HOOKS") == (
+    assert lab.read("job_1", "steps").splitlines() == ["pre 1 job_1 6", "job", "post"]
+    assert lab.read("job_1", "HOOKS") == (
         "pre 1 job_1 6\npost SUCCESS 0 6 echo job >> $HOG_DIR/steps\n"
     )
-    assert door.read("job_2", "HOOKS").endswith("post FAILURE 4 6 exit 4\n")
-    assert door.read("job_1", "job_1.OUT") == ""
-    assert "command: exit 4\n" in door.read("job_2", "INFO")
+    assert lab.read("job_2", "HOOKS").endswith("post FAILURE 4 6 exit 4\n")
+    assert lab.read("job_1", "job_1.OUT") == ""
+    assert "command: exit 4\n" in lab.read("job_2", "INFO")
 
 
-def test_a_job_whose_pre_hook_fails_is_not_run(door: Door) -> None:
-    door.write("touch ran")
+def test_a_job_whose_pre_hook_fails_is_not_run(lab: HogLab) -> None:
+    lab.write("touch ran")
     words = ("--job_file", "jobs.txt", "--gpus", "0", "--pre_hook", "echo no; false")
-    assert door.run(*words).returncode == 1
-    assert not (door.folder / "ran").exists()
-    assert door.read("job_1", "HOOKS") == "no\n"
-    assert "job_1/FAILURE" in door.tree()
+    assert lab.run(*words).returncode == 1
+    assert not (lab.folder / "ran").exists()
+    assert lab.read("job_1", "HOOKS") == "no\n"
+    assert "job_1/FAILURE" in lab.tree()

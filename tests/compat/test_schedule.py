@@ -34,7 +34,7 @@ START = re.compile(
 FREE_4 = "Free GPU:\n---------\nGPU 0\nGPU 1\nGPU 2\nGPU 3\n"
 
 
-class Door(Lab):
+class ScheduleLab(Lab):
     """`schedule`, with a state file and leases of its own; whatever still runs is ended."""
 
     def __init__(self, folder: Path) -> None:
@@ -59,23 +59,23 @@ class Door(Lab):
 
 
 @pytest.fixture
-def door(tmp_path: Path) -> Iterator[Door]:
-    door = Door(tmp_path)
-    yield door
-    door.close()
+def lab(tmp_path: Path) -> Iterator[ScheduleLab]:
+    lab = ScheduleLab(tmp_path)
+    yield lab
+    lab.close()
 
 
-def state(door: Lab) -> dict[str, list[Any]]:
-    content: dict[str, list[Any]] = json.loads((door.folder / "info").read_text())
+def state(lab: Lab) -> dict[str, list[Any]]:
+    content: dict[str, list[Any]] = json.loads((lab.folder / "info").read_text())
     return content
 
 
-def begin(door: Lab, gate: Gate, *words: str, before: str = "", **kwargs: Any) -> tuple[
+def begin(lab: Lab, gate: Gate, *words: str, before: str = "", **kwargs: Any) -> tuple[
     subprocess.Popen[str], int
 ]:  # fmt: skip
     """A task that waits at the gate, and its PID; what it printed at its start is read."""
     already = len(gate.arrived())
-    run = door.popen(f"sh -c {json.dumps(before + gate.wait)}", *words, **kwargs)
+    run = lab.popen(f"sh -c {json.dumps(before + gate.wait)}", *words, **kwargs)
     return run, gate.wait_for(already + 1)[-1]
 
 
@@ -88,9 +88,9 @@ def gone(*pids: int) -> None:
     wait_until(lambda: not any(map(is_alive, pids)), what=f"the end of {pids}")
 
 
-def waiting(door: Lab, count: int) -> None:
+def waiting(lab: Lab, count: int) -> None:
     """Wait until so many stand in the line."""
-    tickets = Path(door.env["STOKER_LEASE_DIR"])
+    tickets = Path(lab.env["STOKER_LEASE_DIR"])
     wait_until(lambda: len(list(tickets.glob("schedule.*"))) == count, what=f"{count} in line")
 
 
@@ -185,19 +185,19 @@ def test_what_makes_no_sense_is_refused(words: list[str]) -> None:
         parse(words)
 
 
-def test_errors_are_one_sentence_and_exit_2(door: Lab) -> None:
-    done = door.run("sleep 1", "sleep 2")
+def test_errors_are_one_sentence_and_exit_2(lab: Lab) -> None:
+    done = lab.run("sleep 1", "sleep 2")
     refused(done, 2, "`sleep 2` is a second task",
             "schedule runs one; quote all of its words together")  # fmt: skip
-    swallowed = door.run("-o", "true")
+    swallowed = lab.run("-o", "true")
     assert (swallowed.returncode, swallowed.stdout) == (2, "")
     assert swallowed.stderr.endswith("hint: schedule 'TASK' -o FILE\n")
-    assert not (door.folder / "true").exists()
+    assert not (lab.folder / "true").exists()
 
 
-def test_the_readme_example_as_it_stands(door: Door) -> None:
+def test_the_readme_example_as_it_stands(lab: ScheduleLab) -> None:
     """/path/to/scheduler.py "train.py foo --bar 5" --forced_gpu 2 --verbose"""
-    path = door.folder / "path"
+    path = lab.folder / "path"
     path.mkdir()
     for name, text in (
         ("scheduler.py", f'exec {sys.executable} -m stoker.compat.schedule.main "$@"'),
@@ -205,8 +205,8 @@ def test_the_readme_example_as_it_stands(door: Door) -> None:
     ):
         (path / name).write_text(f"#!/bin/sh\n{text}\n")
         (path / name).chmod(0o755)
-    door.command = [str(path / "scheduler.py")]
-    out = door.ok("train.py foo --bar 5", "--forced_gpu", "2", "--verbose",
+    lab.command = [str(path / "scheduler.py")]
+    out = lab.ok("train.py foo --bar 5", "--forced_gpu", "2", "--verbose",
                   PATH=f"{path}:{os.environ['PATH']}")  # fmt: skip
     assert out.startswith("GPU: cuda2\n")
     assert "\ncuda2 trains with foo --bar 5\n\ntask: ['train.py', 'foo', '--bar', '5']\n" in out
@@ -221,52 +221,52 @@ def test_ports_follow_the_gpu() -> None:
 # -- the state file --------------------------------------------------------------------------------
 
 
-def test_any_call_makes_the_state_file_with_four_gpus(door: Lab) -> None:
-    assert door.run("-h").stdout.startswith("usage: schedule [-h] [-gc GPU_COUNT]")
+def test_any_call_makes_the_state_file_with_four_gpus(lab: Lab) -> None:
+    assert lab.run("-h").stdout.startswith("usage: schedule [-h] [-gc GPU_COUNT]")
     column = "[\n" + ",\n".join(["        null"] * 4) + "\n    ]"
     avail = column.replace("null", "true")
-    assert (door.folder / "info").read_text() == (
+    assert (lab.folder / "info").read_text() == (
         f'{{\n    "avail": {avail},\n    "gpu_name": {column},\n    "task": {column},\n'
         f'    "task_pid": {column},\n    "task_start": {column},\n    "user": {column}\n}}'
     )
 
 
-def test_all_users_can_write_the_state_file(door: Lab) -> None:
-    door.popen("-s", umask=0o077).communicate(timeout=60)
-    assert stat.S_IMODE((door.folder / "info").stat().st_mode) == 0o666
+def test_all_users_can_write_the_state_file(lab: Lab) -> None:
+    lab.popen("-s", umask=0o077).communicate(timeout=60)
+    assert stat.S_IMODE((lab.folder / "info").stat().st_mode) == 0o666
 
 
-def test_init_says_how_many_and_which_are_unavailable(door: Lab) -> None:
-    assert door.ok("-i", "3", "1", "9", "-s") == (
+def test_init_says_how_many_and_which_are_unavailable(lab: Lab) -> None:
+    assert lab.ok("-i", "3", "1", "9", "-s") == (
         "Currently used GPU:\n-------------------\nGPU: None\nUser: None\nTask: None\n"
         "Task PID: None\nStarted: None\n\nFree GPU:\n---------\nGPU 0\nGPU 2\n"
     )
-    assert state(door)["avail"] == [True, False, True]
-    assert door.ok("-rg", "1", "7", "-s").startswith("Free GPU:\n---------\nGPU 0\nGPU 1\nGPU 2\n")
+    assert state(lab)["avail"] == [True, False, True]
+    assert lab.ok("-rg", "1", "7", "-s").startswith("Free GPU:\n---------\nGPU 0\nGPU 1\nGPU 2\n")
     for none in ("0", "-2"):
-        assert door.ok("-i", none, "-s") == "No GPU available.\n"
-        assert state(door) == {key: [] for key in Entry._fields}
+        assert lab.ok("-i", none, "-s") == "No GPU available.\n"
+        assert state(lab) == {key: [] for key in Entry._fields}
 
 
-def test_init_release_status_and_task_happen_in_this_order(door: Lab) -> None:
-    out = door.ok("echo task", "-s", "-rg", "1", "-i", "2", "0", "1")
+def test_init_release_status_and_task_happen_in_this_order(lab: Lab) -> None:
+    out = lab.ok("echo task", "-s", "-rg", "1", "-i", "2", "0", "1")
     assert out.startswith("Currently used GPU:")
     assert "Free GPU:\n---------\nGPU 1\nGPU: cuda1\n" in out
     assert out.endswith("task\n")
 
 
-def test_a_running_task_is_in_the_file_and_in_the_status(door: Lab) -> None:
-    gate = Gate(door.folder)
-    run, _ = begin(door, gate, "-fg", "2")
+def test_a_running_task_is_in_the_file_and_in_the_status(lab: Lab) -> None:
+    gate = Gate(lab.folder)
+    run, _ = begin(lab, gate, "-fg", "2")
     lines = first_lines(run)
     pid = int(lines[2].removeprefix("TASK PID: "))
-    now = state(door)
+    now = state(lab)
     assert now["avail"] == [True, True, False, True]
     assert now["gpu_name"] == [None, None, "cuda2", None]
     assert now["task"][2][:2] == ["sh", "-c"]
     assert now["task_pid"][2] == pid
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", now["task_start"][2])
-    status = door.ok("-s")
+    status = lab.ok("-s")
     assert status == (
         f"Currently used GPU:\n-------------------\nGPU: cuda2\nUser: {now['user'][2]}\n"
         f"Task: {now['task'][2]}\nTask PID: {pid}\nStarted: {now['task_start'][2]}\n\n"
@@ -274,16 +274,16 @@ def test_a_running_task_is_in_the_file_and_in_the_status(door: Lab) -> None:
     )
     gate.open()
     run.communicate(timeout=60)
-    assert state(door)["avail"] == [True] * 4
-    assert door.ok("-s") == FREE_4
+    assert state(lab)["avail"] == [True] * 4
+    assert lab.ok("-s") == FREE_4
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"avail": 3}', '{"avail": [true]}', "\0\xff"])
-def test_a_damaged_state_file_is_begun_anew(door: Lab, text: str) -> None:
-    (door.folder / "info").write_bytes(text.encode("latin-1"))
-    done = door.run("echo ran")
+def test_a_damaged_state_file_is_begun_anew(lab: Lab, text: str) -> None:
+    (lab.folder / "info").write_bytes(text.encode("latin-1"))
+    done = lab.run("echo ran")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "ran")
-    assert len(state(door)["user"]) == (1 if text == '{"avail": [true]}' else 4)
+    assert len(state(lab)["user"]) == (1 if text == '{"avail": [true]}' else 4)
 
 
 def test_strange_values_in_the_file_are_nothing() -> None:
@@ -293,24 +293,24 @@ def test_strange_values_in_the_file_are_nothing() -> None:
     assert status_text([]) == "No GPU available.\n"
 
 
-def test_the_state_file_is_never_the_truth(door: Lab) -> None:
+def test_the_state_file_is_never_the_truth(lab: Lab) -> None:
     """Entries of tasks that are not there are dropped; a GPU that is leased stays so."""
-    door.ok("-i", "1")
-    lie = state(door)
+    lab.ok("-i", "1")
+    lie = state(lab)
     lie |= {"avail": [False], "task": [["x"]], "task_pid": [os.getpid()], "user": ["me"]}
-    (door.folder / "info").write_text(json.dumps(lie))
-    assert door.ok("echo ran").endswith("ran\n")
-    assert door.ok("-s") == "Free GPU:\n---------\nGPU 0\n"
-    gate = Gate(door.folder)
-    run, _ = begin(door, gate)
+    (lab.folder / "info").write_text(json.dumps(lie))
+    assert lab.ok("echo ran").endswith("ran\n")
+    assert lab.ok("-s") == "Free GPU:\n---------\nGPU 0\n"
+    gate = Gate(lab.folder)
+    run, _ = begin(lab, gate)
     first_lines(run)
-    (door.folder / "info").unlink()
-    door.ok("-i", "1")  # it is not forgotten
-    assert state(door)["avail"] == [False]
-    (door.folder / "info").write_text(json.dumps(lie | {"avail": [True]}))
-    second = door.popen("echo second")
-    waiting(door, 1)
-    released = door.run("-rg", "0", "-s")
+    (lab.folder / "info").unlink()
+    lab.ok("-i", "1")  # it is not forgotten
+    assert state(lab)["avail"] == [False]
+    (lab.folder / "info").write_text(json.dumps(lie | {"avail": [True]}))
+    second = lab.popen("echo second")
+    waiting(lab, 1)
+    released = lab.run("-rg", "0", "-s")
     assert released.stdout.startswith("Currently used GPU:")
     assert released.stderr.startswith("GPU 0 is in use (PID ")
     gate.open()
@@ -318,20 +318,20 @@ def test_the_state_file_is_never_the_truth(door: Lab) -> None:
     assert second.communicate(timeout=60)[0].endswith("second\n")
 
 
-def test_a_planted_link_is_not_followed(door: Lab) -> None:
-    (door.folder / "victim").write_text("precious")
-    (door.folder / "info").symlink_to(door.folder / "victim")
-    assert door.ok("echo ran").endswith("ran\n")
-    assert (door.folder / "victim").read_text() == "precious"
-    refused(door.run("-i", "2"), 77, f"the state file `{door.folder}/info` cannot be written",
-            f"its owner can: chmod 666 {door.folder}/info")  # fmt: skip
+def test_a_planted_link_is_not_followed(lab: Lab) -> None:
+    (lab.folder / "victim").write_text("precious")
+    (lab.folder / "info").symlink_to(lab.folder / "victim")
+    assert lab.ok("echo ran").endswith("ran\n")
+    assert (lab.folder / "victim").read_text() == "precious"
+    refused(lab.run("-i", "2"), 77, f"the state file `{lab.folder}/info` cannot be written",
+            f"its owner can: chmod 666 {lab.folder}/info")  # fmt: skip
 
 
 # -- the task --------------------------------------------------------------------------------------
 
 
-def test_what_is_printed_at_the_start(door: Lab) -> None:
-    run = door.popen("sh -c 'echo $GPU $CUDA_VISIBLE_DEVICES $$'", "-pg", "3")
+def test_what_is_printed_at_the_start(lab: Lab) -> None:
+    run = lab.popen("sh -c 'echo $GPU $CUDA_VISIBLE_DEVICES $$'", "-pg", "3")
     out, err = run.communicate(timeout=60)
     match = START.match(out)
     assert match is not None and (run.returncode, err) == (0, "")
@@ -340,75 +340,75 @@ def test_what_is_printed_at_the_start(door: Lab) -> None:
     assert out[match.end() :] == f"cuda3 3 {pid}\n"
 
 
-def test_the_task_has_its_own_session_no_stdin_and_ignores_sigint(door: Lab) -> None:
+def test_the_task_has_its_own_session_no_stdin_and_ignores_sigint(lab: Lab) -> None:
     code = (
         "import os, signal, sys; print(os.getsid(0) == os.getpid(), "
         "signal.getsignal(signal.SIGINT) == signal.SIG_IGN, "
         "signal.getsignal(signal.SIGTERM) == signal.SIG_DFL, sys.stdin.read() == '')"
     )
-    out = door.ok("--", sys.executable, "-c", code, input="not for the task\n")
+    out = lab.ok("--", sys.executable, "-c", code, input="not for the task\n")
     assert out.splitlines()[-1] == "True True True True"
 
 
-def test_the_lowest_free_gpu_is_taken_unless_one_is_preferred(door: Lab) -> None:
-    gate = Gate(door.folder)
-    begin(door, gate)
-    assert door.ok("true").startswith("GPU: cuda1\n")
-    assert door.ok("true", "-pg", "2").startswith("GPU: cuda2\n")
-    assert door.ok("true", "-pg", "0").startswith("GPU: cuda1\n")
-    assert door.ok("true", "-p", "[0,3,2]").startswith("GPU: 3\n")
-    assert door.ok("true", "-pg", "99").startswith("GPU: cuda1\n")
+def test_the_lowest_free_gpu_is_taken_unless_one_is_preferred(lab: Lab) -> None:
+    gate = Gate(lab.folder)
+    begin(lab, gate)
+    assert lab.ok("true").startswith("GPU: cuda1\n")
+    assert lab.ok("true", "-pg", "2").startswith("GPU: cuda2\n")
+    assert lab.ok("true", "-pg", "0").startswith("GPU: cuda1\n")
+    assert lab.ok("true", "-p", "[0,3,2]").startswith("GPU: 3\n")
+    assert lab.ok("true", "-pg", "99").startswith("GPU: cuda1\n")
     gate.open()
 
 
-def test_a_forced_gpu_is_waited_for_while_others_are_free(door: Lab) -> None:
-    gate = Gate(door.folder)
-    run, _ = begin(door, gate, "-fg", "1")
+def test_a_forced_gpu_is_waited_for_while_others_are_free(lab: Lab) -> None:
+    gate = Gate(lab.folder)
+    run, _ = begin(lab, gate, "-fg", "1")
     first_lines(run)
-    second = door.popen("true", "-fg", "1")
+    second = lab.popen("true", "-fg", "1")
     assert first_lines(second, 1) == [f"Scheduler (PID: {second.pid}) is waiting for GPU 1."]
-    third = door.popen("true", "-f", "[1]")
+    third = lab.popen("true", "-f", "[1]")
     assert first_lines(third, 1) == [f"Scheduler (PID: {third.pid}) is waiting for GPU(s) [1]."]
-    assert door.ok("true").startswith("GPU: cuda0\n")  # nobody stands behind them
+    assert lab.ok("true").startswith("GPU: cuda0\n")  # nobody stands behind them
     gate.open()
     assert second.communicate(timeout=60)[0].startswith("GPU: cuda1\n")
     assert third.communicate(timeout=60)[0].startswith("GPU: 1\n")
 
 
-def test_what_can_never_be_had_is_not_waited_for(door: Lab) -> None:
+def test_what_can_never_be_had_is_not_waited_for(lab: Lab) -> None:
     hint = "schedule knows 4 GPUs; -i N says that there are N"
-    refused(door.run("true", "-fg", "99"), 2, "there is no GPU 99", hint)
-    refused(door.run("true", "-gc", "5"), 2, "there are no 5 GPUs", hint)
-    door.ok("-i", "0")
-    assert door.run("true").stderr.startswith("error: there is no GPU\n")
+    refused(lab.run("true", "-fg", "99"), 2, "there is no GPU 99", hint)
+    refused(lab.run("true", "-gc", "5"), 2, "there are no 5 GPUs", hint)
+    lab.ok("-i", "0")
+    assert lab.run("true").stderr.startswith("error: there is no GPU\n")
 
 
-def test_gpu_count_really_gives_so_many(door: Lab) -> None:
-    out = door.ok("sh -c 'echo $GPU $CUDA_VISIBLE_DEVICES'", "-gc", "2")
+def test_gpu_count_really_gives_so_many(lab: Lab) -> None:
+    out = lab.ok("sh -c 'echo $GPU $CUDA_VISIBLE_DEVICES'", "-gc", "2")
     assert out.startswith("GPU: cuda0,cuda1\n") and out.endswith("cuda0,cuda1 0,1\n")
-    out = door.ok("-f", "[1,3]", "--cx", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES $0")
+    out = lab.ok("-f", "[1,3]", "--cx", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES $0")
     assert "\n1,3 model.n_gpus=2\n" in out
-    out = door.ok("-n", "2", "-f", "2", "printenv", "CUDA_VISIBLE_DEVICES")
+    out = lab.ok("-n", "2", "-f", "2", "printenv", "CUDA_VISIBLE_DEVICES")
     assert out.startswith("GPU: 2,0\n") and "\n2,0\n" in out
 
 
-def test_a_wide_task_is_not_overtaken_for_ever(door: Lab) -> None:
-    gate = Gate(door.folder)
-    run, _ = begin(door, gate, "-fg", "2")
-    wide = door.popen("echo wide", "-gc", "4")
-    waiting(door, 1)
-    narrow = door.popen("echo narrow")
-    waiting(door, 2)  # three GPUs are free, but the wide task came first
+def test_a_wide_task_is_not_overtaken_for_ever(lab: Lab) -> None:
+    gate = Gate(lab.folder)
+    run, _ = begin(lab, gate, "-fg", "2")
+    wide = lab.popen("echo wide", "-gc", "4")
+    waiting(lab, 1)
+    narrow = lab.popen("echo narrow")
+    waiting(lab, 2)  # three GPUs are free, but the wide task came first
     gate.open()
     run.communicate(timeout=60)
     assert wide.communicate(timeout=60)[0].startswith("GPU: cuda0,cuda1,cuda2,cuda3\n")
     assert narrow.communicate(timeout=60)[0].endswith("narrow\n")
 
 
-def test_output_goes_to_files_and_verbose_tells(door: Lab) -> None:
-    (door.folder / "out").write_text("old\n" * 9)
+def test_output_goes_to_files_and_verbose_tells(lab: Lab) -> None:
+    (lab.folder / "out").write_text("old\n" * 9)
     task = "sh -c 'echo out __num__; echo err >&2'"
-    out = door.ok(task, "-o", "out", "-e", "err", "-v", "-fg", "1")
+    out = lab.ok(task, "-o", "out", "-e", "err", "-v", "-fg", "1")
     match = START.match(out)
     assert match is not None
     date = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
@@ -418,9 +418,9 @@ def test_output_goes_to_files_and_verbose_tells(door: Lab) -> None:
         r"total time: 0:0:\d\n\n",
         out[match.end() :],
     )
-    assert (door.folder / "out").read_text() == "out __num__\n"
-    assert (door.folder / "err").read_text() == "err\n"
-    plain = door.ok("echo __num__ x__num__", "-fg", "2", "-v", "-o")
+    assert (lab.folder / "out").read_text() == "out __num__\n"
+    assert (lab.folder / "err").read_text() == "err\n"
+    plain = lab.ok("echo __num__ x__num__", "-fg", "2", "-v", "-o")
     assert "\n3800 x__num__\n" in plain
     assert "\nstdout: <stdout>\nstderr: <stderr>\n" in plain
 
@@ -434,45 +434,45 @@ def test_output_goes_to_files_and_verbose_tells(door: Lab) -> None:
     ],
 )
 def test_a_minus_is_our_stdout_and_no_file(
-    door: Lab, words: list[str], out: str, err: str, file: str | None
+    lab: Lab, words: list[str], out: str, err: str, file: str | None
 ) -> None:
     if file is not None:
-        (door.folder / "x y").write_text("old\n" * 9)
-    done = door.run("sh -c 'echo out; echo err >&2'", *words)
+        (lab.folder / "x y").write_text("old\n" * 9)
+    done = lab.run("sh -c 'echo out; echo err >&2'", *words)
     match = START.match(done.stdout)
     assert match is not None
     assert (done.stdout[match.end() :], done.stderr) == (out, err)
-    assert file is None or (door.folder / "x y").read_text() == file
-    assert not (door.folder / "-").exists()
+    assert file is None or (lab.folder / "x y").read_text() == file
+    assert not (lab.folder / "-").exists()
 
 
-def test_there_is_no_shell(door: Lab) -> None:
-    assert door.ok("echo '$HOME  x' ; *\n\n y").endswith("$HOME  x ; * y\n")
+def test_there_is_no_shell(lab: Lab) -> None:
+    assert lab.ok("echo '$HOME  x' ; *\n\n y").endswith("$HOME  x ; * y\n")
 
 
-def test_an_empty_task_is_nothing_to_do(door: Lab) -> None:
-    assert (door.ok(""), door.ok(" \n ")) == ("", "")
+def test_an_empty_task_is_nothing_to_do(lab: Lab) -> None:
+    assert (lab.ok(""), lab.ok(" \n ")) == ("", "")
 
 
-def test_the_exit_code_is_the_tasks_unless_zero_is_wanted(door: Lab) -> None:
-    assert door.run("sh -c 'exit 7'").returncode == 7
-    assert door.run("sh -c 'kill -9 $$'").returncode == 137
-    assert door.run("sh -c 'exit 7'", "--exit-zero").returncode == 0
-    assert door.run("sh -c 'exit 7'", STOKER_COMPAT_EXIT_ZERO="1").returncode == 0
+def test_the_exit_code_is_the_tasks_unless_zero_is_wanted(lab: Lab) -> None:
+    assert lab.run("sh -c 'exit 7'").returncode == 7
+    assert lab.run("sh -c 'kill -9 $$'").returncode == 137
+    assert lab.run("sh -c 'exit 7'", "--exit-zero").returncode == 0
+    assert lab.run("sh -c 'exit 7'", STOKER_COMPAT_EXIT_ZERO="1").returncode == 0
 
 
-def test_a_missing_program_exits_1_at_once(door: Lab) -> None:
-    refused(door.run("no-such-program x", "-o", "out"), 1,
+def test_a_missing_program_exits_1_at_once(lab: Lab) -> None:
+    refused(lab.run("no-such-program x", "-o", "out"), 1,
             "the program `no-such-program` was not found",
             "it runs without a shell: give a path or a name on PATH")  # fmt: skip
-    (door.folder / "data").touch()
-    assert door.run("./data").returncode == 1
-    assert not (door.folder / "out").exists()
-    assert door.ok("-s") == FREE_4
+    (lab.folder / "data").touch()
+    assert lab.run("./data").returncode == 1
+    assert not (lab.folder / "out").exists()
+    assert lab.ok("-s") == FREE_4
 
 
-def test_no_login_terminal_is_needed(door: Lab) -> None:
-    run = door.popen("echo ran", start_new_session=True, stdin=subprocess.DEVNULL)
+def test_no_login_terminal_is_needed(lab: Lab) -> None:
+    run = lab.popen("echo ran", start_new_session=True, stdin=subprocess.DEVNULL)
     assert run.communicate(timeout=60)[0].endswith("ran\n")
     assert run.returncode == 0
 
@@ -480,10 +480,10 @@ def test_no_login_terminal_is_needed(door: Lab) -> None:
 # -- signals ---------------------------------------------------------------------------------------
 
 
-def test_ctrl_c_warns_then_terminates_then_kills(door: Lab) -> None:
+def test_ctrl_c_warns_then_terminates_then_kills(lab: Lab) -> None:
     """The GPU is free when the task is dead, not when it was asked to end."""
-    gate = Gate(door.folder)
-    run, pid = begin(door, gate, "-fg", "0", before="trap 'echo asked' TERM; ")
+    gate = Gate(lab.folder)
+    run, pid = begin(lab, gate, "-fg", "0", before="trap 'echo asked' TERM; ")
     first_lines(run)
     run.send_signal(signal.SIGINT)
     assert first_lines(run, 2) == ["", f"Next Ctrl-C terminate the task (PGID: {pid})."]
@@ -491,9 +491,9 @@ def test_ctrl_c_warns_then_terminates_then_kills(door: Lab) -> None:
     run.send_signal(signal.SIGINT)
     said = first_lines(run, 3)
     assert sorted(said) == sorted(["", f"The task (PGID: {pid}) was terminated.", "asked"])
-    assert is_alive(pid) and state(door)["avail"][0] is False
-    next_one = door.popen("echo next", "-fg", "0")
-    waiting(door, 1)
+    assert is_alive(pid) and state(lab)["avail"][0] is False
+    next_one = lab.popen("echo next", "-fg", "0")
+    waiting(lab, 1)
     run.send_signal(signal.SIGINT)
     out, _ = run.communicate(timeout=60)
     assert out == f"\nThe task (PGID: {pid}) was killed.\n"
@@ -502,24 +502,24 @@ def test_ctrl_c_warns_then_terminates_then_kills(door: Lab) -> None:
     assert next_one.communicate(timeout=60)[0].endswith("next\n")
 
 
-def test_a_third_ctrl_c_counts_only_after_the_kill_delay(door: Lab) -> None:
-    gate = Gate(door.folder)
-    run, pid = begin(door, gate, before="trap 'echo asked' TERM; ",
+def test_a_third_ctrl_c_counts_only_after_the_kill_delay(lab: Lab) -> None:
+    gate = Gate(lab.folder)
+    run, pid = begin(lab, gate, before="trap 'echo asked' TERM; ",
                      env={"STOKER_SCHEDULE_KILL_DELAY": "600"})  # fmt: skip
     first_lines(run)
     for expected in (2, 3):
         run.send_signal(signal.SIGINT)
         first_lines(run, expected)
     run.send_signal(signal.SIGINT)
-    assert door.ok("-s").startswith("Currently used GPU:")  # a look behind the signal
+    assert lab.ok("-s").startswith("Currently used GPU:")  # a look behind the signal
     assert is_alive(pid)
     gate.open()
     assert run.communicate(timeout=60)[0] == ""
 
 
-def test_a_task_that_obeys_ends_with_the_second_ctrl_c(door: Lab) -> None:
-    gate = Gate(door.folder)
-    run, pid = begin(door, gate)
+def test_a_task_that_obeys_ends_with_the_second_ctrl_c(lab: Lab) -> None:
+    gate = Gate(lab.folder)
+    run, pid = begin(lab, gate)
     first_lines(run)
     run.send_signal(signal.SIGINT)
     first_lines(run, 2)
@@ -530,40 +530,40 @@ def test_a_task_that_obeys_ends_with_the_second_ctrl_c(door: Lab) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
-def test_no_task_outlives_schedule_and_no_gpu_stays_busy(door: Lab, number: signal.Signals) -> None:
-    gate, hidden = Gate(door.folder), Gate(door.folder, "hidden")
-    (door.folder / "hide").write_text(hidden.wait)
-    run, pid = begin(door, gate, before="setsid sh hide & ")
+def test_no_task_outlives_schedule_and_no_gpu_stays_busy(lab: Lab, number: signal.Signals) -> None:
+    gate, hidden = Gate(lab.folder), Gate(lab.folder, "hidden")
+    (lab.folder / "hide").write_text(hidden.wait)
+    run, pid = begin(lab, gate, before="setsid sh hide & ")
     pids = [pid, *hidden.wait_for()]
     first_lines(run)
     run.send_signal(number)
     run.communicate(timeout=60)
     assert run.returncode == (-9 if number == signal.SIGKILL else 128 + signal.SIGTERM)
     gone(*pids)
-    wait_until(lambda: state(door)["avail"] == [True] * 4)
-    assert door.ok("-s") == FREE_4
-    assert door.ok("true").startswith("GPU: cuda0\n")
+    wait_until(lambda: state(lab)["avail"] == [True] * 4)
+    assert lab.ok("-s") == FREE_4
+    assert lab.ok("true").startswith("GPU: cuda0\n")
 
 
-def test_nobody_has_to_read_what_is_said_to_who_waits(door: Lab) -> None:
-    door.ok("-i", "1")
-    gate = Gate(door.folder)
-    run, _ = begin(door, gate)
+def test_nobody_has_to_read_what_is_said_to_who_waits(lab: Lab) -> None:
+    lab.ok("-i", "1")
+    gate = Gate(lab.folder)
+    run, _ = begin(lab, gate)
     with open("/dev/full", "w") as full:
-        second = door.popen("sh -c 'echo >> ran'", stdout=full, stderr=full)
-    waiting(door, 1)
-    third = door.popen("true")  # who came later is told later
+        second = lab.popen("sh -c 'echo >> ran'", stdout=full, stderr=full)
+    waiting(lab, 1)
+    third = lab.popen("true")  # who came later is told later
     assert third.stderr is not None
     assert third.stderr.readline() == "waiting for a free GPU, behind 1 other\n"
     gate.open()
     run.communicate(timeout=60)
     assert second.wait(60) == 0
-    assert (door.folder / "ran").exists()
+    assert (lab.folder / "ran").exists()
 
 
-def test_a_working_folder_that_was_removed_is_no_reason_to_fail(door: Lab) -> None:
+def test_a_working_folder_that_was_removed_is_no_reason_to_fail(lab: Lab) -> None:
     line = 'mkdir gone; cd gone; rmdir ../gone; exec "$@"'
-    door.command = [
+    lab.command = [
         "sh",
         "-c",
         line,
@@ -573,20 +573,20 @@ def test_a_working_folder_that_was_removed_is_no_reason_to_fail(door: Lab) -> No
         "-m",
         "stoker.compat.schedule.main",
     ]
-    done = door.run("echo a")
+    done = lab.run("echo a")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "a")
     assert "Traceback" not in done.stderr  # some shells say that they miss it
 
 
-def test_ctrl_c_while_python_imports_shows_nothing(door: Lab) -> None:
-    (door.folder / "json.py").write_text("import os\nos.kill(os.getpid(), 2)\nfor n in (): pass\n")
-    done = door.run("echo a", PYTHONPATH=str(door.folder))
+def test_ctrl_c_while_python_imports_shows_nothing(lab: Lab) -> None:
+    (lab.folder / "json.py").write_text("import os\nos.kill(os.getpid(), 2)\nfor n in (): pass\n")
+    done = lab.run("echo a", PYTHONPATH=str(lab.folder))
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
-def test_nohup_holds(door: Lab) -> None:
-    gate = Gate(door.folder)
-    run, _ = begin(door, gate, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+def test_nohup_holds(lab: Lab) -> None:
+    gate = Gate(lab.folder)
+    run, _ = begin(lab, gate, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
     first_lines(run)
     run.send_signal(signal.SIGHUP)
     gate.open()
@@ -595,14 +595,14 @@ def test_nohup_holds(door: Lab) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGKILL])
-def test_who_waits_can_leave_the_line(door: Lab, number: signal.Signals) -> None:
-    door.ok("-i", "1")
-    gate = Gate(door.folder)
-    run, _ = begin(door, gate)
-    second = door.popen("echo second")
+def test_who_waits_can_leave_the_line(lab: Lab, number: signal.Signals) -> None:
+    lab.ok("-i", "1")
+    gate = Gate(lab.folder)
+    run, _ = begin(lab, gate)
+    second = lab.popen("echo second")
     assert second.stderr is not None
     assert second.stderr.readline() == "waiting for a free GPU\n"
-    third = door.popen("echo third")
+    third = lab.popen("echo third")
     assert third.stderr is not None
     assert third.stderr.readline() == "waiting for a free GPU, behind 1 other\n"
     second.send_signal(number)
@@ -616,33 +616,33 @@ def test_who_waits_can_leave_the_line(door: Lab, number: signal.Signals) -> None
 # -- first come, first served ----------------------------------------------------------------------
 
 
-def test_first_come_first_served(door: Lab) -> None:
-    door.ok("-i", "1")
-    gate = Gate(door.folder)
-    begin(door, gate)
+def test_first_come_first_served(lab: Lab) -> None:
+    lab.ok("-i", "1")
+    gate = Gate(lab.folder)
+    begin(lab, gate)
     line = []
     for number in range(5):
-        line.append(door.popen(f"sh -c 'echo {number} >> order'"))
-        waiting(door, number + 1)
+        line.append(lab.popen(f"sh -c 'echo {number} >> order'"))
+        waiting(lab, number + 1)
     gate.open()
     for run in line:
         run.communicate(timeout=60)
-    assert (door.folder / "order").read_text().split() == ["0", "1", "2", "3", "4"]
-    assert not list((door.folder / "leases").glob("schedule.*"))
+    assert (lab.folder / "order").read_text().split() == ["0", "1", "2", "3", "4"]
+    assert not list((lab.folder / "leases").glob("schedule.*"))
 
 
-def test_nobody_waits_behind_a_process_that_is_stopped(door: Lab) -> None:
-    door.ok("-i", "1")
-    gate = Gate(door.folder)
-    run, _ = begin(door, gate)
-    stopped = door.popen("echo stopped")
-    waiting(door, 1)
+def test_nobody_waits_behind_a_process_that_is_stopped(lab: Lab) -> None:
+    lab.ok("-i", "1")
+    gate = Gate(lab.folder)
+    run, _ = begin(lab, gate)
+    stopped = lab.popen("echo stopped")
+    waiting(lab, 1)
     stopped.send_signal(signal.SIGTSTP)
     stat = Path(f"/proc/{stopped.pid}/stat")
     wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", what="a stop")
     gate.open()
     run.communicate(timeout=60)
-    assert door.ok("echo ran").endswith("ran\n")
+    assert lab.ok("echo ran").endswith("ran\n")
     stopped.send_signal(signal.SIGCONT)
     assert stopped.communicate(timeout=60)[0].endswith("stopped\n")
 
@@ -656,26 +656,26 @@ def test_gpus_that_nobody_ahead_wants_are_left_over() -> None:
     assert left_over(gpus, [GpuWish(2, (0, 9))]) == gpus
 
 
-def test_a_gpu_that_becomes_available_is_used_by_who_waits(door: Lab) -> None:
-    door.ok("-i", "2", "0", "1")
-    run = door.popen("echo ran", "-fg", "1")
+def test_a_gpu_that_becomes_available_is_used_by_who_waits(lab: Lab) -> None:
+    lab.ok("-i", "2", "0", "1")
+    run = lab.popen("echo ran", "-fg", "1")
     assert run.stderr is not None
     assert run.stderr.readline() == "waiting for a free GPU\n"
-    door.ok("-rg", "1")
+    lab.ok("-rg", "1")
     assert run.communicate(timeout=60)[0].startswith("GPU: cuda1\n")
 
 
 def test_a_lease_of_anybody_else_is_respected_and_shown(
-    door: Lab, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("STOKER_LEASE_DIR", door.env["STOKER_LEASE_DIR"])
-    door.ok("-i", "1")
+    monkeypatch.setenv("STOKER_LEASE_DIR", lab.env["STOKER_LEASE_DIR"])
+    lab.ok("-i", "1")
     lease = try_take([DeviceClaim("schedule-0", "", False, 0, None)])
     assert lease is not None
-    run = door.popen("echo ran")
+    run = lab.popen("echo ran")
     assert run.stderr is not None
     assert run.stderr.readline() == "waiting for a free GPU\n"
-    assert f"\nTask PID: {os.getpid()}\n" in door.ok("-s")
+    assert f"\nTask PID: {os.getpid()}\n" in lab.ok("-s")
     lease.close()
     assert run.communicate(timeout=60)[0].endswith("ran\n")
 
@@ -737,29 +737,31 @@ def test_two_who_need_several_do_not_wait_for_each_other(
 
 
 @pytest.fixture
-def on_cards(host: GpuHost) -> Iterator[tuple[Door, GpuHost]]:
-    door = Door(host.folder)
-    door.env |= host.lab().env | {"STOKER_SCHEDULE_FILE": str(host.folder / "info")}
-    yield door, host
-    door.close()
+def on_gpus(host: GpuHost) -> Iterator[tuple[ScheduleLab, GpuHost]]:
+    lab = ScheduleLab(host.folder)
+    lab.env |= host.lab().env | {"STOKER_SCHEDULE_FILE": str(host.folder / "info")}
+    yield lab, host
+    lab.close()
 
 
-def test_there_are_as_many_gpus_as_the_driver_tells(on_cards: tuple[Door, GpuHost]) -> None:
-    door, _ = on_cards
-    assert door.ok("-s") == "Free GPU:\n---------\nGPU 0\nGPU 1\n"
-    assert door.ok("printenv CUDA_VISIBLE_DEVICES", "-gc", "2").endswith("\n0,1\n")
+def test_gpu_count_comes_from_the_driver(on_gpus: tuple[ScheduleLab, GpuHost]) -> None:
+    lab, _ = on_gpus
+    assert lab.ok("-s") == "Free GPU:\n---------\nGPU 0\nGPU 1\n"
+    assert lab.ok("printenv CUDA_VISIBLE_DEVICES", "-gc", "2").endswith("\n0,1\n")
 
 
-def test_schedule_and_stoker_run_respect_each_other(on_cards: tuple[Door, GpuHost]) -> None:
-    door, host = on_cards
+def test_schedule_and_stoker_run_respect_the_leases_of_each_other(
+    on_gpus: tuple[ScheduleLab, GpuHost],
+) -> None:
+    schedule, host = on_gpus
     lab, gate, later = host.lab(), host.gate(), host.gate("later")
     other = lab.popen("run", "-q", "--devices", "0", gate.wait)
     gate.wait_for()
-    assert door.ok("true").startswith("GPU: cuda1\n")
-    status = door.ok("-s")
+    assert schedule.ok("true").startswith("GPU: cuda1\n")
+    status = schedule.ok("-s")
     assert f"\nTask PID: {other.pid}\n" in status and status.endswith("---------\nGPU 1\n")
-    run = door.popen("-gc", "2", "--", "sh", "-c", later.wait)
-    waiting(door, 1)
+    run = schedule.popen("-gc", "2", "--", "sh", "-c", later.wait)
+    waiting(schedule, 1)
     gate.open()
     other.communicate(timeout=60)
     assert first_lines(run, 1) == ["GPU: cuda0,cuda1"]
@@ -770,15 +772,15 @@ def test_schedule_and_stoker_run_respect_each_other(on_cards: tuple[Door, GpuHos
     assert waits.communicate(timeout=60)[0] == "at last\n"
 
 
-def test_schedule_and_hog_take_turns_on_a_card(on_cards: tuple[Door, GpuHost]) -> None:
-    """Also while hog has more jobs: whoever stands in line gets the card between two of them."""
-    door, host = on_cards
+def test_schedule_and_hog_take_turns_on_a_gpu(on_gpus: tuple[ScheduleLab, GpuHost]) -> None:
+    """A waiting `schedule` gets the GPU between two jobs of hog."""
+    schedule, host = on_gpus
     lab, first, second = host.lab(), host.gate("first"), host.gate("second")
     (lab.folder / "jobs").write_text(f"{first.wait}\n{second.wait}\n")
     lab.command = [sys.executable, "-m", "stoker.compat.hog.main"]
     hog = lab.popen("--job_file", "jobs", "--gpus", "0")
     first.wait_for()
-    run = door.popen("sh -c 'echo between'", "-fg", "0")
+    run = schedule.popen("sh -c 'echo between'", "-fg", "0")
     assert first_lines(run, 1) == [f"Scheduler (PID: {run.pid}) is waiting for GPU 0."]
     first.open()
     assert run.communicate(timeout=60)[0].endswith("between\n")
@@ -788,21 +790,23 @@ def test_schedule_and_hog_take_turns_on_a_card(on_cards: tuple[Door, GpuHost]) -
     assert hog.returncode == 0
 
 
-def test_a_card_that_a_stranger_computes_on_is_left_alone(on_cards: tuple[Door, GpuHost]) -> None:
-    door, host = on_cards
+def test_gpu_that_another_process_uses_is_not_taken(
+    on_gpus: tuple[ScheduleLab, GpuHost],
+) -> None:
+    lab, host = on_gpus
     pid = host.stranger(0, GIB)
-    done = door.run("true")
+    done = lab.run("true")
     assert done.stdout.startswith("GPU: cuda1\n")
     assert done.stderr == f"GPU 0 is not used while {USER} (pid {pid}) has 1.0 GB\n"
-    forced = door.popen("true", "-fg", "0")
+    forced = lab.popen("true", "-fg", "0")
     assert forced.stderr is not None
     assert forced.stderr.readline().startswith("GPU 0 is not used while ")
     host.end_stranger(pid)
     assert "GPU: cuda0\n" in forced.communicate(timeout=60)[0]
 
 
-def test_flags_of_the_second_generation_bring_its_output(door: Lab) -> None:
-    out = door.ok("-n", "2", "--", "echo", "x y").splitlines()
+def test_flags_of_the_second_generation_bring_its_output(lab: Lab) -> None:
+    out = lab.ok("-n", "2", "--", "echo", "x y").splitlines()
     assert out[0] == "GPU: 0,1"
     assert [line.partition(":")[0] for line in out[1:5]] == [
         "SCH PID", "TASK PID", "SCH PGID", "TASK PGID",
@@ -811,8 +815,8 @@ def test_flags_of_the_second_generation_bring_its_output(door: Lab) -> None:
     assert [line.partition(":")[0] for line in out[8:]] == ["start", "end", "total time", ""]
 
 
-def test_first_ctrl_c_ends_a_task_of_the_second_generation(door: Lab) -> None:
-    run = door.popen("-n", "1", "--", "sleep", "1000")
+def test_first_ctrl_c_ends_a_task_of_the_second_generation(lab: Lab) -> None:
+    run = lab.popen("-n", "1", "--", "sleep", "1000")
     pid = int(first_lines(run, 5)[2].removeprefix("TASK PID: "))
     run.send_signal(signal.SIGINT)
     assert first_lines(run, 2) == ["", f"The task (PGID: {pid}) was terminated."]

@@ -1,4 +1,4 @@
-"""simple_hypersearch: the same lines in the same order, for less memory and with better errors."""
+"""simple_hypersearch: the same lines in the same order, with less memory and clear errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from stoker.compat.simple_gpu_scheduler import hypersearch
 from stoker.compat.simple_gpu_scheduler.hypersearch import chosen, combinations, on_one_line
 from tests.cli.helpers import refused
-from tests.compat.conftest import Door
+from tests.compat.conftest import CompatLab
 from tests.compat.test_attached import other_locale
 
 __all__ = ["other_locale"]  # a fixture
@@ -20,30 +20,30 @@ GRID = ("--sampling-mode", "grid")
 
 
 @pytest.fixture
-def door(new_door: Callable[..., Door]) -> Door:
-    return new_door("simple_hypersearch", "stoker.compat.simple_gpu_scheduler.hypersearch")
+def lab(new_compat_lab: Callable[..., CompatLab]) -> CompatLab:
+    return new_compat_lab("simple_hypersearch", "stoker.compat.simple_gpu_scheduler.hypersearch")
 
 
-def printed(door: Door, *words: str) -> list[str]:
-    return door.ok(*words).splitlines()
+def printed(lab: CompatLab, *words: str) -> list[str]:
+    return lab.ok(*words).splitlines()
 
 
 # -- the contract --------------------------------------------------------------------------------
 
 
-def test_a_grid_is_printed_with_the_last_parameter_fastest(door: Door) -> None:
-    assert " ".join(printed(door, "{a}{b}", *GRID, *AB)) == "1x 1y 1z 2x 2y 2z 3x 3y 3z"
+def test_grid_varies_the_last_parameter_fastest(lab: CompatLab) -> None:
+    assert " ".join(printed(lab, "{a}{b}", *GRID, *AB)) == "1x 1y 1z 2x 2y 2z 3x 3y 3z"
 
 
-def test_a_seed_gives_the_order_that_it_has_always_given(door: Door) -> None:
+def test_seed_gives_the_same_order_as_the_original(lab: CompatLab) -> None:
     published = ["2z", "3x", "3y", "2y", "2x", "1x", "3z", "1y", "1z"]
-    assert printed(door, "{a}{b}", "--seed", "1", *AB) == published
-    assert printed(door, "{a}{b}", "--seed", "1", "--n-samples", "4", *AB) == published[:4]
+    assert printed(lab, "{a}{b}", "--seed", "1", *AB) == published
+    assert printed(lab, "{a}{b}", "--seed", "1", "--n-samples", "4", *AB) == published[:4]
 
 
-def test_the_order_is_shuffled_by_default_and_every_combination_comes_once(door: Door) -> None:
+def test_default_order_is_shuffled_and_has_every_combination_once(lab: CompatLab) -> None:
     numbers = [str(number) for number in range(500)]
-    words = printed(door, "{a}", "-p", "a", *numbers)
+    words = printed(lab, "{a}", "-p", "a", *numbers)
     assert words != numbers
     assert sorted(words, key=int) == numbers
 
@@ -52,9 +52,11 @@ def test_the_order_is_shuffled_by_default_and_every_combination_comes_once(door:
     ("count", "lines"),
     [("2", ["1", "2"]), ("9", ["1", "2", "3"]), ("0", []), ("-1", ["1", "2"]), ("-7", [])],
 )
-def test_n_samples_takes_the_first(door: Door, count: str, lines: list[str]) -> None:
+def test_n_samples_prints_the_first_combinations(
+    lab: CompatLab, count: str, lines: list[str]
+) -> None:
     words = ("{a}", *GRID, "--n-samples", count, "-p", "a", "1", "2", "3")
-    assert printed(door, *words) == lines
+    assert printed(lab, *words) == lines
 
 
 @pytest.mark.parametrize(
@@ -68,78 +70,82 @@ def test_n_samples_takes_the_first(door: Door, count: str, lines: list[str]) -> 
         ("  {a} $x 'y' ", "  1e-3 $x 'y' "),
     ],
 )
-def test_a_pattern_is_pythons(door: Door, pattern: str, line: str) -> None:
-    assert door.ok(pattern, "-p", "a", "1e-3") == f"{line}\n"
+def test_pattern_is_a_python_format_string(lab: CompatLab, pattern: str, line: str) -> None:
+    assert lab.ok(pattern, "-p", "a", "1e-3") == f"{line}\n"
 
 
-def test_values_are_text_and_never_parsed_or_quoted(door: Door) -> None:
+def test_values_are_strings_and_never_parsed_or_quoted(lab: CompatLab) -> None:
     values = ["1e-3", "0.10", "x y", "-1", "é", "$(date)"]
-    assert printed(door, "{a}", *GRID, "-p", "a", *values) == values
+    assert printed(lab, "{a}", *GRID, "-p", "a", *values) == values
 
 
-def test_a_repeated_name_has_its_last_values_in_its_first_place(door: Door) -> None:
+def test_repeated_name_uses_its_last_values_at_its_first_position(lab: CompatLab) -> None:
     words = ("-p", "a", "9", "-p", "b", "x", "y", "-p", "a", "1", "2")
-    assert printed(door, "{a}{b}", *GRID, *words) == ["1x", "1y", "2x", "2y"]
+    assert printed(lab, "{a}{b}", *GRID, *words) == ["1x", "1y", "2x", "2y"]
 
 
-def test_a_parameter_that_is_not_used_multiplies(door: Door) -> None:
-    assert printed(door, "{a}", *GRID, "-p", "a", "1", "2", "-p", "b", "x", "y") == [*"1122"]
+def test_unused_parameter_multiplies_the_output(lab: CompatLab) -> None:
+    assert printed(lab, "{a}", *GRID, "-p", "a", "1", "2", "-p", "b", "x", "y") == [*"1122"]
 
 
-def test_a_parameter_without_values_prints_nothing(door: Door) -> None:
-    assert door.ok("{a}", "-p", "a") == ""
+def test_parameter_without_values_prints_nothing(lab: CompatLab) -> None:
+    assert lab.ok("{a}", "-p", "a") == ""
 
 
-def test_the_pattern_may_come_behind_another_option(door: Door) -> None:
-    assert door.ok("-p", "a", "1", "--", "{a}") == "1\n"
-    assert door.ok("--seed", "1", "{a}", "--parameter", "a", "1") == "1\n"
-    assert door.run("-p", "a", "1", "{a}").returncode == 2
+def test_pattern_may_follow_another_option(lab: CompatLab) -> None:
+    assert lab.ok("-p", "a", "1", "--", "{a}") == "1\n"
+    assert lab.ok("--seed", "1", "{a}", "--parameter", "a", "1") == "1\n"
+    assert lab.run("-p", "a", "1", "{a}").returncode == 2
 
 
-def test_options_can_be_abbreviated(door: Door) -> None:
-    assert door.ok("{a}", "--samp", "grid", "--n", "1", "--par", "a", "1", "2") == "1\n"
+def test_options_can_be_abbreviated(lab: CompatLab) -> None:
+    assert lab.ok("{a}", "--samp", "grid", "--n", "1", "--par", "a", "1", "2") == "1\n"
 
 
-def test_bytes_that_are_no_text_pass_through(door: Door) -> None:
-    done = door.run(b"echo \xff {a}", "-p", "a", b"\xfe")
+def test_undecodable_bytes_are_printed_unchanged(lab: CompatLab) -> None:
+    done = lab.run(b"echo \xff {a}", "-p", "a", b"\xfe")
     assert done.stdout.encode("utf-8", "surrogateescape") == b"echo \xff \xfe\n"
 
 
-def test_bytes_pass_through_in_every_locale(door: Door, other_locale: dict[str, str]) -> None:
+def test_bytes_are_printed_unchanged_in_every_locale(
+    lab: CompatLab, other_locale: dict[str, str]
+) -> None:
     word = "\u00e9".encode()
-    door.env.update(other_locale)
-    done = door.run(b"echo " + word + b" \xff {a}", "-p", "a", word)
+    lab.env.update(other_locale)
+    done = lab.run(b"echo " + word + b" \xff {a}", "-p", "a", word)
     assert done.stderr == ""
     assert done.stdout.encode("utf-8", "surrogateescape") == b"echo %b \xff %b\n" % (word, word)
 
 
-# -- errors: one sentence, the old exit codes ------------------------------------------------------
+# -- errors: one sentence, the exit codes of the original ------------------------------------------
 
 
-def test_a_placeholder_without_parameter_is_refused(door: Door) -> None:
+def test_placeholder_without_a_parameter_is_an_error(lab: CompatLab) -> None:
     refused(
-        door.run("{a} {c}", "-p", "a", "1"),
+        lab.run("{a} {c}", "-p", "a", "1"),
         1,
-        "the pattern has `{c}`, and there is no parameter `c`",
-        "add -p c VALUE ..., or write {{ and }} for braces",
+        "the pattern uses `{c}`, but there is no parameter `c`",
+        "add -p c VALUE ..., or write {{ and }} for literal braces",
     )
 
 
-def test_a_search_over_nothing_is_refused(door: Door) -> None:
-    done = door.run("echo")
-    refused(done, 1, "there is no parameter to search over", "add -p NAME VALUE ...")
+def test_search_without_parameters_is_an_error(lab: CompatLab) -> None:
+    done = lab.run("echo")
+    refused(done, 1, "no parameter given", "add one with -p NAME VALUE ...")
 
 
 @pytest.mark.parametrize("pattern", ["{a:.2f}", "{a", "}", "{}", "{a.b}", "{a[9]}", "{a[x]}"])
-def test_a_pattern_that_makes_no_sense_is_refused(door: Door, pattern: str) -> None:
-    done = door.run(pattern, "-p", "a", "1")
+def test_invalid_pattern_is_an_error(lab: CompatLab, pattern: str) -> None:
+    done = lab.run(pattern, "-p", "a", "1")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("error: the pattern cannot be filled in: ")
-    assert done.stderr.splitlines()[1:] == ["hint: values are text; {{ and }} stand for braces"]
+    assert done.stderr.startswith("error: cannot format the pattern: ")
+    assert done.stderr.splitlines()[1:] == [
+        "hint: values are strings; write {{ and }} for literal braces"
+    ]
 
 
-def test_an_error_in_a_late_combination_leaves_no_line_printed(door: Door) -> None:
-    done = door.run("{a[2]}", *GRID, "-p", "a", "abc", "abc", "a")
+def test_error_in_a_late_combination_prints_no_line(lab: CompatLab) -> None:
+    done = lab.run("{a[2]}", *GRID, "-p", "a", "abc", "abc", "a")
     assert (done.returncode, done.stdout) == (1, "")
 
 
@@ -147,22 +153,20 @@ def test_an_error_in_a_late_combination_leaves_no_line_printed(door: Door) -> No
     "words",
     [(), ("{a}", "--sampling-mode", "best", "-p", "a", "1"), ("{a}", "--seed", "x", "-p", "a")],
 )
-def test_a_command_line_that_makes_no_sense_exits_with_2(
-    door: Door, words: tuple[str, ...]
-) -> None:
-    done = door.run(*words)
+def test_usage_error_exits_with_2(lab: CompatLab, words: tuple[str, ...]) -> None:
+    done = lab.run(*words)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("usage: simple_hypersearch")
 
 
-def test_a_reader_that_leaves_early_is_no_error(door: Door) -> None:
+def test_reader_may_close_the_pipe_early(lab: CompatLab) -> None:
     line = "simple_hypersearch '{a}{b}{c}' -p a $(seq 100) -p b $(seq 100) -p c $(seq 50) | head -1"
-    done = subprocess.run(["sh", "-c", line], env=door.env, capture_output=True, text=True)
+    done = subprocess.run(["sh", "-c", line], env=lab.env, capture_output=True, text=True)
     assert (done.returncode, done.stderr, len(done.stdout.splitlines())) == (0, "", 1)
 
 
 @pytest.mark.parametrize(
-    ("where", "code", "said"),
+    ("redirection", "code", "message"),
     [
         (">/dev/full", 1, "error: cannot write the output: No space left on device\n"),
         (">&-", 0, ""),
@@ -171,25 +175,25 @@ def test_a_reader_that_leaves_early_is_no_error(door: Door) -> None:
         ("--nope 2>/dev/full", 2, ""),
     ],
 )
-def test_output_that_cannot_be_written_is_a_sentence(
-    door: Door, where: str, code: int, said: str
+def test_write_error_is_reported_in_one_sentence(
+    lab: CompatLab, redirection: str, code: int, message: str
 ) -> None:
-    line = f"simple_hypersearch '{{a}}' -p a 1 2 {where}"
-    env = {**door.env, "PYTHONUNBUFFERED": ""}
+    line = f"simple_hypersearch '{{a}}' -p a 1 2 {redirection}"
+    env = {**lab.env, "PYTHONUNBUFFERED": ""}
     done = subprocess.run(["sh", "-c", line], env=env, capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (code, "", said)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", message)
 
 
-def test_ctrl_c_while_python_imports_shows_nothing(door: Door) -> None:
-    (door.folder / "random.py").write_text("import os\nos.kill(os.getpid(), 2)\nfor n in (): pass")
-    done = door.run("{a}", "-p", "a", "1", PYTHONPATH=str(door.folder))
+def test_ctrl_c_during_imports_prints_nothing(lab: CompatLab) -> None:
+    (lab.folder / "random.py").write_text("import os\nos.kill(os.getpid(), 2)\nfor n in (): pass")
+    done = lab.run("{a}", "-p", "a", "1", PYTHONPATH=str(lab.folder))
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
-# -- grids that fit in no memory -----------------------------------------------------------------
+# -- grids that are larger than memory -----------------------------------------------------------
 
 
-def test_a_few_samples_of_a_huge_grid_need_no_memory() -> None:
+def test_samples_of_a_huge_grid_are_generated_without_the_grid() -> None:
     values = [[str(number) for number in range(1000)]] * 12  # 10^36
     for seed in (None, 7):
         points = list(combinations(values, False, 5, seed))
@@ -198,19 +202,21 @@ def test_a_few_samples_of_a_huge_grid_need_no_memory() -> None:
     assert list(combinations(values, True, 2, None))[1] == ("0",) * 11 + ("1",)
 
 
-def test_samples_of_a_huge_grid_can_be_repeated() -> None:
+def test_samples_of_a_huge_grid_are_reproducible() -> None:
     assert list(chosen(10**30, 4, 3)) == list(chosen(10**30, 4, 3)) != list(chosen(10**30, 4, 4))
 
 
-def test_a_few_unseeded_samples_come_without_a_list_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_unseeded_samples_need_no_list_of_all_combinations(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delattr(hypersearch, "array")
     assert len(set(chosen(1000, 10, None))) == 10
 
 
-def test_a_huge_grid_is_printed_in_order_as_it_is_made(door: Door) -> None:
+def test_huge_grid_is_printed_while_it_is_generated(lab: CompatLab) -> None:
     values = [word for number in range(20) for word in ("-p", f"a{number}", *"0123456789")]
     pattern = "".join(f"{{a{number}}}" for number in range(20))
-    run = door.popen(pattern, *GRID, *values, stderr=subprocess.DEVNULL)
+    run = lab.popen(pattern, *GRID, *values, stderr=subprocess.DEVNULL)
     assert run.stdout is not None
     assert run.stdout.readline() == f"{0:020}\n"
     assert run.stdout.readline() == f"{1:020}\n"
@@ -218,17 +224,17 @@ def test_a_huge_grid_is_printed_in_order_as_it_is_made(door: Door) -> None:
     assert run.wait(timeout=60) == 0
 
 
-def test_to_shuffle_a_huge_grid_is_refused(door: Door) -> None:
+def test_shuffling_a_huge_grid_is_an_error(lab: CompatLab) -> None:
     values = [word for number in range(12) for word in ("-p", f"a{number}", *"0123456789")]
     refused(
-        door.run("{a0}", *values),
+        lab.run("{a0}", *values),
         1,
         "1000000000000 of 1000000000000 combinations are too many to shuffle",
-        "give a smaller --n-samples, or --sampling-mode grid",
+        "use a smaller --n-samples or --sampling-mode grid",
     )
 
 
-# -- patterns of several lines ---------------------------------------------------------------------
+# -- multi-line patterns ---------------------------------------------------------------------------
 
 SCRIPT = """mkdir -p '{d}/x'
 for i in 1 2; do
@@ -239,24 +245,24 @@ printf '%s\\n' a\\\\b >> {d}/x/out; (exit 3)"""
 
 
 @pytest.mark.parametrize("shell", ["sh", "bash"])
-def test_a_pattern_of_several_lines_is_one_line_and_one_command_for_a_shell(
-    door: Door, shell: str
+def test_multi_line_pattern_is_printed_as_one_line_that_a_shell_runs_as_one_command(
+    lab: CompatLab, shell: str
 ) -> None:
-    lines = printed(door, SCRIPT, *GRID, "-p", "d", "one", "two")
+    lines = printed(lab, SCRIPT, *GRID, "-p", "d", "one", "two")
     assert len(lines) == 2
     for folder, line in zip(("one", "two"), lines, strict=True):
-        done = subprocess.run([shell, "-c", line], cwd=door.folder, capture_output=True, text=True)
+        done = subprocess.run([shell, "-c", line], cwd=lab.folder, capture_output=True, text=True)
         assert (done.returncode, done.stdout, done.stderr) == (3, "", "")
-        out = (door.folder / folder / "x" / "out").read_text()
+        out = (lab.folder / folder / "x" / "out").read_text()
         assert out == "1 50% more\n2 50% more\na\\b\n"
 
 
-def test_a_pattern_of_several_lines_changes_nothing_for_the_next_command(door: Door) -> None:
+def test_multi_line_pattern_does_not_affect_the_next_command(lab: CompatLab) -> None:
     line = "simple_hypersearch 'cd /\nx={a}; pwd' --sampling-mode grid -p a 1 2 | sh; pwd"
-    done = subprocess.run(["sh", "-c", line], env=door.env, cwd=door.folder, capture_output=True)
-    assert done.stdout.decode() == f"/\n/\n{door.folder}\n"
+    done = subprocess.run(["sh", "-c", line], env=lab.env, cwd=lab.folder, capture_output=True)
+    assert done.stdout.decode() == f"/\n/\n{lab.folder}\n"
 
 
-def test_line_ends_around_a_pattern_do_not_count() -> None:
+def test_newlines_around_a_pattern_are_ignored() -> None:
     assert on_one_line("\necho a\n") == "echo a"
     assert on_one_line("-x\ny") == "(eval \"$(printf '\\055x\\ny')\")"

@@ -1,1 +1,1 @@
-"""Doors for users of other schedulers: their commands, files and imports on Stoker's engine."""
+"""Compatible commands: the commands, files and imports of other GPU schedulers, run by Stoker."""

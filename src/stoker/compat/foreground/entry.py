@@ -1,6 +1,6 @@
-"""What every door's command does around its own work: errors as sentences, no tracebacks.
+"""Entry point of every compatible command: error messages instead of tracebacks, and plain output.
 
-Next to nothing is imported before `enter`: a Ctrl-C that comes earlier shows where Python was.
+This module imports almost nothing: a Ctrl-C that arrives before `run_and_exit` prints a traceback.
 """
 
 from __future__ import annotations
@@ -20,61 +20,67 @@ Command = Callable[[list[str]], int]
 _INTERRUPTED = 130
 
 
-def enter(load: Callable[[], Command]) -> NoReturn:
-    """Be a door: `load` imports its command, which gets the words of the command line."""
-    _open_output()
+def run_and_exit(load: Callable[[], Command]) -> NoReturn:
+    """Run the command that `load` imports with the arguments of this process, and exit.
+
+    An `Error` is printed as an `error:` line and a `hint:` line.
+    """
+    _open_closed_outputs()
     try:
-        code = _flushed(_loaded(load)(sys.argv[1:]))
+        code = _flush_output(_import_command(load)(sys.argv[1:]))
     except Error as error:
-        _tell(error)
+        _print_error(error)
         code = error.exit_code
     except KeyboardInterrupt:
         code = _INTERRUPTED
-    except SystemExit as end:  # argparse: its help, or a usage error
-        code = _flushed(end.code if isinstance(end.code, int) else 1)
-    # Python takes some milliseconds to take itself apart, and nothing of ours depends on it.
+    except SystemExit as end:  # argparse printed its help or a usage error
+        code = _flush_output(end.code if isinstance(end.code, int) else 1)
+    # Skip the interpreter shutdown, which takes some milliseconds and is not needed here.
     os._exit(code)
 
 
-def _loaded(load: Callable[[], Command]) -> Command:
-    """The imports, which are most of the start: undisturbed by the collector and by Ctrl-C."""
+def _import_command(load: Callable[[], Command]) -> Command:
+    """Import the command without garbage collection; Ctrl-C during the import exits silently."""
     import gc
     import signal
 
     gc.disable()
-    heard = signal.getsignal(signal.SIGINT)
-    if heard is signal.default_int_handler:
-        # An exception would show, as it passes through the callbacks of the import machinery.
+    handler = signal.getsignal(signal.SIGINT)
+    if handler is signal.default_int_handler:
+        # A KeyboardInterrupt inside importlib's callbacks would print a traceback.
         signal.signal(signal.SIGINT, lambda number, frame: os._exit(_INTERRUPTED))
     command = load()
-    if heard is signal.default_int_handler:
-        signal.signal(signal.SIGINT, heard)
+    if handler is signal.default_int_handler:
+        signal.signal(signal.SIGINT, handler)
     gc.enable()
     return command
 
 
-def _tell(error: Error) -> None:
+def _print_error(error: Error) -> None:
     from stoker.core.formats.terminal import printable
 
-    say(f"error: {printable(error.message)}")
+    write_notice(f"error: {printable(error.message)}")
     if error.hint:
-        say(f"hint: {printable(error.hint)}")
+        write_notice(f"hint: {printable(error.hint)}")
 
 
-def _flushed(code: int) -> int:
-    """The exit code, when what argparse has printed is written."""
+def _flush_output(code: int) -> int:
+    """Write what argparse printed, and return `code`; exits with 1 if it cannot be written."""
     try:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()
     except OSError as error:
         if code == 0:
-            _give_up(error)
+            _exit_unwritable(error)
     return code
 
 
-def _open_output() -> None:
-    """Where stdout or stderr is closed, a file of ours would get its number, and what is said."""
+def _open_closed_outputs() -> None:
+    """Open /dev/null as stdout and stderr where they are closed.
+
+    Otherwise the next file that is opened gets descriptor 1 or 2, and receives the output.
+    """
     for number in (1, 2):
         try:
             os.fstat(number)
@@ -86,17 +92,17 @@ def _open_output() -> None:
 
 
 def write_line(text: str) -> None:
-    """A line on stdout, at once and in one piece, between whatever jobs write there.
+    """Write a line to stdout with one system call, so that output of jobs cannot split it.
 
-    Bytes that are no text come out as they came in, and nobody has to be listening.
+    Undecodable bytes are written unchanged. Write errors are ignored.
     """
     _write(1, text)
 
 
-def say(text: str) -> None:
-    """A line on stderr, beside stdout, which scripts read.
+def write_notice(text: str) -> None:
+    """Write a line to stderr, because scripts parse stdout.
 
-    Nobody has to be listening here either: a run must not end because its terminal did.
+    Write errors are ignored: a run continues after its terminal was closed.
     """
     _write(2, text)
 
@@ -114,15 +120,15 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 
 def print_bytes(data: bytes) -> None:
-    """Output that somebody wants to have: without it there is nothing more to do."""
+    """Write the output of the command to stdout; exits if it cannot be written."""
     try:
         write_all(1, data)
     except OSError as error:
-        _give_up(error)
+        _exit_unwritable(error)
 
 
-def _give_up(error: OSError) -> NoReturn:
+def _exit_unwritable(error: OSError) -> NoReturn:
     if isinstance(error, BrokenPipeError):
-        os._exit(0)  # the reader left, and wants no more
-    say(f"error: cannot write the output: {error.strerror}")
+        os._exit(0)  # the reader closed the pipe, e.g. `| head`
+    write_notice(f"error: cannot write the output: {error.strerror}")
     os._exit(1)

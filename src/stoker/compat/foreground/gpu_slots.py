@@ -1,9 +1,10 @@
-"""Opaque device strings as devices of the engine: every string is one slot.
+"""Slots of compatible commands: each opaque device string is one slot.
 
-A string goes into CUDA_VISIBLE_DEVICES as it is: `0`, `0,1` (a pair), a UUID, nothing at all, or an
-id that this host does not have. The same string again is another slot. Where a string means cards
-of this host, a job in that slot leases them, so that nobody else's exclusive job is there as well;
-cards that several slots share are leased in as many parts.
+CUDA_VISIBLE_DEVICES is set to the string unchanged: `0`, `0,1` (a pair), a UUID, an empty string,
+or an ID that this host does not have. A repeated string is another slot on the same GPUs.
+
+If a string names GPUs of this host, a job in that slot leases them, so that no exclusive job of
+another process uses them at the same time. A GPU of several slots is leased in as many parts.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from stoker.daemon.gpus.monitored_gpus import MonitoredGpus
 
-# In which order free slots are used.
-LOWEST = "lowest"  # as they are listed
-FIRST_FREED = "first freed"  # as they are listed, then the one that has been free longest
-LAST_FREED = "last freed"  # the last one of the list first, then the one that was freed last
+# The order in which free slots are used.
+LOWEST = "lowest"  # the order of the list
+FIRST_FREED = "first freed"  # FIFO: the order of the list, then the longest free slot first
+LAST_FREED = "last freed"  # LIFO: the reverse order of the list, then the last freed slot first
 
-_NOT_NAMED = "not among the devices any more"
+_REMOVED = "no longer in the list of devices"
 
 
 def split_devices(words: Sequence[str], per_device: int = 1) -> list[str]:
-    """The slots that words of a command line mean.
+    """The device strings of the slots for `--gpus WORDS`.
 
-    Several words are a slot each, so that `0,1 2,3` are two pairs; a single one is a list.
+    Several words are one slot each, so `0,1 2,3` are two pairs; a single word is a list.
 
     >>> split_devices(["0", "1"]), split_devices(["0,1"]), split_devices(["0,1", "2,3"])
     (['0', '1'], ['0', '1'], ['0,1', '2,3'])
@@ -62,8 +63,8 @@ def expand_range(word: str) -> list[str]:
     return [str(index) for index in range(int(first), int(last) + step, step)]
 
 
-class _Turns:
-    """Whose turn it is among the free slots."""
+class _SlotOrder:
+    """The order in which free slots are used."""
 
     def __init__(self, order: str) -> None:
         self._order = order
@@ -77,135 +78,136 @@ class _Turns:
             self._numbers.remove(number)
             self.add(number)
 
-    def of(self, devices: tuple[Device, ...]) -> tuple[Device, ...]:
+    def sort(self, devices: tuple[Device, ...]) -> tuple[Device, ...]:
         return tuple(devices[number] for number in self._numbers)
 
 
-class _Names:
-    """The slots by number. Numbers are never given anew: jobs are on record by them."""
+class _SlotTable:
+    """The slots by number. Numbers are never reused: the database refers to slots by them."""
 
     def __init__(self, order: str) -> None:
-        self.turns = _Turns(order)
-        self.all: list[str] = []
+        self.order = _SlotOrder(order)
+        self.names: list[str] = []
         self.closed: set[int] = set()
 
     def use(self, names: Iterable[str]) -> None:
         names = list(names)
         wanted = Counter(names)
-        for number, name in enumerate(self.all):
+        for number, name in enumerate(self.names):
             if wanted[name]:
                 wanted[name] -= 1
                 self.closed.discard(number)
             else:
                 self.closed.add(number)
-        for name in names:  # in the order in which they were given, repeats as well
+        for name in names:  # new slots keep the given order, also for repeated names
             if wanted[name]:
                 wanted[name] -= 1
-                self.turns.add(len(self.all))
-                self.all.append(name)
+                self.order.add(len(self.names))
+                self.names.append(name)
 
 
 class SlotGpus(FixedGpus):
-    """Slots on devices of which nothing is known but their names."""
+    """Slots on devices of which only the names are known."""
 
     def __init__(self, names: Iterable[str], order: str = LOWEST) -> None:
         super().__init__(())
-        self._names = _Names(order)
+        self._table = _SlotTable(order)
         self._in_order: tuple[Device, ...] | None = None
         self.use(names)
 
     def use(self, names: Iterable[str]) -> None:
-        """These slots from now on; what runs in others may finish."""
-        self._names.use(names)
-        self.devices = tuple(Device(n, name) for n, name in enumerate(self._names.all))
-        self.states = {number: DeviceState(closed=_NOT_NAMED) for number in self._names.closed}
+        """Replace the slots; jobs in removed slots may finish."""
+        self._table.use(names)
+        self.devices = tuple(Device(n, name) for n, name in enumerate(self._table.names))
+        self.states = {number: DeviceState(closed=_REMOVED) for number in self._table.closed}
         self._in_order = None
 
     @property
     def in_order(self) -> tuple[Device, ...]:
         if self._in_order is None:
-            self._in_order = self._names.turns.of(self.devices)
+            self._in_order = self._table.order.sort(self.devices)
         return self._in_order
 
     def attempt_ended(self, job: RunningJob, now: float) -> None:
         for number in job.devices:
-            self._names.turns.freed(number)
+            self._table.order.freed(number)
         self._in_order = None
 
     def apply_settings(self, rows: Iterable[tuple[str, bool, int | None, str | None]]) -> None:
-        """Nobody decides about slots of a run."""
+        """Ignored: `stoker gpus` does not apply to the slots of a foreground run."""
 
 
 class MonitoredSlots(ChangingGpus):
-    """Slots of which some are on cards of this host."""
+    """Slots of which at least one is on a GPU of this host."""
 
     def __init__(self, names: Iterable[str], real: MonitoredGpus, order: str = LOWEST) -> None:
         super().__init__(())
         self._real = real
-        self._names = _Names(order)
-        self._on: list[tuple[int, ...]] = []  # by slot: the numbers of its cards
-        self._shares: Counter[int] = Counter()  # by card: how many slots it is for
+        self._table = _SlotTable(order)
+        self._gpus_of: list[tuple[int, ...]] = []  # by slot: the numbers of its GPUs
+        self._slots_on: Counter[int] = Counter()  # by GPU: the number of its slots
         self.use(names)
 
     def use(self, names: Iterable[str]) -> None:
-        """These slots from now on; what runs in others may finish."""
-        self._names.use(names)
-        for name in self._names.all[len(self._on) :]:
-            self._on.append(_cards_of(name, self._real.devices))
-        opened = [on for n, on in enumerate(self._on) if n not in self._names.closed]
-        self._shares = Counter(number for on in opened for number in on)
+        """Replace the slots; jobs in removed slots may finish."""
+        self._table.use(names)
+        for name in self._table.names[len(self._gpus_of) :]:
+            self._gpus_of.append(_named_gpus(name, self._real.devices))
+        opened = [gpus for n, gpus in enumerate(self._gpus_of) if n not in self._table.closed]
+        self._slots_on = Counter(number for gpus in opened for number in gpus)
         uuids = {device.number: device.uuid for device in self._real.devices}
-        self._real.use_only({uuids[n]: slots for n, slots in self._shares.items() if n in uuids})
+        self._real.use_only({uuids[n]: slots for n, slots in self._slots_on.items() if n in uuids})
         self.devices = tuple(
-            Device(number, name, uuid=",".join(uuids.get(card, "") for card in self._on[number]))
-            for number, name in enumerate(self._names.all)
+            Device(number, name, uuid=",".join(uuids.get(gpu, "") for gpu in self._gpus_of[number]))
+            for number, name in enumerate(self._table.names)
         )
-        self._follow()
+        self._update_states()
 
     @property
-    def has_cards(self) -> bool:
-        """Whether any slot is on a card of this host."""
-        return any(self._on)
+    def has_gpus(self) -> bool:
+        """Whether any slot is on a GPU of this host."""
+        return any(self._gpus_of)
 
     @property
     def in_order(self) -> tuple[Device, ...]:
-        return self._names.turns.of(self.devices)
+        return self._table.order.sort(self.devices)
 
-    def _follow(self) -> None:
-        """A slot is open when all of its cards are."""
+    def _update_states(self) -> None:
+        """Take over the states of the GPUs; a slot is open when all of its GPUs are."""
         real = self._real
         self.trouble, self.lease_trouble, self.waiter = (
             real.trouble, real.lease_trouble, real.waiter
         )  # fmt: skip
-        self.states = {number: self._state(number) for number in range(len(self._on))}
+        self.states = {number: self._state(number) for number in range(len(self._gpus_of))}
 
     def _state(self, slot: int) -> DeviceState:
-        if slot in self._names.closed:
-            return DeviceState(closed=_NOT_NAMED)
+        if slot in self._table.closed:
+            return DeviceState(closed=_REMOVED)
         found = DeviceState()
-        for number in self._on[slot]:
+        for number in self._gpus_of[slot]:
             state = self._real.states.get(number)
             if state is None:
-                return DeviceState(closed=f"GPU {number} is gone")
+                return DeviceState(closed=f"GPU {number} has disappeared")
             if state.closed is not None and (found.closed is None or found.is_brief):
                 found = found._replace(closed=state.closed, is_brief=state.is_brief)
-            # Where slots share a card, what others have of it is the lease's business.
-            if state.has_strangers and self._shares[number] <= 1:
+            # On a GPU of several slots, the lease accounts for the memory of other processes.
+            if state.has_strangers and self._slots_on[number] <= 1:
                 found = found._replace(has_strangers=True, note=state.note)
         return found
 
-    def _on_cards(self, job: RunningJob) -> RunningJob:
-        return job._replace(devices=tuple(n for slot in job.devices for n in self._on[slot]))
+    def _with_gpus(self, job: RunningJob) -> RunningJob:
+        """The job with the numbers of its GPUs in place of its slots."""
+        return job._replace(devices=tuple(n for slot in job.devices for n in self._gpus_of[slot]))
 
     def update(self, sample: Sample, live: Mapping[int, RunningJob]) -> bool:
-        on_cards = {attempt: self._on_cards(job) for attempt, job in live.items()}
-        has_changed = self._real.update(sample, on_cards)
-        self._follow()
+        on_gpus = {attempt: self._with_gpus(job) for attempt, job in live.items()}
+        has_changed = self._real.update(sample, on_gpus)
+        self._update_states()
         return has_changed
 
     def take_waited_lease(self) -> bool:
         has_changed = self._real.take_waited_lease()
-        self._follow()
+        self._update_states()
         return has_changed
 
     def next_poll(self, now: float) -> float | None:
@@ -213,24 +215,24 @@ class MonitoredSlots(ChangingGpus):
 
     def lost(self) -> set[int]:
         lost = self._real.lost()
-        return {slot for slot, on in enumerate(self._on) if not lost.isdisjoint(on)}
+        return {slot for slot, gpus in enumerate(self._gpus_of) if not lost.isdisjoint(gpus)}
 
     def use_only(self, names: dict[str, int] | None) -> None:
         self.use(name for name, slots in (names or {}).items() for _ in range(slots))
 
     def attempt_ended(self, job: RunningJob, now: float) -> None:
         for slot in job.devices:
-            self._names.turns.freed(slot)
-        self._real.attempt_ended(self._on_cards(job), now)
-        self._follow()
+            self._table.order.freed(slot)
+        self._real.attempt_ended(self._with_gpus(job), now)
+        self._update_states()
 
     def take_use(self, attempt: int) -> GpuUse:
         return self._real.take_use(attempt)
 
     def lease(self, request: Request, devices: tuple[int, ...]) -> Lease | None:
-        cards = tuple(number for slot in devices for number in self._on[slot])
-        lease = self._real.lease(Request(gpus=len(cards)), cards)
-        self._follow()
+        gpus = tuple(number for slot in devices for number in self._gpus_of[slot])
+        lease = self._real.lease(Request(gpus=len(gpus)), gpus)
+        self._update_states()
         return lease
 
     def drop_unused_waiter(self) -> None:
@@ -238,31 +240,34 @@ class MonitoredSlots(ChangingGpus):
         self.waiter = self._real.waiter
 
     def apply_settings(self, rows: Iterable[tuple[str, bool, int | None, str | None]]) -> None:
-        """Nobody decides about slots of a run."""
+        """Ignored: `stoker gpus` does not apply to the slots of a foreground run."""
 
     def close(self) -> None:
         self._real.close()
 
 
-def _cards_of(name: str, devices: tuple[Device, ...]) -> tuple[int, ...]:
-    """The cards that a device string means, each once."""
+def _named_gpus(name: str, devices: tuple[Device, ...]) -> tuple[int, ...]:
+    """The numbers of the GPUs that a device string names, without repeats."""
     parts = [part.strip() for part in name.split(",")]
     found = [d.number for part in parts if part for d in devices if is_named(d, (part,))]
     return tuple(dict.fromkeys(found))
 
 
-def slot_cards(
+def make_slots(
     names: Sequence[str],
     settings: Settings,
     tag_base: int,
     order: str = LOWEST,
-    tell: Callable[[str], None] = lambda text: None,
+    warn: Callable[[str], None] = lambda text: None,
 ) -> SlotGpus | MonitoredSlots:
-    """The slots of a run, on cards of this host where the names mean some."""
+    """Create the slots of a run, with leases where the names mean GPUs of this host.
+
+    `warn` is called if the driver does not answer; the slots then have no leases.
+    """
     opaque = SlotGpus(names, order)
     if settings.devices or not has_driver():
         return opaque
-    # Inside a job, its cards are leased already, and to us as well.
+    # Inside a job, the job's lease also covers this run.
     held = os.environ.get("STOKER_GPU_UUIDS", "").split(",")
     from stoker.daemon.gpus.monitored_gpus import MonitoredGpus
     from stoker.devices.nvml_client import sample_once
@@ -270,7 +275,7 @@ def slot_cards(
     real = MonitoredGpus(tag_base, settings.leases, settings.gpus_by_uuid, held)
     real.update(sample_once(), {})
     if real.trouble is not None:
-        tell(f"the GPUs cannot be leased, so others may be on them: {real.trouble}")
+        warn(f"cannot lease the GPUs, so other processes may use them too: {real.trouble}")
         return opaque
-    watched = MonitoredSlots(names, real, order)
-    return watched if watched.has_cards else opaque
+    monitored = MonitoredSlots(names, real, order)
+    return monitored if monitored.has_gpus else opaque

@@ -1,4 +1,4 @@
-"""Where the jobs of a door come from: a list, or lines of a descriptor; see also hog_jobs.py."""
+"""Sources of jobs: a list, or the lines of a file descriptor. hog/jobs.py has more of them."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ _AT_A_TIME = 64
 
 
 class JobSource(Protocol):
-    """Where jobs come from, as long as it has any."""
+    """Supplies jobs until `at_end` is true."""
 
     @property
     def descriptor(self) -> int | None:
-        """Readable when there may be more; None when `read` never has to wait."""
+        """Becomes readable when there may be more jobs; None if `read` never blocks."""
 
     @property
     def at_end(self) -> bool: ...
     @property
     def pid(self) -> int | None:
-        """A child of this process that makes the jobs."""
+        """The child process that produces the jobs, if any."""
 
     def read(self) -> list[Job]: ...
     def close(self) -> None: ...
 
 
 class ListedJobs:
-    """Jobs of an iterable that is never slow."""
+    """The jobs of an iterable that never blocks."""
 
     descriptor = None
     pid = None
@@ -55,22 +55,22 @@ class ListedJobs:
 
 
 class LineJobs:
-    """Lines of a descriptor, each as soon as it is there. A backslash at the end joins lines."""
+    """One job per line, as soon as the line arrives. A trailing backslash joins lines."""
 
     pid = None
 
     def __init__(self, descriptor: int, make: Callable[[str], Job | None]) -> None:
         self._descriptor = descriptor
-        self._can_wait = _can_wait_for(descriptor)
+        self._can_poll = _can_poll(descriptor)
         self._make = make
         self._rest = b""
         self._joined = ""
         self.at_end = False
-        self.failure: str | None = None  # why it ended, if not because all was read
+        self.failure: str | None = None  # the read error, if there was one
 
     @property
     def descriptor(self) -> int | None:
-        return self._descriptor if self._can_wait else None
+        return self._descriptor if self._can_poll else None
 
     def read(self) -> list[Job]:
         try:
@@ -81,32 +81,32 @@ class LineJobs:
         if not data:
             self.at_end = True
             lines += [self._rest] if self._rest else []
-        commands = [whole for line in lines if (whole := self._join(os.fsdecode(line))) is not None]
+        commands = [text for line in lines if (text := self._join(os.fsdecode(line))) is not None]
         if self.at_end and self._joined:
             commands.append(self._joined)
         return [job for command in commands if (job := self._make(command)) is not None]
 
     def _join(self, line: str) -> str | None:
         line, self._joined = self._joined + line.removesuffix("\r"), ""
-        is_open = (len(line) - len(line.rstrip("\\"))) % 2
-        if is_open and not line.lstrip().startswith("#"):  # a comment ends with its line
+        is_continued = (len(line) - len(line.rstrip("\\"))) % 2
+        if is_continued and not line.lstrip().startswith("#"):  # comments are not continued
             self._joined = line[:-1]
             return None
         return line
 
     def read_rest(self) -> list[Job]:
-        """What else is there already, without waiting for more."""
+        """The jobs that can be read without blocking."""
         found: list[Job] = []
         while not self.at_end and select.select([self._descriptor], [], [], 0)[0]:
             found += self.read()
         return found
 
     def close(self) -> None:
-        """Others may go on reading it."""
+        """The descriptor stays open: it belongs to the caller."""
 
 
-def _can_wait_for(descriptor: int) -> bool:
-    """Files and some devices are always ready, and epoll refuses them."""
+def _can_poll(descriptor: int) -> bool:
+    """Whether epoll accepts the descriptor; regular files are always ready and are refused."""
     with select.epoll() as poll:
         try:
             poll.register(descriptor)

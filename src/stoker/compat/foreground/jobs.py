@@ -1,4 +1,4 @@
-"""What a door asks for, and what it is told: a job, its end, and the sum of all."""
+"""Records of a foreground run: a job, how it ended, and the summary of the run."""
 
 from __future__ import annotations
 
@@ -9,30 +9,32 @@ from stoker.supervisor.messages import INHERIT
 
 __all__ = ["INHERIT", "End", "Job", "Summary", "wants_zero"]
 
-# What a shell can tell apart from a signal; `stoker run` does the same.
+# Shells use exit codes above 128 for signals; `stoker run` has the same limit.
 _MOST_FAILED = 101
 _INTERRUPTED = 130
 
 
 class Job(Record):
-    """One command in one slot. A text is for the shell, a tuple of words is executed as it is."""
+    """One command in one slot: a string for the shell, or a tuple of arguments without a shell."""
 
     command: str | tuple[str, ...]
-    stdout: str | None = None  # a file, made anew; None: ours
-    stderr: str | None = None  # a file; None: where stdout goes; INHERIT: ours
-    env: tuple[tuple[str, str], ...] = ()  # on top of our environment and of the device's
-    cwd: str | None = None  # None: where we are
-    grace: float | None = None  # seconds from SIGTERM to SIGKILL; None: as for all
-    keep_children: bool = False  # processes that it leaves behind may stay
-    key: object = None  # whatever the door wants to know it by
+    stdout: str | None = None  # a file, truncated; None: inherited
+    stderr: str | None = None  # a file; None: the same as stdout; INHERIT: inherited
+    env: tuple[
+        tuple[str, str], ...
+    ] = ()  # added to the environment, overrides the slot's variables
+    cwd: str | None = None  # None: the current directory
+    grace: float | None = None  # seconds from SIGTERM to SIGKILL; None: the default
+    keep_children: bool = False  # background processes may outlive the job
+    key: object = None  # identifies the job for the compatible command
 
 
 class End(Record):
-    """How a job ended: by an exit code, or by a signal."""
+    """How a job ended: with an exit code, or by a signal."""
 
     code: int | None
     signal: int | None
-    cause: str  # exit, signal, user (we were told to stop), start_failed, ...
+    cause: str  # exit, signal, user (cancelled), start_failed, ...
     detail: str | None = None
 
     @property
@@ -41,7 +43,7 @@ class End(Record):
 
     @property
     def returncode(self) -> int:
-        """As subprocess has it: a signal is negative."""
+        """The exit code; for a signal its negative number, as in `subprocess`."""
         if self.signal is not None:
             return -self.signal
         return 1 if self.code is None else self.code
@@ -50,15 +52,15 @@ class End(Record):
 class Summary(Record):
     done: int
     failed: int
-    was_interrupted: bool  # by SIGINT, SIGTERM or SIGHUP; a drained run was not
+    was_interrupted: bool  # by SIGINT, SIGTERM or SIGHUP; draining does not count
 
     def exit_code(self, zero: bool = False) -> int:
-        """The number of failed jobs, as far as an exit code can tell."""
+        """The number of failed jobs (at most 101), 0 if `zero`, 130 after an interrupt."""
         if self.was_interrupted:
             return _INTERRUPTED
         return 0 if zero else min(self.failed, _MOST_FAILED)
 
 
 def wants_zero(flag: bool = False) -> bool:
-    """Whether failed jobs should not show in the exit code: `--exit-zero`, or the environment."""
+    """Whether failed jobs leave the exit code at 0: `--exit-zero` or STOKER_COMPAT_EXIT_ZERO."""
     return flag or os.environ.get("STOKER_COMPAT_EXIT_ZERO", "") not in ("", "0")

@@ -1,6 +1,6 @@
-"""Where a door keeps things: what jobs of one run leave, which goes with it, and what was not run.
+"""Folders of foreground runs: a temporary one per run, and one for commands that were not run.
 
-Most runs need no folder at all, so none is made before somebody has something to put there.
+Most runs need no folder, so it is created when the first file is written.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ _PREFIX = "door-"
 
 
 def new_folder(settings: Settings) -> str:
-    """A path for the folder of this run, which nobody has made yet.
+    """A path for the folder of this run, which does not exist yet.
 
-    It is where other runs have theirs, if there is a state folder that can be used. (It may be on a
-    network, where locks cannot be trusted. What only one process uses needs no locks.) One that is
-    not there is not made for this: a job that wants its own folder would make it, open to all.
+    It is inside the state folder if that exists and is usable. A network file system is fine, since
+    only one process uses the folder and no locks are needed. A missing state folder is not created:
+    a job that creates its own folder would create it too, readable by every user.
     """
     if os.path.isdir(settings.state_dir):
         try:
             prepare_state_dir(settings)
             runs = os.path.join(settings.state_dir, "runs")
-            _remove_left(runs)
+            _remove_leftovers(runs)
             return os.path.join(runs, f"{_PREFIX}{os.getpid()}-{time.time_ns()}")
         except (NoPermission, OSError):
             pass
-    # A name that nobody can have taken before us.
-    return os.path.join(_temporary(), f"stoker-{_PREFIX}{os.getpid()}-{os.urandom(8).hex()}")
+    # Unpredictable, so that no other user can create it first.
+    return os.path.join(_temporary_folder(), f"stoker-{_PREFIX}{os.getpid()}-{os.urandom(8).hex()}")
 
 
-def _temporary() -> str:
-    """What tempfile would say; importing that takes longer than a short run may."""
+def _temporary_folder() -> str:
+    """Like `tempfile.gettempdir`, without the slow import of `tempfile`."""
     path = os.environ.get("TMPDIR", "")
     return path if os.path.isabs(path) and os.access(path, os.W_OK) else "/tmp"
 
 
-def here() -> str:
-    """Where jobs are run: the working folder, even if somebody has removed it meanwhile."""
+def working_directory() -> str:
+    """The current directory, or `.` if it was removed."""
     try:
         return os.getcwd()
     except OSError:
@@ -55,17 +55,17 @@ def remove_folder(folder: str) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _remove_left(runs: str) -> None:
-    """What runs that were killed have left here."""
+def _remove_leftovers(runs: str) -> None:
+    """Remove the folders of runs that were killed."""
     for name in os.listdir(runs) if os.path.isdir(runs) else ():
         pid = name.removeprefix(_PREFIX).partition("-")[0]
         if name.startswith(_PREFIX) and pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
             remove_folder(os.path.join(runs, name))
 
 
-def keep_commands(settings: Settings, door: str, commands: list[str]) -> str:
-    """Write down commands that nobody else may know any more; the path of the file."""
-    name = f"{door}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
+def save_commands(settings: Settings, tool: str, commands: list[str]) -> str:
+    """Save commands that were not run, which may have come from a pipe; returns the path."""
+    name = f"{tool}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
     try:
         prepare_state_dir(settings)
         folder = os.path.join(settings.state_dir, "not-run")

@@ -107,7 +107,7 @@ class _Program(Reporter):
             folder.restore()
             folder.release()
 
-    def says(self, text: str) -> None:
+    def notice(self, text: str) -> None:
         self.send(says=text)
 
     def send(self, **what: object) -> None:

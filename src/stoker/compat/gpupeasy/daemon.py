@@ -10,7 +10,7 @@ import os
 import sys
 import time
 
-from stoker.compat.foreground.gpu_slots import FIRST_FREED, MonitoredSlots, SlotGpus, slot_cards
+from stoker.compat.foreground.gpu_slots import FIRST_FREED, MonitoredSlots, SlotGpus, make_slots
 from stoker.compat.gpupeasy.event_log import EventLog, label
 from stoker.compat.gpupeasy.jobs import return_code
 from stoker.core.model import Outcome
@@ -41,7 +41,7 @@ class PeasyDaemon(Daemon):
         while not self._mark(False) and not self._is_stopping:
             time.sleep(0.05)
         named = named_devices.read(self._db) or named_devices.Slots()
-        self._slots = slot_cards(named.known, self._settings, tag, FIRST_FREED, self.message)
+        self._slots = make_slots(named.known, self._settings, tag, FIRST_FREED, self.message)
         self._follow(named.used)
         return self._slots
 

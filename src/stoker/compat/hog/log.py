@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 
-from stoker.compat.foreground.entry import say, write_line
+from stoker.compat.foreground.entry import write_line, write_notice
 from stoker.compat.hog.options import Unusable
 
 LOGGER = logging.getLogger("hog")
@@ -16,7 +16,7 @@ class _Stdout(logging.Handler):
         if record.levelno < logging.WARNING:
             write_line(record.getMessage())
         else:  # scripts that read stdout do not know these
-            say(record.getMessage())
+            write_notice(record.getMessage())
 
 
 class _File(logging.FileHandler):

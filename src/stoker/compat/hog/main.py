@@ -18,7 +18,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 
-from stoker.compat.foreground.entry import Command, enter
+from stoker.compat.foreground.entry import Command, run_and_exit
 
 __all__ = ["hog", "job", "main", "run_jobs"]
 
@@ -33,7 +33,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main() -> NoReturn:
-    enter(_load)
+    run_and_exit(_load)
 
 
 def _load() -> Command:

@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 
-from stoker.compat.foreground.entry import say
+from stoker.compat.foreground.entry import write_notice
 from stoker.compat.foreground.foreground_run import ForegroundRun, Reporter
 from stoker.compat.foreground.gpu_slots import FIRST_FREED
 from stoker.compat.foreground.job_sources import JobSource, LineJobs
@@ -41,11 +41,11 @@ class Maker:
         options, number = self._options, self._number
         if "\0" in command:
             self.refused += 1
-            say(f"job {number} holds a NUL byte; it is not run and counts as failed")
+            write_notice(f"job {number} holds a NUL byte; it is not run and counts as failed")
             return None
         folder = Folder(options.output_dir, f"{options.prefix}{number}")
         if options.resume and folder.has_succeeded(command):
-            say(f"job {number} is left out: it succeeded before")
+            write_notice(f"job {number} is left out: it succeeded before")
             return None
         return Job(
             self._words(folder.name, command), folder.out, folder.err,
@@ -138,7 +138,7 @@ class Hog(Reporter):
         return summary._replace(failed=summary.failed + maker.refused)
 
     def _follow(self, run: ForegroundRun, file: GpuFile) -> float:
-        slots = file.news(self.says)
+        slots = file.news(self.notice)
         if slots is not None:
             self._workers.use(slots, Counter(device for _, device in run.running))
             run.use(slots)
@@ -179,7 +179,7 @@ class Hog(Reporter):
         try:
             write()
         except OSError as error:
-            self.says(f"cannot write `{error.filename}`: {error.strerror}")
+            self.notice(f"cannot write `{error.filename}`: {error.strerror}")
 
     def _run_hook(self, folder: Folder, number: int, command: str, device: str, end: End) -> None:
         """Not waited for: mail may be slow, and GPUs are not kept waiting."""
@@ -200,7 +200,7 @@ class Hog(Reporter):
                 ],
             ))  # fmt: skip
         except OSError as error:
-            self.says(f"the hook of job {number} cannot be run: {error.strerror}")
+            self.notice(f"the hook of job {number} cannot be run: {error.strerror}")
 
     def _wait_for_hooks(self) -> None:
         for pid in self._hooks:

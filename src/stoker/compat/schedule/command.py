@@ -1,8 +1,8 @@
-"""One call of `schedule`: what it asks for is done in the order init, release, status, task."""
+"""One call of `schedule`: its options are carried out in the order init, release, status, task."""
 
 from __future__ import annotations
 
-from stoker.compat.foreground.entry import say, write_line
+from stoker.compat.foreground.entry import write_line, write_notice
 from stoker.compat.schedule.gpus import Gpus
 from stoker.compat.schedule.options import HELP, parse
 from stoker.compat.schedule.run import run_task
@@ -19,11 +19,13 @@ from stoker.compat.schedule.state_file import (
 def run(arguments: list[str]) -> int:
     gpus = Gpus()
     state = StateFile(gpus.truth, gpus.count or DEFAULT_COUNT)
-    entries = state.read()  # every call makes the file, even a wrong one, and puts it right
+    entries = state.read()  # every call creates or repairs the file, even one with a usage error
     call = parse(arguments)
     if state.was_damaged:
-        say(f"the state file `{state.path}` was damaged and is begun anew; `schedule -i N` says "
-            f"how many GPUs there are")  # fmt: skip
+        write_notice(
+            f"the state file `{state.path}` was damaged and has been reset; "
+            "set the number of GPUs with `schedule -i N`"
+        )
     if call.wants_help:
         write_line(HELP.rstrip("\n"))
         return 0
@@ -33,11 +35,13 @@ def run(arguments: list[str]) -> int:
         entries = state.change(lambda old: _released(old, call.release))
         for index in call.release:
             if 0 <= index < len(entries) and not entries[index].avail:
-                say(f"GPU {index} is in use (PID {entries[index].task_pid}) until that ends")
+                write_notice(
+                    f"GPU {index} stays in use until process {entries[index].task_pid} exits"
+                )
     if call.status:
         write_line(status_text(entries).rstrip("\n"))
     if call.task and gpus.trouble is not None:
-        say(f"the GPUs cannot be leased, so others may be on them: {gpus.trouble}")
+        write_notice(f"cannot lease the GPUs, so other processes may use them too: {gpus.trouble}")
     return run_task(call, gpus, state) if call.task else 0
 
 

@@ -5,7 +5,7 @@ Users of iterait/scheduler know it; also installed as `scheduler.py`.
 
 from __future__ import annotations
 
-from stoker.compat.foreground.entry import Command, enter
+from stoker.compat.foreground.entry import Command, run_and_exit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def main() -> NoReturn:
-    enter(_load)
+    run_and_exit(_load)
 
 
 def _load() -> Command:

@@ -6,7 +6,7 @@ import os
 import signal
 import time
 
-from stoker.compat.foreground.entry import say, write_line
+from stoker.compat.foreground.entry import write_line, write_notice
 from stoker.compat.foreground.jobs import wants_zero
 from stoker.compat.schedule.gpus import TIME, Gpus
 from stoker.compat.schedule.options import STDOUT, Call
@@ -73,7 +73,7 @@ def run_task(call: Call, gpus: Gpus, state: StateFile) -> int:
     if call.is_verbose or call.is_second:
         _print_summary(call, words, began, time.time())
     if outcome.detail is not None:
-        say(f"error: {outcome.detail}")
+        write_notice(f"error: {outcome.detail}")
     return 0 if wants_zero(call.exits_zero) else exit_code(outcome)
 
 
@@ -141,7 +141,7 @@ def _tell_waiting(call: Call, place: QueuePlace, entries: list[Entry], told: set
 
 def _say_once(text: str, told: set[str]) -> None:
     if text not in told:
-        say(text)
+        write_notice(text)
         told.add(text)
 
 

@@ -9,7 +9,7 @@ import signal
 import time
 
 from stoker.compat.foreground.entry import write_line
-from stoker.compat.foreground.scratch_folders import here
+from stoker.compat.foreground.scratch_folders import working_directory
 from stoker.compat.schedule.options import STDOUT
 from stoker.core.model import Context, Outcome
 from stoker.devices.leases.lease import Lease
@@ -87,7 +87,7 @@ class Task:
         """`is_warned`: the first Ctrl-C ends the task, as the second generation had it."""
         mask = os.umask(0o077)
         os.umask(mask)
-        context = Context(here(), tuple(os.environ.items()), mask, "/bin/sh")
+        context = Context(working_directory(), tuple(os.environ.items()), mask, "/bin/sh")
         may_go, self._go = os.pipe2(os.O_CLOEXEC)
         text, name = _FIRST.format(may_go), "schedule"
         if err == STDOUT:  # ours, wherever the task's own goes; only a shell can say that

@@ -1,7 +1,7 @@
 """`simple_hypersearch PATTERN -p NAME VALUES...`: a command line for each combination of values.
 
-The order for a seed is that of random.shuffle over all combinations in grid order, so that sweeps
-that others have published come out the same.
+With a seed, the order is that of random.shuffle over all combinations in grid order, as in the
+original, so that published sweeps can be reproduced.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice, product
 from math import prod
 
-from stoker.compat.foreground.entry import Command, enter, print_bytes
+from stoker.compat.foreground.entry import Command, print_bytes, run_and_exit
 from stoker.core.formats.byte_text import to_system
 from stoker.errors import Error
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     import argparse
     from typing import NoReturn
 
-_LARGEST_SHUFFLE = 1 << 25  # 128 MB of numbers, and some ten seconds
-_CHECKED = 1 << 18  # so many commands are made before the first is printed
-_AT_A_TIME = 1000
+_LARGEST_SHUFFLE = 1 << 25  # 128 MB of numbers, about ten seconds
+_CHECKED = 1 << 18  # commands that are generated before the first is printed
+_BATCH_SIZE = 1000
 
 _EPILOG = """
 example:
@@ -33,17 +33,17 @@ prints
   train --lr 0.01 -n 2
   train --lr 0.01 -n 3
 
-The pattern is Python's: {lr:>6}, {lr!r} and {lr[0]} work, {{ and }} are braces. A pattern of
-several lines becomes one line for each combination, which a shell runs as one command.
+The pattern is a Python format string: {lr:>6}, {lr!r} and {lr[0]} work; {{ and }} are braces.
+A pattern of several lines is printed as one line per combination; a shell runs it as one command.
 """
 
 
 def main() -> NoReturn:
-    enter(_load)
+    run_and_exit(_load)
 
 
 def _load() -> Command:
-    import argparse  # noqa: F401  what takes time to import, before there is anything to lose
+    import argparse  # noqa: F401  slow imports, while Ctrl-C still exits silently
     import random  # noqa: F401
 
     return run
@@ -52,20 +52,20 @@ def _load() -> Command:
 def run(arguments: list[str]) -> int:
     flags = _parser().parse_args(arguments)
     if flags.parameter is None:
-        raise Error("there is no parameter to search over", "add -p NAME VALUE ...")
+        raise Error("no parameter given", "add one with -p NAME VALUE ...")
     values = {name: some for name, *some in flags.parameter}
-    chosen = combinations(
+    points = combinations(
         list(values.values()), flags.sampling_mode == "grid", flags.n_samples, flags.seed
     )
-    commands = (on_one_line(fill(flags.command_pattern, values, point)) for point in chosen)
-    first = list(islice(commands, _CHECKED))  # an error must not leave half of them
+    commands = (on_one_line(fill(flags.command_pattern, values, point)) for point in points)
+    first = list(islice(commands, _CHECKED))  # so that an error prints no partial output
     _print(first)
     _print(commands)
     return 0
 
 
 class HyperparameterSearch:
-    """For programs that import it: the commands of a search."""
+    """The commands of a search, for programs that import this class."""
 
     def __init__(
         self,
@@ -80,18 +80,18 @@ class HyperparameterSearch:
         self.parameters = {name: [str(one) for one in some] for name, some in parameters.items()}
 
     def get_commands(self) -> list[str]:
-        """For `shuffled_grid` in an order that `random.seed` decides."""
+        """The commands; for `shuffled_grid` in the order given by the global `random` state."""
         import random
 
         points = list(product(*self.parameters.values()))
         if self.sampling_mode == "shuffled_grid":
             random.shuffle(points)
-        chosen = points[: self.n_samples]
-        return [fill(self.command_pattern, self.parameters, point) for point in chosen]
+        points = points[: self.n_samples]
+        return [fill(self.command_pattern, self.parameters, point) for point in points]
 
 
 def build_hyperparameter_search() -> HyperparameterSearch:
-    """What the command line asks for; a `--seed` seeds `random` itself."""
+    """Build the search from `sys.argv`; `--seed` seeds the global `random` state."""
     import random
     import sys
 
@@ -114,10 +114,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("command_pattern", help="the command, with {NAME} for each parameter")
     parser.add_argument(
         "--sampling-mode", choices=["shuffled_grid", "grid"], default="shuffled_grid",
-        help="in random order (shuffled_grid, the default), or as listed (grid)",
+        help="order of the combinations: random (shuffled_grid, the default) or as listed (grid)",
     )  # fmt: skip
-    parser.add_argument("--n-samples", type=int, metavar="N", help="only so many of them")
-    parser.add_argument("--seed", type=int, help="the same order again")
+    parser.add_argument(
+        "--n-samples", type=int, metavar="N", help="print only the first N combinations"
+    )
+    parser.add_argument("--seed", type=int, help="random seed, to reproduce an order")
     parser.add_argument(
         "-p", "--parameter", action="append", nargs="+", metavar=("NAME", "VALUES"),
         help="a parameter and its values: -p lr 0.01 0.001",
@@ -128,7 +130,7 @@ def _parser() -> argparse.ArgumentParser:
 def combinations(
     values: list[list[str]], in_order: bool, wanted: int | None, seed: int | None
 ) -> Iterator[tuple[str, ...]]:
-    """The combinations that were asked for, without making those that were not."""
+    """The first `wanted` combinations, generated lazily."""
     total = prod(len(some) for some in values)
     count = total if wanted is None else min(total, wanted) if wanted >= 0 else total + wanted
     if count <= 0:
@@ -139,27 +141,31 @@ def combinations(
 
 
 def chosen(total: int, count: int, seed: int | None) -> Iterable[int]:
-    """The first `count` numbers of a shuffled range."""
+    """The first `count` numbers of the shuffled `range(total)`.
+
+    Raises Error if they do not fit in memory.
+    """
     import random
 
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     if total <= _LARGEST_SHUFFLE and (seed is not None or count > total // 4):
         numbers = array("I", range(total))
-        chance.shuffle(numbers)
+        rng.shuffle(numbers)
         return numbers[:count]
     if count > min(_LARGEST_SHUFFLE, total // 2):
         raise Error(
             f"{count} of {total} combinations are too many to shuffle",
-            "give a smaller --n-samples, or --sampling-mode grid",
+            "use a smaller --n-samples or --sampling-mode grid",
         )
     seen: dict[int, None] = {}
     while len(seen) < count:
-        seen[chance.randrange(total)] = None
+        seen[rng.randrange(total)] = None
     return seen
 
 
 def combination(values: list[list[str]], number: int) -> tuple[str, ...]:
-    """
+    """The combination at position `number` of the grid.
+
     >>> [combination([["a", "b"], ["x", "y", "z"]], number) for number in (0, 1, 3)]
     [('a', 'x'), ('a', 'y'), ('b', 'x')]
     """
@@ -176,18 +182,18 @@ def fill(pattern: str, names: Iterable[str], point: tuple[str, ...]) -> str:
     except KeyError as error:
         name = error.args[0]
         raise Error(
-            f"the pattern has `{{{name}}}`, and there is no parameter `{name}`",
-            f"add -p {name} VALUE ..., or write {{{{ and }}}} for braces",
+            f"the pattern uses `{{{name}}}`, but there is no parameter `{name}`",
+            f"add -p {name} VALUE ..., or write {{{{ and }}}} for literal braces",
         ) from None
     except (ValueError, AttributeError, IndexError, TypeError) as error:
         raise Error(
-            f"the pattern cannot be filled in: {error}",
-            "values are text; {{ and }} stand for braces",
+            f"cannot format the pattern: {error}",
+            "values are strings; write {{ and }} for literal braces",
         ) from None
 
 
 def on_one_line(command: str) -> str:
-    """A command of several lines as one line, which any POSIX shell runs as one command.
+    """Encode a command of several lines as one line that any POSIX shell runs as one command.
 
     >>> print(on_one_line("mkdir x\\necho '50%'"))
     (eval "$(printf 'mkdir x\\necho \\04750%%\\047')")
@@ -197,14 +203,14 @@ def on_one_line(command: str) -> str:
         return command
     for character, code in (("\\", r"\134"), ("'", r"\047"), ("%", "%%"), ("\n", r"\n")):
         command = command.replace(character, code)
-    if command[0] == "-":  # not an option of printf
+    if command[0] == "-":  # printf would parse it as an option
         command = rf"\055{command[1:]}"
     return f"(eval \"$(printf '{command}')\")"
 
 
 def _print(commands: Iterable[str]) -> None:
     commands = iter(commands)
-    while some := list(islice(commands, _AT_A_TIME)):
+    while some := list(islice(commands, _BATCH_SIZE)):
         print_bytes(to_system("".join(f"{command}\n" for command in some)))
 
 

@@ -1,11 +1,11 @@
 """`simple_gpu_scheduler --gpus 0 1 2 < commands`: commands from stdin, one at a time on each GPU.
 
-The command itself; what it does is in simple_gpu_scheduler_run.py.
+The implementation is in run.py.
 """
 
 from __future__ import annotations
 
-from stoker.compat.foreground.entry import Command, enter
+from stoker.compat.foreground.entry import Command, run_and_exit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def main() -> NoReturn:
-    enter(_load)
+    run_and_exit(_load)
 
 
 def _load() -> Command:

@@ -9,11 +9,13 @@ if TYPE_CHECKING:
     import argparse
 
 _EPILOG = """
-One command a line, for /bin/sh; a backslash at the end continues a line. A repeated id is another
-slot; with several words each is one slot, so `--gpus 0,1 2,3` makes two slots of two GPUs.
+Each line is a command for /bin/sh; a trailing backslash continues it on the next line. A repeated
+ID is another slot on that GPU. Several words are one slot each: `--gpus 0,1 2,3` makes two slots of
+two GPUs.
 
-The exit code is the number of failed commands, 101 for more than 100. SIGUSR1: let running commands
-finish and start no more. Ctrl-C and SIGTERM: end them as well; what was not run is kept in a file.
+The exit code is the number of failed commands, or 101 if more than 100 failed. SIGUSR1 lets running
+commands finish and starts no others. Ctrl-C and SIGTERM also terminate the running commands.
+Commands that did not finish or start are saved to a file.
 """
 
 
@@ -25,19 +27,23 @@ class Options(Record):
 
 
 def parse(arguments: list[str]) -> Options:
-    """What a command line means; argparse exits where it makes no sense, or asks for help."""
-    usual = _usual(arguments)
-    if usual is not None:
-        return Options(usual)
+    """Parse a command line; argparse exits for `--help` and usage errors."""
+    gpus = _parse_gpus_only(arguments)
+    if gpus is not None:
+        return Options(gpus)
     flags = _parser().parse_args(arguments)
     return Options(flags.gpus, flags.jobs_per_gpu, flags.commands_file, flags.exit_zero)
 
 
-def _usual(arguments: list[str]) -> list[str] | None:
-    """The words of a line that has nothing but `--gpus`; argparse would be a third of a short run.
+def _parse_gpus_only(arguments: list[str]) -> list[str] | None:
+    """The values of `--gpus` if it is the only option.
 
-    >>> _usual(["--gpus", "0", "1"]), _usual(["--gpus", "0", "--exit-zero"]), _usual(["--gpus"])
-    (['0', '1'], None, None)
+    This avoids importing argparse, which takes a third of the time of a short run.
+
+    >>> _parse_gpus_only(["--gpus", "0", "1"])
+    ['0', '1']
+    >>> _parse_gpus_only(["--gpus"]), _parse_gpus_only(["--gpus", "0", "--exit-zero"])
+    (None, None)
     """
     first, *words = arguments or [""]
     if first != "--gpus" or not words or any(word.startswith("-") for word in words):
@@ -50,23 +56,26 @@ def _parser() -> argparse.ArgumentParser:
 
     parser = argparse.ArgumentParser(
         "simple_gpu_scheduler",
-        description="Run commands from stdin on GPUs, each on one that is free.",
+        description="Run the commands read from stdin, each on a free GPU.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--gpus", nargs="+", required=True,
-        help="ids for CUDA_VISIBLE_DEVICES: 0 1 2, or 0,1,2, or 0-2",
+        help="GPU IDs for CUDA_VISIBLE_DEVICES: 0 1 2, or 0,1,2, or 0-2",
     )  # fmt: skip
     parser.add_argument(
         "--jobs-per-gpu", "--jobs_per_gpu", "--max_process_per_gpu", type=_positive, default=1,
-        metavar="N", help="so many commands at a time on each",
+        metavar="N", help="number of commands that run at the same time on each GPU (default: 1)",
     )  # fmt: skip
     parser.add_argument(
-        "--commands-file", "--commands_file", metavar="FILE", help="read this instead of stdin"
+        "--commands-file",
+        "--commands_file",
+        metavar="FILE",
+        help="read commands from FILE instead of stdin",
     )
     parser.add_argument(
-        "--exit-zero", action="store_true", help="exit with 0 whatever the commands returned"
+        "--exit-zero", action="store_true", help="exit with 0 even if commands failed"
     )
     return parser
 

@@ -1,6 +1,6 @@
-"""What Python programs import from simple_gpu_scheduler: devices that are handed out to threads.
+"""The Python API of simple_gpu_scheduler: a pool of devices for threads.
 
-The command itself does not use this: it has leases, records and signals (simple_gpu_scheduler_run).
+The command does not use this module: run.py has leases, a database and signal handling.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from collections.abc import Iterable
 
 
 class GPUManager:
-    """Device ids, each for one user at a time; the last one that came back goes out first."""
+    """A pool of device IDs; the ID that was released last is given out first."""
 
     def __init__(self, available_gpus: Iterable[str | int]) -> None:
         self.available_gpus = list(available_gpus)
         self._changed = threading.Condition()
 
     def get_gpu(self) -> GPU:
-        """A device that is free; waits until there is one."""
+        """Take a free device; blocks until there is one."""
         with self._changed:
             self._changed.wait_for(lambda: bool(self.available_gpus))
             return GPU(self.available_gpus.pop(), self)
@@ -32,7 +32,7 @@ class GPUManager:
 
 
 class GPU:
-    """A device that somebody was given; `str` of it is what CUDA_VISIBLE_DEVICES takes."""
+    """A device taken from a pool; `str(gpu)` is the value for CUDA_VISIBLE_DEVICES."""
 
     def __init__(self, nr: str | int, manager: GPUManager) -> None:
         self.nr = nr
@@ -46,7 +46,7 @@ class GPU:
 
 
 def run_command_with_gpu(command: str, gpu: GPU) -> threading.Thread:
-    """Run a shell command on this device, which is released at its end; a thread to be joined."""
+    """Run a shell command in a new thread, which releases the device at its end; returns it."""
     print(f"Processing command `{command}` on gpu {gpu}", flush=True)
 
     def work() -> None:
@@ -64,7 +64,7 @@ def run_command_with_gpu(command: str, gpu: GPU) -> threading.Thread:
 
 
 def read_commands_and_run(gpu_manager: GPUManager) -> None:
-    """Run each line of stdin as soon as a device is free; returns when all have ended."""
+    """Run each line of stdin as soon as a device is free; returns when all have finished."""
     threads = [run_command_with_gpu(line.rstrip(), gpu_manager.get_gpu()) for line in sys.stdin]
     for thread in threads:
         thread.join()

@@ -1,6 +1,6 @@
 """One run of `simple_gpu_scheduler`.
 
-Users' scripts know its announcements and the order of its slots by heart: both are as they were.
+Users' scripts depend on the announcements and on the order of the slots: both match the original.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ import os
 import signal
 from collections.abc import Sequence
 
-from stoker.compat.foreground.entry import say, write_line
+from stoker.compat.foreground.entry import write_line, write_notice
 from stoker.compat.foreground.foreground_run import ForegroundRun, Reporter
 from stoker.compat.foreground.gpu_slots import LAST_FREED, split_devices
 from stoker.compat.foreground.job_sources import LineJobs
 from stoker.compat.foreground.jobs import End, Job, wants_zero
-from stoker.compat.foreground.scratch_folders import keep_commands
+from stoker.compat.foreground.scratch_folders import save_commands
 from stoker.compat.simple_gpu_scheduler.options import parse
 from stoker.devices.discovery import find_devices
 from stoker.errors import Error, UsageError
@@ -27,14 +27,15 @@ def run(arguments: list[str]) -> int:
     devices = _devices(options.gpus, options.jobs_per_gpu, settings)
     announcer = Announcer()
     jobs = LineJobs(_open(options.commands_file), announcer.job)
-    attached = ForegroundRun(
+    foreground = ForegroundRun(
         devices, jobs, announcer, order=LAST_FREED, passes_interrupts=True, settings=settings
     )
-    summary = attached.work()
-    if jobs.failure is not None and not summary.was_interrupted:  # or the terminal is gone, which
-        raise Error(f"the commands cannot be read any further: {jobs.failure}")  # we were told
-    if not jobs.at_end or attached.waiting or announcer.cancelled:
-        _keep_rest(announcer.cancelled, [*attached.waiting, *jobs.read_rest()], settings)
+    summary = foreground.work()
+    if jobs.failure is not None and not summary.was_interrupted:
+        # After an interrupt, the read error only means that the terminal was closed.
+        raise Error(f"cannot read more commands: {jobs.failure}")
+    if not jobs.at_end or foreground.waiting or announcer.cancelled:
+        _save_remaining(announcer.cancelled, [*foreground.waiting, *jobs.read_rest()], settings)
     summary = summary._replace(failed=summary.failed + announcer.refused)
     return summary.exit_code(wants_zero(options.exit_zero))
 
@@ -42,7 +43,7 @@ def run(arguments: list[str]) -> int:
 def _devices(words: Sequence[str], per_gpu: int, settings: Settings) -> list[str]:
     devices = split_devices(words, per_gpu)
     if not any(devices) and len(words) == 1 and "CUDA_VISIBLE_DEVICES" not in os.environ:
-        # --gpus "$CUDA_VISIBLE_DEVICES": where that is not set, programs see all GPUs.
+        # --gpus "$CUDA_VISIBLE_DEVICES" with an unset variable means all GPUs.
         found = find_devices(settings.devices, settings.gpus_by_uuid)
         return [device.visible for device in found] * per_gpu or devices
     return devices
@@ -51,7 +52,7 @@ def _devices(words: Sequence[str], per_gpu: int, settings: Settings) -> list[str
 def _open(path: str | None) -> int:
     try:
         descriptor = 0 if path is None else os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        os.read(descriptor, 0)  # a folder can be opened, but not this
+        os.read(descriptor, 0)  # fails for a directory, which can be opened
     except OSError as error:
         name = "stdin" if path is None else f"`{path}`"
         raise UsageError(f"cannot read {name}: {error.strerror}", "pipe commands into it") from None
@@ -59,7 +60,7 @@ def _open(path: str | None) -> int:
 
 
 class Announcer(Reporter):
-    """Says where each command goes, before the command can say anything itself."""
+    """Announces the device of each command before the command can print anything."""
 
     def __init__(self) -> None:
         self._is_interrupted = False
@@ -69,7 +70,7 @@ class Announcer(Reporter):
     def job(self, line: str) -> Job | None:
         if "\0" in line:
             self.refused += 1
-            self.says("a command holds a NUL byte; it is not run and counts as failed")
+            self.notice("a command contains a NUL byte; it is not run and counts as failed")
             return None
         return Job(line.rstrip(), keep_children=True)
 
@@ -86,15 +87,17 @@ class Announcer(Reporter):
         return False
 
 
-def _keep_rest(cancelled: list[Job], waiting: list[Job], settings: Settings) -> None:
-    """The commands may have come from a pipe, and be gone with us."""
+def _save_remaining(cancelled: list[Job], waiting: list[Job], settings: Settings) -> None:
+    """Save the commands that did not finish, because a pipe cannot be read again."""
     if not cancelled and not waiting:
         return
     commands = [str(job.command) for job in (*cancelled, *waiting)]
-    parts = [f"{len(cancelled)} ended early"] if cancelled else []
+    parts = [f"{len(cancelled)} interrupted"] if cancelled else []
     parts += [f"{len(waiting)} not started"] if waiting else []
     try:
-        where = f"the commands are in {keep_commands(settings, 'simple_gpu_scheduler', commands)}"
+        path = save_commands(settings, "simple_gpu_scheduler", commands)
     except OSError as error:
-        where = f"the commands cannot be written down ({error.strerror})"
-    say(f"{' and '.join(parts)}: {where}")
+        result = f"cannot save the commands: {error.strerror}"
+    else:
+        result = f"commands saved to {path}"
+    write_notice(f"{' and '.join(parts)}; {result}")
