@@ -1,4 +1,4 @@
-"""`schedule` against the contract of iterait/scheduler, and without its defects."""
+"""`schedule`: the contract of iterait/scheduler, and its defects fixed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 from stoker.compat.schedule.options import Call, parse
 from stoker.compat.schedule.state_file import Entry, dump, fresh, load, status_text
 from stoker.compat.schedule.task import number_in
-from stoker.compat.schedule.tickets import GpuWish, left_over
+from stoker.compat.schedule.tickets import GpuRequest, left_over
 from stoker.devices.leases.any_of import AnyOf
 from stoker.devices.leases.holders import DeviceClaim
 from stoker.devices.leases.lease import holders, try_take
@@ -35,7 +35,7 @@ FREE_4 = "Free GPU:\n---------\nGPU 0\nGPU 1\nGPU 2\nGPU 3\n"
 
 
 class ScheduleLab(Lab):
-    """`schedule`, with a state file and leases of its own; whatever still runs is ended."""
+    """A lab for `schedule` with its own state file and leases; `close` kills what still runs."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(
@@ -70,10 +70,10 @@ def state(lab: Lab) -> dict[str, list[Any]]:
     return content
 
 
-def begin(lab: Lab, gate: Gate, *words: str, before: str = "", **kwargs: Any) -> tuple[
+def start_task(lab: Lab, gate: Gate, *words: str, before: str = "", **kwargs: Any) -> tuple[
     subprocess.Popen[str], int
 ]:  # fmt: skip
-    """A task that waits at the gate, and its PID; what it printed at its start is read."""
+    """Start a task that waits at the gate; returns the `schedule` process and the task PID."""
     already = len(gate.arrived())
     run = lab.popen(f"sh -c {json.dumps(before + gate.wait)}", *words, **kwargs)
     return run, gate.wait_for(already + 1)[-1]
@@ -84,20 +84,20 @@ def first_lines(run: subprocess.Popen[str], count: int = 5) -> list[str]:
     return [run.stdout.readline().rstrip("\n") for _ in range(count)]
 
 
-def gone(*pids: int) -> None:
+def wait_for_exit(*pids: int) -> None:
     wait_until(lambda: not any(map(is_alive, pids)), what=f"the end of {pids}")
 
 
-def waiting(lab: Lab, count: int) -> None:
-    """Wait until so many stand in the line."""
+def wait_for_queue(lab: Lab, count: int) -> None:
+    """Wait until the queue has `count` tickets."""
     tickets = Path(lab.env["STOKER_LEASE_DIR"])
-    wait_until(lambda: len(list(tickets.glob("schedule.*"))) == count, what=f"{count} in line")
+    wait_until(lambda: len(list(tickets.glob("schedule.*"))) == count, what=f"{count} tickets")
 
 
 # -- the command line ------------------------------------------------------------------------------
 
 
-def test_the_readme_example_means_what_it_meant() -> None:
+def test_readme_example_is_parsed_as_by_the_original() -> None:
     call = parse(["train.py foo --bar 5", "--forced_gpu", "2", "--verbose"])
     assert call == Call(task=("train.py", "foo", "--bar", "5"), force=(2,), is_verbose=True)
 
@@ -126,10 +126,10 @@ def test_the_readme_example_means_what_it_meant() -> None:
         (["--re", "1"], Call(release=(1,))),
         (["a b", "--pref", "2"], Call(task=("a", "b"), prefer=(2,))),
         (["a b", "--for", "2"], Call(task=("a", "b"), force=(2,))),
-        (["a b", "--e", "x"], Call(task=("a", "b"), err="x")),  # --exit-zero is younger
+        (["a b", "--e", "x"], Call(task=("a", "b"), err="x")),  # --exit-zero is not in the original
     ],
 )
-def test_flags_of_the_first_generation(words: list[str], call: Call) -> None:
+def test_v1_flags_are_parsed(words: list[str], call: Call) -> None:
     assert parse(words) == call
 
 
@@ -137,27 +137,27 @@ def test_flags_of_the_first_generation(words: list[str], call: Call) -> None:
     ("words", "call"),
     [
         (["task.py", "--your_arg", "value"], Call(task=("task.py", "--your_arg", "value"))),
-        (["-n", "2", "training.py"], Call(task=("training.py",), needs=2, is_second=True)),
+        (["-n", "2", "training.py"], Call(task=("training.py",), needs=2, is_v2=True)),
         (
             ["-f", "[1,3]", "training.py"],
-            Call(task=("training.py",), force=(1, 3), needs=2, force_text="[1,3]", is_second=True),
+            Call(task=("training.py",), force=(1, 3), needs=2, force_text="[1,3]", is_v2=True),
         ),
-        (["-p", "[2, 0]", "t"], Call(task=("t",), prefer=(2, 0), is_second=True)),
-        (["-p", "2", "t"], Call(task=("t",), prefer=(2,), is_second=True)),
-        (["-r", "0", "1"], Call(release=(0, 1), is_second=True)),
-        (["--cx", "t", "x y"], Call(task=("t", "x y"), is_cx=True, is_second=True)),
-        (["-n", "2", "--", "t", "-s", "-v"], Call(task=("t", "-s", "-v"), needs=2, is_second=True)),
-        (["t", "-n", "3"], Call(task=("t",), needs=3, is_second=True)),
+        (["-p", "[2, 0]", "t"], Call(task=("t",), prefer=(2, 0), is_v2=True)),
+        (["-p", "2", "t"], Call(task=("t",), prefer=(2,), is_v2=True)),
+        (["-r", "0", "1"], Call(release=(0, 1), is_v2=True)),
+        (["--cx", "t", "x y"], Call(task=("t", "x y"), is_cx=True, is_v2=True)),
+        (["-n", "2", "--", "t", "-s", "-v"], Call(task=("t", "-s", "-v"), needs=2, is_v2=True)),
+        (["t", "-n", "3"], Call(task=("t",), needs=3, is_v2=True)),
         (
             ["--for", "[1,3]", "a b"],
-            Call(task=("a", "b"), force=(1, 3), force_text="[1,3]", needs=2, is_second=True),
+            Call(task=("a", "b"), force=(1, 3), force_text="[1,3]", needs=2, is_v2=True),
         ),
-        (["--pref", "[1,3]", "a b"], Call(task=("a", "b"), prefer=(1, 3), is_second=True)),
+        (["--pref", "[1,3]", "a b"], Call(task=("a", "b"), prefer=(1, 3), is_v2=True)),
         (["a", "-vx"], Call(task=("a", "-vx"))),
         (["-n", "2", "-v", "t"], Call(task=("t",), needs=2, is_verbose=True)),
     ],
 )
-def test_flags_of_the_second_generation(words: list[str], call: Call) -> None:
+def test_v2_flags_are_parsed(words: list[str], call: Call) -> None:
     assert parse(words) == call
 
 
@@ -180,22 +180,22 @@ def test_flags_of_the_second_generation(words: list[str], call: Call) -> None:
         ["-sx"],
     ],
 )
-def test_what_makes_no_sense_is_refused(words: list[str]) -> None:
+def test_invalid_command_lines_raise_usage_errors(words: list[str]) -> None:
     with pytest.raises(UsageError):
         parse(words)
 
 
-def test_errors_are_one_sentence_and_exit_2(lab: Lab) -> None:
+def test_usage_error_is_one_sentence_and_exits_with_2(lab: Lab) -> None:
     done = lab.run("sleep 1", "sleep 2")
     refused(done, 2, "`sleep 2` is a second task",
-            "schedule runs one; quote all of its words together")  # fmt: skip
+            "schedule runs one task; put all of its words in one pair of quotes")  # fmt: skip
     swallowed = lab.run("-o", "true")
     assert (swallowed.returncode, swallowed.stdout) == (2, "")
     assert swallowed.stderr.endswith("hint: schedule 'TASK' -o FILE\n")
     assert not (lab.folder / "true").exists()
 
 
-def test_the_readme_example_as_it_stands(lab: ScheduleLab) -> None:
+def test_readme_example_runs(lab: ScheduleLab) -> None:
     """/path/to/scheduler.py "train.py foo --bar 5" --forced_gpu 2 --verbose"""
     path = lab.folder / "path"
     path.mkdir()
@@ -212,7 +212,7 @@ def test_the_readme_example_as_it_stands(lab: ScheduleLab) -> None:
     assert "\ncuda2 trains with foo --bar 5\n\ntask: ['train.py', 'foo', '--bar', '5']\n" in out
 
 
-def test_ports_follow_the_gpu() -> None:
+def test_port_placeholder_depends_on_the_gpu() -> None:
     assert number_in(("a", "__num__", "__num__x", "-p=__num__"), 3) == (
         "a", "3900", "__num__x", "-p=__num__",
     )  # fmt: skip
@@ -221,7 +221,7 @@ def test_ports_follow_the_gpu() -> None:
 # -- the state file --------------------------------------------------------------------------------
 
 
-def test_any_call_makes_the_state_file_with_four_gpus(lab: Lab) -> None:
+def test_any_call_creates_the_state_file_with_four_gpus(lab: Lab) -> None:
     assert lab.run("-h").stdout.startswith("usage: schedule [-h] [-gc GPU_COUNT]")
     column = "[\n" + ",\n".join(["        null"] * 4) + "\n    ]"
     avail = column.replace("null", "true")
@@ -236,7 +236,7 @@ def test_all_users_can_write_the_state_file(lab: Lab) -> None:
     assert stat.S_IMODE((lab.folder / "info").stat().st_mode) == 0o666
 
 
-def test_init_says_how_many_and_which_are_unavailable(lab: Lab) -> None:
+def test_init_sets_the_number_of_gpus_and_the_unavailable_ones(lab: Lab) -> None:
     assert lab.ok("-i", "3", "1", "9", "-s") == (
         "Currently used GPU:\n-------------------\nGPU: None\nUser: None\nTask: None\n"
         "Task PID: None\nStarted: None\n\nFree GPU:\n---------\nGPU 0\nGPU 2\n"
@@ -255,9 +255,9 @@ def test_init_release_status_and_task_happen_in_this_order(lab: Lab) -> None:
     assert out.endswith("task\n")
 
 
-def test_a_running_task_is_in_the_file_and_in_the_status(lab: Lab) -> None:
+def test_running_task_is_shown_in_the_file_and_the_status(lab: Lab) -> None:
     gate = Gate(lab.folder)
-    run, _ = begin(lab, gate, "-fg", "2")
+    run, _ = start_task(lab, gate, "-fg", "2")
     lines = first_lines(run)
     pid = int(lines[2].removeprefix("TASK PID: "))
     now = state(lab)
@@ -279,68 +279,68 @@ def test_a_running_task_is_in_the_file_and_in_the_status(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"avail": 3}', '{"avail": [true]}', "\0\xff"])
-def test_a_damaged_state_file_is_begun_anew(lab: Lab, text: str) -> None:
+def test_damaged_state_file_is_reset(lab: Lab, text: str) -> None:
     (lab.folder / "info").write_bytes(text.encode("latin-1"))
     done = lab.run("echo ran")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "ran")
     assert len(state(lab)["user"]) == (1 if text == '{"avail": [true]}' else 4)
 
 
-def test_strange_values_in_the_file_are_nothing() -> None:
+def test_values_of_wrong_types_in_the_state_file_are_ignored() -> None:
     text = '{"avail": [false, "x"], "task": [1, ["a", 2]], "task_pid": [true], "user": {}}'
     assert load(text) == [Entry(False), Entry(True, task=["a", "2"])]
     assert load(dump(fresh(2, (1,)))) == [Entry(), Entry(False)]
     assert status_text([]) == "No GPU available.\n"
 
 
-def test_the_state_file_is_never_the_truth(lab: Lab) -> None:
-    """Entries of tasks that are not there are dropped; a GPU that is leased stays so."""
+def test_leases_override_the_state_file(lab: Lab) -> None:
+    """Entries without a lease are dropped; a leased GPU stays in use."""
     lab.ok("-i", "1")
-    lie = state(lab)
-    lie |= {"avail": [False], "task": [["x"]], "task_pid": [os.getpid()], "user": ["me"]}
-    (lab.folder / "info").write_text(json.dumps(lie))
+    wrong = state(lab)
+    wrong |= {"avail": [False], "task": [["x"]], "task_pid": [os.getpid()], "user": ["me"]}
+    (lab.folder / "info").write_text(json.dumps(wrong))
     assert lab.ok("echo ran").endswith("ran\n")
     assert lab.ok("-s") == "Free GPU:\n---------\nGPU 0\n"
     gate = Gate(lab.folder)
-    run, _ = begin(lab, gate)
+    run, _ = start_task(lab, gate)
     first_lines(run)
     (lab.folder / "info").unlink()
-    lab.ok("-i", "1")  # it is not forgotten
+    lab.ok("-i", "1")  # the running task keeps its GPU
     assert state(lab)["avail"] == [False]
-    (lab.folder / "info").write_text(json.dumps(lie | {"avail": [True]}))
+    (lab.folder / "info").write_text(json.dumps(wrong | {"avail": [True]}))
     second = lab.popen("echo second")
-    waiting(lab, 1)
+    wait_for_queue(lab, 1)
     released = lab.run("-rg", "0", "-s")
     assert released.stdout.startswith("Currently used GPU:")
-    assert released.stderr.startswith("GPU 0 is in use (PID ")
+    assert released.stderr.startswith("GPU 0 stays in use until process ")
     gate.open()
     run.communicate(timeout=60)
     assert second.communicate(timeout=60)[0].endswith("second\n")
 
 
-def test_a_planted_link_is_not_followed(lab: Lab) -> None:
+def test_symlink_at_the_state_file_path_is_not_followed(lab: Lab) -> None:
     (lab.folder / "victim").write_text("precious")
     (lab.folder / "info").symlink_to(lab.folder / "victim")
     assert lab.ok("echo ran").endswith("ran\n")
     assert (lab.folder / "victim").read_text() == "precious"
-    refused(lab.run("-i", "2"), 77, f"the state file `{lab.folder}/info` cannot be written",
-            f"its owner can: chmod 666 {lab.folder}/info")  # fmt: skip
+    refused(lab.run("-i", "2"), 77, f"cannot write the state file `{lab.folder}/info`",
+            f"ask its owner to run: chmod 666 {lab.folder}/info")  # fmt: skip
 
 
 # -- the task --------------------------------------------------------------------------------------
 
 
-def test_what_is_printed_at_the_start(lab: Lab) -> None:
+def test_start_of_a_task_prints_the_lines_of_the_original(lab: Lab) -> None:
     run = lab.popen("sh -c 'echo $GPU $CUDA_VISIBLE_DEVICES $$'", "-pg", "3")
     out, err = run.communicate(timeout=60)
     match = START.match(out)
     assert match is not None and (run.returncode, err) == (0, "")
-    gpu, door_pid, pid, group = match.groups()
-    assert (gpu, int(door_pid), pid) == ("cuda3", run.pid, group)
+    gpu, schedule_pid, pid, group = match.groups()
+    assert (gpu, int(schedule_pid), pid) == ("cuda3", run.pid, group)
     assert out[match.end() :] == f"cuda3 3 {pid}\n"
 
 
-def test_the_task_has_its_own_session_no_stdin_and_ignores_sigint(lab: Lab) -> None:
+def test_task_has_its_own_session_no_stdin_and_ignores_sigint(lab: Lab) -> None:
     code = (
         "import os, signal, sys; print(os.getsid(0) == os.getpid(), "
         "signal.getsignal(signal.SIGINT) == signal.SIG_IGN, "
@@ -350,9 +350,9 @@ def test_the_task_has_its_own_session_no_stdin_and_ignores_sigint(lab: Lab) -> N
     assert out.splitlines()[-1] == "True True True True"
 
 
-def test_the_lowest_free_gpu_is_taken_unless_one_is_preferred(lab: Lab) -> None:
+def test_task_takes_the_lowest_free_gpu_unless_another_is_preferred(lab: Lab) -> None:
     gate = Gate(lab.folder)
-    begin(lab, gate)
+    start_task(lab, gate)
     assert lab.ok("true").startswith("GPU: cuda1\n")
     assert lab.ok("true", "-pg", "2").startswith("GPU: cuda2\n")
     assert lab.ok("true", "-pg", "0").startswith("GPU: cuda1\n")
@@ -361,29 +361,29 @@ def test_the_lowest_free_gpu_is_taken_unless_one_is_preferred(lab: Lab) -> None:
     gate.open()
 
 
-def test_a_forced_gpu_is_waited_for_while_others_are_free(lab: Lab) -> None:
+def test_task_waits_for_its_forced_gpu_while_others_are_free(lab: Lab) -> None:
     gate = Gate(lab.folder)
-    run, _ = begin(lab, gate, "-fg", "1")
+    run, _ = start_task(lab, gate, "-fg", "1")
     first_lines(run)
     second = lab.popen("true", "-fg", "1")
     assert first_lines(second, 1) == [f"Scheduler (PID: {second.pid}) is waiting for GPU 1."]
     third = lab.popen("true", "-f", "[1]")
     assert first_lines(third, 1) == [f"Scheduler (PID: {third.pid}) is waiting for GPU(s) [1]."]
-    assert lab.ok("true").startswith("GPU: cuda0\n")  # nobody stands behind them
+    assert lab.ok("true").startswith("GPU: cuda0\n")  # not blocked by them
     gate.open()
     assert second.communicate(timeout=60)[0].startswith("GPU: cuda1\n")
     assert third.communicate(timeout=60)[0].startswith("GPU: 1\n")
 
 
-def test_what_can_never_be_had_is_not_waited_for(lab: Lab) -> None:
-    hint = "schedule knows 4 GPUs; -i N says that there are N"
+def test_request_that_can_never_be_met_is_an_error(lab: Lab) -> None:
+    hint = "schedule manages 4 GPUs; change that with: schedule -i N"
     refused(lab.run("true", "-fg", "99"), 2, "there is no GPU 99", hint)
-    refused(lab.run("true", "-gc", "5"), 2, "there are no 5 GPUs", hint)
+    refused(lab.run("true", "-gc", "5"), 2, "the task needs 5 GPUs, but there are 4", hint)
     lab.ok("-i", "0")
     assert lab.run("true").stderr.startswith("error: there is no GPU\n")
 
 
-def test_gpu_count_really_gives_so_many(lab: Lab) -> None:
+def test_gpu_count_gives_that_many_gpus(lab: Lab) -> None:
     out = lab.ok("sh -c 'echo $GPU $CUDA_VISIBLE_DEVICES'", "-gc", "2")
     assert out.startswith("GPU: cuda0,cuda1\n") and out.endswith("cuda0,cuda1 0,1\n")
     out = lab.ok("-f", "[1,3]", "--cx", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES $0")
@@ -392,20 +392,20 @@ def test_gpu_count_really_gives_so_many(lab: Lab) -> None:
     assert out.startswith("GPU: 2,0\n") and "\n2,0\n" in out
 
 
-def test_a_wide_task_is_not_overtaken_for_ever(lab: Lab) -> None:
+def test_later_small_task_does_not_overtake_a_large_one(lab: Lab) -> None:
     gate = Gate(lab.folder)
-    run, _ = begin(lab, gate, "-fg", "2")
-    wide = lab.popen("echo wide", "-gc", "4")
-    waiting(lab, 1)
-    narrow = lab.popen("echo narrow")
-    waiting(lab, 2)  # three GPUs are free, but the wide task came first
+    run, _ = start_task(lab, gate, "-fg", "2")
+    large = lab.popen("echo large", "-gc", "4")
+    wait_for_queue(lab, 1)
+    small = lab.popen("echo small")
+    wait_for_queue(lab, 2)  # three GPUs are free, but the large task came first
     gate.open()
     run.communicate(timeout=60)
-    assert wide.communicate(timeout=60)[0].startswith("GPU: cuda0,cuda1,cuda2,cuda3\n")
-    assert narrow.communicate(timeout=60)[0].endswith("narrow\n")
+    assert large.communicate(timeout=60)[0].startswith("GPU: cuda0,cuda1,cuda2,cuda3\n")
+    assert small.communicate(timeout=60)[0].endswith("small\n")
 
 
-def test_output_goes_to_files_and_verbose_tells(lab: Lab) -> None:
+def test_output_goes_to_files_and_verbose_prints_a_summary(lab: Lab) -> None:
     (lab.folder / "out").write_text("old\n" * 9)
     task = "sh -c 'echo out __num__; echo err >&2'"
     out = lab.ok(task, "-o", "out", "-e", "err", "-v", "-fg", "1")
@@ -433,7 +433,7 @@ def test_output_goes_to_files_and_verbose_tells(lab: Lab) -> None:
         (["-o", "x y", "-e", "-"], "err\n", "", "out\n"),
     ],
 )
-def test_a_minus_is_our_stdout_and_no_file(
+def test_minus_means_the_stdout_of_schedule_instead_of_a_file(
     lab: Lab, words: list[str], out: str, err: str, file: str | None
 ) -> None:
     if file is not None:
@@ -446,32 +446,32 @@ def test_a_minus_is_our_stdout_and_no_file(
     assert not (lab.folder / "-").exists()
 
 
-def test_there_is_no_shell(lab: Lab) -> None:
+def test_task_runs_without_a_shell(lab: Lab) -> None:
     assert lab.ok("echo '$HOME  x' ; *\n\n y").endswith("$HOME  x ; * y\n")
 
 
-def test_an_empty_task_is_nothing_to_do(lab: Lab) -> None:
+def test_empty_task_does_nothing(lab: Lab) -> None:
     assert (lab.ok(""), lab.ok(" \n ")) == ("", "")
 
 
-def test_the_exit_code_is_the_tasks_unless_zero_is_wanted(lab: Lab) -> None:
+def test_exit_code_is_that_of_the_task_unless_exit_zero_is_set(lab: Lab) -> None:
     assert lab.run("sh -c 'exit 7'").returncode == 7
     assert lab.run("sh -c 'kill -9 $$'").returncode == 137
     assert lab.run("sh -c 'exit 7'", "--exit-zero").returncode == 0
     assert lab.run("sh -c 'exit 7'", STOKER_COMPAT_EXIT_ZERO="1").returncode == 0
 
 
-def test_a_missing_program_exits_1_at_once(lab: Lab) -> None:
+def test_missing_program_exits_with_1_at_once(lab: Lab) -> None:
     refused(lab.run("no-such-program x", "-o", "out"), 1,
             "the program `no-such-program` was not found",
-            "it runs without a shell: give a path or a name on PATH")  # fmt: skip
+            "tasks run without a shell: use a path or the name of a program on PATH")  # fmt: skip
     (lab.folder / "data").touch()
     assert lab.run("./data").returncode == 1
     assert not (lab.folder / "out").exists()
     assert lab.ok("-s") == FREE_4
 
 
-def test_no_login_terminal_is_needed(lab: Lab) -> None:
+def test_task_runs_without_a_login_terminal(lab: Lab) -> None:
     run = lab.popen("echo ran", start_new_session=True, stdin=subprocess.DEVNULL)
     assert run.communicate(timeout=60)[0].endswith("ran\n")
     assert run.returncode == 0
@@ -481,78 +481,78 @@ def test_no_login_terminal_is_needed(lab: Lab) -> None:
 
 
 def test_ctrl_c_warns_then_terminates_then_kills(lab: Lab) -> None:
-    """The GPU is free when the task is dead, not when it was asked to end."""
+    """The GPU is released when the task has exited, not when SIGTERM was sent."""
     gate = Gate(lab.folder)
-    run, pid = begin(lab, gate, "-fg", "0", before="trap 'echo asked' TERM; ")
+    run, pid = start_task(lab, gate, "-fg", "0", before="trap 'echo got TERM' TERM; ")
     first_lines(run)
     run.send_signal(signal.SIGINT)
     assert first_lines(run, 2) == ["", f"Next Ctrl-C terminate the task (PGID: {pid})."]
     assert is_alive(pid)
     run.send_signal(signal.SIGINT)
-    said = first_lines(run, 3)
-    assert sorted(said) == sorted(["", f"The task (PGID: {pid}) was terminated.", "asked"])
+    printed = first_lines(run, 3)
+    assert sorted(printed) == sorted(["", f"The task (PGID: {pid}) was terminated.", "got TERM"])
     assert is_alive(pid) and state(lab)["avail"][0] is False
     next_one = lab.popen("echo next", "-fg", "0")
-    waiting(lab, 1)
+    wait_for_queue(lab, 1)
     run.send_signal(signal.SIGINT)
     out, _ = run.communicate(timeout=60)
     assert out == f"\nThe task (PGID: {pid}) was killed.\n"
     assert run.returncode == 137
-    gone(pid)
+    wait_for_exit(pid)
     assert next_one.communicate(timeout=60)[0].endswith("next\n")
 
 
-def test_a_third_ctrl_c_counts_only_after_the_kill_delay(lab: Lab) -> None:
+def test_third_ctrl_c_kills_only_after_the_kill_delay(lab: Lab) -> None:
     gate = Gate(lab.folder)
-    run, pid = begin(lab, gate, before="trap 'echo asked' TERM; ",
+    run, pid = start_task(lab, gate, before="trap 'echo got TERM' TERM; ",
                      env={"STOKER_SCHEDULE_KILL_DELAY": "600"})  # fmt: skip
     first_lines(run)
     for expected in (2, 3):
         run.send_signal(signal.SIGINT)
         first_lines(run, expected)
     run.send_signal(signal.SIGINT)
-    assert lab.ok("-s").startswith("Currently used GPU:")  # a look behind the signal
+    assert lab.ok("-s").startswith("Currently used GPU:")  # by now the signal was handled
     assert is_alive(pid)
     gate.open()
     assert run.communicate(timeout=60)[0] == ""
 
 
-def test_a_task_that_obeys_ends_with_the_second_ctrl_c(lab: Lab) -> None:
+def test_second_ctrl_c_ends_a_task_that_handles_sigterm(lab: Lab) -> None:
     gate = Gate(lab.folder)
-    run, pid = begin(lab, gate)
+    run, pid = start_task(lab, gate)
     first_lines(run)
     run.send_signal(signal.SIGINT)
     first_lines(run, 2)
     run.send_signal(signal.SIGINT)
     run.communicate(timeout=60)
     assert run.returncode == 128 + signal.SIGTERM
-    gone(pid)
+    wait_for_exit(pid)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_no_task_outlives_schedule_and_no_gpu_stays_busy(lab: Lab, number: signal.Signals) -> None:
     gate, hidden = Gate(lab.folder), Gate(lab.folder, "hidden")
     (lab.folder / "hide").write_text(hidden.wait)
-    run, pid = begin(lab, gate, before="setsid sh hide & ")
+    run, pid = start_task(lab, gate, before="setsid sh hide & ")
     pids = [pid, *hidden.wait_for()]
     first_lines(run)
     run.send_signal(number)
     run.communicate(timeout=60)
     assert run.returncode == (-9 if number == signal.SIGKILL else 128 + signal.SIGTERM)
-    gone(*pids)
+    wait_for_exit(*pids)
     wait_until(lambda: state(lab)["avail"] == [True] * 4)
     assert lab.ok("-s") == FREE_4
     assert lab.ok("true").startswith("GPU: cuda0\n")
 
 
-def test_nobody_has_to_read_what_is_said_to_who_waits(lab: Lab) -> None:
+def test_waiting_task_runs_even_if_its_messages_cannot_be_written(lab: Lab) -> None:
     lab.ok("-i", "1")
     gate = Gate(lab.folder)
-    run, _ = begin(lab, gate)
+    run, _ = start_task(lab, gate)
     with open("/dev/full", "w") as full:
         second = lab.popen("sh -c 'echo >> ran'", stdout=full, stderr=full)
-    waiting(lab, 1)
-    third = lab.popen("true")  # who came later is told later
+    wait_for_queue(lab, 1)
+    third = lab.popen("true")  # it is behind the second task
     assert third.stderr is not None
     assert third.stderr.readline() == "waiting for a free GPU, behind 1 other\n"
     gate.open()
@@ -561,7 +561,7 @@ def test_nobody_has_to_read_what_is_said_to_who_waits(lab: Lab) -> None:
     assert (lab.folder / "ran").exists()
 
 
-def test_a_working_folder_that_was_removed_is_no_reason_to_fail(lab: Lab) -> None:
+def test_task_runs_in_a_removed_working_folder(lab: Lab) -> None:
     line = 'mkdir gone; cd gone; rmdir ../gone; exec "$@"'
     lab.command = [
         "sh",
@@ -575,18 +575,18 @@ def test_a_working_folder_that_was_removed_is_no_reason_to_fail(lab: Lab) -> Non
     ]
     done = lab.run("echo a")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "a")
-    assert "Traceback" not in done.stderr  # some shells say that they miss it
+    assert "Traceback" not in done.stderr  # some shells print a warning of their own
 
 
-def test_ctrl_c_while_python_imports_shows_nothing(lab: Lab) -> None:
+def test_ctrl_c_during_imports_prints_nothing(lab: Lab) -> None:
     (lab.folder / "json.py").write_text("import os\nos.kill(os.getpid(), 2)\nfor n in (): pass\n")
     done = lab.run("echo a", PYTHONPATH=str(lab.folder))
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
-def test_nohup_holds(lab: Lab) -> None:
+def test_nohup_protects_a_task_from_sighup(lab: Lab) -> None:
     gate = Gate(lab.folder)
-    run, _ = begin(lab, gate, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    run, _ = start_task(lab, gate, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
     first_lines(run)
     run.send_signal(signal.SIGHUP)
     gate.open()
@@ -595,10 +595,10 @@ def test_nohup_holds(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGKILL])
-def test_who_waits_can_leave_the_line(lab: Lab, number: signal.Signals) -> None:
+def test_signal_removes_a_waiting_process_from_the_queue(lab: Lab, number: signal.Signals) -> None:
     lab.ok("-i", "1")
     gate = Gate(lab.folder)
-    run, _ = begin(lab, gate)
+    run, _ = start_task(lab, gate)
     second = lab.popen("echo second")
     assert second.stderr is not None
     assert second.stderr.readline() == "waiting for a free GPU\n"
@@ -616,27 +616,27 @@ def test_who_waits_can_leave_the_line(lab: Lab, number: signal.Signals) -> None:
 # -- first come, first served ----------------------------------------------------------------------
 
 
-def test_first_come_first_served(lab: Lab) -> None:
+def test_tasks_run_first_come_first_served(lab: Lab) -> None:
     lab.ok("-i", "1")
     gate = Gate(lab.folder)
-    begin(lab, gate)
-    line = []
+    start_task(lab, gate)
+    runs = []
     for number in range(5):
-        line.append(lab.popen(f"sh -c 'echo {number} >> order'"))
-        waiting(lab, number + 1)
+        runs.append(lab.popen(f"sh -c 'echo {number} >> order'"))
+        wait_for_queue(lab, number + 1)
     gate.open()
-    for run in line:
+    for run in runs:
         run.communicate(timeout=60)
     assert (lab.folder / "order").read_text().split() == ["0", "1", "2", "3", "4"]
     assert not list((lab.folder / "leases").glob("schedule.*"))
 
 
-def test_nobody_waits_behind_a_process_that_is_stopped(lab: Lab) -> None:
+def test_stopped_process_does_not_block_the_queue(lab: Lab) -> None:
     lab.ok("-i", "1")
     gate = Gate(lab.folder)
-    run, _ = begin(lab, gate)
+    run, _ = start_task(lab, gate)
     stopped = lab.popen("echo stopped")
-    waiting(lab, 1)
+    wait_for_queue(lab, 1)
     stopped.send_signal(signal.SIGTSTP)
     stat = Path(f"/proc/{stopped.pid}/stat")
     wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", what="a stop")
@@ -647,16 +647,16 @@ def test_nobody_waits_behind_a_process_that_is_stopped(lab: Lab) -> None:
     assert stopped.communicate(timeout=60)[0].endswith("stopped\n")
 
 
-def test_gpus_that_nobody_ahead_wants_are_left_over() -> None:
+def test_gpus_that_no_request_ahead_needs_are_left_over() -> None:
     gpus = [0, 1, 2, 3]
     assert left_over(gpus, []) == gpus
-    assert left_over(gpus, [GpuWish(1)]) == []
-    assert left_over(gpus, [GpuWish(2, (0, 2)), GpuWish(1, (3,))]) == [1]
-    assert left_over(gpus, [GpuWish(9)]) == gpus, "nobody waits for what cannot be"
-    assert left_over(gpus, [GpuWish(2, (0, 9))]) == gpus
+    assert left_over(gpus, [GpuRequest(1)]) == []
+    assert left_over(gpus, [GpuRequest(2, (0, 2)), GpuRequest(1, (3,))]) == [1]
+    assert left_over(gpus, [GpuRequest(9)]) == gpus, "requests that cannot be met are ignored"
+    assert left_over(gpus, [GpuRequest(2, (0, 9))]) == gpus
 
 
-def test_a_gpu_that_becomes_available_is_used_by_who_waits(lab: Lab) -> None:
+def test_released_gpu_is_given_to_a_waiting_task(lab: Lab) -> None:
     lab.ok("-i", "2", "0", "1")
     run = lab.popen("echo ran", "-fg", "1")
     assert run.stderr is not None
@@ -665,7 +665,7 @@ def test_a_gpu_that_becomes_available_is_used_by_who_waits(lab: Lab) -> None:
     assert run.communicate(timeout=60)[0].startswith("GPU: cuda1\n")
 
 
-def test_a_lease_of_anybody_else_is_respected_and_shown(
+def test_lease_of_another_process_is_respected_and_shown(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STOKER_LEASE_DIR", lab.env["STOKER_LEASE_DIR"])
@@ -680,50 +680,52 @@ def test_a_lease_of_anybody_else_is_respected_and_shown(
     assert run.communicate(timeout=60)[0].endswith("ran\n")
 
 
-# -- standing at many gates ------------------------------------------------------------------------
+# -- leases on any of several GPUs -----------------------------------------------------------------
 
 
 @pytest.fixture
-def cards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], DeviceClaim]:
+def claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], DeviceClaim]:
     monkeypatch.setenv("STOKER_LEASE_DIR", str(tmp_path / "leases"))
-    return lambda number: DeviceClaim(f"card-{number}", "", False, 0, None)
+    return lambda number: DeviceClaim(f"gpu-{number}", "", False, 0, None)
 
 
-def test_a_stand_takes_the_first_that_are_free(cards: Callable[[int], DeviceClaim]) -> None:
-    taken = try_take([cards(1)])
+def test_first_free_gpus_are_leased(claims: Callable[[int], DeviceClaim]) -> None:
+    taken = try_take([claims(1)])
     assert taken is not None
-    stand = AnyOf(cards)
-    found = stand.look([1, 2, 0], 2)
+    waiter = AnyOf(claims)
+    found = waiter.look([1, 2, 0], 2)
     assert found is not None and found[1] == (2, 0)
-    names = [holder.uuid for holder in holders([(f"card-{n}", "", False) for n in range(3)])]
-    assert sorted(names) == ["card-0", "card-1", "card-2"]
+    names = [holder.uuid for holder in holders([(f"gpu-{n}", "", False) for n in range(3)])]
+    assert sorted(names) == ["gpu-0", "gpu-1", "gpu-2"]
     found[0].close()
-    assert AnyOf(cards).look([0, 1], 1, must=1) is not None
+    assert AnyOf(claims).look([0, 1], 1, must=1) is not None
     taken.close()
 
 
-def test_nobody_passes_who_stands_at_a_gate(cards: Callable[[int], DeviceClaim]) -> None:
-    busy = try_take([cards(0)])
+def test_waiting_process_keeps_free_gpus_from_later_ones(
+    claims: Callable[[int], DeviceClaim],
+) -> None:
+    busy = try_take([claims(0)])
     assert busy is not None
-    stand, later = AnyOf(cards), AnyOf(cards)
-    assert stand.look([0, 1], 2) is None
-    assert try_take([cards(1)]) is None, "card 1 is free, but kept"
+    first, later = AnyOf(claims), AnyOf(claims)
+    assert first.look([0, 1], 2) is None
+    assert try_take([claims(1)]) is None, "GPU 1 is free, but reserved"
     assert later.look([1], 1) is None
     busy.close()
-    assert try_take([cards(0)]) is None, "who waits goes first"
-    found = stand.look([0, 1], 2)
+    assert try_take([claims(0)]) is None, "the waiting process goes first"
+    found = first.look([0, 1], 2)
     assert found is not None
     assert later.look([0, 1], 1) is None
     found[0].close()
     assert later.look([0, 1], 1) is not None
 
 
-def test_two_who_need_several_do_not_wait_for_each_other(
-    cards: Callable[[int], DeviceClaim],
+def test_two_processes_that_need_several_gpus_do_not_deadlock(
+    claims: Callable[[int], DeviceClaim],
 ) -> None:
-    busy = try_take([cards(2)])
+    busy = try_take([claims(2)])
     assert busy is not None
-    one, other = AnyOf(cards), AnyOf(cards)
+    one, other = AnyOf(claims), AnyOf(claims)
     assert one.look([0, 2], 2) is None
     assert other.look([2, 1, 0], 2) is None
     busy.close()
@@ -733,7 +735,7 @@ def test_two_who_need_several_do_not_wait_for_each_other(
     assert other.look([2, 1, 0], 2) is not None
 
 
-# -- real cards (of a driver of our own making) ----------------------------------------------------
+# -- GPUs of this host (the fake driver) -----------------------------------------------------------
 
 
 @pytest.fixture
@@ -761,7 +763,7 @@ def test_schedule_and_stoker_run_respect_the_leases_of_each_other(
     status = schedule.ok("-s")
     assert f"\nTask PID: {other.pid}\n" in status and status.endswith("---------\nGPU 1\n")
     run = schedule.popen("-gc", "2", "--", "sh", "-c", later.wait)
-    waiting(schedule, 1)
+    wait_for_queue(schedule, 1)
     gate.open()
     other.communicate(timeout=60)
     assert first_lines(run, 1) == ["GPU: cuda0,cuda1"]
@@ -805,7 +807,7 @@ def test_gpu_that_another_process_uses_is_not_taken(
     assert "GPU: cuda0\n" in forced.communicate(timeout=60)[0]
 
 
-def test_flags_of_the_second_generation_bring_its_output(lab: Lab) -> None:
+def test_v2_flags_print_the_output_of_v2(lab: Lab) -> None:
     out = lab.ok("-n", "2", "--", "echo", "x y").splitlines()
     assert out[0] == "GPU: 0,1"
     assert [line.partition(":")[0] for line in out[1:5]] == [
@@ -815,7 +817,7 @@ def test_flags_of_the_second_generation_bring_its_output(lab: Lab) -> None:
     assert [line.partition(":")[0] for line in out[8:]] == ["start", "end", "total time", ""]
 
 
-def test_first_ctrl_c_ends_a_task_of_the_second_generation(lab: Lab) -> None:
+def test_first_ctrl_c_ends_a_v2_task(lab: Lab) -> None:
     run = lab.popen("-n", "1", "--", "sleep", "1000")
     pid = int(first_lines(run, 5)[2].removeprefix("TASK PID: "))
     run.send_signal(signal.SIGINT)

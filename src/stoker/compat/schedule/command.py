@@ -18,7 +18,7 @@ from stoker.compat.schedule.state_file import (
 
 def run(arguments: list[str]) -> int:
     gpus = Gpus()
-    state = StateFile(gpus.truth, gpus.count or DEFAULT_COUNT)
+    state = StateFile(gpus.actual_state, gpus.count or DEFAULT_COUNT)
     entries = state.read()  # every call creates or repairs the file, even one with a usage error
     call = parse(arguments)
     if state.was_damaged:
@@ -40,8 +40,10 @@ def run(arguments: list[str]) -> int:
                 )
     if call.status:
         write_line(status_text(entries).rstrip("\n"))
-    if call.task and gpus.trouble is not None:
-        write_notice(f"cannot lease the GPUs, so other processes may use them too: {gpus.trouble}")
+    if call.task and gpus.driver_error is not None:
+        write_notice(
+            f"cannot lease the GPUs, so other processes may use them too: {gpus.driver_error}"
+        )
     return run_task(call, gpus, state) if call.task else 0
 
 

@@ -1,7 +1,7 @@
-"""The GPUs of `schedule` by index: what is leased for each, and who has it.
+"""The GPUs of `schedule` by index: their leases and the holders of the leases.
 
-An index that this host has is a real card. One that it has not is a slot of which nothing is known;
-`schedule` processes keep each other off it by a lock file in the folder of the leases.
+An index may be a GPU of this host. An index without a GPU is an opaque slot, which `schedule`
+processes lease through a lock file in the lease folder.
 """
 
 from __future__ import annotations
@@ -21,101 +21,100 @@ from stoker.errors import Error
 TIME = "%Y-%m-%d %H:%M:%S"
 _FRESH_SECONDS = 1.0
 _RELEASE_SECONDS = 2.0
-_LOOK_AGAIN_SECONDS = 0.002
+_POLL_SECONDS = 0.002
 
 
 class Gpus:
     def __init__(self) -> None:
-        self._cards: dict[int, GpuSample] = {}
-        self._seen_at = 0.0
-        self.trouble: str | None = None  # why nothing is known of the cards
+        self._samples: dict[int, GpuSample] = {}
+        self._sampled_at = 0.0
+        self.driver_error: str | None = None  # why the state of the GPUs is unknown
         if has_driver():
-            self._look()
-        # Inside a job its cards are leased already, and to us as well.
+            self._sample()
+        # Inside a job, the job's lease also covers `schedule`.
         self._held = set(os.environ.get("STOKER_GPU_UUIDS", "").split(","))
-        self.ours: dict[int, Entry] = {}
+        self.own_entries: dict[int, Entry] = {}  # the GPUs of our task
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         from stoker.devices.nvml_client import sample_once
 
         sample = sample_once()
-        self._seen_at = sample.at
-        if sample.cards is None:  # as far as we know, it is as it was
-            self.trouble = None if self._cards else sample.trouble
+        self._sampled_at = sample.at
+        if sample.cards is None:  # keep the last known state
+            self.driver_error = None if self._samples else sample.trouble
         else:
-            self._cards = {card.number: card for card in sample.cards}
+            self._samples = {gpu.number: gpu for gpu in sample.cards}
 
     @property
     def count(self) -> int | None:
-        """How many there are, where that can be known."""
-        return len(self._cards) or None
+        """The number of GPUs of this host; None if unknown or zero."""
+        return len(self._samples) or None
 
     def claim(self, index: int) -> DeviceClaim:
-        card = self._cards.get(index)
-        if card is None or card.uuid in self._held:
-            return DeviceClaim(
-                f"schedule-{index if card is None else card.uuid}", "", False, 0, None
-            )
-        return DeviceClaim(card.uuid, card.pci, card.slice_of is not None, card.total, None)
+        gpu = self._samples.get(index)
+        if gpu is None or gpu.uuid in self._held:
+            name = f"schedule-{index if gpu is None else gpu.uuid}"
+            return DeviceClaim(name, "", False, 0, None)
+        return DeviceClaim(gpu.uuid, gpu.pci, gpu.slice_of is not None, gpu.total, None)
 
-    def strangers(self, indices: tuple[int, ...]) -> dict[int, str]:
-        """Who is on cards that are leased to us, and so has no lease; in words, by index."""
-        found = self._strangers(indices)
-        if self._cards and (found or time.monotonic() - self._seen_at > _FRESH_SECONDS):
-            self._look()  # whoever had it before may only just have left
-            found = self._strangers(indices)
+    def other_processes(self, indices: tuple[int, ...]) -> dict[int, str]:
+        """Descriptions, by index, of processes without a lease on GPUs that are leased to us."""
+        found = self._sampled_processes(indices)
+        if self._samples and (found or time.monotonic() - self._sampled_at > _FRESH_SECONDS):
+            self._sample()  # the previous process may have exited since the last sample
+            found = self._sampled_processes(indices)
         return found
 
-    def _strangers(self, indices: tuple[int, ...]) -> dict[int, str]:
+    def _sampled_processes(self, indices: tuple[int, ...]) -> dict[int, str]:
         found = {}
         for index in indices:
-            card = self._cards.get(index)
-            if card is not None and card.uuid not in self._held:
-                seen = occupancy_of(card, {}, {p.pid: user_of(p.pid) for p in card.processes})
-                if card.trouble is not None or seen.has_strangers:
-                    found[index] = card.trouble or seen.note or "somebody is there"
+            gpu = self._samples.get(index)
+            if gpu is not None and gpu.uuid not in self._held:
+                seen = occupancy_of(gpu, {}, {p.pid: user_of(p.pid) for p in gpu.processes})
+                if gpu.trouble is not None or seen.has_strangers:
+                    found[index] = gpu.trouble or seen.note or "another process uses it"
         return found
 
     def visible(self, indices: tuple[int, ...]) -> str:
-        """For CUDA_VISIBLE_DEVICES."""
-        return ",".join(self._cards[i].visible if i in self._cards else str(i) for i in indices)
+        """The value for CUDA_VISIBLE_DEVICES."""
+        return ",".join(self._samples[i].visible if i in self._samples else str(i) for i in indices)
 
     def uuids(self, indices: tuple[int, ...]) -> str:
-        return ",".join(self._cards[i].uuid for i in indices if i in self._cards)
+        return ",".join(self._samples[i].uuid for i in indices if i in self._samples)
 
-    def truth(self, index: int, entry: Entry) -> Entry:
-        """How a GPU really is; `entry` is what the state file says of it."""
-        if index in self.ours:
-            return self.ours[index]
+    def actual_state(self, index: int, entry: Entry) -> Entry:
+        """The entry that matches the leases; `entry` is the one in the state file."""
+        if index in self.own_entries:
+            return self.own_entries[index]
         claim = self.claim(index)
         try:
             found = holders([(claim.uuid, claim.pci, claim.is_slice)])
         except Error:
-            return entry  # whoever wants to use it will be told
+            return entry  # reported when a task needs this GPU
         if not found:
-            return entry if entry.is_withheld else FREE
-        return entry if _is_by(found[0], entry) else _describe(index, found[0])
+            return entry if entry.is_disabled else FREE
+        return entry if _is_task_of(found[0], entry) else _describe(index, found[0])
 
     def await_release(self, indices: tuple[int, ...]) -> None:
-        """Wait until the leases of our task are gone.
+        """Wait until the leases of our task are released.
 
-        A helper that we started meanwhile has copies of them until the kernel has replaced its
-        image, which is later than the moment at which we go on.
+        The state repair process inherits copies of the lock descriptors and holds them until its
+        exec, which may be later than the end of the task.
         """
         claims = [self.claim(index) for index in indices]
-        give_up = time.monotonic() + _RELEASE_SECONDS
-        while time.monotonic() < give_up:
+        deadline = time.monotonic() + _RELEASE_SECONDS
+        while time.monotonic() < deadline:
             try:
-                found = holders([(one.uuid, one.pci, one.is_slice) for one in claims])
+                found = holders([(claim.uuid, claim.pci, claim.is_slice) for claim in claims])
             except Error:
                 return
             if all(holder.pid != os.getpid() for holder in found):
                 return
-            time.sleep(_LOOK_AGAIN_SECONDS)
+            time.sleep(_POLL_SECONDS)
 
 
-def _is_by(holder: Holder, entry: Entry) -> bool:
-    """Whether the task that the file tells of belongs to who has the lease."""
+def _is_task_of(holder: Holder, entry: Entry) -> bool:
+    """Whether the task in the entry is a child of the process that holds the lease."""
     if entry.avail or entry.task_pid is None:
         return False
     try:
@@ -126,7 +125,7 @@ def _is_by(holder: Holder, entry: Entry) -> bool:
 
 
 def _describe(index: int, holder: Holder) -> Entry:
-    """Somebody who does not write into the file, or has not yet."""
+    """An entry for a lease holder that has not written one itself."""
     try:
         with open(f"/proc/{holder.pid}/cmdline", "rb") as file:
             words = file.read().decode("utf-8", "replace").split("\0")[:-1]

@@ -1,6 +1,6 @@
 """`schedule "python train.py"`: wait for a GPU, run one task on it, free it.
 
-Users of iterait/scheduler know it; also installed as `scheduler.py`.
+Compatible with iterait/scheduler; also installed as `scheduler.py`.
 """
 
 from __future__ import annotations

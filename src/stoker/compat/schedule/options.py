@@ -1,8 +1,8 @@
-"""The command line of `schedule`: the flags of both generations of iterait/scheduler.
+"""The command line of `schedule`: the flags of both versions of iterait/scheduler.
 
-Hand-written because the two differ in what the words after the options are: one quoted word that is
-split like a shell would, or the words of the task as they stand, its own options included. Like
-argparse, long and short names may be shortened.
+"v1" is the version of 2016, "v2" that of 2018. The parser is written by hand because they differ in
+the words after the options: v1 takes one quoted word, which is split like a shell would; v2 takes
+the words of the task unquoted, with its options. As in argparse, names may be abbreviated.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ Wait for free GPUs, run one task on them, free them.
 
 positional arguments:
   task                  The quoted task with arguments which will be started
-                        on free GPUs as soon as possible; or its words as
-                        they are, unquoted.
+                        on free GPUs as soon as possible; or the unquoted
+                        words of the task.
 
 options:
   -h, --help            show this help message and exit
@@ -32,8 +32,8 @@ options:
   -n NUM, --num NUM     The count of required GPUs for specified task.
   -i INIT [INIT ...], --init INIT [INIT ...]
                         Total count of GPUs; the numbers after it denote
-                        unavailable GPUs. -i 5 3 4: there are five, and 3 and 4
-                        are not to be used.
+                        unavailable GPUs. -i 5 3 4: five GPUs, of which 3 and 4
+                        are unavailable.
   -v, --verbose         Prints info about the process, when the task is
                         completed.
   -o [OUT], --out [OUT]
@@ -52,19 +52,19 @@ options:
   -s, --status          Show info about GPU usage - user/GPU/taskPID/start
   -rg RELEASE_GPU [RELEASE_GPU ...], --release_gpu RELEASE_GPU [RELEASE_GPU ...]
   -r RELEASE [RELEASE ...], --release RELEASE [RELEASE ...]
-                        Unavailable GPUs may be used again.
+                        Make unavailable GPUs available again.
   --cx                  Append model.n_gpus=[NUM] to the task args.
   --exit-zero           Exit with 0 even if the task fails, as the original did
                         (also: STOKER_COMPAT_EXIT_ZERO=1).
 
-Ctrl-C once warns, twice ends the task, a third time kills it. SIGTERM and a
-closed terminal end it as well; SIGUSR1 gives up waiting (exit code 138), but
-lets a task that runs finish.
+The first Ctrl-C warns, the second terminates the task, the third kills it.
+SIGTERM and a closed terminal also terminate the task. SIGUSR1 cancels the wait
+for a GPU (exit code 138), but lets a running task finish.
 """
-STDOUT = "-"  # as the name of a file: our stdout
+STDOUT = "-"  # as a file name: the stdout of `schedule`
 
-_SEVERAL = "several"  # numbers, as many as follow
-_MAYBE = "maybe"  # a value if one follows
+_SEVERAL = "several"  # one or more numbers
+_MAYBE = "maybe"  # an optional value
 _ONE = "one"
 _NONE = "none"
 _OPTIONS = {
@@ -86,36 +86,36 @@ _OPTIONS = {
     ("--exit-zero",): _NONE,
 }
 _BY_NAME = {name: names for names in _OPTIONS for name in names}
-# What one generation called this, the other called that: `--rel` meant either.
+# Options with different names in v2 and v1; the abbreviation `--rel` was valid in both.
 _ALIKE = {"--release": "--release_gpu", "--prefer": "--prefered_gpu", "--force": "--forced_gpu"}
-_FIRST = ("--gpu_count", "--verbose", "--out", "--err", "--prefered_gpu", "--forced_gpu",
+_V1_FLAGS = ("--gpu_count", "--verbose", "--out", "--err", "--prefered_gpu", "--forced_gpu",
           "--release_gpu")  # fmt: skip
-_SECOND = ("--num", "--prefer", "--force", "--release", "--cx")
-_NEW = ("--exit-zero",)  # was in neither, so `--e` never meant it
+_V2_FLAGS = ("--num", "--prefer", "--force", "--release", "--cx")
+_NEW = ("--exit-zero",)  # in neither version, so `--e` is not ambiguous
 
 
 class Call(Record):
-    """What one call of `schedule` asks for, in the order in which it is done."""
+    """The parsed command line, in the order in which it is carried out."""
 
     wants_help: bool = False
     init: tuple[int, ...] = ()
     release: tuple[int, ...] = ()
     status: bool = False
-    task: tuple[str, ...] = ()  # the words; `__num__` is still in them
-    needs: int = 1  # so many GPUs
+    task: tuple[str, ...] = ()  # the words, with `__num__` not yet replaced
+    needs: int = 1  # number of GPUs
     prefer: tuple[int, ...] = ()
     force: tuple[int, ...] = ()
-    force_text: str | None = None  # as it was written, where the second generation's flag was used
+    force_text: str | None = None  # the value as written, for the v2 flag
     out: str | None = None
     err: str | None = None
     is_verbose: bool = False
     is_cx: bool = False
     exits_zero: bool = False
-    is_second: bool = False  # speaks as the second generation did
+    is_v2: bool = False  # print the output of v2
 
 
 def parse(words: list[str]) -> Call:
-    """UsageError says in one sentence what makes no sense."""
+    """Parse the command line; raises UsageError."""
     values: dict[str, list[str]] = {}
     task: list[str] = []
     rest = list(reversed(words))
@@ -132,7 +132,7 @@ def parse(words: list[str]) -> Call:
         takes = _OPTIONS[_BY_NAME[key]]
         if takes == _NONE:
             if given is not None and "=" in word:
-                raise _refused(f"`{word}`: {key} takes no value")
+                raise _usage_error(f"`{word}`: {key} does not take a value")
             if given is not None:  # -sv is -s and -v
                 rest.append(f"-{given}")
             values[key] = []
@@ -141,7 +141,7 @@ def parse(words: list[str]) -> Call:
             while rest and _is_number(rest[-1]):
                 several.append(rest.pop())
             if not several:
-                raise _refused(f"`{word}` needs at least one number")
+                raise _usage_error(f"`{word}` needs at least one number")
             values[key] = several
         elif given is not None:
             values[key] = [given]
@@ -150,7 +150,7 @@ def parse(words: list[str]) -> Call:
         elif takes == _MAYBE:
             values[key] = []
         else:
-            raise _refused(f"`{word}` needs a value")
+            raise _usage_error(f"`{word}` needs a value")
     return _call(values, task)
 
 
@@ -161,8 +161,10 @@ def _is_quoted(task: list[str]) -> bool:
 def _add_task(task: list[str], words: list[str]) -> None:
     for word in words:
         if task and _is_quoted(task):
-            raise _refused(f"`{word}` is a second task",
-                           "schedule runs one; quote all of its words together")  # fmt: skip
+            raise _usage_error(
+                f"`{word}` is a second task",
+                "schedule runs one task; put all of its words in one pair of quotes",
+            )
         task.append(word)
 
 
@@ -179,33 +181,33 @@ def _is_option(word: str) -> bool:
 
 
 def _find(word: str, in_task: bool) -> tuple[str, str | None] | None:
-    """The main name of an option and the value in the same word; None when it is the task's own."""
+    """The long name of an option and the value in the same word; None for an option of the task."""
     name, equals, value = word.partition("=")
     given = value if equals else None
     if name in _BY_NAME:
         return _BY_NAME[name][-1], given
-    meant = {_BY_NAME[known][-1] for known in _BY_NAME if known.startswith(name)}
-    meant = {_ALIKE.get(key, key) for key in meant}
-    if len(meant) > 1:
-        meant.difference_update(_NEW)
-    if len(meant) == 1:
-        return meant.pop(), given
+    matches = {_BY_NAME[known][-1] for known in _BY_NAME if known.startswith(name)}
+    matches = {_ALIKE.get(key, key) for key in matches}
+    if len(matches) > 1:
+        matches.difference_update(_NEW)
+    if len(matches) == 1:
+        return matches.pop(), given
     if in_task and not _are_flags(word):
         return None
-    if len(meant) > 1:
-        raise _refused(f"`{name}` could be several options")
+    if len(matches) > 1:
+        raise _usage_error(f"`{name}` is ambiguous")
     if word[:2] in _BY_NAME:  # -i4
         return _BY_NAME[word[:2]][-1], word[2:]
-    raise _refused(f"there is no option `{name}`", "behind -- everything belongs to the task")
+    raise _usage_error(f"unknown option `{name}`", "words after -- belong to the task")
 
 
 def _are_flags(word: str) -> bool:
-    """Whether every letter is an option, as in -sv or -vo."""
+    """Whether every letter is a short option, as in -sv or -vo."""
     flags = [_OPTIONS[_BY_NAME[f"-{letter}"]] for letter in word[1:] if f"-{letter}" in _BY_NAME]
     return len(flags) == len(word) - 1 and all(takes == _NONE for takes in flags[:-1])
 
 
-def _refused(message: str, hint: str | None = None) -> UsageError:
+def _usage_error(message: str, hint: str | None = None) -> UsageError:
     return UsageError(message, hint or USAGE.splitlines()[0].rstrip() + " ... [task ...]")
 
 
@@ -216,8 +218,10 @@ def _call(values: dict[str, list[str]], task: list[str]) -> Call:
     counts = number("--gpu_count") + number("--num")
     count = counts[-1] if counts else 1
     if count < 1:
-        raise _refused(f"a task cannot have {count} GPUs", "-gc 2 asks for two")
-    # A list was only for the second generation; shortened, both names look alike.
+        raise _usage_error(
+            f"`{count}` is not a valid number of GPUs", "a task with two GPUs: -gc 2"
+        )
+    # Only v2 accepts a list, which tells the versions apart if the name is abbreviated.
     for new, old in _ALIKE.items():
         if any(text.startswith("[") or "," in text for text in values.get(old, ())):
             values.setdefault(new, []).extend(values.pop(old))
@@ -227,7 +231,7 @@ def _call(values: dict[str, list[str]], task: list[str]) -> Call:
     if not does_more and not values.get("--init") and not values.get("--release_gpu"):
         for key, paths in (("-o", out), ("-e", err)):
             if paths:
-                raise _refused(f"`{key} {paths[0]}` names a file, and then there is no task",
+                raise _usage_error(f"`{key} {paths[0]}` is the output file, so there is no task",
                                f"schedule 'TASK' {key} FILE")  # fmt: skip
     return Call(
         wants_help="--help" in values,
@@ -236,43 +240,43 @@ def _call(values: dict[str, list[str]], task: list[str]) -> Call:
         status="--status" in values,
         task=_words(task),
         needs=max(count, len(set(force))),
-        prefer=_once(number("--prefered_gpu") + _list("--prefer", values)),
-        force=_once(force),
+        prefer=_without_repeats(number("--prefered_gpu") + _list("--prefer", values)),
+        force=_without_repeats(force),
         force_text=values["--force"][0] if "--force" in values else None,
         out=out[0] if out and out[0] != STDOUT else None,
         err=err[0] if err else None,
         is_verbose="--verbose" in values,
         is_cx="--cx" in values,
         exits_zero="--exit-zero" in values,
-        is_second=_is_second(values),
+        is_v2=_is_v2(values),
     )
 
 
-def _is_second(values: dict[str, list[str]]) -> bool:
-    """Whether the flags are those of the second generation, and none is of the first only."""
-    return any(key in values for key in _SECOND) and not any(key in values for key in _FIRST)
+def _is_v2(values: dict[str, list[str]]) -> bool:
+    """Whether there are flags of v2, and none that exist in v1 only."""
+    return any(key in values for key in _V2_FLAGS) and not any(key in values for key in _V1_FLAGS)
 
 
 def _number(key: str, text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise _refused(f"`{key} {text}`: `{text}` is not a whole number") from None
+        raise _usage_error(f"`{key} {text}`: `{text}` is not an integer") from None
 
 
 def _list(key: str, values: dict[str, list[str]]) -> tuple[int, ...]:
-    """`2`, `[1,3]` as the second generation wrote it, or `1,3`."""
+    """Parse `2`, `[1,3]` (the syntax of v2) or `1,3`."""
     texts = values.get(key, ())
     numbers = [part for text in texts for part in text.strip().strip("[]").split(",")]
     return tuple(_number(key, part.strip()) for part in numbers)
 
 
-def _once(numbers: tuple[int, ...]) -> tuple[int, ...]:
+def _without_repeats(numbers: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(numbers))
 
 
 def _words(task: list[str]) -> tuple[str, ...]:
-    """One word is split as a shell would, line by line; several are taken as they are."""
+    """The words of the task: a single word is split by `shlex`, line by line."""
     if len(task) != 1:
         return tuple(task)
     import shlex
@@ -280,5 +284,7 @@ def _words(task: list[str]) -> tuple[str, ...]:
     try:
         return tuple(word for line in task[0].split("\n") for word in shlex.split(line))
     except ValueError as error:
-        raise _refused(f"the task cannot be split into words: {str(error).lower()}",
-                       "close the quotation mark, or give words unquoted") from None  # fmt: skip
+        raise _usage_error(
+            f"cannot split the task into words: {str(error).lower()}",
+            "close the quotation mark, or pass the words unquoted",
+        ) from None

@@ -1,4 +1,4 @@
-"""One task of `schedule` from the end of the line to its exit code."""
+"""Run one task of `schedule`: wait in the queue, start it, return its exit code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stoker.compat.schedule.task import (
     check_program,
     exit_code,
     number_in,
-    stop_here,
+    stop_self,
 )
 from stoker.compat.schedule.wait import QueuePlace
 from stoker.core.record import Record
@@ -28,15 +28,15 @@ from stoker.errors import UsageError
 from stoker.settings import load_settings
 from stoker.supervisor.regular_files import open_for_output
 
-# In case of things that are no news, such as a process ahead of us that somebody stopped.
-_LOOK_ANYWAY_SECONDS = 1.0
-_TELL_SECONDS = 0.2
-_AVOIDED_SECONDS = 0.9  # then it is looked at again
+# Poll for changes that cause no file event, e.g. a process ahead of us that was stopped.
+_POLL_SECONDS = 1.0
+_NOTICE_SECONDS = 0.2  # waiting time before the first message
+_RETRY_SECONDS = 0.9  # before a GPU with other processes is tried again
 _KILL_DELAY = 3.0  # seconds between the second Ctrl-C and a third that counts
 
 
 class GrantedGpus(Record):
-    """Our turn has come."""
+    """The leased GPUs of the task."""
 
     lease: Lease
     gpus: tuple[int, ...]
@@ -50,27 +50,27 @@ def run_task(call: Call, gpus: Gpus, state: StateFile) -> int:
     signals = Signals()
     place = QueuePlace(call, gpus.claim)
     try:
-        turn = _wait(call, gpus, place, state, signals)
-        if isinstance(turn, int):
-            return 128 + turn  # also when it was told to give up: the task was not run
-        words = number_in(call.task, turn.gpus[0])
+        granted = _wait(call, gpus, place, state, signals)
+        if isinstance(granted, int):
+            return 128 + granted  # also for SIGUSR1: the task was not run
+        words = number_in(call.task, granted.gpus[0])
         if call.is_cx:
-            words += (f"model.n_gpus={len(turn.gpus)}",)
+            words += (f"model.n_gpus={len(granted.gpus)}",)
         began = time.time()
-        task = Task(words, _environment(gpus, turn.gpus), call.out, call.err, turn.lease,
-                    is_warned=call.is_second)  # fmt: skip
-        _tell(gpus, state, turn.gpus, words, task.pid, began, call.is_second)
+        task = Task(words, _environment(gpus, granted.gpus), call.out, call.err, granted.lease,
+                    ends_at_first_interrupt=call.is_v2)  # fmt: skip
+        _record_start(gpus, state, granted.gpus, words, task.pid, began, call.is_v2)
     finally:
-        place.leave()  # not before the file shows who is there
-    mender = StateRepair(task.pid)
-    task.ignore(mender.pid)
-    task.go()
+        place.leave()  # after the state file shows the task
+    repair = StateRepair(task.pid)
+    task.ignore(repair.pid)
+    task.resume()
     outcome = task.wait(signals, _kill_delay(), load_settings().grace)
-    gpus.ours.clear()
-    gpus.await_release(turn.gpus)
+    gpus.own_entries.clear()
+    gpus.await_release(granted.gpus)
     state.read()
-    mender.dismiss()
-    if call.is_verbose or call.is_second:
+    repair.dismiss()
+    if call.is_verbose or call.is_v2:
         _print_summary(call, words, began, time.time())
     if outcome.detail is not None:
         write_notice(f"error: {outcome.detail}")
@@ -78,13 +78,14 @@ def run_task(call: Call, gpus: Gpus, state: StateFile) -> int:
 
 
 def _check_possible(call: Call, count: int) -> None:
-    """What the end of no task could ever make possible is not waited for."""
-    known = f"schedule knows {count} GPUs; -i N says that there are N"
+    """Raise UsageError if the task could never start, however long it waits."""
+    hint = f"schedule manages {count} GPUs; change that with: schedule -i N"
     for index in call.force:
         if not 0 <= index < count:
-            raise UsageError(f"there is no GPU {index}", known)
+            raise UsageError(f"there is no GPU {index}", hint)
     if call.needs > count:
-        raise UsageError(f"there are no {call.needs} GPUs" if count else "there is no GPU", known)
+        message = f"the task needs {call.needs} GPUs, but there are {count}"
+        raise UsageError(message if count else "there is no GPU", hint)
 
 
 def _check_output(path: str | None) -> None:
@@ -98,51 +99,53 @@ def _check_output(path: str | None) -> None:
 def _wait(
     call: Call, gpus: Gpus, place: QueuePlace, state: StateFile, signals: Signals
 ) -> GrantedGpus | int:
-    """Our turn, or the signal that called it off."""
+    """Wait for the GPUs of the call; returns the signal number if a signal ends the wait."""
     began = time.monotonic()
-    told: set[str] = set()
-    avoided: dict[int, float] = {}  # until when
+    reported: set[str] = set()
+    avoided: dict[int, float] = {}  # GPU: when to try it again
     while True:
         for number in signals.take():
             if number != signal.SIGTSTP:
                 return number
-            place.rest()
-            stop_here()
+            place.release_reservations()
+            stop_self()
         entries = state.peek()
         now = time.monotonic()
-        usable = [i for i, e in enumerate(entries) if not e.is_withheld and avoided.get(i, 0) < now]
-        found = place.look(usable)
+        usable = [i for i, e in enumerate(entries) if not e.is_disabled and avoided.get(i, 0) < now]
+        found = place.try_lease(usable)
         if found is not None:
-            strangers = gpus.strangers(found[1])
-            if not strangers:
+            others = gpus.other_processes(found[1])
+            if not others:
                 return GrantedGpus(*found)
             found[0].close()
-            for index, who in strangers.items():
-                avoided[index] = time.monotonic() + _AVOIDED_SECONDS
-                _say_once(f"GPU {index} is not used while {who}", told)
-            continue  # others may be free
-        if now > began + _TELL_SECONDS:  # who only just came before us may be gone at once
-            _tell_waiting(call, place, entries, told)
-        place.wait(signals.wake, state.path, _LOOK_ANYWAY_SECONDS if told else _TELL_SECONDS)
+            for index, processes in others.items():
+                avoided[index] = time.monotonic() + _RETRY_SECONDS
+                _notice_once(f"GPU {index} is not used while {processes}", reported)
+            continue  # another GPU may be free
+        if now > began + _NOTICE_SECONDS:  # short waits are not reported
+            _report_waiting(call, place, entries, reported)
+        place.wait(signals.wake, state.path, _POLL_SECONDS if reported else _NOTICE_SECONDS)
 
 
-def _tell_waiting(call: Call, place: QueuePlace, entries: list[Entry], told: set[str]) -> None:
+def _report_waiting(
+    call: Call, place: QueuePlace, entries: list[Entry], reported: set[str]
+) -> None:
     if call.force and any(entry.avail for entry in entries):
         where = f"GPU(s) {call.force_text}" if call.force_text else f"GPU {call.force[0]}"
         text = f"Scheduler (PID: {os.getpid()}) is waiting for {where}."
-        if text not in told:
+        if text not in reported:
             write_line(text)
-            told.add(text)
-    elif not told:
+            reported.add(text)
+    elif not reported:
         ahead = place.ahead
         behind = f", behind {ahead} {'other' if ahead == 1 else 'others'}" if ahead else ""
-        _say_once(f"waiting for a free GPU{behind}", told)
+        _notice_once(f"waiting for a free GPU{behind}", reported)
 
 
-def _say_once(text: str, told: set[str]) -> None:
-    if text not in told:
+def _notice_once(text: str, reported: set[str]) -> None:
+    if text not in reported:
         write_notice(text)
-        told.add(text)
+        reported.add(text)
 
 
 def _environment(gpus: Gpus, indices: tuple[int, ...]) -> dict[str, str]:
@@ -150,7 +153,7 @@ def _environment(gpus: Gpus, indices: tuple[int, ...]) -> dict[str, str]:
     return {
         "GPU": _names(indices),
         "CUDA_VISIBLE_DEVICES": visible,
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # or an index would mean another card to CUDA
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # without it, CUDA may number the GPUs differently
         "STOKER_GPUS": visible,
         "STOKER_GPU_UUIDS": gpus.uuids(indices),
     }
@@ -160,22 +163,22 @@ def _names(indices: tuple[int, ...]) -> str:
     return ",".join(f"cuda{index}" for index in indices)
 
 
-def _tell(
+def _record_start(
     gpus: Gpus,
     state: StateFile,
     indices: tuple[int, ...],
     words: tuple[str, ...],
     pid: int,
     began: float,
-    is_second: bool,
+    is_v2: bool,
 ) -> None:
     if not pid:
-        return  # it could not be started, which its outcome tells
+        return  # not started; the outcome has the reason
     start, user = time.strftime(TIME, time.localtime(began)), user_name(os.getuid())
     for index in indices:
-        gpus.ours[index] = Entry(False, f"cuda{index}", list(words), pid, start, user)
+        gpus.own_entries[index] = Entry(False, f"cuda{index}", list(words), pid, start, user)
     state.read()
-    names = ",".join(map(str, indices)) if is_second else _names(indices)
+    names = ",".join(map(str, indices)) if is_v2 else _names(indices)
     write_line(f"GPU: {names}\nSCH PID: {os.getpid()}\nTASK PID: {pid}\n"
                f"SCH PGID: {os.getpgid(0)}\nTASK PGID: {pid}")  # fmt: skip
 
@@ -195,7 +198,7 @@ def _print_summary(call: Call, words: tuple[str, ...], began: float, ended: floa
         f"stderr: {'<stdout>' if call.err == STDOUT else call.err or '<stderr>'}\n"
     )
     write_line(
-        f"\ntask: {list(words)}\n{'' if call.is_second else files}"
+        f"\ntask: {list(words)}\n{'' if call.is_v2 else files}"
         f"start: {time.strftime(TIME, time.localtime(began))}\n"
         f"end: {time.strftime(TIME, time.localtime(ended))}\n"
         f"total time: {hours}:{minutes}:{seconds}\n"

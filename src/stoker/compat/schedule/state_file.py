@@ -1,8 +1,8 @@
-"""The file that `schedule` shows the world: six parallel lists, as scripts of its users read them.
+"""The state file of `schedule`: JSON with six parallel lists, which users' scripts read.
 
-It says how many GPUs there are and which of them are not to be used; all else in it is copied from
-the leases, which alone decide who runs where. So a file that was edited, damaged, deleted or made
-by somebody else can show something wrong until the next call, and can never book a GPU twice.
+Only the number of GPUs and the unavailable GPUs are read from it. Everything else is a copy of the
+leases, which alone decide which task runs where. A file that was edited, damaged or deleted shows
+wrong information until the next call, but never makes two tasks share a GPU.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from stoker.errors import NoPermission
 
 PATH = "/tmp/gpu_scheduler_info"
 DEFAULT_COUNT = 4
-_MOST = 4096  # GPUs; a damaged file must not make us wait for millions
-_MOST_BYTES = 1 << 24
+_MAX_GPUS = 4096  # a damaged file must not be read as millions of GPUs
+_MAX_BYTES = 1 << 24
 _LOCK_SECONDS = 2.0
 
 
 class Entry(Record):
-    """One GPU. All None and not available: somebody said that it is not to be used."""
+    """One GPU. Not available with all other fields None: marked unavailable with `-i`."""
 
     avail: bool = True
     gpu_name: str | None = None
@@ -37,22 +37,23 @@ class Entry(Record):
     user: str | None = None
 
     @property
-    def is_withheld(self) -> bool:
-        return not self.avail and self == _WITHHELD
+    def is_disabled(self) -> bool:
+        return not self.avail and self == _DISABLED
 
 
 FREE = Entry()
-_WITHHELD = Entry(avail=False)
-# How a GPU really is: its number, and what the file says of it.
-Truth = Callable[[int, Entry], Entry]
+_DISABLED = Entry(avail=False)
+# (index of a GPU, its entry in the file) -> the entry that matches the leases.
+ActualState = Callable[[int, Entry], Entry]
 
 
-def fresh(count: int, withheld: tuple[int, ...] = ()) -> list[Entry]:
-    """
+def fresh(count: int, disabled: tuple[int, ...] = ()) -> list[Entry]:
+    """Entries without tasks.
+
     >>> [entry.avail for entry in fresh(3, (1, 7))]
     [True, False, True]
     """
-    return [_WITHHELD if index in withheld else FREE for index in range(min(count, _MOST))]
+    return [_DISABLED if index in disabled else FREE for index in range(min(count, _MAX_GPUS))]
 
 
 def dump(entries: list[Entry]) -> str:
@@ -61,25 +62,25 @@ def dump(entries: list[Entry]) -> str:
 
 
 def load(text: str) -> list[Entry] | None:
-    """The entries; None when this is no such file."""
+    """The entries of a state file; None if the text is not one."""
     try:
         content = json.loads(text)
         states = content["avail"]
         count = len(states)
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
-    if not isinstance(states, list) or count > _MOST:
+    if not isinstance(states, list) or count > _MAX_GPUS:
         return None
     columns = []
     for name in Entry._fields:
         column = content.get(name)
-        known = column if isinstance(column, list) else []
-        columns.append([*known, *[None] * count][:count])
-    return [_sound(Entry(*values)) for values in zip(*columns, strict=True)]
+        values = column if isinstance(column, list) else []
+        columns.append([*values, *[None] * count][:count])
+    return [_validated(Entry(*row)) for row in zip(*columns, strict=True)]
 
 
-def _sound(entry: Entry) -> Entry:
-    """Anybody may have written there; what has the wrong type is nothing."""
+def _validated(entry: Entry) -> Entry:
+    """The entry without values of a wrong type, since any user can write the file."""
     is_list = isinstance(entry.task, list)
     is_pid = isinstance(entry.task_pid, int) and not isinstance(entry.task_pid, bool)
     return Entry(
@@ -109,63 +110,66 @@ def status_text(entries: list[Entry]) -> str:
 
 
 class StateFile:
-    """The file, changed only under its lock, and brought to the truth with every change."""
+    """The state file. Every change happens under its lock and also copies the leases into it."""
 
-    def __init__(self, truth: Truth, default_count: int = DEFAULT_COUNT) -> None:
+    def __init__(self, actual_state: ActualState, default_count: int = DEFAULT_COUNT) -> None:
         self.path = os.environ.get("STOKER_SCHEDULE_FILE") or PATH
-        self._truth = truth
+        self._actual_state = actual_state
         self._default = default_count
         self.was_damaged = False
-        self._known: list[Entry] | None = None  # for when the file cannot be had
+        self._last: list[Entry] | None = None  # used while the file cannot be opened
 
     def read(self) -> list[Entry]:
-        """How things are; what the file has wrong is put right."""
+        """Update the file from the leases and return its entries."""
         return self.change(lambda entries: entries)
 
     def peek(self) -> list[Entry]:
-        """What the file says, without asking whether it is true: no lock is touched."""
+        """The entries as they are in the file: takes no lock and does not check the leases."""
         descriptor = self._open()
         if descriptor is not None:
             try:
-                found = load(os.pread(descriptor, _MOST_BYTES, 0).decode("utf-8", "replace"))
-                self._known = self._known if found is None else found
+                found = load(os.pread(descriptor, _MAX_BYTES, 0).decode("utf-8", "replace"))
+                self._last = self._last if found is None else found
             finally:
                 os.close(descriptor)
-        return fresh(self._default) if self._known is None else self._known
+        return fresh(self._default) if self._last is None else self._last
 
-    def change(self, how: Callable[[list[Entry]], list[Entry]]) -> list[Entry]:
-        """Raises NoPermission when the file cannot be written and something has to be."""
+    def change(self, edit: Callable[[list[Entry]], list[Entry]]) -> list[Entry]:
+        """Apply `edit` and return the new entries.
+
+        Raises NoPermission if `edit` changed something and the file is not writable.
+        """
         with self._opened() as descriptor:
-            text = b"" if descriptor is None else os.pread(descriptor, _MOST_BYTES, 0)
+            text = b"" if descriptor is None else os.pread(descriptor, _MAX_BYTES, 0)
             found = load(text.decode("utf-8", "replace"))
             if found is None:
                 self.was_damaged = bool(text)
-                found = fresh(self._default) if self._known is None else self._known
-            wanted = how(found)
+                found = fresh(self._default) if self._last is None else self._last
+            wanted = edit(found)
             changed = wanted != found
-            wanted = [self._truth(index, entry) for index, entry in enumerate(wanted)]
+            wanted = [self._actual_state(index, entry) for index, entry in enumerate(wanted)]
             if dump(wanted).encode() != text:
                 self._write(descriptor, dump(wanted).encode(), changed)
-            self._known = wanted
+            self._last = wanted
             return wanted
 
     def _write(self, descriptor: int | None, data: bytes, is_needed: bool) -> None:
         if descriptor is not None:
             try:
-                # One write before the cut: a reader without the lock hardly ever sees half of it.
+                # Write before truncating, so that a reader without the lock sees a whole file.
                 os.pwrite(descriptor, data, 0)
                 os.ftruncate(descriptor, len(data))
                 return
             except OSError as error:
-                if error.errno not in (errno.EBADF, errno.EINVAL):  # opened for reading only
-                    is_needed = False  # a full disk: what is shown is not worth failing for
+                if error.errno not in (errno.EBADF, errno.EINVAL):  # not opened read-only
+                    is_needed = False  # e.g. a full disk: the leases do not depend on the file
         if is_needed:
-            raise NoPermission(f"the state file `{self.path}` cannot be written",
-                               "its owner can: chmod 666 " + self.path)  # fmt: skip
+            raise NoPermission(f"cannot write the state file `{self.path}`",
+                               "ask its owner to run: chmod 666 " + self.path)  # fmt: skip
 
     @contextmanager
     def _opened(self) -> Iterator[int | None]:
-        """The locked file; None when it cannot be had, for it is only a picture."""
+        """The locked file; None if it cannot be opened, which is harmless since it is a copy."""
         descriptor = self._open()
         if descriptor is None:
             yield None
@@ -177,7 +181,7 @@ class StateFile:
             os.close(descriptor)
 
     def _open(self) -> int | None:
-        # What somebody planted there (a link, a FIFO) is neither followed nor waited for.
+        # Another user may have put a symlink or FIFO there: do not follow it or block on it.
         flags = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         for more in (os.O_RDWR, os.O_RDWR | os.O_CREAT | os.O_EXCL, os.O_RDWR, os.O_RDONLY):
             try:
@@ -189,19 +193,19 @@ class StateFile:
                 os.close(descriptor)
                 return None
             if more & os.O_CREAT:
-                os.fchmod(descriptor, 0o666)  # for all users, whatever our mask is
+                os.fchmod(descriptor, 0o666)  # for all users, regardless of the umask
             return descriptor
         return None
 
 
 def _lock(descriptor: int) -> None:
-    """Not for ever: anybody may hold the lock of a file that everybody can open."""
-    give_up = time.monotonic() + _LOCK_SECONDS
+    """Take the lock, or continue without it after two seconds: any user can hold it for ever."""
+    deadline = time.monotonic() + _LOCK_SECONDS
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
-            if time.monotonic() > give_up:
+            if time.monotonic() > deadline:
                 return
             time.sleep(0.005)

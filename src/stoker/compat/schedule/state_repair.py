@@ -1,9 +1,10 @@
-"""Puts the state file right after a `schedule` that was killed; its task is ended by the keeper.
+"""Updates the state file after a `schedule` process was killed.
 
-Nobody needs that but scripts that read the file without calling `schedule`. While the task runs, a
-shell waits for our end of a pipe to close: cheaper than a Python that waits.
+The cleanup process of the foreground run ends the task itself. The update is for scripts that read
+the file without calling `schedule`. While the task runs, a shell waits for the end of a pipe, which
+needs less memory than a Python process.
 
-python -m stoker.compat.schedule.state_repair PID PID        (of the task and of its `schedule`)
+python -m stoker.compat.schedule.state_repair TASK_PID SCHEDULE_PID
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ import time
 from stoker.compat.schedule.gpus import Gpus
 from stoker.compat.schedule.state_file import StateFile
 
-_LOOKS = 100
-_LOOK_AGAIN_SECONDS = 0.1
+_MAX_POLLS = 100
+_POLL_SECONDS = 0.1
 
 
 class StateRepair:
     def __init__(self, pid: int) -> None:
-        """Stand by for a task."""
+        """Start the waiting shell for the task `pid`."""
         reading, self._writing = os.pipe2(os.O_CLOEXEC)
         module = "stoker.compat.schedule.state_repair"
         program = (sys.executable, "-P", "-m", module, str(pid), str(os.getpid()))
@@ -38,22 +39,24 @@ class StateRepair:
         os.close(reading)
 
     def dismiss(self) -> None:
-        """We live, and put it right ourselves."""
+        """End the shell, because this process updates the file itself."""
         try:
             os.write(self._writing, b"\n")
         except BrokenPipeError:
-            pass  # somebody ended it
+            pass  # the shell was killed
         os.close(self._writing)
 
 
 def main(pids: set[int]) -> None:
-    """Until the file shows none of them: as long as something of the task lives, its lease is still
-    in the name of the dead `schedule`."""
-    state = StateFile(Gpus().truth)
-    for _ in range(_LOOKS):
+    """Update the file until it shows none of the PIDs.
+
+    While a process of the task is alive, the lease still names the dead `schedule`.
+    """
+    state = StateFile(Gpus().actual_state)
+    for _ in range(_MAX_POLLS):
         if all(entry.task_pid not in pids for entry in state.read()):
             break
-        time.sleep(_LOOK_AGAIN_SECONDS)
+        time.sleep(_POLL_SECONDS)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Run the task of a call: one attached job, and what Ctrl-C does to it."""
+"""Run the task of a call: one foreground job, and its reaction to Ctrl-C."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from stoker.errors import Error
 from stoker.supervisor.foreground_jobs import ForegroundJobs
 from stoker.supervisor.messages import INHERIT, Order, Refused
 
-_TERMINATED_FOR_GOOD = 1e9  # seconds: only another Ctrl-C kills
-# The task ignores Ctrl-C, as it always did; a shell can say so, posix_spawn cannot. And it waits
-# until its PID is on the screen, unless we are gone by then.
-_FIRST = "trap '' INT; read -r _ </proc/self/fd/{} || exit 1; exec \"$@\""
+_NO_KILL = 1e9  # grace period in seconds: only another Ctrl-C kills
+# The task ignores SIGINT, as with the original; a shell can set that up, posix_spawn cannot. It
+# also waits until its PID is printed, and exits if `schedule` is gone by then.
+_PREAMBLE = "trap '' INT; read -r _ </proc/self/fd/{} || exit 1; exec \"$@\""
 
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -31,26 +31,28 @@ class NotStarted(Error):
 
 
 def check_program(program: str) -> None:
-    """Before anybody waits for hours for a program that is not there."""
+    """Raise NotStarted if the program does not exist, before waiting for a GPU."""
     if shutil.which(program) is None:
-        what = "is not executable" if os.path.isfile(program) else "was not found"
-        raise NotStarted(f"the program `{program}` {what}",
-                         "it runs without a shell: give a path or a name on PATH")  # fmt: skip
+        problem = "is not executable" if os.path.isfile(program) else "was not found"
+        raise NotStarted(
+            f"the program `{program}` {problem}",
+            "tasks run without a shell: use a path or the name of a program on PATH",
+        )
 
 
 class Signals:
-    """Signals as numbers to be asked for, and a descriptor that is readable when there are any."""
+    """Received signals, and a descriptor that becomes readable with them (self-pipe)."""
 
     def __init__(self) -> None:
         self.wake, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._writing = writing
         self.numbers: list[int] = []
         for number in (*_ENDING, signal.SIGUSR1, signal.SIGTSTP):
-            # Under nohup a closed terminal must stay ignored; Ctrl-C was always heard.
+            # Keep SIGHUP ignored under nohup; the original always handled SIGINT.
             if signal.getsignal(number) != signal.SIG_IGN or number == signal.SIGINT:
-                signal.signal(number, self._hear)
+                signal.signal(number, self._on_signal)
 
-    def _hear(self, number: int, frame: object) -> None:
+    def _on_signal(self, number: int, frame: object) -> None:
         self.numbers.append(number)
         try:
             os.write(self._writing, b".")
@@ -66,8 +68,8 @@ class Signals:
         return taken
 
 
-def stop_here() -> None:
-    """What Ctrl-Z does anyway, at a moment of our choice."""
+def stop_self() -> None:
+    """Stop this process, as the default action of SIGTSTP would."""
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
@@ -82,66 +84,67 @@ class Task:
         err: str | None,
         lease: Lease,
         *,
-        is_warned: bool = False,
+        ends_at_first_interrupt: bool = False,
     ) -> None:
-        """`is_warned`: the first Ctrl-C ends the task, as the second generation had it."""
+        """`ends_at_first_interrupt`: the first Ctrl-C ends the task without a warning (v2)."""
         mask = os.umask(0o077)
         os.umask(mask)
         context = Context(working_directory(), tuple(os.environ.items()), mask, "/bin/sh")
-        may_go, self._go = os.pipe2(os.O_CLOEXEC)
-        text, name = _FIRST.format(may_go), "schedule"
-        if err == STDOUT:  # ours, wherever the task's own goes; only a shell can say that
+        start_pipe, self._start_pipe = os.pipe2(os.O_CLOEXEC)
+        text, name = _PREAMBLE.format(start_pipe), "schedule"
+        if err == STDOUT:  # the stdout of `schedule`, not of the task: only a shell can set that up
             text, name = (f'{text} 2>&1 >"$0"', out) if out is not None else (f"{text} 2>&1", name)
             out = err = None
         order = Order(
             1, 1, 1, ("/bin/sh", "-c", text, name, *words), False, 0, env, (), out, err or INHERIT,
-            False, None, _TERMINATED_FOR_GOOD, False,
+            False, None, _NO_KILL, False,
         )  # fmt: skip
         self._parent = ForegroundJobs(int.from_bytes(os.urandom(4), "little") >> 2 or 1, 0)
-        self._parent.launch(order, context, [*lease.descriptors, may_go])
-        lease.descriptors = []  # the parent's now
+        self._parent.launch(order, context, [*lease.descriptors, start_pipe])
+        lease.descriptors = []  # now owned by the parent
         self.pid = self._parent.pid_of(1) or 0  # 0: it could not be started
-        self._is_asked = False  # by SIGTERM or SIGHUP
-        self._stage = 1 if is_warned else 0
+        self._is_stopping = False  # after SIGTERM or SIGHUP
+        self._stage = 1 if ends_at_first_interrupt else 0
         self._may_kill_at: float | None = None
 
     def ignore(self, pid: int) -> None:
-        """A child of ours that has nothing to do with the task."""
+        """Do not treat a child process as part of the task."""
         self._parent.ignore((pid,))
 
-    def go(self) -> None:
+    def resume(self) -> None:
+        """Let the task start its program."""
         try:
-            os.write(self._go, b"\n")
+            os.write(self._start_pipe, b"\n")
         except BrokenPipeError:
-            pass  # it was killed at once
-        os.close(self._go)
+            pass  # the task was killed meanwhile
+        os.close(self._start_pipe)
 
     def wait(self, signals: Signals, kill_delay: float, grace: float) -> Outcome:
-        """Until nothing of the task is left."""
+        """Wait until no process of the task is left; raises NotStarted."""
         while True:
-            for fact in self._parent.events()[0]:
-                if isinstance(fact, Outcome):
+            for event in self._parent.events()[0]:
+                if isinstance(event, Outcome):
                     self._parent.close()
-                    return fact
-                if isinstance(fact, Refused):
-                    raise NotStarted(f"the task cannot be started: {fact.why}")
+                    return event
+                if isinstance(event, Refused):
+                    raise NotStarted(f"cannot start the task: {event.why}")
             for number in signals.take():
-                self._obey(number, kill_delay, grace)
+                self._handle(number, kill_delay, grace)
             if self._parent.has_facts:
                 continue
             at = self._parent.next_deadline()
             seconds = None if at is None else max(0.0, at - time.monotonic())
             select.select([self._parent.fileno(), signals.wake], [], [], seconds)
 
-    def _obey(self, number: int, kill_delay: float, grace: float) -> None:
+    def _handle(self, number: int, kill_delay: float, grace: float) -> None:
         if number == signal.SIGUSR1:
-            return  # it was the only task, and it may finish
+            return  # draining: the task may finish, and there is no other
         if number == signal.SIGTSTP:
-            stop_here()
+            stop_self()
             return
         if number != signal.SIGINT:
-            self._parent.stop(1, "user", 0.0 if self._is_asked else grace)
-            self._is_asked = True
+            self._parent.stop(1, "user", 0.0 if self._is_stopping else grace)
+            self._is_stopping = True
             return
         self._stage += 1
         if self._stage == 1:
@@ -149,14 +152,15 @@ class Task:
         elif self._stage == 2:
             write_line(f"\nThe task (PGID: {self.pid}) was terminated.")
             self._may_kill_at = time.monotonic() + kill_delay
-            self._parent.stop(1, "user", _TERMINATED_FOR_GOOD)
+            self._parent.stop(1, "user", _NO_KILL)
         elif self._may_kill_at is not None and time.monotonic() >= self._may_kill_at:
             write_line(f"\nThe task (PGID: {self.pid}) was killed.")
             self._parent.stop(1, "user", 0.0)
 
 
 def number_in(words: tuple[str, ...], first: int) -> tuple[str, ...]:
-    """
+    """Replace `__num__` by the port number of GPU `first`.
+
     >>> number_in(("serve", "--port", "__num__", "x__num__"), 2)
     ('serve', '--port', '3800', 'x__num__')
     """
@@ -164,6 +168,6 @@ def number_in(words: tuple[str, ...], first: int) -> tuple[str, ...]:
 
 
 def exit_code(outcome: Outcome) -> int:
-    """As a shell tells it: 128 and more for signals."""
+    """The exit code as a shell reports it: 128 plus the number of the signal."""
     code = 1 if outcome.status is None else os.waitstatus_to_exitcode(outcome.status)
     return code if code >= 0 else 128 - code

@@ -1,8 +1,8 @@
-"""Who came first: the line in which all `schedule` processes of all users of a host wait.
+"""The queue of all `schedule` processes of all users of a host, in order of arrival.
 
-A ticket is a file in the folder of the leases that its owner keeps locked; its number is its place.
-Whoever dies leaves the line by that, since the kernel drops the lock. Nobody waits behind somebody
-who does not want the same GPUs, nor behind a process that is stopped.
+A ticket is a file in the lease folder; its number is the position in the queue, and its owner keeps
+it locked. The kernel releases the lock of a process that dies, which thereby leaves the queue. A
+process does not wait for others that need different GPUs, nor for stopped processes.
 """
 
 from __future__ import annotations
@@ -18,44 +18,44 @@ from stoker.core.record import Record
 from stoker.devices.leases.lease_files import lease_folder
 
 _TICKET = "schedule."
-_DOOR = "schedule-line"  # locked while somebody takes a ticket
+_QUEUE_LOCK = "schedule-line"  # locked while a process creates its ticket
 _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-_DOOR_SECONDS = 2.0
+_LOCK_SECONDS = 2.0
 
 
-class GpuWish(Record):
-    """What somebody in the line waits for: so many GPUs, these ones or any."""
+class GpuRequest(Record):
+    """The GPUs that a process in the queue waits for."""
 
-    needs: int
-    only: tuple[int, ...] = ()  # none: any will do
+    needs: int  # number of GPUs
+    only: tuple[int, ...] = ()  # indices; empty: any GPUs
 
 
-def left_over(gpus: Sequence[int], ahead: Iterable[GpuWish]) -> list[int]:
-    """The GPUs that nobody ahead may take; who waits for what cannot be had keeps nobody.
+def left_over(gpus: Sequence[int], ahead: Iterable[GpuRequest]) -> list[int]:
+    """The GPUs that no request ahead can take. Requests that cannot be met are ignored.
 
-    >>> left_over([0, 1, 2], [Want(1, (1,))])
+    >>> left_over([0, 1, 2], [GpuRequest(1, (1,))])
     [0, 2]
-    >>> left_over([0, 1, 2], [Want(1, (1,)), Want(2)])
+    >>> left_over([0, 1, 2], [GpuRequest(1, (1,)), GpuRequest(2)])
     []
-    >>> left_over([0, 1, 2], [Want(4), Want(2, (1, 3))])
+    >>> left_over([0, 1, 2], [GpuRequest(4), GpuRequest(2, (1, 3))])
     [0, 1, 2]
     """
-    there = set(gpus)
+    usable = set(gpus)
     left = dict.fromkeys(gpus)
-    for want in ahead:
-        if want.needs <= len(there) and there.issuperset(want.only):
-            for gpu in want.only or there:
+    for request in ahead:
+        if request.needs <= len(usable) and usable.issuperset(request.only):
+            for gpu in request.only or usable:
                 left.pop(gpu, None)
     return list(left)
 
 
 class TicketQueue:
-    """Our place in the line, from the moment this is made until `leave`."""
+    """The position of this process in the queue, from construction until `leave`."""
 
-    def __init__(self, want: GpuWish) -> None:
+    def __init__(self, request: GpuRequest) -> None:
         self.folder = lease_folder()
-        self._ahead: dict[str, tuple[int, int, GpuWish]] = {}  # ticket: (file, pid, want)
-        door = _enter(os.path.join(self.folder, _DOOR))
+        self._ahead: dict[str, tuple[int, int, GpuRequest]] = {}  # ticket: (file, pid, request)
+        queue_lock = _take_queue_lock(os.path.join(self.folder, _QUEUE_LOCK))
         try:
             last = 0
             for name in sorted(os.listdir(self.folder)):
@@ -63,17 +63,17 @@ class TicketQueue:
                 if name.startswith(_TICKET) and number.isascii() and number.isdigit():
                     last = max(last, int(number))
                     self._follow(name)
-            self._ticket = self._write(last, want)
+            self._ticket = self._write(last, request)
         finally:
-            os.close(door)
+            os.close(queue_lock)
 
-    def ahead(self) -> list[GpuWish]:
-        """What those want who came before us and can move."""
+    def ahead(self) -> list[GpuRequest]:
+        """The requests of the processes ahead of this one, without stopped processes."""
         for name, (descriptor, _, _) in list(self._ahead.items()):
             if not _is_held(descriptor):
                 os.close(descriptor)
                 del self._ahead[name]
-        return [want for _, pid, want in self._ahead.values() if not _is_stopped(pid)]
+        return [request for _, pid, request in self._ahead.values() if not _is_stopped(pid)]
 
     def leave(self) -> None:
         path, descriptor = self._ticket
@@ -86,7 +86,7 @@ class TicketQueue:
         self._ahead.clear()
 
     def _follow(self, name: str) -> None:
-        """Keep an eye on a ticket; one that nobody holds is thrown away."""
+        """Track a ticket; remove it if its owner is gone."""
         path = os.path.join(self.folder, name)
         try:
             descriptor = os.open(path, os.O_RDONLY | _FLAGS)
@@ -96,25 +96,25 @@ class TicketQueue:
             os.close(descriptor)
             _remove(path)
             return
-        pid, want = _read(descriptor)
-        self._ahead[name] = (descriptor, pid, want)
+        pid, request = _read(descriptor)
+        self._ahead[name] = (descriptor, pid, request)
 
-    def _write(self, last: int, want: GpuWish) -> tuple[str, int]:
+    def _write(self, last: int, request: GpuRequest) -> tuple[str, int]:
         while True:
             last += 1
             path = os.path.join(self.folder, f"{_TICKET}{last:010}")
             try:
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _FLAGS, 0o600)
             except FileExistsError:
-                continue  # somebody else's that is not held any more, and that we may not remove
+                continue  # left behind by another user, whose file we may not remove
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            os.write(descriptor, json.dumps({"pid": os.getpid(), **want._asdict()}).encode())
+            os.write(descriptor, json.dumps({"pid": os.getpid(), **request._asdict()}).encode())
             os.fchmod(descriptor, 0o644)
             return path, descriptor
 
 
-def _enter(path: str) -> int:
-    """One at a time, but not behind somebody who never leaves."""
+def _take_queue_lock(path: str) -> int:
+    """Lock the queue; after two seconds continue without the lock, whose holder may hang."""
     try:
         descriptor = os.open(path, os.O_RDONLY | _FLAGS)
     except FileNotFoundError:
@@ -123,8 +123,8 @@ def _enter(path: str) -> int:
             descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | _FLAGS, 0o444)
         finally:
             os.umask(mask)
-    give_up = time.monotonic() + _DOOR_SECONDS
-    while time.monotonic() < give_up:
+    deadline = time.monotonic() + _LOCK_SECONDS
+    while time.monotonic() < deadline:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             break
@@ -142,19 +142,20 @@ def _is_held(descriptor: int) -> bool:
     return False
 
 
-def _read(descriptor: int) -> tuple[int, GpuWish]:
+def _read(descriptor: int) -> tuple[int, GpuRequest]:
     try:
         ticket = json.loads(os.pread(descriptor, 1 << 16, 0))
-        if isinstance(ticket, list):  # of 0.1
-            ticket = dict(zip(("pid", *GpuWish._fields), ticket, strict=False))
-        want = from_fields(GpuWish, ticket)
-        return int(ticket["pid"]), GpuWish(int(want.needs), tuple(int(gpu) for gpu in want.only))
+        if isinstance(ticket, list):  # written by release 0.1
+            ticket = dict(zip(("pid", *GpuRequest._fields), ticket, strict=False))
+        request = from_fields(GpuRequest, ticket)
+        only = tuple(int(gpu) for gpu in request.only)
+        return int(ticket["pid"]), GpuRequest(int(request.needs), only)
     except (ValueError, TypeError, KeyError, OSError, RecursionError):
-        return 0, GpuWish(1)  # whatever it wants, it was here first
+        return 0, GpuRequest(1)  # unreadable: assume that it needs any GPU
 
 
 def _is_stopped(pid: int) -> bool:
-    """Whether somebody pressed Ctrl-Z there."""
+    """Whether the process is stopped, e.g. by Ctrl-Z."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[0] in (b"T", b"t")
@@ -166,4 +167,4 @@ def _remove(path: str) -> None:
     try:
         os.unlink(path)
     except OSError:
-        pass  # another user's; whoever looks sees that nobody holds it
+        pass  # the file of another user; it is ignored because it is not locked
