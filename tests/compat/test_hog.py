@@ -1,4 +1,4 @@
-"""`hog` against the contract of gpu-hog, without its defects, and with its list of wishes."""
+"""`hog`: the contract of gpu-hog, its defects fixed, and the features of its TODO list."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DATE = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}"
 
 
 class HogLab(Lab):
-    """`hog`; whatever still runs is ended."""
+    """A lab for `hog`; `close` kills what still runs."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -44,7 +44,7 @@ class HogLab(Lab):
         return name
 
     def hog(self, *lines: str, gpus: str = "0", more: tuple[str, ...] = ()) -> str:
-        """A job file of these lines that must succeed; what hog said."""
+        """Run a job file with these lines, which must succeed; returns the stdout of hog."""
         return self.ok("--job_file", self.write(*lines), "--gpus", gpus, *more)
 
     def tree(self, folder: str = "hog_run") -> list[str]:
@@ -68,14 +68,14 @@ def lab(tmp_path: Path) -> Iterator[HogLab]:
     lab.close()
 
 
-def gone(pids: list[int]) -> None:
+def wait_for_exit(pids: list[int]) -> None:
     wait_until(lambda: not any(map(is_alive, pids)), what=f"the end of {pids}")
 
 
 # -- the contract ----------------------------------------------------------------------------------
 
 
-def test_the_basic_use_case_of_the_readme(lab: HogLab) -> None:
+def test_readme_example_runs_and_writes_the_files_of_the_original(lab: HogLab) -> None:
     """hog --job_file foo.txt --gpus 1,2,3"""
     lab.write("echo $CUDA_VISIBLE_DEVICES; echo oops >&2", "exit 3", name="foo.txt")
     done = lab.run("--job_file", "foo.txt", "--gpus", "1,2,3")
@@ -101,7 +101,7 @@ def test_the_basic_use_case_of_the_readme(lab: HogLab) -> None:
     assert lab.read("job_1", "SUCCESS") == lab.read("job_2", "FAILURE") == ""
 
 
-def test_info_begins_with_name_gpu_and_command(lab: HogLab) -> None:
+def test_info_file_starts_with_name_gpu_and_command(lab: HogLab) -> None:
     lab.hog("echo 'a  b' # not a comment line", gpus="7")
     info = lab.read("job_1", "INFO").splitlines()
     assert info[:3] == [
@@ -118,7 +118,7 @@ def test_blank_lines_and_comments_are_neither_run_nor_numbered(lab: HogLab) -> N
     assert "command: echo a\n" in lab.read("job_1", "INFO")
 
 
-def test_prefix_and_output_dir(lab: HogLab) -> None:
+def test_prefix_and_output_dir_set_the_folder_names(lab: HogLab) -> None:
     lab.hog("true", more=("--prefix", "run-", "--output_dir", "a/b/c"))
     assert lab.tree("a/b/c") == [
         "run-1/INFO", "run-1/SUCCESS", "run-1/run-1.ERR", "run-1/run-1.OUT",
@@ -127,7 +127,7 @@ def test_prefix_and_output_dir(lab: HogLab) -> None:
     assert "1/1.OUT" in lab.tree("x")
 
 
-def test_a_repeated_id_is_another_job_at_the_same_time(lab: HogLab) -> None:
+def test_repeated_id_runs_several_jobs_on_one_gpu(lab: HogLab) -> None:
     """--gpus 0,0,1,2,2,2"""
     gate = Gate(lab.folder)
     lab.write(*[gate.wait] * 7)
@@ -136,8 +136,8 @@ def test_a_repeated_id_is_another_job_at_the_same_time(lab: HogLab) -> None:
     gate.open()
     out, _ = run.communicate(timeout=60)
     assert run.returncode == 0
-    begun = re.findall(r"^\(GPU (\d)\): running", out, re.MULTILINE)[:6]
-    assert begun == ["0", "0", "1", "2", "2", "2"]
+    started = re.findall(r"^\(GPU (\d)\): running", out, re.MULTILINE)[:6]
+    assert started == ["0", "0", "1", "2", "2", "2"]
     assert Counter(re.findall(r"^Worker (\d)", out, re.MULTILINE)) == {"0": 2, "1": 1, "2": 3}
 
 
@@ -145,44 +145,44 @@ def test_jobs_run_in_the_callers_folder_and_environment_with_sh(lab: HogLab) -> 
     lines = ["pwd; echo $COLOUR $0", "x=1 && echo $x || echo no; exit 0", "[[ 1 ]] && echo bash"]
     lab.write(*lines)
     done = lab.run("--job_file", "jobs.txt", "--gpus", "0", COLOUR="red", SHELL="/bin/bash")
-    assert done.returncode in (0, 1)  # what [[ means is up to /bin/sh
+    assert done.returncode in (0, 1)  # the meaning of [[ depends on /bin/sh
     first = lab.read("job_1", "job_1.OUT").splitlines()
     assert first == [str(lab.folder), "red /bin/sh"]
     assert lab.read("job_2", "job_2.OUT") == "1\n"
 
 
 @pytest.mark.parametrize("path", ["test.py", "sub/test.py", "test"])
-def test_a_yielder_makes_the_jobs(lab: HogLab, path: str) -> None:
+def test_yielder_supplies_the_jobs(lab: HogLab, path: str) -> None:
     """hog --job_yielder test.py"""
     folder = (lab.folder / path).parent
     folder.mkdir(exist_ok=True)
-    (folder / "beside.py").write_text("WORD = 'found'\n")
+    (folder / "neighbor.py").write_text("WORD = 'found'\n")
     (folder / "test.py").write_text(
-        "from beside import WORD\n\ndef yielder():\n"
+        "from neighbor import WORD\n\ndef yielder():\n"
         "    for n in range(3):\n        yield f'echo {WORD} {n}'\n    yield 7\n"
     )
     done = lab.run("--job_yielder", path, "--gpus", "0")
-    assert done.returncode == 1  # 7 is no program
+    assert done.returncode == 1  # there is no program `7`
     assert [lab.read(f"job_{n}", f"job_{n}.OUT") for n in (1, 2, 3)] == [
         "found 0\n", "found 1\n", "found 2\n",
     ]  # fmt: skip
     assert "\ncommand: 7\n" in lab.read("job_4", "INFO")
 
 
-def test_a_yielded_job_may_have_several_lines(lab: HogLab) -> None:
+def test_yielded_job_may_have_several_lines(lab: HogLab) -> None:
     lab.write("def yielder():", "    yield 'echo one\\necho two'", name="y.py")
     lab.ok("--job_yielder", "y.py", "--gpus", "0")
     assert lab.read("job_1", "job_1.OUT") == "one\ntwo\n"
     assert "command: echo one\necho two\n" in lab.read("job_1", "INFO")
 
 
-def test_a_yielder_may_have_the_name_of_any_module(lab: HogLab) -> None:
+def test_yielder_file_may_have_the_name_of_a_standard_module(lab: HogLab) -> None:
     lab.write("def yielder():", "    yield 'true'", name="signal.py")
     lab.ok("--job_yielder", "signal.py", "--gpus", "0", cwd=lab.folder)
     assert "job_1/SUCCESS" in lab.tree()
 
 
-def test_folders_are_used_again_and_only_the_new_marker_stays(lab: HogLab) -> None:
+def test_reused_folder_keeps_only_the_new_marker(lab: HogLab) -> None:
     lab.hog("echo old; echo old")
     lab.write("false")
     assert lab.run("--job_file", "jobs.txt", "--gpus", "4").returncode == 1
@@ -207,12 +207,12 @@ def test_folders_are_used_again_and_only_the_new_marker_stays(lab: HogLab) -> No
         ("GPU-ab-cd,MIG-1", ["GPU-ab-cd", "MIG-1"]),
     ],
 )
-def test_lists_of_gpus(text: str, slots: list[str]) -> None:
+def test_gpu_lists_are_parsed_to_slots(text: str, slots: list[str]) -> None:
     assert gpu_ids(text) == slots
 
 
 @pytest.mark.parametrize("text", ["", "a", "0,", "1,,2", "0.5", "cuda0", "0+"])
-def test_what_is_no_gpu_is_refused(text: str) -> None:
+def test_invalid_gpu_ids_are_errors(text: str) -> None:
     with pytest.raises(Unusable):
         gpu_ids(text)
 
@@ -230,22 +230,22 @@ def test_what_is_no_gpu_is_refused(text: str) -> None:
         ["--job", "f", "--gpus", "0"],
     ],
 )
-def test_usage_errors_are_refused(words: list[str]) -> None:
+def test_invalid_command_lines_raise_usage_errors(words: list[str]) -> None:
     with pytest.raises(UsageError):
         parse(words)
 
 
-def test_options_may_still_be_shortened() -> None:
+def test_options_of_gpu_hog_can_be_abbreviated() -> None:
     options = parse(["--job_f", "f", "--gpu=0", "--p", "x", "--o", "y"])
     assert (options.job_file, options.gpus) == ("f", "0")
     assert (options.prefix, options.output_dir) == ("x", "y")
     assert parse(["--job_y", "f", "--g", "0"]).job_yielder == "f"
 
 
-# -- what was wrong with it ------------------------------------------------------------------------
+# -- defects of the original -----------------------------------------------------------------------
 
 
-def test_errors_are_a_sentence_and_leave_nothing_behind(lab: HogLab) -> None:
+def test_error_is_one_sentence_and_leaves_no_folder_behind(lab: HogLab) -> None:
     lab.write("x = 1", name="empty.py")
     lab.write("raise RuntimeError('boom')", name="broken.py")
     lab.write("yielder = 5", name="five.py")
@@ -255,7 +255,7 @@ def test_errors_are_a_sentence_and_leave_nothing_behind(lab: HogLab) -> None:
     for words, code, sentence in (
         (["--job_file", "missing"], 1, "cannot read the job file `missing`: No such file"),
         (["--job_file", "."], 1, "cannot read the job file `.`: Is a directory"),
-        (["--job_yielder", "missing.py"], 1, "there is no file `missing.py` with a yielder"),
+        (["--job_yielder", "missing.py"], 1, "there is no yielder file `missing.py`"),
         (["--job_yielder", "empty.py"], 1, "cannot use the yielder of `empty.py`: AttributeError"),
         (["--job_yielder", "broken.py"], 1, "cannot use the yielder of `broken.py`: RuntimeError: "
                                             "boom"),
@@ -266,13 +266,14 @@ def test_errors_are_a_sentence_and_leave_nothing_behind(lab: HogLab) -> None:
         (["--job_yielder", "needy.py"], 1, "cannot use the yielder of `needy.py`: TypeError: "
                                            "yielder() missing 1 required positional argument: 'x'"
                                            "\n"),
-        (["--job_file", "empty.py", "--gpus", "x"], 1, "`x` is not the ID of a GPU"),
+        (["--job_file", "empty.py", "--gpus", "x"], 1, "`x` is not a GPU ID"),
         (["--job_file", "empty.py", "--function", "five.py:nope"], 1,
          "there is no function `nope` in `five.py`"),
         (["--job_file", "empty.py", "--function", "five.py"], 1, "there is no function `job` in "),
-        (["--job_file", "empty.py", "--function", "bad.py"], 1, "`bad.py` is not a Python file "),
+        (["--job_file", "empty.py", "--function", "bad.py"], 1,
+         "`bad.py` is not a valid Python file: "),
         (["--job_file", "empty.py", "--function", "."], 1, "cannot read `.`: Is a directory"),
-        (["--job_file", "empty.py", "--function", "no.py"], 1, "there is no file `no.py`"),
+        (["--job_file", "empty.py", "--function", "no.py"], 1, "there is no function file `no.py`"),
         (["--job_file", "empty.py", "--job_yielder", "y"], 2, "argument --job_yielder: not "),
     ):  # fmt: skip
         done = lab.run("--gpus", "0", *words)
@@ -282,8 +283,8 @@ def test_errors_are_a_sentence_and_leave_nothing_behind(lab: HogLab) -> None:
     assert not (lab.folder / "hog_run").exists()
 
 
-def test_nothing_is_lost_when_a_yielder_pauses(lab: HogLab) -> None:
-    """Jobs start as they are yielded, and workers wait for as long as it takes."""
+def test_no_job_is_lost_when_a_yielder_pauses(lab: HogLab) -> None:
+    """Jobs start as soon as they are yielded; workers wait without a time limit."""
     fifo = lab.folder / "fifo"
     os.mkfifo(fifo)
     lab.write("def yielder():", "    yield 'echo first > began'",
@@ -297,7 +298,7 @@ def test_nothing_is_lost_when_a_yielder_pauses(lab: HogLab) -> None:
     assert lab.read("job_2", "job_2.OUT") == "second\n"
 
 
-def test_a_job_file_can_be_a_pipe(lab: HogLab) -> None:
+def test_job_file_can_be_a_pipe(lab: HogLab) -> None:
     run = lab.popen("--job_file", "/dev/stdin", "--gpus", "0", stdin=subprocess.PIPE)
     assert run.stdin is not None
     run.stdin.write("echo one\n")
@@ -307,7 +308,7 @@ def test_a_job_file_can_be_a_pipe(lab: HogLab) -> None:
     assert run.returncode == 0 and "job 2 completed" in out
 
 
-def test_a_yielder_that_fails_later_loses_none_of_its_jobs(lab: HogLab) -> None:
+def test_jobs_before_an_error_of_the_yielder_are_run(lab: HogLab) -> None:
     lab.write("def yielder():", "    yield 'echo ran'", "    1 / 0", name="y.py")
     done = lab.run("--job_yielder", "y.py", "--gpus", "0")
     assert done.returncode == 1
@@ -318,7 +319,7 @@ def test_a_yielder_that_fails_later_loses_none_of_its_jobs(lab: HogLab) -> None:
     assert lab.read("job_1", "job_1.OUT") == "ran\n"
 
 
-def test_a_yielder_that_is_killed_is_told_of(lab: HogLab) -> None:
+def test_killed_yielder_is_reported(lab: HogLab) -> None:
     lab.write("import os", "def yielder():", "    yield 'echo ran'", "    os.kill(os.getpid(), 9)",
                name="y.py")  # fmt: skip
     done = lab.run("--job_yielder", "y.py", "--gpus", "0")
@@ -326,8 +327,8 @@ def test_a_yielder_that_is_killed_is_told_of(lab: HogLab) -> None:
     assert done.stderr.startswith("error: the yielder failed: its process was killed\n")
 
 
-def test_a_yielder_ends_like_any_program(lab: HogLab) -> None:
-    """Its files are written, and what it wanted done at exit is done."""
+def test_yielder_exits_normally(lab: HogLab) -> None:
+    """Its files are flushed and its exit handlers run."""
     lab.write("import atexit", "log = open('log', 'w')", "atexit.register(open, 'at_exit', 'w')",
                "def yielder():", "    for n in range(3):", "        log.write(f'{n}\\n')",
                "        yield 'true'", name="y.py")  # fmt: skip
@@ -336,7 +337,7 @@ def test_a_yielder_ends_like_any_program(lab: HogLab) -> None:
     assert (lab.folder / "at_exit").exists()
 
 
-def test_a_yielder_may_start_processes_of_its_own(lab: HogLab) -> None:
+def test_yielder_may_start_processes(lab: HogLab) -> None:
     lab.write("import subprocess", "def yielder():", "    for n in range(5):",
                "        yield subprocess.run(['echo', f'exit {n}'], stdout=-1, text=True).stdout",
                name="y.py")  # fmt: skip
@@ -344,7 +345,7 @@ def test_a_yielder_may_start_processes_of_its_own(lab: HogLab) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_yielder_ends_with_hog(lab: HogLab, number: signal.Signals) -> None:
+def test_yielder_ends_with_hog(lab: HogLab, number: signal.Signals) -> None:
     lab.write("import os", "def yielder():", "    yield f'echo {os.getpid()} > pid'",
                "    while True: pass", name="y.py")  # fmt: skip
     run = lab.popen("--job_yielder", "y.py", "--gpus", "0")
@@ -353,12 +354,12 @@ def test_a_yielder_ends_with_hog(lab: HogLab, number: signal.Signals) -> None:
     assert is_alive(pid)
     run.send_signal(number)
     run.communicate(timeout=60)
-    gone([pid])
+    wait_for_exit([pid])
 
 
-@pytest.mark.parametrize("command", ["", "  ", "# a remark", "\n # one\n# and another"])
-def test_no_command_at_all_fails_as_it_always_did(lab: HogLab, command: str) -> None:
-    lab.write("def yielder():", f"    yield {command!r}", "    yield '# a remark\\necho a'",
+@pytest.mark.parametrize("command", ["", "  ", "# a comment", "\n # one\n# and another"])
+def test_empty_command_fails_as_in_the_original(lab: HogLab, command: str) -> None:
+    lab.write("def yielder():", f"    yield {command!r}", "    yield '# a comment\\necho a'",
                name="y.py")  # fmt: skip
     assert lab.run("--job_yielder", "y.py", "--gpus", "0").returncode == 1
     assert {"job_1/FAILURE", "job_2/SUCCESS"} <= set(lab.tree())
@@ -366,13 +367,15 @@ def test_no_command_at_all_fails_as_it_always_did(lab: HogLab, command: str) -> 
     assert lab.read("job_1", "job_1.ERR") != ""
 
 
-def test_a_nul_byte_of_a_yielder_counts_as_failed(lab: HogLab) -> None:
+def test_yielded_command_with_a_nul_byte_counts_as_failed(lab: HogLab) -> None:
     lab.write("def yielder():", "    yield 'echo a\\0b'", "    yield 'echo c'", name="y.py")
     assert lab.run("--job_yielder", "y.py", "--gpus", "0").returncode == 1
     assert lab.read("job_2", "job_2.OUT") == "c\n"
 
 
-def test_commands_are_bytes_in_every_locale(lab: HogLab, other_locale: dict[str, str]) -> None:
+def test_command_bytes_are_unchanged_in_every_locale(
+    lab: HogLab, other_locale: dict[str, str]
+) -> None:
     word = "\u00e9"
     lab.env.update(other_locale)
     (lab.folder / "jobs.txt").write_bytes(f"printf %s {word}\n".encode() + b"printf '\xff'\n")
@@ -385,11 +388,13 @@ def test_commands_are_bytes_in_every_locale(lab: HogLab, other_locale: dict[str,
     assert f"\ncommand: printf %s {word}\n".encode() in (folder / "job_1/INFO").read_bytes()
     assert b"\ncommand: printf '\xff'\n" in (folder / "job_2/INFO").read_bytes()
     assert f"running printf %s {word}\n".encode() in (lab.folder / "hog.log").read_bytes()
-    assert "left out" in lab.run("--job_file", "jobs.txt", "--resume", *words).stderr
+    assert "skipped" in lab.run("--job_file", "jobs.txt", "--resume", *words).stderr
 
 
 @pytest.mark.parametrize("options", [(), ("--log_file", "/dev/full")])
-def test_a_full_stderr_or_log_ends_no_job(lab: HogLab, options: tuple[str, ...]) -> None:
+def test_jobs_continue_when_stderr_or_the_log_is_full(
+    lab: HogLab, options: tuple[str, ...]
+) -> None:
     lab.write("echo a\0b", "exit 3", "echo ran")
     with open("/dev/full", "w") as full:
         run = lab.popen("--job_file", "jobs.txt", "--gpus", "0", *options, stderr=full)
@@ -398,24 +403,24 @@ def test_a_full_stderr_or_log_ends_no_job(lab: HogLab, options: tuple[str, ...])
     assert lab.read("job_3", "job_3.OUT") == "ran\n"
 
 
-def test_what_a_job_leaves_in_the_background_lives_on(lab: HogLab) -> None:
+def test_background_process_outlives_its_job(lab: HogLab) -> None:
     gate = Gate(lab.folder)
     lab.write(gate.wait, "touch late", name="leave")
     arrived = f"[ -s '{gate.arrivals}' ]"
     lab.hog(f"sh leave & until {arrived}; do sleep 0.02; done", "true")
     (pid,) = gate.arrived()
-    lab.hog("true")  # a whole run in between: nobody ended it
+    lab.hog("true")  # another whole run, which does not end it
     assert is_alive(pid)
     gate.open()
     wait_until((lab.folder / "late").exists)
 
 
-def test_nothing_is_left_behind_beside_the_output(lab: HogLab) -> None:
+def test_run_leaves_only_the_output_folder_behind(lab: HogLab) -> None:
     lab.hog("true")
     assert sorted(path.name for path in lab.folder.iterdir()) == ["hog_run", "jobs.txt"]
 
 
-def test_ctrl_c_while_python_imports_shows_nothing(lab: HogLab) -> None:
+def test_ctrl_c_during_imports_prints_nothing(lab: HogLab) -> None:
     lab.write("import os", "os.kill(os.getpid(), 2)", "for n in (): pass", name="sqlite3.py")
     done = lab.run("--job_file", "none", "--gpus", "0", PYTHONPATH=str(lab.folder))
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
@@ -429,18 +434,20 @@ def test_no_signal_leaves_workers_or_jobs_behind(lab: HogLab, number: signal.Sig
     pids = gate.wait_for(2)
     run.send_signal(number)
     out, _ = run.communicate(timeout=60)
-    gone(pids)
+    wait_for_exit(pids)
     gate.open()
     assert len(gate.arrived()) == 2
     if number != signal.SIGKILL:
         assert run.returncode == 130
         assert "(MAIN): 2 jobs completed at" in out
         assert {"job_1/FAILURE", "job_2/FAILURE"} <= set(lab.tree())
-        ended_by = 2 if number == signal.SIGINT else 15  # Ctrl-C reaches jobs, as it always did
+        ended_by = (
+            2 if number == signal.SIGINT else 15
+        )  # Ctrl-C is sent to the jobs, as in the original
         assert f"exit code: -{ended_by}\n" in lab.read("job_1", "INFO")
 
 
-def test_sigusr1_lets_running_jobs_finish(lab: HogLab) -> None:
+def test_sigusr1_lets_running_jobs_finish_and_starts_no_others(lab: HogLab) -> None:
     gate = Gate(lab.folder)
     lab.write(*[gate.wait] * 4)
     run = lab.popen("--job_file", "jobs.txt", "--gpus", "0")
@@ -453,7 +460,7 @@ def test_sigusr1_lets_running_jobs_finish(lab: HogLab) -> None:
     assert run.returncode == 0 and "(MAIN): 1 jobs completed at" in out
 
 
-def test_the_exit_code_counts_failures_unless_zero_is_wanted(lab: HogLab) -> None:
+def test_exit_code_counts_failures_unless_exit_zero_is_set(lab: HogLab) -> None:
     words = ("--job_file", lab.write("false", "true", "kill -9 $$"), "--gpus", "0")
     assert lab.run(*words).returncode == 2
     assert lab.run(*words, "--exit-zero").returncode == 0
@@ -461,22 +468,22 @@ def test_the_exit_code_counts_failures_unless_zero_is_wanted(lab: HogLab) -> Non
     assert "exit code: -9\n" in lab.read("job_3", "INFO")
 
 
-def test_a_missing_program_is_told_where_a_shell_tells_it(lab: HogLab) -> None:
+def test_missing_program_is_reported_in_the_err_file(lab: HogLab) -> None:
     lab.write("no-such-program --x")
     assert lab.run("--job_file", "jobs.txt", "--gpus", "0").returncode == 1
     assert "no-such-program: " in lab.read("job_1", "job_1.ERR")
     assert "exit code: 127\n" in lab.read("job_1", "INFO")
 
 
-def test_a_line_with_a_nul_byte_counts_as_failed(lab: HogLab) -> None:
+def test_line_with_a_nul_byte_counts_as_failed(lab: HogLab) -> None:
     lab.write("echo a\0b", "echo c")
     done = lab.run("--job_file", "jobs.txt", "--gpus", "0")
     assert done.returncode == 1
-    assert done.stderr == "job 1 holds a NUL byte; it is not run and counts as failed\n"
+    assert done.stderr == "job 1 contains a NUL byte; it is not run and counts as failed\n"
     assert lab.read("job_2", "job_2.OUT") == "c\n"
 
 
-def test_resume_leaves_out_what_succeeded(lab: HogLab) -> None:
+def test_resume_skips_jobs_that_succeeded(lab: HogLab) -> None:
     lines = ["echo a >> ran", "echo b >> ran; [ -e fixed ]", "echo c >> ran"]
     lab.write(*lines)
     assert lab.run("--job_file", "jobs.txt", "--gpus", "0").returncode == 1
@@ -486,7 +493,7 @@ def test_resume_leaves_out_what_succeeded(lab: HogLab) -> None:
     assert (lab.folder / "ran").read_text().split() == ["a", "b", "c", "b", "changed"]
 
 
-def test_a_folder_of_the_original_counts_as_done(tmp_path: Path) -> None:
+def test_folder_of_the_original_counts_as_done(tmp_path: Path) -> None:
     folder = Folder(str(tmp_path), "job_1")
     folder.begin("0", "echo a")
     assert not folder.has_succeeded("echo a")
@@ -495,17 +502,17 @@ def test_a_folder_of_the_original_counts_as_done(tmp_path: Path) -> None:
     assert not folder.has_succeeded("echo") and not folder.has_succeeded("echo b")
 
 
-# -- what its users wished for ---------------------------------------------------------------------
+# -- the TODO list of the original -----------------------------------------------------------------
 
 
-def in_python(lab: HogLab, text: str, **kwargs: Any) -> subprocess.CompletedProcess[str]:
+def run_script(lab: HogLab, text: str, **kwargs: Any) -> subprocess.CompletedProcess[str]:
     (lab.folder / "script.py").write_text(text)
     return subprocess.run([sys.executable, "script.py"], env=lab.env, cwd=lab.folder, text=True,
                           capture_output=True, timeout=60, **kwargs)  # fmt: skip
 
 
-def test_hog_is_a_decorator(lab: HogLab) -> None:
-    done = in_python(lab, """
+def test_hog_decorates_a_function_that_yields_commands(lab: HogLab) -> None:
+    done = run_script(lab, """
 from stoker.compat.hog.main import hog
 
 @hog(gpus="0,1", output_dir="out", prefix="p")
@@ -522,8 +529,8 @@ print("failed:", sweep(0), sweep.__name__, sweep.__doc__)
     assert (lab.folder / "out/p4/p4.OUT").read_text() == "a\nb\n"
 
 
-def test_the_decorator_raises_what_makes_no_sense(lab: HogLab) -> None:
-    done = in_python(lab, """
+def test_run_jobs_raises_errors_for_invalid_options(lab: HogLab) -> None:
+    done = run_script(lab, """
 from stoker.compat.hog.main import run_jobs
 from stoker.errors import Error
 for gpus, more in (("x", {}), ("0", {"nope": 1}), ("0", {"output_dir": "script.py"})):
@@ -533,22 +540,22 @@ for gpus, more in (("x", {}), ("0", {"nope": 1}), ("0", {"output_dir": "script.p
         print(error.message)
 """)  # fmt: skip
     assert done.stdout.splitlines() == [
-        "`x` is not the ID of a GPU", "unrecognized arguments: --nope=1",
-        "cannot make the folder `script.py`: File exists",
+        "`x` is not a GPU ID", "unrecognized arguments: --nope=1",
+        "cannot create the folder `script.py`: File exists",
     ]  # fmt: skip
     assert done.stderr == ""
 
 
-def test_the_decorator_returns_how_many_failed_however_many(lab: HogLab) -> None:
-    done = in_python(lab, """
+def test_run_jobs_returns_the_exact_number_of_failures(lab: HogLab) -> None:
+    done = run_script(lab, """
 from stoker.compat.hog.main import run_jobs
 print(run_jobs(["exit 1"] * 103 + ["true"], [0, 1], exit_zero=True))
 """)  # fmt: skip
     assert done.stdout.splitlines()[-1] == "103"
 
 
-def test_jobs_before_an_error_of_the_decorated_function_are_run(lab: HogLab) -> None:
-    done = in_python(lab, """
+def test_jobs_before_an_error_of_the_caller_are_run(lab: HogLab) -> None:
+    done = run_script(lab, """
 from stoker.compat.hog.main import run_jobs
 def commands():
     yield "touch ran"
@@ -562,8 +569,8 @@ except KeyError as error:
     assert (lab.folder / "ran").exists()
 
 
-def test_the_decorator_raises_when_it_is_interrupted(lab: HogLab) -> None:
-    done = in_python(lab, """
+def test_run_jobs_raises_when_it_is_interrupted(lab: HogLab) -> None:
+    done = run_script(lab, """
 from stoker.compat.hog.main import run_jobs
 try:
     run_jobs(["kill $PPID; sleep 60"], "0")
@@ -573,7 +580,7 @@ except RuntimeError as error:
     assert done.stdout.splitlines()[-1] == "hog was interrupted"
 
 
-def test_jobs_of_the_decorator_end_with_its_process(lab: HogLab) -> None:
+def test_jobs_of_run_jobs_end_with_the_calling_process(lab: HogLab) -> None:
     gate = Gate(lab.folder)
     (lab.folder / "script.py").write_text(
         f"from stoker.compat.hog.main import run_jobs\nrun_jobs([{gate.wait!r}], [0])\n"
@@ -582,10 +589,10 @@ def test_jobs_of_the_decorator_end_with_its_process(lab: HogLab) -> None:
     run = lab.popen("script.py")
     pids = gate.wait_for()
     run.kill()
-    gone(pids)
+    wait_for_exit(pids)
 
 
-def test_the_function_for_each_job_can_be_replaced(lab: HogLab) -> None:
+def test_job_function_can_be_replaced(lab: HogLab) -> None:
     lab.write("import os, sys", "from stoker.compat.hog.main import job as default",
                "def job(job_name, job_instruction, output_dir, gpu_id):",
                "    print(job_name, job_instruction, output_dir, gpu_id, flush=True)",
@@ -605,7 +612,7 @@ def test_the_function_for_each_job_can_be_replaced(lab: HogLab) -> None:
     assert {"job_1/SUCCESS", "job_2/FAILURE"} <= set(lab.tree())
 
 
-def test_console_lines_are_logged_with_times(lab: HogLab) -> None:
+def test_log_file_has_the_console_lines_with_times(lab: HogLab) -> None:
     lab.write("false")
     done = lab.run("--job_file", "jobs.txt", "--gpus", "0", "--log_file", "hog.log")
     logged = (lab.folder / "hog.log").read_text().splitlines()
@@ -617,7 +624,7 @@ def test_console_lines_are_logged_with_times(lab: HogLab) -> None:
     )
 
 
-def test_gpus_change_at_run_time_by_a_file(lab: HogLab) -> None:
+def test_gpu_file_changes_the_gpus_at_run_time(lab: HogLab) -> None:
     gate, later = Gate(lab.folder), Gate(lab.folder, "later")
     lab.write("0  # the first", name="gpus")
     lab.write(gate.wait, later.wait, later.wait, "true")
@@ -627,11 +634,11 @@ def test_gpus_change_at_run_time_by_a_file(lab: HogLab) -> None:
     later.wait_for(2)
     gate.open()
     assert run.stdout is not None
-    said: list[str] = []
-    while not said or said[-1] != "(GPU 0): exiting\n":
-        said.append(run.stdout.readline())
-    assert said.count("Worker 1 starting\n") == 2
-    assert "job 1 completed\n" in said
+    lines: list[str] = []
+    while not lines or lines[-1] != "(GPU 0): exiting\n":
+        lines.append(run.stdout.readline())
+    assert lines.count("Worker 1 starting\n") == 2
+    assert "job 1 completed\n" in lines
     later.open()
     out, _ = run.communicate(timeout=60)
     assert run.returncode == 0
@@ -639,35 +646,35 @@ def test_gpus_change_at_run_time_by_a_file(lab: HogLab) -> None:
     assert "ran on gpu: 1\n" in lab.read("job_4", "INFO")
 
 
-def test_a_gpu_file_without_gpus_pauses_and_nonsense_is_ignored(lab: HogLab) -> None:
+def test_empty_gpu_file_pauses_and_an_invalid_one_is_ignored(lab: HogLab) -> None:
     lab.write("", name="gpus")
     lab.write("echo $CUDA_VISIBLE_DEVICES")
     run = lab.popen("--job_file", "jobs.txt", "--gpu_file", "gpus")
     assert run.stdout is not None and run.stderr is not None
     assert run.stdout.readline().startswith("(MAIN): Starting at")
     lab.write("what", name="gpus")
-    assert run.stderr.readline() == "the GPU file is ignored: `what` is not the ID of a GPU\n"
+    assert run.stderr.readline() == "the GPU file is ignored: `what` is not a GPU ID\n"
     lab.write("5", name="gpus")
     run.communicate(timeout=60)
     assert run.returncode == 0
     assert lab.read("job_1", "job_1.OUT") == "5\n"
 
 
-def test_workers_come_and_go_in_words() -> None:
-    said: list[str] = []
-    workers = Workers(said.append)
+def test_workers_print_when_they_start_and_exit() -> None:
+    lines: list[str] = []
+    workers = Workers(lines.append)
     workers.use(["0", "1", "1"], Counter())
-    assert said == ["Worker 0 starting", "Worker 1 starting", "Worker 1 starting"]
-    said.clear()
+    assert lines == ["Worker 0 starting", "Worker 1 starting", "Worker 1 starting"]
+    lines.clear()
     workers.use(["1"], Counter({"1": 2}))
-    assert said == ["(GPU 0): exiting"]
+    assert lines == ["(GPU 0): exiting"]
     workers.freed("1")
-    assert said == ["(GPU 0): exiting", "(GPU 1): exiting"]
+    assert lines == ["(GPU 0): exiting", "(GPU 1): exiting"]
     workers.freed("1")
-    assert len(said) == 2
+    assert len(lines) == 2
     workers.use([], Counter({"1": 1}))
     workers.use(["1"], Counter({"1": 1}))
-    assert len(said) == 2, "it stayed after all"
+    assert len(lines) == 2, "the worker was added again before its job ended"
 
 
 def test_hooks_run_before_and_after_each_job(lab: HogLab) -> None:
@@ -688,7 +695,7 @@ def test_hooks_run_before_and_after_each_job(lab: HogLab) -> None:
     assert "command: exit 4\n" in lab.read("job_2", "INFO")
 
 
-def test_a_job_whose_pre_hook_fails_is_not_run(lab: HogLab) -> None:
+def test_job_is_not_run_if_its_pre_hook_fails(lab: HogLab) -> None:
     lab.write("touch ran")
     words = ("--job_file", "jobs.txt", "--gpus", "0", "--pre_hook", "echo no; false")
     assert lab.run(*words).returncode == 1

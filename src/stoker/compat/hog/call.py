@@ -1,4 +1,4 @@
-"""The process of a job for which `hog` calls a function instead of a shell.
+"""The process of a job that calls a Python function instead of a shell (`hog --function`).
 
 python -m stoker.compat.hog.call FILE NAME JOB_NAME JOB_INSTRUCTION OUTPUT_DIR
 """

@@ -1,4 +1,4 @@
-"""The GPUs of a run of `hog`: a worker for each, and a file that may change which they are."""
+"""The GPUs of a run of `hog`: one worker for each slot, and the optional GPU file."""
 
 from __future__ import annotations
 
@@ -10,77 +10,77 @@ from collections.abc import Callable, Sequence
 from stoker.compat.hog.options import Unusable, gpu_ids
 from stoker.errors import Error
 
-_LOOK_SECONDS = 0.5
-_MOST_BYTES = 1 << 16
+_POLL_SECONDS = 0.5
+_MAX_BYTES = 1 << 16
 
 
 class Workers:
-    """Who has come and who has gone, in the words of gpu-hog."""
+    """Prints the lines of gpu-hog when workers start and exit."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-        self._here: list[str] = []
-        self._leaving: Counter[str] = Counter()  # gone when their job ends
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+        self._slots: list[str] = []
+        self._leaving: Counter[str] = Counter()  # workers that exit when their job ends
 
     def use(self, slots: Sequence[str], busy: Counter[str]) -> None:
-        here, wanted = Counter(self._here) + self._leaving, Counter(slots)
-        for slot in dict.fromkeys(self._here):
-            gone = max(0, Counter(self._here)[slot] - wanted[slot])
-            at_once = min(gone, here[slot] - busy[slot])
+        present, wanted = Counter(self._slots) + self._leaving, Counter(slots)
+        for slot in dict.fromkeys(self._slots):
+            removed = max(0, Counter(self._slots)[slot] - wanted[slot])
+            at_once = min(removed, present[slot] - busy[slot])
             for _ in range(at_once):
-                self._say(f"(GPU {slot}): exiting")
-            self._leaving[slot] += gone - at_once
-        known = Counter(self._here)
+                self._write(f"(GPU {slot}): exiting")
+            self._leaving[slot] += removed - at_once
+        unmatched = Counter(self._slots)
         for slot in slots:
-            if known[slot]:
-                known[slot] -= 1
+            if unmatched[slot]:
+                unmatched[slot] -= 1
             elif self._leaving[slot]:
-                self._leaving[slot] -= 1  # it stays after all
+                self._leaving[slot] -= 1  # it was added again before its job ended
             else:
-                self._say(f"Worker {slot} starting")
-        self._here = list(slots)
+                self._write(f"Worker {slot} starting")
+        self._slots = list(slots)
 
     def freed(self, slot: str) -> None:
         if self._leaving[slot]:
             self._leaving[slot] -= 1
-            self._say(f"(GPU {slot}): exiting")
+            self._write(f"(GPU {slot}): exiting")
 
 
 class GpuFile:
-    """A file with IDs of GPUs, separated by commas, blanks or lines; `#` begins a comment."""
+    """A file of GPU IDs, separated by commas, spaces or newlines; `#` starts a comment."""
 
     def __init__(self, path: str, per_gpu: int) -> None:
         self._path = path
         self._per_gpu = per_gpu
-        self._seen: tuple[int, int, int] | None = None
-        self._told = ""
-        self.look_at = 0.0
+        self._version: tuple[int, int, int] | None = None  # inode, mtime, size
+        self._last_error = ""
+        self.next_poll = 0.0
 
     def read(self) -> list[str]:
         try:
             with open(self._path, encoding="utf-8") as file:
                 info = os.fstat(file.fileno())
-                self._seen = (info.st_ino, info.st_mtime_ns, info.st_size)
-                lines = [line.partition("#")[0] for line in file.read(_MOST_BYTES).splitlines()]
+                self._version = (info.st_ino, info.st_mtime_ns, info.st_size)
+                lines = [line.partition("#")[0] for line in file.read(_MAX_BYTES).splitlines()]
         except (OSError, ValueError) as error:
             raise Unusable(f"cannot read the GPU file `{self._path}`: {error}") from None
         text = " ".join(" ".join(lines).replace(",", " ").split())
         return gpu_ids(text, self._per_gpu) if text else []
 
-    def news(self, tell: Callable[[str], None]) -> list[str] | None:
-        """The slots, when the file has changed; nonsense is told of and otherwise ignored."""
+    def read_if_changed(self, warn: Callable[[str], None]) -> list[str] | None:
+        """The slots if the file has changed; an invalid file is reported and ignored."""
         now = time.monotonic()
-        if now < self.look_at:
+        if now < self.next_poll:
             return None
-        self.look_at = now + _LOOK_SECONDS
+        self.next_poll = now + _POLL_SECONDS
         try:
             info = os.stat(self._path)
-            if (info.st_ino, info.st_mtime_ns, info.st_size) == self._seen:
+            if (info.st_ino, info.st_mtime_ns, info.st_size) == self._version:
                 return None
             return self.read()
         except (OSError, Error) as error:
-            why = error.message if isinstance(error, Error) else str(error)
-            if why != self._told:
-                self._told = why
-                tell(f"the GPU file is ignored: {why}")
+            reason = error.message if isinstance(error, Error) else str(error)
+            if reason != self._last_error:
+                self._last_error = reason
+                warn(f"the GPU file is ignored: {reason}")
             return None

@@ -1,4 +1,4 @@
-"""What `hog` leaves of each job: its folder with INFO, OUT, ERR, and SUCCESS or FAILURE."""
+"""The output folder of each job of `hog`: INFO, OUT, ERR, and SUCCESS or FAILURE."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class Folder(Record):
         return self.file("HOOKS")
 
     def begin(self, gpu: str, command: str) -> None:
-        """Before it runs: nothing of an earlier run may be taken for this one's."""
+        """Create the folder and INFO before the job runs; removes the markers of an earlier run."""
         os.makedirs(os.path.dirname(self.out), exist_ok=True)
         for name in (SUCCESS, FAILURE, "HOOKS"):
             try:
                 os.unlink(self.file(name))
             except FileNotFoundError:
                 pass
-        self._write_info("wb", f"{self._head(gpu)}command: {command}\n")
+        self._write_info("wb", f"{self._header(gpu)}command: {command}\n")
 
     def finish(
         self, is_good: bool, code: int, began: datetime.datetime, ended: datetime.datetime
@@ -54,7 +54,7 @@ class Folder(Record):
             pass
 
     def has_succeeded(self, command: str) -> bool:
-        """Whether an earlier run did this very command here."""
+        """Whether an earlier run of the same command succeeded in this folder."""
         if not os.path.exists(self.file(SUCCESS)):
             return False
         try:
@@ -62,10 +62,10 @@ class Folder(Record):
                 text = os.fsdecode(file.read())
         except OSError:
             return False
-        told = text.partition("\ncommand: ")[2]
-        return told == f"{command}\n" or told.startswith(f"{command}\nexit code: 0\n")
+        recorded = text.partition("\ncommand: ")[2]
+        return recorded == f"{command}\n" or recorded.startswith(f"{command}\nexit code: 0\n")
 
-    def _head(self, gpu: str) -> str:
+    def _header(self, gpu: str) -> str:
         return f"job name: {self.name}\nran on gpu: {gpu}\n"
 
     def _write_info(self, mode: str, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Where the jobs of `hog` come from: a file, a yielder, or the pipe of the decorator."""
+"""Job sources of `hog`: a file, a yielder, or the pipe of the decorator."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from stoker.core.formats.byte_text import to_system
 
 Make = Callable[[str], Job | None]
 _READ = 1 << 16
-_END_SECONDS = 10.0  # what a yielder does at its exit is waited for so long
+_EXIT_SECONDS = 10.0  # time for the exit handlers of a yielder
 
 
 def open_jobs(options: object, make: Make) -> JobSource:
-    """The jobs that the options name; `make` numbers them. Unusable when they cannot be had."""
+    """Open the jobs that the options name; `make` numbers them. Raises Unusable."""
     path = getattr(options, "job_file", None)
     if path is not None:
         return LineJobs(_open(path), lambda line: _from_line(line, make))
@@ -45,7 +45,7 @@ def _from_line(line: str, make: Make) -> Job | None:
 
 
 class PipedJobs:
-    """Commands of another process, each a line of JSON; a cut one means that the sender died."""
+    """Commands of another process, one JSON value per line; a partial last line is ignored."""
 
     pid: int | None = None
 
@@ -59,11 +59,11 @@ class PipedJobs:
         data = os.read(self.descriptor, _READ)
         self.at_end = not data
         *lines, self._rest = (self._rest + data).split(b"\n")
-        found = [self._hear(json.loads(line)) for line in lines]
+        found = [self._receive(json.loads(line)) for line in lines]
         return [job for job in found if job is not None]
 
-    def _hear(self, item: object) -> Job | None:
-        # Text of a Python program, which need not be one that this locale can say.
+    def _receive(self, item: object) -> Job | None:
+        # A Python string may have characters that the locale encoding lacks.
         return self._make(os.fsdecode(to_system(str(item))))
 
     def close(self) -> None:
@@ -71,12 +71,12 @@ class PipedJobs:
 
 
 class YieldedJobs(PipedJobs):
-    """What yielder() of a file yields, each as soon as it does; see hog_yield.py."""
+    """The commands that yielder() of a file yields; it runs in yield_process.py."""
 
     def __init__(self, path: str, make: Make) -> None:
         file = path if os.path.isfile(path) or not os.path.isfile(f"{path}.py") else f"{path}.py"
         if not os.path.isfile(file):
-            raise Unusable(f"there is no file `{path}` with a yielder")
+            raise Unusable(f"there is no yielder file `{path}`")
         reading, writing = os.pipe2(os.O_CLOEXEC)
         super().__init__(reading, make)
         self._is_ready = self._is_done = False
@@ -84,40 +84,40 @@ class YieldedJobs(PipedJobs):
         self.pid = _start(file, writing)
         os.close(writing)
         self._handle = os.pidfd_open(self.pid)
-        self._hear_first()
-        if not self._is_ready:  # nothing has been begun
+        self._receive_first()
+        if not self._is_ready:  # it failed before its first command
             self.close()
-            raise Unusable(f"cannot use the yielder of `{path}`: {self.trouble}",
+            raise Unusable(f"cannot use the yielder of `{path}`: {self.error}",
                            "it needs a function `yielder` that yields commands")  # fmt: skip
 
     @property
-    def trouble(self) -> str | None:
-        """What the yielder raised, and where."""
+    def error(self) -> str | None:
+        """The exception of the yielder and its location; None if it finished."""
         if self._failure is None and not self._is_done:
             return "its process was killed"
         return self._failure
 
-    def _hear_first(self) -> None:
-        """Wait for the first line, and leave the others where they are."""
+    def _receive_first(self) -> None:
+        """Read the first line only, byte by byte."""
         line = b""
         while (byte := os.read(self.descriptor, 1)) and byte != b"\n":
             line += byte
         if byte:
-            self._hear(json.loads(line))
+            self._receive(json.loads(line))
 
-    def _hear(self, item: object) -> Job | None:
+    def _receive(self, item: object) -> Job | None:
         if not isinstance(item, dict):
-            return super()._hear(item)
+            return super()._receive(item)
         self._is_ready |= "is_ready" in item
         self._is_done |= "is_done" in item
         self._failure = item.get("failed")
         return None
 
     def close(self) -> None:
-        """End the yielder; one that came to its end by itself is given time to leave."""
+        """Kill the yielder; one that has finished gets time to run its exit handlers."""
         self.at_end = True
         if self._is_done or self._failure is not None:
-            select.select([self._handle], [], [], _END_SECONDS)
+            select.select([self._handle], [], [], _EXIT_SECONDS)
         try:
             signal.pidfd_send_signal(self._handle, signal.SIGKILL)
         except ProcessLookupError:
@@ -125,19 +125,19 @@ class YieldedJobs(PipedJobs):
         try:
             os.waitpid(self.pid or 0, 0)
         except ChildProcessError:
-            pass  # the engine has seen it end
+            pass  # already reaped by the scheduling loop
         os.close(self._handle)
         os.close(self.descriptor)
 
 
 def _start(file: str, writing: int) -> int:
     words = [sys.executable, "-P", "-m", "stoker.compat.hog.yield_process", file, str(writing)]
-    # Ctrl-C is for us, who end it. It has to ignore that from its first moment.
-    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Ctrl-C is handled by hog, which ends the yielder: the child inherits SIG_IGN.
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         return os.posix_spawn(
             sys.executable, [*words, str(os.getpid())], os.environ,
             file_actions=[(os.POSIX_SPAWN_DUP2, writing, writing)],
         )  # fmt: skip
     finally:
-        signal.signal(signal.SIGINT, heard)
+        signal.signal(signal.SIGINT, handler)

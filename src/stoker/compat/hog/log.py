@@ -1,4 +1,4 @@
-"""What `hog` says, through `logging`: as it always looked on stdout, with times in a file."""
+"""The console lines of `hog`: as the original prints them on stdout, with times in a log file."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ class _Stdout(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno < logging.WARNING:
             write_line(record.getMessage())
-        else:  # scripts that read stdout do not know these
+        else:  # not on stdout, which scripts parse
             write_notice(record.getMessage())
 
 
 class _File(logging.FileHandler):
     def __init__(self, path: str) -> None:
-        # The encoding of commands, so that their bytes are what they were.
+        # The encoding with which commands were decoded, so that their bytes stay unchanged.
         super().__init__(path, encoding=sys.getfilesystemencoding(), errors="surrogateescape")
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """A full disk: the jobs go on, and a traceback for each line would help nobody."""
+        """Ignore write errors: jobs continue on a full disk, without a traceback per line."""
 
 
 class Console:
@@ -42,7 +42,7 @@ class Console:
             file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
             LOGGER.addHandler(file)
 
-    def say(self, text: str) -> None:
+    def info(self, text: str) -> None:
         LOGGER.info("%s", text)
 
     def warn(self, text: str) -> None:

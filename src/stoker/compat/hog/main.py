@@ -1,6 +1,6 @@
-"""`hog --job_file jobs.txt --gpus 0,1`: many jobs on several GPUs. Users of gpu-hog know it.
+"""`hog --job_file jobs.txt --gpus 0,1`: run many jobs on several GPUs. Compatible with gpu-hog.
 
-As a decorator, over a function that yields commands:
+As a decorator of a function that yields commands:
 
     from hog import hog
 
@@ -57,9 +57,9 @@ def run(arguments: list[str]) -> int:
 def hog(
     gpus: str | Iterable[int | str], **options: str | int | bool
 ) -> Callable[[Callable[P, Iterable[object]]], Callable[P, int]]:
-    """Calling the decorated function runs the commands it yields; returns how many failed.
+    """Decorate a function that yields commands: calling it runs them and returns how many failed.
 
-    Options are those of the command line: output_dir, prefix, resume, function, pre_hook, ...
+    The options are those of the command line: output_dir, prefix, resume, function, pre_hook, ...
     """
 
     def decorate(yielder: Callable[P, Iterable[object]]) -> Callable[P, int]:
@@ -77,11 +77,11 @@ def hog(
 def run_jobs(
     commands: Iterable[object], gpus: str | Iterable[int | str], **options: str | int | bool
 ) -> int:
-    """Run commands as `hog` does; returns how many failed.
+    """Run commands as `hog` does; returns the number of failed ones.
 
-    What cannot be done at all is raised: stoker.Error for a folder that cannot be made and the
-    like, RuntimeError when it was interrupted. It is done in a process of its own, which ends with
-    this one: a scheduler takes signals and children for itself.
+    Raises stoker.Error for invalid options or an output folder that cannot be created, and
+    RuntimeError after an interrupt. The scheduler runs in a child process, because it handles
+    signals and reaps children; it ends with this process.
     """
     import json
     import subprocess
@@ -90,7 +90,7 @@ def run_jobs(
 
     ids = gpus if isinstance(gpus, str) else ",".join(str(gpu) for gpu in gpus)
     words = [f"--gpus={ids}", *(word for pair in options.items() for word in _flag(*pair))]
-    gpu_ids(parse(["--job_pipe=0", *words]).gpus)  # what makes no sense is raised here
+    gpu_ids(parse(["--job_pipe=0", *words]).gpus)  # raises for invalid options
     reading, writing = os.pipe2(os.O_CLOEXEC)
     result, result_end = os.pipe2(os.O_CLOEXEC)
     pipes = [f"--job_pipe={reading}", f"--result_pipe={result_end}"]
@@ -101,35 +101,35 @@ def run_jobs(
     os.close(reading)
     os.close(result_end)
     try:
-        with open(result, "rb") as answer:
+        with open(result, "rb") as response:
             try:
                 with open(writing, "wb") as pipe:
                     for command in commands:
                         pipe.write(json.dumps(str(command)).encode() + b"\n")
                         pipe.flush()
             except BrokenPipeError:
-                pass  # it was told to stop, or had nothing to run with; its answer says
-            return _failed(answer.read())
+                pass  # the child was interrupted or failed; its response has the reason
+            return _failed_count(response.read())
     finally:
-        process.wait()  # whatever the commands raised: those before it are run
+        process.wait()  # also after an exception in `commands`: run the commands before it
 
 
-def _failed(answer: bytes) -> int:
-    """How many failed, by what `_serve` said."""
+def _failed_count(response: bytes) -> int:
+    """The number of failed jobs in the response of `_serve`; raises what it reports."""
     import json
 
     from stoker.errors import Error
 
-    said = json.loads(answer) if answer else {}
-    if "error" in said:
-        raise Error(said["error"], said["hint"])
-    if said.get("failed") is None:
-        raise RuntimeError("hog was interrupted" if said else "hog was killed")
-    return int(said["failed"])
+    result = json.loads(response) if response else {}
+    if "error" in result:
+        raise Error(result["error"], result["hint"])
+    if result.get("failed") is None:
+        raise RuntimeError("hog was interrupted" if result else "hog was killed")
+    return int(result["failed"])
 
 
 def _serve(options: argparse.Namespace) -> int:
-    """Be the process of `run_jobs`, which is told how it went."""
+    """The child process of `run_jobs`; writes the result to `--result_pipe`."""
     import json
 
     from stoker.compat.foreground.entry import write_all
@@ -137,16 +137,16 @@ def _serve(options: argparse.Namespace) -> int:
     from stoker.errors import Error
 
     _end_with_parent()
-    said: dict[str, object]
+    result: dict[str, object]
     try:
         summary = Hog(options).work()
-        said = {"failed": None if summary.was_interrupted else summary.failed}
+        result = {"failed": None if summary.was_interrupted else summary.failed}
     except Error as error:
-        said = {"error": error.message, "hint": error.hint}
+        result = {"error": error.message, "hint": error.hint}
     try:
-        write_all(options.result_pipe, json.dumps(said).encode())
+        write_all(options.result_pipe, json.dumps(result).encode())
     except BrokenPipeError:
-        pass  # nobody wants to know any more
+        pass  # the caller is gone
     return 0
 
 
@@ -157,9 +157,9 @@ def _flag(name: str, value: str | int | bool) -> list[str]:
 
 
 def job(job_name: str, job_instruction: str, output_dir: str, gpu_id: int | str) -> int:
-    """What is done for each job unless `--function` says otherwise: a shell runs the command.
+    """The default job function: runs the command with a shell and returns its exit code.
 
-    A function of yours can do something before and after it, and return what this returns.
+    A custom `--function` can call it and return its result.
     """
     import subprocess
 

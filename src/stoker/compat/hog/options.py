@@ -1,4 +1,4 @@
-"""The command line of `hog`, and what its lists of GPUs mean."""
+"""The command line of `hog`, and its lists of GPUs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import NoReturn
 from stoker.compat.foreground.gpu_slots import expand_range
 from stoker.errors import Error, UsageError
 
-# Names that could be shortened before there were others which begin like them.
+# The options of gpu-hog: their abbreviations stay valid although new options share prefixes.
 _OLD_NAMES = ("--job_file", "--job_yielder", "--gpus", "--prefix", "--output_dir", "--help")
 
 
 class Unusable(Error):
-    """What was named on the command line cannot be used. gpu-hog ended with 1, and so do we."""
+    """Something named on the command line is unusable. Exits with 1, as gpu-hog does."""
 
     exit_code = 1
 
@@ -24,16 +24,16 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    options = _parser().parse_args([_in_full(word) for word in arguments])
+    options = _parser().parse_args([_unabbreviated(word) for word in arguments])
     if options.gpus is None and options.gpu_file is None:
         raise UsageError("the following arguments are required: --gpus",
                          "hog --job_file jobs.txt --gpus 0,1")  # fmt: skip
     if options.jobs_per_gpu < 1:
-        raise UsageError(f"--jobs_per_gpu {options.jobs_per_gpu}: at least one is needed")
+        raise UsageError(f"--jobs_per_gpu must be at least 1, not {options.jobs_per_gpu}")
     return options
 
 
-def _in_full(word: str) -> str:
+def _unabbreviated(word: str) -> str:
     name, equals, value = word.partition("=")
     full = [old for old in _OLD_NAMES if len(name) > 2 and old.startswith(name)]
     return f"{full[0]}{equals}{value}" if len(full) == 1 else word
@@ -43,33 +43,43 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="hog",
         description="Hog them GPUs! Run many jobs on multiple GPUs. No root access required!",
-        epilog="Ctrl-C and SIGTERM end the jobs; SIGUSR1 lets running ones finish and starts no "
-        "more. The exit code is the number of failed jobs, 101 for more than 100.",
+        epilog="Ctrl-C and SIGTERM terminate the jobs; SIGUSR1 lets running jobs finish and starts "
+        "no others. The exit code is the number of failed jobs, or 101 if more than 100 failed.",
     )
     jobs = parser.add_mutually_exclusive_group(required=True)
-    jobs.add_argument("--job_file", metavar="FILE", help="file to read jobs from, one a line")
-    jobs.add_argument("--job_yielder", metavar="FILE.py", help="file whose yielder() makes jobs")
+    jobs.add_argument("--job_file", metavar="FILE", help="file to read jobs from, one per line")
+    jobs.add_argument(
+        "--job_yielder", metavar="FILE.py", help="Python file whose yielder() yields jobs"
+    )
     jobs.add_argument("--job_pipe", type=int, help=argparse.SUPPRESS)  # for the decorator
     add = parser.add_argument
     add("--result_pipe", type=int, help=argparse.SUPPRESS)
-    add("--gpus", metavar="IDS", help="comma separated IDs of the GPUs to use; one more for each "
-        "job that may run there at the same time: 0,0,1; also 0-3, UUIDs, pairs 0+1")  # fmt: skip
-    add("--gpu_file", metavar="FILE", help="a file with the IDs instead; may change at any time")
-    add("--jobs_per_gpu", metavar="N", type=int, default=1, help="each ID N times (default: 1)")
-    add("--prefix", default="job_", help="of each job's folder name (default: job_)")
-    add("--output_dir", metavar="DIR", default="hog_run", help="for all output (default: hog_run)")
-    add("--resume", action="store_true", help="leave out jobs that succeeded there before")
-    add("--function", metavar="FILE.py[:NAME]", help="do job(job_name, job_instruction, "
+    add("--gpus", metavar="IDS", help="comma separated IDs of the GPUs to use; repeat an ID to run "
+        "several jobs on it at the same time: 0,0,1; also 0-3, UUIDs, pairs 0+1")  # fmt: skip
+    add("--gpu_file", metavar="FILE", help="read the IDs from a file, which may change at run time")
+    add(
+        "--jobs_per_gpu",
+        metavar="N",
+        type=int,
+        default=1,
+        help="jobs at a time on each GPU (default: 1)",
+    )
+    add("--prefix", default="job_", help="prefix of the job folders (default: job_)")
+    add("--output_dir", metavar="DIR", default="hog_run", help="output folder (default: hog_run)")
+    add("--resume", action="store_true", help="skip jobs that succeeded in an earlier run")
+    add("--function", metavar="FILE.py[:NAME]", help="call job(job_name, job_instruction, "
         "output_dir, gpu_id) of this file for each job, instead of a shell")  # fmt: skip
-    add("--pre_hook", metavar="CMD", help="run before each job; if it fails, the job does")
-    add("--post_hook", metavar="CMD", help="run after each job, with HOG_STATUS and others set")
-    add("--log_file", metavar="FILE", help="console lines there too, with times")
+    add("--pre_hook", metavar="CMD", help="run before each job; the job fails if CMD fails")
+    add(
+        "--post_hook", metavar="CMD", help="run after each job, with HOG_STATUS and other variables"
+    )
+    add("--log_file", metavar="FILE", help="also write the console lines to FILE, with times")
     add("--exit-zero", action="store_true", help="exit with 0 even if jobs failed")
     return parser
 
 
 def gpu_ids(text: str, per_gpu: int = 1) -> list[str]:
-    """The slots of a list of GPUs.
+    """The device strings of the slots for a list of GPUs. Raises Unusable.
 
     >>> gpu_ids("0, 0,1"), gpu_ids("01"), gpu_ids("0-2 7"), gpu_ids("0+1,2+3"), gpu_ids("-1")
     (['0', '0', '1'], ['1'], ['0', '1', '2', '7'], ['0,1', '2,3'], ['-1'])
@@ -90,5 +100,5 @@ def _id(word: str) -> str:
     try:
         return str(int(word))
     except ValueError:
-        raise Unusable(f"`{word}` is not the ID of a GPU",
-                       "write --gpus 0,1,2 (or 0-2, or UUIDs)") from None  # fmt: skip
+        raise Unusable(f"`{word}` is not a GPU ID",
+                       "example: --gpus 0,1,2 (or 0-2, or UUIDs)") from None  # fmt: skip

@@ -1,4 +1,4 @@
-"""Users' Python files: what they define, and how they are loaded."""
+"""Inspect and load Python files of users."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 
 def load_module(path: str) -> object:
-    """A module from a file, by its path: its name may also be that of another module."""
+    """Load a module from its path, even if another module has the same name."""
     from importlib.util import module_from_spec, spec_from_file_location
 
     name = os.path.splitext(os.path.basename(path))[0]
@@ -24,9 +24,9 @@ def load_module(path: str) -> object:
 
 
 def may_define(source: bytes, name: str) -> bool:
-    """Whether a module has such a name, as far as its text tells; SyntaxError if it is no Python.
+    """Whether the source of a module may define `name`. Raises SyntaxError.
 
-    The text, because to load it could take long, or take a GPU.
+    The module is not loaded, because that could take long or allocate GPU memory.
 
     >>> may_define(b"def job(): ...", "job"), may_define(b"def job(): ...", "nope")
     (True, False)
@@ -37,13 +37,13 @@ def may_define(source: bytes, name: str) -> bool:
     """
     try:
         found = set(_names(ast.parse(source).body))
-    except RecursionError:  # a sum of a thousand terms; Python itself can run it
+    except RecursionError:  # too deeply nested for `ast`, but valid Python
         return True
     return name in found or not found.isdisjoint(("*", "__getattr__"))
 
 
 def _names(body: Iterable[ast.AST]) -> Iterator[str]:
-    """What statements bind, those in their branches included."""
+    """The names that statements bind, including nested statements."""
     for node in body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield node.name

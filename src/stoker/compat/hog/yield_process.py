@@ -1,11 +1,10 @@
-"""The process in which a yielder of `hog` runs, so that it may take its time.
+"""The process in which a yielder of `hog` runs, so that a slow yielder does not block `hog`.
 
 python -m stoker.compat.hog.yield_process FILE DESCRIPTOR PARENT
 
 It writes lines of JSON: {"is_ready": true} when the file is loaded and its yielder has been called,
-each command as a text, and at the end {"is_done": true} or {"failed": "why"}. In hog's own process
-it would keep signals and ended jobs waiting. It ends with hog, whatever happens; left to itself it
-ends as any program does, with its files written.
+each command as a string, and at the end {"is_done": true} or {"failed": "why"}. The process never
+outlives `hog`. If it is not killed, it exits normally: exit handlers run and files are flushed.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main(path: str, writing: int, parent: int) -> None:
-    os.set_inheritable(writing, False)  # what the yielder starts may outlive it
+    os.set_inheritable(writing, False)  # children of the yielder may outlive it
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         return
@@ -32,11 +31,11 @@ def main(path: str, writing: int, parent: int) -> None:
         _yield(path, writing)
         _send(writing, {"is_done": True})
     except BrokenPipeError:
-        pass  # hog wants no more
+        pass  # hog reads no more commands
     except BaseException:
-        _send(writing, {"failed": _why()})
+        _send(writing, {"failed": _describe_error()})
     finally:
-        os.close(writing)  # jobs need not wait for what is done at exit
+        os.close(writing)  # hog need not wait for exit handlers
 
 
 def _yield(path: str, writing: int) -> None:
@@ -50,11 +49,11 @@ def _send(writing: int, item: object) -> None:
     write_all(writing, json.dumps(item).encode() + b"\n")
 
 
-def _why() -> str:
-    """What was raised, and where in the user's files."""
+def _describe_error() -> str:
+    """The current exception, and its location in the user's files."""
     lines = traceback.format_exc().strip().splitlines()
-    where = [line.strip() for line in lines if line.startswith('  File "')]
-    theirs = [line for line in where if __file__ not in line and "<frozen" not in line]
+    locations = [line.strip() for line in lines if line.startswith('  File "')]
+    theirs = [line for line in locations if __file__ not in line and "<frozen" not in line]
     theirs = [line for line in theirs if f'"{load_module.__code__.co_filename}"' not in line]
     return f"{lines[-1]} ({theirs[-1]})" if theirs else lines[-1]
 
