@@ -1,4 +1,4 @@
-"""GPU Task Scheduler's imports, on Stoker's engine (see docs/coming-from/gpu_task_scheduler.md)."""
+"""The imports of GPU Task Scheduler, run by Stoker (docs/coming-from/gpu_task_scheduler.md)."""
 
 from stoker.compat.gpu_task_scheduler import hide_gpus
 

@@ -1,4 +1,4 @@
-"""The process of one instance."""
+"""`python -m gpu_task_scheduler.start_gpu_task`: the process of one instance."""
 
 import sys
 

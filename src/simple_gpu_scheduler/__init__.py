@@ -1,1 +1,1 @@
-"""simple_gpu_scheduler's imports, on Stoker's engine (docs/coming-from/simple_gpu_scheduler.md)."""
+"""The imports of simple_gpu_scheduler, run by Stoker (docs/coming-from/simple_gpu_scheduler.md)."""

@@ -1,4 +1,4 @@
-"""A project that uses gpu_task_scheduler: files in a folder, run as people run them."""
+"""A test project that uses gpu_task_scheduler: a folder of Python files and a main script."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ class Project:
         self.write(task=TASK, main=MAIN)
 
     def write(self, **files: str) -> None:
-        """Python files by name; `a__b` is a/b.py."""
+        """Write Python files; the name `a__b` means a/b.py."""
         for name, text in files.items():
             path = self.folder / f"{name.replace('__', '/')}.py"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(dedent(text))
-            # Python knows a changed file by its size and the second of its change.
+            # Python detects a changed file by its size and mtime in seconds only.
             for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
                 compiled.unlink()
 
-    def configure(self, *grids: dict[str, Any], gpu: Any = ("0",), **more: Any) -> None:
-        """A config.py; what is no grid is part of the scheduler's configuration."""
-        rules = {"gpu": list(gpu), **more}
+    def configure(self, *grids: dict[str, Any], gpu: Any = ("0",), **scheduler_config: Any) -> None:
+        """Write config.py with these grids; the other arguments go to `scheduler_config`."""
+        rules = {"gpu": list(gpu), **scheduler_config}
         config: dict[str, Any] = {"scheduler_config": rules}
         if grids:
             config["test_config"] = list(grids)
@@ -86,14 +86,14 @@ class Project:
         return path.read_text().splitlines() if path.exists() else []
 
     def messages(self, name: str = "scheduler.log") -> list[str]:
-        """What the scheduler's log says, without times and places."""
+        """The lines of the scheduler's log without times and source locations."""
         text = _TIME.sub("", self.read(name))
         return re.sub(r"^gpu_task_scheduler.py\[line:\d+\] ", "", text, flags=re.M).splitlines()
 
     def results(self) -> dict[str, list[str]]:
-        """Folders of results, and what is in them."""
+        """The result folders and the names of their files."""
         found = self.path("results").iterdir()
-        return {one.name: sorted(file.name for file in one.iterdir()) for one in sorted(found)}
+        return {path.name: sorted(file.name for file in path.iterdir()) for path in sorted(found)}
 
 
 def without_stderr_times(text: str) -> list[str]:

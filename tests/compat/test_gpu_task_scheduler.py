@@ -1,4 +1,4 @@
-"""gpu_task_scheduler: what its users rely on, row by row."""
+"""gpu_task_scheduler: the contract of the original, row by row."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ SHOW = """
     class Task(GPUTask):
         def main(self):
             names = ("CUDA_VISIBLE_DEVICES", "MPLBACKEND", "EXTRA", "PID")
-            facts = {name: os.environ.get(name) for name in names}
-            facts |= {"cwd": os.getcwd(), "path": sys.path, "module": type(self).__module__,
+            seen = {name: os.environ.get(name) for name in names}
+            seen |= {"cwd": os.getcwd(), "path": sys.path, "module": type(self).__module__,
                       "file": sys.modules[type(self).__module__].__file__,
                       "stdin": sys.stdin.read(), "work_dir": self._work_dir,
                       "config": self._config}
-            print(json.dumps(facts))
+            print(json.dumps(seen))
 """
 
 
-def shown(project: Project, folder: str) -> dict[str, object]:
-    facts: dict[str, object] = json.loads(project.read(f"results/{folder}/worker.log"))
-    return facts
+def printed(project: Project, folder: str) -> dict[str, object]:
+    seen: dict[str, object] = json.loads(project.read(f"results/{folder}/worker.log"))
+    return seen
 
 
-def test_the_example_of_the_readme_runs_as_it_stands(project: Project) -> None:
+def test_readme_example_runs_unchanged(project: Project) -> None:
     project.write(
         config="""
             config = {
@@ -94,7 +94,7 @@ def test_the_example_of_the_readme_runs_as_it_stands(project: Project) -> None:
     )
 
 
-def test_the_log_has_the_lines_of_the_original(project: Project) -> None:
+def test_scheduler_log_has_the_lines_of_the_original(project: Project) -> None:
     project.configure({"a": [1, 2]})
     project.path("results/a-1,").mkdir(parents=True)
     done = project.run()
@@ -110,10 +110,10 @@ def test_the_log_has_the_lines_of_the_original(project: Project) -> None:
     assert re.fullmatch(expected, project.read("scheduler.log"))
     assert without_stderr_times(done.stderr) == [f"INFO {text}" for _, text in lines]
     project.ok()
-    assert len(project.lines("scheduler.log")) == 10  # it is added to
+    assert len(project.lines("scheduler.log")) == 10  # lines are appended
 
 
-def test_without_a_log_the_lines_are_on_stderr_only(project: Project) -> None:
+def test_lines_go_to_stderr_only_if_the_log_is_switched_off(project: Project) -> None:
     project.configure({"a": [1]}, scheduler_log_file_path=None, log_file=None)
     done = project.run()
     line = r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d INFO gpu0 "
@@ -124,7 +124,7 @@ def test_without_a_log_the_lines_are_on_stderr_only(project: Project) -> None:
     assert project.results() == {"a-1,": ["out.json"]}
 
 
-def test_programs_that_configured_logging_hear_of_it_too(project: Project) -> None:
+def test_lines_also_go_to_the_handlers_of_the_program(project: Project) -> None:
     project.configure({"a": [1]})
     setup = "    import logging; logging.basicConfig(filename='own.log', level=logging.INFO)"
     project.write(main=setup + MAIN)
@@ -133,7 +133,7 @@ def test_programs_that_configured_logging_hear_of_it_too(project: Project) -> No
     assert project.messages()[-1] == "INFO gpu0 finished"
 
 
-def test_what_a_program_logs_is_on_stderr_and_in_the_log_of_its_scheduler(
+def test_messages_of_the_program_go_to_stderr_and_the_scheduler_log(
     project: Project,
 ) -> None:
     project.configure({"a": [1]})
@@ -165,9 +165,7 @@ def test_what_a_program_logs_is_on_stderr_and_in_the_log_of_its_scheduler(
 
 
 @pytest.mark.parametrize("setup", ["logging.info('early')", "logging.basicConfig(level=20)"])
-def test_lines_are_on_stderr_once_where_logging_goes_there_already(
-    project: Project, setup: str
-) -> None:
+def test_lines_are_not_repeated_if_the_program_logs_to_stderr(project: Project, setup: str) -> None:
     project.configure({"a": [1]})
     project.write(main=f"    import logging; {setup}" + MAIN)
     done = project.run()
@@ -177,7 +175,7 @@ def test_lines_are_on_stderr_once_where_logging_goes_there_already(
     assert len(project.lines("scheduler.log")) == 3
 
 
-def test_what_a_task_of_the_main_script_logs_is_its_own(project: Project) -> None:
+def test_messages_of_a_main_script_task_go_to_its_worker_log(project: Project) -> None:
     project.write(main="""
         import logging
         from gpu_task_scheduler.gpu_task import GPUTask
@@ -193,27 +191,27 @@ def test_what_a_task_of_the_main_script_logs_is_its_own(project: Project) -> Non
     assert project.read("results/a-1,/worker.log") == "WARNING:root:in a task\n"
 
 
-def test_a_process_sees_its_gpu_its_folder_and_nothing_on_stdin(project: Project) -> None:
+def test_task_process_has_its_gpu_its_folder_and_an_empty_stdin(project: Project) -> None:
     project.write(task=SHOW)
     project.configure({"a": [1]}, gpu=[["4", "5"]])
     project.ok()
-    facts = shown(project, "a-1,")
-    assert (facts["CUDA_VISIBLE_DEVICES"], facts["MPLBACKEND"]) == ("4,5", "Agg")
-    assert (facts["cwd"], facts["stdin"]) == (str(project.folder), "")
-    assert facts["path"][-1] == str(project.folder)  # type: ignore[index]
-    assert (facts["module"], facts["file"]) == ("task", str(project.path("task.py")))
-    assert facts["work_dir"] == str(project.path("results/a-1,"))
-    assert facts["config"] == {"a": 1}
+    seen = printed(project, "a-1,")
+    assert (seen["CUDA_VISIBLE_DEVICES"], seen["MPLBACKEND"]) == ("4,5", "Agg")
+    assert (seen["cwd"], seen["stdin"]) == (str(project.folder), "")
+    assert seen["path"][-1] == str(project.folder)  # type: ignore[index]
+    assert (seen["module"], seen["file"]) == ("task", str(project.path("task.py")))
+    assert seen["work_dir"] == str(project.path("results/a-1,"))
+    assert seen["config"] == {"a": 1}
 
 
-def test_another_backend_of_matplotlib_is_left_alone(project: Project) -> None:
+def test_mplbackend_of_the_user_is_kept(project: Project) -> None:
     project.write(task=SHOW)
     project.configure({"a": [1]})
     project.ok(MPLBACKEND="svg")
-    assert shown(project, "a-1,")["MPLBACKEND"] == "svg"
+    assert printed(project, "a-1,")["MPLBACKEND"] == "svg"
 
 
-def test_required_env_is_asked_in_the_program_and_wins(project: Project) -> None:
+def test_required_env_is_called_in_the_program_and_takes_precedence(project: Project) -> None:
     project.write(base=SHOW, task="""
         import os
         import base
@@ -226,19 +224,19 @@ def test_required_env_is_asked_in_the_program_and_wins(project: Project) -> None
     project.configure({"a": [1]})
     project.write(main=MAIN + "    import os; print(os.getpid())\n")
     pid = project.ok().strip()
-    facts = shown(project, "a-1,")
-    assert (facts["EXTRA"], facts["CUDA_VISIBLE_DEVICES"], facts["PID"]) == ("x", "9", pid)
+    seen = printed(project, "a-1,")
+    assert (seen["EXTRA"], seen["CUDA_VISIBLE_DEVICES"], seen["PID"]) == ("x", "9", pid)
 
 
-def test_variables_that_a_program_sets_reach_its_tasks(project: Project) -> None:
+def test_tasks_inherit_variables_that_the_program_sets(project: Project) -> None:
     project.write(task=SHOW)
     project.write(main="    import os; os.environ['EXTRA'] = 'late'" + MAIN)
     project.configure({"a": [1]})
     project.ok()
-    assert shown(project, "a-1,")["EXTRA"] == "late"
+    assert printed(project, "a-1,")["EXTRA"] == "late"
 
 
-def test_one_pickle_is_left_for_each_slot(project: Project) -> None:
+def test_one_pickle_per_slot_is_kept(project: Project) -> None:
     project.write(config="""
         config = {"scheduler_config": {"gpu": ["0", ["1", "2"]]}, "test_config": [{"a": range(6)}]}
     """)  # fmt: skip
@@ -247,7 +245,7 @@ def test_one_pickle_is_left_for_each_slot(project: Project) -> None:
     assert names == ["gpu0_worker.pkl", "gpu1,2_worker.pkl"]
 
 
-def test_the_pickle_is_the_task_and_start_gpu_task_runs_it_again(project: Project) -> None:
+def test_start_gpu_task_runs_a_kept_pickle_again(project: Project) -> None:
     project.configure({"a": [1]})
     project.ok()
     out = project.path("results/a-1,/out.json")
@@ -288,14 +286,14 @@ def start(project: Project, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_start_gpu_task_says_what_it_is_for(project: Project) -> None:
+def test_start_gpu_task_prints_its_usage(project: Project) -> None:
     for word in ("-h", "--help"):
         done = start(project, word)
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout == "usage: start_gpu_task PKL MODULE MODULE_PATH CWD\n"
 
 
-def test_start_gpu_task_says_in_a_sentence_what_it_cannot_read(project: Project) -> None:
+def test_start_gpu_task_reports_unreadable_files_in_one_sentence(project: Project) -> None:
     project.path("junk.pkl").write_bytes(b"junk")
     project.path("empty.pkl").write_bytes(b"")
     project.path("other.pkl").write_bytes(pickle.dumps({"a": 1}))
@@ -304,11 +302,14 @@ def test_start_gpu_task_says_in_a_sentence_what_it_cannot_read(project: Project)
     cases = (
         (("none.pkl", "task", task, here), "cannot read `none.pkl`: No such file or directory"),
         ((".", "task", task, here), "cannot read `.`: Is a directory"),
-        (("junk.pkl", "task", task, here), "`junk.pkl` holds no task that can be read: "),
-        (("empty.pkl", "task", task, here), "`empty.pkl` holds no task that can be read: "),
-        (("lost.pkl", "task", task, here), "`lost.pkl` holds no task that can be read: "),
-        (("other.pkl", "task", task, here), "`other.pkl` holds no task"),
-        (("other.pkl", "task", "none.py", here), "there is no file `none.py` of the module `task`"),
+        (("junk.pkl", "task", task, here), "cannot unpickle the task in `junk.pkl`: "),
+        (("empty.pkl", "task", task, here), "cannot unpickle the task in `empty.pkl`: "),
+        (("lost.pkl", "task", task, here), "cannot unpickle the task in `lost.pkl`: "),
+        (("other.pkl", "task", task, here), "`other.pkl` does not contain a task"),
+        (
+            ("other.pkl", "task", "none.py", here),
+            "the file `none.py` of the module `task` does not exist",
+        ),
         (("other.pkl", "none", "", here), "there is no module `none`"),
     )
     for words, text in cases:
@@ -317,7 +318,7 @@ def test_start_gpu_task_says_in_a_sentence_what_it_cannot_read(project: Project)
         assert done.stderr.startswith(f"error: {text}") and done.stderr.count("\n") == 1
 
 
-def test_a_folder_that_is_there_is_skipped_unless_a_rerun_is_forced(project: Project) -> None:
+def test_existing_folder_is_skipped_unless_a_rerun_is_forced(project: Project) -> None:
     folder = project.path("results/a-1,")
     folder.mkdir(parents=True)
     (folder / "old.txt").write_text("kept")
@@ -334,7 +335,7 @@ def test_a_folder_that_is_there_is_skipped_unless_a_rerun_is_forced(project: Pro
         ]  # fmt: skip
 
 
-def test_without_a_test_config_the_root_folder_is_the_folder(project: Project) -> None:
+def test_run_without_test_config_uses_the_root_folder(project: Project) -> None:
     project.configure()
     project.ok()
     assert sorted(path.name for path in project.path("results").iterdir()) == [
@@ -345,7 +346,7 @@ def test_without_a_test_config_the_root_folder_is_the_folder(project: Project) -
     assert project.messages()[-2] == "INFO gpu0 skips task "
 
 
-def test_relative_folders_and_a_log_of_another_name(project: Project) -> None:
+def test_relative_folders_and_other_log_names_are_used(project: Project) -> None:
     project.write(task=SHOW)
     project.configure(
         {"a": [1]}, result_root_folder="../shared", temp_folder="deep/temp", log_file="other.log",
@@ -375,7 +376,7 @@ def test_start_returns_none_and_may_be_called_again(project: Project) -> None:
     ]  # fmt: skip
 
 
-def test_mistakes_in_the_configuration_are_found_before_anything_is_made(project: Project) -> None:
+def test_invalid_configuration_creates_no_files(project: Project) -> None:
     project.configure({"a": [1]}, gpu=[])
     done = project.run()
     assert done.returncode == 1
@@ -383,7 +384,7 @@ def test_mistakes_in_the_configuration_are_found_before_anything_is_made(project
     assert not project.path("temp").exists() and not project.path("scheduler.log").exists()
 
 
-def test_results_of_each_task_are_its_own_on_pairs_and_repeated_slots(project: Project) -> None:
+def test_tasks_on_pairs_and_repeated_slots_write_their_own_results(project: Project) -> None:
     project.write(config="""
         config = {"scheduler_config": {"gpu": ["0", "0", ["0", "1"], "0"]},
                   "test_config": [{"a": range(24)}]}
@@ -404,7 +405,7 @@ def test_instances_are_received_in_order(project: Project) -> None:
     assert received == [f"a-{number}," for number in range(8)]
 
 
-def test_imports_of_the_package_are_the_original_ones(project: Project) -> None:
+def test_package_has_the_imports_of_the_original(project: Project) -> None:
     project.write(main="""
         from gpu_task_scheduler.config_manager import ConfigManager
         from gpu_task_scheduler.gpu_task import GPUTask

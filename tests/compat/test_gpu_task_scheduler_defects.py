@@ -1,4 +1,4 @@
-"""gpu_task_scheduler: what the original did wrong, and this does not."""
+"""gpu_task_scheduler: the defects of the original, fixed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FRAGILE = """
             if self._config["a"] == 2 and not os.path.exists("fixed"):
                 raise RuntimeError("no luck")
 """
-# Announces itself and waits until a file is there.
+# Writes its PIDs and waits until the file `open` exists.
 WAITS = """
     import os, subprocess, sys, time
     from gpu_task_scheduler.gpu_task import GPUTask
@@ -48,7 +48,7 @@ WAITS = """
 """
 
 
-def pids(project: Project, count: int) -> list[int]:
+def wait_for_pids(project: Project, count: int) -> list[int]:
     wait_until(lambda: len(project.lines("pids")) >= count, what=f"{count} pids")
     return [int(line) for line in project.lines("pids")]
 
@@ -56,7 +56,9 @@ def pids(project: Project, count: int) -> list[int]:
 # -- failures ------------------------------------------------------------------------------------
 
 
-def test_what_failed_is_told_and_run_again_and_what_is_done_is_not(project: Project) -> None:
+def test_failed_instance_is_reported_and_runs_again_but_not_the_finished_ones(
+    project: Project,
+) -> None:
     project.write(task=FRAGILE)
     project.configure({"a": [1, 2, 3]})
     done = project.run()
@@ -73,14 +75,14 @@ def test_what_failed_is_told_and_run_again_and_what_is_done_is_not(project: Proj
     assert project.lines("ran") == ["1", "2", "3", "2"]
 
 
-def test_the_old_exit_code_can_be_had(project: Project) -> None:
+def test_exit_zero_restores_the_exit_code_of_the_original(project: Project) -> None:
     project.write(task=FRAGILE)
     project.configure({"a": [2]})
     assert project.run(STOKER_COMPAT_EXIT_ZERO="1").returncode == 0
     assert project.run().returncode == 1
 
 
-def test_a_program_goes_on_after_failures_and_loses_nothing_of_its_own(project: Project) -> None:
+def test_program_continues_after_failures_and_keeps_its_output(project: Project) -> None:
     project.write(task=FRAGILE, main=MAIN + """
     import atexit
     atexit.register(print, "at exit")
@@ -102,8 +104,8 @@ def test_a_program_goes_on_after_failures_and_loses_nothing_of_its_own(project: 
         ("raise SystemExit", 2), ("os.kill(os.getpid(), 15)", -15), ("raise KeyboardInterrupt", -2),
     ],
 )  # fmt: skip
-def test_a_code_of_the_programs_own_is_kept(project: Project, end: str, code: int) -> None:
-    """Unless it is 0, where tasks have failed."""
+def test_own_exit_code_of_the_program_is_kept(project: Project, end: str, code: int) -> None:
+    """Except 0, if tasks have failed."""
     caught = """
     import argparse, os, sys
     try:
@@ -121,10 +123,10 @@ def test_a_code_of_the_programs_own_is_kept(project: Project, end: str, code: in
     assert project.run().returncode == code
 
 
-def test_the_exit_code_counts_failures(project: Project) -> None:
+def test_exit_code_counts_failures(project: Project) -> None:
     project.write(task="""
         import os
-        class Task:  # anything that looks like a task
+        class Task:  # duck typing: not derived from GPUTask
             def __init__(self, config, work_dir): pass
             def required_env(self): return {}
             def main(self): os.kill(os.getpid(), 9)
@@ -135,7 +137,7 @@ def test_the_exit_code_counts_failures(project: Project) -> None:
     assert "fails task a-1,: killed by SIGKILL; see " in done.stderr
 
 
-def test_a_task_may_ask_to_be_run_again(project: Project) -> None:
+def test_task_can_requeue_itself(project: Project) -> None:
     project.write(task="""
         import os, stoker
         from gpu_task_scheduler.gpu_task import GPUTask
@@ -152,9 +154,7 @@ def test_a_task_may_ask_to_be_run_again(project: Project) -> None:
 
 
 @pytest.mark.parametrize("method", ["__init__(self, *_)", "required_env(self)"])
-def test_a_class_that_raises_in_the_program_fails_only_its_instance(
-    project: Project, method: str
-) -> None:
+def test_exception_in_the_task_class_fails_only_its_instance(project: Project, method: str) -> None:
     project.write(
         task=f"""
         from gpu_task_scheduler.gpu_task import GPUTask
@@ -170,7 +170,7 @@ def test_a_class_that_raises_in_the_program_fails_only_its_instance(
     assert project.read("results/a-2,/worker.log").endswith("OSError: no data\n")
 
 
-def test_a_module_that_cannot_be_imported_is_told_and_tried_again(project: Project) -> None:
+def test_import_error_is_reported_and_the_instance_runs_again(project: Project) -> None:
     project.write(
         task="""
         import os
@@ -187,7 +187,7 @@ def test_a_module_that_cannot_be_imported_is_told_and_tried_again(project: Proje
     project.ok()
 
 
-def test_a_failed_stage_does_not_undo_the_one_before_it(project: Project) -> None:
+def test_failed_stage_does_not_invalidate_the_one_before_it(project: Project) -> None:
     project.write(task=FRAGILE.replace("a'] ==", "a'] !="))
     project.path("fixed").touch()
     project.configure({"a": [1]})
@@ -200,7 +200,7 @@ def test_a_failed_stage_does_not_undo_the_one_before_it(project: Project) -> Non
     project.configure({"a": [1]}, force_rerun=True, **stage)
     assert project.run().returncode == 1
     project.configure({"a": [1]}, **stage)
-    assert project.run().returncode == 1  # not forced, and run again because it failed
+    assert project.run().returncode == 1  # not forced: runs again because it failed
     project.write(task=FRAGILE, main=MAIN)
     project.configure({"a": [1]})
     project.ok()
@@ -210,7 +210,7 @@ def test_a_failed_stage_does_not_undo_the_one_before_it(project: Project) -> Non
 # -- identity ------------------------------------------------------------------------------------
 
 
-def test_instances_of_one_name_run_each_in_its_folder(project: Project) -> None:
+def test_instances_with_the_same_name_run_in_separate_folders(project: Project) -> None:
     values = ["x" * 30 + end for end in ("1", "2", "3")]
     project.configure({"a": values}, gpu=["0", "1"])
     project.ok()
@@ -224,7 +224,7 @@ def test_instances_of_one_name_run_each_in_its_folder(project: Project) -> None:
     assert sum(" skips " in line for line in project.messages()) == 3
 
 
-def test_a_folder_of_other_parameters_is_not_taken_for_done(project: Project) -> None:
+def test_folder_of_other_parameters_does_not_count_as_done(project: Project) -> None:
     long = "x" * 30
     for value in (f"{long}1", f"{long}2", f"{long}1"):
         project.configure({"a": [value]})
@@ -245,7 +245,7 @@ def test_a_folder_of_other_parameters_is_not_taken_for_done(project: Project) ->
     assert printed == [f"{long}2", f"{long}1"]
 
 
-def test_slashes_make_nested_folders_as_ever(project: Project) -> None:
+def test_slashes_create_nested_folders_as_in_the_original(project: Project) -> None:
     project.configure({"a": ["data/x", "data/y"]})
     for _ in range(2):
         project.ok()
@@ -253,7 +253,7 @@ def test_slashes_make_nested_folders_as_ever(project: Project) -> None:
     assert sum(" skips " in line for line in project.messages()) == 2
 
 
-def test_the_same_instance_twice_runs_once_or_one_after_the_other(project: Project) -> None:
+def test_repeated_instance_runs_once_or_one_after_the_other(project: Project) -> None:
     project.write(task="""
         import os
         from gpu_task_scheduler.gpu_task import GPUTask
@@ -272,17 +272,17 @@ def test_the_same_instance_twice_runs_once_or_one_after_the_other(project: Proje
     assert len(project.lines("ran")) == 4
 
 
-# -- ends ----------------------------------------------------------------------------------------
+# -- signals and crashes -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL])
-def test_no_task_outlives_its_program_and_what_was_cut_off_runs_again(
+def test_no_task_outlives_its_program_and_interrupted_tasks_run_again(
     project: Project, number: int
 ) -> None:
     project.write(task=WAITS)
     project.configure({"a": [1, 2, 3, 4]}, gpu=["0", "1"])
     program = project.popen()
-    found = pids(project, 4)
+    found = wait_for_pids(project, 4)
     program.send_signal(number)
     program.communicate(timeout=60)
     assert program.returncode != 0
@@ -298,24 +298,24 @@ def test_no_task_outlives_its_program_and_what_was_cut_off_runs_again(
     assert len(project.lines("pids")) == 12
 
 
-def test_no_task_outlives_the_process_of_the_engine(project: Project) -> None:
+def test_no_task_outlives_the_engine(project: Project) -> None:
     project.write(task=WAITS)
     project.configure({"a": [1]})
     program = project.popen()
-    found = pids(project, 2)
+    found = wait_for_pids(project, 2)
     parent = int(Path(f"/proc/{found[0]}/stat").read_text().rpartition(")")[2].split()[1])
     os.kill(parent, signal.SIGKILL)
     _, errors = program.communicate(timeout=60)
     assert program.returncode == 1
-    assert f"the scheduler's process (pid {parent}) ended early: SIGKILL" in errors
+    assert f"the scheduler process (pid {parent}) died: SIGKILL" in errors
     wait_until(lambda: not any(is_alive(pid) for pid in found))
 
 
-def test_usr1_lets_running_tasks_finish_and_starts_no_more(project: Project) -> None:
+def test_sigusr1_lets_running_tasks_finish_and_starts_no_others(project: Project) -> None:
     project.write(task=WAITS)
     project.configure({"a": [1, 2, 3]})
     program = project.popen()
-    pids(project, 2)
+    wait_for_pids(project, 2)
     program.send_signal(signal.SIGUSR1)
     assert program.stderr is not None
     for line in program.stderr:
@@ -331,11 +331,11 @@ def test_usr1_lets_running_tasks_finish_and_starts_no_more(project: Project) -> 
     assert sorted(project.results()) == ["a-1,", "a-2,", "a-3,"]
 
 
-def test_what_another_program_is_running_is_skipped(project: Project) -> None:
+def test_instance_that_another_program_runs_is_skipped(project: Project) -> None:
     project.write(task=WAITS)
     project.configure({"a": [1]})
     program = project.popen()
-    pids(project, 2)
+    wait_for_pids(project, 2)
     project.ok()
     assert project.messages()[1:] == [
         "INFO gpu0 receives task a-1,", "INFO gpu0 skips task a-1,", "INFO gpu0 finished",
@@ -359,16 +359,16 @@ def test_two_programs_may_share_a_temp_folder(lab: Lab) -> None:
     assert sorted(os.listdir(lab.folder / "temp")) == ["gpu0_worker.pkl", "gpu1_worker.pkl"]
 
 
-# -- surroundings --------------------------------------------------------------------------------
+# -- environment ---------------------------------------------------------------------------------
 
 
-def test_nothing_has_to_be_on_the_path(project: Project) -> None:
+def test_no_command_needs_to_be_on_the_path(project: Project) -> None:
     project.configure({"a": [1]})
     project.ok(PATH="/nowhere")
     assert project.results() == {"a-1,": ["out.json", "worker.log"]}
 
 
-def test_a_pickle_that_somebody_else_could_write_is_not_read(project: Project) -> None:
+def test_pickle_that_other_users_can_write_is_not_read(project: Project) -> None:
     project.path("open.pkl").write_bytes(b"")
     project.path("open.pkl").chmod(0o666)
     words = ["open.pkl", "task", str(project.path("task.py")), str(project.folder)]
@@ -377,18 +377,18 @@ def test_a_pickle_that_somebody_else_could_write_is_not_read(project: Project) -
     done = subprocess.run(command, cwd=project.folder, env=env, capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr == (
-        "error: `open.pkl` may have been written by somebody else, and is not read\n"
+        "error: `open.pkl` may have been written by another user and is not read\n"
     )
 
 
 GREEDY = """
     import os
-    with open("seen", "a") as file:  # as a framework that takes all GPUs it sees
+    with open("seen", "a") as file:  # like a framework that uses all visible GPUs
         file.write(repr(os.environ.get("CUDA_VISIBLE_DEVICES")) + "\\n")
 """
 
 
-def test_frameworks_at_the_top_of_a_task_see_no_gpu_in_the_program(project: Project) -> None:
+def test_framework_imported_by_a_task_module_sees_no_gpu_in_the_program(project: Project) -> None:
     project.configure({"a": [1]}, gpu=["5"])
     project.write(greedy=GREEDY, task="""
         from gpu_task_scheduler.gpu_task import GPUTask
@@ -403,7 +403,7 @@ def test_frameworks_at_the_top_of_a_task_see_no_gpu_in_the_program(project: Proj
     assert project.lines("seen")[3] == "'7'"
 
 
-def test_frameworks_above_the_import_of_gputask_see_no_gpu_after_the_scheduler(
+def test_framework_imported_before_gputask_sees_no_gpu_after_the_scheduler_import(
     project: Project,
 ) -> None:
     """The usual order: the main script imports the scheduler, the task its framework first."""
@@ -423,7 +423,7 @@ def test_frameworks_above_the_import_of_gputask_see_no_gpu_after_the_scheduler(
     """)  # fmt: skip
     assert project.ok(CUDA_VISIBLE_DEVICES="7") == "7\n"
     assert project.lines("seen") == ["''", "'5'"]
-    # A second file with a task, and one that builds upon another.
+    # A second task module, which derives from the first.
     project.write(greedy2=GREEDY, base=task, task="""
         from base import Task as Base
         import greedy2
@@ -435,7 +435,7 @@ def test_frameworks_above_the_import_of_gputask_see_no_gpu_after_the_scheduler(
     assert project.lines("seen")[2:] == ["''", "''", "'5'", "'5'"]
 
 
-def test_a_file_that_imports_gputask_and_has_no_task_hides_nothing_after_it(
+def test_module_that_imports_gputask_without_a_task_hides_gpus_only_during_its_import(
     project: Project,
 ) -> None:
     project.configure({"a": [1]})
@@ -463,7 +463,7 @@ def test_a_file_that_imports_gputask_and_has_no_task_hides_nothing_after_it(
     assert project.ok(CUDA_VISIBLE_DEVICES="7") == "7\n7\n"
 
 
-def test_a_card_that_a_job_of_the_queue_has_is_waited_for(host: GpuHost) -> None:
+def test_task_waits_for_a_gpu_that_a_queued_job_uses(host: GpuHost) -> None:
     gate, lab = host.gate(), host.lab()
     lab.start(gate, "--gpu-ids", "1")
     project = Project(host.lab())
@@ -479,7 +479,7 @@ def test_a_card_that_a_job_of_the_queue_has_is_waited_for(host: GpuHost) -> None
     assert program.returncode == 0
 
 
-def test_a_configuration_can_still_count_the_gpus(project: Project) -> None:
+def test_configuration_module_can_count_the_gpus(project: Project) -> None:
     project.write(config="""
         import os
         gpus = os.environ["CUDA_VISIBLE_DEVICES"].split(",")
@@ -495,7 +495,7 @@ def test_a_configuration_can_still_count_the_gpus(project: Project) -> None:
     assert project.messages()[-1] == "INFO gpu6 finished"
 
 
-def test_a_class_given_by_its_name_is_not_imported_by_the_program(project: Project) -> None:
+def test_class_given_by_name_is_not_imported_by_the_program(project: Project) -> None:
     project.configure({"a": [1]}, gpu=["5"])
     project.write(greedy=GREEDY, task="""
         import greedy, os, sys
@@ -514,11 +514,11 @@ def test_a_class_given_by_its_name_is_not_imported_by_the_program(project: Proje
     assert sorted(os.listdir(project.path("temp"))) == ["gpu5_worker.pkl"]
     project.write(main=project.read("main.py").replace("task.Task", "Task"))
     assert project.run().stderr.endswith(
-        "ValueError: `Task` is not a class of a module, as in my_gpu_task.MyGPUTask\n"
+        "ValueError: `Task` is not MODULE.CLASS, e.g. my_gpu_task.MyGPUTask\n"
     )
 
 
-def test_matplotlib_draws_without_a_screen(project: Project) -> None:
+def test_matplotlib_works_without_a_display(project: Project) -> None:
     pytest.importorskip("matplotlib")
     project.write(task="""
         from gpu_task_scheduler.gpu_task import GPUTask

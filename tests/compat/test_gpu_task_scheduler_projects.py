@@ -1,4 +1,4 @@
-"""gpu_task_scheduler in the ways in which public projects use it, unmodified."""
+"""gpu_task_scheduler as public projects use it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def project(lab: Lab) -> Project:
     return Project(lab)
 
 
-def test_training_and_generation_share_their_folders(project: Project) -> None:
+def test_training_and_generation_stages_share_their_folders(project: Project) -> None:
     grid = '[{"dataset": ["web", "google"], "epoch": [400], "run": [0, 1], "aux": [True]}]'
     stage = """
         import sys
@@ -83,7 +83,7 @@ def test_training_and_generation_share_their_folders(project: Project) -> None:
     assert sum(" skips " in line for line in project.messages("experiment/scheduler.log")) == 4
 
 
-def test_results_are_collected_in_a_loop_also_inside_a_task(project: Project) -> None:
+def test_results_can_be_collected_in_a_loop_and_inside_a_task(project: Project) -> None:
     project.configure({"run": [0, 1, 2], "lr": [0.1]}, temp_folder="temp")
     project.ok()
     project.write(collect="""
@@ -115,7 +115,7 @@ def test_results_are_collected_in_a_loop_also_inside_a_task(project: Project) ->
     assert project.read("metrics/worker.log") == "[0, 1, 2] metrics/\n"
 
 
-def test_infinity_none_and_ranges_arrive_as_they_are(project: Project) -> None:
+def test_infinity_none_functions_and_ranges_reach_the_task_unchanged(project: Project) -> None:
     project.write(config="""
         import math
         def scale(x): return 2 * x
@@ -133,7 +133,7 @@ def test_infinity_none_and_ranges_arrive_as_they_are(project: Project) -> None:
     assert project.read("results/noise-None,run-1,/worker.log") == "inf None 4 7 1 None\n"
 
 
-def test_classes_in_packages_and_folders_elsewhere_find_their_siblings(project: Project) -> None:
+def test_task_class_in_a_package_can_import_its_siblings(project: Project) -> None:
     project.configure({"a": [1]})
     project.write(tasks____init__="", tasks__helper="NAME = 'helper'\n", tasks__gan="""
         from gpu_task_scheduler.gpu_task import GPUTask
@@ -179,7 +179,7 @@ CONFIG = (
 
 
 @pytest.mark.parametrize("guard", ["if __name__ == '__main__':", "if True:"])
-def test_a_class_of_the_main_script_needs_no_file_of_its_own(project: Project, guard: str) -> None:
+def test_task_class_may_be_defined_in_the_main_script(project: Project, guard: str) -> None:
     project.write(
         main=f"""{IN_MAIN}
     {guard}
@@ -195,7 +195,7 @@ def test_a_class_of_the_main_script_needs_no_file_of_its_own(project: Project, g
         assert len(project.lines("starts")) == 1
 
 
-def test_what_only_the_main_program_defines_is_known_to_its_class(project: Project) -> None:
+def test_values_defined_behind_the_main_guard_reach_the_task_class(project: Project) -> None:
     project.write(
         main=f"""
     from gpu_task_scheduler.gpu_task import GPUTask
@@ -214,7 +214,7 @@ def test_what_only_the_main_program_defines_is_known_to_its_class(project: Proje
     assert project.read("results/a-2,/worker.log") == "y 3 4\n"
 
 
-def test_a_value_that_pickle_refuses_leaves_the_names_of_the_script_alone(
+def test_names_of_the_script_stay_identical_if_a_value_is_pickled_by_value(
     project: Project,
 ) -> None:
     project.write(
@@ -240,7 +240,7 @@ def test_a_value_that_pickle_refuses_leaves_the_names_of_the_script_alone(
     assert project.read("results/a-1,/worker.log") == "True True True 2 True\n"
 
 
-def test_two_stages_in_one_script(project: Project) -> None:
+def test_one_script_can_run_two_stages(project: Project) -> None:
     project.write(
         main=f"""{IN_MAIN}
     config = {CONFIG}
@@ -255,7 +255,7 @@ def test_two_stages_in_one_script(project: Project) -> None:
     assert project.read("results/a-1,/worker.log") == "second\n"
 
 
-def test_a_script_of_a_package_run_as_a_module(project: Project) -> None:
+def test_script_of_a_package_can_run_as_a_module(project: Project) -> None:
     project.write(
         pkg____init__="",
         pkg__names="NAME = 'names'\n",
@@ -274,7 +274,7 @@ def test_a_script_of_a_package_run_as_a_module(project: Project) -> None:
     assert project.read("results/a-1,/worker.log") == "names\n"
 
 
-def test_classes_of_notebooks_and_functions_go_by_value(project: Project) -> None:
+def test_classes_of_notebooks_and_functions_are_pickled_by_value(project: Project) -> None:
     code = f"""
 from gpu_task_scheduler.gpu_task import GPUTask
 from gpu_task_scheduler.gpu_task_scheduler import GPUTaskScheduler
@@ -292,7 +292,7 @@ GPUTaskScheduler({CONFIG}, make("by value")).start()
     assert project.read("results/a-2,/worker.log") == "by value 2\n"
 
 
-def test_a_server_starts_tasks_from_a_thread_with_posted_json(project: Project) -> None:
+def test_server_can_start_tasks_from_a_thread_with_posted_json(project: Project) -> None:
     config = json.dumps(
         {"scheduler_config": {"gpu": ["0", ["1", "2"]]}, "test_config": [{"a": [1]}]}
     )

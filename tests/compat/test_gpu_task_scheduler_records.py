@@ -1,4 +1,4 @@
-"""gpu_task_scheduler: what is known of a result folder, and whose it is."""
+"""gpu_task_scheduler: records of result folders, running markers and stages."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.cli.helpers import is_alive
 from tests.compat.gts_project import MAIN, Project
 from tests.lab import Lab, wait_until
 
-# Makes its folder anew, announces itself and waits until a file is there.
-ANEW = """
+# Recreates its folder, writes its PID and waits until the file `open` exists.
+RECREATES = """
     import os, shutil, time
     from gpu_task_scheduler.gpu_task import GPUTask
 
@@ -38,40 +38,42 @@ def project(lab: Lab) -> Project:
     return Project(lab)
 
 
-def running(project: Project) -> int:
-    wait_until(lambda: project.lines("pids"), what="a task that runs")
+def wait_for_task(project: Project) -> int:
+    wait_until(lambda: project.lines("pids"), what="a running task")
     return int(project.lines("pids")[-1])
 
 
-def notes(folder: Path) -> list[str]:
-    """What a folder knows of those in it."""
+def markers(folder: Path) -> list[str]:
+    """The attributes of a folder that Stoker has set."""
     return [name for name in os.listxattr(folder) if "stoker" in name]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_an_interrupted_task_that_made_its_folder_anew_is_run_again(
+def test_interrupted_task_that_recreated_its_folder_runs_again(
     project: Project, number: int
 ) -> None:
-    project.write(task=ANEW)
+    project.write(task=RECREATES)
     project.configure({"a": [1]})
     program = project.popen()
-    pid = running(project)
+    pid = wait_for_task(project)
     program.send_signal(number)
     program.communicate(timeout=60)
     wait_until(lambda: not is_alive(pid))
     folder = project.path("results/a-1,")
-    wait_until(lambda: params_of(str(folder)), what="its record")
-    wait_until(lambda: not notes(folder.parent), what="the note above to be gone")
+    wait_until(lambda: params_of(str(folder)), what="the record")
+    wait_until(lambda: not markers(folder.parent), what="the removal of the marker")
     project.path("open").touch()
     project.ok()
     assert len(project.lines("pids")) == 2
-    assert os.listdir(folder.parent) == ["a-1,"] and not notes(folder.parent)
+    assert os.listdir(folder.parent) == ["a-1,"] and not markers(folder.parent)
     project.ok()
     assert len(project.lines("pids")) == 2
 
 
-def test_a_power_cut_while_a_task_makes_its_folder_anew_is_no_end(tmp_path: Path) -> None:
-    """Nobody is left to write anything."""
+def test_task_runs_again_after_a_power_failure_while_it_recreates_its_folder(
+    tmp_path: Path,
+) -> None:
+    """No process was left to write the record."""
     stage = Stage("stage", "old")
     path = tmp_path / "results/a-1,"
     before = Folder(str(path), stage, "params")
@@ -80,22 +82,22 @@ def test_a_power_cut_while_a_task_makes_its_folder_anew_is_no_end(tmp_path: Path
     shutil.rmtree(path)
     path.mkdir()
     after = Folder(str(path), stage, "params")
-    assert after.is_finished()  # as long as it runs
-    before.release()  # as the kernel does it
+    assert after.is_finished()  # while the task runs
+    before.release()  # as the kernel does when the process dies
     assert not after.is_finished()
     after.begin()
     after.end(True)
     assert Folder(str(path), stage, "params").is_finished()
     shutil.rmtree(path)
     path.mkdir()
-    assert after.is_finished()  # made by somebody else: nothing of ours runs, or was cut off
+    assert after.is_finished()  # no record and no marker: created by another program
 
 
-def test_a_task_that_made_its_folder_anew_is_not_run_by_a_second_program(project: Project) -> None:
-    project.write(task=ANEW)
+def test_second_program_does_not_run_a_task_that_recreated_its_folder(project: Project) -> None:
+    project.write(task=RECREATES)
     project.configure({"a": [1]})
     program = project.popen()
-    running(project)
+    wait_for_task(project)
     project.ok()
     assert project.messages()[-2] == "INFO gpu0 skips task a-1,"
     project.path("open").touch()
@@ -104,7 +106,7 @@ def test_a_task_that_made_its_folder_anew_is_not_run_by_a_second_program(project
     assert len(project.lines("pids")) == 1
 
 
-def test_notes_are_hidden_files_where_folders_cannot_have_attributes(
+def test_marker_is_a_hidden_file_if_the_file_system_has_no_attributes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> bytes:
@@ -138,7 +140,7 @@ STAGE = """
 """
 
 
-def test_stages_whose_classes_have_one_name_do_not_repeat_each_other(project: Project) -> None:
+def test_stages_with_classes_of_the_same_name_are_recorded_separately(project: Project) -> None:
     project.write(first=STAGE, second=STAGE, main=MAIN.replace("from task", "from first"))
     project.configure({"a": [1]})
     project.ok()
@@ -156,7 +158,7 @@ def test_stages_whose_classes_have_one_name_do_not_repeat_each_other(project: Pr
     assert project.lines("ran") == ["first", "second", "second"]
 
 
-def test_main_scripts_are_stages_by_where_they_are(project: Project) -> None:
+def test_classes_of_different_main_scripts_are_different_stages(project: Project) -> None:
     project.configure({"a": [1]})
     script = (
         STAGE
@@ -181,10 +183,10 @@ def test_main_scripts_are_stages_by_where_they_are(project: Project) -> None:
 
 
 @pytest.mark.parametrize("end", ["done", "failed"])
-def test_records_of_before_are_still_true(tmp_path: Path, end: str) -> None:
+def test_records_of_earlier_releases_are_still_valid(tmp_path: Path, end: str) -> None:
     rules = {"log_file": "worker.log", "result_root_folder": str(tmp_path)}
     stage = stage_of("task.Task", rules)
-    assert stage.old_key == "a93eed4e"  # of `Task worker.log`
+    assert stage.old_key == "a93eed4e"  # the digest of `Task worker.log`
     path = tmp_path / "a-1,"
     path.mkdir()
     record = {"params": "x", "ends": {stage.old_key: end}}

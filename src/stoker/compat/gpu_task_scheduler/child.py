@@ -1,6 +1,6 @@
 """The process of one instance: `start_gpu_task PKL MODULE MODULE_PATH CWD`.
 
-Its GPU and all its variables are set before anything of the user's is imported.
+The GPU and all variables are set before user code is imported.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def main() -> int:
         print(_USAGE, file=sys.stderr)
         return 2
     os.environ.setdefault(hiding.OPT_OUT, "1")
-    # Few tasks have a screen to draw on. One variable, which who wants another backend can change.
+    # Few tasks have a display. A task can still select another matplotlib backend.
     os.environ.setdefault("MPLBACKEND", "Agg")
     try:
-        task = _task(*words)
+        task = _load_task(*words)
     except Error as error:
         print(f"error: {error.message}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
@@ -43,57 +43,58 @@ def main() -> int:
     return 0
 
 
-def _task(path: str, module: str, module_path: str, cwd: str) -> Any:
+def _load_task(path: str, module: str, module_path: str, cwd: str) -> Any:
     content = _read(path)
     if module_path and not os.path.isfile(module_path):
-        raise UsageError(f"there is no file `{module_path}` of the module `{module}`")
-    more = content.more
-    extend_path(more.get("path", []))
+        raise UsageError(f"the file `{module_path}` of the module `{module}` does not exist")
+    metadata = content.metadata
+    extend_path(metadata.get("path", []))
     sys.path.append(cwd)
     if module == "__main__" and module_path:
-        sys.argv = more.get("argv", [module_path])
-        script.read(module_path, more.get("class", ""), more.get("package"), more.get("values", {}))
+        sys.argv = metadata.get("argv", [module_path])
+        wanted, package = metadata.get("class", ""), metadata.get("package")
+        script.read(module_path, wanted, package, metadata.get("values", {}))
     elif module != "__main__":
-        _load(module, module_path)
-    task = _unpickled(content.task, path)
+        _load_module(module, module_path)
+    task = _unpickle(content.task, path)
     if isinstance(task, NamedTask):
-        task = task.made()
+        task = task.create()
     if not hasattr(task, "main"):
-        raise UsageError(f"`{path}` holds no task")
+        raise UsageError(f"`{path}` does not contain a task")
     return task
 
 
 def _read(path: str) -> pickles.Content:
     try:
-        return pickles.read(path, must_be_ours=hiding.IN_A_JOB in os.environ)
+        return pickles.read(path, must_be_private=hiding.IN_A_JOB in os.environ)
     except OSError as error:
         raise UsageError(f"cannot read `{path}`: {error.strerror}") from None
 
 
-def _unpickled(data: bytes, path: str) -> Any:
+def _unpickle(data: bytes, path: str) -> Any:
     try:
         return loads(data)
     except Exception as error:
-        # Where code of the user's has raised it, people want to see where.
-        if isinstance(error, (UnpicklingError, EOFError)) or _is_loads_own(error):
-            why = f"{type(error).__name__}: {error}"
-            raise UsageError(f"`{path}` holds no task that can be read: {why}") from None
+        # Show the traceback of an exception in user code.
+        if isinstance(error, (UnpicklingError, EOFError)) or _is_raised_by_loads(error):
+            reason = f"{type(error).__name__}: {error}"
+            raise UsageError(f"cannot unpickle the task in `{path}`: {reason}") from None
         raise
 
 
-def _is_loads_own(error: Exception) -> bool:
+def _is_raised_by_loads(error: Exception) -> bool:
     return error.__traceback__ is not None and error.__traceback__.tb_next is None
 
 
-def _load(name: str, path: str) -> None:
-    """A module from its file, under its own name, wherever the file is."""
+def _load_module(name: str, path: str) -> None:
+    """Load a module from its file under its own name."""
     from importlib import import_module
     from importlib.util import module_from_spec, spec_from_file_location
 
     package = name.rpartition(".")[0]
     if package:
         try:
-            import_module(package)  # which may bring it along
+            import_module(package)  # which may also import the module
         except ImportError:
             pass
     if name in sys.modules:

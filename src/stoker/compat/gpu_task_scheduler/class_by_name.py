@@ -1,4 +1,4 @@
-"""Task classes that are given by name, so that nothing of theirs is imported by the scheduler."""
+"""Task classes given by name, so that the scheduler does not import their modules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class NamedTask:
-    """Stands for a task until it is in its own process."""
+    """A placeholder for a task, which is created in its own process."""
 
     def __init__(self, name: str, config: dict[Any, Any], work_dir: str) -> None:
         self._name = name
@@ -19,10 +19,10 @@ class NamedTask:
         self._work_dir = work_dir
 
     def required_env(self) -> dict[str, str]:
-        return {}  # nobody knows before it is imported
+        return {}  # unknown until the class is imported
 
-    def made(self) -> Any:
-        """The task itself; this process starts anew if that needs other variables."""
+    def create(self) -> Any:
+        """Create the task; restarts this process if `required_env` needs other variables."""
         from importlib import import_module
 
         module, name = split_name(self._name)
@@ -39,5 +39,5 @@ def split_name(name: str) -> tuple[str, str]:
     """(module, class) of `my_gpu_task.MyGPUTask` or `my_gpu_task:MyGPUTask`."""
     module, _, task_class = name.replace(":", ".").rpartition(".")
     if not module or not task_class:
-        raise ValueError(f"`{name}` is not a class of a module, as in my_gpu_task.MyGPUTask")
+        raise ValueError(f"`{name}` is not MODULE.CLASS, e.g. my_gpu_task.MyGPUTask")
     return module, task_class

@@ -1,4 +1,4 @@
-"""`ConfigManager`: what GPU Task Scheduler makes of its configuration."""
+"""`ConfigManager`: expands the configuration of GPU Task Scheduler into instances."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from stoker.compat.gpu_task_scheduler.folder_names import (
     HEAD_CHARACTERS,
     Identity,
     config_string,
-    fitting,
     identity,
+    shortened,
     with_id,
 )
 
@@ -22,7 +22,7 @@ _IGNORED_CHARACTERS = "ignored_characters_for_folder_name"
 
 
 class ConfigManager:
-    """The instances of a configuration, one after the other, and where their results are."""
+    """Iterates over the instances of a configuration and their result folders."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self._config = config
@@ -54,8 +54,8 @@ class ConfigManager:
         found.setdefault("log_file", "worker.log")
         found.setdefault("scheduler_log_file_path", "scheduler.log")
         found.setdefault("config_string_value_maxlen", 30)
-        # Their later version has these two. Who uses one of them uses that version, and has
-        # folders that were named by it.
+        # These two options exist in the later version of the original only. A configuration that
+        # uses one of them has folders that were named by that version.
         self._is_later = _IGNORED_KEYS in found or _IGNORED_CHARACTERS in found
         if self._is_later:
             found.setdefault(_IGNORED_KEYS, [])
@@ -72,7 +72,7 @@ class ConfigManager:
             for values in itertools.product(*grid.values())
         ]
 
-    # -- what the configuration says -----------------------------------------------------------
+    # -- the configuration ---------------------------------------------------------------------
 
     def get_all_scheduler_config(self) -> dict[str, Any]:
         return self._scheduler_config
@@ -85,7 +85,7 @@ class ConfigManager:
         return self._test_config
 
     def get_all_test_config_in_string(self) -> str:
-        """The grids as they are written, not their instances."""
+        """The grids as written in the configuration, not their instances."""
         rules = self._scheduler_config
         indicator = rules["test_config_string_indicator"]
         separator = rules["test_config_string_separator"]
@@ -105,13 +105,15 @@ class ConfigManager:
         return len(self._slots())
 
     def _slots(self) -> list[str]:
-        """One for each entry. `0-3` and `jobs_per_gpu` are additions of ours."""
+        """The slots: one per entry. `0-3` and `jobs_per_gpu` are extensions of Stoker."""
         given = self._scheduler_config["gpu"]
-        is_text = isinstance(given, str) and not given.isdigit()  # digits are an entry each
-        slots = _expanded(given) if is_text or any("-" in one for one in given) else list(given)
+        is_text = (
+            isinstance(given, str) and not given.isdigit()
+        )  # in a string of digits, each digit is an entry
+        slots = _expanded(given) if is_text or any("-" in entry for entry in given) else list(given)
         return slots * int(self._scheduler_config.get("jobs_per_gpu", 1))
 
-    # -- one instance after the other ----------------------------------------------------------
+    # -- instances -----------------------------------------------------------------------------
 
     def get_num_left_config(self) -> int:
         return len(self._test_config) - self._counter
@@ -131,9 +133,9 @@ class ConfigManager:
         return found
 
     def next_with_identity(self) -> tuple[dict[str, Any], Identity]:
-        """The next one, and whose its folder is."""
-        _, whose = self._all_folders()[self._counter]
-        return self.get_next_config(), whose
+        """The next instance, and the identity of its parameters."""
+        _, instance_id = self._all_folders()[self._counter]
+        return self.get_next_config(), instance_id
 
     def _all_folders(self) -> list[tuple[str, Identity]]:
         if self._folders is None:
@@ -144,24 +146,24 @@ class ConfigManager:
         return self._folders
 
     def _folder(self, params: dict[Any, Any], owners: dict[str, str]) -> tuple[str, Identity]:
-        """The plain name, unless another instance has it, in this configuration or on disk."""
+        """The folder of an instance: the plain name unless another instance already has it."""
         rules = self._scheduler_config
-        who = identity(params, self._characters)
+        own = identity(params, self._characters)
         if not params:
-            return "", who  # the root folder itself, whosever it is
+            return "", own  # the root folder itself
         name = self._string(params)
-        candidates = (name, *(with_id(name, digest, rules) for digest in (who.text, who.exact)))
+        candidates = (name, *(with_id(name, digest, rules) for digest in (own.text, own.exact)))
         for candidate in candidates:
-            folder = fitting(candidate, who.exact)
+            folder = shortened(candidate, own.exact)
             path = os.path.join(rules["result_root_folder"], folder)
-            is_free = owners.get(folder, who.exact) == who.exact
-            if is_free and records.params_of(path) in (None, who.text):
+            is_free = owners.get(folder, own.exact) == own.exact
+            if is_free and records.params_of(path) in (None, own.text):
                 break
-        owners[folder] = who.exact
-        return folder, who
+        owners[folder] = own.exact
+        return folder, own
 
     def _named(self, params: dict[Any, Any]) -> dict[Any, Any]:
-        """The parameters that are part of the folder's name."""
+        """The parameters that are part of the folder name."""
         ignored = self._scheduler_config.get(_IGNORED_KEYS, ())
         return {key: value for key, value in params.items() if key not in ignored}
 
@@ -174,7 +176,7 @@ class ConfigManager:
 
 
 def _expanded(given: str | list[str]) -> list[str]:
-    from stoker.compat.foreground.gpu_slots import (  # much to import, seldom needed
+    from stoker.compat.foreground.gpu_slots import (  # imports a lot, and is rarely needed
         expand_range,
         split_devices,
     )

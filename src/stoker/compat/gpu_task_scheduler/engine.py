@@ -1,8 +1,8 @@
 """The engine of one `start`, in a process of its own: `python -m ... SOCKET DEVICES`.
 
-The program that calls `start` may be a web server with threads, signal handlers and children of its
-own; none of that has to know of ours. It sends one instance after the other and is told where each
-starts and how it ends, in lines of JSON:
+The program that calls `start` may be a web server with its own threads, signal handlers and
+children, which the engine must not disturb. The program sends instances and receives events, as
+lines of JSON:
 
     -> {"job": 1, "argv": [...], "env": {...}, "log": "...", "pickle": "...", "folder": "...",
         "stage": [...], "params": "..."}
@@ -11,7 +11,7 @@ starts and how it ends, in lines of JSON:
     <- {"says": "..."}, {"error": "...", "hint": "..."}
     -> {"end": true}
 
-When that program is gone without a word, so are its tasks.
+If the program dies, the engine ends its tasks.
 """
 
 from __future__ import annotations
@@ -34,74 +34,74 @@ from stoker.errors import Error
 _READ = 1 << 16
 
 
-class _Kept(Record):
-    """What is kept as long as a job is not over."""
+class _PendingJob(Record):
+    """The task file and the folder of a job that has not ended."""
 
     pickle: str
     folder: Folder
 
 
 class _Program(Reporter):
-    """The program that called `start`: where jobs come from, and who is told."""
+    """The program that called `start`: the source of the jobs and the receiver of events."""
 
     pid = None
 
     def __init__(self, channel: socket.socket, parent: int) -> None:
         self._channel = channel
         self._rest = b""
-        self._known: dict[int, _Kept] = {}
+        self._pending: dict[int, _PendingJob] = {}
         self.at_end = False
-        self._is_alone = False  # that program is gone
-        self._either = select.epoll()
-        self._either.register(channel, select.EPOLLIN)
-        # Not only the socket: a fork of the program may have that as well, and live on.
-        self._watch = os.pidfd_open(parent)
-        self._either.register(self._watch, select.EPOLLIN)
-        self.descriptor = self._either.fileno()
+        self._is_orphaned = False  # the program died
+        self._poll = select.epoll()
+        self._poll.register(channel, select.EPOLLIN)
+        # Also watch the process: a fork of the program may keep the socket open.
+        self._pidfd = os.pidfd_open(parent)
+        self._poll.register(self._pidfd, select.EPOLLIN)
+        self.descriptor = self._poll.fileno()
 
     def read(self) -> list[Job]:
-        if self._watch in dict(self._either.poll(0)):
-            return self._leave()
+        if self._pidfd in dict(self._poll.poll(0)):
+            return self._stop()
         data = self._channel.recv(_READ)
         if not data:
-            return self._leave()
+            return self._stop()
         *lines, self._rest = (self._rest + data).split(b"\n")
-        orders = [json.loads(line) for line in lines]
-        self.at_end = any("end" in order for order in orders)
-        return [self._job(order) for order in orders if "job" in order]
+        messages = [json.loads(line) for line in lines]
+        self.at_end = any("end" in message for message in messages)
+        return [self._job(message) for message in messages if "job" in message]
 
-    def _leave(self) -> list[Job]:
-        self.at_end = self._is_alone = True
+    def _stop(self) -> list[Job]:
+        self.at_end = self._is_orphaned = True
         signal.raise_signal(signal.SIGTERM)
         return []
 
-    def _job(self, order: dict[str, Any]) -> Job:
-        number = order["job"]
-        folder = Folder(order["folder"], Stage(*order["stage"]), order["params"])
+    def _job(self, message: dict[str, Any]) -> Job:
+        number = message["job"]
+        folder = Folder(message["folder"], Stage(*message["stage"]), message["params"])
         folder.hold()
-        self._known[number] = _Kept(order["pickle"], folder)
-        env = tuple(order["env"].items())
-        return Job(tuple(order["argv"]), stdout=order["log"], env=env, key=number)
+        self._pending[number] = _PendingJob(message["pickle"], folder)
+        env = tuple(message["env"].items())
+        return Job(tuple(message["argv"]), stdout=message["log"], env=env, key=number)
 
     def close(self) -> None:
         self.at_end = True
-        for kept in self._known.values():  # never started
-            pickles.remove(kept.pickle)
-            self._let_go(kept.folder)
+        for pending in self._pending.values():  # never started
+            pickles.remove(pending.pickle)
+            self._release(pending.folder)
 
     def starting(self, job: Job, device: str) -> None:
         self.send(starting=job.key, device=device)
 
     def ended(self, job: Job, device: str, end: End) -> None:
         assert isinstance(job.key, int)
-        kept = self._known.pop(job.key)
-        pickles.keep(kept.pickle, device)
-        self._let_go(kept.folder)
-        self.send(ended=job.key, why=None if end.is_good else _words(end))
+        pending = self._pending.pop(job.key)
+        pickles.keep(pending.pickle, device)
+        self._release(pending.folder)
+        self.send(ended=job.key, why=None if end.is_good else _describe(end))
 
-    def _let_go(self, folder: Folder) -> None:
-        """How it ended is for the program to note; we do if there is none any more."""
-        if self._is_alone:
+    def _release(self, folder: Folder) -> None:
+        """Release the folder; the program records the end, unless it has died."""
+        if self._is_orphaned:
             folder.leave()
         else:
             folder.restore()
@@ -110,14 +110,14 @@ class _Program(Reporter):
     def notice(self, text: str) -> None:
         self.send(says=text)
 
-    def send(self, **what: object) -> None:
+    def send(self, **event: object) -> None:
         try:
-            self._channel.sendall(json.dumps(what).encode() + b"\n")
+            self._channel.sendall(json.dumps(event).encode() + b"\n")
         except OSError:
-            pass  # it is gone, which `read` finds out
+            pass  # the program died, which `read` notices
 
 
-def _words(end: End) -> str:
+def _describe(end: End) -> str:
     if end.detail:
         return end.detail
     if end.signal is not None:

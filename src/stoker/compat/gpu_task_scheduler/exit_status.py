@@ -1,12 +1,12 @@
-"""A program whose tasks failed does not exit with 0, although `start` returns as if nothing were.
+"""Make a program whose tasks failed exit with their number, although `start` returns normally.
 
-Programs go on after `start`: they collect results, or start the next stage. So failures show only
-at the very end. An exit handler would cut off those registered before it, and files that nobody has
-closed would lose what is not written yet; `sys` is what the interpreter gives up last of all.
+Programs continue after `start`: they collect results or start the next stage. So the exit code is
+set at the very end. An atexit handler that exits would skip handlers registered earlier and lose
+unflushed files; instead, an object in `sys`, which the interpreter destroys last, exits.
 
-A program that exits with a code of its own keeps that. It is not written down anywhere: an
-exception that nobody caught is in `sys`, and what `sys.exit` was given is known only to whoever
-stands in its place. (Not so for a bare `raise SystemExit(7)`, for which nobody can.)
+A program that exits with its own non-zero code keeps it. Python does not store that code: an
+uncaught exception is found in `sys`, and the argument of `sys.exit` by replacing `sys.exit`. The
+code of a bare `raise SystemExit(7)` cannot be detected.
 """
 
 from __future__ import annotations
@@ -29,25 +29,27 @@ class _Failed:
         self.code = 0
         self.has_own_code = False
         self._pid = os.getpid()
-        # At that time, modules have lost their names.
+        # Module globals are already gone when __del__ runs.
         self._getpid: Callable[[], int] = os.getpid
-        self._leave: Callable[[int], object] = os._exit
+        self._exit: Callable[[int], object] = os._exit
 
-    def see(self) -> None:
-        """Whether the program ends by an exception: Python is about to print it, or has."""
+    def check_exception(self) -> None:
+        """Keep the exit code of a program that ends with an uncaught exception."""
         error: Any = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
         trace = None if error is None else error.__traceback__
-        if trace is not None and trace.tb_frame.f_back is None:  # not that of some callback
+        if (
+            trace is not None and trace.tb_frame.f_back is None
+        ):  # at module level, not in a callback
             self.has_own_code = True
 
     def __del__(self) -> None:
-        # A fork of this process has its own code.
+        # A fork of this process keeps its own exit code.
         if self._getpid() == self._pid and not self.has_own_code:
-            self._leave(self.code)
+            self._exit(self.code)
 
 
 class _Exit(SystemExit):
-    """Python asks for its code when the program ends by it, and nobody else calls then."""
+    """A SystemExit that notices when the interpreter itself reads its code at the end."""
 
     @property
     def code(self) -> Any:  # type: ignore[override]
@@ -64,14 +66,14 @@ def _exit(status: Any = None, /) -> NoReturn:
 
 
 def count_failed(count: int) -> None:
-    """So many tasks have failed."""
+    """Add to the number of failed tasks, which becomes the exit code."""
     if not count or wants_zero():
         return
     known = getattr(sys, _NAME, None)
     if known is None:
         known = _Failed()
         setattr(sys, _NAME, known)
-        atexit.register(known.see)
+        atexit.register(known.check_exception)
         sys.exit = _exit
         builtins.exit = builtins.quit = _exit  # type: ignore[assignment]
     known.count += count

@@ -1,8 +1,8 @@
-"""Folder names of GPU Task Scheduler, byte for byte, and who a folder belongs to.
+"""The folder names of GPU Task Scheduler, byte for byte, and the identity of instances.
 
-The name loses things: values are cut at a length, characters are left out. So two instances can
-have one name; then the first keeps it, and the others get an `id` behind it that depends on nothing
-but their own parameters.
+Names are lossy: long values are cut and some characters are removed, so two instances can have the
+same name. Then the first keeps it, and the others get a suffix `id` that depends on their
+parameters only.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any
 from stoker.core.record import Record
 
 HEAD_CHARACTERS = (" ", "[", "]")
-_MOST_BYTES = 255  # of one part of a path, on every usual file system
-# Where an object lies in memory says nothing about what it is.
+_MAX_BYTES = 255  # of one path component, on common file systems
+# The address in the default repr of an object differs between runs.
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 class Identity(Record):
-    """Which parameters: `text` as the name shows them, only whole; `exact` with their types."""
+    """Digests of the parameters: `text` of their full strings, `exact` also of their types."""
 
     text: str
     exact: str
@@ -31,14 +31,14 @@ class Identity(Record):
 def config_string(
     params: Mapping[Any, Any], rules: Mapping[str, Any], characters: Iterable[str]
 ) -> str:
-    """`method-GAN,num_packing-1,`: keys in order, and a separator after each."""
+    """`method-GAN,num_packing-1,`: sorted keys, and a separator after each value."""
     indicator, separator = (
         rules["test_config_string_indicator"],
         rules["test_config_string_separator"],
     )
-    most = rules["config_string_value_maxlen"]
+    max_length = rules["config_string_value_maxlen"]
     text = "".join(
-        f"{key}{indicator}{str(params[key])[:most]}{separator}" for key in sorted(params)
+        f"{key}{indicator}{str(params[key])[:max_length]}{separator}" for key in sorted(params)
     )
     for character in characters:
         text = text.replace(character, "")
@@ -46,17 +46,17 @@ def config_string(
 
 
 def identity(params: Mapping[Any, Any], characters: Iterable[str]) -> Identity:
-    """The same in every run, stage and process that has the same parameters."""
-    left_out = {*HEAD_CHARACTERS, *characters}
-    text = [(str(key), _whole(params[key], left_out)) for key in sorted(params)]
+    """The identity of the parameters; the same in every run, stage and process."""
+    removed = {*HEAD_CHARACTERS, *characters}
+    text = [(str(key), _full_text(params[key], removed)) for key in sorted(params)]
     values = [params[key] for key in sorted(params)]
     exact = [(type(value).__name__, _ADDRESS.sub("", str(value))) for value in values]
     return Identity(_digest(text), _digest([text, exact]))
 
 
-def _whole(value: object, left_out: set[str]) -> str:
+def _full_text(value: object, removed: set[str]) -> str:
     text = _ADDRESS.sub("", str(value))
-    for character in left_out:
+    for character in removed:
         text = text.replace(character, "")
     return text
 
@@ -66,7 +66,7 @@ def _digest(value: object) -> str:
 
 
 def with_id(name: str, digest: str, rules: Mapping[str, Any]) -> str:
-    """Still keys and values, for whoever takes names apart."""
+    """The name with an `id`, in the same key-value format, so that it can still be parsed."""
     indicator, separator = (
         rules["test_config_string_indicator"],
         rules["test_config_string_separator"],
@@ -74,14 +74,14 @@ def with_id(name: str, digest: str, rules: Mapping[str, Any]) -> str:
     return f"{name}id{indicator}{digest[:8]}{separator}"
 
 
-def fitting(name: str, digest: str) -> str:
-    """A name that the file system takes; nearly always the name itself."""
-    return "/".join(_fitting(part, digest) for part in name.split("/"))
+def shortened(name: str, digest: str) -> str:
+    """The name, with components that are too long for a file system cut."""
+    return "/".join(_shortened(part, digest) for part in name.split("/"))
 
 
-def _fitting(part: str, digest: str) -> str:
+def _shortened(part: str, digest: str) -> str:
     data = os.fsencode(part)
-    if len(data) <= _MOST_BYTES:
+    if len(data) <= _MAX_BYTES:
         return part
     end = f"~{digest[:8]}"
-    return data[: _MOST_BYTES - len(end)].decode("utf-8", "ignore") + end
+    return data[: _MAX_BYTES - len(end)].decode("utf-8", "ignore") + end

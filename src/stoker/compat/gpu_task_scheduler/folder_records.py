@@ -1,11 +1,11 @@
-"""What is known about a result folder: whose parameters it has, and how the runs in it ended.
+"""Records of result folders: their parameters, and how the runs in them ended.
 
-The record is an extended attribute of the folder: it goes where the folder goes, and nobody who
-lists the folder sees it. Where a file system has none, it is a hidden file. A folder without a
-record was made by somebody else, the original for example.
+The record is an extended attribute of the folder: it moves with the folder and does not show up in
+listings. On a file system without attributes it is a hidden file. A folder without a record was
+created by another program, for example the original.
 
-Several stages may work in one folder (training, then generation), so there is an end for each. A
-lock on the folder itself, which the kernel drops with its holder, tells a run that goes on from one
+Several stages may work in one folder (training, then generation); the end of each is recorded. A
+lock on the folder, which the kernel releases with its holder, distinguishes a running task from one
 that was killed.
 """
 
@@ -28,35 +28,35 @@ class Stage(Record):
     """One kind of work in a folder."""
 
     key: str
-    old_key: str  # by which records of before know it; classes of one name share it
+    old_key: str  # used by earlier releases; the same for classes with the same name
 
 
 class Folder:
-    """One result folder, from the view of one stage."""
+    """One result folder, as seen by one stage."""
 
     def __init__(self, path: str, stage: Stage, params: str) -> None:
         self.path = path
         self.stage = stage
         self.params = params
         self._lock: int | None = None
-        self._beside = RunningMarker(path, stage.key)
+        self._marker = RunningMarker(path, stage.key)
 
     def is_finished(self) -> bool:
-        """Whether nothing is left to do here; it exists."""
+        """Whether the stage need not run in this folder, which must exist."""
         ends = _read(self.path).get("ends", {})
         own = ends.get(self.stage.key, ends.get(self.stage.old_key))
-        if own is None and self._beside.exists():
-            own = BEGUN  # in a folder that its task made anew
-        if own is None:  # made by somebody else, or by a stage before this one
+        if own is None and self._marker.exists():
+            own = BEGUN  # its task has recreated the folder
+        if own is None:  # created by another program or an earlier stage
             return not ends or DONE in ends.values()
-        return bool(own == DONE) or (own == BEGUN and not self._take())
+        return bool(own == DONE) or (own == BEGUN and not self._try_take())
 
-    def _take(self) -> bool:
-        """Nobody is at it, nor will another one be before we are."""
-        return not self._beside.is_held() and self._hold(fcntl.LOCK_EX)
+    def _try_take(self) -> bool:
+        """Lock the folder exclusively, unless another process works in it."""
+        return not self._marker.is_held() and self._try_lock(fcntl.LOCK_EX)
 
     def make(self) -> bool:
-        """Make it if it is not there; False when somebody else did so this very moment."""
+        """Create the folder; False if another process has just created it."""
         parent = os.path.dirname(self.path.rstrip("/"))
         if parent:
             os.makedirs(parent, exist_ok=True)
@@ -68,32 +68,32 @@ class Folder:
 
     def begin(self) -> None:
         self.hold()
-        self._beside.write()
-        self._note(BEGUN)
+        self._marker.write()
+        self._record_end(BEGUN)
 
     def hold(self) -> None:
-        """Others see that somebody is at it, also after its task made it anew."""
-        self._hold(fcntl.LOCK_SH)
-        self._beside.hold()
+        """Lock the folder and the marker, which also survives a task that recreates its folder."""
+        self._try_lock(fcntl.LOCK_SH)
+        self._marker.hold()
 
     def restore(self) -> None:
-        """Write the record again where a task made the folder anew."""
+        """Write the record again if the task has recreated the folder."""
         if self.stage.key not in _read(self.path).get("ends", {}):
-            self._note(BEGUN)
+            self._record_end(BEGUN)
 
     def end(self, is_good: bool) -> None:
-        self._note(DONE if is_good else FAILED)
-        self._beside.remove()
+        self._record_end(DONE if is_good else FAILED)
+        self._marker.remove()
         self.release()
 
     def leave(self) -> None:
-        """Its task was interrupted, and nothing is left of it."""
+        """Release the folder of an interrupted task, which will run again."""
         self.restore()
-        self._beside.remove()
+        self._marker.remove()
         self.release()
 
     def release(self) -> None:
-        self._beside.release()
+        self._marker.release()
         self._unlock()
 
     def _unlock(self) -> None:
@@ -101,33 +101,33 @@ class Folder:
             os.close(self._lock)
             self._lock = None
 
-    def _hold(self, how: int) -> bool:
-        """Lock it, unless that would have to wait."""
+    def _try_lock(self, mode: int) -> bool:
+        """Lock the folder without waiting; False if another process holds a conflicting lock."""
         if self._lock is None:
             self._lock = open_folder(self.path)
         if self._lock is None:
             return True
         try:
-            fcntl.flock(self._lock, how | fcntl.LOCK_NB)
+            fcntl.flock(self._lock, mode | fcntl.LOCK_NB)
         except BlockingIOError:
             self._unlock()
             return False
         except OSError:
-            pass  # a file system without locks: nobody can tell, so go on
+            pass  # a file system without locks: continue without
         return True
 
-    def _note(self, end: str) -> None:
+    def _record_end(self, end: str) -> None:
         record = _read(self.path)
         record.setdefault("params", self.params)
         ends = record.setdefault("ends", {})
-        if ends.get(self.stage.old_key) != DONE:  # which may be that of another class
+        if ends.get(self.stage.old_key) != DONE:  # it may belong to another class of that name
             ends.pop(self.stage.old_key, None)
         ends[self.stage.key] = end
         _write(self.path, json.dumps(record).encode())
 
 
 def params_of(path: str) -> str | None:
-    """Whose parameters a folder has; None when nobody knows."""
+    """The digest of the parameters of a folder; None without a record."""
     params = _read(path).get("params")
     return params if isinstance(params, str) else None
 
@@ -147,8 +147,8 @@ def _read(path: str) -> dict[str, Any]:
         record = json.loads(data)
     except (ValueError, RecursionError):
         return {}
-    is_ours = isinstance(record, dict) and isinstance(record.get("ends", {}), dict)
-    return record if is_ours else {}
+    is_valid = isinstance(record, dict) and isinstance(record.get("ends", {}), dict)
+    return record if is_valid else {}
 
 
 def _write(path: str, data: bytes) -> None:
@@ -163,4 +163,4 @@ def _write(path: str, data: bytes) -> None:
             file.write(data)
         os.replace(temporary, os.path.join(path, _FILE))
     except OSError:
-        pass  # a folder of somebody else: as without a record, as in the original
+        pass  # not writable: the folder stays without a record, as in the original

@@ -1,13 +1,16 @@
-"""While a file with a task class is imported, no GPU is seen.
+"""Hide the GPUs while a module with a task class is imported.
 
-Some frameworks take a part of every GPU as soon as they are imported, and a program imports its
-task class only to hand it to the scheduler. So the GPUs are hidden while a file is imported that
-imports GPUTask: from its first line, where something of this library was imported before it, else
-from where it imports GPUTask. They are back when its class is there, or its import has ended.
+Some frameworks allocate memory on every GPU when they are imported, but a program imports its task
+class only to pass it to the scheduler. So CUDA_VISIBLE_DEVICES is empty while a module that imports
+GPUTask is imported: from its first line if this library was imported before, else from its import
+of GPUTask. It is restored when the task class is defined or the import ends.
 
-Not for the main script, which may want to count the GPUs for its configuration; not in a job, which
-has GPUs of its own; not in helpers of a program (multiprocessing imports files once more); and not
-with STOKER_COMPAT_SHOW_GPUS=1.
+GPUs are not hidden
+
+- from the main script, which may count the GPUs for its configuration,
+- inside a job, which has its own GPUs,
+- in child processes of multiprocessing, which import modules again,
+- with STOKER_COMPAT_SHOW_GPUS=1.
 """
 
 from __future__ import annotations
@@ -24,68 +27,68 @@ if TYPE_CHECKING:
 _VARIABLE = "CUDA_VISIBLE_DEVICES"
 IN_A_JOB = "STOKER_JOB_ID"
 OPT_OUT = "STOKER_COMPAT_SHOW_GPUS"
-_OURS = ("stoker", "gpu_task_scheduler")
-_IMPORTING = ("importlib", "_frozen_importlib", "_frozen_importlib_external")
-_LIBRARY = os.path.dirname(os.__file__) + os.sep
+_OWN_PACKAGES = ("stoker", "gpu_task_scheduler")
+_IMPORTLIB = ("importlib", "_frozen_importlib", "_frozen_importlib_external")
+_STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
 _INSTALLED = ("site-packages", "dist-packages")
 
 
 class _GpuHider:
-    """Down as long as some file is being imported for which it was let down."""
+    """Keeps CUDA_VISIBLE_DEVICES empty while any of the given modules is imported."""
 
     def __init__(self) -> None:
-        self._files: set[str] = set()
-        self._was: str | None = None
+        self._modules: set[str] = set()
+        self._saved: str | None = None
 
     def hide(self, module: str) -> None:
         if not _may_hide():
             return
-        if not self._files:
-            self._was = os.environ.get(_VARIABLE)
+        if not self._modules:
+            self._saved = os.environ.get(_VARIABLE)
             os.environ[_VARIABLE] = ""
-        self._files.add(module)
+        self._modules.add(module)
 
     def show(self, module: str) -> None:
-        if module in self._files:
-            self._files.discard(module)
-            if not self._files:
-                self._lift()
+        if module in self._modules:
+            self._modules.discard(module)
+            if not self._modules:
+                self._restore()
 
     def show_all(self) -> None:
-        if self._files:
-            self._files.clear()
-            self._lift()
+        if self._modules:
+            self._modules.clear()
+            self._restore()
 
-    def _lift(self) -> None:
+    def _restore(self) -> None:
         if os.environ.get(_VARIABLE) != "":
-            return  # somebody has set it since
-        if self._was is None:
+            return  # the program has set it meanwhile
+        if self._saved is None:
             del os.environ[_VARIABLE]
         else:
-            os.environ[_VARIABLE] = self._was
+            os.environ[_VARIABLE] = self._saved
 
 
 class _WatchedSpec(ModuleSpec):
-    """Tells when the import of its module begins and ends.
+    """A module spec that hides the GPUs while its module is imported.
 
-    Python keeps that in `_initializing`, in every version, for its own search for circular imports.
+    importlib sets `_initializing` at the start and end of an import, to detect circular imports.
     """
 
     def __setattr__(self, name: str, value: object) -> None:
         super().__setattr__(name, value)
         if name == "_initializing":
             if value:
-                _curtain.hide(self.name)
+                _hider.hide(self.name)
             else:
-                super().__setattr__("__class__", ModuleSpec)  # as it was
-                _curtain.show(self.name)
+                super().__setattr__("__class__", ModuleSpec)  # a plain spec again
+                _hider.show(self.name)
 
 
 class _Finder:
-    """Finds what others find, and watches the files that import GPUTask."""
+    """A meta path finder that delegates to the others and watches modules that import GPUTask."""
 
     def __init__(self) -> None:
-        import re  # here, because tasks have no use for it
+        import re  # not at module level, because tasks do not need it
 
         self._pattern = re.compile(rb"\bgpu_task_scheduler\s*(?:\.|import)[\s(]*gpu_task\b")
 
@@ -104,11 +107,13 @@ class _Finder:
         return None
 
     def _imports_task(self, spec: ModuleSpec) -> bool:
-        """Whether its file says so. Files that were installed are not looked into."""
+        """Whether the source imports GPUTask. Installed packages are not read."""
         path = spec.origin
         if not spec.has_location or path is None or not path.endswith(".py"):
             return False
-        if path.startswith(_LIBRARY) or any(one in path.split(os.sep) for one in _INSTALLED):
+        if path.startswith(_STANDARD_LIBRARY) or any(
+            folder in path.split(os.sep) for folder in _INSTALLED
+        ):
             return False
         try:
             with open(path, "rb") as file:
@@ -125,34 +130,34 @@ def _may_hide() -> bool:
 
 
 def hide() -> None:
-    """GPUTask is imported for the first time: the file that does so has begun already."""
+    """Hide the GPUs from the module that imports GPUTask first; its import has already begun."""
     name = _importer()
     spec = getattr(sys.modules.get(name), "__spec__", None)
     if name == "__main__" or not getattr(spec, "_initializing", False):
-        return  # nobody would tell us when it is over
+        return  # the end of its import could not be detected
     if type(spec) is ModuleSpec:
         spec.__class__ = _WatchedSpec
     if isinstance(spec, _WatchedSpec):
-        _curtain.hide(spec.name)
+        _hider.hide(spec.name)
 
 
 def watch() -> None:
-    """From now on, look at what is imported. Once, however often it is asked for."""
+    """Install the finder, once."""
     if _may_hide() and not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
 
 
 def _importer() -> str:
-    """The module that imports this library."""
+    """The name of the module that imports this library."""
     frame = sys._getframe()
     while frame.f_back is not None:
         frame = frame.f_back
         name = str(frame.f_globals.get("__name__", ""))
-        if name.partition(".")[0] not in (*_OURS, *_IMPORTING):
+        if name.partition(".")[0] not in (*_OWN_PACKAGES, *_IMPORTLIB):
             return name
     return "__main__"
 
 
-_curtain = _GpuHider()
-show = _curtain.show
-show_all = _curtain.show_all
+_hider = _GpuHider()
+show = _hider.show
+show_all = _hider.show_all

@@ -1,8 +1,8 @@
-"""The lines of `scheduler.log` and their like on stderr, as GPU Task Scheduler writes them.
+"""The lines of `scheduler.log` and of stderr, as GPU Task Scheduler writes them.
 
-Their place in its source is part of them (`gpu_task_scheduler.py[line:53]`), because people have
-programs that read these lines. It also configures logging for the whole program, unless somebody
-did before: what the program logs is in the same places, in the same form.
+They include the source location in the original (`gpu_task_scheduler.py[line:53]`), because users'
+programs parse these lines. Like the original, this also configures logging for the whole program,
+unless the program already did: its own messages then go to the same places in the same format.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ _IN_FILE = "%(asctime)s %(filename)s[line:%(lineno)d] %(levelname)s %(message)s"
 _ON_STDERR = "%(asctime)s %(levelname)s %(message)s"
 
 
-_for_the_program: list[logging.Handler] = []  # ours, at the root
+_root_handlers: list[logging.Handler] = []  # added to the root logger by us
 
 
 class SchedulerLog:
-    """Opened for the time of a run; without a path, only stderr."""
+    """Open during a run (a context manager); without a path it writes to stderr only."""
 
     def __init__(self, path: str | None) -> None:
         self._path = None if path is None else os.path.abspath(path)
         if self._path is not None:
             with open(self._path, "a"):
-                pass  # a path that cannot be written is better known now
+                pass  # raise now if the path is not writable
         self._handlers: list[logging.Handler] = []
 
     def configure(self) -> None:
-        """Let the program's own lines go where ours go."""
+        """Configure the root logger with the same handlers, unless the program did."""
         root = logging.root
-        if any(handler not in _for_the_program for handler in root.handlers):
-            return  # it has been configured, which counts
-        for handler in _for_the_program:  # of the scheduler before this one
+        if any(handler not in _root_handlers for handler in root.handlers):
+            return  # configured by the program
+        for handler in _root_handlers:  # of an earlier scheduler
             root.removeHandler(handler)
             handler.close()
-        _for_the_program[:] = self._made()
-        for handler in _for_the_program:
+        _root_handlers[:] = self._new_handlers()
+        for handler in _root_handlers:
             root.addHandler(handler)
         root.setLevel(logging.INFO)
 
-    def _made(self) -> list[logging.Handler]:
+    def _new_handlers(self) -> list[logging.Handler]:
         console = logging.StreamHandler()
         console.setFormatter(logging.Formatter(_ON_STDERR, None if self._path else _DATE))
         if self._path is None:
@@ -55,7 +55,7 @@ class SchedulerLog:
         return [file, console]
 
     def __enter__(self) -> SchedulerLog:
-        self._handlers = self._made()
+        self._handlers = self._new_handlers()
         return self
 
     def __exit__(self, *_: Any) -> None:
@@ -75,23 +75,23 @@ class SchedulerLog:
     def finished(self, slot: str) -> None:
         self._write("finished", f"{slot} finished")
 
-    def fails(self, slot: str, task: str, why: str) -> None:
-        """A line of ours: theirs tell nothing of it."""
-        self._write("fails", f"{slot} fails task {task}: {why}", logging.ERROR)
+    def fails(self, slot: str, task: str, reason: str) -> None:
+        """Not in the original, which does not report failures."""
+        self._write("fails", f"{slot} fails task {task}: {reason}", logging.ERROR)
 
-    def says(self, text: str) -> None:
+    def notice(self, text: str) -> None:
         self._write("receives", text, logging.WARNING)
 
-    def _write(self, where: str, text: str, level: int = logging.INFO) -> None:
-        record = logging.LogRecord("root", level, _SOURCE, _LINES[where], text, (), None)
+    def _write(self, kind: str, text: str, level: int = logging.INFO) -> None:
+        record = logging.LogRecord("root", level, _SOURCE, _LINES[kind], text, (), None)
         for handler in self._handlers:
             handler.handle(record)
-        # Whoever configured logging hears of it too, but not a second time where we write already.
+        # Also pass the record to the program's handlers, except those that write to stderr as well.
         if logging.root.isEnabledFor(level):
             for handler in logging.root.handlers:
-                if level >= handler.level and not _is_ours(handler):
+                if level >= handler.level and not _writes_already(handler):
                     handler.handle(record)
 
 
-def _is_ours(handler: logging.Handler) -> bool:
-    return handler in _for_the_program or getattr(handler, "stream", None) is sys.stderr
+def _writes_already(handler: logging.Handler) -> bool:
+    return handler in _root_handlers or getattr(handler, "stream", None) is sys.stderr

@@ -1,8 +1,8 @@
-"""Task classes of the main script, which a process of an instance has to read once more.
+"""Task classes defined in the main script, which the process of an instance executes again.
 
-It is read as multiprocessing reads it: not as `__main__`, so that what is for the main program only
-is left out. What such a part defines and the class uses goes along by value. Where nothing is left
-out, the reading ends at the `start` of a scheduler.
+As in multiprocessing, the script does not run as `__main__`, so that code behind the usual guard is
+skipped. Values that only the guarded code defines and the class uses are passed by value. A script
+without a guard is executed up to the `start` of a scheduler.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 _NAME = "__mp_main__"
-_others: list[ModuleType] = []  # main modules of before, which must not be taken apart
+_replaced: list[ModuleType] = []  # earlier main modules, kept alive
 
 
 class _Reached(BaseException):
-    """The script has come to the start of a scheduler, and has defined what is wanted."""
+    """The script has defined the wanted class and reached the start of a scheduler."""
 
 
 class _Reading(Record):
@@ -41,23 +41,26 @@ def is_being_read() -> bool:
 
 
 def is_only_read() -> bool:
-    """Asked by `start`: whether the script is read for its classes, and nothing is to be run."""
+    """Whether `start` must not run anything, because the script is executed for its classes.
+
+    Ends the execution of the script if the wanted class is already defined.
+    """
     if _reading is None:
         return False
     if hasattr(_reading.module, _reading.wanted):
         raise _Reached
-    return True  # it goes on: the class comes later
+    return True  # continue: the class is defined later
 
 
 def read(path: str, wanted: str, package: str | None, values: dict[str, bytes]) -> None:
-    """Make the script's names those of `__main__`."""
+    """Execute the script as the new `__main__` module and add the passed values to it."""
     global _reading
     module = ModuleType(_NAME)
     module.__file__ = path
     module.__package__ = package
     with io.open_code(path) as file:
         code = compile(file.read(), path, "exec")
-    _others.append(sys.modules["__main__"])
+    _replaced.append(sys.modules["__main__"])
     sys.modules["__main__"] = sys.modules[_NAME] = module
     _reading = _Reading(module, wanted.partition(".")[0])
     try:
@@ -72,54 +75,54 @@ def read(path: str, wanted: str, package: str | None, values: dict[str, bytes]) 
 
 
 def names_of(path: str) -> set[str]:
-    """What a process that reads this main script finds there."""
+    """The names that a process finds in the main script when it executes it again."""
     import ast
 
     try:
         with io.open_code(path) as file:
             return _defined(ast.parse(file.read()))
-    except (OSError, SyntaxError, ValueError, RecursionError):  # a long sum is deep, and is Python
+    except (OSError, SyntaxError, ValueError, RecursionError):  # deeply nested code can be valid
         return set(sys.modules["__main__"].__dict__)
 
 
 def values_for_main_only(known: Set[str]) -> dict[str, bytes]:
-    """What classes and functions of this main script use, and only the main program defines."""
+    """Pickled values that the script's classes and functions use but only the guard defines."""
     names = sys.modules["__main__"].__dict__
     values = {}
     for name in sorted(_used(names) & names.keys() - known):
         try:
             values[name] = by_value(names[name], known)
         except Exception:
-            continue  # it is missed only if it is really used
+            continue  # fails in the task only if it is really used
     return values
 
 
 def by_value(value: object, known: Set[str]) -> bytes:
-    """A pickle for what plain pickle refuses; but what the script defines stays what it is there.
+    """Pickle by value with cloudpickle, except names that the script defines.
 
-    A copy of a class beside the class itself would be another class to `isinstance`.
+    A copied class would differ from the original class for `isinstance`.
     """
     import cloudpickle  # type: ignore[import-untyped]
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-        def reducer_override(self, one: object) -> Any:
-            if isinstance(one, (type, FunctionType)) and _is_found(one, known):
-                return NotImplemented  # by its name
-            return super().reducer_override(one)
+        def reducer_override(self, obj: object) -> Any:
+            if isinstance(obj, (type, FunctionType)) and _is_found(obj, known):
+                return NotImplemented  # by reference
+            return super().reducer_override(obj)
 
     with io.BytesIO() as file:
         Pickler(file).dump(value)
         return file.getvalue()
 
 
-def _is_found(one: type | FunctionType, known: Set[str]) -> bool:
-    first, *others = one.__qualname__.split(".")
-    if one.__module__ != "__main__" or first not in known:
+def _is_found(obj: type | FunctionType, known: Set[str]) -> bool:
+    first, *others = obj.__qualname__.split(".")
+    if obj.__module__ != "__main__" or first not in known:
         return False
     found = sys.modules["__main__"].__dict__.get(first)
     for name in others:
         found = getattr(found, name, None)
-    return found is one
+    return found is obj
 
 
 def _used(names: dict[str, Any]) -> set[str]:
@@ -128,7 +131,7 @@ def _used(names: dict[str, Any]) -> set[str]:
     while values:
         value = values.pop()
         if isinstance(value, type):
-            values += [one for one in vars(value).values() if not isinstance(one, type)]
+            values += [member for member in vars(value).values() if not isinstance(member, type)]
         function = getattr(value, "__func__", getattr(value, "fget", value))
         if isinstance(function, FunctionType):
             found.update(*(code.co_names for code in _codes(function.__code__)))
@@ -143,7 +146,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _defined(script: ast.Module) -> set[str]:
-    """Names that the script gives a meaning outside of what is for the main program."""
+    """The names that the script defines outside of its `__main__` guard."""
     import ast
 
     found: set[str] = set()

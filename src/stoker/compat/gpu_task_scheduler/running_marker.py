@@ -1,8 +1,8 @@
-"""A second note of an instance that runs, in the folder above its result folder.
+"""A marker in the parent of the result folder while an instance runs.
 
-A task may remove its result folder and make it anew, and the record in the folder goes with it. So
-there is a note one level up for as long as it runs, with a lock that says whether it still does. It
-is an extended attribute, or a hidden file where there is no room for one.
+A task may delete and recreate its result folder, which also deletes the record in the folder. So a
+running instance has a second marker one level up, with a lock that shows whether it still runs. The
+marker is an extended attribute, or a hidden file where attributes are not available.
 """
 
 from __future__ import annotations
@@ -15,40 +15,40 @@ import struct
 _ATTRIBUTE = "user.stoker.begun."
 _FILE = ".stoker-begun-"
 _FLOCK = struct.Struct("hhqqi4x")  # type, whence, start, length, pid
-_PLACES = 1 << 62
+_MAX_OFFSET = 1 << 62
 
 
 class RunningMarker:
-    """The note of one stage of one result folder."""
+    """The marker of one stage in one result folder."""
 
     def __init__(self, path: str, stage: str) -> None:
-        self._above, name = os.path.split(os.path.abspath(path))
+        self._parent, name = os.path.split(os.path.abspath(path))
         digest = hashlib.sha256(f"{name}\0{stage}".encode("utf-8", "surrogatepass")).hexdigest()
         self._attribute = _ATTRIBUTE + digest[:16]
-        self._file = os.path.join(self._above, _FILE + digest[:16])
-        # Read locks at places of one folder: they need no right to write, and never meet.
-        self._place = int(digest, 16) % _PLACES
+        self._file = os.path.join(self._parent, _FILE + digest[:16])
+        # Read locks at different offsets of the folder need no write permission and never conflict.
+        self._offset = int(digest, 16) % _MAX_OFFSET
         self._lock: int | None = None
 
     def exists(self) -> bool:
         try:
-            os.getxattr(self._above, self._attribute)
+            os.getxattr(self._parent, self._attribute)
             return True
         except (OSError, ValueError):
             return os.path.exists(self._file)
 
     def write(self) -> None:
         try:
-            os.setxattr(self._above, self._attribute, b"")
+            os.setxattr(self._parent, self._attribute, b"")
         except (OSError, ValueError):
             try:
                 os.close(os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
             except (OSError, ValueError):
-                pass  # a folder of somebody else: there is only the record in the folder then
+                pass  # not writable: only the record in the result folder is left
 
     def remove(self) -> None:
         try:
-            os.removexattr(self._above, self._attribute)
+            os.removexattr(self._parent, self._attribute)
         except (OSError, ValueError):
             pass
         try:
@@ -57,21 +57,21 @@ class RunningMarker:
             pass
 
     def hold(self) -> None:
-        """Until `release`, or the end of this process."""
+        """Take the lock until `release` or the end of this process."""
         if self._lock is None:
-            self._lock = open_folder(self._above)
+            self._lock = open_folder(self._parent)
         if self._lock is not None:
             try:
-                fcntl.fcntl(self._lock, fcntl.F_OFD_SETLK, self._order(fcntl.F_RDLCK))
+                fcntl.fcntl(self._lock, fcntl.F_OFD_SETLK, self._flock(fcntl.F_RDLCK))
             except OSError:
-                pass  # a file system without locks: nobody can tell
+                pass  # a file system without locks
 
     def is_held(self) -> bool:
-        descriptor = open_folder(self._above)
+        descriptor = open_folder(self._parent)
         if descriptor is None:
             return False
         try:
-            answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, self._order(fcntl.F_WRLCK))
+            answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, self._flock(fcntl.F_WRLCK))
             return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
         except OSError:
             return False
@@ -83,8 +83,8 @@ class RunningMarker:
             os.close(self._lock)
             self._lock = None
 
-    def _order(self, kind: int) -> bytes:
-        return _FLOCK.pack(kind, os.SEEK_SET, self._place, 1, 0)
+    def _flock(self, kind: int) -> bytes:
+        return _FLOCK.pack(kind, os.SEEK_SET, self._offset, 1, 0)
 
 
 def open_folder(path: str) -> int | None:

@@ -1,4 +1,4 @@
-"""`GPUTaskScheduler`: the instances of a configuration, as many at a time as there are slots."""
+"""`GPUTaskScheduler`: runs the instances of a configuration, one per slot at a time."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ from stoker.compat.gpu_task_scheduler.run import Run
 
 
 class GPUTaskScheduler:
-    """`gpu_task_class` is a class, or the name of one that only its tasks should import."""
+    """`gpu_task_class` is a class, or `MODULE.CLASS`, which only the tasks import."""
 
     def __init__(self, config: dict[str, Any], gpu_task_class: type | str) -> None:
         hiding.show_all()
         if isinstance(gpu_task_class, str):
             split_name(gpu_task_class)
-        ours = dict(config)
-        if "scheduler_config" in ours:  # the caller's own is left as it is
-            ours["scheduler_config"] = {**ours["scheduler_config"]}
-            if "gpu" in ours["scheduler_config"]:
-                ours["scheduler_config"]["gpu"] = copy.copy(ours["scheduler_config"]["gpu"])
-        self._config_manager = ConfigManager(ours)
+        own = dict(config)
+        if "scheduler_config" in own:  # do not change the caller's dict
+            own["scheduler_config"] = {**own["scheduler_config"]}
+            if "gpu" in own["scheduler_config"]:
+                own["scheduler_config"]["gpu"] = copy.copy(own["scheduler_config"]["gpu"])
+        self._config_manager = ConfigManager(own)
         self._config = self._config_manager.get_all_scheduler_config()
         self._gpu_task_class = gpu_task_class
         self._log = SchedulerLog(self._config["scheduler_log_file_path"])
-        if not script.is_being_read():  # in a task: what that logs is its own
+        if not script.is_being_read():  # not inside a task, which configures its own logging
             self._log.configure()
 
     def start(self) -> None:
-        """Run all instances; returns when they have ended. SIGUSR1: start no more of them."""
+        """Run all instances and return when they have finished. SIGUSR1 drains."""
         if script.is_only_read():
             return
         with self._log:
             run = Run(self._config_manager, self._gpu_task_class, self._log)
-            before = _listen(run)
+            previous = _install_drain_handler(run)
             try:
                 run.work()
             finally:
                 run.close()
-                if before is not None:
-                    signal.signal(signal.SIGUSR1, before)
+                if previous is not None:
+                    signal.signal(signal.SIGUSR1, previous)
         count_failed(run.failed)
 
 
-def _listen(run: Run) -> Any:
-    """Only where nobody else listens, and where Python lets us."""
+def _install_drain_handler(run: Run) -> Any:
+    """Handle SIGUSR1, unless the program does; returns the previous handler, if replaced."""
     try:
         if signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL:
             return signal.signal(signal.SIGUSR1, run.drain)

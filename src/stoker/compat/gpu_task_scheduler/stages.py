@@ -1,6 +1,6 @@
-"""Which work an instance is: several stages (training, then generation) may share a result folder.
+"""Stages: several kinds of work (training, then generation) may share a result folder.
 
-Stages have a class or a log file of their own.
+Stages differ in their task class or their log file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def stage_of(task_class: type | str, rules: Mapping[str, Any]) -> Stage:
 
 
 def _script(results: str) -> str:
-    """The main script by its way from the results, which stays when a project is moved."""
+    """The path of the main script relative to the results, so that a project can be moved."""
     path = getattr(sys.modules["__main__"], "__file__", None)
     if path is None:
         return "__main__"

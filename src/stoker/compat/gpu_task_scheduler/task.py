@@ -1,4 +1,4 @@
-"""`GPUTask`: what people derive their tasks from."""
+"""`GPUTask`: the base class of tasks."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ hiding.hide()
 
 
 class GPUTask:
-    """One instance: its parameters, its result folder, and the code that makes the results."""
+    """One instance: its parameters, its result folder, and its code."""
 
     def __init__(self, config: dict[Any, Any], work_dir: str) -> None:
         self._config = config
         self._work_dir = work_dir
 
-    def __init_subclass__(cls, **more: Any) -> None:
-        super().__init_subclass__(**more)
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
         hiding.show(cls.__module__)
 
     def required_env(self) -> dict[str, str]:
-        """Variables that `main` needs; asked in the scheduler's process."""
+        """Environment variables for `main`; called in the process of the scheduler."""
         return {}
 
     def main(self) -> None:
-        """The work, in a process of its own."""
+        """The work of the task; called in a process of its own."""

@@ -1,8 +1,8 @@
-"""The file through which an instance gets into its process: a plain pickle, and a little behind it.
+"""The file that passes an instance to its process: a pickle, followed by metadata.
 
-Whatever reads the file with `pickle.load` gets the task, as ever. Behind the pickle is what the
-process has to know before it can read that: where modules are found, and how the main script was
-started. Files without it, which the original made, are read as well.
+`pickle.load` on the file returns the task, as with the original. The metadata is what the process
+needs before it can unpickle the task: `sys.path`, and how the main script was started. Files
+without metadata, which the original writes, can be read too.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-# Not `pickle`, which imports a lot that most tasks have no use for.
+# Not `pickle`, which imports many modules that most tasks do not need.
 from _pickle import PicklingError, dumps, loads
 
 from stoker.compat.gpu_task_scheduler import main_script as script
@@ -28,34 +28,34 @@ _SIZE_BYTES = 8
 
 
 class Origin(Record):
-    """Where a task class comes from, and what its process has to know of ours."""
+    """The module of a task class, and the metadata for the process of a task."""
 
     module: str
-    path: str  # of its file; none when the class goes by value
-    more: dict[str, Any]
-    names: frozenset[str] = frozenset()  # of the main script, where the class is one of those
+    path: str  # of its file; empty if the class is pickled by value
+    metadata: dict[str, Any]
+    names: frozenset[str] = frozenset()  # defined by the main script, for a class of that script
 
 
 class Content(Record):
     task: bytes
-    more: dict[str, Any]
+    metadata: dict[str, Any]
 
 
 def origin_of(task_class: type | str) -> Origin:
-    more: dict[str, Any] = {"path": own_path()}
-    if isinstance(task_class, str):  # imported over there, and nothing of it here
-        return Origin(NamedTask.__module__, "", more)
+    metadata: dict[str, Any] = {"path": own_path()}
+    if isinstance(task_class, str):  # imported in the process of the task only
+        return Origin(NamedTask.__module__, "", metadata)
     module = task_class.__module__
     path = _file_of(module)
     names: frozenset[str] = frozenset()
     if module == "__main__" and path:
-        more["class"] = task_class.__qualname__
-        more["argv"] = list(sys.argv)
-        more["package"] = getattr(sys.modules[module], "__package__", None)
+        metadata["class"] = task_class.__qualname__
+        metadata["argv"] = list(sys.argv)
+        metadata["package"] = getattr(sys.modules[module], "__package__", None)
         names = frozenset(script.names_of(path))
-        more["values"] = script.values_for_main_only(names)
-        names |= more["values"].keys()
-    return Origin(module, path, more, names)
+        metadata["values"] = script.values_for_main_only(names)
+        names |= metadata["values"].keys()
+    return Origin(module, path, metadata, names)
 
 
 def _file_of(module: str) -> str:
@@ -67,7 +67,7 @@ def _file_of(module: str) -> str:
 
 
 def pack(task: object, origin: Origin) -> bytes:
-    """By name where the process finds the class in its file, else by value."""
+    """Pickle the task: by reference if its process can import the class, else by value."""
     try:
         if not origin.path and origin.module == "__main__":
             raise PicklingError("there is no file to find the class in")
@@ -77,38 +77,41 @@ def pack(task: object, origin: Origin) -> bytes:
 
 
 def write(folder: str, task: bytes, origin: Origin) -> str:
-    """A new file of a name that nobody else uses."""
-    more = dumps(origin.more)
+    """Write the task to a new file with a unique name; returns its path."""
+    metadata = dumps(origin.metadata)
     path = os.path.join(os.path.abspath(folder), f".{os.getpid()}.{os.urandom(6).hex()}.pkl")
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with open(descriptor, "wb") as file:
-        file.write(task + more + len(more).to_bytes(_SIZE_BYTES, "big") + _MAGIC)
+        file.write(task + metadata + len(metadata).to_bytes(_SIZE_BYTES, "big") + _MAGIC)
     return path
 
 
 def keep(path: str, slot: str) -> None:
-    """One file is left for each slot, under the name it always had."""
-    name = f"gpu{slot}_worker.pkl".replace("/", "_")  # slices of a card have such names
+    """Rename the file to the name of the original; the last file of each slot is kept."""
+    name = f"gpu{slot}_worker.pkl".replace("/", "_")  # MIG UUIDs may contain slashes
     try:
         os.replace(path, os.path.join(os.path.dirname(path), name))
     except OSError:
-        pass  # the folder is gone
+        pass  # the folder was removed
 
 
 def remove(path: str) -> None:
-    """One that no process has read."""
+    """Remove the file of a task that never started."""
     try:
         os.unlink(path)
     except OSError:
         pass
 
 
-def read(path: str, must_be_ours: bool) -> Content:
-    """Reading runs code, so a file in a folder for all has to be one that nobody else wrote."""
+def read(path: str, must_be_private: bool) -> Content:
+    """Read a task file. Raises NoPermission if another user could have written it.
+
+    Unpickling runs code, and the temp folder may be shared.
+    """
     with open(path, "rb") as file:
         info = os.fstat(file.fileno())
-        if must_be_ours and (info.st_uid != os.geteuid() or info.st_mode & 0o022):
-            raise NoPermission(f"`{path}` may have been written by somebody else, and is not read")
+        if must_be_private and (info.st_uid != os.geteuid() or info.st_mode & 0o022):
+            raise NoPermission(f"`{path}` may have been written by another user and is not read")
         data = file.read()
     end = len(data) - len(_MAGIC) - _SIZE_BYTES
     if end >= 0 and data.endswith(_MAGIC):
