@@ -1,1 +1,1 @@
-"""GPUPeasy's own names, on Stoker's engine: see stoker.compat.gpupeasy."""
+"""The imports of GPUPeasy, run by Stoker (see stoker.compat.gpupeasy)."""

@@ -1,4 +1,4 @@
-"""A real `gpupeasy server` and `gpupeasy gui` on ports of their own, spoken to over real HTTP."""
+"""A lab with a real `gpupeasy server` and `gpupeasy gui` on free ports, used over HTTP."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Reply:
 
     @property
     def messages(self) -> Any:
-        """What a redirection brings along."""
+        """The messages in the target of a redirect."""
         return json.loads(parse_qs(urlsplit(self.headers["Location"]).query)["messages"][0])
 
 
-def ask(
+def send_request(
     port: int,
     method: str,
     path: str,
@@ -45,8 +45,8 @@ def ask(
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     try:
         connection.request(method, path, body, dict(headers or {}))
-        answer = connection.getresponse()
-        return Reply(answer.status, dict(answer.getheaders()), answer.read())
+        response = connection.getresponse()
+        return Reply(response.status, dict(response.getheaders()), response.read())
     finally:
         connection.close()
 
@@ -55,7 +55,7 @@ class PeasyLab(Lab):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.logdir = folder / "log"
-        self.state_dir = self.logdir / "queue"  # where the queue and its daemon are
+        self.state_dir = self.logdir / "queue"  # of the queue and its daemon
         self.work = folder / "work"
         self.work.mkdir()
         self.processes_started: list[subprocess.Popen[str]] = []
@@ -64,7 +64,7 @@ class PeasyLab(Lab):
     # -- servers -------------------------------------------------------------------------------
 
     def serve(self, *words: str, gpus: str | None = "0;1;2", **env: str) -> subprocess.Popen[str]:
-        """Start a server; back when it listens."""
+        """Start a server and wait until it listens."""
         options = [] if gpus is None else ["--gpus", gpus]
         server = self.launch(
             "-m", "gpupeasy", "server", "--port", "0", "--logdir", str(self.logdir),
@@ -101,36 +101,36 @@ class PeasyLab(Lab):
     # -- requests ------------------------------------------------------------------------------
 
     def get(self, path: str) -> Any:
-        reply = ask(self.port, "GET", path)
+        reply = send_request(self.port, "GET", path)
         assert reply.status == 200, reply.text
         return reply.json()
 
     def post(self, path: str, data: object = None) -> Any:
         headers = {"Content-Type": "application/json"}
-        reply = ask(self.port, "POST", path, json.dumps(data).encode(), headers)
+        reply = send_request(self.port, "POST", path, json.dumps(data).encode(), headers)
         assert reply.status == 200, reply.text
         return reply.json()
 
     def page(self, path: str) -> Reply:
-        return ask(self.gui_port, "GET", path)
+        return send_request(self.gui_port, "GET", path)
 
     def send(self, path: str, **fields: str) -> Reply:
-        """Send a form to the page."""
+        """Send a form to the web page."""
         headers = {"Content-Type": "application/x-www-form-urlencoded"}
-        return ask(self.gui_port, "POST", path, urlencode(fields).encode(), headers)
+        return send_request(self.gui_port, "POST", path, urlencode(fields).encode(), headers)
 
     # -- jobs ----------------------------------------------------------------------------------
 
     def add(self, *command: str, name: str = "job", **fields: object) -> int:
-        """Submit a job with a new output file; its id."""
+        """Submit a job with a new output file; returns its ID."""
         out = self.work / f"out{len(list(self.work.glob('out*')))}.txt"
         job = {"jobName": name, "outFile": str(out), "jobCommand": command, **fields}
-        answer = self.post("/addnewjob", {"job": job})
-        assert answer["status"] == "successful", answer
-        return int(answer["jobID"])
+        response = self.post("/addnewjob", {"job": job})
+        assert response["status"] == "successful", response
+        return int(response["jobID"])
 
     def add_gate(self, name: str = "gate", **fields: object) -> Gate:
-        """A job that ends when it is told to."""
+        """Submit a job that exits when its gate is opened."""
         path = self.work / f"gate{len(list(self.work.glob('gate*')))}"
         os.mkfifo(path)
         command = ("sh", "-c", 'read code < "$0"; exit "$code"', str(path))
@@ -174,6 +174,6 @@ def port_of(process: subprocess.Popen[str]) -> int:
 
 
 def stop(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> str:
-    """Send a signal and wait for the end; what it said last."""
+    """Send a signal and wait for the exit; returns the rest of the output."""
     process.send_signal(number)
     return process.communicate(timeout=30)[0]

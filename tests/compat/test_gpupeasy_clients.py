@@ -1,4 +1,4 @@
-"""GPUPeasy as scripts and edited start scripts use it: `curl -F`, other paths, other devices."""
+"""GPUPeasy as used by scripts and edited start scripts: `curl -F`, paths, devices."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from types import ModuleType
 import pytest
 
 from stoker.compat.gpupeasy import devices, files, forms
-from tests.compat.gpupeasy_lab import PeasyLab, Reply, ask, port_of, stop
+from tests.compat.gpupeasy_lab import PeasyLab, Reply, port_of, send_request, stop
 from tests.lab import wait_until
 
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[PeasyLab]:
-    made = PeasyLab(tmp_path)
-    yield made
-    made.close()
+    lab = PeasyLab(tmp_path)
+    yield lab
+    lab.close()
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PeasyLab]:
-    made = PeasyLab(tmp_path_factory.mktemp("shared"))
-    made.serve()
-    made.show()
-    yield made
-    made.close()
+    lab = PeasyLab(tmp_path_factory.mktemp("shared"))
+    lab.serve()
+    lab.show()
+    yield lab
+    lab.close()
 
 
 @pytest.mark.parametrize("module", [devices, files, forms])
-def test_examples_in_the_code_are_true(module: ModuleType) -> None:
+def test_docstring_examples_are_correct(module: ModuleType) -> None:
     assert doctest.testmod(module).failed == 0
 
 
@@ -41,22 +41,22 @@ def test_examples_in_the_code_are_true(module: ModuleType) -> None:
 
 
 def multipart(lab: PeasyLab, path: str, **fields: str) -> Reply:
-    """As `curl -F` sends it."""
-    edge = "------------------------d74496d66958873e"
+    """Send a form as `curl -F` does."""
+    boundary = "------------------------d74496d66958873e"
     lines = [
-        f'--{edge}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+        f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
         for name, value in fields.items()
     ]
-    body = "".join([*lines, f"--{edge}--\r\n"]).encode()
-    kind = {"Content-Type": f"multipart/form-data; boundary={edge}"}
-    return ask(lab.gui_port, "POST", path, body, kind)
+    body = "".join([*lines, f"--{boundary}--\r\n"]).encode()
+    kind = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
+    return send_request(lab.gui_port, "POST", path, body, kind)
 
 
-def test_forms_may_come_in_parts(shared: PeasyLab) -> None:
+def test_multipart_forms_are_accepted(shared: PeasyLab) -> None:
     out = shared.work / "parts.txt"
     reply = multipart(shared, "/batchaddjobs", jobList=f"é;;{out};;\r\n printf 'a & b\\nc'")
     assert reply.messages == {"infoMessage": "Jobs successfully passed onto scheduler.\n"}
-    wait_until(lambda: "é" in [one["jobName"] for one in shared.value("/successfuljobs")])
+    wait_until(lambda: "é" in [job["jobName"] for job in shared.value("/successfuljobs")])
     log = multipart(shared, "/loadlogfile", fileName=str(out), lastN="1")
     assert log.json() == {"status": "successful", "value": "c"}
     words = multipart(shared, "/testCommandParser", jobCommand="ls -l").messages
@@ -66,8 +66,10 @@ def test_forms_may_come_in_parts(shared: PeasyLab) -> None:
 @pytest.mark.parametrize(
     "kind", ["multipart/form-data", "multipart/form-data; boundary=", "multipart/form-data;x=y"]
 )
-def test_parts_without_a_boundary_are_no_form(shared: PeasyLab, kind: str) -> None:
-    reply = ask(shared.gui_port, "POST", "/batchaddjobs", b"--x\r\n", {"Content-Type": kind})
+def test_multipart_form_without_a_boundary_is_an_error(shared: PeasyLab, kind: str) -> None:
+    reply = send_request(
+        shared.gui_port, "POST", "/batchaddjobs", b"--x\r\n", {"Content-Type": kind}
+    )
     assert (reply.status, reply.json()["status"]) == (400, "failed")
 
 
@@ -75,31 +77,31 @@ def test_parts_without_a_boundary_are_no_form(shared: PeasyLab, kind: str) -> No
     "body", [b"", b"--X", b"--X--", b"--X\r\n\r\n", b"--X\r\nnonsense\r\n\r\nx\r\n--X--",
              b'--X\r\nContent-Disposition: form-data; name="a\r\n\r\nx', b"--X\r\n" * 1000],
 )  # fmt: skip
-def test_parts_that_are_cut_off_do_no_harm(body: bytes) -> None:
+def test_truncated_multipart_form_is_harmless(body: bytes) -> None:
     assert "jobList" not in forms.fields_of("multipart/form-data; boundary=X", body)
 
 
-def test_methods_are_told_as_flask_tells_them(shared: PeasyLab) -> None:
-    wrong = ask(shared.gui_port, "DELETE", "/batchaddjobs")
+def test_allowed_methods_are_listed_as_by_flask(shared: PeasyLab) -> None:
+    wrong = send_request(shared.gui_port, "DELETE", "/batchaddjobs")
     assert wrong.status == 405
     assert sorted(wrong.headers["Allow"].split(", ")) == ["GET", "HEAD", "OPTIONS", "POST"]
-    asked = ask(shared.port, "OPTIONS", "/addnewjob")
-    assert (asked.status, asked.text) == (200, "")
-    assert asked.headers["Allow"].split(", ") == ["OPTIONS", "POST"]
-    assert ask(shared.port, "OPTIONS", "/jobinfo/1").status == 200
-    assert ask(shared.port, "OPTIONS", "/nothing").status == 404
+    options = send_request(shared.port, "OPTIONS", "/addnewjob")
+    assert (options.status, options.text) == (200, "")
+    assert options.headers["Allow"].split(", ") == ["OPTIONS", "POST"]
+    assert send_request(shared.port, "OPTIONS", "/jobinfo/1").status == 200
+    assert send_request(shared.port, "OPTIONS", "/nothing").status == 404
 
 
-def test_a_shells_case_is_a_command_and_no_job_list(shared: PeasyLab) -> None:
+def test_shell_case_statement_is_parsed_as_a_command(shared: PeasyLab) -> None:
     text = "sh -c 'case $1 in a) echo 1;; b) echo 2;; esac'"
-    answer = shared.send("/testCommandParser", jobCommand=text).messages
-    assert answer == {"status": "successful",
+    response = shared.send("/testCommandParser", jobCommand=text).messages
+    assert response == {"status": "successful",
                       "commandList": ["sh", "-c", "case $1 in a) echo 1;; b) echo 2;; esac"],
                       }  # fmt: skip
     assert shared.send("/testCommandParser", jobCommand="only;;two").messages["errorCount"] == 1
 
 
-def test_a_script_that_loads_a_log_gets_json_while_the_server_is_away(lab: PeasyLab) -> None:
+def test_loadlogfile_returns_json_while_the_server_is_down(lab: PeasyLab) -> None:
     stop(lab.serve())
     lab.show()
     reply = lab.send("/loadlogfile", fileName="x", lastN="1")
@@ -110,7 +112,7 @@ def test_a_script_that_loads_a_log_gets_json_while_the_server_is_away(lab: Peasy
 # -- batches ---------------------------------------------------------------------------------------
 
 
-def test_an_error_in_a_batch_names_its_own_job(shared: PeasyLab) -> None:
+def test_error_in_a_batch_names_its_job(shared: PeasyLab) -> None:
     batch = f"first;;{shared.work}/fine;;true;;;second;;{shared.work}/none/x;;true"
     reply = shared.send("/batchaddjobs", jobList=batch)
     assert reply.messages["errorMessage"] == (
@@ -122,12 +124,12 @@ def test_an_error_in_a_batch_names_its_own_job(shared: PeasyLab) -> None:
     file.write_text(batch)
     port = str(shared.port)
     process = shared.launch("-m", "gpupeasy", "submit", str(file), "--backend-port", port)
-    said = process.communicate(timeout=30)[0]
-    assert f"Error in job: second: Could not open output file: {shared.work}/none/x\n" in said
-    assert "first" not in said
+    output = process.communicate(timeout=30)[0]
+    assert f"Error in job: second: Could not open output file: {shared.work}/none/x\n" in output
+    assert "first" not in output
 
 
-def test_a_full_queue_is_about_no_job_in_particular(lab: PeasyLab) -> None:
+def test_batch_for_a_full_queue_gets_one_error(lab: PeasyLab) -> None:
     lab.serve("--queue-limit", "1", gpus="0")
     lab.show()
     reply = lab.send("/batchaddjobs", jobList="a;;a;;true;;;b;;b;;true")
@@ -136,24 +138,24 @@ def test_a_full_queue_is_about_no_job_in_particular(lab: PeasyLab) -> None:
     }  # fmt: skip
     (lab.work / "two.peasy").write_text("a;;a;;true;;;b;;b;;true")
     process = lab.launch("-m", "gpupeasy", "submit", "two.peasy", "--backend-port", str(lab.port))
-    said = process.communicate(timeout=30)[0]
-    assert said.startswith("error: Could not add new job: a. Check logs for details\n")
+    output = process.communicate(timeout=30)[0]
+    assert output.startswith("error: Could not add new job: a. Check logs for details\n")
 
 
-def test_jobs_of_a_batch_that_write_one_file_by_two_names_are_refused(shared: PeasyLab) -> None:
+def test_batch_with_two_spellings_of_one_output_file_is_refused(shared: PeasyLab) -> None:
     (shared.work / "link").symlink_to(".")
     for other in ("./one", f"{shared.work}/one", f"{shared.work}/x/../one", "link/one"):
-        answer = shared.post("/addnewjobs", {"jobs": [
+        response = shared.post("/addnewjobs", {"jobs": [
             {"jobName": "a", "outFile": "one", "jobCommand": ["true"]},
             {"jobName": "b", "outFile": other, "jobCommand": ["true"]},
         ]})  # fmt: skip
-        assert answer["errors"] == [None, f"Output file already exists: {other}"]
+        assert response["errors"] == [None, f"Output file already exists: {other}"]
 
 
 # -- logs ------------------------------------------------------------------------------------------
 
 
-def test_a_log_is_found_under_every_name_of_its_file(shared: PeasyLab) -> None:
+def test_log_is_found_under_every_spelling_of_its_path(shared: PeasyLab) -> None:
     job = {"jobName": "n", "outFile": "o1", "jobCommand": ["echo", "hello"]}
     shared.wait_for("Succeeded", shared.post("/addnewjob", {"job": job})["jobID"])
     for name in ("o1", "./o1", str(shared.work / "o1"), f"{shared.work}/./o1", "../work/o1"):
@@ -164,10 +166,10 @@ def test_a_log_is_found_under_every_name_of_its_file(shared: PeasyLab) -> None:
         assert reply.json() == f"File not found: {name}"
 
 
-# -- another server --------------------------------------------------------------------------------
+# -- restarted servers -----------------------------------------------------------------------------
 
 
-def test_a_rerun_is_where_and_with_what_the_job_was(lab: PeasyLab) -> None:
+def test_rerun_uses_the_folder_and_environment_of_the_job(lab: PeasyLab) -> None:
     server = lab.serve(gpus="0", MINE="first")
     job = {"jobName": "n", "outFile": "o", "jobCommand": ["sh", "-c", 'echo "$MINE $PWD"'],
            "priority": 40}  # fmt: skip
@@ -184,13 +186,13 @@ def test_a_rerun_is_where_and_with_what_the_job_was(lab: PeasyLab) -> None:
     details = lab.value(f"/jobdetails/{again}")
     assert (details["outFile"], details["priority"], details["rerunOf"]) == ("o.2", 40, old)
     assert list(lab.work.iterdir()) == []
-    (first / "o.3").symlink_to("nowhere")  # not free, although it leads nowhere
+    (first / "o.3").symlink_to("nowhere")  # a dangling link, so the name is taken
     third = lab.post(f"/rerunjob/{old}")["jobID"]
     lab.wait_for("Succeeded", third)
     assert lab.info(third)["outFile"] == "o.4"
 
 
-def test_a_rerun_whose_folder_is_gone_is_refused(lab: PeasyLab) -> None:
+def test_rerun_is_refused_if_its_folder_was_removed(lab: PeasyLab) -> None:
     lab.serve(gpus="0")
     folder = lab.work / "gone"
     folder.mkdir()
@@ -199,12 +201,12 @@ def test_a_rerun_whose_folder_is_gone_is_refused(lab: PeasyLab) -> None:
     lab.wait_for("Succeeded", old)
     (folder / "o").unlink()
     folder.rmdir()
-    answer = lab.post(f"/rerunjob/{old}")
-    assert answer == {"status": "failed", "message": f"Could not open output file: {folder}/o.2"}
+    response = lab.post(f"/rerunjob/{old}")
+    assert response == {"status": "failed", "message": f"Could not open output file: {folder}/o.2"}
     assert lab.value("/scheduledjobs") == []
 
 
-def test_a_server_answers_when_it_knows_how_jobs_ended_without_it(lab: PeasyLab) -> None:
+def test_server_starts_after_the_ends_of_earlier_jobs_are_recorded(lab: PeasyLab) -> None:
     server = lab.serve(gpus="0")
     gate = lab.add_gate()
     lab.wait_for("Running", gate.id)
@@ -219,7 +221,7 @@ def test_a_server_answers_when_it_knows_how_jobs_ended_without_it(lab: PeasyLab)
 
 
 @pytest.mark.parametrize("names", [["-1", "0"], ["0, 1", "2"], ["a;b"], ["0-3"], [], ["", "GPU-1"]])
-def test_devices_of_a_start_script_are_taken_as_they_are(lab: PeasyLab, names: list[str]) -> None:
+def test_devices_of_a_start_script_are_used_unchanged(lab: PeasyLab, names: list[str]) -> None:
     script = lab.folder / "startserver.py"
     script.write_text(
         "from gpupeasy.core.server import GPUPeasyServer\n"
@@ -231,7 +233,7 @@ def test_devices_of_a_start_script_are_taken_as_they_are(lab: PeasyLab, names: l
         assert lab.post("/removedevice", {"device": name})["status"] == "successful"
 
 
-def test_a_device_may_begin_with_a_dash(lab: PeasyLab) -> None:
+def test_device_may_start_with_a_dash(lab: PeasyLab) -> None:
     lab.serve(gpus="-1;0")
     assert lab.value("/availabledevices") == ["-1", "0"]
     job = lab.add("sh", "-c", 'echo "$CUDA_VISIBLE_DEVICES"')
@@ -239,10 +241,10 @@ def test_a_device_may_begin_with_a_dash(lab: PeasyLab) -> None:
     assert lab.out(job) == "-1\n"
 
 
-def test_devices_are_added_as_they_are_named_on_the_command_line(lab: PeasyLab) -> None:
+def test_adddevice_has_the_syntax_of_the_command_line(lab: PeasyLab) -> None:
     lab.serve(gpus="0")
-    answer = lab.post("/adddevice", {"device": " 4-6;2,3 "})
-    assert answer == {"status": "successful", "message": "Device added: 4; 5; 6; 2,3"}
+    response = lab.post("/adddevice", {"device": " 4-6;2,3 "})
+    assert response == {"status": "successful", "message": "Device added: 4; 5; 6; 2,3"}
     assert lab.value("/availabledevices") == ["0", "4", "5", "6", "2,3"]
     for wrong in ("7\n", "7\n8", "7\0", "7\t8", "\x1b[31m7", "0-9999"):
         assert lab.post("/adddevice", {"device": wrong})["status"] == "failed"
@@ -253,10 +255,10 @@ def test_devices_are_added_as_they_are_named_on_the_command_line(lab: PeasyLab) 
     assert lab.value("/availabledevices") == ["0", "2,3", ""]
 
 
-# -- nothing is left of what cannot be -------------------------------------------------------------
+# -- failed starts ---------------------------------------------------------------------------------
 
 
-def test_a_server_that_cannot_be_makes_no_folder(lab: PeasyLab) -> None:
+def test_server_that_cannot_start_creates_no_folder(lab: PeasyLab) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = str(other.getsockname()[1])
         for words, code in (
@@ -267,19 +269,19 @@ def test_a_server_that_cannot_be_makes_no_folder(lab: PeasyLab) -> None:
             (["--host", "no such host", "--port", "0", "--token-file", "token"], 2),
         ):
             server = lab.launch("-m", "gpupeasy", "server", "--logdir", str(lab.logdir), *words)
-            said = server.communicate(timeout=30)[0]
-            assert (server.returncode, said[:7]) == (code, "error: "), said
+            output = server.communicate(timeout=30)[0]
+            assert (server.returncode, output[:7]) == (code, "error: "), output
             assert not lab.logdir.exists()
             assert os.listdir(lab.work) == []
 
 
-def test_a_port_that_is_no_number_is_told_in_a_sentence(lab: PeasyLab) -> None:
+def test_invalid_port_is_reported_in_one_sentence(lab: PeasyLab) -> None:
     script = lab.folder / "startserver.py"
     script.write_text(
         "from gpupeasy.core.server import GPUPeasyServer\n"
         f"GPUPeasyServer(['0'], logdir='{lab.logdir}').run(host='127.0.0.1', port='many')\n"
     )
     server = lab.launch(str(script))
-    assert server.communicate(timeout=30)[0] == "error: there is no port `many`\n"
+    assert server.communicate(timeout=30)[0] == "error: `many` is not a port number\n"
     assert server.returncode == 2
     assert not lab.logdir.exists()

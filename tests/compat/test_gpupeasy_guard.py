@@ -1,4 +1,4 @@
-"""Nobody but the user himself can speak to the two servers, unless he hands out a token."""
+"""Access control of the two servers: only their user, or clients with the token."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.compat.gpupeasy_lab import PeasyLab, ask, stop
+from tests.compat.gpupeasy_lab import PeasyLab, send_request, stop
 from tests.lab import wait_until
 from tests.other_user import as_other_user, become_other, need_ipv6, other_user_listens
 
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[PeasyLab]:
-    made = PeasyLab(tmp_path)
-    yield made
-    made.close()
+    lab = PeasyLab(tmp_path)
+    yield lab
+    lab.close()
 
 
 def request(port: int, path: str = "/availabledevices", body: bytes = b"", **headers: str) -> bytes:
@@ -45,7 +45,7 @@ def exchange(port: int, data: bytes, has_more: bool = False) -> bytes:
         return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
-def test_it_listens_on_loopback_only(lab: PeasyLab) -> None:
+def test_servers_listen_on_loopback_only(lab: PeasyLab) -> None:
     lab.serve()
     lab.show()
     rows = []
@@ -53,12 +53,12 @@ def test_it_listens_on_loopback_only(lab: PeasyLab) -> None:
         with suppress(FileNotFoundError), open(f"/proc/net/{table}", encoding="ascii") as file:
             rows += [line.split() for line in file.readlines()[1:]]
     for port in (lab.port, lab.gui_port):
-        places = {row[1] for row in rows if row[3] == "0A" and row[1].endswith(f":{port:04X}")}
-        assert f"0100007F:{port:04X}" in places
-        assert places <= {f"{host}:{port:04X}" for host in ("0100007F", f"{'0' * 24}01000000")}
+        addresses = {row[1] for row in rows if row[3] == "0A" and row[1].endswith(f":{port:04X}")}
+        assert f"0100007F:{port:04X}" in addresses
+        assert addresses <= {f"{host}:{port:04X}" for host in ("0100007F", f"{'0' * 24}01000000")}
 
 
-def test_other_user_cannot_listen_where_localhost_leads(shared: PeasyLab) -> None:
+def test_other_user_cannot_listen_at_the_ipv6_address_of_localhost(shared: PeasyLab) -> None:
     need_ipv6()
 
     def take(port: int) -> bytes:
@@ -74,20 +74,20 @@ def test_other_user_cannot_listen_where_localhost_leads(shared: PeasyLab) -> Non
         assert as_other_user(lambda port=port: take(port)) == b"Address already in use"  # type: ignore[misc]
 
 
-def test_port_held_by_another_user_at_the_other_address_is_refused(lab: PeasyLab) -> None:
+def test_server_refuses_a_port_that_another_user_holds_at_the_other_address(lab: PeasyLab) -> None:
     need_ipv6()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     for words in (["server", "--logdir", str(lab.logdir)], ["gui"]):
         with other_user_listens("::1", port):
             server = lab.launch("-m", "gpupeasy", *words, "--port", str(port))
-            said = server.communicate(timeout=30)[0]
+            output = server.communicate(timeout=30)[0]
         assert server.returncode == 1
-        assert f"error: cannot listen on [::1]:{port}: Address already in use" in said
-        assert f"hint: browsers could reach the other process as `localhost:{port}`" in said
+        assert f"error: cannot listen on [::1]:{port}: Address already in use" in output
+        assert f"hint: browsers could reach the other process as `localhost:{port}`" in output
 
 
-def test_old_scripts_reach_the_server_as_localhost_at_both_addresses(shared: PeasyLab) -> None:
+def test_localhost_reaches_the_server_at_both_addresses(shared: PeasyLab) -> None:
     need_ipv6()
     for port, path in ((shared.port, "/availabledevices"), (shared.gui_port, "/successfuljobs")):
         data = request(port, path, Host=f"localhost:{port}", Connection="close")
@@ -103,13 +103,13 @@ def test_old_scripts_reach_the_server_as_localhost_at_both_addresses(shared: Pea
 
 
 @pytest.mark.parametrize("host", ["0", "0x0", "", "::", "::ffff:0.0.0.0"])
-def test_every_address_needs_a_token_however_it_is_written(lab: PeasyLab, host: str) -> None:
+def test_any_address_needs_a_token_in_every_notation(lab: PeasyLab, host: str) -> None:
     gui = lab.launch("-m", "gpupeasy", "gui", "--host", host, "--port", "0")
     assert "--token-file" in gui.communicate(timeout=30)[0]
     assert gui.returncode == 2
 
 
-def test_page_asks_no_server_of_another_user_that_localhost_leads_to(lab: PeasyLab) -> None:
+def test_submit_does_not_connect_to_a_server_of_another_user_on_localhost(lab: PeasyLab) -> None:
     need_ipv6()
     with socket.create_server(("127.0.0.1", 0)) as free:
         lab.port = free.getsockname()[1]
@@ -123,7 +123,7 @@ def test_page_asks_no_server_of_another_user_that_localhost_leads_to(lab: PeasyL
             assert submit.returncode == 69
 
 
-def test_another_user_of_the_host_is_refused(lab: PeasyLab) -> None:
+def test_other_user_of_the_host_is_refused(lab: PeasyLab) -> None:
     lab.serve()
     lab.show()
     for port in (lab.port, lab.gui_port):
@@ -137,30 +137,30 @@ def test_another_user_of_the_host_is_refused(lab: PeasyLab) -> None:
     assert not (lab.work / "evil").exists()
 
 
-def test_another_user_who_hangs_up_at_once_is_not_taken_for_root(lab: PeasyLab) -> None:
-    """The kernel lists a connection that nobody holds any more as one of root's."""
+def test_other_user_who_disconnects_at_once_is_not_mistaken_for_root(lab: PeasyLab) -> None:
+    """The kernel lists a closed connection as one of root."""
     lab.serve()
     body = submission(lab.work / "evil")
 
-    def send_and_leave() -> bytes:
+    def send_and_disconnect() -> bytes:
         sent = 0
         for _ in range(100):
             with (
-                suppress(ConnectionResetError),  # beyond the limit of connections
+                suppress(ConnectionResetError),  # over the connection limit
                 socket.create_connection(("127.0.0.1", lab.port), timeout=30) as connection,
             ):
                 connection.sendall(request(lab.port, "/addnewjob", body))
                 sent += 1
         return b"%d" % sent
 
-    assert int(as_other_user(send_and_leave)) > 0
+    assert int(as_other_user(send_and_disconnect)) > 0
     wait_until(lambda: lab.value("/availabledevices"))
     lab.wait_for("Succeeded", lab.add("true"))
     assert not (lab.work / "evil").exists()
     assert lab.value("/failedjobs") == []
 
 
-def test_another_user_cannot_take_all_the_places(lab: PeasyLab) -> None:
+def test_other_user_cannot_take_all_connections(lab: PeasyLab) -> None:
     lab.serve()
 
     def hold_many() -> bytes:
@@ -173,10 +173,10 @@ def test_another_user_cannot_take_all_the_places(lab: PeasyLab) -> None:
         os.write(ready, b"x")
         return os.read(go, 1)
 
-    told, ready = os.pipe()
+    waiting, ready = os.pipe()
     go, release = os.pipe()
-    if os.fork() == 0:  # stands for the owner while the other one holds its connections
-        os.read(told, 1)
+    if os.fork() == 0:  # the owner, while the other user holds the connections
+        os.read(waiting, 1)
         is_ok = exchange(lab.port, request(lab.port)).startswith(b"HTTP/1.1 200 ")
         os.write(release, b"y" if is_ok else b"n")
         os._exit(0)
@@ -188,7 +188,7 @@ def test_another_user_cannot_take_all_the_places(lab: PeasyLab) -> None:
     "host", ["evil.example", "127.0.0.1", "localhost:1", "evil.example:{port}",
              "127.0.0.1:{port}.x", "", "localhost:{port}@evil"],
 )  # fmt: skip
-def test_a_foreign_host_is_refused(shared: PeasyLab, host: str) -> None:
+def test_foreign_host_header_is_refused(shared: PeasyLab, host: str) -> None:
     for port in (shared.port, shared.gui_port):
         answer = exchange(port, request(port, Host=host.format(port=port)))
         assert answer.startswith(b"HTTP/1.1 403 "), answer
@@ -196,14 +196,14 @@ def test_a_foreign_host_is_refused(shared: PeasyLab, host: str) -> None:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PeasyLab]:
-    made = PeasyLab(tmp_path_factory.mktemp("shared"))
-    made.serve()
-    made.show()
-    yield made
-    made.close()
+    lab = PeasyLab(tmp_path_factory.mktemp("shared"))
+    lab.serve()
+    lab.show()
+    yield lab
+    lab.close()
 
 
-def test_two_hosts_or_none_are_refused(shared: PeasyLab) -> None:
+def test_request_with_two_or_no_host_headers_is_refused(shared: PeasyLab) -> None:
     host = f"Host: 127.0.0.1:{shared.port}\r\n"
     for head in (host * 2, "", f"{host}Host: evil\r\n"):
         data = f"GET /availabledevices HTTP/1.1\r\n{head}\r\n".encode()
@@ -212,7 +212,7 @@ def test_two_hosts_or_none_are_refused(shared: PeasyLab) -> None:
     assert exchange(shared.port, data).startswith(b"HTTP/1.1 400 ")
 
 
-def test_every_own_name_is_a_host(shared: PeasyLab) -> None:
+def test_all_own_names_are_accepted_as_host(shared: PeasyLab) -> None:
     for name in ("127.0.0.1", "localhost", "LocalHost", "0.0.0.0"):
         answer = exchange(shared.port, request(shared.port, Host=f"{name}:{shared.port}"))
         assert answer.startswith(b"HTTP/1.1 200 ")
@@ -239,18 +239,18 @@ def test_other_sites_can_neither_submit_nor_read(shared: PeasyLab) -> None:
     assert b"Access-Control" not in exchange(shared.port, request(shared.port))
 
 
-def test_own_pages_and_links_from_elsewhere_work(shared: PeasyLab) -> None:
+def test_own_pages_and_links_from_other_sites_work(shared: PeasyLab) -> None:
     port = shared.gui_port
     own = {"Origin": f"http://localhost:{port}", "Sec-Fetch-Site": "same-origin"}
     form = request(port, "/testCommandParser", b"jobCommand=ls", Host=f"localhost:{port}", **own)
     assert exchange(port, form).startswith(b"HTTP/1.1 302 ")
     link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
     assert exchange(port, request(port, "/", b"", **link)).startswith(b"HTTP/1.1 200 ")
-    # With `no-referrer`, browsers say that our own forms come from nowhere.
+    # With `no-referrer`, browsers send `Origin: null` with the forms of our own pages.
     assert b"Referrer-Policy: same-origin" in exchange(port, request(port, "/"))
 
 
-def test_too_much_is_refused_and_nonsense_does_no_harm(shared: PeasyLab) -> None:
+def test_large_requests_are_refused_and_malformed_ones_are_harmless(shared: PeasyLab) -> None:
     port = shared.port
     host = f"Host: 127.0.0.1:{port}\r\n".encode()
     head = b"POST /addnewjob HTTP/1.1\r\n" + host
@@ -259,7 +259,7 @@ def test_too_much_is_refused_and_nonsense_does_no_harm(shared: PeasyLab) -> None
     assert exchange(port, head + b"Content-Length: -1\r\n\r\n")[9:12] == b"400"
     chunks = b"Transfer-Encoding: chunked\r\n\r\n" + b"10000\r\n%s\r\n" % (b"[" * 65536) * 257
     assert exchange(port, head + chunks, has_more=True)[9:12] == b"413"
-    with suppress(ConnectionResetError):  # nobody reads all of that
+    with suppress(ConnectionResetError):  # the server closes before it has read everything
         exchange(port, b"GET / HTTP/1.1\r\n" + b"X: " + b"y" * 300_000)
     exchange(port, head + b"Content-Length: 50\r\n\r\nshort")
     exchange(port, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
@@ -269,7 +269,7 @@ def test_too_much_is_refused_and_nonsense_does_no_harm(shared: PeasyLab) -> None
 
 
 @pytest.mark.parametrize("depth", [100, 900, 100_000])
-def test_nested_data_is_an_error_of_its_sender(shared: PeasyLab, depth: int) -> None:
+def test_deeply_nested_json_gets_an_error_response(shared: PeasyLab, depth: int) -> None:
     nested = b"[" * depth + b"]" * depth
     for body in (
         nested,
@@ -289,9 +289,9 @@ def test_nested_data_is_an_error_of_its_sender(shared: PeasyLab, depth: int) -> 
     assert answer.startswith(b"HTTP/1.1 200 ")
 
 
-def test_request_left_by_another_user_is_not_taken_for_ours(lab: PeasyLab) -> None:
-    """A connection that was reset before it is accepted keeps its data, and its port is free again:
-    whoever gets that port next is not who sent the data."""
+def test_reset_request_of_another_user_is_not_attributed_to_the_owner(lab: PeasyLab) -> None:
+    """A connection that was reset before it is accepted keeps its data, while its port is free
+    again: the process that uses the port next is not the sender of the data."""
     server = lab.serve()
     target = lab.work / "evil"
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -321,20 +321,20 @@ def test_request_left_by_another_user_is_not_taken_for_ours(lab: PeasyLab) -> No
     assert not target.exists()
 
 
-def test_many_requests_may_share_a_connection(shared: PeasyLab) -> None:
+def test_several_requests_may_share_a_connection(shared: PeasyLab) -> None:
     answer = exchange(shared.port, request(shared.port) * 3)
     assert answer.count(b"HTTP/1.1 200 ") == 3
 
 
-def test_another_address_needs_a_token(lab: PeasyLab) -> None:
+def test_non_loopback_address_needs_a_token(lab: PeasyLab) -> None:
     server = lab.launch("-m", "gpupeasy", "server", "--host", "0.0.0.0", "--port", "0",
                         "--logdir", str(lab.logdir))  # fmt: skip
-    said = server.communicate(timeout=30)[0]
+    output = server.communicate(timeout=30)[0]
     assert server.returncode == 2
-    assert "--token-file" in said
+    assert "--token-file" in output
 
 
-def test_a_token_lets_in_from_anywhere(lab: PeasyLab) -> None:
+def test_token_grants_access_to_other_users(lab: PeasyLab) -> None:
     token_file = lab.folder / "token"
     server = lab.launch("-m", "gpupeasy", "server", "--host", "0.0.0.0", "--port", "0",
                         "--logdir", str(lab.logdir), "--token-file", str(token_file))  # fmt: skip
@@ -344,22 +344,22 @@ def test_a_token_lets_in_from_anywhere(lab: PeasyLab) -> None:
     assert token_file.stat().st_mode & 0o777 == 0o600
     token = token_file.read_text().strip()
 
-    def ask_with(**headers: str) -> bytes:
+    def status_with(**headers: str) -> bytes:
         return as_other_user(
             lambda: exchange(lab.port, request(lab.port, "/failedjobs", b"", **headers))
         )[9:12]
 
     password = base64.b64encode(f"me:{token}".encode()).decode()
-    assert ask_with() == b"401"
-    assert ask_with(Authorization="Bearer wrong") == b"401"
-    assert ask_with(Authorization="Basic ???") == b"401"
-    assert ask_with(Authorization=f"Bearer {token}") == b"200"
-    assert ask_with(Authorization=f"Basic {password}") == b"200"
-    assert ask_with(Authorization=f"Bearer {token}", Host="evil") == b"403"
-    assert lab.value("/availabledevices") == ["0", "1", "2"]  # the user himself needs none
+    assert status_with() == b"401"
+    assert status_with(Authorization="Bearer wrong") == b"401"
+    assert status_with(Authorization="Basic ???") == b"401"
+    assert status_with(Authorization=f"Bearer {token}") == b"200"
+    assert status_with(Authorization=f"Basic {password}") == b"200"
+    assert status_with(Authorization=f"Bearer {token}", Host="evil") == b"403"
+    assert lab.value("/availabledevices") == ["0", "1", "2"]  # the owner needs no token
 
 
-def test_a_token_that_others_can_read_is_refused(lab: PeasyLab) -> None:
+def test_token_file_that_others_can_read_is_refused(lab: PeasyLab) -> None:
     token_file = lab.folder / "token"
     token_file.write_text("0123456789abcdef0123")
     token_file.chmod(0o644)
@@ -367,12 +367,12 @@ def test_a_token_that_others_can_read_is_refused(lab: PeasyLab) -> None:
     assert "chmod 600" in server.communicate(timeout=30)[0]
 
 
-def test_the_page_does_not_talk_to_another_users_server(lab: PeasyLab) -> None:
-    """Who is first on the port would get to read every command."""
+def test_page_does_not_connect_to_a_server_of_another_user(lab: PeasyLab) -> None:
+    """A process that takes the port first could otherwise read every command."""
     if os.getuid() != 0:
-        pytest.skip("only root can become somebody else")
+        pytest.skip("only root can switch to another user")
     listener = socket.socket()
-    told, ready = os.pipe()
+    port_pipe, ready = os.pipe()
     pid = os.fork()
     if pid == 0:
         become_other()
@@ -383,12 +383,12 @@ def test_the_page_does_not_talk_to_another_users_server(lab: PeasyLab) -> None:
         connection, _ = theirs.accept()
         os._exit(1 if connection.recv(1) else 0)
     try:
-        lab.port = int(os.read(told, 16))
+        lab.port = int(os.read(port_pipe, 16))
         lab.show()
         assert "Connection error" in lab.page("/successfuljobs").text
     finally:
         os.kill(pid, 9)
-        assert os.waitpid(pid, 0)[1] == 9  # it was never connected to
+        assert os.waitpid(pid, 0)[1] == 9  # no connection was accepted
         listener.close()
 
 
@@ -401,7 +401,7 @@ def test_both_servers_stop_at_the_first_ctrl_c(lab: PeasyLab) -> None:
     wait_until(lambda: lab.daemon_pid() is None and lab.runner_pid() is None)
 
 
-def test_an_ipv6_socket_on_the_ipv4_port_is_known_by_its_user(shared: PeasyLab) -> None:
+def test_user_of_an_ipv4_mapped_ipv6_connection_is_found(shared: PeasyLab) -> None:
     def exchange_mapped() -> bytes:
         with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as connection:
             connection.connect(("::ffff:127.0.0.1", shared.port))
@@ -411,12 +411,12 @@ def test_an_ipv6_socket_on_the_ipv4_port_is_known_by_its_user(shared: PeasyLab) 
     try:
         mine = exchange_mapped()
     except OSError:
-        pytest.skip("no IPv6 here")
+        pytest.skip("needs IPv6")
     assert mine.startswith(b"HTTP/1.1 200 ")
     assert as_other_user(exchange_mapped).startswith(b"HTTP/1.1 401 ")
 
 
-def test_answers_are_not_to_be_framed_or_guessed_at(shared: PeasyLab) -> None:
-    reply = ask(shared.port, "GET", "/availabledevices")
+def test_responses_forbid_framing_and_have_a_content_type(shared: PeasyLab) -> None:
+    reply = send_request(shared.port, "GET", "/availabledevices")
     assert reply.headers["Content-Type"] == "application/json"
     assert reply.headers["X-Frame-Options"] == "DENY"

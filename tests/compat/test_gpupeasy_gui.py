@@ -1,4 +1,4 @@
-"""`gpupeasy gui`: pages, forms, fragments and messages are those of GPUPeasy's web page."""
+"""`gpupeasy gui`: the pages, forms, fragments and messages of GPUPeasy's web page."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from urllib.parse import quote
 import pytest
 
 from stoker.compat.gpupeasy import html_pages
-from tests.compat.gpupeasy_lab import PeasyLab, ask, stop
+from tests.compat.gpupeasy_lab import PeasyLab, send_request, stop
 
-# What has run scripts in one page or another; none of it may reach a browser as markup.
+# Known cross-site scripting payloads; none of them may reach a browser as markup.
 NASTY = (
     "<script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',
@@ -28,15 +28,15 @@ NASTY = (
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[PeasyLab]:
-    made = PeasyLab(tmp_path)
-    made.serve()
-    made.show()
-    yield made
-    made.close()
+    lab = PeasyLab(tmp_path)
+    lab.serve()
+    lab.show()
+    yield lab
+    lab.close()
 
 
 class Markup(HTMLParser):
-    """Collects what a browser would act upon and our pages have no use for."""
+    """Collects active markup that our own pages never contain."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class Markup(HTMLParser):
         self.foreign += [name for name in given if name.startswith("on") or name == "style"]
 
 
-def test_empty_lists_and_idle_devices_have_their_words(lab: PeasyLab) -> None:
+def test_empty_lists_and_idle_devices_show_the_texts_of_the_original(lab: PeasyLab) -> None:
     assert "No successful jobs" in lab.page("/successfuljobs").text
     assert "No jobs have failed" in lab.page("/failedjobs").text
     assert "No jobs scheduled" in lab.page("/scheduledjobs").text
@@ -86,7 +86,7 @@ def test_lists_link_to_the_jobs(lab: PeasyLab) -> None:
     gate.open()
 
 
-def test_a_device_listed_twice_is_shown_twice(tmp_path: Path) -> None:
+def test_device_listed_twice_is_shown_twice(tmp_path: Path) -> None:
     lab = PeasyLab(tmp_path)
     try:
         lab.serve(gpus="0;0")
@@ -101,7 +101,7 @@ def test_a_device_listed_twice_is_shown_twice(tmp_path: Path) -> None:
         lab.close()
 
 
-def test_banners_show_what_a_link_brings(lab: PeasyLab) -> None:
+def test_banners_show_the_messages_of_the_query_string(lab: PeasyLab) -> None:
     messages = {"errorMessage": "e1\n\ne2", "infoMessage": "i", "successMessage": "s"}
     text = lab.page(f"/?messages={quote(json.dumps(messages))}").text
     assert "<strong>Error:</strong> e1\n\ne2" in text
@@ -114,14 +114,14 @@ def test_banners_show_what_a_link_brings(lab: PeasyLab) -> None:
         assert lab.page(f"/?messages={quote(nonsense)}").status == 200
 
 
-def test_the_form_page_has_both_forms(lab: PeasyLab) -> None:
+def test_batch_page_has_both_forms(lab: PeasyLab) -> None:
     text = lab.page("/batchaddjobs").text
     assert re.search(r'<form action="/batchaddjobs" method="post">.*name="jobList"', text, re.S)
     assert re.search(r'<form action="/testCommandParser" method="post">.*name="jobCommand"', text,
                      re.S)  # fmt: skip
 
 
-def test_a_batch_is_taken_apart_and_submitted(lab: PeasyLab) -> None:
+def test_batch_is_parsed_and_submitted(lab: PeasyLab) -> None:
     batch = (
         "first ;; a.txt ;; sh -c 'echo $0   $1' x\r\n  'y  z'\r\n;;;\r\n"
         f"second;;{lab.work}/b.txt;;echo  done ;;;  "
@@ -136,7 +136,7 @@ def test_a_batch_is_taken_apart_and_submitted(lab: PeasyLab) -> None:
     assert lab.info(2)["jobCommand"] == "echo done"
 
 
-def test_one_bad_job_keeps_the_whole_batch_out(lab: PeasyLab) -> None:
+def test_one_invalid_job_rejects_the_whole_batch(lab: PeasyLab) -> None:
     (lab.work / "taken").write_text("")
     batch = (
         "ok;;new1;;true;;;only;;two;;;a;;b;;c;;d;;;"
@@ -160,7 +160,7 @@ def test_one_bad_job_keeps_the_whole_batch_out(lab: PeasyLab) -> None:
         }
 
 
-def test_the_parser_shows_its_words(lab: PeasyLab) -> None:
+def test_command_parser_shows_the_words(lab: PeasyLab) -> None:
     reply = lab.send("/testCommandParser", jobCommand="python -u  x.py\n --a 'b  c'")
     assert (reply.status, reply.location) == (302, "/batchaddjobs")
     assert reply.messages == {
@@ -179,7 +179,7 @@ def test_the_parser_shows_its_words(lab: PeasyLab) -> None:
     assert listed["jobList"] == [{"Job Name": "n", "Job File": "f", "Job Command": ["ls", "-l"]}]
 
 
-def test_the_job_page_shows_facts_and_log(lab: PeasyLab) -> None:
+def test_job_page_shows_details_and_log(lab: PeasyLab) -> None:
     job = lab.add("printf", "one\\ntwo\\n50%%\\r100%%\\n\\033]0;title\\007red\\n", name="printer")
     lab.wait_for("Succeeded", job)
     text = lab.page(f"/jobinfo/{job}").text
@@ -193,7 +193,7 @@ def test_the_job_page_shows_facts_and_log(lab: PeasyLab) -> None:
     assert lab.page("/jobinfo/abc").status == 200
 
 
-def test_the_log_viewer_answers_with_the_last_lines(lab: PeasyLab) -> None:
+def test_log_viewer_returns_the_last_lines(lab: PeasyLab) -> None:
     job = lab.add("seq", "30")
     lab.wait_for("Succeeded", job)
     name = lab.info(job)["outFile"]
@@ -205,12 +205,12 @@ def test_the_log_viewer_answers_with_the_last_lines(lab: PeasyLab) -> None:
     assert lab.send("/loadlogfile", fileName=name, lastN="100").json()["value"].count("\n") == 30
     (Path(name)).unlink()
     gone = lab.send("/loadlogfile", fileName=name, lastN="3")
-    assert gone.json() == f"File not found: {name}"  # a bare text
+    assert gone.json() == f"File not found: {name}"  # a bare JSON string
     bad = lab.send("/loadlogfile", fileName=name, lastN="many")
     assert (bad.status, bad.json()["status"]) == (200, "failed")
 
 
-def test_the_log_viewer_serves_nothing_but_logs_of_its_jobs(lab: PeasyLab) -> None:
+def test_log_viewer_serves_only_logs_of_its_jobs(lab: PeasyLab) -> None:
     secret = lab.work / "secret"
     secret.write_text("s3cret")
     job = lab.add("true")
@@ -225,14 +225,14 @@ def test_the_log_viewer_serves_nothing_but_logs_of_its_jobs(lab: PeasyLab) -> No
         assert "s3cret" not in reply.text
         assert "root:" not in reply.text
     out.unlink()
-    out.symlink_to(secret)  # a log that became a link is no log any more
+    out.symlink_to(secret)  # a log that was replaced by a symlink is not followed
     assert "s3cret" not in lab.send("/loadlogfile", fileName=str(out), lastN="5").text
     assert "s3cret" not in lab.page(f"/jobinfo/{job}").text
     for path in ("/../../etc/passwd", "/static/../../x", "/static/%2e%2e/x", "//etc/passwd"):
         assert lab.page(path).status == 404
 
 
-def test_scripts_in_names_commands_logs_and_links_are_inert(lab: PeasyLab) -> None:
+def test_scripts_in_names_commands_logs_and_links_are_escaped(lab: PeasyLab) -> None:
     ids = [lab.add("echo", nasty, name=nasty) for nasty in NASTY]
     bad = [lab.add("false", nasty, name=nasty) for nasty in NASTY]
     lab.wait_for("Succeeded", *ids)
@@ -245,11 +245,11 @@ def test_scripts_in_names_commands_logs_and_links_are_inert(lab: PeasyLab) -> No
         f"/batchaddjobs?messages={quote(json.dumps({'status': 'successful', 'commandList': n}))}"
         for n in NASTY
     ]
-    pages_seen = ["/", "/successfuljobs", "/failedjobs", "/deviceutilization", "/batchaddjobs",
+    paths = ["/", "/successfuljobs", "/failedjobs", "/deviceutilization", "/batchaddjobs",
                   *links, *(f"/jobinfo/{id}" for id in (*ids, *bad, gate.id)),
                   *(f"/jobinfo/{ids[0]}?lastN={quote(n)}" for n in NASTY),
                   f"/jobinfo/{quote(NASTY[0], safe='')}"]  # fmt: skip
-    for path in pages_seen:
+    for path in paths:
         reply = lab.page(path)
         assert reply.status in (200, 404), path
         assert Markup(reply.text).foreign == [], path
@@ -261,7 +261,7 @@ def test_scripts_in_names_commands_logs_and_links_are_inert(lab: PeasyLab) -> No
     gate.open()
 
 
-def test_nothing_comes_from_another_host_and_nothing_is_inline(lab: PeasyLab) -> None:
+def test_pages_use_no_other_host_and_no_inline_style(lab: PeasyLab) -> None:
     for path in ("/", "/batchaddjobs"):
         text = lab.page(path).text
         assert "://" not in text
@@ -272,7 +272,7 @@ def test_nothing_comes_from_another_host_and_nothing_is_inline(lab: PeasyLab) ->
     assert "prefers-color-scheme: dark" in lab.page("/static/style.css").text
 
 
-def test_the_page_says_when_the_server_is_away(lab: PeasyLab) -> None:
+def test_page_shows_an_error_while_the_server_is_down(lab: PeasyLab) -> None:
     stop(lab.processes_started[0])
     for path in ("/", "/successfuljobs", "/deviceutilization", "/jobinfo/1"):
         reply = lab.page(path)
@@ -283,7 +283,7 @@ def test_the_page_says_when_the_server_is_away(lab: PeasyLab) -> None:
     assert "Connection error" in reply.messages["errorMessage"]
 
 
-def test_what_can_be_done_to_jobs_and_devices_can_be_done_by_form(lab: PeasyLab) -> None:
+def test_forms_can_change_jobs_devices_and_the_scheduler(lab: PeasyLab) -> None:
     gates = [lab.add_gate() for _ in range(3)]
     waiting = lab.add("true")
     lab.wait_for("Running", *(gate.id for gate in gates))
@@ -308,10 +308,10 @@ def test_what_can_be_done_to_jobs_and_devices_can_be_done_by_form(lab: PeasyLab)
         gate.open()
 
 
-def test_methods_that_change_something_are_not_for_links(lab: PeasyLab) -> None:
+def test_actions_refuse_get_requests(lab: PeasyLab) -> None:
     for path in ("/pausescheduler", "/adddevice", "/canceljob/1", "/loadlogfile"):
-        assert ask(lab.gui_port, "GET", path).status == 405
+        assert send_request(lab.gui_port, "GET", path).status == 405
 
 
-def test_a_log_is_shown_as_a_terminal_would_show_it() -> None:
+def test_log_is_shown_as_in_a_terminal() -> None:
     assert html_pages.log_as_text("a\rb\n\x1b[31mred\x1b[0m\x1b]52;c;eA==\x07!\n") == "b\nred!"

@@ -1,4 +1,4 @@
-"""What GPUPeasy lost or only planned: nothing is lost, devices change, jobs have priorities."""
+"""GPUPeasy: defects of the original fixed, and features of its TODO list."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from stoker.settings import load_settings, prepare_state_dir
 from stoker.store import attempts, named_devices
 from stoker.store.database import open_database
 from stoker.store.submit import Submission
-from tests.compat.gpupeasy_lab import PeasyLab, ask, stop
+from tests.compat.gpupeasy_lab import PeasyLab, send_request, stop
 from tests.gpus.host import H200, GpuHost
 from tests.lab import wait_until
 
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[PeasyLab]:
-    made = PeasyLab(tmp_path)
-    yield made
-    made.close()
+    lab = PeasyLab(tmp_path)
+    yield lab
+    lab.close()
 
 
-# -- nothing is lost -------------------------------------------------------------------------------
+# -- crashes and restarts --------------------------------------------------------------------------
 
 
-def test_a_killed_server_loses_no_job(lab: PeasyLab) -> None:
+def test_killed_server_loses_no_job(lab: PeasyLab) -> None:
     server = lab.serve(gpus="0")
     done = lab.add("true")
     running = lab.add_gate()
@@ -54,7 +54,7 @@ def test_a_killed_server_loses_no_job(lab: PeasyLab) -> None:
     assert lab.add("true") == waiting[-1] + 1
 
 
-def test_the_queue_goes_on_while_no_server_is_there(lab: PeasyLab) -> None:
+def test_queue_continues_without_a_server(lab: PeasyLab) -> None:
     server = lab.serve(gpus="0")
     gate = lab.add_gate()
     mark = lab.work / "mark"
@@ -69,7 +69,7 @@ def test_the_queue_goes_on_while_no_server_is_there(lab: PeasyLab) -> None:
     assert f"Process <{last}, job> exited with return code: 0" in lab.logs()
 
 
-def test_server_and_daemon_and_runner_killed_together_lose_no_waiting_job(lab: PeasyLab) -> None:
+def test_waiting_jobs_survive_the_kill_of_server_daemon_and_runner(lab: PeasyLab) -> None:
     server = lab.serve(gpus="0")
     gate = lab.add_gate()
     waiting = [lab.add("true") for _ in range(3)]
@@ -86,12 +86,12 @@ def test_server_and_daemon_and_runner_killed_together_lose_no_waiting_job(lab: P
     assert lab.info(gate.id)["status"] in ("Succeeded", "Failed")
 
 
-def test_a_stopped_server_leaves_running_jobs_to_the_next_one(lab: PeasyLab) -> None:
+def test_jobs_of_a_stopped_server_continue_and_the_next_server_finds_them(lab: PeasyLab) -> None:
     server = lab.serve(gpus="0")
     gate, waiting = lab.add_gate(), lab.add("true")
     lab.wait_for("Running", gate.id)
-    assert "1 running" in stop(server)
-    assert lab.daemon_pid() is None  # nothing more is started meanwhile
+    assert "1 jobs continue to run" in stop(server)
+    assert lab.daemon_pid() is None  # so no job is started meanwhile
     gate.open(4)
     wait_until(lambda: lab.runner_pid() is None)
     lab.serve(gpus=None)
@@ -99,36 +99,36 @@ def test_a_stopped_server_leaves_running_jobs_to_the_next_one(lab: PeasyLab) -> 
     assert lab.info(gate.id)["returnCode"] == 4
 
 
-def test_a_second_server_on_the_same_folder_is_refused(lab: PeasyLab) -> None:
+def test_second_server_with_the_same_folder_is_refused(lab: PeasyLab) -> None:
     lab.serve()
     second = lab.launch("-m", "gpupeasy", "server", "--port", "0", "--logdir", str(lab.logdir))
     assert "another server uses" in second.communicate(timeout=30)[0]
     assert second.returncode == 1
 
 
-def test_an_unknown_job_is_an_answer_and_no_fault(lab: PeasyLab) -> None:
+def test_unknown_job_id_gets_a_json_error(lab: PeasyLab) -> None:
     lab.serve()
     for id in ("99", "0", "-1", "abc", "1e3", "%20", "9" * 40):
-        answer = lab.get(f"/jobinfo/{id}")
-        assert answer["status"] == "failed"
-        assert answer["value"] == {}
-        assert "not found" in answer["message"]
+        response = lab.get(f"/jobinfo/{id}")
+        assert response["status"] == "failed"
+        assert response["value"] == {}
+        assert "not found" in response["message"]
 
 
-def test_every_query_finds_a_job_while_it_moves(lab: PeasyLab) -> None:
+def test_job_is_found_while_its_state_changes(lab: PeasyLab) -> None:
     lab.serve(gpus="0;1")
     wrong: list[object] = []
     is_over = threading.Event()
     last = 0
 
-    def look() -> None:
+    def query() -> None:
         while not is_over.is_set():
             for id in range(max(1, last - 3), last + 1):
-                answer = ask(lab.port, "GET", f"/jobinfo/{id}")
-                if answer.status != 200 or answer.json()["status"] != "successful":
-                    wrong.append(answer.text)
+                response = send_request(lab.port, "GET", f"/jobinfo/{id}")
+                if response.status != 200 or response.json()["status"] != "successful":
+                    wrong.append(response.text)
 
-    watcher = threading.Thread(target=look)
+    watcher = threading.Thread(target=query)
     watcher.start()
     for _ in range(40):
         last = lab.add("true")
@@ -138,85 +138,85 @@ def test_every_query_finds_a_job_while_it_moves(lab: PeasyLab) -> None:
     assert wrong == []
 
 
-def test_a_job_that_moves_on_while_a_list_is_read_is_in_it_once(tmp_path: Path) -> None:
+def test_job_that_changes_state_while_a_list_is_read_is_listed_once(tmp_path: Path) -> None:
     settings = load_settings()._replace(state_dir=str(tmp_path / "queue"))
     prepare_state_dir(settings)
-    desk = Service(settings, EventLog(str(tmp_path)), 0)
+    service = Service(settings, EventLog(str(tmp_path)), 0)
     other = open_database(settings.state_dir)
     named_devices.use(other, ["0", "0"])
     spec = JobSpec(("true",), current_context(settings), False, Request(gpus=1), "n")
     (job,) = Submission(other).add([spec], 1.0).ids
     with other.transaction():
         assert attempts.claim(other, attempts.Claim(7, job, 1, (0,), None, 1.0, "boot"))
-    looks = 0
+    queries = 0
 
-    def move_on(statement: str) -> None:
-        nonlocal looks
-        looks += "FROM jobs j" in statement
-        if looks == 2:  # it was found among those that start, and is about to be sought elsewhere
-            looks += 1
+    def start_job(statement: str) -> None:
+        nonlocal queries
+        queries += "FROM jobs j" in statement
+        if queries == 2:  # found among the starting jobs; the running ones are read next
+            queries += 1
             with other.transaction():
                 attempts.record_start(other, 7, 1, 1.0, 1.0)
 
-    desk._db.connection.set_trace_callback(move_on)
-    listed = desk.running()["value"]
-    assert [(one["jobID"], one["gpu"]) for one in listed] == [(job, "0")]
-    assert looks > 2
-    desk._db.connection.set_trace_callback(None)
-    desk.close()
+    service._db.connection.set_trace_callback(start_job)
+    listed = service.running()["value"]
+    assert [(entry["jobID"], entry["gpu"]) for entry in listed] == [(job, "0")]
+    assert queries > 2
+    service._db.connection.set_trace_callback(None)
+    service.close()
     other.close()
 
 
-def test_concurrent_submissions_each_get_a_job_of_their_own(lab: PeasyLab) -> None:
+def test_concurrent_submissions_create_one_job_each(lab: PeasyLab) -> None:
     lab.serve(gpus="0;1;2")
     out = lab.work / "contested"
-    answers: list[dict[str, Any]] = []
+    responses: list[dict[str, Any]] = []
 
     def submit(n: int) -> None:
         for path in (str(out), str(lab.work / f"own{n}")):
             job = {"jobName": "n", "outFile": path, "jobCommand": ["true"]}
-            answers.append(lab.post("/addnewjob", {"job": job}))
+            responses.append(lab.post("/addnewjob", {"job": job}))
 
     clients = [threading.Thread(target=submit, args=(n,)) for n in range(8)]
     for client in clients:
         client.start()
     for client in clients:
         client.join()
-    good = [answer["jobID"] for answer in answers if answer["status"] == "successful"]
-    assert sorted(good) == list(range(1, 10))  # eight of their own, and one has the contested file
+    good = [response["jobID"] for response in responses if response["status"] == "successful"]
+    assert sorted(good) == list(range(1, 10))  # eight own files, and one job for the contested file
 
 
-def test_a_file_of_jobs_is_submitted_from_the_command_line(lab: PeasyLab) -> None:
+def test_job_file_is_submitted_from_the_command_line(lab: PeasyLab) -> None:
     lab.serve()
     batch = lab.work / "grid.peasy"
 
     def submit() -> tuple[int | None, str]:
         port = str(lab.port)
         process = lab.launch("-m", "gpupeasy", "submit", str(batch), "--backend-port", port)
-        said = process.communicate(timeout=30)[0]
-        return process.returncode, said
+        output = process.communicate(timeout=30)[0]
+        return process.returncode, output
 
     batch.write_text("a;;a.txt;;echo 1;;;\nb;;b.txt;;echo 2\n")
     assert submit() == (0, "1\n2\n")
     lab.wait_for("Succeeded", 1, 2)
     assert (lab.work / "b.txt").read_text() == "2\n"
     batch.write_text("a;;a.txt;;echo 1;;;b;;c.txt;;echo 2;;;broken")
-    code, said = submit()
+    code, output = submit()
     assert code == 2
-    assert "Error in job: a: Output file already exists" in said
-    assert "Malformed job: broken" in said
+    assert "Error in job: a: Output file already exists" in output
+    assert "Malformed job: broken" in output
     assert not (lab.work / "c.txt").exists()
 
 
 # -- devices ---------------------------------------------------------------------------------------
 
 
-def test_devices_come_and_go_while_jobs_run(lab: PeasyLab) -> None:
+def test_devices_can_be_added_and_removed_while_jobs_run(lab: PeasyLab) -> None:
     lab.serve(gpus="0")
     gates = [lab.add_gate() for _ in range(4)]
     lab.wait_for("Running", gates[0].id)
-    answer = lab.post("/adddevice", {"device": "2,3"})
-    assert answer == {"status": "successful", "message": "Device added: 2,3"}
+    response = lab.post("/adddevice", {"device": "2,3"})
+    assert response == {"status": "successful", "message": "Device added: 2,3"}
     assert lab.value("/availabledevices") == ["0", "2,3"]
     lab.wait_for("Running", gates[1].id)
     assert lab.gpu_of(gates[1].id) == "2,3"
@@ -238,7 +238,7 @@ def test_devices_come_and_go_while_jobs_run(lab: PeasyLab) -> None:
     assert lab.post("/removedevice", {"device": "nine"})["status"] == "failed"
 
 
-def test_a_restart_with_other_devices_uses_those(lab: PeasyLab) -> None:
+def test_restarted_server_uses_its_new_devices(lab: PeasyLab) -> None:
     server = lab.serve(gpus="0;1")
     first = lab.add("true")
     lab.wait_for("Succeeded", first)
@@ -252,9 +252,7 @@ def test_a_restart_with_other_devices_uses_those(lab: PeasyLab) -> None:
         gate.open()
 
 
-def test_jobs_lease_the_cards_that_their_device_means(
-    lab: PeasyLab, new_host: Callable[..., GpuHost]
-) -> None:
+def test_job_leases_the_gpus_of_its_device(lab: PeasyLab, new_host: Callable[..., GpuHost]) -> None:
     host = new_host(H200, H200)
     other = host.lab()
     env = {key: other.env[key] for key in other.env if key not in lab.env}
@@ -264,13 +262,13 @@ def test_jobs_lease_the_cards_that_their_device_means(
     assert lab.gpu_of(gate.id) == "0,1"
     waiting = other.submit("true")
     wait_until(lambda: "lease" in other.why(waiting))
-    elsewhere = lab.add("true")  # device 7 is no card of this host, and nobody's
+    elsewhere = lab.add("true")  # device 7 is not a GPU of this host, so it needs no lease
     lab.wait_for("Succeeded", elsewhere)
     gate.open()
     assert other.wait(waiting) == 0
 
 
-def test_names_of_devices_keep_their_numbers(tmp_path: Path) -> None:
+def test_device_names_keep_their_numbers(tmp_path: Path) -> None:
     db = open_database(str(tmp_path))
     assert named_devices.read(db) is None
     named_devices.use(db, ["0", "1", "0"])
@@ -284,14 +282,14 @@ def test_names_of_devices_keep_their_numbers(tmp_path: Path) -> None:
     db.close()
 
 
-def test_another_daemon_does_not_serve_a_queue_with_devices_of_its_own(lab: PeasyLab) -> None:
+def test_plain_daemon_refuses_a_queue_with_named_devices(lab: PeasyLab) -> None:
     stop(lab.serve())
     done = lab.run("daemon", "run", STOKER_STATE_DIR=str(lab.state_dir))
     assert done.returncode != 0
     assert "devices of its own" in done.stderr
 
 
-def test_native_commands_work_on_the_same_queue(lab: PeasyLab) -> None:
+def test_stoker_commands_work_on_the_same_queue(lab: PeasyLab) -> None:
     lab.serve()
     job = lab.add("echo", "hello", name="mine")
     lab.wait_for("Succeeded", job)
@@ -307,24 +305,23 @@ def test_jobs_of_higher_priority_start_first(lab: PeasyLab) -> None:
     gate = lab.add_gate()
     order = lab.work / "order"
 
-    def job(mark: str, **fields: Any) -> int:
+    def add(mark: str, **fields: Any) -> int:
         return lab.add("sh", "-c", f"echo {mark} >> {order}", **fields)
 
-    ids = [job("usual"), job("low", priority=1), job("high", priority=90), job("also usual")]
-    late = job("last made first")
-    answer = lab.post(f"/setpriority/{late}", {"priority": 100})
-    assert answer == {"status": "successful", "message": "Priority set to 100"}
-    assert [one["jobID"] for one in lab.value("/scheduledjobs")] == [
+    ids = [add("usual"), add("low", priority=1), add("high", priority=90), add("also usual")]
+    late = add("raised")
+    response = lab.post(f"/setpriority/{late}", {"priority": 100})
+    assert response == {"status": "successful", "message": "Priority set to 100"}
+    assert [job["jobID"] for job in lab.value("/scheduledjobs")] == [
         late, ids[2], ids[0], ids[3], ids[1]]  # fmt: skip
     assert lab.post(f"/setpriority/{late}", {"priority": "x"})["status"] == "failed"
     gate.open()
     lab.wait_for("Succeeded", *ids, late)
-    assert order.read_text().splitlines() == ["last made first", "high", "usual", "also usual",
-                                              "low"]  # fmt: skip
+    assert order.read_text().splitlines() == ["raised", "high", "usual", "also usual", "low"]
     assert lab.post(f"/setpriority/{late}", {"priority": 1})["status"] == "failed"
 
 
-def test_a_job_can_be_cancelled_before_and_while_it_runs(lab: PeasyLab) -> None:
+def test_job_can_be_cancelled_before_and_while_it_runs(lab: PeasyLab) -> None:
     lab.serve(gpus="0")
     gate, waiting = lab.add_gate(), lab.add("true")
     lab.wait_for("Running", gate.id)
@@ -337,7 +334,7 @@ def test_a_job_can_be_cancelled_before_and_while_it_runs(lab: PeasyLab) -> None:
     assert lab.post("/canceljob/99")["status"] == "failed"
 
 
-def test_a_failed_job_runs_again_with_a_new_output_file(lab: PeasyLab) -> None:
+def test_failed_job_can_be_rerun_with_a_new_output_file(lab: PeasyLab) -> None:
     lab.serve()
     mark = lab.work / "mark"
     job = lab.add("sh", "-c", f"test -e {mark} && echo found", name="picky", priority=40)
@@ -352,7 +349,7 @@ def test_a_failed_job_runs_again_with_a_new_output_file(lab: PeasyLab) -> None:
     assert lab.post("/rerunjob/99")["status"] == "failed"
 
 
-def test_a_job_with_checkpoints_is_started_again_when_it_asks(lab: PeasyLab) -> None:
+def test_checkpoint_job_is_restarted_when_it_exits_with_75(lab: PeasyLab) -> None:
     lab.serve()
     script = (
         'mkdir -p "$STOKER_CHECKPOINT_DIR"; cd "$STOKER_CHECKPOINT_DIR"; echo step >> steps; '
@@ -365,7 +362,7 @@ def test_a_job_with_checkpoints_is_started_again_when_it_asks(lab: PeasyLab) -> 
     assert Path(details["checkpointDir"], "steps").read_text() == "step\nstep\n"
 
 
-def test_a_paused_scheduler_takes_jobs_and_starts_none(lab: PeasyLab) -> None:
+def test_paused_scheduler_accepts_jobs_and_starts_none(lab: PeasyLab) -> None:
     server = lab.serve(gpus="0;1")
     gate = lab.add_gate()
     lab.wait_for("Running", gate.id)
@@ -379,21 +376,21 @@ def test_a_paused_scheduler_takes_jobs_and_starts_none(lab: PeasyLab) -> None:
     lab.wait_for("Succeeded", waiting)
 
 
-def test_a_batch_is_submitted_as_a_whole_or_not_at_all(lab: PeasyLab) -> None:
+def test_batch_is_submitted_as_a_whole_or_not_at_all(lab: PeasyLab) -> None:
     lab.serve()
     good = [{"jobName": "n", "outFile": f"b{n}", "jobCommand": ["true"]} for n in range(3)]
-    answer = lab.post("/addnewjobs", {"jobs": [*good, {**good[0], "outFile": "b0"}]})
-    assert answer["status"] == "failed"
-    assert answer["errors"] == [None, None, None, "Output file already exists: b0"]
+    response = lab.post("/addnewjobs", {"jobs": [*good, {**good[0], "outFile": "b0"}]})
+    assert response["status"] == "failed"
+    assert response["errors"] == [None, None, None, "Output file already exists: b0"]
     assert not (lab.work / "b0").exists()
-    answer = lab.post("/addnewjobs", {"jobs": good})
-    assert answer["jobIDs"] == [1, 2, 3]
+    response = lab.post("/addnewjobs", {"jobs": good})
+    assert response["jobIDs"] == [1, 2, 3]
     lab.wait_for("Succeeded", 1, 2, 3)
     assert lab.post("/addnewjobs", {"jobs": []})["status"] == "failed"
     assert lab.post("/addnewjobs", [])["status"] == "failed"
 
 
-def test_the_log_of_a_job_can_be_read_over_the_network(lab: PeasyLab) -> None:
+def test_log_of_a_job_can_be_read_over_http(lab: PeasyLab) -> None:
     lab.serve()
     job = lab.add("seq", "5")
     lab.wait_for("Succeeded", job)
@@ -403,13 +400,13 @@ def test_the_log_of_a_job_can_be_read_over_the_network(lab: PeasyLab) -> None:
     assert lab.get("/joblog?outFile=/etc/passwd")["status"] == "failed"
 
 
-def test_secrets_are_for_the_user_alone(lab: PeasyLab) -> None:
+def test_queue_and_log_file_are_private(lab: PeasyLab) -> None:
     lab.serve()
     assert lab.state_dir.stat().st_mode & 0o777 == 0o700
     assert (lab.logdir / "logs.out").stat().st_mode & 0o077 == 0
 
 
-def test_a_full_answer_is_on_disk_before_it_is_given(lab: PeasyLab) -> None:
+def test_job_is_on_disk_before_the_response_is_sent(lab: PeasyLab) -> None:
     lab.serve()
     job = lab.add("true")
     connection = sqlite3.connect(f"file:{lab.state_dir}/queue.db?mode=ro", uri=True)

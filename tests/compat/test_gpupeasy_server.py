@@ -1,4 +1,4 @@
-"""`gpupeasy server`: routes, keys, messages and order are those of GPUPeasy's core server."""
+"""`gpupeasy server`: the routes, keys, messages and order of GPUPeasy's core server."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from types import ModuleType
 import pytest
 
 from stoker.compat.gpupeasy import auth, event_log, jobs, main
-from tests.compat.gpupeasy_lab import PeasyLab, ask
+from tests.compat.gpupeasy_lab import PeasyLab, send_request
 from tests.lab import wait_until
 
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[PeasyLab]:
-    made = PeasyLab(tmp_path)
-    yield made
-    made.close()
+    lab = PeasyLab(tmp_path)
+    yield lab
+    lab.close()
 
 
 @pytest.mark.parametrize("module", [main, jobs, auth, event_log])
-def test_examples_in_the_code_are_true(module: ModuleType) -> None:
+def test_docstring_examples_are_correct(module: ModuleType) -> None:
     assert doctest.testmod(module).failed == 0
 
 
-def test_a_fresh_server_knows_its_devices_and_no_jobs(lab: PeasyLab) -> None:
+def test_new_server_lists_its_devices_and_no_jobs(lab: PeasyLab) -> None:
     lab.serve(gpus="0;1;2,3")
     assert lab.get("/availabledevices") == {"status": "successful", "value": ["0", "1", "2,3"]}
     for path in ("/deviceutilization", "/scheduledjobs", "/successfuljobs", "/failedjobs"):
         assert lab.get(path) == {"status": "successful", "value": []}
 
 
-def test_without_devices_named_there_are_three(lab: PeasyLab) -> None:
+def test_default_is_three_devices(lab: PeasyLab) -> None:
     lab.serve(gpus=None)
     assert lab.value("/availabledevices") == ["0", "1", "2"]
 
 
-def test_a_job_goes_from_scheduled_to_running_to_its_end(lab: PeasyLab) -> None:
+def test_job_is_listed_as_scheduled_then_running_then_finished(lab: PeasyLab) -> None:
     lab.serve(gpus="7")
     first, second = lab.add_gate("a"), lab.add_gate("b")
     lab.wait_for("Running", first.id)
@@ -72,7 +72,7 @@ def test_a_job_goes_from_scheduled_to_running_to_its_end(lab: PeasyLab) -> None:
     }  # fmt: skip
 
 
-def test_a_submission_is_answered_with_the_next_id(lab: PeasyLab) -> None:
+def test_submission_returns_the_next_id(lab: PeasyLab) -> None:
     lab.serve()
     for id in (1, 2, 3):
         job = {"jobName": "n", "outFile": f"rel{id}.txt", "jobCommand": ["true"]}
@@ -85,7 +85,7 @@ def test_a_submission_is_answered_with_the_next_id(lab: PeasyLab) -> None:
         assert (lab.work / f"rel{id}.txt").exists()
 
 
-def test_bad_submissions_are_refused_in_the_known_words_and_order(lab: PeasyLab) -> None:
+def test_invalid_submissions_get_the_messages_of_the_original_in_order(lab: PeasyLab) -> None:
     lab.serve()
     taken = lab.work / "taken.txt"
     taken.write_text("mine")
@@ -121,15 +121,15 @@ def test_bad_submissions_are_refused_in_the_known_words_and_order(lab: PeasyLab)
     assert lab.add("true") == 1
 
 
-def test_a_body_that_is_no_json_gets_the_coded_answer(lab: PeasyLab) -> None:
+def test_body_that_is_not_json_gets_a_json_error(lab: PeasyLab) -> None:
     lab.serve()
     for kind in ("text/plain", "application/json", "application/x-www-form-urlencoded"):
-        reply = ask(lab.port, "POST", "/addnewjob", b"hello=1", {"Content-Type": kind})
+        reply = send_request(lab.port, "POST", "/addnewjob", b"hello=1", {"Content-Type": kind})
         assert reply.status == 200
         assert reply.json() == {"status": "failed", "message": "No JSON data was found"}
 
 
-def test_a_full_queue_says_so(lab: PeasyLab) -> None:
+def test_submission_to_a_full_queue_is_an_error(lab: PeasyLab) -> None:
     lab.serve("--queue-limit", "2", gpus="0")
     gate = lab.add_gate()
     lab.wait_for("Running", gate.id)
@@ -145,7 +145,7 @@ def test_a_full_queue_says_so(lab: PeasyLab) -> None:
     gate.open()
 
 
-def test_a_job_is_an_argv_in_the_servers_folder_and_environment(lab: PeasyLab) -> None:
+def test_job_runs_without_a_shell_in_the_servers_folder_and_environment(lab: PeasyLab) -> None:
     lab.serve(gpus="2,3", MINE="yes")
     script = 'echo "$CUDA_VISIBLE_DEVICES $MINE $PWD"; echo oops >&2; cat'
     job = lab.add("sh", "-c", script, "$HOME | >x")
@@ -156,7 +156,9 @@ def test_a_job_is_an_argv_in_the_servers_folder_and_environment(lab: PeasyLab) -
     assert lab.info(quoted)["jobCommand"] == "echo $HOME a  b | wc"
 
 
-def test_return_codes_tell_a_missing_program_and_a_signal(lab: PeasyLab) -> None:
+def test_return_code_is_minus_one_for_a_missing_program_and_negative_for_a_signal(
+    lab: PeasyLab,
+) -> None:
     lab.serve()
     missing = lab.add("no-such-program-anywhere", "x")
     killed = lab.add("sh", "-c", "kill -9 $$")
@@ -166,7 +168,7 @@ def test_return_codes_tell_a_missing_program_and_a_signal(lab: PeasyLab) -> None
     assert codes == {missing: -1, killed: -9, failed: 7}
 
 
-def test_a_command_that_is_a_text_is_shown_by_letters_and_fails(lab: PeasyLab) -> None:
+def test_command_given_as_a_string_is_split_into_letters_and_fails(lab: PeasyLab) -> None:
     lab.serve()
     job = {"jobName": "n", "outFile": "o.txt", "jobCommand": "ls -l"}
     id = lab.post("/addnewjob", {"job": job})["jobID"]
@@ -175,7 +177,7 @@ def test_a_command_that_is_a_text_is_shown_by_letters_and_fails(lab: PeasyLab) -
     assert lab.info(id)["returnCode"] == -1
 
 
-def test_devices_are_strings_pairs_repeats_and_nothing_at_all(lab: PeasyLab) -> None:
+def test_devices_may_be_pairs_repeated_or_empty(lab: PeasyLab) -> None:
     lab.serve(gpus="0,1;;5;5")
     assert lab.value("/availabledevices") == ["0,1", "", "5", "5"]
     gates = [lab.add_gate() for _ in range(5)]
@@ -191,10 +193,10 @@ def test_jobs_start_in_order_on_the_device_that_was_freed_first(lab: PeasyLab) -
     lab.serve(gpus="a;b;c")
     gates = [lab.add_gate() for _ in range(8)]
     lab.wait_for("Running", *(gate.id for gate in gates[:3]))
-    for place, freed in ((3, 1), (4, 2), (5, 0), (6, 3)):
+    for index, freed in ((3, 1), (4, 2), (5, 0), (6, 3)):
         gates[freed].open()
-        lab.wait_for("Running", gates[place].id)
-        assert lab.gpu_of(gates[place].id) == lab.gpu_of(gates[freed].id)
+        lab.wait_for("Running", gates[index].id)
+        assert lab.gpu_of(gates[index].id) == lab.gpu_of(gates[freed].id)
     for gate in (gates[5], gates[4], gates[6]):
         gate.open()
         lab.wait_for("Succeeded", gate.id)
@@ -207,7 +209,7 @@ def test_jobs_start_in_order_on_the_device_that_was_freed_first(lab: PeasyLab) -
     assert lab.gpu_of(later) == lab.gpu_of(gates[4].id)
 
 
-def test_short_jobs_do_not_overtake(lab: PeasyLab) -> None:
+def test_short_jobs_do_not_overtake_earlier_ones(lab: PeasyLab) -> None:
     lab.serve(gpus="0")
     for _ in range(3):
         lab.wait_for("Succeeded", lab.add("true"))
@@ -221,7 +223,7 @@ def test_short_jobs_do_not_overtake(lab: PeasyLab) -> None:
     assert [job["jobID"] for job in lab.value("/successfuljobs")] == list(range(1, ids[-1] + 1))
 
 
-def test_what_happens_is_in_the_log_file(lab: PeasyLab) -> None:
+def test_events_are_written_to_the_log_file(lab: PeasyLab) -> None:
     lab.serve(gpus="4")
     good, bad = lab.add("true", name="good one"), lab.add("false", name="bad")
     missing = lab.add("no-such-program-anywhere", name="gone")
@@ -238,16 +240,16 @@ def test_what_happens_is_in_the_log_file(lab: PeasyLab) -> None:
         assert re.search(f"^{stamp}{line}$", lab.logs(), re.MULTILINE), lab.logs()
 
 
-def test_unknown_paths_and_methods_are_told(lab: PeasyLab) -> None:
+def test_unknown_paths_and_methods_get_http_errors(lab: PeasyLab) -> None:
     lab.serve()
-    assert ask(lab.port, "GET", "/nothing").status == 404
-    assert ask(lab.port, "GET", "/jobinfo/").status == 404
-    assert ask(lab.port, "GET", "/addnewjob").status == 405
-    assert ask(lab.port, "POST", "/successfuljobs").status == 405
-    assert ask(lab.port, "HEAD", "/successfuljobs").status == 200
+    assert send_request(lab.port, "GET", "/nothing").status == 404
+    assert send_request(lab.port, "GET", "/jobinfo/").status == 404
+    assert send_request(lab.port, "GET", "/addnewjob").status == 405
+    assert send_request(lab.port, "POST", "/successfuljobs").status == 405
+    assert send_request(lab.port, "HEAD", "/successfuljobs").status == 200
 
 
-def test_old_start_scripts_run_unchanged(lab: PeasyLab) -> None:
+def test_start_scripts_of_the_original_run_unchanged(lab: PeasyLab) -> None:
     script = lab.folder / "startserver.py"
     script.write_text(
         "from gpupeasy.core.server import GPUPeasyServer\n"

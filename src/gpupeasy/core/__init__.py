@@ -1,1 +1,1 @@
-"""Where start scripts look for the server."""
+"""`gpupeasy.core.server`, as start scripts import it."""

@@ -9,7 +9,7 @@ from stoker.compat.gpupeasy.main import run_server
 
 
 class GPUPeasyServer:
-    """`debug` and `wakesec` are taken and have no meaning any more: nothing is polled."""
+    """`debug` and `wakesec` are accepted and ignored: the server does not poll."""
 
     def __init__(
         self,
@@ -22,9 +22,9 @@ class GPUPeasyServer:
         self._logdir = logdir
 
     def run(self, host: str, port: str | int) -> None:
-        """Serve until a signal. `0.0.0.0` was everybody; now it is this user, on loopback."""
+        """Serve until a signal. `0.0.0.0` is replaced by 127.0.0.1, for this user only."""
         if host == "0.0.0.0":
-            print("listening on 127.0.0.1 only; see `gpupeasy server --help` for others",
+            print("listening on 127.0.0.1 only; for other addresses see `gpupeasy server --help`",
                   file=sys.stderr)  # fmt: skip
             host = "127.0.0.1"
         code = run_server(host, port, self._devices, self._logdir)

@@ -1,1 +1,1 @@
-"""Where start scripts look for the page."""
+"""`gpupeasy.webapp.peasyWebGUI`, as start scripts import it."""

@@ -12,9 +12,9 @@ class GPUPeasyWebGUI:
         self._words = ["gui", "--backend-host", coreHost, "--backend-port", str(corePort)]
 
     def run(self, host: str, port: str | int) -> None:
-        """Serve until a signal. `0.0.0.0` was everybody; now it is this user, on loopback."""
+        """Serve until a signal. `0.0.0.0` is replaced by 127.0.0.1, for this user only."""
         if host == "0.0.0.0":
-            print("listening on 127.0.0.1 only; see `gpupeasy gui --help` for others",
+            print("listening on 127.0.0.1 only; for other addresses see `gpupeasy gui --help`",
                   file=sys.stderr)  # fmt: skip
             host = "127.0.0.1"
         code = main([*self._words, "--host", host, "--port", str(port)])

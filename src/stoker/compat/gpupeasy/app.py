@@ -1,6 +1,6 @@
-"""The two servers as applications behind the gate: routes, requests, answers.
+"""The two servers as ASGI applications: routes, requests and responses.
 
-What they do blocks (a database, another server), so that it is done by a few threads.
+Their handlers block (on a database, on another server), so they run in a thread pool.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from stoker.http.middleware import Middleware, MiddlewareConfig
 
 _BODY_BYTES = 16 << 20
 _THREADS = 16
-# Forms and fragments of our own pages only; no script but our own file, and nobody frames us.
+# Forms, styles and scripts of the same origin only, no inline scripts, and no framing.
 _POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -39,13 +39,13 @@ class Request(Record):
     method: str
     query: dict[str, str]
     body: bytes
-    kind: str = ""  # what the body calls itself
+    kind: str = ""  # the Content-Type header
 
     def form(self) -> dict[str, str]:
         return fields_of(self.kind, self.body)
 
     def json(self) -> Any:
-        """What was sent as JSON, whatever it calls itself; None when it is none."""
+        """The body as JSON, whatever its Content-Type; None if it is not JSON."""
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):
@@ -66,7 +66,7 @@ def redirect(path: str, messages: object = None) -> Response:
     return Response(b"", 302, {"Location": path})
 
 
-# A method, a path whose last part may be `{id}`, and the work: it is given the request and the id.
+# A method, a path whose last part may be `{id}`, and a handler for the request and the ID.
 Entry = tuple[str, str, Callable[..., Response]]
 
 
@@ -74,58 +74,59 @@ class Application(Protocol):
     routes: list[Entry]
 
     def answer(self, request: Request, work: Callable[[], Response]) -> Response:
-        """Do the work; what goes wrong becomes an answer, too."""
+        """Call the handler, and turn exceptions into responses."""
 
 
 def make_app(application: Application, guard: Guard) -> ASGIApp:
     pool = ThreadPoolExecutor(_THREADS)
 
-    def route(path: str, works: dict[str, Callable[..., Response]]) -> Route:
-        methods = sorted({*works, "OPTIONS", *(["HEAD"] if "GET" in works else [])})
+    def route(path: str, handlers: dict[str, Callable[..., Response]]) -> Route:
+        methods = sorted({*handlers, "OPTIONS", *(["HEAD"] if "GET" in handlers else [])})
 
         async def endpoint(request: requests.Request) -> Response:
             if request.method == "OPTIONS":
                 return Response(b"", 200, {"Allow": ", ".join(methods)})
             kind = request.headers.get("content-type", "")
-            asked = Request(request.method, encoded(request.url.query), await request.body(), kind)
-            work = works["GET" if request.method == "HEAD" else request.method]
-            do = partial(work, asked, *request.path_params.values())
+            query = encoded(request.url.query)
+            parsed = Request(request.method, query, await request.body(), kind)
+            handler = handlers["GET" if request.method == "HEAD" else request.method]
+            work = partial(handler, parsed, *request.path_params.values())
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(pool, application.answer, asked, do)
+            return await loop.run_in_executor(pool, application.answer, parsed, work)
 
         return Route(path, endpoint, methods=methods)
 
     paths: dict[str, dict[str, Callable[..., Response]]] = {}
-    for method, path, work in application.routes:
-        paths.setdefault(path, {})[method] = work
+    for method, path, handler in application.routes:
+        paths.setdefault(path, {})[method] = handler
     app = Starlette(
         routes=[route(*entry) for entry in paths.items()],
-        exception_handlers={HTTPException: _unknown},
+        exception_handlers={HTTPException: _http_error},
     )
     app.router.redirect_slashes = False
-    return Middleware(app, guard, _MANNERS)
+    return Middleware(app, guard, _MIDDLEWARE_CONFIG)
 
 
-async def _unknown(request: requests.Request, error: Exception) -> Response:
+async def _http_error(request: requests.Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    answer = _failed(str(error.detail).capitalize(), error.status_code)
-    answer.headers.update(error.headers or {})  # which methods there are
-    return answer
+    response = _failed(str(error.detail).capitalize(), error.status_code)
+    response.headers.update(error.headers or {})  # e.g. Allow
+    return response
 
 
-def _refuse(why: Refusal) -> Response:
-    answer = _failed(why.message, why.status)
-    if why.status == 401 and why.hint is not None:
-        answer.headers["WWW-Authenticate"] = 'Basic realm="gpupeasy"'
-    return answer
+def _refuse(refusal: Refusal) -> Response:
+    response = _failed(refusal.message, refusal.status)
+    if refusal.status == 401 and refusal.hint is not None:
+        response.headers["WWW-Authenticate"] = 'Basic realm="gpupeasy"'
+    return response
 
 
 def _failed(message: str, status: int) -> Response:
     return as_json({"status": "failed", "message": message}, status)
 
 
-_MANNERS = MiddlewareConfig(
-    # With `no-referrer`, browsers would say that our own forms come from nowhere.
+_MIDDLEWARE_CONFIG = MiddlewareConfig(
+    # With `no-referrer`, browsers would send `Origin: null` with the forms of our own pages.
     {"Content-Security-Policy": _POLICY, "Referrer-Policy": "same-origin"},
     lambda path: _BODY_BYTES,
     _refuse,

@@ -1,6 +1,6 @@
-"""The page's style and its one script. Both are files of this server; nothing comes from elsewhere.
+"""The style and the script of the web page, served by this server; no CDN is used.
 
-Without the script the page works as well: it is then loaded anew by the browser now and then.
+The page also works without the script: the browser then reloads it regularly.
 """
 
 from __future__ import annotations
@@ -77,20 +77,20 @@ const sections = document.querySelectorAll("[data-from]");
 async function refresh() {
   if (document.hidden) return;
   for (const section of sections) {
-    // What somebody is just about to click or type into stays.
+    // Do not replace a section that the user is about to click or type into.
     if (section.contains(document.activeElement) || section.matches(":hover")) continue;
     try {
-      const answer = await fetch(section.dataset.from, {headers: {"Accept": "text/html"}});
-      if (!answer.ok) continue;
-      const text = await answer.text();
+      const response = await fetch(section.dataset.from, {headers: {"Accept": "text/html"}});
+      if (!response.ok) continue;
+      const text = await response.text();
       if (section.dataset.last !== text) {
         const scrolled = section.querySelector(".list")?.scrollTop ?? 0;
-        section.innerHTML = text; // our own markup: the server has escaped what users wrote
+        section.innerHTML = text; // the server has escaped all text of users
         section.dataset.last = text;
         const list = section.querySelector(".list");
         if (list) list.scrollTop = scrolled;
       }
-    } catch { /* the server is away; the next round tries again */ }
+    } catch { /* the server is not reachable; try again next time */ }
   }
 }
 

@@ -1,8 +1,8 @@
-"""Who may speak to the two servers: old scripts bring no token.
+"""Access control of the two servers. Scripts written for the original send no token.
 
-A connection over loopback is let in when its other end belongs to our own user; any other needs the
-token. Beside that, the Host has to be exactly one of our own (a page that points its own name at
-this address is turned away), and what a browser sends must come from our own pages.
+A loopback connection is accepted if the process at the other end belongs to the user of the server;
+all other connections need the token. In addition, the Host header must be one of the server's own
+names, which prevents DNS rebinding, and requests of browsers must come from the server's own pages.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stoker.http.guard_request import GuardRequest, Refusal, refuse_site
 from stoker.http.http_server import ServerSockets
 from stoker.http.peers import own_uids
 
-_OLD_ADDRESS = "0.0.0.0"  # old scripts connect to it, which Linux takes for 127.0.0.1
+_ANY_ADDRESS = "0.0.0.0"  # scripts of the original connect to it; Linux uses 127.0.0.1
 
 
 class Guard:
@@ -28,20 +28,20 @@ class Guard:
         if not asked.path.startswith("/"):
             return Refusal(400, "usage", "Bad request")
         if asked.headers.get("host", "").lower() not in self._hosts:
-            return Refusal(403, "wrong_host", "This is not the address of this server")
+            return Refusal(403, "wrong_host", "The Host header does not name this server")
         if asked.uid not in own_uids() and not self._has_right_token(asked.headers):
-            text = "This server answers its own user only, or needs a token"
+            text = "Only the user who started this server can use it without a token"
             return Refusal(401, "no_token", text, None if self._token is None else "basic")
         return refuse_site(asked, self._hosts, opens_by_link=True)
 
     def is_suspect(self, asked: GuardRequest) -> bool:
-        return False  # there is nothing shorter than 32 characters to be guessed
+        return False  # the token is too long to be guessed
 
     def _has_right_token(self, headers: Mapping[str, str]) -> bool:
         if self._token is None:
             return False
         kind, _, given = headers.get("authorization", "").partition(" ")
-        if kind.lower() == "basic":  # what a browser asks its user for; the name does not matter
+        if kind.lower() == "basic":  # the login dialog of a browser; the user name is ignored
             given = _password(given)
         elif kind.lower() != "bearer":
             return False
@@ -57,9 +57,9 @@ def _password(text: str) -> str:
 
 
 def own_hosts(listening: ServerSockets, others: tuple[str, ...] = ()) -> frozenset[str]:
-    """What the Host header may say; `others` are names, or NAME:PORT for the end of a tunnel."""
+    """The accepted Host headers; `others` are names, or NAME:PORT for the end of a tunnel."""
     ports = {name.lower() for name in others if ":" in name}
     names = [name for name in others if ":" not in name]
     if listening.addresses.is_loopback:
-        names.append(_OLD_ADDRESS)
+        names.append(_ANY_ADDRESS)
     return host_values(listening.names(*names), listening.port) | ports

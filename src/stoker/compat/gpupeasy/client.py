@@ -1,4 +1,4 @@
-"""How the page asks the server, over the same routes that everybody else may use."""
+"""HTTP client of the web page and `gpupeasy submit`; uses the public routes of the server."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from stoker.errors import UsageError
 from stoker.http.addresses import resolve
 from stoker.http.peers import listener_uid
 
-_SECONDS = 30.0
-_MOST_BYTES = 64 << 20
+_TIMEOUT_SECONDS = 30.0
+_MAX_BYTES = 64 << 20
 
 
 class Unreachable(Exception):
-    """The server did not answer, or is not ours to talk to."""
+    """The server did not respond, or belongs to another user."""
 
 
 class Backend:
     def __init__(self, host: str, port: int, token: str | None = None) -> None:
-        # Old scripts name the address that servers listen on, not one to connect to.
+        # Start scripts of the original pass the address that the server listens on.
         self._host = "127.0.0.1" if host in ("0.0.0.0", "") else host
         self._port = port
         self._token = token
 
     def get(self, *path: str, **query: object) -> Any:
-        return self._ask("GET", path, query, None)
+        return self._request("GET", path, query, None)
 
     def post(self, *path: str, data: object = None) -> Any:
-        return self._ask("POST", path, {}, json.dumps(data).encode())
+        return self._request("POST", path, {}, json.dumps(data).encode())
 
-    def _ask(
+    def _request(
         self, method: str, path: tuple[str, ...], query: dict[str, object], body: bytes | None
     ) -> Any:
         target = "/" + "/".join(quote(part, safe="") for part in path)
@@ -44,14 +44,14 @@ class Backend:
         headers = {"Content-Type": "application/json"}
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
-        connection = http.client.HTTPConnection(address, self._port, timeout=_SECONDS)
+        connection = http.client.HTTPConnection(address, self._port, timeout=_TIMEOUT_SECONDS)
         headers["Host"] = f"[{self._host}]:{self._port}" if ":" in self._host else (
             f"{self._host}:{self._port}"
         )  # fmt: skip
         try:
             connection.request(method, target + ("?" + urlencode(query) if query else ""), body,
                                headers)  # fmt: skip
-            return json.loads(connection.getresponse().read(_MOST_BYTES))
+            return json.loads(connection.getresponse().read(_MAX_BYTES))
         except TimeoutError:
             raise Unreachable(f"Connection timeout on url: {url}") from None
         except (OSError, http.client.HTTPException, ValueError):
@@ -60,8 +60,11 @@ class Backend:
             connection.close()
 
     def _address(self) -> str | None:
-        """Where to connect: on this host only to a server of our own user, which alone may read
-        the commands. The address in numbers is what is checked, and what is connected to."""
+        """The address to connect to; None if there is no server that may read the commands.
+
+        On this host, the server must belong to the current user. The numeric address that was
+        checked is the one that is used for the connection.
+        """
         try:
             addresses = resolve(self._host)
         except UsageError:

@@ -1,7 +1,7 @@
-"""The daemon of a GPUPeasy queue: Stoker's own, on devices that are strings.
+"""The daemon of a GPUPeasy queue: Stoker's daemon with devices that are strings.
 
-It follows the list of devices in the queue's books, so that they can be added and taken away while
-jobs run, and writes what happens into logs.out, whether or not a server is up.
+It reads the list of devices from the database, so that devices can be added and removed while jobs
+run, and writes events to logs.out, whether or not a server is running.
 """
 
 from __future__ import annotations
@@ -23,54 +23,54 @@ from stoker.store import job_queries, meta, named_devices
 from stoker.supervisor.messages import AttemptStarted
 
 MODULE = "stoker.compat.gpupeasy.daemon"
-READY = "peasy_ready"  # in the books: whether they say how everything ended before
+READY = "peasy_ready"  # in the database: whether the ends of all earlier jobs are recorded
 
 
 class PeasyDaemon(Daemon):
     restart = (sys.executable, "-P", "-m", MODULE)
 
     def __init__(self, settings: Settings) -> None:
-        self._book = EventLog(os.path.dirname(settings.state_dir))
+        self._event_log = EventLog(os.path.dirname(settings.state_dir))
         self._slots: SlotGpus | MonitoredSlots | None = None
         self._used: tuple[str, ...] = ()
         self._is_ready = False
         super().__init__(settings)
 
     def find_cards(self, tag: int) -> FixedGpus:
-        """All slots that ever were, because jobs are on record by their numbers."""
-        while not self._mark(False) and not self._is_stopping:
+        """The slots of all devices ever used, because jobs refer to slots by number."""
+        while not self._store_ready(False) and not self._is_stopping:
             time.sleep(0.05)
         named = named_devices.read(self._db) or named_devices.Slots()
         self._slots = make_slots(named.known, self._settings, tag, FIRST_FREED, self.message)
-        self._follow(named.used)
+        self._use_devices(named.used)
         return self._slots
 
     def _recover(self, living: list[AttemptStarted]) -> None:
         super()._recover(living)
-        self._get_ready()
+        self._mark_ready()
 
-    def _get_ready(self) -> None:
+    def _mark_ready(self) -> None:
         if not self._is_ready and not self._loop.has_unrecorded:
-            self._is_ready = self._mark(True)
+            self._is_ready = self._store_ready(True)
 
-    def _mark(self, is_ready: bool) -> bool:
+    def _store_ready(self, is_ready: bool) -> bool:
         try:
             with self._db.transaction():
                 meta.set_meta(self._db, READY, int(is_ready))
             return True
-        except Error as error:  # somebody else is writing
+        except Error as error:  # another process holds the write lock
             self.message(error.message)
             return False
 
     def _observe(self) -> None:
         super()._observe()
-        self._get_ready()
+        self._mark_ready()
         named = named_devices.read(self._db)
         if named is not None and named.used != self._used:
-            self._follow(named.used)
+            self._use_devices(named.used)
             self._loop.devices_changed()
 
-    def _follow(self, names: tuple[str, ...]) -> None:
+    def _use_devices(self, names: tuple[str, ...]) -> None:
         assert self._slots is not None
         self._slots.use(names)
         self._used = names
@@ -79,26 +79,32 @@ class PeasyDaemon(Daemon):
 
     def starting(self, job: int, devices: tuple[int, ...]) -> None:
         row = job_queries.job(self._db, job)
-        self._book.write("Info", "Scheduling", label(job, row.name), "on gpu ", self._gpu(devices))
+        self._event_log.write(
+            "Info", "Scheduling", label(job, row.name), "on gpu ", self._gpu(devices)
+        )
 
     def finished(self, job: int, outcome: Outcome, verdict: Verdict) -> None:
         super().finished(job, outcome, verdict)
         row = job_queries.job(self._db, job)
-        who = label(job, row.name)
+        name = label(job, row.name)
         if verdict.event == "return":
-            self._book.write("Warning", "Process", who, "goes back to the queue:", verdict.cause)
+            self._event_log.write(
+                "Warning", "Process", name, "returns to the queue:", verdict.cause
+            )
         elif verdict.cause == "start_failed":
-            self._book.write("Error", "Scheduling failed for", who, "on gpu",
+            self._event_log.write("Error", "Scheduling failed for", name, "on gpu",
                              self._gpu(row.devices))  # fmt: skip
-            self._book.write("Error", "OSError: ", outcome.detail)
+            self._event_log.write("Error", "OSError: ", outcome.detail)
         else:
             level = "Success" if verdict.event == "succeed" else "Warning"
-            self._book.write(level, "Process", who, f"exited with return code: {return_code(row)}")
+            self._event_log.write(
+                level, "Process", name, f"exited with return code: {return_code(row)}"
+            )
 
     def _gpu(self, devices: tuple[int, ...]) -> str:
         return ",".join(self._loop.gpus.devices[number].visible for number in devices)
 
 
-if __name__ == "__main__" and os.fork() == 0:  # the parent leaves, so that init adopts the daemon
+if __name__ == "__main__" and os.fork() == 0:  # the parent exits, so that init adopts the daemon
     os.chdir("/")
     main(PeasyDaemon)

@@ -1,4 +1,4 @@
-"""Devices as users write them: names that go into CUDA_VISIBLE_DEVICES."""
+"""Names of devices: values of CUDA_VISIBLE_DEVICES."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from stoker.compat.foreground.gpu_slots import expand_range
 
 
 def split_devices(text: str) -> list[str]:
-    """
+    """The devices in a list as `--gpus` takes it.
+
     >>> split_devices("0;1;2,3"), split_devices(""), split_devices("0;")
     (['0', '1', '2,3'], [''], ['0', ''])
     >>> split_devices("0 1;4-6"), split_devices("GPU-0-2;2-3,4-5"), split_devices("-1;0")

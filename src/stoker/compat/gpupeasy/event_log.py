@@ -1,4 +1,4 @@
-"""`<logdir>/logs.out`: one line for everything that happens, in the words users grep for."""
+"""`<logdir>/logs.out`: one line per event, with the texts of the original."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _WIDTH = 8
 
 
 class EventLog:
-    """Appends whole lines, so that the server and its daemon can both write."""
+    """Appends whole lines, so that the server and its daemon can both write to the file."""
 
     def __init__(self, folder: str) -> None:
         self.path = os.path.join(folder, NAME)
@@ -23,7 +23,7 @@ class EventLog:
         try:
             descriptor = os.open(self.path, flags, 0o600)
         except OSError:
-            return  # a full disk or a folder that is gone: the queue is what counts
+            return  # a full disk or a removed folder must not stop the queue
         try:
             os.write(descriptor, line.encode("utf-8", "replace"))
         except OSError:
@@ -33,7 +33,8 @@ class EventLog:
 
 
 def label(id: int, name: str | None) -> str:
-    """
+    """How a job is named in the log.
+
     >>> label(1, "a")
     '<1, a>'
     """

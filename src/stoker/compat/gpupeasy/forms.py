@@ -1,4 +1,4 @@
-"""The fields of a form, in either of the two encodings that browsers and `curl` have."""
+"""Parse the fields of a form in both encodings of browsers and `curl`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from email.message import Message
 from email.parser import BytesHeaderParser
 from urllib.parse import parse_qs
 
-_MOST = 100
+_MAX_FIELDS = 100
 _LINE = b"\r\n"
 
 
 def fields_of(kind: str, body: bytes) -> dict[str, str]:
-    """The first of each name; `kind` is what the request calls itself. Nothing: it is no form.
+    """The first value of each field; `kind` is the Content-Type. Empty if it is not a form.
 
     >>> fields_of("", b"a=1&b=x+y&a=2")
     {'a': '1', 'b': 'x y'}
@@ -26,9 +26,9 @@ def fields_of(kind: str, body: bytes) -> dict[str, str]:
 
 
 def encoded(text: str) -> dict[str, str]:
-    """The fields of a query, or of a form that is written like one."""
+    """The fields of a query string or of a URL-encoded form."""
     try:
-        found = parse_qs(text, keep_blank_values=True, max_num_fields=_MOST)
+        found = parse_qs(text, keep_blank_values=True, max_num_fields=_MAX_FIELDS)
     except ValueError:
         return {}
     return {key: values[0] for key, values in found.items()}
@@ -47,16 +47,16 @@ def _multipart(kind: str, body: bytes) -> dict[str, str]:
 
 
 def _parts(body: bytes, boundary: bytes) -> Iterator[tuple[str, bytes]]:
-    """Cut at the boundary by hand: email's own reader takes seconds for a few megabytes."""
-    pieces = (_LINE + body).split(_LINE + b"--" + boundary, _MOST + 1)
-    for piece in pieces[1 : _MOST + 1]:
+    """The parts, split by hand: the `email` parser takes seconds for a few megabytes."""
+    pieces = (_LINE + body).split(_LINE + b"--" + boundary, _MAX_FIELDS + 1)
+    for piece in pieces[1 : _MAX_FIELDS + 1]:
         if piece.startswith(b"--"):
             return
         lines, _, content = piece.partition(_LINE + _LINE)
         head = BytesHeaderParser().parsebytes(lines.lstrip())
         name = head.get_param("name", header="Content-Disposition")
-        if isinstance(name, tuple):  # with a character set, as RFC 2231 has it
+        if isinstance(name, tuple):  # with a character set (RFC 2231)
             name = name[2]
         if isinstance(name, str):
-            # The header is read as ASCII, and names may be more than that.
+            # The header was decoded as ASCII, but names may be UTF-8.
             yield name.encode("utf-8", "surrogateescape").decode("utf-8", "replace"), content

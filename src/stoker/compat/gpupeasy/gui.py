@@ -1,4 +1,4 @@
-"""The page's routes. It knows nothing by itself: every answer comes from the server's routes."""
+"""The routes of the web page. It has no state: all data comes from the routes of the server."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from stoker.compat.gpupeasy.client import Backend, Unreachable
 from stoker.core.formats import gpupeasy_text
 from stoker.core.formats.gpupeasy_text import TextJob, trouble_in
 
-_SHOWN = 200
-_LAST = "20"
+_MAX_SHOWN = 200
+_DEFAULT_LINES = "20"
 _EMPTY = {
     "successfuljobs": "No successful jobs",
     "failedjobs": "No jobs have failed",
@@ -35,7 +35,7 @@ class Gui:
         self.routes: list[Entry] = [
             ("GET", "/", self._index),
             ("GET", "/message", lambda _: redirect("/", _TEST_MESSAGES)),
-            ("GET", "/batchaddjobs", lambda ask: html(html_pages.add_jobs(_messages(ask)))),
+            ("GET", "/batchaddjobs", lambda request: html(html_pages.add_jobs(_messages(request)))),
             ("POST", "/batchaddjobs", self._add_jobs),
             ("POST", "/testCommandParser", self._test_command),
             ("GET", "/successfuljobs", lambda _: html(self._list("successfuljobs"))),
@@ -44,12 +44,12 @@ class Gui:
             ("GET", "/deviceutilization", lambda _: html(self._devices())),
             ("GET", "/jobinfo/{id}", self._job),
             ("POST", "/loadlogfile", self._load_log),
-            # -- new --
+            # -- not in the original --
             ("POST", "/canceljob/{id}", lambda _, id: self._change("canceljob", id)),
             ("POST", "/rerunjob/{id}", lambda _, id: self._change("rerunjob", id)),
             ("POST", "/setpriority/{id}", self._prioritize),
-            ("POST", "/adddevice", lambda ask: self._change_device("adddevice", ask)),
-            ("POST", "/removedevice", lambda ask: self._change_device("removedevice", ask)),
+            ("POST", "/adddevice", lambda request: self._change_device("adddevice", request)),
+            ("POST", "/removedevice", lambda request: self._change_device("removedevice", request)),
             ("POST", "/pausescheduler", lambda _: self._change("pausescheduler")),
             ("POST", "/resumescheduler", lambda _: self._change("resumescheduler")),
             ("GET", "/static/style.css", lambda _: Response(STYLE, media_type="text/css")),
@@ -62,9 +62,9 @@ class Gui:
         except Unreachable as error:
             if request.method == "POST":
                 return redirect("/", {"errorMessage": str(error)})
-            return html(html_pages.trouble(str(error)))
+            return html(html_pages.error_box(str(error)))
 
-    # -- what is shown -------------------------------------------------------------------------
+    # -- pages and fragments -------------------------------------------------------------------
 
     def _index(self, request: Request) -> Response:
         parts = {name: self._list(name) for name in _EMPTY}
@@ -77,11 +77,11 @@ class Gui:
 
     def _list(self, name: str) -> str:
         try:
-            found = self._backend.get(name, limit=_SHOWN)
+            found = self._backend.get(name, limit=_MAX_SHOWN)
         except Unreachable as error:
-            return html_pages.trouble(str(error))
+            return html_pages.error_box(str(error))
         if found["status"] != "successful":
-            return html_pages.trouble("GPUPeasy scheduler server returned an error")
+            return html_pages.error_box("GPUPeasy scheduler server returned an error")
         return html_pages.job_list(found["value"], _EMPTY[name], found.get("hidden", 0))
 
     def _devices(self) -> str:
@@ -89,9 +89,9 @@ class Gui:
             running = self._backend.get("deviceutilization")
             names = self._backend.get("availabledevices")
         except Unreachable as error:
-            return html_pages.trouble(str(error))
+            return html_pages.error_box(str(error))
         if running["status"] != "successful" or names["status"] != "successful":
-            return html_pages.trouble("Could not fetch utilization info from core server")
+            return html_pages.error_box("Could not fetch utilization info from core server")
         return html_pages.devices(names["value"], running["value"])
 
     def _job(self, request: Request, id: str) -> Response:
@@ -100,91 +100,97 @@ class Gui:
             found = self._backend.get("jobdetails", id)
             if found["status"] != "successful":
                 error = {"errorMessage": f"Job ({id}) not found in backend"}
-                return html(html_pages.job_page(error, None, None, _LAST))
-            last = request.query.get("lastN", _LAST)
+                return html(html_pages.job_page(error, None, None, _DEFAULT_LINES))
+            last = request.query.get("lastN", _DEFAULT_LINES)
             log = self._backend.get("joblog", id, lastN=last)["value"]
         except Unreachable as error:
-            return html(html_pages.job_page({"errorMessage": str(error)}, None, None, _LAST))
+            return html(
+                html_pages.job_page({"errorMessage": str(error)}, None, None, _DEFAULT_LINES)
+            )
         return html(html_pages.job_page(messages, found["value"], log, last))
 
     def _load_log(self, request: Request) -> Response:
         fields = request.form()
         if "fileName" not in fields or "lastN" not in fields:
-            return as_json({"status": "failed", "value": "fileName and lastN are needed"}, 400)
+            return as_json({"status": "failed", "value": "fileName and lastN are required"}, 400)
         try:
             found = self._backend.get("joblog", outFile=fields["fileName"], lastN=fields["lastN"])
-        except Unreachable as error:  # a script asks, and cannot follow us to a page
+        except Unreachable as error:  # called by scripts, which expect JSON
             return as_json({"status": "failed", "value": str(error)})
         if found.get("missing"):
-            return as_json(found["value"])  # a bare text, as it always was
+            return as_json(found["value"])  # a bare JSON string, as in the original
         return as_json({"status": found["status"], "value": found["value"]})
 
-    # -- what is done --------------------------------------------------------------------------
+    # -- actions -------------------------------------------------------------------------------
 
     def _add_jobs(self, request: Request) -> Response:
         fields = request.form()
         if "jobList" not in fields:
-            return as_json({"status": "failed", "message": "jobList is needed"}, 400)
+            return as_json({"status": "failed", "message": "jobList is required"}, 400)
         lines = list(gpupeasy_text.jobs_in(fields["jobList"]))
         if not lines:
             return _error("No jobs were submitted (or incorrect syntax)")
-        troubles = [line.trouble for line in lines]
-        answer = self._submit(lines, is_trial=any(troubles))
-        for place, trouble in zip(_good(lines), answer.get("errors") or (), strict=False):
-            if trouble is not None:
-                troubles[place] = trouble_in(lines[place].name, _in_batch(trouble))
-        found = [trouble for trouble in troubles if trouble]
+        errors = [line.trouble for line in lines]
+        response = self._submit(lines, is_dry_run=any(errors))
+        for index, error in zip(_valid(lines), response.get("errors") or (), strict=False):
+            if error is not None:
+                errors[index] = trouble_in(lines[index].name, _in_batch(error))
+        found = [error for error in errors if error]
         if found:
-            text = "".join(f"{trouble}\n\n" for trouble in found)
+            text = "".join(f"{error}\n\n" for error in found)
             return _error(f"There were {len(found)} errors. \n\n{text}")
-        if answer["status"] != "successful":
-            return _error(str(answer["message"]))
+        if response["status"] != "successful":
+            return _error(str(response["message"]))
         return redirect("/", {"infoMessage": "Jobs successfully passed onto scheduler.\n"})
 
-    def _submit(self, lines: list[TextJob], is_trial: bool) -> Any:
-        """All good lines at once; on trial when others are bad, to find what else is wrong."""
+    def _submit(self, lines: list[TextJob], is_dry_run: bool) -> Any:
+        """Submit the valid jobs at once; with a dry run, only check them for errors."""
         data = [
             {"jobName": line.name, "outFile": line.out, "jobCommand": line.argv}
             for line in lines
             if line.trouble is None
         ]
-        return self._backend.post("addnewjobs", data={"jobs": data, "dryRun": is_trial})
+        return self._backend.post("addnewjobs", data={"jobs": data, "dryRun": is_dry_run})
 
     def _test_command(self, request: Request) -> Response:
-        """One command; or, as later versions had it, a job list."""
+        """Parse one command, or a job list as in later versions of the original."""
         text = request.form().get("jobCommand")
         if text is None:
-            return as_json({"status": "failed", "message": "jobCommand is needed"}, 400)
-        answer: dict[str, Any]
+            return as_json({"status": "failed", "message": "jobCommand is required"}, 400)
+        result: dict[str, Any]
         if not gpupeasy_text.one_line(text):
-            answer = {"status": "failed", "commandList": [],
+            result = {"status": "failed", "commandList": [],
                       "errorMessage": "Command string cannot be emtpy"}  # fmt: skip
         elif gpupeasy_text.has_fields(text):
-            answer = _parsed_list(list(gpupeasy_text.jobs_in(text)))
+            result = _parsed_list(list(gpupeasy_text.jobs_in(text)))
         else:
             try:
                 words = gpupeasy_text.split_command(gpupeasy_text.one_line(text))
-                answer = {"status": "successful", "commandList": words}
+                result = {"status": "successful", "commandList": words}
             except ValueError as error:
-                answer = {"status": "failed", "commandList": [], "errorMessage": str(error)}
-        return redirect("/batchaddjobs", answer)
+                result = {"status": "failed", "commandList": [], "errorMessage": str(error)}
+        return redirect("/batchaddjobs", result)
 
     def _prioritize(self, request: Request, id: str) -> Response:
         data = {"priority": request.form().get("priority", "")}
-        return _told(self._backend.post("setpriority", id, data=data), f"/jobinfo/{_id(id)}")
+        return _redirect_with_result(
+            self._backend.post("setpriority", id, data=data), f"/jobinfo/{_id(id)}"
+        )
 
     def _change(self, action: str, id: str | None = None) -> Response:
         if id is None:
-            return _told(self._backend.post(action), "/")
-        answer = self._backend.post(action, id)
-        return _told(answer, f"/jobinfo/{_id(str(answer.get('jobID', id)))}")
+            return _redirect_with_result(self._backend.post(action), "/")
+        result = self._backend.post(action, id)
+        return _redirect_with_result(result, f"/jobinfo/{_id(str(result.get('jobID', id)))}")
 
     def _change_device(self, action: str, request: Request) -> Response:
-        return _told(self._backend.post(action, data={"device": request.form().get("device")}), "/")
+        return _redirect_with_result(
+            self._backend.post(action, data={"device": request.form().get("device")}), "/"
+        )
 
 
 def _messages(request: Request) -> dict[str, Any]:
-    """What a link brought along to be shown; anybody may have made that link."""
+    """The messages in the query string, which are untrusted: any site can link to this page."""
     try:
         found = json.loads(request.query.get("messages", "{}"))
     except (ValueError, RecursionError):
@@ -199,29 +205,29 @@ def _parsed_list(lines: list[TextJob]) -> dict[str, Any]:
         for line in lines
         if line.trouble is None
     ]
-    answer: dict[str, Any] = {"status": "successful", "jobList": found, "errorCount": len(errors)}
+    result: dict[str, Any] = {"status": "successful", "jobList": found, "errorCount": len(errors)}
     if errors:
-        answer["errorMessage"] = "\n".join(f"{error}\n\n" for error in errors)
-    return answer
+        result["errorMessage"] = "\n".join(f"{error}\n\n" for error in errors)
+    return result
 
 
-def _good(lines: list[TextJob]) -> list[int]:
-    return [place for place, line in enumerate(lines) if line.trouble is None]
+def _valid(lines: list[TextJob]) -> list[int]:
+    return [index for index, line in enumerate(lines) if line.trouble is None]
 
 
-def _in_batch(trouble: str) -> str:
-    """The page has always said it this way."""
+def _in_batch(error: str) -> str:
+    """The message of the original's page for a batch."""
     common = "Output file already exists or common to multiple jobs: "
-    return trouble.replace("Output file already exists: ", common, 1)
+    return error.replace("Output file already exists: ", common, 1)
 
 
 def _error(text: str) -> Response:
     return redirect("/", {"errorMessage": text})
 
 
-def _told(answer: dict[str, Any], path: str) -> Response:
-    kind = "successMessage" if answer.get("status") == "successful" else "errorMessage"
-    return redirect(path, {kind: str(answer.get("message", ""))})
+def _redirect_with_result(result: dict[str, Any], path: str) -> Response:
+    kind = "successMessage" if result.get("status") == "successful" else "errorMessage"
+    return redirect(path, {kind: str(result.get("message", ""))})
 
 
 def _id(text: str) -> str:

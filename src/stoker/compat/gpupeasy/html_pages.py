@@ -1,4 +1,4 @@
-"""HTML. Whatever comes from a user, a job or an address goes through `_text`."""
+"""HTML pages. All text from users, jobs and URLs is escaped with `_text`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _text(value: object) -> str:
 
 
 def _page(title: str, body: str, reloads: bool = False) -> str:
-    again = f'<noscript><meta http-equiv="refresh" content="{_RELOAD_SECONDS}"></noscript>'
+    refresh = f'<noscript><meta http-equiv="refresh" content="{_RELOAD_SECONDS}"></noscript>'
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -41,7 +41,7 @@ def _page(title: str, body: str, reloads: bool = False) -> str:
 <title>{_text(title)}</title>
 <link rel="stylesheet" href="/static/style.css">
 <script src="/static/refresh.js" defer></script>
-{again if reloads else ""}
+{refresh if reloads else ""}
 </head>
 <body>
 <nav><a class="brand" href="/">GPUPeasy</a><a href="/batchaddjobs">Add Jobs</a></nav>
@@ -59,7 +59,7 @@ def index(messages: Messages, parts: Mapping[str, str], is_paused: bool) -> str:
         if is_paused
         else _button("/pausescheduler", "Pause the scheduler")
     )
-    note = '<div class="alert">The scheduler is paused: no more jobs are started.</div>'
+    note = '<div class="alert">The scheduler is paused: no jobs are started.</div>'
     return _page("GPUPeasy", f"""{banners(messages)}
 {note if is_paused else ""}
 <h2>Device Utilization</h2>
@@ -85,9 +85,9 @@ def _section(id: str, source: str, parts: Mapping[str, str]) -> str:
 def add_jobs(messages: Messages) -> str:
     return _page("Add Jobs - GPUPeasy", f"""{banners(messages)}
 <h2>Add Jobs</h2>
-<p>One or more jobs, separated by <code>;;;</code>, each of them
-<code>name ;; output file ;; command</code>. The output file has to be new. Line ends and runs of
-blanks count as one blank.</p>
+<p>One or more jobs, separated by <code>;;;</code>, each written as
+<code>name ;; output file ;; command</code>. The output file must not exist yet. Newlines and
+repeated spaces count as one space.</p>
 <pre>{_text(_SYNTAX)}</pre>
 <form action="/batchaddjobs" method="post">
 <label for="jobList">Job List</label>
@@ -95,8 +95,8 @@ blanks count as one blank.</p>
 <button class="primary">Submit</button>
 </form>
 <h2>Test Job Command</h2>
-<p>How a command is split into words. There is no shell: no pipes, no redirection, no variables;
-write <code>sh -c '...'</code> where you want one.</p>
+<p>Shows how a command is split into words. Jobs run without a shell: pipes, redirection and
+variables need <code>sh -c '...'</code>.</p>
 <form action="/testCommandParser" method="post">
 <label for="jobCommand">Job Command</label>
 <textarea id="jobCommand" name="jobCommand" rows="4"></textarea>
@@ -121,7 +121,7 @@ def job_page(messages: Messages, job: Job | None, log: str | None, last: str) ->
     if job is None:
         return _page("Job Info - GPUPeasy", f"{banners(messages)}\n<h2>Job Info</h2>")
     status = str(job["status"])
-    facts = [
+    fields = [
         ("Job ID", _text(job["jobid"])),
         ("Job Name", _text(job["jobName"])),
         ("Status", f'<span class="{_STATUS_CLASS.get(status, "")}">{_text(status)}</span>'
@@ -137,7 +137,7 @@ def job_page(messages: Messages, job: Job | None, log: str | None, last: str) ->
         ("Job Command", f"<code>{_text(job['jobCommand'])}</code>"),
         ("Output File", f"<code>{_text(job['outFile'])}</code>"),
     ]  # fmt: skip
-    rows = "\n".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts)
+    rows = "\n".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in fields)
     shown = _text(log_as_text(log)) if log is not None else "#Press Load to load log file"
     id = quote(str(job["jobid"]))
     return _page(f"{job['jobName']} - GPUPeasy", f"""{banners(messages)}
@@ -175,7 +175,7 @@ def _button(action: str, label: str, kind: str = "") -> str:
 
 
 def log_as_text(log: str) -> str:
-    """What a terminal would show: progress bars collapsed, no escape sequences."""
+    """The log as a terminal shows it: progress bars collapsed, escape sequences removed."""
     view = LogView(False)
     return "\n".join((*view.feed(log), *view.finish()))
 
@@ -192,7 +192,7 @@ def banners(messages: Messages) -> str:
 # -- fragments -------------------------------------------------------------------------------------
 
 
-def trouble(message: str) -> str:
+def error_box(message: str) -> str:
     return f'<div class="alert danger"><strong>Error:</strong> {_text(message)}</div>'
 
 
@@ -216,11 +216,11 @@ def _job_row(job: Job) -> str:
 
 
 def devices(names: list[str], running: list[Job]) -> str:
-    """Every slot with what runs there; a job whose device was taken away is shown below."""
+    """Each slot with its running job; jobs on removed devices are shown at the end."""
     left = list(running)
     rows = []
     for name in names:
-        job = next((one for one in left if one["gpu"] == name), None)
+        job = next((job for job in left if job["gpu"] == name), None)
         if job is not None:
             left.remove(job)
         rows.append(_device(name, job))

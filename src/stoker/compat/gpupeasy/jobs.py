@@ -1,4 +1,4 @@
-"""What a job may look like: the fields of a submission, and how a job stands."""
+"""Validation of submissions, and the status of jobs as clients see it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from stoker.core.record import Record
 from stoker.core.states import FINAL
 from stoker.store.job_queries import JobRow
 
-DEFAULT_PRIORITY = 30  # "reduces to a regular queue", as the project's own plan has it
+DEFAULT_PRIORITY = 30  # the value of the original's plan, with which the queue is FIFO
 _MAX_PRIORITY = 1 << 31
-_NEEDED = ("outFile", "jobName", "jobCommand")
+_REQUIRED = ("outFile", "jobName", "jobCommand")
 
 
 class PeasySubmission(Record):
-    """A submission that makes sense. `out` is as it was given, relative ones included."""
+    """A valid submission. `out` is the path as given, possibly relative."""
 
     name: str
     out: str
@@ -27,17 +27,17 @@ class PeasySubmission(Record):
 
 
 class Refused(Exception):
-    """Why a job is not taken, in the words that clients know; `place` is its place in a batch."""
+    """A job is refused, with the message of the original; `index` is its index in a batch."""
 
-    def __init__(self, message: str, place: int | None = None) -> None:
+    def __init__(self, message: str, index: int | None = None) -> None:
         super().__init__(message)
-        self.place = place
+        self.index = index
 
 
-def wanted(job: object) -> PeasySubmission:
-    """The fields of a job as they came in JSON, checked in the order that clients expect."""
+def parse_submission(job: object) -> PeasySubmission:
+    """Validate the JSON fields of a job, in the order of the original. Raises Refused."""
     fields: Mapping[str, object] = job if isinstance(job, dict) else {}
-    for key in _NEEDED:
+    for key in _REQUIRED:
         if key not in fields:
             raise Refused(f"Key '{key}' not found")
     name, out, command = fields["jobName"], fields["outFile"], fields["jobCommand"]
@@ -47,11 +47,11 @@ def wanted(job: object) -> PeasySubmission:
         raise Refused("No job name was provided")
     if not isinstance(out, str) or not out:
         raise Refused("Output file not specified")
-    # A text is taken for its letters, as it always was; it has to be a list of words.
+    # A string is split into its letters, as in the original.
     words = list(command) if isinstance(command, (list, str)) else []
-    if not words or not all(_is_text(word) for word in words):
+    if not words or not all(_is_argument(word) for word in words):
         raise Refused("Key 'jobCommand' has to be a list of strings")
-    if not _is_text(name):
+    if not _is_argument(name):
         raise Refused("No job name was provided")
     return PeasySubmission(
         name, out, tuple(words), priority_of(fields.get("priority", DEFAULT_PRIORITY)),
@@ -60,20 +60,20 @@ def wanted(job: object) -> PeasySubmission:
 
 
 def priority_of(value: object) -> int:
-    number = _whole(value)
+    number = _integer(value)
     if number is None or not -_MAX_PRIORITY < number < _MAX_PRIORITY:
         raise Refused(f"Priority is not a number: {value}")
     return number
 
 
 def _retries(value: object) -> int:
-    number = _whole(value)
+    number = _integer(value)
     if number is None or not 0 <= number <= 1000:
         raise Refused(f"Retries is not a number: {value}")
     return number
 
 
-def _whole(value: object) -> int | None:
+def _integer(value: object) -> int | None:
     if isinstance(value, int):
         return int(value)
     try:
@@ -82,18 +82,18 @@ def _whole(value: object) -> int | None:
         return None
 
 
-def _is_text(word: object) -> bool:
-    """Whether a process could be given this."""
+def _is_argument(word: object) -> bool:
+    """Whether the value can be an argument of a process."""
     if not isinstance(word, str) or "\0" in word:
         return False
     try:
         to_bytes(word)
-    except UnicodeEncodeError:  # half of a surrogate pair
+    except UnicodeEncodeError:  # an unpaired surrogate
         return False
     return True
 
 
-# -- how a job stands, for clients ----------------------------------------------------------------
+# -- status ---------------------------------------------------------------------------------------
 
 
 def status_of(row: JobRow) -> str:
@@ -105,7 +105,7 @@ def status_of(row: JobRow) -> str:
 
 
 def return_code(row: JobRow) -> int | None:
-    """The exit code; negative for a signal; -1 when there was never a process, or nobody saw it."""
+    """The exit code; negative for a signal; -1 if the process never started or is lost."""
     if row.state not in FINAL:
         return None
     cause = row.cause or row.attempt_cause
@@ -116,5 +116,5 @@ def return_code(row: JobRow) -> int | None:
 
 
 def shown_out(row: JobRow) -> str:
-    """The output file as it was given: a relative one is kept as `<folder>/./<name>`."""
+    """The output file as given: a relative path is stored as `<folder>/./<name>`."""
     return (row.stdout or "").removeprefix(os.path.join(row.cwd, ".", ""))

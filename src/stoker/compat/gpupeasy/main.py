@@ -1,4 +1,4 @@
-"""`gpupeasy server`, `gpupeasy gui` and `gpupeasy submit`: options, start, stop."""
+"""`gpupeasy server`, `gpupeasy gui` and `gpupeasy submit`: options, start and stop."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class ListenOptions(Record):
-    """Where to listen, and who else may come."""
+    """The address to listen on, and what remote clients need."""
 
     host: str = _LOOPBACK
     port: int = SERVER_PORT
@@ -50,23 +50,25 @@ class ListenOptions(Record):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
-    parsed = _parser().parse_args(_with_devices(words))
-    return _told(lambda: _run(parsed))
+    parsed = _parser().parse_args(_join_negative_devices(words))
+    return _report_errors(lambda: _run(parsed))
 
 
 def run_server(host: str, port: str | int, devices: Sequence[str], logdir: str | None) -> int:
-    """For start scripts: each device is taken as it is."""
-    return _told(lambda: serve(ListenOptions(host, _port(port)), devices, logdir, _QUEUE_LIMIT))
+    """Run a server for a start script, which passes each device as one string."""
+    return _report_errors(
+        lambda: serve(ListenOptions(host, _port(port)), devices, logdir, _QUEUE_LIMIT)
+    )
 
 
 def _port(text: str | int) -> int:
     try:
         return int(text)
     except ValueError:
-        raise UsageError(f"there is no port `{text}`") from None
+        raise UsageError(f"`{text}` is not a port number") from None
 
 
-def _told(work: Callable[[], int]) -> int:
+def _report_errors(work: Callable[[], int]) -> int:
     try:
         return work()
     except Error as error:
@@ -79,19 +81,21 @@ def _told(work: Callable[[], int]) -> int:
 def _run(parsed: argparse.Namespace) -> int:
     if parsed.verb == "submit":
         return submit(_backend(parsed), parsed.file)
-    place = ListenOptions(parsed.host, parsed.port, parsed.token_file, tuple(parsed.allow_host))
+    listen_options = ListenOptions(
+        parsed.host, parsed.port, parsed.token_file, tuple(parsed.allow_host)
+    )
     if parsed.verb == "gui":
-        return show(place, _backend(parsed))
+        return show(listen_options, _backend(parsed))
     devices = None
     if parsed.gpus is not None:
         devices = split_devices(parsed.gpus) * max(1, parsed.jobs_per_gpu)
-    return serve(place, devices, parsed.logdir, parsed.queue_limit)
+    return serve(listen_options, devices, parsed.logdir, parsed.queue_limit)
 
 
-def _with_devices(words: list[str]) -> list[str]:
-    """`--gpus '-1;0'` has no option of the name -1 in it.
+def _join_negative_devices(words: list[str]) -> list[str]:
+    """Keep argparse from reading the value of `--gpus '-1;0'` as an option.
 
-    >>> _with_devices(["server", "--gpus", "-1;0", "--port", "1"])
+    >>> _join_negative_devices(["server", "--gpus", "-1;0", "--port", "1"])
     ['server', '--gpus=-1;0', '--port', '1']
     """
     found: list[str] = []
@@ -110,28 +114,35 @@ def _backend(parsed: argparse.Namespace) -> Backend:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="gpupeasy", description="Jobs for GPUs over HTTP, on Stoker's engine."
+        prog="gpupeasy",
+        description="Run jobs on GPUs over HTTP. Compatible with GPUPeasy, run by Stoker.",
     )
     verbs = parser.add_subparsers(dest="verb", required=True)
-    server = verbs.add_parser("server", help="take jobs and run them")
+    server = verbs.add_parser("server", help="accept jobs over HTTP and run them")
     server.add_argument(
         "--gpus", metavar="LIST",
         help="devices separated by `;`, each as for CUDA_VISIBLE_DEVICES: '0;1;2,3' "
-        "(default: those of the last server here, or 0;1;2)",
+        "(default: the devices of the last server in DIR, else all GPUs, else 0;1;2)",
     )  # fmt: skip
     server.add_argument(
-        "--jobs-per-gpu", metavar="N", type=int, default=1, help="so many at a time on each"
+        "--jobs-per-gpu",
+        metavar="N",
+        type=int,
+        default=1,
+        help="jobs at a time on each device (default: 1)",
     )
-    server.add_argument("--logdir", metavar="DIR", help="logs.out, and the queue")
-    server.add_argument("--queue-limit", metavar="N", type=int, default=_QUEUE_LIMIT,
-                        help="jobs that may wait; 0: any number (default: 1000)")  # fmt: skip
-    _add_place(server, SERVER_PORT)
-    gui = verbs.add_parser("gui", help="the page in front of a server")
-    _add_place(gui, GUI_PORT)
+    server.add_argument("--logdir", metavar="DIR", help="folder of logs.out and of the queue")
+    server.add_argument(
+        "--queue-limit", metavar="N", type=int, default=_QUEUE_LIMIT,
+        help="maximum number of waiting jobs; 0: no limit (default: 1000)",
+    )  # fmt: skip
+    _add_listen_options(server, SERVER_PORT)
+    gui = verbs.add_parser("gui", help="serve the web page of a server")
+    _add_listen_options(gui, GUI_PORT)
     _add_backend(gui)
-    batch = verbs.add_parser("submit", help="hand a file of jobs (.esy, .peasy) to a server")
+    batch = verbs.add_parser("submit", help="submit a file of jobs (.esy, .peasy) to a server")
     batch.add_argument(
-        "file", help="name ;; outfile ;; command, jobs separated by ;;; (- is stdin)"
+        "file", help="file of jobs `name ;; outfile ;; command`, separated by `;;;` (-: stdin)"
     )
     _add_backend(batch)
     return parser
@@ -140,31 +151,41 @@ def _parser() -> argparse.ArgumentParser:
 def _add_backend(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--backend-host", metavar="ADDRESS", default=_LOOPBACK)
     parser.add_argument("--backend-port", metavar="N", type=int, default=SERVER_PORT)
-    parser.add_argument("--backend-token-file", metavar="FILE", help="the server's token")
+    parser.add_argument(
+        "--backend-token-file", metavar="FILE", help="file with the token of the server"
+    )
 
 
-def _add_place(parser: argparse.ArgumentParser, port: int) -> None:
-    parser.add_argument("--port", metavar="N", type=int, default=port,
-                        help="default: %(default)s; 0: any")  # fmt: skip
-    parser.add_argument("--host", metavar="ADDRESS", default=_LOOPBACK,
-                        help="default: %(default)s; any other needs --token-file")  # fmt: skip
-    parser.add_argument("--token-file", metavar="FILE",
-                        help="lets in whoever knows its text; made when missing")  # fmt: skip
-    parser.add_argument("--allow-host", metavar="NAME", action="append", default=[],
-                        help="another NAME of this host, or NAME:PORT")  # fmt: skip
+def _add_listen_options(parser: argparse.ArgumentParser, port: int) -> None:
+    parser.add_argument(
+        "--port", metavar="N", type=int, default=port,
+        help="port to listen on (default: %(default)s; 0: any free port)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--host", metavar="ADDRESS", default=_LOOPBACK,
+        help="address to listen on (default: %(default)s); others need --token-file",
+    )  # fmt: skip
+    parser.add_argument(
+        "--token-file", metavar="FILE",
+        help="accept clients that send the token in FILE; created if missing",
+    )  # fmt: skip
+    parser.add_argument(
+        "--allow-host", metavar="NAME", action="append", default=[],
+        help="also accept requests for this NAME or NAME:PORT",
+    )  # fmt: skip
 
 
 # -- the server ------------------------------------------------------------------------------------
 
 
 def serve(
-    place: ListenOptions, devices: Sequence[str] | None, logdir: str | None, limit: int
+    options: ListenOptions, devices: Sequence[str] | None, logdir: str | None, limit: int
 ) -> int:
-    """Be the server until a signal; what runs then goes on, and the next server here finds it."""
+    """Run the server until a signal. Jobs continue to run; the next server finds them."""
     from stoker.compat.gpupeasy.server import Server
 
-    listening = _bind(place)  # before anything is made: what cannot be is known by then
-    token = _token(place)
+    listening = _bind(options)  # first, so that a failure creates no files
+    token = _token(options)
     settings = load_settings()
     folder = os.path.abspath(logdir or os.path.join(settings.state_dir, "gpupeasy"))
     if logdir is None:
@@ -172,34 +193,34 @@ def serve(
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
-        raise NoPermission(f"cannot make the folder `{folder}`: {error.strerror}",
-                           "give another one with --logdir") from None  # fmt: skip
+        raise NoPermission(f"cannot create the folder `{folder}`: {error.strerror}",
+                           "choose another one with --logdir") from None  # fmt: skip
     settings = settings._replace(state_dir=os.path.join(folder, _FOLDER))
     prepare_state_dir(settings)
     lock = _lock(settings.state_dir)
-    book = EventLog(folder)
-    server = Server(settings, book, max(0, limit))
+    log = EventLog(folder)
+    server = Server(settings, log, max(0, limit))
     _catch_signals()
-    desk = server.desk
-    used = desk.open(devices, _default_devices(settings) if devices is None else ())
-    with _serving(place, listening, token, server):
-        book.write("Info", f"Starting GPUPeasy server on {place.host}:{listening.port}")
-        _say(f"GPUPeasy server on {listening.link}"
+    service = server.service
+    used = service.open(devices, _default_devices(settings) if devices is None else ())
+    with _serving(options, listening, token, server):
+        log.write("Info", f"Starting GPUPeasy server on {options.host}:{listening.port}")
+        _print(f"GPUPeasy server on {listening.link}"
              f"  devices: {'; '.join(used)}  log: {os.path.join(folder, NAME)}")  # fmt: skip
         while _wait_for_signal() == signal.SIGUSR1:
-            _say(desk.pause(True)["message"])
-        running = desk.count_running()
-        desk.close()
+            _print(service.pause(True)["message"])
+        running = service.count_running()
+        service.close()
     _stop_daemon(settings.state_dir)
-    book.write("Info", "GPUPeasy server stopped")
+    log.write("Info", "GPUPeasy server stopped")
     if running:
-        _say(f"{running} running; the next server with this --logdir finds them")
+        _print(f"{running} jobs continue to run; the next server with this --logdir shows them")
     os.close(lock)
     return 0
 
 
 def _default_devices(settings: Settings) -> Sequence[str]:
-    """The cards of this host; where it has none, as many as the old script assumed."""
+    """The GPUs of this host; without any, the devices of the original start script."""
     return [device.visible for device in find_devices(settings.devices)] or _DEFAULT_DEVICES
 
 
@@ -209,11 +230,11 @@ def _lock(folder: str) -> int:
     except Conflict:
         pid = locks.holder(folder, _LOCK)
         raise Conflict(f"another server uses `{os.path.dirname(folder)}` (pid {pid})",
-                       "give this one its own --logdir") from None  # fmt: skip
+                       "choose another --logdir for this one") from None  # fmt: skip
 
 
 def _stop_daemon(folder: str) -> None:
-    """Nothing more is started. Jobs that run go on under the runner, which records their ends."""
+    """Stop the daemon, so that no job is started. The runner keeps and records running jobs."""
     pid = locks.holder(folder, locks.DAEMON_LOCK)
     if pid is None or pid <= 1:
         return
@@ -221,21 +242,21 @@ def _stop_daemon(folder: str) -> None:
         os.kill(pid, signal.SIGTERM)
     except ProcessLookupError:
         return
-    give_up = time.monotonic() + _STOP_SECONDS
-    while locks.holder(folder, locks.DAEMON_LOCK) == pid and time.monotonic() < give_up:
+    deadline = time.monotonic() + _STOP_SECONDS
+    while locks.holder(folder, locks.DAEMON_LOCK) == pid and time.monotonic() < deadline:
         time.sleep(0.01)
 
 
-# -- the page --------------------------------------------------------------------------------------
+# -- the web page ----------------------------------------------------------------------------------
 
 
-def show(place: ListenOptions, backend: Backend) -> int:
+def show(options: ListenOptions, backend: Backend) -> int:
     from stoker.compat.gpupeasy.gui import Gui
 
-    listening = _bind(place)
+    listening = _bind(options)
     _catch_signals()
-    with _serving(place, listening, _token(place), Gui(backend)):
-        _say(f"GPUPeasy gui on {listening.link}")
+    with _serving(options, listening, _token(options), Gui(backend)):
+        _print(f"GPUPeasy gui on {listening.link}")
         while _wait_for_signal() == signal.SIGUSR1:
             pass
     return 0
@@ -245,7 +266,7 @@ def show(place: ListenOptions, backend: Backend) -> int:
 
 
 def submit(backend: Backend, path: str) -> int:
-    """All of its jobs or none."""
+    """Submit all jobs of a file, or none if one of them is invalid."""
     try:
         with open(0 if path == "-" else path, encoding="utf-8", errors="surrogateescape") as file:
             lines = list(jobs_in(file.read()))
@@ -256,59 +277,59 @@ def submit(backend: Backend, path: str) -> int:
          "jobCommand": line.argv}
         for line in lines
     ]  # fmt: skip
-    is_trial = any(line.trouble for line in lines)
+    is_dry_run = any(line.trouble for line in lines)
     try:
-        answer = backend.post("addnewjobs", data={"jobs": data, "dryRun": is_trial})
+        response = backend.post("addnewjobs", data={"jobs": data, "dryRun": is_dry_run})
     except Unreachable as error:
-        raise Unavailable(str(error), "start one: gpupeasy server") from None
-    if answer["status"] == "successful" and not is_trial:
-        for id in answer["jobIDs"]:
-            _say(str(id))
+        raise Unavailable(str(error), "start a server with: gpupeasy server") from None
+    if response["status"] == "successful" and not is_dry_run:
+        for id in response["jobIDs"]:
+            _print(str(id))
         return 0
-    found = answer.get("errors")
-    if found is None:  # about none of them in particular
-        raise UsageError(str(answer["message"]), "no job was submitted")
-    for line, trouble in zip_longest(lines, found):
-        own = line.trouble if line is not None else None
-        if own or trouble:
+    errors = response.get("errors")
+    if errors is None:  # not about one of the jobs
+        raise UsageError(str(response["message"]), "no job was submitted")
+    for line, refusal in zip_longest(lines, errors):
+        syntax_error = line.trouble if line is not None else None
+        if syntax_error or refusal:
             name = line.name if line is not None else ""
-            print(own or trouble_in(name, trouble), file=sys.stderr)
+            print(syntax_error or trouble_in(name, refusal), file=sys.stderr)
     raise UsageError("no job was submitted")
 
 
-# -- both ------------------------------------------------------------------------------------------
+# -- server and web page ---------------------------------------------------------------------------
 
 
-def _bind(place: ListenOptions) -> ServerSockets:
-    """The port; who connects now waits until we answer."""
+def _bind(options: ListenOptions) -> ServerSockets:
+    """Open the port; connections wait until the server accepts them."""
     from stoker.http.http_server import listen
 
-    addresses = resolve(place.host)
-    if not addresses.is_loopback and place.token_file is None:
+    addresses = resolve(options.host)
+    if not addresses.is_loopback and options.token_file is None:
         raise UsageError(
-            f"`--host {place.host}` lets other machines connect, which could run commands as you",
-            "add --token-file FILE, or stay on 127.0.0.1 and use `ssh -L` from elsewhere",
+            f"`--host {options.host}` would let other machines run commands as you",
+            "add --token-file FILE, or use 127.0.0.1 and `ssh -L` from other machines",
         )
-    return listen(addresses, [place.port], "choose another port with --port N")
+    return listen(addresses, [options.port], "choose another port with --port N")
 
 
-def _token(place: ListenOptions) -> str | None:
-    return None if place.token_file is None else load_token(place.token_file)
+def _token(options: ListenOptions) -> str | None:
+    return None if options.token_file is None else load_token(options.token_file)
 
 
 @contextmanager
 def _serving(
-    place: ListenOptions, listening: ServerSockets, token: str | None, application: Application
+    options: ListenOptions, listening: ServerSockets, token: str | None, application: Application
 ) -> Iterator[None]:
-    """Answer on that port until the end of the block."""
+    """Serve requests until the end of the block."""
     from stoker.compat.gpupeasy.app import make_app
     from stoker.compat.gpupeasy.auth import Guard, own_hosts
     from stoker.http.http_server import serving
 
-    guard = Guard(own_hosts(listening, place.names), token)
+    guard = Guard(own_hosts(listening, options.names), token)
     if not listening.addresses.is_loopback:
-        _say(f"anybody with the token in `{place.token_file}` may run commands; it travels "
-             "unencrypted, so prefer `ssh -L` on networks that you do not trust")  # fmt: skip
+        _print(f"clients with the token in `{options.token_file}` can run commands as you; "
+               "it is sent unencrypted, so use `ssh -L` on untrusted networks")  # fmt: skip
     with serving(make_app(application, guard), listening):
         yield
 
@@ -317,7 +338,7 @@ _signals: list[int] = []
 
 
 def _catch_signals() -> None:
-    """Signals are bytes in a pipe, whichever thread the kernel gives them to."""
+    """Write signals to a self-pipe, whichever thread receives them."""
     if not _signals:
         _signals.extend(os.pipe2(os.O_CLOEXEC))
         os.set_blocking(_signals[1], False)
@@ -330,7 +351,7 @@ def _wait_for_signal() -> int:
     return os.read(_signals[0], 1)[0]
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     print(text, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""The JSON routes. Those of GPUPeasy first, answer for answer; below them, what it never had."""
+"""The JSON routes: first those of the original GPUPeasy, then the additional ones."""
 
 from __future__ import annotations
 
@@ -13,70 +13,71 @@ from stoker.compat.gpupeasy.service import Service
 from stoker.errors import Error
 from stoker.settings import Settings
 
-_MANY = 10**9
+_NO_LIMIT = 10**9
 
 
 class Server:
-    def __init__(self, settings: Settings, book: EventLog, limit: int) -> None:
+    def __init__(self, settings: Settings, log: EventLog, limit: int) -> None:
         self._settings = settings
-        self._book = book
+        self._log = log
         self._limit = limit
         self._local = threading.local()
         self.routes: list[Entry] = [
-            ("GET", "/availabledevices", lambda _: as_json(self.desk.devices())),
-            ("GET", "/deviceutilization", lambda _: as_json(self.desk.running())),
-            ("GET", "/scheduledjobs", lambda ask: as_json(self.desk.scheduled(_limit(ask)))),
-            ("GET", "/successfuljobs", lambda ask: as_json(self.desk.succeeded(_limit(ask)))),
-            ("GET", "/failedjobs", lambda ask: as_json(self.desk.failed(_limit(ask)))),
-            ("GET", "/jobinfo/{id}", lambda _, id: as_json(self.desk.info(id))),
-            ("POST", "/addnewjob", lambda ask: as_json(self.desk.add(ask.json()))),
-            # -- new --
-            ("POST", "/addnewjobs", lambda ask: as_json(self.desk.add_all(ask.json()))),
-            ("GET", "/jobdetails/{id}", lambda _, id: as_json(self.desk.details(id))),
-            ("GET", "/joblog/{id}", lambda ask, id: as_json(self.desk.log(id, None, _last(ask)))),
-            ("GET", "/joblog", lambda ask: as_json(self.desk.log(None, ask.query.get("outFile"),
-                                                                 _last(ask)))),
-            ("POST", "/canceljob/{id}", lambda _, id: as_json(self.desk.cancel(id))),
-            ("POST", "/rerunjob/{id}", lambda _, id: as_json(self.desk.rerun(id))),
+            ("GET", "/availabledevices", lambda _: as_json(self.service.devices())),
+            ("GET", "/deviceutilization", lambda _: as_json(self.service.running())),
+            ("GET", "/scheduledjobs", lambda req: as_json(self.service.scheduled(_limit(req)))),
+            ("GET", "/successfuljobs", lambda req: as_json(self.service.succeeded(_limit(req)))),
+            ("GET", "/failedjobs", lambda req: as_json(self.service.failed(_limit(req)))),
+            ("GET", "/jobinfo/{id}", lambda _, id: as_json(self.service.info(id))),
+            ("POST", "/addnewjob", lambda req: as_json(self.service.add(req.json()))),
+            # -- not in the original --
+            ("POST", "/addnewjobs", lambda req: as_json(self.service.add_all(req.json()))),
+            ("GET", "/jobdetails/{id}", lambda _, id: as_json(self.service.details(id))),
+            ("GET", "/joblog/{id}",
+             lambda req, id: as_json(self.service.log(id, None, _last(req)))),
+            ("GET", "/joblog",
+             lambda req: as_json(self.service.log(None, req.query.get("outFile"), _last(req)))),
+            ("POST", "/canceljob/{id}", lambda _, id: as_json(self.service.cancel(id))),
+            ("POST", "/rerunjob/{id}", lambda _, id: as_json(self.service.rerun(id))),
             ("POST", "/setpriority/{id}",
-             lambda ask, id: as_json(self.desk.prioritize(id, _field(ask, "priority")))),
+             lambda req, id: as_json(self.service.prioritize(id, _field(req, "priority")))),
             ("POST", "/adddevice",
-             lambda ask: as_json(self.desk.add_device(_field(ask, "device")))),
+             lambda req: as_json(self.service.add_device(_field(req, "device")))),
             ("POST", "/removedevice",
-             lambda ask: as_json(self.desk.remove_device(_field(ask, "device")))),
-            ("POST", "/pausescheduler", lambda _: as_json(self.desk.pause(True))),
-            ("POST", "/resumescheduler", lambda _: as_json(self.desk.pause(False))),
-            ("GET", "/serverinfo", lambda _: as_json(self.desk.about())),
+             lambda req: as_json(self.service.remove_device(_field(req, "device")))),
+            ("POST", "/pausescheduler", lambda _: as_json(self.service.pause(True))),
+            ("POST", "/resumescheduler", lambda _: as_json(self.service.pause(False))),
+            ("GET", "/serverinfo", lambda _: as_json(self.service.about())),
         ]  # fmt: skip
 
     @property
-    def desk(self) -> Service:
-        """That of this thread: a database connection belongs to the thread that made it."""
-        if not hasattr(self._local, "desk"):
-            self._local.desk = Service(self._settings, self._book, self._limit)
-        desk: Service = self._local.desk
-        return desk
+    def service(self) -> Service:
+        """The service of this thread: a database connection belongs to one thread."""
+        if not hasattr(self._local, "service"):
+            self._local.service = Service(self._settings, self._log, self._limit)
+        service: Service = self._local.service
+        return service
 
     def answer(self, request: Request, work: Callable[[], Response]) -> Response:
         try:
             return work()
-        except Error as error:  # a full disk, a busy database: nothing was changed
-            self._book.write("Error", error.message)
+        except Error as error:  # e.g. a full disk or a busy database: nothing was changed
+            self._log.write("Error", error.message)
             return as_json({"status": "failed", "message": error.message})
         except Exception as error:
-            self._book.write("Critical", f"{type(error).__name__}: {error}")
+            self._log.write("Critical", f"{type(error).__name__}: {error}")
             return as_json({"status": "failed", "message": "Internal error"}, 500)
 
 
 def _field(request: Request, name: str) -> object:
-    """From JSON, or from a form: `curl -d device=3` is enough."""
+    """A field of the JSON body or of a form, e.g. `curl -d device=3`."""
     data = request.json()
     return data.get(name) if isinstance(data, dict) else request.form().get(name)
 
 
 def _limit(request: Request) -> int:
     text = request.query.get("limit", "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else _MANY
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else _NO_LIMIT
 
 
 def _last(request: Request) -> str:

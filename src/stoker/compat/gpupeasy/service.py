@@ -1,4 +1,4 @@
-"""What the server does for its clients: every answer is a dictionary that becomes JSON."""
+"""The operations of the server on its queue; every result is a dictionary for JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stoker.compat.gpupeasy.devices import split_devices
 from stoker.compat.gpupeasy.event_log import EventLog, label
 from stoker.compat.gpupeasy.jobs import PeasySubmission, Refused, return_code, shown_out, status_of
 from stoker.compat.gpupeasy.responses import (
-    Answer,
+    Response,
     brief,
     command,
     failed,
@@ -36,56 +36,56 @@ from stoker.store.submit import Submission
 from stoker.supervisor.logs import job_folder
 
 _ALL = 10**9
-_ENDED_BADLY = tuple(state for state in FINAL if state != "done")
-_COPIES = 1000
-_MOST_DEVICES = 1000
+_UNSUCCESSFUL = tuple(state for state in FINAL if state != "done")
+_MAX_COPIES = 1000
+_MAX_DEVICES = 1000
 _READY_SECONDS = 10.0
-_LOOK_SECONDS = 0.01
-# Two submits at once must not leave in another order than their ids say, nor pass the limit.
+_POLL_SECONDS = 0.01
+# Concurrent submissions must keep the order of their IDs and must not exceed the limit.
 _submitting = threading.Lock()
 
 
 class PeasyQueue(Queue):
-    """A queue whose daemon is the daemon."""
+    """A queue that is served by PeasyDaemon."""
 
     def wake(self) -> bool:
         return ensure_daemon(self.settings, MODULE)
 
 
 class Service:
-    """One for each thread: a database connection belongs to the thread that made it."""
+    """One per thread, because a database connection belongs to the thread that opened it."""
 
-    def __init__(self, settings: Settings, book: EventLog, limit: int) -> None:
+    def __init__(self, settings: Settings, log: EventLog, limit: int) -> None:
         self._queue = PeasyQueue(settings)
         self._db = self._queue.db
-        self._book = book
-        self._limit = limit  # jobs that may wait; 0: any number
+        self._log = log
+        self._limit = limit  # maximum number of waiting jobs; 0: no limit
 
     def close(self) -> None:
         self._db.close()
 
     # -- lists ---------------------------------------------------------------------------------
 
-    def devices(self) -> Answer:
+    def devices(self) -> Response:
         return successful(value=list((named_devices.read(self._db) or named_devices.Slots()).used))
 
-    def running(self) -> Answer:
+    def running(self) -> Response:
         rows = job_queries.page(self._db, ACTIVE, _ALL)
         rows.sort(key=lambda row: row.attempt or 0)
         return successful(value=[{**brief(row), "gpu": self._gpu(row)} for row in rows])
 
-    def scheduled(self, limit: int = _ALL) -> Answer:
+    def scheduled(self, limit: int = _ALL) -> Response:
         rows = job_queries.page(self._db, WAITING, _ALL)
         rows.sort(key=lambda row: (-row.priority, row.id))
         return listed([brief(row) for row in rows[:limit]], len(rows) - limit)
 
-    def succeeded(self, limit: int = _ALL) -> Answer:
-        return self._ended(("done",), limit)
+    def succeeded(self, limit: int = _ALL) -> Response:
+        return self._finished(("done",), limit)
 
-    def failed(self, limit: int = _ALL) -> Answer:
-        return self._ended(_ENDED_BADLY, limit)
+    def failed(self, limit: int = _ALL) -> Response:
+        return self._finished(_UNSUCCESSFUL, limit)
 
-    def _ended(self, states: tuple[str, ...], limit: int) -> Answer:
+    def _finished(self, states: tuple[str, ...], limit: int) -> Response:
         rows = job_queries.page(self._db, states, _ALL)
         rows.sort(key=lambda row: (row.ended_at or 0.0, row.id))
         newest = rows[-limit:] if limit else []
@@ -98,7 +98,7 @@ class Service:
 
     # -- one job -------------------------------------------------------------------------------
 
-    def info(self, id: str) -> Answer:
+    def info(self, id: str) -> Response:
         row = self._find(id)
         if row is None:
             return missing(id)
@@ -108,8 +108,8 @@ class Service:
         }  # fmt: skip
         return successful(message={}, value=value)
 
-    def details(self, id: str) -> Answer:
-        """Everything about a job; `/jobinfo` stays as clients know it."""
+    def details(self, id: str) -> Response:
+        """All details of a job; `info` has the keys of the original only."""
         row = self._find(id)
         if row is None:
             return missing(id)
@@ -131,9 +131,9 @@ class Service:
         }
         return successful(message={}, value=value)
 
-    def log(self, id: str | None, out: str | None, last: str) -> Answer:
-        """The last lines of a job's output, of nothing else."""
-        row = self._find(id) if id is not None else self._written_to(out or "")
+    def log(self, id: str | None, out: str | None, last: str) -> Response:
+        """The last lines of the output of a job; never of another file."""
+        row = self._find(id) if id is not None else self._find_by_output(out or "")
         if row is None:
             name = out if id is None else id
             return {"status": "failed", "missing": True, "value": f"File not found: {name or ''}"}
@@ -149,9 +149,9 @@ class Service:
         except OSError:
             return {"status": "failed", "value": f"Could not read file: {shown_out(row)}\n"}
 
-    def _written_to(self, out: str) -> JobRow | None:
+    def _find_by_output(self, out: str) -> JobRow | None:
         rows = job_queries.page(self._db, (*ACTIVE, *FINAL, *WAITING), _ALL, newest_first=True)
-        return files.written_to(out, rows)
+        return files.find_by_output(out, rows)
 
     def _find(self, id: str) -> JobRow | None:
         if not (id.isascii() and id.isdigit() and len(id) < 18):
@@ -163,20 +163,20 @@ class Service:
 
     # -- submitting ----------------------------------------------------------------------------
 
-    def add(self, data: object) -> Answer:
+    def add(self, data: object) -> Response:
         if data is None:
             return failed("No JSON data was found")
         if not isinstance(data, dict) or "job" not in data:
             return failed("Key 'job' not found")
         try:
             with _submitting:
-                ids = self._submit([self._checked(jobs.wanted(data["job"]), set())])
+                ids = self._submit([self._checked(jobs.parse_submission(data["job"]), set())])
         except Refused as refused:
             return failed(str(refused))
         return successful(message="Job added successfully", jobID=ids[0])
 
-    def add_all(self, data: object) -> Answer:
-        """All of a batch or nothing: {"jobs": [...]}; `errors` says what was wrong with which."""
+    def add_all(self, data: object) -> Response:
+        """Submit {"jobs": [...]}, all or none; `errors` has one entry per job."""
         if not isinstance(data, dict) or not isinstance(data.get("jobs"), list):
             return failed("Key 'jobs' not found")
         found: list[PeasySubmission] = []
@@ -185,7 +185,7 @@ class Service:
         with _submitting:
             for job in data["jobs"]:
                 try:
-                    found.append(self._checked(jobs.wanted(job), taken))
+                    found.append(self._checked(jobs.parse_submission(job), taken))
                     errors.append(None)
                 except Refused as refused:
                     errors.append(str(refused))
@@ -196,22 +196,22 @@ class Service:
             try:
                 ids = self._submit(found)
             except Refused as refused:
-                if refused.place is None:  # nothing about one of them
+                if refused.index is None:  # not about one of the jobs
                     return failed(str(refused))
-                errors[refused.place] = str(refused)
+                errors[refused.index] = str(refused)
                 return {**failed("No jobs were submitted"), "errors": errors}
         return successful(message="Jobs added successfully", jobIDs=ids)
 
     def _checked(self, job: PeasySubmission, others: set[tuple[str, str]]) -> PeasySubmission:
-        """`others` are the files of those before it in a batch."""
+        """Check the output file; `others` are the files of earlier jobs in the batch."""
         file = files.same_file(job.out, os.getcwd())
         if os.path.exists(job.out) or file in others:
             raise Refused(f"Output file already exists: {job.out}")
         others.add(file)
         return job
 
-    def _submit(self, wanted: list[PeasySubmission]) -> list[int]:
-        self._refuse_when_full(len(wanted), wanted[0].name)
+    def _submit(self, submissions: list[PeasySubmission]) -> list[int]:
+        self._check_limit(len(submissions), submissions[0].name)
         context = current_context(self._queue.settings)
         specs = [
             JobSpec(
@@ -219,59 +219,59 @@ class Service:
                 retries=job.retries, restartable=job.restartable,
                 stdout=os.path.join(context.cwd, ".", job.out),
             )
-            for job in wanted
+            for job in submissions
         ]  # fmt: skip
-        made: list[str] = []
+        created: list[str] = []
         try:
-            for place, job in enumerate(wanted):
-                files.create(job.out, place)
-                made.append(job.out)
-            # Unlearned lengths keep the queue in order: first come, first served.
+            for index, job in enumerate(submissions):
+                files.create(job.out, index)
+                created.append(job.out)
+            # Without duration estimates, the queue stays first come, first served.
             receipt = Submission(self._db, learns=False).add(specs, self._now())
         except BaseException as error:
-            for path in made:
+            for path in created:
                 os.unlink(path)
             if isinstance(error, Error):
-                self._book.write("Error", "Adding new job failed.", error.message)
+                self._log.write("Error", "Adding new job failed.", error.message)
                 raise Refused(
-                    f"Could not add new job: {wanted[0].name}. Check logs for details"
+                    f"Could not add new job: {submissions[0].name}. Check logs for details"
                 ) from None
             raise
         self._wake()
         return receipt.ids
 
-    def _refuse_when_full(self, more: int, name: str | None) -> None:
+    def _check_limit(self, more: int, name: str | None) -> None:
         if not self._limit:
             return
         waiting = job_queries.counts_up_to(self._db, self._limit).get("queued", 0)
         if waiting + more > self._limit:
-            self._book.write("Error", "Adding new job failed. Queue full.")
+            self._log.write("Error", "Adding new job failed. Queue full.")
             raise Refused(f"Could not add new job: {name}. Check logs for details")
 
     def _now(self) -> float:
-        """Never earlier than the newest job, even if the clock was set back."""
+        """The current time, but never before the newest job if the clock was set back."""
         newest = job_queries.page(self._db, (*WAITING, *ACTIVE, *FINAL), 1, newest_first=True)
         return max(time.time(), newest[0].submitted_at if newest else 0.0)
 
     def _wake(self) -> None:
         try:
             self._queue.wake()
-        except Error as error:  # what was accepted is in the queue
-            self._book.write("Critical", error.message)
+        except Error as error:  # the job is already in the queue
+            self._log.write("Critical", error.message)
 
     # -- changing ------------------------------------------------------------------------------
 
-    def cancel(self, id: str) -> Answer:
+    def cancel(self, id: str) -> Response:
         row = self._find(id)
         if row is None:
             return missing(id)
         if row.state in FINAL:
-            return failed(f"Job (jobid :{row.id}) has already ended")
+            return failed(f"Job (jobid :{row.id}) has already finished")
         self._queue.cancel([row.id])
-        self._book.write("Info", "Cancelling", label(row.id, row.name))
+        self._log.write("Info", "Cancelling", label(row.id, row.name))
         return successful(message="Job cancelled")
 
-    def prioritize(self, id: str, priority: object) -> Answer:
+    def prioritize(self, id: str, priority: object) -> Response:
         row = self._find(id)
         if row is None:
             return missing(id)
@@ -280,22 +280,22 @@ class Service:
         except Refused as refused:
             return failed(str(refused))
         if not self._queue.set_priority([row.id], number):
-            return failed(f"Job (jobid :{row.id}) is not waiting any more")
+            return failed(f"Job (jobid :{row.id}) is no longer waiting")
         return successful(message=f"Priority set to {number}")
 
-    def rerun(self, id: str) -> Answer:
-        """The same job again, with an output file of its own beside the old one."""
+    def rerun(self, id: str) -> Response:
+        """Submit the job again, with a new output file next to the old one."""
         row = self._find(id)
         if row is None:
             return missing(id)
         if row.state not in FINAL:
-            return failed(f"Job (jobid :{row.id}) has not ended yet")
+            return failed(f"Job (jobid :{row.id}) has not finished yet")
         out = row.stdout or ""
-        free = (f"{out}.{number}" for number in range(2, _COPIES))
-        path = next((path for path in free if not os.path.lexists(path)), f"{out}.{_COPIES}")
+        free = (f"{out}.{number}" for number in range(2, _MAX_COPIES))
+        path = next((path for path in free if not os.path.lexists(path)), f"{out}.{_MAX_COPIES}")
         try:
             with _submitting:
-                self._refuse_when_full(1, row.name)
+                self._check_limit(1, row.name)
                 files.create(path)
                 try:
                     new = self._copy(row.id, path)
@@ -308,31 +308,31 @@ class Service:
         return successful(message="Job added successfully", jobID=new)
 
     def _copy(self, id: int, out: str) -> int:
-        """Where and with what the first one ran; held until it has its own file."""
+        """Copy a job with its folder and environment; held until its output file is set."""
         now = self._now()
         new = changes.rerun(self._db, [id], now, held=True)[0]
         edits.edit(self._db, new, {"stdout": to_bytes(out)}, now)
         changes.release(self._db, [new], now)
         return new
 
-    def add_device(self, device: object) -> Answer:
-        """One, or several as `--gpus` has them."""
+    def add_device(self, device: object) -> Response:
+        """Add one device, or several in the syntax of `--gpus`."""
         if not isinstance(device, str) or len(device) > 1000:
             return failed("Key 'device' not found")
         names = split_devices(device)
-        if not device.isprintable() or len(names) > _MOST_DEVICES:
+        if not device.isprintable() or len(names) > _MAX_DEVICES:
             return failed(f"Not a device: {device!r}")
         for name in names:
             named_devices.add(self._db, name)
         self._wake()
-        self._book.write("Info", "Device added:", "; ".join(names))
+        self._log.write("Info", "Device added:", "; ".join(names))
         return successful(message=f"Device added: {'; '.join(names)}")
 
-    def remove_device(self, device: object) -> Answer:
+    def remove_device(self, device: object) -> Response:
         if not isinstance(device, str):
             return failed(f"Device not found: {device}")
         left = list((named_devices.read(self._db) or named_devices.Slots()).used)
-        # Names that a start script gave may look like several.
+        # The name of a single device from a start script may look like a list.
         names = [device] if device in left else split_devices(device)
         for name in names:
             if name not in left:
@@ -341,16 +341,16 @@ class Service:
         for name in names:
             named_devices.remove(self._db, name)
         self._wake()
-        self._book.write("Info", "Device removed:", "; ".join(names))
+        self._log.write("Info", "Device removed:", "; ".join(names))
         return successful(message=f"Device removed: {'; '.join(names)}")
 
-    def pause(self, is_paused: bool) -> Answer:
+    def pause(self, is_paused: bool) -> Response:
         self._queue.drain(is_paused)
-        what = "paused: running jobs finish, no more are started" if is_paused else "resumed"
-        self._book.write("Info", "Scheduler", what)
-        return successful(message=f"Scheduler {what}")
+        status = "paused: running jobs finish, no more are started" if is_paused else "resumed"
+        self._log.write("Info", "Scheduler", status)
+        return successful(message=f"Scheduler {status}")
 
-    def about(self) -> Answer:
+    def about(self) -> Response:
         value = {
             "version": __version__,
             "paused": bool(job_queries.meta(self._db, "draining")),
@@ -359,10 +359,10 @@ class Service:
         }
         return successful(value=value)
 
-    # -- the server's own start and end --------------------------------------------------------
+    # -- start and stop of the server ----------------------------------------------------------
 
     def open(self, devices: Sequence[str] | None, default: Sequence[str]) -> list[str]:
-        """Use these devices, or those of the last server here; returns them."""
+        """Use these devices, or those of the last server in this folder; returns them."""
         known = named_devices.read(self._db)
         if devices is not None or known is None:
             named_devices.use(self._db, default if devices is None else devices)
@@ -372,13 +372,13 @@ class Service:
         return list((named_devices.read(self._db) or named_devices.Slots()).used)
 
     def _wait_for_daemon(self) -> None:
-        """Until the books say how jobs ended while no daemon was there."""
-        give_up = time.monotonic() + _READY_SECONDS
+        """Wait until the daemon has recorded the ends of jobs that finished without it."""
+        deadline = time.monotonic() + _READY_SECONDS
         while not job_queries.meta(self._db, READY):
-            if time.monotonic() > give_up:
-                self._book.write("Warning", "The scheduler takes long to start")
+            if time.monotonic() > deadline:
+                self._log.write("Warning", "The scheduler is slow to start")
                 return
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
             self._queue.poke()
 
     def count_running(self) -> int:
