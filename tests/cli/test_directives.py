@@ -239,8 +239,8 @@ def test_srun_ends_with_the_highest_exit_code_and_its_tasks_end_with_it(lab: Lab
         "srun no-such-program || echo $?\nsrun -n 2 -N 2 true || echo $?\nsrun || echo $?",
     ) == [
         "2", "7", "srun: error: no-such-program: No such file or directory", "127",
-        "srun: error: 2 nodes are not available: there is one host", "1",
-        "srun: error: there is no command to run", "1",
+        "srun: error: cannot use 2 nodes: there is only this host", "1",
+        "srun: error: no command given", "1",
     ]  # fmt: skip
 
 

@@ -12,7 +12,8 @@ from stoker.core.formats.byte_text import to_system
 from stoker.errors import NoPermission
 from stoker.settings import Settings, prepare_state_dir
 
-_PREFIX = "door-"
+_PREFIX = "compat"
+_OLD_PREFIX = "door"  # of release 0.1
 
 
 def new_folder(settings: Settings) -> str:
@@ -27,11 +28,13 @@ def new_folder(settings: Settings) -> str:
             prepare_state_dir(settings)
             runs = os.path.join(settings.state_dir, "runs")
             _remove_leftovers(runs)
-            return os.path.join(runs, f"{_PREFIX}{os.getpid()}-{time.time_ns()}")
+            return os.path.join(runs, f"{_PREFIX}-{os.getpid()}-{time.time_ns()}")
         except (NoPermission, OSError):
             pass
     # Unpredictable, so that no other user can create it first.
-    return os.path.join(_temporary_folder(), f"stoker-{_PREFIX}{os.getpid()}-{os.urandom(8).hex()}")
+    return os.path.join(
+        _temporary_folder(), f"stoker-{_PREFIX}-{os.getpid()}-{os.urandom(8).hex()}"
+    )
 
 
 def _temporary_folder() -> str:
@@ -58,8 +61,10 @@ def remove_folder(folder: str) -> None:
 def _remove_leftovers(runs: str) -> None:
     """Remove the folders of runs that were killed."""
     for name in os.listdir(runs) if os.path.isdir(runs) else ():
-        pid = name.removeprefix(_PREFIX).partition("-")[0]
-        if name.startswith(_PREFIX) and pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
+        prefix, *numbers = name.split("-")  # PREFIX-PID-TIME; other names are of `stoker run`
+        if len(numbers) != 2 or prefix not in (_PREFIX, _OLD_PREFIX) or not numbers[0].isdigit():
+            continue
+        if not os.path.exists(f"/proc/{numbers[0]}"):
             remove_folder(os.path.join(runs, name))
 
 

@@ -1,8 +1,8 @@
-"""`srun` inside a script with `#SBATCH` options: runs its command as often as there are tasks.
+"""`srun` inside a script with `#SBATCH` options: runs its command once per task.
 
-Each task has SLURM_PROCID and SLURM_LOCALID, and with --gpus-per-task its own part of the job's
-GPUs. There is one host, so options that place tasks in a cluster are ignored. The exit code is the
-highest of all tasks, as Slurm's is.
+Each task has its own SLURM_PROCID and SLURM_LOCALID, and with --gpus-per-task its own share of the
+job's GPUs. Options that place tasks on the nodes of a cluster are ignored, since there is one host.
+As in Slurm, the exit code is the highest of all tasks.
 """
 
 from __future__ import annotations
@@ -32,29 +32,31 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(given: dict[str, str], options: Options, command: list[str]) -> int:
     if not command:
-        raise UsageError("there is no command to run")
+        raise UsageError("no command given")
     for name in ("multi-prog", "container", "het-group"):
         if name in given:
             raise UsageError(f"--{name} is not supported on one host")
     if given.get("nodes", "1").partition("-")[0] != "1":
-        raise UsageError(f"{given['nodes']} nodes are not available: there is one host")
+        raise UsageError(f"cannot use {given['nodes']} nodes: there is only this host")
     tasks = _count(given, "ntasks", os.environ.get("SLURM_NTASKS", "1"))
     environments = [_environment(given, options, task, tasks) for task in range(tasks)]
     if "chdir" in given:
         try:
             os.chdir(given["chdir"])
         except OSError as error:
-            raise UsageError(f"cannot enter `{given['chdir']}`: {error.strerror}") from None
+            raise UsageError(
+                f"cannot change to the folder `{given['chdir']}`: {error.strerror}"
+            ) from None
     if tasks == 1:
         _redirect(given, 0)
-        return _replace(command, environments[0])
+        return _exec(command, environments[0])
     return _run_tasks(given, command, environments)
 
 
 def _count(given: dict[str, str], name: str, default: str) -> int:
     text = given.get(name, default)
     if not (text.isascii() and text.isdigit() and 0 < int(text) < 10_000):
-        raise UsageError(f"`--{name}={text}` is not a number of tasks")
+        raise UsageError(f"`--{name}={text}` is not a valid number of tasks")
     return int(text)
 
 
@@ -73,24 +75,24 @@ def _environment(given: dict[str, str], options: Options, task: int, tasks: int)
     }  # fmt: skip
     if "cpus-per-task" in given:
         env["SLURM_CPUS_PER_TASK"] = given["cpus-per-task"]
-    each = given.get("gpus-per-task", env.get("SLURM_GPUS_PER_TASK", "")).rpartition(":")[2]
+    per_task = given.get("gpus-per-task", env.get("SLURM_GPUS_PER_TASK", "")).rpartition(":")[2]
     gpus = [gpu for gpu in env.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
-    if each.isdigit() and int(each) and len(gpus) >= int(each) * tasks:
-        own = ",".join(gpus[task * int(each) : (task + 1) * int(each)])
+    if per_task.isdigit() and int(per_task) and len(gpus) >= int(per_task) * tasks:
+        own = ",".join(gpus[task * int(per_task) : (task + 1) * int(per_task)])
         for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"):
             env[name] = own
     return env
 
 
 def _redirect(given: dict[str, str], task: int) -> None:
-    """--input, --output and --error, with Slurm's patterns in their names."""
-    kinds = (("input", 0, os.O_RDONLY), ("output", 1, os.O_WRONLY), ("error", 2, os.O_WRONLY))
-    for name, descriptor, mode in kinds:
+    """Open the files of --input, --output and --error, with Slurm's patterns in their names."""
+    streams = (("input", 0, os.O_RDONLY), ("output", 1, os.O_WRONLY), ("error", 2, os.O_WRONLY))
+    for name, descriptor, mode in streams:
         path = given.get(name)
         if path is None or path in ("all", "none"):
             continue
         if mode == os.O_WRONLY:
-            path, mode = _expanded(path, task), os.O_WRONLY | os.O_CREAT
+            path, mode = _expand(path, task), os.O_WRONLY | os.O_CREAT
             mode |= os.O_APPEND if given.get("open-mode") == "append" else os.O_TRUNC
         try:
             opened = os.open(path, mode, 0o666)
@@ -102,7 +104,7 @@ def _redirect(given: dict[str, str], task: int) -> None:
             os.dup2(1, 2)
 
 
-def _expanded(path: str, task: int) -> str:
+def _expand(path: str, task: int) -> str:
     env = os.environ
     text = expand_path(
         path.replace("%t", str(task)).replace("%s", "0"), name=env.get("SLURM_JOB_NAME", ""),
@@ -111,7 +113,7 @@ def _expanded(path: str, task: int) -> str:
     return text.replace("%j", env.get("SLURM_JOB_ID", "0"))
 
 
-def _replace(command: list[str], env: dict[str, str]) -> int:
+def _exec(command: list[str], env: dict[str, str]) -> int:
     sys.stdout.flush()
     try:
         os.execvpe(command[0], command, env)
