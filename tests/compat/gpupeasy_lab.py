@@ -147,7 +147,13 @@ class PeasyLab(Lab):
 
     def wait_for(self, status: str, *ids: int) -> None:
         for id in ids:
-            wait_until(lambda id=id: self.info(id)["status"] == status, what=f"{id} {status}")  # type: ignore[misc]
+            wait_until(lambda id=id: self._has_status(id, status), what=f"{id} {status}")  # type: ignore[misc]
+
+    def _has_status(self, id: int, status: str) -> bool:
+        """Whether the job has the status; a running one must also have its process."""
+        if self.info(id)["status"] != status:
+            return False
+        return status != "Running" or self.value(f"/jobdetails/{id}")["pid"] is not None
 
     def gpu_of(self, id: int) -> str:
         gpu: str = self.value(f"/jobdetails/{id}")["gpu"]

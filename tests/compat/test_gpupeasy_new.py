@@ -90,7 +90,7 @@ def test_jobs_of_a_stopped_server_continue_and_the_next_server_finds_them(lab: P
     server = lab.serve(gpus="0")
     gate, waiting = lab.add_gate(), lab.add("true")
     lab.wait_for("Running", gate.id)
-    assert "1 jobs continue to run" in stop(server)
+    assert "jobs still running: 1;" in stop(server)
     assert lab.daemon_pid() is None  # so no job is started meanwhile
     gate.open(4)
     wait_until(lambda: lab.runner_pid() is None)

@@ -214,7 +214,7 @@ def serve(
     _stop_daemon(settings.state_dir)
     log.write("Info", "GPUPeasy server stopped")
     if running:
-        _print(f"{running} jobs continue to run; the next server with this --logdir shows them")
+        _print(f"jobs still running: {running}; the next server with this --logdir shows them")
     os.close(lock)
     return 0
 
