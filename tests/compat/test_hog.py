@@ -19,7 +19,7 @@ from stoker.compat.hog.job_files import Folder
 from stoker.compat.hog.options import Unusable, gpu_ids, parse
 from stoker.errors import UsageError
 from tests.cli.helpers import Gate, is_alive
-from tests.compat.test_attached import other_locale
+from tests.compat.test_foreground import other_locale
 from tests.lab import Lab, wait_until
 
 __all__ = ["other_locale"]  # a fixture

@@ -17,7 +17,7 @@ import pytest
 
 from tests.cli.helpers import Gate, is_alive, refused
 from tests.compat.conftest import CompatLab
-from tests.compat.test_attached import other_locale
+from tests.compat.test_foreground import other_locale
 from tests.fake_nvml import GIB
 from tests.gpus.host import USER, GpuHost
 from tests.lab import wait_until

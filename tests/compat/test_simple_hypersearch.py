@@ -11,7 +11,7 @@ from stoker.compat.simple_gpu_scheduler import hypersearch
 from stoker.compat.simple_gpu_scheduler.hypersearch import chosen, combinations, on_one_line
 from tests.cli.helpers import refused
 from tests.compat.conftest import CompatLab
-from tests.compat.test_attached import other_locale
+from tests.compat.test_foreground import other_locale
 
 __all__ = ["other_locale"]  # a fixture
 
