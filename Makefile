@@ -37,7 +37,7 @@ docs: $(VENV)/dev
 clean:
 	rm -rf $(VENV)
 
-# Programs that tests run: apt installs them for root, anybody else is told what is missing.
+# Programs that tests run: apt installs them for root; other users see what is missing.
 system-packages:
 	@$(PYTHON) tests/system_packages.py
 
