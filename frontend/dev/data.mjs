@@ -1,4 +1,4 @@
-// Made-up jobs, cards and sweeps in the shapes of the HTTP contract.
+// Generated jobs, GPUs and sweeps in the format of the HTTP API.
 const GIB = 2 ** 30;
 export const iso = (at) => (at === null ? null : new Date(at * 1000).toISOString());
 
@@ -9,11 +9,11 @@ const COMMANDS = [
   [null, './prepare.sh --shards 64 --out /scratch/tokens'],
   ['llm-sft', 'torchrun --nproc-per-node 4 sft.py --config configs/sft-8b.yaml'],
 ];
-// Sentences of core/policy/explain.py and client/waiting.py, put together as web/wait_reasons.py does it.
-const CARDS = 'gpu 0 runs job 15 for at most 4m10s more; gpu 1 runs job 16, likely for 1h02m more; gpu 2 runs job 17; gpu 3 runs job 18; gpu 4 runs job 19; gpu 5 runs job 20; gpu 6 is used by others: grace (pid 41213), 88 GB; gpu 7 is drained';
+// Wait reasons as in core/policy/explain.py and client/waiting.py, joined as in web/wait_reasons.py.
+const GPU_REASONS = 'gpu 0 runs job 15 for at most 4m10s more; gpu 1 runs job 16, likely for 1h02m more; gpu 2 runs job 17; gpu 3 runs job 18; gpu 4 runs job 19; gpu 5 runs job 20; gpu 6 is used by others: grace (pid 41213), 88 GB; gpu 7 is drained';
 const LATER = 86_400;
 
-/** Why a job waits: with `ahead` jobs in front of it, or for something else than devices. */
+/** Why a job waits; `ahead` is the number of jobs before it in the queue. */
 export function whyOf(one, ahead) {
   if (one.state === 'held') return `it is held; \`stoker release ${one.id}\` lets it run`;
   const first = one.after.find((other) => !other.met);
@@ -22,10 +22,10 @@ export function whyOf(one, ahead) {
   if (!one.gpus) return `${ahead ? `${ahead} jobs in front of it; ` : ''}all 2 CPU slots are taken by jobs 17, 19`;
   const needs = one.gpu_mem_bytes ? `${one.gpus} gpu with 20.0G free` : `${one.gpus} gpu${one.gpus === 1 ? '' : 's'}`;
   if (ahead && one.id % 4 === 1) return `${ahead} jobs in front of it; gpu 5 is kept for job 22, which comes first, likely in 12m04s; a --time-limit below that would let this job start now`;
-  return `${ahead ? `${ahead} ${ahead === 1 ? 'job' : 'jobs'} in front of it; ` : ''}it needs ${needs}; ${CARDS}`;
+  return `${ahead ? `${ahead} ${ahead === 1 ? 'job' : 'jobs'} in front of it; ` : ''}it needs ${needs}; ${GPU_REASONS}`;
 }
 
-export const isInLine = (one) => one.state === 'queued' && one.after.every((other) => other.met) && !one.eligible_at;
+export const canStart = (one) => one.state === 'queued' && one.after.every((other) => other.met) && !one.eligible_at;
 
 export function job(id, state, now, more = {}) {
   const [name, command] = COMMANDS[id % COMMANDS.length];
@@ -54,7 +54,7 @@ export function job(id, state, now, more = {}) {
   };
 }
 
-export function card(index, more = {}) {
+export function gpu(index, more = {}) {
   return {
     index, uuid: `GPU-${String(index).repeat(8)}-aaaa`, visible: String(index), model: 'NVIDIA H200', pci: `0000:0${index}:00.0`,
     slice_of: null, slots: 1, state: 'free', memory_bytes: 140 * GIB, memory_used_bytes: 0.6 * GIB, utilisation_percent: 0,
@@ -62,17 +62,17 @@ export function card(index, more = {}) {
   };
 }
 
-export const busyCard = (index, id, more = {}) => card(index, {
+export const busyGpu = (index, id, more = {}) => gpu(index, {
   state: 'busy', jobs: [{ id, claim_bytes: null, memory_bytes: 60 * GIB }], memory_used_bytes: (31.2 + index * 12) * GIB,
   utilisation_percent: 97 - index * 7, power_watts: 690 - index * 31, temperature_celsius: 71 - index * 2, ...more,
 });
 
-export const strangerCard = (index) => card(index, {
+export const occupiedGpu = (index) => gpu(index, {
   state: 'taken', memory_used_bytes: 88 * GIB, utilisation_percent: 91, power_watts: 512, temperature_celsius: 66,
   strangers: [{ user: 'grace', pid: 41_213, memory_bytes: 88 * GIB, compute: true }],
 });
 
-/** What was measured: a wave with a gap. */
+/** Usage series: waves with a gap. */
 export function trace(now, hours, points, seed) {
   const step = (hours * 3600) / points;
   const wave = (low, high, pace) => Array.from({ length: points }, (_, i) => {
@@ -89,7 +89,7 @@ export function trace(now, hours, points, seed) {
   };
 }
 
-/** A training log: colours, a progress bar in many pieces, and an error. */
+/** A training log with colors, progress bars and, if wanted, an error. */
 export function trainingLog(lines, hasError = false) {
   const out = ['\x1b[1mstarting\x1b[0m on NVIDIA H200, 8 workers\n'];
   for (let i = 0; i < lines; i++) {

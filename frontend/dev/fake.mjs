@@ -1,10 +1,10 @@
-// A server with the same HTTP contract as `stoker web`, and nothing behind it: for work on the page
-// without a queue, and for tests of the page that need a state no queue could be brought into.
+// A fake server with the HTTP API of `stoker web` and no queue behind it, for browser tests that need
+// states which are hard to reach with a real queue.
 import { createServer } from 'node:http';
 import { readFileSync } from 'node:fs';
 import { dirname, extname, join, normalize } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { busyCard, card, iso, isInLine, job, strangerCard, trace, trainingLog, whyOf } from './data.mjs';
+import { busyGpu, canStart, gpu, iso, job, occupiedGpu, trace, trainingLog, whyOf } from './data.mjs';
 
 const STATIC = join(dirname(fileURLToPath(import.meta.url)), '../../src/stoker/web/static');
 const TYPES = { '.html': 'text/html; charset=utf-8', '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml', '.txt': 'text/plain' };
@@ -14,7 +14,7 @@ const WAITING = ['queued', 'held'];
 const FINAL = ['done', 'failed', 'cancelled', 'lost'];
 const GROUPS = { active: ACTIVE, waiting: WAITING, final: FINAL };
 
-class Refusal extends Error {
+class ApiError extends Error {
   constructor(status, code, message, hint = '', field = undefined) {
     super(message);
     Object.assign(this, { status, code, hint, field });
@@ -48,7 +48,7 @@ export class Fake {
       this.logs.set(id, Buffer.from(trainingLog(120, state === 'failed')));
     }
     const live = [...this.jobs.values()].filter((one) => one.state === 'running');
-    this.gpus = [...live.map((one, i) => busyCard(i, one.id)), strangerCard(live.length), card(live.length + 1, count ? { state: 'drained' } : {})];
+    this.gpus = [...live.map((one, i) => busyGpu(i, one.id)), occupiedGpu(live.length), gpu(live.length + 1, count ? { state: 'drained' } : {})];
     if (count) this.addSweep('brave-otter', count >= 100 ? 400 : 24, now);
   }
 
@@ -68,7 +68,7 @@ export class Fake {
     }
   }
 
-  // -- life --------------------------------------------------------------------------------------
+  // -- lifecycle ---------------------------------------------------------------------------------
 
   async listen(port = 0) {
     this.server = createServer((request, response) => void this.answer(request, response));
@@ -93,14 +93,14 @@ export class Fake {
 
   change(id, fields) {
     Object.assign(this.jobs.get(id), fields);
-    this.tell([id]);
+    this.publish([id]);
   }
 
   add(fields) {
     const id = Math.max(0, ...this.jobs.keys()) + 1;
     this.jobs.set(id, job(id, 'queued', Date.now() / 1000, fields));
     this.logs.set(id, Buffer.from(''));
-    this.tell([id]);
+    this.publish([id]);
     return id;
   }
 
@@ -108,10 +108,10 @@ export class Fake {
     this.logs.set(id, Buffer.concat([this.logs.get(id) ?? Buffer.alloc(0), Buffer.from(text)]));
   }
 
-  tell(ids, more = {}) {
+  publish(ids, more = {}) {
     const change = {
       event_id: ++this.eventId, now: iso(Date.now() / 1000), counts: this.counts(), gpus: this.gpus, daemon: this.daemon(),
-      jobs: ids.map((id) => this.told(this.jobs.get(id))).filter(Boolean), removed: ids.filter((id) => !this.jobs.has(id)),
+      jobs: ids.map((id) => this.withWait(this.jobs.get(id))).filter(Boolean), removed: ids.filter((id) => !this.jobs.has(id)),
       sweeps: [...this.sweeps.values()].map((one) => this.summary(one)), removed_sweeps: [], waits: {}, queue: this.queue().map((one) => one.id), ...more,
     };
     const text = `id: ${this.eventId}\nevent: change\ndata: ${JSON.stringify(change)}\n\n`;
@@ -131,18 +131,18 @@ export class Fake {
     return { pid: 4711, draining: this.draining };
   }
 
-  /** As web/page_state.py: those in line by their priority, then what waits for something else. */
+  /** As in web/page_state.py: jobs that can start by priority, then jobs that wait for something else. */
   queue() {
-    const rank = (one) => (isInLine(one) ? 0 : one.eligible_at ? 1 : one.state === 'held' ? 3 : 2);
+    const rank = (one) => (canStart(one) ? 0 : one.eligible_at ? 1 : one.state === 'held' ? 3 : 2);
     return [...this.jobs.values()].filter((one) => WAITING.includes(one.state))
       .sort((a, b) => rank(a) - rank(b) || (rank(a) ? 0 : b.priority - a.priority) || a.id - b.id).slice(0, 200);
   }
 
-  /** With what is said of a job while it waits. */
-  told(one) {
+  /** A job with the fields that waiting jobs have in addition. */
+  withWait(one) {
     if (!one || !WAITING.includes(one.state)) return one;
     const place = this.queue().indexOf(one);
-    const inLine = isInLine(one);
+    const inLine = canStart(one);
     return { starts_in: inLine && one.id % 4 !== 2 ? 60 + ((one.id * 37) % 4000) : null, ...one, why: one.why ?? whyOf(one, inLine ? place : 0), in_line: inLine };
   }
 
@@ -162,7 +162,7 @@ export class Fake {
     const all = [...this.jobs.values()];
     return {
       now: iso(Date.now() / 1000), event_id: this.eventId, read_only: this.readOnly, user: 'ada', host: 'babbage', daemon: this.daemon(), trouble: null,
-      gpus: this.gpus, running: all.filter((one) => ACTIVE.includes(one.state)), queue: this.queue().map((one) => this.told(one)),
+      gpus: this.gpus, running: all.filter((one) => ACTIVE.includes(one.state)), queue: this.queue().map((one) => this.withWait(one)),
       recent: all.filter((one) => FINAL.includes(one.state)).sort((a, b) => b.ended_at.localeCompare(a.ended_at)).slice(0, 20),
       counts: this.counts(), sweeps: [...this.sweeps.values()].map((one) => this.summary(one)),
     };
@@ -174,17 +174,17 @@ export class Fake {
     if (path === '/api/jobs') return this.list(query);
     if ((found = /^\/api\/jobs\/(\d+)(?:\/(\w+))?$/.exec(path))) {
       const one = this.jobs.get(Number(found[1]));
-      if (!one) throw new Refusal(404, 'not_found', `there is no job ${found[1]}`, '`stoker ls` shows them');
+      if (!one) throw new ApiError(404, 'not_found', `there is no job ${found[1]}`, '`stoker ls` shows them');
       return this.ofJob(one, found[2], query);
     }
     if (path.startsWith('/api/gpus/')) return { series: gpuOnly(trace(Date.now() / 1000, Number(query.get('hours') ?? 6), 200, path.length)) };
     if (path === '/api/sweeps') return { sweeps: [...this.sweeps.values()].reverse().map((one) => this.summary(one)) };
     if ((found = /^\/api\/sweeps\/([^/]+)(?:\/(\w+))?$/.exec(path))) {
       const sweep = this.sweeps.get(decodeURIComponent(found[1]));
-      if (!sweep) throw new Refusal(404, 'not_found', 'there is no such sweep');
+      if (!sweep) throw new ApiError(404, 'not_found', 'there is no such sweep');
       return this.ofSweep(sweep, found[2], query);
     }
-    throw new Refusal(404, 'not_found', 'nothing here');
+    throw new ApiError(404, 'not_found', 'not found');
   }
 
   list(query) {
@@ -192,10 +192,10 @@ export class Fake {
     const before = Number(query.get('before') ?? Infinity);
     const states = (query.get('state') ?? '').split(',').filter(Boolean).flatMap((one) => GROUPS[one] ?? [one]);
     const text = (query.get('q') ?? '').toLowerCase();
-    const fits = (one) => one.id < before && (!states.length || states.includes(one.state)) && (!query.get('tag') || one.tags.includes(query.get('tag')))
+    const matches = (one) => one.id < before && (!states.length || states.includes(one.state)) && (!query.get('tag') || one.tags.includes(query.get('tag')))
       && (!query.get('name') || one.name === query.get('name')) && (!query.get('sweep') || one.sweep === query.get('sweep'))
       && `${one.name} ${one.command}`.toLowerCase().includes(text);
-    const found = [...this.jobs.values()].sort((a, b) => b.id - a.id).filter(fits);
+    const found = [...this.jobs.values()].sort((a, b) => b.id - a.id).filter(matches);
     return { jobs: found.slice(0, limit), next: found.length > limit ? found[limit - 1].id : null };
   }
 
@@ -206,8 +206,8 @@ export class Fake {
       const status = one.signal ?? (one.exit_code ?? 0) << 8;
       const history = Array.from({ length: one.attempts }, (_, i) => ({ number: i + 1, devices: one.devices.map((d) => d.index), started_at: one.started_at, ended_at: one.ended_at, status: one.ended_at ? status : null, cause: null, detail: null }));
       const metrics = one.attempts ? { val_loss: { last: 0.2134, min: 0.2101, max: 2.31, n: 60, step: 590 }, acc: { last: 0.91, min: 0.1, max: 0.915, n: 60, step: 590 } } : {};
-      const { starts_in, ...told } = this.told(one);
-      return { job: { in_line: false, ...told, history, events: one.events ?? [], params: one.params ?? (one.sweep ? { lr: 0.001, opt: 'adam', wd: 0 } : {}), metrics, why: told.in_line ? told.why.split('; ') : [told.why ?? `it is ${one.state}`] } };
+      const { starts_in, ...waiting } = this.withWait(one);
+      return { job: { in_line: false, ...waiting, history, events: one.events ?? [], params: one.params ?? (one.sweep ? { lr: 0.001, opt: 'adam', wd: 0 } : {}), metrics, why: waiting.in_line ? waiting.why.split('; ') : [waiting.why ?? `it is ${one.state}`] } };
     }
     if (part === 'log') {
       let from = query.has('from') ? Number(query.get('from')) : Math.max(0, log.length - Number(query.get('tail') ?? 65_536));
@@ -226,7 +226,7 @@ export class Fake {
     }
     if (part === 'curve') return { points: Array.from({ length: 60 }, (_, i) => [i * 10, 2 / (1 + i / 8) + Math.sin(i) * 0.02 + 0.2]) };
     if (part === 'trace') return { series: one.attempts ? trace(Date.now() / 1000, 1, 120, one.id) : {} };
-    throw new Refusal(404, 'not_found', 'nothing here');
+    throw new ApiError(404, 'not_found', 'not found');
   }
 
   ofSweep(sweep, part, query) {
@@ -246,11 +246,11 @@ export class Fake {
     return { metric: 'val_loss', curves: done.map((row) => ({ trial: row.trial, job: row.job, params: { lr: row.lr }, best: row.val_loss, points: Array.from({ length: 40 }, (_, i) => [i, row.val_loss + 2 / (1 + i / 3) + Math.sin(i * row.trial) * 0.02]) })) };
   }
 
-  // -- acting ------------------------------------------------------------------------------------
+  // -- actions -----------------------------------------------------------------------------------
 
   post(path, body) {
     let found;
-    if (this.readOnly) throw new Refusal(403, 'read_only', 'this page is read-only');
+    if (this.readOnly) throw new ApiError(403, 'read_only', 'the web UI is read-only');
     if (path === '/api/jobs') {
       this.posted = body;
       return this.submit([body.command ?? body.argv.join(' ')], body);
@@ -258,7 +258,7 @@ export class Fake {
     if (path === '/api/batch') {
       const isPeasy = body.text.includes(';;');
       const lines = isPeasy ? body.text.split(';;;').map((part) => part.split(';;')[2]?.trim()) : body.text.split('\n').filter((line) => line.trim() && !line.startsWith('#'));
-      if (lines.some((line) => !line)) throw new Refusal(400, 'usage', `Malformed job: ${body.text.slice(0, 40)}`);
+      if (lines.some((line) => !line)) throw new ApiError(400, 'usage', `Malformed job: ${body.text.slice(0, 40)}`);
       return this.submit(lines, body);
     }
     if (path === '/api/jobs/act') return this.act(body);
@@ -269,33 +269,33 @@ export class Fake {
     }
     if ((found = /^\/api\/gpus\/([^/]+)\/act$/.exec(path))) {
       const gpu = this.gpus.find((one) => one.uuid === decodeURIComponent(found[1]));
-      if (body.action === 'slots' && !(body.slots >= 1 && body.slots <= 64)) throw new Refusal(400, 'usage', '`slots`: input should be less than or equal to 64', '/docs says what is known', 'slots');
+      if (body.action === 'slots' && !(body.slots >= 1 && body.slots <= 64)) throw new ApiError(400, 'usage', '`slots`: input should be less than or equal to 64', '/docs says what is known', 'slots');
       if (body.action === 'slots') gpu.slots = body.slots;
       else gpu.state = body.action === 'drain' ? 'drained' : gpu.jobs.length ? 'busy' : 'free';
-      this.tell([]);
+      this.publish([]);
       return { changed: 1 };
     }
     if (path === '/api/daemon/act') {
       this.draining = body.action === 'drain';
-      this.tell([]);
+      this.publish([]);
       return {};
     }
-    throw new Refusal(404, 'not_found', 'nothing here');
+    throw new ApiError(404, 'not_found', 'not found');
   }
 
-  /** Stopping cancels what waits, resuming runs what was cancelled, and failed ones run again. */
+  /** `stop` cancels waiting trials, `resume` queues cancelled ones, `rerun_failed` queues failed ones. */
   actOnSweep(sweep, action) {
-    const turned = { stop: ['queued', 'cancelled'], resume: ['cancelled', 'queued'], rerun_failed: ['failed', 'queued'] }[action] ?? [];
-    const rows = sweep.rows.filter((row) => row.state === turned[0]);
-    for (const row of rows) row.state = turned[1];
+    const transition = { stop: ['queued', 'cancelled'], resume: ['cancelled', 'queued'], rerun_failed: ['failed', 'queued'] }[action] ?? [];
+    const rows = sweep.rows.filter((row) => row.state === transition[0]);
+    for (const row of rows) row.state = transition[1];
     sweep.stopped = action === 'stop' ? 'stopped by hand' : action === 'resume' ? null : sweep.stopped;
-    this.tell([]);
+    this.publish([]);
     return { changed: rows.length };
   }
 
   submit(commands, body) {
-    if (body.gpus > 8) throw new Refusal(422, 'impossible', `a job asks for ${body.gpus} GPUs, but this host has 8 GPUs`, 'use --gpus 8', 'gpus');
-    if (body.time_limit === 'never') throw new Refusal(400, 'usage', '`never` is not a duration', 'write 90s, 30m, 2h, 1d, HH:MM:SS or D-HH:MM:SS', 'time_limit');
+    if (body.gpus > 8) throw new ApiError(422, 'impossible', `a job asks for ${body.gpus} GPUs, but this host has 8 GPUs`, 'use --gpus 8', 'gpus');
+    if (body.time_limit === 'never') throw new ApiError(400, 'usage', '`never` is not a duration', 'write 90s, 30m, 2h, 1d, HH:MM:SS or D-HH:MM:SS', 'time_limit');
     const { gpus = 1, priority = 0, tags = [], retries = 0, hold = false, after = [], name = null, cwd = '/home/ada' } = body;
     if (body.dry_run) return { dry_run: commands.map((command) => ({ argv: body.argv ?? [command], shell: !body.argv, cwd, gpus, needs: `${gpus} gpu${gpus === 1 ? '' : 's'}`, name, priority, time_limit: null, stdout: null, tags, hold, retries, begin_at: null, after })), total: commands.length };
     return { jobs: commands.map((command) => this.add({ command, name: body.name ?? null, gpus: body.gpus ?? 1, priority: body.priority ?? 0, tags: body.tags ?? [] })), warning: null };
@@ -309,11 +309,11 @@ export class Fake {
       points = points.flatMap((point) => values.map((value) => ({ ...point, [name]: value })));
     }
     const commands = points.map((point) => body.command.replace(/\{(\w+)\}/g, (whole, name) => point[name] ?? whole));
-    if (commands.some((command) => /\{\w+\}/.test(command))) throw new Refusal(400, 'usage', 'a place has no values', 'give lr=1,2');
+    if (commands.some((command) => /\{\w+\}/.test(command))) throw new ApiError(400, 'usage', 'a place has no values', 'give lr=1,2');
     if (body.dry_run) return { commands: commands.slice(0, 100), total: commands.length, known: null };
     const name = body.name ?? 'calm-heron';
     this.addSweep(name, commands.length, undefined, 0.5);
-    this.tell([]);
+    this.publish([]);
     return { sweep: name, new: true, added: commands.length, jobs: [] };
   }
 
@@ -322,17 +322,17 @@ export class Fake {
     const now = iso(Date.now() / 1000);
     for (const id of ids) {
       const one = this.jobs.get(id);
-      if (!one) throw new Refusal(404, 'not_found', `there is no job ${id}`);
+      if (!one) throw new ApiError(404, 'not_found', `there is no job ${id}`);
       if (action === 'cancel') Object.assign(one, ACTIVE.includes(one.state) ? { state: 'stopping' } : { state: 'cancelled', cause: 'user', ended_at: now });
-      if (action === 'rerun' && !FINAL.includes(one.state)) throw new Refusal(409, 'conflict', `job ${id} is ${one.state}; only an ended job can be rerun`);
+      if (action === 'rerun' && !FINAL.includes(one.state)) throw new ApiError(409, 'conflict', `job ${id} is ${one.state}; only an ended job can be rerun`);
       if (action === 'hold') one.state = 'held';
       if (action === 'release') one.state = 'queued';
       if (action === 'priority') one.priority = priority;
-      if (action === 'move_first') one.priority = Math.max(0, ...this.queue().filter(isInLine).map((other) => other.priority + 1));
+      if (action === 'move_first') one.priority = Math.max(0, ...this.queue().filter(canStart).map((other) => other.priority + 1));
       if (action === 'rm') this.jobs.delete(id);
       if (action === 'rerun') made.push(this.add({ command: one.command, name: one.name, rerun_of: id }));
     }
-    this.tell(ids);
+    this.publish(ids);
     for (const id of ids) if (this.jobs.get(id)?.state === 'stopping') setTimeout(() => this.jobs.has(id) && this.change(id, { state: 'cancelled', cause: 'user', ended_at: iso(Date.now() / 1000), devices: [] }), 300);
     return { changed: ids.length, ...(made.length ? { jobs: made } : {}) };
   }
@@ -354,20 +354,20 @@ export class Fake {
       for await (const chunk of request) chunks.push(chunk);
       const body = chunks.length ? JSON.parse(Buffer.concat(chunks).toString()) : {};
       if (path === '/api/login') {
-        if (body.token !== this.token) throw new Refusal(401, 'wrong_token', 'this is not the token');
+        if (body.token !== this.token) throw new ApiError(401, 'wrong_token', 'this is not the token');
         return send(204, {}, { 'Set-Cookie': `stoker_${this.port}=${this.session}; HttpOnly; SameSite=Strict; Path=/` });
       }
-      if (!(request.headers.cookie ?? '').includes(`stoker_${this.port}=${this.session}`)) throw new Refusal(401, 'no_token', 'who are you?');
+      if (!(request.headers.cookie ?? '').includes(`stoker_${this.port}=${this.session}`)) throw new ApiError(401, 'no_token', 'a token is needed');
       if (path === '/api/events') return this.stream(request, response, headers);
       if (request.method === 'GET' && path.endsWith('/log/download')) {
         response.writeHead(200, { ...headers, 'Content-Type': 'text/plain', 'Content-Disposition': 'attachment' });
         return response.end(this.logs.get(Number(path.split('/')[3])));
       }
       if (request.method === 'GET') return send(200, this.get(path, url.searchParams));
-      if (request.headers['x-stoker'] !== '1' || request.headers['content-type'] !== 'application/json') throw new Refusal(403, 'no_header', 'the header X-Stoker is missing');
+      if (request.headers['x-stoker'] !== '1' || request.headers['content-type'] !== 'application/json') throw new ApiError(403, 'no_header', 'the header X-Stoker is missing');
       return send(body.dry_run ? 200 : 201, this.post(path, body));
     } catch (error) {
-      if (!(error instanceof Refusal)) console.error(error);
+      if (!(error instanceof ApiError)) console.error(error);
       send(error.status ?? 500, { error: { code: error.code ?? 'internal', message: error.message, hint: error.hint ?? null, field: error.field } });
     }
   }
@@ -380,7 +380,7 @@ export class Fake {
       response.end(data);
     } catch {
       response.writeHead(404, headers);
-      response.end('not here');
+      response.end('not found');
     }
   }
 
@@ -396,7 +396,7 @@ export class Fake {
   }
 }
 
-/** Bytes where this stands in what a terminal would show, as web/log_search.py finds them. */
+/** The byte offsets of matches in the rendered log, as in web/log_search.py. */
 function shownMatches(text, needle) {
   const hidden = /^[^\n]*\r(?=[^\r\n])|\x1b\[[0-?]*[ -/]*[@-~]/gm;
   const gaps = [...text.matchAll(hidden)];

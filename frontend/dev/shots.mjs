@@ -1,4 +1,4 @@
-// `node dev/shots.mjs FOLDER`: every screen at desktop and phone size, light and dark, for eyes.
+// `node dev/shots.mjs DIRECTORY`: screenshots of every screen, at desktop and phone size, light and dark.
 import { mkdirSync } from 'node:fs';
 import { chromium } from 'playwright-core';
 import { Fake } from './fake.mjs';

@@ -7,12 +7,12 @@ export class ApiError extends Error {
   }
 }
 
-/** False as soon as the server no longer knows us; the login form shows then. */
+/** False once the server rejects the session; the login form is shown then. */
 export const isSignedIn = signal(true);
 
-let onLost = () => {};
-/** Called whenever the server cannot be reached, before whoever asked hears of it. */
-export const whenLost = (tell: () => void) => (onLost = tell);
+let onUnreachable = () => {};
+/** Register a callback for requests that cannot reach the server; it runs before the request fails. */
+export const whenUnreachable = (callback: () => void) => (onUnreachable = callback);
 
 export async function request(method: string, path: string, body?: unknown, stop?: AbortSignal): Promise<Response> {
   const headers: Record<string, string> = { Accept: 'application/json' };
@@ -20,9 +20,9 @@ export async function request(method: string, path: string, body?: unknown, stop
     headers['Content-Type'] = 'application/json';
     headers['X-Stoker'] = '1';
   }
-  let answer: Response;
+  let response: Response;
   try {
-    answer = await fetch(path, {
+    response = await fetch(path, {
       method,
       headers,
       body: method === 'GET' ? undefined : JSON.stringify(body ?? {}),
@@ -31,24 +31,24 @@ export async function request(method: string, path: string, body?: unknown, stop
     });
   } catch (error) {
     if (stop?.aborted) throw error;
-    onLost();
+    onUnreachable();
     throw new ApiError(0, 'unreachable', 'the server does not answer', 'is `stoker web` still running?');
   }
-  if (answer.ok) return answer;
-  const said = await answer.json().catch(() => null);
-  const error = said?.error ?? {};
-  if (answer.status === 401 && path !== '/api/login') isSignedIn.value = false;
-  throw new ApiError(answer.status, String(error.code ?? answer.status), String(error.message ?? answer.statusText), String(error.hint ?? ''), error.field ?? null);
+  if (response.ok) return response;
+  const payload = await response.json().catch(() => null);
+  const error = payload?.error ?? {};
+  if (response.status === 401 && path !== '/api/login') isSignedIn.value = false;
+  throw new ApiError(response.status, String(error.code ?? response.status), String(error.message ?? response.statusText), String(error.hint ?? ''), error.field ?? null);
 }
 
 export const get = async <T,>(path: string, stop?: AbortSignal): Promise<T> => (await request('GET', path, undefined, stop)).json();
 
 export async function post<T>(path: string, body: unknown, stop?: AbortSignal): Promise<T> {
-  const answer = await request('POST', path, body, stop);
-  return answer.status === 204 ? (undefined as T) : answer.json();
+  const response = await request('POST', path, body, stop);
+  return response.status === 204 ? (undefined as T) : response.json();
 }
 
-/** `?a=1&b=2` of what is set. */
+/** The query string of all values that are set: `?a=1&b=2`. */
 export function query(values: Record<string, string | number | null | undefined>): string {
   const kept = Object.entries(values).filter(([, v]) => v !== '' && v !== null && v !== undefined);
   return kept.length ? `?${new URLSearchParams(kept.map(([k, v]) => [k, String(v)]))}` : '';

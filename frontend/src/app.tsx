@@ -1,4 +1,4 @@
-// The frame around every screen: navigation, the state of the connection, messages and questions.
+// The frame around every screen: navigation, connection status, messages and dialogs.
 import { useEffect, useReducer } from 'preact/hooks';
 import { daemonAct } from './actions';
 import { clock, count } from './format';
@@ -17,7 +17,7 @@ import { SubmitScreen } from './screens/submit';
 import { SweepScreen } from './screens/sweep';
 import { SweepsScreen } from './screens/sweeps';
 import * as store from './store';
-import { health, heardAt, retryAt, retryNow } from './stream';
+import { health, lastContactAt, retryAt, retryNow } from './stream';
 import { isDark, toggle } from './theme';
 
 const PLACES = [
@@ -36,7 +36,7 @@ function Screen() {
   if (first === 'history') return <HistoryScreen />;
   if (first === 'gpus') return <GpusScreen />;
   if (first === 'submit') return <SubmitScreen />;
-  return <Empty title="There is nothing at this address"><a href="#/">Overview</a></Empty>;
+  return <Empty title="Not found"><a href="#/">Overview</a></Empty>;
 }
 
 export function App() {
@@ -96,13 +96,13 @@ function Search() {
 
 function Status() {
   const now = health.value;
-  const words = now === 'live' ? 'live' : now === 'stale' ? 'not connected' : 'connecting';
+  const text = now === 'live' ? 'live' : now === 'stale' ? 'not connected' : 'connecting';
   const { user, host } = store.host.value;
   return (
     <span class={`status ${now}`}>
       <i aria-hidden="true" />
       <span class="wide-only">{user && `${user}@${host} ·`}</span>
-      {store.isReadOnly.value ? `${words}, read-only` : words}
+      {store.isReadOnly.value ? `${text}, read-only` : text}
     </span>
   );
 }
@@ -116,9 +116,9 @@ function StaleBanner() {
   const wait = Math.max(0, Math.ceil((retryAt.value - Date.now()) / 1000));
   return (
     <div class="banner bad" role="alert">
-      <span class="grow">The server does not answer. What you see is from {clock(new Date(heardAt.value).toISOString())}; what you do does not reach it.</span>
-      <span class="num">{wait ? `again in ${wait}s` : 'trying…'}</span>
-      <button onClick={retryNow}>Try now</button>
+      <span class="grow">The server does not answer. The data shown is from {clock(new Date(lastContactAt.value).toISOString())}; actions do not reach the server.</span>
+      <span class="num">{wait ? `retry in ${wait}s` : 'retrying…'}</span>
+      <button onClick={retryNow}>Retry now</button>
     </div>
   );
 }
@@ -126,20 +126,20 @@ function StaleBanner() {
 function DaemonBanner() {
   if (!store.isLoaded.value) return null;
   const { pid, draining } = store.daemon.value;
-  const may = !store.isReadOnly.value;
+  const canAct = !store.isReadOnly.value;
   if (draining) {
     return (
       <div class="banner" role="status">
-        <span class="grow">Draining: running jobs finish, no more start.</span>
-        {may && <button onClick={() => void daemonAct('resume')}>Resume</button>}
+        <span class="grow">Draining: running jobs finish, no new jobs start.</span>
+        {canAct && <button onClick={() => void daemonAct('resume')}>Resume</button>}
       </div>
     );
   }
   if (pid === null && store.nWaiting.value + store.nActive.value > 0) {
     return (
       <div class="banner" role="status">
-        <span class="grow">The daemon is not running: nothing starts.</span>
-        {may && <button onClick={() => void daemonAct('start')}>Start it</button>}
+        <span class="grow">The daemon is not running, so no jobs start.</span>
+        {canAct && <button onClick={() => void daemonAct('start')}>Start the daemon</button>}
       </div>
     );
   }

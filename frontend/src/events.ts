@@ -1,5 +1,5 @@
-// Server-sent events, read by fetch rather than EventSource: the first connection can then say
-// what it has seen already, and a refusal (401) can be told from a server that is gone.
+// A parser for server-sent events. The stream is read with fetch instead of EventSource, because fetch
+// can send Last-Event-ID with the first request and can tell a 401 response from an unreachable server.
 
 export interface ServerEvent {
   id: string;
@@ -7,7 +7,7 @@ export interface ServerEvent {
   data: string;
 }
 
-/** Turns pieces of a stream into events; a piece may end anywhere. */
+/** Parses a stream that arrives in chunks; a chunk may end anywhere. */
 export class EventReader {
   private rest = '';
   private id = '';

@@ -1,19 +1,19 @@
-// Numbers and times as `stoker` prints them, so that page and terminal read alike.
+// Numbers and times, formatted as the `stoker` command prints them.
 import type { Attempt, Job, SweepSummary } from './types';
 import { visible } from './words';
 
-const two = (n: number) => String(n).padStart(2, '0');
+const twoDigits = (n: number) => String(n).padStart(2, '0');
 
 export function duration(seconds: number): string {
   if (seconds < 10) return `${Math.max(0, seconds).toFixed(1)}s`;
   const s = Math.floor(seconds);
   if (s < 60) return `${s}s`;
-  if (s < 3600) return `${Math.floor(s / 60)}m${two(s % 60)}s`;
-  if (s < 86400) return `${Math.floor(s / 3600)}h${two(Math.floor((s % 3600) / 60))}m`;
-  return `${Math.floor(s / 86400)}d${two(Math.floor((s % 86400) / 3600))}h`;
+  if (s < 3600) return `${Math.floor(s / 60)}m${twoDigits(s % 60)}s`;
+  if (s < 86400) return `${Math.floor(s / 3600)}h${twoDigits(Math.floor((s % 3600) / 60))}m`;
+  return `${Math.floor(s / 86400)}d${twoDigits(Math.floor((s % 86400) / 3600))}h`;
 }
 
-/** Whole seconds only: for clocks that tick. */
+/** A duration in whole seconds, for running clocks. */
 export const elapsed = (seconds: number) =>
   seconds < 60 ? `${Math.max(0, Math.floor(seconds))}s` : duration(seconds);
 
@@ -36,12 +36,13 @@ export const count = (n: number) => n.toLocaleString('en-US');
 export const plural = (n: number, word: string) => `${count(n)} ${word}${n === 1 ? '' : 's'}`;
 export const seconds = (iso: string | null) => (iso === null ? null : Date.parse(iso) / 1000);
 
+/** Local time; with the date unless it is today. */
 export function clock(iso: string | null): string {
   if (iso === null) return '–';
   const at = new Date(iso);
-  const time = `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+  const time = `${twoDigits(at.getHours())}:${twoDigits(at.getMinutes())}:${twoDigits(at.getSeconds())}`;
   const isToday = at.toDateString() === new Date().toDateString();
-  return isToday ? time : `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${time}`;
+  return isToday ? time : `${at.getFullYear()}-${twoDigits(at.getMonth() + 1)}-${twoDigits(at.getDate())} ${time}`;
 }
 
 export function ago(iso: string | null, now: number): string {
@@ -80,32 +81,32 @@ const SIGNALS: Record<number, string> = {
   9: 'SIGKILL', 10: 'SIGUSR1', 11: 'SIGSEGV', 12: 'SIGUSR2', 13: 'SIGPIPE', 15: 'SIGTERM',
 };
 
-export function causeWords(cause: string | null, detail: string | null): string {
+export function causeText(cause: string | null, detail: string | null): string {
   if (cause === 'start_failed') return detail || 'could not start';
   return (cause && CAUSES[cause]) || '';
 }
 
-/** How a job ended, in words; nothing while it has not, or when all went well. */
-export function resultWords(job: Job): string {
+/** Why a job failed, was cancelled or was lost; empty for every other state. */
+export function resultText(job: Job): string {
   if (!['failed', 'cancelled', 'lost'].includes(job.state)) return '';
-  const words = causeWords(job.cause, job.detail);
-  if (words) return words;
+  const text = causeText(job.cause, job.detail);
+  if (text) return text;
   if (job.signal) return killedBy(job.signal);
   return job.exit_code === null ? 'no exit record' : `exit ${job.exit_code}`;
 }
 
 const killedBy = (signal: number) => `killed by ${SIGNALS[signal] ?? `signal ${signal}`}`;
 
-// Causes that say no more than the exit code or the signal does.
+// Causes that add nothing to the exit code or signal.
 const PLAIN = ['', 'exit', 'signal'];
 
-/** How one attempt ended: why, and with which exit code or signal (of the raw wait status). */
-export function attemptWords(one: Attempt): string {
+/** How an attempt ended: its cause, and the exit code or signal from the raw wait status. */
+export function attemptText(one: Attempt): string {
   if (one.ended_at === null) return 'running';
-  const words = causeWords(one.cause, one.detail) || (PLAIN.includes(one.cause ?? '') ? '' : one.cause!.replaceAll('_', ' '));
+  const text = causeText(one.cause, one.detail) || (PLAIN.includes(one.cause ?? '') ? '' : one.cause!.replaceAll('_', ' '));
   const status = one.status;
   const code = status === null ? 'no exit record' : status & 0x7f ? killedBy(status & 0x7f) : `exit ${(status >> 8) & 0xff}`;
-  return words && !(status === null) ? `${words}, ${code}` : words || code;
+  return text && status !== null ? `${text}, ${code}` : text || code;
 }
 
 export const title = (job: Pick<Job, 'name' | 'command'>) => visible(job.name || job.command);
@@ -118,7 +119,7 @@ export function metricOf(sweep: Pick<SweepSummary, 'metric'>): { name: string; g
   return { name: name || metric, goal: goal ?? 'min' };
 }
 
-/** What a job asks of the cards: `2 × 20 GB`. */
+/** The GPUs that a job requests: `2 × 20 GB`. */
 export function needs(job: Job): string {
   if (!job.gpus) return 'CPU';
   const memory = job.gpu_mem_auto ? 'auto' : job.gpu_mem_bytes ? bytes(job.gpu_mem_bytes) : '';

@@ -1,4 +1,4 @@
-// Keys that work anywhere, and those of the screen that is shown.
+// Keyboard shortcuts: global ones, and those of the current screen.
 import { useEffect } from 'preact/hooks';
 import { go } from './route';
 
@@ -12,7 +12,7 @@ export function isTyping(target: EventTarget | null): boolean {
   return target instanceof HTMLElement && (target.isContentEditable || target.matches('input:not([type=checkbox]), textarea, select'));
 }
 
-export function listen(everywhere: Keys): void {
+export function listen(globalKeys: Keys): void {
   addEventListener('keydown', (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
     if (document.querySelector('dialog[open]')) return;
@@ -29,7 +29,7 @@ export function listen(everywhere: Keys): void {
       return;
     }
     afterG = event.key === 'g' ? Date.now() + 1200 : 0;
-    const run = [...screens].reverse().find((keys) => keys[event.key])?.[event.key] ?? everywhere[event.key];
+    const run = [...screens].reverse().find((keys) => keys[event.key])?.[event.key] ?? globalKeys[event.key];
     if (run) {
       event.preventDefault();
       run(event);
@@ -37,7 +37,7 @@ export function listen(everywhere: Keys): void {
   });
 }
 
-/** Keys of a screen, for as long as it is shown. */
+/** Register shortcuts while the calling screen is mounted. */
 export function useKeys(keys: Keys): void {
   useEffect(() => {
     screens.push(keys);

@@ -1,4 +1,4 @@
-// From the address to the first screen.
+// The entry point: sign in with the token of the link, then render the application.
 import { render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { ApiError, isSignedIn } from './api';
@@ -18,7 +18,7 @@ import './style/parts.css';
 import './style/screens.css';
 import './style/log.css';
 
-/** The token of the link, which must not stay in the address, nor in the history. */
+/** Return the token from the address, and remove it from the address and the browser history. */
 function takeToken(): string | null {
   const token = /^#token=(.+)$/.exec(location.hash)?.[1];
   if (!token) return null;
@@ -27,14 +27,14 @@ function takeToken(): string | null {
 }
 
 const token = takeToken();
-// The link may be pasted into a tab that shows the page already.
+// A link may be pasted into a tab that already shows the web UI.
 addEventListener('hashchange', () => {
   const fresh = takeToken();
   if (fresh) signIn(fresh).then(() => location.reload(), () => (isSignedIn.value = false));
 });
-theme.follow();
-places.watch();
-route.follow();
+theme.watchSystem();
+places.trackScrolling();
+route.watchAddress();
 keys.listen({
   '?': showHelp,
   '/': () => document.getElementById('search')?.focus(),
@@ -49,19 +49,19 @@ function Root() {
   const begin = async (given: string | null) => {
     try {
       if (given) await signIn(given);
-      await store.begin();
+      await store.start();
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
       if (given && error.status >= 400 && error.status < 500) {
         setProblem(error);
         isSignedIn.value = false;
       } else if (error.status !== 401) {
-        setTimeout(() => void begin(null), 3000); // the screen says what is wrong meanwhile
+        setTimeout(() => void begin(null), 3000); // the overview shows the error in the meantime
       }
     }
   };
   useEffect(() => void begin(token), []);
-  if (!isSignedIn.value) return <LoginScreen problem={problem} onIn={() => (health.peek() === 'starting' ? void begin(null) : location.reload())} />;
+  if (!isSignedIn.value) return <LoginScreen problem={problem} onSignedIn={() => (health.peek() === 'starting' ? void begin(null) : location.reload())} />;
   return <App />;
 }
 

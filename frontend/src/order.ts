@@ -1,12 +1,12 @@
-// The queue is ordered by priority first. To put a job between two others is to find priorities
-// that say so, and to change as few jobs as possible.
+// Manual reordering of the queue. The queue is ordered by priority first, so a job is moved between
+// two others by changing priorities, of as few jobs as possible.
 
 export interface Ranked {
   id: number;
   priority: number;
 }
 
-/** New priorities (by job) that move the job at `from` to `to`. Jobs that keep theirs are left out. */
+/** The new priorities, by job id, that move the job at `from` to `to`; unchanged jobs are left out. */
 export function prioritiesFor(queue: readonly Ranked[], from: number, to: number): Map<number, number> {
   const changes = new Map<number, number>();
   const moved = queue[from];
@@ -15,13 +15,13 @@ export function prioritiesFor(queue: readonly Ranked[], from: number, to: number
   const above = rest[to - 1];
   const below = rest[to];
   if (!below) {
-    // Last: behind all that rank like the one above.
+    // To the end: below all jobs with the priority of the last one.
     if (above) set(changes, moved, above.priority - 1);
     return changes;
   }
   let level = below.priority + 1;
   set(changes, moved, level);
-  // Whoever stands above must outrank it; equals among them stay equals, so they keep their order.
+  // Jobs above need a higher priority. Equal priorities stay equal, so those jobs keep their order.
   let last = level;
   for (let place = to - 1; place >= 0; place--) {
     const job = rest[place];
@@ -37,7 +37,7 @@ function set(changes: Map<number, number>, job: Ranked, priority: number): void 
   if (job.priority !== priority) changes.set(job.id, priority);
 }
 
-/** Jobs by the priority that they get: one request each. */
+/** Group job ids by new priority; each group needs one request. */
 export function byPriority(changes: Map<number, number>): Map<number, number[]> {
   const groups = new Map<number, number[]>();
   for (const [id, priority] of changes) groups.set(priority, [...(groups.get(priority) ?? []), id]);

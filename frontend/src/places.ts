@@ -1,77 +1,77 @@
-// Each step of the browser's history remembers where its reader was: how far down, on which row,
-// and what a screen had loaded by then. Going back leads there; going on begins at the heading.
+// The state of each entry of the browser history: scroll position, focused row, and the data that a
+// screen had loaded. Going back restores it; a new entry starts with the focus on the heading.
 
 interface Place {
   y: number;
   /** The row that had the focus. */
   row: { table: string; id: string } | null;
-  /** What screens keep for when they are shown again. */
+  /** Data that screens keep for the next time they are shown. */
   kept: Record<string, unknown>;
 }
 
-const PATIENCE = 3000; // how long a screen may take to become as long as it was
-const MOST = 30; // steps that are remembered; lists can be long
+const RESTORE_MS = 3000; // how long to wait for a screen to reach its former height
+const MAX_PLACES = 30; // lists can be long
 const places = new Map<number, Place>();
 let here: Place = blank();
 let newest = 0;
-let wantsHeading = false;
-let goal: { y: number; until: number } | null = null;
+let focusHeadingNext = false;
+let scrollTarget: { y: number; until: number } | null = null;
 
 function blank(): Place {
   return { y: 0, row: null, kept: {} };
 }
 
-/** What this step of the history keeps; written to by screens. */
-export const kept = () => here.kept;
+/** The data kept for this history entry; screens read and write it. */
+export const keptData = () => here.kept;
 
-/** Called while the screen that is left can still be seen. */
-export function keepPlace(): void {
+/** Save the focused row; must be called before the old screen is removed. */
+export function savePlace(): void {
   const row = document.activeElement?.closest<HTMLElement>('tr[data-id]');
   const table = row?.closest('table')?.getAttribute('aria-label');
   here.row = row && table ? { table, id: row.dataset.id! } : null;
 }
 
-/** Another step of the history is shown from now on. `isSame`: it is the same screen. */
-export function turnTo(isSame: boolean): void {
+/** Switch to the current history entry. `isSameScreen`: only the query changed. */
+export function enterPlace(isSameScreen: boolean): void {
   const number: unknown = history.state?.place;
   const known = typeof number === 'number' ? places.get(number) : undefined;
   if (known) {
     here = known;
   } else {
     here = blank();
-    newest = Math.max(newest + 1, Date.now()); // a reloaded page must not meet its old numbers
+    newest = Math.max(newest + 1, Date.now()); // unique after a reload, too
     places.set(newest, here);
-    if (places.size > MOST) places.delete(places.keys().next().value!);
+    if (places.size > MAX_PLACES) places.delete(places.keys().next().value!);
     history.replaceState({ place: newest }, '');
   }
-  if (isSame && !known) return;
-  wantsHeading = !known?.row;
-  goal = { y: here.y, until: Date.now() + PATIENCE };
-  requestAnimationFrame(approach);
+  if (isSameScreen && !known) return;
+  focusHeadingNext = !known?.row;
+  scrollTarget = { y: here.y, until: Date.now() + RESTORE_MS };
+  requestAnimationFrame(restoreScroll);
 }
 
-/** Scroll to where the reader was as soon as the page is long enough, unless they scroll first. */
-function approach(): void {
-  if (!goal) return;
-  const { y, until } = goal;
+/** Scroll to the saved position once the document is tall enough, unless the user scrolls first. */
+function restoreScroll(): void {
+  if (!scrollTarget) return;
+  const { y, until } = scrollTarget;
   const isLongEnough = document.documentElement.scrollHeight - innerHeight >= y - 1;
   if (isLongEnough || Date.now() > until) {
-    goal = null;
+    scrollTarget = null;
     scrollTo(0, y);
   } else {
-    requestAnimationFrame(approach);
+    requestAnimationFrame(restoreScroll);
   }
 }
 
-export function watch(): void {
+export function trackScrolling(): void {
   history.scrollRestoration = 'manual';
   addEventListener('scroll', () => {
-    if (!goal) here.y = scrollY;
+    if (!scrollTarget) here.y = scrollY;
   }, { passive: true });
-  for (const kind of ['wheel', 'touchmove', 'keydown']) addEventListener(kind, () => (goal = null), { passive: true });
+  for (const kind of ['wheel', 'touchmove', 'keydown']) addEventListener(kind, () => (scrollTarget = null), { passive: true });
 }
 
-/** The row of this table that the reader came from; told once. */
+/** The id of the row to focus in this table, or null; returns an id only once. */
 export function rowToFocus(table: string): string | null {
   const row = here.row;
   if (row?.table !== table) return null;
@@ -79,9 +79,9 @@ export function rowToFocus(table: string): string | null {
   return row.id;
 }
 
-/** Whether a heading that appears now is to have the focus; told once. */
-export function takesFocus(): boolean {
-  const takes = wantsHeading;
-  wantsHeading = false;
-  return takes;
+/** Whether the next heading takes the focus; returns true only once. */
+export function shouldFocusHeading(): boolean {
+  const shouldFocus = focusHeadingNext;
+  focusHeadingNext = false;
+  return shouldFocus;
 }

@@ -1,7 +1,7 @@
-// Where we are is in the hash, filters too: a link shows what its sender saw, and the server needs
-// one page only.
+// The route is in the URL fragment, including filters: links can be shared, and the server serves a
+// single document.
 import { signal } from '@preact/signals';
-import { keepPlace, turnTo } from './places';
+import { enterPlace, savePlace } from './places';
 
 export interface Route {
   path: string[];
@@ -28,13 +28,13 @@ export function href(path: (string | number)[], query?: URLSearchParams | Record
 
 export const route = signal<Route>(parse(location.hash));
 
-export function follow(): void {
-  turnTo(true);
+export function watchAddress(): void {
+  enterPlace(true);
   addEventListener('hashchange', () => {
-    keepPlace(); // what is on the page is still the old screen
+    savePlace(); // the old screen is still in the document
     const old = route.value.path.join('/');
     const next = parse(location.hash);
-    turnTo(next.path.join('/') === old);
+    enterPlace(next.path.join('/') === old);
     route.value = next;
   });
 }
@@ -43,7 +43,7 @@ export function go(to: string): void {
   location.hash = to;
 }
 
-/** Change the address without a step in the history, for filters that are being typed. */
+/** Change the address without a new history entry, e.g. while a filter is typed. */
 export function replace(to: string): void {
   history.replaceState(history.state, '', to);
   route.value = parse(location.hash);

@@ -1,10 +1,10 @@
-// What the page knows, as signals: fetched once, then kept true by the stream.
+// The state of the web UI as signals: fetched once, then updated by the event stream.
 import { batch, computed, signal } from '@preact/signals';
 import { ApiError, get } from './api';
 import * as stream from './stream';
 import { type Counts, type Delta, type Gpu, type Job, type Overview, type SweepSummary, isActive, isFinal, isWaiting } from './types';
 
-const RECENT_SHOWN = 20; // as in the overview
+const RECENT_SHOWN = 20; // as many as the server sends in an overview
 
 export const isLoaded = signal(false);
 export const loadError = signal<ApiError | null>(null);
@@ -17,20 +17,20 @@ export const sweeps = signal<SweepSummary[]>([]);
 export const daemon = signal<Overview['daemon']>({ pid: null, draining: false });
 export const host = signal({ user: '', host: '' });
 export const isReadOnly = signal(false);
-/** What is wrong with the driver. */
-export const trouble = signal<string | null>(null);
-/** When the data shown was true (server's clock, seconds). */
+/** The error of the GPU driver, if any. */
+export const driverError = signal<string | null>(null);
+/** Time of the data shown, in seconds of the server's clock. */
 export const asOf = signal(0);
 
 let eventId = 0;
-let skew = 0; // of the server's clock against ours, seconds
+let skew = 0; // server clock minus browser clock, in seconds
 
-/** The server's clock in seconds; ticks once a second while somebody looks. It stands still while
- * the server does not answer: nobody knows then whether what ran still runs. */
+/** The server's clock in seconds; updated once a second while the tab is visible. It stops while the
+ * server does not answer, since running jobs may have ended in the meantime. */
 export const now = signal(Date.now() / 1000);
 setInterval(() => {
   if (document.hidden) return;
-  now.value = (stream.health.value === 'stale' ? stream.heardAt.value : Date.now()) / 1000 + skew;
+  now.value = (stream.health.value === 'stale' ? stream.lastContactAt.value : Date.now()) / 1000 + skew;
 }, 1000);
 
 export const nWaiting = computed(() => (counts.value.queued ?? 0) + (counts.value.held ?? 0));
@@ -40,7 +40,7 @@ export const knownJobs = computed(() => new Map([...recent.value, ...queue.value
 type Listener = (delta: Delta | null) => void;
 const listeners = new Set<Listener>();
 
-/** Call back on every change; null means that anything may have changed. */
+/** Call `listener` on every change; null means that everything may have changed. Returns the unsubscribe function. */
 export function onChange(listener: Listener): () => void {
   listeners.add(listener);
   return () => listeners.delete(listener);
@@ -57,19 +57,19 @@ async function fetchAll(): Promise<void> {
   try {
     const all = await get<Overview>('/api/overview');
     batch(() => {
-      stream.hear();
-      takeTime(all.now);
-      // A delta may have overtaken this answer; its number must not go back.
+      stream.recordContact();
+      setTime(all.now);
+      // A newer delta may have arrived before this response; never go back to an older event id.
       eventId = Math.max(eventId, all.event_id);
       running.value = all.running;
-      queue.value = all.queue.map(timed);
+      queue.value = all.queue.map(withStartTime);
       recent.value = all.recent;
       gpus.value = all.gpus;
       counts.value = all.counts;
       sweeps.value = all.sweeps;
       daemon.value = all.daemon;
       isReadOnly.value = all.read_only;
-      trouble.value = all.trouble ?? null;
+      driverError.value = all.trouble ?? null;
       host.value = { user: all.user, host: all.host };
       isLoaded.value = true;
       loadError.value = null;
@@ -80,14 +80,14 @@ async function fetchAll(): Promise<void> {
   }
 }
 
-/** The server was started anew: its numbers begin again, so ours must not outrank them. */
+/** The server restarted, and its event ids with it: accept lower ids again. */
 async function reset(): Promise<void> {
   eventId = 0;
   await load();
   listeners.forEach((listener) => listener(null));
 }
 
-function takeTime(iso: string): void {
+function setTime(iso: string): void {
   const at = Date.parse(iso) / 1000;
   if (Number.isNaN(at)) return;
   skew = at - Date.now() / 1000;
@@ -99,14 +99,14 @@ export function apply(delta: Delta): void {
   if (delta.event_id <= eventId) return;
   eventId = delta.event_id;
   batch(() => {
-    takeTime(delta.now);
+    setTime(delta.now);
     if (delta.counts) counts.value = delta.counts;
     if (delta.daemon) daemon.value = delta.daemon;
     if (delta.gpus?.length) gpus.value = merged(gpus.value, delta.gpus, (gpu) => gpu.uuid);
     if (delta.sweeps?.length) sweeps.value = merged(sweeps.value, delta.sweeps, (sweep) => sweep.name);
     if (delta.removed_sweeps?.length) sweeps.value = sweeps.value.filter((sweep) => !delta.removed_sweeps?.includes(sweep.name));
-    takeJobs((delta.jobs ?? []).map(timed), delta.removed ?? []);
-    takeQueue(delta);
+    applyJobs((delta.jobs ?? []).map(withStartTime), delta.removed ?? []);
+    applyQueue(delta);
   });
   listeners.forEach((listener) => listener(delta));
 }
@@ -114,17 +114,17 @@ export function apply(delta: Delta): void {
 function merged<T>(old: T[], changed: T[], key: (one: T) => string): T[] {
   const fresh = new Map(changed.map((one) => [key(one), one]));
   const kept = old.map((one) => {
-    const better = fresh.get(key(one));
+    const newer = fresh.get(key(one));
     fresh.delete(key(one));
-    return better ?? one;
+    return newer ?? one;
   });
   return [...kept, ...fresh.values()];
 }
 
-/** A forecast counts from the moment of its answer. */
-const timed = (job: Job): Job => ({ ...job, starts_at: job.starts_in == null ? null : asOf.value + job.starts_in });
+/** Convert `starts_in`, which counts from the time of the response, to a point in time. */
+const withStartTime = (job: Job): Job => ({ ...job, starts_at: job.starts_in == null ? null : asOf.value + job.starts_in });
 
-function takeJobs(changed: Job[], removed: number[]): void {
+function applyJobs(changed: Job[], removed: number[]): void {
   if (!changed.length && !removed.length) return;
   const fresh = new Map(changed.map((job) => [job.id, job]));
   const gone = new Set(removed);
@@ -140,18 +140,18 @@ function takeJobs(changed: Job[], removed: number[]): void {
     .slice(0, RECENT_SHOWN);
 }
 
-/** The order of the queue is the server's to say; so is why a job still waits. */
-function takeQueue(delta: Delta): void {
+/** Apply the server's queue order and wait reasons. */
+function applyQueue(delta: Delta): void {
   const { waits } = delta;
   if (waits && Object.keys(waits).length) {
-    queue.value = queue.value.map((job) => (waits[job.id] ? timed({ ...job, ...waits[job.id] }) : job));
+    queue.value = queue.value.map((job) => (waits[job.id] ? withStartTime({ ...job, ...waits[job.id] }) : job));
   }
   if (!delta.queue) return;
   const place = new Map(delta.queue.map((id, at) => [id, at]));
   queue.value = queue.value.filter((job) => place.has(job.id)).sort((a, b) => place.get(a.id)! - place.get(b.id)!);
 }
 
-export async function begin(): Promise<void> {
+export async function start(): Promise<void> {
   await load();
   stream.start({ change: (data) => apply(JSON.parse(data) as Delta), reset, lastId: () => eventId });
 }

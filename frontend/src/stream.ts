@@ -1,23 +1,23 @@
-// The one stream of changes. A browser allows six connections to a server, so the tabs of one
-// browser share a stream: the tab that holds a lock reads it and passes every event on. Hidden tabs
-// hold no lock.
+// The stream of changes. A browser allows six connections to a server, so all tabs of one browser
+// share a stream: the tab that holds a Web Lock reads it and broadcasts every event to the others.
+// Hidden tabs release the lock.
 import { signal } from '@preact/signals';
-import { ApiError, isSignedIn, whenLost } from './api';
+import { ApiError, isSignedIn, whenUnreachable } from './api';
 import { EventReader } from './events';
 
 export type Health = 'starting' | 'live' | 'stale';
 export const health = signal<Health>('starting');
-/** When the server was last heard (Date.now()); it says something at least every 15 seconds. */
-export const heardAt = signal(Date.now());
-/** When the next attempt is made (Date.now()), while stale. */
+/** When the server last responded (Date.now()); it sends at least a ping every 15 seconds. */
+export const lastContactAt = signal(Date.now());
+/** When the next connection is tried (Date.now()), while stale. */
 export const retryAt = signal(0);
 
-const SILENCE = 40_000; // the server says something every 15 s
+const SILENCE = 40_000; // ms without data until the stream counts as dead; the server pings every 15 s
 const BACK_OFF = [500, 1000, 2000, 4000, 8000, 15_000];
 
 interface Handlers {
   change(data: string): void;
-  /** We may have missed something: fetch all again. */
+  /** Events may have been missed: fetch everything again. */
   reset(): Promise<void>;
   lastId(): number;
 }
@@ -32,15 +32,15 @@ const channel = isShared ? new BroadcastChannel('stoker') : null;
 
 export function start(given: Handlers): void {
   handlers = given;
-  whenLost(suspect);
+  whenUnreachable(markStale);
   channel?.addEventListener('message', (event: MessageEvent<Message>) => {
     if (document.hidden || stop?.signal.aborted) return;
     const message = event.data;
-    if (message.kind !== 'health') hearStream();
-    else if (message.health === 'live') hear();
+    if (message.kind !== 'health') recordStreamContact();
+    else if (message.health === 'live') recordContact();
     if (message.kind === 'change') handlers.change(message.data);
     else if (message.kind === 'reset') void handlers.reset().catch(() => undefined);
-    else if (message.kind === 'health') say(message.health, message.retryAt, false);
+    else if (message.kind === 'health') setHealth(message.health, message.retryAt, false);
   });
   document.addEventListener('visibilitychange', () => (document.hidden ? pause() : resume()));
   addEventListener('pagehide', pause);
@@ -53,23 +53,23 @@ export function retryNow(): void {
   wake?.();
 }
 
-/** The server answered, this moment. */
-export function hear(): void {
-  heardAt.value = Date.now();
+/** Record that the server responded just now. */
+export function recordContact(): void {
+  lastContactAt.value = Date.now();
 }
 
-/** The stream lives: whatever a request of ours ran into, the server is there. */
-function hearStream(): void {
-  hear();
-  if (health.value === 'stale') say('live', 0, false);
+/** Data from the stream proves that the server is reachable, even if a request failed. */
+function recordStreamContact(): void {
+  recordContact();
+  if (health.value === 'stale') setHealth('live', 0, false);
 }
 
-/** Whether an error says no more than the banner does. */
-export const isTold = (error: unknown) => error instanceof ApiError && error.code === 'unreachable' && health.value === 'stale';
+/** Whether the “server does not answer” banner already shows this error. */
+export const isInBanner = (error: unknown) => error instanceof ApiError && error.code === 'unreachable' && health.value === 'stale';
 
-/** A request of ours found the server gone before the stream did. */
-function suspect(): void {
-  if (health.value === 'live') say('stale', 0, false);
+/** A request could not reach the server, before the stream noticed. */
+function markStale(): void {
+  if (health.value === 'live') setHealth('stale', 0, false);
 }
 
 function pause(): void {
@@ -80,79 +80,79 @@ function pause(): void {
 function resume(): void {
   if (stop !== null) return;
   stop = new AbortController();
-  const mine = stop.signal;
+  const paused = stop.signal;
   if (!isShared) {
-    void read(mine);
+    void read(paused);
     return;
   }
   void navigator.locks.request('stoker-stream', { ifAvailable: true }, async (lock) => {
-    if (lock) await read(mine);
+    if (lock) await read(paused);
   }).then(() => {
-    if (mine.aborted) return;
-    // Another tab reads. While this one was hidden it may have slept through messages of it.
-    if (health.value === 'starting') say('live', 0, false);
+    if (paused.aborted) return;
+    // Another tab reads the stream. This tab may have missed its messages while it was hidden.
+    if (health.value === 'starting') setHealth('live', 0, false);
     else void handlers.reset().catch(() => undefined);
-    return navigator.locks.request('stoker-stream', { signal: mine }, () => read(mine));
+    return navigator.locks.request('stoker-stream', { signal: paused }, () => read(paused));
   }).catch(() => undefined);
 }
 
-function say(now: Health, at = 0, tell = true): void {
+function setHealth(now: Health, at = 0, isBroadcast = true): void {
   health.value = now;
   retryAt.value = at;
-  if (tell) channel?.postMessage({ kind: 'health', health: now, retryAt: at } satisfies Message);
+  if (isBroadcast) channel?.postMessage({ kind: 'health', health: now, retryAt: at } satisfies Message);
 }
 
-async function read(mine: AbortSignal): Promise<void> {
-  for (let failures = 0; !mine.aborted; ) {
+async function read(paused: AbortSignal): Promise<void> {
+  for (let failures = 0; !paused.aborted; ) {
     try {
-      await readOnce(mine, () => {
+      await readOnce(paused, () => {
         failures = 0;
-        say('live');
+        setHealth('live');
       });
     } catch (error) {
-      if (mine.aborted) return;
+      if (paused.aborted) return;
       if (error instanceof ApiError && error.status === 401) {
         isSignedIn.value = false;
         return;
       }
     }
-    if (mine.aborted) return;
-    // A server that closes the stream in good order is asked again at once, without a fuss.
+    if (paused.aborted) return;
+    // Reconnect at once, and without a banner, when the server closes the stream normally.
     const pause = BACK_OFF[Math.min(failures, BACK_OFF.length - 1)] ?? 1000;
     failures += 1;
-    if (failures > 1) say('stale', Date.now() + pause);
+    if (failures > 1) setHealth('stale', Date.now() + pause);
     await new Promise<void>((go) => {
       wake = go;
-      mine.addEventListener('abort', () => go(), { once: true });
+      paused.addEventListener('abort', () => go(), { once: true });
       setTimeout(go, failures === 1 ? 250 : pause);
     });
     wake = null;
   }
 }
 
-async function readOnce(mine: AbortSignal, isOpen: () => void): Promise<void> {
+async function readOnce(paused: AbortSignal, onOpen: () => void): Promise<void> {
   const inner = new AbortController();
-  mine.addEventListener('abort', () => inner.abort(), { once: true });
+  paused.addEventListener('abort', () => inner.abort(), { once: true });
   let silence = setTimeout(() => inner.abort(), SILENCE);
   try {
-    const answer = await fetch('/api/events', {
+    const response = await fetch('/api/events', {
       headers: { Accept: 'text/event-stream', 'Last-Event-ID': String(handlers.lastId()) },
       signal: inner.signal,
       cache: 'no-store',
     });
-    if (!answer.ok || !answer.body) throw new ApiError(answer.status, 'stream', answer.statusText);
-    hear();
-    isOpen();
+    if (!response.ok || !response.body) throw new ApiError(response.status, 'stream', response.statusText);
+    recordContact();
+    onOpen();
     const reader = new EventReader();
-    const body = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    const body = response.body.pipeThrough(new TextDecoderStream()).getReader();
     for (;;) {
       const { done, value } = await body.read();
       if (done) return;
       clearTimeout(silence);
       silence = setTimeout(() => inner.abort(), SILENCE);
-      hearStream();
+      recordStreamContact();
       channel?.postMessage({ kind: 'beat' } satisfies Message);
-      for (const event of reader.feed(value)) await pass(event.kind, event.data);
+      for (const event of reader.feed(value)) await dispatch(event.kind, event.data);
     }
   } finally {
     clearTimeout(silence);
@@ -160,7 +160,7 @@ async function readOnce(mine: AbortSignal, isOpen: () => void): Promise<void> {
   }
 }
 
-async function pass(kind: string, data: string): Promise<void> {
+async function dispatch(kind: string, data: string): Promise<void> {
   if (kind === 'change') {
     channel?.postMessage({ kind, data } satisfies Message);
     handlers.change(data);

@@ -1,4 +1,4 @@
-// Light or dark: what the system says, unless somebody chose.
+// Light or dark theme: the system preference, unless the user chose one.
 import { signal } from '@preact/signals';
 
 type Choice = 'auto' | 'light' | 'dark';
@@ -23,7 +23,7 @@ function apply(): void {
   document.documentElement.dataset.theme = isDark.value ? 'dark' : 'light';
 }
 
-export function follow(): void {
+export function watchSystem(): void {
   const narrow = matchMedia('(max-width: 720px)');
   isPhone.value = narrow.matches;
   narrow.addEventListener('change', () => (isPhone.value = narrow.matches));
@@ -36,10 +36,10 @@ export function toggle(): void {
   try {
     localStorage.setItem(KEY, choice.value);
   } catch {
-    // only this tab, then
+    // storage is blocked: the choice lasts as long as the tab
   }
   apply();
 }
 
-/** A colour of the style sheet, for what is drawn on a canvas. */
-export const colour = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+/** The value of a CSS custom property, for drawing on a canvas. */
+export const color = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();

@@ -1,4 +1,4 @@
-// The shapes of the HTTP answers; names are those of `stoker ... --json`.
+// The types of the HTTP responses; field names are those of `stoker ... --json`.
 
 export type State =
   | 'held' | 'queued' | 'starting' | 'running' | 'stopping'
@@ -51,11 +51,11 @@ export interface Job {
   sweep: string | null;
   trial: number | null;
   why?: string | string[] | null;
-  /** Seconds from the `now` of the answer. */
+  /** Seconds from the `now` of the response. */
   starts_in?: number | null;
-  /** The same on the server's clock; made here, so that it can count down. */
+  /** The same in seconds of the server's clock; computed in the browser for the countdown. */
   starts_at?: number | null;
-  /** It waits for nothing but devices, so its place in the queue is an order. */
+  /** It waits for nothing but GPUs, so it can be moved in the queue. */
   in_line?: boolean;
 }
 
@@ -112,7 +112,7 @@ export interface SweepSummary {
 }
 
 export interface SweepDetail extends SweepSummary {
-  /** Trials that nobody has run and nobody will, unless it is resumed. */
+  /** Trials that `resume` would run. */
   missing: number;
   params: { name: string; kind: string; values?: unknown[] }[];
 }
@@ -141,9 +141,9 @@ export interface Delta {
   counts?: Counts;
   gpus?: Gpu[];
   jobs?: Job[];
-  /** No longer among what everybody sees; it may well exist. */
+  /** No longer part of the overview; the job may still exist. */
   removed?: number[];
-  /** The queue in its order, when that changed. */
+  /** The ids of the queue in order, if the order changed. */
   queue?: number[];
   waits?: Record<string, { why: string; starts_in: number | null; in_line: boolean }>;
   removed_sweeps?: string[];

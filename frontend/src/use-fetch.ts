@@ -1,5 +1,5 @@
-// Fetch for a screen: keeps the old answer while a newer one is on its way, and drops answers that
-// come too late.
+// Data fetching for screens: keeps the old response while a new one is loading, and drops responses
+// that are out of date.
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, get } from './api';
 import { onChange } from './store';
@@ -18,12 +18,12 @@ export function useFetch<T>(path: string | null, everyMs = 0): Fetched<T> {
   const reload = useCallback(() => {
     if (path === null) return;
     stop.current?.abort();
-    const mine = (stop.current = new AbortController());
-    get<T>(path, mine.signal).then(
+    const controller = (stop.current = new AbortController());
+    get<T>(path, controller.signal).then(
       (data) => setState({ path, data, error: null }),
       (error) => {
-        if (mine.signal.aborted || !(error instanceof ApiError)) return;
-        // An answer that we have is better than none while the server is away.
+        if (controller.signal.aborted || !(error instanceof ApiError)) return;
+        // Keep showing the old data while the server is unreachable.
         setState((old) => ({ path, data: old.path === path ? old.data : null, error }));
       },
     );
@@ -32,7 +32,7 @@ export function useFetch<T>(path: string | null, everyMs = 0): Fetched<T> {
     reload();
     return () => stop.current?.abort();
   }, [reload]);
-  // What failed because the server was away is asked for once more when it is back.
+  // Retry once the server is reachable again.
   const isLive = health.value === 'live';
   useEffect(() => {
     if (!isLive || state.error?.code !== 'unreachable') return;
@@ -48,7 +48,8 @@ export function useFetch<T>(path: string | null, everyMs = 0): Fetched<T> {
   return { data: isCurrent ? state.data : null, error: isCurrent ? state.error : null, reload };
 }
 
-/** Run `react` when a change concerns us, at most once in `everyMs`, and always for the last one. */
+/** Run `react` after changes for which `concerns` is true: at most once per `everyMs`, and always after
+ * the last change. */
 export function useChanges(concerns: (delta: Delta) => boolean, react: () => void, everyMs = 1000): void {
   const latest = useRef({ concerns, react });
   latest.current = { concerns, react };

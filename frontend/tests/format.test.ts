@@ -4,19 +4,19 @@ import { EventReader } from '../src/events';
 import { bytes, duration, metricOf, value } from '../src/format';
 import { ticks } from '../src/parts/ticks';
 
-test('times and sizes read as in the terminal', () => {
+test('times and sizes are formatted as in the terminal', () => {
   assert.deepEqual([0.25, 75, 3700, 90_000].map(duration), ['0.3s', '1m15s', '1h01m', '1d01h']);
   assert.deepEqual([1536, 20 * 2 ** 30, 12].map(bytes), ['1.5 kB', '20 GB', '12 B']);
   assert.deepEqual([0.1 + 0.2, 1e-5, 3, null, true].map(value), ['0.3', '0.00001', '3', '–', 'true']);
 });
 
-test('a metric comes as text or as a table', () => {
+test('a metric is given as text or as an object', () => {
   assert.deepEqual(metricOf({ metric: 'acc:max' }), { name: 'acc', goal: 'max' });
   assert.deepEqual(metricOf({ metric: 'val_loss' }), { name: 'val_loss', goal: 'min' });
   assert.equal(metricOf({ metric: null }), null);
 });
 
-test('events come out whole, however they went in', () => {
+test('events are parsed correctly however the stream is split', () => {
   const text = ': ping\n\nid: 7\nevent: change\ndata: {"a":\ndata: 1}\n\nevent: reset\ndata: {}\n\n';
   for (let size = 1; size < 20; size++) {
     const reader = new EventReader();
@@ -26,7 +26,7 @@ test('events come out whole, however they went in', () => {
   }
 });
 
-test('ticks are round', () => {
+test('ticks are round numbers', () => {
   assert.deepEqual(ticks(0, 1, 4), [0, 0.5, 1]);
   assert.deepEqual(ticks(0.03, 0.97, 5), [0.2, 0.4, 0.6, 0.8]);
   assert.deepEqual(ticks(0, 100 * 2 ** 30, 3, 'bytes').map(bytes), ['0 B', '50 GB', '100 GB']);

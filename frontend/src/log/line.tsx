@@ -1,30 +1,30 @@
-// One line of a log on the page.
+// One line of a log.
 import { visible } from '../words';
-import { type Look, pieces } from './colours';
-import { named } from './controls';
+import { type TextStyle, styledSpans } from './colours';
+import { withNamedControls } from './controls';
 
-const NAMED = /^\d+$/;
+const PALETTE_INDEX = /^\d+$/;
 
-/** Of the characters that show, those from `from` to `to`. */
-export function Line({ text, look, needle, from, to }: { text: string; look: Look | undefined; needle: string; from: number; to: number }) {
-  const all = pieces(text, look ?? {}).pieces;
-  const ends = needle ? borders(all.map((piece) => piece.text).join(''), needle) : [];
+/** The visible characters of a line from index `from` to `to`. */
+export function Line({ text, style, needle, from, to }: { text: string; style: TextStyle | undefined; needle: string; from: number; to: number }) {
+  const { spans } = styledSpans(text, style ?? {});
+  const ends = needle ? matchBorders(spans.map((span) => span.text).join(''), needle) : [];
   let at = 0;
   return (
     <>
-      {all.map((piece, i) => {
+      {spans.map((span, i) => {
         const start = at;
-        at += piece.text.length;
+        at += span.text.length;
         const first = Math.max(start, from);
         const last = Math.min(at, to);
-        return first < last && <Text key={i} text={piece.text.slice(first - start, last - start)} look={piece.look} at={first} ends={ends} />;
+        return first < last && <Text key={i} text={span.text.slice(first - start, last - start)} style={span.style} at={first} ends={ends} />;
       })}
     </>
   );
 }
 
-/** Where matches begin and end by turns. A match may run through several colours. */
-function borders(text: string, needle: string): number[] {
+/** The start and end of each match, alternating. A match may cover several styles. */
+function matchBorders(text: string, needle: string): number[] {
   const low = text.toLowerCase();
   const wanted = needle.toLowerCase();
   const found: number[] = [];
@@ -32,22 +32,22 @@ function borders(text: string, needle: string): number[] {
   return found;
 }
 
-function Text({ text, look, at, ends }: { text: string; look: Look; at: number; ends: number[] }) {
-  const inner = ends.length ? marked(text, at, ends) : named(visible(text));
-  const kinds = [
-    look.isBold && 'bold', look.isDim && 'faint', look.isItalic && 'slant', look.isUnderlined && 'under', look.isInverse && 'inverse',
-    look.fg && NAMED.test(look.fg) && `f${look.fg}`, look.bg && NAMED.test(look.bg) && `g${look.bg}`,
+function Text({ text, style: textStyle, at, ends }: { text: string; style: TextStyle; at: number; ends: number[] }) {
+  const inner = ends.length ? withMarks(text, at, ends) : withNamedControls(visible(text));
+  const classes = [
+    textStyle.isBold && 'bold', textStyle.isDim && 'faint', textStyle.isItalic && 'slant', textStyle.isUnderlined && 'under', textStyle.isInverse && 'inverse',
+    textStyle.fg && PALETTE_INDEX.test(textStyle.fg) && `f${textStyle.fg}`, textStyle.bg && PALETTE_INDEX.test(textStyle.bg) && `g${textStyle.bg}`,
   ].filter(Boolean).join(' ');
   const style: Record<string, string> = {};
-  if (look.fg && !NAMED.test(look.fg)) style.color = look.fg;
-  if (look.bg && !NAMED.test(look.bg)) style.backgroundColor = look.bg;
-  return kinds || style.color || style.backgroundColor ? <span class={kinds} style={style}>{inner}</span> : <>{inner}</>;
+  if (textStyle.fg && !PALETTE_INDEX.test(textStyle.fg)) style.color = textStyle.fg;
+  if (textStyle.bg && !PALETTE_INDEX.test(textStyle.bg)) style.backgroundColor = textStyle.bg;
+  return classes || style.color || style.backgroundColor ? <span class={classes} style={style}>{inner}</span> : <>{inner}</>;
 }
 
-function marked(text: string, at: number, ends: number[]) {
+function withMarks(text: string, at: number, ends: number[]) {
   const cuts = [at, ...ends.filter((end) => end > at && end < at + text.length), at + text.length];
   return cuts.slice(0, -1).map((cut, i) => {
-    const part = named(visible(text.slice(cut - at, cuts[i + 1]! - at)));
+    const part = withNamedControls(visible(text.slice(cut - at, cuts[i + 1]! - at)));
     const isMatch = ends.filter((end) => end <= cut).length % 2 === 1;
     return isMatch ? <mark key={cut}>{part}</mark> : part;
   });

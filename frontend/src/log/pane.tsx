@@ -1,19 +1,19 @@
-// The log of a job: the end first, earlier parts as somebody scrolls up, new lines as they come.
+// The log of a job: loads the end first, earlier parts on scrolling up, and new lines as they arrive.
 import { useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState } from 'preact/hooks';
 import { ApiError, get, query } from '../api';
 import { bytes } from '../format';
 import { Empty, Failed, Loading } from '../parts/bits';
-import { complain, tell } from '../parts/toast';
+import { showError, notify } from '../parts/toast';
 import { isPhone } from '../theme';
 import { type Job, isActive, isWaiting } from '../types';
-import { withoutColours } from './colours';
+import { withoutColors } from './colours';
 import { rowEnd, widthOf } from './controls';
 import { Line } from './line';
 import { LogWindow } from './window';
 
-const HEIGHT = 18;
-const MARGIN = 20;
-const MOST_ROWS = 900_000; // browsers cannot make taller boxes
+const HEIGHT = 18; // pixels of a row, as in log.css
+const MARGIN = 20; // rows rendered above and below the visible ones
+const MAX_ROWS = 900_000; // browsers limit the height of an element
 
 interface Found {
   at: number | null;
@@ -37,22 +37,22 @@ export function LogPane({ job, isFull = false }: { job: Job; isFull?: boolean })
   const [isFollowing, setFollowing] = useState(true);
   const [needle, setNeedle] = useState('');
   const [hit, setHit] = useState<number | null>(null);
-  const [tally, setTally] = useState(''); // which match of how many
+  const [tally, setTally] = useState(''); // `3 of 17`
   const [error, setError] = useState<ApiError | null>(null);
   const [view, setView] = useState({ top: 0, height: 400, columns: 100 });
   const [, redraw] = useReducer((n: number) => n + 1, 0);
   const box = useRef<HTMLDivElement>(null);
   const probe = useRef<HTMLSpanElement>(null);
-  const trail = useRef<number[]>([]);
+  const foundAt = useRef<number[]>([]); // matches visited so far, for “previous”
   const following = useRef(true);
   const isBusy = useRef(false);
   following.current = isFollowing;
 
   const hasLog = job.attempts > 0 || !isWaiting(job);
   const log = useMemo(() => new LogWindow(job.id, { attempt, stream }), [job.id, attempt, stream]);
-  const goesOn = isActive(job) && (attempt === null || attempt === job.attempts);
+  const isGrowing = isActive(job) && (attempt === null || attempt === job.attempts);
 
-  // The end first, then what comes.
+  // Load the end, then poll for new output.
   useEffect(() => {
     if (!hasLog) return;
     const stop = new AbortController();
@@ -76,20 +76,20 @@ export function LogPane({ job, isFull = false }: { job: Job; isFull?: boolean })
         if (problem instanceof ApiError) setError(problem);
         pause = 4000;
       }
-      if (!stop.signal.aborted && (!log.isOver || goesOn || !log.version)) timer = window.setTimeout(step, pause);
+      if (!stop.signal.aborted && (!log.isOver || isGrowing || !log.version)) timer = window.setTimeout(step, pause);
     };
     void step();
     return () => {
       stop.abort();
       clearTimeout(timer);
     };
-  }, [log, goesOn, hasLog]);
+  }, [log, isGrowing, hasLog]);
 
   const lines = log.lines(isRaw);
   const columns = isWrapped ? Math.max(20, view.columns) : 0;
-  const rows = useMemo(() => laidOut(lines.rows, columns), [lines, columns]);
+  const rows = useMemo(() => layOut(lines.rows, columns), [lines, columns]);
 
-  // Follow: the end stays in view.
+  // While following, keep the end in view.
   useLayoutEffect(() => {
     if (isFollowing && box.current) box.current.scrollTop = box.current.scrollHeight;
   }, [isFollowing, rows.length, log.version, view.height]);
@@ -112,15 +112,15 @@ export function LogPane({ job, isFull = false }: { job: Job; isFull?: boolean })
     isBusy.current = true;
     try {
       const before = log.lines(isRaw).rows.length;
-      const oldRows = laidOut(log.lines(isRaw).rows, columns).length;
+      const oldRows = layOut(log.lines(isRaw).rows, columns).length;
       if (isUp ? await log.extendUp() : await log.extend()) {
-        const added = laidOut(log.lines(isRaw).rows, columns).length - oldRows;
+        const added = layOut(log.lines(isRaw).rows, columns).length - oldRows;
         redraw(0);
-        // What was in view stays where it was.
+        // Keep the visible rows where they are.
         if (isUp && before) requestAnimationFrame(() => box.current?.scrollBy(0, added * HEIGHT));
       }
     } catch (problem) {
-      complain(problem);
+      showError(problem);
     } finally {
       isBusy.current = false;
     }
@@ -143,7 +143,7 @@ export function LogPane({ job, isFull = false }: { job: Job; isFull?: boolean })
     setHit(line);
     redraw(0);
     requestAnimationFrame(() => {
-      const shown = laidOut(log.lines(false).rows, columns);
+      const shown = layOut(log.lines(false).rows, columns);
       const row = shown.findIndex((one) => one.line >= line);
       if (box.current) box.current.scrollTop = Math.max(0, row * HEIGHT - box.current.clientHeight / 3);
     });
@@ -161,26 +161,26 @@ export function LogPane({ job, isFull = false }: { job: Job; isFull?: boolean })
         if (at !== null || (found.searched_to ?? 0) >= (found.size ?? 0) || (found.searched_to ?? 0) <= from) break;
         from = found.searched_to!;
       }
-      if (at === null) return tell(none);
-      trail.current.push(at);
+      if (at === null) return notify(none);
+      foundAt.current.push(at);
       await jump(at);
     } catch (problem) {
-      complain(problem);
+      showError(problem);
     }
   };
   const next = () => {
-    const last = trail.current[trail.current.length - 1];
-    return find({ q: needle, from: last === undefined ? 0 : last + 1 }, last === undefined ? `“${needle}” is not in this log` : 'No further match');
+    const last = foundAt.current[foundAt.current.length - 1];
+    return find({ q: needle, from: last === undefined ? 0 : last + 1 }, last === undefined ? `“${needle}” not found in this log` : 'No more matches');
   };
   const previous = () => {
-    const at = trail.current[trail.current.length - 2];
-    if (at === undefined) return tell('This was the first match');
-    trail.current.length -= 2;
+    const at = foundAt.current[foundAt.current.length - 2];
+    if (at === undefined) return notify('No earlier match');
+    foundAt.current.length -= 2;
     return find({ q: needle, from: at }, 'No match');
   };
   const toEnd = async () => {
     setHit(null);
-    if (!log.isAtEnd) await log.openTail().catch(complain);
+    if (!log.isAtEnd) await log.openTail().catch(showError);
     setFollowing(true);
   };
 
@@ -193,7 +193,7 @@ export function LogPane({ job, isFull = false }: { job: Job; isFull?: boolean })
       {hasLog && <div class="log-tools" role="group" aria-label="Log">
         {job.attempts > 1 && (
           <label>
-            <span class="away">Attempt</span>
+            <span class="visually-hidden">Attempt</span>
             <select value={attempt ?? job.attempts} onChange={(event) => setAttempt(Number(event.currentTarget.value))}>
               {Array.from({ length: job.attempts }, (_, i) => <option key={i} value={i + 1}>attempt {i + 1}</option>)}
             </select>
@@ -201,7 +201,7 @@ export function LogPane({ job, isFull = false }: { job: Job; isFull?: boolean })
         )}
         {job.stderr && job.stderr !== job.stdout && (
           <label>
-            <span class="away">Stream</span>
+            <span class="visually-hidden">Stream</span>
             <select value={stream} onChange={(event) => setStream(event.currentTarget.value)}>
               <option>stdout</option>
               <option>stderr</option>
@@ -215,7 +215,7 @@ export function LogPane({ job, isFull = false }: { job: Job; isFull?: boolean })
             placeholder="Search log"
             aria-label="Search this log"
             value={needle}
-            onInput={(event) => { setNeedle(event.currentTarget.value); setTally(''); trail.current = []; }}
+            onInput={(event) => { setNeedle(event.currentTarget.value); setTally(''); foundAt.current = []; }}
             onKeyDown={(event) => {
               if (event.key === 'Enter' && event.shiftKey) {
                 event.preventDefault();
@@ -227,19 +227,19 @@ export function LogPane({ job, isFull = false }: { job: Job; isFull?: boolean })
           <button type="button" disabled={!needle} title="Previous match (Shift+Enter)" aria-label="Previous match" onClick={() => void previous()}>↑</button>
         </form>
         <output class="num dim" aria-live="polite">{tally}</output>
-        <button onClick={() => void find({ error: 1 }, 'Nothing in this log looks like an error')}>First error</button>
+        <button onClick={() => void find({ error: 1 }, 'No errors found in this log')}>First error</button>
         <span class="grow" />
         <button aria-pressed={isWrapped} onClick={() => setWrapped(!isWrapped)}>Wrap</button>
-        <button aria-pressed={isRaw} onClick={() => setRaw(!isRaw)} title="As written: progress bars and escapes">Raw</button>
-        {goesOn
+        <button aria-pressed={isRaw} onClick={() => setRaw(!isRaw)} title="Show the log as written, with control characters">Raw</button>
+        {isGrowing
           ? <button aria-pressed={isFollowing} onClick={() => (isFollowing ? setFollowing(false) : void toEnd())}>Follow</button>
-          : <button onClick={() => void toEnd()}>To the end</button>}
+          : <button onClick={() => void toEnd()}>Jump to end</button>}
         <a class="button" href={`/api/jobs/${job.id}/log/download${query({ attempt })}`} download>Download</a>
       </div>}
-      {!hasLog ? <Empty title="No log yet">It begins when the job starts.</Empty>
+      {!hasLog ? <Empty title="No log yet">The log starts when the job starts.</Empty>
         : error && !log.version ? <Failed error={error} />
         : !log.version ? <Loading what="Loading the log" />
-        : isEmpty ? <Empty title={log.isOver ? 'The log is empty' : 'Nothing written yet'} />
+        : isEmpty ? <Empty title={log.isOver ? 'The log is empty' : 'No output yet'} />
         : (
           <div class="log" style={isFull ? undefined : { height: `${heightFor(rows.length)}px` }} ref={box} tabIndex={0} role="log" aria-live="off" aria-label={`Log of job ${job.id}`} onScroll={onScroll}>
             <span class="probe" ref={probe} aria-hidden="true">0000000000</span>
@@ -251,7 +251,7 @@ export function LogPane({ job, isFull = false }: { job: Job; isFull?: boolean })
                       text={lines.rows[row.line]!}
                       from={row.from}
                       to={row.to}
-                      look={lines.looks.get(row.line)}
+                      style={lines.styles.get(row.line)}
                       needle={needle}
                     />
                   </div>
@@ -264,26 +264,26 @@ export function LogPane({ job, isFull = false }: { job: Job; isFull?: boolean })
         <p class="log-foot dim num">
           {log.from > 0 || !log.isAtEnd ? `bytes ${bytes(log.from)} to ${bytes(log.to)} of ` : ''}
           {bytes(log.size)}
-          {goesOn ? (isFollowing ? ' · following' : ' · growing') : ' · complete'}
+          {isGrowing ? (isFollowing ? ' · following' : ' · growing') : ' · complete'}
         </p>
       )}
     </div>
   );
 }
 
-/** A log of one line needs no empty box below it; one that grows gets its room early. */
+/** The height of the log box: at least 3 rows, at most 21. */
 const heightFor = (rows: number) => Math.min(21, Math.max(3, rows + 1)) * HEIGHT;
 
-/** Lines as rows of one height: long ones are cut into several when they are to be wrapped. */
-function laidOut(lines: string[], columns: number): Row[] {
+/** Split lines into rows of equal height; with `columns`, long lines are wrapped to several rows. */
+function layOut(lines: string[], columns: number): Row[] {
   const rows: Row[] = [];
-  for (let line = Math.max(0, lines.length - MOST_ROWS); line < lines.length; line++) {
+  for (let line = Math.max(0, lines.length - MAX_ROWS); line < lines.length; line++) {
     const text = lines[line]!;
     if (!columns || widthOf(text) <= columns) {
       rows.push({ line, from: 0, to: text.length });
       continue;
     }
-    const shown = withoutColours(text);
+    const shown = withoutColors(text);
     for (let from = 0; from === 0 || from < shown.length; ) {
       const to = rowEnd(shown, from, columns);
       rows.push({ line, from, to });

@@ -1,30 +1,30 @@
-// A log as it would stand on a terminal that only knows lines: carriage returns overwrite, cursor-up
-// goes back to an earlier line (nested progress bars), colours stay, every other sequence is dropped.
-// The rules are those of `stoker log`.
+// Renders a log as a simple terminal would show it: carriage returns overwrite the line, cursor-up
+// returns to an earlier line (nested progress bars), colors are kept, and every other escape sequence
+// is dropped. The rules are those of `stoker log` (src/stoker/core/formats/log_rendering.py).
 
-const WINDOW = 60; // how many lines a progress bar may climb back
+const WINDOW = 60; // how many lines cursor-up can go back
 const CONTROL = /[\x00-\x08\x0a-\x1f\x7f-\x9f]/g;
 const CSI = /\x1b\[([0-?]{0,128}[ -/]{0,8})([@-~]?)/y;
 const ESCAPE = /\x1b[ -/]{0,8}([0-~]?)/y;
 const STRING_END = /[\x07\x18\x1a\x1b\n\x9c]/g;
-const LAST_PIECE = /(?:\x1b\[[0-9;:]*m|[^\x1b])(?:\x1b\[[0-9;:]*m)*$/;
+const LAST_CHARACTER = /(?:\x1b\[[0-9;:]*m|[^\x1b])(?:\x1b\[[0-9;:]*m)*$/;
 
 export class Terminal {
-  /** Lines with nothing but text and colours. */
+  /** Lines with text and color sequences only. */
   rows: string[] = [''];
-  /** Where each line began in the text that was fed. */
+  /** The index in the input at which each line starts. */
   starts: number[] = [0];
   private row = 0;
-  private isAtLeft = true; // the next text replaces the line
-  private colours = '';
+  private isAtLeft = true; // the next text overwrites the line
+  private colors = '';
   private pending = '';
   private isInString = false;
   private fed = 0;
 
-  feed(piece: string): void {
-    const text = this.pending + piece;
+  feed(chunk: string): void {
+    const text = this.pending + chunk;
     const base = this.fed - this.pending.length;
-    this.fed += piece.length;
+    this.fed += chunk.length;
     this.pending = '';
     let at = this.isInString ? this.skipString(text, 0) : 0;
     CONTROL.lastIndex = at;
@@ -38,8 +38,8 @@ export class Terminal {
 
   private put(text: string): void {
     if (this.isAtLeft) {
-      this.rows[this.row] = this.colours + text;
-      this.colours = '';
+      this.rows[this.row] = this.colors + text;
+      this.colors = '';
       this.isAtLeft = false;
     } else {
       this.rows[this.row] += text;
@@ -49,7 +49,7 @@ export class Terminal {
   private control(text: string, at: number, base: number): number {
     const char = text[at];
     if (char === '\n') {
-      this.keepColours();
+      this.keepColors();
       this.row += 1;
       if (this.row === this.rows.length) {
         this.rows.push('');
@@ -59,18 +59,18 @@ export class Terminal {
     } else if (char === '\r') {
       this.isAtLeft = true;
     } else if (char === '\b') {
-      if (!this.isAtLeft) this.rows[this.row] = this.rows[this.row]!.replace(LAST_PIECE, (cut) => cut.replace(/^[^\x1b]/, ''));
+      if (!this.isAtLeft) this.rows[this.row] = this.rows[this.row]!.replace(LAST_CHARACTER, (cut) => cut.replace(/^[^\x1b]/, ''));
     } else if (char === '\x1b') {
       return this.sequence(text, at);
     }
     return at + 1;
   }
 
-  /** Colours at the left edge that no text followed belong to the line that they were written in. */
-  private keepColours(): void {
-    if (this.colours) {
-      this.rows[this.row] += this.colours;
-      this.colours = '';
+  /** Color sequences at the start of a line without text belong to that line. */
+  private keepColors(): void {
+    if (this.colors) {
+      this.rows[this.row] += this.colors;
+      this.colors = '';
     }
   }
 
@@ -102,7 +102,7 @@ export class Terminal {
   private move(argument: string, final: string): void {
     if (final === 'm') {
       if (!/^[0-9;:]*$/.test(argument)) return;
-      if (this.isAtLeft) this.colours += `\x1b[${argument}m`;
+      if (this.isAtLeft) this.colors += `\x1b[${argument}m`;
       else this.rows[this.row] += `\x1b[${argument}m`;
     } else if (final === 'K') {
       if (argument !== '' && argument !== '0') this.isAtLeft = true;
@@ -120,13 +120,13 @@ export class Terminal {
   }
 
   private enter(row: number): void {
-    this.keepColours();
+    this.keepColors();
     this.row = row;
     this.isAtLeft = true;
   }
 }
 
-/** The text as it is, a line a row, with what cannot be seen made visible. */
+/** The lines of a text as written, with visible symbols for control characters. */
 export function rawLines(text: string): string[] {
   return text.split('\n').map((line) =>
     line.replace(/[\x00-\x08\x0b-\x1f\x7f]/g, (char) => String.fromCharCode(char === '\x7f' ? 0x2421 : 0x2400 + char.charCodeAt(0))));

@@ -1,21 +1,21 @@
-// The part of a log that is held here: one stretch of bytes, begun at the end (or where something
-// was found) and grown in both directions as somebody reads.
+// The loaded part of a log: one range of bytes that starts at the end of the log (or at a match) and
+// grows in both directions as the user scrolls.
 import { get, query } from '../api';
 import { bytes } from '../format';
 import type { LogPart } from '../types';
-import { type Look, pieces } from './colours';
+import { type TextStyle, styledSpans } from './colours';
 import { Terminal, rawLines } from './terminal';
 
-const FIRST = 64 * 1024;
-const MORE = 256 * 1024;
-const MOST = 6 * 1024 * 1024; // beyond this, the far end is let go
+const FIRST_BYTES = 64 * 1024;
+const MORE_BYTES = 256 * 1024;
+const MAX_BYTES = 6 * 1024 * 1024; // beyond this, the far end is dropped
 
 const dropped = (size: number) => `\n... ${bytes(size)} dropped ...\n`;
 
 export interface Lines {
   rows: string[];
-  /** The colours that a line begins with, where it is not plain. */
-  looks: Map<number, Look>;
+  /** The style that a line starts with, where it is not the default. */
+  styles: Map<number, TextStyle>;
   starts: number[];
 }
 
@@ -25,7 +25,7 @@ export class LogWindow {
   size = 0;
   isOver = false;
   attempt = 0;
-  /** Changes whenever lines did. */
+  /** Incremented on every change of the lines; 0 until the first load. */
   version = 0;
   private parts: { text: string; from: number; to: number }[] = [];
   private terminal = new Terminal();
@@ -33,7 +33,7 @@ export class LogWindow {
 
   constructor(private readonly job: number, private readonly wanted: { attempt: number | null; stream: string }) {}
 
-  private ask(range: Record<string, number>, stop?: AbortSignal): Promise<LogPart> {
+  private fetchPart(range: Record<string, number>, stop?: AbortSignal): Promise<LogPart> {
     const stream = this.wanted.stream === 'stderr' ? 'stderr' : null;
     return get<LogPart>(`/api/jobs/${this.job}/log${query({ attempt: this.wanted.attempt, stream, ...range })}`, stop);
   }
@@ -43,23 +43,23 @@ export class LogWindow {
   }
 
   async openTail(stop?: AbortSignal): Promise<void> {
-    this.begin([await this.ask({ tail: FIRST }, stop)]);
+    this.reset([await this.fetchPart({ tail: FIRST_BYTES }, stop)]);
   }
 
-  /** Around a byte; gives the line it is in. */
+  /** Load the surroundings of a byte; returns the line that contains it. */
   async openAt(byte: number, stop?: AbortSignal): Promise<number> {
-    const start = Math.max(0, byte - FIRST);
-    const before = start < byte ? await this.ask({ from: start, to: byte }, stop) : null;
-    const after = await this.ask({ from: byte, to: byte + MORE }, stop);
-    this.begin(before ? [before, after] : [after]);
+    const start = Math.max(0, byte - FIRST_BYTES);
+    const before = start < byte ? await this.fetchPart({ from: start, to: byte }, stop) : null;
+    const after = await this.fetchPart({ from: byte, to: byte + MORE_BYTES }, stop);
+    this.reset(before ? [before, after] : [after]);
     return this.lineAt(before?.text.length ?? 0);
   }
 
-  /** New bytes at the end; true when there were some. */
+  /** Load new bytes at the end; returns whether there were any. */
   async extend(stop?: AbortSignal): Promise<boolean> {
-    const part = await this.ask({ from: this.to, to: this.to + MORE }, stop);
+    const part = await this.fetchPart({ from: this.to, to: this.to + MORE_BYTES }, stop);
     if (part.attempt !== this.attempt || part.size < this.to) {
-      await this.openTail(stop); // another attempt began, or the file was cut
+      await this.openTail(stop); // another attempt started, or the file was truncated
       return true;
     }
     this.size = part.size;
@@ -70,30 +70,31 @@ export class LogWindow {
     this.parts.push({ text, from: part.from, to: part.to });
     this.terminal.feed(text);
     this.version += 1;
-    if (this.to - this.from > MOST) this.forget();
+    if (this.to - this.from > MAX_BYTES) this.dropStart();
     return true;
   }
 
-  /** Earlier bytes; true when there were some. */
+  /** Load earlier bytes; returns whether there were any. */
   async extendUp(stop?: AbortSignal): Promise<boolean> {
     if (this.from === 0) return false;
-    const start = Math.max(0, this.from - MORE);
-    const part = await this.ask({ from: start, to: this.from }, stop);
-    // A few bytes later than asked for: a character began before. Many: the middle was dropped.
+    const start = Math.max(0, this.from - MORE_BYTES);
+    const part = await this.fetchPart({ from: start, to: this.from }, stop);
+    // Up to 3 bytes are missing when `start` is inside a character. More are missing when the middle of
+    // the log was dropped.
     const hole = part.from > start + 3 ? part.from - start : 0;
     const after = Math.max(0, this.from - part.to);
     const text = (hole ? dropped(hole) : '') + part.text + (part.text && after ? dropped(after) : '');
     const from = hole ? start : part.from;
     this.parts.unshift({ text, from, to: this.from });
     this.from = from;
-    while (this.to - this.from > MOST && this.parts.length > 1) this.to = this.parts.pop()!.from;
+    while (this.to - this.from > MAX_BYTES && this.parts.length > 1) this.to = this.parts.pop()!.from;
     this.rebuild();
     return true;
   }
 
   lines(isRaw: boolean): Lines {
     const key = `${this.version} ${isRaw}`;
-    if (this.cache?.key !== key) this.cache = { key, lines: isRaw ? this.raw() : this.collapsed() };
+    if (this.cache?.key !== key) this.cache = { key, lines: isRaw ? this.raw() : this.rendered() };
     return this.cache.lines;
   }
 
@@ -107,7 +108,7 @@ export class LogWindow {
     return low;
   }
 
-  private begin(parts: LogPart[]): void {
+  private reset(parts: LogPart[]): void {
     const first = parts[0]!;
     const last = parts[parts.length - 1]!;
     this.from = first.from;
@@ -119,8 +120,8 @@ export class LogWindow {
     this.rebuild();
   }
 
-  private forget(): void {
-    while (this.to - this.from > MOST / 2 && this.parts.length > 1) this.from = this.parts.shift()!.to;
+  private dropStart(): void {
+    while (this.to - this.from > MAX_BYTES / 2 && this.parts.length > 1) this.from = this.parts.shift()!.to;
     this.rebuild();
   }
 
@@ -132,21 +133,21 @@ export class LogWindow {
 
   private raw(): Lines {
     const rows = rawLines(this.parts.map((part) => part.text).join(''));
-    return { rows, looks: new Map(), starts: [] };
+    return { rows, styles: new Map(), starts: [] };
   }
 
-  private collapsed(): Lines {
+  private rendered(): Lines {
     const { rows, starts } = this.terminal;
-    const looks = new Map<number, Look>();
-    let look: Look = {};
+    const styles = new Map<number, TextStyle>();
+    let style: TextStyle = {};
     let isPlain = true;
     for (let i = 0; i < rows.length; i++) {
-      if (!isPlain) looks.set(i, look);
+      if (!isPlain) styles.set(i, style);
       if (!rows[i]!.includes('\x1b')) continue;
-      look = pieces(rows[i]!, look).look;
-      isPlain = !Object.values(look).some(Boolean);
+      style = styledSpans(rows[i]!, style).style;
+      isPlain = !Object.values(style).some(Boolean);
     }
     const isEmptyEnd = rows.length > 1 && rows[rows.length - 1] === '';
-    return { rows: isEmptyEnd ? rows.slice(0, -1) : rows, looks, starts };
+    return { rows: isEmptyEnd ? rows.slice(0, -1) : rows, styles, starts };
   }
 }

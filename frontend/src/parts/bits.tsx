@@ -1,27 +1,27 @@
-// Small pieces that every screen uses.
+// Small components that every screen uses.
 import type { ComponentChildren } from 'preact';
 import { ApiError } from '../api';
 import { count, plural } from '../format';
 import { jobHref, sweepHref } from '../route';
-import { isTold } from '../stream';
-import { inPageWords, visible } from '../words';
+import { isInBanner } from '../stream';
+import { withFieldLabels, visible } from '../words';
 import { type Counts, type Job, type State, STATES } from '../types';
 
 const SHAPES: Record<State, string> = {
   held: '‖', queued: '○', starting: '◔', running: '●', stopping: '◑', done: '✓', failed: '✕', cancelled: '–', lost: '?',
 };
 
-/** The state as shape, colour and word: never by colour alone. */
-export function Badge({ state, word = true }: { state: State; word?: boolean }) {
+/** The state as symbol, color and text, so that it never depends on color alone. */
+export function Badge({ state, hasText = true }: { state: State; hasText?: boolean }) {
   return (
-    <span class={`state s-${state}`} title={word ? undefined : state}>
+    <span class={`state s-${state}`} title={hasText ? undefined : state}>
       <i aria-hidden="true">{SHAPES[state] ?? '·'}</i>
-      {word ? state : <span class="away">{state}</span>}
+      {hasText ? state : <span class="visually-hidden">{state}</span>}
     </span>
   );
 }
 
-/** Job text goes to the page as text, never as markup. */
+/** Name and command of a job, rendered as text, never as markup. */
 export function JobTitle({ job }: { job: Job }) {
   return (
     <span class="title">
@@ -39,12 +39,12 @@ export function JobTitle({ job }: { job: Job }) {
   );
 }
 
-/** A command on several lines, broken between words: `--lr` stays whole. */
+/** A command that wraps between words only, so that `--lr` stays in one piece. */
 export function Command({ text }: { text: string }) {
   return <code class="command">{visible(text).split(/(\s+)/).map((word, i) => (i % 2 ? word : <span key={i}>{word}</span>))}</code>;
 }
 
-/** How much of something is in which state. */
+/** A bar with the share of trials in each state. */
 export function Progress({ trials, total }: { trials: Counts; total: number }) {
   const parts = STATES.filter((state) => trials[state]);
   const done = parts.map((state) => `${count(trials[state] ?? 0)} ${state}`).join(', ');
@@ -76,11 +76,11 @@ export function Loading({ rows = 5, what = 'Loading' }: { rows?: number; what?: 
 }
 
 export function Failed({ error, retry }: { error: unknown; retry?: () => void }) {
-  if (isTold(error)) return <Loading />;
+  if (isInBanner(error)) return <Loading />;
   return (
     <div class="failed" role="alert">
-      <p>{inPageWords(error instanceof Error ? error.message : String(error))}</p>
-      {error instanceof ApiError && error.hint && <p class="dim">{inPageWords(error.hint)}</p>}
+      <p>{withFieldLabels(error instanceof Error ? error.message : String(error))}</p>
+      {error instanceof ApiError && error.hint && <p class="dim">{withFieldLabels(error.hint)}</p>}
       {retry && <button onClick={retry}>Try again</button>}
     </div>
   );

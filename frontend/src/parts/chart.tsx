@@ -1,8 +1,7 @@
-// Lines over time or steps, on a canvas. A few hundred points a line is all the server sends, so
-// this needs none of what a plotting library would bring.
+// Line charts over time or steps, drawn on a canvas.
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { bytes, clock, duration, value } from '../format';
-import { colour, isDark } from '../theme';
+import { color, isDark } from '../theme';
 import type { Point } from '../types';
 import { shade } from './shades';
 import { digitsFor, span, ticks, timeText, timeTicks } from './ticks';
@@ -10,9 +9,9 @@ import { digitsFor, span, ticks, timeText, timeTicks } from './ticks';
 export interface Line {
   label: string;
   points: Point[];
-  /** How bad it is, 0 to 1, where that is what its colour says; null: nobody knows. */
+  /** The rank, 0 (best) to 1, that sets the color; null if there is none. */
   shade?: number | null;
-  /** It came to no good end. */
+  /** For trials that failed or have no result. */
   isDashed?: boolean;
 }
 
@@ -24,7 +23,7 @@ interface Props {
   height?: number;
   fromZero?: boolean;
   max?: number;
-  /** The axis reaches at least so far up. */
+  /** A lower bound for the upper end of the axis. */
   least?: number;
 }
 
@@ -33,7 +32,7 @@ interface Hit {
   point: Point;
 }
 
-const COLOURS = ['c1', 'c2', 'c3', 'c4', 'c5', 'c6', 'c7', 'c8'];
+const COLORS = ['c1', 'c2', 'c3', 'c4', 'c5', 'c6', 'c7', 'c8'];
 const LEFT = 52;
 const RIGHT = 10;
 const TOP = 8;
@@ -44,12 +43,12 @@ export function inUnit(unit: string | undefined, x: number | null | undefined, d
   if (unit === 'bytes') return bytes(x);
   if (unit === 'seconds') return duration(x);
   const sign = { percent: '%', '%': '%', watts: ' W', W: ' W', celsius: ' °C', C: ' °C' }[unit ?? ''];
-  // Small values need their digits: a trace around 0.4% is not 0%.
+  // Small values need decimals: 0.4% must not become 0%.
   return sign ? `${x.toFixed(digits ?? (x !== 0 && Math.abs(x) < 10 ? 1 : 0))}${sign}` : value(x);
 }
 
 
-/** The smallest and largest of what can be drawn. */
+/** The range of the finite values. */
 function extent(lines: Line[], part: 0 | 1): [number, number] {
   let low = Infinity;
   let high = -Infinity;
@@ -68,8 +67,8 @@ export function Chart({ label, lines, unit, isTime, height = 140, fromZero, max,
   const canvas = useRef<HTMLCanvasElement>(null);
   const [width, setWidth] = useState(0);
   const [found, setHit] = useState<Hit | null>(null);
-  const hit = found && lines[found.line]?.points.includes(found.point) ? found : null; // lines may have gone meanwhile
-  void isDark.value; // drawn anew in the other colours
+  const hit = found && lines[found.line]?.points.includes(found.point) ? found : null; // the lines may have changed
+  void isDark.value; // redraw when the theme changes
 
   const [x0, x1] = extent(lines, 0);
   const [low, high] = extent(lines, 1);
@@ -103,7 +102,7 @@ export function Chart({ label, lines, unit, isTime, height = 140, fromZero, max,
     pen.setLineDash([]);
     pen.globalAlpha = 1;
     if (hit) {
-      pen.fillStyle = colour('ink');
+      pen.fillStyle = color('ink');
       pen.beginPath();
       pen.arc(px(hit.point[0]), py(hit.point[1] ?? 0), 3.5, 0, 7);
       pen.fill();
@@ -111,13 +110,13 @@ export function Chart({ label, lines, unit, isTime, height = 140, fromZero, max,
   });
 
   const inkOf = (line: Line, i: number) => {
-    if (line.shade === undefined) return colour(COLOURS[i % COLOURS.length]!);
-    return line.shade === null ? colour('ink-3') : shade(line.shade);
+    if (line.shade === undefined) return color(COLORS[i % COLORS.length]!);
+    return line.shade === null ? color('ink-3') : shade(line.shade);
   };
 
   const drawAxes = (pen: CanvasRenderingContext2D) => {
-    pen.strokeStyle = colour('line');
-    pen.fillStyle = colour('ink-3');
+    pen.strokeStyle = color('line');
+    pen.fillStyle = color('ink-3');
     pen.lineWidth = 1;
     pen.textAlign = 'right';
     const marks = ticks(y0, y1, Math.max(2, (height - TOP - BOTTOM) / 34), unit);
@@ -133,7 +132,7 @@ export function Chart({ label, lines, unit, isTime, height = 140, fromZero, max,
     pen.textAlign = 'center';
     for (const x of isTime ? timeTicks(x0, x1, wanted) : ticks(x0, x1, wanted)) {
       const text = isTime ? timeText(x, x1 - x0) : value(x);
-      // The outermost must not run over the edge.
+      // Keep the last label inside the canvas.
       const half = pen.measureText(text).width / 2;
       pen.fillText(text, Math.min(px(x), width - half - 1), height - 5);
     }
@@ -147,7 +146,7 @@ export function Chart({ label, lines, unit, isTime, height = 140, fromZero, max,
     let isDown = false;
     for (const [x, y] of points) {
       if (y === null || !Number.isFinite(y)) {
-        isDown = false; // not measured: a gap, not a guess
+        isDown = false; // leave a gap where nothing was measured
         continue;
       }
       if (isDown) pen.lineTo(px(x), py(Math.min(y, y1)));

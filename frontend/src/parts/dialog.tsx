@@ -1,21 +1,21 @@
-// Questions before something is destroyed, and small forms. The native element keeps the focus
-// inside, closes on Escape and gives the focus back.
+// Confirmation dialogs and small forms. The native <dialog> element traps the focus, closes on Escape
+// and restores the focus.
 import { signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { ApiError } from '../api';
-import { inPageWords } from '../words';
+import { withFieldLabels } from '../words';
 
 interface Question {
   title: string;
   body?: ComponentChildren;
   yes: string;
   isDanger?: boolean;
-  /** Ask for a value too. */
+  /** An input field. */
   field?: { label: string; value: string; type?: string; hint?: string };
-  /** And for a yes or no beside it. */
+  /** A checkbox. */
   box?: { label: string; value: boolean };
-  /** What `yes` does. Where it is refused the dialog stays open and says why. */
+  /** The action of the `yes` button. If it fails, the dialog stays open and shows the error. */
   run?(answer: Answer): Promise<void>;
 }
 
@@ -85,8 +85,8 @@ export function DialogHost() {
         <div id="dialog-problem" role="alert">
           {problem !== null && (
             <p class="bad-ink">
-              {inPageWords(problem instanceof Error ? problem.message : String(problem))}
-              {problem instanceof ApiError && problem.hint && <small class="dim"> {inPageWords(problem.hint)}</small>}
+              {withFieldLabels(problem instanceof Error ? problem.message : String(problem))}
+              {problem instanceof ApiError && problem.hint && <small class="dim"> {withFieldLabels(problem.hint)}</small>}
             </p>
           )}
         </div>
@@ -97,7 +97,7 @@ export function DialogHost() {
         )}
         <div class="row end">
           <button type="button" class={yes ? '' : 'primary'} autofocus={!field} onClick={close}>
-            {yes ? 'Keep as is' : 'Close'}
+            {yes ? 'Back' : 'Close'}
           </button>
           {yes && <button class={isDanger ? 'danger' : 'primary'}>{yes}</button>}
         </div>

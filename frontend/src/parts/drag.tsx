@@ -1,4 +1,4 @@
-// Moving a row by its grip, with a mouse or a finger.
+// Drag and drop of table rows by their handle, by mouse or touch.
 import type { RefObject } from 'preact';
 import { useRef, useState } from 'preact/hooks';
 
@@ -37,7 +37,7 @@ export function useDrag(
     const end = (isDrop: boolean) => {
       grip.removeEventListener('pointermove', move);
       removeEventListener('keydown', escape, true);
-      // Letting go is no click on the row below.
+      // Releasing the pointer must not count as a click on the row below.
       addEventListener('click', swallow, { capture: true, once: true });
       setTimeout(() => removeEventListener('click', swallow, true));
       const drag = at.current;

@@ -1,4 +1,4 @@
-// One GPU: how full, how busy, how hot, and who is on it.
+// One GPU: memory, utilization, power, temperature, and the jobs and other processes on it.
 import type { ComponentChildren } from 'preact';
 import { bytes, elapsed, runtime, title } from '../format';
 import { jobHref } from '../route';
@@ -11,7 +11,7 @@ const GIB = 2 ** 30;
 export const jobIds = (gpu: Gpu) => gpu.jobs.map((one) => (typeof one === 'number' ? one : one.id));
 export const isDrained = (gpu: Gpu) => gpu.state === 'drained' || gpu.state.startsWith('in quarantine');
 
-/** A simulated card has nothing to measure. */
+/** Whether the GPU reports measurements; a simulated one does not. */
 export const isMeasured = (gpu: Gpu) => gpu.memory_used_bytes !== null || gpu.utilisation_percent !== null;
 
 function kindOf(gpu: Gpu): string {
@@ -23,16 +23,16 @@ function Memory({ gpu }: { gpu: Gpu }) {
   const total = gpu.memory_bytes;
   const used = gpu.memory_used_bytes;
   if (!total || used === null) return <div class="meter-line dim"><span>mem</span><span class="meter" /><span class="num">n/a</span></div>;
-  const theirs = Math.min(used, gpu.strangers.reduce((sum, one) => sum + (one.memory_bytes ?? 0), 0));
-  const ours = gpu.jobs.length ? used - theirs : 0;
+  const byOthers = Math.min(used, gpu.strangers.reduce((sum, one) => sum + (one.memory_bytes ?? 0), 0));
+  const byJobs = gpu.jobs.length ? used - byOthers : 0;
   const part = (size: number) => ({ width: `${(100 * size) / total}%` });
   return (
     <div class="meter-line">
       <span class="dim">mem</span>
       <span class="meter" role="img" aria-label={`memory ${bytes(used)} of ${bytes(total)}`}>
-        <i class="ours" style={part(ours)} />
-        <i class="theirs" style={part(theirs)} />
-        <i class="other" style={part(used - ours - theirs)} />
+        <i class="ours" style={part(byJobs)} />
+        <i class="theirs" style={part(byOthers)} />
+        <i class="other" style={part(used - byJobs - byOthers)} />
       </span>
       <span class="num">{(used / GIB).toFixed(1)}<span class="dim"> / {bytes(total)}</span></span>
     </div>
@@ -53,8 +53,8 @@ export function GpuCard({ gpu, children }: { gpu: Gpu; children?: ComponentChild
       {hasMeters && <div class="meters">
         <Memory gpu={gpu} />
         <div class="meter-line">
-          <span class="dim">use</span>
-          <span class="meter" role="img" aria-label={use === null ? 'use not known' : `use ${use}%`}>
+          <span class="dim">util</span>
+          <span class="meter" role="img" aria-label={use === null ? 'utilization unknown' : `utilization ${use}%`}>
             <i class="use" style={{ width: `${use ?? 0}%` }} />
           </span>
           <span class="num">{use === null ? <span class="dim">n/a</span> : `${use}%`}</span>
@@ -73,7 +73,7 @@ export function GpuCard({ gpu, children }: { gpu: Gpu; children?: ComponentChild
           return (
             <li key={id}>
               <a href={jobHref(id)}>
-                {job && <Badge state={job.state} word={false} />}
+                {job && <Badge state={job.state} hasText={false} />}
                 <span class="num">{id}</span>
                 <span class="cut grow">{job ? title(job) : ''}</span>
                 <span class="num dim">{time === null ? '' : elapsed(time)}</span>
@@ -82,8 +82,8 @@ export function GpuCard({ gpu, children }: { gpu: Gpu; children?: ComponentChild
           );
         })}
         {gpu.strangers.map((one) => (
-          <li key={one.pid} class="stranger" title="not a job of ours">
-            <span class="cut grow">{visible(one.user ?? 'somebody')}{one.pid ? ` · pid ${one.pid}` : ''}</span>
+          <li key={one.pid} class="other-process" title="not a Stoker job">
+            <span class="cut grow">{visible(one.user ?? 'another user')}{one.pid ? ` · pid ${one.pid}` : ''}</span>
             <span class="num">{one.memory_bytes === null ? '' : bytes(one.memory_bytes)}</span>
           </li>
         ))}
@@ -93,7 +93,7 @@ export function GpuCard({ gpu, children }: { gpu: Gpu; children?: ComponentChild
   );
 }
 
-/** Cards in rows of even length, at most four side by side: 6 as 3 and 3, 8 as 4 and 4. */
+/** Rows of equal length with at most four GPUs: 6 GPUs as 3 and 3, 8 GPUs as 4 and 4. */
 export function GpuGrid({ children }: { children: ComponentChildren[] }) {
   const total = children.length;
   return <div class={`gpus by-${Math.ceil(total / Math.ceil(total / 4))}`}>{children}</div>;

@@ -1,4 +1,4 @@
-// Drawn here: fonts differ in which signs they have.
+// Icons as SVG paths, since not every font has these symbols.
 const PATHS = {
   overview: 'M3 3h6v6H3zM11 3h6v6h-6zM3 11h6v6H3zM11 11h6v6h-6z',
   sweeps: 'M3 6h8M15 6h2M3 14h2M9 14h8M13 4v4M7 12v4',

@@ -1,22 +1,22 @@
-// Jobs as rows, with what can be done to them by key or in bulk.
+// A table of jobs, with keyboard shortcuts and bulk actions.
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import * as actions from '../actions';
-import { ago, clock, count, duration, elapsed, needs, plural, resultWords, runtime } from '../format';
+import { ago, clock, count, duration, elapsed, needs, plural, resultText, runtime } from '../format';
 import { go, jobHref, logHref } from '../route';
 import { isReadOnly, now } from '../store';
 import { type Job, isActive, isFinal, isWaiting } from '../types';
-import { inPageWords, visible } from '../words';
+import { withFieldLabels, visible } from '../words';
 import { Badge, JobTitle } from './bits';
 import { type Column, Table } from './table';
 
-/** The cards that it is on; in brackets how many it asks for. On a phone no heading says which is which. */
-function Cards({ job }: { job: Job }) {
+/** The GPUs of a running job, or the requested number in parentheses. Phones show no column headings. */
+function GpuCell({ job }: { job: Job }) {
   if (job.devices.length) return <><span class="only-phone">GPU </span>{job.devices.map((one) => one.index).join(',')}</>;
   if (!job.gpus) return <>CPU</>;
   return <><span class="no-phone">({job.gpus})</span><span class="only-phone">{plural(job.gpus, 'GPU')}</span></>;
 }
-const whyOf = (job: Job) => inPageWords(visible(Array.isArray(job.why) ? job.why.join('; ') : job.why ?? ''));
+const whyOf = (job: Job) => withFieldLabels(visible(Array.isArray(job.why) ? job.why.join('; ') : job.why ?? ''));
 
 function Time({ job }: { job: Job }) {
   const time = runtime(job, isActive(job) ? now.value : 0);
@@ -27,9 +27,9 @@ function Starts({ job }: { job: Job }) {
   const left = job.starts_at - now.value;
   return <>{left < 1 ? 'soon' : <><span class="only-phone">in </span>~{elapsed(left)}</>}</>;
 }
-/** Two lines of it; all of it on the job's own screen, and while the mouse rests here. */
+/** Limited to two lines; the tooltip and the job's own screen have the full text. */
 function Why({ job }: { job: Job }) {
-  const text = job.state === 'held' ? 'held until it is released' : whyOf(job);
+  const text = job.state === 'held' ? 'held until released' : whyOf(job);
   return <span class="why-text dim" title={text}>{text}</span>;
 }
 const Ago = ({ at }: { at: string | null }) => <span title={clock(at)}>{ago(at, now.value)}</span>;
@@ -38,21 +38,21 @@ export const COLUMNS = {
   id: { name: 'id', head: 'Job', kind: 'num id p-end', width: 64, cell: (job) => job.id },
   state: { name: 'state', head: 'State', kind: 'p-meta', width: 104, cell: (job) => <Badge state={job.state} /> },
   title: { name: 'title', head: 'Name and command', kind: 'wide p-title', cell: (job) => <JobTitle job={job} /> },
-  gpu: { name: 'gpu', head: 'GPU', kind: 'num p-meta', width: 64, cell: (job) => <Cards job={job} /> },
+  gpu: { name: 'gpu', head: 'GPU', kind: 'num p-meta', width: 64, cell: (job) => <GpuCell job={job} /> },
   time: { name: 'time', head: 'Time', kind: 'num p-meta', width: 76, cell: (job) => <Time job={job} /> },
   ended: { name: 'ended', head: 'Ended', kind: 'num p-meta', width: 84, cell: (job) => <Ago at={job.ended_at} /> },
   submitted: { name: 'submitted', head: 'Submitted', kind: 'num p-meta p-date', width: 92, cell: (job) => <Ago at={job.submitted_at} /> },
   result: {
     name: 'result', head: 'Result', kind: 'p-meta p-cut', width: 170,
-    cell: (job) => resultWords(job) && <span class={job.state === 'cancelled' ? 'cut dim' : 'cut bad-ink'} title={visible(job.detail ?? '')}>{visible(resultWords(job))}</span>,
+    cell: (job) => resultText(job) && <span class={job.state === 'cancelled' ? 'cut dim' : 'cut bad-ink'} title={visible(job.detail ?? '')}>{visible(resultText(job))}</span>,
   },
   use: {
-    name: 'use', head: 'GPU use', kind: 'num p-hide', width: 76,
+    name: 'use', head: 'GPU util', kind: 'num p-hide', width: 76,
     cell: (job) => (job.gpu_use_percent === null ? <span class="dim">–</span> : `${job.gpu_use_percent.toFixed(0)}%`),
   },
   needs: { name: 'needs', head: 'Needs', kind: 'num p-meta', width: 92, cell: needs },
   priority: { name: 'priority', head: 'Prio', kind: 'num p-hide', width: 48, cell: (job) => job.priority || <span class="dim">0</span> },
-  why: { name: 'why', head: 'Waits for', kind: 'why p-line', width: '38%', cell: (job) => <Why job={job} /> },
+  why: { name: 'why', head: 'Waiting for', kind: 'why p-line', width: '38%', cell: (job) => <Why job={job} /> },
   starts: {
     name: 'starts', head: 'Starts in', kind: 'num p-meta', width: 92,
     cell: (job) => (job.state === 'held' ? <Badge state="held" /> : <Starts job={job} />),
@@ -68,18 +68,18 @@ interface Props {
   onDrop?(from: number, to: number): void;
   total?: number;
   phoneHeight?: number;
-  /** All that match, where the table has loaded only some; for a selection of all. */
+  /** Load all matching jobs, where the table has only some of them. */
   loadAll?(): Promise<Job[]>;
 }
 
 export function JobTable({ jobs, loadAll, ...rest }: Props) {
   const [selected, setSelected] = useState<Set<number>>(new Set());
   const anchor = useRef<number | null>(null);
-  const mayAct = !isReadOnly.value;
+  const canAct = !isReadOnly.value;
   const byId = new Map(jobs.map((job) => [job.id, job]));
 
   useEffect(() => {
-    // What left the table is no longer chosen.
+    // Deselect jobs that left the table.
     if ([...selected].some((id) => !byId.has(id))) setSelected(new Set([...selected].filter((id) => byId.has(id))));
   }, [jobs]);
 
@@ -102,7 +102,7 @@ export function JobTable({ jobs, loadAll, ...rest }: Props) {
     const place = jobs.indexOf(job);
     if (event.key === 'l') go(logHref(job.id));
     else if (event.key === 'Escape' && selected.size) setSelected(new Set());
-    else if (!mayAct) return false;
+    else if (!canAct) return false;
     else if (event.key === 'c') void actions.cancel(chosen);
     else if (event.key === 'h') void (chosen.every((one) => one.state === 'held') ? actions.release(chosen) : actions.hold(chosen));
     else if (event.key === 'r') void actions.rerun(chosen);
@@ -116,21 +116,21 @@ export function JobTable({ jobs, loadAll, ...rest }: Props) {
   };
 
   const chosen = [...selected].map((id) => byId.get(id)).filter((job): job is Job => job !== undefined);
-  const done = (work: (jobs: Job[]) => Promise<void>) => () => void work(chosen).then(() => setSelected(new Set()));
+  const andClear = (work: (jobs: Job[]) => Promise<void>) => () => void work(chosen).then(() => setSelected(new Set()));
   return (
     <>
       {chosen.length > 0 && (
-        <Bulk label={`${plural(chosen.length, 'job')} selected`}>
-          {chosen.some((job) => isActive(job) || isWaiting(job)) && <button onClick={done(actions.cancel)}>Cancel…</button>}
-          {chosen.some((job) => job.state === 'queued') && <button onClick={done(actions.hold)}>Hold</button>}
-          {chosen.some((job) => job.state === 'held') && <button onClick={done(actions.release)}>Release</button>}
-          {chosen.some(isWaiting) && <button onClick={done(actions.askPriority)}>Priority…</button>}
-          {chosen.some(isFinal) && <button onClick={done(actions.rerun)}>Run again</button>}
-          {chosen.every((job) => !isActive(job) && !isWaiting(job)) && <button onClick={done(actions.remove)}>Remove…</button>}
-          {isAll && loadAll && <button class="link" onClick={() => void selectMatching()}>Select all that match</button>}
+        <BulkActions label={`${plural(chosen.length, 'job')} selected`}>
+          {chosen.some((job) => isActive(job) || isWaiting(job)) && <button onClick={andClear(actions.cancel)}>Cancel…</button>}
+          {chosen.some((job) => job.state === 'queued') && <button onClick={andClear(actions.hold)}>Hold</button>}
+          {chosen.some((job) => job.state === 'held') && <button onClick={andClear(actions.release)}>Release</button>}
+          {chosen.some(isWaiting) && <button onClick={andClear(actions.askPriority)}>Priority…</button>}
+          {chosen.some(isFinal) && <button onClick={andClear(actions.rerun)}>Rerun</button>}
+          {chosen.every((job) => !isActive(job) && !isWaiting(job)) && <button onClick={andClear(actions.remove)}>Remove…</button>}
+          {isAll && loadAll && <button class="link" onClick={() => void selectMatching()}>Select all matching jobs</button>}
           {!isAll && <button class="link" onClick={onSelectAll}>Select all {count(jobs.length)}</button>}
           <button class="link" onClick={() => setSelected(new Set())}>Clear</button>
-        </Bulk>
+        </BulkActions>
       )}
       <Table
         {...rest}
@@ -138,18 +138,18 @@ export function JobTable({ jobs, loadAll, ...rest }: Props) {
         id={(job) => job.id}
         href={(job) => jobHref(job.id)}
         onKey={onKey}
-        selected={mayAct ? selected : undefined}
-        onSelect={mayAct ? onSelect : undefined}
+        selected={canAct ? selected : undefined}
+        onSelect={canAct ? onSelect : undefined}
         onSelectAll={onSelectAll}
         canMove={(job) => Boolean(job.in_line)}
-        onDrop={mayAct ? rest.onDrop : undefined}
+        onDrop={canAct ? rest.onDrop : undefined}
         rowKind={(job) => (job.state === 'held' ? 'faint-row' : '')}
       />
     </>
   );
 }
 
-function Bulk({ label, children }: { label: string; children: ComponentChildren }) {
+function BulkActions({ label, children }: { label: string; children: ComponentChildren }) {
   return (
     <div class="bulk" role="group" aria-label={label}>
       <b>{label}</b>

@@ -1,8 +1,8 @@
-// Parallel coordinates: one line per trial through its parameters to its result, coloured by its
-// rank. Dragging along an axis keeps only the lines that pass there.
+// A parallel-coordinates chart: one line per trial through its parameters to its metric, colored by
+// rank. Dragging along an axis selects the trials that pass through that range.
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { value } from '../format';
-import { colour, isDark } from '../theme';
+import { color, isDark } from '../theme';
 import type { Ranks } from './ranks';
 import { shade } from './shades';
 import { ticks } from './ticks';
@@ -26,7 +26,7 @@ const BOTTOM = 14;
 const SIDE = 46;
 const HEIGHT = 280;
 
-/** Powers of ten, and their halves or thirds where there are few. */
+/** Ticks of a log axis: powers of ten, and 3 times those if the range is short. */
 function decades(low: number, high: number): number[] {
   const found: number[] = [];
   const isShort = high / low < 1000;
@@ -41,7 +41,7 @@ function decades(low: number, high: number): number[] {
 
 function axisOf(name: string, rows: Row[]): Axis {
   const values = rows.map((row) => row[name]).filter((x) => x !== null && x !== undefined);
-  // Values pass through as they were typed, so numbers may come as text.
+  // Parameter values are stored as typed, so numbers may be strings.
   const numbers = values.map((x) => (typeof x === 'boolean' || x === '' ? NaN : Number(x)));
   if (values.length && numbers.every(Number.isFinite)) {
     const low = Math.min(...numbers);
@@ -74,7 +74,7 @@ export function Parallel({ rows, axes: names, metric, goal, ranks, ranges, onRan
   axes: string[];
   metric: string;
   goal: string;
-  /** How bad each trial is, 0 to 1; those that failed or have no result have none. */
+  /** The rank of each trial, 0 (best) to 1; failed trials and trials without a result have none. */
   ranks: Ranks;
   ranges: Record<string, Range>;
   onRanges(ranges: Record<string, Range>): void;
@@ -82,7 +82,7 @@ export function Parallel({ rows, axes: names, metric, goal, ranks, ranges, onRan
   const canvas = useRef<HTMLCanvasElement>(null);
   const [width, setWidth] = useState(600);
   const [hover, setHover] = useState<Row | null>(null);
-  const grabbed = useRef<{ axis: Axis; from: number } | null>(null);
+  const dragged = useRef<{ axis: Axis; from: number } | null>(null);
   const axes = names.map((name) => axisOf(name, rows));
   const dark = isDark.value;
   const x = (i: number) => SIDE + (i * (width - 2 * SIDE)) / Math.max(1, axes.length - 1);
@@ -99,75 +99,75 @@ export function Parallel({ rows, axes: names, metric, goal, ranks, ranges, onRan
 
   useEffect(() => {
     const node = canvas.current;
-    const pen = node?.getContext('2d');
-    if (!node || !pen) return;
+    const ctx = node?.getContext('2d');
+    if (!node || !ctx) return;
     const ratio = devicePixelRatio || 1;
     node.width = width * ratio;
     node.height = HEIGHT * ratio;
-    pen.scale(ratio, ratio);
-    const badness = (row: Row) => ranks.get(Number(row.trial)) ?? null;
-    const trace = (row: Row) => {
-      pen.beginPath();
+    ctx.scale(ratio, ratio);
+    const rankOf = (row: Row) => ranks.get(Number(row.trial)) ?? null;
+    const drawTrial = (row: Row) => {
+      ctx.beginPath();
       let isDown = false;
       axes.forEach((axis, i) => {
         const at = axis.at(row);
         if (at === null) isDown = false;
-        else if (isDown) pen.lineTo(x(i), y(at));
-        else pen.moveTo(x(i), y(at));
+        else if (isDown) ctx.lineTo(x(i), y(at));
+        else ctx.moveTo(x(i), y(at));
         if (at !== null) isDown = true;
       });
-      pen.stroke();
+      ctx.stroke();
     };
-    pen.lineWidth = rows.length > 200 ? 1 : 1.5;
+    ctx.lineWidth = rows.length > 200 ? 1 : 1.5;
     for (const row of rows) {
       if (isIn(row)) continue;
-      pen.globalAlpha = 0.35;
-      pen.strokeStyle = colour('line');
-      trace(row);
+      ctx.globalAlpha = 0.35;
+      ctx.strokeStyle = color('line');
+      drawTrial(row);
     }
-    // The best are drawn last, on top.
-    const bright = rows.filter(isIn).sort((a, b) => (badness(b) ?? 2) - (badness(a) ?? 2));
-    pen.globalAlpha = bright.length > 200 ? 0.5 : 0.85;
-    for (const row of bright) {
-      const bad = badness(row);
-      pen.strokeStyle = bad === null ? colour('ink-3') : shade(bad);
-      pen.setLineDash(bad === null ? [4, 3] : []);
-      trace(row);
+    // Draw the best trials last, on top.
+    const selected = rows.filter(isIn).sort((a, b) => (rankOf(b) ?? 2) - (rankOf(a) ?? 2));
+    ctx.globalAlpha = selected.length > 200 ? 0.5 : 0.85;
+    for (const row of selected) {
+      const rank = rankOf(row);
+      ctx.strokeStyle = rank === null ? color('ink-3') : shade(rank);
+      ctx.setLineDash(rank === null ? [4, 3] : []);
+      drawTrial(row);
     }
-    pen.setLineDash([]);
-    pen.globalAlpha = 1;
+    ctx.setLineDash([]);
+    ctx.globalAlpha = 1;
     if (hover && isIn(hover)) {
-      pen.lineWidth = 2.5;
-      pen.strokeStyle = colour('ink');
-      trace(hover);
-      pen.lineWidth = 1;
+      ctx.lineWidth = 2.5;
+      ctx.strokeStyle = color('ink');
+      drawTrial(hover);
+      ctx.lineWidth = 1;
     }
-    pen.font = '11px system-ui, sans-serif';
+    ctx.font = '11px system-ui, sans-serif';
     axes.forEach((axis, i) => {
-      pen.strokeStyle = colour('line-2');
-      pen.lineWidth = 1;
-      pen.beginPath();
-      pen.moveTo(x(i), y(0));
-      pen.lineTo(x(i), y(1));
-      pen.stroke();
+      ctx.strokeStyle = color('line-2');
+      ctx.lineWidth = 1;
+      ctx.beginPath();
+      ctx.moveTo(x(i), y(0));
+      ctx.lineTo(x(i), y(1));
+      ctx.stroke();
       const range = ranges[axis.name];
       if (range) {
-        pen.fillStyle = colour('focus');
-        pen.fillRect(x(i) - 2.5, y(range.high), 5, Math.max(2, y(range.low) - y(range.high)));
+        ctx.fillStyle = color('focus');
+        ctx.fillRect(x(i) - 2.5, y(range.high), 5, Math.max(2, y(range.low) - y(range.high)));
       }
       const isLast = i === axes.length - 1 && i > 0;
-      pen.textAlign = i === 0 ? 'left' : isLast ? 'right' : 'center';
-      pen.fillStyle = colour('ink');
-      pen.fillText(axis.name, i === 0 ? 4 : isLast ? width - 4 : x(i), 14, Math.max(60, width / axes.length - 8));
-      pen.textAlign = isLast ? 'left' : 'right';
-      pen.fillStyle = colour('ink-2');
+      ctx.textAlign = i === 0 ? 'left' : isLast ? 'right' : 'center';
+      ctx.fillStyle = color('ink');
+      ctx.fillText(axis.name, i === 0 ? 4 : isLast ? width - 4 : x(i), 14, Math.max(60, width / axes.length - 8));
+      ctx.textAlign = isLast ? 'left' : 'right';
+      ctx.fillStyle = color('ink-2');
       for (const tick of axis.ticks) {
         const text = tick.text.length > 8 ? `${tick.text.slice(0, 7)}…` : tick.text;
         const place: [number, number] = [x(i) + (isLast ? 6 : -6), y(tick.at) + 4];
-        pen.strokeStyle = colour('panel'); // a halo, so that lines do not cross the words
-        pen.lineWidth = 3;
-        pen.strokeText(text, ...place);
-        pen.fillText(text, ...place);
+        ctx.strokeStyle = color('panel'); // a halo keeps the text readable on top of lines
+        ctx.lineWidth = 3;
+        ctx.strokeText(text, ...place);
+        ctx.fillText(text, ...place);
       }
     });
   });
@@ -192,14 +192,14 @@ export function Parallel({ rows, axes: names, metric, goal, ranks, ranges, onRan
     const i = axes.findIndex((_, n) => Math.abs(event.offsetX - x(n)) < 14);
     if (i < 0) return;
     canvas.current?.setPointerCapture(event.pointerId);
-    grabbed.current = { axis: axes[i]!, from: heightAt(event) };
+    dragged.current = { axis: axes[i]!, from: heightAt(event) };
     setHover(null);
     const { [axes[i]!.name]: _, ...rest } = ranges;
     onRanges(rest);
   };
   const onPointerMove = (event: PointerEvent) => {
-    if (!grabbed.current) return setHover(nearest(event));
-    const { axis, from } = grabbed.current;
+    if (!dragged.current) return setHover(nearest(event));
+    const { axis, from } = dragged.current;
     const to = heightAt(event);
     if (Math.abs(to - from) < 0.02) return;
     const low = Math.min(from, to);
@@ -216,15 +216,15 @@ export function Parallel({ rows, axes: names, metric, goal, ranks, ranges, onRan
       <canvas
         ref={canvas}
         role="img"
-        aria-label={`${rows.length} trials over ${names.join(', ')}; the table below has the same numbers`}
+        aria-label={`${rows.length} trials over ${names.join(', ')}; the table below has the same values`}
         style={{ width: `${width}px`, height: `${HEIGHT}px` }}
         onPointerDown={onPointerDown}
         onPointerMove={onPointerMove}
-        onPointerUp={() => (grabbed.current = null)}
+        onPointerUp={() => (dragged.current = null)}
         onPointerLeave={() => setHover(null)}
       />
       <p class="dim num hint">
-        {hover ? `#${hover.trial}  ${names.map((name) => `${name}=${value(hover[name])}`).join('  ')}` : `colour: rank by ${metric}, ${goal === 'max' ? 'larger' : 'smaller'} is better and ${isDark.value ? 'brighter' : 'darker'}; dashed: failed, or no result yet`}
+        {hover ? `#${hover.trial}  ${names.map((name) => `${name}=${value(hover[name])}`).join('  ')}` : `color: rank by ${metric}, ${goal === 'max' ? 'larger' : 'smaller'} is better and ${isDark.value ? 'brighter' : 'darker'}; dashed: failed, or no result yet`}
       </p>
     </div>
   );

@@ -1,4 +1,4 @@
-// From good to bad (0 to 1), told apart by lightness too, so that it works for every eye.
+// The color of a rank, 0 (best) to 1 (worst). Lightness changes too, for color-blind users.
 import { isDark } from '../theme';
 
 const LIGHT = [[68, 1, 84], [33, 145, 140], [226, 205, 80]];

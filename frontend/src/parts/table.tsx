@@ -1,5 +1,5 @@
-// A table of any length: only the rows near the window exist. Rows are one height, the page itself
-// scrolls, and the focused row survives changes because rows are keyed by what they show.
+// A virtual table: only rows near the visible area are rendered. All rows have the same height, the
+// document scrolls, and rows are keyed by id, so the focused row survives updates.
 import type { ComponentChild } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { rowToFocus } from '../places';
@@ -10,9 +10,9 @@ export interface Column<T> {
   name: string;
   head: string;
   cell(row: T, index: number): ComponentChild;
-  /** `num` aligns to the right, `wide` takes what is left; `p-…` is the place on a phone. */
+  /** CSS classes: `num` aligns right, `wide` takes the remaining width, `p-…` is the place on a phone. */
   kind?: string;
-  /** In pixels, or as a share of the table. */
+  /** Pixels, or a CSS width such as `38%`. */
   width?: number | string;
   sort?: boolean;
 }
@@ -22,11 +22,11 @@ interface Props<T> {
   rows: T[];
   columns: Column<T>[];
   id(row: T): number;
-  /** Where a row leads to. */
+  /** The link of a row. */
   href?(row: T): string;
   onKey?(row: T, event: KeyboardEvent): boolean;
   onEnd?(): void;
-  /** The rows in view changed. */
+  /** Called when other rows become visible. */
   onRange?(first: number, last: number): void;
   sort?: string;
   onSort?(name: string): void;
@@ -34,18 +34,18 @@ interface Props<T> {
   onSelect?(id: number, isRange: boolean): void;
   onSelectAll?(): void;
   onDrop?(from: number, to: number): void;
-  /** Whether a row has a place that can be changed. */
+  /** Whether a row can be moved. */
   canMove?(row: T): boolean;
   rowKind?(row: T): string;
   total?: number;
-  /** Of a row on a phone, where it is not the usual one. */
+  /** Row height on a phone, if not the default. */
   phoneHeight?: number;
 }
 
-const MARGIN = 12;
+const MARGIN = 12; // rows rendered above and below the visible ones
 const tables: { focusRow(index: number): boolean; length(): number; place(): number; node(): HTMLElement | null }[] = [];
 
-/** j and k: to the next row, across the tables of the screen. */
+/** Move the focus by `step` rows, across all tables of the screen (keys j and k). */
 export function moveFocus(step: number): void {
   const shown = tables.filter((table) => table.length());
   shown.sort((a, b) => (a.node()!.compareDocumentPosition(b.node()!) & 4 ? -1 : 1));
@@ -79,25 +79,25 @@ export function Table<T>(props: Props<T>) {
       frame = 0;
       const top = body.current?.getBoundingClientRect().top ?? 0;
       const first = Math.max(0, Math.floor(-top / height) - MARGIN);
-      // Not below zero: the table may lie far below the window.
+      // Negative if the table is far below the visible area.
       const last = Math.max(0, Math.ceil((innerHeight - top) / height)) + MARGIN;
       setRange((old) => (old[0] === first && old[1] === last ? old : [first, last]));
       if (last >= length.current) props.onEnd?.();
     };
-    const later = () => (frame ||= requestAnimationFrame(measure));
+    const schedule = () => (frame ||= requestAnimationFrame(measure));
     measure();
-    addEventListener('scroll', later, { passive: true });
-    addEventListener('resize', later);
+    addEventListener('scroll', schedule, { passive: true });
+    addEventListener('resize', schedule);
     return () => {
       cancelAnimationFrame(frame);
-      removeEventListener('scroll', later);
-      removeEventListener('resize', later);
+      removeEventListener('scroll', schedule);
+      removeEventListener('resize', schedule);
     };
   }, [height, rows.length, props.onEnd]);
 
   useEffect(() => props.onRange?.(range[0], range[1]), [range, props.onRange]);
 
-  // Whoever comes back finds the row that they left from.
+  // After going back, focus the row that was opened.
   useLayoutEffect(() => {
     const wantedId = rowToFocus(props.label);
     const index = wantedId === null ? -1 : rows.findIndex((row) => String(id(row)) === wantedId);
@@ -107,7 +107,7 @@ export function Table<T>(props: Props<T>) {
   }, []);
 
   useEffect(() => {
-    const me = {
+    const handle = {
       length: () => length.current,
       place: () => place.current,
       node: () => table.current,
@@ -122,8 +122,8 @@ export function Table<T>(props: Props<T>) {
         return true;
       },
     };
-    tables.push(me);
-    return () => void tables.splice(tables.indexOf(me), 1);
+    tables.push(handle);
+    return () => void tables.splice(tables.indexOf(handle), 1);
   }, [height]);
 
   const focusWanted = () => {
@@ -135,7 +135,8 @@ export function Table<T>(props: Props<T>) {
   };
   useLayoutEffect(focusWanted);
 
-  // A row that moves, or leaves the list, loses the focus: it goes on with the row, else with its place.
+  // A row that moves or disappears loses the focus. Focus the same row again, or else the row that is
+  // now in its position.
   const focused = useRef<number | null>(null);
   const oldRows = useRef(rows);
   useLayoutEffect(() => {
@@ -176,11 +177,11 @@ export function Table<T>(props: Props<T>) {
       </colgroup>
       <thead>
         <tr>
-          {props.onDrop && <th><span class="away">Move</span></th>}
+          {props.onDrop && <th><span class="visually-hidden">Move</span></th>}
           {props.onSelect && (
             <th class="pick">
               <label>
-                <span class="away">Select all</span>
+                <span class="visually-hidden">Select all</span>
                 <input
                   type="checkbox"
                   checked={rows.length > 0 && rows.every((row) => selected?.has(id(row)))}
@@ -220,7 +221,7 @@ export function Table<T>(props: Props<T>) {
               }}
               onKeyDown={(event) => onKeyDown(event, row, index)}
               onClick={(event) => {
-                // A row opens by a click anywhere that means nothing else.
+                // A click opens the row, unless it hits a control or selects text.
                 if (href && !(event.target as Element).closest('a, button, input, label') && !getSelection()?.toString()) location.hash = href(row);
               }}
             >
@@ -228,7 +229,7 @@ export function Table<T>(props: Props<T>) {
               {props.onSelect && (
                 <td class="pick p-pick">
                   <label>
-                    <span class="away">Select {key}</span>
+                    <span class="visually-hidden">Select {key}</span>
                     <input type="checkbox" tabIndex={-1} checked={isSelected} onClick={(event) => props.onSelect?.(key, event.shiftKey)} />
                   </label>
                 </td>

@@ -1,12 +1,12 @@
-// How far the axis of a chart reaches, and the round numbers on it.
+// The range and the tick values of chart axes.
 
-/** From the lowest to the highest, with a little room; `least` is how far up it reaches in any case. */
-export function span(low: number, high: number, wish: { fromZero?: boolean; max?: number; least?: number }): [number, number] {
+/** The range of an axis: the data with a margin; `least` is a lower bound for its upper end. */
+export function span(low: number, high: number, options: { fromZero?: boolean; max?: number; least?: number }): [number, number] {
   const room = (high - low || Math.abs(high) || 1) * 0.06;
-  return [wish.fromZero ? Math.min(0, low) : low - room, wish.max ?? Math.max(wish.least ?? -Infinity, high + room)];
+  return [options.fromZero ? Math.min(0, low) : low - room, options.max ?? Math.max(options.least ?? -Infinity, high + room)];
 }
 
-/** Digits that tell neighbours on the axis apart. */
+/** The number of decimals that makes neighboring ticks distinct. */
 export function digitsFor(marks: number[]): number | undefined {
   if (marks.length < 2) return undefined;
   return Math.max(0, Math.min(6, -Math.floor(Math.log10(marks[1]! - marks[0]!) + 1e-9)));
@@ -14,7 +14,7 @@ export function digitsFor(marks: number[]): number | undefined {
 
 const SECONDS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800];
 
-/** Round values between low and high, about `wanted` of them. Bytes are rounded in powers of 1024. */
+/** About `wanted` round values between low and high; bytes are rounded in powers of 1024. */
 export function ticks(low: number, high: number, wanted: number, unit?: string): number[] {
   if (!(high > low)) return [low];
   const unitSize = unit === 'bytes' ? 1024 ** Math.max(0, Math.floor(Math.log(high) / Math.log(1024))) : 1;
@@ -24,7 +24,7 @@ export function ticks(low: number, high: number, wanted: number, unit?: string):
   return stepped(low, high, step, 0);
 }
 
-/** Full minutes, hours and days of the local clock. */
+/** Ticks at full minutes, hours or days of the local time. */
 export function timeTicks(low: number, high: number, wanted: number): number[] {
   const rough = (high - low) / Math.max(1, wanted);
   const step = SECONDS.find((n) => n >= rough) ?? 604_800 * Math.ceil(rough / 604_800);
@@ -34,7 +34,7 @@ export function timeTicks(low: number, high: number, wanted: number): number[] {
 function stepped(low: number, high: number, step: number, offset: number): number[] {
   const found: number[] = [];
   for (let n = Math.ceil((low - offset) / step - 1e-9); n * step + offset <= high + step * 1e-9; n++) {
-    // Not by adding up: 0.1 + 0.2 is no round number.
+    // Multiplied rather than summed up, since 0.1 + 0.2 is not 0.3.
     found.push(Number((n * step + offset).toPrecision(12)));
     if (found.length > 50) break;
   }

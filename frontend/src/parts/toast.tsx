@@ -1,8 +1,8 @@
-// What happened, at the bottom, with the way back where there is one.
+// Messages at the bottom of the window, with an undo button where an action can be undone.
 import { signal } from '@preact/signals';
 import { ApiError } from '../api';
-import { isTold } from '../stream';
-import { inPageWords } from '../words';
+import { isInBanner } from '../stream';
+import { withFieldLabels } from '../words';
 
 export interface Step {
   label: string;
@@ -14,49 +14,49 @@ interface Toast {
   text: string;
   hint?: string;
   isError: boolean;
-  /** What it speaks of: a later word about the same takes its place. */
+  /** The subject: a newer message about the same subject replaces this one. */
   about?: string;
   steps: Step[];
 }
 
 const toasts = signal<Toast[]>([]);
 let last = 0;
-let cameFrom: HTMLElement | null = null;
+let focusedBefore: HTMLElement | null = null;
 
-const drop = (id: number) => (toasts.value = toasts.value.filter((one) => one.id !== id));
+const dismiss = (id: number) => (toasts.value = toasts.value.filter((one) => one.id !== id));
 
 function show(toast: Omit<Toast, 'id'>, milliseconds: number): void {
   const id = ++last;
   const others = toasts.value.filter((one) => !toast.about || one.about !== toast.about);
   toasts.value = [...others.slice(-2), { ...toast, id }];
-  setTimeout(() => drop(id), milliseconds);
+  setTimeout(() => dismiss(id), milliseconds);
 }
 
-export const tell = (text: string, about = '', ...steps: Step[]) =>
+export const notify = (text: string, about = '', ...steps: Step[]) =>
   show({ text, isError: false, about, steps }, steps.length ? 12_000 : 5000);
 
 export const undo = (run: () => void): Step => ({ label: 'Undo', run });
 
-export function complain(error: unknown): void {
-  if (isTold(error)) return;
+export function showError(error: unknown): void {
+  if (isInBanner(error)) return;
   const text = error instanceof Error ? error.message : String(error);
-  show({ text: inPageWords(text), hint: error instanceof ApiError ? inPageWords(error.hint) : '', isError: true, steps: [] }, 12_000);
+  show({ text: withFieldLabels(text), hint: error instanceof ApiError ? withFieldLabels(error.hint) : '', isError: true, steps: [] }, 12_000);
 }
 
-/** The key `u`: the newest way back that is still offered. */
+/** Run the newest undo action that is still shown (key u). */
 export function undoLast(): void {
   const toast = toasts.value.findLast((one) => one.steps.some((step) => step.label === 'Undo'));
-  if (toast) take(toast, toast.steps.find((step) => step.label === 'Undo')!);
+  if (toast) runStep(toast, toast.steps.find((step) => step.label === 'Undo')!);
 }
 
-function take(toast: Toast, step: Step): void {
-  // The button goes with its message; the focus goes back to where it was, or to the heading when
-  // that is gone too.
+function runStep(toast: Toast, step: Step): void {
+  // The button disappears with its message. Return the focus to the previous element, or to the
+  // heading if that element is gone.
   if (document.querySelector('.toasts')?.contains(document.activeElement)) {
-    const place = cameFrom?.isConnected ? cameFrom : document.querySelector<HTMLElement>('main h1');
+    const place = focusedBefore?.isConnected ? focusedBefore : document.querySelector<HTMLElement>('main h1');
     place?.focus({ preventScroll: true });
   }
-  drop(toast.id);
+  dismiss(toast.id);
   step.run();
 }
 
@@ -68,7 +68,7 @@ export function Toasts() {
       aria-live="polite"
       onFocusIn={(event) => {
         const from = event.relatedTarget;
-        if (from instanceof HTMLElement && !event.currentTarget.contains(from)) cameFrom = from;
+        if (from instanceof HTMLElement && !event.currentTarget.contains(from)) focusedBefore = from;
       }}
     >
       {toasts.value.map((one) => (
@@ -78,11 +78,11 @@ export function Toasts() {
             {one.hint && <small>{one.hint}</small>}
           </span>
           {one.steps.map((step) => (
-            <button key={step.label} class="link" title={step.label === 'Undo' ? 'Undo (u)' : undefined} onClick={() => take(one, step)}>
+            <button key={step.label} class="link" title={step.label === 'Undo' ? 'Undo (u)' : undefined} onClick={() => runStep(one, step)}>
               {step.label}
             </button>
           ))}
-          <button class="icon" aria-label="Dismiss" onClick={() => drop(one.id)}>×</button>
+          <button class="icon" aria-label="Dismiss" onClick={() => dismiss(one.id)}>×</button>
         </div>
       ))}
     </div>

@@ -1,14 +1,14 @@
-// What was measured over time: one small chart per quantity, the newest value in its heading.
+// Usage charts: one small chart per quantity, with the latest value in its heading.
 import type { Traces } from '../types';
 import { Chart, inUnit } from './chart';
 
 const NAMES: Record<string, string> = {
-  gpu_use: 'GPU use', gpu_memory: 'GPU memory', power: 'Power', temperature: 'Temperature', cpu: 'CPU', memory: 'Memory',
+  gpu_use: 'GPU utilization', gpu_memory: 'GPU memory', power: 'Power', temperature: 'Temperature', cpu: 'CPU', memory: 'Memory',
 };
 const ORDER = Object.keys(NAMES);
 const isPercent = (unit: string) => unit === 'percent' || unit === '%';
 
-export function TraceCharts({ series, height = 96, most = {} }: { series: Traces; height?: number; most?: Record<string, number | null> }) {
+export function TraceCharts({ series, height = 96, max = {} }: { series: Traces; height?: number; max?: Record<string, number | null> }) {
   const place = (name: string) => (ORDER.includes(name) ? ORDER.indexOf(name) : 99);
   const names = Object.keys(series).filter((name) => series[name]!.points.length).sort((a, b) => place(a) - place(b));
   return (
@@ -20,9 +20,9 @@ export function TraceCharts({ series, height = 96, most = {} }: { series: Traces
         return (
           <figure key={name}>
             <figcaption>{label} <span class="num dim">{inUnit(unit, last?.[1])}</span></figcaption>
-            {/* Several cores make more than a hundred percent; less than one looks like less than one. */}
+            {/* CPU usage of several cores exceeds 100%; its axis shows at least one full core. */}
             <Chart label={`${label} over time`} lines={[{ label, points }]} unit={unit} isTime fromZero height={height}
-              max={most[name] ?? (isPercent(unit) && name !== 'cpu' ? 100 : undefined)} least={name === 'cpu' ? 100 : undefined} />
+              max={max[name] ?? (isPercent(unit) && name !== 'cpu' ? 100 : undefined)} least={name === 'cpu' ? 100 : undefined} />
           </figure>
         );
       })}

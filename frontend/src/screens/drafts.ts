@@ -1,5 +1,5 @@
-// What was typed into the forms, kept for as long as the tab lives: looking something up on another
-// screen, or at another form, loses nothing.
+// Form drafts, kept in memory as long as the tab is open, so that switching screens or forms loses no
+// input.
 import { useState } from 'preact/hooks';
 
 export type Values = Record<string, string>;
@@ -7,7 +7,7 @@ export type Values = Record<string, string>;
 export interface Form {
   values: Values;
   set(name: string, value: string): void;
-  /** It was submitted, or is to begin anew. */
+  /** Discard the draft, after submitting or on reset. */
   clear(): void;
   isChanged: boolean;
 }
@@ -16,14 +16,14 @@ const drafts = new Map<string, Values>();
 
 export function useForm(name: string, start: Values = {}): Form {
   const [values, setValues] = useState(() => drafts.get(name) ?? start);
-  const take = (next: Values) => {
+  const save = (next: Values) => {
     drafts.set(name, next);
     setValues(next);
   };
   return {
     values,
-    // Of what is kept rather than of what was drawn: two fields may change at once.
-    set: (field, value) => take({ ...(drafts.get(name) ?? values), [field]: value }),
+    // Based on the saved draft, not the rendered values: two fields may change at once.
+    set: (field, value) => save({ ...(drafts.get(name) ?? values), [field]: value }),
     clear: () => {
       drafts.delete(name);
       setValues(start);

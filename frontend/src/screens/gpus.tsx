@@ -1,4 +1,4 @@
-// The cards: what they did in the last hours, and what may run on them.
+// The GPUs: usage over the last hours, draining and slots.
 import { drainGpu, setSlots } from '../actions';
 import { query } from '../api';
 import { Empty, Loading, Tabs } from '../parts/bits';
@@ -7,7 +7,7 @@ import { Heading } from '../parts/heading';
 import { GpuCard, isDrained, isMeasured } from '../parts/gpu-card';
 import { href, replace, route } from '../route';
 import { gpus, isLoaded, isReadOnly } from '../store';
-import { isTold } from '../stream';
+import { isInBanner } from '../stream';
 import type { Gpu, Traces } from '../types';
 import { useFetch } from '../use-fetch';
 
@@ -19,15 +19,15 @@ export function GpusScreen() {
     <>
       <header class="page-head">
         <div class="grow"><Heading>GPUs</Heading></div>
-        <Tabs label="Time shown" value={hours} options={HOURS} onPick={(picked) => replace(href(['gpus'], { hours: picked }))} />
+        <Tabs label="Time range" value={hours} options={HOURS} onPick={(picked) => replace(href(['gpus'], { hours: picked }))} />
       </header>
       {!isLoaded.value && <Loading rows={10} />}
       {isLoaded.value && !gpus.value.length && <Empty title="No GPUs on this host">Jobs run on the CPU.</Empty>}
       {gpus.value.map((gpu) => (
         <div key={gpu.uuid || gpu.index} class="gpu-row">
-          <GpuCard gpu={gpu}>{!isReadOnly.value && <CardActions gpu={gpu} />}</GpuCard>
+          <GpuCard gpu={gpu}>{!isReadOnly.value && <GpuActions gpu={gpu} />}</GpuCard>
           {gpu.model === null && !isMeasured(gpu)
-            ? <p class="dim">Nothing is measured on a simulated GPU.</p>
+            ? <p class="dim">Simulated GPUs have no measurements.</p>
             : <GpuTraces gpu={gpu} hours={hours} />}
         </div>
       ))}
@@ -35,12 +35,12 @@ export function GpusScreen() {
   );
 }
 
-function CardActions({ gpu }: { gpu: Gpu }) {
+function GpuActions({ gpu }: { gpu: Gpu }) {
   return (
     <div class="row">
       {isDrained(gpu)
         ? <button onClick={() => void drainGpu(gpu, false)}>Restore</button>
-        : <button onClick={() => void drainGpu(gpu, true)} title="Running jobs finish, no more start">Drain</button>}
+        : <button onClick={() => void drainGpu(gpu, true)} title="Running jobs finish, no new jobs start">Drain</button>}
       <button onClick={() => void setSlots(gpu)}>Slots: {gpu.slots}…</button>
     </div>
   );
@@ -48,7 +48,7 @@ function CardActions({ gpu }: { gpu: Gpu }) {
 
 function GpuTraces({ gpu, hours }: { gpu: Gpu; hours: string }) {
   const traces = useFetch<{ series: Traces }>(`/api/gpus/${encodeURIComponent(gpu.uuid)}/trace${query({ hours, points: 300 })}`, 15_000);
-  if (!traces.data) return traces.error && !isTold(traces.error) ? <p class="dim">{traces.error.message}</p> : <Loading rows={3} />;
+  if (!traces.data) return traces.error && !isInBanner(traces.error) ? <p class="dim">{traces.error.message}</p> : <Loading rows={3} />;
   const hasAny = Object.values(traces.data.series).some((one) => one.points.length > 1);
-  return hasAny ? <TraceCharts series={traces.data.series} height={110} most={{ gpu_memory: gpu.memory_bytes }} /> : <p class="dim">No samples yet</p>;
+  return hasAny ? <TraceCharts series={traces.data.series} height={110} max={{ gpu_memory: gpu.memory_bytes }} /> : <p class="dim">No measurements yet</p>;
 }

@@ -1,12 +1,12 @@
-// All jobs, newest first; what is asked for stands in the address.
+// All jobs, newest first. The filters are part of the address.
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, get, query } from '../api';
 import { count } from '../format';
 import { Empty, Failed, Loading } from '../parts/bits';
 import { COLUMNS, JobTable } from '../parts/job-table';
 import { Heading } from '../parts/heading';
-import { complain } from '../parts/toast';
-import { kept } from '../places';
+import { showError } from '../parts/toast';
+import { keptData } from '../places';
 import { href, replace, route } from '../route';
 import { counts, onChange } from '../store';
 import { isPhone } from '../theme';
@@ -18,7 +18,7 @@ const LABELS = { state: 'State', name: 'Name', tag: 'Tag', sweep: 'Sweep', q: 'C
 const c = COLUMNS;
 const SHOWN = [c.id, c.state, c.title, c.result, c.gpu, c.time, c.submitted];
 const PAGE = 200;
-const MOST_CHOSEN = 10_000; // the server acts on so many at once
+const MAX_SELECTED = 10_000; // the server's limit for one action
 
 const GROUPS: Record<string, readonly State[]> = { active: ACTIVE, waiting: WAITING, final: FINAL };
 
@@ -28,7 +28,7 @@ function filterOf(from: URLSearchParams): Filter {
   return Object.fromEntries(FIELDS.map((field) => [field, from.get(field) ?? ''])) as Filter;
 }
 
-/** Whether a job that the stream told of belongs here. */
+/** Whether a job from the event stream matches the filter. */
 function matches(job: Job, filter: Filter): boolean {
   const needle = filter.q.toLowerCase();
   return (!filter.state || filter.state.split(',').some((one) => one === job.state || GROUPS[one]?.includes(job.state)))
@@ -47,9 +47,9 @@ interface Loaded {
 export function HistoryScreen() {
   const filter = filterOf(route.value.query);
   const key = query(filter);
-  // Whoever comes back finds what was loaded, and so the place where they were.
-  const [loaded, setLoaded] = useState<Loaded | null>((kept().history as Loaded | undefined) ?? null);
-  kept().history = loaded;
+  // After going back, show the rows that were loaded before, so that the scroll position is valid.
+  const [loaded, setLoaded] = useState<Loaded | null>((keptData().history as Loaded | undefined) ?? null);
+  keptData().history = loaded;
   const [error, setError] = useState<ApiError | null>(null);
   const isBusy = useRef(false);
   const current = useRef({ key, filter });
@@ -58,19 +58,19 @@ export function HistoryScreen() {
   const fetchPage = useCallback(async (before: number | null) => {
     if (isBusy.current && before !== null) return;
     isBusy.current = true;
-    const mine = current.current.key;
+    const requestedKey = current.current.key;
     try {
       const page = await get<{ jobs: Job[]; next: number | null }>(`/api/jobs${query({ ...current.current.filter, before, limit: PAGE })}`);
-      if (mine !== current.current.key) return;
+      if (requestedKey !== current.current.key) return;
       setError(null);
       setLoaded((old) => {
-        if (before === null || old?.key !== mine) return { key: mine, jobs: page.jobs, next: page.next };
-        // Scrolling may ask for the same page once more before the first answer is drawn.
+        if (before === null || old?.key !== requestedKey) return { key: requestedKey, jobs: page.jobs, next: page.next };
+        // Scrolling may request the same page twice before the first response is rendered.
         const last = old.jobs.at(-1)?.id ?? Infinity;
-        return { key: mine, jobs: [...old.jobs, ...page.jobs.filter((job) => job.id < last)], next: page.next };
+        return { key: requestedKey, jobs: [...old.jobs, ...page.jobs.filter((job) => job.id < last)], next: page.next };
       });
     } catch (problem) {
-      if (problem instanceof ApiError && mine === current.current.key) setError(problem);
+      if (problem instanceof ApiError && requestedKey === current.current.key) setError(problem);
     } finally {
       isBusy.current = false;
     }
@@ -82,7 +82,7 @@ export function HistoryScreen() {
     return () => clearTimeout(timer);
   }, [key]);
 
-  // Rows in view are kept true: the stream tells of some jobs only, so they are asked for again.
+  // Refresh the visible rows: the stream reports only jobs that are on the overview.
   const inView = useRef<[number, number]>([0, 0]);
   const refresh = useCallback(async () => {
     const old = latest.current;
@@ -99,7 +99,7 @@ export function HistoryScreen() {
         return { ...now, jobs: [...above, ...page.jobs, ...below], next: below.length || page.next === null ? now.next : page.next };
       });
     } catch {
-      // the banner says it
+      // the banner shows that the server is unreachable
     }
   }, []);
   const latest = useRef(loaded);
@@ -116,11 +116,11 @@ export function HistoryScreen() {
       return { ...old, jobs: [...added, ...kept] };
     });
   }), []);
-  const settle = useRef(0);
+  const refreshTimer = useRef(0);
   const onRange = useCallback((first: number, last: number) => {
     inView.current = [first, last];
-    clearTimeout(settle.current);
-    settle.current = window.setTimeout(() => void refresh(), 600);
+    clearTimeout(refreshTimer.current);
+    refreshTimer.current = window.setTimeout(() => void refresh(), 600);
   }, []);
 
   const shown = loaded?.key === key ? loaded : null;
@@ -128,22 +128,22 @@ export function HistoryScreen() {
     if (shown?.next != null) void fetchPage(shown.next);
   }, [shown?.next, shown?.key]);
 
-  /** Every job that matches, as many as one action takes. */
+  /** Load all matching jobs, up to the limit of one action. */
   const loadAll = async (): Promise<Job[]> => {
     const all = [...(shown?.jobs ?? [])];
     let next = shown?.next ?? null;
     try {
-      while (next !== null && all.length < MOST_CHOSEN) {
+      while (next !== null && all.length < MAX_SELECTED) {
         const page: { jobs: Job[]; next: number | null } = await get(`/api/jobs${query({ ...filter, before: next, limit: 1000 })}`);
         all.push(...page.jobs);
         next = page.next;
       }
-      if (next !== null) complain(`More than ${count(MOST_CHOSEN)} match: these are the newest`);
-      setLoaded({ key, jobs: all.slice(0, MOST_CHOSEN), next: next ?? (all.length > MOST_CHOSEN ? all[MOST_CHOSEN - 1]!.id : null) });
+      if (next !== null) showError(`More than ${count(MAX_SELECTED)} jobs match; only the newest are selected`);
+      setLoaded({ key, jobs: all.slice(0, MAX_SELECTED), next: next ?? (all.length > MAX_SELECTED ? all[MAX_SELECTED - 1]!.id : null) });
     } catch (problem) {
-      complain(problem);
+      showError(problem);
     }
-    return all.slice(0, MOST_CHOSEN);
+    return all.slice(0, MAX_SELECTED);
   };
 
   const set = (field: string, text: string) => {
@@ -155,7 +155,7 @@ export function HistoryScreen() {
     replace(href(['history'], next));
   };
   const nFilters = FIELDS.filter((field) => filter[field]).length;
-  const [isOpen, setOpen] = useState(false); // on a phone they would take a third of the screen
+  const [isOpen, setOpen] = useState(false); // on a phone the filters are collapsed
 
   return (
     <>
@@ -183,7 +183,7 @@ export function HistoryScreen() {
       {error && !shown ? <Failed error={error} retry={() => void fetchPage(null)} />
         : !shown ? <Loading rows={14} />
         : !shown.jobs.length
-          ? <Empty title={nFilters ? 'No job matches' : 'No jobs yet'} />
+          ? <Empty title={nFilters ? 'No jobs match' : 'No jobs yet'} />
           : (
             <section aria-label="Jobs">
               <JobTable label="Jobs" jobs={shown.jobs} columns={SHOWN} onEnd={onEnd} onRange={onRange} loadAll={shown.next === null ? undefined : loadAll} />

@@ -1,9 +1,9 @@
-// Everything about one job.
+// The details of one job.
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import * as actions from '../actions';
 import { query } from '../api';
-import { attemptWords, bytes, clock, duration, elapsed, needs, resultWords, runtime, title, value } from '../format';
+import { attemptText, bytes, clock, duration, elapsed, needs, resultText, runtime, title, value } from '../format';
 import { useKeys } from '../keys';
 import { LogPane } from '../log/pane';
 import { Badge, Command, Failed, Loading, Section } from '../parts/bits';
@@ -14,14 +14,14 @@ import { go, href, jobHref, logHref, sweepHref } from '../route';
 import { isReadOnly, knownJobs, now } from '../store';
 import { type Job, type JobDetail, type Point, type Traces, isActive, isFinal, isWaiting } from '../types';
 import { useChanges, useFetch } from '../use-fetch';
-import { inPageWords, visible } from '../words';
+import { withFieldLabels, visible } from '../words';
 
 export function useJob(id: number) {
   const fetched = useFetch<{ job: JobDetail }>(`/api/jobs/${id}`);
   const job = fetched.data?.job ?? null;
-  // The stream tells only of what stands on the overview; about others every change may be news.
-  const isUntold = () => job !== null && !isFinal(job) && !knownJobs.peek().has(id);
-  useChanges((delta) => (delta.jobs ?? []).some((one) => one.id === id) || (delta.removed ?? []).includes(id) || isUntold(), fetched.reload);
+  // The stream reports only jobs on the overview; any event may be about one of the others.
+  const isNotInStream = () => job !== null && !isFinal(job) && !knownJobs.peek().has(id);
+  useChanges((delta) => (delta.jobs ?? []).some((one) => one.id === id) || (delta.removed ?? []).includes(id) || isNotInStream(), fetched.reload);
   return { ...fetched, job };
 }
 
@@ -47,7 +47,7 @@ export function JobScreen({ id }: { id: number }) {
           {hasTraces && <Section title="Resources"><TraceCharts series={series} /></Section>}
         </div>
         <div>
-          <Facts job={job} />
+          <Details job={job} />
           <Params params={job.params} />
           <Attempts job={job} />
           <Events job={job} />
@@ -57,7 +57,7 @@ export function JobScreen({ id }: { id: number }) {
   );
 }
 
-/** What was done to it by hand or by the daemon; most jobs have no such story. */
+/** Recorded actions of the user and the daemon on this job. */
 function Events({ job }: { job: JobDetail }) {
   if (!job.events.length) return null;
   return (
@@ -74,20 +74,20 @@ function Events({ job }: { job: JobDetail }) {
 }
 
 function useJobKeys(job: JobDetail | null): void {
-  const may = (run: (job: Job) => void) => () => job && !isReadOnly.value && run(job);
+  const ifAllowed = (run: (job: Job) => void) => () => job && !isReadOnly.value && run(job);
   useKeys({
     l: () => job && go(logHref(job.id)),
-    c: may((one) => void actions.cancel([one])),
-    h: may((one) => void actions.holdOrRelease(one)),
-    r: may((one) => void actions.rerun([one])),
-    e: may((one) => go(actions.cloneHref(one))),
-    p: may((one) => void actions.askPriority([one])),
+    c: ifAllowed((one) => void actions.cancel([one])),
+    h: ifAllowed((one) => void actions.holdOrRelease(one)),
+    r: ifAllowed((one) => void actions.rerun([one])),
+    e: ifAllowed((one) => go(actions.cloneHref(one))),
+    p: ifAllowed((one) => void actions.askPriority([one])),
   });
 }
 
 export function JobHead({ job, part }: { job: JobDetail; part?: string }) {
   const time = runtime(job, now.value);
-  const result = resultWords(job);
+  const result = resultText(job);
   return (
     <header class="page-head">
       <div class="grow">
@@ -114,9 +114,9 @@ function JobActions({ job }: { job: JobDetail }) {
     <div class="row actions">
       {job.state === 'queued' && <button onClick={() => void actions.hold([job])}>Hold</button>}
       {job.state === 'held' && <button onClick={() => void actions.release([job])}>Release</button>}
-      {isWaiting(job) && <button onClick={() => void actions.moveFirst(job)}>Move first</button>}
+      {isWaiting(job) && <button onClick={() => void actions.moveFirst(job)}>Move to front</button>}
       {isWaiting(job) && <button onClick={() => void actions.askPriority([job])}>Priority…</button>}
-      {isFinal(job) && <button onClick={() => void actions.rerun([job])}>Run again</button>}
+      {isFinal(job) && <button onClick={() => void actions.rerun([job])}>Rerun</button>}
       <a class="button" href={actions.cloneHref(job)}>Clone and edit</a>
       {!isFinal(job) && <button class="danger" onClick={() => void actions.cancel([job])}>Cancel…</button>}
       {isFinal(job) && <button onClick={() => void actions.remove([job])}>Remove…</button>}
@@ -125,24 +125,24 @@ function JobActions({ job }: { job: JobDetail }) {
 }
 
 function Waiting({ job }: { job: JobDetail }) {
-  const told = Array.isArray(job.why) ? job.why : job.why ? [job.why] : [];
-  const reasons = job.state === 'held' ? ['It is held; release it to let it run.'] : told;
+  const given = Array.isArray(job.why) ? job.why : job.why ? [job.why] : [];
+  const reasons = job.state === 'held' ? ['This job is held. Release it to let it start.'] : given;
   if (!reasons.length) return null;
   return (
     <div class="note" role="note">
-      {reasons.map((reason, i) => <p key={i}>{inPageWords(visible(reason))}</p>)}
+      {reasons.map((reason, i) => <p key={i}>{withFieldLabels(visible(reason))}</p>)}
     </div>
   );
 }
 
-function Facts({ job }: { job: JobDetail }) {
+function Details({ job }: { job: JobDetail }) {
   const cpu = job.user_seconds === null ? null : job.user_seconds + (job.system_seconds ?? 0);
-  const facts: [string, ComponentChildren][] = [
+  const rows: [string, ComponentChildren][] = [
     ['Command', <Command text={job.command} />],
-    ['Folder', <code>{visible(job.cwd)}</code>],
-    ['Needs', needsInFull(job)],
+    ['Working directory', <code>{visible(job.cwd)}</code>],
+    ['Needs', fullRequest(job)],
     ['Priority', job.priority || null],
-    ['After', job.after.length ? job.after.map((one) => (
+    ['Runs after', job.after.length ? job.after.map((one) => (
       <span key={one.job}><a href={jobHref(one.job)}>{one.job}</a>:{one.condition}{one.met ? ' (met)' : ''} </span>
     )) : null],
     ['Time limit', job.time_limit === null ? null : duration(job.time_limit)],
@@ -151,12 +151,12 @@ function Facts({ job }: { job: JobDetail }) {
     ['Submitted', clock(job.submitted_at)],
     ['Started', job.started_at && clock(job.started_at)],
     ['Ended', job.ended_at && clock(job.ended_at)],
-    ['Not before', isWaiting(job) && job.eligible_at && clock(job.eligible_at)],
+    ['Earliest start', isWaiting(job) && job.eligible_at && clock(job.eligible_at)],
     ['Detail', job.detail && visible(job.detail)],
     ['CPU time', cpu === null ? null : duration(cpu)],
-    ['Memory', job.max_rss_bytes ? `${bytes(job.max_rss_bytes)} at most` : null],
-    ['GPU memory', job.gpu_memory_peak_bytes === null ? null : `${bytes(job.gpu_memory_peak_bytes)} at most`],
-    ['GPU use', job.gpu_use_percent === null ? null : `${job.gpu_use_percent.toFixed(0)}%`],
+    ['Peak memory', job.max_rss_bytes ? bytes(job.max_rss_bytes) : null],
+    ['Peak GPU memory', job.gpu_memory_peak_bytes === null ? null : bytes(job.gpu_memory_peak_bytes)],
+    ['GPU utilization', job.gpu_use_percent === null ? null : `${job.gpu_use_percent.toFixed(0)}%`],
     ['Energy', job.gpu_energy_joules === null ? null : `${(job.gpu_energy_joules / 3600).toFixed(1)} Wh`],
     ['PID', job.pid],
     ['Rerun of', job.rerun_of && <a href={jobHref(job.rerun_of)}>{job.rerun_of}</a>],
@@ -164,20 +164,20 @@ function Facts({ job }: { job: JobDetail }) {
   return (
     <Section title="Details">
       <dl class="facts">
-        {facts.filter(([, shown]) => shown).map(([name, shown]) => [<dt key={name}>{name}</dt>, <dd key={`${name}=`}>{shown}</dd>])}
+        {rows.filter(([, shown]) => shown).map(([name, shown]) => [<dt key={name}>{name}</dt>, <dd key={`${name}=`}>{shown}</dd>])}
       </dl>
     </Section>
   );
 }
 
-function needsInFull(job: JobDetail): string {
+function fullRequest(job: JobDetail): string {
   return [
     needs(job),
     job.gpu_model,
-    job.min_gpu_mem_bytes !== null && `of ${bytes(job.min_gpu_mem_bytes)} or more`,
-    job.gpu_ids.length > 0 && `among GPU ${job.gpu_ids.join(', ')}`,
-    job.prefer.length > 0 && `GPU ${job.prefer.join(', ')} first`,
-    job.exclusive && 'alone',
+    job.min_gpu_mem_bytes !== null && `at least ${bytes(job.min_gpu_mem_bytes)} per GPU`,
+    job.gpu_ids.length > 0 && `only GPU ${job.gpu_ids.join(', ')}`,
+    job.prefer.length > 0 && `prefers GPU ${job.prefer.join(', ')}`,
+    job.exclusive && 'exclusive',
   ].filter(Boolean).join(', ');
 }
 
@@ -201,7 +201,7 @@ function Attempts({ job }: { job: JobDetail }) {
         {job.history.map((one) => (
           <li key={one.number}>
             <b class="num">{one.number}</b> <time class="num dim">{clock(one.started_at)}</time>{' '}
-            {visible(attemptWords(one))}
+            {visible(attemptText(one))}
             {one.devices.length > 0 && <span class="dim"> on GPU {one.devices.join(', ')}</span>}
           </li>
         ))}

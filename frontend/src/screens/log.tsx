@@ -1,4 +1,4 @@
-// The log alone, as large as the window.
+// The log of a job in full height.
 import { LogPane } from '../log/pane';
 import { Failed, Loading } from '../parts/bits';
 import { useKeys } from '../keys';

@@ -1,14 +1,14 @@
-// The way in, for whoever has no link.
+// The sign-in form, for users without a link that contains the token.
 import { useState } from 'preact/hooks';
 import { ApiError, isSignedIn, post } from '../api';
 
-/** Trade a token for a cookie. */
+/** Exchange the token for a session cookie. */
 export async function signIn(token: string): Promise<void> {
   await post('/api/login', { token });
   isSignedIn.value = true;
 }
 
-export function LoginScreen({ problem, onIn }: { problem: ApiError | null; onIn(): void }) {
+export function LoginScreen({ problem, onSignedIn }: { problem: ApiError | null; onSignedIn(): void }) {
   const [error, setError] = useState<ApiError | null>(problem);
   const [isBusy, setBusy] = useState(false);
   const onSubmit = async (event: Event) => {
@@ -16,9 +16,9 @@ export function LoginScreen({ problem, onIn }: { problem: ApiError | null; onIn(
     setBusy(true);
     try {
       const text = String(new FormData(event.target as HTMLFormElement).get('token')).trim();
-      // Somebody may paste the whole link.
+      // Accept the whole link, too.
       await signIn(/#token=(.+)$/.exec(text)?.[1] ?? text);
-      onIn();
+      onSignedIn();
     } catch (failure) {
       if (failure instanceof ApiError) setError(failure);
     } finally {
@@ -32,9 +32,9 @@ export function LoginScreen({ problem, onIn }: { problem: ApiError | null; onIn(
         <label class="field">
           <span>Token</span>
           <input name="token" type="password" autocomplete="off" required autofocus />
-          <small><code>stoker web status</code> prints the link that has it.</small>
+          <small><code>stoker web status</code> prints a link that contains the token.</small>
         </label>
-        {error && <p class="bad-ink" role="alert">{error.status === 401 || error.status === 403 ? 'This token is not the right one.' : error.message}</p>}
+        {error && <p class="bad-ink" role="alert">{error.status === 401 || error.status === 403 ? 'This token is not valid.' : error.message}</p>}
         <button class="primary" disabled={isBusy}>Sign in</button>
       </form>
     </main>

@@ -1,4 +1,4 @@
-// What the machine does now.
+// The overview: GPUs, running jobs, the queue and recently finished jobs.
 import { useState } from 'preact/hooks';
 import { askDrain, daemonAct, reorder } from '../actions';
 import { count } from '../format';
@@ -12,7 +12,7 @@ const c = COLUMNS;
 const RUNNING = [c.id, c.title, c.gpu, c.use, c.time];
 const QUEUE = [c.id, c.title, c.needs, c.priority, c.why, c.starts];
 const RECENT = [c.id, c.state, c.title, c.result, c.time, c.ended];
-const SHORT = 16; // rows of the queue, so that what ended below it is not out of sight
+const SHORT = 16; // rows of the queue shown at first, so that recent jobs stay visible below it
 const BAD = ['failed', 'lost'];
 
 export function OverviewScreen() {
@@ -26,18 +26,18 @@ export function OverviewScreen() {
   return (
     <>
       <Headline />
-      {store.trouble.value && <div class="note" role="note">GPU driver: {store.trouble.value}</div>}
+      {store.driverError.value && <div class="note" role="note">GPU driver: {store.driverError.value}</div>}
       {gpus.value.length
         ? <GpuGrid>{gpus.value.map((gpu) => <GpuCard key={gpu.uuid || gpu.index} gpu={gpu} />)}</GpuGrid>
         : <Empty title="No GPUs on this host">Jobs run on the CPU.</Empty>}
       {isNew ? <Welcome /> : (
         <>
           <Section title="Running" note={count(nActive.value)}>
-            {running.value.length ? <JobTable label="Running jobs" jobs={running.value} columns={RUNNING} /> : <Empty title="Nothing is running" />}
+            {running.value.length ? <JobTable label="Running jobs" jobs={running.value} columns={RUNNING} /> : <Empty title="No jobs are running" />}
           </Section>
           <QueueSection />
           <Section title="Recent" note={recent.value.length ? undefined : 0} tools={<a href="#/history">History</a>}>
-            {recent.value.length ? <JobTable label="Recent jobs" jobs={recent.value} columns={RECENT} /> : <Empty title="Nothing has ended yet" />}
+            {recent.value.length ? <JobTable label="Recent jobs" jobs={recent.value} columns={RECENT} /> : <Empty title="No jobs have finished yet" />}
           </Section>
         </>
       )}
@@ -45,7 +45,7 @@ export function OverviewScreen() {
   );
 }
 
-/** One line with what matters most; failures are in it, wherever the lists end. */
+/** A summary in one line: counts, and recent failures. */
 function Headline() {
   const bad = store.recent.value.filter((job) => BAD.includes(job.state)).length;
   return (
@@ -83,16 +83,16 @@ function QueueSection() {
 function DrainButton() {
   return store.daemon.value.draining
     ? <button onClick={() => void daemonAct('resume')}>Resume</button>
-    : <button title="Start no more jobs" onClick={() => void askDrain()}>Drain…</button>;
+    : <button title="Stop starting new jobs" onClick={() => void askDrain()}>Drain…</button>;
 }
 
 function Welcome() {
   return (
     <Empty title="No jobs yet">
       {store.isReadOnly.value
-        ? <p>They appear here as soon as somebody submits one.</p>
+        ? <p>Submitted jobs appear here.</p>
         : <p><a class="button primary" href="#/submit">Submit a job</a></p>}
-      <p>or in a terminal <code>stoker submit python train.py</code></p>
+      <p>or run <code>stoker submit python train.py</code> in a terminal</p>
     </Empty>
   );
 }

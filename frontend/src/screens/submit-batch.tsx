@@ -1,14 +1,14 @@
-// Many jobs from one text.
+// The form for a batch: many jobs from one text.
 import { useState } from 'preact/hooks';
 import { post } from '../api';
 import { plural } from '../format';
-import { complain, tell } from '../parts/toast';
+import { showError, notify } from '../parts/toast';
 import { go, jobHref } from '../route';
 import { useForm } from './drafts';
-import { Area, EnvironmentNote, OPTION_NAMES, Resources, SubmitForm, Submitting, optionsOf } from './submit-fields';
+import { Area, EnvironmentNote, OPTION_NAMES, Resources, SubmitForm, SubmitRow, optionsOf } from './submit-fields';
 import { PreviewPanel, usePreview } from './submit-preview';
 
-const EXAMPLE = `# one job a line; \\ continues a line
+const EXAMPLE = `# one job per line; \\ continues a line
 python train.py --seed 1
 python train.py --seed 2
 #stoker --gpus 2
@@ -27,9 +27,9 @@ export function BatchForm() {
     try {
       const { jobs, warning } = await post<{ jobs: number[]; warning?: string | null }>('/api/batch', body);
       form.clear();
-      tell(`${plural(jobs.length, 'job')} queued`, '', { label: 'Open the first', run: () => go(jobHref(jobs[0]!)) });
+      notify(`${plural(jobs.length, 'job')} queued`, '', { label: 'Open the first job', run: () => go(jobHref(jobs[0]!)) });
       go('#/');
-      if (warning) complain(warning);
+      if (warning) showError(warning);
     } catch (problem) {
       setError(problem);
       setBusy(false);
@@ -39,12 +39,12 @@ export function BatchForm() {
     <SubmitForm onSubmit={submit} error={error ?? preview.error}>
       <div>
         <Area form={form} name="text" label="Jobs" rows={10} placeholder={EXAMPLE} required />
-        <p class="dim hint">GPUPeasy's form works too: <code>name ;; outfile ;; command ;;; name ;; …</code></p>
+        <p class="dim hint">The GPUPeasy format also works: <code>name ;; outfile ;; command ;;; name ;; …</code></p>
         <Resources form={form} />
         <EnvironmentNote />
-        <Submitting form={form} error={error} isOff={isBusy || !preview.total}>Submit {preview.total ? plural(preview.total, 'job') : 'jobs'}</Submitting>
+        <SubmitRow form={form} error={error} isDisabled={isBusy || !preview.total}>Submit {preview.total ? plural(preview.total, 'job') : 'jobs'}</SubmitRow>
       </div>
-      <PreviewPanel preview={preview} what="job" none="Type or paste commands, one a line." />
+      <PreviewPanel preview={preview} what="job" none="Type or paste commands, one per line." />
     </SubmitForm>
   );
 }

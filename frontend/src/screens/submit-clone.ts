@@ -1,13 +1,13 @@
-// A job as the values of a form, to be changed and submitted anew. Numbers go in exactly as they
-// are, not rounded as they are shown elsewhere. Its environment is not here: the server takes it
-// from the job, so that no secret goes to a browser.
+// The form values of an existing job, to be edited and submitted as a new job. Numbers are exact, not
+// rounded for display. The environment is not included: the server copies it from the job, so that no
+// secret is sent to the browser.
 import type { JobDetail } from '../types';
 import type { Values } from './drafts';
 
 export interface Original {
   id: number;
   values: Values;
-  /** The exact words, where the job has no shell; they hold as long as nobody edits the command. */
+  /** The argv of a job without a shell; used as long as the command is not edited. */
   argv: string[] | null;
 }
 
@@ -28,7 +28,7 @@ export function exactTime(seconds: number | null): string {
 const on = (is: boolean) => (is ? 'on' : '');
 
 export function cloneOf(job: JobDetail): Original {
-  const isLater = job.eligible_at !== null && !job.attempts && Date.parse(job.eligible_at) > Date.now();
+  const startsLater = job.eligible_at !== null && !job.attempts && Date.parse(job.eligible_at) > Date.now();
   return {
     id: job.id,
     argv: job.shell ? null : job.argv,
@@ -48,7 +48,7 @@ export function cloneOf(job: JobDetail): Original {
       retries: job.retries ? String(job.retries) : '',
       tags: job.tags.join(', '),
       after: job.after.map((one) => `${one.job}:${one.condition}`).join(', '),
-      begin: isLater ? job.eligible_at! : '',
+      begin: startsLater ? job.eligible_at! : '',
       restartable: on(job.restartable),
       exclusive: on(job.exclusive),
       hold: on(job.state === 'held'),

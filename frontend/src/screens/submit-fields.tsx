@@ -1,13 +1,13 @@
-// The options that jobs, batches and sweeps share. An error that is about a field stands under it.
+// The form fields that jobs, batches and sweeps share. An error about a field is shown below it.
 import { createContext, type ComponentChildren } from 'preact';
 import { useContext } from 'preact/hooks';
 import { ApiError } from '../api';
 import { host } from '../store';
-import { isTold } from '../stream';
-import { LABELS, inPageWords } from '../words';
+import { isInBanner } from '../stream';
+import { LABELS, withFieldLabels } from '../words';
 import type { Form, Values } from './drafts';
 
-interface FieldOf {
+interface FieldSpec {
   name: string;
   label?: string;
   hint?: string;
@@ -15,14 +15,14 @@ interface FieldOf {
   placeholder?: string;
 }
 
-const USUAL: FieldOf[] = [
+const COMMON: FieldSpec[] = [
   { name: 'gpus', type: 'number', placeholder: '1' },
-  { name: 'gpu_mem', placeholder: 'whole card', hint: '20G shares the card; auto learns' },
+  { name: 'gpu_mem', placeholder: 'whole GPU', hint: '20G shares the GPU; auto uses past peaks' },
   { name: 'time_limit', placeholder: 'none', hint: '90m, 4h' },
-  { name: 'priority', type: 'number', placeholder: '0', hint: 'higher goes first' },
+  { name: 'priority', type: 'number', placeholder: '0', hint: 'higher starts first' },
 ];
-const FURTHER: FieldOf[] = [
-  { name: 'tags', hint: 'comma between' },
+const ADVANCED: FieldSpec[] = [
+  { name: 'tags', hint: 'comma-separated' },
   { name: 'after', hint: '7, 8:any' },
   { name: 'begin', hint: '+2h, 2026-12-24T18:00' },
   { name: 'retries', type: 'number', placeholder: '0' },
@@ -30,17 +30,17 @@ const FURTHER: FieldOf[] = [
   { name: 'prefer', placeholder: 'any', hint: '0,2' },
   { name: 'gpu_model', placeholder: 'any' },
   { name: 'min_gpu_mem', placeholder: 'any', hint: '40G' },
-  { name: 'on_oom', placeholder: 'learned', hint: 'bigger, elsewhere, alone, fail' },
+  { name: 'on_oom', placeholder: 'default', hint: 'bigger, elsewhere, alone, fail' },
 ];
 const BOXES = [
   { name: 'hold', label: 'Hold until released' },
-  { name: 'restartable', label: 'May be run twice (restartable)' },
-  { name: 'exclusive', label: 'Alone on its cards' },
+  { name: 'restartable', label: 'Restartable: may run again after a crash' },
+  { name: 'exclusive', label: 'Exclusive: no other jobs on its GPUs' },
 ];
 const NUMBERS = ['gpus', 'priority', 'retries', 'trials', 'seed', 'max_parallel'];
 const LISTS = ['tags', 'after', 'gpu_ids', 'prefer'];
 
-/** What the form says, as the server wants it; what was left empty is left out. */
+/** The form values as options of a request; empty fields are left out. */
 export function optionsOf(values: Values, names: string[]): Record<string, unknown> {
   const options: Record<string, unknown> = {};
   for (const name of names) {
@@ -55,36 +55,36 @@ export function optionsOf(values: Values, names: string[]): Record<string, unkno
   return options;
 }
 
-export const OPTION_NAMES = [...USUAL, ...FURTHER, ...BOXES].map((one) => one.name).concat('cwd', 'env');
+export const OPTION_NAMES = [...COMMON, ...ADVANCED, ...BOXES].map((one) => one.name).concat('cwd', 'env');
 
-const Trouble = createContext<unknown>(null);
+const FormError = createContext<unknown>(null);
 
-/** What is wrong with this field, if that is what is wrong. */
-export function Problem({ name }: { name: string }) {
-  const error = useContext(Trouble);
+/** The error message of the field `name`, if the current error is about it. */
+export function FieldError({ name }: { name: string }) {
+  const error = useContext(FormError);
   if (!(error instanceof ApiError) || error.field !== name) return null;
-  return <small class="bad-ink" role="alert" id={`problem-${name}`}>{sentence(error)}</small>;
+  return <small class="bad-ink" role="alert" id={`error-${name}`}>{errorText(error)}</small>;
 }
 
-export function useProblem(name: string) {
-  const error = useContext(Trouble);
-  const isWrong = error instanceof ApiError && error.field === name;
-  return isWrong ? { 'aria-invalid': true, 'aria-describedby': `problem-${name}` } as const : {};
+export function useErrorProps(name: string) {
+  const error = useContext(FormError);
+  const hasError = error instanceof ApiError && error.field === name;
+  return hasError ? { 'aria-invalid': true, 'aria-describedby': `error-${name}` } as const : {};
 }
 
-export function sentence(error: unknown): string {
+export function errorText(error: unknown): string {
   if (!(error instanceof ApiError)) return String(error);
-  return inPageWords(error.hint ? `${error.message}; ${error.hint}` : error.message);
+  return withFieldLabels(error.hint ? `${error.message}; ${error.hint}` : error.message);
 }
 
-export function Field({ form, name, label, hint, type = 'text', placeholder, required }: FieldOf & { form: Form; required?: boolean }) {
+export function Field({ form, name, label, hint, type = 'text', placeholder, required }: FieldSpec & { form: Form; required?: boolean }) {
   return (
     <label class="field">
       <span>{label ?? LABELS[name] ?? name}</span>
-      <input type={type} name={name} value={form.values[name] ?? ''} placeholder={placeholder} required={required} {...useProblem(name)}
+      <input type={type} name={name} value={form.values[name] ?? ''} placeholder={placeholder} required={required} {...useErrorProps(name)}
         onInput={(event) => form.set(name, event.currentTarget.value)} />
       {hint && <small>{hint}</small>}
-      <Problem name={name} />
+      <FieldError name={name} />
     </label>
   );
 }
@@ -95,29 +95,29 @@ export function Area({ form, name, label, rows, placeholder, required }: {
   return (
     <label class="field">
       <span>{label}</span>
-      <textarea name={name} rows={rows} value={form.values[name] ?? ''} placeholder={placeholder} required={required} spellcheck={false} {...useProblem(name)}
+      <textarea name={name} rows={rows} value={form.values[name] ?? ''} placeholder={placeholder} required={required} spellcheck={false} {...useErrorProps(name)}
         onInput={(event) => form.set(name, event.currentTarget.value)}
         onKeyDown={(event) => {
           if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) event.currentTarget.form?.requestSubmit();
         }} />
-      <Problem name={name} />
+      <FieldError name={name} />
     </label>
   );
 }
 
-export function Resources({ form, more = [], without = [] }: { form: Form; more?: FieldOf[]; without?: string[] }) {
-  const further = FURTHER.filter((one) => !without.includes(one.name));
-  const error = useContext(Trouble);
-  const isWrong = error instanceof ApiError && further.some((one) => one.name === error.field);
-  const hasFurther = [...further, ...BOXES].some((one) => form.values[one.name]) || Boolean(form.values.env);
+export function Resources({ form, more = [], without = [] }: { form: Form; more?: FieldSpec[]; without?: string[] }) {
+  const advanced = ADVANCED.filter((one) => !without.includes(one.name));
+  const error = useContext(FormError);
+  const hasError = error instanceof ApiError && advanced.some((one) => one.name === error.field);
+  const hasAdvanced = [...advanced, ...BOXES].some((one) => form.values[one.name]) || Boolean(form.values.env);
   return (
     <>
-      <Field form={form} name="cwd" placeholder={`home folder of ${host.value.user || 'yours'}`} />
-      <div class="fields">{[...more, ...USUAL].map((one) => <Field key={one.name} form={form} {...one} />)}</div>
-      <details open={hasFurther || isWrong}>
+      <Field form={form} name="cwd" placeholder={host.value.user ? `home directory of ${host.value.user}` : 'your home directory'} />
+      <div class="fields">{[...more, ...COMMON].map((one) => <Field key={one.name} form={form} {...one} />)}</div>
+      <details open={hasAdvanced || hasError}>
         <summary>More options</summary>
-        <div class="fields">{further.map((one) => <Field key={one.name} form={form} {...one} />)}</div>
-        <Area form={form} name="env" label="Environment" rows={2} placeholder="NAME=value, one a line" />
+        <div class="fields">{advanced.map((one) => <Field key={one.name} form={form} {...one} />)}</div>
+        <Area form={form} name="env" label="Environment" rows={2} placeholder="NAME=value, one per line" />
         {BOXES.map((box) => (
           <label key={box.name} class="check">
             <input type="checkbox" checked={Boolean(form.values[box.name])} onChange={(event) => form.set(box.name, event.currentTarget.checked ? 'on' : '')} />
@@ -129,28 +129,28 @@ export function Resources({ form, more = [], without = [] }: { form: Form; more?
   );
 }
 
-/** What nobody can see in a form, and what surprises whoever knows the command line. */
-export function EnvironmentNote({ of }: { of?: number }) {
+/** Says which environment the job gets; it differs from that of `stoker submit`. */
+export function EnvironmentNote({ cloneOf }: { cloneOf?: number }) {
   return (
     <p class="dim hint">
-      {of === undefined
-        ? <>Its environment is that of the server, as <code>stoker web</code> was started; <code>stoker submit</code> in a terminal takes the terminal's.</>
-        : <>Its environment is that of job {of}, as with “Run again”; what you write under “Environment” comes on top.</>}
+      {cloneOf === undefined
+        ? <>Jobs get the environment of the <code>stoker web</code> server; <code>stoker submit</code> uses that of your terminal.</>
+        : <>This job gets the environment of job {cloneOf}, as with “Rerun”; variables under “Environment” are added.</>}
     </p>
   );
 }
 
-/** The button at the end, with what no single field is to blame for. */
-export function Submitting({ form, error, isOff, children }: { form: Form; error: unknown; isOff: boolean; children: ComponentChildren }) {
-  const isElsewhere = error instanceof ApiError && error.field && document.getElementsByName(error.field).length > 0;
+/** The submit button, with errors that belong to no single field. */
+export function SubmitRow({ form, error, isDisabled, children }: { form: Form; error: unknown; isDisabled: boolean; children: ComponentChildren }) {
+  const isAtField = error instanceof ApiError && error.field && document.getElementsByName(error.field).length > 0;
   return (
     <>
-      {error != null && !isElsewhere && !isTold(error) && <p class="bad-ink" role="alert">{sentence(error)}</p>}
+      {error != null && !isAtField && !isInBanner(error) && <p class="bad-ink" role="alert">{errorText(error)}</p>}
       <div class="row">
-        <button class="primary" disabled={isOff}>{children}</button>
+        <button class="primary" disabled={isDisabled}>{children}</button>
         <span class="dim hint">Ctrl+Enter</span>
         <span class="grow" />
-        {form.isChanged && <button type="button" class="link" onClick={form.clear}>Begin anew</button>}
+        {form.isChanged && <button type="button" class="link" onClick={form.clear}>Reset form</button>}
       </div>
     </>
   );
@@ -158,10 +158,10 @@ export function Submitting({ form, error, isOff, children }: { form: Form; error
 
 export function SubmitForm({ onSubmit, error, children }: { onSubmit(): Promise<void>; error: unknown; children: ComponentChildren }) {
   return (
-    <Trouble.Provider value={error}>
+    <FormError.Provider value={error}>
       <form class="submit" noValidate={false} onSubmit={(event) => { event.preventDefault(); void onSubmit(); }}>
         {children}
       </form>
-    </Trouble.Provider>
+    </FormError.Provider>
   );
 }

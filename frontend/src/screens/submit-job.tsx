@@ -1,11 +1,11 @@
-// One job, new or made after another one.
+// The form for one job: new, or a clone of another job.
 import { useState } from 'preact/hooks';
 import { post } from '../api';
-import { complain, tell } from '../parts/toast';
+import { showError, notify } from '../parts/toast';
 import { go, jobHref } from '../route';
 import { useForm } from './drafts';
 import type { Original } from './submit-clone';
-import { Area, EnvironmentNote, OPTION_NAMES, Resources, SubmitForm, Submitting, optionsOf } from './submit-fields';
+import { Area, EnvironmentNote, OPTION_NAMES, Resources, SubmitForm, SubmitRow, optionsOf } from './submit-fields';
 import { PreviewPanel, usePreview } from './submit-preview';
 
 export function JobForm({ draft, original }: { draft: string; original?: Original }) {
@@ -22,9 +22,9 @@ export function JobForm({ draft, original }: { draft: string; original?: Origina
     try {
       const { jobs, warning } = await post<{ jobs: number[]; warning?: string | null }>('/api/jobs', body);
       form.clear();
-      tell(`Job ${jobs[0]} queued`);
+      notify(`Job ${jobs[0]} queued`);
       go(jobHref(jobs[0]!));
-      if (warning) complain(warning);
+      if (warning) showError(warning);
     } catch (problem) {
       setError(problem);
       setBusy(false);
@@ -35,10 +35,10 @@ export function JobForm({ draft, original }: { draft: string; original?: Origina
       <div>
         <Area form={form} name="command" label="Command" rows={3} placeholder="python train.py --lr 0.1" required />
         <Resources form={form} more={[{ name: 'name', label: 'Name', placeholder: 'none' }]} />
-        <EnvironmentNote of={original?.id} />
-        <Submitting form={form} error={error} isOff={isBusy || !command}>Submit job</Submitting>
+        <EnvironmentNote cloneOf={original?.id} />
+        <SubmitRow form={form} error={error} isDisabled={isBusy || !command}>Submit job</SubmitRow>
       </div>
-      <PreviewPanel preview={preview} what="job" none="Type a command; it runs in a shell, in the folder given." />
+      <PreviewPanel preview={preview} what="job" none="Type a command. It runs in a shell, in the working directory." />
     </SubmitForm>
   );
 }

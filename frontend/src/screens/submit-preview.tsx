@@ -1,13 +1,13 @@
-// What a form comes to, asked of the server while one types.
+// A preview of the jobs that a form would submit, requested from the server while the user types.
 import { useEffect, useState } from 'preact/hooks';
 import { ApiError, post } from '../api';
 import { clock, duration } from '../format';
-import { isTold } from '../stream';
+import { isInBanner } from '../stream';
 import { visible } from '../words';
-import { sentence } from './submit-fields';
+import { errorText } from './submit-fields';
 
-/** A job that would be queued; of a sweep only where and on what its trials run. */
-interface Shown {
+/** A job that would be submitted; for a sweep only the options that its trials share. */
+interface PreviewJob {
   argv?: string[];
   shell?: boolean;
   name?: string | null;
@@ -25,17 +25,17 @@ interface Shown {
 
 export interface Preview {
   commands: string[];
-  facts: string[];
+  options: string[];
   total: number;
-  /** The sweep that this would continue. */
+  /** The existing sweep that would be continued. */
   known: string | null;
   error: ApiError | null;
   isBusy: boolean;
 }
 
-const NOTHING: Preview = { commands: [], facts: [], total: 0, known: null, error: null, isBusy: false };
+const NOTHING: Preview = { commands: [], options: [], total: 0, known: null, error: null, isBusy: false };
 
-/** Ask the server what would run, shortly after the last key. */
+/** Request a dry run 300 ms after the last change of `body`. */
 export function usePreview(path: string, body: Record<string, unknown> | null): Preview {
   const key = body === null ? '' : JSON.stringify(body);
   const [state, setState] = useState<Preview>(NOTHING);
@@ -45,7 +45,7 @@ export function usePreview(path: string, body: Record<string, unknown> | null): 
     setState((old) => ({ ...old, isBusy: true }));
     const timer = setTimeout(() => {
       post<Record<string, unknown>>(path, { ...JSON.parse(key), dry_run: true }, stop.signal).then(
-        (answer) => setState(previewOf(answer)),
+        (response) => setState(previewOf(response)),
         (error) => error instanceof ApiError && setState({ ...NOTHING, error }),
       );
     }, 300);
@@ -57,37 +57,37 @@ export function usePreview(path: string, body: Record<string, unknown> | null): 
   return state;
 }
 
-function previewOf(answer: Record<string, unknown>): Preview {
-  const found = (answer.commands ?? answer.dry_run ?? []) as (string | Shown)[];
+function previewOf(response: Record<string, unknown>): Preview {
+  const found = (response.commands ?? response.dry_run ?? []) as (string | PreviewJob)[];
   const first = found[0];
   return {
     commands: found.map((one) => (typeof one === 'string' ? one : commandText(one))),
-    facts: factsOf(typeof first === 'object' ? first : (answer as Shown), found.filter((one) => typeof one === 'object')),
-    total: Number(answer.total ?? found.length),
-    known: (answer.known as string | undefined) ?? null,
+    options: commonOptions(typeof first === 'object' ? first : (response as PreviewJob), found.filter((one) => typeof one === 'object')),
+    total: Number(response.total ?? found.length),
+    known: (response.known as string | undefined) ?? null,
     error: null,
     isBusy: false,
   };
 }
 
-/** What holds for all of them, in words; where they differ nothing is said. */
-function factsOf(first: Shown, all: Shown[]): string[] {
-  const isShared = (name: keyof Shown) => all.every((one) => JSON.stringify(one[name]) === JSON.stringify(first[name]));
-  const facts: [keyof Shown, string | false | null | undefined][] = [
+/** The options that all jobs have in common, as text. */
+function commonOptions(first: PreviewJob, all: PreviewJob[]): string[] {
+  const isShared = (name: keyof PreviewJob) => all.every((one) => JSON.stringify(one[name]) === JSON.stringify(first[name]));
+  const options: [keyof PreviewJob, string | false | null | undefined][] = [
     ['cwd', first.cwd && `in ${first.cwd}`],
-    ['needs', first.needs ?? (first.gpus === undefined ? null : first.gpus ? `${first.gpus} gpu${first.gpus === 1 ? '' : 's'}` : 'no gpu')],
-    ['time_limit', first.time_limit ? `for at most ${duration(first.time_limit)}` : null],
+    ['needs', first.needs ?? (first.gpus === undefined ? null : first.gpus ? `${first.gpus} GPU${first.gpus === 1 ? '' : 's'}` : 'no GPU')],
+    ['time_limit', first.time_limit ? `time limit ${duration(first.time_limit)}` : null],
     ['priority', first.priority ? `priority ${first.priority}` : null],
-    ['retries', first.retries ? `up to ${first.retries} more attempts` : null],
+    ['retries', first.retries ? `up to ${first.retries} retries` : null],
     ['after', first.after?.length ? `after ${first.after.join(', ')}` : null],
-    ['begin_at', first.begin_at && `not before ${clock(first.begin_at)}`],
+    ['begin_at', first.begin_at && `starts no earlier than ${clock(first.begin_at)}`],
     ['hold', first.hold && 'held until released'],
     ['tags', first.tags?.length ? `tags ${first.tags.join(', ')}` : null],
   ];
-  return facts.filter(([name, text]) => text && isShared(name)).map(([, text]) => visible(String(text)));
+  return options.filter(([name, text]) => text && isShared(name)).map(([, text]) => visible(String(text)));
 }
 
-function commandText({ argv, shell, name }: Shown): string {
+function commandText({ argv, shell, name }: PreviewJob): string {
   const words = (shell ? argv?.at(-1) : argv?.map(quoted).join(' ')) ?? '';
   return name ? `${name}: ${words}` : words;
 }
@@ -95,19 +95,19 @@ function commandText({ argv, shell, name }: Shown): string {
 const quoted = (word: string) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`);
 
 export function PreviewPanel({ preview, none, what }: { preview: Preview; none: string; what: string }) {
-  const { commands, facts, total, error, isBusy } = preview;
+  const { commands, options, total, error, isBusy } = preview;
   const first = commands.slice(0, 100);
   return (
     <aside class="preview" aria-label="Preview" aria-busy={isBusy}>
-      <h2>What would run {total > 0 && <span class="dim num">{total} {what}{total === 1 ? '' : 's'}</span>}</h2>
+      <h2>Preview {total > 0 && <span class="dim num">{total} {what}{total === 1 ? '' : 's'}</span>}</h2>
       <div aria-live="polite">
-        {error && !isTold(error) && <p class="bad-ink">{sentence(error)}</p>}
-        {!error && !first.length && <p class="dim">{total ? 'Each point is chosen when the results of those before are known.' : none}</p>}
-        {preview.known && <p>Continues sweep <b>{preview.known}</b>: only what is missing runs.</p>}
+        {error && !isInBanner(error) && <p class="bad-ink">{errorText(error)}</p>}
+        {!error && !first.length && <p class="dim">{total ? 'The search chooses each trial from the results of earlier ones.' : none}</p>}
+        {preview.known && <p>Continues sweep <b>{preview.known}</b>: only missing trials run.</p>}
       </div>
       <ol>{first.map((text, i) => <li key={i}><code>{visible(text)}</code></li>)}</ol>
       {total > first.length && first.length > 0 && <p class="dim num">and {total - first.length} more</p>}
-      {facts.length > 0 && <ul class="preview-facts dim">{facts.map((fact) => <li key={fact}>{fact}</li>)}</ul>}
+      {options.length > 0 && <ul class="preview-facts dim">{options.map((option) => <li key={option}>{option}</li>)}</ul>}
     </aside>
   );
 }

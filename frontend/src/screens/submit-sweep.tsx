@@ -1,22 +1,22 @@
-// A sweep: one command with places for values, and the values.
+// The form for a sweep: a command with placeholders, and the values of its parameters.
 import { useEffect, useState } from 'preact/hooks';
 import { post } from '../api';
 import { plural } from '../format';
-import { tell } from '../parts/toast';
+import { notify } from '../parts/toast';
 import { go, sweepHref } from '../route';
 import { useForm } from './drafts';
-import { Area, EnvironmentNote, Field, OPTION_NAMES, Problem, Resources, SubmitForm, Submitting, optionsOf } from './submit-fields';
+import { Area, EnvironmentNote, Field, OPTION_NAMES, FieldError, Resources, SubmitForm, SubmitRow, optionsOf } from './submit-fields';
 import { PreviewPanel, usePreview } from './submit-preview';
 
 const METHODS = ['grid', 'shuffled', 'random', 'lhs', 'tpe', 'gp', 'cmaes', 'nsgaii'];
-const NOT_PARAMS = ['params', 'id', 'dir', 'gpu'];
-const OF_SINGLE_JOBS = ['after', 'begin'];
+const RESERVED = ['params', 'id', 'dir', 'gpu'];
+const SINGLE_JOB_OPTIONS = ['after', 'begin'];
 const HELP = [
   ['1e-3,1e-4', 'these values'],
   ['range(3)', '0, 1, 2'],
-  ['log(1e-5,1e-1)', 'a number on a log scale (random, adaptive)'],
-  ['interval(0,0.5)', 'a number, evenly'],
-  ['int(1,8)', 'a whole number'],
+  ['log(1e-5,1e-1)', 'a number, sampled on a log scale (not for grids)'],
+  ['interval(0,0.5)', 'a number, sampled uniformly'],
+  ['int(1,8)', 'an integer'],
 ];
 
 interface Param {
@@ -26,10 +26,10 @@ interface Param {
 
 const NONE: Param = { name: '', text: '' };
 
-/** The names in `{braces}` of a command. */
+/** The parameter names in `{braces}` of a command. */
 export function placeholders(command: string): string[] {
   const found = [...command.replaceAll('{{', '').matchAll(/\{([A-Za-z_][\w.]*)\}/g)].map((match) => match[1]!);
-  return [...new Set(found)].filter((name) => !NOT_PARAMS.includes(name));
+  return [...new Set(found)].filter((name) => !RESERVED.includes(name));
 }
 
 export function SweepForm() {
@@ -41,7 +41,7 @@ export function SweepForm() {
   const setParams = (next: Param[]) => form.set('params', JSON.stringify(next.length ? next : [NONE]));
   const command = values.command ?? '';
 
-  // A place in the command asks for its values by itself.
+  // Add a row for each placeholder in the command.
   useEffect(() => {
     const wanted = placeholders(command);
     const kept = params.filter((one) => one.text || wanted.includes(one.name));
@@ -57,7 +57,7 @@ export function SweepForm() {
     method: values.method,
     ...optionsOf(values, ['name', 'max_parallel', ...(needsTrials ? ['trials', 'seed'] : values.method === 'shuffled' ? ['seed'] : [])]),
     ...(values.metric?.trim() ? { metric: values.metric.trim() + (values.goal === 'max' ? ':max' : '') } : {}),
-    options: optionsOf(values, OPTION_NAMES.filter((name) => !OF_SINGLE_JOBS.includes(name))),
+    options: optionsOf(values, OPTION_NAMES.filter((name) => !SINGLE_JOB_OPTIONS.includes(name))),
   };
   const isReady = Boolean(command.trim()) && given.length > 0 && params.every((one) => !one.name || one.text.trim());
   const preview = usePreview('/api/sweeps', isReady ? body : null);
@@ -68,7 +68,7 @@ export function SweepForm() {
     try {
       const made = await post<{ sweep: string; added: number }>('/api/sweeps', body);
       form.clear();
-      tell(`Sweep ${made.sweep}: ${plural(made.added, 'trial')}`);
+      notify(`Sweep ${made.sweep}: ${plural(made.added, 'trial')}`);
       go(sweepHref(made.sweep));
     } catch (problem) {
       setError(problem);
@@ -80,7 +80,7 @@ export function SweepForm() {
   return (
     <SubmitForm onSubmit={submit} error={error ?? preview.error}>
       <div>
-        <Area form={form} name="command" label="Command, with {name} where a value goes" rows={3} placeholder="python train.py --lr {lr} --seed {seed}" required />
+        <Area form={form} name="command" label="Command, with {name} for each parameter" rows={3} placeholder="python train.py --lr {lr} --seed {seed}" required />
         <fieldset>
           <legend>Parameters</legend>
           {params.map((one, i) => (
@@ -88,7 +88,7 @@ export function SweepForm() {
               <input aria-label="Parameter name" class="mono" value={one.name} placeholder="lr" onInput={(event) => change(i, { name: event.currentTarget.value })} />
               <input aria-label={`Values of ${one.name || 'the parameter'}`} class="mono" value={one.text} placeholder="1e-3,1e-4" onInput={(event) => change(i, { text: event.currentTarget.value })} />
               <button type="button" class="icon" aria-label={`Remove ${one.name}`} onClick={() => setParams(params.filter((_, n) => n !== i))}>×</button>
-            </div><Problem name={`parameters.${one.name}`} /></div>
+            </div><FieldError name={`parameters.${one.name}`} /></div>
           ))}
           <div class="row">
             <button type="button" onClick={() => setParams([...params, NONE])}>Add parameter</button>
@@ -107,18 +107,18 @@ export function SweepForm() {
           <label class="field">
             <span>Goal</span>
             <select value={values.goal} onChange={(event) => form.set('goal', event.currentTarget.value)}>
-              <option value="min">minimise</option>
-              <option value="max">maximise</option>
+              <option value="min">minimize</option>
+              <option value="max">maximize</option>
             </select>
           </label>
-          <Field form={form} name="max_parallel" label="At most at a time" type="number" placeholder="no limit" />
-          <Field form={form} name="name" label="Name" placeholder="made up" />
+          <Field form={form} name="max_parallel" label="Parallel trials" type="number" placeholder="no limit" />
+          <Field form={form} name="name" label="Name" placeholder="generated" />
         </div>
-        <Resources form={form} without={OF_SINGLE_JOBS} />
+        <Resources form={form} without={SINGLE_JOB_OPTIONS} />
         <EnvironmentNote />
-        <Submitting form={form} error={error} isOff={isBusy || !preview.total}>Start sweep{preview.total ? ` of ${plural(preview.total, 'trial')}` : ''}</Submitting>
+        <SubmitRow form={form} error={error} isDisabled={isBusy || !preview.total}>Start sweep{preview.total ? ` of ${plural(preview.total, 'trial')}` : ''}</SubmitRow>
       </div>
-      <PreviewPanel preview={preview} what="trial" none="Write a command with {name} and give values for each name." />
+      <PreviewPanel preview={preview} what="trial" none="Write a command with {name} placeholders, and values for each name." />
     </SubmitForm>
   );
 }

@@ -1,4 +1,4 @@
-// New work: one job, many lines, or a sweep. What would run is shown while one types.
+// The forms for a job, a batch or a sweep, each with a live preview.
 import { Failed, Loading, Tabs } from '../parts/bits';
 import { Heading } from '../parts/heading';
 import { href, replace, route } from '../route';
@@ -15,7 +15,7 @@ const KINDS = [{ value: 'job', label: 'Job' }, { value: 'batch', label: 'Batch' 
 export function SubmitScreen() {
   const kind = route.value.query.get('kind') ?? 'job';
   const from = route.value.query.get('from');
-  if (isReadOnly.value) return <Failed error="This page is read-only: `stoker web --read-only`" />;
+  if (isReadOnly.value) return <Failed error="The web UI is read-only (it was started with --read-only)" />;
   return (
     <>
       <header class="page-head">

@@ -1,4 +1,4 @@
-// The columns of the table of trials.
+// The columns of the trials table.
 import { duration, value } from '../format';
 import { Badge } from '../parts/bits';
 import type { Column } from '../parts/table';
@@ -10,17 +10,17 @@ export type Row = Record<string, unknown>;
 
 const FIXED: Record<string, number> = { trial: 60, state: 104, seconds: 76, job: 64 };
 
-/** As wide as their longest value, where all have room; what is left over is left at the end. */
+/** Columns as wide as their longest value if all fit; the remaining width goes to an empty last column. */
 export function columnsFor(names: string[], params: string[], target: string | null, rows: Row[]): Column<Row>[] {
   const wanted = new Map(names.map((name) => [name, 26 + 7.5 * Math.max(...[name, ...rows.slice(0, 100).map((row) => value(row[name]))].map((text) => text.length))]));
   const others = names.filter((name) => !(name in FIXED));
-  const room = Math.min(innerWidth, 1560) - 60 - names.reduce((sum, name) => sum + (FIXED[name] ?? 0), 0);
-  const isRoomy = others.reduce((sum, name) => sum + wanted.get(name)!, 0) < room;
-  const columns = named(names, params, target, (name) => (isRoomy ? wanted.get(name)! : 'auto'));
-  return isRoomy ? [...columns, { name: '', head: '', kind: 'p-hide', width: 'auto', cell: () => null }] : columns;
+  const available = Math.min(innerWidth, 1560) - 60 - names.reduce((sum, name) => sum + (FIXED[name] ?? 0), 0);
+  const doAllFit = others.reduce((sum, name) => sum + wanted.get(name)!, 0) < available;
+  const columns = namedColumns(names, params, target, (name) => (doAllFit ? wanted.get(name)! : 'auto'));
+  return doAllFit ? [...columns, { name: '', head: '', kind: 'p-hide', width: 'auto', cell: () => null }] : columns;
 }
 
-function named(names: string[], params: string[], target: string | null, widthOf: (name: string) => number | string): Column<Row>[] {
+function namedColumns(names: string[], params: string[], target: string | null, widthOf: (name: string) => number | string): Column<Row>[] {
   return names.map((name): Column<Row> => {
     if (name === 'state') return { name, head: 'State', kind: 'p-end', width: FIXED.state, sort: true, cell: (row) => <Badge state={String(row.state) as State} /> };
     if (name === 'seconds') return { name, head: 'Time', kind: 'num p-meta', width: FIXED.seconds, sort: true, cell: (row) => (row.seconds == null ? '–' : duration(Number(row.seconds))) };

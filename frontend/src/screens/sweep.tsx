@@ -1,4 +1,4 @@
-// One sweep: how far it is, what is best, and how parameters and results hang together.
+// One sweep: progress, the best trial, charts of parameters and results, and the table of trials.
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import { extendSweep, rerunFailed, resumeSweep, stopSweep } from '../actions';
 import { ApiError, get, query } from '../api';
@@ -30,7 +30,7 @@ export function SweepScreen({ name }: { name: string }) {
   const base = `/api/sweeps/${encodeURIComponent(name)}`;
   const concerns = (delta: Delta) =>
     (delta.sweeps ?? []).some((one) => one.name === name) || (delta.jobs ?? []).some((job) => job.sweep === name)
-    || !sweeps.peek().some((one) => one.name === name); // the stream tells of the newest only
+    || !sweeps.peek().some((one) => one.name === name); // the stream reports only the newest sweeps
   const { data: sweep, error, reload } = useFetch<SweepDetail>(base);
   useChanges(concerns, reload, 1500);
   if (!sweep) return error ? <Failed error={error} retry={reload} /> : <Loading rows={12} />;
@@ -54,10 +54,10 @@ function SweepHead({ sweep }: { sweep: SweepDetail }) {
   const stop = async () => {
     const answer = await ask({
       title: `Stop sweep ${name}?`,
-      body: `No more of its trials start; ${plural((trials.queued ?? 0) + (trials.held ?? 0), 'waiting trial')} will be cancelled. You can resume later.`,
+      body: `${plural((trials.queued ?? 0) + (trials.held ?? 0), 'waiting trial')} will be canceled, and no new trials start. You can resume the sweep later.`,
       yes: 'Stop sweep',
       isDanger: true,
-      box: { label: `End the ${plural(trials.running ?? 0, 'running trial')} too`, value: false },
+      box: { label: `Also cancel ${plural(trials.running ?? 0, 'running trial')}`, value: false },
     });
     if (answer) await stopSweep(name, answer.box);
   };
@@ -92,10 +92,10 @@ function SweepHead({ sweep }: { sweep: SweepDetail }) {
       </div>
       {!isReadOnly.value && (
         <div class="row actions">
-          {/* Only what would do something: resuming runs what was cancelled or never begun. */}
+          {/* Only actions that have an effect: resuming runs trials that were cancelled or never started. */}
           {isStopped && <button onClick={() => void resumeSweep(name)}>Resume</button>}
-          {!isStopped && sweep.missing > 0 && <button onClick={() => void resumeSweep(name)}>Run the {count(sweep.missing)} missing</button>}
-          {failed > 0 && <button onClick={() => void rerunFailed(name)}>Run failed again</button>}
+          {!isStopped && sweep.missing > 0 && <button onClick={() => void resumeSweep(name)}>Run {plural(sweep.missing, 'missing trial')}</button>}
+          {failed > 0 && <button onClick={() => void rerunFailed(name)}>Rerun failed</button>}
           {canExtend && <button onClick={() => void extend()}>Extend…</button>}
           {open > 0 && !isStopped && <button class="danger" onClick={() => void stop()}>Stop…</button>}
         </div>
@@ -142,7 +142,7 @@ function SweepResults({ sweep, base, concerns }: { sweep: SweepDetail; base: str
 
   if (!table) return error ? <Failed error={error} retry={() => void load()} /> : <Loading rows={10} />;
   const params = sweep.params.map((one) => one.name).filter((name) => table.columns.includes(name));
-  const moving = params.filter((name) => new Set(table.rows.map((row) => value(row[name]))).size > 1);
+  const varied = params.filter((name) => new Set(table.rows.map((row) => value(row[name]))).size > 1);
   const others = table.columns.filter((name) => !params.includes(name) && !['trial', 'state', 'seconds', 'job'].includes(name));
   const target = metric && table.columns.includes(metric.name) ? metric.name : others[0] ?? null;
   const ranks = ranksOf(
@@ -151,8 +151,8 @@ function SweepResults({ sweep, base, concerns }: { sweep: SweepDetail; base: str
       .map((row) => ({ trial: Number(row.trial), value: Number(row[target]) })),
     metric?.goal === 'max',
   );
-  const brushed = Object.entries(ranges);
-  const rows = brushed.length ? table.rows.filter((row) => brushed.every(([, range]) => range.has(row))) : table.rows;
+  const activeRanges = Object.entries(ranges);
+  const rows = activeRanges.length ? table.rows.filter((row) => activeRanges.every(([, range]) => range.has(row))) : table.rows;
 
   const onSort = (name: string) => {
     const next = sort === name ? `-${name}` : name;
@@ -162,19 +162,19 @@ function SweepResults({ sweep, base, concerns }: { sweep: SweepDetail; base: str
     <>
       {table.rows.length > 0 && target !== null && (
         <div class="halves">
-          <Section title="Parameters" note={brushed.length ? `${count(rows.length)} of ${count(table.rows.length)} trials` : undefined}
-            tools={brushed.length ? <button class="link" onClick={() => setRanges({})}>Clear</button> : <span class="dim hint">drag along an axis to filter</span>}>
-            <Parallel rows={table.rows} axes={[...(moving.length ? moving : params), target]} metric={target} goal={metric?.goal ?? 'min'} ranks={ranks} ranges={ranges} onRanges={setRanges} />
-            <Importance base={base} metric={target} isAsked={moving.length > 1} concerns={concerns} />
+          <Section title="Parameters" note={activeRanges.length ? `${count(rows.length)} of ${count(table.rows.length)} trials` : undefined}
+            tools={activeRanges.length ? <button class="link" onClick={() => setRanges({})}>Clear</button> : <span class="dim hint">drag along an axis to filter</span>}>
+            <Parallel rows={table.rows} axes={[...(varied.length ? varied : params), target]} metric={target} goal={metric?.goal ?? 'min'} ranks={ranks} ranges={ranges} onRanges={setRanges} />
+            <Importance base={base} metric={target} isEnabled={varied.length > 1} concerns={concerns} />
           </Section>
-          <LearningCurves base={base} metric={target} ranks={ranks} trials={brushed.length ? new Set(rows.map((row) => Number(row.trial))) : null} concerns={concerns} />
+          <LearningCurves base={base} metric={target} ranks={ranks} trials={activeRanges.length ? new Set(rows.map((row) => Number(row.trial))) : null} concerns={concerns} />
         </div>
       )}
-      <Section title="Trials" note={brushed.length ? `${count(rows.length)} of ${count(table.total)}` : count(table.total)}>
+      <Section title="Trials" note={activeRanges.length ? `${count(rows.length)} of ${count(table.total)}` : count(table.total)}>
         {rows.length
           ? <Table label="Trials" rows={rows} columns={columnsFor(table.columns, params, target, rows)} id={(row) => Number(row.trial)} sort={sort} onSort={onSort}
               href={(row) => (row.job == null ? sweepHref(sweep.name) : jobHref(Number(row.job)))} onEnd={onEnd} total={table.total} />
-          : <Empty title={brushed.length ? 'No trial in these ranges' : 'No trials yet'} />}
+          : <Empty title={activeRanges.length ? 'No trials in the selected ranges' : 'No trials yet'} />}
       </Section>
     </>
   );

@@ -35,7 +35,7 @@ export function SweepsScreen() {
         : !data.sweeps.length ? (
           <Empty title="No sweeps yet">
             {!isReadOnly.value && <p><a class="button primary" href="#/submit?kind=sweep">Start a sweep</a></p>}
-            <p>or in a terminal <code>stoker sweep 'python train.py --lr {'{lr}'}' lr=1e-3,1e-4</code></p>
+            <p>or run <code>stoker sweep 'python train.py --lr {'{lr}'}' lr=1e-3,1e-4</code> in a terminal</p>
           </Empty>
         ) : (
           <section aria-label="Sweeps">

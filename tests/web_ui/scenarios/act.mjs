@@ -1,4 +1,4 @@
-// What destroys asks first; everything says what it did; what can be undone can be undone.
+// Destructive actions need a confirmation; every action shows a message, with an undo button if possible.
 export default async ({ fake, page, open, until, assert }) => {
   await open('/jobs/15');
   await page.click('button:has-text("Cancel…")');
@@ -8,15 +8,15 @@ export default async ({ fake, page, open, until, assert }) => {
   for (let i = 0; i < 5; i++) {
     await page.keyboard.press('Tab');
     const where = await page.evaluate(() => (document.activeElement === document.body ? 'out' : document.activeElement.closest('dialog') ? 'in' : 'under'));
-    assert.notEqual(where, 'under', 'the focus stays off the page below');
+    assert.notEqual(where, 'under', 'the focus stays inside the dialog');
   }
   await page.keyboard.press('Escape');
   await dialog.waitFor({ state: 'detached' });
-  assert.equal(fake.jobs.get(15).state, 'running', 'Escape keeps it');
-  assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Cancel…', 'the focus is back');
+  assert.equal(fake.jobs.get(15).state, 'running', 'Escape does not cancel the job');
+  assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Cancel…', 'the focus returns to the button');
   await page.click('button:has-text("Cancel…")');
   await dialog.locator('button.danger').click();
-  await page.waitForSelector('.toast >> text=Job 15: being ended');
+  await page.waitForSelector('.toast >> text=Cancelling job 15');
   await page.waitForSelector('.headline >> text=cancelled');
   assert.equal(await page.locator('.toasts').getAttribute('aria-live'), 'polite');
 
@@ -25,8 +25,8 @@ export default async ({ fake, page, open, until, assert }) => {
   await page.waitForSelector('.headline >> text=held');
   await page.click('.toast >> text=Undo');
   await page.waitForSelector('.headline >> text=queued');
-  assert.equal(await page.locator('.toast').allInnerTexts().then((all) => all.filter((text) => text.includes('Job 21')).length), 1, 'what was undone is no longer said');
-  assert.notEqual(await page.evaluate(() => document.activeElement.tagName), 'BODY', 'the focus is somewhere');
+  assert.equal(await page.locator('.toast').allInnerTexts().then((all) => all.filter((text) => text.includes('Job 21')).length), 1, 'the newer message replaces the older one');
+  assert.notEqual(await page.evaluate(() => document.activeElement.tagName), 'BODY', 'the focus is not lost');
   await page.click('button:has-text("Priority…")');
   await page.fill('dialog input[name=value]', '7');
   await page.click('dialog button.primary');
@@ -35,21 +35,21 @@ export default async ({ fake, page, open, until, assert }) => {
   await until(() => fake.jobs.get(21).priority === 0);
 
   await open('/jobs/1');
-  await page.click('button:has-text("Run again")');
+  await page.click('button:has-text("Rerun")');
   await page.click('.toast >> text=Open');
   await page.waitForSelector('text=Rerun of');
-  // What has not ended cannot be run again; what was run again by mistake can be taken back, by key.
+  // Unfinished jobs cannot be rerun; a rerun can be undone by key.
   await page.keyboard.press('r');
-  await page.waitForSelector('.toast >> text=Only jobs that have ended can be run again');
+  await page.waitForSelector('.toast >> text=Only finished jobs can be rerun');
   await open('/jobs/1');
   await page.waitForSelector('h1:has-text("python train.py")');
   await page.keyboard.press('r');
-  await page.waitForSelector('.toast >> text=Queued again as job');
+  await page.waitForSelector('.toast >> text=Submitted again as job');
   const again = Math.max(...fake.jobs.keys());
   await page.keyboard.press('u');
   await until(() => fake.jobs.get(again).state === 'cancelled');
 
-  // Cards and the daemon.
+  // GPUs and the daemon.
   await open('/gpus');
   await page.locator('.gpu').nth(0).locator('text=Drain').click();
   await until(() => fake.gpus[0].state === 'drained');

@@ -1,9 +1,9 @@
-// What Lighthouse would look at: contrast, names of controls, one main heading, nothing wider than a phone.
+// Accessibility basics: contrast, names of controls, target sizes, one main heading, no horizontal scrolling.
 const PATHS = ['/', '/jobs/15', '/jobs/21', '/jobs/15/log', '/sweeps', '/sweeps/brave-otter', '/submit', '/submit?kind=sweep', '/history', '/gpus'];
 
 export function contrastProblems() {
   const parse = (text) => (text.match(/[\d.]+/g) ?? []).map(Number);
-  const light = ([r, g, b]) => {
+  const luminance = ([r, g, b]) => {
     const [x, y, z] = [r, g, b].map((v) => (v / 255 <= 0.03928 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4));
     return 0.2126 * x + 0.7152 * y + 0.0722 * z;
   };
@@ -11,10 +11,10 @@ export function contrastProblems() {
     const a = top[3] ?? 1;
     return [0, 1, 2].map((i) => top[i] * a + below[i] * (1 - a));
   };
-  const ground = (node) => {
+  const background = (node) => {
     for (let at = node; at; at = at.parentElement) {
-      const colour = parse(getComputedStyle(at).backgroundColor);
-      if ((colour[3] ?? 1) > 0.99) return colour;
+      const color = parse(getComputedStyle(at).backgroundColor);
+      if ((color[3] ?? 1) > 0.99) return color;
     }
     return [255, 255, 255];
   };
@@ -22,12 +22,12 @@ export function contrastProblems() {
   for (const node of document.querySelectorAll('body *')) {
     if (![...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim())) continue;
     const box = node.getBoundingClientRect();
-    if (!box.width || !box.height || node.closest('.away, .skip, option, .faint, .probe')) continue;
+    if (!box.width || !box.height || node.closest('.visually-hidden, .skip, option, .faint, .probe')) continue;
     let opacity = 1;
     for (let at = node; at; at = at.parentElement) opacity *= Number(getComputedStyle(at).opacity);
-    const back = ground(node);
+    const back = background(node);
     const ink = parse(getComputedStyle(node).color);
-    const [a, b] = [light(over([...ink.slice(0, 3), (ink[3] ?? 1) * opacity], back)), light(back)];
+    const [a, b] = [luminance(over([...ink.slice(0, 3), (ink[3] ?? 1) * opacity], back)), luminance(back)];
     const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
     if (ratio < 4.5) found.push(`${ratio.toFixed(2)} ${node.className || node.tagName}: ${node.textContent.trim().slice(0, 30)}`);
   }
@@ -39,11 +39,11 @@ function namelessControls() {
   return [...document.querySelectorAll('button, input, select, textarea, a[href], canvas')].filter((node) => !named(node)).map((node) => node.outerHTML.slice(0, 120));
 }
 
-/** Smaller than a finger, or a hand that trembles, can hit; links in running text aside. */
+/** Controls smaller than 24 pixels, except for links in running text. */
 function smallTargets() {
   return [...document.querySelectorAll('button, .button, select, input:not([type=checkbox]), .pick label')]
     .map((node) => [node, node.getBoundingClientRect()])
-    .filter(([node, box]) => box.width && Math.min(box.width, box.height) < 23.5 && !node.closest('thead, .away'))
+    .filter(([node, box]) => box.width && Math.min(box.width, box.height) < 23.5 && !node.closest('thead, .visually-hidden'))
     .map(([node, box]) => `${box.width}x${box.height} ${node.outerHTML.slice(0, 100)}`);
 }
 

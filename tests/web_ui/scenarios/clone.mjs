@@ -1,4 +1,4 @@
-// A clone has all that its job had, exactly, and is its own form; what was typed anywhere is kept.
+// A clone starts with the exact options of its job; each form keeps its own draft.
 export default async ({ fake, page, open, until, assert }) => {
   fake.change(2, {
     command: "python 'a b.py'", argv: ['python', 'a b.py'], shell: false, gpus: 2, gpu_mem_bytes: 20 * 2 ** 30 + 1024, gpu_ids: ['0', '2'], prefer: ['2'],
@@ -8,7 +8,7 @@ export default async ({ fake, page, open, until, assert }) => {
   await open('/submit?from=2');
   await page.waitForSelector('h1:has-text("Clone of job 2")');
   await until(async () => (await value('command')) === "python 'a b.py'");
-  await page.waitForSelector('text=Its environment is that of job 2');
+  await page.waitForSelector('text=This job gets the environment of job 2');
   await page.waitForSelector('.preview li');
   await page.click('button:has-text("Submit job")');
   await page.waitForSelector('.toast >> text=queued');
@@ -21,7 +21,7 @@ export default async ({ fake, page, open, until, assert }) => {
     },
   );
 
-  // Another clone is another form, and a new job begins empty.
+  // Each clone is a separate form, and a new job starts empty.
   await open('/submit?from=2');
   await until(async () => (await value('command')) === "python 'a b.py'");
   await page.fill('[name=command]', 'python other.py');
@@ -37,7 +37,7 @@ export default async ({ fake, page, open, until, assert }) => {
   await page.waitForSelector('.preview li');
   assert.equal(fake.posted.based_on, undefined);
 
-  // Drafts survive another form and another screen, until they are submitted.
+  // Drafts survive switching forms and screens until they are submitted.
   await page.click('.tabs >> text=Sweep');
   await page.fill('[name=command]', 'python train.py --lr {lr}');
   await page.fill('[aria-label="Values of lr"]', '1,2');
@@ -52,7 +52,7 @@ export default async ({ fake, page, open, until, assert }) => {
   assert.equal(await page.inputValue('[aria-label="Values of lr"]'), '1,2');
   await open('/submit?from=2');
   await until(async () => (await value('command')) === 'python other.py');
-  await page.click('button:has-text("Begin anew")');
+  await page.click('button:has-text("Reset form")');
   await until(async () => (await value('command')) === "python 'a b.py'");
   await page.click('nav >> text=Submit');
   await page.waitForSelector('.preview li');

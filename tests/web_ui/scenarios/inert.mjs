@@ -1,4 +1,4 @@
-// Whatever jobs are called and write, it stays text.
+// Names, commands and output of jobs are shown as text, never as markup.
 const EVIL = [
   '<img src=x onerror="window.pwned=1">', '<script>window.pwned=1</script>', '"><svg onload=window.pwned=1>', "javascript:window.pwned=1",
   '{{constructor.constructor("window.pwned=1")()}}', '</title><script>window.pwned=1</script>', '\u202eevil', '<a href="javascript:window.pwned=1">x</a>', '<style>*{display:none}</style>',
@@ -15,7 +15,7 @@ export default async ({ fake, page, open, until, assert }) => {
   fake.gpus[0].model = fake.gpus[0].state = EVIL[0];
   fake.gpus[6].strangers[0].user = EVIL[0];
   await open();
-  const looks = async (what) => {
+  const checkInert = async (what) => {
     await page.waitForTimeout(250);
     const state = await page.evaluate(() => ({
       pwned: window.pwned,
@@ -23,24 +23,24 @@ export default async ({ fake, page, open, until, assert }) => {
     }));
     assert.deepEqual(state, { pwned: undefined, bad: 0 }, what);
   };
-  await looks('overview');
-  assert.ok((await page.locator('main').innerText()).includes(EVIL[0]), 'it is there, as text');
+  await checkInert('overview');
+  assert.ok((await page.locator('main').innerText()).includes(EVIL[0]), 'the text is visible');
   for (let i = 0; i < EVIL.length; i++) {
     await open(`/jobs/${21 + i}`);
     await page.waitForSelector('h1');
-    // What turns the direction of text round is shown as what it is.
+    // A bidirectional override is shown as an escape.
     const shown = EVIL[i].replace('\u202e', '\\u202e');
     await until(async () => (await page.locator('.log').innerText().catch(() => '')).includes(shown));
     assert.equal(await page.locator('h1').innerText(), shown);
     assert.ok(!(await page.locator('main').innerText()).includes('\u202e'));
-    await looks(`job ${EVIL[i]}`);
+    await checkInert(`job ${EVIL[i]}`);
   }
   for (const path of ['/history', `/history?q=${encodeURIComponent(EVIL[0])}`, '/gpus', '/sweeps', `/sweeps/${encodeURIComponent(EVIL[0])}`, `/submit?from=21`, `/${encodeURIComponent(EVIL[0])}`]) {
     await open(path);
-    await looks(path);
+    await checkInert(path);
   }
   await open('/jobs/21');
   await page.click('button:has-text("Remove…")');
-  await looks('dialog');
+  await checkInert('dialog');
   await page.keyboard.press('Escape');
 };

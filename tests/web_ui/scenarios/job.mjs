@@ -1,4 +1,4 @@
-// From a list to one job: everything about it.
+// The job screen, opened from a list.
 export default async ({ fake, page, open, assert, until }) => {
   fake.change(2, { params: { lr: 0.001, note: 'a b' }, attempts: 2 });
   await open();
@@ -13,7 +13,7 @@ export default async ({ fake, page, open, assert, until }) => {
   await page.click('button:has-text("acc")');
   await page.waitForSelector('.chart canvas[aria-label^="acc over steps"]');
 
-  assert.equal(await page.getByRole('region', { name: 'Events' }).count(), 0, 'no card for what did not happen');
+  assert.equal(await page.getByRole('region', { name: 'Events' }).count(), 0, 'no section without events');
 
   fake.change(2, { exit_code: 3, state: 'failed', events: [{ at: new Date().toISOString(), kind: 'priority', data: '7' }] });
   await open('/jobs/2');
@@ -25,7 +25,7 @@ export default async ({ fake, page, open, assert, until }) => {
   await open('/jobs/999');
   await page.waitForSelector('.failed >> text=there is no job 999');
 
-  // Clone and edit begins with what the job had.
+  // The clone form starts with the options of the job.
   await open('/jobs/2');
   await page.click('text=Clone and edit');
   await until(async () => (await page.inputValue('textarea[name=command]')).startsWith('bash -lc'));

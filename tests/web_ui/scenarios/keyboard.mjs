@@ -1,8 +1,8 @@
-// All of it without a mouse.
+// Everything works without a mouse.
 export default async ({ fake, page, open, until, assert }) => {
   await open();
   await page.keyboard.press('?');
-  await page.waitForSelector('dialog >> text=Keys');
+  await page.waitForSelector('dialog >> text=Keyboard shortcuts');
   await page.keyboard.press('Escape');
   await page.waitForSelector('dialog', { state: 'detached' });
 
@@ -13,9 +13,9 @@ export default async ({ fake, page, open, until, assert }) => {
   await page.keyboard.press('k');
   assert.equal(await focused(), '15');
   const ring = await page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle);
-  assert.equal(ring, 'solid', 'the focus can be seen');
+  assert.equal(ring, 'solid', 'the focus is visible');
   for (let i = 0; i < 6; i++) await page.keyboard.press('j');
-  assert.equal(await focused(), '21', 'on into the next table');
+  assert.equal(await focused(), '21', 'the focus moves on to the next table');
   await page.keyboard.press('h');
   await until(() => fake.jobs.get(21).state === 'held');
   await page.keyboard.press('Enter');

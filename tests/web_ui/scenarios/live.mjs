@@ -1,4 +1,4 @@
-// Changes arrive by themselves; a hidden tab holds no stream and goes on where it was.
+// Changes appear without a reload; a hidden tab closes its stream and later resumes it.
 export default async ({ fake, page, open, until, assert }) => {
   await open();
   await until(() => fake.streams.size === 1);
@@ -22,9 +22,9 @@ export default async ({ fake, page, open, until, assert }) => {
   const late = fake.add({ command: 'echo while you were away' });
   await hide(false);
   await queue.locator(`[data-id="${late}"]`).waitFor();
-  assert.equal(fake.requests.filter((one) => one === 'GET /api/overview').length, asked, 'resumed by event id, not fetched anew');
+  assert.equal(fake.requests.filter((one) => one === 'GET /api/overview').length, asked, 'resumed by event id, not fetched again');
 
-  // What the server no longer remembers is fetched anew.
+  // Events that the server no longer has are replaced by a full fetch.
   await hide(true);
   await until(() => fake.streams.size === 0);
   const lost = fake.add({ command: 'echo forgotten' });

@@ -1,30 +1,30 @@
-// The token is taken from the address and leaves it; without one there is a form.
+// The token is removed from the address; without a token the sign-in form is shown.
 export default async ({ fake, newContext, page, assert, until }) => {
   await page.goto(fake.link);
   await page.waitForSelector('.gpu');
   assert.equal(new URL(page.url()).hash, '#/');
-  assert.equal(await page.evaluate(() => history.length), 2, 'about:blank and the page: the token is not in the history');
+  assert.equal(await page.evaluate(() => history.length), 2, 'about:blank and the web UI: the token is not in the history');
   assert.ok(!(await page.content()).includes(fake.token));
   await page.reload();
   await page.waitForSelector('.gpu');
 
-  const stranger = await (await newContext()).newPage();
-  await stranger.goto(fake.url);
-  await stranger.fill('input[name=token]', 'wrong');
-  await stranger.click('text=Sign in');
-  await stranger.waitForSelector('text=This token is not the right one');
-  await stranger.fill('input[name=token]', fake.link); // somebody pastes the whole link
-  await stranger.click('text=Sign in');
-  await stranger.waitForSelector('.gpu');
-  await until(() => stranger.locator('.status.live').count());
+  const other = await (await newContext()).newPage();
+  await other.goto(fake.url);
+  await other.fill('input[name=token]', 'wrong');
+  await other.click('text=Sign in');
+  await other.waitForSelector('text=This token is not valid');
+  await other.fill('input[name=token]', fake.link); // the form accepts the whole link
+  await other.click('text=Sign in');
+  await other.waitForSelector('.gpu');
+  await until(() => other.locator('.status.live').count());
 
-  // The link in a tab that is open already.
-  await stranger.goto(fake.link);
-  await stranger.waitForSelector('.gpu');
-  await until(() => new URL(stranger.url()).hash === '#/');
+  // The link opened in a tab that already shows the web UI.
+  await other.goto(fake.link);
+  await other.waitForSelector('.gpu');
+  await until(() => new URL(other.url()).hash === '#/');
 
-  // A server that forgot us asks again.
+  // An expired session leads to the sign-in form.
   fake.session = 'another';
-  await stranger.evaluate(() => (location.hash = '#/history'));
-  await stranger.waitForSelector('input[name=token]');
+  await other.evaluate(() => (location.hash = '#/history'));
+  await other.waitForSelector('input[name=token]');
 };

@@ -1,4 +1,4 @@
-// Where things stand: what does not change from screen to screen does not move, and edges line up.
+// Layout: common elements have the same position on every screen, and edges are aligned.
 export const options = { viewport: { width: 1920, height: 1080 } };
 
 export default async ({ fake, page, open, until, assert }) => {
@@ -15,14 +15,14 @@ export default async ({ fake, page, open, until, assert }) => {
     assert.deepEqual(await lefts(), before, place);
   }
 
-  // Rows of cards are even, and as wide as the tables below them, where the header begins and ends too.
+  // Rows of GPUs have equal length and the width of the tables below; the header is aligned with them.
   const [section] = await boxes('main section >> nth=0');
   const rowsOf = async (total) => {
     await until(async () => (await page.locator('.gpu').count()) === total);
-    const cards = await boxes('.gpu');
-    assert.equal(Math.min(...cards.map((one) => one.left)), section.left);
-    assert.ok(Math.abs(Math.max(...cards.map((one) => one.right)) - section.right) < 1, `${total} cards fill the row`);
-    return [...new Set(cards.map((one) => one.top))].map((top) => cards.filter((one) => one.top === top).length);
+    const gpuBoxes = await boxes('.gpu');
+    assert.equal(Math.min(...gpuBoxes.map((one) => one.left)), section.left);
+    assert.ok(Math.abs(Math.max(...gpuBoxes.map((one) => one.right)) - section.right) < 1, `${total} GPUs fill the row`);
+    return [...new Set(gpuBoxes.map((one) => one.top))].map((top) => gpuBoxes.filter((one) => one.top === top).length);
   };
   assert.deepEqual(await rowsOf(8), [4, 4]);
   const all = [...fake.gpus];
@@ -33,24 +33,24 @@ export default async ({ fake, page, open, until, assert }) => {
   }
   assert.ok(Math.abs((await boxes('.brand'))[0].left - section.left) < 2);
   assert.ok(Math.abs((await boxes('.top > button >> nth=-1'))[0].right - section.right) < 2);
-  assert.equal(await page.locator('.gpu ul').isVisible(), false, 'no line above nothing');
+  assert.equal(await page.locator('.gpu ul').isVisible(), false, 'a GPU without processes has no empty list');
 
-  // A simulated card never gets a sample, and says so.
+  // A simulated GPU has no measurements.
   Object.assign(fake.gpus[0], { model: null, memory_bytes: null, memory_used_bytes: null, utilisation_percent: null });
-  fake.tell([]);
+  fake.publish([]);
   await open('/gpus');
-  await page.waitForSelector('text=Nothing is measured on a simulated GPU');
+  await page.waitForSelector('text=Simulated GPUs have no measurements');
 
   await open('/history');
   await page.waitForSelector('[data-id="11"]');
   const fields = await boxes('.filters input, .filters select');
-  assert.equal(new Set(fields.map((one) => `${one.top} ${one.bottom}`)).size, 1, 'fields on one line');
+  assert.equal(new Set(fields.map((one) => `${one.top} ${one.bottom}`)).size, 1, 'all fields are on one line');
   const table = (await boxes('main section'))[0].top;
   await page.selectOption('.filters select', 'cancelled');
   await page.waitForSelector('text=Clear filters');
   await page.waitForSelector('main section >> text=2 jobs');
-  assert.equal((await boxes('main section'))[0].top, table, 'a filter moves nothing');
-  // Somebody's own cancel is no alarm.
+  assert.equal((await boxes('main section'))[0].top, table, 'a filter does not move the table');
+  // A job that its user cancelled is not shown as an error.
   const row = page.locator('[data-id="11"]');
   assert.match(await row.innerText(), /by user/);
   assert.equal(await row.locator('.bad-ink').count(), 0);
@@ -58,5 +58,5 @@ export default async ({ fake, page, open, until, assert }) => {
   await page.keyboard.press('r');
   await page.waitForSelector('.toast');
   const submitted = (await boxes('[data-id="11"] td >> nth=-3'))[0];
-  assert.ok((await boxes('.toast'))[0].right < submitted.left, 'messages leave the columns at the right alone');
+  assert.ok((await boxes('.toast'))[0].right < submitted.left, 'messages do not cover the columns at the right');
 };

@@ -1,4 +1,4 @@
-// Ten thousand jobs: the first paint is quick, few rows exist, scrolling keeps up.
+// Ten thousand jobs: only few rows are rendered, and scrolling loads all of them.
 export const jobs = 10_000;
 
 export default async ({ fake, page, open, until, assert }) => {
@@ -25,12 +25,12 @@ export default async ({ fake, page, open, until, assert }) => {
   });
   console.log(`frames while scrolling: median ${frames[Math.floor(frames.length / 2)].toFixed(0)} ms, worst ${frames.at(-1).toFixed(0)} ms`);
   await until(() => page.locator('tbody tr[data-id="1"]').count());
-  assert.ok((await page.locator('tbody tr[data-id]').count()) < 100, 'only rows near the window exist');
+  assert.ok((await page.locator('tbody tr[data-id]').count()) < 100, 'only rows near the visible area are rendered');
   assert.match(await page.locator('.more').innerText(), /10,000 jobs/);
 
-  // A job far from the overview changes without an event of its own: the rows in view are asked for again.
+  // The stream does not report jobs outside the overview, so the visible rows are fetched again.
   fake.jobs.get(3).state = 'lost';
-  fake.tell([]);
+  fake.publish([]);
   await page.waitForSelector('tbody tr[data-id="3"] >> text=lost');
 
   await page.evaluate(() => (location.hash = '#/history?state=failed'));

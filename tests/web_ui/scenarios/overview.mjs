@@ -1,4 +1,4 @@
-// Cards with owners, what runs, what waits and why, what ended.
+// The overview: GPUs with their processes, running jobs, the queue with reasons, finished jobs.
 export default async ({ fake, newContext, page, open, assert }) => {
   await open();
   assert.equal(await page.locator('.gpu').count(), 8);
@@ -14,14 +14,14 @@ export default async ({ fake, newContext, page, open, assert }) => {
   assert.match(await page.title(), /6 running, 10 queued/);
   assert.match(await page.locator('.page-head').innerText(), /Overview[\s\S]*6 running[\s\S]*10 waiting[\s\S]*2 of the last 14 failed/);
 
-  // A long queue does not hide what ended.
+  // A long queue does not hide finished jobs.
   for (let i = 0; i < 30; i++) fake.add({ command: `echo ${i}` });
   await page.waitForSelector('text=Show the next 24');
   assert.equal(await queue.locator('tbody tr[data-id="60"]').count(), 0);
   await page.click('text=Show the next 24');
   await queue.locator('tbody tr[data-id="60"]').scrollIntoViewIfNeeded();
 
-  // Loading, empty and failed are three different things.
+  // Loading, empty and failed are shown differently.
   const slow = await (await newContext()).newPage();
   await slow.route('**/api/overview', async (route) => {
     await new Promise((go) => setTimeout(go, 800));

@@ -1,11 +1,11 @@
-// In the hand: why a job waits, where one runs, and several chosen at once.
+// On a phone: wait reasons, GPUs of running jobs, and selecting several jobs.
 export const options = { viewport: { width: 390, height: 500 }, hasTouch: true, isMobile: true };
 
 export default async ({ fake, page, open, until, assert }) => {
   Object.assign(fake.gpus[0], { memory_bytes: null, memory_used_bytes: null, utilisation_percent: null, power_watts: null, temperature_celsius: null, slots: 3 });
   await open();
   assert.match(await page.locator('.gpu').nth(0).innerText(), /1 of 3 slots in use/);
-  // Far below the window a table is as tall as its rows, no taller.
+  // A table far below the visible area is not taller than its rows.
   const tall = await page.getByRole('table', { name: 'Recent jobs' }).evaluate((table) => [table.offsetHeight, 58 * 14]);
   assert.ok(tall[0] <= tall[1] + 60, `${tall}`);
   await page.locator('[aria-label="Queue"] tbody tr[data-id]').first().scrollIntoViewIfNeeded();
@@ -18,7 +18,7 @@ export default async ({ fake, page, open, until, assert }) => {
   await open('/sweeps/brave-otter');
   await until(async () => /val_loss=0\.\d+\s+acc=/.test(await page.getByRole('table', { name: 'Trials' }).innerText().catch(() => '')));
 
-  // The filters are folded away; a row says where, how long and when, all on its second line.
+  // The filters are collapsed; the second line of a row has GPU, duration and time.
   await open('/history?state=failed');
   const jobs = page.getByRole('table', { name: 'Jobs' });
   await until(async () => (await jobs.locator('tr[data-id]').count()) === 2);

@@ -1,4 +1,4 @@
-// A screen on the wall: all to see, nothing to do.
+// A read-only web UI shows everything and offers no actions.
 export default async ({ fake, page, assert }) => {
   fake.readOnly = true;
   await page.goto(fake.link);

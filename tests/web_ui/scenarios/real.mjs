@@ -1,4 +1,4 @@
-// With the true server and daemon: from an empty page to a finished sweep with its curves, mouse only.
+// With the real server and daemon: from an empty queue to a finished sweep with curves, mouse only.
 import { spawnSync } from 'node:child_process';
 
 const stoker = (...words) => {
@@ -14,7 +14,7 @@ export default async ({ page, open, until, assert }) => {
   await page.waitForSelector('text=No jobs yet');
   assert.equal(await page.locator('.gpu').count(), 2);
 
-  // Submit, and watch the log grow.
+  // Submit a job and watch its log grow.
   await page.click('text=Submit a job');
   await page.fill('textarea[name=command]', 'for i in $(seq 1 400); do echo line $i; sleep 0.05; done');
   await page.fill('input[name=name]', 'talker');
@@ -30,7 +30,7 @@ export default async ({ page, open, until, assert }) => {
   await page.waitForSelector('.headline >> text=cancelled');
   assert.equal(listed().find((job) => job.name === 'talker').state, 'cancelled');
 
-  // The queue in another order.
+  // Reorder the queue.
   for (let i = 0; i < 2; i++) stoker('submit', '--name', `block${i}`, 'sleep 600');
   for (let i = 0; i < 4; i++) stoker('submit', '--name', `wait${i}`, 'sleep 0.1');
   await page.click('nav >> text=Overview');
@@ -64,7 +64,7 @@ export default async ({ page, open, until, assert }) => {
   const table = page.getByRole('table', { name: 'Trials' });
   assert.equal(await table.locator('tbody tr[data-id]').count(), 6);
 
-  // The page and the command line say the same.
+  // The web UI and the command line show the same states.
   await page.click('nav >> text=History');
   const known = listed();
   await until(async () => {
@@ -72,7 +72,7 @@ export default async ({ page, open, until, assert }) => {
     return known.every((job) => rows.includes(`${job.id} ${job.state}`));
   });
 
-  // The server is killed and comes back at the same place.
+  // The server stops and restarts on the same port.
   stoker('web', 'stop');
   await page.waitForSelector('.banner.bad');
   stoker('web', '--port', new URL(page.url()).port);

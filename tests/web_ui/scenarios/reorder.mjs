@@ -1,4 +1,4 @@
-// The queue is put in order by mouse and by keys, and back again.
+// The queue is reordered by mouse and by keys, with undo.
 export default async ({ fake, page, open, until, assert }) => {
   await open();
   const order = async () => (await page.getByRole('table', { name: 'Queue' }).locator('tbody tr[data-id]').evaluateAll((rows) => rows.map((row) => Number(row.dataset.id))));
@@ -21,21 +21,21 @@ export default async ({ fake, page, open, until, assert }) => {
   await row(24).focus();
   await page.keyboard.press('Shift+K');
   await until(async () => (await order()).slice(0, 3).join() === '21,24,22');
-  assert.equal(await page.evaluate(() => document.activeElement.dataset.id), '24', 'the focus goes with the job');
+  assert.equal(await page.evaluate(() => document.activeElement.dataset.id), '24', 'the focus stays with the job');
   await page.keyboard.press('Shift+T');
   await until(async () => (await order())[0] === 24);
 
-  // What is held, or waits for another job or its time, has no place that could be changed.
+  // Jobs that are held, or wait for another job or a start time, cannot be moved.
   const ranks = () => [...fake.jobs.values()].map((one) => one.priority).join();
   const ranked = ranks();
   for (const id of [23, 26, 28]) {
     assert.equal(await row(id).locator('.handle').count(), 0, `job ${id}`);
     await row(id).focus();
     await page.keyboard.press('Shift+K');
-    await page.waitForSelector(`.toast >> text=Job ${id} is not in line`);
+    await page.waitForSelector(`.toast >> text=Job ${id} cannot be moved`);
   }
   const last = (await order()).indexOf(28) - 1;
   await row((await order())[last]).focus();
   await page.keyboard.press('Shift+J');
-  assert.equal(ranks(), ranked, 'nobody else was moved for it');
+  assert.equal(ranks(), ranked, 'no other priority changed');
 };

@@ -1,4 +1,4 @@
-// The server dies and comes back.
+// The server stops and restarts.
 import { Fake } from '../../../frontend/dev/fake.mjs';
 
 import { contrastProblems } from './basics.mjs';
@@ -7,7 +7,7 @@ export default async ({ fake, page, open, until, assert }) => {
   await page.clock.install();
   await open();
   await page.waitForSelector('.status.live');
-  // The server is heard long after the last change: a stream ends in good order, the next begins.
+  // The server responds long after the last change: a stream ends normally, and the next one starts.
   const start = await page.evaluate(() => Date.now());
   await page.clock.fastForward(30_000);
   const asked = () => fake.requests.filter((one) => one === 'GET /api/events').length;
@@ -21,18 +21,18 @@ export default async ({ fake, page, open, until, assert }) => {
   assert.equal(await page.locator('main.stale').count(), 1);
   const said = await page.locator('.banner.bad').innerText();
   const [hours, minutes, seconds] = /from (\d+):(\d+):(\d+)/.exec(said).slice(1).map(Number);
-  const heard = new Date(start).setHours(hours, minutes, seconds);
-  assert.ok(heard - start >= 29_000, said);
-  // What ran then may have ended since: clocks stand still.
+  const contact = new Date(start).setHours(hours, minutes, seconds);
+  assert.ok(contact - start >= 29_000, said);
+  // Running jobs may have ended in the meantime, so their clocks stop.
   const time = page.getByRole('table', { name: 'Running jobs' }).locator('[data-id="15"] td').last();
   await page.clock.fastForward(2000);
   const shown = await time.innerText();
   await page.clock.fastForward(120_000);
   assert.equal(await time.innerText(), shown);
-  assert.deepEqual(await page.evaluate(contrastProblems), [], 'it can still be read');
-  assert.ok(await page.locator('[data-id="21"]').count(), 'what is known stays to be read');
+  assert.deepEqual(await page.evaluate(contrastProblems), [], 'the text is still readable');
+  assert.ok(await page.locator('[data-id="21"]').count(), 'the old data is still shown');
 
-  // The banner says it, and nothing else does: no message, and no error where a screen would be.
+  // Only the banner reports the problem: no message, and no error on the screen.
   await page.locator('[data-id="21"]').focus();
   await page.keyboard.press('h');
   await open('/jobs/3');
@@ -46,7 +46,7 @@ export default async ({ fake, page, open, until, assert }) => {
   second.add({ command: 'echo after the restart', name: 'afterwards' });
   await second.listen(port);
   await page.waitForSelector('.banner.bad', { state: 'detached' });
-  await page.waitForSelector('h1 >> text=./prepare.sh'); // what could not be asked for then is asked for now
+  await page.waitForSelector('h1 >> text=./prepare.sh'); // the failed request is repeated
   await open('/history');
   await page.waitForSelector('text=afterwards');
   assert.equal(await page.locator('main.stale').count(), 0);

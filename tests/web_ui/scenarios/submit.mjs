@@ -1,12 +1,12 @@
-// A job, many lines, and a sweep with its commands shown while one types, up to its results.
+// Submitting a job, a batch and a sweep with live previews, up to the results of the sweep.
 export default async ({ fake, page, open, until, assert }) => {
   await open();
   await page.click('nav >> text=Submit');
   await page.fill('textarea[name=command]', 'python train.py --lr 0.1');
   await page.waitForSelector('.preview li >> text=python train.py --lr 0.1');
   assert.match(await page.locator('.preview-facts').innerText(), /in \/home\/ada[\s\S]*1 gpu/);
-  await page.waitForSelector('text=that of the server, as');
-  // What is wrong stands under its field, in the words of the page.
+  await page.waitForSelector('text=Jobs get the environment of the');
+  // An error is shown below its field and uses the field labels.
   await page.fill('input[name=gpus]', '9');
   await page.waitForSelector('.field:has(input[name=gpus]) >> text=this host has 8 GPUs; use “GPUs” 8');
   assert.equal(await page.getAttribute('input[name=gpus]', 'aria-invalid'), 'true');
@@ -47,7 +47,7 @@ export default async ({ fake, page, open, until, assert }) => {
   await page.waitForSelector('.chart canvas[aria-label^="val_loss of each trial"]');
   assert.match(await page.locator('.best').innerText(), /val_loss = /);
 
-  // Sorting is in the address; stopping asks, and can be undone.
+  // The sort order is part of the address; stopping asks for confirmation and can be undone.
   await open('/sweeps/brave-otter');
   await table.locator('tbody tr[data-id]').first().waitFor();
   await table.locator('button:has-text("lr")').click();

@@ -1,4 +1,4 @@
-// A sweep offers what would do something, and its charts speak of the same trials.
+// A sweep offers only actions that have an effect, and its charts show the same trials.
 export default async ({ fake, page, open, until, assert }) => {
   const { rows } = fake.sweeps.get('brave-otter');
   const set = (state, other) => rows.forEach((row) => row.state === state && (row.state = other));
@@ -6,18 +6,18 @@ export default async ({ fake, page, open, until, assert }) => {
   await open('/sweeps/brave-otter');
   await page.waitForSelector('.sweep-over');
   const buttons = () => page.locator('.actions button').allInnerTexts();
-  assert.deepEqual(await buttons(), ['Run failed again', 'Extend…'], 'nothing is missing, so there is nothing to resume');
+  assert.deepEqual(await buttons(), ['Rerun failed', 'Extend…'], 'no trial is missing, so there is nothing to resume');
   await page.waitForSelector('.importance >> text=71%');
   for (const row of rows.slice(0, 2)) row.state = 'cancelled';
-  fake.tell([]);
-  await page.click('text=Run the 2 missing');
-  await page.waitForSelector('.toast >> text=goes on: 2 trials queued');
+  fake.publish([]);
+  await page.click('text=Run 2 missing trials');
+  await page.waitForSelector('.toast >> text=resumed: 2 trials queued');
   await page.waitForSelector('.sweep-active');
-  await page.click('text=Run failed again');
-  await page.waitForSelector('.toast >> text=1 failed trial of brave-otter queued again');
-  assert.equal(await page.locator('.toast').count(), 1, 'the newer word about the sweep stands alone');
+  await page.click('text=Rerun failed');
+  await page.waitForSelector('.toast >> text=1 failed trial of brave-otter submitted again');
+  assert.equal(await page.locator('.toast').count(), 1, 'the newer message about the sweep replaces the older one');
 
-  // What is chosen along an axis is chosen in the curves too.
+  // A range selected along an axis also filters the curves.
   const curves = page.getByRole('region', { name: 'Learning curves' });
   const note = () => curves.locator('header').innerText();
   await until(async () => /val_loss, \d+ trials/.test(await note()));

@@ -1,4 +1,4 @@
-// A browser allows six connections to a server. The seventh tab is live all the same.
+// A browser allows six connections to a server; with eight tabs, all of them get updates.
 export default async ({ fake, context, page, open, until, assert }) => {
   await open();
   const pages = [page];
@@ -8,11 +8,11 @@ export default async ({ fake, context, page, open, until, assert }) => {
     await other.waitForSelector('.gpu');
     pages.push(other);
   }
-  await until(() => fake.streams.size === 1, 'one stream for all');
+  await until(() => fake.streams.size === 1, 'all tabs share one stream');
   const id = fake.add({ command: 'echo for all' });
   for (const one of pages) await one.locator(`[aria-label=Queue] [data-id="${id}"]`).waitFor();
   for (const one of pages) await one.waitForSelector('.status.live');
-  // The tab that reads for the others goes away.
+  // The tab that reads the stream is closed.
   await page.close();
   await until(() => fake.streams.size === 1);
   const next = fake.add({ command: 'echo for the rest' });
