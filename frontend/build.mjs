@@ -1,5 +1,5 @@
-// Bundles the page into src/stoker/web/static: `node build.mjs`, called by hatch_build.py too.
-// The hash of the sources is written beside it, so that a stale bundle is never taken for a fresh one.
+// `node build.mjs` bundles the web UI into src/stoker/web/static; hatch_build.py calls it, too.
+// A hash of the sources is written next to the bundle, so that a stale bundle is detected.
 import { createHash } from 'node:crypto';
 import { cpSync, existsSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join, relative, resolve, sep } from 'node:path';
@@ -9,9 +9,9 @@ import { build } from 'esbuild';
 
 const here = dirname(fileURLToPath(import.meta.url));
 const out = resolve(here, '../src/stoker/web/static');
-const BUDGET = 60_000; // bytes, gzipped: what a phone on a train should have to fetch
+const BUDGET = 60_000; // bytes, gzipped
 
-/** The same rule as in hatch_build.py: each file's path and content, in the order of the paths. */
+/** The hash of the path and content of each file, sorted by path; hatch_build.py computes the same. */
 export function sourceHash() {
   const files = ['build.mjs', 'package.json', 'package-lock.json'];
   const walk = (folder) => {
@@ -27,7 +27,7 @@ export function sourceHash() {
   return hash.digest('hex');
 }
 
-function notices(names) {
+function licenses(names) {
   return names.map((name) => {
     const folder = join(here, 'node_modules', name);
     const { version, license } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
@@ -36,7 +36,7 @@ function notices(names) {
   }).join(`\n${'-'.repeat(80)}\n\n`);
 }
 
-const page = (script, style) => `<!doctype html>
+const indexHtml = (script, style) => `<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -50,7 +50,7 @@ const page = (script, style) => `<!doctype html>
 </head>
 <body>
 <div id="app"></div>
-<noscript>This page needs JavaScript. In a terminal, <code>stoker</code> shows the same.</noscript>
+<noscript>The web UI needs JavaScript. The <code>stoker</code> command shows the same information in a terminal.</noscript>
 </body>
 </html>
 `;
@@ -73,18 +73,18 @@ async function bundle() {
     metafile: true,
     logLevel: 'warning',
   });
-  const made = Object.keys(result.metafile.outputs).map((path) => basename(path));
-  const script = made.find((name) => name.endsWith('.js'));
-  const style = made.find((name) => name.endsWith('.css'));
-  writeFileSync(join(fresh, 'index.html'), page(script, style));
+  const names = Object.keys(result.metafile.outputs).map((path) => basename(path));
+  const script = names.find((name) => name.endsWith('.js'));
+  const style = names.find((name) => name.endsWith('.css'));
+  writeFileSync(join(fresh, 'index.html'), indexHtml(script, style));
   cpSync(join(here, 'src/icon.svg'), join(fresh, 'assets/icon.svg'));
-  writeFileSync(join(fresh, 'assets/notices.txt'), notices(['preact', '@preact/signals', '@preact/signals-core']));
+  writeFileSync(join(fresh, 'assets/notices.txt'), licenses(['preact', '@preact/signals', '@preact/signals-core']));
   writeFileSync(join(fresh, 'source.sha256'), `${sourceHash()}\n`);
   const size = [script, style].reduce((sum, name) => sum + gzipSync(readFileSync(join(fresh, 'assets', name)), { level: 9 }).length, 0);
-  if (size > BUDGET) throw new Error(`the page is ${size} bytes gzipped, more than ${BUDGET}`);
+  if (size > BUDGET) throw new Error(`the web UI has ${size} bytes gzipped, more than ${BUDGET}`);
   rmSync(out, { recursive: true, force: true });
   renameSync(fresh, out);
-  console.log(`page: ${(size / 1000).toFixed(1)} kB gzipped`);
+  console.log(`web UI: ${(size / 1000).toFixed(1)} kB gzipped`);
 }
 
 if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) await bundle();
