@@ -1,5 +1,5 @@
 // Keyboard shortcuts: global ones, and those of the current screen.
-import { useEffect } from 'preact/hooks';
+import { useLayoutEffect } from 'preact/hooks';
 import { go } from './route';
 
 type Keys = Record<string, (event: KeyboardEvent) => void>;
@@ -39,7 +39,8 @@ export function listen(globalKeys: Keys): void {
 
 /** Register shortcuts while the calling screen is mounted. */
 export function useKeys(keys: Keys): void {
-  useEffect(() => {
+  // A layout effect: a key pressed right after the screen appears must not be lost.
+  useLayoutEffect(() => {
     screens.push(keys);
     return () => void screens.splice(screens.indexOf(keys), 1);
   });
