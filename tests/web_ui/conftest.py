@@ -24,7 +24,8 @@ Scenario = Callable[..., str]
 @contextmanager
 def _build_lock() -> Iterator[None]:
     """Only one of the parallel test processes installs packages or builds at a time."""
-    with open(os.path.join(tempfile.gettempdir(), f"stoker-web-ui-{os.getuid()}.lock"), "w") as file:
+    path = os.path.join(tempfile.gettempdir(), f"stoker-web-ui-{os.getuid()}.lock")
+    with open(path, "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
@@ -44,7 +45,7 @@ def _found_node() -> tuple[str, list[str]]:
 
 @pytest.fixture(scope="session")
 def packages(node: str) -> Path:
-    """The directory with the packages of package-lock.json, installed without running their scripts."""
+    """The directory with the installed npm packages; their install scripts are not run."""
     npm = [*_found_node()[1], "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
     path = f"{Path(node).parent}{os.pathsep}{os.environ['PATH']}"
     with _build_lock():

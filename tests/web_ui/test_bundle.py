@@ -1,4 +1,4 @@
-"""The bundle of the web UI: size, types, licenses, no external resources, detection of stale bundles."""
+"""The bundle of the web UI: size, types, licenses, no external resources, stale bundles."""
 
 from __future__ import annotations
 

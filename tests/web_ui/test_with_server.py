@@ -13,7 +13,9 @@ from tests.web_ui.conftest import Scenario
 
 
 @pytest.mark.slow
-def test_web_ui_works_from_empty_queue_to_finished_sweep(scenario: Scenario, new_lab: Callable[..., Lab]) -> None:
+def test_web_ui_works_from_empty_queue_to_finished_sweep(
+    scenario: Scenario, new_lab: Callable[..., Lab]
+) -> None:
     lab = new_lab(devices=2)
     output = lab.ok("web")
     link = re.search(r"http://\S+#token=\S+", output)
