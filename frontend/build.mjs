@@ -1,7 +1,17 @@
 // `node build.mjs` bundles the web UI into src/stoker/web/static; hatch_build.py calls it, too.
 // A hash of the sources is written next to the bundle, so that a stale bundle is detected.
 import { createHash } from 'node:crypto';
-import { cpSync, existsSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { basename, dirname, join, relative, resolve, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
@@ -23,17 +33,25 @@ export function sourceHash() {
   };
   walk(join(here, 'src'));
   const hash = createHash('sha256');
-  for (const file of files.sort()) hash.update(`${file}\0`).update(readFileSync(join(here, file))).update('\0');
+  for (const file of files.sort())
+    hash
+      .update(`${file}\0`)
+      .update(readFileSync(join(here, file)))
+      .update('\0');
   return hash.digest('hex');
 }
 
 function licenses(names) {
-  return names.map((name) => {
-    const folder = join(here, 'node_modules', name);
-    const { version, license } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
-    const file = ['LICENSE', 'LICENSE.md', 'license'].map((one) => join(folder, one)).find(existsSync);
-    return `${name} ${version} (${license})\n\n${file ? readFileSync(file, 'utf8').trim() : ''}\n`;
-  }).join(`\n${'-'.repeat(80)}\n\n`);
+  return names
+    .map((name) => {
+      const folder = join(here, 'node_modules', name);
+      const { version, license } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
+      const file = ['LICENSE', 'LICENSE.md', 'license']
+        .map((one) => join(folder, one))
+        .find(existsSync);
+      return `${name} ${version} (${license})\n\n${file ? readFileSync(file, 'utf8').trim() : ''}\n`;
+    })
+    .join(`\n${'-'.repeat(80)}\n\n`);
 }
 
 const indexHtml = (script, style) => `<!doctype html>
@@ -78,9 +96,15 @@ async function bundle() {
   const style = names.find((name) => name.endsWith('.css'));
   writeFileSync(join(fresh, 'index.html'), indexHtml(script, style));
   cpSync(join(here, 'src/icon.svg'), join(fresh, 'assets/icon.svg'));
-  writeFileSync(join(fresh, 'assets/notices.txt'), licenses(['preact', '@preact/signals', '@preact/signals-core']));
+  writeFileSync(
+    join(fresh, 'assets/notices.txt'),
+    licenses(['preact', '@preact/signals', '@preact/signals-core']),
+  );
   writeFileSync(join(fresh, 'source.sha256'), `${sourceHash()}\n`);
-  const size = [script, style].reduce((sum, name) => sum + gzipSync(readFileSync(join(fresh, 'assets', name)), { level: 9 }).length, 0);
+  const size = [script, style].reduce(
+    (sum, name) => sum + gzipSync(readFileSync(join(fresh, 'assets', name)), { level: 9 }).length,
+    0,
+  );
   if (size > BUDGET) throw new Error(`the web UI has ${size} bytes gzipped, more than ${BUDGET}`);
   rmSync(out, { recursive: true, force: true });
   renameSync(fresh, out);

@@ -4,11 +4,28 @@ import { createServer } from 'node:http';
 import { readFileSync } from 'node:fs';
 import { dirname, extname, join, normalize } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { busyGpu, canStart, gpu, iso, job, occupiedGpu, trace, trainingLog, whyOf } from './data.mjs';
+import {
+  busyGpu,
+  canStart,
+  gpu,
+  iso,
+  job,
+  occupiedGpu,
+  trace,
+  trainingLog,
+  whyOf,
+} from './data.mjs';
 
 const STATIC = join(dirname(fileURLToPath(import.meta.url)), '../../src/stoker/web/static');
-const TYPES = { '.html': 'text/html; charset=utf-8', '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml', '.txt': 'text/plain' };
-const CSP = "default-src 'self'; style-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'";
+const TYPES = {
+  '.html': 'text/html; charset=utf-8',
+  '.js': 'text/javascript',
+  '.css': 'text/css',
+  '.svg': 'image/svg+xml',
+  '.txt': 'text/plain',
+};
+const CSP =
+  "default-src 'self'; style-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'";
 const ACTIVE = ['starting', 'running', 'stopping'];
 const WAITING = ['queued', 'held'];
 const FINAL = ['done', 'failed', 'cancelled', 'lost'];
@@ -42,13 +59,23 @@ export class Fake {
     for (let id = 1; id <= count; id++) {
       const isNew = id > count - queued;
       const isRunning = !isNew && id > count - queued - running;
-      const state = isNew ? (id % 9 === 5 ? 'held' : 'queued') : isRunning ? 'running' : ['done', 'done', 'failed', 'done', 'cancelled', 'done', 'done'][id % 7];
+      const state = isNew
+        ? id % 9 === 5
+          ? 'held'
+          : 'queued'
+        : isRunning
+          ? 'running'
+          : ['done', 'done', 'failed', 'done', 'cancelled', 'done', 'done'][id % 7];
       const devices = isRunning ? [{ index: id - (count - queued - running) - 1, uuid: '' }] : [];
       this.jobs.set(id, job(id, state, now, { devices }));
       this.logs.set(id, Buffer.from(trainingLog(120, state === 'failed')));
     }
     const live = [...this.jobs.values()].filter((one) => one.state === 'running');
-    this.gpus = [...live.map((one, i) => busyGpu(i, one.id)), occupiedGpu(live.length), gpu(live.length + 1, count ? { state: 'drained' } : {})];
+    this.gpus = [
+      ...live.map((one, i) => busyGpu(i, one.id)),
+      occupiedGpu(live.length),
+      gpu(live.length + 1, count ? { state: 'drained' } : {}),
+    ];
     if (count) this.addSweep('brave-otter', count >= 100 ? 400 : 24, now);
   }
 
@@ -58,10 +85,34 @@ export class Fake {
       const lr = [1e-4, 3e-4, 1e-3, 3e-3, 1e-2][trial % 5];
       const opt = trial % 3 ? 'adam' : 'sgd';
       const state = trial > total * done ? 'queued' : trial % 13 === 0 ? 'failed' : 'done';
-      const loss = state === 'done' ? 0.2 + Math.abs(Math.log10(lr / 1e-3)) * 0.3 + (opt === 'sgd' ? 0.2 : 0) + ((trial * 7) % 10) / 60 : null;
-      rows.push({ trial, lr, opt, wd: trial % 2 ? 0 : 1e-4, val_loss: loss, acc: loss === null ? null : 1 - loss / 3, state, seconds: state === 'queued' ? null : 200 + trial, job: trial });
+      const loss =
+        state === 'done'
+          ? 0.2 +
+            Math.abs(Math.log10(lr / 1e-3)) * 0.3 +
+            (opt === 'sgd' ? 0.2 : 0) +
+            ((trial * 7) % 10) / 60
+          : null;
+      rows.push({
+        trial,
+        lr,
+        opt,
+        wd: trial % 2 ? 0 : 1e-4,
+        val_loss: loss,
+        acc: loss === null ? null : 1 - loss / 3,
+        state,
+        seconds: state === 'queued' ? null : 200 + trial,
+        job: trial,
+      });
     }
-    this.sweeps.set(name, { name, method: 'random', command: 'python train.py --lr {lr} --opt {opt} --wd {wd}', metric: { name: 'val_loss', goal: 'min' }, stopped: null, rows, created: now });
+    this.sweeps.set(name, {
+      name,
+      method: 'random',
+      command: 'python train.py --lr {lr} --opt {opt} --wd {wd}',
+      metric: { name: 'val_loss', goal: 'min' },
+      stopped: null,
+      rows,
+      created: now,
+    });
     for (const row of rows) {
       const one = this.jobs.get(row.job);
       if (one && row.trial < 8) Object.assign(one, { sweep: name, trial: row.trial });
@@ -110,9 +161,18 @@ export class Fake {
 
   publish(ids, more = {}) {
     const change = {
-      event_id: ++this.eventId, now: iso(Date.now() / 1000), counts: this.counts(), gpus: this.gpus, daemon: this.daemon(),
-      jobs: ids.map((id) => this.withWait(this.jobs.get(id))).filter(Boolean), removed: ids.filter((id) => !this.jobs.has(id)),
-      sweeps: [...this.sweeps.values()].map((one) => this.summary(one)), removed_sweeps: [], waits: {}, queue: this.queue().map((one) => one.id), ...more,
+      event_id: ++this.eventId,
+      now: iso(Date.now() / 1000),
+      counts: this.counts(),
+      gpus: this.gpus,
+      daemon: this.daemon(),
+      jobs: ids.map((id) => this.withWait(this.jobs.get(id))).filter(Boolean),
+      removed: ids.filter((id) => !this.jobs.has(id)),
+      sweeps: [...this.sweeps.values()].map((one) => this.summary(one)),
+      removed_sweeps: [],
+      waits: {},
+      queue: this.queue().map((one) => one.id),
+      ...more,
     };
     const text = `id: ${this.eventId}\nevent: change\ndata: ${JSON.stringify(change)}\n\n`;
     this.ring.push({ id: this.eventId, text });
@@ -134,8 +194,10 @@ export class Fake {
   /** As in web/page_state.py: jobs that can start by priority, then jobs that wait for something else. */
   queue() {
     const rank = (one) => (canStart(one) ? 0 : one.eligible_at ? 1 : one.state === 'held' ? 3 : 2);
-    return [...this.jobs.values()].filter((one) => WAITING.includes(one.state))
-      .sort((a, b) => rank(a) - rank(b) || (rank(a) ? 0 : b.priority - a.priority) || a.id - b.id).slice(0, 200);
+    return [...this.jobs.values()]
+      .filter((one) => WAITING.includes(one.state))
+      .sort((a, b) => rank(a) - rank(b) || (rank(a) ? 0 : b.priority - a.priority) || a.id - b.id)
+      .slice(0, 200);
   }
 
   /** A job with the fields that waiting jobs have in addition. */
@@ -143,28 +205,59 @@ export class Fake {
     if (!one || !WAITING.includes(one.state)) return one;
     const place = this.queue().indexOf(one);
     const inLine = canStart(one);
-    return { starts_in: inLine && one.id % 4 !== 2 ? 60 + ((one.id * 37) % 4000) : null, ...one, why: one.why ?? whyOf(one, inLine ? place : 0), in_line: inLine };
+    return {
+      starts_in: inLine && one.id % 4 !== 2 ? 60 + ((one.id * 37) % 4000) : null,
+      ...one,
+      why: one.why ?? whyOf(one, inLine ? place : 0),
+      in_line: inLine,
+    };
   }
 
   summary(sweep) {
     const trials = {};
     for (const row of sweep.rows) trials[row.state] = (trials[row.state] ?? 0) + 1;
-    const best = sweep.rows.filter((row) => row.val_loss !== null).sort((a, b) => a.val_loss - b.val_loss)[0];
+    const best = sweep.rows
+      .filter((row) => row.val_loss !== null)
+      .sort((a, b) => a.val_loss - b.val_loss)[0];
     const { name, method, command, metric, stopped } = sweep;
     return {
-      name, method, command, metric, stopped, trials, total: sweep.rows.length,
+      name,
+      method,
+      command,
+      metric,
+      stopped,
+      trials,
+      total: sweep.rows.length,
       state: stopped ? 'stopped' : trials.queued || trials.running ? 'active' : 'over',
-      best: best ? { trial: best.trial, value: best.val_loss, params: { lr: best.lr, opt: best.opt, wd: best.wd } } : null,
+      best: best
+        ? {
+            trial: best.trial,
+            value: best.val_loss,
+            params: { lr: best.lr, opt: best.opt, wd: best.wd },
+          }
+        : null,
     };
   }
 
   overview() {
     const all = [...this.jobs.values()];
     return {
-      now: iso(Date.now() / 1000), event_id: this.eventId, read_only: this.readOnly, user: 'ada', host: 'babbage', daemon: this.daemon(), trouble: null,
-      gpus: this.gpus, running: all.filter((one) => ACTIVE.includes(one.state)), queue: this.queue().map((one) => this.withWait(one)),
-      recent: all.filter((one) => FINAL.includes(one.state)).sort((a, b) => b.ended_at.localeCompare(a.ended_at)).slice(0, 20),
-      counts: this.counts(), sweeps: [...this.sweeps.values()].map((one) => this.summary(one)),
+      now: iso(Date.now() / 1000),
+      event_id: this.eventId,
+      read_only: this.readOnly,
+      user: 'ada',
+      host: 'babbage',
+      daemon: this.daemon(),
+      trouble: null,
+      gpus: this.gpus,
+      running: all.filter((one) => ACTIVE.includes(one.state)),
+      queue: this.queue().map((one) => this.withWait(one)),
+      recent: all
+        .filter((one) => FINAL.includes(one.state))
+        .sort((a, b) => b.ended_at.localeCompare(a.ended_at))
+        .slice(0, 20),
+      counts: this.counts(),
+      sweeps: [...this.sweeps.values()].map((one) => this.summary(one)),
     };
   }
 
@@ -174,11 +267,23 @@ export class Fake {
     if (path === '/api/jobs') return this.list(query);
     if ((found = /^\/api\/jobs\/(\d+)(?:\/(\w+))?$/.exec(path))) {
       const one = this.jobs.get(Number(found[1]));
-      if (!one) throw new ApiError(404, 'not_found', `there is no job ${found[1]}`, '`stoker ls` shows them');
+      if (!one)
+        throw new ApiError(
+          404,
+          'not_found',
+          `there is no job ${found[1]}`,
+          '`stoker ls` shows them',
+        );
       return this.ofJob(one, found[2], query);
     }
-    if (path.startsWith('/api/gpus/')) return { series: gpuOnly(trace(Date.now() / 1000, Number(query.get('hours') ?? 6), 200, path.length)) };
-    if (path === '/api/sweeps') return { sweeps: [...this.sweeps.values()].reverse().map((one) => this.summary(one)) };
+    if (path.startsWith('/api/gpus/'))
+      return {
+        series: gpuOnly(
+          trace(Date.now() / 1000, Number(query.get('hours') ?? 6), 200, path.length),
+        ),
+      };
+    if (path === '/api/sweeps')
+      return { sweeps: [...this.sweeps.values()].reverse().map((one) => this.summary(one)) };
     if ((found = /^\/api\/sweeps\/([^/]+)(?:\/(\w+))?$/.exec(path))) {
       const sweep = this.sweeps.get(decodeURIComponent(found[1]));
       if (!sweep) throw new ApiError(404, 'not_found', 'there is no such sweep');
@@ -190,11 +295,18 @@ export class Fake {
   list(query) {
     const limit = Number(query.get('limit') ?? 100);
     const before = Number(query.get('before') ?? Infinity);
-    const states = (query.get('state') ?? '').split(',').filter(Boolean).flatMap((one) => GROUPS[one] ?? [one]);
+    const states = (query.get('state') ?? '')
+      .split(',')
+      .filter(Boolean)
+      .flatMap((one) => GROUPS[one] ?? [one]);
     const text = (query.get('q') ?? '').toLowerCase();
-    const matches = (one) => one.id < before && (!states.length || states.includes(one.state)) && (!query.get('tag') || one.tags.includes(query.get('tag')))
-      && (!query.get('name') || one.name === query.get('name')) && (!query.get('sweep') || one.sweep === query.get('sweep'))
-      && `${one.name} ${one.command}`.toLowerCase().includes(text);
+    const matches = (one) =>
+      one.id < before &&
+      (!states.length || states.includes(one.state)) &&
+      (!query.get('tag') || one.tags.includes(query.get('tag'))) &&
+      (!query.get('name') || one.name === query.get('name')) &&
+      (!query.get('sweep') || one.sweep === query.get('sweep')) &&
+      `${one.name} ${one.command}`.toLowerCase().includes(text);
     const found = [...this.jobs.values()].sort((a, b) => b.id - a.id).filter(matches);
     return { jobs: found.slice(0, limit), next: found.length > limit ? found[limit - 1].id : null };
   }
@@ -204,46 +316,142 @@ export class Fake {
     const isOver = FINAL.includes(one.state);
     if (part === undefined) {
       const status = one.signal ?? (one.exit_code ?? 0) << 8;
-      const history = Array.from({ length: one.attempts }, (_, i) => ({ number: i + 1, devices: one.devices.map((d) => d.index), started_at: one.started_at, ended_at: one.ended_at, status: one.ended_at ? status : null, cause: null, detail: null }));
-      const metrics = one.attempts ? { val_loss: { last: 0.2134, min: 0.2101, max: 2.31, n: 60, step: 590 }, acc: { last: 0.91, min: 0.1, max: 0.915, n: 60, step: 590 } } : {};
-      const { starts_in, ...waiting } = this.withWait(one);
-      return { job: { in_line: false, ...waiting, history, events: one.events ?? [], params: one.params ?? (one.sweep ? { lr: 0.001, opt: 'adam', wd: 0 } : {}), metrics, why: waiting.in_line ? waiting.why.split('; ') : [waiting.why ?? `it is ${one.state}`] } };
+      const history = Array.from({ length: one.attempts }, (_, i) => ({
+        number: i + 1,
+        devices: one.devices.map((d) => d.index),
+        started_at: one.started_at,
+        ended_at: one.ended_at,
+        status: one.ended_at ? status : null,
+        cause: null,
+        detail: null,
+      }));
+      const metrics = one.attempts
+        ? {
+            val_loss: { last: 0.2134, min: 0.2101, max: 2.31, n: 60, step: 590 },
+            acc: { last: 0.91, min: 0.1, max: 0.915, n: 60, step: 590 },
+          }
+        : {};
+      const { starts_in: _, ...waiting } = this.withWait(one);
+      return {
+        job: {
+          in_line: false,
+          ...waiting,
+          history,
+          events: one.events ?? [],
+          params: one.params ?? (one.sweep ? { lr: 0.001, opt: 'adam', wd: 0 } : {}),
+          metrics,
+          why: waiting.in_line ? waiting.why.split('; ') : [waiting.why ?? `it is ${one.state}`],
+        },
+      };
     }
     if (part === 'log') {
-      let from = query.has('from') ? Number(query.get('from')) : Math.max(0, log.length - Number(query.get('tail') ?? 65_536));
-      let to = Math.min(log.length, query.has('to') ? Number(query.get('to')) : log.length, from + (1 << 20));
+      let from = query.has('from')
+        ? Number(query.get('from'))
+        : Math.max(0, log.length - Number(query.get('tail') ?? 65_536));
+      let to = Math.min(
+        log.length,
+        query.has('to') ? Number(query.get('to')) : log.length,
+        from + (1 << 20),
+      );
       from = Math.min(from, log.length);
       while (from > 0 && from < to && (log[from] & 0xc0) === 0x80) from++;
       while (to < log.length && to > from && (log[to] & 0xc0) === 0x80) to--;
-      return { attempt: one.attempts, size: log.length, from, to: Math.max(from, to), text: log.subarray(from, to).toString(), is_over: isOver };
+      return {
+        attempt: one.attempts,
+        size: log.length,
+        from,
+        to: Math.max(from, to),
+        text: log.subarray(from, to).toString(),
+        is_over: isOver,
+      };
     }
     if (part === 'find') {
       const from = Number(query.get('from') ?? 0);
-      const needle = query.has('error') ? /traceback|error:/gi : new RegExp(Buffer.from(query.get('q')).toString('latin1').replace(/[^\w]/g, '\\$&'), 'gi');
+      const needle = query.has('error')
+        ? /traceback|error:/gi
+        : new RegExp(
+            Buffer.from(query.get('q')).toString('latin1').replace(/[^\w]/g, '\\$&'),
+            'gi',
+          );
       const places = shownMatches(log.toString('latin1'), needle);
       const at = places.find((place) => place >= from) ?? null;
-      return { at, searched_to: log.length, size: log.length, nth: at === null ? null : places.indexOf(at) + 1, total: places.length };
+      return {
+        at,
+        searched_to: log.length,
+        size: log.length,
+        nth: at === null ? null : places.indexOf(at) + 1,
+        total: places.length,
+      };
     }
-    if (part === 'curve') return { points: Array.from({ length: 60 }, (_, i) => [i * 10, 2 / (1 + i / 8) + Math.sin(i) * 0.02 + 0.2]) };
-    if (part === 'trace') return { series: one.attempts ? trace(Date.now() / 1000, 1, 120, one.id) : {} };
+    if (part === 'curve')
+      return {
+        points: Array.from({ length: 60 }, (_, i) => [
+          i * 10,
+          2 / (1 + i / 8) + Math.sin(i) * 0.02 + 0.2,
+        ]),
+      };
+    if (part === 'trace')
+      return { series: one.attempts ? trace(Date.now() / 1000, 1, 120, one.id) : {} };
     throw new ApiError(404, 'not_found', 'not found');
   }
 
   ofSweep(sweep, part, query) {
     if (part === undefined) {
-      return { ...this.summary(sweep), spec: {}, missing: sweep.rows.filter((row) => ['cancelled', 'lost'].includes(row.state)).length, params: [{ name: 'lr', kind: 'log' }, { name: 'opt', kind: 'choices', values: ['sgd', 'adam'] }, { name: 'wd', kind: 'choices', values: [0, 1e-4] }] };
+      return {
+        ...this.summary(sweep),
+        spec: {},
+        missing: sweep.rows.filter((row) => ['cancelled', 'lost'].includes(row.state)).length,
+        params: [
+          { name: 'lr', kind: 'log' },
+          { name: 'opt', kind: 'choices', values: ['sgd', 'adam'] },
+          { name: 'wd', kind: 'choices', values: [0, 1e-4] },
+        ],
+      };
     }
     if (part === 'results') {
       const sort = query.get('sort');
       const name = sort?.replace(/^-/, '');
       const sign = sort?.startsWith('-') ? -1 : 1;
-      const rows = sort ? [...sweep.rows].sort((a, b) => (a[name] === null) - (b[name] === null) || sign * (a[name] > b[name] ? 1 : a[name] < b[name] ? -1 : 0)) : sweep.rows;
+      const rows = sort
+        ? [...sweep.rows].sort(
+            (a, b) =>
+              (a[name] === null) - (b[name] === null) ||
+              sign * (a[name] > b[name] ? 1 : a[name] < b[name] ? -1 : 0),
+          )
+        : sweep.rows;
       const offset = Number(query.get('offset') ?? 0);
-      return { columns: ['trial', 'lr', 'opt', 'wd', 'val_loss', 'acc', 'state', 'seconds', 'job'], rows: rows.slice(offset, offset + Number(query.get('limit') ?? 500)), total: rows.length, metric: sweep.metric };
+      return {
+        columns: ['trial', 'lr', 'opt', 'wd', 'val_loss', 'acc', 'state', 'seconds', 'job'],
+        rows: rows.slice(offset, offset + Number(query.get('limit') ?? 500)),
+        total: rows.length,
+        metric: sweep.metric,
+      };
     }
-    if (part === 'importance') return { metric: 'val_loss', importance: [{ name: 'lr', score: 0.71, direction: 0, n: 16 }, { name: 'opt', score: 0.22, direction: 0, n: 16 }, { name: 'wd', score: 0.02, direction: 1, n: 16 }] };
-    const done = sweep.rows.filter((row) => row.val_loss !== null).slice(0, Number(query.get('limit') ?? 50));
-    return { metric: 'val_loss', curves: done.map((row) => ({ trial: row.trial, job: row.job, params: { lr: row.lr }, best: row.val_loss, points: Array.from({ length: 40 }, (_, i) => [i, row.val_loss + 2 / (1 + i / 3) + Math.sin(i * row.trial) * 0.02]) })) };
+    if (part === 'importance')
+      return {
+        metric: 'val_loss',
+        importance: [
+          { name: 'lr', score: 0.71, direction: 0, n: 16 },
+          { name: 'opt', score: 0.22, direction: 0, n: 16 },
+          { name: 'wd', score: 0.02, direction: 1, n: 16 },
+        ],
+      };
+    const done = sweep.rows
+      .filter((row) => row.val_loss !== null)
+      .slice(0, Number(query.get('limit') ?? 50));
+    return {
+      metric: 'val_loss',
+      curves: done.map((row) => ({
+        trial: row.trial,
+        job: row.job,
+        params: { lr: row.lr },
+        best: row.val_loss,
+        points: Array.from({ length: 40 }, (_, i) => [
+          i,
+          row.val_loss + 2 / (1 + i / 3) + Math.sin(i * row.trial) * 0.02,
+        ]),
+      })),
+    };
   }
 
   // -- actions -----------------------------------------------------------------------------------
@@ -257,8 +465,11 @@ export class Fake {
     }
     if (path === '/api/batch') {
       const isPeasy = body.text.includes(';;');
-      const lines = isPeasy ? body.text.split(';;;').map((part) => part.split(';;')[2]?.trim()) : body.text.split('\n').filter((line) => line.trim() && !line.startsWith('#'));
-      if (lines.some((line) => !line)) throw new ApiError(400, 'usage', `Malformed job: ${body.text.slice(0, 40)}`);
+      const lines = isPeasy
+        ? body.text.split(';;;').map((part) => part.split(';;')[2]?.trim())
+        : body.text.split('\n').filter((line) => line.trim() && !line.startsWith('#'));
+      if (lines.some((line) => !line))
+        throw new ApiError(400, 'usage', `Malformed job: ${body.text.slice(0, 40)}`);
       return this.submit(lines, body);
     }
     if (path === '/api/jobs/act') return this.act(body);
@@ -269,7 +480,14 @@ export class Fake {
     }
     if ((found = /^\/api\/gpus\/([^/]+)\/act$/.exec(path))) {
       const gpu = this.gpus.find((one) => one.uuid === decodeURIComponent(found[1]));
-      if (body.action === 'slots' && !(body.slots >= 1 && body.slots <= 64)) throw new ApiError(400, 'usage', '`slots`: input should be less than or equal to 64', '/docs says what is known', 'slots');
+      if (body.action === 'slots' && !(body.slots >= 1 && body.slots <= 64))
+        throw new ApiError(
+          400,
+          'usage',
+          '`slots`: input should be less than or equal to 64',
+          '/docs says what is known',
+          'slots',
+        );
       if (body.action === 'slots') gpu.slots = body.slots;
       else gpu.state = body.action === 'drain' ? 'drained' : gpu.jobs.length ? 'busy' : 'free';
       this.publish([]);
@@ -285,32 +503,97 @@ export class Fake {
 
   /** `stop` cancels waiting trials, `resume` queues cancelled ones, `rerun_failed` queues failed ones. */
   actOnSweep(sweep, action) {
-    const transition = { stop: ['queued', 'cancelled'], resume: ['cancelled', 'queued'], rerun_failed: ['failed', 'queued'] }[action] ?? [];
+    const transition =
+      {
+        stop: ['queued', 'cancelled'],
+        resume: ['cancelled', 'queued'],
+        rerun_failed: ['failed', 'queued'],
+      }[action] ?? [];
     const rows = sweep.rows.filter((row) => row.state === transition[0]);
     for (const row of rows) row.state = transition[1];
-    sweep.stopped = action === 'stop' ? 'stopped by hand' : action === 'resume' ? null : sweep.stopped;
+    sweep.stopped =
+      action === 'stop' ? 'stopped by hand' : action === 'resume' ? null : sweep.stopped;
     this.publish([]);
     return { changed: rows.length };
   }
 
   submit(commands, body) {
-    if (body.gpus > 8) throw new ApiError(422, 'impossible', `a job asks for ${body.gpus} GPUs, but this host has 8 GPUs`, 'use --gpus 8', 'gpus');
-    if (body.time_limit === 'never') throw new ApiError(400, 'usage', '`never` is not a duration', 'write 90s, 30m, 2h, 1d, HH:MM:SS or D-HH:MM:SS', 'time_limit');
-    const { gpus = 1, priority = 0, tags = [], retries = 0, hold = false, after = [], name = null, cwd = '/home/ada' } = body;
-    if (body.dry_run) return { dry_run: commands.map((command) => ({ argv: body.argv ?? [command], shell: !body.argv, cwd, gpus, needs: `${gpus} gpu${gpus === 1 ? '' : 's'}`, name, priority, time_limit: null, stdout: null, tags, hold, retries, begin_at: null, after })), total: commands.length };
-    return { jobs: commands.map((command) => this.add({ command, name: body.name ?? null, gpus: body.gpus ?? 1, priority: body.priority ?? 0, tags: body.tags ?? [] })), warning: null };
+    if (body.gpus > 8)
+      throw new ApiError(
+        422,
+        'impossible',
+        `a job asks for ${body.gpus} GPUs, but this host has 8 GPUs`,
+        'use --gpus 8',
+        'gpus',
+      );
+    if (body.time_limit === 'never')
+      throw new ApiError(
+        400,
+        'usage',
+        '`never` is not a duration',
+        'write 90s, 30m, 2h, 1d, HH:MM:SS or D-HH:MM:SS',
+        'time_limit',
+      );
+    const {
+      gpus = 1,
+      priority = 0,
+      tags = [],
+      retries = 0,
+      hold = false,
+      after = [],
+      name = null,
+      cwd = '/home/ada',
+    } = body;
+    if (body.dry_run)
+      return {
+        dry_run: commands.map((command) => ({
+          argv: body.argv ?? [command],
+          shell: !body.argv,
+          cwd,
+          gpus,
+          needs: `${gpus} gpu${gpus === 1 ? '' : 's'}`,
+          name,
+          priority,
+          time_limit: null,
+          stdout: null,
+          tags,
+          hold,
+          retries,
+          begin_at: null,
+          after,
+        })),
+        total: commands.length,
+      };
+    return {
+      jobs: commands.map((command) =>
+        this.add({
+          command,
+          name: body.name ?? null,
+          gpus: body.gpus ?? 1,
+          priority: body.priority ?? 0,
+          tags: body.tags ?? [],
+        }),
+      ),
+      warning: null,
+    };
   }
 
   startSweep(body) {
     let points = [{}];
     for (const [name, text] of Object.entries(body.parameters)) {
       const range = /^range\((\d+)\)$/.exec(text);
-      const values = range ? Array.from({ length: Number(range[1]) }, (_, i) => String(i)) : String(text).split(',');
+      const values = range
+        ? Array.from({ length: Number(range[1]) }, (_, i) => String(i))
+        : String(text).split(',');
       points = points.flatMap((point) => values.map((value) => ({ ...point, [name]: value })));
     }
-    const commands = points.map((point) => body.command.replace(/\{(\w+)\}/g, (whole, name) => point[name] ?? whole));
-    if (commands.some((command) => /\{\w+\}/.test(command))) throw new ApiError(400, 'usage', 'a place has no values', 'give lr=1,2');
-    if (body.dry_run) return { commands: commands.slice(0, 100), total: commands.length, known: null };
+    const commands = points.map((point) =>
+      body.command.replace(/\{(\w+)\}/g, (whole, name) => point[name] ?? whole),
+    );
+    if (commands.some((command) => /\{\w+\}/.test(command)))
+      throw new ApiError(400, 'usage', 'a place has no values', 'give lr=1,2');
+    if (body.dry_run)
+      return { commands: commands.slice(0, 100), total: commands.length, known: null };
     const name = body.name ?? 'calm-heron';
     this.addSweep(name, commands.length, undefined, 0.5);
     this.publish([]);
@@ -323,17 +606,47 @@ export class Fake {
     for (const id of ids) {
       const one = this.jobs.get(id);
       if (!one) throw new ApiError(404, 'not_found', `there is no job ${id}`);
-      if (action === 'cancel') Object.assign(one, ACTIVE.includes(one.state) ? { state: 'stopping' } : { state: 'cancelled', cause: 'user', ended_at: now });
-      if (action === 'rerun' && !FINAL.includes(one.state)) throw new ApiError(409, 'conflict', `job ${id} is ${one.state}; only an ended job can be rerun`);
+      if (action === 'cancel')
+        Object.assign(
+          one,
+          ACTIVE.includes(one.state)
+            ? { state: 'stopping' }
+            : { state: 'cancelled', cause: 'user', ended_at: now },
+        );
+      if (action === 'rerun' && !FINAL.includes(one.state))
+        throw new ApiError(
+          409,
+          'conflict',
+          `job ${id} is ${one.state}; only an ended job can be rerun`,
+        );
       if (action === 'hold') one.state = 'held';
       if (action === 'release') one.state = 'queued';
       if (action === 'priority') one.priority = priority;
-      if (action === 'move_first') one.priority = Math.max(0, ...this.queue().filter(canStart).map((other) => other.priority + 1));
+      if (action === 'move_first')
+        one.priority = Math.max(
+          0,
+          ...this.queue()
+            .filter(canStart)
+            .map((other) => other.priority + 1),
+        );
       if (action === 'rm') this.jobs.delete(id);
-      if (action === 'rerun') made.push(this.add({ command: one.command, name: one.name, rerun_of: id }));
+      if (action === 'rerun')
+        made.push(this.add({ command: one.command, name: one.name, rerun_of: id }));
     }
     this.publish(ids);
-    for (const id of ids) if (this.jobs.get(id)?.state === 'stopping') setTimeout(() => this.jobs.has(id) && this.change(id, { state: 'cancelled', cause: 'user', ended_at: iso(Date.now() / 1000), devices: [] }), 300);
+    for (const id of ids)
+      if (this.jobs.get(id)?.state === 'stopping')
+        setTimeout(
+          () =>
+            this.jobs.has(id) &&
+            this.change(id, {
+              state: 'cancelled',
+              cause: 'user',
+              ended_at: iso(Date.now() / 1000),
+              devices: [],
+            }),
+          300,
+        );
     return { changed: ids.length, ...(made.length ? { jobs: made } : {}) };
   }
 
@@ -343,7 +656,11 @@ export class Fake {
     const url = new URL(request.url, this.url);
     const path = url.pathname;
     this.requests.push(`${request.method} ${path}`);
-    const headers = { 'Content-Security-Policy': CSP, 'X-Content-Type-Options': 'nosniff', 'Cache-Control': 'no-store' };
+    const headers = {
+      'Content-Security-Policy': CSP,
+      'X-Content-Type-Options': 'nosniff',
+      'Cache-Control': 'no-store',
+    };
     const send = (status, body, more = {}) => {
       response.writeHead(status, { ...headers, 'Content-Type': 'application/json', ...more });
       response.end(status === 204 ? undefined : JSON.stringify({ schema: 1, ...body }));
@@ -354,21 +671,44 @@ export class Fake {
       for await (const chunk of request) chunks.push(chunk);
       const body = chunks.length ? JSON.parse(Buffer.concat(chunks).toString()) : {};
       if (path === '/api/login') {
-        if (body.token !== this.token) throw new ApiError(401, 'wrong_token', 'this is not the token');
-        return send(204, {}, { 'Set-Cookie': `stoker_${this.port}=${this.session}; HttpOnly; SameSite=Strict; Path=/` });
+        if (body.token !== this.token)
+          throw new ApiError(401, 'wrong_token', 'this is not the token');
+        return send(
+          204,
+          {},
+          {
+            'Set-Cookie': `stoker_${this.port}=${this.session}; HttpOnly; SameSite=Strict; Path=/`,
+          },
+        );
       }
-      if (!(request.headers.cookie ?? '').includes(`stoker_${this.port}=${this.session}`)) throw new ApiError(401, 'no_token', 'a token is needed');
+      if (!(request.headers.cookie ?? '').includes(`stoker_${this.port}=${this.session}`))
+        throw new ApiError(401, 'no_token', 'a token is needed');
       if (path === '/api/events') return this.stream(request, response, headers);
       if (request.method === 'GET' && path.endsWith('/log/download')) {
-        response.writeHead(200, { ...headers, 'Content-Type': 'text/plain', 'Content-Disposition': 'attachment' });
+        response.writeHead(200, {
+          ...headers,
+          'Content-Type': 'text/plain',
+          'Content-Disposition': 'attachment',
+        });
         return response.end(this.logs.get(Number(path.split('/')[3])));
       }
       if (request.method === 'GET') return send(200, this.get(path, url.searchParams));
-      if (request.headers['x-stoker'] !== '1' || request.headers['content-type'] !== 'application/json') throw new ApiError(403, 'no_header', 'the header X-Stoker is missing');
+      if (
+        request.headers['x-stoker'] !== '1' ||
+        request.headers['content-type'] !== 'application/json'
+      )
+        throw new ApiError(403, 'no_header', 'the header X-Stoker is missing');
       return send(body.dry_run ? 200 : 201, this.post(path, body));
     } catch (error) {
       if (!(error instanceof ApiError)) console.error(error);
-      send(error.status ?? 500, { error: { code: error.code ?? 'internal', message: error.message, hint: error.hint ?? null, field: error.field } });
+      send(error.status ?? 500, {
+        error: {
+          code: error.code ?? 'internal',
+          message: error.message,
+          hint: error.hint ?? null,
+          field: error.field,
+        },
+      });
     }
   }
 
@@ -376,7 +716,10 @@ export class Fake {
     const name = normalize(path === '/' ? '/index.html' : path);
     try {
       const data = readFileSync(join(STATIC, name));
-      response.writeHead(200, { ...headers, 'Content-Type': TYPES[extname(name)] ?? 'application/octet-stream' });
+      response.writeHead(200, {
+        ...headers,
+        'Content-Type': TYPES[extname(name)] ?? 'application/octet-stream',
+      });
       response.end(data);
     } catch {
       response.writeHead(404, headers);
@@ -387,9 +730,13 @@ export class Fake {
   stream(request, response, headers) {
     response.writeHead(200, { ...headers, 'Content-Type': 'text/event-stream' });
     const last = Number(request.headers['last-event-id'] ?? this.eventId);
-    const isKnown = last === this.eventId || this.ring.some((one) => one.id === last) || this.ring[0]?.id === last + 1;
+    const isKnown =
+      last === this.eventId ||
+      this.ring.some((one) => one.id === last) ||
+      this.ring[0]?.id === last + 1;
     response.write(': hello\n\n');
-    if (!isKnown) response.write(`id: ${this.eventId}\nevent: reset\ndata: {"event_id":${this.eventId}}\n\n`);
+    if (!isKnown)
+      response.write(`id: ${this.eventId}\nevent: reset\ndata: {"event_id":${this.eventId}}\n\n`);
     else for (const one of this.ring) if (one.id > last) response.write(one.text);
     this.streams.add(response);
     response.on('close', () => this.streams.delete(response));
@@ -401,7 +748,9 @@ function shownMatches(text, needle) {
   const hidden = /^[^\n]*\r(?=[^\r\n])|\x1b\[[0-?]*[ -/]*[@-~]/gm;
   const gaps = [...text.matchAll(hidden)];
   const shown = text.replace(hidden, '');
-  return [...shown.matchAll(needle)].map((match) => gaps.reduce((at, gap) => (gap.index <= at ? at + gap[0].length : at), match.index));
+  return [...shown.matchAll(needle)].map((match) =>
+    gaps.reduce((at, gap) => (gap.index <= at ? at + gap[0].length : at), match.index),
+  );
 }
 
 function gpuOnly({ gpu_use, gpu_memory, power, temperature }) {

@@ -7,7 +7,9 @@ let step = 0;
 setInterval(() => {
   step += 1;
   const live = [...fake.jobs.values()].filter((one) => one.state === 'running');
-  for (const one of live) fake.write(one.id, `\rstep ${step} ${'#'.repeat(step % 40)}${step % 10 ? '' : '\n'}`);
-  for (const gpu of fake.gpus) if (gpu.jobs.length) gpu.utilisation_percent = 60 + ((step * 7 + gpu.index * 13) % 40);
+  for (const one of live)
+    fake.write(one.id, `\rstep ${step} ${'#'.repeat(step % 40)}${step % 10 ? '' : '\n'}`);
+  for (const gpu of fake.gpus)
+    if (gpu.jobs.length) gpu.utilisation_percent = 60 + ((step * 7 + gpu.index * 13) % 40);
   fake.publish([]);
 }, 1000);

@@ -7,25 +7,52 @@ const folder = process.argv[2] ?? '/tmp/stoker-shots';
 const only = process.argv[3];
 mkdirSync(folder, { recursive: true });
 const SIZES = { desktop: { width: 1440, height: 900 }, phone: { width: 390, height: 844 } };
-const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox'] });
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+  args: ['--no-sandbox'],
+});
 
 for (const count of [0, 30, 10_000]) {
   const fake = await new Fake(count).listen();
   const live = [...fake.jobs.values()].find((one) => one.state === 'running');
   const bad = [...fake.jobs.values()].find((one) => one.state === 'failed');
   const waiting = [...fake.jobs.values()].find((one) => one.state === 'queued');
-  const screens = count === 30
-    ? { overview: '/', job: `/jobs/${live.id}`, failed: `/jobs/${bad.id}`, waiting: `/jobs/${waiting.id}`, log: `/jobs/${live.id}/log`, sweeps: '/sweeps', sweep: '/sweeps/brave-otter', submit: '/submit', sweepform: '/submit?kind=sweep', history: '/history', gpus: '/gpus' }
-    : { overview: '/', history: '/history', sweeps: '/sweeps', ...(count ? { sweep: '/sweeps/brave-otter' } : {}) };
+  const screens =
+    count === 30
+      ? {
+          overview: '/',
+          job: `/jobs/${live.id}`,
+          failed: `/jobs/${bad.id}`,
+          waiting: `/jobs/${waiting.id}`,
+          log: `/jobs/${live.id}/log`,
+          sweeps: '/sweeps',
+          sweep: '/sweeps/brave-otter',
+          submit: '/submit',
+          sweepform: '/submit?kind=sweep',
+          history: '/history',
+          gpus: '/gpus',
+        }
+      : {
+          overview: '/',
+          history: '/history',
+          sweeps: '/sweeps',
+          ...(count ? { sweep: '/sweeps/brave-otter' } : {}),
+        };
   for (const [size, viewport] of Object.entries(SIZES)) {
     for (const theme of ['light', 'dark']) {
-      const context = await browser.newContext({ viewport, colorScheme: theme, deviceScaleFactor: size === 'phone' ? 2 : 1, hasTouch: size === 'phone' });
+      const context = await browser.newContext({
+        viewport,
+        colorScheme: theme,
+        deviceScaleFactor: size === 'phone' ? 2 : 1,
+        hasTouch: size === 'phone',
+      });
       const page = await context.newPage();
       await page.goto(fake.link);
       await page.waitForSelector('.gpu');
       for (const [name, path] of Object.entries(screens)) {
         if (only && !`${name}-${count}-${size}-${theme}`.includes(only)) continue;
-        if (theme === 'dark' && !['overview', 'job', 'sweep', 'log', 'submit'].includes(name)) continue;
+        if (theme === 'dark' && !['overview', 'job', 'sweep', 'log', 'submit'].includes(name))
+          continue;
         await page.goto(`${fake.url}/#${path}`);
         await page.waitForTimeout(500);
         if (name === 'sweepform') {

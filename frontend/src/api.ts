@@ -2,7 +2,13 @@
 import { signal } from '@preact/signals';
 
 export class ApiError extends Error {
-  constructor(readonly status: number, readonly code: string, message: string, readonly hint = '', readonly field: string | null = null) {
+  constructor(
+    readonly status: number,
+    readonly code: string,
+    message: string,
+    readonly hint = '',
+    readonly field: string | null = null,
+  ) {
     super(message);
   }
 }
@@ -14,7 +20,12 @@ let onUnreachable = () => {};
 /** Register a callback for requests that cannot reach the server; it runs before the request fails. */
 export const whenUnreachable = (callback: () => void) => (onUnreachable = callback);
 
-export async function request(method: string, path: string, body?: unknown, stop?: AbortSignal): Promise<Response> {
+export async function request(
+  method: string,
+  path: string,
+  body?: unknown,
+  stop?: AbortSignal,
+): Promise<Response> {
   const headers: Record<string, string> = { Accept: 'application/json' };
   if (method !== 'GET') {
     headers['Content-Type'] = 'application/json';
@@ -32,16 +43,28 @@ export async function request(method: string, path: string, body?: unknown, stop
   } catch (error) {
     if (stop?.aborted) throw error;
     onUnreachable();
-    throw new ApiError(0, 'unreachable', 'the server does not answer', 'is `stoker web` still running?');
+    throw new ApiError(
+      0,
+      'unreachable',
+      'the server does not answer',
+      'is `stoker web` still running?',
+    );
   }
   if (response.ok) return response;
   const payload = await response.json().catch(() => null);
   const error = payload?.error ?? {};
   if (response.status === 401 && path !== '/api/login') isSignedIn.value = false;
-  throw new ApiError(response.status, String(error.code ?? response.status), String(error.message ?? response.statusText), String(error.hint ?? ''), error.field ?? null);
+  throw new ApiError(
+    response.status,
+    String(error.code ?? response.status),
+    String(error.message ?? response.statusText),
+    String(error.hint ?? ''),
+    error.field ?? null,
+  );
 }
 
-export const get = async <T,>(path: string, stop?: AbortSignal): Promise<T> => (await request('GET', path, undefined, stop)).json();
+export const get = async <T>(path: string, stop?: AbortSignal): Promise<T> =>
+  (await request('GET', path, undefined, stop)).json();
 
 export async function post<T>(path: string, body: unknown, stop?: AbortSignal): Promise<T> {
   const response = await request('POST', path, body, stop);

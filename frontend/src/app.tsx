@@ -31,43 +31,92 @@ function Screen() {
   const [first, second, third] = route.value.path;
   const id = Number(second);
   if (first === undefined) return <OverviewScreen />;
-  if (first === 'jobs' && Number.isInteger(id)) return third === 'log' ? <LogScreen key={id} id={id} /> : <JobScreen key={id} id={id} />;
-  if (first === 'sweeps') return second === undefined ? <SweepsScreen /> : <SweepScreen key={second} name={second} />;
+  if (first === 'jobs' && Number.isInteger(id))
+    return third === 'log' ? <LogScreen key={id} id={id} /> : <JobScreen key={id} id={id} />;
+  if (first === 'sweeps')
+    return second === undefined ? <SweepsScreen /> : <SweepScreen key={second} name={second} />;
   if (first === 'history') return <HistoryScreen />;
   if (first === 'gpus') return <GpusScreen />;
   if (first === 'submit') return <SubmitScreen />;
-  return <Empty title="Not found"><a href="#/">Overview</a></Empty>;
+  return (
+    <Empty title="Not found">
+      <a href="#/">Overview</a>
+    </Empty>
+  );
 }
 
 export function App() {
   const isStale = health.value === 'stale';
-  const place = route.value.path[0] === 'jobs' ? 'history' : route.value.path[0] ?? '';
+  const place = route.value.path[0] === 'jobs' ? 'history' : (route.value.path[0] ?? '');
   useEffect(() => {
-    const what = route.value.path.length ? route.value.path.join(' ') : `${count(store.nActive.value)} running, ${count(store.nWaiting.value)} queued`;
+    const what = route.value.path.length
+      ? route.value.path.join(' ')
+      : `${count(store.nActive.value)} running, ${count(store.nWaiting.value)} queued`;
     document.title = `${what} · Stoker`;
   }, [route.value, store.nActive.value, store.nWaiting.value]);
   return (
     <>
-      <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); document.getElementById('main')?.focus(); }}>Skip to content</a>
+      <a
+        class="skip"
+        href="#main"
+        onClick={(event) => {
+          event.preventDefault();
+          document.getElementById('main')?.focus();
+        }}
+      >
+        Skip to content
+      </a>
       <header class="top">
-        <a class="brand" href="#/"><span class="brand-mark" aria-hidden="true" />Stoker</a>
+        <a class="brand" href="#/">
+          <span class="brand-mark" aria-hidden="true" />
+          Stoker
+        </a>
         <nav aria-label="Screens">
           {PLACES.map((one) => (
-            <a key={one.path} href={one.href} aria-current={place === one.path ? 'page' : undefined}>
-              <Icon name={one.icon} />{one.label}
+            <a
+              key={one.path}
+              href={one.href}
+              aria-current={place === one.path ? 'page' : undefined}
+            >
+              <Icon name={one.icon} />
+              {one.label}
             </a>
           ))}
-          {!store.isReadOnly.value && <a href="#/submit" class="new" aria-current={place === 'submit' ? 'page' : undefined}><Icon name="submit" />Submit</a>}
+          {!store.isReadOnly.value && (
+            <a href="#/submit" class="new" aria-current={place === 'submit' ? 'page' : undefined}>
+              <Icon name="submit" />
+              Submit
+            </a>
+          )}
         </nav>
         <span class="grow" />
         <Search />
         <Status />
-        <button class="icon" onClick={toggle} aria-label={isDark.value ? 'Light theme' : 'Dark theme'} title="Theme"><Icon name={isDark.value ? 'sun' : 'moon'} /></button>
-        <button class="icon wide-only" onClick={showHelp} aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)">?</button>
+        <button
+          class="icon"
+          onClick={toggle}
+          aria-label={isDark.value ? 'Light theme' : 'Dark theme'}
+          title="Theme"
+        >
+          <Icon name={isDark.value ? 'sun' : 'moon'} />
+        </button>
+        <button
+          class="icon wide-only"
+          onClick={showHelp}
+          aria-label="Keyboard shortcuts"
+          title="Keyboard shortcuts (?)"
+        >
+          ?
+        </button>
       </header>
       {isStale && <StaleBanner />}
       <DaemonBanner />
-      <main id="main" tabIndex={-1} class={isStale ? 'stale' : ''} aria-busy={!store.isLoaded.value}>
+      <main
+        id="main"
+        tabIndex={-1}
+        class={isStale ? 'stale' : ''}
+        aria-busy={!store.isLoaded.value}
+      >
         <Screen />
       </main>
       <Toasts />
@@ -88,7 +137,12 @@ function Search() {
   };
   return (
     <form role="search" class="search" onSubmit={onSubmit}>
-      <input id="search" type="search" placeholder="Find a job" aria-label="Find a job by id, name or command" />
+      <input
+        id="search"
+        type="search"
+        placeholder="Find a job"
+        aria-label="Find a job by id, name or command"
+      />
       <kbd aria-hidden="true">/</kbd>
     </form>
   );
@@ -116,7 +170,10 @@ function StaleBanner() {
   const wait = Math.max(0, Math.ceil((retryAt.value - Date.now()) / 1000));
   return (
     <div class="banner bad" role="alert">
-      <span class="grow">The server does not answer. The data shown is from {clock(new Date(lastContactAt.value).toISOString())}; actions do not reach the server.</span>
+      <span class="grow">
+        The server does not answer. The data shown is from{' '}
+        {clock(new Date(lastContactAt.value).toISOString())}; actions do not reach the server.
+      </span>
       <span class="num">{wait ? `retry in ${wait}s` : 'retrying…'}</span>
       <button onClick={retryNow}>Retry now</button>
     </div>

@@ -20,7 +20,8 @@ export class EventReader {
     const events: ServerEvent[] = [];
     for (const line of lines) {
       if (line === '') {
-        if (this.data.length) events.push({ id: this.id, kind: this.kind || 'message', data: this.data.join('\n') });
+        if (this.data.length)
+          events.push({ id: this.id, kind: this.kind || 'message', data: this.data.join('\n') });
         this.kind = '';
         this.data = [];
         continue;

@@ -19,7 +19,8 @@ export const elapsed = (seconds: number) =>
 
 export function bytes(count: number): string {
   for (const unit of ['B', 'kB', 'MB', 'GB']) {
-    if (count < 1024) return `${unit === 'B' || count >= 10 ? count.toFixed(0) : count.toFixed(1)} ${unit}`;
+    if (count < 1024)
+      return `${unit === 'B' || count >= 10 ? count.toFixed(0) : count.toFixed(1)} ${unit}`;
     count /= 1024;
   }
   return `${count.toFixed(1)} TB`;
@@ -28,7 +29,8 @@ export function bytes(count: number): string {
 /** Six significant digits, as `stoker results` shows them. */
 export function value(x: unknown): string {
   if (x === null || x === undefined) return '–';
-  if (typeof x === 'number') return Number.isInteger(x) ? String(x) : String(Number(x.toPrecision(6)));
+  if (typeof x === 'number')
+    return Number.isInteger(x) ? String(x) : String(Number(x.toPrecision(6)));
   return visible(typeof x === 'string' ? x : JSON.stringify(x));
 }
 
@@ -42,7 +44,9 @@ export function clock(iso: string | null): string {
   const at = new Date(iso);
   const time = `${twoDigits(at.getHours())}:${twoDigits(at.getMinutes())}:${twoDigits(at.getSeconds())}`;
   const isToday = at.toDateString() === new Date().toDateString();
-  return isToday ? time : `${at.getFullYear()}-${twoDigits(at.getMonth() + 1)}-${twoDigits(at.getDate())} ${time}`;
+  return isToday
+    ? time
+    : `${at.getFullYear()}-${twoDigits(at.getMonth() + 1)}-${twoDigits(at.getDate())} ${time}`;
 }
 
 export function ago(iso: string | null, now: number): string {
@@ -77,8 +81,19 @@ const CAUSES: Record<string, string> = {
   sweep: 'sweep stopped',
 };
 const SIGNALS: Record<number, string> = {
-  1: 'SIGHUP', 2: 'SIGINT', 3: 'SIGQUIT', 4: 'SIGILL', 6: 'SIGABRT', 7: 'SIGBUS', 8: 'SIGFPE',
-  9: 'SIGKILL', 10: 'SIGUSR1', 11: 'SIGSEGV', 12: 'SIGUSR2', 13: 'SIGPIPE', 15: 'SIGTERM',
+  1: 'SIGHUP',
+  2: 'SIGINT',
+  3: 'SIGQUIT',
+  4: 'SIGILL',
+  6: 'SIGABRT',
+  7: 'SIGBUS',
+  8: 'SIGFPE',
+  9: 'SIGKILL',
+  10: 'SIGUSR1',
+  11: 'SIGSEGV',
+  12: 'SIGUSR2',
+  13: 'SIGPIPE',
+  15: 'SIGTERM',
 };
 
 export function causeText(cause: string | null, detail: string | null): string {
@@ -103,15 +118,24 @@ const PLAIN = ['', 'exit', 'signal'];
 /** How an attempt ended: its cause, and the exit code or signal from the raw wait status. */
 export function attemptText(one: Attempt): string {
   if (one.ended_at === null) return 'running';
-  const text = causeText(one.cause, one.detail) || (PLAIN.includes(one.cause ?? '') ? '' : one.cause!.replaceAll('_', ' '));
+  const text =
+    causeText(one.cause, one.detail) ||
+    (PLAIN.includes(one.cause ?? '') ? '' : one.cause!.replaceAll('_', ' '));
   const status = one.status;
-  const code = status === null ? 'no exit record' : status & 0x7f ? killedBy(status & 0x7f) : `exit ${(status >> 8) & 0xff}`;
+  const code =
+    status === null
+      ? 'no exit record'
+      : status & 0x7f
+        ? killedBy(status & 0x7f)
+        : `exit ${(status >> 8) & 0xff}`;
   return text && status !== null ? `${text}, ${code}` : text || code;
 }
 
 export const title = (job: Pick<Job, 'name' | 'command'>) => visible(job.name || job.command);
 
-export function metricOf(sweep: Pick<SweepSummary, 'metric'>): { name: string; goal: string } | null {
+export function metricOf(
+  sweep: Pick<SweepSummary, 'metric'>,
+): { name: string; goal: string } | null {
   const metric = sweep.metric;
   if (!metric) return null;
   if (typeof metric !== 'string') return metric;

@@ -4,12 +4,21 @@ import { go } from './route';
 
 type Keys = Record<string, (event: KeyboardEvent) => void>;
 
-const PLACES: Record<string, string> = { o: '#/', h: '#/history', s: '#/sweeps', g: '#/gpus', n: '#/submit' };
+const PLACES: Record<string, string> = {
+  o: '#/',
+  h: '#/history',
+  s: '#/sweeps',
+  g: '#/gpus',
+  n: '#/submit',
+};
 const screens: Keys[] = [];
 let afterG = 0;
 
 export function isTyping(target: EventTarget | null): boolean {
-  return target instanceof HTMLElement && (target.isContentEditable || target.matches('input:not([type=checkbox]), textarea, select'));
+  return (
+    target instanceof HTMLElement &&
+    (target.isContentEditable || target.matches('input:not([type=checkbox]), textarea, select'))
+  );
 }
 
 export function listen(globalKeys: Keys): void {
@@ -20,7 +29,12 @@ export function listen(globalKeys: Keys): void {
       if (event.key === 'Escape') (event.target as HTMLElement).blur();
       return;
     }
-    if (event.key === 'Enter' && event.target instanceof Element && event.target.closest('a, button, summary')) return;
+    if (
+      event.key === 'Enter' &&
+      event.target instanceof Element &&
+      event.target.closest('a, button, summary')
+    )
+      return;
     const place = PLACES[event.key];
     if (afterG > Date.now() && place) {
       afterG = 0;
@@ -29,7 +43,8 @@ export function listen(globalKeys: Keys): void {
       return;
     }
     afterG = event.key === 'g' ? Date.now() + 1200 : 0;
-    const run = [...screens].reverse().find((keys) => keys[event.key])?.[event.key] ?? globalKeys[event.key];
+    const run =
+      [...screens].reverse().find((keys) => keys[event.key])?.[event.key] ?? globalKeys[event.key];
     if (run) {
       event.preventDefault();
       run(event);

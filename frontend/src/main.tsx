@@ -30,7 +30,11 @@ const token = takeToken();
 // A link may be pasted into a tab that already shows the web UI.
 addEventListener('hashchange', () => {
   const fresh = takeToken();
-  if (fresh) signIn(fresh).then(() => location.reload(), () => (isSignedIn.value = false));
+  if (fresh)
+    signIn(fresh).then(
+      () => location.reload(),
+      () => (isSignedIn.value = false),
+    );
 });
 theme.watchSystem();
 places.trackScrolling();
@@ -61,7 +65,13 @@ function Root() {
     }
   };
   useEffect(() => void begin(token), []);
-  if (!isSignedIn.value) return <LoginScreen problem={problem} onSignedIn={() => (health.peek() === 'starting' ? void begin(null) : location.reload())} />;
+  if (!isSignedIn.value)
+    return (
+      <LoginScreen
+        problem={problem}
+        onSignedIn={() => (health.peek() === 'starting' ? void begin(null) : location.reload())}
+      />
+    );
   return <App />;
 }
 

@@ -7,7 +7,11 @@ export interface Ranked {
 }
 
 /** The new priorities, by job id, that move the job at `from` to `to`; unchanged jobs are left out. */
-export function prioritiesFor(queue: readonly Ranked[], from: number, to: number): Map<number, number> {
+export function prioritiesFor(
+  queue: readonly Ranked[],
+  from: number,
+  to: number,
+): Map<number, number> {
   const changes = new Map<number, number>();
   const moved = queue[from];
   if (!moved || from === to) return changes;

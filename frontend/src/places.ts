@@ -65,10 +65,15 @@ function restoreScroll(): void {
 
 export function trackScrolling(): void {
   history.scrollRestoration = 'manual';
-  addEventListener('scroll', () => {
-    if (!scrollTarget) here.y = scrollY;
-  }, { passive: true });
-  for (const kind of ['wheel', 'touchmove', 'keydown']) addEventListener(kind, () => (scrollTarget = null), { passive: true });
+  addEventListener(
+    'scroll',
+    () => {
+      if (!scrollTarget) here.y = scrollY;
+    },
+    { passive: true },
+  );
+  for (const kind of ['wheel', 'touchmove', 'keydown'])
+    addEventListener(kind, () => (scrollTarget = null), { passive: true });
 }
 
 /** The id of the row to focus in this table, or null; returns an id only once. */

@@ -21,7 +21,10 @@ function decode(part: string): string {
   }
 }
 
-export function href(path: (string | number)[], query?: URLSearchParams | Record<string, string>): string {
+export function href(
+  path: (string | number)[],
+  query?: URLSearchParams | Record<string, string>,
+): string {
   const text = new URLSearchParams(query).toString();
   return `#/${path.map(encodeURIComponent).join('/')}${text ? `?${text}` : ''}`;
 }

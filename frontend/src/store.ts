@@ -2,7 +2,17 @@
 import { batch, computed, signal } from '@preact/signals';
 import { ApiError, get } from './api';
 import * as stream from './stream';
-import { type Counts, type Delta, type Gpu, type Job, type Overview, type SweepSummary, isActive, isFinal, isWaiting } from './types';
+import {
+  type Counts,
+  type Delta,
+  type Gpu,
+  type Job,
+  type Overview,
+  type SweepSummary,
+  isActive,
+  isFinal,
+  isWaiting,
+} from './types';
 
 const RECENT_SHOWN = 20; // as many as the server sends in an overview
 
@@ -30,12 +40,17 @@ let skew = 0; // server clock minus browser clock, in seconds
 export const now = signal(Date.now() / 1000);
 setInterval(() => {
   if (document.hidden) return;
-  now.value = (stream.health.value === 'stale' ? stream.lastContactAt.value : Date.now()) / 1000 + skew;
+  now.value =
+    (stream.health.value === 'stale' ? stream.lastContactAt.value : Date.now()) / 1000 + skew;
 }, 1000);
 
 export const nWaiting = computed(() => (counts.value.queued ?? 0) + (counts.value.held ?? 0));
-export const nActive = computed(() => (counts.value.running ?? 0) + (counts.value.starting ?? 0) + (counts.value.stopping ?? 0));
-export const knownJobs = computed(() => new Map([...recent.value, ...queue.value, ...running.value].map((job) => [job.id, job])));
+export const nActive = computed(
+  () => (counts.value.running ?? 0) + (counts.value.starting ?? 0) + (counts.value.stopping ?? 0),
+);
+export const knownJobs = computed(
+  () => new Map([...recent.value, ...queue.value, ...running.value].map((job) => [job.id, job])),
+);
 
 type Listener = (delta: Delta | null) => void;
 const listeners = new Set<Listener>();
@@ -103,8 +118,10 @@ export function apply(delta: Delta): void {
     if (delta.counts) counts.value = delta.counts;
     if (delta.daemon) daemon.value = delta.daemon;
     if (delta.gpus?.length) gpus.value = merged(gpus.value, delta.gpus, (gpu) => gpu.uuid);
-    if (delta.sweeps?.length) sweeps.value = merged(sweeps.value, delta.sweeps, (sweep) => sweep.name);
-    if (delta.removed_sweeps?.length) sweeps.value = sweeps.value.filter((sweep) => !delta.removed_sweeps?.includes(sweep.name));
+    if (delta.sweeps?.length)
+      sweeps.value = merged(sweeps.value, delta.sweeps, (sweep) => sweep.name);
+    if (delta.removed_sweeps?.length)
+      sweeps.value = sweeps.value.filter((sweep) => !delta.removed_sweeps?.includes(sweep.name));
     applyJobs((delta.jobs ?? []).map(withStartTime), delta.removed ?? []);
     applyQueue(delta);
   });
@@ -122,14 +139,20 @@ function merged<T>(old: T[], changed: T[], key: (one: T) => string): T[] {
 }
 
 /** Convert `starts_in`, which counts from the time of the response, to a point in time. */
-const withStartTime = (job: Job): Job => ({ ...job, starts_at: job.starts_in == null ? null : asOf.value + job.starts_in });
+const withStartTime = (job: Job): Job => ({
+  ...job,
+  starts_at: job.starts_in == null ? null : asOf.value + job.starts_in,
+});
 
 function applyJobs(changed: Job[], removed: number[]): void {
   if (!changed.length && !removed.length) return;
   const fresh = new Map(changed.map((job) => [job.id, job]));
   const gone = new Set(removed);
   const next = (old: Job[], belongs: (job: Job) => boolean) => {
-    const kept = old.filter((job) => !gone.has(job.id)).map((job) => fresh.get(job.id) ?? job).filter(belongs);
+    const kept = old
+      .filter((job) => !gone.has(job.id))
+      .map((job) => fresh.get(job.id) ?? job)
+      .filter(belongs);
     const seen = new Set(kept.map((job) => job.id));
     return kept.concat(changed.filter((job) => belongs(job) && !seen.has(job.id)));
   };
@@ -144,14 +167,22 @@ function applyJobs(changed: Job[], removed: number[]): void {
 function applyQueue(delta: Delta): void {
   const { waits } = delta;
   if (waits && Object.keys(waits).length) {
-    queue.value = queue.value.map((job) => (waits[job.id] ? withStartTime({ ...job, ...waits[job.id] }) : job));
+    queue.value = queue.value.map((job) =>
+      waits[job.id] ? withStartTime({ ...job, ...waits[job.id] }) : job,
+    );
   }
   if (!delta.queue) return;
   const place = new Map(delta.queue.map((id, at) => [id, at]));
-  queue.value = queue.value.filter((job) => place.has(job.id)).sort((a, b) => place.get(a.id)! - place.get(b.id)!);
+  queue.value = queue.value
+    .filter((job) => place.has(job.id))
+    .sort((a, b) => place.get(a.id)! - place.get(b.id)!);
 }
 
 export async function start(): Promise<void> {
   await load();
-  stream.start({ change: (data) => apply(JSON.parse(data) as Delta), reset, lastId: () => eventId });
+  stream.start({
+    change: (data) => apply(JSON.parse(data) as Delta),
+    reset,
+    lastId: () => eventId,
+  });
 }

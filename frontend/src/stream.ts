@@ -22,7 +22,11 @@ interface Handlers {
   lastId(): number;
 }
 
-type Message = { kind: 'change'; data: string } | { kind: 'reset' } | { kind: 'beat' } | { kind: 'health'; health: Health; retryAt: number };
+type Message =
+  | { kind: 'change'; data: string }
+  | { kind: 'reset' }
+  | { kind: 'beat' }
+  | { kind: 'health'; health: Health; retryAt: number };
 
 let handlers: Handlers;
 let stop: AbortController | null = null;
@@ -65,7 +69,8 @@ function recordStreamContact(): void {
 }
 
 /** Whether the “server does not answer” banner already shows this error. */
-export const isInBanner = (error: unknown) => error instanceof ApiError && error.code === 'unreachable' && health.value === 'stale';
+export const isInBanner = (error: unknown) =>
+  error instanceof ApiError && error.code === 'unreachable' && health.value === 'stale';
 
 /** A request could not reach the server, before the stream noticed. */
 function markStale(): void {
@@ -85,25 +90,29 @@ function resume(): void {
     void read(paused);
     return;
   }
-  void navigator.locks.request('stoker-stream', { ifAvailable: true }, async (lock) => {
-    if (lock) await read(paused);
-  }).then(() => {
-    if (paused.aborted) return;
-    // Another tab reads the stream. This tab may have missed its messages while it was hidden.
-    if (health.value === 'starting') setHealth('live', 0, false);
-    else void handlers.reset().catch(() => undefined);
-    return navigator.locks.request('stoker-stream', { signal: paused }, () => read(paused));
-  }).catch(() => undefined);
+  void navigator.locks
+    .request('stoker-stream', { ifAvailable: true }, async (lock) => {
+      if (lock) await read(paused);
+    })
+    .then(() => {
+      if (paused.aborted) return;
+      // Another tab reads the stream. This tab may have missed its messages while it was hidden.
+      if (health.value === 'starting') setHealth('live', 0, false);
+      else void handlers.reset().catch(() => undefined);
+      return navigator.locks.request('stoker-stream', { signal: paused }, () => read(paused));
+    })
+    .catch(() => undefined);
 }
 
 function setHealth(now: Health, at = 0, isBroadcast = true): void {
   health.value = now;
   retryAt.value = at;
-  if (isBroadcast) channel?.postMessage({ kind: 'health', health: now, retryAt: at } satisfies Message);
+  if (isBroadcast)
+    channel?.postMessage({ kind: 'health', health: now, retryAt: at } satisfies Message);
 }
 
 async function read(paused: AbortSignal): Promise<void> {
-  for (let failures = 0; !paused.aborted; ) {
+  for (let failures = 0; !paused.aborted;) {
     try {
       await readOnce(paused, () => {
         failures = 0;
@@ -140,7 +149,8 @@ async function readOnce(paused: AbortSignal, onOpen: () => void): Promise<void> 
       signal: inner.signal,
       cache: 'no-store',
     });
-    if (!response.ok || !response.body) throw new ApiError(response.status, 'stream', response.statusText);
+    if (!response.ok || !response.body)
+      throw new ApiError(response.status, 'stream', response.statusText);
     recordContact();
     onOpen();
     const reader = new EventReader();

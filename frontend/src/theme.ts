@@ -42,4 +42,5 @@ export function toggle(): void {
 }
 
 /** The value of a CSS custom property, for drawing on a canvas. */
-export const color = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+export const color = (name: string) =>
+  getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();

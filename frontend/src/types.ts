@@ -1,8 +1,15 @@
 // The types of the HTTP responses; field names are those of `stoker ... --json`.
 
 export type State =
-  | 'held' | 'queued' | 'starting' | 'running' | 'stopping'
-  | 'done' | 'failed' | 'cancelled' | 'lost';
+  | 'held'
+  | 'queued'
+  | 'starting'
+  | 'running'
+  | 'stopping'
+  | 'done'
+  | 'failed'
+  | 'cancelled'
+  | 'lost';
 
 export interface Job {
   id: number;

@@ -13,7 +13,11 @@ export interface Fetched<T> {
 }
 
 export function useFetch<T>(path: string | null, everyMs = 0): Fetched<T> {
-  const [state, setState] = useState<{ path: string | null; data: T | null; error: ApiError | null }>({ path, data: null, error: null });
+  const [state, setState] = useState<{
+    path: string | null;
+    data: T | null;
+    error: ApiError | null;
+  }>({ path, data: null, error: null });
   const stop = useRef<AbortController | null>(null);
   const reload = useCallback(() => {
     if (path === null) return;
@@ -50,7 +54,11 @@ export function useFetch<T>(path: string | null, everyMs = 0): Fetched<T> {
 
 /** Run `react` after changes for which `concerns` is true: at most once per `everyMs`, and always after
  * the last change. */
-export function useChanges(concerns: (delta: Delta) => boolean, react: () => void, everyMs = 1000): void {
+export function useChanges(
+  concerns: (delta: Delta) => boolean,
+  react: () => void,
+  everyMs = 1000,
+): void {
   const latest = useRef({ concerns, react });
   latest.current = { concerns, react };
   useEffect(() => {
@@ -58,11 +66,14 @@ export function useChanges(concerns: (delta: Delta) => boolean, react: () => voi
     let next = 0;
     const stop = onChange((delta) => {
       if (timer || (delta && !latest.current.concerns(delta))) return;
-      timer = window.setTimeout(() => {
-        timer = 0;
-        next = Date.now() + everyMs;
-        latest.current.react();
-      }, Math.max(50, next - Date.now()));
+      timer = window.setTimeout(
+        () => {
+          timer = 0;
+          next = Date.now() + everyMs;
+          latest.current.react();
+        },
+        Math.max(50, next - Date.now()),
+      );
     });
     return () => {
       stop();

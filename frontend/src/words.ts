@@ -1,10 +1,32 @@
 // Texts for the web UI: labels of form fields, and names of jobs made safe to display.
 
 export const LABELS: Record<string, string> = {
-  command: 'Command', text: 'Jobs', name: 'Name', cwd: 'Working directory', gpus: 'GPUs', gpu_mem: 'GPU memory', gpu_ids: 'Allowed GPUs', prefer: 'Preferred GPUs',
-  gpu_model: 'GPU model', min_gpu_mem: 'Minimum GPU memory', exclusive: 'Exclusive GPUs', on_oom: 'When out of GPU memory', priority: 'Priority',
-  time_limit: 'Time limit', retries: 'Retries', restartable: 'Restartable', tags: 'Tags', after: 'Run after jobs', begin: 'Earliest start', env: 'Environment',
-  hold: 'Hold until released', trials: 'Trials', metric: 'Metric', method: 'Method', max_parallel: 'Parallel trials', seed: 'Seed',
+  command: 'Command',
+  text: 'Jobs',
+  name: 'Name',
+  cwd: 'Working directory',
+  gpus: 'GPUs',
+  gpu_mem: 'GPU memory',
+  gpu_ids: 'Allowed GPUs',
+  prefer: 'Preferred GPUs',
+  gpu_model: 'GPU model',
+  min_gpu_mem: 'Minimum GPU memory',
+  exclusive: 'Exclusive GPUs',
+  on_oom: 'When out of GPU memory',
+  priority: 'Priority',
+  time_limit: 'Time limit',
+  retries: 'Retries',
+  restartable: 'Restartable',
+  tags: 'Tags',
+  after: 'Run after jobs',
+  begin: 'Earliest start',
+  env: 'Environment',
+  hold: 'Hold until released',
+  trials: 'Trials',
+  metric: 'Metric',
+  method: 'Method',
+  max_parallel: 'Parallel trials',
+  seed: 'Seed',
 };
 
 /** Replace the command-line flags in a server message by field labels: `use --gpus 2` becomes `use “GPUs” 2`. */
@@ -25,6 +47,8 @@ export function visible(text: string): string {
     if (char === '\n' || char === '\t') return char;
     const code = char.codePointAt(0)!;
     const isByte = code >= 0xdc80 && code <= 0xdcff; // a byte that was not valid UTF-8
-    return isByte || code < 256 ? `\\x${(code & 0xff).toString(16).padStart(2, '0')}` : `\\u${code.toString(16).padStart(4, '0')}`;
+    return isByte || code < 256
+      ? `\\x${(code & 0xff).toString(16).padStart(2, '0')}`
+      : `\\u${code.toString(16).padStart(4, '0')}`;
   });
 }

@@ -14,7 +14,23 @@ test('neighboring ticks have different labels', () => {
 });
 
 test('a diverged trial does not change the ranks of the others', () => {
-  const ranks = ranksOf([{ trial: 1, value: 0.2 }, { trial: 2, value: 1e9 }, { trial: 3, value: 0.3 }], false);
+  const ranks = ranksOf(
+    [
+      { trial: 1, value: 0.2 },
+      { trial: 2, value: 1e9 },
+      { trial: 3, value: 0.3 },
+    ],
+    false,
+  );
   assert.deepEqual([ranks.get(1), ranks.get(3), ranks.get(2)], [0, 0.5, 1]);
-  assert.equal(ranksOf([{ trial: 1, value: 0.2 }, { trial: 2, value: 0.4 }], true).get(2), 0);
+  assert.equal(
+    ranksOf(
+      [
+        { trial: 1, value: 0.2 },
+        { trial: 2, value: 0.4 },
+      ],
+      true,
+    ).get(2),
+    0,
+  );
 });

@@ -7,7 +7,13 @@ import { ticks } from '../src/parts/ticks';
 test('times and sizes are formatted as in the terminal', () => {
   assert.deepEqual([0.25, 75, 3700, 90_000].map(duration), ['0.3s', '1m15s', '1h01m', '1d01h']);
   assert.deepEqual([1536, 20 * 2 ** 30, 12].map(bytes), ['1.5 kB', '20 GB', '12 B']);
-  assert.deepEqual([0.1 + 0.2, 1e-5, 3, null, true].map(value), ['0.3', '0.00001', '3', '–', 'true']);
+  assert.deepEqual([0.1 + 0.2, 1e-5, 3, null, true].map(value), [
+    '0.3',
+    '0.00001',
+    '3',
+    '–',
+    'true',
+  ]);
 });
 
 test('a metric is given as text or as an object', () => {
@@ -17,12 +23,17 @@ test('a metric is given as text or as an object', () => {
 });
 
 test('events are parsed correctly however the stream is split', () => {
-  const text = ': ping\n\nid: 7\nevent: change\ndata: {"a":\ndata: 1}\n\nevent: reset\ndata: {}\n\n';
+  const text =
+    ': ping\n\nid: 7\nevent: change\ndata: {"a":\ndata: 1}\n\nevent: reset\ndata: {}\n\n';
   for (let size = 1; size < 20; size++) {
     const reader = new EventReader();
     const found = [];
-    for (let at = 0; at < text.length; at += size) found.push(...reader.feed(text.slice(at, at + size)));
-    assert.deepEqual(found, [{ id: '7', kind: 'change', data: '{"a":\n1}' }, { id: '7', kind: 'reset', data: '{}' }]);
+    for (let at = 0; at < text.length; at += size)
+      found.push(...reader.feed(text.slice(at, at + size)));
+    assert.deepEqual(found, [
+      { id: '7', kind: 'change', data: '{"a":\n1}' },
+      { id: '7', kind: 'reset', data: '{}' },
+    ]);
   }
 });
 

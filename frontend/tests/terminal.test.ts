@@ -16,11 +16,18 @@ test('a carriage return overwrites the line', () => {
 });
 
 test('nested progress bars overwrite earlier lines', () => {
-  assert.deepEqual(shown('outer 0\ninner 0\x1b[A\router 1\n\rinner 1\n'), ['outer 1', 'inner 1', '']);
+  assert.deepEqual(shown('outer 0\ninner 0\x1b[A\router 1\n\rinner 1\n'), [
+    'outer 1',
+    'inner 1',
+    '',
+  ]);
 });
 
 test('every escape sequence except colors is dropped', () => {
-  assert.deepEqual(shown('\x1b]0;title\x07a\x1b[31mb\x1b[0m\x1b[2Jc\x1b]52;c;ZXZpbA==\x1b\\d\x1b(B\x1b[?25l'), ['a\x1b[31mb\x1b[0mcd']);
+  assert.deepEqual(
+    shown('\x1b]0;title\x07a\x1b[31mb\x1b[0m\x1b[2Jc\x1b]52;c;ZXZpbA==\x1b\\d\x1b(B\x1b[?25l'),
+    ['a\x1b[31mb\x1b[0mcd'],
+  );
   assert.deepEqual(shown('a\x00\x07\x9bb\x7f'), ['ab']);
   assert.deepEqual(shown('abc\b\bX'), ['aX']);
 });
@@ -30,9 +37,11 @@ test('an unterminated string sequence hides one line only', () => {
 });
 
 test('lines do not depend on how the text is split into chunks', () => {
-  const text = 'x\x1b[31mred\x1b[0m\n10%\r20%\r\x1b[K30%\n\x1b]0;t\x07one\n\x1b[Atwo\n\x1b[1;38;5;208mwide\x1b[0m\n';
+  const text =
+    'x\x1b[31mred\x1b[0m\n10%\r20%\r\x1b[K30%\n\x1b]0;t\x07one\n\x1b[Atwo\n\x1b[1;38;5;208mwide\x1b[0m\n';
   const whole = shown(text);
-  for (let size = 1; size < 12; size++) assert.deepEqual(shown(text, size), whole, `chunks of ${size}`);
+  for (let size = 1; size < 12; size++)
+    assert.deepEqual(shown(text, size), whole, `chunks of ${size}`);
 });
 
 test('the terminal records where each line starts', () => {
@@ -44,7 +53,10 @@ test('the terminal records where each line starts', () => {
 
 test('color sequences become styles, never markup', () => {
   const { spans, style } = styledSpans('a\x1b[1;31mb\x1b[38;2;1;2;3mc\x1b[0m<b>', {});
-  assert.deepEqual(spans.map((one) => one.text), ['a', 'b', 'c', '<b>']);
+  assert.deepEqual(
+    spans.map((one) => one.text),
+    ['a', 'b', 'c', '<b>'],
+  );
   assert.deepEqual(spans[1]!.style, { isBold: true, fg: '1' });
   assert.equal(spans[2]!.style.fg, 'rgb(1 2 3)');
   assert.deepEqual(style, {});

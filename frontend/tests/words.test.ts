@@ -18,15 +18,32 @@ test('invisible characters are shown as escapes', () => {
 });
 
 test('a clone requests exactly what the original job requested', () => {
-  assert.deepEqual([exactSize(20 * 2 ** 30), exactSize(1536 * 2 ** 20), exactSize(1000), exactSize(null)], ['20G', '1536M', '1000', '']);
-  assert.deepEqual([exactTime(7200), exactTime(5400), exactTime(61), exactTime(0.5), exactTime(null)], ['2h', '90m', '61s', '0.5s', '']);
+  assert.deepEqual(
+    [exactSize(20 * 2 ** 30), exactSize(1536 * 2 ** 20), exactSize(1000), exactSize(null)],
+    ['20G', '1536M', '1000', ''],
+  );
+  assert.deepEqual(
+    [exactTime(7200), exactTime(5400), exactTime(61), exactTime(0.5), exactTime(null)],
+    ['2h', '90m', '61s', '0.5s', ''],
+  );
 });
 
 test('an attempt text has the cause and the exit code or signal', () => {
-  const one = { number: 1, devices: [], started_at: 'x', ended_at: 'y', cause: null, detail: null, status: 0 };
+  const one = {
+    number: 1,
+    devices: [],
+    started_at: 'x',
+    ended_at: 'y',
+    cause: null,
+    detail: null,
+    status: 0,
+  };
   assert.equal(attemptText({ ...one, status: 3 << 8 }), 'exit 3');
   assert.equal(attemptText({ ...one, status: 9, cause: 'signal' }), 'killed by SIGKILL');
-  assert.equal(attemptText({ ...one, status: 1 << 8, cause: 'gpu_oom' }), 'out of GPU memory, exit 1');
+  assert.equal(
+    attemptText({ ...one, status: 1 << 8, cause: 'gpu_oom' }),
+    'out of GPU memory, exit 1',
+  );
   assert.equal(attemptText({ ...one, status: null }), 'no exit record');
   assert.equal(attemptText({ ...one, ended_at: null, status: null }), 'running');
 });

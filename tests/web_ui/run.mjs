@@ -24,7 +24,8 @@ async function newContext(options = {}) {
   context.setDefaultTimeout(WAIT);
   context.on('weberror', (error) => problems.push(`error: ${error.error().stack}`));
   context.on('console', (message) => {
-    if (message.type() === 'error' && !/Failed to load resource|ERR_|net::/.test(message.text())) problems.push(`console: ${message.text()}`);
+    if (message.type() === 'error' && !/Failed to load resource|ERR_|net::/.test(message.text()))
+      problems.push(`console: ${message.text()}`);
   });
   context.on('dialog', (dialog) => {
     problems.push(`dialog: ${dialog.message()}`);
@@ -55,14 +56,26 @@ try {
     }
     if (path !== '/') await page.evaluate((hash) => (location.hash = hash), `#${path}`);
   };
-  await scenario.default({ fake, browser, context, newContext, page, open, until, assert, link: link ?? fake.link });
+  await scenario.default({
+    fake,
+    browser,
+    context,
+    newContext,
+    page,
+    open,
+    until,
+    assert,
+    link: link ?? fake.link,
+  });
   assert.deepEqual(problems, []);
 } catch (error) {
   failure = error;
   const shown = contexts.flatMap((context) => context.pages())[0];
   if (shown) {
     await shown.screenshot({ path: `/tmp/stoker-web-ui-${name}.png` }).catch(() => undefined);
-    console.error(await shown.evaluate(() => document.body.innerText.slice(0, 1500)).catch(() => ''));
+    console.error(
+      await shown.evaluate(() => document.body.innerText.slice(0, 1500)).catch(() => ''),
+    );
   }
   console.error(failure, problems);
 }

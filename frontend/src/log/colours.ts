@@ -16,10 +16,14 @@ export interface StyledText {
 }
 
 const SGR = /\x1b\[([0-9;:]*)m/g;
-export const withoutColors = (line: string) => (line.includes('\x1b') ? line.replace(SGR, '') : line);
+export const withoutColors = (line: string) =>
+  line.includes('\x1b') ? line.replace(SGR, '') : line;
 
 /** The styled spans of a line, and the style at its end, which the next line starts with. */
-export function styledSpans(line: string, style: TextStyle): { spans: StyledText[]; style: TextStyle } {
+export function styledSpans(
+  line: string,
+  style: TextStyle,
+): { spans: StyledText[]; style: TextStyle } {
   if (!line.includes('\x1b')) return { spans: [{ text: line, style }], style };
   const spans: StyledText[] = [];
   let at = 0;
@@ -65,11 +69,18 @@ function apply(old: TextStyle, argument: string): TextStyle {
 
 function extended(codes: number[], at: number): [string | undefined, number] {
   const byte = (n: number | undefined) => Math.max(0, Math.min(255, n ?? 0));
-  if (codes[at] === 2) return [`rgb(${byte(codes[at + 1])} ${byte(codes[at + 2])} ${byte(codes[at + 3])})`, 4];
+  if (codes[at] === 2)
+    return [`rgb(${byte(codes[at + 1])} ${byte(codes[at + 2])} ${byte(codes[at + 3])})`, 4];
   if (codes[at] !== 5) return [undefined, 1];
   const n = byte(codes[at + 1]);
   if (n < 16) return [String(n), 2];
-  if (n >= 232) return [`rgb(${Array(3).fill(8 + (n - 232) * 10).join(' ')})`, 2];
+  if (n >= 232)
+    return [
+      `rgb(${Array(3)
+        .fill(8 + (n - 232) * 10)
+        .join(' ')})`,
+      2,
+    ];
   const level = (x: number) => (x ? 55 + 40 * x : 0);
   const c = n - 16;
   return [`rgb(${level(Math.floor(c / 36))} ${level(Math.floor(c / 6) % 6)} ${level(c % 6)})`, 2];

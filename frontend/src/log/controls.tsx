@@ -1,6 +1,9 @@
 // Control characters in the raw view of a log. Few fonts have glyphs for U+2400 to U+2421, so CSS
 // draws their names instead; the characters stay in the text for copying and searching.
-const NAMES = 'NUL SOH STX ETX EOT ENQ ACK BEL BS HT LF VT FF CR SO SI DLE DC1 DC2 DC3 DC4 NAK SYN ETB CAN EM SUB ESC FS GS RS US SP DEL'.split(' ');
+const NAMES =
+  'NUL SOH STX ETX EOT ENQ ACK BEL BS HT LF VT FF CR SO SI DLE DC1 DC2 DC3 DC4 NAK SYN ETB CAN EM SUB ESC FS GS RS US SP DEL'.split(
+    ' ',
+  );
 const FIRST = 0x2400;
 const PICTURE = /([\u2400-\u2421])/;
 const PICTURES = new RegExp(PICTURE, 'g');
@@ -8,11 +11,20 @@ const WIDTH = 3; // columns of a name, as in log.css
 
 export function withNamedControls(text: string) {
   if (!PICTURE.test(text)) return text;
-  return text.split(PICTURE).map((part, i) => (i % 2 ? <span key={i} class="control" data-name={NAMES[part.charCodeAt(0) - FIRST]}>{part}</span> : part));
+  return text.split(PICTURE).map((part, i) =>
+    i % 2 ? (
+      <span key={i} class="control" data-name={NAMES[part.charCodeAt(0) - FIRST]}>
+        {part}
+      </span>
+    ) : (
+      part
+    ),
+  );
 }
 
 /** An upper bound for the columns of a text: escape sequences are counted, too. */
-export const widthOf = (text: string) => text.length + (WIDTH - 1) * (text.match(PICTURES)?.length ?? 0);
+export const widthOf = (text: string) =>
+  text.length + (WIDTH - 1) * (text.match(PICTURES)?.length ?? 0);
 
 /** The end index of the row of at most `columns` columns that starts at `from`. */
 export function rowEnd(text: string, from: number, columns: number): number {

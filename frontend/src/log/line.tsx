@@ -6,7 +6,19 @@ import { withNamedControls } from './controls';
 const PALETTE_INDEX = /^\d+$/;
 
 /** The visible characters of a line from index `from` to `to`. */
-export function Line({ text, style, needle, from, to }: { text: string; style: TextStyle | undefined; needle: string; from: number; to: number }) {
+export function Line({
+  text,
+  style,
+  needle,
+  from,
+  to,
+}: {
+  text: string;
+  style: TextStyle | undefined;
+  needle: string;
+  from: number;
+  to: number;
+}) {
   const { spans } = styledSpans(text, style ?? {});
   const ends = needle ? matchBorders(spans.map((span) => span.text).join(''), needle) : [];
   let at = 0;
@@ -17,7 +29,17 @@ export function Line({ text, style, needle, from, to }: { text: string; style: T
         at += span.text.length;
         const first = Math.max(start, from);
         const last = Math.min(at, to);
-        return first < last && <Text key={i} text={span.text.slice(first - start, last - start)} style={span.style} at={first} ends={ends} />;
+        return (
+          first < last && (
+            <Text
+              key={i}
+              text={span.text.slice(first - start, last - start)}
+              style={span.style}
+              at={first}
+              ends={ends}
+            />
+          )
+        );
       })}
     </>
   );
@@ -28,20 +50,44 @@ function matchBorders(text: string, needle: string): number[] {
   const low = text.toLowerCase();
   const wanted = needle.toLowerCase();
   const found: number[] = [];
-  for (let hit = low.indexOf(wanted); hit >= 0; hit = low.indexOf(wanted, hit + wanted.length)) found.push(hit, hit + wanted.length);
+  for (let hit = low.indexOf(wanted); hit >= 0; hit = low.indexOf(wanted, hit + wanted.length))
+    found.push(hit, hit + wanted.length);
   return found;
 }
 
-function Text({ text, style: textStyle, at, ends }: { text: string; style: TextStyle; at: number; ends: number[] }) {
+function Text({
+  text,
+  style: textStyle,
+  at,
+  ends,
+}: {
+  text: string;
+  style: TextStyle;
+  at: number;
+  ends: number[];
+}) {
   const inner = ends.length ? withMarks(text, at, ends) : withNamedControls(visible(text));
   const classes = [
-    textStyle.isBold && 'bold', textStyle.isDim && 'faint', textStyle.isItalic && 'slant', textStyle.isUnderlined && 'under', textStyle.isInverse && 'inverse',
-    textStyle.fg && PALETTE_INDEX.test(textStyle.fg) && `f${textStyle.fg}`, textStyle.bg && PALETTE_INDEX.test(textStyle.bg) && `g${textStyle.bg}`,
-  ].filter(Boolean).join(' ');
+    textStyle.isBold && 'bold',
+    textStyle.isDim && 'faint',
+    textStyle.isItalic && 'slant',
+    textStyle.isUnderlined && 'under',
+    textStyle.isInverse && 'inverse',
+    textStyle.fg && PALETTE_INDEX.test(textStyle.fg) && `f${textStyle.fg}`,
+    textStyle.bg && PALETTE_INDEX.test(textStyle.bg) && `g${textStyle.bg}`,
+  ]
+    .filter(Boolean)
+    .join(' ');
   const style: Record<string, string> = {};
   if (textStyle.fg && !PALETTE_INDEX.test(textStyle.fg)) style.color = textStyle.fg;
   if (textStyle.bg && !PALETTE_INDEX.test(textStyle.bg)) style.backgroundColor = textStyle.bg;
-  return classes || style.color || style.backgroundColor ? <span class={classes} style={style}>{inner}</span> : <>{inner}</>;
+  return classes || style.color || style.backgroundColor ? (
+    <span class={classes} style={style}>
+      {inner}
+    </span>
+  ) : (
+    <>{inner}</>
+  );
 }
 
 function withMarks(text: string, at: number, ends: number[]) {

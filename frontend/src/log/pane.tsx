@@ -76,7 +76,8 @@ export function LogPane({ job, isFull = false }: { job: Job; isFull?: boolean })
         if (problem instanceof ApiError) setError(problem);
         pause = 4000;
       }
-      if (!stop.signal.aborted && (!log.isOver || isGrowing || !log.version)) timer = window.setTimeout(step, pause);
+      if (!stop.signal.aborted && (!log.isOver || isGrowing || !log.version))
+        timer = window.setTimeout(step, pause);
     };
     void step();
     return () => {
@@ -99,7 +100,11 @@ export function LogPane({ job, isFull = false }: { job: Job; isFull?: boolean })
     if (!node) return;
     const measure = () => {
       const width = probe.current?.getBoundingClientRect().width ?? 0;
-      setView((old) => ({ ...old, height: node.clientHeight, columns: width ? Math.floor((node.clientWidth - 24) / (width / 10)) : 100 }));
+      setView((old) => ({
+        ...old,
+        height: node.clientHeight,
+        columns: width ? Math.floor((node.clientWidth - 24) / (width / 10)) : 100,
+      }));
     };
     measure();
     const watch = new ResizeObserver(measure);
@@ -133,7 +138,8 @@ export function LogPane({ job, isFull = false }: { job: Job; isFull?: boolean })
     if (following.current && !isAtBottom && node.scrollTop < view.top - 2) setFollowing(false);
     else if (!following.current && isAtBottom && log.isAtEnd) setFollowing(true);
     if (node.scrollTop < 30 * HEIGHT && log.from > 0) void grow(true);
-    else if (!log.isAtEnd && node.scrollTop + node.clientHeight > node.scrollHeight - 30 * HEIGHT) void grow(false);
+    else if (!log.isAtEnd && node.scrollTop + node.clientHeight > node.scrollHeight - 30 * HEIGHT)
+      void grow(false);
   };
 
   const jump = async (byte: number) => {
@@ -145,20 +151,34 @@ export function LogPane({ job, isFull = false }: { job: Job; isFull?: boolean })
     requestAnimationFrame(() => {
       const shown = layOut(log.lines(false).rows, columns);
       const row = shown.findIndex((one) => one.line >= line);
-      if (box.current) box.current.scrollTop = Math.max(0, row * HEIGHT - box.current.clientHeight / 3);
+      if (box.current)
+        box.current.scrollTop = Math.max(0, row * HEIGHT - box.current.clientHeight / 3);
     });
   };
 
   const find = async (what: Record<string, string | number>, none: string) => {
     try {
       let at: number | null = null;
-      for (let from = Number(what.from ?? 0); ; ) {
+      for (let from = Number(what.from ?? 0); ;) {
         const path = `/api/jobs/${job.id}/find${query({ attempt, stream: stream === 'stderr' ? stream : null, ...what, from })}`;
         const found = await get<Found>(path);
         at = found.at;
-        setTally(!what.q ? '' : found.total === null ? '' : found.at === null ? `${found.total} matches` : `${found.nth} of ${found.total}`);
+        setTally(
+          !what.q
+            ? ''
+            : found.total === null
+              ? ''
+              : found.at === null
+                ? `${found.total} matches`
+                : `${found.nth} of ${found.total}`,
+        );
         // A large log is searched in several requests.
-        if (at !== null || (found.searched_to ?? 0) >= (found.size ?? 0) || (found.searched_to ?? 0) <= from) break;
+        if (
+          at !== null ||
+          (found.searched_to ?? 0) >= (found.size ?? 0) ||
+          (found.searched_to ?? 0) <= from
+        )
+          break;
         from = found.searched_to!;
       }
       if (at === null) return notify(none);
@@ -170,7 +190,10 @@ export function LogPane({ job, isFull = false }: { job: Job; isFull?: boolean })
   };
   const next = () => {
     const last = foundAt.current[foundAt.current.length - 1];
-    return find({ q: needle, from: last === undefined ? 0 : last + 1 }, last === undefined ? `“${needle}” not found in this log` : 'No more matches');
+    return find(
+      { q: needle, from: last === undefined ? 0 : last + 1 },
+      last === undefined ? `“${needle}” not found in this log` : 'No more matches',
+    );
   };
   const previous = () => {
     const at = foundAt.current[foundAt.current.length - 2];
@@ -190,76 +213,141 @@ export function LogPane({ job, isFull = false }: { job: Job; isFull?: boolean })
 
   return (
     <div class={isFull ? 'log-pane full' : 'log-pane'}>
-      {hasLog && <div class="log-tools" role="group" aria-label="Log">
-        {job.attempts > 1 && (
-          <label>
-            <span class="visually-hidden">Attempt</span>
-            <select value={attempt ?? job.attempts} onChange={(event) => setAttempt(Number(event.currentTarget.value))}>
-              {Array.from({ length: job.attempts }, (_, i) => <option key={i} value={i + 1}>attempt {i + 1}</option>)}
-            </select>
-          </label>
-        )}
-        {job.stderr && job.stderr !== job.stdout && (
-          <label>
-            <span class="visually-hidden">Stream</span>
-            <select value={stream} onChange={(event) => setStream(event.currentTarget.value)}>
-              <option>stdout</option>
-              <option>stderr</option>
-            </select>
-          </label>
-        )}
-        <form role="search" onSubmit={(event) => { event.preventDefault(); if (needle) void next(); }}>
-          <input
-            type="search"
-            class="log-search"
-            placeholder="Search log"
-            aria-label="Search this log"
-            value={needle}
-            onInput={(event) => { setNeedle(event.currentTarget.value); setTally(''); foundAt.current = []; }}
-            onKeyDown={(event) => {
-              if (event.key === 'Enter' && event.shiftKey) {
-                event.preventDefault();
-                void previous();
-              }
-            }}
-          />
-          <button disabled={!needle} title="Next match (Enter)" aria-label="Next match">↓</button>
-          <button type="button" disabled={!needle} title="Previous match (Shift+Enter)" aria-label="Previous match" onClick={() => void previous()}>↑</button>
-        </form>
-        <output class="num dim" aria-live="polite">{tally}</output>
-        <button onClick={() => void find({ error: 1 }, 'No errors found in this log')}>First error</button>
-        <span class="grow" />
-        <button aria-pressed={isWrapped} onClick={() => setWrapped(!isWrapped)}>Wrap</button>
-        <button aria-pressed={isRaw} onClick={() => setRaw(!isRaw)} title="Show the log as written, with control characters">Raw</button>
-        {isGrowing
-          ? <button aria-pressed={isFollowing} onClick={() => (isFollowing ? setFollowing(false) : void toEnd())}>Follow</button>
-          : <button onClick={() => void toEnd()}>Jump to end</button>}
-        <a class="button" href={`/api/jobs/${job.id}/log/download${query({ attempt })}`} download>Download</a>
-      </div>}
-      {!hasLog ? <Empty title="No log yet">The log starts when the job starts.</Empty>
-        : error && !log.version ? <Failed error={error} />
-        : !log.version ? <Loading what="Loading the log" />
-        : isEmpty ? <Empty title={log.isOver ? 'The log is empty' : 'No output yet'} />
-        : (
-          <div class="log" style={isFull ? undefined : { height: `${heightFor(rows.length)}px` }} ref={box} tabIndex={0} role="log" aria-live="off" aria-label={`Log of job ${job.id}`} onScroll={onScroll}>
-            <span class="probe" ref={probe} aria-hidden="true">0000000000</span>
-            <div class="log-all" style={{ height: `${rows.length * HEIGHT}px` }}>
-              <div class="log-shown" style={{ transform: `translateY(${first * HEIGHT}px)` }}>
-                {rows.slice(first, last).map((row, i) => (
-                  <div key={first + i} class={row.line === hit ? 'hit' : ''}>
-                    <Line
-                      text={lines.rows[row.line]!}
-                      from={row.from}
-                      to={row.to}
-                      style={lines.styles.get(row.line)}
-                      needle={needle}
-                    />
-                  </div>
+      {hasLog && (
+        <div class="log-tools" role="group" aria-label="Log">
+          {job.attempts > 1 && (
+            <label>
+              <span class="visually-hidden">Attempt</span>
+              <select
+                value={attempt ?? job.attempts}
+                onChange={(event) => setAttempt(Number(event.currentTarget.value))}
+              >
+                {Array.from({ length: job.attempts }, (_, i) => (
+                  <option key={i} value={i + 1}>
+                    attempt {i + 1}
+                  </option>
                 ))}
-              </div>
+              </select>
+            </label>
+          )}
+          {job.stderr && job.stderr !== job.stdout && (
+            <label>
+              <span class="visually-hidden">Stream</span>
+              <select value={stream} onChange={(event) => setStream(event.currentTarget.value)}>
+                <option>stdout</option>
+                <option>stderr</option>
+              </select>
+            </label>
+          )}
+          <form
+            role="search"
+            onSubmit={(event) => {
+              event.preventDefault();
+              if (needle) void next();
+            }}
+          >
+            <input
+              type="search"
+              class="log-search"
+              placeholder="Search log"
+              aria-label="Search this log"
+              value={needle}
+              onInput={(event) => {
+                setNeedle(event.currentTarget.value);
+                setTally('');
+                foundAt.current = [];
+              }}
+              onKeyDown={(event) => {
+                if (event.key === 'Enter' && event.shiftKey) {
+                  event.preventDefault();
+                  void previous();
+                }
+              }}
+            />
+            <button disabled={!needle} title="Next match (Enter)" aria-label="Next match">
+              ↓
+            </button>
+            <button
+              type="button"
+              disabled={!needle}
+              title="Previous match (Shift+Enter)"
+              aria-label="Previous match"
+              onClick={() => void previous()}
+            >
+              ↑
+            </button>
+          </form>
+          <output class="num dim" aria-live="polite">
+            {tally}
+          </output>
+          <button onClick={() => void find({ error: 1 }, 'No errors found in this log')}>
+            First error
+          </button>
+          <span class="grow" />
+          <button aria-pressed={isWrapped} onClick={() => setWrapped(!isWrapped)}>
+            Wrap
+          </button>
+          <button
+            aria-pressed={isRaw}
+            onClick={() => setRaw(!isRaw)}
+            title="Show the log as written, with control characters"
+          >
+            Raw
+          </button>
+          {isGrowing ? (
+            <button
+              aria-pressed={isFollowing}
+              onClick={() => (isFollowing ? setFollowing(false) : void toEnd())}
+            >
+              Follow
+            </button>
+          ) : (
+            <button onClick={() => void toEnd()}>Jump to end</button>
+          )}
+          <a class="button" href={`/api/jobs/${job.id}/log/download${query({ attempt })}`} download>
+            Download
+          </a>
+        </div>
+      )}
+      {!hasLog ? (
+        <Empty title="No log yet">The log starts when the job starts.</Empty>
+      ) : error && !log.version ? (
+        <Failed error={error} />
+      ) : !log.version ? (
+        <Loading what="Loading the log" />
+      ) : isEmpty ? (
+        <Empty title={log.isOver ? 'The log is empty' : 'No output yet'} />
+      ) : (
+        <div
+          class="log"
+          style={isFull ? undefined : { height: `${heightFor(rows.length)}px` }}
+          ref={box}
+          tabIndex={0}
+          role="log"
+          aria-live="off"
+          aria-label={`Log of job ${job.id}`}
+          onScroll={onScroll}
+        >
+          <span class="probe" ref={probe} aria-hidden="true">
+            0000000000
+          </span>
+          <div class="log-all" style={{ height: `${rows.length * HEIGHT}px` }}>
+            <div class="log-shown" style={{ transform: `translateY(${first * HEIGHT}px)` }}>
+              {rows.slice(first, last).map((row, i) => (
+                <div key={first + i} class={row.line === hit ? 'hit' : ''}>
+                  <Line
+                    text={lines.rows[row.line]!}
+                    from={row.from}
+                    to={row.to}
+                    style={lines.styles.get(row.line)}
+                    needle={needle}
+                  />
+                </div>
+              ))}
             </div>
           </div>
-        )}
+        </div>
+      )}
       {log.version > 0 && (
         <p class="log-foot dim num">
           {log.from > 0 || !log.isAtEnd ? `bytes ${bytes(log.from)} to ${bytes(log.to)} of ` : ''}
@@ -284,7 +372,7 @@ function layOut(lines: string[], columns: number): Row[] {
       continue;
     }
     const shown = withoutColors(text);
-    for (let from = 0; from === 0 || from < shown.length; ) {
+    for (let from = 0; from === 0 || from < shown.length;) {
       const to = rowEnd(shown, from, columns);
       rows.push({ line, from, to });
       from = to;

@@ -59,7 +59,10 @@ export class Terminal {
     } else if (char === '\r') {
       this.isAtLeft = true;
     } else if (char === '\b') {
-      if (!this.isAtLeft) this.rows[this.row] = this.rows[this.row]!.replace(LAST_CHARACTER, (cut) => cut.replace(/^[^\x1b]/, ''));
+      if (!this.isAtLeft)
+        this.rows[this.row] = this.rows[this.row]!.replace(LAST_CHARACTER, (cut) =>
+          cut.replace(/^[^\x1b]/, ''),
+        );
     } else if (char === '\x1b') {
       return this.sequence(text, at);
     }
@@ -128,6 +131,11 @@ export class Terminal {
 
 /** The lines of a text as written, with visible symbols for control characters. */
 export function rawLines(text: string): string[] {
-  return text.split('\n').map((line) =>
-    line.replace(/[\x00-\x08\x0b-\x1f\x7f]/g, (char) => String.fromCharCode(char === '\x7f' ? 0x2421 : 0x2400 + char.charCodeAt(0))));
+  return text
+    .split('\n')
+    .map((line) =>
+      line.replace(/[\x00-\x08\x0b-\x1f\x7f]/g, (char) =>
+        String.fromCharCode(char === '\x7f' ? 0x2421 : 0x2400 + char.charCodeAt(0)),
+      ),
+    );
 }

@@ -31,11 +31,17 @@ export class LogWindow {
   private terminal = new Terminal();
   private cache: { key: string; lines: Lines } | null = null;
 
-  constructor(private readonly job: number, private readonly wanted: { attempt: number | null; stream: string }) {}
+  constructor(
+    private readonly job: number,
+    private readonly wanted: { attempt: number | null; stream: string },
+  ) {}
 
   private fetchPart(range: Record<string, number>, stop?: AbortSignal): Promise<LogPart> {
     const stream = this.wanted.stream === 'stderr' ? 'stderr' : null;
-    return get<LogPart>(`/api/jobs/${this.job}/log${query({ attempt: this.wanted.attempt, stream, ...range })}`, stop);
+    return get<LogPart>(
+      `/api/jobs/${this.job}/log${query({ attempt: this.wanted.attempt, stream, ...range })}`,
+      stop,
+    );
   }
 
   get isAtEnd(): boolean {
@@ -83,11 +89,13 @@ export class LogWindow {
     // the log was dropped.
     const hole = part.from > start + 3 ? part.from - start : 0;
     const after = Math.max(0, this.from - part.to);
-    const text = (hole ? dropped(hole) : '') + part.text + (part.text && after ? dropped(after) : '');
+    const text =
+      (hole ? dropped(hole) : '') + part.text + (part.text && after ? dropped(after) : '');
     const from = hole ? start : part.from;
     this.parts.unshift({ text, from, to: this.from });
     this.from = from;
-    while (this.to - this.from > MAX_BYTES && this.parts.length > 1) this.to = this.parts.pop()!.from;
+    while (this.to - this.from > MAX_BYTES && this.parts.length > 1)
+      this.to = this.parts.pop()!.from;
     this.rebuild();
     return true;
   }
@@ -100,7 +108,7 @@ export class LogWindow {
 
   lineAt(offset: number, starts = this.terminal.starts): number {
     let low = 0;
-    for (let high = starts.length - 1; low < high; ) {
+    for (let high = starts.length - 1; low < high;) {
       const middle = (low + high + 1) >> 1;
       if (starts[middle]! <= offset) low = middle;
       else high = middle - 1;
@@ -121,7 +129,8 @@ export class LogWindow {
   }
 
   private dropStart(): void {
-    while (this.to - this.from > MAX_BYTES / 2 && this.parts.length > 1) this.from = this.parts.shift()!.to;
+    while (this.to - this.from > MAX_BYTES / 2 && this.parts.length > 1)
+      this.from = this.parts.shift()!.to;
     this.rebuild();
   }
 

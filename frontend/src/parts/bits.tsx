@@ -8,7 +8,15 @@ import { withFieldLabels, visible } from '../words';
 import { type Counts, type Job, type State, STATES } from '../types';
 
 const SHAPES: Record<State, string> = {
-  held: '‖', queued: '○', starting: '◔', running: '●', stopping: '◑', done: '✓', failed: '✕', cancelled: '–', lost: '?',
+  held: '‖',
+  queued: '○',
+  starting: '◔',
+  running: '●',
+  stopping: '◑',
+  done: '✓',
+  failed: '✕',
+  cancelled: '–',
+  lost: '?',
 };
 
 /** The state as symbol, color and text, so that it never depends on color alone. */
@@ -30,18 +38,33 @@ export function JobTitle({ job }: { job: Job }) {
         {job.name && <code class="dim">{visible(job.command)}</code>}
       </a>
       {job.sweep && (
-        <a class="tag" href={sweepHref(job.sweep)} tabIndex={-1} title={`trial ${job.trial} of sweep ${visible(job.sweep)}`}>
+        <a
+          class="tag"
+          href={sweepHref(job.sweep)}
+          tabIndex={-1}
+          title={`trial ${job.trial} of sweep ${visible(job.sweep)}`}
+        >
           {visible(job.sweep)} #{job.trial}
         </a>
       )}
-      {job.tags.map((tag) => <span class="tag" key={tag}>{visible(tag)}</span>)}
+      {job.tags.map((tag) => (
+        <span class="tag" key={tag}>
+          {visible(tag)}
+        </span>
+      ))}
     </span>
   );
 }
 
 /** A command that wraps between words only, so that `--lr` stays in one piece. */
 export function Command({ text }: { text: string }) {
-  return <code class="command">{visible(text).split(/(\s+)/).map((word, i) => (i % 2 ? word : <span key={i}>{word}</span>))}</code>;
+  return (
+    <code class="command">
+      {visible(text)
+        .split(/(\s+)/)
+        .map((word, i) => (i % 2 ? word : <span key={i}>{word}</span>))}
+    </code>
+  );
 }
 
 /** A bar with the share of trials in each state. */
@@ -49,14 +72,35 @@ export function Progress({ trials, total }: { trials: Counts; total: number }) {
   const parts = STATES.filter((state) => trials[state]);
   const done = parts.map((state) => `${count(trials[state] ?? 0)} ${state}`).join(', ');
   return (
-    <span class="progress" role="img" aria-label={`${plural(total, 'trial')}: ${done || 'none yet'}`} title={done}>
-      {[...parts].sort((a, b) => DONE_FIRST.indexOf(a) - DONE_FIRST.indexOf(b)).map((state) => (
-        <i key={state} class={`b-${state}`} style={{ width: `${(100 * (trials[state] ?? 0)) / Math.max(1, total)}%` }} />
-      ))}
+    <span
+      class="progress"
+      role="img"
+      aria-label={`${plural(total, 'trial')}: ${done || 'none yet'}`}
+      title={done}
+    >
+      {[...parts]
+        .sort((a, b) => DONE_FIRST.indexOf(a) - DONE_FIRST.indexOf(b))
+        .map((state) => (
+          <i
+            key={state}
+            class={`b-${state}`}
+            style={{ width: `${(100 * (trials[state] ?? 0)) / Math.max(1, total)}%` }}
+          />
+        ))}
     </span>
   );
 }
-const DONE_FIRST: State[] = ['done', 'failed', 'lost', 'cancelled', 'stopping', 'running', 'starting', 'queued', 'held'];
+const DONE_FIRST: State[] = [
+  'done',
+  'failed',
+  'lost',
+  'cancelled',
+  'stopping',
+  'running',
+  'starting',
+  'queued',
+  'held',
+];
 
 export function Empty({ title, children }: { title: string; children?: ComponentChildren }) {
   return (
@@ -70,7 +114,9 @@ export function Empty({ title, children }: { title: string; children?: Component
 export function Loading({ rows = 5, what = 'Loading' }: { rows?: number; what?: string }) {
   return (
     <div class="loading" role="status" aria-label={what}>
-      {Array.from({ length: rows }, (_, i) => <i key={i} style={{ width: `${88 - ((i * 37) % 50)}%` }} />)}
+      {Array.from({ length: rows }, (_, i) => (
+        <i key={i} style={{ width: `${88 - ((i * 37) % 50)}%` }} />
+      ))}
     </div>
   );
 }
@@ -86,7 +132,12 @@ export function Failed({ error, retry }: { error: unknown; retry?: () => void })
   );
 }
 
-export function Section({ title, note, tools, children }: {
+export function Section({
+  title,
+  note,
+  tools,
+  children,
+}: {
   title: string;
   note?: ComponentChildren;
   tools?: ComponentChildren;
@@ -110,7 +161,12 @@ export interface Choice<T extends string> {
   label: string;
 }
 
-export function Tabs<T extends string>({ label, value, options, onPick }: {
+export function Tabs<T extends string>({
+  label,
+  value,
+  options,
+  onPick,
+}: {
   label: string;
   value: T;
   options: Choice<T>[];
@@ -119,7 +175,12 @@ export function Tabs<T extends string>({ label, value, options, onPick }: {
   return (
     <div class="tabs" role="group" aria-label={label}>
       {options.map((one) => (
-        <button key={one.value} type="button" aria-pressed={one.value === value} onClick={() => onPick(one.value)}>
+        <button
+          key={one.value}
+          type="button"
+          aria-pressed={one.value === value}
+          onClick={() => onPick(one.value)}
+        >
           {one.label}
         </button>
       ))}

@@ -38,15 +38,20 @@ const RIGHT = 10;
 const TOP = 8;
 const BOTTOM = 20;
 
-export function inUnit(unit: string | undefined, x: number | null | undefined, digits?: number): string {
+export function inUnit(
+  unit: string | undefined,
+  x: number | null | undefined,
+  digits?: number,
+): string {
   if (x === null || x === undefined) return '–';
   if (unit === 'bytes') return bytes(x);
   if (unit === 'seconds') return duration(x);
-  const sign = { percent: '%', '%': '%', watts: ' W', W: ' W', celsius: ' °C', C: ' °C' }[unit ?? ''];
+  const sign = { percent: '%', '%': '%', watts: ' W', W: ' W', celsius: ' °C', C: ' °C' }[
+    unit ?? ''
+  ];
   // Small values need decimals: 0.4% must not become 0%.
   return sign ? `${x.toFixed(digits ?? (x !== 0 && Math.abs(x) < 10 ? 1 : 0))}${sign}` : value(x);
 }
-
 
 /** The range of the finite values. */
 function extent(lines: Line[], part: 0 | 1): [number, number] {
@@ -138,7 +143,12 @@ export function Chart({ label, lines, unit, isTime, height = 140, fromZero, max,
     }
   };
 
-  const drawLine = (pen: CanvasRenderingContext2D, points: Point[], ink: string, weight: number) => {
+  const drawLine = (
+    pen: CanvasRenderingContext2D,
+    points: Point[],
+    ink: string,
+    weight: number,
+  ) => {
     pen.strokeStyle = pen.fillStyle = ink;
     pen.lineWidth = weight;
     pen.lineJoin = 'round';
@@ -154,7 +164,8 @@ export function Chart({ label, lines, unit, isTime, height = 140, fromZero, max,
       isDown = true;
     }
     pen.stroke();
-    if (points.length === 1 && points[0]![1] !== null) pen.fillRect(px(points[0]![0]) - 2, py(points[0]![1]) - 2, 4, 4);
+    if (points.length === 1 && points[0]![1] !== null)
+      pen.fillRect(px(points[0]![0]) - 2, py(points[0]![1]) - 2, 4, 4);
   };
 
   const onMove = (event: PointerEvent) => {
@@ -174,7 +185,9 @@ export function Chart({ label, lines, unit, isTime, height = 140, fromZero, max,
     setHit(least < 3600 ? best : null);
   };
 
-  const where = hit && (isTime ? clock(new Date(hit.point[0] * 1000).toISOString()) : `step ${value(hit.point[0])}`);
+  const where =
+    hit &&
+    (isTime ? clock(new Date(hit.point[0] * 1000).toISOString()) : `step ${value(hit.point[0])}`);
   return (
     <div class="chart">
       <canvas
@@ -187,7 +200,9 @@ export function Chart({ label, lines, unit, isTime, height = 140, fromZero, max,
       />
       {hit && (
         <output class="num" style={{ left: `${Math.min(px(hit.point[0]) + 8, width - 130)}px` }}>
-          <b>{inUnit(unit, hit.point[1])}</b> {lines.length > 1 && `${lines[hit.line]?.label ?? ''} · `}{where}
+          <b>{inUnit(unit, hit.point[1])}</b>{' '}
+          {lines.length > 1 && `${lines[hit.line]?.label ?? ''} · `}
+          {where}
         </output>
       )}
     </div>

@@ -78,7 +78,15 @@ export function DialogHost() {
         {field && (
           <label class="field">
             <span>{field.label}</span>
-            <input name="value" type={field.type ?? 'text'} defaultValue={field.value} autofocus required aria-invalid={problem !== null} aria-describedby="dialog-problem" />
+            <input
+              name="value"
+              type={field.type ?? 'text'}
+              defaultValue={field.value}
+              autofocus
+              required
+              aria-invalid={problem !== null}
+              aria-describedby="dialog-problem"
+            />
             {field.hint && <small>{field.hint}</small>}
           </label>
         )}
@@ -86,7 +94,9 @@ export function DialogHost() {
           {problem !== null && (
             <p class="bad-ink">
               {withFieldLabels(problem instanceof Error ? problem.message : String(problem))}
-              {problem instanceof ApiError && problem.hint && <small class="dim"> {withFieldLabels(problem.hint)}</small>}
+              {problem instanceof ApiError && problem.hint && (
+                <small class="dim"> {withFieldLabels(problem.hint)}</small>
+              )}
             </p>
           )}
         </div>

@@ -62,7 +62,12 @@ export function useDrag(
 
 export function Grip({ drag, index }: { drag: Drag; index: number }) {
   return (
-    <span class="handle" title="Drag to reorder (Shift+K, Shift+J)" aria-hidden="true" onPointerDown={(event) => drag.start(event, index)}>
+    <span
+      class="handle"
+      title="Drag to reorder (Shift+K, Shift+J)"
+      aria-hidden="true"
+      onPointerDown={(event) => drag.start(event, index)}
+    >
       ⠿
     </span>
   );

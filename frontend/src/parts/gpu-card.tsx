@@ -9,10 +9,12 @@ import { Badge } from './bits';
 
 const GIB = 2 ** 30;
 export const jobIds = (gpu: Gpu) => gpu.jobs.map((one) => (typeof one === 'number' ? one : one.id));
-export const isDrained = (gpu: Gpu) => gpu.state === 'drained' || gpu.state.startsWith('in quarantine');
+export const isDrained = (gpu: Gpu) =>
+  gpu.state === 'drained' || gpu.state.startsWith('in quarantine');
 
 /** Whether the GPU reports measurements; a simulated one does not. */
-export const isMeasured = (gpu: Gpu) => gpu.memory_used_bytes !== null || gpu.utilisation_percent !== null;
+export const isMeasured = (gpu: Gpu) =>
+  gpu.memory_used_bytes !== null || gpu.utilisation_percent !== null;
 
 function kindOf(gpu: Gpu): string {
   if (gpu.state === 'free' || gpu.state === 'busy' || gpu.state === 'taken') return gpu.state;
@@ -22,8 +24,18 @@ function kindOf(gpu: Gpu): string {
 function Memory({ gpu }: { gpu: Gpu }) {
   const total = gpu.memory_bytes;
   const used = gpu.memory_used_bytes;
-  if (!total || used === null) return <div class="meter-line dim"><span>mem</span><span class="meter" /><span class="num">n/a</span></div>;
-  const byOthers = Math.min(used, gpu.strangers.reduce((sum, one) => sum + (one.memory_bytes ?? 0), 0));
+  if (!total || used === null)
+    return (
+      <div class="meter-line dim">
+        <span>mem</span>
+        <span class="meter" />
+        <span class="num">n/a</span>
+      </div>
+    );
+  const byOthers = Math.min(
+    used,
+    gpu.strangers.reduce((sum, one) => sum + (one.memory_bytes ?? 0), 0),
+  );
   const byJobs = gpu.jobs.length ? used - byOthers : 0;
   const part = (size: number) => ({ width: `${(100 * size) / total}%` });
   return (
@@ -34,7 +46,10 @@ function Memory({ gpu }: { gpu: Gpu }) {
         <i class="theirs" style={part(byOthers)} />
         <i class="other" style={part(used - byJobs - byOthers)} />
       </span>
-      <span class="num">{(used / GIB).toFixed(1)}<span class="dim"> / {bytes(total)}</span></span>
+      <span class="num">
+        {(used / GIB).toFixed(1)}
+        <span class="dim"> / {bytes(total)}</span>
+      </span>
     </div>
   );
 }
@@ -47,25 +62,43 @@ export function GpuCard({ gpu, children }: { gpu: Gpu; children?: ComponentChild
     <article class={`gpu ${kindOf(gpu)}`} aria-label={`GPU ${gpu.index}`}>
       <header>
         <b class="num">{gpu.index}</b>
-        <span class="grow cut" title={gpu.uuid}>{gpu.model ?? 'simulated'}</span>
-        <span class="gpu-state cut" title={gpu.state}>{gpu.state}</span>
+        <span class="grow cut" title={gpu.uuid}>
+          {gpu.model ?? 'simulated'}
+        </span>
+        <span class="gpu-state cut" title={gpu.state}>
+          {gpu.state}
+        </span>
       </header>
-      {hasMeters && <div class="meters">
-        <Memory gpu={gpu} />
-        <div class="meter-line">
-          <span class="dim">util</span>
-          <span class="meter" role="img" aria-label={use === null ? 'utilization unknown' : `utilization ${use}%`}>
-            <i class="use" style={{ width: `${use ?? 0}%` }} />
-          </span>
-          <span class="num">{use === null ? <span class="dim">n/a</span> : `${use}%`}</span>
+      {hasMeters && (
+        <div class="meters">
+          <Memory gpu={gpu} />
+          <div class="meter-line">
+            <span class="dim">util</span>
+            <span
+              class="meter"
+              role="img"
+              aria-label={use === null ? 'utilization unknown' : `utilization ${use}%`}
+            >
+              <i class="use" style={{ width: `${use ?? 0}%` }} />
+            </span>
+            <span class="num">{use === null ? <span class="dim">n/a</span> : `${use}%`}</span>
+          </div>
         </div>
-      </div>}
-      {hasMeters && <p class="num dim facts">
-        <span>{gpu.power_watts === null ? '– W' : `${gpu.power_watts.toFixed(0)} W`}</span>
-        <span>{gpu.temperature_celsius === null ? '– °C' : `${gpu.temperature_celsius} °C`}</span>
-        <span>{gpu.slots > 1 ? `${gpu.slots} slots` : ''}</span>
-      </p>}
-      {!hasMeters && gpu.slots > 1 && <p class="num dim facts"><span>{gpu.jobs.length} of {gpu.slots} slots in use</span></p>}
+      )}
+      {hasMeters && (
+        <p class="num dim facts">
+          <span>{gpu.power_watts === null ? '– W' : `${gpu.power_watts.toFixed(0)} W`}</span>
+          <span>{gpu.temperature_celsius === null ? '– °C' : `${gpu.temperature_celsius} °C`}</span>
+          <span>{gpu.slots > 1 ? `${gpu.slots} slots` : ''}</span>
+        </p>
+      )}
+      {!hasMeters && gpu.slots > 1 && (
+        <p class="num dim facts">
+          <span>
+            {gpu.jobs.length} of {gpu.slots} slots in use
+          </span>
+        </p>
+      )}
       <ul>
         {jobIds(gpu).map((id) => {
           const job = known.get(id);
@@ -83,7 +116,10 @@ export function GpuCard({ gpu, children }: { gpu: Gpu; children?: ComponentChild
         })}
         {gpu.strangers.map((one) => (
           <li key={one.pid} class="other-process" title="not a Stoker job">
-            <span class="cut grow">{visible(one.user ?? 'another user')}{one.pid ? ` · pid ${one.pid}` : ''}</span>
+            <span class="cut grow">
+              {visible(one.user ?? 'another user')}
+              {one.pid ? ` · pid ${one.pid}` : ''}
+            </span>
             <span class="num">{one.memory_bytes === null ? '' : bytes(one.memory_bytes)}</span>
           </li>
         ))}

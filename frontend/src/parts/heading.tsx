@@ -7,7 +7,12 @@ import { shouldFocusHeading } from '../places';
 export function Heading({ kind, children }: { kind?: string; children: ComponentChildren }) {
   const node = useRef<HTMLHeadingElement>(null);
   useLayoutEffect(() => {
-    if (shouldFocusHeading() && !document.querySelector('dialog[open]')) node.current?.focus({ preventScroll: true });
+    if (shouldFocusHeading() && !document.querySelector('dialog[open]'))
+      node.current?.focus({ preventScroll: true });
   }, []);
-  return <h1 ref={node} class={kind} tabIndex={-1}>{children}</h1>;
+  return (
+    <h1 ref={node} class={kind} tabIndex={-1}>
+      {children}
+    </h1>
+  );
 }

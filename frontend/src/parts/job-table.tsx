@@ -2,7 +2,17 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import * as actions from '../actions';
-import { ago, clock, count, duration, elapsed, needs, plural, resultText, runtime } from '../format';
+import {
+  ago,
+  clock,
+  count,
+  duration,
+  elapsed,
+  needs,
+  plural,
+  resultText,
+  runtime,
+} from '../format';
 import { go, jobHref, logHref } from '../route';
 import { isReadOnly, now } from '../store';
 import { type Job, isActive, isFinal, isWaiting } from '../types';
@@ -12,49 +22,148 @@ import { type Column, Table } from './table';
 
 /** The GPUs of a running job, or the requested number in parentheses. Phones show no column headings. */
 function GpuCell({ job }: { job: Job }) {
-  if (job.devices.length) return <><span class="only-phone">GPU </span>{job.devices.map((one) => one.index).join(',')}</>;
+  if (job.devices.length)
+    return (
+      <>
+        <span class="only-phone">GPU </span>
+        {job.devices.map((one) => one.index).join(',')}
+      </>
+    );
   if (!job.gpus) return <>CPU</>;
-  return <><span class="no-phone">({job.gpus})</span><span class="only-phone">{plural(job.gpus, 'GPU')}</span></>;
+  return (
+    <>
+      <span class="no-phone">({job.gpus})</span>
+      <span class="only-phone">{plural(job.gpus, 'GPU')}</span>
+    </>
+  );
 }
-const whyOf = (job: Job) => withFieldLabels(visible(Array.isArray(job.why) ? job.why.join('; ') : job.why ?? ''));
+const whyOf = (job: Job) =>
+  withFieldLabels(visible(Array.isArray(job.why) ? job.why.join('; ') : (job.why ?? '')));
 
 function Time({ job }: { job: Job }) {
   const time = runtime(job, isActive(job) ? now.value : 0);
-  return time === null ? <span class="dim no-phone">–</span> : <>{isActive(job) ? elapsed(time) : duration(time)}</>;
+  return time === null ? (
+    <span class="dim no-phone">–</span>
+  ) : (
+    <>{isActive(job) ? elapsed(time) : duration(time)}</>
+  );
 }
 function Starts({ job }: { job: Job }) {
   if (job.starts_at == null) return <span class="dim no-phone">–</span>;
   const left = job.starts_at - now.value;
-  return <>{left < 1 ? 'soon' : <><span class="only-phone">in </span>~{elapsed(left)}</>}</>;
+  return (
+    <>
+      {left < 1 ? (
+        'soon'
+      ) : (
+        <>
+          <span class="only-phone">in </span>~{elapsed(left)}
+        </>
+      )}
+    </>
+  );
 }
 /** Limited to two lines; the tooltip and the job's own screen have the full text. */
 function Why({ job }: { job: Job }) {
   const text = job.state === 'held' ? 'held until released' : whyOf(job);
-  return <span class="why-text dim" title={text}>{text}</span>;
+  return (
+    <span class="why-text dim" title={text}>
+      {text}
+    </span>
+  );
 }
 const Ago = ({ at }: { at: string | null }) => <span title={clock(at)}>{ago(at, now.value)}</span>;
 
 export const COLUMNS = {
   id: { name: 'id', head: 'Job', kind: 'num id p-end', width: 64, cell: (job) => job.id },
-  state: { name: 'state', head: 'State', kind: 'p-meta', width: 104, cell: (job) => <Badge state={job.state} /> },
-  title: { name: 'title', head: 'Name and command', kind: 'wide p-title', cell: (job) => <JobTitle job={job} /> },
-  gpu: { name: 'gpu', head: 'GPU', kind: 'num p-meta', width: 64, cell: (job) => <GpuCell job={job} /> },
-  time: { name: 'time', head: 'Time', kind: 'num p-meta', width: 76, cell: (job) => <Time job={job} /> },
-  ended: { name: 'ended', head: 'Ended', kind: 'num p-meta', width: 84, cell: (job) => <Ago at={job.ended_at} /> },
-  submitted: { name: 'submitted', head: 'Submitted', kind: 'num p-meta p-date', width: 92, cell: (job) => <Ago at={job.submitted_at} /> },
+  state: {
+    name: 'state',
+    head: 'State',
+    kind: 'p-meta',
+    width: 104,
+    cell: (job) => <Badge state={job.state} />,
+  },
+  title: {
+    name: 'title',
+    head: 'Name and command',
+    kind: 'wide p-title',
+    cell: (job) => <JobTitle job={job} />,
+  },
+  gpu: {
+    name: 'gpu',
+    head: 'GPU',
+    kind: 'num p-meta',
+    width: 64,
+    cell: (job) => <GpuCell job={job} />,
+  },
+  time: {
+    name: 'time',
+    head: 'Time',
+    kind: 'num p-meta',
+    width: 76,
+    cell: (job) => <Time job={job} />,
+  },
+  ended: {
+    name: 'ended',
+    head: 'Ended',
+    kind: 'num p-meta',
+    width: 84,
+    cell: (job) => <Ago at={job.ended_at} />,
+  },
+  submitted: {
+    name: 'submitted',
+    head: 'Submitted',
+    kind: 'num p-meta p-date',
+    width: 92,
+    cell: (job) => <Ago at={job.submitted_at} />,
+  },
   result: {
-    name: 'result', head: 'Result', kind: 'p-meta p-cut', width: 170,
-    cell: (job) => resultText(job) && <span class={job.state === 'cancelled' ? 'cut dim' : 'cut bad-ink'} title={visible(job.detail ?? '')}>{visible(resultText(job))}</span>,
+    name: 'result',
+    head: 'Result',
+    kind: 'p-meta p-cut',
+    width: 170,
+    cell: (job) =>
+      resultText(job) && (
+        <span
+          class={job.state === 'cancelled' ? 'cut dim' : 'cut bad-ink'}
+          title={visible(job.detail ?? '')}
+        >
+          {visible(resultText(job))}
+        </span>
+      ),
   },
   use: {
-    name: 'use', head: 'GPU util', kind: 'num p-hide', width: 76,
-    cell: (job) => (job.gpu_use_percent === null ? <span class="dim">–</span> : `${job.gpu_use_percent.toFixed(0)}%`),
+    name: 'use',
+    head: 'GPU util',
+    kind: 'num p-hide',
+    width: 76,
+    cell: (job) =>
+      job.gpu_use_percent === null ? (
+        <span class="dim">–</span>
+      ) : (
+        `${job.gpu_use_percent.toFixed(0)}%`
+      ),
   },
   needs: { name: 'needs', head: 'Needs', kind: 'num p-meta', width: 92, cell: needs },
-  priority: { name: 'priority', head: 'Prio', kind: 'num p-hide', width: 48, cell: (job) => job.priority || <span class="dim">0</span> },
-  why: { name: 'why', head: 'Waiting for', kind: 'why p-line', width: '38%', cell: (job) => <Why job={job} /> },
+  priority: {
+    name: 'priority',
+    head: 'Prio',
+    kind: 'num p-hide',
+    width: 48,
+    cell: (job) => job.priority || <span class="dim">0</span>,
+  },
+  why: {
+    name: 'why',
+    head: 'Waiting for',
+    kind: 'why p-line',
+    width: '38%',
+    cell: (job) => <Why job={job} />,
+  },
   starts: {
-    name: 'starts', head: 'Starts in', kind: 'num p-meta', width: 92,
+    name: 'starts',
+    head: 'Starts in',
+    kind: 'num p-meta',
+    width: 92,
     cell: (job) => (job.state === 'held' ? <Badge state="held" /> : <Starts job={job} />),
   },
 } satisfies Record<string, Column<Job>>;
@@ -80,14 +189,16 @@ export function JobTable({ jobs, loadAll, ...rest }: Props) {
 
   useEffect(() => {
     // Deselect jobs that left the table.
-    if ([...selected].some((id) => !byId.has(id))) setSelected(new Set([...selected].filter((id) => byId.has(id))));
+    if ([...selected].some((id) => !byId.has(id)))
+      setSelected(new Set([...selected].filter((id) => byId.has(id))));
   }, [jobs]);
 
   const onSelect = (id: number, isRange: boolean) => {
     const next = new Set(selected);
     const from = anchor.current === null ? -1 : jobs.findIndex((job) => job.id === anchor.current);
     const to = jobs.findIndex((job) => job.id === id);
-    if (isRange && from >= 0) for (let i = Math.min(from, to); i <= Math.max(from, to); i++) next.add(jobs[i]!.id);
+    if (isRange && from >= 0)
+      for (let i = Math.min(from, to); i <= Math.max(from, to); i++) next.add(jobs[i]!.id);
     else if (!next.delete(id)) next.add(id);
     anchor.current = id;
     setSelected(next);
@@ -104,7 +215,10 @@ export function JobTable({ jobs, loadAll, ...rest }: Props) {
     else if (event.key === 'Escape' && selected.size) setSelected(new Set());
     else if (!canAct) return false;
     else if (event.key === 'c') void actions.cancel(chosen);
-    else if (event.key === 'h') void (chosen.every((one) => one.state === 'held') ? actions.release(chosen) : actions.hold(chosen));
+    else if (event.key === 'h')
+      void (chosen.every((one) => one.state === 'held')
+        ? actions.release(chosen)
+        : actions.hold(chosen));
     else if (event.key === 'r') void actions.rerun(chosen);
     else if (event.key === 'e') go(actions.cloneHref(job));
     else if (event.key === 'p') void actions.askPriority(chosen);
@@ -115,21 +229,44 @@ export function JobTable({ jobs, loadAll, ...rest }: Props) {
     return true;
   };
 
-  const chosen = [...selected].map((id) => byId.get(id)).filter((job): job is Job => job !== undefined);
-  const andClear = (work: (jobs: Job[]) => Promise<void>) => () => void work(chosen).then(() => setSelected(new Set()));
+  const chosen = [...selected]
+    .map((id) => byId.get(id))
+    .filter((job): job is Job => job !== undefined);
+  const andClear = (work: (jobs: Job[]) => Promise<void>) => () =>
+    void work(chosen).then(() => setSelected(new Set()));
   return (
     <>
       {chosen.length > 0 && (
         <BulkActions label={`${plural(chosen.length, 'job')} selected`}>
-          {chosen.some((job) => isActive(job) || isWaiting(job)) && <button onClick={andClear(actions.cancel)}>Cancel…</button>}
-          {chosen.some((job) => job.state === 'queued') && <button onClick={andClear(actions.hold)}>Hold</button>}
-          {chosen.some((job) => job.state === 'held') && <button onClick={andClear(actions.release)}>Release</button>}
-          {chosen.some(isWaiting) && <button onClick={andClear(actions.askPriority)}>Priority…</button>}
+          {chosen.some((job) => isActive(job) || isWaiting(job)) && (
+            <button onClick={andClear(actions.cancel)}>Cancel…</button>
+          )}
+          {chosen.some((job) => job.state === 'queued') && (
+            <button onClick={andClear(actions.hold)}>Hold</button>
+          )}
+          {chosen.some((job) => job.state === 'held') && (
+            <button onClick={andClear(actions.release)}>Release</button>
+          )}
+          {chosen.some(isWaiting) && (
+            <button onClick={andClear(actions.askPriority)}>Priority…</button>
+          )}
           {chosen.some(isFinal) && <button onClick={andClear(actions.rerun)}>Rerun</button>}
-          {chosen.every((job) => !isActive(job) && !isWaiting(job)) && <button onClick={andClear(actions.remove)}>Remove…</button>}
-          {isAll && loadAll && <button class="link" onClick={() => void selectMatching()}>Select all matching jobs</button>}
-          {!isAll && <button class="link" onClick={onSelectAll}>Select all {count(jobs.length)}</button>}
-          <button class="link" onClick={() => setSelected(new Set())}>Clear</button>
+          {chosen.every((job) => !isActive(job) && !isWaiting(job)) && (
+            <button onClick={andClear(actions.remove)}>Remove…</button>
+          )}
+          {isAll && loadAll && (
+            <button class="link" onClick={() => void selectMatching()}>
+              Select all matching jobs
+            </button>
+          )}
+          {!isAll && (
+            <button class="link" onClick={onSelectAll}>
+              Select all {count(jobs.length)}
+            </button>
+          )}
+          <button class="link" onClick={() => setSelected(new Set())}>
+            Clear
+          </button>
         </BulkActions>
       )}
       <Table

@@ -51,25 +51,40 @@ function axisOf(name: string, rows: Row[]): Axis {
     const span = scale(high) - scale(low);
     const at = (x: number) => (span ? (scale(x) - scale(low)) / span : 0.5);
     const distinct = [...new Set(numbers)];
-    const shown = distinct.length <= 6 ? distinct : isLog ? decades(low, high) : ticks(low, high, 5);
+    const shown =
+      distinct.length <= 6 ? distinct : isLog ? decades(low, high) : ticks(low, high, 5);
     return {
       name,
-      at: (row) => (row[name] == null || !Number.isFinite(Number(row[name])) ? null : at(Number(row[name]))),
+      at: (row) =>
+        row[name] == null || !Number.isFinite(Number(row[name])) ? null : at(Number(row[name])),
       ticks: shown.map((x) => ({ at: at(x), text: short(x) })),
     };
   }
   const words = [...new Set(values.map(value))];
-  const at = new Map(words.map((word, i) => [word, words.length > 1 ? i / (words.length - 1) : 0.5]));
+  const at = new Map(
+    words.map((word, i) => [word, words.length > 1 ? i / (words.length - 1) : 0.5]),
+  );
   return {
     name,
-    at: (row) => (row[name] == null ? null : at.get(value(row[name])) ?? null),
+    at: (row) => (row[name] == null ? null : (at.get(value(row[name])) ?? null)),
     ticks: words.length <= 12 ? words.map((text) => ({ at: at.get(text)!, text })) : [],
   };
 }
 
-const short = (x: number) => (x !== 0 && Math.abs(x) < 0.001 ? x.toExponential().replace('e-0', 'e-') : value(Number(x.toPrecision(3))));
+const short = (x: number) =>
+  x !== 0 && Math.abs(x) < 0.001
+    ? x.toExponential().replace('e-0', 'e-')
+    : value(Number(x.toPrecision(3)));
 
-export function Parallel({ rows, axes: names, metric, goal, ranks, ranges, onRanges }: {
+export function Parallel({
+  rows,
+  axes: names,
+  metric,
+  goal,
+  ranks,
+  ranges,
+  onRanges,
+}: {
   rows: Row[];
   axes: string[];
   metric: string;
@@ -158,7 +173,12 @@ export function Parallel({ rows, axes: names, metric, goal, ranks, ranges, onRan
       const isLast = i === axes.length - 1 && i > 0;
       ctx.textAlign = i === 0 ? 'left' : isLast ? 'right' : 'center';
       ctx.fillStyle = color('ink');
-      ctx.fillText(axis.name, i === 0 ? 4 : isLast ? width - 4 : x(i), 14, Math.max(60, width / axes.length - 8));
+      ctx.fillText(
+        axis.name,
+        i === 0 ? 4 : isLast ? width - 4 : x(i),
+        14,
+        Math.max(60, width / axes.length - 8),
+      );
       ctx.textAlign = isLast ? 'left' : 'right';
       ctx.fillStyle = color('ink-2');
       for (const tick of axis.ticks) {
@@ -173,7 +193,10 @@ export function Parallel({ rows, axes: names, metric, goal, ranks, ranges, onRan
   });
 
   const nearest = (event: PointerEvent): Row | null => {
-    const i = Math.min(axes.length - 2, Math.max(0, Math.floor(((event.offsetX - SIDE) / (width - 2 * SIDE)) * (axes.length - 1))));
+    const i = Math.min(
+      axes.length - 2,
+      Math.max(0, Math.floor(((event.offsetX - SIDE) / (width - 2 * SIDE)) * (axes.length - 1))),
+    );
     const share = (event.offsetX - x(i)) / Math.max(1, x(i + 1) - x(i));
     let best: Row | null = null;
     let least = 10;
@@ -186,7 +209,8 @@ export function Parallel({ rows, axes: names, metric, goal, ranks, ranges, onRan
     }
     return best;
   };
-  const heightAt = (event: PointerEvent) => Math.max(0, Math.min(1, (HEIGHT - BOTTOM - event.offsetY) / (HEIGHT - TOP - BOTTOM)));
+  const heightAt = (event: PointerEvent) =>
+    Math.max(0, Math.min(1, (HEIGHT - BOTTOM - event.offsetY) / (HEIGHT - TOP - BOTTOM)));
 
   const onPointerDown = (event: PointerEvent) => {
     const i = axes.findIndex((_, n) => Math.abs(event.offsetX - x(n)) < 14);
@@ -224,7 +248,9 @@ export function Parallel({ rows, axes: names, metric, goal, ranks, ranges, onRan
         onPointerLeave={() => setHover(null)}
       />
       <p class="dim num hint">
-        {hover ? `#${hover.trial}  ${names.map((name) => `${name}=${value(hover[name])}`).join('  ')}` : `color: rank by ${metric}, ${goal === 'max' ? 'larger' : 'smaller'} is better and ${isDark.value ? 'brighter' : 'darker'}; dashed: failed, or no result yet`}
+        {hover
+          ? `#${hover.trial}  ${names.map((name) => `${name}=${value(hover[name])}`).join('  ')}`
+          : `color: rank by ${metric}, ${goal === 'max' ? 'larger' : 'smaller'} is better and ${isDark.value ? 'brighter' : 'darker'}; dashed: failed, or no result yet`}
       </p>
     </div>
   );

@@ -43,7 +43,12 @@ interface Props<T> {
 }
 
 const MARGIN = 12; // rows rendered above and below the visible ones
-const tables: { focusRow(index: number): boolean; length(): number; place(): number; node(): HTMLElement | null }[] = [];
+const tables: {
+  focusRow(index: number): boolean;
+  length(): number;
+  place(): number;
+  node(): HTMLElement | null;
+}[] = [];
 
 /** Move the focus by `step` rows, across all tables of the screen (keys j and k). */
 export function moveFocus(step: number): void {
@@ -63,7 +68,7 @@ export function moveFocus(step: number): void {
 
 export function Table<T>(props: Props<T>) {
   const { rows, columns, id, href, selected } = props;
-  const height = isPhone.value ? props.phoneHeight ?? 58 : 32;
+  const height = isPhone.value ? (props.phoneHeight ?? 58) : 32;
   const table = useRef<HTMLTableElement>(null);
   const body = useRef<HTMLTableSectionElement>(null);
   const [range, setRange] = useState<[number, number]>([0, 40]);
@@ -144,7 +149,9 @@ export function Table<T>(props: Props<T>) {
     oldRows.current = rows;
     if (focused.current === null || document.activeElement !== document.body) return;
     const find = (what: string) => body.current?.querySelector<HTMLElement>(what);
-    const row = find(`[data-id="${focused.current}"]`) ?? (isOther ? find(`[data-at="${Math.min(place.current, rows.length - 1)}"]`) : null);
+    const row =
+      find(`[data-id="${focused.current}"]`) ??
+      (isOther ? find(`[data-at="${Math.min(place.current, rows.length - 1)}"]`) : null);
     row?.focus({ preventScroll: true });
   });
 
@@ -153,31 +160,51 @@ export function Table<T>(props: Props<T>) {
   const space = (size: number, key: string) =>
     size > 0 && (
       <tr key={key} class="space" aria-hidden="true" style={{ height: `${size}px` }}>
-        <td colSpan={columns.length + (props.onDrop ? 1 : 0) + (props.onSelect ? 1 : 0)} style={{ height: `${size}px` }} />
+        <td
+          colSpan={columns.length + (props.onDrop ? 1 : 0) + (props.onSelect ? 1 : 0)}
+          style={{ height: `${size}px` }}
+        />
       </tr>
     );
 
   const onKeyDown = (event: KeyboardEvent, row: T, index: number) => {
-    if (event.target !== event.currentTarget || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target !== event.currentTarget || event.ctrlKey || event.metaKey || event.altKey)
+      return;
     const step = event.key === 'ArrowDown' ? 1 : event.key === 'ArrowUp' ? -1 : 0;
     place.current = index;
     if (step) moveFocus(step);
     else if (event.key === 'Enter' && href) location.hash = href(row);
-    else if (('xX'.includes(event.key) || event.key === ' ') && props.onSelect) props.onSelect(id(row), event.shiftKey);
+    else if (('xX'.includes(event.key) || event.key === ' ') && props.onSelect)
+      props.onSelect(id(row), event.shiftKey);
     else if (!props.onKey?.(row, event)) return;
     event.preventDefault();
   };
 
   return (
-    <table ref={table} class={props.onSelect ? 'grid picks' : 'grid'} style={{ '--row': `${height}px` }} aria-label={props.label} aria-rowcount={(props.total ?? rows.length) + 1}>
+    <table
+      ref={table}
+      class={props.onSelect ? 'grid picks' : 'grid'}
+      style={{ '--row': `${height}px` }}
+      aria-label={props.label}
+      aria-rowcount={(props.total ?? rows.length) + 1}
+    >
       <colgroup>
         {props.onDrop && <col style={{ width: '24px' }} />}
         {props.onSelect && <col style={{ width: '30px' }} />}
-        {columns.map((column) => <col key={column.name} style={{ width: typeof column.width === 'number' ? `${column.width}px` : column.width }} />)}
+        {columns.map((column) => (
+          <col
+            key={column.name}
+            style={{ width: typeof column.width === 'number' ? `${column.width}px` : column.width }}
+          />
+        ))}
       </colgroup>
       <thead>
         <tr>
-          {props.onDrop && <th><span class="visually-hidden">Move</span></th>}
+          {props.onDrop && (
+            <th>
+              <span class="visually-hidden">Move</span>
+            </th>
+          )}
           {props.onSelect && (
             <th class="pick">
               <label>
@@ -185,17 +212,28 @@ export function Table<T>(props: Props<T>) {
                 <input
                   type="checkbox"
                   checked={rows.length > 0 && rows.every((row) => selected?.has(id(row)))}
-                  indeterminate={Boolean(selected?.size) && !rows.every((row) => selected?.has(id(row)))}
+                  indeterminate={
+                    Boolean(selected?.size) && !rows.every((row) => selected?.has(id(row)))
+                  }
                   onClick={() => props.onSelectAll?.()}
                 />
               </label>
             </th>
           )}
           {columns.map((column) => (
-            <th key={column.name} class={column.kind} scope="col" aria-sort={sortOf(props.sort, column.name)}>
-              {column.sort && props.onSort
-                ? <button class="head" onClick={() => props.onSort?.(column.name)}>{column.head}</button>
-                : column.head}
+            <th
+              key={column.name}
+              class={column.kind}
+              scope="col"
+              aria-sort={sortOf(props.sort, column.name)}
+            >
+              {column.sort && props.onSort ? (
+                <button class="head" onClick={() => props.onSort?.(column.name)}>
+                  {column.head}
+                </button>
+              ) : (
+                column.head
+              )}
             </th>
           ))}
         </tr>
@@ -214,27 +252,54 @@ export function Table<T>(props: Props<T>) {
               tabIndex={index === Math.max(0, place.current) ? 0 : -1}
               aria-rowindex={index + 2}
               class={`${props.rowKind?.(row) ?? ''} ${isSelected ? 'selected' : ''} ${drag.kindOf(index)}`}
-              onFocus={() => { place.current = index; focused.current = key; }}
+              onFocus={() => {
+                place.current = index;
+                focused.current = key;
+              }}
               onBlur={(event) => {
                 const row = event.currentTarget;
-                setTimeout(() => row.isConnected && focused.current === key && document.activeElement !== row && (focused.current = null));
+                setTimeout(
+                  () =>
+                    row.isConnected &&
+                    focused.current === key &&
+                    document.activeElement !== row &&
+                    (focused.current = null),
+                );
               }}
               onKeyDown={(event) => onKeyDown(event, row, index)}
               onClick={(event) => {
                 // A click opens the row, unless it hits a control or selects text.
-                if (href && !(event.target as Element).closest('a, button, input, label') && !getSelection()?.toString()) location.hash = href(row);
+                if (
+                  href &&
+                  !(event.target as Element).closest('a, button, input, label') &&
+                  !getSelection()?.toString()
+                )
+                  location.hash = href(row);
               }}
             >
-              {props.onDrop && <td class="grip p-hide">{(props.canMove?.(row) ?? true) && <Grip drag={drag} index={index} />}</td>}
+              {props.onDrop && (
+                <td class="grip p-hide">
+                  {(props.canMove?.(row) ?? true) && <Grip drag={drag} index={index} />}
+                </td>
+              )}
               {props.onSelect && (
                 <td class="pick p-pick">
                   <label>
                     <span class="visually-hidden">Select {key}</span>
-                    <input type="checkbox" tabIndex={-1} checked={isSelected} onClick={(event) => props.onSelect?.(key, event.shiftKey)} />
+                    <input
+                      type="checkbox"
+                      tabIndex={-1}
+                      checked={isSelected}
+                      onClick={(event) => props.onSelect?.(key, event.shiftKey)}
+                    />
                   </label>
                 </td>
               )}
-              {columns.map((column) => <td key={column.name} class={column.kind}>{column.cell(row, index)}</td>)}
+              {columns.map((column) => (
+                <td key={column.name} class={column.kind}>
+                  {column.cell(row, index)}
+                </td>
+              ))}
             </tr>
           );
         })}

@@ -40,20 +40,34 @@ export const undo = (run: () => void): Step => ({ label: 'Undo', run });
 export function showError(error: unknown): void {
   if (isInBanner(error)) return;
   const text = error instanceof Error ? error.message : String(error);
-  show({ text: withFieldLabels(text), hint: error instanceof ApiError ? withFieldLabels(error.hint) : '', isError: true, steps: [] }, 12_000);
+  show(
+    {
+      text: withFieldLabels(text),
+      hint: error instanceof ApiError ? withFieldLabels(error.hint) : '',
+      isError: true,
+      steps: [],
+    },
+    12_000,
+  );
 }
 
 /** Run the newest undo action that is still shown (key u). */
 export function undoLast(): void {
   const toast = toasts.value.findLast((one) => one.steps.some((step) => step.label === 'Undo'));
-  if (toast) runStep(toast, toast.steps.find((step) => step.label === 'Undo')!);
+  if (toast)
+    runStep(
+      toast,
+      toast.steps.find((step) => step.label === 'Undo')!,
+    );
 }
 
 function runStep(toast: Toast, step: Step): void {
   // The button disappears with its message. Return the focus to the previous element, or to the
   // heading if that element is gone.
   if (document.querySelector('.toasts')?.contains(document.activeElement)) {
-    const place = focusedBefore?.isConnected ? focusedBefore : document.querySelector<HTMLElement>('main h1');
+    const place = focusedBefore?.isConnected
+      ? focusedBefore
+      : document.querySelector<HTMLElement>('main h1');
     place?.focus({ preventScroll: true });
   }
   dismiss(toast.id);
@@ -68,21 +82,33 @@ export function Toasts() {
       aria-live="polite"
       onFocusIn={(event) => {
         const from = event.relatedTarget;
-        if (from instanceof HTMLElement && !event.currentTarget.contains(from)) focusedBefore = from;
+        if (from instanceof HTMLElement && !event.currentTarget.contains(from))
+          focusedBefore = from;
       }}
     >
       {toasts.value.map((one) => (
-        <div key={one.id} class={one.isError ? 'toast bad' : 'toast'} role={one.isError ? 'alert' : undefined}>
+        <div
+          key={one.id}
+          class={one.isError ? 'toast bad' : 'toast'}
+          role={one.isError ? 'alert' : undefined}
+        >
           <span class="grow">
             {one.text}
             {one.hint && <small>{one.hint}</small>}
           </span>
           {one.steps.map((step) => (
-            <button key={step.label} class="link" title={step.label === 'Undo' ? 'Undo (u)' : undefined} onClick={() => runStep(one, step)}>
+            <button
+              key={step.label}
+              class="link"
+              title={step.label === 'Undo' ? 'Undo (u)' : undefined}
+              onClick={() => runStep(one, step)}
+            >
               {step.label}
             </button>
           ))}
-          <button class="icon" aria-label="Dismiss" onClick={() => dismiss(one.id)}>×</button>
+          <button class="icon" aria-label="Dismiss" onClick={() => dismiss(one.id)}>
+            ×
+          </button>
         </div>
       ))}
     </div>

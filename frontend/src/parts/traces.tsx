@@ -3,14 +3,29 @@ import type { Traces } from '../types';
 import { Chart, inUnit } from './chart';
 
 const NAMES: Record<string, string> = {
-  gpu_use: 'GPU utilization', gpu_memory: 'GPU memory', power: 'Power', temperature: 'Temperature', cpu: 'CPU', memory: 'Memory',
+  gpu_use: 'GPU utilization',
+  gpu_memory: 'GPU memory',
+  power: 'Power',
+  temperature: 'Temperature',
+  cpu: 'CPU',
+  memory: 'Memory',
 };
 const ORDER = Object.keys(NAMES);
 const isPercent = (unit: string) => unit === 'percent' || unit === '%';
 
-export function TraceCharts({ series, height = 96, max = {} }: { series: Traces; height?: number; max?: Record<string, number | null> }) {
+export function TraceCharts({
+  series,
+  height = 96,
+  max = {},
+}: {
+  series: Traces;
+  height?: number;
+  max?: Record<string, number | null>;
+}) {
   const place = (name: string) => (ORDER.includes(name) ? ORDER.indexOf(name) : 99);
-  const names = Object.keys(series).filter((name) => series[name]!.points.length).sort((a, b) => place(a) - place(b));
+  const names = Object.keys(series)
+    .filter((name) => series[name]!.points.length)
+    .sort((a, b) => place(a) - place(b));
   return (
     <div class="charts">
       {names.map((name) => {
@@ -19,10 +34,20 @@ export function TraceCharts({ series, height = 96, max = {} }: { series: Traces;
         const label = NAMES[name] ?? name;
         return (
           <figure key={name}>
-            <figcaption>{label} <span class="num dim">{inUnit(unit, last?.[1])}</span></figcaption>
+            <figcaption>
+              {label} <span class="num dim">{inUnit(unit, last?.[1])}</span>
+            </figcaption>
             {/* CPU usage of several cores exceeds 100%; its axis shows at least one full core. */}
-            <Chart label={`${label} over time`} lines={[{ label, points }]} unit={unit} isTime fromZero height={height}
-              max={max[name] ?? (isPercent(unit) && name !== 'cpu' ? 100 : undefined)} least={name === 'cpu' ? 100 : undefined} />
+            <Chart
+              label={`${label} over time`}
+              lines={[{ label, points }]}
+              unit={unit}
+              isTime
+              fromZero
+              height={height}
+              max={max[name] ?? (isPercent(unit) && name !== 'cpu' ? 100 : undefined)}
+              least={name === 'cpu' ? 100 : undefined}
+            />
           </figure>
         );
       })}

@@ -11,24 +11,39 @@ import { isInBanner } from '../stream';
 import type { Gpu, Traces } from '../types';
 import { useFetch } from '../use-fetch';
 
-const HOURS = [{ value: '1', label: '1 h' }, { value: '6', label: '6 h' }, { value: '24', label: '24 h' }];
+const HOURS = [
+  { value: '1', label: '1 h' },
+  { value: '6', label: '6 h' },
+  { value: '24', label: '24 h' },
+];
 
 export function GpusScreen() {
   const hours = route.value.query.get('hours') ?? '6';
   return (
     <>
       <header class="page-head">
-        <div class="grow"><Heading>GPUs</Heading></div>
-        <Tabs label="Time range" value={hours} options={HOURS} onPick={(picked) => replace(href(['gpus'], { hours: picked }))} />
+        <div class="grow">
+          <Heading>GPUs</Heading>
+        </div>
+        <Tabs
+          label="Time range"
+          value={hours}
+          options={HOURS}
+          onPick={(picked) => replace(href(['gpus'], { hours: picked }))}
+        />
       </header>
       {!isLoaded.value && <Loading rows={10} />}
-      {isLoaded.value && !gpus.value.length && <Empty title="No GPUs on this host">Jobs run on the CPU.</Empty>}
+      {isLoaded.value && !gpus.value.length && (
+        <Empty title="No GPUs on this host">Jobs run on the CPU.</Empty>
+      )}
       {gpus.value.map((gpu) => (
         <div key={gpu.uuid || gpu.index} class="gpu-row">
           <GpuCard gpu={gpu}>{!isReadOnly.value && <GpuActions gpu={gpu} />}</GpuCard>
-          {gpu.model === null && !isMeasured(gpu)
-            ? <p class="dim">Simulated GPUs have no measurements.</p>
-            : <GpuTraces gpu={gpu} hours={hours} />}
+          {gpu.model === null && !isMeasured(gpu) ? (
+            <p class="dim">Simulated GPUs have no measurements.</p>
+          ) : (
+            <GpuTraces gpu={gpu} hours={hours} />
+          )}
         </div>
       ))}
     </>
@@ -38,17 +53,36 @@ export function GpusScreen() {
 function GpuActions({ gpu }: { gpu: Gpu }) {
   return (
     <div class="row">
-      {isDrained(gpu)
-        ? <button onClick={() => void drainGpu(gpu, false)}>Restore</button>
-        : <button onClick={() => void drainGpu(gpu, true)} title="Running jobs finish, no new jobs start">Drain</button>}
+      {isDrained(gpu) ? (
+        <button onClick={() => void drainGpu(gpu, false)}>Restore</button>
+      ) : (
+        <button
+          onClick={() => void drainGpu(gpu, true)}
+          title="Running jobs finish, no new jobs start"
+        >
+          Drain
+        </button>
+      )}
       <button onClick={() => void setSlots(gpu)}>Slots: {gpu.slots}…</button>
     </div>
   );
 }
 
 function GpuTraces({ gpu, hours }: { gpu: Gpu; hours: string }) {
-  const traces = useFetch<{ series: Traces }>(`/api/gpus/${encodeURIComponent(gpu.uuid)}/trace${query({ hours, points: 300 })}`, 15_000);
-  if (!traces.data) return traces.error && !isInBanner(traces.error) ? <p class="dim">{traces.error.message}</p> : <Loading rows={3} />;
+  const traces = useFetch<{ series: Traces }>(
+    `/api/gpus/${encodeURIComponent(gpu.uuid)}/trace${query({ hours, points: 300 })}`,
+    15_000,
+  );
+  if (!traces.data)
+    return traces.error && !isInBanner(traces.error) ? (
+      <p class="dim">{traces.error.message}</p>
+    ) : (
+      <Loading rows={3} />
+    );
   const hasAny = Object.values(traces.data.series).some((one) => one.points.length > 1);
-  return hasAny ? <TraceCharts series={traces.data.series} height={110} max={{ gpu_memory: gpu.memory_bytes }} /> : <p class="dim">No measurements yet</p>;
+  return hasAny ? (
+    <TraceCharts series={traces.data.series} height={110} max={{ gpu_memory: gpu.memory_bytes }} />
+  ) : (
+    <p class="dim">No measurements yet</p>
+  );
 }

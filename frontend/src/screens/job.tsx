@@ -3,7 +3,18 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import * as actions from '../actions';
 import { query } from '../api';
-import { attemptText, bytes, clock, duration, elapsed, needs, resultText, runtime, title, value } from '../format';
+import {
+  attemptText,
+  bytes,
+  clock,
+  duration,
+  elapsed,
+  needs,
+  resultText,
+  runtime,
+  title,
+  value,
+} from '../format';
 import { useKeys } from '../keys';
 import { LogPane } from '../log/pane';
 import { Badge, Command, Failed, Loading, Section } from '../parts/bits';
@@ -12,7 +23,15 @@ import { Heading } from '../parts/heading';
 import { TraceCharts } from '../parts/traces';
 import { go, href, jobHref, logHref, sweepHref } from '../route';
 import { isReadOnly, knownJobs, now } from '../store';
-import { type Job, type JobDetail, type Point, type Traces, isActive, isFinal, isWaiting } from '../types';
+import {
+  type Job,
+  type JobDetail,
+  type Point,
+  type Traces,
+  isActive,
+  isFinal,
+  isWaiting,
+} from '../types';
 import { useChanges, useFetch } from '../use-fetch';
 import { withFieldLabels, visible } from '../words';
 
@@ -21,14 +40,23 @@ export function useJob(id: number) {
   const job = fetched.data?.job ?? null;
   // The stream reports only jobs on the overview; any event may be about one of the others.
   const isNotInStream = () => job !== null && !isFinal(job) && !knownJobs.peek().has(id);
-  useChanges((delta) => (delta.jobs ?? []).some((one) => one.id === id) || (delta.removed ?? []).includes(id) || isNotInStream(), fetched.reload);
+  useChanges(
+    (delta) =>
+      (delta.jobs ?? []).some((one) => one.id === id) ||
+      (delta.removed ?? []).includes(id) ||
+      isNotInStream(),
+    fetched.reload,
+  );
   return { ...fetched, job };
 }
 
 export function JobScreen({ id }: { id: number }) {
   const { job, error, reload } = useJob(id);
   const isLive = job !== null && isActive(job);
-  const traces = useFetch<{ series: Traces }>(job?.attempts ? `/api/jobs/${id}/trace?points=300` : null, isLive ? 5000 : 0);
+  const traces = useFetch<{ series: Traces }>(
+    job?.attempts ? `/api/jobs/${id}/trace?points=300` : null,
+    isLive ? 5000 : 0,
+  );
   useJobKeys(job);
   if (!job) return error ? <Failed error={error} retry={reload} /> : <Loading rows={12} />;
   const series = traces.data?.series ?? {};
@@ -44,7 +72,11 @@ export function JobScreen({ id }: { id: number }) {
             <LogPane job={job} key={id} />
           </Section>
           {metrics.length > 0 && <Metrics job={job} />}
-          {hasTraces && <Section title="Resources"><TraceCharts series={series} /></Section>}
+          {hasTraces && (
+            <Section title="Resources">
+              <TraceCharts series={series} />
+            </Section>
+          )}
         </div>
         <div>
           <Details job={job} />
@@ -65,7 +97,8 @@ function Events({ job }: { job: JobDetail }) {
       <ol class="events">
         {job.events.map((event, i) => (
           <li key={i}>
-            <time class="num dim">{clock(event.at)}</time> <b>{event.kind.replaceAll('_', ' ')}</b> <span class="dim">{visible(event.data ?? '')}</span>
+            <time class="num dim">{clock(event.at)}</time> <b>{event.kind.replaceAll('_', ' ')}</b>{' '}
+            <span class="dim">{visible(event.data ?? '')}</span>
           </li>
         ))}
       </ol>
@@ -92,16 +125,46 @@ export function JobHead({ job, part }: { job: JobDetail; part?: string }) {
     <header class="page-head">
       <div class="grow">
         <p class="crumbs dim">
-          <a href="#/history">Jobs</a> / {part ? <><a href={jobHref(job.id)} class="num">{job.id}</a> / <span aria-current="page">{part}</span></> : <span class="num" aria-current="page">{job.id}</span>}
-          {job.sweep && <> · trial {job.trial} of <a href={sweepHref(job.sweep)}>{visible(job.sweep)}</a></>}
+          <a href="#/history">Jobs</a> /{' '}
+          {part ? (
+            <>
+              <a href={jobHref(job.id)} class="num">
+                {job.id}
+              </a>{' '}
+              / <span aria-current="page">{part}</span>
+            </>
+          ) : (
+            <span class="num" aria-current="page">
+              {job.id}
+            </span>
+          )}
+          {job.sweep && (
+            <>
+              {' '}
+              · trial {job.trial} of <a href={sweepHref(job.sweep)}>{visible(job.sweep)}</a>
+            </>
+          )}
         </p>
         <Heading kind={job.name ? '' : 'mono'}>{title(job)}</Heading>
         <p class="headline">
           <Badge state={job.state} />
-          {result && (job.state === 'cancelled' ? <span>{visible(result)}</span> : <b class="bad-ink">{visible(result)}</b>)}
-          {time !== null && <span class="num">{isActive(job) ? elapsed(time) : duration(time)}</span>}
-          {job.devices.length > 0 && <span class="num">GPU {job.devices.map((one) => one.index).join(', ')}</span>}
-          {job.tags.map((tag) => <a key={tag} class="tag" href={href(['history'], { tag })}>{visible(tag)}</a>)}
+          {result &&
+            (job.state === 'cancelled' ? (
+              <span>{visible(result)}</span>
+            ) : (
+              <b class="bad-ink">{visible(result)}</b>
+            ))}
+          {time !== null && (
+            <span class="num">{isActive(job) ? elapsed(time) : duration(time)}</span>
+          )}
+          {job.devices.length > 0 && (
+            <span class="num">GPU {job.devices.map((one) => one.index).join(', ')}</span>
+          )}
+          {job.tags.map((tag) => (
+            <a key={tag} class="tag" href={href(['history'], { tag })}>
+              {visible(tag)}
+            </a>
+          ))}
         </p>
       </div>
       {!isReadOnly.value && <JobActions job={job} />}
@@ -117,8 +180,14 @@ function JobActions({ job }: { job: JobDetail }) {
       {isWaiting(job) && <button onClick={() => void actions.moveFirst(job)}>Move to front</button>}
       {isWaiting(job) && <button onClick={() => void actions.askPriority([job])}>Priority…</button>}
       {isFinal(job) && <button onClick={() => void actions.rerun([job])}>Rerun</button>}
-      <a class="button" href={actions.cloneHref(job)}>Clone and edit</a>
-      {!isFinal(job) && <button class="danger" onClick={() => void actions.cancel([job])}>Cancel…</button>}
+      <a class="button" href={actions.cloneHref(job)}>
+        Clone and edit
+      </a>
+      {!isFinal(job) && (
+        <button class="danger" onClick={() => void actions.cancel([job])}>
+          Cancel…
+        </button>
+      )}
       {isFinal(job) && <button onClick={() => void actions.remove([job])}>Remove…</button>}
     </div>
   );
@@ -130,7 +199,9 @@ function Waiting({ job }: { job: JobDetail }) {
   if (!reasons.length) return null;
   return (
     <div class="note" role="note">
-      {reasons.map((reason, i) => <p key={i}>{withFieldLabels(visible(reason))}</p>)}
+      {reasons.map((reason, i) => (
+        <p key={i}>{withFieldLabels(visible(reason))}</p>
+      ))}
     </div>
   );
 }
@@ -142,9 +213,17 @@ function Details({ job }: { job: JobDetail }) {
     ['Working directory', <code>{visible(job.cwd)}</code>],
     ['Needs', fullRequest(job)],
     ['Priority', job.priority || null],
-    ['Runs after', job.after.length ? job.after.map((one) => (
-      <span key={one.job}><a href={jobHref(one.job)}>{one.job}</a>:{one.condition}{one.met ? ' (met)' : ''} </span>
-    )) : null],
+    [
+      'Runs after',
+      job.after.length
+        ? job.after.map((one) => (
+            <span key={one.job}>
+              <a href={jobHref(one.job)}>{one.job}</a>:{one.condition}
+              {one.met ? ' (met)' : ''}{' '}
+            </span>
+          ))
+        : null,
+    ],
     ['Time limit', job.time_limit === null ? null : duration(job.time_limit)],
     ['Retries', job.retries || null],
     ['Restartable', job.restartable ? 'yes' : null],
@@ -155,16 +234,24 @@ function Details({ job }: { job: JobDetail }) {
     ['Detail', job.detail && visible(job.detail)],
     ['CPU time', cpu === null ? null : duration(cpu)],
     ['Peak memory', job.max_rss_bytes ? bytes(job.max_rss_bytes) : null],
-    ['Peak GPU memory', job.gpu_memory_peak_bytes === null ? null : bytes(job.gpu_memory_peak_bytes)],
+    [
+      'Peak GPU memory',
+      job.gpu_memory_peak_bytes === null ? null : bytes(job.gpu_memory_peak_bytes),
+    ],
     ['GPU utilization', job.gpu_use_percent === null ? null : `${job.gpu_use_percent.toFixed(0)}%`],
-    ['Energy', job.gpu_energy_joules === null ? null : `${(job.gpu_energy_joules / 3600).toFixed(1)} Wh`],
+    [
+      'Energy',
+      job.gpu_energy_joules === null ? null : `${(job.gpu_energy_joules / 3600).toFixed(1)} Wh`,
+    ],
     ['PID', job.pid],
     ['Rerun of', job.rerun_of && <a href={jobHref(job.rerun_of)}>{job.rerun_of}</a>],
   ];
   return (
     <Section title="Details">
       <dl class="facts">
-        {rows.filter(([, shown]) => shown).map(([name, shown]) => [<dt key={name}>{name}</dt>, <dd key={`${name}=`}>{shown}</dd>])}
+        {rows
+          .filter(([, shown]) => shown)
+          .map(([name, shown]) => [<dt key={name}>{name}</dt>, <dd key={`${name}=`}>{shown}</dd>])}
       </dl>
     </Section>
   );
@@ -178,7 +265,9 @@ function fullRequest(job: JobDetail): string {
     job.gpu_ids.length > 0 && `only GPU ${job.gpu_ids.join(', ')}`,
     job.prefer.length > 0 && `prefers GPU ${job.prefer.join(', ')}`,
     job.exclusive && 'exclusive',
-  ].filter(Boolean).join(', ');
+  ]
+    .filter(Boolean)
+    .join(', ');
 }
 
 function Params({ params }: { params: Record<string, unknown> | undefined }) {
@@ -187,7 +276,14 @@ function Params({ params }: { params: Record<string, unknown> | undefined }) {
   return (
     <Section title="Parameters">
       <dl class="facts">
-        {all.map(([name, x]) => [<dt key={name} class="mono">{visible(name)}</dt>, <dd key={`${name}=`}><code>{value(x)}</code></dd>])}
+        {all.map(([name, x]) => [
+          <dt key={name} class="mono">
+            {visible(name)}
+          </dt>,
+          <dd key={`${name}=`}>
+            <code>{value(x)}</code>
+          </dd>,
+        ])}
       </dl>
     </Section>
   );
@@ -222,14 +318,29 @@ function Metrics({ job }: { job: JobDetail }) {
     <Section title="Metrics">
       <table class="plain">
         <thead>
-          <tr><th>Metric</th><th class="num">Last</th><th class="num">Min</th><th class="num">Max</th><th class="num p-hide">Step</th><th class="num p-hide">Reports</th></tr>
+          <tr>
+            <th>Metric</th>
+            <th class="num">Last</th>
+            <th class="num">Min</th>
+            <th class="num">Max</th>
+            <th class="num p-hide">Step</th>
+            <th class="num p-hide">Reports</th>
+          </tr>
         </thead>
         <tbody>
           {names.map((one) => {
             const m = job.metrics[one]!;
             return (
               <tr key={one} class={one === name ? 'selected' : ''}>
-                <td><button class="link mono" aria-pressed={one === name} onClick={() => setPicked(one)}>{visible(one)}</button></td>
+                <td>
+                  <button
+                    class="link mono"
+                    aria-pressed={one === name}
+                    onClick={() => setPicked(one)}
+                  >
+                    {visible(one)}
+                  </button>
+                </td>
                 <td class="num">{value(m.last)}</td>
                 <td class="num">{value(m.min)}</td>
                 <td class="num">{value(m.max)}</td>
@@ -241,7 +352,11 @@ function Metrics({ job }: { job: JobDetail }) {
         </tbody>
       </table>
       {name !== null && curve.data && curve.data.points.length > 1 && (
-        <Chart label={`${name} over steps`} lines={[{ label: name, points: curve.data.points }]} height={200} />
+        <Chart
+          label={`${name} over steps`}
+          lines={[{ label: name, points: curve.data.points }]}
+          height={200}
+        />
       )}
     </Section>
   );

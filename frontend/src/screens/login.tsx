@@ -8,7 +8,13 @@ export async function signIn(token: string): Promise<void> {
   isSignedIn.value = true;
 }
 
-export function LoginScreen({ problem, onSignedIn }: { problem: ApiError | null; onSignedIn(): void }) {
+export function LoginScreen({
+  problem,
+  onSignedIn,
+}: {
+  problem: ApiError | null;
+  onSignedIn(): void;
+}) {
   const [error, setError] = useState<ApiError | null>(problem);
   const [isBusy, setBusy] = useState(false);
   const onSubmit = async (event: Event) => {
@@ -28,14 +34,26 @@ export function LoginScreen({ problem, onSignedIn }: { problem: ApiError | null;
   return (
     <main class="login">
       <form onSubmit={onSubmit}>
-        <h1><span class="brand-mark" aria-hidden="true" /> Stoker</h1>
+        <h1>
+          <span class="brand-mark" aria-hidden="true" /> Stoker
+        </h1>
         <label class="field">
           <span>Token</span>
           <input name="token" type="password" autocomplete="off" required autofocus />
-          <small><code>stoker web status</code> prints a link that contains the token.</small>
+          <small>
+            <code>stoker web status</code> prints a link that contains the token.
+          </small>
         </label>
-        {error && <p class="bad-ink" role="alert">{error.status === 401 || error.status === 403 ? 'This token is not valid.' : error.message}</p>}
-        <button class="primary" disabled={isBusy}>Sign in</button>
+        {error && (
+          <p class="bad-ink" role="alert">
+            {error.status === 401 || error.status === 403
+              ? 'This token is not valid.'
+              : error.message}
+          </p>
+        )}
+        <button class="primary" disabled={isBusy}>
+          Sign in
+        </button>
       </form>
     </main>
   );

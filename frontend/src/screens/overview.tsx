@@ -18,26 +18,61 @@ const BAD = ['failed', 'lost'];
 export function OverviewScreen() {
   const { running, queue, recent, gpus, nActive, isLoaded, loadError } = store;
   if (!isLoaded.value) {
-    return loadError.value
-      ? <Failed error={loadError.value} retry={() => void store.load().catch(() => undefined)} />
-      : <><GpuGrid>{[0, 1, 2, 3].map((i) => <div key={i} class="gpu"><Loading rows={4} /></div>)}</GpuGrid><Loading rows={8} /></>;
+    return loadError.value ? (
+      <Failed error={loadError.value} retry={() => void store.load().catch(() => undefined)} />
+    ) : (
+      <>
+        <GpuGrid>
+          {[0, 1, 2, 3].map((i) => (
+            <div key={i} class="gpu">
+              <Loading rows={4} />
+            </div>
+          ))}
+        </GpuGrid>
+        <Loading rows={8} />
+      </>
+    );
   }
   const isNew = !running.value.length && !queue.value.length && !recent.value.length;
   return (
     <>
       <Headline />
-      {store.driverError.value && <div class="note" role="note">GPU driver: {store.driverError.value}</div>}
-      {gpus.value.length
-        ? <GpuGrid>{gpus.value.map((gpu) => <GpuCard key={gpu.uuid || gpu.index} gpu={gpu} />)}</GpuGrid>
-        : <Empty title="No GPUs on this host">Jobs run on the CPU.</Empty>}
-      {isNew ? <Welcome /> : (
+      {store.driverError.value && (
+        <div class="note" role="note">
+          GPU driver: {store.driverError.value}
+        </div>
+      )}
+      {gpus.value.length ? (
+        <GpuGrid>
+          {gpus.value.map((gpu) => (
+            <GpuCard key={gpu.uuid || gpu.index} gpu={gpu} />
+          ))}
+        </GpuGrid>
+      ) : (
+        <Empty title="No GPUs on this host">Jobs run on the CPU.</Empty>
+      )}
+      {isNew ? (
+        <Welcome />
+      ) : (
         <>
           <Section title="Running" note={count(nActive.value)}>
-            {running.value.length ? <JobTable label="Running jobs" jobs={running.value} columns={RUNNING} /> : <Empty title="No jobs are running" />}
+            {running.value.length ? (
+              <JobTable label="Running jobs" jobs={running.value} columns={RUNNING} />
+            ) : (
+              <Empty title="No jobs are running" />
+            )}
           </Section>
           <QueueSection />
-          <Section title="Recent" note={recent.value.length ? undefined : 0} tools={<a href="#/history">History</a>}>
-            {recent.value.length ? <JobTable label="Recent jobs" jobs={recent.value} columns={RECENT} /> : <Empty title="No jobs have finished yet" />}
+          <Section
+            title="Recent"
+            note={recent.value.length ? undefined : 0}
+            tools={<a href="#/history">History</a>}
+          >
+            {recent.value.length ? (
+              <JobTable label="Recent jobs" jobs={recent.value} columns={RECENT} />
+            ) : (
+              <Empty title="No jobs have finished yet" />
+            )}
           </Section>
         </>
       )}
@@ -54,7 +89,11 @@ function Headline() {
       <p class="headline num">
         <span>{count(store.nActive.value)} running</span>
         <span>{count(store.nWaiting.value)} waiting</span>
-        {bad > 0 && <a class="bad-ink" href="#/history?state=failed,lost">✕ {bad} of the last {store.recent.value.length} failed</a>}
+        {bad > 0 && (
+          <a class="bad-ink" href="#/history?state=failed,lost">
+            ✕ {bad} of the last {store.recent.value.length} failed
+          </a>
+        )}
       </p>
     </header>
   );
@@ -63,16 +102,34 @@ function Headline() {
 function QueueSection() {
   const { queue, nWaiting } = store;
   const [isWhole, setWhole] = useState(false);
-  const shown = isWhole || queue.value.length <= SHORT + 2 ? queue.value : queue.value.slice(0, SHORT);
+  const shown =
+    isWhole || queue.value.length <= SHORT + 2 ? queue.value : queue.value.slice(0, SHORT);
   const hidden = nWaiting.value - queue.value.length;
   return (
-    <Section title="Queue" note={count(nWaiting.value)} tools={!store.isReadOnly.value && <DrainButton />}>
-      {queue.value.length
-        ? <JobTable label="Queue" jobs={shown} columns={QUEUE} onDrop={(from, to) => void reorder(queue.value, from, to)} total={nWaiting.value} phoneHeight={88} />
-        : <Empty title="The queue is empty" />}
+    <Section
+      title="Queue"
+      note={count(nWaiting.value)}
+      tools={!store.isReadOnly.value && <DrainButton />}
+    >
+      {queue.value.length ? (
+        <JobTable
+          label="Queue"
+          jobs={shown}
+          columns={QUEUE}
+          onDrop={(from, to) => void reorder(queue.value, from, to)}
+          total={nWaiting.value}
+          phoneHeight={88}
+        />
+      ) : (
+        <Empty title="The queue is empty" />
+      )}
       {(shown.length < queue.value.length || hidden > 0) && (
         <p class="more">
-          {shown.length < queue.value.length && <button class="link" onClick={() => setWhole(true)}>Show the next {count(queue.value.length - shown.length)}</button>}
+          {shown.length < queue.value.length && (
+            <button class="link" onClick={() => setWhole(true)}>
+              Show the next {count(queue.value.length - shown.length)}
+            </button>
+          )}
           {hidden > 0 && <a href="#/history?state=waiting">{count(hidden)} more waiting jobs</a>}
         </p>
       )}
@@ -81,18 +138,30 @@ function QueueSection() {
 }
 
 function DrainButton() {
-  return store.daemon.value.draining
-    ? <button onClick={() => void daemonAct('resume')}>Resume</button>
-    : <button title="Stop starting new jobs" onClick={() => void askDrain()}>Drain…</button>;
+  return store.daemon.value.draining ? (
+    <button onClick={() => void daemonAct('resume')}>Resume</button>
+  ) : (
+    <button title="Stop starting new jobs" onClick={() => void askDrain()}>
+      Drain…
+    </button>
+  );
 }
 
 function Welcome() {
   return (
     <Empty title="No jobs yet">
-      {store.isReadOnly.value
-        ? <p>Submitted jobs appear here.</p>
-        : <p><a class="button primary" href="#/submit">Submit a job</a></p>}
-      <p>or run <code>stoker submit python train.py</code> in a terminal</p>
+      {store.isReadOnly.value ? (
+        <p>Submitted jobs appear here.</p>
+      ) : (
+        <p>
+          <a class="button primary" href="#/submit">
+            Submit a job
+          </a>
+        </p>
+      )}
+      <p>
+        or run <code>stoker submit python train.py</code> in a terminal
+      </p>
     </Empty>
   );
 }

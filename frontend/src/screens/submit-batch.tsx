@@ -5,7 +5,15 @@ import { plural } from '../format';
 import { showError, notify } from '../parts/toast';
 import { go, jobHref } from '../route';
 import { useForm } from './drafts';
-import { Area, EnvironmentNote, OPTION_NAMES, Resources, SubmitForm, SubmitRow, optionsOf } from './submit-fields';
+import {
+  Area,
+  EnvironmentNote,
+  OPTION_NAMES,
+  Resources,
+  SubmitForm,
+  SubmitRow,
+  optionsOf,
+} from './submit-fields';
 import { PreviewPanel, usePreview } from './submit-preview';
 
 const EXAMPLE = `# one job per line; \\ continues a line
@@ -25,9 +33,15 @@ export function BatchForm() {
     setBusy(true);
     setError(null);
     try {
-      const { jobs, warning } = await post<{ jobs: number[]; warning?: string | null }>('/api/batch', body);
+      const { jobs, warning } = await post<{ jobs: number[]; warning?: string | null }>(
+        '/api/batch',
+        body,
+      );
       form.clear();
-      notify(`${plural(jobs.length, 'job')} queued`, '', { label: 'Open the first job', run: () => go(jobHref(jobs[0]!)) });
+      notify(`${plural(jobs.length, 'job')} queued`, '', {
+        label: 'Open the first job',
+        run: () => go(jobHref(jobs[0]!)),
+      });
       go('#/');
       if (warning) showError(warning);
     } catch (problem) {
@@ -39,10 +53,14 @@ export function BatchForm() {
     <SubmitForm onSubmit={submit} error={error ?? preview.error}>
       <div>
         <Area form={form} name="text" label="Jobs" rows={10} placeholder={EXAMPLE} required />
-        <p class="dim hint">The GPUPeasy format also works: <code>name ;; outfile ;; command ;;; name ;; …</code></p>
+        <p class="dim hint">
+          The GPUPeasy format also works: <code>name ;; outfile ;; command ;;; name ;; …</code>
+        </p>
         <Resources form={form} />
         <EnvironmentNote />
-        <SubmitRow form={form} error={error} isDisabled={isBusy || !preview.total}>Submit {preview.total ? plural(preview.total, 'job') : 'jobs'}</SubmitRow>
+        <SubmitRow form={form} error={error} isDisabled={isBusy || !preview.total}>
+          Submit {preview.total ? plural(preview.total, 'job') : 'jobs'}
+        </SubmitRow>
       </div>
       <PreviewPanel preview={preview} what="job" none="Type or paste commands, one per line." />
     </SubmitForm>

@@ -11,7 +11,11 @@ export interface Original {
   argv: string[] | null;
 }
 
-const UNITS: [string, number][] = [['G', 2 ** 30], ['M', 2 ** 20], ['K', 2 ** 10]];
+const UNITS: [string, number][] = [
+  ['G', 2 ** 30],
+  ['M', 2 ** 20],
+  ['K', 2 ** 10],
+];
 
 export function exactSize(bytes: number | null): string {
   if (bytes === null) return '';
@@ -28,7 +32,8 @@ export function exactTime(seconds: number | null): string {
 const on = (is: boolean) => (is ? 'on' : '');
 
 export function cloneOf(job: JobDetail): Original {
-  const startsLater = job.eligible_at !== null && !job.attempts && Date.parse(job.eligible_at) > Date.now();
+  const startsLater =
+    job.eligible_at !== null && !job.attempts && Date.parse(job.eligible_at) > Date.now();
   return {
     id: job.id,
     argv: job.shell ? null : job.argv,

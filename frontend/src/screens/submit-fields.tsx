@@ -47,15 +47,30 @@ export function optionsOf(values: Values, names: string[]): Record<string, unkno
     const text = (values[name] ?? '').trim();
     if (!text) continue;
     if (NUMBERS.includes(name)) options[name] = Number(text);
-    else if (LISTS.includes(name)) options[name] = text.split(',').map((one) => one.trim()).filter(Boolean);
+    else if (LISTS.includes(name))
+      options[name] = text
+        .split(',')
+        .map((one) => one.trim())
+        .filter(Boolean);
     else if (BOXES.some((box) => box.name === name)) options[name] = true;
-    else if (name === 'env') options[name] = Object.fromEntries(text.split('\n').filter((line) => line.includes('=')).map((line) => [line.slice(0, line.indexOf('=')).trim(), line.slice(line.indexOf('=') + 1)]));
+    else if (name === 'env')
+      options[name] = Object.fromEntries(
+        text
+          .split('\n')
+          .filter((line) => line.includes('='))
+          .map((line) => [
+            line.slice(0, line.indexOf('=')).trim(),
+            line.slice(line.indexOf('=') + 1),
+          ]),
+      );
     else options[name] = text;
   }
   return options;
 }
 
-export const OPTION_NAMES = [...COMMON, ...ADVANCED, ...BOXES].map((one) => one.name).concat('cwd', 'env');
+export const OPTION_NAMES = [...COMMON, ...ADVANCED, ...BOXES]
+  .map((one) => one.name)
+  .concat('cwd', 'env');
 
 const FormError = createContext<unknown>(null);
 
@@ -63,13 +78,17 @@ const FormError = createContext<unknown>(null);
 export function FieldError({ name }: { name: string }) {
   const error = useContext(FormError);
   if (!(error instanceof ApiError) || error.field !== name) return null;
-  return <small class="bad-ink" role="alert" id={`error-${name}`}>{errorText(error)}</small>;
+  return (
+    <small class="bad-ink" role="alert" id={`error-${name}`}>
+      {errorText(error)}
+    </small>
+  );
 }
 
 export function useErrorProps(name: string) {
   const error = useContext(FormError);
   const hasError = error instanceof ApiError && error.field === name;
-  return hasError ? { 'aria-invalid': true, 'aria-describedby': `error-${name}` } as const : {};
+  return hasError ? ({ 'aria-invalid': true, 'aria-describedby': `error-${name}` } as const) : {};
 }
 
 export function errorText(error: unknown): string {
@@ -77,50 +96,119 @@ export function errorText(error: unknown): string {
   return withFieldLabels(error.hint ? `${error.message}; ${error.hint}` : error.message);
 }
 
-export function Field({ form, name, label, hint, type = 'text', placeholder, required }: FieldSpec & { form: Form; required?: boolean }) {
+export function Field({
+  form,
+  name,
+  label,
+  hint,
+  type = 'text',
+  placeholder,
+  required,
+}: FieldSpec & { form: Form; required?: boolean }) {
   return (
     <label class="field">
       <span>{label ?? LABELS[name] ?? name}</span>
-      <input type={type} name={name} value={form.values[name] ?? ''} placeholder={placeholder} required={required} {...useErrorProps(name)}
-        onInput={(event) => form.set(name, event.currentTarget.value)} />
+      <input
+        type={type}
+        name={name}
+        value={form.values[name] ?? ''}
+        placeholder={placeholder}
+        required={required}
+        {...useErrorProps(name)}
+        onInput={(event) => form.set(name, event.currentTarget.value)}
+      />
       {hint && <small>{hint}</small>}
       <FieldError name={name} />
     </label>
   );
 }
 
-export function Area({ form, name, label, rows, placeholder, required }: {
-  form: Form; name: string; label: string; rows: number; placeholder?: string; required?: boolean;
+export function Area({
+  form,
+  name,
+  label,
+  rows,
+  placeholder,
+  required,
+}: {
+  form: Form;
+  name: string;
+  label: string;
+  rows: number;
+  placeholder?: string;
+  required?: boolean;
 }) {
   return (
     <label class="field">
       <span>{label}</span>
-      <textarea name={name} rows={rows} value={form.values[name] ?? ''} placeholder={placeholder} required={required} spellcheck={false} {...useErrorProps(name)}
+      <textarea
+        name={name}
+        rows={rows}
+        value={form.values[name] ?? ''}
+        placeholder={placeholder}
+        required={required}
+        spellcheck={false}
+        {...useErrorProps(name)}
         onInput={(event) => form.set(name, event.currentTarget.value)}
         onKeyDown={(event) => {
-          if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) event.currentTarget.form?.requestSubmit();
-        }} />
+          if (event.key === 'Enter' && (event.ctrlKey || event.metaKey))
+            event.currentTarget.form?.requestSubmit();
+        }}
+      />
       <FieldError name={name} />
     </label>
   );
 }
 
-export function Resources({ form, more = [], without = [] }: { form: Form; more?: FieldSpec[]; without?: string[] }) {
+export function Resources({
+  form,
+  more = [],
+  without = [],
+}: {
+  form: Form;
+  more?: FieldSpec[];
+  without?: string[];
+}) {
   const advanced = ADVANCED.filter((one) => !without.includes(one.name));
   const error = useContext(FormError);
   const hasError = error instanceof ApiError && advanced.some((one) => one.name === error.field);
-  const hasAdvanced = [...advanced, ...BOXES].some((one) => form.values[one.name]) || Boolean(form.values.env);
+  const hasAdvanced =
+    [...advanced, ...BOXES].some((one) => form.values[one.name]) || Boolean(form.values.env);
   return (
     <>
-      <Field form={form} name="cwd" placeholder={host.value.user ? `home directory of ${host.value.user}` : 'your home directory'} />
-      <div class="fields">{[...more, ...COMMON].map((one) => <Field key={one.name} form={form} {...one} />)}</div>
+      <Field
+        form={form}
+        name="cwd"
+        placeholder={
+          host.value.user ? `home directory of ${host.value.user}` : 'your home directory'
+        }
+      />
+      <div class="fields">
+        {[...more, ...COMMON].map((one) => (
+          <Field key={one.name} form={form} {...one} />
+        ))}
+      </div>
       <details open={hasAdvanced || hasError}>
         <summary>More options</summary>
-        <div class="fields">{advanced.map((one) => <Field key={one.name} form={form} {...one} />)}</div>
-        <Area form={form} name="env" label="Environment" rows={2} placeholder="NAME=value, one per line" />
+        <div class="fields">
+          {advanced.map((one) => (
+            <Field key={one.name} form={form} {...one} />
+          ))}
+        </div>
+        <Area
+          form={form}
+          name="env"
+          label="Environment"
+          rows={2}
+          placeholder="NAME=value, one per line"
+        />
         {BOXES.map((box) => (
           <label key={box.name} class="check">
-            <input type="checkbox" checked={Boolean(form.values[box.name])} onChange={(event) => form.set(box.name, event.currentTarget.checked ? 'on' : '')} />
+            <input
+              type="checkbox"
+              checked={Boolean(form.values[box.name])}
+              onChange={(event) => form.set(box.name, event.currentTarget.checked ? 'on' : '')}
+            />
             {box.label}
           </label>
         ))}
@@ -133,33 +221,77 @@ export function Resources({ form, more = [], without = [] }: { form: Form; more?
 export function EnvironmentNote({ cloneOf }: { cloneOf?: number }) {
   return (
     <p class="dim hint">
-      {cloneOf === undefined
-        ? <>Jobs get the environment of the <code>stoker web</code> server; <code>stoker submit</code> uses that of your terminal.</>
-        : <>This job gets the environment of job {cloneOf}, as with “Rerun”; variables under “Environment” are added.</>}
+      {cloneOf === undefined ? (
+        <>
+          Jobs get the environment of the <code>stoker web</code> server; <code>stoker submit</code>{' '}
+          uses that of your terminal.
+        </>
+      ) : (
+        <>
+          This job gets the environment of job {cloneOf}, as with “Rerun”; variables under
+          “Environment” are added.
+        </>
+      )}
     </p>
   );
 }
 
 /** The submit button, with errors that belong to no single field. */
-export function SubmitRow({ form, error, isDisabled, children }: { form: Form; error: unknown; isDisabled: boolean; children: ComponentChildren }) {
-  const isAtField = error instanceof ApiError && error.field && document.getElementsByName(error.field).length > 0;
+export function SubmitRow({
+  form,
+  error,
+  isDisabled,
+  children,
+}: {
+  form: Form;
+  error: unknown;
+  isDisabled: boolean;
+  children: ComponentChildren;
+}) {
+  const isAtField =
+    error instanceof ApiError && error.field && document.getElementsByName(error.field).length > 0;
   return (
     <>
-      {error != null && !isAtField && !isInBanner(error) && <p class="bad-ink" role="alert">{errorText(error)}</p>}
+      {error != null && !isAtField && !isInBanner(error) && (
+        <p class="bad-ink" role="alert">
+          {errorText(error)}
+        </p>
+      )}
       <div class="row">
-        <button class="primary" disabled={isDisabled}>{children}</button>
+        <button class="primary" disabled={isDisabled}>
+          {children}
+        </button>
         <span class="dim hint">Ctrl+Enter</span>
         <span class="grow" />
-        {form.isChanged && <button type="button" class="link" onClick={form.clear}>Reset form</button>}
+        {form.isChanged && (
+          <button type="button" class="link" onClick={form.clear}>
+            Reset form
+          </button>
+        )}
       </div>
     </>
   );
 }
 
-export function SubmitForm({ onSubmit, error, children }: { onSubmit(): Promise<void>; error: unknown; children: ComponentChildren }) {
+export function SubmitForm({
+  onSubmit,
+  error,
+  children,
+}: {
+  onSubmit(): Promise<void>;
+  error: unknown;
+  children: ComponentChildren;
+}) {
   return (
     <FormError.Provider value={error}>
-      <form class="submit" noValidate={false} onSubmit={(event) => { event.preventDefault(); void onSubmit(); }}>
+      <form
+        class="submit"
+        noValidate={false}
+        onSubmit={(event) => {
+          event.preventDefault();
+          void onSubmit();
+        }}
+      >
         {children}
       </form>
     </FormError.Provider>

@@ -5,7 +5,15 @@ import { showError, notify } from '../parts/toast';
 import { go, jobHref } from '../route';
 import { useForm } from './drafts';
 import type { Original } from './submit-clone';
-import { Area, EnvironmentNote, OPTION_NAMES, Resources, SubmitForm, SubmitRow, optionsOf } from './submit-fields';
+import {
+  Area,
+  EnvironmentNote,
+  OPTION_NAMES,
+  Resources,
+  SubmitForm,
+  SubmitRow,
+  optionsOf,
+} from './submit-fields';
 import { PreviewPanel, usePreview } from './submit-preview';
 
 export function JobForm({ draft, original }: { draft: string; original?: Original }) {
@@ -14,13 +22,20 @@ export function JobForm({ draft, original }: { draft: string; original?: Origina
   const [isBusy, setBusy] = useState(false);
   const { command, ...options } = optionsOf(form.values, ['command', 'name', ...OPTION_NAMES]);
   const isSameCommand = original?.argv && form.values.command === original.values.command;
-  const body = { ...(isSameCommand ? { argv: original.argv } : { command }), ...options, ...(original ? { based_on: original.id } : {}) };
+  const body = {
+    ...(isSameCommand ? { argv: original.argv } : { command }),
+    ...options,
+    ...(original ? { based_on: original.id } : {}),
+  };
   const preview = usePreview('/api/jobs', command ? body : null);
   const submit = async () => {
     setBusy(true);
     setError(null);
     try {
-      const { jobs, warning } = await post<{ jobs: number[]; warning?: string | null }>('/api/jobs', body);
+      const { jobs, warning } = await post<{ jobs: number[]; warning?: string | null }>(
+        '/api/jobs',
+        body,
+      );
       form.clear();
       notify(`Job ${jobs[0]} queued`);
       go(jobHref(jobs[0]!));
@@ -33,12 +48,25 @@ export function JobForm({ draft, original }: { draft: string; original?: Origina
   return (
     <SubmitForm onSubmit={submit} error={error ?? preview.error}>
       <div>
-        <Area form={form} name="command" label="Command" rows={3} placeholder="python train.py --lr 0.1" required />
+        <Area
+          form={form}
+          name="command"
+          label="Command"
+          rows={3}
+          placeholder="python train.py --lr 0.1"
+          required
+        />
         <Resources form={form} more={[{ name: 'name', label: 'Name', placeholder: 'none' }]} />
         <EnvironmentNote cloneOf={original?.id} />
-        <SubmitRow form={form} error={error} isDisabled={isBusy || !command}>Submit job</SubmitRow>
+        <SubmitRow form={form} error={error} isDisabled={isBusy || !command}>
+          Submit job
+        </SubmitRow>
       </div>
-      <PreviewPanel preview={preview} what="job" none="Type a command. It runs in a shell, in the working directory." />
+      <PreviewPanel
+        preview={preview}
+        what="job"
+        none="Type a command. It runs in a shell, in the working directory."
+      />
     </SubmitForm>
   );
 }

@@ -33,7 +33,14 @@ export interface Preview {
   isBusy: boolean;
 }
 
-const NOTHING: Preview = { commands: [], options: [], total: 0, known: null, error: null, isBusy: false };
+const NOTHING: Preview = {
+  commands: [],
+  options: [],
+  total: 0,
+  known: null,
+  error: null,
+  isBusy: false,
+};
 
 /** Request a dry run 300 ms after the last change of `body`. */
 export function usePreview(path: string, body: Record<string, unknown> | null): Preview {
@@ -62,7 +69,10 @@ function previewOf(response: Record<string, unknown>): Preview {
   const first = found[0];
   return {
     commands: found.map((one) => (typeof one === 'string' ? one : commandText(one))),
-    options: commonOptions(typeof first === 'object' ? first : (response as PreviewJob), found.filter((one) => typeof one === 'object')),
+    options: commonOptions(
+      typeof first === 'object' ? first : (response as PreviewJob),
+      found.filter((one) => typeof one === 'object'),
+    ),
     total: Number(response.total ?? found.length),
     known: (response.known as string | undefined) ?? null,
     error: null,
@@ -72,10 +82,19 @@ function previewOf(response: Record<string, unknown>): Preview {
 
 /** The options that all jobs have in common, as text. */
 function commonOptions(first: PreviewJob, all: PreviewJob[]): string[] {
-  const isShared = (name: keyof PreviewJob) => all.every((one) => JSON.stringify(one[name]) === JSON.stringify(first[name]));
+  const isShared = (name: keyof PreviewJob) =>
+    all.every((one) => JSON.stringify(one[name]) === JSON.stringify(first[name]));
   const options: [keyof PreviewJob, string | false | null | undefined][] = [
     ['cwd', first.cwd && `in ${first.cwd}`],
-    ['needs', first.needs ?? (first.gpus === undefined ? null : first.gpus ? `${first.gpus} GPU${first.gpus === 1 ? '' : 's'}` : 'no GPU')],
+    [
+      'needs',
+      first.needs ??
+        (first.gpus === undefined
+          ? null
+          : first.gpus
+            ? `${first.gpus} GPU${first.gpus === 1 ? '' : 's'}`
+            : 'no GPU'),
+    ],
     ['time_limit', first.time_limit ? `time limit ${duration(first.time_limit)}` : null],
     ['priority', first.priority ? `priority ${first.priority}` : null],
     ['retries', first.retries ? `up to ${first.retries} retries` : null],
@@ -84,7 +103,9 @@ function commonOptions(first: PreviewJob, all: PreviewJob[]): string[] {
     ['hold', first.hold && 'held until released'],
     ['tags', first.tags?.length ? `tags ${first.tags.join(', ')}` : null],
   ];
-  return options.filter(([name, text]) => text && isShared(name)).map(([, text]) => visible(String(text)));
+  return options
+    .filter(([name, text]) => text && isShared(name))
+    .map(([, text]) => visible(String(text)));
 }
 
 function commandText({ argv, shell, name }: PreviewJob): string {
@@ -92,22 +113,61 @@ function commandText({ argv, shell, name }: PreviewJob): string {
   return name ? `${name}: ${words}` : words;
 }
 
-const quoted = (word: string) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`);
+const quoted = (word: string) =>
+  /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`;
 
-export function PreviewPanel({ preview, none, what }: { preview: Preview; none: string; what: string }) {
+export function PreviewPanel({
+  preview,
+  none,
+  what,
+}: {
+  preview: Preview;
+  none: string;
+  what: string;
+}) {
   const { commands, options, total, error, isBusy } = preview;
   const first = commands.slice(0, 100);
   return (
     <aside class="preview" aria-label="Preview" aria-busy={isBusy}>
-      <h2>Preview {total > 0 && <span class="dim num">{total} {what}{total === 1 ? '' : 's'}</span>}</h2>
+      <h2>
+        Preview{' '}
+        {total > 0 && (
+          <span class="dim num">
+            {total} {what}
+            {total === 1 ? '' : 's'}
+          </span>
+        )}
+      </h2>
       <div aria-live="polite">
         {error && !isInBanner(error) && <p class="bad-ink">{errorText(error)}</p>}
-        {!error && !first.length && <p class="dim">{total ? 'The search chooses each trial from the results of earlier ones.' : none}</p>}
-        {preview.known && <p>Continues sweep <b>{preview.known}</b>: only missing trials run.</p>}
+        {!error && !first.length && (
+          <p class="dim">
+            {total ? 'The search chooses each trial from the results of earlier ones.' : none}
+          </p>
+        )}
+        {preview.known && (
+          <p>
+            Continues sweep <b>{preview.known}</b>: only missing trials run.
+          </p>
+        )}
       </div>
-      <ol>{first.map((text, i) => <li key={i}><code>{visible(text)}</code></li>)}</ol>
-      {total > first.length && first.length > 0 && <p class="dim num">and {total - first.length} more</p>}
-      {options.length > 0 && <ul class="preview-facts dim">{options.map((option) => <li key={option}>{option}</li>)}</ul>}
+      <ol>
+        {first.map((text, i) => (
+          <li key={i}>
+            <code>{visible(text)}</code>
+          </li>
+        ))}
+      </ol>
+      {total > first.length && first.length > 0 && (
+        <p class="dim num">and {total - first.length} more</p>
+      )}
+      {options.length > 0 && (
+        <ul class="preview-facts dim">
+          {options.map((option) => (
+            <li key={option}>{option}</li>
+          ))}
+        </ul>
+      )}
     </aside>
   );
 }

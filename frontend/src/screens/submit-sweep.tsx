@@ -5,7 +5,17 @@ import { plural } from '../format';
 import { notify } from '../parts/toast';
 import { go, sweepHref } from '../route';
 import { useForm } from './drafts';
-import { Area, EnvironmentNote, Field, OPTION_NAMES, FieldError, Resources, SubmitForm, SubmitRow, optionsOf } from './submit-fields';
+import {
+  Area,
+  EnvironmentNote,
+  Field,
+  OPTION_NAMES,
+  FieldError,
+  Resources,
+  SubmitForm,
+  SubmitRow,
+  optionsOf,
+} from './submit-fields';
 import { PreviewPanel, usePreview } from './submit-preview';
 
 const METHODS = ['grid', 'shuffled', 'random', 'lhs', 'tpe', 'gp', 'cmaes', 'nsgaii'];
@@ -28,7 +38,9 @@ const NONE: Param = { name: '', text: '' };
 
 /** The parameter names in `{braces}` of a command. */
 export function placeholders(command: string): string[] {
-  const found = [...command.replaceAll('{{', '').matchAll(/\{([A-Za-z_][\w.]*)\}/g)].map((match) => match[1]!);
+  const found = [...command.replaceAll('{{', '').matchAll(/\{([A-Za-z_][\w.]*)\}/g)].map(
+    (match) => match[1]!,
+  );
   return [...new Set(found)].filter((name) => !RESERVED.includes(name));
 }
 
@@ -38,7 +50,8 @@ export function SweepForm() {
   const [isBusy, setBusy] = useState(false);
   const { values } = form;
   const params: Param[] = values.params ? JSON.parse(values.params) : [NONE];
-  const setParams = (next: Param[]) => form.set('params', JSON.stringify(next.length ? next : [NONE]));
+  const setParams = (next: Param[]) =>
+    form.set('params', JSON.stringify(next.length ? next : [NONE]));
   const command = values.command ?? '';
 
   // Add a row for each placeholder in the command.
@@ -46,7 +59,8 @@ export function SweepForm() {
     const wanted = placeholders(command);
     const kept = params.filter((one) => one.text || wanted.includes(one.name));
     const missing = wanted.filter((name) => !kept.some((one) => one.name === name));
-    if (missing.length || kept.length < params.filter((one) => one.name).length) setParams([...kept, ...missing.map((name) => ({ name, text: '' }))]);
+    if (missing.length || kept.length < params.filter((one) => one.name).length)
+      setParams([...kept, ...missing.map((name) => ({ name, text: '' }))]);
   }, [command]);
 
   const given = params.filter((one) => one.name.trim() && one.text.trim());
@@ -55,11 +69,23 @@ export function SweepForm() {
     command,
     parameters: Object.fromEntries(given.map((one) => [one.name.trim(), one.text.trim()])),
     method: values.method,
-    ...optionsOf(values, ['name', 'max_parallel', ...(needsTrials ? ['trials', 'seed'] : values.method === 'shuffled' ? ['seed'] : [])]),
-    ...(values.metric?.trim() ? { metric: values.metric.trim() + (values.goal === 'max' ? ':max' : '') } : {}),
-    options: optionsOf(values, OPTION_NAMES.filter((name) => !SINGLE_JOB_OPTIONS.includes(name))),
+    ...optionsOf(values, [
+      'name',
+      'max_parallel',
+      ...(needsTrials ? ['trials', 'seed'] : values.method === 'shuffled' ? ['seed'] : []),
+    ]),
+    ...(values.metric?.trim()
+      ? { metric: values.metric.trim() + (values.goal === 'max' ? ':max' : '') }
+      : {}),
+    options: optionsOf(
+      values,
+      OPTION_NAMES.filter((name) => !SINGLE_JOB_OPTIONS.includes(name)),
+    ),
   };
-  const isReady = Boolean(command.trim()) && given.length > 0 && params.every((one) => !one.name || one.text.trim());
+  const isReady =
+    Boolean(command.trim()) &&
+    given.length > 0 &&
+    params.every((one) => !one.name || one.text.trim());
   const preview = usePreview('/api/sweeps', isReady ? body : null);
 
   const submit = async () => {
@@ -75,50 +101,111 @@ export function SweepForm() {
       setBusy(false);
     }
   };
-  const change = (at: number, part: Partial<Param>) => setParams(params.map((one, i) => (i === at ? { ...one, ...part } : one)));
+  const change = (at: number, part: Partial<Param>) =>
+    setParams(params.map((one, i) => (i === at ? { ...one, ...part } : one)));
 
   return (
     <SubmitForm onSubmit={submit} error={error ?? preview.error}>
       <div>
-        <Area form={form} name="command" label="Command, with {name} for each parameter" rows={3} placeholder="python train.py --lr {lr} --seed {seed}" required />
+        <Area
+          form={form}
+          name="command"
+          label="Command, with {name} for each parameter"
+          rows={3}
+          placeholder="python train.py --lr {lr} --seed {seed}"
+          required
+        />
         <fieldset>
           <legend>Parameters</legend>
           {params.map((one, i) => (
-            <div key={i}><div class="param">
-              <input aria-label="Parameter name" class="mono" value={one.name} placeholder="lr" onInput={(event) => change(i, { name: event.currentTarget.value })} />
-              <input aria-label={`Values of ${one.name || 'the parameter'}`} class="mono" value={one.text} placeholder="1e-3,1e-4" onInput={(event) => change(i, { text: event.currentTarget.value })} />
-              <button type="button" class="icon" aria-label={`Remove ${one.name}`} onClick={() => setParams(params.filter((_, n) => n !== i))}>×</button>
-            </div><FieldError name={`parameters.${one.name}`} /></div>
+            <div key={i}>
+              <div class="param">
+                <input
+                  aria-label="Parameter name"
+                  class="mono"
+                  value={one.name}
+                  placeholder="lr"
+                  onInput={(event) => change(i, { name: event.currentTarget.value })}
+                />
+                <input
+                  aria-label={`Values of ${one.name || 'the parameter'}`}
+                  class="mono"
+                  value={one.text}
+                  placeholder="1e-3,1e-4"
+                  onInput={(event) => change(i, { text: event.currentTarget.value })}
+                />
+                <button
+                  type="button"
+                  class="icon"
+                  aria-label={`Remove ${one.name}`}
+                  onClick={() => setParams(params.filter((_, n) => n !== i))}
+                >
+                  ×
+                </button>
+              </div>
+              <FieldError name={`parameters.${one.name}`} />
+            </div>
           ))}
           <div class="row">
-            <button type="button" onClick={() => setParams([...params, NONE])}>Add parameter</button>
+            <button type="button" onClick={() => setParams([...params, NONE])}>
+              Add parameter
+            </button>
           </div>
-          <dl class="grammar">{HELP.map(([text, meaning]) => [<dt key={text}><code>{text}</code></dt>, <dd key={meaning} class="dim">{meaning}</dd>])}</dl>
+          <dl class="grammar">
+            {HELP.map(([text, meaning]) => [
+              <dt key={text}>
+                <code>{text}</code>
+              </dt>,
+              <dd key={meaning} class="dim">
+                {meaning}
+              </dd>,
+            ])}
+          </dl>
         </fieldset>
         <div class="fields">
           <label class="field">
             <span>Method</span>
-            <select value={values.method} onChange={(event) => form.set('method', event.currentTarget.value)}>
-              {METHODS.map((method) => <option key={method}>{method}</option>)}
+            <select
+              value={values.method}
+              onChange={(event) => form.set('method', event.currentTarget.value)}
+            >
+              {METHODS.map((method) => (
+                <option key={method}>{method}</option>
+              ))}
             </select>
           </label>
           {needsTrials && <Field form={form} name="trials" label="Trials" type="number" required />}
           <Field form={form} name="metric" label="Metric" placeholder="val_loss" />
           <label class="field">
             <span>Goal</span>
-            <select value={values.goal} onChange={(event) => form.set('goal', event.currentTarget.value)}>
+            <select
+              value={values.goal}
+              onChange={(event) => form.set('goal', event.currentTarget.value)}
+            >
               <option value="min">minimize</option>
               <option value="max">maximize</option>
             </select>
           </label>
-          <Field form={form} name="max_parallel" label="Parallel trials" type="number" placeholder="no limit" />
+          <Field
+            form={form}
+            name="max_parallel"
+            label="Parallel trials"
+            type="number"
+            placeholder="no limit"
+          />
           <Field form={form} name="name" label="Name" placeholder="generated" />
         </div>
         <Resources form={form} without={SINGLE_JOB_OPTIONS} />
         <EnvironmentNote />
-        <SubmitRow form={form} error={error} isDisabled={isBusy || !preview.total}>Start sweep{preview.total ? ` of ${plural(preview.total, 'trial')}` : ''}</SubmitRow>
+        <SubmitRow form={form} error={error} isDisabled={isBusy || !preview.total}>
+          Start sweep{preview.total ? ` of ${plural(preview.total, 'trial')}` : ''}
+        </SubmitRow>
       </div>
-      <PreviewPanel preview={preview} what="trial" none="Write a command with {name} placeholders, and values for each name." />
+      <PreviewPanel
+        preview={preview}
+        what="trial"
+        none="Write a command with {name} placeholders, and values for each name."
+      />
     </SubmitForm>
   );
 }

@@ -10,25 +10,49 @@ import { cloneOf } from './submit-clone';
 import { JobForm } from './submit-job';
 import { SweepForm } from './submit-sweep';
 
-const KINDS = [{ value: 'job', label: 'Job' }, { value: 'batch', label: 'Batch' }, { value: 'sweep', label: 'Sweep' }];
+const KINDS = [
+  { value: 'job', label: 'Job' },
+  { value: 'batch', label: 'Batch' },
+  { value: 'sweep', label: 'Sweep' },
+];
 
 export function SubmitScreen() {
   const kind = route.value.query.get('kind') ?? 'job';
   const from = route.value.query.get('from');
-  if (isReadOnly.value) return <Failed error="The web UI is read-only (it was started with --read-only)" />;
+  if (isReadOnly.value)
+    return <Failed error="The web UI is read-only (it was started with --read-only)" />;
   return (
     <>
       <header class="page-head">
-        <div class="grow"><Heading key={from ?? ''}>{from ? `Clone of job ${from}` : 'Submit'}</Heading></div>
-        {!from && <Tabs label="What to submit" value={kind} options={KINDS} onPick={(picked) => replace(href(['submit'], { kind: picked }))} />}
+        <div class="grow">
+          <Heading key={from ?? ''}>{from ? `Clone of job ${from}` : 'Submit'}</Heading>
+        </div>
+        {!from && (
+          <Tabs
+            label="What to submit"
+            value={kind}
+            options={KINDS}
+            onPick={(picked) => replace(href(['submit'], { kind: picked }))}
+          />
+        )}
       </header>
-      {from ? <CloneForm key={from} from={from} /> : kind === 'batch' ? <BatchForm /> : kind === 'sweep' ? <SweepForm /> : <JobForm key="new" draft="job" />}
+      {from ? (
+        <CloneForm key={from} from={from} />
+      ) : kind === 'batch' ? (
+        <BatchForm />
+      ) : kind === 'sweep' ? (
+        <SweepForm />
+      ) : (
+        <JobForm key="new" draft="job" />
+      )}
     </>
   );
 }
 
 function CloneForm({ from }: { from: string }) {
-  const { data, error, reload } = useFetch<{ job: JobDetail }>(`/api/jobs/${encodeURIComponent(from)}`);
+  const { data, error, reload } = useFetch<{ job: JobDetail }>(
+    `/api/jobs/${encodeURIComponent(from)}`,
+  );
   if (!data) return error ? <Failed error={error} retry={reload} /> : <Loading rows={6} />;
   return <JobForm draft={`clone ${from}`} original={cloneOf(data.job)} />;
 }

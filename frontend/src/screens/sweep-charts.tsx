@@ -23,10 +23,22 @@ interface Influence {
 const CURVES = 50;
 
 /** The curves of the best trials, with the colors and the selection of the parallel-coordinates chart. */
-export function LearningCurves({ base, metric, ranks, trials, concerns }: {
-  base: string; metric: string; ranks: Ranks; trials: Set<number> | null; concerns(delta: Delta): boolean;
+export function LearningCurves({
+  base,
+  metric,
+  ranks,
+  trials,
+  concerns,
+}: {
+  base: string;
+  metric: string;
+  ranks: Ranks;
+  trials: Set<number> | null;
+  concerns(delta: Delta): boolean;
 }) {
-  const { data, error, reload } = useFetch<Curves>(`${base}/curves${query({ metric, limit: CURVES, points: 200 })}`);
+  const { data, error, reload } = useFetch<Curves>(
+    `${base}/curves${query({ metric, limit: CURVES, points: 200 })}`,
+  );
   useChanges(concerns, reload, 4000);
   const all = (data?.curves ?? []).filter((one) => one.points.length > 1);
   const selected = trials ? all.filter((one) => trials.has(one.trial)) : all;
@@ -38,31 +50,65 @@ export function LearningCurves({ base, metric, ranks, trials, concerns }: {
   });
   const note = `${visible(metric)}, ${all.length === CURVES ? `best ${CURVES} trials` : plural(all.length, 'trial')}`;
   return (
-    <Section title="Learning curves" note={!all.length ? undefined : trials ? `${lines.length} of ${note}` : note}>
-      {error && !data ? <Failed error={error} retry={reload} />
-        : !data ? <Loading rows={4} />
-        : lines.length ? <Chart label={`${metric} of each trial over steps`} lines={lines} height={330} />
-        : all.length ? <Empty title="No curves in the selected ranges" />
-        : <Empty title="No curves yet">{`Trials that report ${visible(metric)} at least twice appear here.`}</Empty>}
+    <Section
+      title="Learning curves"
+      note={!all.length ? undefined : trials ? `${lines.length} of ${note}` : note}
+    >
+      {error && !data ? (
+        <Failed error={error} retry={reload} />
+      ) : !data ? (
+        <Loading rows={4} />
+      ) : lines.length ? (
+        <Chart label={`${metric} of each trial over steps`} lines={lines} height={330} />
+      ) : all.length ? (
+        <Empty title="No curves in the selected ranges" />
+      ) : (
+        <Empty title="No curves yet">{`Trials that report ${visible(metric)} at least twice appear here.`}</Empty>
+      )}
     </Section>
   );
 }
 
 /** How much of the ranking of the trials each parameter explains. */
-export function Importance({ base, metric, isEnabled, concerns }: { base: string; metric: string; isEnabled: boolean; concerns(delta: Delta): boolean }) {
-  const { data, reload } = useFetch<{ importance: Influence[] }>(isEnabled ? `${base}/importance${query({ metric })}` : null);
+export function Importance({
+  base,
+  metric,
+  isEnabled,
+  concerns,
+}: {
+  base: string;
+  metric: string;
+  isEnabled: boolean;
+  concerns(delta: Delta): boolean;
+}) {
+  const { data, reload } = useFetch<{ importance: Influence[] }>(
+    isEnabled ? `${base}/importance${query({ metric })}` : null,
+  );
   useChanges(concerns, reload, 5000);
   if (!data?.importance.length) return null;
   const trend = ['decreases as it grows', 'has no clear trend', 'increases as it grows'];
   return (
     <div class="importance">
-      <h3>Parameter importance for {visible(metric)} <span class="dim">share of the ranking that each parameter explains alone</span></h3>
+      <h3>
+        Parameter importance for {visible(metric)}{' '}
+        <span class="dim">share of the ranking that each parameter explains alone</span>
+      </h3>
       <dl>
         {data.importance.slice(0, 8).map((one) => [
-          <dt key={one.name} class="mono cut" title={visible(one.name)}>{visible(one.name)}</dt>,
-          <dd key={`${one.name}=`} title={`explains ${(100 * one.score).toFixed(0)}% of the ranking of ${one.n} trials; ${visible(metric)} ${trend[one.direction + 1]}`}>
-            <span class="meter"><i class="use" style={{ width: `${100 * one.score}%` }} /></span>
-            <span class="num">{(100 * one.score).toFixed(0)}% {one.direction > 0 ? '↗' : one.direction < 0 ? '↘' : ''}</span>
+          <dt key={one.name} class="mono cut" title={visible(one.name)}>
+            {visible(one.name)}
+          </dt>,
+          <dd
+            key={`${one.name}=`}
+            title={`explains ${(100 * one.score).toFixed(0)}% of the ranking of ${one.n} trials; ${visible(metric)} ${trend[one.direction + 1]}`}
+          >
+            <span class="meter">
+              <i class="use" style={{ width: `${100 * one.score}%` }} />
+            </span>
+            <span class="num">
+              {(100 * one.score).toFixed(0)}%{' '}
+              {one.direction > 0 ? '↗' : one.direction < 0 ? '↘' : ''}
+            </span>
           </dd>,
         ])}
       </dl>

@@ -7,13 +7,23 @@ export default async ({ fake, page, open, until, assert }) => {
   assert.match(await dialog.innerText(), /Cancel job 15\?/);
   for (let i = 0; i < 5; i++) {
     await page.keyboard.press('Tab');
-    const where = await page.evaluate(() => (document.activeElement === document.body ? 'out' : document.activeElement.closest('dialog') ? 'in' : 'under'));
+    const where = await page.evaluate(() =>
+      document.activeElement === document.body
+        ? 'out'
+        : document.activeElement.closest('dialog')
+          ? 'in'
+          : 'under',
+    );
     assert.notEqual(where, 'under', 'the focus stays inside the dialog');
   }
   await page.keyboard.press('Escape');
   await dialog.waitFor({ state: 'detached' });
   assert.equal(fake.jobs.get(15).state, 'running', 'Escape does not cancel the job');
-  assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Cancel…', 'the focus returns to the button');
+  assert.equal(
+    await page.evaluate(() => document.activeElement.textContent),
+    'Cancel…',
+    'the focus returns to the button',
+  );
   await page.click('button:has-text("Cancel…")');
   await dialog.locator('button.danger').click();
   await page.waitForSelector('.toast >> text=Cancelling job 15');
@@ -25,8 +35,19 @@ export default async ({ fake, page, open, until, assert }) => {
   await page.waitForSelector('.headline >> text=held');
   await page.click('.toast >> text=Undo');
   await page.waitForSelector('.headline >> text=queued');
-  assert.equal(await page.locator('.toast').allInnerTexts().then((all) => all.filter((text) => text.includes('Job 21')).length), 1, 'the newer message replaces the older one');
-  assert.notEqual(await page.evaluate(() => document.activeElement.tagName), 'BODY', 'the focus is not lost');
+  assert.equal(
+    await page
+      .locator('.toast')
+      .allInnerTexts()
+      .then((all) => all.filter((text) => text.includes('Job 21')).length),
+    1,
+    'the newer message replaces the older one',
+  );
+  assert.notEqual(
+    await page.evaluate(() => document.activeElement.tagName),
+    'BODY',
+    'the focus is not lost',
+  );
   await page.click('button:has-text("Priority…")');
   await page.fill('dialog input[name=value]', '7');
   await page.click('dialog button.primary');

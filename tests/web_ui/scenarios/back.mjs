@@ -12,13 +12,25 @@ export default async ({ fake, page, open, until, assert }) => {
   const before = await page.evaluate(() => scrollY);
   await page.locator('tbody tr[data-id="1498"] a').first().click();
   await page.waitForSelector('.crumbs');
-  await until(() => page.evaluate(() => document.activeElement.tagName === 'H1' && scrollY === 0), 'the heading of the job has the focus');
+  await until(
+    () => page.evaluate(() => document.activeElement.tagName === 'H1' && scrollY === 0),
+    'the heading of the job has the focus',
+  );
   await page.locator('.crumbs >> text=Jobs').focus();
   fake.requests.length = 0;
   await page.goBack();
-  await until(() => page.evaluate((y) => Math.abs(scrollY - y) < 3, before), 'the scroll position is restored');
-  await until(() => page.evaluate(() => document.activeElement.dataset.id === '1498'), 'the opened row has the focus');
-  assert.ok(fake.requests.filter((one) => one === 'GET /api/jobs').length <= 2, 'the list is not loaded again from the top');
+  await until(
+    () => page.evaluate((y) => Math.abs(scrollY - y) < 3, before),
+    'the scroll position is restored',
+  );
+  await until(
+    () => page.evaluate(() => document.activeElement.dataset.id === '1498'),
+    'the opened row has the focus',
+  );
+  assert.ok(
+    fake.requests.filter((one) => one === 'GET /api/jobs').length <= 2,
+    'the list is not loaded again from the top',
+  );
   await page.goForward();
   await page.waitForSelector('.crumbs');
 

@@ -1,10 +1,23 @@
 // Accessibility basics: contrast, names of controls, target sizes, one main heading, no horizontal scrolling.
-const PATHS = ['/', '/jobs/15', '/jobs/21', '/jobs/15/log', '/sweeps', '/sweeps/brave-otter', '/submit', '/submit?kind=sweep', '/history', '/gpus'];
+const PATHS = [
+  '/',
+  '/jobs/15',
+  '/jobs/21',
+  '/jobs/15/log',
+  '/sweeps',
+  '/sweeps/brave-otter',
+  '/submit',
+  '/submit?kind=sweep',
+  '/history',
+  '/gpus',
+];
 
 export function contrastProblems() {
   const parse = (text) => (text.match(/[\d.]+/g) ?? []).map(Number);
   const luminance = ([r, g, b]) => {
-    const [x, y, z] = [r, g, b].map((v) => (v / 255 <= 0.03928 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4));
+    const [x, y, z] = [r, g, b].map((v) =>
+      v / 255 <= 0.03928 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4,
+    );
     return 0.2126 * x + 0.7152 * y + 0.0722 * z;
   };
   const over = (top, below) => {
@@ -22,28 +35,53 @@ export function contrastProblems() {
   for (const node of document.querySelectorAll('body *')) {
     if (![...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim())) continue;
     const box = node.getBoundingClientRect();
-    if (!box.width || !box.height || node.closest('.visually-hidden, .skip, option, .faint, .probe')) continue;
+    if (
+      !box.width ||
+      !box.height ||
+      node.closest('.visually-hidden, .skip, option, .faint, .probe')
+    )
+      continue;
     let opacity = 1;
     for (let at = node; at; at = at.parentElement) opacity *= Number(getComputedStyle(at).opacity);
     const back = background(node);
     const ink = parse(getComputedStyle(node).color);
-    const [a, b] = [luminance(over([...ink.slice(0, 3), (ink[3] ?? 1) * opacity], back)), luminance(back)];
+    const [a, b] = [
+      luminance(over([...ink.slice(0, 3), (ink[3] ?? 1) * opacity], back)),
+      luminance(back),
+    ];
     const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    if (ratio < 4.5) found.push(`${ratio.toFixed(2)} ${node.className || node.tagName}: ${node.textContent.trim().slice(0, 30)}`);
+    if (ratio < 4.5)
+      found.push(
+        `${ratio.toFixed(2)} ${node.className || node.tagName}: ${node.textContent.trim().slice(0, 30)}`,
+      );
   }
   return [...new Set(found)];
 }
 
 function namelessControls() {
-  const named = (node) => node.textContent.trim() || node.getAttribute('aria-label') || node.labels?.[0]?.textContent.trim();
-  return [...document.querySelectorAll('button, input, select, textarea, a[href], canvas')].filter((node) => !named(node)).map((node) => node.outerHTML.slice(0, 120));
+  const named = (node) =>
+    node.textContent.trim() ||
+    node.getAttribute('aria-label') ||
+    node.labels?.[0]?.textContent.trim();
+  return [...document.querySelectorAll('button, input, select, textarea, a[href], canvas')]
+    .filter((node) => !named(node))
+    .map((node) => node.outerHTML.slice(0, 120));
 }
 
 /** Controls smaller than 24 pixels, except for links in running text. */
 function smallTargets() {
-  return [...document.querySelectorAll('button, .button, select, input:not([type=checkbox]), .pick label')]
+  return [
+    ...document.querySelectorAll(
+      'button, .button, select, input:not([type=checkbox]), .pick label',
+    ),
+  ]
     .map((node) => [node, node.getBoundingClientRect()])
-    .filter(([node, box]) => box.width && Math.min(box.width, box.height) < 23.5 && !node.closest('thead, .visually-hidden'))
+    .filter(
+      ([node, box]) =>
+        box.width &&
+        Math.min(box.width, box.height) < 23.5 &&
+        !node.closest('thead, .visually-hidden'),
+    )
     .map(([node, box]) => `${box.width}x${box.height} ${node.outerHTML.slice(0, 100)}`);
 }
 

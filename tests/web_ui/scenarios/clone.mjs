@@ -1,8 +1,19 @@
 // A clone starts with the exact options of its job; each form keeps its own draft.
 export default async ({ fake, page, open, until, assert }) => {
   fake.change(2, {
-    command: "python 'a b.py'", argv: ['python', 'a b.py'], shell: false, gpus: 2, gpu_mem_bytes: 20 * 2 ** 30 + 1024, gpu_ids: ['0', '2'], prefer: ['2'],
-    min_gpu_mem_bytes: 40 * 2 ** 30, on_oom: 'fail', time_limit: 5461, priority: 7, tags: ['x', 'y'], after: [{ job: 1, condition: 'any', met: true }],
+    command: "python 'a b.py'",
+    argv: ['python', 'a b.py'],
+    shell: false,
+    gpus: 2,
+    gpu_mem_bytes: 20 * 2 ** 30 + 1024,
+    gpu_ids: ['0', '2'],
+    prefer: ['2'],
+    min_gpu_mem_bytes: 40 * 2 ** 30,
+    on_oom: 'fail',
+    time_limit: 5461,
+    priority: 7,
+    tags: ['x', 'y'],
+    after: [{ job: 1, condition: 'any', met: true }],
   });
   const value = (name) => page.inputValue(`[name=${name}]`);
   await open('/submit?from=2');
@@ -12,12 +23,51 @@ export default async ({ fake, page, open, until, assert }) => {
   await page.waitForSelector('.preview li');
   await page.click('button:has-text("Submit job")');
   await page.waitForSelector('.toast >> text=queued');
-  const { based_on, argv, command, gpu_mem, gpu_ids, prefer, min_gpu_mem, on_oom, time_limit, priority, tags, after, dry_run } = fake.posted;
+  const {
+    based_on,
+    argv,
+    command,
+    gpu_mem,
+    gpu_ids,
+    prefer,
+    min_gpu_mem,
+    on_oom,
+    time_limit,
+    priority,
+    tags,
+    after,
+    dry_run,
+  } = fake.posted;
   assert.deepEqual(
-    { based_on, argv, command, gpu_mem, gpu_ids, prefer, min_gpu_mem, on_oom, time_limit, priority, tags, after, dry_run },
     {
-      based_on: 2, argv: ['python', 'a b.py'], command: undefined, gpu_mem: '20971521K', gpu_ids: ['0', '2'], prefer: ['2'], min_gpu_mem: '40G',
-      on_oom: 'fail', time_limit: '5461s', priority: 7, tags: ['x', 'y'], after: ['1:any'], dry_run: undefined,
+      based_on,
+      argv,
+      command,
+      gpu_mem,
+      gpu_ids,
+      prefer,
+      min_gpu_mem,
+      on_oom,
+      time_limit,
+      priority,
+      tags,
+      after,
+      dry_run,
+    },
+    {
+      based_on: 2,
+      argv: ['python', 'a b.py'],
+      command: undefined,
+      gpu_mem: '20971521K',
+      gpu_ids: ['0', '2'],
+      prefer: ['2'],
+      min_gpu_mem: '40G',
+      on_oom: 'fail',
+      time_limit: '5461s',
+      priority: 7,
+      tags: ['x', 'y'],
+      after: ['1:any'],
+      dry_run: undefined,
     },
   );
 

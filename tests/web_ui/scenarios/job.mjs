@@ -2,7 +2,11 @@
 export default async ({ fake, page, open, assert, until }) => {
   fake.change(2, { params: { lr: 0.001, note: 'a b' }, attempts: 2 });
   await open();
-  await page.getByRole('table', { name: 'Running jobs' }).locator('[data-id="15"] a').first().click();
+  await page
+    .getByRole('table', { name: 'Running jobs' })
+    .locator('[data-id="15"] a')
+    .first()
+    .click();
   await page.waitForSelector('h1:has-text("resnet50-base")');
   assert.match(page.url(), /#\/jobs\/15$/);
   const text = await page.locator('main').innerText();
@@ -13,9 +17,17 @@ export default async ({ fake, page, open, assert, until }) => {
   await page.click('button:has-text("acc")');
   await page.waitForSelector('.chart canvas[aria-label^="acc over steps"]');
 
-  assert.equal(await page.getByRole('region', { name: 'Events' }).count(), 0, 'no section without events');
+  assert.equal(
+    await page.getByRole('region', { name: 'Events' }).count(),
+    0,
+    'no section without events',
+  );
 
-  fake.change(2, { exit_code: 3, state: 'failed', events: [{ at: new Date().toISOString(), kind: 'priority', data: '7' }] });
+  fake.change(2, {
+    exit_code: 3,
+    state: 'failed',
+    events: [{ at: new Date().toISOString(), kind: 'priority', data: '7' }],
+  });
   await open('/jobs/2');
   await page.waitForSelector('text=Attempts');
   assert.match(await page.getByRole('region', { name: 'Attempts' }).innerText(), /exit 3/);

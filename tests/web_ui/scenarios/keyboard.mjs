@@ -26,7 +26,13 @@ export default async ({ fake, page, open, until, assert }) => {
   await page.keyboard.press('Tab');
   await page.keyboard.press('Enter');
   await page.waitForSelector('.headline >> text=cancelled');
-  for (const [key, hash] of [['h', '#/history'], ['s', '#/sweeps'], ['g', '#/gpus'], ['n', '#/submit'], ['o', '#/']]) {
+  for (const [key, hash] of [
+    ['h', '#/history'],
+    ['s', '#/sweeps'],
+    ['g', '#/gpus'],
+    ['n', '#/submit'],
+    ['o', '#/'],
+  ]) {
     await page.evaluate(() => document.activeElement?.blur());
     await page.keyboard.press('g');
     await page.keyboard.press(key);

@@ -8,21 +8,29 @@ export default async ({ fake, page, open, until, assert }) => {
   await page.getByRole('table', { name: 'Running jobs' }).locator('[data-id="21"]').waitFor();
   await queue.locator('[data-id="21"]').waitFor({ state: 'detached' });
   fake.change(21, { state: 'failed', exit_code: 3, ended_at: new Date().toISOString() });
-  await page.getByRole('table', { name: 'Recent jobs' }).locator('[data-id="21"] >> text=exit 3').waitFor();
+  await page
+    .getByRole('table', { name: 'Recent jobs' })
+    .locator('[data-id="21"] >> text=exit 3')
+    .waitFor();
   const id = fake.add({ command: 'echo brand new' });
   await queue.locator(`[data-id="${id}"]`).waitFor();
 
-  const hide = (hidden) => page.evaluate((is) => {
-    Object.defineProperty(document, 'hidden', { value: is, configurable: true });
-    document.dispatchEvent(new Event('visibilitychange'));
-  }, hidden);
+  const hide = (hidden) =>
+    page.evaluate((is) => {
+      Object.defineProperty(document, 'hidden', { value: is, configurable: true });
+      document.dispatchEvent(new Event('visibilitychange'));
+    }, hidden);
   await hide(true);
   await until(() => fake.streams.size === 0);
   const asked = fake.requests.filter((one) => one === 'GET /api/overview').length;
   const late = fake.add({ command: 'echo while you were away' });
   await hide(false);
   await queue.locator(`[data-id="${late}"]`).waitFor();
-  assert.equal(fake.requests.filter((one) => one === 'GET /api/overview').length, asked, 'resumed by event id, not fetched again');
+  assert.equal(
+    fake.requests.filter((one) => one === 'GET /api/overview').length,
+    asked,
+    'resumed by event id, not fetched again',
+  );
 
   // Events that the server no longer has are replaced by a full fetch.
   await hide(true);

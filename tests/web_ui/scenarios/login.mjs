@@ -3,7 +3,11 @@ export default async ({ fake, newContext, page, assert, until }) => {
   await page.goto(fake.link);
   await page.waitForSelector('.gpu');
   assert.equal(new URL(page.url()).hash, '#/');
-  assert.equal(await page.evaluate(() => history.length), 2, 'about:blank and the web UI: the token is not in the history');
+  assert.equal(
+    await page.evaluate(() => history.length),
+    2,
+    'about:blank and the web UI: the token is not in the history',
+  );
   assert.ok(!(await page.content()).includes(fake.token));
   await page.reload();
   await page.waitForSelector('.gpu');

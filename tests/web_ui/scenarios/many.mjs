@@ -5,9 +5,14 @@ export default async ({ fake, page, open, until, assert }) => {
   await open();
   await page.reload();
   await page.waitForSelector('[aria-label=Queue] tbody tr[data-id]');
-  const paint = await page.evaluate(() => performance.getEntriesByName('first-contentful-paint')[0].startTime);
+  const paint = await page.evaluate(
+    () => performance.getEntriesByName('first-contentful-paint')[0].startTime,
+  );
   console.log(`first contentful paint ${paint.toFixed(0)} ms`);
-  assert.match(await page.locator('section[aria-label=Queue]').innerText(), /3,800 more waiting jobs/);
+  assert.match(
+    await page.locator('section[aria-label=Queue]').innerText(),
+    /3,800 more waiting jobs/,
+  );
 
   await open('/history');
   await page.waitForSelector('tbody tr[data-id="10000"]');
@@ -23,9 +28,14 @@ export default async ({ fake, page, open, until, assert }) => {
     }
     return times.sort((a, b) => a - b);
   });
-  console.log(`frames while scrolling: median ${frames[Math.floor(frames.length / 2)].toFixed(0)} ms, worst ${frames.at(-1).toFixed(0)} ms`);
+  console.log(
+    `frames while scrolling: median ${frames[Math.floor(frames.length / 2)].toFixed(0)} ms, worst ${frames.at(-1).toFixed(0)} ms`,
+  );
   await until(() => page.locator('tbody tr[data-id="1"]').count());
-  assert.ok((await page.locator('tbody tr[data-id]').count()) < 100, 'only rows near the visible area are rendered');
+  assert.ok(
+    (await page.locator('tbody tr[data-id]').count()) < 100,
+    'only rows near the visible area are rendered',
+  );
   assert.match(await page.locator('.more').innerText(), /10,000 jobs/);
 
   // The stream does not report jobs outside the overview, so the visible rows are fetched again.

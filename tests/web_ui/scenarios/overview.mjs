@@ -2,17 +2,29 @@
 export default async ({ fake, newContext, page, open, assert }) => {
   await open();
   assert.equal(await page.locator('.gpu').count(), 8);
-  assert.match(await page.locator('.gpu').nth(6).innerText(), /taken[\s\S]*88\.0[\s\S]*grace · pid 41213/);
+  assert.match(
+    await page.locator('.gpu').nth(6).innerText(),
+    /taken[\s\S]*88\.0[\s\S]*grace · pid 41213/,
+  );
   assert.match(await page.locator('.gpu').nth(7).innerText(), /drained/);
-  assert.match(await page.locator('.gpu').nth(0).innerText(), /690 W[\s\S]*71 °C[\s\S]*resnet50-base/);
+  assert.match(
+    await page.locator('.gpu').nth(0).innerText(),
+    /690 W[\s\S]*71 °C[\s\S]*resnet50-base/,
+  );
   const running = page.getByRole('table', { name: 'Running jobs' });
   assert.equal(await running.locator('tbody tr[data-id]').count(), 6);
   const queue = page.getByRole('table', { name: 'Queue' });
   assert.match(await queue.innerText(), /gpu 5 is kept for job 22/);
   assert.match(await queue.innerText(), /~\d+m\d\ds/);
-  assert.equal(await page.getByRole('table', { name: 'Recent jobs' }).getAttribute('aria-rowcount'), '15');
+  assert.equal(
+    await page.getByRole('table', { name: 'Recent jobs' }).getAttribute('aria-rowcount'),
+    '15',
+  );
   assert.match(await page.title(), /6 running, 10 queued/);
-  assert.match(await page.locator('.page-head').innerText(), /Overview[\s\S]*6 running[\s\S]*10 waiting[\s\S]*2 of the last 14 failed/);
+  assert.match(
+    await page.locator('.page-head').innerText(),
+    /Overview[\s\S]*6 running[\s\S]*10 waiting[\s\S]*2 of the last 14 failed/,
+  );
 
   // A long queue does not hide finished jobs.
   for (let i = 0; i < 30; i++) fake.add({ command: `echo ${i}` });
@@ -33,7 +45,13 @@ export default async ({ fake, newContext, page, open, assert }) => {
   assert.equal(await slow.locator('main .loading').count(), 0);
 
   const broken = await (await newContext()).newPage();
-  await broken.route('**/api/overview', (route) => route.fulfill({ status: 500, contentType: 'application/json', body: '{"error":{"code":"internal","message":"the disk is full","hint":"make room"}}' }));
+  await broken.route('**/api/overview', (route) =>
+    route.fulfill({
+      status: 500,
+      contentType: 'application/json',
+      body: '{"error":{"code":"internal","message":"the disk is full","hint":"make room"}}',
+    }),
+  );
   await broken.goto(fake.link);
   await broken.waitForSelector('main .failed >> text=the disk is full');
 

@@ -2,7 +2,9 @@
 import { spawnSync } from 'node:child_process';
 
 const stoker = (...words) => {
-  const done = spawnSync(process.env.STOKER_PYTHON, ['-m', 'stoker', ...words], { encoding: 'utf8' });
+  const done = spawnSync(process.env.STOKER_PYTHON, ['-m', 'stoker', ...words], {
+    encoding: 'utf8',
+  });
   if (done.status !== 0) throw new Error(`${words.join(' ')}: ${done.stderr}`);
   return done.stdout;
 };
@@ -16,13 +18,23 @@ export default async ({ page, open, until, assert }) => {
 
   // Submit a job and watch its log grow.
   await page.click('text=Submit a job');
-  await page.fill('textarea[name=command]', 'for i in $(seq 1 400); do echo line $i; sleep 0.05; done');
+  await page.fill(
+    'textarea[name=command]',
+    'for i in $(seq 1 400); do echo line $i; sleep 0.05; done',
+  );
   await page.fill('input[name=name]', 'talker');
   await page.waitForSelector('.preview li');
   await page.click('button:has-text("Submit job")');
   await page.waitForSelector('h1:has-text("talker")');
   await page.waitForSelector('.headline >> text=running');
-  await until(async () => (await page.locator('.log').innerText().catch(() => '')).includes('line 5'));
+  await until(async () =>
+    (
+      await page
+        .locator('.log')
+        .innerText()
+        .catch(() => '')
+    ).includes('line 5'),
+  );
   const seen = (await page.locator('.log').innerText()).split('\n').length;
   await until(async () => (await page.locator('.log').innerText()).split('\n').length > seen);
   await page.click('button:has-text("Cancel…")');
@@ -51,7 +63,10 @@ export default async ({ page, open, until, assert }) => {
   // A sweep, from the form to its results and curves.
   await page.click('nav >> text=Submit');
   await page.locator('.tabs button:has-text("Sweep")').click();
-  await page.fill('textarea[name=command]', 'for s in 1 2 3 4 5; do echo "stoker: val_loss=0.{lr}$s step=$s"; sleep 0.02; done; : {seed}');
+  await page.fill(
+    'textarea[name=command]',
+    'for s in 1 2 3 4 5; do echo "stoker: val_loss=0.{lr}$s step=$s"; sleep 0.02; done; : {seed}',
+  );
   await page.fill('[aria-label="Values of lr"]', '1,2,3');
   await page.fill('[aria-label="Values of seed"]', 'range(2)');
   await page.fill('input[name=metric]', 'val_loss');
@@ -68,7 +83,13 @@ export default async ({ page, open, until, assert }) => {
   await page.click('nav >> text=History');
   const known = listed();
   await until(async () => {
-    const rows = await page.locator('tbody tr[data-id]').evaluateAll((all) => all.map((row) => `${row.dataset.id} ${row.querySelector('.state').textContent.replace(/^./, '')}`));
+    const rows = await page
+      .locator('tbody tr[data-id]')
+      .evaluateAll((all) =>
+        all.map(
+          (row) => `${row.dataset.id} ${row.querySelector('.state').textContent.replace(/^./, '')}`,
+        ),
+      );
     return known.every((job) => rows.includes(`${job.id} ${job.state}`));
   });
 
@@ -79,5 +100,9 @@ export default async ({ page, open, until, assert }) => {
   await page.click('nav >> text=Overview');
   await page.waitForSelector('.banner.bad', { state: 'detached' });
   stoker('submit', '--name', 'afterwards', 'true');
-  await page.getByRole('table', { name: 'Recent jobs' }).locator('text=afterwards').first().waitFor();
+  await page
+    .getByRole('table', { name: 'Recent jobs' })
+    .locator('text=afterwards')
+    .first()
+    .waitFor();
 };

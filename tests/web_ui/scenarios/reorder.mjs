@@ -1,7 +1,11 @@
 // The queue is reordered by mouse and by keys, with undo.
 export default async ({ fake, page, open, until, assert }) => {
   await open();
-  const order = async () => (await page.getByRole('table', { name: 'Queue' }).locator('tbody tr[data-id]').evaluateAll((rows) => rows.map((row) => Number(row.dataset.id))));
+  const order = async () =>
+    await page
+      .getByRole('table', { name: 'Queue' })
+      .locator('tbody tr[data-id]')
+      .evaluateAll((rows) => rows.map((row) => Number(row.dataset.id)));
   const row = (id) => page.getByRole('table', { name: 'Queue' }).locator(`[data-id="${id}"]`);
   const before = await order();
   assert.deepEqual(before.slice(0, 4), [21, 22, 24, 25]);
@@ -21,7 +25,11 @@ export default async ({ fake, page, open, until, assert }) => {
   await row(24).focus();
   await page.keyboard.press('Shift+K');
   await until(async () => (await order()).slice(0, 3).join() === '21,24,22');
-  assert.equal(await page.evaluate(() => document.activeElement.dataset.id), '24', 'the focus stays with the job');
+  assert.equal(
+    await page.evaluate(() => document.activeElement.dataset.id),
+    '24',
+    'the focus stays with the job',
+  );
   await page.keyboard.press('Shift+T');
   await until(async () => (await order())[0] === 24);
 

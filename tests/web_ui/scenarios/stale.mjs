@@ -24,7 +24,10 @@ export default async ({ fake, page, open, until, assert }) => {
   const contact = new Date(start).setHours(hours, minutes, seconds);
   assert.ok(contact - start >= 29_000, said);
   // Running jobs may have ended in the meantime, so their clocks stop.
-  const time = page.getByRole('table', { name: 'Running jobs' }).locator('[data-id="15"] td').last();
+  const time = page
+    .getByRole('table', { name: 'Running jobs' })
+    .locator('[data-id="15"] td')
+    .last();
   await page.clock.fastForward(2000);
   const shown = await time.innerText();
   await page.clock.fastForward(120_000);

@@ -8,7 +8,9 @@ export default async ({ fake, page, open, until, assert }) => {
   await page.waitForSelector('text=Jobs get the environment of the');
   // An error is shown below its field and uses the field labels.
   await page.fill('input[name=gpus]', '9');
-  await page.waitForSelector('.field:has(input[name=gpus]) >> text=this host has 8 GPUs; use “GPUs” 8');
+  await page.waitForSelector(
+    '.field:has(input[name=gpus]) >> text=this host has 8 GPUs; use “GPUs” 8',
+  );
   assert.equal(await page.getAttribute('input[name=gpus]', 'aria-invalid'), 'true');
   await page.fill('input[name=gpus]', '');
   await page.fill('input[name=time_limit]', 'never');
@@ -28,7 +30,10 @@ export default async ({ fake, page, open, until, assert }) => {
   await open('/submit?kind=batch');
   await page.fill('textarea[name=text]', '# comment\npython a.py\npython b.py\n');
   await page.waitForSelector('button:has-text("Submit 2 jobs")');
-  await page.fill('textarea[name=text]', 'x ;; x.out ;; echo 1 ;;; y ;; y.out ;; echo 2 ;;; z ;; z.out ;; echo 3');
+  await page.fill(
+    'textarea[name=text]',
+    'x ;; x.out ;; echo 1 ;;; y ;; y.out ;; echo 2 ;;; z ;; z.out ;; echo 3',
+  );
   await page.click('button:has-text("Submit 3 jobs")');
   await page.waitForSelector('.toast >> text=3 jobs queued');
 
@@ -52,7 +57,9 @@ export default async ({ fake, page, open, until, assert }) => {
   await table.locator('tbody tr[data-id]').first().waitFor();
   await table.locator('button:has-text("lr")').click();
   await until(() => page.url().endsWith('?sort=lr'));
-  await until(async () => (await table.locator('th[aria-sort=ascending]').innerText()).startsWith('lr'));
+  await until(async () =>
+    (await table.locator('th[aria-sort=ascending]').innerText()).startsWith('lr'),
+  );
   const canvas = await page.locator('.parallel canvas').boundingBox();
   await page.mouse.move(canvas.x + 46, canvas.y + 40);
   await page.mouse.down();

@@ -6,7 +6,11 @@ export default async ({ fake, page, open, until, assert }) => {
   await open('/sweeps/brave-otter');
   await page.waitForSelector('.sweep-over');
   const buttons = () => page.locator('.actions button').allInnerTexts();
-  assert.deepEqual(await buttons(), ['Rerun failed', 'Extend…'], 'no trial is missing, so there is nothing to resume');
+  assert.deepEqual(
+    await buttons(),
+    ['Rerun failed', 'Extend…'],
+    'no trial is missing, so there is nothing to resume',
+  );
   await page.waitForSelector('.importance >> text=71%');
   for (const row of rows.slice(0, 2)) row.state = 'cancelled';
   fake.publish([]);
@@ -15,7 +19,11 @@ export default async ({ fake, page, open, until, assert }) => {
   await page.waitForSelector('.sweep-active');
   await page.click('text=Rerun failed');
   await page.waitForSelector('.toast >> text=1 failed trial of brave-otter submitted again');
-  assert.equal(await page.locator('.toast').count(), 1, 'the newer message about the sweep replaces the older one');
+  assert.equal(
+    await page.locator('.toast').count(),
+    1,
+    'the newer message about the sweep replaces the older one',
+  );
 
   // A range selected along an axis also filters the curves.
   const curves = page.getByRole('region', { name: 'Learning curves' });

@@ -16,6 +16,7 @@ export default async ({ fake, context, page, open, until, assert }) => {
   await page.close();
   await until(() => fake.streams.size === 1);
   const next = fake.add({ command: 'echo for the rest' });
-  for (const one of pages.slice(1)) await one.locator(`[aria-label=Queue] [data-id="${next}"]`).waitFor();
+  for (const one of pages.slice(1))
+    await one.locator(`[aria-label=Queue] [data-id="${next}"]`).waitFor();
   assert.equal(fake.streams.size, 1);
 };
