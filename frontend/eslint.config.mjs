@@ -3,7 +3,7 @@ import js from '@eslint/js';
 import tseslint from 'typescript-eslint';
 
 export default tseslint.config(
-  { ignores: ['node_modules', 'src/api-schema.ts'] },
+  { ignores: ['node_modules', 'generated'] },
   js.configs.recommended,
   {
     files: ['src/**/*.{ts,tsx}'],

@@ -133,9 +133,9 @@ export function attemptText(one: Attempt): string {
 
 export const title = (job: Pick<Job, 'name' | 'command'>) => visible(job.name || job.command);
 
-export function metricOf(
-  sweep: Pick<SweepSummary, 'metric'>,
-): { name: string; goal: string } | null {
+export function metricOf(sweep: {
+  metric: SweepSummary['metric'] | string;
+}): { name: string; goal: string } | null {
   const metric = sweep.metric;
   if (!metric) return null;
   if (typeof metric !== 'string') return metric;

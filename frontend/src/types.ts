@@ -1,4 +1,22 @@
-// The types of the HTTP responses; field names are those of `stoker ... --json`.
+// The types of the HTTP API. They come from the server's OpenAPI document (see types.mjs); this file
+// names them and narrows what the document leaves open. Field names are those of `stoker ... --json`.
+import type { paths } from '../generated/api-schema';
+
+/** Without the index signature of models that allow further fields. */
+type Known<T> = { [K in keyof T as string extends K ? never : K]: T[K] };
+type Json<R> = R extends { content: { 'application/json': infer T } } ? Known<T> : never;
+
+/** The body of a successful GET request. */
+export type Got<P extends keyof paths> = paths[P] extends { get: { responses: { 200: infer R } } }
+  ? Json<R>
+  : never;
+
+/** The body of a successful POST request that creates something. */
+export type Created<P extends keyof paths> = paths[P] extends {
+  post: { responses: { 201: infer R } };
+}
+  ? Json<R>
+  : never;
 
 export type State =
   | 'held'
@@ -11,92 +29,23 @@ export type State =
   | 'cancelled'
   | 'lost';
 
-export interface Job {
-  id: number;
-  name: string | null;
-  state: State;
-  cause: string | null;
-  exit_code: number | null;
-  signal: number | null;
-  detail: string | null;
-  command: string;
-  argv: string[];
-  shell: boolean;
-  cwd: string;
-  gpus: number;
-  gpu_mem_bytes: number | null;
-  gpu_mem_auto: boolean;
-  gpu_ids: string[];
-  prefer: string[];
-  gpu_model: string | null;
-  min_gpu_mem_bytes: number | null;
-  exclusive: boolean;
-  on_oom: string | null;
-  gpu_memory_peak_bytes: number | null;
-  gpu_use_percent: number | null;
-  gpu_energy_joules: number | null;
-  devices: { index: number; uuid: string }[];
-  priority: number;
-  tags: string[];
-  after: { job: number; condition: string; met: boolean }[];
-  attempts: number;
-  retries: number;
-  restartable: boolean;
-  time_limit: number | null;
-  submitted_at: string | null;
-  eligible_at: string | null;
-  started_at: string | null;
-  ended_at: string | null;
-  stop_requested: unknown;
-  pid: number | null;
-  user_seconds: number | null;
-  system_seconds: number | null;
-  max_rss_bytes: number | null;
-  stdout: string | null;
-  stderr: string | null;
-  rerun_of: number | null;
-  sweep: string | null;
-  trial: number | null;
+type OverviewResponse = Got<'/api/overview'>;
+type WithState<T> = Omit<T, 'state'> & { state: State };
+type WaitingFields = Pick<OverviewResponse['queue'][number], 'starts_in' | 'in_line'>;
+
+export interface Job extends WithState<Got<'/api/jobs'>['jobs'][number]>, Partial<WaitingFields> {
   why?: string | string[] | null;
-  /** Seconds from the `now` of the response. */
-  starts_in?: number | null;
-  /** The same in seconds of the server's clock; computed in the browser for the countdown. */
+  /** `starts_in` in seconds of the server's clock; computed in the browser for the countdown. */
   starts_at?: number | null;
-  /** It waits for nothing but GPUs, so it can be moved in the queue. */
-  in_line?: boolean;
 }
 
-export interface Attempt {
-  number: number;
-  devices: number[];
-  started_at: string | null;
-  ended_at: string | null;
-  status: number | null;
-  cause: string | null;
-  detail: string | null;
-}
+export type JobDetail = WithState<Got<'/api/jobs/{id}'>['job']>;
+export type Attempt = JobDetail['history'][number];
 
-export interface MetricSummary {
-  last: number | null;
-  min: number | null;
-  max: number | null;
-  n: number;
-  step: number | null;
-}
-
-export interface JobDetail extends Job {
-  history: Attempt[];
-  events: { at: string; kind: string; data: string | null }[];
-  params: Record<string, unknown>;
-  metrics: Record<string, MetricSummary>;
-}
-
-export interface Gpu {
-  index: number;
-  uuid: string;
+/** The document lists only the fields that do not depend on the kind of GPU. */
+export interface Gpu extends Omit<Known<OverviewResponse['gpus'][number]>, 'jobs' | 'strangers'> {
   model: string | null;
   slots: number;
-  state: string;
   memory_bytes: number | null;
   memory_used_bytes: number | null;
   utilisation_percent: number | null;
@@ -106,69 +55,44 @@ export interface Gpu {
   strangers: { user: string | null; pid: number | null; memory_bytes: number | null }[];
 }
 
-export interface SweepSummary {
-  name: string;
-  state: string;
-  trials: Partial<Record<State, number>>;
-  total: number;
-  method: string;
-  metric: string | { name: string; goal: string } | null;
-  command: string;
-  best: { trial: number; value: number; params: Record<string, unknown> } | null;
-  stopped: string | null;
-}
+export type SweepSummary = OverviewResponse['sweeps'][number];
+export type SweepDetail = SweepSummary & Pick<Got<'/api/sweeps/{name}'>, 'missing' | 'params'>;
+export type Counts = OverviewResponse['counts'];
 
-export interface SweepDetail extends SweepSummary {
-  /** Trials that `resume` would run. */
-  missing: number;
-  params: { name: string; kind: string; values?: unknown[] }[];
-}
-
-export type Counts = Partial<Record<State, number>>;
-
-export interface Overview {
-  now: string;
-  event_id: number;
-  read_only: boolean;
-  user: string;
-  host: string;
-  daemon: { pid: number | null; draining: boolean };
-  trouble?: string | null;
+export interface Overview extends Omit<OverviewResponse, 'gpus' | 'running' | 'queue' | 'recent'> {
   gpus: Gpu[];
   running: Job[];
   queue: Job[];
   recent: Job[];
-  counts: Counts;
-  sweeps: SweepSummary[];
 }
 
-export interface Delta {
-  event_id: number;
-  now: string;
-  counts?: Counts;
-  gpus?: Gpu[];
+/** An event of /api/events, which OpenAPI cannot describe: the parts of the overview that changed. */
+export interface Delta
+  extends
+    Pick<Overview, 'event_id' | 'now'>,
+    Partial<Pick<Overview, 'counts' | 'gpus' | 'sweeps' | 'daemon'>> {
   jobs?: Job[];
   /** No longer part of the overview; the job may still exist. */
   removed?: number[];
   /** The ids of the queue in order, if the order changed. */
   queue?: number[];
-  waits?: Record<string, { why: string; starts_in: number | null; in_line: boolean }>;
+  waits?: Record<string, Pick<OverviewResponse['queue'][number], 'why' | 'starts_in' | 'in_line'>>;
   removed_sweeps?: string[];
-  sweeps?: SweepSummary[];
-  daemon?: { pid: number | null; draining: boolean };
 }
 
-export interface LogPart {
-  attempt: number;
-  size: number;
-  from: number;
-  to: number;
-  text: string;
-  is_over: boolean;
-}
+export type LogPart = Got<'/api/jobs/{id}/log'>;
+export type Match = Got<'/api/jobs/{id}/find'>;
+export type Results = Got<'/api/sweeps/{name}/results'>;
+export type Importance = Got<'/api/sweeps/{name}/importance'>;
 
+/** x and y; y is null where nothing was measured. */
 export type Point = [number, number | null];
-export type Traces = Record<string, { unit: string; points: Point[] }>;
+type WithPoints<T> = Omit<T, 'points'> & { points: Point[] };
+export type Curve = WithPoints<Got<'/api/jobs/{id}/curve'>>;
+export type Traces = Record<string, WithPoints<Got<'/api/jobs/{id}/trace'>['series'][string]>>;
+export type SweepCurves = {
+  curves: (WithPoints<Got<'/api/sweeps/{name}/curves'>['curves'][number]> & { trial: number })[];
+};
 
 export const WAITING: readonly State[] = ['held', 'queued'];
 export const ACTIVE: readonly State[] = ['starting', 'running', 'stopping'];

@@ -5,7 +5,7 @@ import { bytes } from '../format';
 import { Empty, Failed, Loading } from '../parts/bits';
 import { showError, notify } from '../parts/toast';
 import { isPhone } from '../theme';
-import { type Job, isActive, isWaiting } from '../types';
+import { type Job, type Match, isActive, isWaiting } from '../types';
 import { withoutColors } from './colours';
 import { rowEnd, widthOf } from './controls';
 import { Line } from './line';
@@ -14,14 +14,6 @@ import { LogWindow } from './window';
 const HEIGHT = 18; // pixels of a row, as in log.css
 const MARGIN = 20; // rows rendered above and below the visible ones
 const MAX_ROWS = 900_000; // browsers limit the height of an element
-
-interface Found {
-  at: number | null;
-  searched_to?: number;
-  size?: number;
-  nth: number | null;
-  total: number | null;
-}
 
 interface Row {
   line: number;
@@ -161,7 +153,7 @@ export function LogPane({ job, isFull = false }: { job: Job; isFull?: boolean })
       let at: number | null = null;
       for (let from = Number(what.from ?? 0); ;) {
         const path = `/api/jobs/${job.id}/find${query({ attempt, stream: stream === 'stderr' ? stream : null, ...what, from })}`;
-        const found = await get<Found>(path);
+        const found = await get<Match>(path);
         at = found.at;
         setTally(
           !what.q
@@ -173,13 +165,8 @@ export function LogPane({ job, isFull = false }: { job: Job; isFull?: boolean })
                 : `${found.nth} of ${found.total}`,
         );
         // A large log is searched in several requests.
-        if (
-          at !== null ||
-          (found.searched_to ?? 0) >= (found.size ?? 0) ||
-          (found.searched_to ?? 0) <= from
-        )
-          break;
-        from = found.searched_to!;
+        if (at !== null || found.searched_to >= found.size || found.searched_to <= from) break;
+        from = found.searched_to;
       }
       if (at === null) return notify(none);
       foundAt.current.push(at);

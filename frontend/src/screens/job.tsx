@@ -26,7 +26,7 @@ import { isReadOnly, knownJobs, now } from '../store';
 import {
   type Job,
   type JobDetail,
-  type Point,
+  type Curve,
   type Traces,
   isActive,
   isFinal,
@@ -310,7 +310,7 @@ function Metrics({ job }: { job: JobDetail }) {
   const names = Object.keys(job.metrics);
   const [picked, setPicked] = useState<string | null>(null);
   const name = picked ?? names.find((one) => job.metrics[one]!.n > 1) ?? null;
-  const curve = useFetch<{ points: Point[] }>(
+  const curve = useFetch<Curve>(
     name === null ? null : `/api/jobs/${job.id}/curve${query({ metric: name, points: 500 })}`,
     isActive(job) ? 4000 : 0,
   );

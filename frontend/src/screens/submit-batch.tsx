@@ -4,6 +4,7 @@ import { post } from '../api';
 import { plural } from '../format';
 import { showError, notify } from '../parts/toast';
 import { go, jobHref } from '../route';
+import type { Created } from '../types';
 import { useForm } from './drafts';
 import {
   Area,
@@ -33,10 +34,7 @@ export function BatchForm() {
     setBusy(true);
     setError(null);
     try {
-      const { jobs, warning } = await post<{ jobs: number[]; warning?: string | null }>(
-        '/api/batch',
-        body,
-      );
+      const { jobs, warning } = await post<Created<'/api/batch'>>('/api/batch', body);
       form.clear();
       notify(`${plural(jobs.length, 'job')} queued`, '', {
         label: 'Open the first job',

@@ -3,6 +3,7 @@ import { useState } from 'preact/hooks';
 import { post } from '../api';
 import { showError, notify } from '../parts/toast';
 import { go, jobHref } from '../route';
+import type { Created } from '../types';
 import { useForm } from './drafts';
 import type { Original } from './submit-clone';
 import {
@@ -32,10 +33,7 @@ export function JobForm({ draft, original }: { draft: string; original?: Origina
     setBusy(true);
     setError(null);
     try {
-      const { jobs, warning } = await post<{ jobs: number[]; warning?: string | null }>(
-        '/api/jobs',
-        body,
-      );
+      const { jobs, warning } = await post<Created<'/api/jobs'>>('/api/jobs', body);
       form.clear();
       notify(`Job ${jobs[0]} queued`);
       go(jobHref(jobs[0]!));

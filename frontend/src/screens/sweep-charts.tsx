@@ -4,21 +4,9 @@ import { plural } from '../format';
 import { Empty, Failed, Loading, Section } from '../parts/bits';
 import { Chart, type Line } from '../parts/chart';
 import type { Ranks } from '../parts/ranks';
-import type { Delta, Point } from '../types';
+import type { Delta, Importance as ImportanceResponse, SweepCurves } from '../types';
 import { useChanges, useFetch } from '../use-fetch';
 import { visible } from '../words';
-
-interface Curves {
-  metric: string | null;
-  curves: { trial: number; job: number; params: Record<string, unknown>; points: Point[] }[];
-}
-
-interface Influence {
-  name: string;
-  score: number;
-  direction: number;
-  n: number;
-}
 
 const CURVES = 50;
 
@@ -36,7 +24,7 @@ export function LearningCurves({
   trials: Set<number> | null;
   concerns(delta: Delta): boolean;
 }) {
-  const { data, error, reload } = useFetch<Curves>(
+  const { data, error, reload } = useFetch<SweepCurves>(
     `${base}/curves${query({ metric, limit: CURVES, points: 200 })}`,
   );
   useChanges(concerns, reload, 4000);
@@ -81,7 +69,7 @@ export function Importance({
   isEnabled: boolean;
   concerns(delta: Delta): boolean;
 }) {
-  const { data, reload } = useFetch<{ importance: Influence[] }>(
+  const { data, reload } = useFetch<ImportanceResponse>(
     isEnabled ? `${base}/importance${query({ metric })}` : null,
   );
   useChanges(concerns, reload, 5000);

@@ -11,17 +11,11 @@ import { ranksOf } from '../parts/ranks';
 import { Table } from '../parts/table';
 import { href, jobHref, replace, route, sweepHref } from '../route';
 import { isReadOnly, sweeps } from '../store';
-import type { Delta, SweepDetail } from '../types';
+import type { Delta, Results, SweepDetail } from '../types';
 import { useChanges, useFetch } from '../use-fetch';
 import { visible } from '../words';
 import { Importance, LearningCurves } from './sweep-charts';
-import { type Row, columnsFor } from './sweep-columns';
-
-interface Results {
-  columns: string[];
-  rows: Row[];
-  total: number;
-}
+import { columnsFor } from './sweep-columns';
 
 const PAGE = 500;
 const BAD = ['failed', 'lost', 'cancelled'];
