@@ -13,6 +13,7 @@ import { LoginScreen, signIn } from './screens/login';
 import * as store from './store';
 import { health } from './stream';
 import * as theme from './theme';
+import 'uplot/dist/uPlot.min.css';
 import './style/base.css';
 import './style/parts.css';
 import './style/screens.css';

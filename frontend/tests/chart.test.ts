@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { aligned } from '../src/parts/align';
 import { ranksOf } from '../src/parts/ranks';
 import { digitsFor, span, ticks } from '../src/parts/ticks';
 
@@ -33,4 +34,26 @@ test('a diverged trial does not change the ranks of the others', () => {
     ).get(2),
     0,
   );
+});
+
+test('lines are aligned to a common x axis, with gaps only where nothing was measured', () => {
+  const first = {
+    points: [
+      [0, 1],
+      [2, null],
+      [4, 200],
+    ] as [number, number | null][],
+  };
+  const second = {
+    points: [
+      [4, 7],
+      [1, 5],
+      [1, 6],
+    ] as [number, number | null][],
+  };
+  assert.deepEqual(aligned([first, second], 100), [
+    [0, 1, 2, 4],
+    [1, undefined, null, 100],
+    [undefined, 6, undefined, 7],
+  ]);
 });

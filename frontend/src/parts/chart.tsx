@@ -1,8 +1,11 @@
-// Line charts over time or steps, drawn on a canvas.
-import { useEffect, useRef, useState } from 'preact/hooks';
+// Line charts over time or steps. uPlot draws axes and lines; this component adds the tooltip of the
+// nearest point, which works with a mouse and with touch.
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import uPlot from 'uplot';
 import { bytes, clock, duration, value } from '../format';
 import { color, isDark } from '../theme';
 import type { Point } from '../types';
+import { aligned } from './align';
 import { shade } from './shades';
 import { digitsFor, span, ticks, timeText, timeTicks } from './ticks';
 
@@ -33,10 +36,12 @@ interface Hit {
 }
 
 const COLORS = ['c1', 'c2', 'c3', 'c4', 'c5', 'c6', 'c7', 'c8'];
-const LEFT = 52;
-const RIGHT = 10;
+const FONT = '11px system-ui, sans-serif';
+const LEFT = 52; // pixels for the labels of the y axis
+const RIGHT = 22; // half a label of the x axis
 const TOP = 8;
 const BOTTOM = 20;
+const HIT_DISTANCE = 60;
 
 export function inUnit(
   unit: string | undefined,
@@ -68,138 +73,156 @@ function extent(lines: Line[], part: 0 | 1): [number, number] {
   return low <= high ? [low, high] : [0, 1];
 }
 
+function lineColor(line: Line, i: number): string {
+  if (line.shade === undefined) return color(COLORS[i % COLORS.length]!);
+  return line.shade === null ? color('ink-3') : shade(line.shade);
+}
+
 export function Chart({ label, lines, unit, isTime, height = 140, fromZero, max, least }: Props) {
-  const canvas = useRef<HTMLCanvasElement>(null);
-  const [width, setWidth] = useState(0);
+  const box = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | null>(null);
   const [found, setHit] = useState<Hit | null>(null);
-  const hit = found && lines[found.line]?.points.includes(found.point) ? found : null; // the lines may have changed
-  void isDark.value; // redraw when the theme changes
+  // The lines may have changed since the pointer moved.
+  const hit = found && lines[found.line]?.points.includes(found.point) ? found : null;
 
   const [x0, x1] = extent(lines, 0);
   const [low, high] = extent(lines, 1);
   const [y0, y1] = span(low, high, { fromZero, max, least });
-  const px = (x: number) => LEFT + ((x - x0) / (x1 - x0 || 1)) * (width - LEFT - RIGHT);
-  const py = (y: number) => height - BOTTOM - ((y - y0) / (y1 - y0 || 1)) * (height - TOP - BOTTOM);
+  // The callbacks of uPlot read the values of the latest rendering.
+  const latest = useRef({ lines, hit, x0, x1, y0, y1 });
+  latest.current = { lines, hit, x0, x1, y0, y1 };
 
-  useEffect(() => {
-    const node = canvas.current!.parentElement!;
-    const watch = new ResizeObserver(() => setWidth(node.clientWidth));
+  const dashes = lines.map((line) => (line.isDashed ? '-' : '.')).join('');
+  useLayoutEffect(() => {
+    const node = box.current!;
+    const gray = () => color('ink-3');
+    const options: uPlot.Options = {
+      width: Math.max(1, node.clientWidth),
+      height,
+      padding: [TOP, RIGHT, 0, 0],
+      legend: { show: false },
+      cursor: { show: false },
+      scales: {
+        x: { time: false, range: () => [latest.current.x0, upper(latest.current)] },
+        y: { range: () => [latest.current.y0, latest.current.y1] },
+      },
+      axes: [
+        {
+          size: BOTTOM,
+          gap: 4,
+          font: FONT,
+          stroke: gray,
+          grid: { show: false },
+          ticks: { show: false },
+          splits: (u) => {
+            const wanted = (u.width - LEFT) / 76;
+            const { x0, x1 } = latest.current;
+            return isTime ? timeTicks(x0, x1, wanted) : ticks(x0, x1, wanted);
+          },
+          values: (_, marks) => {
+            const { x0, x1 } = latest.current;
+            return marks.map((x) => (isTime ? timeText(x, x1 - x0) : value(x)));
+          },
+        },
+        {
+          size: LEFT,
+          gap: 6,
+          font: FONT,
+          stroke: gray,
+          grid: { stroke: () => color('line'), width: 1 },
+          ticks: { show: false },
+          splits: () => {
+            const { y0, y1 } = latest.current;
+            return ticks(y0, y1, Math.max(2, (height - TOP - BOTTOM) / 34), unit);
+          },
+          values: (_, marks) => marks.map((y) => inUnit(unit, y, digitsFor(marks))),
+        },
+      ],
+      series: [
+        {},
+        ...[...dashes].map((dash, i) => ({
+          stroke: () => lineColor(latest.current.lines[i]!, i),
+          width: 1.5,
+          dash: dash === '-' ? [4, 3] : undefined,
+          points: { show: () => latest.current.lines[i]!.points.length === 1, size: 4 },
+        })),
+      ],
+      hooks: { draw: [(u) => drawHit(u, latest.current.hit)] },
+    };
+    const made = new uPlot(options, aligned(lines, y1), node);
+    made.ctx.canvas.setAttribute('role', 'img');
+    plot.current = made;
+    const watch = new ResizeObserver(() =>
+      made.setSize({ width: Math.max(1, node.clientWidth), height }),
+    );
     watch.observe(node);
-    return () => watch.disconnect();
-  }, []);
+    return () => {
+      watch.disconnect();
+      made.destroy();
+    };
+  }, [dashes, height, unit, isTime]);
 
+  useLayoutEffect(() => {
+    plot.current!.setData(aligned(lines, y1));
+  }, [lines, y1]);
+
+  const text = `${label}, from ${inUnit(unit, low)} to ${inUnit(unit, high)}`;
+  useLayoutEffect(() => {
+    plot.current!.ctx.canvas.setAttribute('aria-label', text);
+  }, [text, dashes, height, unit, isTime]);
+
+  // The nearest line stands out.
+  const dark = isDark.value;
   useEffect(() => {
-    const node = canvas.current!;
-    const pen = node.getContext('2d');
-    if (!pen || !width) return;
-    const ratio = devicePixelRatio || 1;
-    node.width = width * ratio;
-    node.height = height * ratio;
-    pen.scale(ratio, ratio);
-    pen.font = '11px system-ui, sans-serif';
-    drawAxes(pen);
-    lines.forEach((line, i) => {
+    const u = plot.current!;
+    u.series.slice(1).forEach((series, i) => {
       const isFaint = hit !== null && lines.length > 1 && hit.line !== i;
-      pen.globalAlpha = isFaint ? 0.2 : lines.length > 20 ? 0.7 : 1;
-      pen.setLineDash(line.isDashed ? [4, 3] : []);
-      drawLine(pen, line.points, inkOf(line, i), hit?.line === i && lines.length > 1 ? 2.5 : 1.5);
+      series.alpha = isFaint ? 0.2 : lines.length > 20 ? 0.7 : 1;
+      series.width = hit?.line === i && lines.length > 1 ? 2.5 : 1.5;
     });
-    pen.setLineDash([]);
-    pen.globalAlpha = 1;
-    if (hit) {
-      pen.fillStyle = color('ink');
-      pen.beginPath();
-      pen.arc(px(hit.point[0]), py(hit.point[1] ?? 0), 3.5, 0, 7);
-      pen.fill();
-    }
-  });
+    u.redraw(false, true);
+  }, [hit, dark, dashes, height]);
 
-  const inkOf = (line: Line, i: number) => {
-    if (line.shade === undefined) return color(COLORS[i % COLORS.length]!);
-    return line.shade === null ? color('ink-3') : shade(line.shade);
-  };
-
-  const drawAxes = (pen: CanvasRenderingContext2D) => {
-    pen.strokeStyle = color('line');
-    pen.fillStyle = color('ink-3');
-    pen.lineWidth = 1;
-    pen.textAlign = 'right';
-    const marks = ticks(y0, y1, Math.max(2, (height - TOP - BOTTOM) / 34), unit);
-    for (const y of marks) {
-      const at = Math.round(py(y)) + 0.5;
-      pen.beginPath();
-      pen.moveTo(LEFT, at);
-      pen.lineTo(width - RIGHT, at);
-      pen.stroke();
-      pen.fillText(inUnit(unit, y, digitsFor(marks)), LEFT - 6, at + 4);
-    }
-    const wanted = (width - LEFT) / 76;
-    pen.textAlign = 'center';
-    for (const x of isTime ? timeTicks(x0, x1, wanted) : ticks(x0, x1, wanted)) {
-      const text = isTime ? timeText(x, x1 - x0) : value(x);
-      // Keep the last label inside the canvas.
-      const half = pen.measureText(text).width / 2;
-      pen.fillText(text, Math.min(px(x), width - half - 1), height - 5);
-    }
-  };
-
-  const drawLine = (
-    pen: CanvasRenderingContext2D,
-    points: Point[],
-    ink: string,
-    weight: number,
-  ) => {
-    pen.strokeStyle = pen.fillStyle = ink;
-    pen.lineWidth = weight;
-    pen.lineJoin = 'round';
-    pen.beginPath();
-    let isDown = false;
-    for (const [x, y] of points) {
-      if (y === null || !Number.isFinite(y)) {
-        isDown = false; // leave a gap where nothing was measured
-        continue;
-      }
-      if (isDown) pen.lineTo(px(x), py(Math.min(y, y1)));
-      else pen.moveTo(px(x), py(Math.min(y, y1)));
-      isDown = true;
-    }
-    pen.stroke();
-    if (points.length === 1 && points[0]![1] !== null)
-      pen.fillRect(px(points[0]![0]) - 2, py(points[0]![1]) - 2, 4, 4);
-  };
-
-  const onMove = (event: PointerEvent) => {
+  const onPointerMove = (event: PointerEvent) => {
+    const u = plot.current!;
+    const area = u.over.getBoundingClientRect();
+    const x = event.clientX - area.left;
+    const y = event.clientY - area.top;
     let best: Hit | null = null;
-    let least = Infinity;
+    let least = HIT_DISTANCE ** 2;
     lines.forEach((line, i) => {
       for (const point of line.points) {
         if (point[1] === null) continue;
-        const dx = Math.abs(px(point[0]) - event.offsetX);
-        const dy = lines.length > 1 ? Math.abs(py(point[1]) - event.offsetY) : 0;
+        const dx = u.valToPos(point[0], 'x') - x;
+        const dy = lines.length > 1 ? u.valToPos(point[1], 'y') - y : 0;
         if (dx * dx + dy * dy < least) {
           least = dx * dx + dy * dy;
           best = { line: i, point };
         }
       }
     });
-    setHit(least < 3600 ? best : null);
+    setHit(best);
   };
 
+  const u = plot.current;
   const where =
     hit &&
     (isTime ? clock(new Date(hit.point[0] * 1000).toISOString()) : `step ${value(hit.point[0])}`);
   return (
-    <div class="chart">
-      <canvas
-        ref={canvas}
-        role="img"
-        aria-label={`${label}, from ${inUnit(unit, low)} to ${inUnit(unit, high)}`}
-        style={{ width: `${width}px`, height: `${height}px` }}
-        onPointerMove={onMove}
-        onPointerLeave={() => setHit(null)}
-      />
-      {hit && (
-        <output class="num" style={{ left: `${Math.min(px(hit.point[0]) + 8, width - 130)}px` }}>
+    <div
+      class="chart"
+      style={{ height: `${height}px` }}
+      ref={box}
+      onPointerMove={onPointerMove}
+      onPointerLeave={() => setHit(null)}
+    >
+      {hit && u && (
+        <output
+          class="num"
+          style={{
+            left: `${Math.min(LEFT + u.valToPos(hit.point[0], 'x') + 8, u.width - 130)}px`,
+          }}
+        >
           <b>{inUnit(unit, hit.point[1])}</b>{' '}
           {lines.length > 1 && `${lines[hit.line]?.label ?? ''} · `}
           {where}
@@ -207,4 +230,18 @@ export function Chart({ label, lines, unit, isTime, height = 140, fromZero, max,
       )}
     </div>
   );
+}
+
+/** The upper end of the x axis; uPlot needs one that is above the lower end. */
+const upper = ({ x0, x1 }: { x0: number; x1: number }) => (x1 > x0 ? x1 : x0 + 1);
+
+/** Mark the point next to the pointer. */
+function drawHit(u: uPlot, hit: Hit | null): void {
+  if (!hit) return;
+  u.ctx.fillStyle = color('ink');
+  u.ctx.beginPath();
+  const x = u.valToPos(hit.point[0], 'x', true);
+  const y = u.valToPos(hit.point[1] ?? 0, 'y', true);
+  u.ctx.arc(x, y, 3.5 * devicePixelRatio, 0, 2 * Math.PI);
+  u.ctx.fill();
 }

@@ -10,8 +10,7 @@ export function Heading({ kind, children }: { kind?: string; children: Component
   useLayoutEffect(() => {
     // Not while the user types: the search field may have been focused before this screen appeared.
     const isBusy = document.querySelector('dialog[open]') || isTyping(document.activeElement);
-    if (shouldFocusHeading() && !isBusy)
-      node.current?.focus({ preventScroll: true });
+    if (shouldFocusHeading() && !isBusy) node.current?.focus({ preventScroll: true });
   }, []);
   return (
     <h1 ref={node} class={kind} tabIndex={-1}>

@@ -17,6 +17,17 @@ export default async ({ fake, page, open, assert, until }) => {
   await page.click('button:has-text("acc")');
   await page.waitForSelector('.chart canvas[aria-label^="acc over steps"]');
 
+  // The chart shows the point next to the pointer, and is as wide as its section.
+  const chart = page.locator('.chart:has(canvas[aria-label^="acc over steps"])');
+  await chart.scrollIntoViewIfNeeded();
+  const box = await chart.boundingBox();
+  await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
+  assert.match(await chart.locator('output').innerText(), /^\d\.\d+ step \d+$/);
+  await page.mouse.move(box.x + box.width / 2, box.y - 40);
+  await chart.locator('output').waitFor({ state: 'detached' });
+  const drawn = await chart.locator('canvas').boundingBox();
+  assert.ok(Math.abs(drawn.width - box.width) < 2 && Math.abs(drawn.height - 200) < 2);
+
   assert.equal(
     await page.getByRole('region', { name: 'Events' }).count(),
     0,
