@@ -2,15 +2,13 @@
 // generated/api-schema.ts. `npm run check` does so each time, so the types are never out of date.
 // The bundle does not need the file, since esbuild removes types.
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import openapiTS, { astToString } from 'openapi-typescript';
+import { python } from './python.mjs';
 
 const here = dirname(fileURLToPath(import.meta.url));
-const venvPython = join(here, '../.venv/bin/python');
-const python = process.env.STOKER_PYTHON ?? (existsSync(venvPython) ? venvPython : 'python3');
-
 const run = spawnSync(python, [join(here, '../tools/openapi.py')], { encoding: 'utf8' });
 if (run.status !== 0) {
   console.error(run.error?.message ?? run.stderr);
