@@ -1,7 +1,7 @@
 // `node dev/shots.mjs DIRECTORY`: screenshots of every screen, at desktop and phone size, light and dark.
 import { mkdirSync } from 'node:fs';
 import { chromium } from 'playwright-core';
-import { Fake } from './fake.mjs';
+import { Fake } from '../../tests/web_ui/fake.mjs';
 
 const folder = process.argv[2] ?? '/tmp/stoker-shots';
 const only = process.argv[3];

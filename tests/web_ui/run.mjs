@@ -1,8 +1,8 @@
-// `node run.mjs SCENARIO [LINK]`: run a scenario in a real browser, with the fake server of
-// frontend/dev or with the server at LINK.
+// `node run.mjs SCENARIO [LINK]`: run a scenario in a real browser, with the fake server
+// or with the server at LINK.
 import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
-import { Fake } from '../../frontend/dev/fake.mjs';
+import { Fake } from './fake.mjs';
 
 const require = createRequire(new URL('../../frontend/package.json', import.meta.url));
 const { chromium } = require('playwright-core');

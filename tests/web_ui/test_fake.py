@@ -11,10 +11,9 @@ import pytest
 from pydantic import BaseModel
 
 from stoker.web import models
-from tests.web_ui.conftest import FRONTEND
 
 _ASK = """
-import { Fake } from './dev/fake.mjs';
+import { Fake } from './fake.mjs';
 const fake = new Fake(30);
 const none = new URLSearchParams();
 const ask = (path, query = none) => [path, { schema: 1, ...fake.get(path, query) }];
@@ -44,7 +43,7 @@ _MODELS: dict[str, type[BaseModel]] = {
 def test_fake_server_responses_match_the_models_of_the_server(node: str, packages: Path) -> None:
     done = subprocess.run(
         [node, "--input-type=module", "-e", _ASK],
-        cwd=FRONTEND, capture_output=True, text=True, timeout=60,
+        cwd=Path(__file__).parent, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     responses: dict[str, Any] = json.loads(done.stdout)

@@ -1,5 +1,5 @@
 // The server stops and restarts.
-import { Fake } from '../../../frontend/dev/fake.mjs';
+import { Fake } from '../fake.mjs';
 
 import { contrastProblems } from './basics.mjs';
 
