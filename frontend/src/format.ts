@@ -1,5 +1,5 @@
 // Numbers and times, formatted as the `stoker` command prints them.
-import type { Attempt, Job, SweepSummary } from './types';
+import type { Job, SweepSummary } from './types';
 import { visible } from './words';
 
 const twoDigits = (n: number) => String(n).padStart(2, '0');
@@ -63,72 +63,6 @@ export function ago(iso: string | null, now: number): string {
 export function runtime(job: Pick<Job, 'started_at' | 'ended_at'>, now: number): number | null {
   const start = seconds(job.started_at);
   return start === null ? null : Math.max(0, (seconds(job.ended_at) ?? now) - start);
-}
-
-const CAUSES: Record<string, string> = {
-  time_limit: 'time limit',
-  user: 'by user',
-  dependency: 'dependency failed',
-  gpu_oom: 'out of GPU memory',
-  host_oom: 'out of memory',
-  disk_full: 'disk full',
-  missing_program: 'program not found',
-  missing_script: 'script not found',
-  missing_module: 'module not found',
-  gpu_error: 'GPU error',
-  gpu_lost: 'its GPU was lost',
-  stopped_early: 'stopped early',
-  sweep: 'sweep stopped',
-};
-const SIGNALS: Record<number, string> = {
-  1: 'SIGHUP',
-  2: 'SIGINT',
-  3: 'SIGQUIT',
-  4: 'SIGILL',
-  6: 'SIGABRT',
-  7: 'SIGBUS',
-  8: 'SIGFPE',
-  9: 'SIGKILL',
-  10: 'SIGUSR1',
-  11: 'SIGSEGV',
-  12: 'SIGUSR2',
-  13: 'SIGPIPE',
-  15: 'SIGTERM',
-};
-
-export function causeText(cause: string | null, detail: string | null): string {
-  if (cause === 'start_failed') return detail || 'could not start';
-  return (cause && CAUSES[cause]) || '';
-}
-
-/** Why a job failed, was cancelled or was lost; empty for every other state. */
-export function resultText(job: Job): string {
-  if (!['failed', 'cancelled', 'lost'].includes(job.state)) return '';
-  const text = causeText(job.cause, job.detail);
-  if (text) return text;
-  if (job.signal) return killedBy(job.signal);
-  return job.exit_code === null ? 'no exit record' : `exit ${job.exit_code}`;
-}
-
-const killedBy = (signal: number) => `killed by ${SIGNALS[signal] ?? `signal ${signal}`}`;
-
-// Causes that add nothing to the exit code or signal.
-const PLAIN = ['', 'exit', 'signal'];
-
-/** How an attempt ended: its cause, and the exit code or signal from the raw wait status. */
-export function attemptText(one: Attempt): string {
-  if (one.ended_at === null) return 'running';
-  const text =
-    causeText(one.cause, one.detail) ||
-    (PLAIN.includes(one.cause ?? '') ? '' : one.cause!.replaceAll('_', ' '));
-  const status = one.status;
-  const code =
-    status === null
-      ? 'no exit record'
-      : status & 0x7f
-        ? killedBy(status & 0x7f)
-        : `exit ${(status >> 8) & 0xff}`;
-  return text && status !== null ? `${text}, ${code}` : text || code;
 }
 
 export const title = (job: Pick<Job, 'name' | 'command'>) => visible(job.name || job.command);

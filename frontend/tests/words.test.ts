@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { exactSize, exactTime } from '../src/screens/submit-clone';
-import { attemptText } from '../src/format';
 import { withFieldLabels, visible } from '../src/words';
 
 test('command-line flags in messages become field labels', () => {
@@ -26,24 +25,4 @@ test('a clone requests exactly what the original job requested', () => {
     [exactTime(7200), exactTime(5400), exactTime(61), exactTime(0.5), exactTime(null)],
     ['2h', '90m', '61s', '0.5s', ''],
   );
-});
-
-test('an attempt text has the cause and the exit code or signal', () => {
-  const one = {
-    number: 1,
-    devices: [],
-    started_at: 'x',
-    ended_at: 'y',
-    cause: null,
-    detail: null,
-    status: 0,
-  };
-  assert.equal(attemptText({ ...one, status: 3 << 8 }), 'exit 3');
-  assert.equal(attemptText({ ...one, status: 9, cause: 'signal' }), 'killed by SIGKILL');
-  assert.equal(
-    attemptText({ ...one, status: 1 << 8, cause: 'gpu_oom' }),
-    'out of GPU memory, exit 1',
-  );
-  assert.equal(attemptText({ ...one, status: null }), 'no exit record');
-  assert.equal(attemptText({ ...one, ended_at: null, status: null }), 'running');
 });

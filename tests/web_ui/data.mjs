@@ -37,6 +37,14 @@ export function whyOf(one, ahead) {
 export const canStart = (one) =>
   one.state === 'queued' && one.after.every((other) => other.met) && !one.eligible_at;
 
+/** Why a job failed or was cancelled, as in client/views.py. */
+function resultOf({ state, cause, detail, exit_code }) {
+  if (!['failed', 'cancelled', 'lost'].includes(state)) return '';
+  if (cause === 'start_failed') return detail;
+  const text = { gpu_oom: 'out of GPU memory', user: 'by user' }[cause];
+  return text ?? (exit_code === null ? 'no exit record' : `exit ${exit_code}`);
+}
+
 export function job(id, state, now, more = {}) {
   const [name, command] = COMMANDS[id % COMMANDS.length];
   const hasStarted = !['queued', 'held'].includes(state);
@@ -55,6 +63,9 @@ export function job(id, state, now, more = {}) {
     exit_code: state === 'done' ? 0 : state === 'failed' ? 1 : null,
     signal: null,
     detail: null,
+    get result() {
+      return resultOf(this); // tests change the other fields
+    },
     gpus: id % 11 === 4 ? 4 : id % 7 === 3 ? 0 : 1,
     gpu_mem_bytes: id % 5 === 2 ? 20 * GIB : null,
     gpu_mem_auto: false,

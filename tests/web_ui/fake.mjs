@@ -324,6 +324,7 @@ export class Fake {
         status: one.ended_at ? status : null,
         cause: null,
         detail: null,
+        result: one.ended_at ? `exit ${one.exit_code ?? 0}` : '',
       }));
       const metrics = one.attempts
         ? {

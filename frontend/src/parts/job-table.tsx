@@ -2,17 +2,7 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import * as actions from '../actions';
-import {
-  ago,
-  clock,
-  count,
-  duration,
-  elapsed,
-  needs,
-  plural,
-  resultText,
-  runtime,
-} from '../format';
+import { ago, clock, count, duration, elapsed, needs, plural, runtime } from '../format';
 import { go, jobHref, logHref } from '../route';
 import { isReadOnly, now } from '../store';
 import { type Job, isActive, isFinal, isWaiting } from '../types';
@@ -123,12 +113,12 @@ export const COLUMNS = {
     kind: 'p-meta p-cut',
     width: 170,
     cell: (job) =>
-      resultText(job) && (
+      job.result && (
         <span
           class={job.state === 'cancelled' ? 'cut dim' : 'cut bad-ink'}
           title={visible(job.detail ?? '')}
         >
-          {visible(resultText(job))}
+          {visible(job.result)}
         </span>
       ),
   },

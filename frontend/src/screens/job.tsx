@@ -3,18 +3,7 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import * as actions from '../actions';
 import { query } from '../api';
-import {
-  attemptText,
-  bytes,
-  clock,
-  duration,
-  elapsed,
-  needs,
-  resultText,
-  runtime,
-  title,
-  value,
-} from '../format';
+import { bytes, clock, duration, elapsed, needs, runtime, title, value } from '../format';
 import { useKeys } from '../keys';
 import { LogPane } from '../log/pane';
 import { Badge, Command, Failed, Loading, Section } from '../parts/bits';
@@ -120,7 +109,7 @@ function useJobKeys(job: JobDetail | null): void {
 
 export function JobHead({ job, part }: { job: JobDetail; part?: string }) {
   const time = runtime(job, now.value);
-  const result = resultText(job);
+  const { result } = job;
   return (
     <header class="page-head">
       <div class="grow">
@@ -297,7 +286,7 @@ function Attempts({ job }: { job: JobDetail }) {
         {job.history.map((one) => (
           <li key={one.number}>
             <b class="num">{one.number}</b> <time class="num dim">{clock(one.started_at)}</time>{' '}
-            {visible(attemptText(one))}
+            {one.ended_at === null ? 'running' : visible(one.result)}
             {one.devices.length > 0 && <span class="dim"> on GPU {one.devices.join(', ')}</span>}
           </li>
         ))}

@@ -76,6 +76,7 @@ def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
         "exit_code": exit_code(row),
         "signal": signal_number(row),
         "detail": row.detail,
+        "result": result_words(row, db),
         "command": display(row.argv, row.shell),
         "argv": list(row.argv),
         "shell": row.shell,
@@ -127,7 +128,8 @@ def job_in_full(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]
     """The same with its attempts and what happened to it."""
     attempts = [
         {"number": a.number, "devices": list(a.devices), "started_at": iso(a.started_at),
-         "ended_at": iso(a.ended_at), "status": a.status, "cause": a.cause, "detail": a.detail}
+         "ended_at": iso(a.ended_at), "status": a.status, "cause": a.cause, "detail": a.detail,
+         "result": "" if a.ended_at is None else attempt_words(a.cause, a.status, a.detail)}
         for a in job_queries.attempts(db, row.id)
     ]  # fmt: skip
     events = [
@@ -167,6 +169,12 @@ def end_words(cause: str | None, status: int | None, detail: str | None) -> str:
     if status is None:
         return "no exit record"
     return signal_words(status & 0x7F) if status & 0x7F else f"exit {status >> 8 & 0xFF}"
+
+
+def attempt_words(cause: str | None, status: int | None, detail: str | None) -> str:
+    """How an attempt ended, with its exit code or signal: `out of GPU memory, exit 1`."""
+    words, code = end_words(cause, status, detail), end_words(None, status, None)
+    return words if status is None or code in words else f"{words}, {code}"
 
 
 def _to_blame(db: Database, id: int) -> str:

@@ -189,6 +189,7 @@ class Job(BaseModel):
     exit_code: int | None
     signal: int | None
     detail: str | None
+    result: str = Field(description="why it failed, was cancelled or was lost; else empty")
     command: str
     argv: list[str]
     shell: bool
@@ -250,6 +251,7 @@ class Attempt(BaseModel):
     status: int | None
     cause: str | None
     detail: str | None
+    result: str = Field(description="how it ended; empty while it runs")
 
 
 class JobEvent(BaseModel):
