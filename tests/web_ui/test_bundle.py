@@ -1,4 +1,4 @@
-"""The bundle of the web UI: size, types, licenses, no external resources, stale bundles."""
+"""The bundle of the web UI: small, type-checked, self-contained, and rebuilt when out of date."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 BUDGET = 90_000
 
 
-def test_typescript_compiles_in_strict_mode(node: str, packages: Path) -> None:
+def test_sources_pass_the_strict_type_check(node: str, packages: Path) -> None:
     """The types of the HTTP API are generated from the OpenAPI document of this version."""
     compiler = str(packages / "node_modules" / "typescript" / "bin" / "tsc")
     env = {**os.environ, "STOKER_PYTHON": sys.executable}
@@ -28,20 +28,20 @@ def test_typescript_compiles_in_strict_mode(node: str, packages: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_unit_tests_pass(node: str, packages: Path) -> None:
+def test_unit_tests_of_the_frontend_pass(node: str, packages: Path) -> None:
     done = subprocess.run([node, "test.mjs"], cwd=packages, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_bundle_stays_within_its_size_limit(page: Path) -> None:
-    files = [*page.glob("assets/*.js"), *page.glob("assets/*.css")]
+def test_bundle_stays_within_its_size_budget(bundle: Path) -> None:
+    files = [*bundle.glob("assets/*.js"), *bundle.glob("assets/*.css")]
     assert len(files) == 2
     assert sum(len(gzip.compress(file.read_bytes(), 9)) for file in files) < BUDGET
 
 
-def test_bundle_uses_no_external_resources(page: Path) -> None:
-    """No address of another host, and no inline scripts or styles."""
-    text = (page / "index.html").read_text()
+def test_bundle_loads_nothing_from_other_hosts(bundle: Path) -> None:
+    """No address of another host, no script or style inside the markup."""
+    text = (bundle / "index.html").read_text()
     assert (
         "<style" not in text
         and "style=" not in text
@@ -49,21 +49,21 @@ def test_bundle_uses_no_external_resources(page: Path) -> None:
     )
     for file in (bundle / "index.html", *bundle.glob("assets/*.css"), *bundle.glob("assets/*.js")):
         found = set(re.findall(r"https?://[\w.-]+", file.read_text()))
-        assert found <= {"http://www.w3.org"}, file.name  # the SVG namespace, never fetched
+        assert found <= {"http://www.w3.org"}, file.name  # the namespace of SVG, never fetched
     assert "dangerouslySetInnerHTML" not in "".join(
         file.read_text() for file in (FRONTEND / "src").rglob("*.ts*")
     )
 
 
-def test_bundle_includes_licenses_of_its_packages(page: Path) -> None:
-    assert "preact" in (page / "assets" / "notices.txt").read_text()
+def test_bundle_contains_the_licenses_of_its_packages(bundle: Path) -> None:
+    assert "preact" in (bundle / "assets" / "notices.txt").read_text()
 
 
-def test_package_lock_contains_no_registry_addresses() -> None:
+def test_lock_file_names_no_registry() -> None:
     assert '"resolved"' not in (FRONTEND / "package-lock.json").read_text()
 
 
-def test_stale_bundle_is_detected(page: Path, tmp_path: Path) -> None:
+def test_bundle_of_changed_sources_is_out_of_date(bundle: Path, tmp_path: Path) -> None:
     assert is_fresh(ROOT)
     copy = tmp_path / "copy"
     shutil.copytree(FRONTEND, copy / "frontend", ignore=shutil.ignore_patterns("node_modules"))

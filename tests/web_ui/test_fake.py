@@ -1,4 +1,4 @@
-"""The fake server of the browser tests responds in the format of the real one."""
+"""The fake server of the browser tests returns the same fields as the real one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _MODELS: dict[str, type[BaseModel]] = {
 
 
 @pytest.mark.slow
-def test_fake_server_responses_match_the_models_of_the_server(node: str, packages: Path) -> None:
+def test_fake_server_returns_the_fields_of_the_real_one(node: str, packages: Path) -> None:
     done = subprocess.run(
         [node, "--input-type=module", "-e", _ASK],
         cwd=Path(__file__).parent, capture_output=True, text=True, timeout=60,

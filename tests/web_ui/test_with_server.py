@@ -13,7 +13,7 @@ from tests.web_ui.conftest import Scenario
 
 
 @pytest.mark.slow
-def test_web_ui_works_from_empty_queue_to_finished_sweep(
+def test_user_submits_a_sweep_and_sees_its_results(
     scenario: Scenario, new_lab: Callable[..., Lab]
 ) -> None:
     lab = new_lab(devices=2)
