@@ -42,19 +42,7 @@ export interface Job extends WithState<Got<'/api/jobs'>['jobs'][number]>, Partia
 export type JobDetail = WithState<Got<'/api/jobs/{id}'>['job']>;
 export type Attempt = JobDetail['history'][number];
 
-/** The document lists only the fields that do not depend on the kind of GPU. */
-export interface Gpu extends Omit<Known<OverviewResponse['gpus'][number]>, 'jobs' | 'strangers'> {
-  model: string | null;
-  slots: number;
-  memory_bytes: number | null;
-  memory_used_bytes: number | null;
-  utilisation_percent: number | null;
-  power_watts: number | null;
-  temperature_celsius: number | null;
-  jobs: (number | { id: number; memory_bytes?: number | null })[];
-  strangers: { user: string | null; pid: number | null; memory_bytes: number | null }[];
-}
-
+export type Gpu = Known<OverviewResponse['gpus'][number]>;
 export type SweepSummary = OverviewResponse['sweeps'][number];
 export type SweepDetail = SweepSummary & Pick<Got<'/api/sweeps/{name}'>, 'missing' | 'params'>;
 export type Counts = OverviewResponse['counts'];

@@ -288,6 +288,21 @@ class JobsAnswer(Answer):
     next: int | None = Field(description="`before` for the next page; null on the last page")
 
 
+class GpuJob(BaseModel):
+    id: int
+    claim_bytes: int | None
+    memory_bytes: int | None
+
+
+class OtherProcess(BaseModel):
+    """A process on a GPU that Stoker did not start."""
+
+    pid: int | None
+    user: str | None
+    memory_bytes: int | None
+    compute: bool
+
+
 class Gpu(BaseModel):
     """As in `stoker gpus --json`."""
 
@@ -295,9 +310,16 @@ class Gpu(BaseModel):
 
     index: int
     uuid: str
+    model: str | None
+    slots: int
     state: str
-    jobs: list[dict[str, Any]]
-    strangers: list[dict[str, Any]]
+    memory_bytes: int | None
+    memory_used_bytes: int | None
+    utilisation_percent: int | None
+    power_watts: float | None
+    temperature_celsius: int | None
+    jobs: list[GpuJob]
+    strangers: list[OtherProcess]
 
 
 class DaemonState(BaseModel):
