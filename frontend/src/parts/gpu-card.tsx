@@ -8,9 +8,10 @@ import { visible } from '../words';
 import { Badge } from './bits';
 
 const GIB = 2 ** 30;
-export const jobIds = (gpu: Gpu) => gpu.jobs.map((one) => (typeof one === 'number' ? one : one.id));
 export const isDrained = (gpu: Gpu) =>
   gpu.state === 'drained' || gpu.state.startsWith('in quarantine');
+
+export const isSimulated = (gpu: Gpu) => gpu.model === null || gpu.model === 'simulated';
 
 /** Whether the GPU reports measurements; a simulated one does not. */
 export const isMeasured = (gpu: Gpu) =>
@@ -100,7 +101,7 @@ export function GpuCard({ gpu, children }: { gpu: Gpu; children?: ComponentChild
         </p>
       )}
       <ul>
-        {jobIds(gpu).map((id) => {
+        {gpu.jobs.map(({ id }) => {
           const job = known.get(id);
           const time = job ? runtime(job, now.value) : null;
           return (

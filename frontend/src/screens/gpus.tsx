@@ -4,7 +4,7 @@ import { query } from '../api';
 import { Empty, Loading, Tabs } from '../parts/bits';
 import { TraceCharts } from '../parts/traces';
 import { Heading } from '../parts/heading';
-import { GpuCard, isDrained, isMeasured } from '../parts/gpu-card';
+import { GpuCard, isDrained, isMeasured, isSimulated } from '../parts/gpu-card';
 import { href, replace, route } from '../route';
 import { gpus, isLoaded, isReadOnly } from '../store';
 import { isInBanner } from '../stream';
@@ -39,7 +39,7 @@ export function GpusScreen() {
       {gpus.value.map((gpu) => (
         <div key={gpu.uuid || gpu.index} class="gpu-row">
           <GpuCard gpu={gpu}>{!isReadOnly.value && <GpuActions gpu={gpu} />}</GpuCard>
-          {gpu.model === null && !isMeasured(gpu) ? (
+          {isSimulated(gpu) && !isMeasured(gpu) ? (
             <p class="dim">Simulated GPUs have no measurements.</p>
           ) : (
             <GpuTraces gpu={gpu} hours={hours} />

@@ -54,7 +54,7 @@ export default async ({ fake, page, open, until, assert }) => {
 
   // A simulated GPU has no measurements.
   Object.assign(fake.gpus[0], {
-    model: null,
+    model: 'simulated',
     memory_bytes: null,
     memory_used_bytes: null,
     utilisation_percent: null,
