@@ -58,7 +58,7 @@ export const cancel = (all: Job[]) =>
       return;
     const done = await act('cancel', ids(jobs));
     if (!done.changed) return notify('Already finished');
-    if (live.length) notify(`Cancelling ${named(jobs)}`, about(ids(jobs)));
+    if (live.length) notify(`Canceling ${named(jobs)}`, about(ids(jobs)));
     else
       notify(`${cap(named(jobs))} cancelled`, about(ids(jobs)), {
         label: 'Rerun',
@@ -238,10 +238,10 @@ export const setSlots = (gpu: Gpu) =>
       title: `Slots of GPU ${gpu.index}`,
       yes: 'Set',
       field: {
-        label: 'Jobs that may share it',
+        label: 'Jobs at a time',
         type: 'number',
         value: String(gpu.slots),
-        hint: 'For jobs that declare no memory; 1 to 64.',
+        hint: 'For jobs without a GPU memory request; 1 to 64.',
       },
       run: ({ value }) => set(Number(value)),
     });

@@ -26,7 +26,7 @@ export default async ({ fake, page, open, until, assert }) => {
   );
   await page.click('button:has-text("Cancel…")');
   await dialog.locator('button.danger').click();
-  await page.waitForSelector('.toast >> text=Cancelling job 15');
+  await page.waitForSelector('.toast >> text=Canceling job 15');
   await page.waitForSelector('.headline >> text=cancelled');
   assert.equal(await page.locator('.toasts').getAttribute('aria-live'), 'polite');
 
