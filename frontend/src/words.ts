@@ -18,6 +18,7 @@ export const LABELS: Record<string, string> = {
   retries: 'Retries',
   restartable: 'Restartable',
   tags: 'Tags',
+  group: 'Fair-share group',
   after: 'Run after jobs',
   begin: 'Earliest start',
   env: 'Environment',

@@ -82,6 +82,7 @@ export function job(id, state, now, more = {}) {
     devices: [],
     priority: 0,
     tags: id % 6 === 0 ? ['vision'] : [],
+    group: null,
     after:
       state === 'queued' && id % 10 === 6 ? [{ job: id - 8, condition: 'ok', met: false }] : [],
     attempts: hasStarted ? 1 : 0,

@@ -202,6 +202,7 @@ function Details({ job }: { job: JobDetail }) {
     ['Working directory', <code>{visible(job.cwd)}</code>],
     ['Needs', fullRequest(job)],
     ['Priority', job.priority || null],
+    ['Fair-share group', job.group && visible(job.group)],
     [
       'Runs after',
       job.after.length

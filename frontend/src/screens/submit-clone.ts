@@ -52,6 +52,7 @@ export function cloneOf(job: JobDetail): Original {
       priority: job.priority ? String(job.priority) : '',
       retries: job.retries ? String(job.retries) : '',
       tags: job.tags.join(', '),
+      group: job.group ?? '',
       after: job.after.map((one) => `${one.job}:${one.condition}`).join(', '),
       begin: startsLater ? job.eligible_at! : '',
       restartable: on(job.restartable),

@@ -23,6 +23,7 @@ const COMMON: FieldSpec[] = [
 ];
 const ADVANCED: FieldSpec[] = [
   { name: 'tags', hint: 'comma-separated' },
+  { name: 'group', placeholder: 'none' },
   { name: 'after', hint: '7, 8:any' },
   { name: 'begin', hint: '+2h, 2026-12-24T18:00' },
   { name: 'retries', type: 'number', placeholder: '0' },

@@ -20,7 +20,7 @@ import { PreviewPanel, usePreview } from './submit-preview';
 
 const METHODS = ['grid', 'shuffled', 'random', 'lhs', 'tpe', 'gp', 'cmaes', 'nsgaii'];
 const RESERVED = ['params', 'id', 'dir', 'gpu'];
-const SINGLE_JOB_OPTIONS = ['after', 'begin'];
+const SINGLE_JOB_OPTIONS = ['after', 'begin', 'group'];
 const HELP = [
   ['1e-3,1e-4', 'these values'],
   ['range(3)', '0, 1, 2'],

@@ -13,6 +13,7 @@ export default async ({ fake, page, open, until, assert }) => {
     time_limit: 5461,
     priority: 7,
     tags: ['x', 'y'],
+    group: 'team',
     after: [{ job: 1, condition: 'any', met: true }],
   });
   const value = (name) => page.inputValue(`[name=${name}]`);
@@ -35,6 +36,7 @@ export default async ({ fake, page, open, until, assert }) => {
     time_limit,
     priority,
     tags,
+    group,
     after,
     dry_run,
   } = fake.posted;
@@ -51,6 +53,7 @@ export default async ({ fake, page, open, until, assert }) => {
       time_limit,
       priority,
       tags,
+      group,
       after,
       dry_run,
     },
@@ -66,6 +69,7 @@ export default async ({ fake, page, open, until, assert }) => {
       time_limit: '5461s',
       priority: 7,
       tags: ['x', 'y'],
+      group: 'team',
       after: ['1:any'],
       dry_run: undefined,
     },
