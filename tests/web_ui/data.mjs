@@ -121,7 +121,7 @@ export function gpu(index, more = {}) {
     slots: 1,
     state: 'free',
     memory_bytes: 140 * GIB,
-    memory_used_bytes: 0.6 * GIB,
+    memory_used_bytes: Math.round(0.6 * GIB),
     utilisation_percent: 0,
     power_watts: 74,
     temperature_celsius: 31,
@@ -136,7 +136,7 @@ export const busyGpu = (index, id, more = {}) =>
   gpu(index, {
     state: 'busy',
     jobs: [{ id, claim_bytes: null, memory_bytes: 60 * GIB }],
-    memory_used_bytes: (31.2 + index * 12) * GIB,
+    memory_used_bytes: Math.round((31.2 + index * 12) * GIB),
     utilisation_percent: 97 - index * 7,
     power_watts: 690 - index * 31,
     temperature_celsius: 71 - index * 2,
