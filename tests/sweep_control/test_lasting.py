@@ -393,4 +393,4 @@ def test_a_name_that_nobody_knows_has_a_nearest_sweep(lab: Lab, verb: str) -> No
 def test_a_metric_needs_a_name(lab: Lab) -> None:
     sweep(lab, "echo {x}", "x=1", "--name", "s", "--hold")
     done = lab.run("results", "s", "--best", "1", "--metric", ":")
-    assert (done.returncode, "`:` cannot be the name of a metric" in done.stderr) == (2, True)
+    assert (done.returncode, "`:` is not a valid metric name" in done.stderr) == (2, True)

@@ -119,7 +119,7 @@ def test_search_that_fails_again_and_again_pauses_with_a_reason_and_comes_back(q
     quick.ok("sweep", "-n", "s", "-N", "4", *SEARCH, *COMMAND)
     quick.wait_until(lambda: shown(quick)["paused"])
     assert "the search failed" in shown(quick)["paused"]
-    assert "times in a row (the searcher died)" in shown(quick)["paused"]
+    assert "times in a row (the search process died)" in shown(quick)["paused"]
     assert "  paused    the search failed" in quick.ok("sweep", "show", "s")
     assert "paused" in quick.ok("sweep", "ls")
     broken.rename(quick.folder / "away")

@@ -321,7 +321,7 @@ def test_fewer_trials_than_asked_for_are_explained(lab: Lab) -> None:
 def test_a_hundred_million_trials_are_refused(lab: Lab) -> None:
     done = lab.run("sweep", "echo {x}", "x=interval(0,1)", "-m", "random", "-N", "100000000")
     assert done.returncode == 2
-    assert "100,000,000 trials are more than 1,000,000" in done.stderr
+    assert "100,000,000 trials are too many; the limit is 1,000,000" in done.stderr
     sweep(lab, "echo {x}", "x=interval(0,1)", "-m", "random", "-N", "1", "--hold", "-n", "s")
     done = lab.run("sweep", "extend", "s", "1000000")
     assert done.returncode == 2

@@ -1,1 +1,1 @@
-"""Sweeps: spaces, methods, templates, files and the searcher."""
+"""Sweeps: spaces, methods, templates, files and the search process."""

@@ -22,7 +22,7 @@ PARSER = OverridesParser.create()
 
 
 def same(a: object, b: object) -> bool:
-    """Equal, and of the same types all through."""
+    """Whether two values are equal and have the same types at every level."""
     if type(a) is not type(b):
         return False
     if isinstance(a, list):
@@ -35,7 +35,7 @@ def same(a: object, b: object) -> bool:
 
 
 def read(line: str) -> Any:
-    """The one override that a word of the command line is."""
+    """Parse a word of the command line as a single override."""
     [found] = PARSER.parse_overrides([line])
     assert not found.is_sweep_override(), line
     return found
@@ -68,7 +68,7 @@ values = st.recursive(
 @example("${a}")
 @example("\n")
 @example([[], {}, [""]])
-def test_hydra_reads_every_value_as_it_is(data: object) -> None:
+def test_hydra_parses_every_value_unchanged(data: object) -> None:
     line = override("x", from_data(data))
     assert same(read(line).value(), data), line
 
@@ -86,7 +86,7 @@ def test_hydra_reads_every_value_as_it_is(data: object) -> None:
         ("inf_name", "x=inf_name"), ("'nan'", "x='nan'"), ("$HOME", "x='$HOME'"),
     ],
 )  # fmt: skip
-def test_typed_values_become_overrides_that_hydra_reads_back(typed: str, line: str) -> None:
+def test_typed_value_becomes_an_override_that_hydra_parses_back(typed: str, line: str) -> None:
     [domain] = parse(typed, 1)
     [value] = domain.values  # type: ignore[union-attr]
     assert override("x", value) == line
@@ -100,20 +100,20 @@ def test_typed_values_become_overrides_that_hydra_reads_back(typed: str, line: s
         ("~a.b", "DEL"), ("model/opt", "CHANGE"), ("db@pkg.x", "CHANGE"), ("+model/opt@pkg", "ADD"),
     ],
 )  # fmt: skip
-def test_names_of_hydra_are_names_of_parameters(name: str, kind: str) -> None:
+def test_hydra_override_name_is_a_valid_parameter_name(name: str, kind: str) -> None:
     names, _ = parse_assignment(f"{name}=1,2")
     found = read(override(names[0], Value("a b", "a b")))
     assert (found.type.name, found.value()) == (kind, "a b")
 
 
 @pytest.mark.parametrize("key", ["", "1", "true", "Null", "it's", 'a"b', "größe", " a", "1.5"])
-def test_dict_key_that_hydra_cannot_read_is_refused(key: str) -> None:
-    with pytest.raises(UsageError, match="Hydra has no way to write the key"):
+def test_dict_key_that_hydra_cannot_parse_is_refused(key: str) -> None:
+    with pytest.raises(UsageError, match="Hydra cannot parse the dict key"):
         override("x", from_data({key: 1}))
 
 
 @given(st.dictionaries(st.text(string.printable, min_size=1), st.integers(), min_size=1))
-def test_dict_keys_are_read_back_or_refused(data: dict[str, int]) -> None:
+def test_dict_key_is_parsed_back_or_refused(data: dict[str, int]) -> None:
     try:
         line = override("x", from_data(data))
     except UsageError:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.errors import UsageError
-from stoker.sweeps import domains
+from stoker.sweeps import domains, other_names, spec, value_syntax
 from stoker.sweeps.arguments import from_words, space_from
 from stoker.sweeps.domains import (
     Choices,
@@ -20,7 +20,9 @@ from stoker.sweeps.domains import (
     steps,
     whole,
 )
+from stoker.sweeps.files import toml_file, wandb_file
 from stoker.sweeps.methods import points
+from stoker.sweeps.template import placeholders
 from stoker.sweeps.value_syntax import LARGEST_FILE, parse, parse_assignment
 from stoker.sweeps.values import Value, from_data, key, typed
 
@@ -51,13 +53,13 @@ def texts(spec: str) -> list[str]:
         ("1_000", "1_000"), ("0x10", "0x10"), ("1e-3x", "1e-3x"), ("9" * 400, "9" * 400),
     ],
 )  # fmt: skip
-def test_what_is_typed_keeps_its_text_and_gets_a_meaning(text: str, data: object) -> None:
+def test_typed_value_keeps_its_text_and_gets_data(text: str, data: object) -> None:
     value = typed(text)
     assert value == Value(data, text) and type(value.data) is type(data)
 
 
 @pytest.mark.parametrize("text", ["nan", "NaN", "-inf", "Infinity", "1e999", "a\0b"])
-def test_a_value_that_is_no_number_or_no_text_is_refused(text: str) -> None:
+def test_non_finite_number_or_nul_byte_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         typed(text)
 
@@ -67,18 +69,18 @@ def test_a_value_that_is_no_number_or_no_text_is_refused(text: str) -> None:
     [("a b", "a b"), (0.001, "0.001"), (1e-05, "1e-05"), (True, "True"), (None, "None"),
      ([1, "a"], '[1, "a"]'), ({"a": 1}, '{"a": 1}'), (1.0, "1.0")],
 )  # fmt: skip
-def test_what_comes_from_a_file_is_written_as_python_prints_it(data: object, text: str) -> None:
+def test_value_from_a_file_is_written_as_python_prints_it(data: object, text: str) -> None:
     assert from_data(data).text == text
 
 
 @pytest.mark.parametrize("data", [math.nan, math.inf, [math.nan], {"a": -math.inf}, object(), "\0"])
-def test_a_file_cannot_hold_values_that_no_program_can_be_given(data: object) -> None:
+def test_value_that_cannot_be_passed_to_a_program_is_refused(data: object) -> None:
     with pytest.raises(UsageError):
         from_data(data)
 
 
 @given(JSON, JSON)
-def test_equal_data_has_equal_keys_and_true_is_not_one(a: object, b: object) -> None:
+def test_equal_data_has_equal_keys_and_true_differs_from_one(a: object, b: object) -> None:
     assert key(a) == key(a)
     assert key(True) != key(1) and key(1) == key(1.0) and key([1e-3]) == key([0.001])
     if type(a) is type(b) and a != b:
@@ -104,11 +106,11 @@ def test_equal_data_has_equal_keys_and_true_is_not_one(a: object, b: object) -> 
         ("1,1.0,1e0", ["1"]),
     ],
 )
-def test_the_grammar_of_values(spec: str, expected: list[str]) -> None:
+def test_value_syntax_gives_the_expected_values(spec: str, expected: list[str]) -> None:
     assert texts(spec) == expected
 
 
-def test_what_is_quoted_is_a_text_and_what_is_in_brackets_a_list() -> None:
+def test_quoted_value_is_a_string_and_bracketed_value_a_list() -> None:
     (domain,) = parse("'1',[1,2.5,a,'2']", 1)
     assert isinstance(domain, Choices)
     assert [value.data for value in domain.values] == ["1", [1, 2.5, "a", "2"]]
@@ -124,39 +126,78 @@ def test_what_is_quoted_is_a_text_and_what_is_in_brackets_a_list() -> None:
         ("'a'b", "quote"), ("log(1,2),log(3,4)", "quote"),
     ],
 )  # fmt: skip
-def test_what_makes_no_sense_is_refused_with_a_hint(spec: str, hint: str | None) -> None:
+def test_invalid_value_syntax_is_refused_with_a_hint(spec: str, hint: str | None) -> None:
     with pytest.raises(UsageError) as caught:
         parse(spec, 1, what="lr")
     assert hint is None or hint in f"{caught.value.message} {caught.value.hint}"
     assert "lr=" in caught.value.message
 
 
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("uniform(0,1)", "interval"), ("float(0,1)", "interval"), ("loguniform(1e-5,1)", "log"),
+        ("log_uniform_values(1e-5,1)", "log"), ("lognormal(0,1)", "log"), ("randint(1,9)", "int"),
+        ("suggest_float(0,1)", "interval"), ("suggest_int(1,9)", "int"), ("gauss(0,1)", "normal"),
+        ("suggest_categorical(a,b)", "choice"), ("arange(5)", "range"), ("intreval(0,1)", "inter"),
+        ("Uniform(0,1)", "interval"), ("LogUniform(1e-5,1)", "log"), ("choices(a,b)", "choice"),
+        ("tune.uniform(0,1)", "interval"), ("hp.loguniform(1,2)", "log"), ("log10(1,2)", "log"),
+        ("np.linspace(0,1,5)", "range"),
+    ],
+)  # fmt: skip
+def test_function_of_another_tool_gets_the_name_used_here_as_hint(written: str, meant: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(written, 1)
+    assert (caught.value.hint or "").startswith(f"did you mean `{meant}")
+
+
+def test_every_suggested_name_exists() -> None:
+    for names, known in (
+        (other_names.FUNCTIONS, value_syntax._FUNCTIONS),
+        (other_names.METHODS, spec.METHODS),
+        (other_names.GOALS, spec.GOALS),
+        (other_names.STOP_KINDS, spec.STOPS),
+        (other_names.STOP_OPTIONS, ("kind", *(o for kind in spec.STOPS.values() for o in kind))),
+        (other_names.FILE_KEYS, toml_file._KEYS),
+        (other_names.RESOURCES, spec.RESOURCES),
+        (other_names.PARAMETER_KEYS, toml_file._PARAMETER),
+        (other_names.METRIC_KEYS, ("name", "goal", "target")),
+        (other_names.WANDB_METHODS, wandb_file._METHODS),
+        (other_names.WANDB_DISTRIBUTIONS, wandb_file._DISTRIBUTIONS),
+        (other_names.WANDB_KEYS, wandb_file._KEYS),
+        (other_names.WANDB_PARAMETER_KEYS, wandb_file._ALL_KEYS),
+        (other_names.PLACEHOLDERS, placeholders.SPECIAL),
+    ):
+        assert set(names.values()) <= set(known)
+        assert not set(names) & set(known)
+
+
 def test_zip_gives_rows_to_several_parameters() -> None:
     names, made = parse_assignment("lr,bs=zip((1e-3,32),(1e-4,'6,4'))")
     assert names == ("lr", "bs")
     assert [[d.value(i).text for d in made] for i in range(2)] == [["1e-3", "32"], ["1e-4", "6,4"]]
-    with pytest.raises(UsageError, match="row of 1"):
+    with pytest.raises(UsageError, match="a row of zip has 1 values for 2 parameters"):
         parse_assignment("a,b=zip(1,2)")
-    with pytest.raises(UsageError, match="rows"):
+    with pytest.raises(UsageError, match="several parameters need zip"):
         parse_assignment("a,b=1,2")
 
 
-def test_a_parameter_by_words_may_be_a_domain() -> None:
+def test_p_option_accepts_values_or_one_domain() -> None:
     (axis,) = space_from([], [("lr", ["log(1e-3,1)"])]).grids[0]
     assert axis.domains == parse("log(1e-3,1)", 1)
     (axis,) = space_from([], [("name", ["f(x)", "a,b"])]).grids[0]
     assert [axis.domains[0].value(i).text for i in range(2)] == ["f(x)", "a,b"]
-    with pytest.raises(UsageError, match="stands beside values"):
+    with pytest.raises(UsageError, match="cannot be combined with other values"):
         space_from([], [("lr", ["0.1", "log(1e-3,1)"])])
 
 
-def test_names_of_hydra_are_names() -> None:
+def test_hydra_names_are_valid_parameter_names() -> None:
     spec = from_words(["run {params:hydra}"], True, ["model/opt=a,b", "+db.user=1", "x@y=2"])
     point = next(points(spec))
     assert spec.template.render(point).argv == ("run 'model/opt=a' '+db.user=1' 'x@y=2'",)
 
 
-def test_a_file_has_one_value_a_line(tmp_path: Path) -> None:
+def test_file_has_one_value_per_line(tmp_path: Path) -> None:
     (tmp_path / "seeds.txt").write_bytes(b"1\r\n\n0.10\na,b\n# no comment\n  x \nlast")
     (domain,) = parse("file(seeds.txt)", 1, str(tmp_path))
     texts = ["1", "0.10", "a,b", "# no comment", "  x ", "last"]
@@ -164,15 +205,15 @@ def test_a_file_has_one_value_a_line(tmp_path: Path) -> None:
     assert domain.size == 6
 
 
-def test_a_file_without_end_is_not_read() -> None:
-    with pytest.raises(UsageError, match="`/dev/zero` is no regular file"):
+def test_infinite_file_is_not_read() -> None:
+    with pytest.raises(UsageError, match="`/dev/zero` is not a regular file"):
         parse("file(/dev/zero)", 1)
 
 
-def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
+def test_too_large_file_is_refused(tmp_path: Path) -> None:
     with open(tmp_path / "huge", "wb") as file:
         file.truncate(LARGEST_FILE + 1)
-    with pytest.raises(UsageError, match="`huge` has more than 64 MB"):
+    with pytest.raises(UsageError, match="`huge` is larger than 64 MB"):
         parse("file(huge)", 1, str(tmp_path))
 
 
@@ -194,7 +235,7 @@ ANY_DOMAIN: st.SearchStrategy[Domain] = st.one_of(
 
 
 @given(ANY_DOMAIN, st.floats(0, 1, exclude_max=True))
-def test_every_place_has_a_value_whose_text_is_the_value(domain: Domain, u: float) -> None:
+def test_text_of_a_sampled_value_equals_its_data(domain: Domain, u: float) -> None:
     value = domain.at(u)
     if isinstance(value.data, float):
         assert float(value.text) == value.data
@@ -210,26 +251,26 @@ def test_every_place_has_a_value_whose_text_is_the_value(domain: Domain, u: floa
 
 
 @given(ANY_DOMAIN)
-def test_a_domain_survives_the_store(domain: Domain) -> None:
+def test_domain_survives_a_json_round_trip(domain: Domain) -> None:
     import json
 
     assert domains.from_json(json.loads(json.dumps(domains.to_json(domain)))) == domain
 
 
 @given(ANY_DOMAIN)
-def test_finite_domains_have_as_many_values_as_they_say(domain: Domain) -> None:
+def test_finite_domain_has_as_many_values_as_its_size(domain: Domain) -> None:
     if domain.size is not None and domain.size < 2000:
         values = {key(domain.value(index).data) for index in range(domain.size)}
         assert len(values) == domain.size
 
 
-def test_samples_are_short_and_narrow_intervals_keep_their_resolution() -> None:
+def test_samples_are_short_but_resolve_narrow_intervals() -> None:
     assert continuous("log", 1e-5, 1e-1).at(0.123456789).text == "3.11765e-05"
     narrow = continuous("uniform", 1_000_000, 1_000_001)
     assert len({narrow.at(i / 100).text for i in range(100)}) == 100
 
 
-def test_weights_decide_how_often_a_value_comes() -> None:
+def test_weights_determine_how_often_a_value_is_drawn() -> None:
     domain = choices(tuple(map(typed, "abc")), (0.0, 3.0, 1.0))
     drawn = [domain.at(i / 100).text for i in range(100)]
     assert (drawn.count("a"), drawn.count("b"), drawn.count("c")) == (0, 75, 25)

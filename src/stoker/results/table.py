@@ -252,7 +252,7 @@ def where(rows: Sequence[Row], text: str, known: Columns | None = None) -> list[
     found, is_fitting, trouble = [], False, None
     for row in rows:
         values = {name: read(row) for name, read in readers.items()}
-        wrong = expression.trouble(values)
+        wrong = expression.type_error(values)
         if wrong is not None:
             trouble = trouble or wrong
             continue

@@ -1,4 +1,4 @@
-"""Sweeps: one command, many values. Pure but for `search.py`, which talks to a child process.
+"""Sweeps: one command, many values. Everything here is pure except `search/`, which runs a process.
 
-words, TOML, YAML, JSON  ->  SweepSpec  ->  points  ->  rendered commands, identities
+command line, TOML, YAML, JSON  ->  SweepSpec  ->  points  ->  rendered commands, identities
 """

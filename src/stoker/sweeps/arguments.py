@@ -1,4 +1,4 @@
-"""A sweep from the words of a command line.
+"""Parse the arguments of `stoker sweep` into a SweepSpec.
 
 stoker sweep 'python t.py --lr {lr} --bs {bs}' lr=log(1e-5,1e-1) bs=16,32
 stoker sweep lr=1e-3,1e-4 -- python t.py --lr {lr}
@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from stoker.core.formats.suggestions import nearest
 from stoker.errors import UsageError
 from stoker.sweeps.domains import Domain, choices
 from stoker.sweeps.search_space import Axis, Space, make_space, zipped
@@ -23,27 +24,30 @@ _ASSIGNMENT = re.compile(r"\+{0,2}[A-Za-z0-9_][A-Za-z0-9_.,/@-]*=", re.DOTALL)
 
 
 def split_words(words: Sequence[str]) -> tuple[str, list[str]]:
-    """One quoted command and the assignments behind it."""
+    """Split `words` into the quoted command and the assignments that follow it.
+
+    Raises UsageError if the command is missing or a later word is not an assignment.
+    """
     if not words:
         raise UsageError(
-            "there is no command", "write: stoker sweep 'python t.py --lr {lr}' lr=1,2"
+            "the command is missing", "write: stoker sweep 'python t.py --lr {lr}' lr=1,2"
         )
     command, *assignments = words
     if _ASSIGNMENT.match(command) and not re.search(r"\s", command):
         raise UsageError(
-            f"`{command}` is a parameter, and there is no command in front of it",
-            "quote the command, or write it behind `--`",
+            f"`{command}` is a parameter, but the command is missing",
+            "quote the command, or write it after `--`",
         )
     for word in assignments:
         if not _ASSIGNMENT.match(word):
             raise UsageError(
-                f"`{word}` is not a parameter", "quote the command, or write it behind `--`"
+                f"`{word}` is not a parameter", "quote the command, or write it after `--`"
             )
     return command, assignments
 
 
 def is_assignment(word: str) -> bool:
-    """Whether a word says `lr=...`."""
+    """Whether a word has the form `lr=...`."""
     return bool(_ASSIGNMENT.match(word))
 
 
@@ -57,9 +61,10 @@ def from_words(
     folder: str = ".",
     **options: Any,
 ) -> SweepSpec:
-    """`parameters` are those of -p, whose values come as words; `conditions` are by parameter.
+    """Return the spec of a sweep given on the command line.
 
-    All other options are those of `make_spec`.
+    `parameters` holds the names and values of -p, `conditions` maps parameter names to conditions.
+    `options` are passed to `make_spec`.
     """
     command = template.Template(tuple(command_words), is_single_text)
     space = space_from(assignments, parameters, conditions or {}, folder)
@@ -72,7 +77,7 @@ def space_from(
     conditions: Mapping[str, str] | None = None,
     folder: str = ".",
 ) -> Space:
-    """Parameters in the order they were given, -p first."""
+    """Return the space of these parameters in the order given; those of -p come first."""
     conditions = conditions or {}
     axes: list[Axis] = []
     for name, words in parameters:
@@ -90,16 +95,20 @@ def space_from(
     known = [name for axis in axes for name in axis.names]
     for name in conditions:
         if name not in known:
-            raise UsageError(f"there is no parameter `{name}` to put a condition on")
+            near = nearest(name, known)
+            hint = f"did you mean `{near}`?" if near else f"parameters: {', '.join(known)}"
+            raise UsageError(f"--when refers to `{name}`, which is not a parameter", hint)
     return make_space([axes])
 
 
 def _domain(name: str, words: Sequence[str], folder: str) -> Domain:
-    """The values of one -p: words as they are, or one domain such as log(1e-5,1e-1)."""
+    """Return the domain of one -p: plain values, or a single function such as log(1e-5,1e-1)."""
     for word in words:
         if is_domain(word):
             if len(words) > 1:
-                raise UsageError(f"`{word}` is not a value, and stands beside values",
-                                 f"write -p {name} '{word}' alone")  # fmt: skip
+                raise UsageError(
+                    f"`{word}` cannot be combined with other values of `{name}`",
+                    f"write only: -p {name} '{word}'",
+                )
             return parse(word, 1, folder, name)[0]
     return choices(tuple(typed(word) for word in words))

@@ -1,5 +1,7 @@
-"""What a parameter may be. Finite domains count their values; every domain maps [0, 1) to values,
-so random search and Latin hypercubes need know no more about it.
+"""The domain of a parameter: the set of its possible values.
+
+A finite domain has a size and numbered values. Every domain maps [0, 1) to values, which is all
+that random search and Latin hypercube sampling need.
 """
 
 from __future__ import annotations
@@ -14,15 +16,15 @@ from stoker.errors import UsageError
 from stoker.sweeps.values import Value, from_number, key
 
 _STANDARD = NormalDist()
-_EDGE = 1e-9  # how near to 0 and 1 a normal distribution is asked; at 0 it has no value
+_EDGE = 1e-9  # quantiles of a normal distribution are clamped to [_EDGE, 1 - _EDGE]
 
 
 class Choices(Record):
-    """These values; `weights`, if any, say how likely each is."""
+    """An explicit list of values, with optional relative weights."""
 
     values: tuple[Value, ...]
     weights: tuple[float, ...] = ()
-    merged: tuple[tuple[str, str], ...] = ()  # texts that mean a value which is there already
+    merged: tuple[tuple[str, str], ...] = ()  # (kept text, dropped text) of equal values
 
     @property
     def size(self) -> int:
@@ -34,9 +36,9 @@ class Choices(Record):
     def at(self, u: float) -> Value:
         if not self.weights:
             return self.values[min(int(u * len(self.values)), len(self.values) - 1)]
-        goal = u * sum(self.weights)
-        for value, reached in zip(self.values, accumulate(self.weights), strict=True):
-            if goal < reached:
+        target = u * sum(self.weights)
+        for value, cumulative in zip(self.values, accumulate(self.weights), strict=True):
+            if target < cumulative:
                 return value
         return self.values[-1]
 
@@ -46,7 +48,7 @@ class Choices(Record):
 
 
 class Steps(Record):
-    """`first`, `first + step`, ... in decimals, so that ten steps of 0.1 are 1 and not nearly 1."""
+    """`first`, `first + step`, ... in decimal arithmetic: ten steps of 0.1 are exactly 1."""
 
     first: str
     step: str
@@ -77,7 +79,7 @@ class Steps(Record):
 
 
 class Whole(Record):
-    """Whole numbers, both ends included."""
+    """Integers from `low` to `high`, both included."""
 
     low: int
     high: int
@@ -104,8 +106,10 @@ class Whole(Record):
 
 
 class Continuous(Record):
-    """Real numbers: `uniform` and `log` lie between a and b, `normal` and `lognormal` have mean a
-    and deviation b (of the logarithm). With a `step`, they are rounded to its multiples.
+    """Real numbers of one distribution, given by `shape`.
+
+    `uniform` and `log` lie between a and b; `normal` and `lognormal` have mean a and standard
+    deviation b (of the logarithm). With a `step`, values are rounded to its multiples.
     """
 
     shape: str
@@ -126,7 +130,7 @@ class Continuous(Record):
         return self.near(self._real(u))
 
     def near(self, number: float) -> Value:
-        """The value of this domain that is written for a real number."""
+        """The value of this domain for a real number, rounded to the step or to its digits."""
         if self.step is not None:
             return self._rounded(self._multiple(number))
         if self.shape in ("uniform", "log"):
@@ -134,17 +138,17 @@ class Continuous(Record):
         return from_number(number)
 
     def locate(self, data: object) -> float | None:
-        """Where in [0, 1) it would come from; None where it could not."""
+        """The place in [0, 1) that maps to `data`; None if no place does."""
         if isinstance(data, bool) or not isinstance(data, (int, float)):
             return None
-        is_spread = self.shape in ("uniform", "log")
-        low, high = (self.a, self.b) if is_spread else (-math.inf, math.inf)
+        is_bounded = self.shape in ("uniform", "log")
+        low, high = (self.a, self.b) if is_bounded else (-math.inf, math.inf)
         if self.shape == "lognormal":
             low = math.exp(self.a + self.b * _STANDARD.inv_cdf(_EDGE))
-        slack = self.step or (high - low) * 1e-6 if is_spread else math.inf
+        slack = self.step or (high - low) * 1e-6 if is_bounded else math.inf
         if not low - slack <= data <= high + slack:
             return None
-        real = min(max(data, low), high)  # rounding to a step may have left the interval
+        real = min(max(data, low), high)  # rounding to a step may leave the interval
         if self.shape == "uniform":
             u = (real - low) / (high - low)
         elif self.shape == "log":
@@ -174,7 +178,7 @@ class Continuous(Record):
         return from_number(float(number), 15)
 
     def _digits(self) -> int:
-        """Six, and more where the interval is narrow: 1000000 to 1000001 is an interval too."""
+        """Significant digits: 6, or more for a narrow interval such as 1000000 to 1000001."""
         largest, span = max(abs(self.a), abs(self.b)), self.b - self.a
         if span <= 0 or self.shape == "log":
             return 6
@@ -185,30 +189,32 @@ Domain = Choices | Steps | Whole | Continuous
 
 
 def steps(first: str, end: str, step: str) -> Steps:
-    """Python's range, of decimals too; the end is excluded."""
+    """Like Python's range, for decimals too; the end is excluded."""
     by = Decimal(step)
     if not by:
-        raise UsageError("a range needs a step that is not 0")
+        raise UsageError("the step of a range must not be 0")
     count = math.ceil((Decimal(end) - Decimal(first)) / by)
     if count < 1:
-        raise UsageError(f"range({first}, {end}, {step}) is empty", "the end is not included")
+        raise UsageError(
+            f"range({first}, {end}, {step}) is empty", "the end of a range is not included"
+        )
     return Steps(first, step, count)
 
 
 def continuous(shape: str, a: float, b: float, step: float | None = None) -> Continuous:
     if not (math.isfinite(a) and math.isfinite(b)):
-        raise UsageError("an interval needs finite ends")
+        raise UsageError("the bounds of an interval must be finite numbers")
     if shape in ("uniform", "log"):
         if not a < b:
             raise UsageError(
-                f"the interval from {a!r} to {b!r} is empty", "write the smaller first"
+                f"the interval from {a!r} to {b!r} is empty", "write the smaller number first"
             )
         if shape == "log" and a <= 0:
-            raise UsageError(f"log({a!r}, {b!r}) needs ends above 0")
+            raise UsageError(f"both bounds of log({a!r}, {b!r}) must be greater than 0")
     elif b < 0:
-        raise UsageError(f"a deviation of {b!r} is below 0")
+        raise UsageError(f"the standard deviation is {b!r}, but must not be negative")
     if step is not None and not (step > 0 and math.isfinite(step)):
-        raise UsageError(f"a step of {step!r} is not above 0")
+        raise UsageError(f"the step is {step!r}, but must be greater than 0")
     return Continuous(shape, float(a), float(b), None if step is None else float(step))
 
 
@@ -216,38 +222,45 @@ def whole(low: int, high: int, log: bool = False) -> Whole:
     if low > high:
         raise UsageError(f"int({low}, {high}) is empty", "write the smaller number first")
     if log and low < 1:
-        raise UsageError(f"whole numbers from {low} have no logarithm", "begin at 1")
+        raise UsageError(f"a logarithmic scale cannot start at {low}", "start at 1 or more")
     return Whole(low, high, log)
 
 
 def choices(values: tuple[Value, ...], weights: tuple[float, ...] = ()) -> Choices:
-    """Each value once, however often it was said."""
+    """Return a domain with each value once; the weights of equal values are added up."""
     if not values:
         raise UsageError("a parameter needs at least one value")
     if weights and (len(weights) != len(values) or min(weights) < 0 or not sum(weights) > 0):
-        raise UsageError("each value needs its own probability, and not all of them can be 0")
+        raise UsageError(
+            "the probabilities do not match the values",
+            "give one probability for each value, at least one of them greater than 0",
+        )
     seen: dict[str, int] = {}
     kept: list[Value] = []
     merged: list[tuple[str, str]] = []
-    shares: list[float] = []
+    totals: list[float] = []
     for index, value in enumerate(values):
         place = seen.setdefault(key(value.data), len(kept))
         if place == len(kept):
             kept.append(value)
-            shares.append(0.0)
+            totals.append(0.0)
         elif kept[place].text != value.text:
             merged.append((kept[place].text, value.text))
         if weights:
-            shares[place] += weights[index]
-    return Choices(tuple(kept), tuple(shares) if weights else (), tuple(dict.fromkeys(merged)))
+            totals[place] += weights[index]
+    return Choices(tuple(kept), tuple(totals) if weights else (), tuple(dict.fromkeys(merged)))
 
 
 def to_json(domain: Domain) -> dict[str, object]:
     if isinstance(domain, Choices):
         values = [[value.data, value.text] for value in domain.values]
         merged = [list(pair) for pair in domain.merged]
-        return {"kind": "choices", "values": values, "weights": list(domain.weights),
-                "merged": merged}  # fmt: skip
+        return {
+            "kind": "choices",
+            "values": values,
+            "weights": list(domain.weights),
+            "merged": merged,
+        }
     return {"kind": type(domain).__name__.lower(), **domain._asdict()}
 
 

@@ -1,7 +1,7 @@
-"""Parameters as overrides of Hydra's command line, which Hydra's parser reads as the same values.
+"""Write parameters as Hydra command-line overrides that Hydra parses back to the same values.
 
-Hydra reads `x=true` as a boolean and `x='true'` as a text, splits at commas, and has escapes of its
-own; https://hydra.cc/docs/advanced/override_grammar/basic/ has the grammar.
+Hydra reads `x=true` as a boolean and `x='true'` as a string, splits at commas, and has its own
+escape sequences. Grammar: https://hydra.cc/docs/advanced/override_grammar/basic/
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from stoker.errors import UsageError
 from stoker.sweeps.values import Value
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-# Texts that mean themselves without quotes, unless they are one of the words.
+# Strings that need no quotes, unless they are one of _WORDS.
 _BARE = re.compile(r"[A-Za-z_/][A-Za-z0-9_./@%-]*")
 _WORDS = ("true", "false", "null", "nan", "inf")
-# Keys of a dict cannot be quoted: other characters can only be escaped, and not all of them.
+# Dict keys cannot be quoted. Special characters can only be escaped, and not all of them can.
 _KEY = re.compile(r"[A-Za-z_/][A-Za-z0-9_./@%\-+*?|$(){}\[\]:=, \t\\]*")
 _ESCAPED_IN_KEYS = re.compile(r"([\\(){}\[\]:=, \t])")
 
 
 def override(name: str, value: Value) -> str:
-    """
+    """Return the override `name=value`.
+
     >>> override("lr", Value(0.001, "1e-3")), override("note", Value("a, b", "a, b"))
     ('lr=1e-3', "note='a, b'")
     >>> override("+db", Value({"user": "me", "ports": [1, None]}, ""))
@@ -30,7 +31,7 @@ def override(name: str, value: Value) -> str:
     data = value.data
     is_bool = isinstance(data, bool) and value.text.lower() in ("true", "false")
     is_number = isinstance(data, (int, float)) and _NUMBER.fullmatch(value.text) is not None
-    # As typed where that means the same: a program may make a folder named lr=1e-3.
+    # Keep the user's spelling where Hydra reads the same value: Hydra names folders after it.
     return f"{name}={value.text if is_bool or is_number else _rendered(data)}"
 
 
@@ -61,7 +62,7 @@ def _key(key: str) -> str:
     is_plain = _KEY.fullmatch(key) is not None and key.lower() not in _WORDS
     if not is_plain or key != key.strip():
         raise UsageError(
-            f"Hydra has no way to write the key `{key}` of a dict on a command line",
-            "use letters, digits, _ and - in keys, beginning with a letter",
+            f"Hydra cannot parse the dict key `{key}` on a command line",
+            "start keys with a letter and use only letters, digits, _ and -",
         )
     return _ESCAPED_IN_KEYS.sub(r"\\\1", key)

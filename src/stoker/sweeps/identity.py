@@ -1,4 +1,4 @@
-"""When two trials are the same trial: equal parameters and an equal command."""
+"""The identity of a trial: a hash of its command and parameters."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from stoker.sweeps.values import Point, key
 
 
 def identity(template: Template, point: Point) -> str:
-    """16 hex digits; 1e-3 is 0.001 and 1 is 1.0, in whatever order the parameters come."""
+    """Return 16 hex digits. 1e-3 equals 0.001, 1 equals 1.0, and parameter order is ignored."""
     params = {name: value.data for name, value in point.items()}
     text = key({"command": meaning(template), "shell": template.shell, "params": params})
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def meaning(template: Template) -> list[str]:
-    """The words that say what is run. A function is its name, wherever its call was put."""
+    """The words that identify the command. A Python function is identified by its name only,
+    because the path of its pickled call differs between submissions."""
     words = list(template.words)
     if len(words) > 4 and words[3] == CALL_MODULE:
         return words[3:5]
@@ -26,13 +27,13 @@ def meaning(template: Template) -> list[str]:
 
 
 def template_of(templates: Iterable[Template], point: Point, known: str) -> Template | None:
-    """The one of these that a trial was made for; None when it is none of them."""
+    """The template whose identity with `point` is `known`, or None."""
     return next((one for one in templates if identity(one, point) == known), None)
 
 
 def described(template: Template) -> str:
-    """The command for people: as they typed it, and a function by its name."""
-    said = meaning(template)
-    if said[:1] == [CALL_MODULE]:
-        return f"{said[1].partition('@')[0]}(...)"
+    """The command for display: as typed, or `name(...)` for a Python function."""
+    words = meaning(template)
+    if words[:1] == [CALL_MODULE]:
+        return f"{words[1].partition('@')[0]}(...)"
     return display(template.words, template.shell)

@@ -1,8 +1,7 @@
-"""From a space to points: grid, shuffled, random and lhs. The same seed gives the same points.
+"""Generate the points of a space: grid, shuffled, random and lhs. Equal seeds give equal points.
 
-Asking for more points than before gives the same first ones, so a sweep can be extended. A Latin
-hypercube is laid out for the number of trials that the sweep was made with; what is asked for
-beyond that is random.
+The first N points do not depend on how many points are requested, so a sweep can be extended. A
+Latin hypercube is laid out for the original number of trials; further points are random.
 """
 
 from __future__ import annotations
@@ -17,18 +16,23 @@ from stoker.sweeps.search_space import LARGEST_GRID, Space
 from stoker.sweeps.spec import ADAPTIVE, SweepSpec
 from stoker.sweeps.values import Point, point_key
 
-_MISSES = 10_000  # so many known points in a row: there are no others, or hardly any
+_MAX_REPEATS = 10_000  # stop sampling after this many known points in a row
 
 
 def points(spec: SweepSpec, count: int | None = None) -> Iterator[Point]:
-    """The points of a sweep: `count` of them, else as many as it has trials, else all."""
+    """Yield `count` points; by default as many as the sweep has trials, or all."""
     if spec.method in ADAPTIVE:
-        raise UsageError(f"{spec.method} chooses one trial after another", "ask its searcher")
+        raise UsageError(
+            f"{spec.method} chooses trials from the results of earlier ones",
+            "start the sweep to see its trials",
+        )
     wanted = spec.wanted if count is None else count
     if wanted is None and spec.method == "grid":
         spec.space.check_enumerable()
     if wanted is None and spec.method in ("random", "lhs") and spec.space.size.points is None:
-        raise UsageError(f"{spec.method} search has no end here", "say how many: --trials 100")
+        raise UsageError(
+            f"{spec.method} search needs the number of trials", "for example: --trials 100"
+        )
     return islice(_all(spec), wanted)
 
 
@@ -37,7 +41,7 @@ def _all(spec: SweepSpec) -> Iterator[Point]:
     if spec.method == "grid":
         return space.distinct(_numbered(space, None))
     if spec.seed is None:
-        raise ValueError("a sweep by chance needs its seed: use SweepSpec.seeded")
+        raise ValueError("a random method needs a seed: use SweepSpec.seeded")
     if spec.method == "shuffled":
         space.check_enumerable()
         return space.distinct(_numbered(space, spec.seed))
@@ -47,18 +51,18 @@ def _all(spec: SweepSpec) -> Iterator[Point]:
 
 
 def sampled(space: Space, seed: int) -> Iterator[Point]:
-    """Distinct points by chance, until there are no more."""
+    """Yield distinct random points until there are no more."""
     size = space.size.points
     has_weights = any(
         getattr(domain, "weights", ()) for g in space.grids for axis in g for domain in axis.domains
     )
     if size is not None and size <= LARGEST_GRID and not has_weights:
         return space.distinct(_numbered(space, seed))
-    return _fresh(_drawn(space, random.Random(seed)), set())
+    return _unseen(_drawn(space, random.Random(seed)), set())
 
 
 def _numbered(space: Space, seed: int | None) -> Iterator[Point]:
-    """All points in order, or shuffled exactly as random.shuffle would a list of them."""
+    """All points in order; with a seed, in the order that random.shuffle gives a list of them."""
     if seed is None:
         sizes = [space.grid_size(grid) for grid in range(len(space.grids))]
         if any(size is None for size in sizes):
@@ -72,52 +76,54 @@ def _numbered(space: Space, seed: int | None) -> Iterator[Point]:
 
 
 def _count_up(end: int) -> Iterator[int]:
-    """range(end), which cannot be longer than an address; a space can."""
+    """Like range(end), but `end` may exceed sys.maxsize."""
     for number in counting():
         if number >= end:
             return
         yield number
 
 
-def _drawn(space: Space, chance: random.Random) -> Iterator[Point]:
+def _drawn(space: Space, rng: random.Random) -> Iterator[Point]:
+    """Yield random points without end; they may repeat."""
     sizes = [space.grid_size(grid) for grid in range(len(space.grids))]
-    shares = [float(min(size or 0, 10**300)) for size in sizes]
-    if None in sizes:  # a part without end has no share; let all be as likely
-        shares = [1.0] * len(sizes)
+    weights = [float(min(size or 0, 10**300)) for size in sizes]
+    if None in sizes:  # an infinite grid has no size to weigh by
+        weights = [1.0] * len(sizes)
     while True:
-        grid = chance.choices(range(len(sizes)), shares)[0] if len(sizes) > 1 else 0
-        yield space.sample(grid, [chance.random() for _ in space.grids[grid]])
+        grid = rng.choices(range(len(sizes)), weights)[0] if len(sizes) > 1 else 0
+        yield space.sample(grid, [rng.random() for _ in space.grids[grid]])
 
 
-def _fresh(drawn: Iterator[Point], seen: set[str]) -> Iterator[Point]:
-    misses = 0
+def _unseen(drawn: Iterator[Point], seen: set[str]) -> Iterator[Point]:
+    """Skip the points in `seen`, and end after _MAX_REPEATS of them in a row."""
+    repeats = 0
     for point in drawn:
-        mark = point_key(point)
-        if mark in seen:
-            misses += 1
-            if misses > _MISSES:
+        identity = point_key(point)
+        if identity in seen:
+            repeats += 1
+            if repeats > _MAX_REPEATS:
                 return
             continue
-        misses = 0
-        seen.add(mark)
+        repeats = 0
+        seen.add(identity)
         yield point
 
 
 def _hypercube(space: Space, seed: int, trials: int) -> Iterator[Point]:
-    """Each axis is cut into as many slices as there are trials, and each slice is hit once."""
+    """Cut each axis into `trials` slices and sample each slice once."""
     if len(space.grids) > 1:
-        raise UsageError("a Latin hypercube needs one grid, not a union", "use random")
-    chance = random.Random(seed)
+        raise UsageError("lhs cannot sample a union of grids (include)", "use --method random")
+    rng = random.Random(seed)
     slices = []
     for _ in space.grids[0]:
         column = list(range(trials))
-        chance.shuffle(column)
+        rng.shuffle(column)
         slices.append(column)
     seen: set[str] = set()
     for index in range(trials):
-        point = space.sample(0, [(column[index] + chance.random()) / trials for column in slices])
-        mark = point_key(point)
-        if mark not in seen:
-            seen.add(mark)
+        point = space.sample(0, [(column[index] + rng.random()) / trials for column in slices])
+        identity = point_key(point)
+        if identity not in seen:
+            seen.add(identity)
             yield point
-    yield from _fresh(_drawn(space, random.Random(seed + 1)), seen)
+    yield from _unseen(_drawn(space, random.Random(seed + 1)), seen)

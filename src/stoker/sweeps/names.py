@@ -1,4 +1,4 @@
-"""Names of sweeps: two words that can be said aloud, or what the user gives."""
+"""Names of sweeps: two generated words such as `brave-otter`, or a name given by the user."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ _SECOND = """
 """
 FIRST = tuple(_FIRST.split())
 SECOND = tuple(_SECOND.split())
-_RESERVED = ("ls", "show", "extend", "stop", "resume", "rerun", "rm")  # verbs of `stoker sweep`
+_RESERVED = ("ls", "show", "extend", "stop", "resume", "rerun", "rm")  # subcommands of sweep
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
-def suggest(chance: random.Random) -> str:
-    """A name such as `brave-otter`."""
-    return f"{chance.choice(FIRST)}-{chance.choice(SECOND)}"
+def suggest(rng: random.Random) -> str:
+    """Return a random name such as `brave-otter`."""
+    return f"{rng.choice(FIRST)}-{rng.choice(SECOND)}"
 
 
 def check(name: str) -> str:
-    """Refuse what could not be told from a number, an option or a verb."""
+    """Return `name`; raises UsageError if it looks like a number, an option or a subcommand."""
     hint = "use letters, digits, dots, dashes and underscores, such as lr-search"
     if not _NAME.fullmatch(name):
         raise UsageError(f"`{name}` cannot be the name of a sweep", hint)
     if name.replace(".", "").replace("-", "").isdigit():
         raise UsageError(f"`{name}` is a number, not the name of a sweep", hint)
     if name.lower() in _RESERVED:
-        raise UsageError(f"`{name}` means something to `stoker sweep`", "choose another name")
+        raise UsageError(f"`{name}` is a subcommand of `stoker sweep`", "choose another name")
     return name

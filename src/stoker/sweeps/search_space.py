@@ -1,7 +1,7 @@
-"""All points of a sweep, without making them: axes in order, their conditions, unions of grids.
+"""The space of a sweep: a union of grids, each a product of axes, some with conditions.
 
-A point is found by its number: the first axis is the slowest, the last the fastest. A parameter
-whose condition does not hold is absent from the point; points that become equal thereby are one.
+Points are numbered and computed on demand; the last axis varies fastest. A parameter whose
+condition is false is left out of the point, and points that are equal afterwards count once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LARGEST_GRID = 1_000_000
 
 
 class Axis(Record):
-    """One parameter; or several that advance together, each with as many values as the others."""
+    """One parameter, or several zipped parameters with equally many values."""
 
     names: tuple[str, ...]
     domains: tuple[Domain, ...]
@@ -44,7 +44,7 @@ class Axis(Record):
 
 
 class Size(Record):
-    """How many points; None when there is no end of them."""
+    """The number of points; `points` is None if there are infinitely many."""
 
     points: int | None
     is_exact: bool
@@ -61,7 +61,7 @@ class Space(Record):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every parameter and constant, in order."""
+        """The names of all constants and parameters, in order."""
         found = [name for name, _ in self.constants]
         found += [name for grid in self.grids for axis in grid for name in axis.names]
         return tuple(dict.fromkeys(found))
@@ -75,40 +75,40 @@ class Space(Record):
 
     @property
     def may_repeat(self) -> bool:
-        """Whether two numbers may stand for one point."""
+        """Whether two numbers may give the same point."""
         return len(self.grids) > 1 or any(axis.when for grid in self.grids for axis in grid)
 
     @property
     def merged(self) -> list[tuple[str, str]]:
-        """Values that were written in two ways, and are one."""
+        """Pairs of texts that mean the same value, such as ("1e-3", "0.001")."""
         domains = [domain for grid in self.grids for axis in grid for domain in axis.domains]
         return [pair for domain in domains for pair in getattr(domain, "merged", ())]
 
     def grid_size(self, grid: int) -> int | None:
-        """The numbers of one grid, conditions not considered."""
+        """The number of points of one grid before conditions are applied."""
         sizes = [axis.size for axis in self.grids[grid]]
         if any(size is None for size in sizes):
             return None
         return math.prod(size for size in sizes if size is not None)
 
     def check_enumerable(self) -> int:
-        """How many numbers there are, if all of them can be gone through."""
+        """Return the number of points; raises UsageError if they cannot all be enumerated."""
         count = self.size.points
         if count is None:
-            endless = next(a for g in self.grids for a in g if a.size is None)
+            infinite = next(a for g in self.grids for a in g if a.size is None)
             raise UsageError(
-                f"`{endless.names[0]}` has infinitely many values, which no grid can hold",
+                f"a grid needs finitely many values, but `{infinite.names[0]}` has infinitely many",
                 "sample it: --method random --trials 100",
             )
         if count > LARGEST_GRID:
             raise UsageError(
-                f"a grid of {self.size} points is more than {LARGEST_GRID:,}",
+                f"the grid has {self.size} points; the limit is {LARGEST_GRID:,}",
                 "sample it: --method random --trials 100",
             )
         return count
 
     def number(self, number: int) -> Point:
-        """The point with this number, over all grids."""
+        """The point with this number, counted over all grids."""
         for grid in range(len(self.grids)):
             count = self.grid_size(grid)
             assert count is not None
@@ -118,12 +118,12 @@ class Space(Record):
         raise IndexError(number)
 
     def sample(self, grid: int, places: Iterable[float]) -> Point:
-        """The point of a grid at these places in [0, 1), one for each axis."""
+        """The point of a grid at these places in [0, 1), one per axis."""
         axes = self.grids[grid]
         return self.make(grid, [axis.at(place) for axis, place in zip(axes, places, strict=True)])
 
     def make(self, grid: int, chosen: list[tuple[Value, ...]]) -> Point:
-        """Constants and chosen values, less what its conditions leave out."""
+        """The constants and chosen values, without parameters whose condition is false."""
         point: Point = dict(self.constants)
         axes = self.grids[grid]
         for axis, values in zip(axes, chosen, strict=True):
@@ -141,9 +141,9 @@ class Space(Record):
             return
         seen: set[str] = set()
         for point in points:
-            mark = point_key(point)
-            if mark not in seen:
-                seen.add(mark)
+            identity = point_key(point)
+            if identity not in seen:
+                seen.add(identity)
                 yield point
 
     def to_json(self) -> dict[str, object]:
@@ -164,7 +164,7 @@ class Space(Record):
 def make_space(
     grids: Iterable[Iterable[Axis]], constants: Iterable[tuple[str, Value]] = ()
 ) -> Space:
-    """A space whose names, sizes and conditions were checked."""
+    """Return a space; raises UsageError for bad names and bad conditions."""
     made = Space(tuple(tuple(grid) for grid in grids), tuple(constants))
     known = made.names
     variables: dict[str, str] = {}
@@ -172,7 +172,10 @@ def make_space(
         check_name(name)
         other = variables.setdefault(variable(name), name)
         if other != name:
-            raise UsageError(f"`{other}` and `{name}` are one variable for a program", "rename one")
+            raise UsageError(
+                f"`{other}` and `{name}` would set the same variable STOKER_PARAM_{variable(name)}",
+                "rename one of them",
+            )
     for grid in made.grids:
         names = [name for axis in grid for name in axis.names]
         for name in names:
@@ -190,17 +193,17 @@ def axis(name: str, domain: Domain, when: str | None = None) -> Axis:
 
 
 def zipped(names: Iterable[str], columns: Iterable[Domain], when: str | None = None) -> Axis:
-    """Parameters that advance together; rows that are equal count once."""
+    """Return an axis of parameters that advance together; equal rows count once."""
     names, columns = tuple(map(check_name, names)), tuple(columns)
     sizes = {name: column.size for name, column in zip(names, columns, strict=True)}
     if len(set(sizes.values())) != 1:
-        said = ", ".join(f"{name} has {size}" for name, size in sizes.items())
-        raise UsageError(f"what advances together needs equally many values: {said}")
+        counts = ", ".join(f"{name} has {size}" for name, size in sizes.items())
+        raise UsageError(f"zipped parameters need equally many values: {counts}")
     size = columns[0].size
     if size is None:
         raise UsageError(f"`{names[0]}` has infinitely many values and cannot be zipped")
     if size > LARGEST_GRID:
-        raise UsageError(f"{size:,} rows are more than {LARGEST_GRID:,}")
+        raise UsageError(f"zip has {size:,} rows; the limit is {LARGEST_GRID:,}")
     rows: dict[str, tuple[Value, ...]] = {}
     for index in range(size):
         row = tuple(column.value(index) for column in columns)
@@ -209,12 +212,12 @@ def zipped(names: Iterable[str], columns: Iterable[Domain], when: str | None = N
 
 
 def variable(name: str) -> str:
-    """A name as variables and conditions can have it: `optimizer.lr` is optimizer_lr."""
+    """The name as an identifier for variables and conditions: `optimizer.lr` is optimizer_lr."""
     return re.sub(r"[^A-Za-z0-9]", "_", name)
 
 
 def holds(axis: Axis, point: Point) -> bool:
-    """Whether an axis belongs to a point; what was left out before is None for its condition."""
+    """Whether the condition of an axis is true; parameters left out of the point are None."""
     if axis.when is None:
         return True
     data = {name: value.data for name, value in point.items()}
@@ -227,7 +230,7 @@ def expression(text: str) -> Expression:
 
 
 def order(grid: tuple[Axis, ...]) -> tuple[int, ...]:
-    """Axes such that each comes after those that its condition asks for."""
+    """Indexes of the axes, each after the axes that its condition refers to."""
     return _order(tuple((axis.names, axis.when) for axis in grid))
 
 

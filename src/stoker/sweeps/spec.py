@@ -1,4 +1,4 @@
-"""A whole sweep as one record that goes into the store and comes back the same."""
+"""SweepSpec: the complete definition of a sweep, which is stored in the database as JSON."""
 
 from __future__ import annotations
 
@@ -9,21 +9,14 @@ from collections.abc import Iterable, Mapping
 from stoker.core.formats.suggestions import nearest
 from stoker.core.record import Record
 from stoker.errors import UsageError, about
-from stoker.sweeps import names, search_space
+from stoker.sweeps import names, other_names, search_space
 from stoker.sweeps.search_space import LARGEST_GRID, Space
 from stoker.sweeps.template.template import Template
 from stoker.sweeps.values import from_data
 
-LISTED = ("grid", "shuffled", "random", "lhs")  # all points are known from the start
-ADAPTIVE = ("tpe", "gp", "cmaes", "nsgaii")  # each point depends on the results before
+LISTED = ("grid", "shuffled", "random", "lhs")  # points that do not depend on results
+ADAPTIVE = ("tpe", "gp", "cmaes", "nsgaii")  # points that depend on the results so far
 METHODS = LISTED + ADAPTIVE
-# As other tools call a method, or a key of a file.
-_OTHER_NAMES = {
-    "bayes": "tpe", "bayesian": "tpe", "optuna": "tpe", "hyperopt": "tpe", "cma-es": "cmaes",
-    "cma": "cmaes", "gaussian": "gp", "genetic": "nsgaii", "evolution": "nsgaii", "nsga2": "nsgaii",
-    "latin": "lhs", "latin-hypercube": "lhs", "sobol": "lhs", "shuffle": "shuffled",
-    "parameters": "params", "program": "command", "objective": "metric",
-}  # fmt: skip
 MOST_TRIALS = LARGEST_GRID
 GOALS = {"min": "min", "minimize": "min", "max": "max", "maximize": "max"}
 STOPS = {
@@ -33,10 +26,10 @@ STOPS = {
     "hyperband": ("min_step", "max_step", "factor"),
     "asha": ("min_step", "factor", "rungs_skipped"),
 }
-# For every kind: so many seconds after a trial was asked to stop it is ended with SIGTERM.
+# For every kind: seconds between the request to stop a trial and SIGTERM.
 KILL_AFTER = "kill_after"
 STOPS = {kind: (*options, *((KILL_AFTER,) if options else ())) for kind, options in STOPS.items()}
-# What `stoker submit` can be told about a job, as keys; less what only makes sense for one job.
+# The options of `stoker submit`, as keys, without those that only make sense for a single job.
 _RESOURCES_WORDS = (
     "gpus gpu_mem gpu_ids prefer gpu_model min_gpu_mem exclusive on_oom cwd env env_file priority "
     "time_limit signal grace retries restartable tag hold keep_children"
@@ -47,7 +40,7 @@ RESOURCES = tuple(_RESOURCES_WORDS.split())
 class Metric(Record):
     name: str
     goal: str = "min"
-    target: float | None = None  # no new trials once a trial reaches it
+    target: float | None = None  # once a trial reaches it, no more trials are started
 
 
 class SweepSpec(Record):
@@ -62,19 +55,19 @@ class SweepSpec(Record):
     resources: dict[str, object] | None = None
     max_parallel: int | None = None
     max_fails: int | None = None
-    lenient: bool = False  # parameters need no placeholder; the program reads $STOKER_PARAMS
-    more: int = 0  # trials by which it was extended; a hypercube keeps its layout
-    earlier: tuple[Template, ...] = ()  # other commands that it had, and that have trials
+    lenient: bool = False  # parameters may lack a placeholder; the program reads $STOKER_PARAMS
+    more: int = 0  # trials added by `extend`; kept apart because `trials` lays out a hypercube
+    earlier: tuple[Template, ...] = ()  # earlier commands of this sweep that have trials
 
     @property
     def wanted(self) -> int | None:
-        """How many trials it should have; None: all there are, or no end."""
+        """The number of trials to run; None means every point of the space."""
         return None if self.trials is None else self.trials + self.more
 
     def seeded(self, key: str) -> SweepSpec:
-        """With a seed: the one it has, or one that is made of what the sweep is known by.
+        """Return the spec with a seed; if it has none, one derived from `key`.
 
-        Not by chance: what a dry run shows is what runs.
+        The seed is derived rather than random so that a dry run shows the points that will run.
         """
         if self.seed is not None:
             return self
@@ -107,26 +100,33 @@ def make_spec(
     more: int = 0,
     earlier: tuple[Template, ...] = (),
 ) -> SweepSpec:
-    """A sweep in which everything fits together, or an error that says what does not."""
+    """Return a checked spec; raises UsageError with the field that is wrong."""
     with about("command"):
         template.check(space.names, lenient)
     if method is None:
         method = "grid" if space.size.points is not None else "random"
     with about("method"):
-        _known("method", method, METHODS)
-    for what, number, least in (
-        ("trials", trials, 1), ("max_parallel", max_parallel, 1), ("max_fails", max_fails, 0),
-    ):  # fmt: skip
+        _known("method", method, METHODS, meanings=other_names.METHODS)
+    for field, number, least in (
+        ("trials", trials, 1),
+        ("max_parallel", max_parallel, 1),
+        ("max_fails", max_fails, 0),
+    ):
         if number is not None and (type(number) is not int or number < least):
-            raise UsageError(f"{what} is `{number}`", f"write a whole number from {least} on", what)
+            raise UsageError(
+                f"{field} is `{number}`", f"write a whole number, {least} or more", field
+            )
     if trials is not None and trials + more > MOST_TRIALS:
-        raise UsageError(f"{trials + more:,} trials are more than {MOST_TRIALS:,}",
-                         "ask for fewer; a sweep can be extended later", "trials")  # fmt: skip
+        raise UsageError(
+            f"{trials + more:,} trials are too many; the limit is {MOST_TRIALS:,}",
+            "start with fewer trials; a sweep can be extended later",
+            "trials",
+        )
     if seed is not None and type(seed) is not int:
         raise UsageError(f"seed is `{seed}`", "write a whole number", "seed")
     if metric is None and method in ADAPTIVE:
         raise UsageError(
-            f"{method} needs to know what to improve", "say --metric val_loss", "metric"
+            f"method {method} needs a metric to optimize", "add --metric val_loss", "metric"
         )
     if metric is not None:
         with about("metric"):
@@ -134,29 +134,27 @@ def make_spec(
     with about("early_stop"):
         stop = check_stop(early_stop)
     if stop is not None and metric is None:
-        raise UsageError(
-            "stopping early needs a metric to judge by", "say --metric val_loss", "metric"
-        )
+        raise UsageError("early stopping needs a metric", "add --metric val_loss", "metric")
     return SweepSpec(
-        template,
-        space,
-        method,
-        trials,
-        seed,
-        None if name is None else names.check(name),
-        metric,
-        stop,
-        check_resources(resources),
-        max_parallel,
-        max_fails,
-        lenient,
-        more,
-        earlier,
+        template=template,
+        space=space,
+        method=method,
+        trials=trials,
+        seed=seed,
+        name=None if name is None else names.check(name),
+        metric=metric,
+        early_stop=stop,
+        resources=check_resources(resources),
+        max_parallel=max_parallel,
+        max_fails=max_fails,
+        lenient=lenient,
+        more=more,
+        earlier=earlier,
     )
 
 
 def read_metric(text: str, goal: str = "min") -> Metric:
-    """`val_loss`, or `acc:max`; a name may hold colons of its own."""
+    """Parse `val_loss` or `acc:max`; the name itself may contain colons."""
     name, colon, last = text.rpartition(":")
     if colon and name and (last in GOALS or "/" not in last):
         return make_metric(name, last)
@@ -165,8 +163,10 @@ def read_metric(text: str, goal: str = "min") -> Metric:
 
 def make_metric(name: str, goal: str = "min", target: float | None = None) -> Metric:
     if not any(char.isalnum() or char == "_" for char in name):
-        raise UsageError(f"`{name}` cannot be the name of a metric", "say --metric val_loss")
-    metric = Metric(name, GOALS[_known("goal", goal, GOALS)], target)
+        raise UsageError(
+            f"`{name}` is not a valid metric name", "use a name such as --metric val_loss"
+        )
+    metric = Metric(name, GOALS[_known("goal", goal, GOALS, meanings=other_names.GOALS)], target)
     check_target(metric)
     return metric
 
@@ -180,19 +180,25 @@ def check_target(metric: Metric) -> None:
 
 
 def is_finite(value: object) -> bool:
-    """Whether it is a number other than NaN and the infinities."""
+    """Whether `value` is a number, and not NaN or infinite."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def check_stop(given: Mapping[str, object] | None) -> dict[str, object] | None:
-    """`{"kind": "median", "after_step": 5}`, each option known and a number."""
+    """Check a table such as `{"kind": "median", "after_step": 5}`; return None for kind `none`."""
     if given is None or given.get("kind", "median") == "none":
         return None
-    kind = _known("kind of stopping", str(given.get("kind", "median")), STOPS)
+    kind = _known(
+        "kind of early stopping",
+        str(given.get("kind", "median")),
+        STOPS,
+        meanings=other_names.STOP_KINDS,
+    )
+    options = ("kind", *STOPS[kind])
     for option, value in given.items():
         if option == "kind":
             continue
-        _known(f"option of {kind} stopping", option, STOPS[kind], "stop.")
+        _known(f"option of {kind} stopping", option, options, "stop.", other_names.STOP_OPTIONS)
         if not is_finite(value) or (option != "percentile" and type(value) is not int):
             raise UsageError(f"stop.{option} is `{value}`", "write a number")
         assert isinstance(value, (int, float))
@@ -204,7 +210,7 @@ def check_stop(given: Mapping[str, object] | None) -> dict[str, object] | None:
 
 
 def stop_seconds(spec: SweepSpec) -> float | None:
-    """When a trial that was asked to stop is ended; None: never."""
+    """Seconds after which a trial that was asked to stop gets SIGTERM; None means never."""
     given = (spec.early_stop or {}).get(KILL_AFTER)
     return float(given) if isinstance(given, (int, float)) else None
 
@@ -214,25 +220,40 @@ def check_resources(given: Mapping[str, object] | None) -> dict[str, object] | N
         return None
     made: dict[str, object] = {}
     for option, value in given.items():
-        _known("resource", option, RESOURCES, "resources.")
+        _known("resource", option, RESOURCES, "resources.", other_names.RESOURCES)
         made[option] = from_data(value, f"resources.{option}").data
     return made
 
 
-def refuse_unknown(given: Iterable[str], known: Iterable[str], place: str = "") -> None:
-    """Name the key, its place and the nearest right one."""
+def refuse_unknown(
+    given: Iterable[str],
+    known: Iterable[str],
+    place: str = "",
+    meanings: Mapping[str, str] = other_names.NONE,
+    what: str = "key",
+) -> None:
+    """Raise UsageError for the first unknown key, with its place and the most likely key.
+
+    `meanings` maps names of other tools to known keys.
+    """
     known = tuple(known)
     for key in given:
-        _known("key", str(key), known, place)
+        _known(what, str(key), known, place, meanings)
 
 
-def _known(what: str, given: str, known: Iterable[str], place: str = "") -> str:
+def _known(
+    what: str,
+    given: str,
+    known: Iterable[str],
+    place: str = "",
+    meanings: Mapping[str, str] = other_names.NONE,
+) -> str:
     known = tuple(known)
     if given in known:
         return given
-    near = nearest(given, known, _OTHER_NAMES)
+    near = nearest(given, known, meanings)
     hint = f"did you mean `{place}{near}`?" if near else f"known: {', '.join(known)}"
-    raise UsageError(f"there is no {what} `{place}{given}`", hint)
+    raise UsageError(f"unknown {what} `{place}{given}`", hint)
 
 
 def from_json(stored: dict[str, object]) -> SweepSpec:
@@ -242,7 +263,7 @@ def from_json(stored: dict[str, object]) -> SweepSpec:
     fields["template"] = Template.from_json(template)
     fields["space"] = search_space.from_json(made)
     fields["metric"] = Metric(**metric) if isinstance(metric, dict) else None
-    earlier = fields.get("earlier", [])  # not in what was stored before there could be several
+    earlier = fields.get("earlier", [])  # missing in specs stored by release 0.1
     assert isinstance(earlier, list)
     fields["earlier"] = tuple(Template.from_json(one) for one in earlier)
     return SweepSpec(**fields)  # type: ignore[arg-type]

@@ -1,17 +1,17 @@
-"""How domains are written on a command line and in the texts of a file.
+"""Parse the value syntax of the command line and of strings in sweep files.
 
-    a,b,c              these values; quotes keep commas and parentheses: 'a,b',"c(d)"
+    a,b,c              these values; quote commas and parentheses: 'a,b',"c(d)"
     choice(a,b,c)      the same
     [1,2],[3,4]        lists are values too
-    range(5)           0 1 2 3 4, as Python counts: range(a, b), range(a, b, step), also 0.1
-    int(1,8)           whole numbers, both ends included
-    interval(0,1)      real numbers, every one as likely
-    log(1e-5,1e-1)     real numbers, every order of magnitude as likely
-    normal(0,1)        mean and deviation
-    file(path)         one value a line, as it stands there; empty lines are skipped
+    range(5)           0 1 2 3 4, like Python: range(a, b), range(a, b, step), also steps of 0.1
+    int(1,8)           integers, both bounds included
+    interval(0,1)      real numbers, uniformly distributed
+    log(1e-5,1e-1)     real numbers, log-uniformly distributed
+    normal(0,1)        normally distributed: mean, standard deviation
+    file(path)         one value per line, unchanged; empty lines are skipped
     zip((a,1),(b,2))   rows for several parameters that advance together: opt,bs=zip(...)
 
-What is quoted is a text, whatever it looks like: '1' is not the number 1.
+A quoted value is always a string: '1' is not the number 1.
 """
 
 from __future__ import annotations
@@ -24,20 +24,14 @@ from pathlib import Path
 
 from stoker.core.formats.suggestions import nearest
 from stoker.errors import UsageError
+from stoker.sweeps import other_names
 from stoker.sweeps.domains import Choices, Domain, choices, continuous, steps, whole
 from stoker.sweeps.values import DEEPEST, Value, from_data, plain, typed
 
 _CALL = re.compile(r"\s*([A-Za-z_]+)\((.*)\)\s*", re.DOTALL)
+_QUALIFIED_CALL = re.compile(r"(?:[A-Za-z_][A-Za-z_0-9]*\.)*([A-Za-z_][A-Za-z_0-9]*)\s*\(")
 _NAME = re.compile(r"(?:\+{0,2}|~)[A-Za-z_0-9][A-Za-z0-9_./@-]*")  # Hydra: +db.user, ~opt
 _FUNCTIONS = ("choice", "range", "int", "interval", "log", "normal", "file", "zip")
-# As numpy, Optuna, Ray Tune and W&B call them.
-_OTHER_NAMES = {
-    "uniform": "interval", "float": "interval", "q_uniform": "interval", "quniform": "interval",
-    "loguniform": "log", "log_uniform": "log", "log_uniform_values": "log", "logspace": "log",
-    "randint": "int", "int_uniform": "int", "integer": "int", "gauss": "normal", "norm": "normal",
-    "gaussian": "normal", "randn": "normal", "categorical": "choice", "values": "choice",
-    "list": "choice", "arange": "range", "grid": "choice", "grid_search": "choice",
-}  # fmt: skip
 _Row = tuple[Value, ...]
 LARGEST_FILE = 64 << 20  # bytes
 MOST_LINES = 1_000_000
@@ -46,30 +40,30 @@ MOST_LINES = 1_000_000
 def check_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"`{name}` cannot be the name of a parameter", "use letters, digits and _ - . / @"
+            f"`{name}` is not a valid parameter name", "use letters, digits and _ - . / @"
         )
     return name
 
 
 def parse_assignment(text: str, folder: str = ".") -> tuple[tuple[str, ...], tuple[Domain, ...]]:
-    """`lr=1e-3,1e-4` or `lr,bs=zip((1e-3,32),(1e-4,64))`: names, and a domain for each."""
+    """Parse `lr=1e-3,1e-4` or `lr,bs=zip((1e-3,32),(1e-4,64))` into names and their domains."""
     left, equals, right = text.partition("=")
     if not equals:
         raise UsageError(f"`{text}` is not a parameter", "write name=value,value")
     names = tuple(check_name(name.strip()) for name in left.split(","))
     if len(set(names)) != len(names):
-        raise UsageError(f"`{left}` names a parameter twice")
+        raise UsageError(f"`{left}` contains a parameter twice")
     return names, parse(right, len(names), folder, names[0])
 
 
 def parse(text: str, names: int, folder: str = ".", what: str = "it") -> tuple[Domain, ...]:
-    """As many domains as there are names; several can only come from zip."""
+    """Return one domain per name; only zip gives more than one. `what` is the name for errors."""
     call = _CALL.fullmatch(text)
     try:
         if call and call[1] == "zip":
             return _zip(_items(call[2], rows=True), names)
         if names != 1:
-            raise UsageError("several parameters need rows", "write a,b=zip((1,2),(3,4))")
+            raise UsageError("several parameters need zip(...)", "write a,b=zip((1,2),(3,4))")
         if call and _closes_at_end(text):
             return (_domain(call[1], call[2], folder),)
         return (choices(tuple(_values(text))),)
@@ -78,18 +72,18 @@ def parse(text: str, names: int, folder: str = ".", what: str = "it") -> tuple[D
 
 
 def is_call(text: str) -> bool:
-    """Whether a text of a file is meant as a domain; `lgo(1, 2)` is, and refused later."""
+    """Whether a string in a file has the form of a function call, known or not: `lgo(1, 2)`."""
     return bool(_CALL.fullmatch(text))
 
 
 def is_domain(text: str) -> bool:
-    """Whether a word is one of our functions and nothing else."""
+    """Whether a word is a call of one of the known functions and nothing else."""
     call = _CALL.fullmatch(text)
     return call is not None and call[1] in _FUNCTIONS and _closes_at_end(text)
 
 
 def _closes_at_end(text: str) -> bool:
-    """Not `log(1,2),log(3,4)`, where the last parenthesis closes another call."""
+    """Whether the last character closes the first parenthesis; false for `log(1,2),log(3,4)`."""
     depth, quote = 0, ""
     for place, char in enumerate(text.strip()):
         if quote:
@@ -109,20 +103,25 @@ def _domain(function: str, inside: str, folder: str) -> Domain:
     if function == "file":
         return choices(tuple(_lines(inside, folder)))
     if function not in _FUNCTIONS:
-        near = nearest(function, _FUNCTIONS, _OTHER_NAMES)
+        near = _nearest_function(function)
         raise UsageError(
-            f"there is no `{function}(...)`",
-            f"did you mean `{near}`?" if near else f"known: {', '.join(_FUNCTIONS)}; or quote it",
+            f"unknown function `{function}(...)`",
+            f"did you mean `{near}`?"
+            if near
+            else f"known: {', '.join(_FUNCTIONS)}; quote it if it is a plain value",
         )
     numbers = _numbers(function, inside)
     if function == "range":
         if len(numbers) not in (1, 2, 3):
-            raise UsageError("range takes an end, or a start and an end, and perhaps a step")
+            raise UsageError(
+                "range takes one to three numbers",
+                "write range(end), range(start, end) or range(start, end, step)",
+            )
         texts = [value.text for value in numbers]
         first, end = (texts[0], texts[1]) if len(texts) > 1 else ("0", texts[0])
         return steps(first, end, texts[2] if len(texts) == 3 else "1")
     if len(numbers) != 2:
-        raise UsageError(f"{function} takes two numbers")
+        raise UsageError(f"{function} takes two numbers, not {len(numbers)}")
     a, b = (value.data for value in numbers)
     if function == "int":
         if not (isinstance(a, int) and isinstance(b, int)):
@@ -130,6 +129,10 @@ def _domain(function: str, inside: str, folder: str) -> Domain:
         return whole(a, b)
     assert isinstance(a, (int, float)) and isinstance(b, (int, float))
     return continuous({"interval": "uniform"}.get(function, function), a, b)
+
+
+def _nearest_function(name: str) -> str | None:
+    return nearest(name.lower(), _FUNCTIONS, other_names.FUNCTIONS)
 
 
 def _numbers(function: str, inside: str) -> list[Value]:
@@ -146,7 +149,8 @@ def _zip(items: list[Value | _Row], names: int) -> tuple[Domain, ...]:
         row = (item,) if isinstance(item, Value) else item
         if len(row) != names:
             raise UsageError(
-                f"a row of {len(row)} for {names} parameters", "write a,b=zip((1,2),(3,4))"
+                f"a row of zip has {len(row)} values for {names} parameters",
+                "write a,b=zip((1,2),(3,4))",
             )
         rows.append(row)
     return columns(rows)
@@ -159,7 +163,7 @@ def columns(rows: list[_Row]) -> tuple[Domain, ...]:
 
 
 def _lines(inside: str, folder: str) -> list[Value]:
-    """One value a line, as it stands there; only the line end goes, and lines without anything."""
+    """Read one value per line, without the line end; empty lines are skipped."""
     name = inside.strip()
     if len(name) > 1 and name[0] == name[-1] and name[0] in "'\"":
         name = name[1:-1]
@@ -167,23 +171,27 @@ def _lines(inside: str, folder: str) -> list[Value]:
     lines = [line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n")]
     values = [typed(line) for line in lines if line]
     if len(values) > MOST_LINES:
-        raise UsageError(f"`{name}` has {len(values):,} lines, more than {MOST_LINES:,}")
+        raise UsageError(f"`{name}` has {len(values):,} lines; the limit is {MOST_LINES:,}")
     return values
 
 
 def _content(name: str, path: Path) -> str:
-    """A device or a pipe may have no end, so only files are read, and not all of any size."""
+    """Read a regular file of limited size; a device or a pipe could block or never end."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise UsageError(f"`{name}` is no regular file", "write its lines into one")
+                raise UsageError(
+                    f"`{name}` is not a regular file", "write its lines into a regular file"
+                )
             data = file.read(LARGEST_FILE + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise UsageError(f"cannot read `{name}`: {reason}") from None
     if len(data) > LARGEST_FILE:
-        raise UsageError(f"`{name}` has more than {LARGEST_FILE >> 20} MB",
-                         "give the program the file, and its lines by number")  # fmt: skip
+        raise UsageError(
+            f"`{name}` is larger than {LARGEST_FILE >> 20} MB",
+            "let the program read the file, and sweep over line numbers",
+        )
     return data.decode("utf-8", "surrogateescape")
 
 
@@ -196,7 +204,7 @@ def _items(text: str, rows: bool) -> list[Value | _Row]:
 
 
 class _Reader:
-    """Reads values between commas; remembers nothing but its place."""
+    """A recursive-descent parser for comma-separated values."""
 
     def __init__(self, text: str, rows: bool) -> None:
         self._text = text
@@ -205,7 +213,7 @@ class _Reader:
         self._depth = 0
 
     def items(self, closer: str) -> list[Value | _Row]:
-        """Everything up to the closing bracket, or to the end."""
+        """Parse items up to `closer`, or to the end of the text if it is empty."""
         found: list[Value | _Row] = []
         self._skip()
         if closer and self._peek() == closer:
@@ -223,7 +231,7 @@ class _Reader:
                     f"`{self._text}` is missing a `{closer}`"
                     if not char
                     else f"`{self._text[self._at - 1 :]}` follows a value without a comma",
-                    "quote values that hold commas, brackets or quotes: 'a,b'",
+                    "quote values that contain commas, brackets or quotes: 'a,b'",
                 )
 
     def _item(self, closer: str) -> Value | _Row:
@@ -246,15 +254,24 @@ class _Reader:
             return self._table(start)
         while self._peek() not in ("", ",", closer):
             if self._peek() == "(":
-                raise UsageError(
-                    f"`{self._text[start:]}` has a parenthesis where a value should be",
-                    "quote it: 'f(x)'",
-                )
+                raise self._unexpected_parenthesis(start)
             self._at += 1
         bare = self._text[start : self._at].strip()
         if not bare:
-            raise UsageError("a value is missing", "write '' for an empty text")
+            raise UsageError("a value is missing", "write '' for an empty string")
         return typed(bare)
+
+    def _unexpected_parenthesis(self, start: int) -> UsageError:
+        """The error for `tune.uniform(0,1)`, `log(1,2),3` and the like."""
+        rest = self._text[start:]
+        call = _QUALIFIED_CALL.match(rest)
+        if call is not None and call[1] in _FUNCTIONS and "." not in call[0]:
+            hint = f"`{call[1]}(...)` cannot be combined with other values; or quote it: 'f(x)'"
+        elif call is not None and (near := _nearest_function(call[1])) is not None:
+            hint = f"did you mean `{near}(...)`? If it is a plain value, quote it: 'f(x)'"
+        else:
+            hint = "quote it: 'f(x)'"
+        return UsageError(f"`{rest}` has a parenthesis where a value is expected", hint)
 
     def _quoted(self, mark: str) -> str:
         made = []

@@ -1,7 +1,7 @@
-"""One value of a parameter: what it is, and how it is written on a command line.
+"""One value of a parameter: its data, and its text on a command line.
 
-What a user typed is passed on as typed: `1e-3` stays `1e-3` and `0.10` stays `0.10`, because a
-program may make a folder of that name. What it means is a number, so 1e-3 and 0.001 are one trial.
+Programs get the text exactly as the user typed it (`1e-3`, `0.10`), because they may name folders
+after it. Trials are compared by data, so 1e-3 and 0.001 are the same trial.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import re
 from stoker.core.record import Record
 from stoker.errors import UsageError
 
-_WHOLE = re.compile(r"[+-]?(0|[1-9][0-9]*)")  # 007 is a name, not a seven
+_WHOLE = re.compile(r"[+-]?(0|[1-9][0-9]*)")  # 007 is a string, not the number 7
 _REAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _LEADING_ZERO = re.compile(r"[+-]?0[0-9]")
-_NO_NUMBER = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
+_NON_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 _WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None, "none": None}
-_MOST_DIGITS = 300  # Python refuses to convert thousands of them, and nobody means a number
-DEEPEST = 50  # levels of lists and tables
-_MOST_PARTS = 100_000  # of one value: a few lines of YAML with aliases can mean billions
+_MOST_DIGITS = 300  # longer digit strings are strings; Python refuses to convert 4300 digits
+DEEPEST = 50  # nesting levels of lists and tables
+_MOST_PARTS = 100_000  # per value: a few lines of YAML with aliases can expand to billions
 
 
 class Value(Record):
@@ -32,7 +32,7 @@ Point = dict[str, Value]
 
 
 def typed(text: str) -> Value:
-    """What somebody typed without quotes.
+    """Convert unquoted text: numbers, true, false, null and none are recognized.
 
     >>> typed("1e-3"), typed("007"), typed("none")
     (Value(data=0.001, text='1e-3'), Value(data='007', text='007'), Value(data=None, text='none'))
@@ -40,8 +40,10 @@ def typed(text: str) -> Value:
     check_text(text)
     if text.lower() in _WORDS:
         return Value(_WORDS[text.lower()], text)
-    if _NO_NUMBER.fullmatch(text):
-        raise UsageError(f"`{text}` cannot be the value of a parameter", "quote it if it is a name")
+    if _NON_FINITE.fullmatch(text):
+        raise UsageError(
+            f"`{text}` cannot be the value of a parameter", "quote it if it is a string"
+        )
     if len(text) <= _MOST_DIGITS and not _LEADING_ZERO.match(text):
         if _WHOLE.fullmatch(text):
             return Value(int(text), text)
@@ -51,12 +53,12 @@ def typed(text: str) -> Value:
 
 
 def plain(text: str) -> Value:
-    """A text that is a text whatever it looks like."""
+    """A string value, even if the text looks like a number."""
     return Value(check_text(text), text)
 
 
 def from_data(data: object, where: str = "a value") -> Value:
-    """A value from a file or a program, written as Python and W&B would print it."""
+    """A value from a file or a program; its text is what Python and W&B would print."""
     checked = _Check(where).checked(data, 0)
     if isinstance(checked, str):
         return Value(checked, checked)
@@ -68,7 +70,10 @@ def from_data(data: object, where: str = "a value") -> Value:
 def from_number(
     number: float, digits: int = 6, low: float = -math.inf, high: float = math.inf
 ) -> Value:
-    """A sampled number, as short as it can be: its text is what it is, so identities are stable."""
+    """A sampled number, rounded to `digits` significant digits within [low, high].
+
+    The data is the rounded number too, so that the text identifies the trial.
+    """
     short = number
     for count in range(min(digits, 17), 18):
         short = float(f"{number:.{count}g}")
@@ -79,12 +84,12 @@ def from_number(
 
 def check_text(text: str) -> str:
     if "\0" in text:
-        raise UsageError("a value holds a NUL byte, which no program can be given")
+        raise UsageError("a value contains a NUL byte, which cannot be passed to a program")
     return text
 
 
 def canonical(data: object) -> object:
-    """Data such that what is equal looks equal: 1.0 is 1, and True stays True."""
+    """Normalize data so that equal values look equal: 1.0 becomes 1, but True stays True."""
     if isinstance(data, float) and data.is_integer():
         return int(data)
     if isinstance(data, list):
@@ -95,7 +100,7 @@ def canonical(data: object) -> object:
 
 
 def key(data: object) -> str:
-    """The same text for equal data, another for other data."""
+    """A text that is the same exactly for equal data."""
     return json.dumps(canonical(data), sort_keys=True, separators=(",", ":"))
 
 
@@ -104,7 +109,7 @@ def point_key(point: Point) -> str:
 
 
 def point_to_json(point: Point) -> str:
-    """What each value is, and how it is written."""
+    """JSON with the data and the text of each value."""
     return json.dumps({name: [value.data, value.text] for name, value in point.items()})
 
 
@@ -118,18 +123,20 @@ class _Check:
         self._parts = 0
 
     def checked(self, data: object, depth: int) -> object:
-        """A copy of data that can be the value of a parameter."""
+        """Return a copy of `data`; raises UsageError if it cannot be a parameter value."""
         self._parts += 1
         if depth > DEEPEST:
             raise UsageError(f"{self._where} is nested too deeply", f"at most {DEEPEST} levels")
         if self._parts > _MOST_PARTS:
-            raise UsageError(f"{self._where} has more than {_MOST_PARTS:,} parts")
+            raise UsageError(f"{self._where} has more than {_MOST_PARTS:,} elements")
         if data is None or isinstance(data, bool):
             return data
         if isinstance(data, int):
             if data.bit_length() > _MOST_DIGITS * 3:
-                raise UsageError(f"{self._where} is a number of more than {_MOST_DIGITS} digits",
-                                 "quote it if it is a name")  # fmt: skip
+                raise UsageError(
+                    f"{self._where} is a number of more than {_MOST_DIGITS} digits",
+                    "quote it if it is a string",
+                )
             return data
         if isinstance(data, str):
             return check_text(data)
@@ -141,11 +148,13 @@ class _Check:
             return {check_text(name): self.checked(p, depth + 1) for name, p in data.items()}
         raise UsageError(
             f"{self._where} is a {type(data).__name__}, which cannot be the value of a parameter",
-            "use numbers, texts, true, false, null, and lists and tables of them",
+            "use numbers, strings, true, false, null, and lists and tables of them",
         )
 
 
 def _finite(number: float, text: str) -> float:
     if not math.isfinite(number):
-        raise UsageError(f"`{text}` cannot be the value of a parameter", "quote it if it is a name")
+        raise UsageError(
+            f"`{text}` cannot be the value of a parameter", "quote it if it is a string"
+        )
     return number

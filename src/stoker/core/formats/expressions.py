@@ -1,7 +1,7 @@
 """Small expressions over named values: `when = "opt == 'adam'"`, `--where 'lr < 0.01'`.
 
-Python's own grammar, cut down to values, names, comparisons, arithmetic and `and`/`or`/`not`. No
-calls, no attributes, no indexing, so an expression from somebody else's file can do nothing.
+A subset of Python's grammar: values, names, comparisons, arithmetic and `and`/`or`/`not`. There are
+no calls, attributes or indexing, so an expression from an untrusted file is harmless.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], object]] = {
     ast.Is: operator.is_,
     ast.IsNot: operator.is_not,
 }
-# No powers and no shifts: `9**9**9` would be refused by nothing but the machine's memory.
+# No powers and no shifts: `9**9**9` would exhaust memory.
 _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], object]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -36,18 +36,20 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], object]] = {
     ast.Mod: operator.mod,
 }
 _LONGEST = 2000
-_DEEPEST = 100  # levels; each costs a few frames of Python's stack
-HINT = "such as: lr < 0.01 and opt == 'adam'"
+_DEEPEST = 100  # nesting levels; each needs a few frames of Python's stack
+HINT = "for example: lr < 0.01 and opt == 'adam'"
 
 
 class Expression:
-    """One expression, checked when it is made."""
+    """A parsed expression. The constructor raises UsageError if the text is not allowed."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         if len(text) > _LONGEST:
-            raise UsageError(f"an expression of {len(text)} characters is too long",
-                             f"at most {_LONGEST} characters")  # fmt: skip
+            raise UsageError(
+                f"an expression of {len(text)} characters is too long",
+                f"write at most {_LONGEST} characters",
+            )
         try:
             self._tree = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError):
@@ -59,29 +61,35 @@ class Expression:
         self.names = frozenset(self._check(self._tree))
 
     def check_names(self, known: Iterable[str]) -> None:
-        """Refuse names that are not known, with the nearest that is."""
+        """Raise UsageError for an unknown name and suggest the most similar known one."""
         known = list(known)
         for name in sorted(self.names.difference(known)):
             near = get_close_matches(name, known, 1)
             hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(sorted(known))}"
-            raise UsageError(f"`{self.text}` asks for `{name}`, which there is not", hint)
+            raise UsageError(f"unknown name `{name}` in `{self.text}`", hint)
 
     def evaluate(self, values: Mapping[str, object]) -> object:
-        """Its value; a name that is missing is None, and nothing but `==` fits None."""
+        """Return the value of the expression; missing names are None.
+
+        Raises UsageError if it cannot be evaluated, for example because None is ordered.
+        """
         try:
             return self._value(self._tree, values)
         except (TypeError, ZeroDivisionError, OverflowError, MemoryError) as error:
             raise UsageError(f"`{self.text}` cannot be evaluated: {error}", HINT) from None
 
     def holds(self, values: Mapping[str, object]) -> bool:
-        """Whether it is true; what cannot be compared (a missing value, say) is not."""
+        """Whether the expression is true; false if it cannot be evaluated."""
         try:
             return bool(self._value(self._tree, values))
         except (TypeError, ZeroDivisionError, OverflowError, MemoryError):
             return False
 
-    def trouble(self, values: Mapping[str, object]) -> str | None:
-        """Why it makes no sense for these values, all of which are there; else None."""
+    def type_error(self, values: Mapping[str, object]) -> str | None:
+        """Why the expression does not fit the types of these values.
+
+        None if it does, or if one of its names has no value.
+        """
         try:
             self._value(self._tree, values)
         except TypeError as error:
@@ -106,7 +114,9 @@ class Expression:
             return self._check(node.left) | self._check(node.right)
         elif isinstance(node, ast.Compare):
             return self._check_all([node.left, *node.comparators])
-        raise UsageError(f"`{self.text}` is more than names, values and comparisons", HINT)
+        raise UsageError(
+            f"`{self.text}` uses more than names, values, arithmetic and comparisons", HINT
+        )
 
     def _check_all(self, nodes: Iterable[ast.AST]) -> set[str]:
         found: set[str] = set()
@@ -137,24 +147,24 @@ class Expression:
         if isinstance(node, ast.BinOp):
             left, right = self._value(node.left, values), self._value(node.right, values)
             if isinstance(node.op, (ast.Mult, ast.Mod)) and not _are_numbers(left, right):
-                raise TypeError("only numbers can be multiplied")  # 'a' * 10**12 is a lot of text
+                raise TypeError("only numbers can be multiplied")  # 'a' * 10**12 is 1 TB
             return _ARITHMETIC[type(node.op)](left, right)
         assert isinstance(node, ast.Compare)
         left = self._value(node.left, values)
         for op, part in zip(node.ops, node.comparators, strict=True):
             right = self._value(part, values)
             try:
-                is_so = _COMPARE[type(op)](left, right)
+                is_true = _COMPARE[type(op)](left, right)
             except TypeError:
                 raise TypeError(f"{_kind(left)} cannot be compared with {_kind(right)}") from None
-            if not is_so:
+            if not is_true:
                 return False
             left = right
         return True
 
 
 def _is_deep(node: ast.AST) -> bool:
-    """Whether it has more than so many levels, found without recursion."""
+    """Whether the tree has more than _DEEPEST levels; does not recurse."""
     level: list[ast.AST] = [node]
     for _ in range(_DEEPEST):
         level = [child for parent in level for child in ast.iter_child_nodes(parent)]
@@ -164,18 +174,20 @@ def _is_deep(node: ast.AST) -> bool:
 
 
 def _too_deep(text: str) -> UsageError:
-    return UsageError(f"`{text[:40]}...` is nested too deeply",
-                      f"at most {_DEEPEST} levels of operators and parentheses")  # fmt: skip
+    return UsageError(
+        f"`{text[:40]}...` is nested too deeply",
+        f"use at most {_DEEPEST} levels of operators and parentheses",
+    )
 
 
 def _kind(value: object) -> str:
     if value is None:
-        return "nothing"
+        return "a missing value"
     if isinstance(value, bool):
-        return "true or false"
+        return "a boolean"
     if isinstance(value, (int, float)):
         return "a number"
-    return "a text" if isinstance(value, str) else "a list"
+    return "a string" if isinstance(value, str) else "a list"
 
 
 def _are_numbers(*values: object) -> bool:
