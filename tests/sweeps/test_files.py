@@ -57,7 +57,7 @@ def grid(found: SweepSpec) -> list[dict[str, object]]:
     return [{name: value.data for name, value in point.items()} for point in points(found)]
 
 
-def test_our_own_file(tmp_path: Path) -> None:
+def test_toml_file_is_read_completely(tmp_path: Path) -> None:
     made = load(tmp_path, OURS)
     assert (made.method, made.trials, made.seed, made.name) == ("tpe", 40, 7, "lr-search")
     assert made.metric == Metric("val_loss", "min") and made.max_parallel == 4
@@ -69,7 +69,7 @@ def test_our_own_file(tmp_path: Path) -> None:
     assert {"seed": 1, "opt": "lion", "lr": 1e-4} in found
 
 
-def test_the_same_file_as_json_and_yaml(tmp_path: Path) -> None:
+def test_toml_json_and_yaml_files_give_the_same_sweep(tmp_path: Path) -> None:
     import tomllib
 
     made = load(tmp_path, OURS)
@@ -78,7 +78,7 @@ def test_the_same_file_as_json_and_yaml(tmp_path: Path) -> None:
     assert load(tmp_path, text, "sweep.yaml") == made
 
 
-def test_parameters_of_our_file_in_every_form(tmp_path: Path) -> None:
+def test_every_form_of_a_parameter_in_a_toml_file_is_read(tmp_path: Path) -> None:
     (tmp_path / "seeds").write_text("1\n2\n")
     made = load(
         tmp_path,
@@ -102,12 +102,12 @@ def test_parameters_of_our_file_in_every_form(tmp_path: Path) -> None:
     assert found[0] == {
         "a": 1, "b": "x", "one": "hello, world", "s": 1, "i": 1, "l": [1, 2], "d": "p", "q": 0.0,
     }  # fmt: skip
-    tied = load(tmp_path, "command='t {params}'\n[[zip]]\na=[1,2]\nb=[3,4]\n[params]\nc=[5,6]")
-    assert grid(tied)[:2] == [{"c": 5, "a": 1, "b": 3}, {"c": 5, "a": 2, "b": 4}]
+    zipped = load(tmp_path, "command='t {params}'\n[[zip]]\na=[1,2]\nb=[3,4]\n[params]\nc=[5,6]")
+    assert grid(zipped)[:2] == [{"c": 5, "a": 1, "b": 3}, {"c": 5, "a": 2, "b": 4}]
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("comand='t {lr}'\nparams={lr=[1]}", "`command`"),
         ("command='t {lr}'\n[params]\nlr={vaules=[1]}", "`params.lr.values`"),
@@ -125,6 +125,24 @@ def test_parameters_of_our_file_in_every_form(tmp_path: Path) -> None:
         ("command='t {lr}'\nmetric='a'\n[params]\nlr=[1]\n[stop]\nkind='medain'", "`median`"),
         ("command='t {lr}'\nmetric='a'\n[params]\nlr=[1]\n[stop]\nafterstep=1", "stop.after_step"),
         ("command='t {lr}'\n[params]\nlr=[1]\n[stop]\nkind='median'", "metric"),
+        ("command='t {lr}'\nparameters={lr=[1]}\nprogram='x'\nparams={lr=[1]}", "`params`"),
+        ("cmd='t {lr}'\nparams={lr=[1]}", "did you mean `command`?"),
+        ("command='t {lr}'\nrun_cap=9\n[params]\nlr=[1]", "did you mean `trials`?"),
+        ("command='t {lr}'\nmethod='bayes'\n[params]\nlr=[1]", "did you mean `tpe`?"),
+        ("command='t {lr}'\nmethod='random_search'\n[params]\nlr=[1]", "did you mean `random`?"),
+        ("command='t {lr}'\nmethod='sobol'\n[params]\nlr=[1]", "did you mean `lhs`?"),
+        ("command='t {lr}'\n[params]\nlr={low=1,high=2}", "did you mean `params.lr.min`?"),
+        ("command='t {lr}'\n[params]\nlr={choices=[1]}", "did you mean `params.lr.values`?"),
+        ("command='t {lr}'\n[params]\nlr='uniform(0,1)'", "did you mean `interval`?"),
+        ("command='t {lr}'\n[params]\nlr=[1]\n[resources]\ntimeout=5", "`resources.time_limit`"),
+        ("command='t {lr}'\nmetric={name='a',mode='min'}\n[params]\nlr=[1]", "`metric.goal`"),
+        ("command='t {lr}'\nmetric={name='a',goal='higher'}\n[params]\nlr=[1]", "mean `max`?"),
+        ("command='t {lr}'\nmetric='a'\n[params]\nlr=[1]\n[stop]\nkind='sha'", "mean `asha`?"),
+        ("command='t {lr}'\nmetric='a'\n[params]\nlr=[1]\n[stop]\ntype='asha'", "`stop.kind`"),
+        (
+            "command='t {lr}'\nmetric='a'\n[params]\nlr=[1]\n[stop]\nkind='asha'\neta=3",
+            "did you mean `stop.factor`?",
+        ),
         ("command='t {lr}'\nzip=[['lr','x']]\n[params]\nlr=[1]", "params.x"),
         ("command='t {a} {b}'\nzip=[['a','b']]\n[params]\na=[1]\nb=[1,2]", "equally many"),
         ("command='t {lr}'", "no parameters"),
@@ -133,15 +151,13 @@ def test_parameters_of_our_file_in_every_form(tmp_path: Path) -> None:
         ("command='t {lr}\n", "TOML"),
     ],
 )
-def test_mistakes_in_our_file_are_named_with_their_place(
-    tmp_path: Path, text: str, said: str
-) -> None:
+def test_error_in_a_toml_file_names_its_place(tmp_path: Path, text: str, expected: str) -> None:
     with pytest.raises(UsageError) as caught:
         load(tmp_path, text)
-    assert said in f"{caught.value.message} {caught.value.hint}"
+    assert expected in f"{caught.value.message} {caught.value.hint}"
 
 
-def test_files_that_are_no_sweeps_are_refused(tmp_path: Path) -> None:
+def test_file_that_is_not_a_sweep_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="program") as caught:
         load(tmp_path, "", "sweep.py")
     assert caught.value.hint and "toml" in caught.value.hint
@@ -214,7 +230,7 @@ description: d
 
 
 @pytest.mark.parametrize("text", WANDB)
-def test_sweep_files_of_wandb_are_understood(tmp_path: Path, text: str) -> None:
+def test_wandb_examples_are_read(tmp_path: Path, text: str) -> None:
     made = load(tmp_path, text, "sweep.yaml")
     assert made.metric is not None and made.metric.goal == "min"
     listed = made if made.method == "random" else made._replace(method="random")
@@ -224,7 +240,7 @@ def test_sweep_files_of_wandb_are_understood(tmp_path: Path, text: str) -> None:
         )  # fmt: skip
 
 
-def test_a_wandb_file_becomes_the_sweep_it_means(tmp_path: Path) -> None:
+def test_wandb_file_becomes_an_equivalent_sweep(tmp_path: Path) -> None:
     made = load(tmp_path, WANDB[1], "a.yml")
     assert made.method == "tpe" and made.metric == Metric("val_loss")
     assert made.early_stop == {"kind": "hyperband", "factor": 3, "min_step": 3, "max_step": 27}
@@ -261,19 +277,19 @@ def test_a_wandb_file_becomes_the_sweep_it_means(tmp_path: Path) -> None:
         ("distribution: q_log_normal", Continuous("lognormal", 0, 1, 1)),
     ],
 )
-def test_the_distributions_of_wandb(text: str, domain: object) -> None:
+def test_wandb_distribution_becomes_a_domain(text: str, domain: object) -> None:
     given = yaml_text.parse(f"{{program: t.py, method: random, parameters: {{x: {{{text}}}}}}}")
     assert isinstance(given, dict)
     assert wandb_file.from_table(given).space.grids[0][0].domains[0] == domain
 
 
-def test_probabilities_of_wandb_are_weights() -> None:
+def test_wandb_probabilities_become_weights() -> None:
     given = {"program": "t", "parameters": {"x": {"values": [1, 2], "probabilities": [0.2, 0.8]}}}
     (domain,) = wandb_file.from_table(given).space.grids[0][0].domains
     assert isinstance(domain, Choices) and domain.weights == (0.2, 0.8)
 
 
-def test_the_macros_of_wandb() -> None:
+def test_wandb_macros_are_expanded() -> None:
     given: dict[str, object] = {
         "program": "t.py",
         "parameters": {"amp": {"value": True}, "off": {"value": False}, "lr": {"value": 1e-05}},
@@ -292,7 +308,7 @@ def test_the_macros_of_wandb() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("paramters: {}\nprogram: t", "`parameters`"),
         ("program: t\nparameters: {lr: {vaules: [1]}}", "`parameters.lr.values`"),
@@ -302,18 +318,21 @@ def test_the_macros_of_wandb() -> None:
         ("program: t\nparameters: {lr: {value: 1, q: 2}}", "parameters.lr.q"),
         ("program: t\nparameters: {lr: 1}", "parameters.lr"),
         ("program: t\nmethod: byes\nparameters: {lr: {value: 1}}", "bayes"),
+        ("program: t\nmethod: tpe\nparameters: {lr: {value: 1}}", "did you mean `bayes`?"),
+        ("program: t\nparameters: {lr: {distribution: int, min: 1, max: 2}}", "int_uniform"),
+        ("program: t\nparameters: {lr: {low: 1, high: 2}}", "did you mean `parameters.lr.min`?"),
+        ("program: t\ntrials: 5\nparameters: {lr: {value: 1}}", "did you mean `run_cap`?"),
+        ("command: ['${arg}']\nparameters: {lr: {value: 1}}", "did you mean `${args}`?"),
         ("program: t\nmethod: bayes\nparameters: {lr: {value: 1}}", "metric"),
         ("method: grid\nparameters: {lr: {value: 1}}", "program"),
-        ("program: t\nprogram: u\nparameters: {lr: {value: 1}}", "twice"),
+        ("program: t\nprogram: u\nparameters: {lr: {value: 1}}", "duplicate key"),
         ("program: t\nearly_terminate: {type: hyper}\nparameters: {lr: {value: 1}}", "hyperband"),
     ],
 )  # fmt: skip
-def test_mistakes_in_a_wandb_file_are_named_with_their_place(
-    tmp_path: Path, text: str, said: str
-) -> None:
+def test_error_in_a_wandb_file_names_its_place(tmp_path: Path, text: str, expected: str) -> None:
     with pytest.raises(UsageError) as caught:
         load(tmp_path, text, "a.yaml")
-    assert said in f"{caught.value.message} {caught.value.hint}"
+    assert expected in f"{caught.value.message} {caught.value.hint}"
 
 
 @pytest.mark.parametrize(
@@ -326,22 +345,22 @@ def test_mistakes_in_a_wandb_file_are_named_with_their_place(
         ("'1'", "1"), ("-1", -1), ("!!float 1e-5", 1e-5), ("!!str 1", "1"), ("e5", "e5"),
     ],
 )  # fmt: skip
-def test_yaml_is_read_as_people_mean_it(text: str, data: object) -> None:
+def test_yaml_follows_version_1_2(text: str, data: object) -> None:
     found = yaml_text.parse(f"a: {text}")
     assert found == {"a": data} and isinstance(found, dict) and type(found["a"]) is type(data)
 
 
-def test_yaml_cannot_make_objects_and_keeps_merges() -> None:
+def test_yaml_builds_no_objects_and_supports_merge_keys() -> None:
     with pytest.raises(UsageError):
         yaml_text.parse("a: !!python/object/apply:os.system [id]")
     assert yaml_text.parse("a: &a {x: 1}\nb:\n  <<: *a\n  y: 2") == {
         "a": {"x": 1}, "b": {"x": 1, "y": 2},
     }  # fmt: skip
-    with pytest.raises(UsageError, match="twice in line 2"):
+    with pytest.raises(UsageError, match="duplicate key `a` in line 2"):
         yaml_text.parse("a: 1\na: 2")
 
 
-def test_the_configuration_of_gpu_task_scheduler() -> None:
+def test_gpu_task_scheduler_configuration_is_read() -> None:
     config: dict[str, object] = {
         "scheduler_config": {"gpu": ["0", "1", "2"]},
         "global_config": {"num_run": 5, "num_epoch": 200},
@@ -382,7 +401,7 @@ def test_the_configuration_of_gpu_task_scheduler() -> None:
     st.dictionaries(st.sampled_from(spec.RESOURCES), JSON, max_size=3),
     st.booleans(),
 )
-def test_a_sweep_survives_the_store(
+def test_sweep_survives_a_json_round_trip(
     made: list[tuple[object, str | None]],
     method: str,
     trials: int | None,
@@ -405,10 +424,10 @@ def test_a_sweep_survives_the_store(
     assert spec.from_json(json.loads(json.dumps(sweep.to_json()))) == sweep
 
 
-def test_a_placeholder_in_a_file_of_wandb_is_refused(tmp_path: Path) -> None:
+def test_placeholder_in_a_wandb_file_is_refused(tmp_path: Path) -> None:
     text = "program: t.py\nparameters:\n  lr: {values: [1]}\ncommand: [python, '%s', '${args}']\n"
     (tmp_path / "w.yaml").write_text(text % "--lr={lr}")
-    with pytest.raises(UsageError, match=r"`\{lr\}` in `command` means nothing in a W&B file"):
+    with pytest.raises(UsageError, match=r"a W&B file has no placeholder `\{lr\}`"):
         sweep_file.load(tmp_path / "w.yaml")
     (tmp_path / "w.yaml").write_text(text % "--json={a: 1}")
     sweep_file.load(tmp_path / "w.yaml")
@@ -426,9 +445,13 @@ _TEN = "".join(f"\n    - &l{i} [{','.join([f'*l{i - 1}'] * 10)}]" for i in range
         ("s.yaml", f"parameters: {_DEEP}", "nested too deeply"),
         ("s.yaml", "program: x\nparameters: &p\n  a: {parameters: *p}", "nested too deeply"),
         ("s.yaml", "program: x\nparameters: {a: {values: &v [*v]}}", "nested too deeply"),
-        ("s.yaml", f"program: x\nparameters:\n  a:\n    values:\n    - &l0 [1, 1]{_TEN}", "parts"),
-        ("s.yaml", "? [a, b]\n: c", "a list or a table cannot be a key"),
-        ("s.yaml", "a: !!bool x", "is not YAML"),
+        (
+            "s.yaml",
+            f"program: x\nparameters:\n  a:\n    values:\n    - &l0 [1, 1]{_TEN}",
+            "elements",
+        ),
+        ("s.yaml", "? [a, b]\n: c", "a key must not be a list or a table"),
+        ("s.yaml", "a: !!bool x", "is not valid YAML"),
         ("s.yaml", f"program: x\nparameters: {{a: {{value: 0x{'f' * 9000}}}}}", "300 digits"),
     ],
 )

@@ -1,10 +1,10 @@
-"""GPU Task Scheduler's configurations: a list of grids whose union is tested.
+"""Read configurations of GPU Task Scheduler: a list of grids whose union is the sweep.
 
     {"scheduler_config": {...}, "global_config": {"epochs": 200},
      "test_config": [{"method": ["GAN"], "packing": [1]}, {"method": ["WGAN"], "packing": [2, 3]}]}
 
-`scheduler_config` says where and how to run, not what, and is left to whoever runs it. In a file a
-`command` may be added, which their library had no need for.
+`scheduler_config` describes where and how to run and is left to the caller. In a file, the key
+`command` gives the command to run; the original library has no such key.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _KEYS = ("scheduler_config", "global_config", "test_config", "command", "name")
 
 
 def space_from(config: Mapping[str, object]) -> Space:
-    """The instances in their order: grid after grid, the last parameter fastest."""
+    """Return the space in the original order: grid after grid, the last parameter fastest."""
     refuse_unknown(config, _KEYS)
     fixed = keys.table(config.get("global_config", {}), "global_config")
     constants = [(n, from_data(v, f"global_config.{n}")) for n, v in fixed.items()]

@@ -1,16 +1,17 @@
-"""Reading tables of files: which key, where, and what should have been there."""
+"""Read typed values from the tables of sweep files; errors name the key and the expected type."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from stoker.errors import UsageError
+from stoker.sweeps import other_names
 from stoker.sweeps.spec import Metric, make_metric, read_metric, refuse_unknown
 
 
 def table(value: object, place: str) -> dict[str, object]:
     if not isinstance(value, Mapping):
-        raise UsageError(f"`{place}` is not a table", "give it keys and values")
+        raise UsageError(f"`{place}` is not a table", "write keys and values")
     return {str(key): part for key, part in value.items()}
 
 
@@ -22,7 +23,7 @@ def listed(value: object, place: str) -> list[object]:
 
 def text(value: object, place: str) -> str:
     if not isinstance(value, str):
-        raise UsageError(f"`{place}` is `{value}`, which is not a text")
+        raise UsageError(f"`{place}` is `{value}`, which is not a string", "put it in quotes")
     return value
 
 
@@ -41,11 +42,12 @@ def number(value: object, place: str) -> float:
 
 
 def metric(value: object) -> Metric:
-    """`"val_loss"`, or a table with name, goal and target."""
+    """Read a metric: `"val_loss"`, or a table with name, goal and target."""
     if isinstance(value, str):
         return read_metric(value)
     given = table(value, "metric")
-    refuse_unknown(given, ("name", "goal", "target", "impute", "impute_while_running"), "metric.")
+    known = ("name", "goal", "target", "impute", "impute_while_running")
+    refuse_unknown(given, known, "metric.", other_names.METRIC_KEYS)
     target = number(given["target"], "metric.target") if "target" in given else None
     if "name" not in given:
         raise UsageError("`metric` has no name", "write name = 'val_loss'")

@@ -1,4 +1,4 @@
-"""A sweep from a file, whichever of the known shapes it has."""
+"""Load a sweep file of any known format."""
 
 from __future__ import annotations
 
@@ -11,19 +11,23 @@ from stoker.errors import NotFound, UsageError
 from stoker.sweeps.files import gpu_task_scheduler_file, keys, toml_file, wandb_file, yaml_text
 from stoker.sweeps.spec import SweepSpec
 
-_LARGEST = 64 << 20  # bytes; a list of values longer than that belongs into file(...)
+_LARGEST = 64 << 20  # bytes; longer lists of values belong in a file read with file(...)
 
 
 def load(path: str | Path) -> SweepSpec:
-    """By its suffix it is read, by its content it is known: ours, W&B's, or a task config."""
+    """Read a sweep file. The suffix decides the syntax, the keys decide the format:
+    Stoker's own, W&B's, or GPU Task Scheduler's.
+
+    Raises NotFound if the file does not exist and UsageError if it is not a valid sweep.
+    """
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix == ".py":
         raise UsageError(
-            f"`{path}` is a program, not a sweep", "write the parameters into a .toml file"
+            f"`{path}` is a program, not a sweep file", "write the parameters into a .toml file"
         )
     if suffix not in (".toml", ".yaml", ".yml", ".json"):
-        raise UsageError(f"`{path}` is no sweep file", "use .toml, .yaml or .json")
+        raise UsageError(f"`{path}` is not a sweep file", "use .toml, .yaml or .json")
     given = keys.table(_parse(_read(path), suffix, str(path)), str(path))
     return from_table(given, str(path.parent))
 
@@ -41,11 +45,11 @@ def _read(path: Path) -> str:
         with path.open("rb") as file:
             content = file.read(_LARGEST + 1)
     except FileNotFoundError:
-        raise NotFound(f"there is no file `{path}`") from None
+        raise NotFound(f"the file `{path}` does not exist") from None
     except OSError as error:
         raise UsageError(f"cannot read `{path}`: {error.strerror}") from None
     if len(content) > _LARGEST:
-        raise UsageError(f"`{path}` is too large for a sweep file")
+        raise UsageError(f"`{path}` is larger than {_LARGEST >> 20} MB")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -58,17 +62,17 @@ def _parse(text: str, suffix: str, what: str) -> object:
     try:
         if suffix == ".toml":
             return tomllib.loads(text)
-        return json.loads(text, object_pairs_hook=_once)
+        return json.loads(text, object_pairs_hook=_without_duplicates)
     except RecursionError:
         raise UsageError(f"`{what}` is nested too deeply") from None
     except ValueError as error:
-        raise UsageError(f"`{what}` is not {suffix[1:].upper()}: {error}") from None
+        raise UsageError(f"`{what}` is not valid {suffix[1:].upper()}: {error}") from None
 
 
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
+def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    table = dict(pairs)
+    if len(table) != len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key `{twice}` stands twice")
-    return made
+        duplicate = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"duplicate key `{duplicate}`")
+    return table

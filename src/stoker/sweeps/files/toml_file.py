@@ -1,4 +1,4 @@
-"""Our own sweep file, as TOML tables (or the same shape in JSON or YAML).
+"""Read Stoker's own sweep files: TOML, or the same tables in JSON or YAML.
 
     command = "python train.py --lr {lr} --opt {opt} --wd {wd}"   # or a list of words
     method = "tpe"
@@ -7,21 +7,21 @@
     [resources]
     gpus = 1
     [params]
-    lr = "log(1e-5, 1e-1)"                                # a domain, as on the command line
-    opt = ["sgd", "adam"]                                 # these values
+    lr = "log(1e-5, 1e-1)"                                # the syntax of the command line
+    opt = ["sgd", "adam"]                                 # a list of values
     wd = { values = [0, 1e-4], when = "opt == 'adam'" }   # also value, domain, min and max
-    epochs = 10                                           # one value
-    [[zip]]                                               # rows: a and b advance together
+    epochs = 10                                           # a single value
+    [[zip]]                                               # a and b advance together
     a = [1, 2]
     b = [3, 4]
-    [[include]]                                           # a further grid; the sweep is the union
+    [[include]]                                           # another grid; the sweep is the union
     opt = ["lion"]
     lr = [1e-4]
     [stop]
     kind = "median"
     after_step = 5
 
-`zip = [["a", "b"]]` says the same about parameters that stand in [params].
+`zip = [["a", "b"]]` does the same for parameters listed in [params].
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from stoker.errors import UsageError
+from stoker.sweeps import other_names
 from stoker.sweeps.domains import Domain, choices, continuous, whole
 from stoker.sweeps.files import keys
 from stoker.sweeps.search_space import Axis, axis, make_space, zipped
@@ -49,14 +50,17 @@ _PARAMETER = ("value", "values", "domain", "min", "max", "log", "step", "when")
 
 
 def from_table(given: Mapping[str, object], folder: str = ".") -> SweepSpec:
-    refuse_unknown(given, _KEYS)
+    """Return the spec for the tables of a file; paths in file(...) are relative to `folder`."""
+    refuse_unknown(given, _KEYS, meanings=other_names.FILE_KEYS)
     if "command" not in given:
-        raise UsageError("the file has no command", 'write command = "python t.py --lr {lr}"')
+        raise UsageError("the file has no command", 'add command = "python t.py --lr {lr}"')
     constants = keys.table(given.get("constants", {}), "constants")
     params = keys.table(given.get("params", {}), "params")
     for name in constants:
         if name in params:
-            raise UsageError(f"`{name}` is a parameter and a constant")
+            raise UsageError(
+                f"`{name}` is both a parameter and a constant", "remove one of the two"
+            )
     further = keys.listed(given.get("include", []), "include")
     grids = (
         [_grid(params, given.get("zip", []), "params", folder)] if params or "zip" in given else []
@@ -65,7 +69,7 @@ def from_table(given: Mapping[str, object], folder: str = ".") -> SweepSpec:
         place = f"include[{number}]"
         grids.append(_grid(keys.table(grid, place), [], place, folder))
     if not grids:
-        raise UsageError("the file has no parameters", "write a table [params]")
+        raise UsageError("the file has no parameters", "add a table [params]")
     return make_spec(
         command(given["command"]),
         make_space(grids, [(n, from_data(v, f"constants.{n}")) for n, v in constants.items()]),
@@ -83,40 +87,43 @@ def from_table(given: Mapping[str, object], folder: str = ".") -> SweepSpec:
 
 
 def command(given: object) -> Template:
-    """A text is for a shell, a list is words."""
+    """A string is shell text, a list is the words of a command."""
     if isinstance(given, str):
         return template.shell(given)
     words = keys.listed(given, "command")
     return template.argv([keys.text(word, "command") for word in words])
 
 
-def _grid(params: Mapping[str, object], ties: object, place: str, folder: str) -> list[Axis]:
-    """Axes in the order of the file; what is tied stands where its first parameter does."""
+def _grid(params: Mapping[str, object], zips: object, place: str, folder: str) -> list[Axis]:
+    """Axes in file order; zipped parameters take the place of the first of them."""
     single = {name: _axis(name, given, place, folder) for name, given in params.items()}
     made = dict(single)
-    tables_of_rows = []
-    for number, tie in enumerate(keys.listed(ties, "zip")):
-        if isinstance(tie, Mapping):
-            rows = keys.table(tie, f"zip[{number}]")
+    zip_tables = []
+    for number, entry in enumerate(keys.listed(zips, "zip")):
+        if isinstance(entry, Mapping):
+            rows = keys.table(entry, f"zip[{number}]")
             columns = [_axis(name, given, f"zip[{number}]", folder) for name, given in rows.items()]
-            tables_of_rows.append(_tied(columns))
+            zip_tables.append(_zipped(columns))
             continue
-        names = [keys.text(name, f"zip[{number}]") for name in keys.listed(tie, "zip")]
-        refuse_unknown(names, single, "params.")
+        names = [keys.text(name, f"zip[{number}]") for name in keys.listed(entry, "zip")]
+        refuse_unknown(names, single, "params.", what="parameter")
         for name in names:
             if name not in made or names.count(name) > 1:
-                raise UsageError(f"`zip` names `{name}` twice")
-        made[names[0]] = _tied([made.pop(name) for name in names])
+                raise UsageError(f"`zip` contains `{name}` twice")
+        made[names[0]] = _zipped([made.pop(name) for name in names])
     in_order = sorted(made.values(), key=lambda a: list(single).index(a.names[0]))
-    return [*in_order, *tables_of_rows]
+    return [*in_order, *zip_tables]
 
 
-def _tied(axes: list[Axis]) -> Axis:
+def _zipped(axes: list[Axis]) -> Axis:
     if not axes:
-        raise UsageError("`zip` ties nothing together")
+        raise UsageError("an entry of `zip` is empty", 'write zip = [["a", "b"]]')
     conditions = {axis.when for axis in axes}
     if len(conditions) > 1:
-        raise UsageError(f"`{axes[0].names[0]}` is tied to parameters with other conditions")
+        raise UsageError(
+            f"`{axes[0].names[0]}` is zipped with parameters that have other conditions",
+            "give all of them the same `when`",
+        )
     return zipped(
         [name for axis in axes for name in axis.names],
         [domain for axis in axes for domain in axis.domains],
@@ -130,7 +137,7 @@ def _axis(name: str, given: object, place: str, folder: str) -> Axis:
         return axis(name, _values(given, where))
     if not isinstance(given, Mapping):
         return axis(name, _single(given, where, folder))
-    refuse_unknown(given, _PARAMETER, f"{where}.")
+    refuse_unknown(given, _PARAMETER, f"{where}.", other_names.PARAMETER_KEYS)
     when = keys.text(given["when"], f"{where}.when") if "when" in given else None
     return axis(name, _described(keys.table(given, where), where, folder), when)
 
@@ -145,8 +152,8 @@ def _described(given: dict[str, object], where: str, folder: str) -> Domain:
     ways = [way for way in ("value", "values", "domain", "min") if way in given]
     if len(ways) != 1:
         raise UsageError(
-            f"`{where}` says {' and '.join(ways) or 'no values'}",
-            "write one of value, values, domain, or min and max",
+            f"`{where}` has {' and '.join(ways) or 'no values'}",
+            "use exactly one of value, values, domain, or min and max",
         )
     if "value" in given:
         return choices((from_data(given["value"], where),))
@@ -155,7 +162,7 @@ def _described(given: dict[str, object], where: str, folder: str) -> Domain:
     if "domain" in given:
         return parse(keys.text(given["domain"], f"{where}.domain"), 1, folder, where)[0]
     if "max" not in given:
-        raise UsageError(f"`{where}` has a min and no max")
+        raise UsageError(f"`{where}` has a min but no max", "add max")
     low, high = (keys.number(given[key], f"{where}.{key}") for key in ("min", "max"))
     log = given.get("log", False) is True
     if type(low) is int and type(high) is int and "step" not in given:

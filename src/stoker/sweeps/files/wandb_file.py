@@ -1,8 +1,8 @@
-"""W&B sweep files, unchanged.
+"""Read W&B sweep files unchanged.
 
 Nested `parameters` become names with dots: `optimizer: {parameters: {lr: ...}}` is optimizer.lr.
-`bayes` is TPE. `run_cap` is the number of trials. What only their service understands (project,
-entity, controller, job, scheduler, ...) is accepted and has no effect.
+`bayes` is run as TPE, `run_cap` is the number of trials. Keys that only the W&B service uses
+(project, entity, controller, job, scheduler, ...) are accepted and ignored.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+from stoker.core.formats.suggestions import nearest
 from stoker.errors import UsageError
-from stoker.sweeps import names
+from stoker.sweeps import names, other_names
 from stoker.sweeps.domains import Domain, choices, continuous
 from stoker.sweeps.domains import whole as whole_numbers
 from stoker.sweeps.files import keys
@@ -41,7 +42,7 @@ _MACRO = re.compile(r"\$\{([^{}]*)\}")
 _BRACED = re.compile(r"(?<![${])\{([^{}]+)\}")
 _SPREAD = ("min", "max")
 _BELL = ("mu", "sigma")
-# For each distribution: the keys it takes beside `distribution`.
+# For each distribution: its keys, other than `distribution`.
 _DISTRIBUTIONS: dict[str, tuple[str, ...]] = {
     "constant": ("value",),
     "categorical": ("values",),
@@ -67,14 +68,14 @@ _ALL_KEYS = ("value", "values", "min", "max", "distribution", "probabilities", "
 def from_table(
     given: Mapping[str, object], environment: Mapping[str, str] | None = None
 ) -> SweepSpec:
-    """`environment` is what ${envvar:NAME} is looked up in; by default, our own."""
-    refuse_unknown(given, _KEYS)
+    """Return the spec of a W&B file. ${envvar:NAME} is looked up in `environment`, by default the
+    environment of this process."""
+    refuse_unknown(given, _KEYS, meanings=other_names.WANDB_KEYS)
     method = keys.text(given.get("method", "grid"), "method")
-    if method not in _METHODS:
-        refuse_unknown([method], _METHODS, "method: ")
+    refuse_unknown([method], _METHODS, meanings=other_names.WANDB_METHODS, what="method")
     axes = list(_axes(keys.table(given.get("parameters", {}), "parameters"), "parameters", ""))
     if not axes:
-        raise UsageError("the sweep has no parameters", "write a table `parameters`")
+        raise UsageError("the file has no parameters", "add a table `parameters`")
     environment = os.environ if environment is None else environment
     space = make_space([axes])
     name = given.get("name")
@@ -92,7 +93,7 @@ def from_table(
 
 
 def _name(title: str) -> str | None:
-    """W&B's names are free text; ours are typed."""
+    """W&B allows free text as a name; return a valid sweep name made from it, or None."""
     made = re.sub(r"[^A-Za-z0-9._-]+", "-", title).strip("-._")[:60]
     try:
         return names.check(made)
@@ -115,19 +116,27 @@ def _axes(given: Mapping[str, object], place: str, prefix: str, depth: int = 0) 
 
 
 def _domain(given: dict[str, object], where: str) -> Domain:
-    refuse_unknown(given, _ALL_KEYS, f"{where}.")
-    said = given["distribution"] if "distribution" in given else _guess(given, where)
-    kind = keys.text(said, f"{where}.distribution")
-    if kind not in _DISTRIBUTIONS:
-        refuse_unknown([kind], _DISTRIBUTIONS, f"{where}.distribution: ")
+    refuse_unknown(given, _ALL_KEYS, f"{where}.", other_names.WANDB_PARAMETER_KEYS)
+    distribution = given["distribution"] if "distribution" in given else _guess(given, where)
+    kind = keys.text(distribution, f"{where}.distribution")
+    refuse_unknown(
+        [kind],
+        _DISTRIBUTIONS,
+        f"{where}.distribution: ",
+        other_names.WANDB_DISTRIBUTIONS,
+        what="distribution",
+    )
     if kind == "categorical" and "probabilities" in given:
         kind = "categorical_w_probabilities"
     for key in given:
         if key != "distribution" and key not in _DISTRIBUTIONS[kind]:
-            raise UsageError(f"`{where}.{key}` means nothing to {kind}")
+            raise UsageError(
+                f"`{where}.{key}` is not a key of the distribution {kind}",
+                f"its keys: {', '.join(_DISTRIBUTIONS[kind])}",
+            )
     for key in _DISTRIBUTIONS[kind]:
         if key not in given and key not in ("q", "mu", "sigma"):
-            raise UsageError(f"`{where}` is {kind} and has no {key}", f"add {key}")
+            raise UsageError(f"`{where}` has distribution {kind} but no {key}", f"add {key}")
     return _made(kind, given, where)
 
 
@@ -139,7 +148,7 @@ def _guess(given: Mapping[str, object], where: str) -> str:
     if "min" in given and "max" in given:
         ends = given["min"], given["max"]
         return "int_uniform" if all(type(end) is int for end in ends) else "uniform"
-    raise UsageError(f"`{where}` says no values", "write value, values, or min and max")
+    raise UsageError(f"`{where}` has no values", "add value, values, or min and max")
 
 
 def _made(kind: str, given: dict[str, object], where: str) -> Domain:
@@ -149,8 +158,8 @@ def _made(kind: str, given: dict[str, object], where: str) -> Domain:
         values = keys.listed(given["values"], f"{where}.values")
         weights: list[float] = []
         if "probabilities" in given:
-            shares = keys.listed(given["probabilities"], f"{where}.probabilities")
-            weights = [float(keys.number(s, f"{where}.probabilities")) for s in shares]
+            listed = keys.listed(given["probabilities"], f"{where}.probabilities")
+            weights = [float(keys.number(p, f"{where}.probabilities")) for p in listed]
         try:
             return choices(tuple(from_data(value, where) for value in values), tuple(weights))
         except UsageError as error:
@@ -172,7 +181,8 @@ def _made(kind: str, given: dict[str, object], where: str) -> Domain:
 
 
 def _ends(kind: str, low: float, high: float) -> tuple[float, float]:
-    """Those without `_values` give exponents of e; inverse ones those of 1/x."""
+    """The bounds of the values. Without `_values`, W&B gives exponents of e; inverse
+    distributions give those of 1/x."""
     if kind == "log_uniform":
         return math.exp(low), math.exp(high)
     if kind == "inv_log_uniform":
@@ -185,7 +195,10 @@ def _stop(given: object) -> dict[str, object]:
     known = ("type", "min_iter", "max_iter", "s", "eta", "strict")
     refuse_unknown(stop, known, "early_terminate.")
     if stop.get("type") != "hyperband":
-        raise UsageError(f"`early_terminate.type` is `{stop.get('type')}`", "write hyperband")
+        raise UsageError(
+            f"`early_terminate.type` is `{stop.get('type')}`, which W&B does not have",
+            "write type: hyperband",
+        )
     factor = max(2, round(keys.number(stop.get("eta", 3), "early_terminate.eta")))
     made: dict[str, object] = {"kind": "hyperband", "factor": factor}
     if "max_iter" in stop:
@@ -208,9 +221,11 @@ def _command(
     for word in words:
         for name in _BRACED.findall(str(word)):
             if name in known:
-                raise UsageError(f"`{{{name}}}` in `command` means nothing in a W&B file",
-                                 "write ${args} for all parameters, or make it a TOML file, which "
-                                 "knows placeholders")  # fmt: skip
+                raise UsageError(
+                    f"a W&B file has no placeholder `{{{name}}}` in `command`",
+                    "write ${args} for all parameters, or use a TOML sweep file, which supports "
+                    "placeholders",
+                )
     program = str(given["program"]) if "program" in given else None
     made = [_word(str(word), program, environment) for word in words]
     return template.argv(word for word in made if word is not None)
@@ -236,19 +251,21 @@ def _expanded(macro: str, program: str | None, environment: Mapping[str, str]) -
     if macro == "program":
         if program is None:
             raise UsageError(
-                "the file has no `program`, so there is no command to run",
+                "the file has no `program` to run",
                 "add `program: train.py`, or `command: [python, train.py, '${args}']`, to the file",
             )
         return program
     if macro.startswith("envvar:"):
         name = macro.removeprefix("envvar:")
         if name not in environment:
-            raise UsageError(f"the variable {name} of ${{{macro}}} is not set")
+            raise UsageError(f"the environment variable {name} in ${{{macro}}} is not set")
         return environment[name]
     if macro in _ARGUMENTS:
-        raise UsageError(f"`${{{macro}}}` is part of a word", "give it a line of its own")
-    refuse_unknown([macro], ("env", "interpreter", "program", *_ARGUMENTS, "envvar:NAME"), "${} ")
-    raise AssertionError(macro)
+        raise UsageError(f"`${{{macro}}}` is part of a longer word", "put it on a line of its own")
+    known = ("env", "interpreter", "program", *_ARGUMENTS, "envvar:NAME")
+    near = nearest(macro, known)
+    hint = f"did you mean `${{{near}}}`?" if near else f"known: {', '.join(known)}"
+    raise UsageError(f"unknown macro `${{{macro}}}` in `command`", hint)
 
 
 def _literal(text: str) -> str:

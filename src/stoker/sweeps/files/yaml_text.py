@@ -1,7 +1,7 @@
-"""YAML as people mean it: version 1.2, so 1e-3 is a number and `no` is a word.
+"""Read YAML 1.2, in which `1e-3` is a number and `no` is a string.
 
-PyYAML follows version 1.1, where `1e-3` is a text, `no` is false and `12:30:45` is 45045; each has
-cost people nights of training. Keys that stand twice are refused instead of the last one winning.
+PyYAML follows YAML 1.1, where `1e-3` is a string, `no` is false and `12:30:45` is 45045. Duplicate
+keys are errors here; in PyYAML the last one wins silently.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ _RULES = (
 
 
 def parse(text: str, what: str = "the file") -> object:
+    """Return the data of a YAML text. Raises UsageError if it is not valid, and Unavailable if
+    PyYAML is not installed."""
     try:
         yaml: Any = importlib.import_module("yaml")
     except ImportError:
@@ -40,29 +42,29 @@ def parse(text: str, what: str = "the file") -> object:
         mark = getattr(error, "problem_mark", None)
         place = f" in line {mark.line + 1}" if mark is not None else ""
         problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
-        raise UsageError(f"{what} is not YAML: {problem}{place}") from None
+        raise UsageError(f"{what} is not valid YAML: {problem}{place}") from None
     except RecursionError:
         raise UsageError(f"{what} is nested too deeply") from None
     except (ValueError, TypeError, KeyError, AttributeError) as error:  # `!!bool x`, `!!int [x]`
-        raise UsageError(f"{what} is not YAML: {error}") from None
+        raise UsageError(f"{what} is not valid YAML: {error}") from None
 
 
 def _loader(yaml: Any) -> Any:
-    """A safe loader with our own rules, made when it is needed."""
+    """Return a safe loader class with the YAML 1.2 rules; PyYAML is imported only on demand."""
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc]
-        yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  not those of version 1.1
+        yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  drop those of YAML 1.1
 
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
             seen = set()
             for key, _ in node.value:
                 if not isinstance(key.value, str):
                     raise yaml.constructor.ConstructorError(
-                        None, None, "a list or a table cannot be a key", key.start_mark
+                        None, None, "a key must not be a list or a table", key.start_mark
                     )
                 if key.value in seen and key.tag != _TAG + "merge":
                     raise yaml.constructor.ConstructorError(
-                        None, None, f"the key `{key.value}` stands twice", key.start_mark
+                        None, None, f"duplicate key `{key.value}`", key.start_mark
                     )
                 seen.add(key.value)
             return super().construct_mapping(node, deep)
