@@ -1,4 +1,4 @@
-"""The searcher as it is: a child process with Optuna in it."""
+"""The search client with real search processes that run Optuna."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def child(code: str) -> tuple[str, ...]:
 
 @pytest.fixture(scope="module")
 def past() -> list[KnownTrial]:
-    """Thirty trials, each told before the next was asked for."""
+    """Thirty trials, each reported before the next one was requested."""
     pytest.importorskip("optuna")
     found = []
     with SearchClient(SPEC) as searcher:
@@ -52,21 +52,21 @@ SPEC = sweep(
 )  # fmt: skip
 
 
-def test_a_search_gets_better_and_repeats_nothing(past: list[KnownTrial]) -> None:
+def test_search_improves_and_repeats_no_point(past: list[KnownTrial]) -> None:
     values = [entry.value for entry in past if entry.value is not None]
     assert [entry.number for entry in past] == list(range(1, 31))
     assert sum(values[-10:]) < sum(values[:10])
     assert len({str(entry.params) for entry in past}) == 30
 
 
-def test_conditions_and_ties_hold_for_what_is_asked(past: list[KnownTrial]) -> None:
+def test_proposed_trials_respect_conditions_and_zips(past: list[KnownTrial]) -> None:
     for entry in past:
         assert ("wd" in entry.params) == (entry.params["opt"] == "adam")
         assert (entry.params["a"], entry.params["b"]) in [(1, "x"), (2, "y")]
         assert entry.params["k"] in (0, 1, 2) and entry.params["i"] in range(1, 10)
 
 
-def test_a_restart_goes_on_as_if_nothing_had_happened(past: list[KnownTrial]) -> None:
+def test_restarted_search_proposes_the_same_trials(past: list[KnownTrial]) -> None:
     with SearchClient(SPEC, past) as one, SearchClient(SPEC, past) as other:
         asked = one.ask(3)
         assert asked == other.ask(3) and [a.number for a in asked] == [31, 32, 33]
@@ -77,12 +77,12 @@ def test_a_restart_goes_on_as_if_nothing_had_happened(past: list[KnownTrial]) ->
             assert value == (pytest.approx(known, rel=1e-3) if type(known) is float else known)
 
 
-def test_trials_in_every_state_are_taken_over(past: list[KnownTrial]) -> None:
+def test_history_with_trials_in_every_state_is_accepted(past: list[KnownTrial]) -> None:
     states = ["done", "failed", "running", "stopped"]
     mixed = [entry._replace(state=states[i % 4]) for i, entry in enumerate(past[:12])]
     mixed.append(
         KnownTrial(12, {"lr": 7.0, "opt": "gone"}, "running")
-    )  # of an older shape of the sweep
+    )  # from an earlier version of the space
     with SearchClient(SPEC, mixed) as searcher:
         (asked,) = searcher.ask()
         assert asked.number == 13
@@ -93,13 +93,13 @@ def test_trials_in_every_state_are_taken_over(past: list[KnownTrial]) -> None:
         assert not searcher.report(12, 1, 3.0) and not searcher.report(0, 1, 3.0)
 
 
-def test_a_small_space_ends(past: list[KnownTrial]) -> None:
+def test_search_of_a_small_space_ends(past: list[KnownTrial]) -> None:
     with SearchClient(sweep("x=1,2,3", "y=a,b")) as searcher:
         found = [tuple(data(asked).values()) for asked in searcher.ask(20)]
         assert len(found) == len(set(found)) == 6 and searcher.ask(1) == []
 
 
-def test_a_union_of_grids_can_be_searched(past: list[KnownTrial]) -> None:
+def test_union_of_grids_can_be_searched(past: list[KnownTrial]) -> None:
     both = sweep("x=1,2")
     both = both._replace(
         space=both.space._replace(grids=both.space.grids + sweep("z=5,6").space.grids)
@@ -128,7 +128,7 @@ def test_a_union_of_grids_can_be_searched(past: list[KnownTrial]) -> None:
         (None, False),
     ],
 )
-def test_a_trial_that_falls_behind_is_stopped(
+def test_trial_that_falls_behind_is_stopped(
     past: list[KnownTrial], stop: dict[str, object] | None, expected: bool
 ) -> None:
     spec = sweep("x=range(100)", early_stop=stop, method="grid")
@@ -138,7 +138,7 @@ def test_a_trial_that_falls_behind_is_stopped(
     with SearchClient(spec, history) as searcher:
         assert any([searcher.report(8, step, 99.0) for step in range(9)]) is expected
     open_ones = [KnownTrial(n, {"x": n}, "running") for n in range(9)]
-    with SearchClient(spec, open_ones) as searcher:  # the curves come with the ends of the trials
+    with SearchClient(spec, open_ones) as searcher:  # curves sent with the final results
         for n in range(8):
             searcher.tell(n, "done", 1.0, curve)
         assert any([searcher.report(8, step, 99.0) for step in range(9)]) is expected
@@ -151,34 +151,34 @@ def test_a_trial_that_falls_behind_is_stopped(
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "expected"),
     [
         ("import sys; sys.exit('boom')", "boom"),
-        ("input(); print('rubbish', flush=True); input()", "nonsense"),
-        ("input(); print('{}', flush=True); input()", "nonsense"),
-        ("input(); print('[1]', flush=True); input()", "nonsense"),
+        ("input(); print('rubbish', flush=True); input()", "invalid answer"),
+        ("input(); print('{}', flush=True); input()", "invalid answer"),
+        ("input(); print('[1]', flush=True); input()", "invalid answer"),
         ("input(); import os; os.kill(os.getpid(), 9)", "died"),
         ("import time; time.sleep(60)", "did not answer"),
     ],
 )
-def test_a_broken_searcher_is_unavailable_and_never_waited_for(code: str, said: str) -> None:
+def test_broken_search_process_is_unavailable_without_a_hang(code: str, expected: str) -> None:
     timeout = 0.3 if "sleep" in code else 30
-    with pytest.raises(Unavailable, match=said):
+    with pytest.raises(Unavailable, match=expected):
         SearchClient(SPEC, timeout=timeout, command=child(code))
 
 
-def test_a_searcher_that_cannot_start_is_unavailable() -> None:
-    with pytest.raises(Unavailable, match="cannot be started"):
+def test_search_process_that_cannot_start_is_unavailable() -> None:
+    with pytest.raises(Unavailable, match="cannot start the search process"):
         SearchClient(SPEC, command=("/nowhere/python",))
 
 
-def test_a_searcher_that_does_not_read_is_given_up() -> None:
+def test_search_process_that_does_not_read_times_out() -> None:
     long = [KnownTrial(n, {"x": "y" * 1000}, "failed") for n in range(200)]
-    with pytest.raises(Unavailable, match="listen"):
+    with pytest.raises(Unavailable, match="does not read its requests"):
         SearchClient(SPEC, long, timeout=0.3, command=child("import time; time.sleep(60)"))
 
 
-def test_without_optuna_the_error_says_what_to_install() -> None:
+def test_error_without_optuna_has_an_install_hint() -> None:
     code = (
         "import sys; sys.modules['optuna'] = None\n"
         "from stoker.sweeps.search.search_process import main; main()"
@@ -188,9 +188,9 @@ def test_without_optuna_the_error_says_what_to_install() -> None:
     assert caught.value.hint == "pip install 'stoker[search]'"
 
 
-def test_an_error_in_the_searcher_is_told_and_ends_it(past: list[KnownTrial]) -> None:
+def test_error_in_the_search_process_is_raised_and_closes_it(past: list[KnownTrial]) -> None:
     with SearchClient(SPEC) as searcher:
         with pytest.raises(Unavailable, match="TypeError"):
             searcher._call({"do": "ask", "count": None})
-        with pytest.raises(Unavailable, match="gone"):
+        with pytest.raises(Unavailable, match="was closed"):
             searcher.ask()

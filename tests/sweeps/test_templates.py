@@ -1,6 +1,6 @@
-"""Values arrive exactly as they are, whatever they hold and wherever they stand.
+"""Programs get exactly the values of the sweep, whatever characters and quotes are involved.
 
-These tests run real shells: what a shell does with a text is not a matter of opinion.
+These tests run the rendered commands with real shells.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HOSTILE = [
     "^a^b",
     "a[$(id)]", "--", "()", "-c", "\\n", "x\\\ny", "::", "@", "😀", "$", "a$", "`", "/etc/passwd",
 ]  # fmt: skip
-# Each place must hand over exactly one word: this value, with what is written around it.
+# Each place must pass exactly one word: the value with the text around it.
 PLACES = [
     ("{x}", "{}"), ("--x={x}", "--x={}"), ("a{x}b", "a{}b"), ("{x}{x}", "{}{}"),
     ('"{x}"', "{}"), ('"a {x} b"', "a {} b"), ("'{x}'", "{}"), ("'a {x} b'", "a {} b"),
@@ -56,7 +56,7 @@ def run(text: str, with_shell: str, **env: str) -> list[str]:
 
 
 @pytest.mark.parametrize("with_shell", SHELLS)
-def test_hostile_values_arrive_as_they_are_in_every_kind_of_quotes(with_shell: str) -> None:
+def test_hostile_value_arrives_unchanged_in_every_quoting_context(with_shell: str) -> None:
     texts, expected = [], []
     for place, around in PLACES:
         command = shell(f"{PRINT} {place} end")
@@ -83,7 +83,7 @@ def test_hostile_values_arrive_as_they_are_in_every_kind_of_quotes(with_shell: s
     ),
     st.sampled_from(SHELLS),
 )
-def test_any_value_at_all_arrives_as_it_is(values: list[str], with_shell: str) -> None:
+def test_arbitrary_value_arrives_unchanged(values: list[str], with_shell: str) -> None:
     command = shell(PRINT + ' {x} "<{x}>" \'<{x}>\' --x={x} "$E{x}" {params:hydra}')
     texts = [command.render({"x": plain(value)}).argv[0] for value in values]
     expected = [
@@ -95,7 +95,7 @@ def test_any_value_at_all_arrives_as_it_is(values: list[str], with_shell: str) -
 
 
 @pytest.mark.parametrize("with_shell", SHELLS)
-def test_a_value_as_a_command_an_assignment_or_a_file_name_is_only_that(
+def test_value_as_command_assignment_or_file_name_runs_nothing(
     with_shell: str, tmp_path: Path
 ) -> None:
     for value in HOSTILE:
@@ -114,18 +114,18 @@ def test_a_value_as_a_command_an_assignment_or_a_file_name_is_only_that(
         missing = shell("if {x}; then :; fi; {x} || printf 'no\\0'").render(point).argv[0]
         done = subprocess.run([with_shell, "-c", missing], capture_output=True, text=True)
         assert "INJECTED" not in done.stdout and "uid=" not in done.stdout
-    for value in ("then", "fi", "done", "esac"):  # words of the shell's own, unless quoted
+    for value in ("then", "fi", "done", "esac"):  # reserved words, unless quoted
         text = shell("{x} 2>&- || printf 'no\\0'").render({"x": plain(value)}).argv[0]
         assert run(text, with_shell) == ["no"]
 
 
-def test_the_value_two_in_front_of_a_redirection_is_not_a_descriptor(tmp_path: Path) -> None:
+def test_value_2_before_a_redirection_is_not_a_descriptor(tmp_path: Path) -> None:
     text = shell("echo {x}>out").render({"x": typed("2")}).argv[0]
     subprocess.run(["/bin/sh", "-c", text], cwd=tmp_path, check=True)
     assert (tmp_path / "out").read_text() == "2\n"
 
 
-def test_words_take_values_without_a_shell() -> None:
+def test_argv_template_passes_values_without_a_shell() -> None:
     code = "import sys, json; print(json.dumps(sys.argv[1:]))"
     command = argv([sys.executable, "-c", code.replace("{", "{{"), "{x}", "--x={x}", "{params}"])
     command.check(["x"])
@@ -137,7 +137,7 @@ def test_words_take_values_without_a_shell() -> None:
 
 
 @pytest.mark.parametrize("inner", [["sh", "-c"], ["env", "bash", "-ec"], ["/bin/sh", "-u", "-c"]])
-def test_the_text_behind_c_is_written_for_the_shell_that_reads_it(inner: list[str]) -> None:
+def test_value_after_sh_c_is_quoted_for_the_inner_shell(inner: list[str]) -> None:
     command = argv([*inner, f'{PRINT} {{x}} "<{{x}}>" \'{{x}}\' "$1"', "name", "{x}"])
     command.check(["x"])
     for value in HOSTILE:
@@ -147,7 +147,7 @@ def test_the_text_behind_c_is_written_for_the_shell_that_reads_it(inner: list[st
 
 
 @pytest.mark.parametrize("with_shell", SHELLS)
-def test_cards_are_put_in_when_the_trial_runs(with_shell: str) -> None:
+def test_gpu_placeholder_is_expanded_when_the_trial_runs(with_shell: str) -> None:
     cards = "0,1 $(id)' \""
     text = shell(f"{PRINT} {{gpu}} \"a{{gpu}}b\" '{{gpu}}' --g={{gpu}}").render({}).argv[0]
     assert run(text, with_shell, STOKER_GPUS=cards) == [cards, f"a{cards}b", cards, f"--g={cards}"]
@@ -194,7 +194,7 @@ def test_cards_are_put_in_when_the_trial_runs(with_shell: str) -> None:
         'A=(sh -c); "${{A[@]}}" {x}', 'A=({x}); sh -c "$A"', "A=sh; A+=' -c'; $A {x}",
     ],
 )  # fmt: skip
-def test_where_a_value_would_be_read_twice_it_is_refused(text: str) -> None:
+def test_placeholder_that_would_be_parsed_twice_is_refused(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         shell(text).check(["x"])
     assert caught.value.hint
@@ -209,12 +209,12 @@ def test_where_a_value_would_be_read_twice_it_is_refused(text: str) -> None:
         "for i in 1 2 3; do python t.py --i $i --x {x}; done", "A=(1 2); python t.py ${{A[0]}} {x}",
     ],
 )  # fmt: skip
-def test_variables_that_run_nothing_are_fine(text: str) -> None:
+def test_variable_that_runs_nothing_is_accepted(text: str) -> None:
     shell(text).check(["x"])
 
 
 @pytest.mark.parametrize("text", ['A={x}; python -c "$A"', 'A={x}; awk "$A"'])
-def test_a_value_that_a_variable_brings_into_a_program_has_to_be_harmless(text: str) -> None:
+def test_value_that_reaches_program_text_through_a_variable_must_be_harmless(text: str) -> None:
     shell(text).check(["x"])
     shell(text).render({"x": plain("abc")})
     with pytest.raises(UsageError, match="would become part of a program"):
@@ -232,7 +232,7 @@ def test_a_value_that_a_variable_brings_into_a_program_has_to_be_harmless(text: 
         ["csh", "-c", "echo {x}"], ["bash", "-c", "echo '{params}'"],
     ],
 )  # fmt: skip
-def test_words_that_somebody_reads_as_a_program_are_refused(words: list[str]) -> None:
+def test_placeholder_in_a_word_that_is_evaluated_is_refused(words: list[str]) -> None:
     with pytest.raises(UsageError):
         argv(words).check(["x"])
 
@@ -245,7 +245,7 @@ def test_words_that_somebody_reads_as_a_program_are_refused(words: list[str]) ->
         shell("python -W ignore -c {x}"), shell("sed s/a/{x}/ f"), shell("node --eval={x}"),
     ],
 )  # fmt: skip
-def test_program_text_takes_only_values_that_mean_nothing(command: Template) -> None:
+def test_program_text_takes_only_harmless_values(command: Template) -> None:
     command.check(["x"])
     assert "0.1" in "".join(command.render({"x": typed("0.1")}).argv)
     for value in ("__import__('os')", "a;b", "$(id)", "a b", "a\nb", "`id`"):
@@ -253,7 +253,7 @@ def test_program_text_takes_only_values_that_mean_nothing(command: Template) -> 
             command.render({"x": plain(value)})
 
 
-def test_a_value_cannot_become_an_option_of_a_shell() -> None:
+def test_value_cannot_become_an_option_of_a_shell() -> None:
     for command in (shell("bash {x} 'id'"), argv(["sh", "{x}", "id"]), shell("env {x} id")):
         command.check(["x"])
         assert command.render({"x": plain("run.sh")})
@@ -262,32 +262,36 @@ def test_a_value_cannot_become_an_option_of_a_shell() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
-        ("run {lrr}", "did you mean `{lr}`?"), ("run {lr.__class__}", "`lr.__class__`"),
-        ("run {lr[0]}", "more than a name"), ("run {lr:.3f}", "more than a name"),
-        ("run {lr!r}", "more than a name"), ("run {}", "braces"), ("run {lr", "never closed"),
-        ("run lr}", "has no"), ("run {lr} {params:x}", "hydra"), ("run", "does not use `lr`"),
-        ("run '{params}'", "several words"), ("run a{params}", "several words"), ("", "no command"),
-        ("run ${HOME} {lr}", "${{HOME}}"), ('echo \'{"a": 1}\' {lr}', "more than a name"),
+        ("run {lrr}", "did you mean `{lr}`?"), ("run {lr.__class__}", "`{lr.__class__}`"),
+        ("run {lr[0]}", "not a plain name"), ("run {lr:.3f}", "not a plain name"),
+        ("run {lr!r}", "not a plain name"), ("run {}", "braces"), ("run {lr", "without a `}`"),
+        ("run lr}", "without a `{`"), ("run {lr} {params:x}", "hydra"),
+        ("run {lr} {params:jsn}", "did you mean `{params:json}`?"), ("run", "does not use `lr`"),
+        ("run {lr} {gpus}", "did you mean `{gpu}`?"), ("run {lr} {args}", "mean `{params}`?"),
+        ("run {lr} {trial}", "did you mean `{id}`?"), ("run {lr} {outdir}", "mean `{dir}`?"),
+        ("run '{params}'", "several words"), ("run a{params}", "several words"),
+        ("", "the command is missing"),
+        ("run ${HOME} {lr}", "${{HOME}}"), ('echo \'{"a": 1}\' {lr}', "not a plain name"),
     ],
 )  # fmt: skip
-def test_what_is_not_a_placeholder_is_explained(text: str, said: str) -> None:
+def test_error_about_a_bad_placeholder_explains_it(text: str, expected: str) -> None:
     with pytest.raises(UsageError) as caught:
         shell(text).check(["lr"])
-    assert said in f"{caught.value.message} {caught.value.hint}"
+    assert expected in f"{caught.value.message} {caught.value.hint}"
 
 
-def test_parameters_without_a_placeholder_are_fine_when_asked() -> None:
+def test_lenient_template_needs_no_placeholders() -> None:
     shell("run").check(["lr"], lenient=True)
     shell("run {params}").check(["lr"])
     shell("run {id} {dir} {gpu} {lr}").check(["lr"])
-    with pytest.raises(UsageError, match="means something"):
+    with pytest.raises(UsageError, match="is reserved by Stoker"):
         shell("run {gpu}").check(["gpu"])
     shell("run {params}").check(["gpu"])
 
 
-def test_the_styles_of_params() -> None:
+def test_each_style_of_params_is_rendered() -> None:
     point: Point = {"lr": typed("1e-3"), "amp": Value(True, "True"), "o.k": Value(False, "False")}
 
     def made(style: str) -> tuple[str, ...]:
@@ -313,18 +317,18 @@ def test_the_styles_of_params() -> None:
         ("t --wd \\\n  {wd} x", "t  x"), ("t --wd\n{wd}", "t --wd\n''"),
     ],
 )  # fmt: skip
-def test_an_absent_parameter_takes_its_word_and_its_option_along(text: str, made: str) -> None:
+def test_absent_parameter_removes_its_word_and_option_from_shell_text(text: str, made: str) -> None:
     assert shell(text).render({"lr": typed("1")}).argv[0] == made
 
 
-def test_an_absent_parameter_takes_its_option_along_in_words() -> None:
+def test_absent_parameter_removes_its_word_and_option_from_argv() -> None:
     words = ["t", "--lr", "{lr}", "--wd", "{wd}", "--m={wd}", "run-{wd}"]
     assert argv(words).render({"lr": typed("1")}).argv == ("t", "--lr", "1", "run-")
     live = argv([*words, "{gpu}"]).render({"lr": typed("1")}).argv[0]
     assert "--wd" not in live and "'--lr' '1' 'run-'" in live
 
 
-def test_every_trial_finds_its_parameters_in_its_environment() -> None:
+def test_trial_environment_holds_the_parameters() -> None:
     made = variables({"lr": typed("1e-3"), "optimizer.name": plain("a b"), "n": typed("none")})
     params = json.loads(made.pop("STOKER_PARAMS"))
     assert params == {"lr": 0.001, "optimizer.name": "a b", "n": None}
@@ -333,7 +337,7 @@ def test_every_trial_finds_its_parameters_in_its_environment() -> None:
     }  # fmt: skip
 
 
-def test_a_nul_byte_gets_nowhere() -> None:
+def test_nul_byte_in_a_value_is_refused() -> None:
     for command in (shell("t {x}"), argv(["t", "{x}"])):
         with pytest.raises(UsageError, match="NUL"):
             command.render({"x": Value("a\0b", "a\0b")})
@@ -341,7 +345,7 @@ def test_a_nul_byte_gets_nowhere() -> None:
         variables({"x": Value("a\0b", "a\0b")})
 
 
-def test_shells_that_quote_differently_are_refused() -> None:
+def test_shell_without_posix_quoting_is_refused() -> None:
     for path in ("/bin/sh", "/usr/bin/zsh", "bash"):
         check_shell(path)
     for path in ("/usr/bin/fish", "/bin/csh", "/opt/odd"):
@@ -349,6 +353,6 @@ def test_shells_that_quote_differently_are_refused() -> None:
             check_shell(path)
 
 
-def test_a_template_survives_its_own_json() -> None:
+def test_template_survives_a_json_round_trip() -> None:
     for command in (shell("t {x}"), argv(["t", "{x}"])):
         assert Template.from_json(json.loads(json.dumps(command.to_json()))) == command

@@ -1,4 +1,4 @@
-"""The client of the search process: asks for points, sends results, and has time limits."""
+"""The client of the search process: requests points and sends results, with a time limit."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from stoker.sweeps.spec import SweepSpec
 from stoker.sweeps.values import Point, Value
 
 TIMEOUT = 120.0
+_INVALID_ANSWER = "the search process sent an invalid answer"
 _COMMAND = (sys.executable, "-P", "-m", "stoker.sweeps.search.search_process")
 
 
 class KnownTrial(Record):
-    """A trial as the store knows it; state is done, failed, running or stopped."""
+    """A trial from the database; `state` is done, failed, running or stopped."""
 
     number: int
     params: dict[str, object]
@@ -37,14 +38,14 @@ class ProposedTrial(Record):
 
 
 class SearchDied(Unavailable):
-    """The search process ended, hung or answered nonsense; another one may do better."""
+    """The search process ended, hung or sent an invalid answer; a new process may work."""
 
 
 class SearchClient:
-    """One child process and one sweep. After any error the process is gone.
+    """One search process for one sweep. After any error the process is closed.
 
-    Raises SearcherDied when the process was at fault, and Unavailable when the search itself
-    cannot work: a package is missing, or the method refuses the space.
+    The methods raise SearchDied if the process failed, and Unavailable if the search cannot work:
+    a package is missing, or the method does not support the space.
     """
 
     def __init__(
@@ -63,16 +64,16 @@ class SearchClient:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
-                start_new_session=True,  # Ctrl-C is for us to handle
+                start_new_session=True,  # Ctrl-C must reach only this process
             )
         except OSError as error:
             self._errors.close()
-            raise SearchDied(f"the searcher cannot be started: {error.strerror}") from None
+            raise SearchDied(f"cannot start the search process: {error.strerror}") from None
         past = [entry._asdict() for entry in history or []]
         self._call({"do": "begin", "spec": sweep.to_json(), "history": past})
 
     def ask(self, count: int = 1) -> list[ProposedTrial]:
-        """New points and their numbers, which go on from those of the history."""
+        """Return up to `count` new points, numbered after those of the history."""
         answer = self._call({"do": "ask", "count": count})
         try:
             return [
@@ -82,7 +83,7 @@ class SearchClient:
                 for one in answer  # type: ignore[attr-defined]
             ]
         except (TypeError, KeyError, ValueError, AttributeError):
-            raise self._trouble("the searcher answered with nonsense") from None
+            raise self._failure(_INVALID_ANSWER) from None
 
     def tell(
         self,
@@ -91,13 +92,16 @@ class SearchClient:
         value: float | None = None,
         curve: Sequence[tuple[int, float]] = (),
     ) -> None:
-        """How a trial ended: done, failed or stopped. `curve`: what was not reported before."""
+        """Record how a trial ended: done, failed or stopped.
+
+        `curve` holds the values that were not sent with `report`.
+        """
         self._call({
             "do": "tell", "number": number, "state": state, "value": value, "curve": list(curve),
         })  # fmt: skip
 
     def report(self, number: int, step: int, value: float) -> bool:
-        """A value on the way; whether the trial should stop."""
+        """Send an intermediate value; return whether the trial should stop early."""
         return bool(self._call({"do": "report", "number": number, "step": step, "value": value}))
 
     def close(self) -> None:
@@ -109,7 +113,7 @@ class SearchClient:
                 try:
                     pipe.close()
                 except OSError:
-                    pass  # what was not yet written goes nowhere any more
+                    pass  # unsent requests cannot be flushed to a dead process
 
     def __enter__(self) -> SearchClient:
         return self
@@ -124,23 +128,26 @@ class SearchClient:
 
     def _call(self, request: dict[str, object]) -> object:
         if self._child.stdin is None or self._child.stdin.closed:
-            raise SearchDied("the searcher is gone")
+            raise SearchDied("the search process was closed")
         deadline = time.monotonic() + self._timeout
         self._send(json.dumps(request).encode() + b"\n", deadline)
         line = self._receive(deadline)
         try:
             answer = json.loads(line)
         except ValueError:
-            raise self._trouble("the searcher answered with nonsense") from None
+            raise self._failure(_INVALID_ANSWER) from None
         if not isinstance(answer, dict) or not ({"ok", "error"} & set(answer)):
-            raise self._trouble("the searcher answered with nonsense")
+            raise self._failure(_INVALID_ANSWER)
         if "error" in answer:
             package = answer.get("missing")
             self.close()
             if package == "optuna":
-                raise Unavailable("this search needs optuna", "pip install 'stoker[search]'")
+                raise Unavailable(
+                    "this search method needs the package optuna",
+                    "pip install 'stoker[search]'",
+                )
             hint = f"pip install {package}" if package else None
-            raise Unavailable(f"the searcher failed: {answer['error']}", hint)
+            raise Unavailable(f"the search failed: {answer['error']}", hint)
         return answer["ok"]
 
     def _send(self, data: bytes, deadline: float) -> None:
@@ -150,13 +157,13 @@ class SearchClient:
         while data:
             _, ready, _ = select.select([], [pipe], [], max(0.0, deadline - time.monotonic()))
             if not ready:
-                raise self._trouble("the searcher does not listen")
+                raise self._failure("the search process does not read its requests")
             try:
                 data = data[os.write(pipe, data) :]
             except BlockingIOError:
                 continue
             except OSError:
-                raise self._trouble("the searcher died") from None
+                raise self._failure("the search process died") from None
 
     def _receive(self, deadline: float) -> bytes:
         assert self._child.stdout is not None
@@ -164,19 +171,19 @@ class SearchClient:
         while b"\n" not in self._rest:
             ready, _, _ = select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))
             if not ready:
-                raise self._trouble(f"the searcher did not answer in {self._timeout:g} s")
+                raise self._failure(f"the search process did not answer in {self._timeout:g} s")
             data = os.read(pipe, 1 << 16)
             if not data:
-                raise self._trouble("the searcher died")
+                raise self._failure("the search process died")
             self._rest += data
         line, _, self._rest = self._rest.partition(b"\n")
         return line
 
-    def _trouble(self, message: str) -> SearchDied:
-        """End the process; the error has the last line of its output."""
+    def _failure(self, message: str) -> SearchDied:
+        """Kill the process and return an error with the last line of its stderr."""
         self._child.kill()
         self._child.wait()
         self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - 2000))
-        words = self._errors.read().decode("utf-8", "replace").strip().splitlines()
+        lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
         self.close()
-        return SearchDied(f"{message}: {words[-1]}" if words else message)
+        return SearchDied(f"{message}: {lines[-1]}" if lines else message)

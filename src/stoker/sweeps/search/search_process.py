@@ -1,6 +1,6 @@
 """The search process: reads requests and writes answers, one line of JSON each.
 
-`search_client.Searcher` starts it. Only this process imports Optuna, which takes a second and much
+`SearchClient` starts it. Only this process imports Optuna, which takes a second and much
 memory; if Optuna crashes, only this process dies. The study is rebuilt from the database, and the
 random state of each request is derived from the seed and the number of trials, so that a restarted
 search continues as if it had not been interrupted.
@@ -28,19 +28,21 @@ from stoker.sweeps.spec import ADAPTIVE, SweepSpec
 from stoker.sweeps.values import Point, Value, from_data, point_key
 from stoker.testing.failpoints import point as failpoint
 
-_TRIES = 10  # to get a point that is not known yet, before chance decides
+_MAX_ATTEMPTS = 10  # to get a new point from the sampler, before a random point is taken
 
 
 class Search:
+    """An Optuna study and the mapping of trial numbers to its trials."""
+
     def __init__(self, optuna: Any, sweep: SweepSpec, history: list[dict[str, Any]]) -> None:
         self._optuna = optuna
         self._sweep = sweep
         self._known: set[str] = set()
-        self._numbers: dict[int, int] = {}  # ours to the study's
-        self._next = 1  # trials count from 1
+        self._numbers: dict[int, int] = {}  # number of a trial -> number in the study
+        self._next = 1  # trials are numbered from 1
         goal = "maximize" if sweep.metric is not None and sweep.metric.goal == "max" else "minimize"
         self._study = optuna.create_study(
-            study_name="sweep",  # hyperband deals out its brackets by the name; it has to stay
+            study_name="sweep",  # Hyperband hashes the name to assign brackets; keep it constant
             direction=goal,
             sampler=self._sampler(0),
             pruner=self._pruner(history),
@@ -49,7 +51,7 @@ class Search:
             self._remember(int(entry.get("number", number)), entry)
 
     def ask(self, count: int) -> list[dict[str, object]]:
-        """New points; fewer than asked for when there are no others."""
+        """Return new points; fewer than `count` if the space is exhausted."""
         found: list[dict[str, object]] = []
         while len(found) < count:
             point = self._new()
@@ -68,9 +70,9 @@ class Search:
         states = self._optuna.trial.TrialState
         place = self._numbers.get(number)
         if place is None or self._study.trials[place].state.is_finished():
-            return  # of an older shape of the sweep, or told twice
+            return  # from an earlier version of the space, or reported twice
         if curve:
-            self._note(self._study.trials[place]._trial_id, curve)
+            self._add_intermediate_values(self._study.trials[place]._trial_id, curve)
         if state == "stopped":
             self._study.tell(place, state=states.PRUNED)
         elif state == "done" and value is not None and math.isfinite(value):
@@ -78,8 +80,8 @@ class Search:
         else:
             self._study.tell(place, state=states.FAIL)
 
-    def _note(self, trial: int, curve: list[tuple[int, float]]) -> None:
-        """What an ended trial said that nobody asked about: others are measured by it."""
+    def _add_intermediate_values(self, trial: int, curve: list[tuple[int, float]]) -> None:
+        """Store the values that `report` did not see: the pruner compares other trials to them."""
         storage = self._study._storage
         for step, value in curve:
             if math.isfinite(value):
@@ -89,7 +91,8 @@ class Search:
             storage.set_trial_system_attr(trial, key, value)
 
     def report(self, number: int, step: int, value: float) -> bool:
-        """Whether to stop. A Trial object would ask the sampler first; the storage does not."""
+        """Whether to stop the trial. Writes to the storage directly, because creating an Optuna
+        Trial object would call the sampler."""
         storage, place = self._study._storage, self._numbers.get(number)
         if place is None or self._study.trials[place].state.is_finished():
             return False
@@ -99,14 +102,14 @@ class Search:
         return bool(self._study.pruner.prune(self._study, storage.get_trial(trial._trial_id)))
 
     def _new(self) -> Point | None:
-        for attempt in range(_TRIES):
+        for attempt in range(_MAX_ATTEMPTS):
             self._study.sampler = self._sampler(attempt)
             trial = self._study.ask()
             point = self._suggest(trial)
             if point_key(point) not in self._known:
                 return point
             self._study.tell(trial, state=self._optuna.trial.TrialState.FAIL)
-        for point in methods.sampled(self._sweep.space, self._seed(_TRIES)):
+        for point in methods.sampled(self._sweep.space, self._seed(_MAX_ATTEMPTS)):
             if point_key(point) not in self._known:
                 self._add(point, "running", None, [])
                 return point
@@ -117,13 +120,13 @@ class Search:
         grids = len(space.grids)
         grid = trial.suggest_categorical("grid", list(range(grids))) if grids > 1 else 0
         axes = space.grids[grid]
-        sofar: Point = dict(space.constants)
+        chosen: Point = dict(space.constants)
         for index in order(axes):
-            if holds(axes[index], sofar):
+            if holds(axes[index], chosen):
                 values = _suggest_axis(trial, f"{grid}.{index}", axes[index])
-                sofar.update(zip(axes[index].names, values, strict=True))
+                chosen.update(zip(axes[index].names, values, strict=True))
         in_order = [*dict(space.constants), *(name for axis in axes for name in axis.names)]
-        return {name: sofar[name] for name in in_order if name in sofar}
+        return {name: chosen[name] for name in in_order if name in chosen}
 
     def _remember(self, number: int, entry: dict[str, Any]) -> None:
         point = {name: from_data(data) for name, data in entry["params"].items()}
@@ -133,7 +136,7 @@ class Search:
             self._numbers[number] = len(self._study.trials) - 1
 
     def _add(self, point: Point, state: str, value: float | None, curve: list[Any]) -> bool:
-        """Put a trial into the study as it was; not one that the space would not have."""
+        """Add a past trial to the study; return False if its point is not in the space."""
         placed = self._place(point)
         if placed is None:
             return False
@@ -154,7 +157,7 @@ class Search:
         return True
 
     def _place(self, point: Point) -> dict[str, tuple[Any, Any]] | None:
-        """A point in the coordinates of the study."""
+        """The study's parameters and distributions for a point; None if it is not in the space."""
         space = self._sweep.space
         grids = range(len(space.grids))
         for grid in grids:
@@ -203,9 +206,9 @@ class Search:
     def _pruner(self, history: list[dict[str, Any]]) -> Any:
         pruners, options = self._optuna.pruners, dict(self._sweep.early_stop or {"kind": "none"})
         kind = options.pop("kind")
-        options.pop(spec.KILL_AFTER, None)  # a matter of the driver
+        options.pop(spec.KILL_AFTER, None)  # used by the sweep driver only
         if kind in ("asha", "hyperband"):
-            options.setdefault("min_step", 1)  # not a guess that changes as trials go on
+            options.setdefault("min_step", 1)  # Optuna's "auto" would change as trials end
             options.setdefault("factor", 3)
         steps = [step for entry in history for step, _ in entry.get("curve") or []]
         if kind == "hyperband" and steps:
@@ -232,7 +235,7 @@ class Search:
         return made[str(kind)](**given)
 
     def _rungs(self, curve: list[Any]) -> dict[str, float]:
-        """What successive halving noted while the trial ran, which the curve still tells."""
+        """Recompute from the curve the rung values that Optuna stores while a trial runs."""
         stop = self._sweep.early_stop or {}
         if stop.get("kind") not in ("asha", "hyperband"):
             return {}
@@ -252,7 +255,7 @@ class Search:
         return made
 
     def _bracket(self) -> int:
-        """The bracket of the trial that is about to be added."""
+        """The Hyperband bracket of the next trial to be added."""
         pruner = self._study.pruner
         if not pruner._pruners:
             pruner._try_initialization(self._study)
@@ -261,7 +264,7 @@ class Search:
 
 
 def _is_ordered(axis: Axis) -> bool:
-    """Numbers that go up: neighbours are alike, so the search should know that they are."""
+    """Whether the values are increasing numbers, which the sampler should treat as ordered."""
     numbers = [value.data for value in getattr(axis.domains[0], "values", ())]
     if len(axis.domains) > 1 or len(numbers) < 3:
         return False
@@ -275,7 +278,7 @@ def _by_index(axis: Axis) -> bool:
 
 
 def _is_real(domain: Domain) -> bool:
-    """Real numbers that the search knows as such; others it knows by their place in [0, 1]."""
+    """Whether the sampler gets the real numbers; other domains are given as places in [0, 1]."""
     return isinstance(domain, Continuous) and not domain.step and domain.shape in ("uniform", "log")
 
 
@@ -298,7 +301,7 @@ def _suggest_axis(trial: Any, name: str, axis: Axis) -> tuple[Value, ...]:
 
 
 def _distribution(distributions: Any, axis: Axis) -> Any:
-    """What `_suggest_axis` would ask for."""
+    """The Optuna distribution that `_suggest_axis` uses for this axis."""
     domain = axis.domains[0]
     if _by_index(axis):
         assert axis.size is not None
@@ -348,20 +351,20 @@ def _answers(requests: TextIO) -> Iterator[dict[str, object]]:
                 search = Search(optuna, spec.from_json(request["spec"]), request["history"])
                 yield {"ok": True}
             elif search is None:
-                yield {"error": "nothing has begun"}
+                yield {"error": "the first request must be `begin`"}
             else:
                 yield {"ok": getattr(search, what)(**request)}
         except ImportError as error:
-            named = re.search(r"import '(\w+)'", str(error))  # Optuna's own words for its extras
+            named = re.search(r"import '(\w+)'", str(error))  # Optuna's message for its extras
             yield {"error": str(error), "missing": error.name or (named[1] if named else None)}
-        except Exception as error:  # whatever a library raises: the other side has to hear of it
+        except Exception as error:  # the client must get an answer, whatever a library raises
             yield {"error": f"{type(error).__name__}: {error}"}
 
 
 def main() -> None:
     warnings.simplefilter("ignore")
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # keep the output of libraries out of the answers
     for answer in _answers(sys.stdin):
         answers.write(json.dumps(answer) + "\n")
         answers.flush()

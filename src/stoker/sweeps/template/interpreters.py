@@ -1,7 +1,7 @@
-"""Which words of a command are read again by somebody who understands more than text.
+"""Find the words of a command that another interpreter parses again.
 
-`bash -c "echo {x}"` has two readers. Quoting for the first is not enough for the second, so a
-placeholder there is refused, or written for the second where we can.
+`bash -c "echo {x}"` is parsed twice. Quoting for the first shell does not protect against the
+second, so a placeholder there is refused, or quoted for the second shell where that is possible.
 """
 
 from __future__ import annotations
@@ -9,19 +9,21 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-HOLE = "\0"  # where a placeholder stands in a literal word
-LIVE = "\1"  # where the shell puts something in
+HOLE = "\0"  # marks a placeholder in a literal word
+LIVE = "\1"  # marks a shell expansion in a literal word
 
 OK = "ok"
-SCRIPT = "script"  # the text of a POSIX shell, behind -c
-PLAIN = "plain"  # program text of some language: only values that mean nothing anywhere
-NO_DASH = "no dash"  # would become an option that makes the next word a program
+SCRIPT = "script"  # the program text of a POSIX shell, after -c
+PLAIN = "plain"  # program text of another language: only values without special characters
+NO_DASH = "no dash"  # a value that starts with a dash would become an option
+
+UNKNOWN_COMMAND = "a command whose name is a value"
 
 _POSIX_SHELLS_WORDS = "sh bash dash ash zsh ksh ksh93 mksh yash"
 POSIX_SHELLS = frozenset(_POSIX_SHELLS_WORDS.split())
 _OTHER_SHELLS_WORDS = "fish csh tcsh busybox pwsh elvish xonsh nu"
 _OTHER_SHELLS = frozenset(_OTHER_SHELLS_WORDS.split())
-# These join or evaluate their words as shell text, or as names with subscripts that bash evaluates.
+# These evaluate their arguments as shell text, or as names with subscripts that bash evaluates.
 _READ_AGAIN_WORDS = (
     "eval ssh slogin mosh rsh pdsh su runuser sg parallel watch tmux script at batch trap alias "
     "let declare typeset local integer float read unset mapfile readarray getopts complete "
@@ -48,7 +50,8 @@ HARMLESS = re.compile(r"[A-Za-z0-9_./:,+=@-]*")
 
 
 def judge(words: Sequence[str]) -> list[str]:
-    """For each word of one command: OK, SCRIPT, PLAIN, NO_DASH, or who would read it again."""
+    """Return a verdict per word of one command: OK, SCRIPT, PLAIN, NO_DASH, or the name of the
+    program that would parse the word again."""
     verdicts = [OK] * len(words)
     names = [word.rpartition("/")[2].lstrip("\\") for word in words]
     if not words:
@@ -76,14 +79,14 @@ def judge(words: Sequence[str]) -> list[str]:
         if name in POSIX_SHELLS or name in _OTHER_SHELLS:
             _shell(words, verdicts, index, SCRIPT if name in POSIX_SHELLS else name)
         elif index == 0 and (HOLE in name or LIVE in name):
-            _shell(words, verdicts, index, "a command that is not known yet")
+            _shell(words, verdicts, index, UNKNOWN_COMMAND)
         elif _LANGUAGES.fullmatch(name):
             _language(words, verdicts, index)
     return verdicts
 
 
 def reads_commands(words: Sequence[str]) -> bool:
-    """Whether a command behind a pipe may run what it reads."""
+    """Whether a command may execute what it reads from a pipe."""
     names = [word.rpartition("/")[2] for word in words]
     if any(name in POSIX_SHELLS | _OTHER_SHELLS | _READ_PIPES for name in names):
         return True
@@ -99,7 +102,7 @@ def _mark(verdicts: list[str], start: int, verdict: str) -> None:
 
 
 def _shell(words: Sequence[str], verdicts: list[str], index: int, verdict: str) -> None:
-    """Options, then with -c a program, else a file to read it from."""
+    """Mark the arguments of a shell: options, then the program after -c, or a script file."""
     place, has_program = index + 1, False
     while place < len(words) and words[place][:1] in ("-", "+") and words[place] not in ("-", "--"):
         word = words[place]
@@ -121,7 +124,7 @@ def _shell(words: Sequence[str], verdicts: list[str], index: int, verdict: str) 
 
 
 def _wrapped(words: Sequence[str], names: Sequence[str], verdicts: list[str]) -> None:
-    """`env {x}` must not become `env -S...`: no options before the program has a name."""
+    """`env {x}` must not become `env -S...`: no values with a dash before the program name."""
     for place in range(1, len(words)):
         if words[place].startswith(HOLE):
             if verdicts[place] == OK:

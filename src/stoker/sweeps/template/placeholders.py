@@ -1,18 +1,21 @@
-"""`{lr}` in a command: names only. No attributes, no indexing, no formats, so a template from
-somebody else's file can reach nothing but the parameters. Braces are doubled to mean themselves.
+"""Parse placeholders such as `{lr}` in a command.
+
+Only names are allowed: no attributes, indexing or formats, so that a template from an untrusted
+file can use nothing but the parameters. `{{` and `}}` are literal braces.
 """
 
 from __future__ import annotations
 
 import re
 
+from stoker.core.formats.suggestions import nearest
 from stoker.core.record import Record
 from stoker.errors import UsageError
 
 SPECIAL = ("params", "id", "dir", "gpu")
 STYLES = ("", "hydra", "equals", "flags", "json", "file")
 _NAME = re.compile(r"(?:\+{0,2}|~)[A-Za-z0-9_][A-Za-z0-9_./@-]*")
-_BRACES = "write {{ and }} for braces that are not a placeholder"
+_BRACES = "write {{ and }} for literal braces"
 
 
 class Placeholder(Record):
@@ -24,9 +27,10 @@ Part = str | Placeholder
 
 
 def parse(text: str) -> list[Part]:
-    """
+    """Split a text into literal parts and placeholders.
+
     >>> parse("python t.py --lr {lr} '{{}}'")
-    ['python t.py --lr ', Hole(name='lr', style=''), " '{}'"]
+    ['python t.py --lr ', Placeholder(name='lr', style=''), " '{}'"]
     """
     parts: list[Part] = []
     literal = ""
@@ -40,17 +44,17 @@ def parse(text: str) -> list[Part]:
             literal += char
             at += 2
         elif char == "}":
-            raise UsageError(f"a `}}` has no `{{` in `{text}`", _BRACES)
+            raise UsageError(f"`{text}` has a `}}` without a `{{`", _BRACES)
         else:
             end = text.find("}", at)
             if end < 0:
-                raise UsageError(f"a `{{` is never closed in `{text}`", _BRACES)
+                raise UsageError(f"`{text}` has a `{{` without a `}}`", _BRACES)
             if literal:
                 parts.append(literal)
             if literal.endswith("$"):
                 raise UsageError(
-                    f"`${text[at : end + 1]}` could be a variable of the shell or a parameter",
-                    f"write ${{{{{text[at + 1 : end]}}}}} for the variable",
+                    f"`${text[at : end + 1]}` could be a shell variable or a parameter",
+                    f"write ${{{{{text[at + 1 : end]}}}}} for the shell variable",
                 )
             parts.append(_hole(text[at + 1 : end]))
             literal = ""
@@ -63,10 +67,12 @@ def _hole(inside: str) -> Placeholder:
     if name == "params" and style in STYLES and (style or not colon):
         return Placeholder(name, style)
     if name == "params" and _NAME.fullmatch(style):
-        raise UsageError(f"there is no `{{{inside}}}`", "known: " + _styles())
+        near = nearest(style, [known for known in STYLES if known])
+        hint = f"did you mean `{{params:{near}}}`?" if near else "known: " + _styles()
+        raise UsageError(f"unknown style `{{{inside}}}`", hint)
     if colon or "!" in inside or "[" in inside:
         raise UsageError(
-            f"`{{{inside}}}` is more than a name", "placeholders take no formats: write {name}"
+            f"`{{{inside}}}` is not a plain name", "placeholders have no formats: write {name}"
         )
     if not _NAME.fullmatch(inside):
         raise UsageError(f"`{{{inside}}}` is not a placeholder", _BRACES)

@@ -1,8 +1,9 @@
-"""Where in a shell's text a placeholder stands, and how a value is written there.
+"""Find the quoting context of each placeholder in shell text and quote values for it.
 
-The text is read as a POSIX shell reads it, far enough to know for each placeholder whether it is
-unquoted, in "double" or in 'single' quotes. Wherever a value could be read twice, or where shells
-do not agree about where quotes end, the placeholder is refused; guessing is how values run.
+The text is tokenized like a POSIX shell does, far enough to know whether a placeholder is unquoted,
+in "double" quotes or in 'single' quotes. A placeholder is refused where its value could be
+evaluated a second time, or where shells disagree about the end of a quotation: a wrong guess would
+let a value run as code.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ _NAME_GOES_ON = frozenset("_@*#?!-$:[")
 
 
 class Slot:
-    """A placeholder in its place."""
+    """A placeholder with its quoting context."""
 
     def __init__(self, hole: Placeholder, quote: str, is_glued: bool) -> None:
         self.hole = hole
         self.quote = quote
-        self.is_glued = is_glued  # behind `$name`, which would swallow letters
-        self.is_forced = is_glued  # quoted even where it does not look necessary
+        self.is_glued = is_glued  # directly after `$name`, which would absorb letters
+        self.is_forced = is_glued  # always quoted, even if the value looks safe
         self.guard = OK
 
     def write(self, text: str) -> str:
-        """The text of a value such that exactly it arrives."""
+        """Quote `text` for this context, so that the program gets exactly `text`."""
         if self.quote == "'":
             return text.replace("'", "'\\''")
         if self.quote == '"':
@@ -52,12 +53,12 @@ class Slot:
 class Word:
     def __init__(self, command: int, is_target: bool) -> None:
         self.parts: list[str | Slot] = []
-        self.literal = ""  # without quotes; HOLE and LIVE stand for what is not known
+        self.literal = ""  # without quotes; HOLE and LIVE mark placeholders and expansions
         self.command = command
         self.is_target = is_target  # of a redirection
         self.is_head = False
-        self.is_array = False  # `A=(...)`: what it is set to stands in other words
-        self.variables: set[str] = set()  # whose values the shell puts in
+        self.is_array = False  # `A=(...)`: the elements are separate words
+        self.variables: set[str] = set()  # shell variables that the word expands
 
     @property
     def slots(self) -> list[Slot]:
@@ -65,7 +66,7 @@ class Word:
 
     @property
     def can_go(self) -> bool:
-        """Whether the word is nothing without its value: `{wd}`, `--wd={wd}`, `wd={wd}`."""
+        """Whether to drop the word if its value is absent: `{wd}`, `--wd={wd}`, `wd={wd}`."""
         return not (self.is_target or self.is_head) and bool(_DROPPED.fullmatch(self.literal))
 
     @property
@@ -81,22 +82,22 @@ def quote(text: str) -> str:
 
 
 def read(parts: Iterable[Part]) -> list[Piece]:
-    """Separators and words, each placeholder with its context; or an error."""
+    """Split shell text into separators and words; raises UsageError for an unsafe placeholder."""
     reader = _Reader(parts)
     reader.read()
-    _examine(reader)
+    _check_placeholders(reader)
     return reader.pieces
 
 
 def refuse(hole: Placeholder, where: str, hint: str | None = None) -> UsageError:
     if where.endswith(("arithmetic", "subscript")):
-        hint = "compute it in the program"  # bash runs commands in the values of variables there
+        hint = "compute it in the program"  # bash also evaluates variables' values there
     name = re.sub(r"[^A-Za-z0-9]", "_", hole.name)
     known = {"gpu": "STOKER_GPUS", "params": "STOKER_PARAMS"}
     variable = known.get(hole.name, f"STOKER_PARAM_{name}")
     return UsageError(
-        f"`{{{hole.name}}}` stands {where}, where no value can be made safe",
-        hint or f'use the variable there: "${variable}"',
+        f"`{{{hole.name}}}` is {where}, where a value cannot be quoted safely",
+        hint or f'use the environment variable there: "${variable}"',
     )
 
 
@@ -109,11 +110,11 @@ class _Reader:
         self._quote = ""
         self._word: Word | None = None
         self._dollar = False
-        self._blocked: str | None = None  # why no placeholder may follow
+        self._blocked: str | None = None  # why placeholders are refused from here on
         self._is_target = False
         self.pieces: list[Piece] = []
         self.words: list[Word] = []
-        self.piped: set[int] = set()  # commands behind a pipe
+        self.piped: set[int] = set()  # commands that read from a pipe
         self._command = 0
 
     def read(self) -> None:
@@ -159,7 +160,7 @@ class _Reader:
     def _backslash(self) -> None:
         following = self._ahead(1)
         if isinstance(following, Placeholder):
-            raise refuse(following, "behind a backslash", "remove the backslash")
+            raise refuse(following, "after a backslash", "remove the backslash")
         if following == "\n" and self._word is None:
             self._separate("\\\n")
         else:
@@ -173,9 +174,9 @@ class _Reader:
         if found:
             self._open_word().variables.add(found[1])
         following = self._ahead(1)
-        assert not isinstance(following, Placeholder)  # refused when the braces were read
+        assert not isinstance(following, Placeholder)  # placeholders.parse refuses `${...}`
         if following == "(":
-            where = "in arithmetic" if self._ahead(2) == "(" else "in a $(...)"
+            where = "in arithmetic" if self._ahead(2) == "(" else "inside $(...)"
             self._skip(self._parentheses(self._at + 2, where))
         elif following == "{":
             self._skip(self._braces(self._at + 2))
@@ -183,21 +184,22 @@ class _Reader:
             self._skip(self._ansi(self._at + 2))
         else:
             if following == "[" or (following == '"' and not self._quote):
-                self._blocked = f"behind a `${following}`"
+                self._blocked = f"after `${following}`"
             self._add("$", LIVE)
             self._dollar = True
 
     def _backticks(self) -> None:
         end = self._at + 1
         while end < len(self._atoms) and self._atoms[end] != "`":
-            self._check_inside(end, "in backticks")
+            self._check_inside(end, "inside backticks")
             if self._atoms[end] in ("\\", "'", '"'):
-                self._blocked = "behind quotes in backticks"
+                self._blocked = "after quotes inside backticks"
             end += 2 if self._atoms[end] == "\\" else 1
         self._skip(end + 1)
 
     def _parentheses(self, at: int, where: str) -> int:
-        """The place behind the closing parenthesis; whatever is unclear blocks all that follows."""
+        """Return the place after the closing parenthesis. If the contents are ambiguous,
+        placeholders that follow are blocked."""
         depth, inner, start = 1, "", at
         while at < len(self._atoms) and depth:
             self._check_inside(at, where)
@@ -210,31 +212,31 @@ class _Reader:
             elif inner:
                 inner = "" if char == inner else inner
                 if char in "`$" and inner == '"':
-                    self._blocked = "behind quotes in a $(...)"
+                    self._blocked = "after quotes inside $(...)"
             elif char in "'\"":
                 inner = char
             elif char in "()":
                 depth += 1 if char == "(" else -1
             elif char in "`#" or (char == "<" and self._text(at, 2) == "<<"):
-                self._blocked = "behind a $(...) that is hard to read"
+                self._blocked = "after a $(...) that Stoker cannot parse"
             at += 1
         if depth or re.search(r"\b(case|esac)\b", self._text(start, at - start)):
-            self._blocked = "behind a $(...) that is hard to read"
+            self._blocked = "after a $(...) that Stoker cannot parse"
         return at
 
     def _braces(self, at: int) -> int:
         while at < len(self._atoms) and self._atoms[at] != "}":
-            self._check_inside(at, "in a ${...}")
+            self._check_inside(at, "inside ${...}")
             if self._atoms[at] in ("'", '"', "`", "\\", "{", "("):
-                self._blocked = "behind a ${...} that is hard to read"
+                self._blocked = "after a ${...} that Stoker cannot parse"
             at += 1
         return at + 1
 
     def _ansi(self, at: int) -> int:
         while at < len(self._atoms) and self._atoms[at] != "'":
-            self._check_inside(at, "in $'...' quotes")
-            if self._atoms[at] == "\\":  # not every shell knows these quotes
-                self._blocked = "behind $'...' quotes with a backslash"
+            self._check_inside(at, "inside $'...'")
+            if self._atoms[at] == "\\":  # not every shell supports $'...'
+                self._blocked = "after $'...' with a backslash"
                 at += 1
             at += 1
         return at + 1
@@ -257,14 +259,14 @@ class _Reader:
             self._comment()
         elif char in "<>" and following == "(":
             self._end_word()
-            self._skip(self._parentheses(self._at + 2, "in a <(...)"))
+            self._skip(self._parentheses(self._at + 2, "inside <(...)"))
         elif char in "<>" or (char == "&" and following == ">"):
             self._redirection(char)
         elif char in ";&|()\n":
             if char == "(" and self._word is not None:
                 self._word.is_array = self._word.literal.endswith("=")
             if char == "(" and following == "(":
-                self._blocked = "behind a `((`, in arithmetic"
+                self._blocked = "after `((`, in arithmetic"
             self._separate(char)
             self._command += 1
             self._is_target = False
@@ -277,16 +279,16 @@ class _Reader:
     def _redirection(self, char: str) -> None:
         if self._word is not None:
             if self._word.literal.isdigit() and not self._word.slots:
-                self._word.is_target = True  # a descriptor, no word of the command
+                self._word.is_target = True  # a file descriptor, not a word of the command
             for slot in self._word.slots:
-                slot.is_forced = True  # 2 in front of > is a descriptor, '2' is not
+                slot.is_forced = True  # `2>` redirects descriptor 2, `'2'>` does not
         self._separate(char)
         while self._ahead(1) in ("<", ">", "&", "|"):
             self._at += 1
             following = self._atoms[self._at]
             assert isinstance(following, str)
             if char + following == "<<":
-                self._blocked = "behind a `<<`"
+                self._blocked = "after `<<`"
             self._separate(following)
         self._is_target = True
 
@@ -337,8 +339,8 @@ class _Reader:
         return "".join(a for a in self._atoms[start : start + length] if isinstance(a, str))
 
 
-def _examine(reader: _Reader) -> None:
-    """Refuse what somebody else would read again, and mark what needs care."""
+def _check_placeholders(reader: _Reader) -> None:
+    """Refuse placeholders in words that are evaluated again; set the guards of the others."""
     commands: dict[int, list[Word]] = {}
     in_test = False
     for word in reader.words:
@@ -346,43 +348,46 @@ def _examine(reader: _Reader) -> None:
             commands.setdefault(word.command, []).append(word)
         in_test = (in_test or word.literal == "[[") and word.literal != "]]"
         if in_test and word.slots:
-            raise refuse(word.slots[0].hole, "in [[ ]]", "use [ ] or test, which only compare")
+            raise refuse(word.slots[0].hole, "inside [[ ]]", "use [ ] or test, which only compare")
         for slot in word.slots:
             slot.is_forced |= bool(_GLOBS & set(word.literal))
     variables = Variables()
     for words in commands.values():
         variables.read(words, _without_prefix(words))
-    variables.spread()
+    variables.propagate()
     for number, words in commands.items():
         rest = _without_prefix(words)
         literals = [word.literal for word in rest]
         if number in reader.piped and reads_commands(literals):
-            _refuse_all(reader.words, "in front of a pipe into a shell")
+            _refuse_all(reader.words, "in a command with a pipe into a shell")
         if literals and literals[0] == "eval":
-            _refuse_all(reader.words, "in a text with eval")
+            _refuse_all(reader.words, "in a command with eval")
         for word, verdict in zip(rest, variables.judge(rest), strict=True):
             if verdict == OK:
                 continue
             for slot in variables.values_in(word):
                 if verdict not in (PLAIN, NO_DASH) or slot.guard not in (OK, verdict):
-                    raise refuse(slot.hole, "in a variable that becomes part of a program",
-                                 "call the program directly")  # fmt: skip
+                    raise refuse(
+                        slot.hole,
+                        "in a variable that becomes part of a program",
+                        "call the program directly",
+                    )
                 slot.guard = verdict
             for slot in word.slots:
                 if verdict not in (PLAIN, NO_DASH):
-                    raise _read_again(slot.hole, verdict)
+                    raise _parsed_again(slot.hole, verdict)
                 slot.guard = verdict
 
 
 def _without_prefix(words: list[Word]) -> list[Word]:
-    """The command behind reserved words and assignments."""
+    """The words after reserved words and assignments."""
     for index, word in enumerate(words):
         if word.literal in _RESERVED and not word.slots:
             continue
         found = _ASSIGNMENT.match(word.literal)
         if found is None:
             for slot in word.slots:
-                slot.is_forced = True  # a quoted word is no reserved word, alias or assignment
+                slot.is_forced = True  # quoting prevents a reserved word, alias or assignment
             word.is_head = True
             return words[index:]
         if found[1] and HOLE in found[1]:
@@ -396,9 +401,11 @@ def _refuse_all(words: Iterable[Word], where: str) -> None:
             raise refuse(slot.hole, where, "call the program directly")
 
 
-def _read_again(hole: Placeholder, reader: str) -> UsageError:
+def _parsed_again(hole: Placeholder, reader: str) -> UsageError:
     if reader == "script":
         return refuse(
-            hole, "in a text for another shell", "leave out `sh -c`, or put its words behind `--`"
+            hole,
+            "in the program text of another shell",
+            "leave out `sh -c`, or write the command as words after `--`",
         )
-    return refuse(hole, f"in words that are read again by {reader}", "call the program directly")
+    return refuse(hole, f"in a word that {reader} parses again", "call the program directly")

@@ -1,17 +1,17 @@
-"""The command of a sweep, with placeholders, and how a point is put into it.
+"""The command of a sweep with placeholders, and how the values of a point are inserted.
 
     {lr}             the value of a parameter
-    {params}         all of them as words: --lr 0.1 --bs 32
+    {params}         all parameters: --lr 0.1 --bs 32
     {params:hydra}   lr=0.1 bs=32        {params:equals}  --lr=0.1 --bs=32
-    {params:flags}   --lr=0.1 --amp      (true: the flag, false: nothing)
-    {params:json}    one word of JSON    {params:file}    a path to a file of it
+    {params:flags}   --lr=0.1 --amp      (a flag if true, nothing if false)
+    {params:json}    one word of JSON    {params:file}    the path of a JSON file
     {id} {dir}       the number of the trial, and its folder
-    {gpu}            its cards, known when it runs
+    {gpu}            its GPUs, known when it starts
 
-Values never become part of a program. Words are substituted in words; in shell text a value is
-written for the quotes it stands in. A parameter that a point does not have takes its word along,
-and the option in front of it: `--wd {wd}` and `--wd={wd}` vanish, `run-{wd}` becomes `run-`.
-A value may still begin with a dash: programs that take it for an option want `--` in front.
+Values never become part of a program: in shell text, a value is quoted for its context. If a point
+lacks a parameter, its word is dropped together with the option before it: `--wd {wd}` and
+`--wd={wd}` disappear, `run-{wd}` becomes `run-`. A value may start with a dash; put `--` before it
+if the program would read it as an option.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
-from difflib import get_close_matches
 from functools import lru_cache
 
+from stoker.core.formats.suggestions import nearest
 from stoker.core.record import Record
 from stoker.errors import UsageError
-from stoker.sweeps import hydra_overrides
+from stoker.sweeps import hydra_overrides, other_names
 from stoker.sweeps.search_space import variable
 from stoker.sweeps.template import placeholders, shell_text
 from stoker.sweeps.template.interpreters import (
@@ -41,17 +41,17 @@ from stoker.sweeps.template.placeholders import SPECIAL, Placeholder
 from stoker.sweeps.template.shell_text import Piece, Slot, Word, quote
 from stoker.sweeps.values import Point, check_text
 
-PARAMS_FILE = "params.json"  # {params:file}, in the folder of the trial; the caller writes it
-_WHOLE_WORDS = ("", "hydra", "equals", "flags")  # styles of {params} that make several words
+PARAMS_FILE = "params.json"  # for {params:file}, in the folder of the trial; the caller writes it
+_WHOLE_WORDS = ("", "hydra", "equals", "flags")  # styles of {params} that give several words
 
 
 class Rendered(Record):
     argv: tuple[str, ...]
-    shell: bool  # one word of text for a POSIX shell
+    shell: bool  # argv holds a single text for a POSIX shell
 
 
 class Template(Record):
-    """`words` holds one word of shell text when `shell` is true."""
+    """A command; if `shell` is true, `words` holds a single shell text."""
 
     words: tuple[str, ...]
     shell: bool = False
@@ -63,40 +63,39 @@ class Template(Record):
 
     @property
     def wants_file(self) -> bool:
-        """Whether {dir}/params.json has to be there when the trial starts."""
+        """Whether {dir}/params.json must exist when the trial starts."""
         return any(hole.style == "file" for hole in self.holes)
 
     def check(self, names: Iterable[str], lenient: bool = False) -> None:
-        """Every placeholder known and safe where it stands, every parameter used."""
+        """Raise UsageError for an unknown or unsafe placeholder, or an unused parameter."""
         names = tuple(names)
         if not self.words or not any(word.strip() for word in self.words):
-            raise UsageError("there is no command", "write it as one quoted text, or behind `--`")
+            raise UsageError("the command is missing", "write it as one quoted word, or after `--`")
         used = {hole.name for hole in self.holes}
         for name in sorted(used):
             if name in SPECIAL and name in names:
-                raise UsageError(f"`{{{name}}}` means something to stoker", "rename the parameter")
+                raise UsageError(f"`{{{name}}}` is reserved by Stoker", "rename the parameter")
             if name not in SPECIAL and name not in names:
-                near = get_close_matches(name, [*names, *SPECIAL], 1)
+                near = nearest(name, [*names, *SPECIAL], other_names.PLACEHOLDERS)
                 raise UsageError(
-                    f"there is no parameter `{name}` for `{{{name}}}`",
-                    f"did you mean `{{{near[0]}}}`?"
-                    if near
-                    else "write {{ and }} for braces that are not a placeholder",
+                    f"`{{{name}}}` does not refer to a parameter",
+                    f"did you mean `{{{near}}}`?" if near else "write {{ and }} for literal braces",
                 )
         _compile(self)
         unused = [name for name in names if name not in used]
         if unused and "params" not in used and not lenient:
             raise UsageError(
                 f"the command does not use `{unused[0]}`",
-                f"write {{{unused[0]}}} where it belongs, or {{params}} for all",
+                f"write {{{unused[0]}}} where it belongs, or {{params}} for all parameters",
             )
 
     def render(self, point: Point, number: int = 0, folder: str = ".") -> Rendered:
+        """The command of one trial; raises UsageError if a value is not safe in its place."""
         filler = _Filler(point, number, folder)
         compiled = _compile(self)
         if self.shell:
             return Rendered((filler.text(compiled[0]),), True)
-        if any(_asks_for_cards(pieces) for pieces in compiled):
+        if any(_uses_gpu(pieces) for pieces in compiled):
             words = filler.words(compiled, for_shell=True)
             return Rendered(("exec " + " ".join(words),), True)
         return Rendered(tuple(filler.words(compiled)), False)
@@ -120,22 +119,23 @@ def argv(words: Iterable[str]) -> Template:
 
 
 def variables(point: Point) -> dict[str, str]:
-    """What every trial finds in its environment, so that no program needs a placeholder."""
+    """The environment variables of a trial: STOKER_PARAMS and one STOKER_PARAM_* per parameter."""
     data = {name: value.data for name, value in point.items()}
     made = {f"STOKER_PARAM_{variable(name)}": check_text(v.text) for name, v in point.items()}
     return {**made, "STOKER_PARAMS": json.dumps(data, ensure_ascii=False)}
 
 
 def check_shell(path: str) -> None:
-    """Values are quoted as POSIX shells read them; fish and csh read quotes differently."""
+    """Raise UsageError unless `path` is a POSIX shell; fish and csh have other quoting rules."""
     if os.path.basename(path) not in POSIX_SHELLS:
         raise UsageError(
-            f"`{path}` does not quote as POSIX shells do", "write the command as words behind `--`"
+            f"`{path}` is not a POSIX shell, so values cannot be quoted for it",
+            "write the command as words after `--`",
         )
 
 
 class _Script(Record):
-    """A word of argv that is the text of a shell."""
+    """A word of argv that is the program text of a shell."""
 
     pieces: list[Piece]
 
@@ -169,7 +169,7 @@ def _compile(template: Template) -> _Compiled:
                 continue
             if verdict not in (OK, PLAIN, NO_DASH, SCRIPT):
                 raise shell_text.refuse(
-                    part, f"in words that are read again by {verdict}", "call the program directly"
+                    part, f"in a word that {verdict} parses again", "call the program directly"
                 )
             slot = Slot(part, "", False)
             slot.guard = verdict
@@ -187,19 +187,20 @@ def _check_params(pieces: list[Piece]) -> None:
             is_many = slot.hole.name == "params" and slot.hole.style in _WHOLE_WORDS
             if is_many and (word.literal != HOLE or slot.quote or word.is_head or word.is_target):
                 raise UsageError(
-                    "`{params}` is several words and cannot be part of one",
+                    "`{params}` expands to several words and must stand alone",
                     "put spaces around it and no quotes, or use {params:json}",
                 )
 
 
-def _asks_for_cards(pieces: list[Piece] | _Script) -> bool:
+def _uses_gpu(pieces: list[Piece] | _Script) -> bool:
+    """Whether a word needs a shell around it to expand {gpu}."""
     if isinstance(pieces, _Script):
-        return False  # its own shell will know
+        return False  # its own shell expands it
     return any(s.hole.name == "gpu" for w in pieces if isinstance(w, Word) for s in w.slots)
 
 
 class _Filler:
-    """One point, going into one command."""
+    """Inserts the values of one point into a command."""
 
     def __init__(self, point: Point, number: int, folder: str) -> None:
         self._point = point
@@ -207,17 +208,17 @@ class _Filler:
         self._folder = folder
 
     def text(self, pieces: list[Piece] | _Script) -> str:
-        """Shell text; words whose value is absent go, with the option in front of them."""
+        """The shell text; words whose value is absent are dropped with the option before them."""
         if isinstance(pieces, _Script):
             pieces = pieces.pieces
         made: list[str] = []
         before: Word | None = None
         for piece in pieces:
             if isinstance(piece, str):
-                blank = piece.replace("\\\n", " ")  # a continued line is one line
+                blank = piece.replace("\\\n", " ")  # a line continuation
                 before = before if blank.isspace() and "\n" not in blank else None
                 made.append(piece)
-            elif self._goes(piece):
+            elif self._is_absent(piece):
                 if before is not None and before.is_option and piece.literal == HOLE:
                     del made[-2:]
                 before = None
@@ -228,7 +229,7 @@ class _Filler:
         return "".join(made)
 
     def words(self, compiled: _Compiled, for_shell: bool = False) -> list[str]:
-        """Words of argv; or the same quoted, for what only a shell can put in: the cards."""
+        """The words of argv; with `for_shell`, quoted for the shell that expands {gpu}."""
         made: list[str] = []
         before: Word | None = None
         wrap = quote if for_shell else str
@@ -243,16 +244,17 @@ class _Filler:
             if many is not None:
                 made.extend(map(wrap, many))
                 before = None
-            elif self._goes(word):
+            elif self._is_absent(word):
                 if before is not None and before.is_option and word.literal == HOLE:
                     made.pop()
                 before = None
             else:
-                made.append(self._live(word) if for_shell else self._plain(word))
+                made.append(self._quoted(word) if for_shell else self._plain(word))
                 before = word
         return made
 
-    def _goes(self, word: Word) -> bool:
+    def _is_absent(self, word: Word) -> bool:
+        """Whether to drop the word because the point lacks its parameter."""
         if not word.can_go or not word.slots:
             return False
         name = word.slots[0].hole.name
@@ -270,7 +272,7 @@ class _Filler:
     def _plain(self, word: Word) -> str:
         return "".join(part if isinstance(part, str) else self._value(part) for part in word.parts)
 
-    def _live(self, word: Word) -> str:
+    def _quoted(self, word: Word) -> str:
         made = [
             quote(part)
             if isinstance(part, str)
@@ -323,5 +325,8 @@ def _guarded(slot: Slot, text: str) -> str:
             f"let the program read the variable STOKER_PARAM_{variable(slot.hole.name)}",
         )
     if slot.guard == NO_DASH and text[:1] in ("-", "+"):
-        raise UsageError(f"`{text}` would become an option of a shell at `{{{slot.hole.name}}}`")
+        raise UsageError(
+            f"`{text}` in place of `{{{slot.hole.name}}}` would be read as an option",
+            "use values that do not start with - or +",
+        )
     return text
