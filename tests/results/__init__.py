@@ -1,1 +1,1 @@
-"""The pure core: no I/O, milliseconds."""
+"""Results and metrics: pure code without I/O."""

@@ -1,4 +1,4 @@
-"""Hypothesis looks as long as it needs: a busy machine is no counterexample."""
+"""Hypothesis runs without a deadline, because a busy machine would make tests fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Curves of one metric, and fewer points that look the same."""
+"""Curves of one metric, and downsampling that keeps their shape."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def lines(*reports: dict[str, object]) -> bytes:
     return "".join(json.dumps(report) + "\n" for report in reports).encode()
 
 
-def test_steps_are_counted_where_none_are_given() -> None:
+def test_reports_without_step_are_numbered() -> None:
     data = lines({"a": 5}, {"b": 1}, {"a": 4}, {"a": "text"}, {"a": 3})
     assert curve("a", [data[:7], data[7:]]) == [(0, 5), (1, 4), (3, 3)]
 
 
-def test_later_attempt_replaces_from_its_first_step_on() -> None:
+def test_later_attempt_replaces_values_from_its_first_step() -> None:
     data = lines(
         {"a": 1, "step": 0, "attempt": 1},
         {"a": 2, "step": 10, "attempt": 1},
@@ -30,7 +30,7 @@ def test_later_attempt_replaces_from_its_first_step_on() -> None:
     assert curve("a", [data]) == [(0, 1), (10, 9)]
 
 
-def test_logs_count_for_names_that_are_not_in_the_metrics_file() -> None:
+def test_log_is_used_for_names_missing_in_the_metrics_file() -> None:
     logs = [(1, [b"stoker: a=1\nstoker: b=2 step=5\n"]), (2, [b"stoker: b=3 step=7"])]
     assert curve("a", [lines({"a": 4})], logs) == [(0, 4)]
     assert curve("b", [lines({"a": 4})], logs) == [(5, 2), (7, 3)]
@@ -43,7 +43,7 @@ def test_curve_is_sorted_and_the_later_value_of_a_step_counts() -> None:
 
 
 @given(st.lists(st.floats(allow_nan=True), max_size=300), st.integers(0, 60))
-def test_fewer_points_keep_the_ends_and_the_spikes(values: list[float], count: int) -> None:
+def test_downsampling_keeps_ends_and_spikes(values: list[float], count: int) -> None:
     points = [(float(i), value) for i, value in enumerate(values)]
     fewer = downsample(points, count)
     assert len(fewer) <= max(4, count)

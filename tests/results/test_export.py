@@ -1,4 +1,4 @@
-"""Rows for other programs, and that these read what was meant."""
+"""Exported rows, and that other programs read the same values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NAMES = ["trial", "lr", "opt", "layers", "loss", "ok", "state", "seconds", "job"
 
 
 def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
-    """As if these were not installed."""
+    """Make these packages look as if they were not installed."""
     for name in list(sys.modules):
         if name.partition(".")[0] in packages:
             monkeypatch.setitem(sys.modules, name, None)
@@ -38,13 +38,13 @@ def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
         monkeypatch.setitem(sys.modules, name, None)
 
 
-def test_table_for_people_has_short_numbers() -> None:
+def test_text_table_has_short_numbers() -> None:
     header, lines = export.text_table([Row(1, 7, {}, {"loss": 1 / 3, "n": 12345678})])
     assert header == ("trial", "loss", "n", "state", "seconds", "job")
     assert lines == [("1", "0.333333", "12345678", "", "-", "7")]
 
 
-def test_examples_in_docstrings_are_true() -> None:
+def test_docstring_examples_are_correct() -> None:
     for module in (export, importance):
         done = doctest.testmod(module)
         assert (done.failed, done.attempted > 0) == (0, True)
@@ -59,7 +59,7 @@ def test_csv_has_all_columns_and_full_precision() -> None:
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+cmd", "-a", "@sum", "\tx", "=HYPERLINK(1)"])
-def test_csv_cell_that_a_spreadsheet_would_run_gets_a_quote(text: str) -> None:
+def test_csv_formula_is_prefixed_with_a_quote(text: str) -> None:
     out = export.csv([Row(1, 1, {text: text}, {})], [text])
     assert list(csv.reader(io.StringIO(out, newline=""))) == [["'" + text], ["'" + text]]
 
@@ -71,7 +71,7 @@ def test_csv_number_stays_a_number(value: object) -> None:
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=4))
-def test_csv_is_read_back_as_it_was(texts: list[str]) -> None:
+def test_csv_survives_a_round_trip(texts: list[str]) -> None:
     rows = [Row(i, i, {"x": text}, {}) for i, text in enumerate(texts)]
     lines = list(
         csv.reader(io.StringIO(export.csv(rows, ["trial", "x"] if rows else ["trial"]), newline=""))
@@ -79,7 +79,7 @@ def test_csv_is_read_back_as_it_was(texts: list[str]) -> None:
     assert [line[1].removeprefix("'") for line in lines[1:]] == [t.removeprefix("'") for t in texts]
 
 
-def test_json_is_strict_and_tells_what_was_not_finite() -> None:
+def test_json_is_strict_and_lists_non_finite_values() -> None:
     def refuse(word: str) -> None:
         pytest.fail(f"{word} is not JSON")
 
@@ -92,7 +92,7 @@ def test_json_is_strict_and_tells_what_was_not_finite() -> None:
     assert export.json_text([]) == "[]\n"
 
 
-def test_text_that_is_not_utf_8_can_be_exported_everywhere() -> None:
+def test_invalid_utf_8_can_be_exported_in_every_format() -> None:
     rows = [Row(1, 1, {"x": "a\udcffb"}, {})]
     assert json.loads(export.export(rows, "json"))[0]["x"] == "a\udcffb"
     for form in ("csv", "jsonl", "html", "parquet"):
@@ -107,9 +107,9 @@ def test_html_is_escaped() -> None:
 
 
 def test_unknown_format_or_column_is_refused() -> None:
-    with pytest.raises(UsageError, match="`xls` is not a format"):
+    with pytest.raises(UsageError, match="`xls` is not an export format"):
         export.export(ROWS, "xls")
-    with pytest.raises(UsageError, match="there is no column `los`"):
+    with pytest.raises(UsageError, match="unknown column `los`"):
         export.export(ROWS, "csv", ["los"])
 
 
@@ -129,7 +129,7 @@ def test_polars_gets_columns_of_one_type() -> None:
 
 
 @pytest.mark.parametrize("missing", ["nothing", "pyarrow"])
-def test_parquet_is_written_by_whatever_is_there(
+def test_parquet_is_written_by_pyarrow_or_polars(
     missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader: Any = import_module("pyarrow.parquet")
@@ -141,7 +141,7 @@ def test_parquet_is_written_by_whatever_is_there(
     assert (read["lr"], read["job"]) == ([0.1, 1.0, 2.0], [101, 102, None])
 
 
-def test_huge_whole_numbers_become_floats_in_frames() -> None:
+def test_huge_integers_become_floats_in_data_frames() -> None:
     rows = [Row(1, 1, {"x": 10**30}, {}), Row(2, 2, {"x": 10**400}, {})]
     assert export.to_polars(rows)["x"].to_list() == [1e30, math.inf]
 
@@ -154,7 +154,7 @@ def test_huge_whole_numbers_become_floats_in_frames() -> None:
         (export.parquet, ["pyarrow", "polars"], "parquet"),
     ],
 )
-def test_missing_package_is_named_with_what_to_type(
+def test_error_about_a_missing_package_has_the_pip_command(
     call: Any, packages: list[str], extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hide(monkeypatch, *packages)
@@ -164,17 +164,17 @@ def test_missing_package_is_named_with_what_to_type(
     assert caught.value.hint == f"pip install 'stoker[{extra}]'"
 
 
-def test_package_that_was_never_there_is_not_installed() -> None:
+def test_unknown_package_is_reported_as_not_installed() -> None:
     with pytest.raises(Unavailable, match="no_such_package is not installed"):
         optional_imports.load("no_such_package.part", "plot")
 
 
-def test_infinity_among_text_is_written_as_text() -> None:
+def test_infinity_in_a_text_column_is_written_as_text() -> None:
     rows = [Row(1, None, {}, {"a": math.inf}), Row(2, None, {}, {"a": "high"})]
     assert export.series(rows, ["a"]) == {"a": ["inf", "high"]}
 
 
-def test_a_table_without_lines_has_its_header_in_every_form() -> None:
+def test_empty_table_has_its_header_in_every_format() -> None:
     empty = Table(("trial", "loss"), [])
     assert export.csv(empty) == "trial,loss\r\n"
     assert export.json_text(empty) == "[]\n"

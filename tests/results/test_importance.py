@@ -1,4 +1,4 @@
-"""Which parameters matter."""
+"""Parameter importance."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_parameter_that_orders_the_trials_comes_first() -> None:
     assert found[1].score < 0.3
 
 
-def test_diverged_trials_do_not_drown_the_others() -> None:
+def test_diverged_trials_do_not_dominate_the_score() -> None:
     losses = [1, 2, 3, 4, 5, 1e9, math.nan, math.inf]
     found = importance(rows(*(({"lr": i}, loss) for i, loss in enumerate(losses))), "loss")
     assert found[0].score == pytest.approx(1)
@@ -39,24 +39,24 @@ def test_categories_are_compared_by_their_groups() -> None:
         rows(*(({"opt": "ab"[i % 2], "who": f"t{i}"}, i % 2 * 10 + i / 100) for i in range(8))),
         "loss",
     )
-    assert [one.name for one in found] == ["opt"]  # `who` has a value per trial: nothing to learn
+    assert [one.name for one in found] == ["opt"]  # `who` has a different value in each trial
     assert found[0].score == pytest.approx(16 / 21)
     assert found[0].direction == 0
 
 
-def test_sweet_spot_in_the_middle_matters_without_a_direction() -> None:
+def test_optimum_in_the_middle_has_a_score_without_direction() -> None:
     found = importance(rows(*(({"lr": i}, (i - 9.5) ** 2) for i in range(20))), "loss")
     assert found[0].score > 0.5
     assert found[0].direction == 0
 
 
-def test_two_trials_say_nothing() -> None:
+def test_two_trials_give_no_importance() -> None:
     assert importance(rows(({"lr": 1}, 1), ({"lr": 2}, 2)), "loss") == []
     assert importance([], "loss") == []
 
 
 @given(st.lists(st.tuples(st.integers(-5, 5), st.floats(allow_nan=False)), min_size=1))
-def test_scores_are_shares(pairs: list[tuple[int, float]]) -> None:
+def test_scores_lie_between_0_and_1(pairs: list[tuple[int, float]]) -> None:
     left, right = [a for a, _ in pairs], [b for _, b in pairs]
     assert sum(ranks(right)) == pytest.approx(len(pairs) * (len(pairs) + 1) / 2)
     assert -1 <= spearman(left, right) <= 1
@@ -64,7 +64,7 @@ def test_scores_are_shares(pairs: list[tuple[int, float]]) -> None:
     assert 0 <= eta_squared(left, ranks(right)) <= 1
 
 
-def test_rank_correlation_is_the_textbook_one() -> None:
+def test_rank_correlation_matches_the_textbook_value() -> None:
     iq = [106, 86, 100, 101, 99, 103, 97, 113, 112, 110]
     hours = [7, 0, 27, 50, 28, 29, 20, 12, 6, 17]
     assert spearman(iq, hours) == pytest.approx(-29 / 165)

@@ -1,4 +1,4 @@
-"""What a program said last, and when two failures are one."""
+"""The last line of a log, and when two failures count as the same."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stoker.core.outcome.retry import Verdict
 from stoker.store.sweeps import alike
 
 
-def test_examples_in_docstrings_are_true() -> None:
+def test_docstring_examples_are_correct() -> None:
     done = doctest.testmod(module)
     assert (done.failed, done.attempted) == (0, 3)
 
@@ -22,7 +22,7 @@ def test_examples_in_docstrings_are_true() -> None:
     [
         (b"", None),
         (b"\n \n", None),
-        (b"stoker: loss=1\n", None),  # a report is no last word
+        (b"stoker: loss=1\n", None),  # a report is not an error message
         (b"  50%\r 100%\r", None),
         (b"a\r\nb\r\n", "b"),
         (b"x" * 500, "x" * 199 + "\u2026"),
@@ -30,11 +30,11 @@ def test_examples_in_docstrings_are_true() -> None:
         (b"Traceback (most recent call last):\n  File x\n", "File x"),
     ],
 )
-def test_the_last_line_that_says_something_counts(log: bytes, words: str | None) -> None:
+def test_last_meaningful_line_of_a_log_is_found(log: bytes, words: str | None) -> None:
     assert last_words(log) == words
 
 
-def test_numbers_do_not_make_a_failure_another_one() -> None:
+def test_failures_that_differ_only_in_numbers_are_equal() -> None:
     verdict = Verdict("fail", "exit", 1, None)
     assert alike(verdict, "bad lr 0.1 in x3.py") == alike(verdict, "bad lr 1e-5 in x17.py")
     assert alike(verdict, "bad lr") != alike(verdict, "bad seed")

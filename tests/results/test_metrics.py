@@ -1,4 +1,4 @@
-"""Lines that jobs report in, good and bad, whole and in pieces."""
+"""Report lines of jobs: valid and invalid, complete and in chunks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def line(step: float, attempt: int, **values: float) -> str:
 
 
 def fed_twice(*lines: str) -> Collector:
-    """As a caller does when the collector says that it is stale."""
+    """Read everything again, as a caller does when the collector is stale."""
     first = collected(*lines)
     if not first.is_stale:
         return first
@@ -54,14 +54,14 @@ def test_json_line_may_hold_nan_and_infinity_as_python_writes_them() -> None:
     assert values["b"] == -math.inf
 
 
-def test_null_in_a_json_line_is_no_value() -> None:
+def test_null_in_a_json_line_is_ignored() -> None:
     assert read_json_line(b'{"a": null, "b": 1}').values == {"b": 1}
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (b'{"a": 1', "not JSON"),
+        (b'{"a": 1', "not valid JSON"),
         (b"[1]", "not a JSON object"),
         (b'{"a": [1]}', "`a` is neither a number nor text"),
         (b'{"a b": 1}', "`a b` is not a name"),
@@ -72,12 +72,12 @@ def test_null_in_a_json_line_is_no_value() -> None:
         (b'{"a": 1, "attempt": 1.5}', "`attempt` is not a whole number"),
         (b'{"a": \xff}', "not UTF-8"),
         (b'{"a": ' + b"1" * 400 + b"}", "`a` is too large"),
-        (b'{"a": ' + b"1" * 9000 + b"}", "not JSON"),
-        (b"[" * 100_000, "not JSON"),
+        (b'{"a": ' + b"1" * 9000 + b"}", "not valid JSON"),
+        (b"[" * 100_000, "not valid JSON"),
         (b'{"%s": 1}' % (b"n" * 201), "is not a name"),
     ],
 )
-def test_rubbish_json_line_says_why(text: bytes, reason: str) -> None:
+def test_invalid_json_line_gives_the_reason(text: bytes, reason: str) -> None:
     with pytest.raises(InvalidReport) as caught:
         read_json_line(text)
     assert reason in str(caught.value)
@@ -103,20 +103,20 @@ def test_rubbish_json_line_says_why(text: bytes, reason: str) -> None:
         ("a=b", "a=b"),
     ],
 )
-def test_printed_value_is_read_as_it_looks(text: str, value: object) -> None:
+def test_printed_value_gets_the_expected_type(text: str, value: object) -> None:
     report = read_printed_line(f"stoker: x={text} step=1".encode())
     assert report == Report(1, {"x": value})
     assert type(report.values["x"]) is type(value)
 
 
 @pytest.mark.parametrize("text", ["x=1_000", "x=", "x", "x='open", "=1", "x=1 and y=2", "x='a'b"])
-def test_printed_line_that_is_no_report_is_rubbish(text: str) -> None:
+def test_malformed_printed_line_is_invalid(text: str) -> None:
     with pytest.raises(InvalidReport):
         read_printed_line(f"stoker: {text} y=1".encode())
 
 
 @pytest.mark.parametrize("text", ["loss=1", " stoker: loss=1", "stoker: job has begun", ""])
-def test_other_lines_are_none_of_ours(text: str) -> None:
+def test_lines_without_the_prefix_are_ignored(text: str) -> None:
     assert read_printed_line(text.encode()) is None
 
 
@@ -125,7 +125,7 @@ def test_printed_line_may_follow_a_progress_bar_on_the_same_line() -> None:
     assert report == Report(None, {"loss": 1})
 
 
-def test_long_text_is_cut() -> None:
+def test_long_text_is_truncated() -> None:
     value = read_json_line(json.dumps({"a": "x" * 5000}).encode()).values["a"]
     assert value == "x" * 999 + "…"
 
@@ -133,36 +133,36 @@ def test_long_text_is_cut() -> None:
 # -- the collector --------------------------------------------------------------------------------
 
 
-def test_summary_has_the_last_value_and_the_ends() -> None:
+def test_summary_has_last_minimum_and_maximum() -> None:
     stat = collected(*(line(s, 1, loss=v) for s, v in enumerate([3, 1, 2]))).summary["loss"]
     assert stat == Stat(2, 2, 3, 0, 1, 1, 3, 0)
 
 
-def test_nan_is_counted_and_never_the_best() -> None:
+def test_nan_is_counted_but_is_never_minimum_or_maximum() -> None:
     stat = collected('{"a": NaN}', '{"a": 2}', '{"a": NaN}').summary["a"]
     assert (stat.n, stat.nans, stat.min, stat.max) == (3, 2, 2, 2)
     assert stat.last != stat.last
 
 
-def test_text_and_truth_have_a_last_value_and_no_ends() -> None:
+def test_text_and_booleans_have_only_a_last_value() -> None:
     summary = collected('{"a": true, "b": "x"}').summary
     assert (summary["a"].last, summary["a"].min) == (True, None)
     assert (summary["b"].last, summary["b"].max) == ("x", None)
 
 
-def test_attempt_that_begins_again_replaces_everything() -> None:
+def test_attempt_that_starts_over_replaces_everything() -> None:
     lines = [line(s, 1, loss=0.1) for s in range(5)] + [line(0, 2, loss=0.7)]
     collector = collected(*lines)
     assert not collector.is_stale
     assert collector.summary["loss"] == Stat(0.7, 0, 1, 0, 0.7, 0, 0.7, 0)
 
 
-def test_attempt_without_steps_replaces_everything_too() -> None:
+def test_attempt_without_steps_replaces_everything() -> None:
     stat = collected('{"a": 1, "attempt": 1}', '{"a": 2, "attempt": 1}', '{"a": 9, "attempt": 2}')
     assert stat.summary["a"].min == 9
 
 
-def test_attempt_that_goes_on_from_a_checkpoint_replaces_from_there() -> None:
+def test_attempt_resumed_from_a_checkpoint_replaces_later_steps() -> None:
     lines = [
         *(line(s, 1, loss=v) for s, v in [(0, 5), (1, 4), (2, 0.1), (3, 3)]),
         *(line(s, 2, loss=v) for s, v in [(2, 2), (3, 1)]),
@@ -173,19 +173,19 @@ def test_attempt_that_goes_on_from_a_checkpoint_replaces_from_there() -> None:
     assert collector.summary["loss"] == Stat(1, 3, 4, 0, 1, 3, 5, 0)
 
 
-def test_attempt_that_goes_on_after_the_last_step_replaces_nothing() -> None:
+def test_attempt_resumed_after_the_last_step_replaces_nothing() -> None:
     collector = collected(line(0, 1, a=1), line(1, 1, a=2), line(2, 2, a=3))
     assert not collector.is_stale
     assert collector.summary["a"].n == 3
 
 
-def test_late_line_of_an_attempt_that_was_replaced_does_not_count() -> None:
+def test_late_line_of_a_replaced_attempt_is_ignored() -> None:
     collector = collected(line(0, 1, a=1), line(0, 2, a=2), line(7, 1, a=-5))
     assert collector.summary["a"] == Stat(2, 0, 1, 0, 2, 0, 2, 0)
 
 
-def test_names_go_back_on_their_own() -> None:
-    """Epochs and batches are different steps: the one must not cut the other."""
+def test_each_metric_has_its_own_timeline() -> None:
+    """Epochs and batches count different steps; one must not truncate the other."""
     collector = collected(line(900, 1, train=1), line(3, 1, val=1), line(4, 2, val=2))
     assert collector.summary["train"].n == 1
     assert collector.summary["val"].n == 2
@@ -194,7 +194,7 @@ def test_names_go_back_on_their_own() -> None:
 @pytest.mark.parametrize(
     ("written", "printed", "is_printed_later", "last"),
     [
-        ('{"a": 1}', "a=2", True, 2),  # the same step: the file that was written last
+        ('{"a": 1}', "a=2", True, 2),  # the same step: the file written last wins
         ('{"a": 1}', "a=2", False, 1),
         ('{"a": 1, "step": 5}', "a=2 step=4", True, 1),
         ('{"a": 1, "step": 5}', "a=2 step=6", False, 2),
@@ -202,7 +202,7 @@ def test_names_go_back_on_their_own() -> None:
         ('{"a": 1, "step": 0, "attempt": 3}', "a=2 step=9", True, 1),
     ],
 )
-def test_of_a_name_in_both_files_the_last_report_counts(
+def test_last_report_wins_for_a_name_in_both_files(
     written: str, printed: str, is_printed_later: bool, last: int
 ) -> None:
     collector = collected(written)
@@ -220,18 +220,18 @@ def test_nan_that_is_printed_last_is_the_last_value() -> None:
     assert collector.summary["a"].min == 1
 
 
-def test_log_of_the_next_attempt_begins_at_its_beginning() -> None:
+def test_log_of_the_next_attempt_is_read_from_its_start() -> None:
     collector = Collector()
     collector.feed_log(b"stoker: a=1 step=0\nstoker: a=0 step=1\nstoker: b=7", 1)
     collector.feed_log(b"stoker: a=5 step=0\n", 2)
     assert (collector.log_attempt, collector.log_offset) == (2, 19)
     assert collector.summary["a"].min == 5
-    assert collector.summary["b"].last == 7  # its line never ended, but its log did
+    assert collector.summary["b"].last == 7  # an unfinished line counts at the end of the log
     with pytest.raises(ValueError):
         collector.feed_log(b"", 1)
 
 
-def test_partial_line_waits_for_its_end() -> None:
+def test_partial_line_is_not_parsed_before_its_end() -> None:
     collector = Collector()
     collector.feed_metrics(b'{"a": 1}\n{"a": 2')
     assert (collector.summary["a"].last, collector.metrics_offset) == (1, 9)
@@ -240,7 +240,7 @@ def test_partial_line_waits_for_its_end() -> None:
     assert (collector.summary["a"].last, collector.metrics_offset) == (25, 19)
 
 
-def test_last_lines_without_end_count_once_the_job_has_ended() -> None:
+def test_unterminated_last_line_counts_after_the_job_ended() -> None:
     collector = Collector()
     collector.feed_metrics(b'{"a": 1}')
     collector.feed_log(b"stoker: b=2")
@@ -251,29 +251,29 @@ def test_last_lines_without_end_count_once_the_job_has_ended() -> None:
     assert (collector.metrics_offset, collector.log_offset) == (8, 11)
 
 
-def test_rubbish_is_counted_and_the_first_remembered() -> None:
+def test_invalid_lines_are_counted_and_the_first_is_kept() -> None:
     collector = collected('{"a": 1}', "", "oops", "oops again", '{"a": 2}')
-    assert collector.rubbish == 2
-    assert collector.complaint == InvalidLine("metrics", 3, "not JSON")
+    assert collector.invalid_lines == 2
+    assert collector.first_invalid == InvalidLine("metrics", 3, "not valid JSON")
     assert collector.summary["a"].n == 2
 
 
-def test_rubbish_in_a_log_has_its_line_number() -> None:
+def test_invalid_line_in_a_log_has_its_line_number() -> None:
     collector = Collector()
     collector.feed_log(b"one\ntwo\r 5%\r 6%\nstoker: a=1\n")
     collector.feed_log(b"four\nstoker: a b=1\nstoker: c d=1\n")
-    assert collector.complaint is not None
-    assert (collector.complaint.line, collector.rubbish) == (5, 2)
+    assert collector.first_invalid is not None
+    assert (collector.first_invalid.line, collector.invalid_lines) == (5, 2)
 
 
-def test_report_after_half_a_line_of_a_killed_job_is_kept() -> None:
+def test_report_after_the_partial_line_of_a_killed_job_is_kept() -> None:
     collector = collected('{"a": 1, "st{"a": 2, "step": 1}')
     assert collector.summary["a"].last == 2
-    assert collector.rubbish == 1
+    assert collector.invalid_lines == 1
 
 
 @pytest.mark.parametrize("size", [1, 70_000, 5_000_000])
-def test_line_that_is_too_long_is_rubbish_however_it_comes(size: int) -> None:
+def test_too_long_line_is_invalid_for_any_chunking(size: int) -> None:
     if size == 1:
         pieces = [b'{"a": "' + b"x" * report_line.LONGEST_LINE, b"x", b'"}', b"\n", b'{"b": 1}\n']
     else:
@@ -283,7 +283,7 @@ def test_line_that_is_too_long_is_rubbish_however_it_comes(size: int) -> None:
     for piece in pieces:
         collector.feed_metrics(piece)
     assert list(collector.summary) == ["b"]
-    assert collector.rubbish == 1
+    assert collector.invalid_lines == 1
     assert collector.metrics_offset == sum(map(len, pieces))
 
 
@@ -296,7 +296,7 @@ def test_progress_bar_without_line_ends_is_not_kept_in_memory() -> None:
     assert list(collector.summary) == ["yes"]
 
 
-def test_names_are_bounded() -> None:
+def test_number_of_metric_names_is_bounded() -> None:
     collector = collected(*(f'{{"loss_{i}": 1}}' for i in range(MOST_NAMES + 50)))
     assert len(collector.summary) == MOST_NAMES
     assert collector.reports == MOST_NAMES + 50
@@ -315,7 +315,7 @@ def test_state_is_strict_json_and_small() -> None:
 @pytest.mark.parametrize(
     "text", ["", "{}", "[]", "null", '{"version": 99}', '{"version": 1, "metrics": 3}']
 )
-def test_state_of_another_version_is_a_value_error(text: str) -> None:
+def test_state_of_another_version_raises_value_error(text: str) -> None:
     with pytest.raises(ValueError):
         Collector.from_json(text)
 
@@ -343,15 +343,15 @@ ENDS = st.sampled_from([b"\n", b"\r\n", b"\r", b""])
 
 
 def seen(collector: Collector) -> str:
-    """Everything, in a form where NaN equals NaN."""
+    """The whole state, in a form where NaN equals NaN."""
     return repr((collector.summary, collector.to_json()))
 
 
 @given(SOME_LINES, ENDS, st.lists(st.integers(0, 200), max_size=6), st.booleans())
-def test_pieces_do_not_matter(
+def test_summary_does_not_depend_on_chunking(
     lines: list[bytes], end: bytes, cuts: list[int], stored: bool
 ) -> None:
-    """Whatever the bytes, however they come, and even if the collector was put away in between."""
+    """The result is the same for any chunking, also if the collector is saved in between."""
     data = end.join([*lines, b""])
     whole, pieces = Collector(), Collector()
     whole.feed_metrics(data)
@@ -373,7 +373,7 @@ def test_pieces_do_not_matter(
         st.tuples(st.integers(0, 8), st.integers(1, 5), st.integers(-50, 50)), max_size=30
     ).map(lambda reports: sorted(reports, key=lambda report: report[1]))
 )
-def test_what_was_replaced_is_in_no_number(reports: list[tuple[int, int, int]]) -> None:
+def test_replaced_reports_do_not_affect_the_summary(reports: list[tuple[int, int, int]]) -> None:
     kept: list[tuple[int, int]] = []
     newest = 0
     for step, attempt, value in reports:

@@ -1,6 +1,6 @@
-"""Pictures: as text against snapshots, as images against what matplotlib was told.
+"""Plots: text against snapshots, images against the calls to matplotlib.
 
-A snapshot that is not there is written and fails once; look at it before it is kept.
+A missing snapshot is written and the test fails once; check the new file before committing it.
 """
 
 from __future__ import annotations
@@ -73,34 +73,34 @@ def check(name: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_figure_looks_as_it_did(name: str) -> None:
+def test_figure_matches_its_snapshot(name: str) -> None:
     check(name, terminal_plot.draw(FIGURES[name]()))
 
 
 @pytest.mark.parametrize("name", ["curves", "category", "overview"])
-def test_figure_looks_as_it_did_in_ascii(name: str) -> None:
+def test_ascii_figure_matches_its_snapshot(name: str) -> None:
     text = terminal_plot.draw(FIGURES[name](), 60, 18, ascii=True)
     assert text.isascii()
     check(f"{name}_ascii", text)
 
 
-def test_colours_add_nothing_but_colours() -> None:
+def test_colored_figure_differs_only_in_escape_sequences() -> None:
     made = FIGURES["number"]()
-    coloured = terminal_plot.draw(made, colour=True)
-    assert "\x1b[" in coloured
-    assert re.sub("\x1b\\[[0-9;]*m", "", coloured) == terminal_plot.draw(made)
-    assert all(line.count("\x1b[") % 2 == 0 for line in coloured.splitlines())
+    colored = terminal_plot.draw(made, color=True)
+    assert "\x1b[" in colored
+    assert re.sub("\x1b\\[[0-9;]*m", "", colored) == terminal_plot.draw(made)
+    assert all(line.count("\x1b[") % 2 == 0 for line in colored.splitlines())
 
 
-def test_curves_with_colours_need_no_letters() -> None:
-    text = re.sub("\x1b\\[[0-9;]*m", "", terminal_plot.draw(FIGURES["curves"](), colour=True))
+def test_colored_curves_have_no_letters() -> None:
+    text = re.sub("\x1b\\[[0-9;]*m", "", terminal_plot.draw(FIGURES["curves"](), color=True))
     assert "━ trial 2 (best)  ━ trial 4" in text
     assert not re.search(r"\b[abcd] trial", text)
 
 
 @pytest.mark.parametrize("name", FIGURES)
 @pytest.mark.parametrize("size", [(80, 24), (40, 12), (24, 6), (200, 50)])
-def test_figure_fits(name: str, size: tuple[int, int]) -> None:
+def test_figure_fits_into_the_given_size(name: str, size: tuple[int, int]) -> None:
     lines = terminal_plot.draw(FIGURES[name](), *size).splitlines()
     assert max(map(len, lines)) <= size[0]
     assert len(lines) <= size[1]
@@ -108,7 +108,7 @@ def test_figure_fits(name: str, size: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("height", range(6, 13))
 @pytest.mark.parametrize("name", ["curves", "curves_many", "curve_with_gap", "number", "category"])
-def test_nothing_overwrites_anything_where_room_is_short(name: str, height: int) -> None:
+def test_small_figure_overwrites_nothing(name: str, height: int) -> None:
     made = FIGURES[name]()
     lines = terminal_plot.draw(made, 30, height, ascii=True).splitlines()
     axis = next(place for place, line in enumerate(lines) if line.lstrip().startswith("+-"))
@@ -118,12 +118,12 @@ def test_nothing_overwrites_anything_where_room_is_short(name: str, height: int)
     assert all(line.startswith(("a ", "c ", "@ ", "best: ")) for line in lines[axis + 3 :])
 
 
-def test_panels_that_have_no_room_are_counted() -> None:
+def test_panels_without_space_are_counted() -> None:
     text = terminal_plot.draw(FIGURES["overview"](), 30, 12, ascii=True)
-    assert text.splitlines()[-1].startswith("not enough room for 1 more")
+    assert text.splitlines()[-1].startswith("not enough space for 1 more")
 
 
-def test_text_of_others_cannot_reach_the_terminal() -> None:
+def test_untrusted_text_cannot_send_escape_sequences() -> None:
     evil = "\x1b]0;gotcha\x07\n\u202ex"
     made = Figure(evil, (Panel(Axis(evil, "category", (evil,)), Axis(evil),
                                (Series(evil, ((0, 1), (0, 2)), "line", "best"),),
@@ -134,7 +134,7 @@ def test_text_of_others_cannot_reach_the_terminal() -> None:
         assert len(text.splitlines()) <= 24
 
 
-def test_wide_characters_take_two_places() -> None:
+def test_wide_characters_take_two_cells() -> None:
     made = Figure("損失" * 30, (), "損失" * 50)
     for line in terminal_plot.draw(made).splitlines():
         assert sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line) <= 80
@@ -183,11 +183,11 @@ def test_best_trial_depends_on_the_goal() -> None:
     assert "best: trial 2 with 9 at 1" in figure.learning_curves(trials, "acc", "max").note
 
 
-def test_only_the_best_trials_have_names() -> None:
+def test_only_the_best_trials_have_labels() -> None:
     made = figure.learning_curves(curves(12), "loss")
     labels = [series.label for series in made.panels[0].series]
     assert labels.count("") == 12 - figure.MOST_NAMED
-    assert "4 more without a name" in made.note
+    assert "4 more without a label" in made.note
 
 
 def test_parameter_over_two_decades_has_a_log_axis() -> None:
@@ -211,15 +211,15 @@ def test_categories_have_boxes_where_there_are_enough_values() -> None:
 
 def test_trials_without_the_metric_are_counted() -> None:
     entries = [Row(1, 1, {"p": 1}, {"m": 1}), Row(2, 2, {"p": 2}, {"m": math.nan})]
-    assert figure.parameter_plot(entries, "p", "m").note == "1 of 2 trials have no number for it"
+    assert figure.parameter_plot(entries, "p", "m").note == "1 of 2 trials have no value"
 
 
 def test_unknown_parameter_is_refused() -> None:
-    with pytest.raises(UsageError, match="there is no column `rl`"):
+    with pytest.raises(UsageError, match="unknown column `rl`"):
         figure.parameter_plot(rows(), "rl", "loss")
 
 
-def test_overview_leaves_out_what_does_not_vary() -> None:
+def test_overview_omits_constant_parameters() -> None:
     panels = figure.overview(rows(), "loss").panels
     assert sorted(panel.x.label for panel in panels) == ["layers", "lr", "opt"]
     assert panels[0].x.label == "lr"
@@ -236,19 +236,19 @@ def test_braille_needs_utf_8(encoding: str | None, knows: bool) -> None:
 
 
 @pytest.mark.parametrize("name", ["curves_log", "category", "overview", "nothing"])
-def test_image_is_made_without_pyplot(name: str) -> None:
+def test_image_is_drawn_without_pyplot(name: str) -> None:
     content = image_plot.draw(FIGURES[name](), dpi=50)
     assert content.startswith(b"\x89PNG")
     assert "matplotlib.pyplot" not in sys.modules
 
 
-def test_svg_is_made() -> None:
+def test_svg_is_drawn() -> None:
     assert b"<svg" in image_plot.draw(FIGURES["number"](), "svg")
-    with pytest.raises(UsageError, match="`gif` is not an image format"):
+    with pytest.raises(UsageError, match="`gif` is not a supported image format"):
         image_plot.draw(FIGURES["number"](), "gif")
 
 
-def test_text_of_others_cannot_break_an_image() -> None:
+def test_untrusted_text_cannot_break_an_image() -> None:
     evil = r"_$\frac{ $x$ \$ \x00 損" + "\x1b\n"
     panel = Panel(Axis(evil, "category", (evil, "$")), Axis(evil),
                   (Series(evil, ((0, 1), (1, math.inf), (1, 1e308)), "line", "best"),
@@ -257,7 +257,9 @@ def test_text_of_others_cannot_break_an_image() -> None:
         assert image_plot.draw(Figure(evil, (one,), evil), dpi=40)
 
 
-def test_missing_matplotlib_is_named_with_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_matplotlib_error_has_the_pip_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
@@ -268,6 +270,8 @@ def test_missing_matplotlib_is_named_with_what_to_type(monkeypatch: pytest.Monke
 
 @settings(max_examples=10)
 @given(ANY_POINTS, SCALES, SCALES)
-def test_any_points_can_be_an_image(points: list[tuple[float, float]], x: str, y: str) -> None:
+def test_any_points_can_be_drawn_as_an_image(
+    points: list[tuple[float, float]], x: str, y: str
+) -> None:
     made = Figure("t", (Panel(Axis("x", x), Axis("y", y), (Series("s", tuple(points)),)),))
     assert image_plot.draw(made, dpi=20)

@@ -1,4 +1,4 @@
-"""Rows: columns, filters, orders, groups."""
+"""Rows: columns, filters, sorting, groups."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ def test_columns_are_parameters_that_vary_then_metrics() -> None:
     ]  # fmt: skip
 
 
-def test_constant_parameters_are_shown_when_asked_for() -> None:
+def test_constant_parameters_are_shown_on_request() -> None:
     assert table.columns(ROWS, constants=True)[1:4] == ["lr", "opt", "arch"]
 
 
-def test_parameter_that_some_rows_do_not_have_varies() -> None:
+def test_parameter_missing_in_some_rows_varies() -> None:
     rows = [row(1, {"a": 1}), row(2, {"a": 1, "b": 2}), row(3, {"a": 1.0, "b": 2})]
     assert table.varying(rows) == ["b"]
     assert table.varying([row(1, {"a": 1}), row(2, {"a": True})]) == ["a"]
 
 
-def test_metric_with_the_name_of_a_parameter_is_kept_beside_it() -> None:
+def test_metric_with_the_name_of_a_parameter_gets_a_prefix() -> None:
     rows = [row(1, {"lr": 1, "state": "x"}, lr=2, state="y", job=3)]
     known = table.Columns(rows)
     values = {name: known.reader(name)(rows[0]) for name in known.names}
@@ -55,15 +55,15 @@ def test_metric_with_the_name_of_a_parameter_is_kept_beside_it() -> None:
     }  # fmt: skip
 
 
-def test_long_names_may_always_be_used() -> None:
+def test_prefixed_column_names_always_work() -> None:
     assert table.Columns(ROWS).find("metric.val_loss") == "val_loss"
     assert trials(table.sort(ROWS[:2], "param.lr")) == [2, 1]
 
 
-def test_unknown_column_is_refused_with_the_nearest() -> None:
+def test_unknown_column_is_refused_with_a_suggestion() -> None:
     with pytest.raises(UsageError) as caught:
         table.sort(ROWS, "val_los")
-    assert caught.value.message == "there is no column `val_los`"
+    assert caught.value.message == "unknown column `val_los`"
     assert caught.value.hint == "did you mean `val_loss`?"
 
 
@@ -115,7 +115,7 @@ def test_rows_are_filtered_by_expressions(text: str, left: list[int]) -> None:
     assert trials(table.where(ROWS, text)) == left
 
 
-def test_names_with_slashes_and_dots_stand_in_backticks() -> None:
+def test_names_with_slashes_and_dots_need_backticks() -> None:
     rows = [row(i, {"opt.lr": i}, **{"val/loss": i / 10}) for i in range(4)]
     assert trials(table.where(rows, "`val/loss` > 0.1 and `opt.lr`!=3")) == [2]
     with pytest.raises(UsageError) as caught:
@@ -125,20 +125,20 @@ def test_names_with_slashes_and_dots_stand_in_backticks() -> None:
         table.where(rows, "`val/loss > 0.1")
 
 
-def test_error_in_a_filter_shows_the_filter_as_it_was_typed() -> None:
+def test_error_in_a_filter_quotes_the_filter_as_typed() -> None:
     with pytest.raises(UsageError) as caught:
         table.where(ROWS, "`val_loss` <")
     assert "``val_loss` <`" in caught.value.message
 
 
-def test_no_rows_have_no_unknown_columns() -> None:
+def test_empty_table_accepts_any_column() -> None:
     assert table.where([], "whatever < 3") == []
     assert table.sort([], "whatever") == []
     assert table.best([], "whatever") is None
     assert table.group([], ["whatever"], "whatever") == []
 
 
-def test_best_is_never_nan_and_of_equals_the_first() -> None:
+def test_best_row_is_finite_and_the_first_of_equals() -> None:
     for goal, trial in (("min", 2), ("max", 1), ("maximize", 1)):
         found = table.best(ROWS, "val_loss", goal)
         assert found is not None
@@ -170,33 +170,40 @@ def test_groups_can_be_made_of_any_numbers(values: list[float]) -> None:
     assert group.n == sum(value == value for value in values)
 
 
-def test_a_filter_that_leaves_nothing_leaves_the_columns() -> None:
+def test_filter_without_matches_keeps_the_columns() -> None:
     known = table.Columns(ROWS)
     nothing = table.where(ROWS, "lr > 100", known)
     assert nothing == table.where(nothing, "acc > 0", known) == []
     assert table.sort(nothing, "val_loss", known=known) == []
     assert table.best(nothing, "metric.acc", "max", known) is None
-    assert table.taken(nothing, ["trial", "metric.acc"], known) == (("trial", "acc"), [])
-    with pytest.raises(UsageError, match="there is no column `los`"):
+    assert table.select_columns(nothing, ["trial", "metric.acc"], known) == (("trial", "acc"), [])
+    with pytest.raises(UsageError, match="unknown column `los`"):
         table.where(nothing, "los > 0", known)
 
 
-def test_a_comparison_that_fits_no_row_says_so() -> None:
-    with pytest.raises(UsageError, match="a number cannot be compared with a text"):
+def test_comparison_that_fits_no_row_is_refused() -> None:
+    with pytest.raises(UsageError, match="a number cannot be compared with a string"):
         table.where(ROWS, 'lr < "a"')
     mixed = [row(1, {"a": 1}), row(2, {"a": "x"}), row(3, {})]
     assert trials(table.where(mixed, "a < 2")) == [1]
     assert table.where([row(1, {}), row(2, {})], "trial > 1 and state < 1 and 1 > 2") == []
 
 
-def test_groups_are_a_table_that_can_be_sorted() -> None:
+def test_groups_can_be_sorted_as_a_table() -> None:
     groups = table.grouped(ROWS, ["opt"], "acc")
     assert groups.names == ("opt", "n", "mean", "sd", "min", "max", "missing")
     assert [line[:3] for line in table.sort_lines(groups, "-mean").lines] == [
         ("sgd", 1, 0.9), ("adam", 1, 0.7),
     ]  # fmt: skip
-    assert table.chosen_of(groups, ["mean", "opt"]).lines == [(0.7, "adam"), (0.9, "sgd")]
-    with pytest.raises(UsageError, match="there is no column `men`"):
+    assert table.select_from_table(groups, ["mean", "opt"]).lines == [(0.7, "adam"), (0.9, "sgd")]
+    with pytest.raises(UsageError, match="unknown column `men`"):
         table.sort_lines(groups, "men")
     clash = table.grouped([row(1, {"n": 1}, acc=1)], ["n"], "acc")
     assert clash.names[:3] == ("n", "group.n", "mean")
+
+
+@pytest.mark.parametrize(("name", "meant"), [("time", "seconds"), ("status", "state")])
+def test_other_name_of_a_fixed_column_is_suggested(name: str, meant: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        table.sort([Row(1, 1, {"lr": 1}, {})], name)
+    assert caught.value.hint == f"did you mean `{meant}`?"

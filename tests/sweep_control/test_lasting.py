@@ -384,7 +384,7 @@ def test_a_name_that_nobody_knows_has_a_nearest_sweep(lab: Lab, verb: str) -> No
     sweep(lab, "echo {x}", "x=1", "--name", "brave", "--hold")
     done = lab.run(verb, "brvae")
     assert done.returncode == 1
-    assert "there is no sweep, job or log folder `brvae`" in done.stderr
+    assert "`brvae` is not a sweep, job or log folder" in done.stderr
     assert "did you mean `brave`?" in done.stderr
     assert "did you mean `brave`?" in lab.run("sweep", "show", "brav").stderr
     assert "`stoker sweep ls` shows the sweeps" in lab.run(verb, "nope").stderr

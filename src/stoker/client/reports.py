@@ -259,8 +259,8 @@ def _seconds(started: float | None, ended: float | None) -> float | None:
 
 
 def _trouble(collector: Collector) -> str | None:
-    if collector.complaint is None:
+    if collector.first_invalid is None:
         return None
-    where = collector.complaint
-    more = f" and {collector.rubbish - 1} more" if collector.rubbish > 1 else ""
+    where = collector.first_invalid
+    more = f" and {collector.invalid_lines - 1} more" if collector.invalid_lines > 1 else ""
     return f"line {where.line} of its {where.source}{more}: {where.reason}"

@@ -1,6 +1,6 @@
-"""What came out of trials: tables, exports, pictures.
+"""Results of trials: tables, exports and plots.
 
-`table` filters and sorts rows, `export` hands them to other programs, `figure` describes pictures
-that `plot_terminal` and `plot_image` draw. Nothing here reads files or the database, and what needs
-pandas, polars, pyarrow or matplotlib loads it when it is called.
+`table` filters and sorts rows, `export` converts them for other programs, `figure` describes plots
+that `terminal_plot` and `image_plot` draw. Nothing here reads files or the database. pandas,
+polars, pyarrow and matplotlib are imported only when a function needs them.
 """

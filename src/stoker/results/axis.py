@@ -1,4 +1,4 @@
-"""From values to places between 0 and 1, and the round values in between that get a tick."""
+"""Map values to positions between 0 and 1 on an axis, and choose round values for ticks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from stoker.core.record import Record
 from stoker.results.figure import Axis
 
-_LARGEST = 1e300  # differences of larger ones overflow
+_LARGEST = 1e300  # differences of larger numbers overflow
 _MARGIN = 0.03
 
 
@@ -18,7 +18,7 @@ class Tick(Record):
 
 
 class Scale:
-    """One axis over these values."""
+    """The scale of one axis, chosen to contain `values`."""
 
     def __init__(self, axis: Axis, values: Iterable[float]) -> None:
         self._axis = axis
@@ -35,14 +35,14 @@ class Scale:
         self._low, self._high = low, high
 
     def has(self, value: float) -> bool:
-        """Whether it can be shown at all."""
+        """Whether the value can be drawn on this axis."""
         return math.isfinite(value) and (self._axis.scale != "log" or value > 0)
 
     def place(self, value: float) -> float:
         return (self._transform(value) - self._low) / (self._high - self._low)
 
     def ticks(self, most: int) -> list[Tick]:
-        """About as many as asked for, at least where there is room for two."""
+        """About `most` ticks, but at least two if possible."""
         most = max(2, most)
         if self._axis.scale == "category":
             return [self._tick(i, name) for i, name in enumerate(self._axis.categories)]
@@ -84,16 +84,16 @@ class Scale:
 
 
 def _round(low: float, high: float, most: int) -> list[tuple[float, str]]:
-    """Multiples of 1, 2 or 5 times a power of ten."""
-    wish = (high - low) / most
-    power = math.floor(math.log10(wish)) if wish > 0 else -300
+    """Values and labels at multiples of 1, 2 or 5 times a power of ten."""
+    spacing = (high - low) / most
+    power = math.floor(math.log10(spacing)) if spacing > 0 else -300
     unit = 10.0**power
     for factor in (10, 5, 2, 1, 0.5):
         step = factor * unit
         first = math.ceil(low / step)
         values = [(first + i) * step for i in range(3 * most + 2)]
         values = [value for value in values if low <= value <= high]
-        if len(values) >= 2 and factor * unit / 2 < wish:  # a tick alone says nothing
+        if len(values) >= 2 and factor * unit / 2 < spacing:  # a single tick shows no scale
             break
     return [(value, _label(value, step)) for value in values]
 
@@ -115,7 +115,7 @@ def _power(factor: int, power: int) -> str:
 
 
 def _shorter(text: str) -> str:
-    """1.50e+06 is 1.5e6 to people."""
+    """Shorten 1.50e+06 to 1.5e6."""
     digits, _, power = text.partition("e")
     if "." in digits:
         digits = digits.rstrip("0").rstrip(".")

@@ -1,4 +1,4 @@
-"""One metric of one job over its steps, read from its files."""
+"""The curve of one metric of one job, read from its files."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ def curve(
     metrics: Iterable[bytes] = (),
     logs: Iterable[tuple[int, Iterable[bytes]]] = (),
 ) -> list[Point]:
-    """(step, value) by step. `logs` are (attempt, its pieces); pieces may be cut anywhere.
+    """Return (step, value) pairs sorted by step. `logs` holds (attempt, chunks of its log); chunks
+    may be cut anywhere.
 
-    The same rules as in core.metrics: a later attempt replaces from its first step on, and the log
-    only counts for names that never stand in $STOKER_METRICS. Of a step that one attempt reports
-    twice, the later value counts. NaN stays, so that a plot shows the gap.
+    The rules are those of core.metrics: a later attempt replaces values from its first step on, and
+    the log is used only for names that never occur in $STOKER_METRICS. If an attempt reports a step
+    twice, the later value counts. NaN is kept, so that a plot shows a gap.
     """
     line = _Line(name)
     reader = MetricsReader()
@@ -54,8 +55,8 @@ class _Line:
             )
             if placed is None:
                 continue
-            step, begins = placed
-            if begins:
+            step, replaces = placed
+            if replaces:
                 self._values = {s: v for s, v in self._values.items() if s < step}
             if is_number(value):
                 self._values[step] = value
@@ -65,9 +66,9 @@ class _Line:
 
 
 def downsample(points: list[Point], count: int) -> list[Point]:
-    """At most `count` points (but at least 4) with the first, the last, and every spike.
+    """Return at most `count` points (but at least 4), including the first, the last and all spikes.
 
-    Of each stretch the smallest and the largest value stay. NaN stays where there is nothing else.
+    Of each bucket the smallest and the largest value are kept, or NaN if it has no other value.
     """
     count = max(4, count)
     if len(points) <= count:

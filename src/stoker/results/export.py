@@ -1,6 +1,6 @@
-"""Rows for other programs: spreadsheets, data frames, notebooks.
+"""Export rows for other programs: spreadsheets, data frames, notebooks.
 
-All of them get one value per column, named as in table.py.
+Columns are named as in table.py, with one value per cell.
 """
 
 from __future__ import annotations
@@ -17,21 +17,23 @@ from stoker.results import table
 from stoker.results.optional_imports import load
 from stoker.results.table import Row, Table
 
-Rows = Sequence[Row] | Table  # what is a table already has its columns
+Rows = Sequence[Row] | Table  # a Table already has its columns selected
 _LARGEST_INT = 2**63 - 1
 _RUNS_IN_SPREADSHEETS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def export(rows: Rows, form: str, columns: Sequence[str] | None = None) -> bytes:
-    """A file's content: csv, json, jsonl, parquet or html."""
+    """Return the content of a csv, json, jsonl, parquet or html file."""
     if form == "parquet":
         return parquet(rows, columns)
     makers: dict[str, Callable[[Rows, Sequence[str] | None], str]] = {
         "csv": csv, "json": json_text, "jsonl": jsonl, "html": html,
     }  # fmt: skip
     if form not in makers:
-        raise UsageError(f"`{form}` is not a format", f"one of {', '.join(makers)}, parquet")
-    # Parameters may hold bytes that are not UTF-8. To JSON, what they become is an escape.
+        raise UsageError(
+            f"`{form}` is not an export format", f"use one of {', '.join(makers)}, parquet"
+        )
+    # Parameters may contain bytes that are not UTF-8; backslashreplace gives valid JSON escapes.
     return makers[form](rows, columns).encode("utf-8", "backslashreplace")
 
 
@@ -40,7 +42,7 @@ def _content(rows: Rows, columns: Sequence[str] | None, *, constants: bool = Tru
         return rows
     if columns is None:
         columns = table.columns(rows, constants=constants)
-    return table.taken(rows, columns, table.Columns(rows))
+    return table.select_columns(rows, columns, table.Columns(rows))
 
 
 # -- text -----------------------------------------------------------------------------------------
@@ -49,13 +51,14 @@ def _content(rows: Rows, columns: Sequence[str] | None, *, constants: bool = Tru
 def text_table(
     rows: Rows, columns: Sequence[str] | None = None
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """(header, lines) for people: numbers in 6 digits, `-` for what is missing."""
+    """Return (header, lines) for display: numbers with 6 digits, `-` for missing values."""
     names, lines = _content(rows, columns, constants=False)
     return names, [tuple(short(cell) for cell in line) for line in lines]
 
 
 def short(value: object) -> str:
-    """
+    """Format a value for display.
+
     >>> short(0.1 + 0.2), short(True), short(None), short([1, 2])
     ('0.3', 'true', '-', '[1, 2]')
     """
@@ -69,7 +72,7 @@ def short(value: object) -> str:
 
 
 def csv(rows: Rows, columns: Sequence[str] | None = None) -> str:
-    """RFC 4180. What a spreadsheet would run as a formula gets a quote in front."""
+    """CSV as in RFC 4180. A text that a spreadsheet would run as a formula is prefixed with '."""
     import csv as writer
     import io
 
@@ -101,7 +104,7 @@ def _harmless(text: str) -> str:
 
 
 def json_text(rows: Rows, columns: Sequence[str] | None = None) -> str:
-    """A list of objects; see `records` for what becomes of NaN."""
+    """A JSON list of objects; see `records` for NaN."""
     lines = [_json(record) for record in records(rows, columns)]
     return "[\n" + ",\n".join(lines) + "\n]\n" if lines else "[]\n"
 
@@ -111,22 +114,22 @@ def jsonl(rows: Rows, columns: Sequence[str] | None = None) -> str:
 
 
 def records(rows: Rows, columns: Sequence[str] | None = None) -> list[dict[str, object]]:
-    """Rows as strict JSON allows them.
+    """Return rows as values that strict JSON allows.
 
-    JSON has neither NaN nor infinity: they become null, and `$nonfinite` of the same row says which
-    columns were what, so that a loss that diverged is told from one that was never reported.
+    JSON has neither NaN nor infinity. They become null, and `$nonfinite` of the row maps the column
+    to the original value, so that a diverged loss differs from one that was never reported.
     """
     names, lines = _content(rows, columns)
     result = []
     for line in lines:
         record: dict[str, object] = {}
-        lost = {}
+        nonfinite = {}
         for name, value in zip(names, line, strict=True):
             record[name] = _finite(value)
             if isinstance(value, float) and not math.isfinite(value):
-                lost[name] = str(value)
-        if lost:
-            record["$nonfinite"] = lost
+                nonfinite[name] = str(value)
+        if nonfinite:
+            record["$nonfinite"] = nonfinite
         result.append(record)
     return result
 
@@ -146,7 +149,7 @@ def _json(value: object) -> str:
 
 
 def html(rows: Rows, columns: Sequence[str] | None = None) -> str:
-    """One table, for notebooks. Everything in it is escaped."""
+    """An HTML table for notebooks; all content is escaped."""
     names, lines = _content(rows, columns)
     head = "".join(f"<th>{markup.escape(name)}</th>" for name in names)
     made = ["<table>", f"<thead><tr>{head}</tr></thead>", "<tbody>"]
@@ -163,7 +166,7 @@ def _html_cell(value: object) -> str:
 
 
 def series(rows: Rows, columns: Sequence[str] | None = None) -> dict[str, list[Any]]:
-    """Column by column, each of one type: what is mixed becomes text, lists become JSON."""
+    """Return each column as values of one type; mixed types become text, lists become JSON."""
     names, lines = _content(rows, columns)
     return {name: _of_one_type([line[i] for line in lines]) for i, name in enumerate(names)}
 
@@ -187,10 +190,10 @@ def _float(value: object) -> float | None:
 
 def _text(value: object) -> str:
     if isinstance(value, float) and not math.isfinite(value):
-        text = str(value)  # JSON has no name for it, but text has
+        text = str(value)  # `nan` or `inf`, which JSON cannot represent
     else:
         text = value if isinstance(value, str) else _json(value)
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")  # arrow wants real UTF-8
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")  # Arrow requires valid UTF-8
 
 
 def to_pandas(rows: Rows, columns: Sequence[str] | None = None) -> Any:
@@ -202,7 +205,7 @@ def to_polars(rows: Rows, columns: Sequence[str] | None = None) -> Any:
 
 
 def parquet(rows: Rows, columns: Sequence[str] | None = None) -> bytes:
-    """With pyarrow, or with polars where only that is there."""
+    """Return a Parquet file, written by pyarrow or, if that is missing, by polars."""
     import io
 
     content = series(rows, columns)

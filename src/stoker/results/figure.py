@@ -1,7 +1,7 @@
-"""Pictures as data, so that the terminal and the image file show the same one.
+"""Plots as data, so that the terminal and image files show the same plot.
 
-Builders make a `Figure` out of rows and curves; plot_terminal and plot_image draw it. Labels are
-user text as it came: each renderer makes it harmless in its own way.
+Functions here build a `Figure` from rows and curves; terminal_plot and image_plot draw it. Labels
+are untrusted text, which each renderer escapes in its own way.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from stoker.results.table import Row
 
 Point = tuple[float, float]
 
-MOST_NAMED = 8  # curves with a colour and a name of their own; the others stay in the background
+MOST_NAMED = 8  # curves with their own color and label; the others are drawn in the background
 MOST_PANELS = 6
 MOST_CATEGORIES = 12
 _DECADES_FOR_LOG = 2
@@ -31,14 +31,14 @@ class Axis(Record):
 
 
 class Series(Record):
-    label: str  # in the legend; none when empty
+    label: str  # in the legend; empty for no entry
     points: tuple[Point, ...]
     style: str = "line"  # line or dots
-    role: str = "plain"  # plain, best, or faint: there, but in the background
+    role: str = "plain"  # plain, best, or faint (in the background)
 
 
 class Box(Record):
-    """How the values at one place are spread: the middle half, and the ends."""
+    """A box plot of the values at one position: quartiles, minimum and maximum."""
 
     at: float
     low: float
@@ -65,7 +65,7 @@ class Figure(Record):
 class TrialCurve(Record):
     trial: int | None
     points: Sequence[Point]
-    label: str = ""  # `trial 3` when empty
+    label: str = ""  # if empty, `trial 3`
 
 
 # -- curves ---------------------------------------------------------------------------------------
@@ -79,9 +79,9 @@ def learning_curves(
     log_x: bool = False,
     log_y: bool | None = None,
 ) -> Figure:
-    """A line per trial, the best one last so that it lies on top.
+    """Return a figure with one line per trial; the best trial is drawn last, on top.
 
-    `log_y` is decided by the values when it is None. The best few have names, the rest is faint.
+    If `log_y` is None, the range of the values decides. Only the best MOST_NAMED have labels.
     """
     sign = table.direction(goal)
     scored = []
@@ -104,9 +104,9 @@ def learning_curves(
         step = next(x for x, y in trial.points if sign * y == score)
         notes.append(f"best: {_name(trial)} with {short(float(sign * score))} at {short(step)}")
     if faint:
-        notes.append(f"{len(faint)} more without a name")
+        notes.append(f"{len(faint)} more without a label")
     if len(scored) < len(trials):
-        notes.append(f"{len(trials) - len(scored)} without a number")
+        notes.append(f"{len(trials) - len(scored)} without a finite value")
     x = Axis("step", "log" if log_x else "linear")
     y = Axis(metric, "log" if log_y else "linear")
     return Figure(f"{metric} over steps", (Panel(x, y, (*faint, *named)),), "; ".join(notes))
@@ -120,7 +120,7 @@ def _name(trial: TrialCurve) -> str:
 
 
 def parameter_plot(rows: Sequence[Row], parameter: str, metric: str, goal: str = "min") -> Figure:
-    """The metric against one parameter: dots, or strips with boxes where it is no number."""
+    """Return a plot of the metric against one parameter: dots for numbers, box plots otherwise."""
     known = table.Columns(rows)
     parameter, metric = known.find(parameter), known.find(metric)
     panel, note = _parameter_panel(rows, parameter, metric, goal)
@@ -128,7 +128,7 @@ def parameter_plot(rows: Sequence[Row], parameter: str, metric: str, goal: str =
 
 
 def overview(rows: Sequence[Row], metric: str, goal: str = "min") -> Figure:
-    """A small panel for each parameter that varies, the most important first."""
+    """Return a figure with a panel for each parameter that varies, the most important first."""
     known = table.Columns(rows)
     metric = known.find(metric)
     scores = {one.name: one.score for one in importance(rows, metric)}
@@ -144,7 +144,7 @@ def overview(rows: Sequence[Row], metric: str, goal: str = "min") -> Figure:
         value = known.reader(metric)(best)
         notes.append(f"best: trial {short(best.trial)} with {short(value)}")
     if scores:
-        notes.append("%: how much of the order each explains alone")
+        notes.append("%: share of the ranking explained by the parameter")
     if len(names) > MOST_PANELS:
         notes.append(f"{len(names) - MOST_PANELS} more parameters")
     return Figure(f"{metric} by parameter", tuple(panels), "; ".join(notes))
@@ -163,7 +163,7 @@ def _parameter_panel(
     y = Axis(metric, "log" if _is_wide([result for _, result, _ in measured]) else "linear")
     notes = []
     if len(measured) < len(rows):
-        notes.append(f"{len(rows) - len(measured)} of {len(rows)} trials have no number for it")
+        notes.append(f"{len(rows) - len(measured)} of {len(rows)} trials have no value")
     boxes: tuple[Box, ...] = ()
     numbers = [table.number(value) for value, _, _ in measured]
     if all(value is not None for value in numbers):
@@ -178,8 +178,8 @@ def _parameter_panel(
         x = Axis(parameter, "category", tuple(names))
         spots = [names.index(short(value)) for value, _, _ in measured]
         boxes = _boxes(spots, [result for _, result, _ in measured])
-        # Beside each other, so that equal values can be told apart. By number, not by chance: the
-        # same rows make the same picture.
+        # Spread the dots so that equal values stay visible. The offset depends on the index only:
+        # the same rows always give the same plot.
         places = [spot + (i * 0.618 % 1 - 0.5) * 0.5 for i, spot in enumerate(spots)]
     points = [(place, result) for place, (_, result, _) in zip(places, measured, strict=True)]
     best = table.best([row for _, _, row in measured], metric, goal) if measured else None
@@ -217,7 +217,7 @@ def _quantile(values: list[float], part: float) -> float:
 
 
 def _is_wide(values: Sequence[float]) -> bool:
-    """Whether only a log axis shows all of them."""
+    """Whether the values span so many decades that a log axis is needed."""
     finite = [value for value in values if math.isfinite(value)]
     return (
         len(finite) > 1

@@ -1,4 +1,4 @@
-"""Figures as PNG or SVG, through matplotlib's objects: no pyplot, no window, no global state."""
+"""Draw figures as PNG or SVG with matplotlib: no pyplot, no window, no global state."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from stoker.errors import UsageError
 from stoker.results.figure import Axis, Figure, Panel, Series
 from stoker.results.optional_imports import load
 
-# Okabe and Ito's, which people see apart whatever their eyes; the best has vermilion to itself.
-_COLOURS = ("#0072b2", "#009e73", "#e69f00", "#56b4e9", "#cc79a7", "#7f5fa8", "#8a6d3b", "#4d4d4d")
+# The Okabe-Ito palette, safe for color-blind readers; vermilion is reserved for the best trial.
+_COLORS = ("#0072b2", "#009e73", "#e69f00", "#56b4e9", "#cc79a7", "#7f5fa8", "#8a6d3b", "#4d4d4d")
 _BEST = "#d55e00"
 _FAINT = "#b8b8b8"
 _INK = "#333333"
@@ -29,12 +29,14 @@ def draw(
     height: float | None = None,
     dpi: int = 150,
 ) -> bytes:
-    """The content of an image file; sizes in inches."""
+    """Return the content of an image file; `width` and `height` are in inches."""
     if form not in FORMATS:
-        raise UsageError(f"`{form}` is not an image format", f"one of {', '.join(FORMATS)}")
+        raise UsageError(
+            f"`{form}` is not a supported image format", f"use one of {', '.join(FORMATS)}"
+        )
     matplotlib = load("matplotlib.figure", "plot")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a character that the font does not have is a box
+        warnings.simplefilter("ignore")  # about characters that the font lacks
         return _drawn(matplotlib, figure, form, width, height, dpi)
 
 
@@ -65,7 +67,7 @@ def _drawn(
 
 
 def _text(text: str) -> str:
-    """Harmless: no control characters, and no formulas between dollars."""
+    """Escape untrusted text: no control characters, no mathtext between dollar signs."""
     return printable(text).replace("\\$", "$").replace("$", "\\$")
 
 
@@ -82,13 +84,13 @@ def _panel(axes: Any, panel: Panel, *, shows_y: bool) -> None:
     named = 0
     order = ("faint", "plain", "best")
     for series in sorted(panel.series, key=lambda one: order.index(one.role)):
-        colour = _COLOURS[named % len(_COLOURS)]
+        color = _COLORS[named % len(_COLORS)]
         named += bool(series.label) and series.role == "plain"
-        _series(axes, series, colour, panel)
+        _series(axes, series, color, panel)
     points = [
         point for series in panel.series for point in series.points if _is_shown(point, panel)
     ]
-    if points and panel.x.scale == "log":  # without values, that is an error to matplotlib
+    if points and panel.x.scale == "log":  # matplotlib raises on an empty log axis
         axes.set_xscale("log")
     if points and panel.y.scale == "log":
         axes.set_yscale("log")
@@ -101,9 +103,7 @@ def _panel(axes: Any, panel: Panel, *, shows_y: bool) -> None:
     if shows_y:
         axes.set_ylabel(_text(panel.y.label), fontsize=9, color=_INK)
     if not points:
-        axes.text(
-            0.5, 0.5, "nothing to show yet", ha="center", transform=axes.transAxes, color=_FAINT
-        )
+        axes.text(0.5, 0.5, "no data yet", ha="center", transform=axes.transAxes, color=_FAINT)
 
 
 def _categories(axes: Any, axis: Axis) -> None:
@@ -118,7 +118,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= 24 else text[:23] + "…"
 
 
-def _series(axes: Any, series: Series, colour: str, panel: Panel) -> None:
+def _series(axes: Any, series: Series, color: str, panel: Panel) -> None:
     xs = [float(x) if _is_shown((x, y), panel) else math.nan for x, y in series.points]
     ys = [float(y) if _is_shown((x, y), panel) else math.nan for x, y in series.points]
     label = _text(series.label) or "_"
@@ -127,11 +127,11 @@ def _series(axes: Any, series: Series, colour: str, panel: Panel) -> None:
             axes.scatter(xs, ys, s=110, marker="*", color=_BEST, edgecolors="white",
                          linewidths=0.8, zorder=5, label=label)  # fmt: skip
         else:
-            axes.scatter(xs, ys, s=22, color=_COLOURS[0], alpha=0.65, linewidths=0, zorder=3,
+            axes.scatter(xs, ys, s=22, color=_COLORS[0], alpha=0.65, linewidths=0, zorder=3,
                          label=label)  # fmt: skip
         return
     width, ink, above = {
-        "best": (2.2, _BEST, 5), "plain": (1.2, colour, 4), "faint": (0.8, _FAINT, 2),
+        "best": (2.2, _BEST, 5), "plain": (1.2, color, 4), "faint": (0.8, _FAINT, 2),
     }[series.role]  # fmt: skip
     marker = "o" if sum(map(math.isfinite, ys)) < 3 else None
     axes.plot(xs, ys, color=ink, linewidth=width, zorder=above, label=label, marker=marker,
@@ -143,7 +143,7 @@ def _is_shown(point: tuple[float, float], panel: Panel) -> bool:
 
 
 def _fits(value: float, axis: Axis) -> bool:
-    """Infinity is no place on an axis, and near the ends of what floats can hold ticks overflow."""
+    """Whether a value can be drawn; matplotlib's ticks overflow near the limits of floats."""
     if axis.scale == "log" and value < 1e-200:
         return False
     return math.isfinite(value) and abs(value) < 1e200

@@ -1,10 +1,10 @@
-"""Which parameters matter to a metric, as far as the trials so far can tell.
+"""Estimate from the finished trials how important each parameter is for a metric.
 
-Scores are shares: how much of the order of the trials one parameter alone explains, 0 to 1. For
-numbers it is the square of Spearman's rank correlation, for anything else eta squared of the ranks.
-Ranks, because one diverged trial with a loss of 1e9 must not drown the others. A sweet spot in the
-middle of a range is no trend: with enough trials, numbers are also cut into four parts that are
-compared like categories, and the higher score counts.
+A score between 0 and 1 is the share of the ranking that one parameter explains alone: the square of
+Spearman's rank correlation for numbers, eta squared of the ranks for categories. Ranks are used so
+that one diverged trial with a loss of 1e9 does not dominate. An optimum in the middle of a range is
+not a trend: with enough trials, numbers are also split into quartiles that are compared like
+categories, and the higher score counts.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _FEWEST_FOR_PARTS = 12
 class Influence(Record):
     name: str
     score: float
-    direction: int  # 1: the metric rises with it, -1: it falls, 0: no trend or no number
-    n: int  # trials that this was learned from
+    direction: int  # 1: the metric rises with the parameter, -1: it falls, 0: no trend
+    n: int  # number of trials used
 
 
 def importance(rows: Sequence[Row], metric: str) -> list[Influence]:
-    """Parameters that vary, the most important first."""
+    """Return the influence of each parameter that varies, the most important first."""
     if not rows:
         return []
     known = table.Columns(rows)
@@ -60,13 +60,13 @@ def _influence(name: str, values: list[object], results: list[float]) -> Influen
         score = max(rho * rho, _sweet_spot(numbers, results))
         is_trend = rho * rho >= score / 2
         return Influence(name, score, ((rho > 0) - (rho < 0)) if is_trend else 0, n)
-    if kinds == n:  # each trial is a group of its own: that explains everything and says nothing
+    if kinds == n:  # every trial is its own group, so the score would always be 1
         return None
     return Influence(name, eta_squared(values, ranks(results)), 0, n)
 
 
 def _sweet_spot(numbers: list[float], results: list[float]) -> float:
-    """Eta squared over quarters of the range by rank, less what chance alone would explain."""
+    """Eta squared over the quartiles, adjusted for the share expected by chance."""
     n = len(numbers)
     if n < _FEWEST_FOR_PARTS:
         return 0.0
@@ -76,12 +76,13 @@ def _sweet_spot(numbers: list[float], results: list[float]) -> float:
 
 
 def spearman(left: Sequence[float], right: Sequence[float]) -> float:
-    """Rank correlation, -1 to 1; 0 where one side is all the same."""
+    """Spearman's rank correlation, -1 to 1; 0 if one side is constant."""
     return _pearson(ranks(left), ranks(right))
 
 
 def ranks(values: Sequence[float]) -> list[float]:
-    """
+    """Ranks from 1; equal values get the mean of their ranks.
+
     >>> ranks([10, 30, 20, 20])
     [1.0, 4.0, 2.5, 2.5]
     """
@@ -109,7 +110,7 @@ def _pearson(left: list[float], right: list[float]) -> float:
 
 
 def eta_squared(kinds: Sequence[object], results: Sequence[float]) -> float:
-    """The part of the variance that lies between the kinds; 0 where there is no variance."""
+    """The share of the variance between the groups; 0 if there is no variance."""
     mean = math.fsum(results) / len(results)
     total = math.fsum((value - mean) ** 2 for value in results)
     groups: dict[object, list[float]] = {}

@@ -1,4 +1,4 @@
-"""Packages that Stoker does without until they are asked for."""
+"""Import optional packages on demand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stoker.errors import Unavailable
 
 
 def load(module: str, extra: str) -> Any:
-    """The module, or an error that says what to install."""
+    """Import and return a module; raises Unavailable with the pip command for `extra`."""
     try:
         return import_module(module)
     except ImportError as error:

@@ -1,9 +1,8 @@
-"""Rows of trials: which columns they have, filtered, sorted, grouped. Rows in, rows out.
+"""Rows of trials: select columns, filter, sort and group them.
 
-Columns have one name each. A parameter and a metric keep theirs; where two want the same, the
-earlier of `trial job state seconds`, parameters, metrics, extras keeps it, and the other is called
-`param.…`, `metric.…` or `extra.…`: with a parameter and a metric `lr`, these are `lr` and
-`metric.lr`. The long names may always be used.
+Column names are unique. If names clash, the first of `trial job state seconds`, parameters, metrics
+and extras keeps the name, and the other gets the prefix `param.`, `metric.` or `extra.`: a
+parameter and a metric `lr` are the columns `lr` and `metric.lr`. The prefixed names always work.
 """
 
 from __future__ import annotations
@@ -11,17 +10,22 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
-from difflib import get_close_matches
 from typing import NoReturn, TypeVar
 
 from stoker.core.formats.expressions import HINT as EXPRESSION_HINT
 from stoker.core.formats.expressions import Expression
+from stoker.core.formats.suggestions import nearest
 from stoker.core.metrics.report_line import is_number
 from stoker.core.record import Record
 from stoker.errors import UsageError
 
 T = TypeVar("T")
 FIXED = ("trial", "job", "state", "seconds")
+# Other names for these columns, for hints. `stoker results` shows `seconds` as TIME.
+_OTHER_NAMES = {
+    "time": "seconds", "duration": "seconds", "runtime": "seconds", "elapsed": "seconds",
+    "status": "state", "id": "trial", "number": "trial", "job_id": "job",
+}  # fmt: skip
 
 
 class Row(Record):
@@ -31,13 +35,13 @@ class Row(Record):
     metrics: dict[str, object]
     state: str = ""
     seconds: float | None = None
-    extra: dict[str, object] = {}  # noqa: RUF012  (never changed, like every field of a record)
+    extra: dict[str, object] = {}  # noqa: RUF012  (records are never modified)
 
 
 class Group(Record):
-    """One metric over rows that are alike. `sd` is that of a sample, so it needs two."""
+    """Statistics of one metric over a group of rows. `sd` is the sample standard deviation."""
 
-    values: dict[str, object]  # what is alike
+    values: dict[str, object]  # of the columns that the rows have in common
     n: int
     mean: float | None
     sd: float | None
@@ -48,7 +52,7 @@ class Group(Record):
 
 
 class Table(Record):
-    """What is shown in the end: a header, and values in its order."""
+    """Column names, and lines with values in that order."""
 
     names: tuple[str, ...]
     lines: list[tuple[object, ...]]
@@ -58,7 +62,7 @@ class Table(Record):
 
 
 class Columns:
-    """All columns of these rows, by name."""
+    """The columns of some rows, by name."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self._places: dict[str, tuple[str, str]] = {name: ("fixed", name) for name in FIXED}
@@ -84,10 +88,10 @@ class Columns:
 
     def of(self, kind: str) -> list[str]:
         """Column names of a kind: fixed, param, metric, extra."""
-        return [column for column, (its, _) in self._places.items() if its == kind]
+        return [column for column, (other, _) in self._places.items() if other == kind]
 
     def find(self, name: str) -> str:
-        """The column that is meant, or a UsageError with the nearest."""
+        """Return the name of the column; raises UsageError with a suggestion."""
         if name in self._places:
             return name
         kind, _, rest = name.partition(".")
@@ -106,14 +110,14 @@ class Columns:
         return lambda row: row.extra.get(key)
 
 
-def taken(rows: Sequence[Row], names: Iterable[str], known: Columns) -> Table:
-    """These columns of these rows. `known` are those of all rows: a filter hides no column."""
+def select_columns(rows: Sequence[Row], names: Iterable[str], known: Columns) -> Table:
+    """Return a table of these columns. `known` holds the columns of all rows before filtering."""
     found = tuple(known.find(name) for name in names)
     return Table(found, cells(rows, found, known))
 
 
-def chosen_of(table: Table, names: Iterable[str]) -> Table:
-    """These columns of a table."""
+def select_from_table(table: Table, names: Iterable[str]) -> Table:
+    """Return a table with only these columns."""
     known = _Names(table.names)
     found = tuple(known.find(name) for name in names)
     places = [table.names.index(name) for name in found]
@@ -121,20 +125,20 @@ def chosen_of(table: Table, names: Iterable[str]) -> Table:
 
 
 def columns(rows: Sequence[Row], *, constants: bool = False) -> list[str]:
-    """What to show: the trial, parameters that vary, metrics, extras, then how the job went.
+    """The default columns: trial, parameters that vary, metrics, extras, state, seconds, job.
 
-    Parameters that are the same in all rows come after the others, and only when asked for.
+    With `constants`, parameters that are equal in all rows follow those that vary.
     """
     known = Columns(rows)
     params = known.of("param")
-    moving = varying(rows)
-    still = [name for name in params if name not in moving] if constants else []
+    changing = varying(rows)
+    constant = [name for name in params if name not in changing] if constants else []
     rest = [*known.of("metric"), *known.of("extra")]
-    return ["trial", *moving, *still, *rest, "state", "seconds", "job"]
+    return ["trial", *changing, *constant, *rest, "state", "seconds", "job"]
 
 
 def varying(rows: Sequence[Row]) -> list[str]:
-    """Columns of the parameters that are not the same in all rows; absent is a value too."""
+    """Columns of the parameters that differ between rows; a missing value counts as a value."""
     known = Columns(rows)
     return [
         name
@@ -152,7 +156,7 @@ def cells(
 
 
 def numbers(rows: Sequence[Row], name: str) -> list[float | None]:
-    """A column as numbers; None for what is missing, no number, or not finite."""
+    """A column as numbers; None for missing, non-numeric and non-finite values."""
     read = Columns(rows).reader(name)
     return [number(read(row)) for row in rows]
 
@@ -167,9 +171,9 @@ def number(value: object) -> float | None:
 def sort(
     rows: Sequence[Row], key: str, descending: bool = False, known: Columns | None = None
 ) -> list[Row]:
-    """By `val_loss`, `-val_loss`, `val_loss:desc`, or several: `opt,-val_loss`.
+    """Sort by `val_loss`, `-val_loss`, `val_loss:desc`, or several columns: `opt,-val_loss`.
 
-    What is missing or NaN comes last, whichever way round. Numbers come before text.
+    Missing values and NaN come last in both directions. Numbers come before text.
     """
     if known is None:
         if not rows:
@@ -183,7 +187,7 @@ def sort(
 
 
 def sort_lines(table: Table, key: str) -> Table:
-    """The same for what is a table already, such as groups."""
+    """Like `sort`, for the lines of a table such as groups."""
     known = _Names(table.names)
     lines = list(table.lines)
     for name, reverse in reversed(_directions(key, known)):
@@ -201,7 +205,7 @@ def _ordered(items: list[T], values: list[object], reverse: bool) -> list[T]:
 
 
 class _Names:
-    """Columns that are nothing but names."""
+    """The columns of a table, known only by name."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = list(names)
@@ -211,9 +215,10 @@ class _Names:
 
 
 def _no_column(name: str, known: Iterable[str]) -> NoReturn:
-    near = get_close_matches(name, known, 1)
-    hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(known)}"
-    raise UsageError(f"there is no column `{name}`", hint)
+    known = list(known)
+    near = nearest(name, known, _OTHER_NAMES)
+    hint = f"did you mean `{near}`?" if near else f"columns: {', '.join(known)}"
+    raise UsageError(f"unknown column `{name}`", hint)
 
 
 def _directions(key: str, known: Columns | _Names) -> list[tuple[str, bool]]:
@@ -233,39 +238,39 @@ def _direction(part: str, known: Columns | _Names) -> tuple[str, bool]:
 
 
 def where(rows: Sequence[Row], text: str, known: Columns | None = None) -> list[Row]:
-    """The rows for which the expression holds; `val/loss` needs backticks in it.
+    """Return the rows for which the expression is true; names such as `val/loss` need backticks.
 
-    What is missing fits no comparison. A comparison that fits no row at all, because a number is
-    compared with text, is a mistake and refused.
+    Comparisons with missing values are false. Raises UsageError if the types of a comparison fit
+    no row, for example because a number is compared with text.
     """
     plain, quoted = _without_backticks(text)
     try:
         expression = Expression(plain)
     except UsageError as error:
-        hint = f"{error.hint}; names with other characters stand in `backticks`"
+        hint = f"{error.hint}; write names with other characters in `backticks`"
         raise UsageError(error.message.replace(plain, text), hint) from None
     if known is None:
         if not rows:
             return []
         known = Columns(rows)
     readers = {name: known.reader(quoted.get(name, name)) for name in sorted(expression.names)}
-    found, is_fitting, trouble = [], False, None
+    found, is_applicable, problem = [], False, None
     for row in rows:
         values = {name: read(row) for name, read in readers.items()}
-        wrong = expression.type_error(values)
-        if wrong is not None:
-            trouble = trouble or wrong
+        type_error = expression.type_error(values)
+        if type_error is not None:
+            problem = problem or type_error
             continue
-        is_fitting = is_fitting or None not in values.values()
+        is_applicable = is_applicable or None not in values.values()
         if expression.holds(values):
             found.append(row)
-    if trouble is not None and not is_fitting:
-        raise UsageError(f"`{text}` fits no row: {trouble}", EXPRESSION_HINT)
+    if problem is not None and not is_applicable:
+        raise UsageError(f"`{text}` cannot be applied to any row: {problem}", EXPRESSION_HINT)
     return found
 
 
 def _without_backticks(text: str) -> tuple[str, dict[str, str]]:
-    """Backticked names become ones that Python can read; text in quotes is left alone."""
+    """Replace names in backticks by valid identifiers; quoted strings are not changed."""
     result: list[str] = []
     names: dict[str, str] = {}
     position = 0
@@ -296,7 +301,7 @@ def _end_of_quoted(text: str, start: int) -> int:
 def best(
     rows: Sequence[Row], name: str, goal: str = "min", known: Columns | None = None
 ) -> Row | None:
-    """The row with the best number; NaN and infinity never are. Of equals the first."""
+    """Return the row with the best finite number, the first of equals, or None."""
     sign = direction(goal)
     if known is None:
         if not rows:
@@ -312,12 +317,12 @@ def best(
 
 
 def direction(goal: str) -> int:
-    """1 where small is good, -1 where large is."""
+    """1 if small values are better, -1 if large values are."""
     if goal in ("min", "minimize"):
         return 1
     if goal in ("max", "maximize"):
         return -1
-    raise UsageError(f"`{goal}` is not a goal", "min or max")
+    raise UsageError(f"unknown goal `{goal}`", "use min or max")
 
 
 # -- groups ---------------------------------------------------------------------------------------
@@ -326,7 +331,7 @@ def direction(goal: str) -> int:
 def group(
     rows: Sequence[Row], by: Sequence[str], metric: str, known: Columns | None = None
 ) -> list[Group]:
-    """Rows that are alike in the columns `by`, in the order in which they come up."""
+    """Group rows that are equal in the columns `by`; groups keep the order of the rows."""
     if known is None:
         if not rows:
             return []
@@ -340,23 +345,23 @@ def group(
         groups.setdefault(key, []).append(row)
     return [
         _group(
-            dict(zip(by, (reader(alike[0]) for reader in readers), strict=True)),
-            [read(row) for row in alike],
-            tuple(row.trial for row in alike),
+            dict(zip(by, (reader(members[0]) for reader in readers), strict=True)),
+            [read(row) for row in members],
+            tuple(row.trial for row in members),
         )
-        for alike in groups.values()
+        for members in groups.values()
     ]
 
 
 def grouped(
     rows: Sequence[Row], by: Sequence[str], metric: str, known: Columns | None = None
 ) -> Table:
-    """Groups as a table: what is alike, then how many there are and what they come to."""
+    """Return the groups as a table: the columns `by`, then the statistics."""
     known = known or Columns(rows)
-    alike = [known.find(name) for name in by]
-    names = [*alike]
+    keys = [known.find(name) for name in by]
+    names = [*keys]
     for name in ("n", "mean", "sd", "min", "max", "missing"):
-        names.append(f"group.{name}" if name in alike else name)
+        names.append(f"group.{name}" if name in keys else name)
     lines = [
         (*one.values.values(), one.n, one.mean, one.sd, one.min, one.max, one.missing)
         for one in group(rows, by, metric, known)
@@ -365,10 +370,10 @@ def grouped(
 
 
 def all_but(rows: Sequence[Row], names: Iterable[str]) -> list[str]:
-    """For `group`: parameters that vary, without these, such as the seed."""
+    """Parameters that vary, except these (such as the seed), to group by."""
     known = Columns(rows)
-    left_out = {known.find(name) for name in names}
-    return [name for name in varying(rows) if name not in left_out]
+    excluded = {known.find(name) for name in names}
+    return [name for name in varying(rows) if name not in excluded]
 
 
 def _group(
@@ -380,7 +385,7 @@ def _group(
     if not found:
         return Group(values, 0, None, None, None, None, missing, trials)
     mean = _sum(found) / n
-    # With an infinity in it, the distances from the mean are no numbers.
+    # If a value is infinite, the distances from the mean are NaN.
     sd = None
     if n > 1 and math.isfinite(mean):
         sd = math.sqrt(_sum([(value - mean) * (value - mean) for value in found]) / (n - 1))
@@ -390,7 +395,7 @@ def _group(
 def _sum(values: list[float]) -> float:
     try:
         return math.fsum(values)
-    except (OverflowError, ValueError):  # beyond the largest float; both infinities
+    except (OverflowError, ValueError):  # sum exceeds the largest float, or inf - inf
         return sum(map(float, values))
 
 
@@ -398,14 +403,14 @@ def _sum(values: list[float]) -> float:
 
 
 def identity(value: object) -> tuple[str, object]:
-    """Equal for values that are the same to a reader: 1 and 1.0, but not 1 and true."""
+    """A key that is equal for equal values: the same for 1 and 1.0, but not for 1 and true."""
     if is_number(value):
         return "number", "nan" if value != value else value
     return type(value).__name__, repr(value)
 
 
 def rank(value: object) -> tuple[int, float, str]:
-    """An order over everything: numbers, then text, then the rest."""
+    """A sort key for values of any type: numbers, then text, then the rest."""
     if isinstance(value, (int, float)):
         return 0, value, ""
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Figures as text: braille dots, or plain ASCII where the terminal knows nothing else."""
+"""Draw figures as text: with braille dots, or in plain ASCII on terminals without Unicode."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from stoker.results.axis import Scale
 from stoker.results.braille_grid import Dots, Grid
 from stoker.results.figure import Figure, Panel, Series
 
-_COLOURS = ("36", "33", "35", "34", "31", "96", "95", "93")
+_COLORS = ("36", "33", "35", "34", "31", "96", "95", "93")
 _BEST = "1;32"
 _FAINT = "2"
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _SMALLEST = (24, 6)
-_LEAST_ROWS = 5  # of a panel: two of dots, and three for its title, axis and labels
+_LEAST_ROWS = 5  # per panel: two of dots, three for title, axis and labels
 
 
 def knows_unicode(encoding: str | None) -> bool:
-    """Whether text in this encoding (of stdout, say) can hold braille."""
+    """Whether this encoding, for example of stdout, can represent braille."""
     return (encoding or "").lower().replace("-", "").replace("_", "") in ("utf8", "utf8sig")
 
 
 def draw(
-    figure: Figure, width: int = 80, height: int = 24, *, colour: bool = False, ascii: bool = False
+    figure: Figure, width: int = 80, height: int = 24, *, color: bool = False, ascii: bool = False
 ) -> str:
-    """Lines of at most `width`, at most `height` of them.
+    """Return at most `height` lines of at most `width` cells.
 
-    Where room is short the picture goes before its legend, and that before the note.
+    If space is short, panels have priority over the legend, and the legend over the note.
     """
     width, height = max(_SMALLEST[0], width), max(_SMALLEST[1], height)
     grid = Grid(width, height, ascii=ascii)
@@ -36,35 +36,35 @@ def draw(
     panels = panels[: rows * across]
     note = figure.note
     if len(panels) < len(figure.panels):
-        left_out = f"not enough room for {len(figure.panels) - len(panels)} more"
+        left_out = f"not enough space for {len(figure.panels) - len(panels)} more"
         note = f"{left_out}; {note}" if note else left_out
     spare = height - 1 - max(1, rows) * _LEAST_ROWS
-    legend = _Legend(grid, figure, colour, min(2, spare))
+    legend = _Legend(grid, figure, color, min(2, spare))
     bottom = height - len(legend.lines)
     if note and spare > len(legend.lines):
         bottom -= 1
         grid.put(0, height - 1, grid.fit(note, width), _FAINT)
     legend.put(bottom)
     if not panels:
-        grid.put(2, 2, "nothing to show yet")
+        grid.put(2, 2, "no data yet")
     for number, panel in enumerate(panels):
         row, column = divmod(number, across)
         top, end = (1 + (bottom - 1) * at // rows for at in (row, row + 1))
         left, right = (width * at // across for at in (column, column + 1))
         _Frame(grid, panel, left, top, right - left - (column + 1 < across), end - top).draw(legend)
-    lines = grid.lines(colour)
+    lines = grid.lines(color)
     while lines and not lines[-1]:
         lines.pop()
     return "\n".join(lines) + "\n"
 
 
 class _Legend:
-    """Who is who. Without colours each curve has a letter, which stands at its end."""
+    """The legend. Without colors, each curve is marked with a letter at its end."""
 
-    def __init__(self, grid: Grid, figure: Figure, colour: bool, most_lines: int) -> None:
+    def __init__(self, grid: Grid, figure: Figure, color: bool, most_lines: int) -> None:
         self._grid = grid
         self._most_lines = most_lines
-        self._has_colours = colour
+        self._has_colors = color
         self._styles: dict[int, tuple[str, str]] = {}
         self.lines: list[list[tuple[str, str]]] = []
         entries = []
@@ -80,28 +80,28 @@ class _Legend:
         self._wrap(entries)
 
     def of(self, series: Series) -> tuple[str, str]:
-        """(mark, colour)"""
+        """Return (mark, color)."""
         return self._styles[id(series)]
 
     def ends_with_letter(self, series: Series) -> bool:
-        return series.style == "line" and bool(series.label) and not self._has_colours
+        return series.style == "line" and bool(series.label) and not self._has_colors
 
     def _style(self, series: Series, named: int) -> tuple[str, str]:
         if series.style == "dots":
             if series.role == "best":
                 return "@" if self._grid.ascii else "◆", _BEST
-            return "o", _COLOURS[0]
+            return "o", _COLORS[0]
         if series.role == "faint":
             return ".", _FAINT
-        ink = _BEST if series.role == "best" else _COLOURS[named % len(_COLOURS)]
+        ink = _BEST if series.role == "best" else _COLORS[named % len(_COLORS)]
         return _LETTERS[named % len(_LETTERS)], ink
 
     def _key(self, series: Series, mark: str) -> str:
-        is_line = series.style == "line" and self._has_colours and not self._grid.ascii
+        is_line = series.style == "line" and self._has_colors and not self._grid.ascii
         return "━" if is_line else mark
 
     def _wrap(self, entries: list[tuple[str, str]]) -> None:
-        """A line or two; what does not fit is counted."""
+        """Wrap the entries into at most `most_lines` lines; entries that do not fit are counted."""
         if not self._most_lines:
             return
         lines: list[list[tuple[str, str]]] = [[]]
@@ -130,7 +130,7 @@ class _Legend:
 
 
 class _Frame:
-    """One panel on its part of the grid."""
+    """Draws one panel on its part of the grid."""
 
     def __init__(
         self, grid: Grid, panel: Panel, left: int, top: int, width: int, height: int
@@ -165,7 +165,7 @@ class _Frame:
             self._series(dots, series, legend)
         self._letters(dots, legend)
         if not any(self._shown(point) for series in panel.series for point in series.points):
-            grid.put(left + 2, top + self._rows // 2, grid.fit("nothing to show yet", width - 2))
+            grid.put(left + 2, top + self._rows // 2, grid.fit("no data yet", width - 2))
 
     def _shown(self, point: tuple[float, float]) -> bool:
         return self._x.has(point[0]) and self._y.has(point[1])
@@ -175,7 +175,7 @@ class _Frame:
         before: tuple[float, float] | None = None
         for point in series.points:
             if not self._shown(point):
-                before = None  # a gap where the value was no number
+                before = None  # leave a gap
                 continue
             spot = self._x.place(point[0]), self._y.place(point[1])
             if series.role == "best" and series.style == "dots":
@@ -187,7 +187,7 @@ class _Frame:
             before = spot
 
     def _letters(self, dots: Dots, legend: _Legend) -> None:
-        """At the right ends of curves; a curve that ends in another's letter has it further in."""
+        """Mark the right ends of the curves; if a cell is occupied, use an earlier point."""
         taken: set[tuple[int, int]] = set()
         for series in self._panel.series:
             if not legend.ends_with_letter(series):
@@ -201,7 +201,7 @@ class _Frame:
                     break
 
     def _boxes(self, dots: Dots) -> None:
-        """The middle half as a bar, the median as a longer line across."""
+        """Draw the quartiles as a box and the median as a line across."""
         for box in self._panel.boxes:
             for end, until in ((box.low, box.high), (box.q1, box.q3)):
                 if not (self._y.has(end) and self._y.has(until)):

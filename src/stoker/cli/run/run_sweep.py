@@ -15,7 +15,7 @@ from stoker.core.metrics.summary import Collector
 from stoker.core.model import JobSpec
 from stoker.core.outcome.retry import Verdict
 from stoker.errors import UsageError
-from stoker.results.table import Columns, columns, sort, taken
+from stoker.results.table import Columns, columns, select_columns, sort
 from stoker.store import job_queries, sweeps
 from stoker.store.database import Database
 from stoker.store.submit import Submission, context_id
@@ -195,7 +195,7 @@ class SweepSource:
         if metric is not None and any(metric.name in one.metrics for one in rows):
             rows = sort(rows, f"metric.{metric.name}", metric.goal == "max")
         if any(one.metrics for one in rows):
-            print_table(taken(rows[:_SHOWN], columns(rows), Columns(rows)))
+            print_table(select_columns(rows[:_SHOWN], columns(rows), Columns(rows)))
         if self._failed_before:
             notice(
                 f"{plural(self._failed_before, 'trial')} failed before; --resume runs them again"

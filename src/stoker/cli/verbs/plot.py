@@ -1,4 +1,4 @@
-"""`stoker plot`: learning curves and parameters, in the terminal or as an image."""
+"""`stoker plot`: learning curves and parameter plots, in the terminal or as an image."""
 
 from __future__ import annotations
 
@@ -25,24 +25,25 @@ from stoker.sweeps.spec import Metric
 VERB = Verb(
         "plot",
         "plot [OPTIONS] SWEEP | JOBS... | FOLDER",
-        "Draw the learning curves of trials, or a metric over parameters.",
+        "Plot the learning curves of trials, or a metric against parameters.",
         (
-            Option("-m --metric", "which metric: val_loss or acc:max (default: the sweep's)",
+            Option("-m --metric", "the metric: val_loss or acc:max (default: that of the sweep)",
                    "NAME[:GOAL]"),
-            Option("-p --param", "the metric over this parameter", "NAME"),
-            Option("-a --params", "the metric over every parameter"),
+            Option("-p --param", "plot the metric against this parameter", "NAME"),
+            Option("-a --params", "plot the metric against every parameter"),
             Option("-o --output", "write an image: .png or .svg (needs stoker[plot])", "FILE"),
-            Option("--log-x", "logarithmic steps"),
-            Option("--log-y", "logarithmic values"),
-            Option("--ascii", "only plain characters"),
-            Option("--width", "columns, 24 to 1000 (default: the terminal's)", "N", count),
-            Option("--height", "lines, 6 to 500 (default: the terminal's, at most 40)", "N", count),
+            Option("--log-x", "logarithmic axis for steps"),
+            Option("--log-y", "logarithmic axis for values"),
+            Option("--ascii", "use only ASCII characters"),
+            Option("--width", "columns, 24 to 1000 (default: width of the terminal)", "N", count),
+            Option("--height", "lines, 6 to 500 (default: height of the terminal, at most 40)",
+                   "N", count),
         ),
         (
             ("stoker plot brave-otter", "learning curves"),
             ("stoker plot brave-otter --param lr", ""),
             ("stoker plot brave-otter --params -o overview.png", ""),
-            ("stoker plot 12 13 --metric val_loss", "jobs that belong to no sweep"),
+            ("stoker plot 12 13 --metric val_loss", "jobs outside a sweep"),
         ),
         words="sweeps",
     )  # fmt: skip
@@ -58,7 +59,7 @@ def run(parsed: Parsed) -> int:
         known = sorted({name for row in rows for name in row.metrics})
         raise NotFound(
             f"no trial has reported `{metric.name}`",
-            f"reported: {', '.join(known)}" if known else "nothing was reported yet",
+            f"reported metrics: {', '.join(known)}" if known else "no metrics were reported yet",
         )
     if parsed["output"] is None and parsed["json"]:
         print_json(metric=metric.name, goal=metric.goal,
@@ -76,16 +77,18 @@ def run(parsed: Parsed) -> int:
 
     width, height = _size(parsed)
     plain = bool(parsed["ascii"]) or not knows_unicode(sys.stdout.encoding)
-    print(draw(figure, width, height, colour=wants_colour(), ascii=plain))
+    print(draw(figure, width, height, color=wants_colour(), ascii=plain))
     return 0
 
 
 def _size(parsed: Parsed) -> tuple[int, int]:
-    """As asked for, else what $COLUMNS and $LINES say, else the terminal's."""
+    """Width and height: from the options, else $COLUMNS and $LINES, else the terminal."""
     for option, (least, most) in _BOUNDS.items():
         given = parsed[option]
         if given is not None and not least <= given <= most:
-            raise UsageError(f"--{option} {given} is not possible", f"{least} to {most} is")
+            raise UsageError(
+                f"--{option} {given} is out of range", f"use a value from {least} to {most}"
+            )
     from shutil import get_terminal_size
 
     size = get_terminal_size((80, 25))
@@ -96,7 +99,7 @@ def _size(parsed: Parsed) -> tuple[int, int]:
 def _data(
     places: JobFiles, reported: list[Reported], metric: Metric, parsed: Parsed
 ) -> dict[str, object]:
-    """What would be drawn, in numbers; null for what is none."""
+    """The data of the plot for --json; values that are not finite are null."""
     rows = [one.row for one in reported]
     if parsed["param"] is None and not parsed["params"]:
         return {"curves": [
@@ -131,8 +134,10 @@ def _only_metric(reported: list[Reported]) -> Metric:
     if len(names) == 1:
         return make_metric(names[0])
     if not names:
-        raise NotFound("nothing was reported yet", "see `stoker results --help`")
-    raise UsageError("which metric?", f"--metric {' or '.join(names[:5])}")
+        raise NotFound("no metrics were reported yet", "how to report them: stoker results --help")
+    raise UsageError(
+        "the trials report several metrics; choose one", f"--metric {' or '.join(names[:5])}"
+    )
 
 
 def _curves(places: JobFiles, reported: list[Reported], metric: Metric, parsed: Parsed) -> Figure:
@@ -151,7 +156,7 @@ def _write(figure: Figure, parsed: Parsed) -> int:
     path = parsed["output"]
     form = path.rpartition(".")[2].lower()
     if form not in ("png", "svg"):
-        raise UsageError(f"`{path}` is neither .png nor .svg")
+        raise UsageError(f"`{path}` has an unknown suffix", "use .png or .svg")
     from stoker.results.image_plot import draw
 
     data = draw(figure, form)
@@ -163,5 +168,5 @@ def _write(figure: Figure, parsed: Parsed) -> int:
     if parsed["json"]:
         print_json(file=path)
     else:
-        notice(f"drawn: {printable(path)}")
+        notice(f"wrote {printable(path)}")
     return 0

@@ -1,4 +1,4 @@
-"""`stoker results`: the table of a sweep, or of any jobs that report."""
+"""`stoker results`: the results of a sweep or of other jobs, as a table."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from stoker.results.table import (
     Columns,
     Row,
     Table,
-    chosen_of,
     columns,
     grouped,
+    select_columns,
+    select_from_table,
     sort,
     sort_lines,
-    taken,
     where,
 )
 from stoker.store import job_queries, sweeps
@@ -33,34 +33,37 @@ from stoker.sweeps.spec import Metric, SweepSpec
 VERB = Verb(
         "results",
         "results [OPTIONS] [SWEEP | JOBS... | FOLDER]",
-        "What the trials of a sweep have reported: one row each. Without a word: the newest sweep.",
+        "Show the metrics of each trial of a sweep. Without arguments: the newest sweep.",
         (
-            Option("-s --sort", "by columns: val_loss, -acc (largest first), lr,-acc", "COLUMNS"),
-            Option("-w --where", "only rows where this holds: 'lr < 0.01 and state == \"done\"'",
+            Option("-s --sort", "sort by columns: val_loss, -acc (largest first), lr,-acc",
+                   "COLUMNS"),
+            Option("-w --where", "show only matching rows: 'lr < 0.01 and state == \"done\"'",
                    "EXPR", many=True),
-            Option("-b --best", "only the best N by the sweep's metric (or --metric)", "N", count),
+            Option("-b --best", "show the best N trials by the sweep's metric (or --metric)", "N",
+                   count),
             Option("-m --metric", "the metric for --best and --group: val_loss or acc:max",
                    "NAME[:GOAL]"),
-            Option("-g --group", "mean and spread over rows alike in these: lr,opt", "COLUMNS"),
-            Option("-c --columns", "only these columns", "COLUMNS"),
-            Option("-a --all", "constant parameters too"),
-            Option("-n --limit", "at most so many rows", "N", count),
+            Option("-g --group", "mean and spread over rows with equal values of lr,opt",
+                   "COLUMNS"),
+            Option("-c --columns", "show only these columns", "COLUMNS"),
+            Option("-a --all", "also show parameters that are equal in all trials"),
+            Option("-n --limit", "show at most N rows", "N", count),
             Option("--csv", "print CSV"),
             Option("--jsonl", "print JSON lines"),
             Option("--parquet", "write a Parquet file", "FILE"),
-            Option("-o --output", "write to this file; .csv, .json, .jsonl, .parquet, .html",
+            Option("-o --output", "write to a .csv, .json, .jsonl, .parquet or .html file",
                    "FILE"),
         ),
         (
             ("stoker results brave-otter --sort val_loss", ""),
             ("stoker results brave-otter --best 3", ""),
-            ("stoker results brave-otter --group lr --metric val_loss", "over all seeds"),
+            ("stoker results brave-otter --group lr --metric val_loss", "average over seeds"),
             ("stoker results brave-otter --where 'lr < 0.01' --csv > table.csv", ""),
-            ("stoker results 12-20", "jobs that belong to no sweep"),
+            ("stoker results 12-20", "jobs outside a sweep"),
         ),
-        """A job reports by `stoker.log(val_loss=0.2, step=10)` in Python, by appending such JSON
-lines to $STOKER_METRICS, or by printing `stoker: val_loss=0.2 step=10`. The table shows the last
-value of each. FOLDER is the log folder of a foreground run.""",
+        """A job reports metrics with `stoker.log(val_loss=0.2, step=10)` in Python, by appending
+JSON lines to $STOKER_METRICS, or by printing `stoker: val_loss=0.2 step=10`. The table shows the
+last value of each metric. FOLDER is the log folder of `stoker run`.""",
         words="sweeps",
     )  # fmt: skip
 
@@ -69,9 +72,9 @@ def run(parsed: Parsed) -> int:
     _, spec, reported = find_reported(parsed.words)
     rows = [one.row for one in reported]
     if not rows:
-        raise NotFound("there is no trial yet", "`stoker sweep ls` shows the sweeps")
+        raise NotFound("there are no trials yet", "list the sweeps with: stoker sweep ls")
     metric = chosen_metric(parsed["metric"], spec)
-    known = Columns(rows)  # of all: a filter hides no column
+    known = Columns(rows)  # of all rows, so that a filter hides no column
     chosen = columns(rows, constants=bool(parsed["all"]))
     for text in parsed["where"] or ():
         rows = where(rows, text, known)
@@ -79,7 +82,7 @@ def run(parsed: Parsed) -> int:
         return _print_groups(rows, known, parsed, metric)
     if parsed["best"] is not None:
         if metric is None:
-            raise UsageError("--best needs a metric", "say --metric val_loss or --metric acc:max")
+            raise UsageError("--best needs a metric", "add --metric val_loss or --metric acc:max")
         name = f"metric.{metric.name}"  # a parameter may have the same name
         rows = sort(rows, name, metric.goal == "max", known)[: parsed["best"]]
     if parsed["sort"] is not None:
@@ -88,14 +91,14 @@ def run(parsed: Parsed) -> int:
         rows = rows[: parsed["limit"]]
     if parsed["columns"] is not None:
         chosen = _listed(parsed["columns"])
-    content = taken(rows, chosen, known)
+    content = select_columns(rows, chosen, known)
     if not _written(content, parsed):
         if parsed["json"]:
             print_json(rows=export.records(content))
         else:
             print_table(content)
     if not parsed["json"]:
-        _complain(reported)
+        _warn_about_bad_reports(reported)
     return 0
 
 
@@ -104,12 +107,15 @@ def _listed(text: str) -> list[str]:
 
 
 def find_reported(words: list[str]) -> tuple[JobFiles, SweepSpec | None, list[Reported]]:
-    """The sweep, jobs or folder that the words mean, and all that was reported there."""
+    """Find the sweep, jobs or log folder given on the command line, and load their reports.
+
+    Raises NotFound or UsageError if there is none.
+    """
     if not words:
         queue = open_queue()
         newest = sweeps.all_sweeps(queue.db)
         if not newest:
-            raise UsageError("there is no sweep yet", "for jobs: stoker results 3-9")
+            raise UsageError("there are no sweeps yet", "for jobs: stoker results 3-9")
         words = [newest[-1].name]
         notice(
             f"sweep {words[0]}, the newest of {len(newest)}" if newest[1:] else f"sweep {words[0]}"
@@ -138,8 +144,9 @@ def _selected(queue: Queue, words: list[str]) -> list[int]:
     except (NotFound, UsageError) as error:
         if len(words) == 1 and words[0].isascii() and not words[0][:1].isdigit():
             name = words[0].removeprefix("sweep:")
-            raise NotFound(f"there is no sweep, job or log folder `{name}`",
-                           sweeps.near_name(queue.db, name)) from None  # fmt: skip
+            raise NotFound(
+                f"`{name}` is not a sweep, job or log folder", sweeps.near_name(queue.db, name)
+            ) from None
         raise error
 
 
@@ -169,7 +176,7 @@ def chosen_metric(text: str | None, spec: SweepSpec | None) -> Metric | None:
 
 
 def _written(content: Table, parsed: Parsed) -> bool:
-    """Whether it was wanted in one of the forms for other programs, and now is."""
+    """Write the table if an export format was requested; return whether it was."""
     form, path = _form(parsed)
     if form is None:
         return False
@@ -183,12 +190,12 @@ def _written(content: Table, parsed: Parsed) -> bool:
             file.write(data)
     except OSError as error:
         raise UsageError(f"cannot write `{path}`: {error.strerror}") from None
-    notice(f"{plural(len(content.lines), 'row')} in {printable(path)}")
+    notice(f"wrote {plural(len(content.lines), 'row')} to {printable(path)}")
     return True
 
 
 def print_table(content: Table) -> None:
-    """For people."""
+    """Print a table for people: durations instead of seconds, short numbers."""
     header, lines = export.text_table(content)
     if "seconds" in header:
         at = header.index("seconds")
@@ -198,11 +205,14 @@ def print_table(content: Table) -> None:
             for line, row in zip(lines, content.lines, strict=True)
         ]
     state = header.index("state") if "state" in header else -1
-    print(table(tuple(name.upper() if name in _OURS else name for name in header), lines,
-                state=state))  # fmt: skip
+    print(
+        table(
+            tuple(name.upper() if name in _FIXED else name for name in header), lines, state=state
+        )
+    )
 
 
-_OURS = ("trial", "job", "state", "time")
+_FIXED = ("trial", "job", "state", "time")
 
 
 def _time(seconds: object) -> str:
@@ -222,7 +232,7 @@ def _form(parsed: Parsed) -> tuple[str | None, str | None]:
     form = path.rpartition(".")[2].lower()
     if form not in ("csv", "json", "jsonl", "parquet", "html"):
         raise UsageError(
-            f"`{path}` has no known ending", "use .csv, .json, .jsonl, .parquet or .html"
+            f"`{path}` has an unknown suffix", "use .csv, .json, .jsonl, .parquet or .html"
         )
     return form, path
 
@@ -230,12 +240,14 @@ def _form(parsed: Parsed) -> tuple[str | None, str | None]:
 def _print_groups(
     rows: list[Row], known: Columns, parsed: Parsed, metric: Metric | None
 ) -> int:  # fmt: skip
-    """Groups are rows too: they can be sorted, cut and exported."""
+    """Group the rows; groups can be sorted, limited and exported like rows."""
     if metric is None:
-        raise UsageError("the mean of what?", "say --metric val_loss")
+        raise UsageError("--group needs a metric", "add --metric val_loss")
     if parsed["all"]:
-        raise UsageError("--all shows parameters of single trials, and --group has none",
-                         "name more columns: --group lr,opt")  # fmt: skip
+        raise UsageError(
+            "--all cannot be combined with --group, which shows no single trials",
+            "group by more columns: --group lr,opt",
+        )
     content = grouped(rows, _listed(parsed["group"]), f"metric.{metric.name}", known)
     mean = content.names[-5]
     if parsed["best"] is not None or parsed["sort"] is None:
@@ -246,7 +258,9 @@ def _print_groups(
         content = sort_lines(content, parsed["sort"])
     if parsed["limit"]:
         content = content._replace(lines=content.lines[: parsed["limit"]])
-    shown = chosen_of(content, _listed(parsed["columns"])) if parsed["columns"] else content
+    shown = content
+    if parsed["columns"]:
+        shown = select_from_table(content, _listed(parsed["columns"]))
     if _written(shown, parsed):
         return 0
     if parsed["json"]:
@@ -260,12 +274,10 @@ def _print_groups(
     return 0
 
 
-def _complain(reported: list[Reported]) -> None:
+def _warn_about_bad_reports(reported: list[Reported]) -> None:
     bad = [one for one in reported if one.trouble is not None]
     if bad:
         first = bad[0]
         what = f"trial {first.row.trial}" if first.row.trial is not None else f"job {first.row.job}"
         more = f" (and {plural(len(bad) - 1, 'other')})" if len(bad) > 1 else ""
-        notice(
-            f"note: some reports of {what}{more} make no sense: {printable(first.trouble or '')}"
-        )
+        notice(f"warning: invalid reports of {what}{more}: {printable(first.trouble or '')}")

@@ -1,4 +1,4 @@
-"""Reports out of files that grow: they are read piece by piece, and reading can go on later."""
+"""Parse reports from growing files in chunks; the state of a reader can be saved and restored."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class InvalidLine(Record):
 
 
 class Reader:
-    """Bytes of one growing file in, reports out; the pieces may be cut anywhere.
+    """Parses the bytes of one growing file into reports; chunks may be cut anywhere.
 
-    `offset` is where a reader that was put away goes on; `position` where this one does.
+    `offset` is where a restored reader must continue; `position` is where this one continues.
     """
 
     source = ""
 
     def __init__(self) -> None:
         self.offset = 0
-        self.rubbish = 0
-        self.complaint: InvalidLine | None = None  # the first
-        self._lines = 0  # that have ended
-        self._skips = False  # the rest of the line that has begun is of no interest
+        self.invalid_lines = 0
+        self.first_invalid: InvalidLine | None = None
+        self._lines = 0  # complete lines so far
+        self._skips = False  # ignore the rest of the current line
         self._tail = b""
 
     @property
@@ -48,7 +48,7 @@ class Reader:
         raise NotImplementedError
 
     def finish(self) -> list[Report]:
-        """Nothing more will come: a last line without a line end counts too."""
+        """Parse a last line that has no line end; call it when the file is complete."""
         tail, self._tail = self._tail, b""
         self.offset += len(tail)
         self._skips = False
@@ -57,16 +57,16 @@ class Reader:
     def _read(self, line: bytes, number: int) -> list[Report]:
         raise NotImplementedError
 
-    def _complain(self, number: int, reason: str) -> None:
-        self.rubbish += 1
-        if self.complaint is None:
-            self.complaint = InvalidLine(self.source, number, reason)
+    def _record_invalid(self, number: int, reason: str) -> None:
+        self.invalid_lines += 1
+        if self.first_invalid is None:
+            self.first_invalid = InvalidLine(self.source, number, reason)
 
     def _keep(self, buffer: bytes, start: int) -> None:
-        """Everything before `start` is read; the line that begins there has not ended."""
+        """Keep the incomplete line that begins at `start`; everything before it is parsed."""
         tail = b"" if self._skips else buffer[start:]
         if len(tail) > LONGEST_LINE:
-            self._complain(self._lines + 1, f"a line of more than {LONGEST_LINE} bytes")
+            self._record_invalid(self._lines + 1, f"a line of more than {LONGEST_LINE} bytes")
             self._skips = True
             tail = b""
         self.offset += len(buffer) - len(tail)
@@ -75,24 +75,24 @@ class Reader:
     def state(self) -> dict[str, object]:
         return {
             "offset": self.offset,
-            "rubbish": self.rubbish,
-            "complaint": self.complaint,
+            "rubbish": self.invalid_lines,
+            "complaint": self.first_invalid,
             "lines": self._lines,
             "skips": self._skips,
         }
 
     def restore(self, state: Mapping[str, object]) -> None:
         self.offset = whole(state["offset"])
-        self.rubbish = whole(state["rubbish"])
-        complaint = state["complaint"]
-        if isinstance(complaint, list):
-            self.complaint = InvalidLine(str(complaint[0]), whole(complaint[1]), str(complaint[2]))
+        self.invalid_lines = whole(state["rubbish"])
+        first = state["complaint"]
+        if isinstance(first, list):
+            self.first_invalid = InvalidLine(str(first[0]), whole(first[1]), str(first[2]))
         self._lines = whole(state["lines"])
         self._skips = bool(state["skips"])
 
 
 class MetricsReader(Reader):
-    """Of $STOKER_METRICS."""
+    """Parses the JSON lines of $STOKER_METRICS."""
 
     source = "metrics"
 
@@ -116,21 +116,22 @@ class MetricsReader(Reader):
         try:
             return [read_json_line(line)]
         except InvalidReport as error:
-            self._complain(number, str(error))
-        # A job that was killed while it wrote leaves half a line, and the next attempt writes on.
-        again = line.rfind(b"{", 1)
-        if again > 0 and len(line) <= LONGEST_LINE:
+            self._record_invalid(number, str(error))
+        # A job killed during a write leaves a partial line, and the next attempt appends to it.
+        start = line.rfind(b"{", 1)
+        if start > 0 and len(line) <= LONGEST_LINE:
             try:
-                return [read_json_line(line[again:])]
+                return [read_json_line(line[start:])]
             except InvalidReport:
                 pass
         return []
 
 
 class LogReader(Reader):
-    """Of a log. A carriage return ends a line too: progress bars write megabytes without any other.
+    """Parses the `stoker:` lines of a log.
 
-    Everything but the few lines that are ours is passed over at the speed of bytes.find.
+    A carriage return ends a line too, because progress bars write megabytes without a newline. All
+    other lines are skipped with bytes.find.
     """
 
     source = "log"
@@ -144,11 +145,11 @@ class LogReader(Reader):
             if buffer[at - 1] in b"\r\n" if at else not self._skips:
                 found = _LINE_END.search(buffer, at)
                 assert found is not None
-                complaints = self.rubbish
+                before = self.invalid_lines
                 reports += self._read(buffer[at : found.start()], 0)
-                if self.rubbish > complaints == 0 and self.complaint is not None:
+                if self.invalid_lines > before == 0 and self.first_invalid is not None:
                     number = self._lines + buffer.count(b"\n", 0, at) + 1
-                    self.complaint = self.complaint._replace(line=number)
+                    self.first_invalid = self.first_invalid._replace(line=number)
             at = buffer.find(PREFIX, at + 1, end)
         if end:
             self._skips = False
@@ -163,7 +164,7 @@ class LogReader(Reader):
         try:
             report = read_printed_line(line)
         except InvalidReport as error:
-            self._complain(number, str(error))
+            self._record_invalid(number, str(error))
             return []
         return [] if report is None else [report]
 

@@ -1,6 +1,6 @@
-"""One report of a job: a line of JSON in $STOKER_METRICS, or `stoker: loss=0.2 step=10` in its log.
+"""Parse one report: a JSON line in $STOKER_METRICS, or `stoker: loss=0.2 step=10` in a log.
 
-`report_files.py` reads these lines out of files that grow, `collector.py` keeps what they come to.
+`report_files.py` reads these lines from growing files, `summary.py` summarizes them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import TypeGuard
 
 LONGEST_LINE = 1_000_000
-LONGEST_TEXT = 1000  # of a value; what is longer is cut
+LONGEST_TEXT = 1000  # characters of a text value; longer text is truncated
 RESERVED = ("step", "at", "attempt")
 PREFIX = b"stoker:"
 
@@ -30,18 +30,19 @@ _ESCAPED = re.compile(r"\\(.)")
 
 
 class InvalidReport(ValueError):
-    """A line that was meant as a report and is none; says why."""
+    """A line that looks like a report but is invalid; the message is the reason."""
 
 
 class Report(Record):
     step: float | None
-    values: dict[str, object]  # numbers, true and false, text
+    values: dict[str, object]  # numbers, booleans, text
     at: float | None = None
     attempt: int | None = None
 
 
 def read_json_line(line: bytes) -> Report:
-    """
+    """Parse a line of $STOKER_METRICS; raises InvalidReport.
+
     >>> read_json_line(b'{"val_loss": 0.2, "step": 10}')
     Report(step=10, values={'val_loss': 0.2}, at=None, attempt=None)
     """
@@ -52,14 +53,14 @@ def read_json_line(line: bytes) -> Report:
     except UnicodeDecodeError:
         raise InvalidReport("not UTF-8") from None
     except (ValueError, RecursionError):
-        raise InvalidReport("not JSON") from None
+        raise InvalidReport("not valid JSON") from None
     if not isinstance(content, dict):
         raise InvalidReport("not a JSON object")
     return _report(content)
 
 
 def read_printed_line(line: bytes) -> Report | None:
-    """The report that a line of a log is, or None; what only begins like one raises Rubbish.
+    """Parse a line of a log; return None if it is not a report. Raises InvalidReport.
 
     >>> read_printed_line(b"stoker: acc=0.5 best=true note='two words'")
     Report(step=None, values={'acc': 0.5, 'best': True, 'note': 'two words'}, at=None, attempt=None)
@@ -72,7 +73,7 @@ def read_printed_line(line: bytes) -> Report | None:
     if len(part) > LONGEST_LINE:
         raise InvalidReport(f"a line of more than {LONGEST_LINE} bytes")
     if b"=" not in part:
-        return None  # prose: some program speaks of us
+        return None  # other output that happens to start with `stoker:`
     try:
         text = part[len(PREFIX) :].decode("utf-8").rstrip()
     except UnicodeDecodeError:
@@ -91,7 +92,7 @@ def read_printed_line(line: bytes) -> Report | None:
 def _printed_value(text: str) -> object:
     if text[0] in "\"'":
         return _ESCAPED.sub(r"\1", text[1:-1])
-    text = text.rstrip(",") or text  # `a=1, b=2` was meant as it looks
+    text = text.rstrip(",") or text  # accept `a=1, b=2`
     if _NUMBER.fullmatch(text):
         try:
             return float(text) if set(text) & set(".eE") else int(text)
@@ -105,8 +106,8 @@ def _printed_value(text: str) -> object:
         float(text)
     except ValueError:
         return text
-    # Python would read 1_000 as a number; as text it would silently be in no plot.
-    raise InvalidReport(f"`{text[:40]}` is no way to write a number")
+    # Python reads 1_000 as a number; as text it would be missing from plots without a warning.
+    raise InvalidReport(f"`{text[:40]}` is not a supported number format")
 
 
 def _report(content: Mapping[str, object]) -> Report:
@@ -148,5 +149,5 @@ def _reserved(name: str, value: object) -> float | None:
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """True and false are ints to Python, but nobody's metric."""
+    """Whether a value is a number; bool is a subclass of int in Python, but not a metric."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)

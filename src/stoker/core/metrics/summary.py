@@ -1,15 +1,15 @@
-"""What the reports of a job come to: the last and the best value of each name, never the curve.
+"""Summarize the reports of a job: last, minimum and maximum of each metric, but not the curve.
 
-A `Collector` is fed both files of a job as they grow, can be put away (`to_json`) and go on later.
+A `Collector` reads both files of a job as they grow; its state can be saved (`to_json`) and
+restored.
 
-An attempt that comes after another and reports a step again replaces what was reported from that
-step on, name by name: the job went back to a checkpoint, and what came after it is no longer true.
-Reports without a step are counted 0, 1, 2 in each attempt, so that a job that begins again replaces
-everything.
+If a later attempt reports a step again, it replaces the values from that step on, separately for
+each metric: the job resumed from a checkpoint, so the later values are obsolete. Reports without a
+step are numbered 0, 1, 2 in each attempt, so that a job that starts over replaces everything.
 
-A name may stand in $STOKER_METRICS and be printed as well. Then the last value is that of the later
-attempt, in it that of the higher step, and of two with the same step the one whose file was written
-last; the least and the most are those of both.
+A metric may be both in $STOKER_METRICS and in the log. The last value is then that of the later
+attempt, then of the higher step, then of the file that was written last; minimum and maximum are
+taken over both.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-MOST_NAMES = 2000  # of one file: `loss_1`, `loss_2`, ... must not fill the memory
+MOST_NAMES = 2000  # per file: names such as `loss_1`, `loss_2`, ... must not exhaust memory
 _MOST_CUTS = 1000
 _STATE_VERSION = 1
 
 
 class Stat(Record):
-    """All that is kept of one name. `min` and `max` are None where there never was a number."""
+    """The summary of one metric. `min` and `max` are None if it never was a number."""
 
     last: object
     step: float  # of the last value
     n: int
-    nans: int  # of these; never the least or the most
+    nans: int  # how many of n are NaN; these are ignored in min and max
     min: float | None
     min_step: float | None
     max: float | None
@@ -44,30 +44,31 @@ class Stat(Record):
 
 
 class Timeline:
-    """Which values of one name still count, when attempts go back to earlier steps."""
+    """Decides which values of one metric are valid when attempts go back to earlier steps."""
 
     __slots__ = ("attempt", "cuts", "implied")
 
     def __init__(self) -> None:
-        self.attempt = 0  # the latest that reported this name
-        self.implied = 0  # the step of its next report without one
-        self.cuts: list[tuple[int, float]] = []  # this attempt replaced everything from this step
+        self.attempt = 0  # the latest attempt that reported this metric
+        self.implied = 0  # the step for the next report without one
+        self.cuts: list[tuple[int, float]] = []  # (attempt, first step that it replaced)
 
     def place(self, step: float | None, attempt: int | None) -> tuple[float, bool] | None:
-        """(step, whether an attempt begins with it), or None when a later attempt replaced it."""
-        begins = attempt is not None and attempt > self.attempt
+        """Return (step, whether it is the first of an attempt), or None if a later attempt
+        replaced it."""
+        is_first = attempt is not None and attempt > self.attempt
         if attempt is None:
             attempt = self.attempt
-        elif begins:
+        elif is_first:
             self.attempt, self.implied = attempt, 0
         if step is None:
             step = self.implied
             self.implied += 1
         if any(later > attempt and step >= cut for later, cut in self.cuts):
             return None
-        if begins:
+        if is_first:
             self._cut(attempt, step)
-        return step, begins
+        return step, is_first
 
     def _cut(self, attempt: int, step: float) -> None:
         if any(later >= attempt and cut <= step for later, cut in self.cuts):
@@ -77,16 +78,16 @@ class Timeline:
 
 
 class _Tally:
-    """The numbers of one name in one file."""
+    """The summary of one metric in one file."""
 
     __slots__ = ("highest", "is_stale", "lowest", "stat", "timeline")
 
     def __init__(self) -> None:
         self.timeline = Timeline()
-        self.is_stale = False  # `stat` holds values that were replaced
-        self._forget()
+        self.is_stale = False  # `stat` includes values that were replaced
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self.stat: Stat | None = None
         self.lowest = math.inf
         self.highest = -math.inf
@@ -95,13 +96,13 @@ class _Tally:
         placed = self.timeline.place(step, attempt)
         if placed is None:
             return
-        step, begins = placed
-        if begins and step <= self.highest:
+        step, is_first = placed
+        if is_first and step <= self.highest:
             if step <= self.lowest:
-                self._forget()
+                self._reset()
                 self.is_stale = False
             else:
-                self.is_stale = True  # how much of it is gone, only the file can tell
+                self.is_stale = True  # the file must be read again to remove replaced values
         self.lowest = min(self.lowest, step)
         self.highest = max(self.highest, step)
         _, _, count, nans, least, least_step, most, most_step = self.stat or _NOTHING
@@ -136,14 +137,14 @@ class _Tally:
 
 
 def _merged(written: _Tally | None, printed: _Tally | None, is_printed_later: bool) -> Stat | None:
-    """What both files say about one name."""
+    """The summary of one metric over both files."""
     if written is None or written.stat is None:
         return None if printed is None else printed.stat
     if printed is None or printed.stat is None:
         return written.stat
     attempts = written.timeline.attempt, printed.timeline.attempt
     one, other = written.stat, printed.stat
-    if all(attempts) and attempts[0] != attempts[1]:  # 0: no line said whose it was
+    if all(attempts) and attempts[0] != attempts[1]:  # 0 means unknown
         is_printed = attempts[1] > attempts[0]
     else:
         is_printed = (other.step, is_printed_later) > (one.step, not is_printed_later)
@@ -159,27 +160,27 @@ _NOTHING = Stat(None, 0, 0, 0, None, None, None, None)
 
 
 class Collector:
-    """Everything that is kept of the reports of one job.
+    """The summary of all reports of one job.
 
-    The log of each attempt is a file of its own: with the next attempt, `feed_log` begins at the
-    beginning of the next file. When an attempt went on from a checkpoint, `is_stale` says that
-    `min`, `max` and `n` hold values that no longer count. Then `again()` is a collector that
-    knows better; it wants to be fed both files from their beginning.
+    Each attempt has its own log file: for the next attempt, `feed_log` starts at the beginning of
+    the next file. After an attempt that resumed from a checkpoint, `is_stale` is true if `min`,
+    `max` and `n` include replaced values. In this case, feed both files from their beginning to
+    the collector that `again()` returns.
     """
 
     def __init__(self) -> None:
         self.metrics = MetricsReader()
         self.log = LogReader()
-        self.log_attempt = 0  # whose log is being read
+        self.log_attempt = 0  # the attempt whose log is read
         self.reports = 0
         self.last_at: float | None = None
-        self.is_printed_later = True  # the log was written to after $STOKER_METRICS
+        self.is_printed_later = True  # the log was written after $STOKER_METRICS
         self._tallies: dict[str, dict[str, _Tally]] = {"metrics": {}, "log": {}}
-        self._past_rubbish = 0  # in logs of earlier attempts
-        self._past_complaint: InvalidLine | None = None
+        self._past_invalid_lines = 0  # in logs of earlier attempts
+        self._past_first_invalid: InvalidLine | None = None
 
     def feed_metrics(self, data: bytes, attempt: int | None = None) -> None:
-        """`attempt` is for lines that do not say theirs."""
+        """Add a chunk of $STOKER_METRICS; `attempt` is the default for lines without one."""
         self._take("metrics", self.metrics.feed(data), attempt)
 
     def feed_log(self, data: bytes, attempt: int = 1) -> None:
@@ -187,13 +188,13 @@ class Collector:
             raise ValueError(f"log of attempt {attempt} after that of {self.log_attempt}")
         if attempt > self.log_attempt:
             self._take("log", self.log.finish(), self.log_attempt)
-            self._past_rubbish += self.log.rubbish
-            self._past_complaint = self._past_complaint or self.log.complaint
+            self._past_invalid_lines += self.log.invalid_lines
+            self._past_first_invalid = self._past_first_invalid or self.log.first_invalid
             self.log, self.log_attempt = LogReader(), attempt
         self._take("log", self.log.feed(data), attempt)
 
     def finish(self) -> None:
-        """The job has ended: last lines without a line end count too."""
+        """Add last lines without a line end; call it after the job has ended."""
         self._take("metrics", self.metrics.finish(), None)
         self._take("log", self.log.finish(), self.log_attempt)
 
@@ -203,12 +204,12 @@ class Collector:
 
     @property
     def log_offset(self) -> int:
-        """In the log of `log_attempt`."""
+        """The offset in the log of `log_attempt`."""
         return self.log.offset
 
     @property
     def summary(self) -> dict[str, Stat]:
-        """By name, in the order in which the names came up."""
+        """Summaries by metric name, in the order of their first reports."""
         written, printed = self._tallies["metrics"], self._tallies["log"]
         found = {}
         for name in dict.fromkeys([*written, *printed]):
@@ -218,20 +219,20 @@ class Collector:
         return found
 
     @property
-    def rubbish(self) -> int:
-        return self.metrics.rubbish + self._past_rubbish + self.log.rubbish
+    def invalid_lines(self) -> int:
+        return self.metrics.invalid_lines + self._past_invalid_lines + self.log.invalid_lines
 
     @property
-    def complaint(self) -> InvalidLine | None:
-        """The first line that was rubbish."""
-        return self.metrics.complaint or self._past_complaint or self.log.complaint
+    def first_invalid(self) -> InvalidLine | None:
+        """The first invalid line."""
+        return self.metrics.first_invalid or self._past_first_invalid or self.log.first_invalid
 
     @property
     def is_stale(self) -> bool:
         return any(tally.is_stale for source in self._tallies.values() for tally in source.values())
 
     def again(self) -> Collector:
-        """An empty one that knows beforehand which values were replaced."""
+        """Return an empty collector that already knows which values were replaced."""
         fresh = Collector()
         fresh.is_printed_later = self.is_printed_later
         for source, tallies in self._tallies.items():
@@ -256,7 +257,7 @@ class Collector:
                 tally.add(value, report.step, number)
 
     def to_json(self) -> str:
-        """Strict JSON: SQLite's own functions can read it."""
+        """Return the state as strict JSON, which SQLite's JSON functions can read."""
         state = {
             "version": _STATE_VERSION,
             "metrics": self.metrics.state(),
@@ -265,7 +266,7 @@ class Collector:
             "reports": self.reports,
             "last_at": self.last_at,
             "printed_later": self.is_printed_later,
-            "past": [self._past_rubbish, self._past_complaint],
+            "past": [self._past_invalid_lines, self._past_first_invalid],
             "names": {
                 source: {name: tally.state() for name, tally in tallies.items()}
                 for source, tallies in self._tallies.items()
@@ -275,7 +276,8 @@ class Collector:
 
     @classmethod
     def from_json(cls, text: str) -> Collector:
-        """ValueError when it was written by another version: then read from the beginning."""
+        """Restore a collector; raises ValueError for the state of another version. The caller
+        then reads both files from their beginning."""
         collector = cls()
         try:
             state = json.loads(text)
@@ -286,11 +288,11 @@ class Collector:
             collector.log_attempt = whole(state["log_attempt"])
             collector.reports = whole(state["reports"])
             collector.last_at = state["last_at"]
-            # Not there in what was kept before the order of the two files counted.
+            # Missing in states that older releases saved.
             collector.is_printed_later = bool(state.get("printed_later", False))
-            collector._past_rubbish = whole(state["past"][0])
+            collector._past_invalid_lines = whole(state["past"][0])
             if state["past"][1] is not None:
-                collector._past_complaint = InvalidLine._make(state["past"][1])
+                collector._past_first_invalid = InvalidLine._make(state["past"][1])
             for source, tallies in collector._tallies.items():
                 for name, tally in state["names"][source].items():
                     tallies[name] = _Tally.restored(tally)
@@ -303,7 +305,7 @@ class Collector:
 
 
 def _pack(value: object) -> object:
-    """JSON has no NaN and no infinity; a list is never a value of ours."""
+    """Encode NaN and infinity, which JSON lacks, as a list; metric values are never lists."""
     if isinstance(value, float) and not math.isfinite(value):
         return [str(value)]
     return value
