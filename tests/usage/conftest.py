@@ -1,4 +1,4 @@
-"""Labs and hosts whose tracer is quick, and a tracer for each."""
+"""Labs and hosts with a fast usage recorder, and a function that starts one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.lab import Lab
 
 
 class Recorder:
-    """A tracer of our own. The daemon may have one, too: who has the lock does the work."""
+    """A usage recorder. The daemon may have one, too; the one that holds the lock works."""
 
     def __init__(self, lab: Lab) -> None:
         self.folder = str(lab.state_dir)
@@ -36,7 +36,7 @@ class Recorder:
         return locks.holder(self.folder, TRACER_LOCK) == self.process.pid
 
     def hang_up(self) -> int:
-        """What it exits with when nobody talks to it any more."""
+        """Close its stdin and return its exit code."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         return self.process.wait(timeout=30)

@@ -1,6 +1,6 @@
-"""What traces cost: python -m tests.usage.measure [size|ticks]
+"""Measure the cost of usage recording: python -m tests.usage.measure [size|ticks]
 
-size    bytes on disk, day by day, of 8 cards and 8 jobs over 40 days, and how long charts of them
+size    bytes on disk, day by day, of 8 GPUs and 8 jobs over 40 days, and how long charts of them
         take to read (several minutes)
 ticks   processor time of one beat with 0, 8 and 100 running jobs
 """
@@ -32,7 +32,7 @@ def measure_size(folder: Path, days: int = 40) -> None:
             run(writer, plant, start + day * DAY, DAY)
             if day in (0, 1, 2, 9, 29, 30, 31, days - 1):
                 used = time.process_time() - begun
-                print(f"8 cards, {jobs} jobs, day {day + 1}: {size(place):,} bytes "
+                print(f"8 GPUs, {jobs} jobs, day {day + 1}: {size(place):,} bytes "
                       f"({used:.1f} s so far)", flush=True)  # fmt: skip
         writer.close()
         begun = time.process_time()
@@ -48,7 +48,7 @@ def measure_read(folder: Path) -> None:
         begun = time.process_time()
         found = gpu_trace(str(folder), Plant.uuid(0), time.time() - since, 600)
         took = 1000 * (time.process_time() - begun)
-        print(f"a card's {name}: {took:.1f} ms, {len(found['power'].points)} points")
+        print(f"{name}: {took:.1f} ms, {len(found['power'].points)} points")
     begun = time.process_time()
     found = job_trace(str(folder), 1, 600)
     print(f"a job: {1000 * (time.process_time() - begun):.1f} ms, {sorted(found)}")
@@ -60,7 +60,7 @@ def measure_ticks(folder: Path) -> None:
         processes = []
         own = process_tags.own_limits()
         for attempt in range(1, jobs + 1):
-            # The tag is worn by the child, as in spawn.py, by way of its parent.
+            # The parent sets the tag and the child inherits it, as in spawn.py.
             process_tags.set_tag(process_tags.tag_of(tag, attempt))
             processes.append(subprocess.Popen(["sh", "-c", "sleep 600 & sleep 600"]))
         process_tags.restore(own)

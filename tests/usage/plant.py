@@ -1,4 +1,4 @@
-"""Hosts that exist only in numbers: what their cards and jobs would have said, and when."""
+"""Simulated hosts: the readings that their GPUs and jobs would produce."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DAY = 86400.0
 
 
 class Plant:
-    """Cards that work and rest, with the noise of real ones, each with a job on it.
+    """GPUs with busy and idle phases and realistic noise, each with a job on it.
 
     The jobs that run change now and then; `jobs` of them run at a time.
     """
@@ -38,7 +38,7 @@ class Plant:
     def job_rows(self, with_cards: bool) -> Iterator[Row]:
         chance = self._chance
         for place in range(self._jobs):
-            if chance.random() < 1 / 2000:  # it ended, and another one began: every 3 hours or so
+            if chance.random() < 1 / 2000:  # another job starts, about every 3 hours
                 self._current[place], self._next_job = self._next_job, self._next_job + 1
             key = str(self._current[place])
             memory = 20 * GIB + chance.gauss(0, 1) * (50 << 20)
@@ -54,7 +54,7 @@ class Plant:
 
 
 def run(writer: TraceWriter, plant: Plant, start: float, seconds: float, pace: float = 5.0) -> None:
-    """All ticks of some stretch of time, without the time."""
+    """Write all ticks of a period without waiting."""
     for beat in range(int(seconds / pace)):
         has_cards = beat % 2 == 1
         rows = list(plant.job_rows(has_cards))
@@ -65,7 +65,7 @@ def run(writer: TraceWriter, plant: Plant, start: float, seconds: float, pace: f
 
 
 def size(folder: Path) -> int:
-    """Bytes on disk, with SQLite's own files."""
+    """Bytes on disk, including SQLite's WAL files."""
     return sum(
         os.stat(folder / name).st_size for name in os.listdir(folder) if name.startswith(FILE_NAME)
     )

@@ -1,4 +1,4 @@
-"""The daemon starts a tracer when there is something to trace, and again when it dies."""
+"""The daemon starts a usage recorder when jobs run, and restarts it when it dies."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def count(lab: Lab, job: int) -> int:
     return len(found["memory"].points) if "memory" in found else 0
 
 
-def test_a_job_that_lasts_is_traced_also_after_its_tracer_was_killed(quick_lab: Lab) -> None:
+def test_long_job_is_recorded_after_the_recorder_was_killed(quick_lab: Lab) -> None:
     job = quick_lab.submit("--gpus", "0", "sleep 600")
     wait_until(lambda: count(quick_lab, job) > 3, what="readings")
     pid, before = tracer(quick_lab), count(quick_lab, job)
@@ -40,7 +40,7 @@ def test_a_job_that_lasts_is_traced_also_after_its_tracer_was_killed(quick_lab: 
     assert "the tracer was killed by signal 9" in (quick_lab.state_dir / "daemon.log").read_text()
 
 
-def test_it_leaves_with_the_last_job_and_comes_back_with_the_next(quick_lab: Lab) -> None:
+def test_recorder_exits_with_the_last_job_and_restarts_with_the_next(quick_lab: Lab) -> None:
     lab = quick_lab
     for name in ("one", "two"):
         gate = Gate(lab.folder, name)
@@ -51,7 +51,7 @@ def test_it_leaves_with_the_last_job_and_comes_back_with_the_next(quick_lab: Lab
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_it_ends_with_its_daemon(quick_lab: Lab, number: int) -> None:
+def test_recorder_exits_with_its_daemon(quick_lab: Lab, number: int) -> None:
     lab = quick_lab
     job = lab.submit("--gpus", "0", "sleep 600")
     wait_until(lambda: count(lab, job), what="readings")
@@ -61,7 +61,7 @@ def test_it_ends_with_its_daemon(quick_lab: Lab, number: int) -> None:
     wait_until(lambda: not is_alive(pid), what="its end")
 
 
-def test_it_can_be_switched_off(new_lab: Callable[..., Lab]) -> None:
+def test_recording_can_be_switched_off(new_lab: Callable[..., Lab]) -> None:
     lab = new_lab(devices=2, STOKER_TRACE_SECONDS="0")
     gate = Gate(lab.folder)
     job = lab.submit("--gpus", "0", gate.wait)
@@ -78,16 +78,16 @@ def host(tmp_path: Path, nvml_library: Path) -> Iterator[GpuHost]:
     made.close()
 
 
-def test_the_tracer_hears_of_the_cards_from_the_daemon_alone(host: GpuHost) -> None:
+def test_recorder_gets_gpu_samples_only_from_the_daemon(host: GpuHost) -> None:
     lab = host.lab(STOKER_TRACE_SECONDS="0.02")
     host.fake.change(host.cards[0], util=80, power=400_000, temp=60)
     job = lab.start(host.gate(), "--gpu-ids", "0", size=5 * GIB)
     folder = str(lab.state_dir)
     wait_until(lambda: "gpu_memory" in job_trace(folder, job, ALL), what="its share")
-    wait_until(lambda: "power" in gpu_trace(folder, host.cards[1], 0, ALL), what="the other card")
+    wait_until(lambda: "power" in gpu_trace(folder, host.cards[1], 0, ALL), what="the other GPU")
     assert gpu_trace(folder, host.cards[0], 0, ALL)["power"].points[-1][1] == 400
     loads, before, pid = host.fake.loads(), count(lab, job), tracer(lab)
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: count(lab, job) > before + 3, what="more readings")
-    assert host.fake.loads() == loads  # the new one has not asked the driver either
+    assert host.fake.loads() == loads  # the new recorder did not load the driver either

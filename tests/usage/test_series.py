@@ -1,4 +1,4 @@
-"""Readings: packed and unpacked, made coarser, thinned out for a chart."""
+"""Readings: packing, unpacking, and downsampling for storage and charts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _VALUES = st.one_of(st.none(), st.integers(-5, 200), st.integers(-(1 << 61), 1 <
 
 
 def _tracks(values: st.SearchStrategy[int | None] = _VALUES) -> st.SearchStrategy[list[Reading]]:
-    """Readings of one width each, with moments that may jump anywhere."""
+    """Readings of equal width, with times that may jump in both directions."""
     moments = st.one_of(st.integers(170_000_000_000, 170_000_100_000), st.integers(-9, 1 << 50))
     return st.integers(0, 5).flatmap(
         lambda width: st.lists(st.tuples(moments, st.tuples(*[values] * width)), max_size=60)
@@ -25,12 +25,12 @@ def _tracks(values: st.SearchStrategy[int | None] = _VALUES) -> st.SearchStrateg
 
 
 @given(_tracks())
-def test_what_is_packed_comes_back(readings: list[Reading]) -> None:
+def test_packed_readings_are_unpacked_unchanged(readings: list[Reading]) -> None:
     assert decode(encode(readings)) == readings
 
 
 @given(_tracks(), st.data())
-def test_it_does_not_matter_how_readings_are_divided_into_blocks(
+def test_division_into_blocks_does_not_change_the_readings(
     readings: list[Reading], data: st.DataObject
 ) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(readings)), max_size=5)))
@@ -40,14 +40,14 @@ def test_it_does_not_matter_how_readings_are_divided_into_blocks(
 
 
 @given(_tracks(), st.data())
-def test_a_block_that_is_cut_off_is_refused(readings: list[Reading], data: st.DataObject) -> None:
+def test_truncated_block_is_refused(readings: list[Reading], data: st.DataObject) -> None:
     block = encode(readings)
     with pytest.raises(ValueError):
         decode(block[: data.draw(st.integers(0, len(block) - 1))])
 
 
 @given(st.binary(max_size=200))
-def test_bytes_that_are_no_block_are_refused_or_harmless(data: bytes) -> None:
+def test_arbitrary_bytes_are_refused_or_harmless(data: bytes) -> None:
     try:
         readings = decode(data)
     except ValueError:
@@ -55,16 +55,16 @@ def test_bytes_that_are_no_block_are_refused_or_harmless(data: bytes) -> None:
     assert len(readings) <= len(data)
 
 
-def test_a_steady_beat_of_steady_values_costs_a_byte_for_each_number() -> None:
+def test_steady_readings_cost_one_byte_per_number() -> None:
     readings: list[Reading] = [
         (170_000_000_000 + 1000 * beat, (97, 61440, 640 + beat % 9, 61)) for beat in range(256)
     ]
     assert len(encode(readings)) < 256 * 5 + 20
 
 
-def test_several_looks_become_one_reading() -> None:
-    looks = [(10, 5 << 20, 100.0, None), (40, 7 << 20, 200.0, None)]
-    assert gather("card", looks) == (25, 7, 150, None)
+def test_several_samples_become_one_reading() -> None:
+    samples = [(10, 5 << 20, 100.0, None), (40, 7 << 20, 200.0, None)]
+    assert gather("card", samples) == (25, 7, 150, None)
     assert gather("tree", [(99.96, 3 << 16)]) == (1000, 3)
 
 
@@ -72,7 +72,7 @@ def test_several_looks_become_one_reading() -> None:
 
 
 @given(_tracks(), st.integers(1, 50_000))
-def test_coarse_readings_keep_the_extremes_of_every_stretch(
+def test_coarse_readings_keep_the_extremes_of_every_interval(
     readings: list[Reading], width: int
 ) -> None:
     coarse = coarsen(readings, width)
@@ -100,7 +100,7 @@ _POINTS = st.lists(
 
 
 @given(_POINTS, st.integers(1, 250))
-def test_a_chart_has_points_as_they_were_and_keeps_the_extremes(
+def test_chart_keeps_original_points_and_extremes(
     points: list[tuple[float, float]], most: int
 ) -> None:
     shown = chart(points, [], most)
@@ -112,7 +112,7 @@ def test_a_chart_has_points_as_they_were_and_keeps_the_extremes(
 
 
 @given(_POINTS, st.integers(1, 250), st.floats(0, 1e5))
-def test_a_gap_is_shown_when_it_is_wider_than_a_stretch(
+def test_gap_wider_than_an_interval_is_shown(
     points: list[tuple[float, float]], most: int, quiet: float
 ) -> None:
     times = [at for at, _ in points]
@@ -125,7 +125,7 @@ def test_a_gap_is_shown_when_it_is_wider_than_a_stretch(
         assert len(marks) == len(gaps)
 
 
-def test_one_spike_in_a_long_quiet_time_is_seen() -> None:
+def test_single_spike_in_a_long_period_is_shown() -> None:
     points = [(float(second), 0.0) for second in range(86_400)]
     points[43_210] = (43_210.0, 100.0)
     shown = chart(points, [], 600)

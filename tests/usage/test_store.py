@@ -1,4 +1,4 @@
-"""The file of traces: kept whole, kept small, and replaced when it is no good; time is passed."""
+"""The file of usage readings: complete, bounded, and replaced when damaged. Times are passed in."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def writer(new_writer: NewWriter) -> TraceWriter:
     return new_writer()
 
 
-# -- what is kept ---------------------------------------------------------------------------------
+# -- contents --------------------------------------------------------------------------------------
 
 
 @given(ticks=st.integers(1, 700), stops=st.lists(st.integers(0, 700), max_size=3))
 @settings(max_examples=15, deadline=None)
-def test_every_reading_of_a_day_comes_back_wherever_the_writer_was_replaced(
+def test_restarted_writer_loses_no_reading_of_a_day(
     tmp_path_factory: pytest.TempPathFactory, ticks: int, stops: list[int]
 ) -> None:
     folder = tmp_path_factory.mktemp("traces")
@@ -76,7 +76,7 @@ def test_every_reading_of_a_day_comes_back_wherever_the_writer_was_replaced(
     ]
 
 
-def test_only_what_is_asked_for_is_read(tmp_path: Path, writer: TraceWriter) -> None:
+def test_only_the_requested_readings_are_loaded(tmp_path: Path, writer: TraceWriter) -> None:
     for tick in range(600):
         keep(writer, T0 + tick, tick)
         keep(writer, T0 + tick, 0, key="GPU-2")
@@ -85,13 +85,13 @@ def test_only_what_is_asked_for_is_read(tmp_path: Path, writer: TraceWriter) -> 
     assert kept(tmp_path, "GPU-3") == kept(tmp_path, "GPU-1", kind="tree") == []
 
 
-def test_nobody_else_may_read_the_file(tmp_path: Path, writer: TraceWriter) -> None:
+def test_file_is_not_readable_by_other_users(tmp_path: Path, writer: TraceWriter) -> None:
     keep(writer, T0, 1)
     for name in os.listdir(tmp_path):
         assert os.stat(tmp_path / name).st_mode & 0o077 == 0, name
 
 
-def test_without_a_file_there_are_no_traces(tmp_path: Path) -> None:
+def test_missing_file_has_no_readings(tmp_path: Path) -> None:
     assert gpu_trace(str(tmp_path), "GPU-1", 0, 100) == {}
     assert job_trace(str(tmp_path), 1, 100) == {}
     assert os.listdir(tmp_path) == []
@@ -100,7 +100,7 @@ def test_without_a_file_there_are_no_traces(tmp_path: Path) -> None:
 # -- clocks ---------------------------------------------------------------------------------------
 
 
-def test_a_clock_that_jumps_loses_and_corrupts_nothing(tmp_path: Path, writer: TraceWriter) -> None:
+def test_clock_jump_loses_and_corrupts_nothing(tmp_path: Path, writer: TraceWriter) -> None:
     jumps = [0.0, -3600.0, 7200.0, -100_000.0, 30.0]
     at, moments = T0, []
     for jump in jumps:
@@ -123,7 +123,7 @@ def test_readings_from_the_future_are_not_shown(tmp_path: Path, writer: TraceWri
     assert (round(at - now), value) == (-5, 10)
 
 
-def test_silence_is_a_gap_in_the_chart(tmp_path: Path, writer: TraceWriter) -> None:
+def test_pause_is_a_gap_in_the_chart(tmp_path: Path, writer: TraceWriter) -> None:
     start = float(int(time.time()) - 10_000)
     for tick in [*range(5), *range(500, 505)]:
         keep(writer, start + 10 * tick, 50)
@@ -135,7 +135,7 @@ def test_silence_is_a_gap_in_the_chart(tmp_path: Path, writer: TraceWriter) -> N
 # -- bounded --------------------------------------------------------------------------------------
 
 
-def test_a_day_is_fine_a_month_is_coarse_with_its_extremes_and_older_is_gone(
+def test_readings_are_fine_for_a_day_coarse_for_a_month_then_removed(
     tmp_path: Path, writer: TraceWriter
 ) -> None:
     for tick in range(2880):
@@ -145,7 +145,7 @@ def test_a_day_is_fine_a_month_is_coarse_with_its_extremes_and_older_is_gone(
     run(writer, NOBODY, T0 + 2 * DAY, 7200, pace=600)
     assert _extremes(tmp_path) == before
     assert {level for level, _ in read(str(tmp_path), "card", "GPU-1")} == {1}
-    assert len(kept(tmp_path)) < 2 * 288 + 2 * 12  # more where two blocks meet
+    assert len(kept(tmp_path)) < 2 * 288 + 2 * 12  # a few more at block boundaries
     run(writer, NOBODY, T0 + 29.9 * DAY, 60)
     assert _extremes(tmp_path) == before
     run(writer, NOBODY, T0 + 31 * DAY, 60)
@@ -153,14 +153,14 @@ def test_a_day_is_fine_a_month_is_coarse_with_its_extremes_and_older_is_gone(
 
 
 def _extremes(folder: Path) -> dict[int, tuple[int, int]]:
-    """The lowest and the highest use in every five minutes."""
+    """The minimum and maximum utilization of every five minutes."""
     found: dict[int, list[int]] = {}
     for at, values in kept(folder):
         found.setdefault(at // (300 * TICKS), []).append(values[0] or 0)
     return {stretch: (min(values), max(values)) for stretch, values in found.items()}
 
 
-def test_what_becomes_coarse_gives_its_room_back(tmp_path: Path, writer: TraceWriter) -> None:
+def test_coarsening_frees_space(tmp_path: Path, writer: TraceWriter) -> None:
     run(writer, Plant(8), T0, DAY / 4)
     fine = os.stat(tmp_path / FILE_NAME).st_size
     run(writer, NOBODY, T0 + 2 * DAY, 600)
@@ -169,7 +169,7 @@ def test_what_becomes_coarse_gives_its_room_back(tmp_path: Path, writer: TraceWr
 
 
 def _used(folder: Path) -> int:
-    """Bytes of the file that hold something."""
+    """Bytes of the file in use."""
     connection = sqlite3.connect(folder / FILE_NAME)
     pages, spare, page = (
         connection.execute(f"PRAGMA {name}").fetchone()[0]
@@ -180,7 +180,7 @@ def _used(folder: Path) -> int:
 
 
 @pytest.mark.slow
-def test_a_quarter_of_a_day_of_eight_cards_with_jobs_costs_less_than_5_mb(
+def test_six_hours_of_eight_gpus_with_jobs_take_less_than_5_mb(
     tmp_path: Path, writer: TraceWriter
 ) -> None:
     run(writer, Plant(8, jobs=8), T0, DAY / 4)
@@ -188,7 +188,7 @@ def test_a_quarter_of_a_day_of_eight_cards_with_jobs_costs_less_than_5_mb(
 
 
 @pytest.mark.slow
-def test_forty_days_of_eight_cards_stay_small(tmp_path: Path, writer: TraceWriter) -> None:
+def test_forty_days_of_eight_gpus_stay_small(tmp_path: Path, writer: TraceWriter) -> None:
     plant, sizes = Plant(8), []
     for day in range(40):
         run(writer, plant, T0 + day * DAY, DAY, pace=120)
@@ -199,10 +199,10 @@ def test_forty_days_of_eight_cards_stay_small(tmp_path: Path, writer: TraceWrite
 
 
 @pytest.mark.slow
-def test_the_file_keeps_to_its_limit_and_the_newest_stays(
+def test_file_stays_below_its_limit_and_keeps_the_newest_readings(
     tmp_path: Path, new_writer: NewWriter
 ) -> None:
-    limit, spare = 512 << 10, 512 << 10  # what is recent, and free pages that are kept
+    limit, spare = 512 << 10, 512 << 10  # recent readings, and free pages
     writer = new_writer(most_bytes=limit)
     run(writer, Plant(8, jobs=16), T0, DAY / 4)
     assert os.stat(tmp_path / FILE_NAME).st_size < limit + spare
@@ -212,12 +212,12 @@ def test_the_file_keeps_to_its_limit_and_the_newest_stays(
 
 
 @pytest.mark.slow
-def test_a_tick_does_not_cost_more_when_there_is_more_history(writer: TraceWriter) -> None:
-    """Counted in instructions of SQLite's machine, for ticks that pack and expire nothing."""
+def test_cost_of_a_tick_does_not_grow_with_history(writer: TraceWriter) -> None:
+    """Counts instructions of SQLite's virtual machine in ticks that pack and expire nothing."""
     plant, costs = Plant(40), []
     for day in range(1, 11):
         run(writer, plant, T0 + day * DAY, DAY, pace=240)
-        run(writer, plant, T0 + (day + 1) * DAY, 60, pace=1)  # let it tidy up
+        run(writer, plant, T0 + (day + 1) * DAY, 60, pace=1)  # let it expire old readings
         count = 0
 
         def step() -> None:
@@ -232,9 +232,7 @@ def test_a_tick_does_not_cost_more_when_there_is_more_history(writer: TraceWrite
     assert max(costs[5:]) < 1.5 * max(costs[1:4]), costs
 
 
-def test_a_removed_job_loses_its_traces_and_others_do_not(
-    tmp_path: Path, writer: TraceWriter
-) -> None:
+def test_only_a_removed_job_loses_its_readings(tmp_path: Path, writer: TraceWriter) -> None:
     for tick in range(300):
         rows = [Row("tree", str(job), (tick, tick)) for job in range(1, 101)]
         writer.tick(T0 + tick, rows, lambda job: False)
@@ -258,9 +256,7 @@ def _fill(folder: Path, tag: int = TAG) -> None:
 
 
 @pytest.mark.parametrize("damage", ["garbage", "empty", "short", "another schema", "header only"])
-def test_a_file_that_is_no_good_is_made_anew(
-    tmp_path: Path, new_writer: NewWriter, damage: str
-) -> None:
+def test_damaged_file_is_replaced(tmp_path: Path, new_writer: NewWriter, damage: str) -> None:
     _fill(tmp_path)
     path = tmp_path / FILE_NAME
     whole = path.read_bytes()
@@ -276,11 +272,11 @@ def test_a_file_that_is_no_good_is_made_anew(
             "short": whole[: len(whole) // 2],
             "header only": whole[:100] + b"\0" * (len(whole) - 100),
         }[damage])  # fmt: skip
-    kept(tmp_path)  # whatever it finds, it does not fail
+    kept(tmp_path)  # reading damaged data must not raise
     writer = new_writer()
     for tick in range(3):
         keep(writer, T0 + 1000 + tick, 5 + tick)
-    assert uses(tmp_path)[-2:] == [6, 7]  # the tick that met the damage may be lost
+    assert uses(tmp_path)[-2:] == [6, 7]  # the tick that found the damage may be lost
     assert writer.trouble is None
 
 
@@ -306,9 +302,7 @@ def test_flipped_bytes_never_stop_the_writer_or_the_reader(
     assert 9 in uses(folder)
 
 
-def test_a_file_that_is_deleted_under_the_writer_is_made_anew(
-    tmp_path: Path, writer: TraceWriter
-) -> None:
+def test_deleted_file_is_created_again(tmp_path: Path, writer: TraceWriter) -> None:
     keep(writer, T0, 1)
     for name in os.listdir(tmp_path):
         os.unlink(tmp_path / name)
@@ -317,13 +311,13 @@ def test_a_file_that_is_deleted_under_the_writer_is_made_anew(
     assert uses(tmp_path) == [2, 3]
 
 
-def test_traces_of_another_queue_are_not_taken_over(tmp_path: Path, new_writer: NewWriter) -> None:
+def test_readings_of_another_queue_are_discarded(tmp_path: Path, new_writer: NewWriter) -> None:
     _fill(tmp_path, tag=1)
     keep(new_writer(tag=2), T0, 42)
     assert uses(tmp_path) == [42]
 
 
-def test_a_reader_that_stays_does_not_stop_the_writer(tmp_path: Path, writer: TraceWriter) -> None:
+def test_long_lived_reader_does_not_block_the_writer(tmp_path: Path, writer: TraceWriter) -> None:
     keep(writer, T0, 1)
     reader = sqlite3.connect(f"file:{tmp_path / FILE_NAME}?mode=ro", uri=True, isolation_level=None)
     reader.execute("BEGIN")
@@ -335,7 +329,7 @@ def test_a_reader_that_stays_does_not_stop_the_writer(tmp_path: Path, writer: Tr
     assert len(uses(tmp_path)) == 601
 
 
-def test_a_full_disk_costs_the_ticks_that_find_no_room_and_no_others(
+def test_full_disk_loses_only_the_ticks_that_do_not_fit(
     tmp_path: Path, writer: TraceWriter
 ) -> None:
     keep(writer, T0, 1)
@@ -351,9 +345,7 @@ def test_a_full_disk_costs_the_ticks_that_find_no_room_and_no_others(
     assert uses(tmp_path) == [1] * tick + [2]
 
 
-def test_a_place_that_cannot_be_written_is_told_of_and_tried_again(
-    tmp_path: Path, new_writer: NewWriter
-) -> None:
+def test_unwritable_folder_is_reported_and_retried(tmp_path: Path, new_writer: NewWriter) -> None:
     folder = tmp_path / "state"
     writer = new_writer(folder)
     keep(writer, T0, 1)

@@ -1,4 +1,4 @@
-"""The real tracer beside a real daemon with real jobs; cards come from a driver of our own."""
+"""A real usage recorder beside a real daemon with real jobs and a fake GPU driver."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ALL = 1_000_000
 
 Record = Callable[[Lab], Recorder]
 
-# A tree whose child leads a session of its own and does the work.
+# A process whose child runs in its own session and does the work.
 WORK = """python3 -c '
 import os
 if os.fork():
@@ -55,7 +55,7 @@ def highest(lab: Lab, job: int, name: str) -> float:
 # -- jobs -----------------------------------------------------------------------------------------
 
 
-def test_a_job_is_traced_with_all_of_its_processes(quick_lab: Lab, record: Record) -> None:
+def test_usage_of_a_job_includes_all_its_processes(quick_lab: Lab, record: Record) -> None:
     lab = quick_lab
     working = lab.submit("--gpus", "0", WORK)
     idle = lab.submit("--gpus", "0", "sleep 600")
@@ -74,7 +74,7 @@ def test_a_job_is_traced_with_all_of_its_processes(quick_lab: Lab, record: Recor
     assert abs(times[-1] - time.time()) < 60
 
 
-def test_traces_outlive_the_job_and_the_tracer(quick_lab: Lab, record: Record) -> None:
+def test_readings_outlive_the_job_and_the_recorder(quick_lab: Lab, record: Record) -> None:
     lab = quick_lab
     job = lab.submit("--gpus", "0", "sleep 600")
     recorder = record(lab)
@@ -85,7 +85,7 @@ def test_traces_outlive_the_job_and_the_tracer(quick_lab: Lab, record: Record) -
     assert len(trace(lab, job, "memory")) > 5
 
 
-def test_a_killed_tracer_loses_no_reading(quick_lab: Lab, record: Record) -> None:
+def test_killed_recorder_loses_no_reading(quick_lab: Lab, record: Record) -> None:
     lab = quick_lab
     job = lab.submit("--gpus", "0", "sleep 600")
     for count in (5, 15, 25):
@@ -103,9 +103,7 @@ def _has_more(lab: Lab, job: int, count: int) -> bool:
     return len(trace(lab, job, "memory")) > count
 
 
-def test_traces_go_on_in_a_new_file_when_the_old_one_is_broken(
-    quick_lab: Lab, record: Record
-) -> None:
+def test_recording_continues_in_a_new_file_after_damage(quick_lab: Lab, record: Record) -> None:
     lab = quick_lab
     job = lab.submit("--gpus", "0", "sleep 600")
     (lab.state_dir / "traces.db").write_bytes(b"no database" * 1000)
@@ -117,23 +115,23 @@ def test_traces_go_on_in_a_new_file_when_the_old_one_is_broken(
     assert lab.state(job) == "running"
 
 
-# -- coming and going -----------------------------------------------------------------------------
+# -- start and exit -------------------------------------------------------------------------------
 
 
-def test_it_leaves_when_nobody_talks_to_it(quick_lab: Lab, record: Record) -> None:
+def test_recorder_exits_when_stdin_is_closed(quick_lab: Lab, record: Record) -> None:
     quick_lab.submit("--gpus", "0", "sleep 600")
     recorder = record(quick_lab)
     assert recorder.hang_up() == 0
     assert recorder.errors() == ""
 
 
-def test_it_leaves_when_there_is_nothing_to_do(quick_lab: Lab, record: Record) -> None:
+def test_recorder_exits_when_there_is_nothing_to_record(quick_lab: Lab, record: Record) -> None:
     assert quick_lab.wait(quick_lab.submit("true")) == 0
     recorder = record(quick_lab)
     assert recorder.process.wait(timeout=30) == 0
 
 
-def test_only_one_works_and_the_next_one_takes_over(quick_lab: Lab, record: Record) -> None:
+def test_second_recorder_waits_for_the_lock_and_takes_over(quick_lab: Lab, record: Record) -> None:
     lab = quick_lab
     job = lab.submit("--gpus", "0", "sleep 600")
     first = record(lab)
@@ -147,31 +145,33 @@ def test_only_one_works_and_the_next_one_takes_over(quick_lab: Lab, record: Reco
 
 
 def _is_kept(lab: Lab) -> bool:
-    """Whether the daemon has a tracer of its own, which came first."""
+    """Whether the daemon's own recorder holds the lock."""
     return locks.holder(str(lab.state_dir), TRACER_LOCK) is not None
 
 
-def test_without_a_queue_it_says_so(tmp_path: Path, record: Record) -> None:
+def test_recorder_without_a_queue_prints_an_error(tmp_path: Path, record: Record) -> None:
     lab = Lab(tmp_path)
     lab.state_dir.mkdir(mode=0o700)
     recorder = record(lab)
     assert recorder.process.wait(timeout=30) == 1
     said = recorder.errors()
-    assert said.startswith("error: the tracer cannot read the queue") and said.count("\n") == 1
+    assert (
+        said.startswith("error: the usage recorder cannot read the queue") and said.count("\n") == 1
+    )
 
 
-# -- cards ----------------------------------------------------------------------------------------
+# -- GPUs -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def host(tmp_path: Path, nvml_library: Path) -> Iterator[GpuHost]:
-    """Two cards of 80 GiB."""
+    """Two GPUs with 80 GiB."""
     made = GpuHost(tmp_path, nvml_library, H200, H200)
     yield made
     made.close()
 
 
-def test_cards_and_what_jobs_have_of_them_are_traced(host: GpuHost, record: Record) -> None:
+def test_usage_of_gpus_and_of_jobs_on_them_is_recorded(host: GpuHost, record: Record) -> None:
     lab = host.lab(STOKER_TRACE_SECONDS="0.02")
     first, second = host.cards
     host.fake.change(first, util=80, power=400_000, temp=60)
@@ -187,7 +187,7 @@ def test_cards_and_what_jobs_have_of_them_are_traced(host: GpuHost, record: Reco
         recorder.say(b"garbage\n" + encode(sample) + b"\n")
         return "gpu_memory" in job_trace(folder, pair, ALL)
 
-    wait_until(is_traced, what="cards")
+    wait_until(is_traced, what="GPU readings")
     card = gpu_trace(folder, first, 0, ALL)
     assert {name: (series.unit, values(series)[-1]) for name, series in card.items()} == {
         "gpu_use": ("percent", 80),
@@ -203,7 +203,7 @@ def test_cards_and_what_jobs_have_of_them_are_traced(host: GpuHost, record: Reco
     assert "memory" in job
 
 
-def test_jobs_that_share_a_card_have_their_own_memory_and_part_of_its_power(
+def test_jobs_on_a_shared_gpu_have_own_memory_and_part_of_the_power(
     host: GpuHost, record: Record
 ) -> None:
     lab = host.lab(STOKER_TRACE_SECONDS="0.02")
@@ -223,7 +223,7 @@ def test_jobs_that_share_a_card_have_their_own_memory_and_part_of_its_power(
     assert [trace(lab, job, "gpu_use")[-1] for job in jobs] == [90, 90]
 
 
-def test_a_driver_in_trouble_is_no_trouble_for_the_tracer(host: GpuHost, record: Record) -> None:
+def test_recorder_survives_a_failing_driver(host: GpuHost, record: Record) -> None:
     lab = host.lab(STOKER_TRACE_SECONDS="0.02")
     job = lab.submit("--gpus", "0", tenant(host.gate(), 1))
     recorder = record(lab)

@@ -1,4 +1,4 @@
-"""Trees of real processes: who belongs to them, what they used, what they share."""
+"""Usage of real process trees: membership, CPU time and shared memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Start = Callable[..., "Program"]
 
 
 class Program:
-    """A Python program that says when it is ready and goes on when told to."""
+    """A Python program that prints when it is ready and waits for input."""
 
     def __init__(self, attempt: int, text: str) -> None:
         own = process_tags.own_limits()
@@ -35,7 +35,7 @@ class Program:
             process_tags.restore(own)
 
     def wait(self) -> str:
-        """Until it prints a line, which is returned."""
+        """Wait for a line of output and return it."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line
@@ -72,7 +72,7 @@ BURN = """
 """
 
 
-def test_processor_time_is_that_of_the_whole_tree_also_of_those_who_are_gone(start: Start) -> None:
+def test_cpu_time_includes_exited_processes_of_the_tree(start: Start) -> None:
     program = start(
         1,
         BURN
@@ -93,15 +93,15 @@ def test_processor_time_is_that_of_the_whole_tree_also_of_those_who_are_gone(sta
     before = float(program.wait())
     assert trees.look([1], 100.0)[1].cpu is None
     program.go_on()
-    used = float(program.wait()) - before  # with its child: half a second, or what it took here
+    used = float(program.wait()) - before  # including its child, about half a second
     assert used > 0.45
     cpu = trees.look([1], 110.0)[1].cpu
     assert cpu is not None
-    assert cpu == pytest.approx(10 * used, abs=0.5)  # percent of what we say were ten seconds
+    assert cpu == pytest.approx(10 * used, abs=0.5)  # percent of the ten seconds passed in
     assert trees.look([1], 120.0)[1].cpu == pytest.approx(0, abs=0.5)
 
 
-def test_a_process_that_leaves_and_is_collected_by_others_does_not_count_backwards(
+def test_cpu_time_never_decreases_when_a_process_is_reaped_elsewhere(
     start: Start,
 ) -> None:
     program = start(
@@ -118,7 +118,7 @@ def test_a_process_that_leaves_and_is_collected_by_others_does_not_count_backwar
         os._exit(0)
     os.wait()
     os.close(writer)
-    os.read(reader, 1)  # until the other one is gone
+    os.read(reader, 1)  # until the other process has exited
     burn(0.2)
     print("done", flush=True)
     input()
@@ -133,7 +133,7 @@ def test_a_process_that_leaves_and_is_collected_by_others_does_not_count_backwar
     assert cpu is not None and cpu >= 1.5
 
 
-def test_pages_that_processes_share_are_counted_once(start: Start) -> None:
+def test_shared_pages_are_counted_once(start: Start) -> None:
     program = start(
         1,
         """
@@ -141,7 +141,7 @@ def test_pages_that_processes_share_are_counted_once(start: Start) -> None:
     block = bytearray(os.urandom(1 << 20) * 64)
     for _ in range(4):
         if not os.fork():
-            sum(block[::4096])  # each has all of it resident
+            sum(block[::4096])  # touch every page
             print("ready", flush=True)
             os.read(0, 1)
             os._exit(0)
@@ -161,7 +161,7 @@ def _resident(pid: int) -> int:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_attempts_are_told_apart_and_others_are_left_out(start: Start) -> None:
+def test_usage_is_separate_for_each_attempt(start: Start) -> None:
     text = "import sys; block = bytearray({} << 20); print(1, flush=True); sys.stdin.read()"
     programs = [start(attempt, text.format(40 * attempt)) for attempt in (1, 2, 3)]
     for program in programs:
@@ -174,8 +174,8 @@ def test_attempts_are_told_apart_and_others_are_left_out(start: Start) -> None:
     assert UsageSampler(BASE).look([], 0.0) == {}
 
 
-def test_processes_of_a_job_inside_a_job_count_for_the_outer_one(start: Start) -> None:
-    """`stoker run` in a submitted script gives its jobs tags of their own."""
+def test_nested_job_counts_for_the_outer_job(start: Start) -> None:
+    """`stoker run` in a submitted script gives its own tags to its jobs."""
     program = start(
         1,
         f"""

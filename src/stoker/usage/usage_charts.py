@@ -1,4 +1,4 @@
-"""What a card or a job used over time, for charts. Reading needs no daemon.
+"""Resource usage of a GPU or a job over time, for charts. Works without the daemon.
 
 >>> job_trace("/no/such/folder", 7, points=600)
 {}
@@ -15,29 +15,29 @@ from stoker.core.formats.time_series import MEASURES, TICKS, TRACKS, Point, Read
 from stoker.core.record import Record
 from stoker.store import usage_history
 
-# Silence longer than this is a gap: nobody sampled, or there was nothing to sample. By level.
-_QUIET_TICKS = (60 * TICKS, round(2.2 * usage_history.STRETCH_SECONDS * TICKS))
-# Readings from later than now were taken while the clock was wrong.
+# A longer pause between readings is a gap. By level: fine readings, five-minute readings.
+_GAP_TICKS = (60 * TICKS, round(2.2 * usage_history.STRETCH_SECONDS * TICKS))
+# Later readings were taken while the clock was wrong.
 _AHEAD_SECONDS = 60.0
 
 
 class Series(Record):
-    """`unit` is percent, bytes, watts or celsius. A value of None says that a gap begins."""
+    """`unit` is percent, bytes, watts or celsius. A value of None begins a gap."""
 
     unit: str
-    points: list[Point]  # (unix seconds, value), in the order of time
+    points: list[Point]  # (unix seconds, value), sorted by time
 
 
 def gpu_trace(state_dir: str, uuid: str, since: float, points: int) -> dict[str, Series]:
-    """gpu_use, gpu_memory, power and temperature of a card, as far as it knows them."""
+    """gpu_use, gpu_memory, power and temperature of a GPU, those that its driver reports."""
     return _series("card", usage_history.read(state_dir, "card", uuid, since), points)
 
 
 def job_trace(state_dir: str, job: int, points: int) -> dict[str, Series]:
-    """cpu and memory of a job's processes, and what they have of their cards; all attempts.
+    """cpu and memory of a job's processes and their share of its GPUs, over all attempts.
 
-    cpu is percent of one core. Of several cards, gpu_use is the mean, temperature the highest, the
-    others are sums; where jobs share a card, each gets an equal part of its power.
+    cpu is in percent of one core. With several GPUs, gpu_use is the mean, temperature the maximum,
+    and the others are sums. If jobs share a GPU, each gets an equal part of its power.
     """
     found: dict[str, Series] = {}
     for kind in ("tree", "share"):
@@ -51,7 +51,7 @@ def _series(kind: str, readings: Iterable[tuple[int, Reading]], most: int) -> di
     known.sort(key=itemgetter(0))
     gaps = []
     for (start, level, _), (end, next_level, _) in pairwise(known):
-        if end - start > _QUIET_TICKS[max(level, next_level)]:
+        if end - start > _GAP_TICKS[max(level, next_level)]:
             gaps.append((start / TICKS, end / TICKS))
     found = {}
     for column, name in enumerate(TRACKS[kind]):

@@ -1,11 +1,11 @@
-"""The tracer: samples what jobs and cards use, and keeps it for charts.
+"""The usage recorder: samples the resource usage of jobs and GPUs and stores it for charts.
 
 python -m stoker.usage.usage_recorder
 
-stdin    samples of the GPUs, one a line (devices/sample_lines.py); end of file: exit
+stdin    samples of the GPUs, one per line (devices/sample_lines.py); exits at end of file
 
-A process of its own that the daemon keeps alive while there is something to sample. It asks no
-driver, holds nothing that is not on disk, and may be killed at any instant.
+The daemon runs it as a separate process while there is something to sample. It does not call the
+GPU driver, keeps no state that is not on disk, and may be killed at any time.
 """
 
 from __future__ import annotations
@@ -28,73 +28,76 @@ from stoker.supervisor.process_usage import UsageSampler
 
 TRACER_LOCK = "tracer.lock"
 
-_LONGEST_PACE = 10.0  # seconds; a longer silence looks like a gap (see stoker/traces.py)
-_CARD_BEATS = 2  # every so many of them, what was heard of the cards becomes a reading
-_IDLE_BEATS = 12  # without jobs and without a word from the daemon: there is nothing to do
+_LONGEST_INTERVAL = 10.0  # seconds; a longer pause would show as a gap (see usage_charts.py)
+_GPU_TICKS = 2  # a reading of each GPU is stored every so many ticks
+_IDLE_TICKS = 12  # exit after so many ticks without jobs and without samples from the daemon
 _LONGEST_LINE = 1 << 20
 
-Look = tuple[float | None, ...]  # use, memory, power, temperature
+GpuValues = tuple[float | None, ...]  # utilization, memory, power, temperature
 
 
 class UsageRecorder:
     def __init__(self, settings: Settings) -> None:
-        self._pace = min(_LONGEST_PACE, max(0.01, settings.trace_seconds))
+        self._interval = min(_LONGEST_INTERVAL, max(0.01, settings.trace_seconds))
         self._queue = QueueReader(settings.state_dir)
         self._tag = self._queue.tag()
         self._traces = TraceWriter(settings.state_dir, self._tag)
         self._trees = UsageSampler(self._tag)
         self._running: dict[int, Running] = {}  # by attempt
-        self._places: dict[str, list[int]] = {}  # UUID: attempts
-        self._cards: dict[str, list[Look]] = {}  # by UUID, since the last reading
-        self._shares: dict[int, list[Look]] = {}  # by job
-        self._beats = 0
-        self._busy_beat = 0
-        self._told: str | None = None
+        self._attempts_on: dict[str, list[int]] = {}  # by UUID of the GPU
+        self._gpus: dict[str, list[GpuValues]] = {}  # by UUID, since the last reading
+        self._shares: dict[int, list[GpuValues]] = {}  # by job, since the last reading
+        self._ticks = 0
+        self._busy_tick = 0  # the last tick with a job or a sample
+        self._logged: str | None = None  # the last error that was logged
 
     def work(self, inbox: Inbox) -> None:
-        """Until nobody needs it."""
+        """Record samples until stdin is closed or there is nothing to sample."""
         due = time.monotonic()
-        while self._beats - self._busy_beat < _IDLE_BEATS:
+        while self._ticks - self._busy_tick < _IDLE_TICKS:
             samples = inbox.wait(max(0.0, due - time.monotonic()))
             if samples is None:
                 break
             for sample in samples:
-                self._hear(sample)
+                self._add_sample(sample)
             now = time.monotonic()
             if now >= due:
-                due = max(due + self._pace, now)  # a steady beat, and no haste after a delay
-                self._beat(now)
+                due = max(due + self._interval, now)  # do not catch up after a delay
+                self._tick(now)
         self._traces.close()
         self._queue.close()
 
-    def _beat(self, now: float) -> None:
-        self._beats += 1
-        self._look_at_queue()
+    def _tick(self, now: float) -> None:
+        self._ticks += 1
+        self._load_running_jobs()
         rows = self._tree_rows(now)
-        if self._beats % _CARD_BEATS == 0:
-            rows += [Row("card", uuid, gather("card", some)) for uuid, some in self._cards.items()]
+        if self._ticks % _GPU_TICKS == 0:
             rows += [
-                Row("share", str(job), gather("share", some)) for job, some in self._shares.items()
+                Row("card", uuid, gather("card", samples)) for uuid, samples in self._gpus.items()
             ]
-            self._cards.clear()
+            rows += [
+                Row("share", str(job), gather("share", samples))
+                for job, samples in self._shares.items()
+            ]
+            self._gpus.clear()
             self._shares.clear()
         self._traces.tick(time.time(), rows, self._queue.is_gone)
-        if self._traces.trouble not in (None, self._told):
+        if self._traces.trouble not in (None, self._logged):
             print(self._traces.trouble, file=sys.stderr, flush=True)
-        self._told = self._traces.trouble
+        self._logged = self._traces.trouble
 
-    def _look_at_queue(self) -> None:
+    def _load_running_jobs(self) -> None:
         try:
             self._running = {one.attempt: one for one in self._queue.running()}
             uuids = self._queue.cards()
         except sqlite3.Error:
-            return  # as it was; the next look will tell
+            return  # keep the last state; the next tick tries again
         if self._running:
-            self._busy_beat = self._beats
-        self._places = {}
+            self._busy_tick = self._ticks
+        self._attempts_on = {}
         for one in self._running.values():
             for number in one.devices:
-                self._places.setdefault(uuids.get(number, ""), []).append(one.attempt)
+                self._attempts_on.setdefault(uuids.get(number, ""), []).append(one.attempt)
 
     def _tree_rows(self, now: float) -> list[Row]:
         return [
@@ -102,27 +105,27 @@ class UsageRecorder:
             for attempt, tree in self._trees.look(self._running, now).items()
         ]
 
-    # -- cards ---------------------------------------------------------------------------------
+    # -- GPUs ----------------------------------------------------------------------------------
 
-    def _hear(self, sample: Sample) -> None:
-        self._busy_beat = self._beats
-        parts: dict[int, list[Look]] = {}
-        for card in sample.cards or ():
-            look = (card.utilisation, card.used, card.power, card.temperature)
-            self._cards.setdefault(card.uuid, []).append(look)
-            had = self._memory_by_attempt(card)
-            here = had.keys() | self._places.get(card.uuid, [])
-            for attempt in here:
-                power = None if card.power is None else card.power / len(here)
-                part = (card.utilisation, had.get(attempt, 0), power, card.temperature)
-                parts.setdefault(attempt, []).append(part)
-        for attempt, some in parts.items():
-            self._shares.setdefault(self._running[attempt].job, []).append(_together(some))
+    def _add_sample(self, sample: Sample) -> None:
+        self._busy_tick = self._ticks
+        shares: dict[int, list[GpuValues]] = {}
+        for gpu in sample.cards or ():
+            values = (gpu.utilisation, gpu.used, gpu.power, gpu.temperature)
+            self._gpus.setdefault(gpu.uuid, []).append(values)
+            memory = self._memory_by_attempt(gpu)
+            attempts = memory.keys() | self._attempts_on.get(gpu.uuid, [])
+            for attempt in attempts:
+                power = None if gpu.power is None else gpu.power / len(attempts)
+                share = (gpu.utilisation, memory.get(attempt, 0), power, gpu.temperature)
+                shares.setdefault(attempt, []).append(share)
+        for attempt, parts in shares.items():
+            self._shares.setdefault(self._running[attempt].job, []).append(_combined(parts))
 
-    def _memory_by_attempt(self, card: GpuSample) -> dict[int, int | None]:
-        """What attempts have on a card; None where the driver will not tell."""
+    def _memory_by_attempt(self, gpu: GpuSample) -> dict[int, int | None]:
+        """GPU memory of each attempt on a GPU; None if the driver does not report it."""
         found: dict[int, int | None] = {}
-        for process in card.processes:
+        for process in gpu.processes:
             attempt = owner_of(process.pid, self._tag)
             if attempt is None or attempt not in self._running:
                 continue
@@ -132,20 +135,21 @@ class UsageRecorder:
         return found
 
 
-def _together(parts: list[Look]) -> Look:
-    """What one attempt has of all its cards."""
-    use, memory, power, heat = ([v for v in column if v is not None]
-                                for column in zip(*parts, strict=True))  # fmt: skip
+def _combined(parts: list[GpuValues]) -> GpuValues:
+    """The usage of one attempt over all its GPUs."""
+    utilization, memory, power, temperature = (
+        [value for value in column if value is not None] for column in zip(*parts, strict=True)
+    )
     return (
-        sum(use) / len(use) if use else None,
+        sum(utilization) / len(utilization) if utilization else None,
         sum(memory) if memory else None,
         sum(power) if power else None,
-        max(heat, default=None),
+        max(temperature, default=None),
     )
 
 
 class Inbox:
-    """Samples that come in by lines; whatever else comes is passed over."""
+    """Reads samples from a pipe, one per line; invalid lines are ignored."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -154,7 +158,7 @@ class Inbox:
         self._rest = b""
 
     def wait(self, seconds: float) -> list[Sample] | None:
-        """What came within the time; None when nobody is left who could say anything."""
+        """Return the samples that arrived within the time; None at end of file."""
         if not self._poll.poll(seconds * 1000):
             return []
         data = os.read(self._descriptor, 1 << 16)
@@ -167,12 +171,12 @@ class Inbox:
             try:
                 samples.append(decode(line))
             except ValueError:
-                pass  # cut short because we were slow
+                pass  # truncated because this process was too slow
         return samples
 
 
 def _take_lock(folder: str, inbox: Inbox) -> bool:
-    """Be the only one; another may still be about to leave. False when nobody needs us any more."""
+    """Take the lock of the recorder; wait while another one exits. False at end of stdin."""
     while True:
         try:
             locks.take(folder, TRACER_LOCK)
@@ -194,7 +198,7 @@ def main() -> None:
         print(f"error: {error.message}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None
     except sqlite3.Error as error:
-        raise SystemExit(f"error: the tracer cannot read the queue: {error}") from None
+        raise SystemExit(f"error: the usage recorder cannot read the queue: {error}") from None
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Readings over time: how they are packed, made coarser, and thinned out for a chart.
+"""Time series of resource usage: compression, downsampling for storage and for charts.
 
-A reading is a moment (hundredths of seconds since the epoch) and one whole number for each column
-of its track, None where nobody knew. Packed, moments are differences of differences and values are
-differences, each in as few bytes as it needs: a steady beat and a steady card cost a byte each.
+A reading is a time (hundredths of seconds since the epoch) and one integer per column of its track,
+or None if the value is unknown. Times are stored as deltas of deltas and values as deltas, both as
+variable-length integers: at a steady pace and value, each costs one byte.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from operator import itemgetter
 from stoker.core.record import Record
 
 TICKS = 100  # units of time in a second
-_LONGEST_SHIFT = 63  # numbers have about as many bits, so that sums of them are sane
+_LONGEST_SHIFT = 63  # limits the number of bits of a decoded integer
 
 Reading = tuple[int, tuple[int | None, ...]]
-Point = tuple[float, float | None]  # (unix seconds, value); None: nothing is known from here on
+Point = tuple[float, float | None]  # (unix seconds, value); None begins a gap
 
 
 class Measure(Record):
     unit: str
-    step: float  # what 1 stands for in a reading
-    is_mean: bool = False  # of several looks the mean is kept, else the highest
+    step: float  # the unit of the integers in a reading
+    is_mean: bool = False  # a reading holds the mean of several samples, else their maximum
 
 
 MEASURES = {
@@ -34,23 +34,23 @@ MEASURES = {
     "temperature": Measure("celsius", 1),
 }
 
-# The columns of each kind of track.
+# The columns of each kind of track. The names are stored in the database.
 _GPU = ("gpu_use", "gpu_memory", "power", "temperature")
 TRACKS = {
-    "tree": ("cpu", "memory"),  # of a job
-    "share": _GPU,  # what a job has of its cards
-    "card": _GPU,
+    "tree": ("cpu", "memory"),  # the process tree of a job
+    "share": _GPU,  # the part of its GPUs that a job uses
+    "card": _GPU,  # a GPU
 }
 
 
-def gather(kind: str, looks: Sequence[Sequence[float | None]]) -> tuple[int | None, ...]:
-    """Several looks as the values of one reading.
+def gather(kind: str, samples: Sequence[Sequence[float | None]]) -> tuple[int | None, ...]:
+    """Combine several samples into the values of one reading.
 
     >>> gather("card", [(50, 3 << 20, 100.4, 30), (100, 2 << 20, None, 31)])
     (75, 3, 100, 31)
     """
     values: list[int | None] = []
-    for name, column in zip(TRACKS[kind], zip(*looks, strict=True), strict=True):
+    for name, column in zip(TRACKS[kind], zip(*samples, strict=True), strict=True):
         known = [value for value in column if value is not None]
         if not known:
             values.append(None)
@@ -65,14 +65,14 @@ def gather(kind: str, looks: Sequence[Sequence[float | None]]) -> tuple[int | No
 
 
 def encode(readings: Sequence[Reading]) -> bytes:
-    """Any number of readings of one track."""
+    """Pack any number of readings of one track."""
     out = bytearray()
     width = len(readings[0][1]) if readings else 0
     _put(out, len(readings))
     _put(out, width)
     before, pace = 0, 0
     for index, (at, _) in enumerate(readings):
-        _put(out, _fold_sign(at - before - pace))
+        _put(out, _zigzag(at - before - pace))
         before, pace = at, at - before if index else 0
     for column in range(width):
         last = 0
@@ -81,13 +81,13 @@ def encode(readings: Sequence[Reading]) -> bytes:
             if value is None:
                 _put(out, 0)
             else:
-                _put(out, _fold_sign(value - last) + 1)
+                _put(out, _zigzag(value - last) + 1)
                 last = value
     return bytes(out)
 
 
 def decode(data: bytes) -> list[Reading]:
-    """What was encoded; ValueError when this is something else."""
+    """Unpack readings; raises ValueError if the data is not a valid block."""
     numbers = list(_numbers(data))
     count, width = numbers[:2] if len(numbers) > 1 else (0, 0)
     if len(numbers) != 2 + count * (width + 1):
@@ -110,7 +110,7 @@ def _column(numbers: list[int]) -> list[int | None]:
     last = 0
     column: list[int | None] = []
     for number in numbers:
-        if number:  # one more than a folded difference
+        if number:  # a zigzag-encoded delta plus one
             last += number >> 1 if number & 1 else -(number >> 1)
             column.append(last)
         else:
@@ -118,13 +118,13 @@ def _column(numbers: list[int]) -> list[int | None]:
     return column
 
 
-def _fold_sign(number: int) -> int:
-    """0, -1, 1, -2, ... as 0, 1, 2, 3, ..."""
+def _zigzag(number: int) -> int:
+    """Map 0, -1, 1, -2, ... to 0, 1, 2, 3, ... (zigzag encoding)."""
     return number << 1 if number >= 0 else (-number << 1) - 1
 
 
 def _put(out: bytearray, number: int) -> None:
-    """Seven bits in a byte, the lowest first; the eighth says that more follow."""
+    """Append a LEB128 varint: seven bits per byte, the lowest first."""
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
         number >>= 7
@@ -136,64 +136,64 @@ def _numbers(data: bytes) -> Iterator[int]:
     for byte in data:
         if byte & 0x80:
             if shift > _LONGEST_SHIFT:
-                raise ValueError("a block of readings with a number that is too big")
+                raise ValueError("a number in the block of readings is too large")
             number |= (byte & 0x7F) << shift
             shift += 7
         else:
             yield number | byte << shift
             number = shift = 0
     if shift:
-        raise ValueError("a block of readings that is cut off")
+        raise ValueError("the block of readings is truncated")
 
 
 # -- fewer -----------------------------------------------------------------------------------------
 
 
 def coarsen(readings: Iterable[Reading], width: int) -> list[Reading]:
-    """At most two readings for each stretch of time: all its lowest values, all its highest."""
-    stretches: dict[int, list[Reading]] = {}
+    """Return at most two readings per interval of `width`: its minima and its maxima."""
+    intervals: dict[int, list[Reading]] = {}
     for reading in sorted(readings, key=itemgetter(0)):
-        stretches.setdefault(reading[0] // width, []).append(reading)
+        intervals.setdefault(reading[0] // width, []).append(reading)
     found = []
-    for some in stretches.values():
+    for group in intervals.values():
         columns = [
             [value for value in column if value is not None]
-            for column in zip(*(values for _, values in some), strict=True)
+            for column in zip(*(values for _, values in group), strict=True)
         ]
         lowest = tuple(min(column, default=None) for column in columns)
         highest = tuple(max(column, default=None) for column in columns)
-        found.append((some[0][0], lowest))
+        found.append((group[0][0], lowest))
         if highest != lowest:
-            found.append((some[-1][0], highest))
+            found.append((group[-1][0], highest))
     return found
 
 
 def chart(
     points: list[tuple[float, float]], gaps: Sequence[tuple[float, float]], most: int
 ) -> list[Point]:
-    """At most so many points (but never less than three) in the order of time.
+    """Return at most `most` points (but at least three), sorted by time.
 
-    The lowest and the highest of each stretch are among them, as they were. `gaps` are the times
-    without readings; those that would be seen get a point without a value.
+    The minimum and the maximum of each interval are kept unchanged. `gaps` are the times without
+    readings; gaps that are wide enough to be visible get a point with value None.
     """
     if len(points) + len(gaps) <= most:
         width, kept = 0.0, points
     else:
-        # Each has a lowest and a highest point, and begins one gap at most.
-        stretches = max(1, most // (3 if gaps else 2))
+        # Each interval has a minimum, a maximum, and at most one gap.
+        intervals = max(1, most // (3 if gaps else 2))
         first, last = min(points)[0], max(points)[0]
-        width = (last - first) / stretches
-        kept = list(_extremes(points, first, width, stretches))
+        width = (last - first) / intervals
+        kept = list(_extremes(points, first, width, intervals))
     marks: list[Point] = [((start + end) / 2, None) for start, end in gaps if end - start > width]
     return sorted([*kept, *marks], key=itemgetter(0))
 
 
 def _extremes(
-    points: list[tuple[float, float]], first: float, width: float, stretches: int
+    points: list[tuple[float, float]], first: float, width: float, intervals: int
 ) -> Iterator[tuple[float, float]]:
     found: dict[int, tuple[tuple[float, float], tuple[float, float]]] = {}
     for point in points:
-        place = min(stretches - 1, int((point[0] - first) / width)) if width else 0
+        place = min(intervals - 1, int((point[0] - first) / width)) if width else 0
         low, high = found.get(place, (point, point))
         found[place] = (
             point if point[1] < low[1] else low,
