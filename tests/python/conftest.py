@@ -1,4 +1,4 @@
-"""A laboratory that this very process submits to, as a user's script would."""
+"""A lab that this process submits to, like a user's script."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.lab import Lab
 
 @pytest.fixture
 def here(new_lab: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch) -> Lab:
-    """Two simulated GPUs and room for jobs without one; retries come at once."""
+    """Two simulated GPUs and CPU slots; retries start immediately."""
     lab = new_lab(devices=2, STOKER_CPU_SLOTS="8", STOKER_RETRY_DELAY="0.01")
     for key in list(os.environ):
         if key.startswith("STOKER_"):
@@ -26,7 +26,7 @@ def here(new_lab: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch) -> Lab:
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Callable[[str], str]:
-    """Makes FIFOs: whoever reads one waits until somebody writes, and the other way round."""
+    """Creates FIFOs: a reader blocks until another process writes, and vice versa."""
 
     def make(name: str = "gate") -> str:
         path = str(tmp_path / name)

@@ -1,4 +1,4 @@
-"""An event that jobs in other processes can wait for: CPython's tests of executors use one."""
+"""An event that jobs in other processes can wait for, as CPython's executor tests need it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import suppress
 
 
 class Event:
-    """Waiting is a connection to a Unix socket, which `set` closes."""
+    """`wait` connects to a Unix socket, and `set` closes it."""
 
     def __init__(self) -> None:
         self._folder = tempfile.mkdtemp()

@@ -24,7 +24,7 @@ _POOL = "looks at the processes and threads of a pool, and jobs have neither in 
 _EXIT = "the queue outlives the process: nothing is waited for at exit (docs/python.md)"
 _OUTPUT = f"its script names an executor of concurrent.futures; {_EXIT}"
 
-# Tests that cannot apply, and why.
+# Tests that do not apply, and why.
 NOT_APPLICABLE = {
     "test_interpreter_shutdown": _OUTPUT,
     "test_submit_after_interpreter_shutdown": _OUTPUT,
@@ -70,7 +70,7 @@ NOT_APPLICABLE = {
 
 
 def _cpython(*modules: str) -> Any:
-    """The first of these modules that this interpreter has."""
+    """Import the first of these modules that exists."""
     for name in modules:
         try:
             return importlib.import_module(f"test.{name}")
@@ -79,7 +79,7 @@ def _cpython(*modules: str) -> Any:
     return None
 
 
-# A Python that was built without its tests uses those of Debian's package, here and in jobs.
+# A Python built without its tests uses those of Debian's package, here and in jobs.
 _FOLDER = system_packages.cpython_tests()
 _ADD_FOLDER = f"import test\ntest.__path__.append({_FOLDER!r})\n"
 _PACKAGE = "test_concurrent_futures"
@@ -100,12 +100,12 @@ _deadlock = _cpython(f"{_PACKAGE}.test_deadlock", _PACKAGE)
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of CPython's own helpers
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # from CPython's test helpers
 ]
 
 
 class _Jobs(Executor):
-    """An executor of jobs without a GPU; a context of multiprocessing has no meaning for it."""
+    """An executor of jobs without a GPU; it ignores the multiprocessing context."""
 
     def __init__(self, max_workers: int | None = None, mp_context: object = None) -> None:
         super().__init__(max_workers, gpus=0)
@@ -131,7 +131,7 @@ def queue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def _applied(name: str, tests: type, *, also: dict[str, Any] | None = None) -> type:
-    """CPython's tests of one kind as a class that pytest finds."""
+    """Make a class that pytest collects from CPython's tests of one kind."""
     members: dict[str, Any] = {
         "executor_type": _Jobs,
         "create_event": lambda _: Event(),
@@ -148,7 +148,7 @@ def _applied(name: str, tests: type, *, also: dict[str, Any] | None = None) -> t
 def _check_crash(
     self: Any, error: object, function: Any, *args: object, ignore_stderr: bool = False
 ) -> None:
-    """Whatever goes wrong in a call is an exception of its own future and of no other."""
+    """An error in a call is an exception of its own future only."""
     with self.assertRaises((JobFailed, UsageError, RuntimeError, TypeError, ImportError, ValueError,
                             _pickle_error())):  # fmt: skip
         self.executor.submit(function, *args).result(timeout=60)

@@ -1,4 +1,4 @@
-"""Jobs behind the interface of concurrent.futures."""
+"""`stoker.Executor`: jobs with the interface of concurrent.futures."""
 
 from __future__ import annotations
 
@@ -30,19 +30,22 @@ def test_calls_run_as_jobs(here: Lab) -> None:
         facts = future.job.info()
         assert (facts["name"], facts["tags"], facts["gpus"]) == ("pool", ["mine"], 0)
         own = executor.submit(work.double, 4)
-        assert (own.result(timeout=60), own.job.name) == (8, "doubler")  # its own options first
+        assert (own.result(timeout=60), own.job.name) == (
+            8,
+            "doubler",
+        )  # own options win
     with pytest.raises(RuntimeError, match="after shutdown"):
         executor.submit(work.add, 1)
 
 
-def test_map_gives_results_in_order_and_queues_all_at_once(here: Lab) -> None:
+def test_map_returns_results_in_order_and_submits_all_at_once(here: Lab) -> None:
     with Executor(gpus=0) as executor:
         results = executor.map(work.add, [1, 2, 3], [10, 20, 30])
         assert [facts.info()["batch_index"] for facts in Queue().jobs("all")] == [0, 1, 2]
         assert list(results) == [11, 22, 33]
 
 
-def test_a_map_that_nobody_listens_to_cancels_what_still_waits(here: Lab) -> None:
+def test_abandoned_map_cancels_waiting_jobs(here: Lab) -> None:
     with Executor(gpus=0, hold=True) as executor:
         results = executor.map(work.add, range(5), timeout=0)
         with pytest.raises(TimeoutError):
@@ -50,16 +53,14 @@ def test_a_map_that_nobody_listens_to_cancels_what_still_waits(here: Lab) -> Non
         assert {handle.state for handle in Queue().jobs("all")} == {"cancelled"}
 
 
-def test_futures_work_with_the_functions_of_concurrent_futures(here: Lab) -> None:
+def test_futures_work_with_concurrent_futures_functions(here: Lab) -> None:
     with Executor(gpus=0) as executor:
         futures = [executor.submit(work.add, n) for n in range(3)]
         ended = concurrent.futures.as_completed(futures, timeout=60)
         assert sorted(future.result() for future in ended) == [1, 2, 3]
 
 
-def test_a_future_can_be_cancelled_while_it_waits_and_while_it_runs(
-    here: Lab, gate: Callable[..., str]
-) -> None:
+def test_waiting_or_running_future_can_be_cancelled(here: Lab, gate: Callable[..., str]) -> None:
     executor = Executor(gpus=1)
     running = executor.submit(work.pass_gate, gate())
     here.wait_until(running.running)
@@ -76,14 +77,14 @@ def test_a_future_can_be_cancelled_while_it_waits_and_while_it_runs(
     assert concurrent.futures.wait({waiting}, timeout=60).not_done == set()
 
 
-def test_a_job_that_somebody_else_cancels_is_a_cancelled_future(here: Lab) -> None:
+def test_job_cancelled_elsewhere_is_a_cancelled_future(here: Lab) -> None:
     future = Executor(hold=True).submit(work.add, 1)
     here.ok("cancel", str(future.job.id))
     assert concurrent.futures.wait([future], timeout=60).done == {future}
     assert future.cancelled()
 
 
-def test_shutdown_cancels_what_waits_and_waits_for_the_rest(
+def test_shutdown_cancels_waiting_jobs_and_waits_for_the_rest(
     here: Lab, gate: Callable[..., str]
 ) -> None:
     path = gate()
@@ -98,7 +99,7 @@ def test_shutdown_cancels_what_waits_and_waits_for_the_rest(
     assert running.result(timeout=0) == "through"
 
 
-def test_it_serves_asyncio(here: Lab) -> None:
+def test_executor_works_with_asyncio(here: Lab) -> None:
     async def main() -> tuple[int, int]:
         loop = asyncio.get_running_loop()
         with Executor(gpus=0) as executor:
@@ -110,14 +111,14 @@ def test_it_serves_asyncio(here: Lab) -> None:
     assert tuple(asyncio.run(main())) == (2, 3)
 
 
-def test_options_that_make_no_sense_are_refused(here: Lab) -> None:
+def test_invalid_executor_options_are_refused(here: Lab) -> None:
     with pytest.raises(UsageError, match="`gpu` is not an option of a job"):
         Executor(gpu=1)  # type: ignore[call-arg]
-    with pytest.raises(UsageError, match="`dedupe` names one job"):
+    with pytest.raises(UsageError, match="`dedupe` is a key for a single job"):
         Executor(dedupe="a")
 
 
-def test_wait_and_as_completed_of_stoker_take_futures(here: Lab, gate: Callable[..., str]) -> None:
+def test_wait_and_as_completed_accept_futures(here: Lab, gate: Callable[..., str]) -> None:
     path = gate()
     executor = Executor(gpus=0)
     slow: Any = executor.submit(work.pass_gate, path, 7)
@@ -145,7 +146,7 @@ def test_max_workers_limits_how_many_jobs_run_at_a_time(
     futures = [executor.submit(work.pass_gate, path) for path in paths]
     here.wait_until(lambda: [future.job.state for future in futures[:2]] == ["running"] * 2)
     other = Executor(gpus=0).submit(work.add, 1)
-    assert other.result(timeout=60) == 2  # there is room, but not for this executor
+    assert other.result(timeout=60) == 2  # a slot is free, but not for this executor
     assert [future.job.state for future in futures[2:]] == ["queued"] * 2
     assert "may have 2 running at a time" in futures[2].job.why()
     for path in paths:
@@ -161,17 +162,17 @@ def test_max_workers_must_be_positive(here: Lab, number: int) -> None:
         Executor(number)
 
 
-def test_arguments_of_pools_are_refused_with_a_hint(here: Lab) -> None:
-    with pytest.raises(UsageError, match="`initializer` is not an option"):
+def test_pool_arguments_are_refused_with_a_hint(here: Lab) -> None:
+    with pytest.raises(UsageError, match="`initializer` is not supported"):
         Executor(initializer=print)  # type: ignore[call-arg]
     with pytest.raises(UsageError, match=r"Executor\(queue="):
         Executor(Queue())  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match=r"max_workers is a whole number, not 1.5"):
+    with pytest.raises(UsageError, match=r"max_workers must be a whole number, not 1.5"):
         Executor(1.5)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("size", [0, -1])
-def test_sizes_of_map_are_checked(here: Lab, size: int) -> None:
+def test_map_sizes_are_checked(here: Lab, size: int) -> None:
     executor = Executor(gpus=0)
     with pytest.raises(ValueError, match="chunksize"):
         executor.map(work.add, [1], chunksize=size)
@@ -180,7 +181,7 @@ def test_sizes_of_map_are_checked(here: Lab, size: int) -> None:
     assert Queue().jobs("all") == []
 
 
-def test_map_keeps_no_result_that_was_handed_out(here: Lab) -> None:
+def test_map_keeps_no_reference_to_yielded_results(here: Lab) -> None:
     seen = []
     for model in Executor(gpus=0).map(work.Model, [1, 2]):
         seen.append(weakref.ref(model))

@@ -1,4 +1,4 @@
-"""Functions as jobs: there and back, by a real daemon."""
+"""Python functions as jobs, with a real daemon."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.python import work
 
 
 def run_script(lab: Lab, text: str, *argv: str, cwd: Path | None = None) -> str:
-    """A user's script in a process of its own; its output."""
+    """Run a user's script in its own process and return its output."""
     path = lab.folder / "script.py"
     path.write_text(textwrap.dedent(text))
     done = subprocess.run(
@@ -37,7 +37,7 @@ def run_script(lab: Lab, text: str, *argv: str, cwd: Path | None = None) -> str:
     return done.stdout
 
 
-def test_values_come_back(here: Lab) -> None:
+def test_return_values_are_loaded(here: Lab) -> None:
     jobs: list[Any] = [
         submit(work.add, 1, b=2),
         submit(work.later, 4),
@@ -49,7 +49,7 @@ def test_values_come_back(here: Lab) -> None:
     assert [job.name for job in jobs] == ["add", "later", "times", "add", "max"]
 
 
-def test_an_exception_comes_back_with_the_traceback_of_the_job(here: Lab) -> None:
+def test_exception_is_raised_with_the_traceback_of_the_job(here: Lab) -> None:
     failed = submit(work.fail, "no data")
     with pytest.raises(ValueError, match=r"^no data$") as caught:
         failed.result()
@@ -57,14 +57,14 @@ def test_an_exception_comes_back_with_the_traceback_of_the_job(here: Lab) -> Non
     assert isinstance(cause, RemoteTraceback)
     lines = cause.text.splitlines()
     assert lines[0] == "Traceback (most recent call last):"
-    assert 'work.py", line ' in lines[1] and lines[1].endswith(", in fail")  # none of ours
+    assert 'work.py", line ' in lines[1] and lines[1].endswith(", in fail")  # no frames of Stoker
     assert lines[-1] == "ValueError: no data"
-    assert failed.log() == cause.text  # and `stoker log` shows the same
+    assert failed.log() == cause.text  # `stoker log` shows the same
     assert (failed.state, failed.exit_code) == ("failed", 1)
     assert repr(failed.exception()) == "ValueError('no data')"
 
 
-def test_an_exception_that_cannot_travel_is_told_in_words(here: Lab) -> None:
+def test_exception_that_cannot_be_pickled_is_raised_as_text(here: Lab) -> None:
     with pytest.raises(JobFailed, match=r"job 1 failed: Awkward: 1 and 2") as caught:
         submit(work.fail_awkwardly).result()
     assert "in fail_awkwardly" in str(caught.value.__cause__)
@@ -73,11 +73,11 @@ def test_an_exception_that_cannot_travel_is_told_in_words(here: Lab) -> None:
 @pytest.mark.parametrize(
     ("function", "kind"), [(work.unsendable, "lock"), (work.numbers, "generator")]
 )
-def test_a_result_that_cannot_travel_is_a_failure_that_names_its_type(
+def test_result_that_cannot_be_pickled_fails_with_its_type(
     here: Lab, function: Callable[[], object], kind: str
 ) -> None:
     failed = submit(function)
-    with pytest.raises(TypeError, match=f"is of type `{kind}` and cannot be sent back"):
+    with pytest.raises(TypeError, match=f"has type `{kind}` and cannot be pickled"):
         failed.result()
     assert failed.state == "failed"
     assert "hint: return numbers" in failed.log()
@@ -90,18 +90,18 @@ def test_sys_exit_keeps_its_code(here: Lab) -> None:
     assert (caught.value.exit_code, caught.value.words) == (7, "exit 7")
 
 
-def test_a_value_counts_only_when_its_process_ended_well(here: Lab) -> None:
+def test_value_of_a_crashed_process_is_ignored(here: Lab) -> None:
     for function, number in ((work.fork_and_die, 9), (work.die_late, 11)):
         with pytest.raises(JobFailed) as caught:
             submit(function).result()
         assert caught.value.signal == number
-    with pytest.raises(JobFailed, match="job 3 done: it left no result"):
+    with pytest.raises(JobFailed, match="job 3 done: it wrote no result"):
         submit(work.vanish).result()
     made = sorted(path.name for path in (here.state_dir / "calls").glob("*/result-*"))
-    assert made == ["result-2"]  # a forked child leaves none
+    assert made == ["result-2"]  # a forked child writes none
 
 
-def test_only_the_newest_attempt_counts(here: Lab, tmp_path: Path) -> None:
+def test_only_the_latest_attempt_counts(here: Lab, tmp_path: Path) -> None:
     better = job(work.fail_once, retries=1).submit(str(tmp_path / "a"))
     worse = job(work.fail_then_die, retries=1).submit(str(tmp_path / "b"))
     assert better.result() == 2
@@ -110,7 +110,7 @@ def test_only_the_newest_attempt_counts(here: Lab, tmp_path: Path) -> None:
     assert caught.value.signal == 9
 
 
-def test_a_rerun_has_a_result_of_its_own(here: Lab, tmp_path: Path) -> None:
+def test_rerun_has_its_own_result(here: Lab, tmp_path: Path) -> None:
     first = submit(work.fail_once, str(tmp_path / "mark"))
     assert isinstance(first.exception(), ValueError)
     again = first.rerun()
@@ -118,7 +118,7 @@ def test_a_rerun_has_a_result_of_its_own(here: Lab, tmp_path: Path) -> None:
     assert isinstance(first.exception(), ValueError)
 
 
-def test_a_result_outlives_the_death_of_the_daemon(here: Lab, gate: Callable[..., str]) -> None:
+def test_result_survives_a_crash_of_the_daemon(here: Lab, gate: Callable[..., str]) -> None:
     path = gate()
     waiting = submit(work.pass_gate, path, "safe")
     here.wait_until(waiting.running)
@@ -130,7 +130,7 @@ def test_a_result_outlives_the_death_of_the_daemon(here: Lab, gate: Callable[...
 # -- scripts -------------------------------------------------------------------------------------
 
 
-def test_lambdas_closures_and_classes_of_a_script_travel_by_value(here: Lab) -> None:
+def test_lambdas_closures_and_script_classes_are_pickled_by_value(here: Lab) -> None:
     out = run_script(
         here,
         """
@@ -158,7 +158,7 @@ def test_lambdas_closures_and_classes_of_a_script_travel_by_value(here: Lab) -> 
     assert out == "42\n15 True 3\n"
 
 
-def test_a_module_beside_the_script_is_found_by_the_job(here: Lab, tmp_path: Path) -> None:
+def test_job_imports_a_module_beside_the_script(here: Lab, tmp_path: Path) -> None:
     (here.folder / "helpers.py").write_text("def where():\n    return __name__, __file__\n")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -176,7 +176,7 @@ def test_a_module_beside_the_script_is_found_by_the_job(here: Lab, tmp_path: Pat
     assert out == f"helpers {here.folder / 'helpers.py'}\n"
 
 
-def test_a_module_of_the_current_folder_is_found_by_the_job(here: Lab) -> None:
+def test_job_imports_a_module_of_the_current_folder(here: Lab) -> None:
     (here.folder / "helpers.py").write_text("def name():\n    return __name__\n")
     text = (
         "import helpers; from stoker.python.api import submit; print(submit(helpers.name).result())"
@@ -187,14 +187,14 @@ def test_a_module_of_the_current_folder_is_found_by_the_job(here: Lab) -> None:
     assert (done.stdout, done.stderr) == ("helpers\n", "")
 
 
-def test_a_users_file_does_not_take_the_place_of_ours(here: Lab) -> None:
-    """The folder of a job may hold a json.py or a pickle.py; starting the job must not run it."""
+def test_user_file_does_not_hide_a_standard_module(here: Lab) -> None:
+    """A json.py or pickle.py in the job's folder must not hide the standard module."""
     for name in ("pickle", "hashlib", "stat"):
         (here.folder / f"{name}.py").write_text("raise SystemExit('the wrong file')\n")
     assert job(work.add, cwd=here.folder).submit(1).result() == 2
 
 
-def test_a_module_that_the_job_cannot_import_is_named_with_the_way_out(
+def test_error_about_a_missing_module_has_a_hint(
     here: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
@@ -213,7 +213,7 @@ def test_a_module_that_the_job_cannot_import_is_named_with_the_way_out(
     assert held.info()["cause"] == "missing_module"
 
 
-def test_a_module_that_fails_while_it_is_imported_shows_where(
+def test_module_that_fails_at_import_shows_where(
     here: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
@@ -228,12 +228,12 @@ def test_a_module_that_fails_while_it_is_imported_shows_where(
     assert f'File "{path}", line 1, in <module>' in held.log()
     path.write_text("def g():\n    return 1\n")
     renamed.release()
-    with pytest.raises(ImportError, match=r"there is no `f` in the module `brittle` any more"):
+    with pytest.raises(ImportError, match=r"the module `brittle` has no `f` any more"):
         renamed.result()
 
 
-def test_a_module_that_is_not_on_the_path_travels_by_value(here: Lab, tmp_path: Path) -> None:
-    """As pytest and plugin systems load files: the name says nothing to another process."""
+def test_module_outside_sys_path_is_pickled_by_value(here: Lab, tmp_path: Path) -> None:
+    """Loaded like pytest and plugin systems do: another process cannot import the name."""
     path = tmp_path / "loaded.py"
     path.write_text("BASE = 40\n\ndef f(x):\n    return g(x) + BASE\n\ndef g(x):\n    return x\n")
     spec = importlib.util.spec_from_file_location("loaded", path)
@@ -247,10 +247,10 @@ def test_a_module_that_is_not_on_the_path_travels_by_value(here: Lab, tmp_path: 
         del sys.modules["loaded"]
 
 
-# -- what is refused at once -----------------------------------------------------------------------
+# -- errors at submit ------------------------------------------------------------------------------
 
 
-def test_an_argument_that_cannot_travel_is_named(here: Lab) -> None:
+def test_argument_that_cannot_be_pickled_is_named(here: Lab) -> None:
     untyped: Any = submit
     with pytest.raises(UsageError, match=r"the argument `b` \(a lock\) of `tests.python.work.add`"):
         untyped(work.add, 1, threading.Lock())
@@ -259,15 +259,15 @@ def test_an_argument_that_cannot_travel_is_named(here: Lab) -> None:
     assert Queue().jobs("all") == []
 
 
-def test_a_function_that_cannot_travel_is_named(here: Lab) -> None:
+def test_function_that_cannot_be_pickled_is_named(here: Lab) -> None:
     lock = threading.Lock()
-    with pytest.raises(UsageError, match=r"the function `.*<lambda>` cannot be sent to a job"):
+    with pytest.raises(UsageError, match=r"the function `.*<lambda>` cannot be pickled"):
         submit(lambda: lock.locked())
     assert Queue().jobs("all") == []
 
 
-def test_arguments_that_do_not_fit_are_a_type_error_at_once(here: Lab) -> None:
-    untyped: Any = submit  # a type checker would see all of these
+def test_wrong_arguments_raise_type_error_at_submit(here: Lab) -> None:
+    untyped: Any = submit  # a type checker would report all of these
     with pytest.raises(TypeError, match=r"work.add\(\): missing a required argument: 'a'"):
         untyped(work.add)
     with pytest.raises(TypeError, match="unexpected keyword argument 'gpus'"):
@@ -277,8 +277,8 @@ def test_arguments_that_do_not_fit_are_a_type_error_at_once(here: Lab) -> None:
     assert Queue().jobs("all") == []
 
 
-def test_methods_are_refused(here: Lab) -> None:
-    with pytest.raises(UsageError, match=r"Trainer.fit` is a method, and @job is for functions"):
+def test_method_cannot_be_a_job(here: Lab) -> None:
+    with pytest.raises(UsageError, match=r"Trainer.fit` is a method, but @job works only"):
 
         class Trainer:
             @job
@@ -295,18 +295,18 @@ def test_methods_are_refused(here: Lab) -> None:
 # -- the decorator ---------------------------------------------------------------------------------
 
 
-def test_a_job_function_is_still_a_function() -> None:
+def test_job_function_can_still_be_called() -> None:
     import inspect
     import pickle
 
     assert work.double(4) == 8
-    assert (work.double.__name__, work.double.__doc__) == ("double", "Twice as much.")
+    assert (work.double.__name__, work.double.__doc__) == ("double", "Return twice the number.")
     assert str(inspect.signature(work.double)) == "(x: 'int') -> 'int'"
     assert pickle.loads(pickle.dumps(work.double)) is work.double
     assert repr(work.double) == "<job function tests.python.work.double(gpus=0, name='doubler')>"
 
 
-def test_a_map_is_one_batch_in_order(here: Lab) -> None:
+def test_map_submits_one_batch_in_order(here: Lab) -> None:
     jobs = work.double.map(range(4))
     assert [job.result() for job in jobs] == [0, 2, 4, 6]
     facts = [job.info() for job in jobs]
@@ -318,18 +318,18 @@ def test_a_map_is_one_batch_in_order(here: Lab) -> None:
     assert work.double.map([]) == []
 
 
-def test_options_change_a_copy(here: Lab) -> None:
+def test_options_returns_a_changed_copy(here: Lab) -> None:
     other: JobFunction[[int], int] = work.double.options(name="other", priority=3)
     facts = other.submit(1).info()
     assert (facts["name"], facts["priority"], facts["gpus"]) == ("other", 3, 0)
     assert work.double.submit(1).info()["name"] == "doubler"
 
 
-def test_job_functions_know_each_other(here: Lab) -> None:
+def test_job_functions_can_call_each_other(here: Lab) -> None:
     assert work.twice_as_job.submit(4).result() == 8
 
 
-def test_families_tell_functions_apart_but_not_their_calls(here: Lab) -> None:
+def test_command_profiles_distinguish_functions_but_not_calls(here: Lab) -> None:
     from stoker.core.profiles.command_profile import family_key
 
     made = [submit(work.add, 1), submit(work.add, 2), submit(work.shout, "a")]
@@ -337,17 +337,17 @@ def test_families_tell_functions_apart_but_not_their_calls(here: Lab) -> None:
     assert keys[0] == keys[1] != keys[2]
 
 
-def test_a_dedupe_key_leads_to_the_first_job_and_leaves_no_files(here: Lab) -> None:
+def test_dedupe_key_returns_the_first_job_and_leaves_no_files(here: Lab) -> None:
     once = job(work.add, dedupe="nightly")
     first = once.submit(1)
     assert once.submit(5) == first
     assert first.result() == 2
     assert len(list((here.state_dir / "calls").iterdir())) == 1
-    with pytest.raises(UsageError, match="`dedupe` names one job"):
+    with pytest.raises(UsageError, match="`dedupe` is a key for a single job"):
         once.map([1, 2])
 
 
-def test_what_the_daemon_would_refuse_leaves_nothing_behind(here: Lab) -> None:
+def test_refused_call_leaves_no_files(here: Lab) -> None:
     from stoker.errors import Impossible, NotFound
 
     with pytest.raises(Impossible, match="asks for 9 GPUs"):
@@ -357,6 +357,6 @@ def test_what_the_daemon_would_refuse_leaves_nothing_behind(here: Lab) -> None:
     assert not list((here.state_dir / "calls").iterdir())
 
 
-def test_a_call_imports_no_more_than_it_has_to(here: Lab) -> None:
+def test_function_job_imports_few_modules(here: Lab) -> None:
     loaded = submit(work.modules).result()
     assert not {"asyncio", "sqlite3", "concurrent.futures", "cloudpickle", "pytest"} & set(loaded)

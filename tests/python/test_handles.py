@@ -1,4 +1,4 @@
-"""Handles: ask, wait, cancel."""
+"""Handles of jobs: query, wait, cancel."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.python import work
 held_double = work.double.options(hold=True)
 
 
-def test_a_command_gives_its_exit_code_or_raises(here: Lab) -> None:
+def test_result_of_a_command_is_zero_or_raises(here: Lab) -> None:
     good, words = submit("echo one; echo two"), submit(["echo", "$HOME"], gpus=0)
     assert (good.result(), words.result()) == (0, 0)
     assert (good.log(), good.log(1), words.log()) == ("one\ntwo\n", "two\n", "$HOME\n")
@@ -29,20 +29,20 @@ def test_a_command_gives_its_exit_code_or_raises(here: Lab) -> None:
     with pytest.raises(JobFailed) as caught:
         bad.result()
     error = pickle.loads(pickle.dumps(caught.value))
-    assert str(error) == "job 3 failed: exit 3\nthe end of its log:\n    before"
+    assert str(error) == "job 3 failed: exit 3\nlast lines of its log:\n    before"
     assert (error.state, error.cause, error.exit_code, error.log) == (
         "failed", "exit", 3, ("before",),
     )  # fmt: skip
 
 
-def test_a_log_is_filtered_as_the_command_line_does(here: Lab) -> None:
+def test_log_is_filtered_like_stoker_log(here: Lab) -> None:
     made = submit(r"printf '10%%\r100%%\n\033]0;title\007safe\n\377\n'")
     made.wait()
     assert made.log() == "100%\nsafe\n\\xff\n"
     assert made.log() == here.log(made.id)
 
 
-def test_a_handle_says_how_its_job_is(here: Lab, gate: Callable[..., str]) -> None:
+def test_handle_shows_the_state_of_its_job(here: Lab, gate: Callable[..., str]) -> None:
     path = gate()
     busy = job(work.pass_gate, gpus=2).submit(path)
     here.wait_until(busy.running)
@@ -54,22 +54,20 @@ def test_a_handle_says_how_its_job_is(here: Lab, gate: Callable[..., str]) -> No
     assert (waiting.result(), waiting.done(), waiting.exit_code) == (2, True, 0)
 
 
-def test_waiting_is_given_up(here: Lab) -> None:
+def test_wait_times_out(here: Lab) -> None:
     held = held_double.submit(1)
-    with pytest.raises(TimeoutError, match="job 1 has not ended after 0 s"):
+    with pytest.raises(TimeoutError, match="job 1 has not finished after 0 s"):
         held.result(timeout=0)
     with pytest.raises(TimeoutError):
         held.exception(timeout=0)
     assert held.wait(timeout=0) is False
-    with pytest.raises(TimeoutError, match="1 of 1 jobs have not ended"):
+    with pytest.raises(TimeoutError, match="1 of 1 jobs have not finished"):
         list(as_completed([held], timeout=0))
     assert held.release() and not held.release()
     assert held.wait() is True
 
 
-def test_a_cancelled_job_raises_as_a_cancelled_future_does(
-    here: Lab, gate: Callable[..., str]
-) -> None:
+def test_cancelled_job_raises_like_a_cancelled_future(here: Lab, gate: Callable[..., str]) -> None:
     waiting, running = held_double.submit(1), submit(work.pass_gate, gate())
     here.wait_until(running.running)
     assert waiting.cancel() and running.cancel()
@@ -79,13 +77,13 @@ def test_a_cancelled_job_raises_as_a_cancelled_future_does(
         with pytest.raises(concurrent.futures.CancelledError):
             handle.exception()
         assert handle.cancelled()
-    assert waiting.cancel()  # as with futures: it is cancelled
+    assert waiting.cancel()  # true, as with futures, if it is already cancelled
     ended = submit("true")
     ended.wait()
     assert not ended.cancel()
 
 
-def test_a_removed_job_is_not_found(here: Lab) -> None:
+def test_removed_job_is_not_found(here: Lab) -> None:
     gone = submit("true")
     gone.wait()
     here.ok("rm", str(gone.id))
@@ -102,7 +100,7 @@ def test_handles_are_equal_by_queue_and_id_and_can_be_pickled(here: Lab) -> None
     assert again.result() == 42
 
 
-def test_a_handle_travels_into_a_job(here: Lab) -> None:
+def test_handle_can_be_passed_to_a_job(here: Lab) -> None:
     first = work.double.submit(21)
     second = job(Job.result, gpus=0, after=first).submit(first)
     assert second.result() == 42
@@ -119,7 +117,7 @@ def test_html_is_escaped(here: Lab) -> None:
 # -- many ----------------------------------------------------------------------------------------
 
 
-def test_jobs_come_in_the_order_in_which_they_end(here: Lab, gate: Callable[..., str]) -> None:
+def test_as_completed_yields_jobs_as_they_finish(here: Lab, gate: Callable[..., str]) -> None:
     paths = [gate(f"gate{i}") for i in range(3)]
     jobs = job(work.pass_gate, gpus=0).map(paths, range(3))
     ends = as_completed([*jobs, jobs[0]])
@@ -127,10 +125,14 @@ def test_jobs_come_in_the_order_in_which_they_end(here: Lab, gate: Callable[...,
         Path(paths[i]).write_text("go")
         assert next(ends).result() == i
     assert list(ends) == []
-    assert [handle.result() for handle in as_completed(jobs)] == [2, 0, 1]  # also afterwards
+    assert [handle.result() for handle in as_completed(jobs)] == [
+        2,
+        0,
+        1,
+    ]  # same order again
 
 
-def test_waiting_for_several(here: Lab, gate: Callable[..., str]) -> None:
+def test_wait_for_several_jobs(here: Lab, gate: Callable[..., str]) -> None:
     path = gate()
     slow = job(work.pass_gate, gpus=0).submit(path)
     good, bad, held = work.double.submit(1), submit("exit 1"), held_double.submit(1)
@@ -145,7 +147,7 @@ def test_waiting_for_several(here: Lab, gate: Callable[..., str]) -> None:
         wait([good], return_when="SOMETIME")
 
 
-def test_a_thousand_jobs_cost_one_query(here: Lab) -> None:
+def test_wait_for_a_thousand_jobs_needs_one_query(here: Lab) -> None:
     jobs = held_double.map(range(1000))
     Queue().cancel(*jobs[:999])
     asked: list[str] = []
@@ -159,7 +161,7 @@ def test_a_thousand_jobs_cost_one_query(here: Lab) -> None:
         connection.set_trace_callback(None)
 
 
-def test_jobs_of_two_queues_cannot_be_mixed(here: Lab, tmp_path: Path) -> None:
+def test_jobs_of_two_queues_cannot_be_awaited_together(here: Lab, tmp_path: Path) -> None:
     one, other = Queue().submit("true", hold=True), Queue(tmp_path / "o").submit("true", hold=True)
     with pytest.raises(UsageError, match="two queues"):
         wait([one, other])
@@ -169,7 +171,7 @@ def test_jobs_of_two_queues_cannot_be_mixed(here: Lab, tmp_path: Path) -> None:
         submit("true", after=other)
 
 
-def test_any_thread_may_ask(here: Lab) -> None:
+def test_handles_work_in_any_thread(here: Lab) -> None:
     made = work.double.submit(4)
     answers: list[int] = []
     thread = threading.Thread(target=lambda: answers.append(made.result()))
@@ -178,7 +180,7 @@ def test_any_thread_may_ask(here: Lab) -> None:
     assert answers == [made.result()]
 
 
-def test_a_queue_finds_and_changes_jobs(here: Lab) -> None:
+def test_queue_finds_and_changes_jobs(here: Lab) -> None:
     queue = Queue()
     jobs = queue.map(held_double, range(3))
     assert queue.jobs() == jobs and queue.jobs("2-3") == jobs[1:] and queue.jobs("doubler") == jobs
@@ -194,11 +196,11 @@ def test_a_queue_finds_and_changes_jobs(here: Lab) -> None:
 # -- asyncio -------------------------------------------------------------------------------------
 
 
-def test_jobs_can_be_awaited_while_the_loop_goes_on(here: Lab, gate: Callable[..., str]) -> None:
+def test_awaiting_a_job_does_not_block_the_loop(here: Lab, gate: Callable[..., str]) -> None:
     path = gate()
 
     async def open_gate() -> str:
-        Path(path).write_text("go")  # would wait for ever if the job had to be waited for first
+        Path(path).write_text("go")  # would block forever if `await` blocked the loop
         return "opened"
 
     async def main() -> list[object]:
@@ -208,7 +210,7 @@ def test_jobs_can_be_awaited_while_the_loop_goes_on(here: Lab, gate: Callable[..
     assert asyncio.run(main()) == ["through", "opened", 8]
 
 
-def test_an_awaited_job_raises_what_its_function_raised(here: Lab) -> None:
+def test_awaited_job_raises_the_exception_of_its_function(here: Lab) -> None:
     async def main() -> None:
         with pytest.raises(ValueError, match="no data"):
             await submit(work.fail, "no data")
@@ -218,7 +220,7 @@ def test_an_awaited_job_raises_what_its_function_raised(here: Lab) -> None:
     asyncio.run(main())
 
 
-def test_many_awaited_jobs_share_one_thread_and_can_be_left(here: Lab) -> None:
+def test_awaited_jobs_share_one_thread_and_can_be_abandoned(here: Lab) -> None:
     others = set(threading.enumerate())
 
     async def main() -> int:
@@ -229,7 +231,7 @@ def test_many_awaited_jobs_share_one_thread_and_can_be_left(here: Lab) -> None:
         tasks[0].cancel()
         with pytest.raises(asyncio.CancelledError):
             await tasks[0]
-        assert jobs[0].state == "held"  # leaving a job alone does not end it
+        assert jobs[0].state == "held"  # cancelling the task does not cancel the job
         assert set(watcher(jobs[0]._settings)._callbacks) == {handle.id for handle in jobs[1:]}
         Queue().release(*jobs)
         assert await asyncio.gather(*tasks[1:3]) == [2, 4]

@@ -1,4 +1,4 @@
-"""What code can know and do inside a job, and that it does no harm outside."""
+"""The API inside a job, and that it is harmless outside."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def outside(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(key)
 
 
-def test_outside_of_a_job_it_does_no_harm(capfd: pytest.CaptureFixture[str]) -> None:
+def test_api_is_harmless_outside_a_job(capfd: pytest.CaptureFixture[str]) -> None:
     run = current()
     assert (run.id, run.attempt, run.params, run.sweep, run.gpus, run.deadline) == (
         None, 0, {}, None, (), None,
@@ -33,7 +33,7 @@ def test_outside_of_a_job_it_does_no_harm(capfd: pytest.CaptureFixture[str]) -> 
     assert (run.dir, run.checkpoint_dir) == (Path("."), Path("."))
     run.log(loss=0.5, step=1)
     assert run.should_stop() is False
-    with pytest.raises(RuntimeError, match="only inside a job"):
+    with pytest.raises(RuntimeError, match="only be called inside a job"):
         run.requeue()
     assert capfd.readouterr() == ("", "")
 
@@ -49,7 +49,7 @@ def _facts() -> dict[str, object]:
     }
 
 
-def test_inside_of_a_job_it_knows_it(here: Lab) -> None:
+def test_current_job_has_the_facts_of_the_job(here: Lab) -> None:
     made = submit(_facts)
     place = f"{here.state_dir}/jobs/0/{made.id}"
     assert made.result() == {
@@ -61,7 +61,7 @@ def test_inside_of_a_job_it_knows_it(here: Lab) -> None:
     }
 
 
-def test_the_environment_is_the_protocol(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_current_job_reads_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STOKER_PARAMS", '{"lr": 0.1, "opt": "adam"}')
     monkeypatch.setenv("STOKER_SWEEP", "brave-lion")
     monkeypatch.setenv("STOKER_TRIAL", "12")
@@ -79,7 +79,7 @@ def test_the_environment_is_the_protocol(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 class Scalar:
-    """As NumPy and PyTorch have them."""
+    """A scalar like those of NumPy and PyTorch."""
 
     def __init__(self, *values: float) -> None:
         self.values = values
@@ -90,7 +90,7 @@ class Scalar:
         return self.values[0]
 
 
-def test_metrics_are_whole_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_are_complete_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "deep" / "metrics.jsonl"
     monkeypatch.setenv("STOKER_METRICS", str(path))
     monkeypatch.setenv("STOKER_ATTEMPT", "2")
@@ -114,33 +114,33 @@ def test_numpy_scalars_are_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("metrics", "words"),
     [
-        ({"loss": [1]}, "loss is of type list"),
-        ({"loss": None}, "loss is of type NoneType"),
-        ({"loss": Scalar(1, 2)}, "loss is no single value: only one element"),
-        ({"at": 1}, "a metric cannot have the name 'at'"),
-        ({"attempt": 1}, "a metric cannot have the name 'attempt'"),
-        ({"": 1}, "a metric cannot have the name ''"),
-        ({"a b": 1}, "a metric cannot have the name 'a b'"),
-        ({"step": "ten"}, "step is the text 'ten', not a number"),
+        ({"loss": [1]}, "loss has type list"),
+        ({"loss": None}, "loss has type NoneType"),
+        ({"loss": Scalar(1, 2)}, "loss is not a single value: only one element"),
+        ({"at": 1}, "'at' is not a valid metric name"),
+        ({"attempt": 1}, "'attempt' is not a valid metric name"),
+        ({"": 1}, "'' is not a valid metric name"),
+        ({"a b": 1}, "'a b' is not a valid metric name"),
+        ({"step": "ten"}, "step is the string 'ten', not a number"),
     ],
 )
-def test_what_is_no_metric_is_refused_by_name(metrics: dict[str, object], words: str) -> None:
+def test_invalid_metric_is_refused_with_its_name(metrics: dict[str, object], words: str) -> None:
     with pytest.raises(TypeError, match=words):
         current_job.log(**metrics)  # type: ignore[arg-type]
 
 
-def test_a_full_disk_costs_metrics_and_not_the_training(
+def test_full_disk_loses_metrics_but_raises_nothing(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(current_job, "_complained", False)
+    monkeypatch.setattr(current_job, "_has_warned_about_disk", False)
     monkeypatch.setenv("STOKER_METRICS", "/dev/full")
     current_job.log(loss=1)
     current_job.log(loss=2)
-    said = capfd.readouterr().err
-    assert said == "stoker: metrics are lost: /dev/full: No space left on device\n"
+    errors = capfd.readouterr().err
+    assert errors == "stoker: cannot write metrics: /dev/full: No space left on device\n"
 
 
-def test_a_stop_file_asks_to_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stop_file_requests_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "stop"
     monkeypatch.setenv("STOKER_STOP_FILE", str(path))
     assert current_job.should_stop() is False
@@ -153,7 +153,7 @@ def test_a_stop_file_asks_to_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     [("1", None, False), ("1", "0", False), ("1", "60", True), ("9e9", "60", False),
      ("9e9", "9e9", True), (None, "60", False), ("soon", "60", False)],
 )  # fmt: skip
-def test_the_end_of_the_time_limit_asks_to_stop(
+def test_approaching_time_limit_requests_a_stop(
     deadline: str | None, warn: str | None, stops: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if deadline is not None:
@@ -163,8 +163,8 @@ def test_the_end_of_the_time_limit_asks_to_stop(
     assert current_job.should_stop() is stops
 
 
-def test_the_signal_that_a_job_asked_for_asks_it_to_stop() -> None:
-    """In a program of its own: a handler stays for the rest of a process."""
+def test_warning_signal_requests_a_stop() -> None:
+    """Runs in its own process, because the handler cannot be removed."""
     program = (
         "import os, signal, stoker\n"
         "before = stoker.should_stop()\n"
@@ -180,19 +180,19 @@ def test_the_signal_that_a_job_asked_for_asks_it_to_stop() -> None:
     assert done.stdout == "own\nFalse False\n"
 
 
-def test_a_function_that_is_warned_saves_and_goes_on(here: Lab) -> None:
-    """As docs/python.md has it: nothing but should_stop() and requeue()."""
+def test_warned_function_saves_and_resumes(here: Lab) -> None:
+    """As in docs/python.md: only should_stop() and requeue()."""
     made = job(work.save_when_warned, time_limit=60, signal="USR1@59", gpus=0).submit()
     assert made.result(60) == 2
 
 
-def test_a_trial_that_is_warned_saves_and_goes_on(here: Lab) -> None:
+def test_warned_trial_saves_and_resumes(here: Lab) -> None:
     swept = job(work.save_when_warned, time_limit=60, signal="USR1@59", gpus=0).sweep({"x": [1]})
     assert swept.wait(60)
     assert [one.result() for one in swept.jobs()] == [2]
 
 
-def test_requeue_leaves_a_mark_and_ends_with_75(tmp_path: Path) -> None:
+def test_requeue_writes_a_file_and_exits_with_75(tmp_path: Path) -> None:
     mark = tmp_path / "new" / "requeue"
     done = subprocess.run(
         [sys.executable, "-c", "import stoker\ntry: stoker.requeue()\nfinally: print(1)"],
@@ -205,7 +205,7 @@ def test_requeue_leaves_a_mark_and_ends_with_75(tmp_path: Path) -> None:
     assert mark.read_text() == "3\n"
 
 
-def test_a_job_that_asks_for_it_runs_again_and_its_metrics_stay(here: Lab) -> None:
+def test_requeued_job_runs_again_and_keeps_its_metrics(here: Lab) -> None:
     made = submit(work.requeue_once)
     assert made.result() == 2
     metrics = next(here.state_dir.glob("jobs/0/*metrics*"))
@@ -213,8 +213,8 @@ def test_a_job_that_asks_for_it_runs_again_and_its_metrics_stay(here: Lab) -> No
     assert [(line["attempt"], line["seen"]) for line in lines] == [(1, 1), (2, 2)]
 
 
-def test_requeue_passes_through_a_call(tmp_path: Path) -> None:
-    """A function job ends with the code, and leaves no result of an attempt that does not count."""
+def test_requeue_works_in_a_function_job(tmp_path: Path) -> None:
+    """A function job exits with the code and writes no result."""
     import hashlib
 
     from stoker.functions import call, payload, payload_files
@@ -232,7 +232,7 @@ def test_requeue_passes_through_a_call(tmp_path: Path) -> None:
     assert os.listdir(folder) == ["call"]
 
 
-# -- what importing costs ------------------------------------------------------------------------
+# -- cost of imports -----------------------------------------------------------------------------
 
 HEAVY = {"torch", "numpy", "asyncio", "concurrent.futures", "multiprocessing", "cloudpickle"}
 
@@ -247,7 +247,7 @@ HEAVY = {"torch", "numpy", "asyncio", "concurrent.futures", "multiprocessing", "
         ("python.executor", HEAVY - {"concurrent.futures"}),
     ],
 )
-def test_importing_stays_light(module: str, never: set[str]) -> None:
+def test_import_loads_few_modules(module: str, never: set[str]) -> None:
     text = f"import stoker.{module}, sys; print(*sys.modules)"
     words = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.append({_src()!r}); {text}"]
     loaded = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()

@@ -1,4 +1,4 @@
-"""Options as Python values: what `stoker submit` takes as text."""
+"""Options of `stoker submit` as Python values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.lab import Lab
 from tests.python import work
 
 
-def test_options_mean_what_they_mean_on_the_command_line(here: Lab, tmp_path: Path) -> None:
+def test_options_mean_the_same_as_on_the_command_line(here: Lab, tmp_path: Path) -> None:
     first = submit("true", hold=True)
     made = submit(
         "true", gpus=2, exclusive=True, name="n", cwd=tmp_path, priority=4, tags=["b", "a"],
@@ -39,7 +39,7 @@ def test_options_mean_what_they_mean_on_the_command_line(here: Lab, tmp_path: Pa
     )
 
 
-def test_an_option_that_is_misspelt_has_a_nearest_one(here: Lab) -> None:
+def test_misspelled_option_gets_a_suggestion(here: Lab) -> None:
     wrong: list[tuple[Callable[[], object], str, str]] = [
         (lambda: submit("true", time_limt=5), "time_limt", "time_limit"),  # type: ignore[call-overload]
         (lambda: Executor(gpuss=1), "gpuss", "gpus"),  # type: ignore[call-arg]
@@ -52,7 +52,7 @@ def test_an_option_that_is_misspelt_has_a_nearest_one(here: Lab) -> None:
         assert caught.value.hint == f"did you mean `{near}`?"
 
 
-def test_variables_reach_the_job(here: Lab) -> None:
+def test_env_option_reaches_the_job(here: Lab) -> None:
     names = ("A", "B", "STOKER_SUBMIT_DIR")
     found = job(work.environment, env={"A": "x y", "B": 3}, cwd="/").submit(*names).result()
     assert found == {"A": "x y", "B": "3", "STOKER_SUBMIT_DIR": "/"}
@@ -62,7 +62,7 @@ def test_variables_reach_the_job(here: Lab) -> None:
     ("options", "field", "value"),
     [
         ({"time_limit": 90}, "time_limit", 90.0),
-        ({"time_limit": "90"}, "time_limit", 5400.0),  # bare text is minutes, as for `submit`
+        ({"time_limit": "90"}, "time_limit", 5400.0),  # a bare number is minutes, as for `submit`
         ({"time_limit": timedelta(hours=1)}, "time_limit", 3600.0),
         ({"time_limit": None}, "time_limit", None),
         ({"tags": "one"}, "tags", ("one",)),
@@ -71,11 +71,11 @@ def test_variables_reach_the_job(here: Lab) -> None:
         ({"signal": "USR1@60", "time_limit": 90}, "warn", "USR1@60"),
     ],
 )
-def test_values_are_converted(options: dict[str, Any], field: str, value: object) -> None:
+def test_option_values_are_converted(options: dict[str, Any], field: str, value: object) -> None:
     assert read_options(options).fields[field] == value
 
 
-def test_memory_is_text_or_bytes() -> None:
+def test_memory_option_is_a_string_or_bytes() -> None:
     assert read_options({"gpu_mem": "20G"}).request.memory == 20 << 30
     assert read_options({"gpu_mem": 1 << 30}).request.memory == 1 << 30
     assert read_options({"gpu_mem": "auto"}).request.is_auto
@@ -117,16 +117,14 @@ def test_memory_is_text_or_bytes() -> None:
         ({"cwd": 3}, "`cwd` has the value `3`"),
     ],
 )
-def test_what_makes_no_sense_is_refused_where_it_is_written(
-    options: dict[str, Any], words: str
-) -> None:
+def test_invalid_option_is_refused_where_it_is_written(options: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError) as caught:
         job(work.add, **options)
     assert words in caught.value.message
 
 
 @pytest.mark.parametrize("begin", [timedelta(days=1), "+1d", "now+24h"])
-def test_a_begin_may_be_relative(here: Lab, begin: str | timedelta) -> None:
+def test_begin_option_may_be_relative(here: Lab, begin: str | timedelta) -> None:
     facts = submit("true", begin=begin).info()
     later = datetime.fromisoformat(facts["eligible_at"]).timestamp()
     sooner = datetime.fromisoformat(facts["submitted_at"]).timestamp()
@@ -149,7 +147,7 @@ def test_a_begin_may_be_relative(here: Lab, begin: str | timedelta) -> None:
         ("true", {"env": {"BIG": "x" * 140_000}}, "the variable `BIG` is too large"),
     ],
 )
-def test_commands_that_make_no_sense_are_refused(
+def test_invalid_command_is_refused(
     here: Lab, what: Any, options: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(UsageError) as caught:
@@ -158,14 +156,14 @@ def test_commands_that_make_no_sense_are_refused(
     assert Queue().jobs("all") == []
 
 
-def test_a_dependency_may_be_given_in_several_ways(here: Lab) -> None:
+def test_dependency_may_be_given_in_several_ways(here: Lab) -> None:
     first = submit("true", hold=True)
     for after in (first, 1, "1", "1:ok", [first], [1], Dependency(1), [Dependency(1, "ok")]):
         facts = submit("true", after=after).info()
         assert facts["after"] == [{"job": 1, "condition": "ok", "met": False}]
 
 
-def test_a_command_with_loose_words_is_explained(here: Lab) -> None:
+def test_extra_arguments_of_a_command_are_explained(here: Lab) -> None:
     with pytest.raises(UsageError, match="a command takes no further arguments"):
         submit("python", "train.py")  # type: ignore[call-overload]
 

@@ -1,4 +1,4 @@
-"""Futures and handles where processes fork or exit, and where the queue is deleted."""
+"""Futures and handles when processes fork or exit, or the queue is deleted."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from tests.python import work
 
 
 def in_forked_process(what: Callable[[], object]) -> int:
-    """The exit code of a forked process: 0 when it ran to its end."""
+    """Run a function in a forked process; return its exit code."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12: there are threads
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns about threads
         pid = os.fork()
     if pid == 0:
         code = 1
@@ -40,7 +40,7 @@ def in_forked_process(what: Callable[[], object]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def test_future_in_a_forked_process_says_where_to_ask(here: Lab, gate: Callable[..., str]) -> None:
+def test_future_in_a_forked_process_fails_with_a_hint(here: Lab, gate: Callable[..., str]) -> None:
     path = gate()
     executor = Executor(gpus=0)
     future = executor.submit(work.pass_gate, path, 5)
@@ -71,7 +71,7 @@ def script(lab: Lab, text: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def test_interpreter_exits_while_futures_are_pending_and_jobs_go_on(here: Lab) -> None:
+def test_interpreter_exits_with_pending_futures_and_jobs_continue(here: Lab) -> None:
     done = script(here, """
         import stoker
         from tests.python import work
@@ -120,9 +120,9 @@ def test_deleted_queue_ends_all_waiting_with_an_error(here: Lab, tmp_path: Path)
     future = Executor(queue=queue, hold=True).submit(work.add, 1)
     handle = future.job
     assert handle.state == "held"
-    here.wait_until(lambda: poke(queue.state_dir))  # the daemon that the future needs has started
+    here.wait_until(lambda: poke(queue.state_dir))  # until the daemon has started
     here.ok("daemon", "stop", STOKER_STATE_DIR=queue.state_dir)
-    os.rename(tmp_path / "gone", tmp_path / "away")  # at once; processes still write into it
+    os.rename(tmp_path / "gone", tmp_path / "away")  # atomic; processes may still write into it
     for ask in (future.result, handle.result, lambda: handle.state, lambda: stoker.wait([handle])):
         with pytest.raises(NotFound, match="there is no queue in"):
             ask()

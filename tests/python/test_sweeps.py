@@ -1,4 +1,4 @@
-"""Sweeps from Python: of commands, of functions, searched, stopped early."""
+"""Sweeps in Python: commands, functions, adaptive search, early stopping."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.lab import Lab
 from tests.python import work
 
 
-def test_a_command_is_swept_and_its_results_are_rows(here: Lab) -> None:
+def test_sweep_of_a_command_has_one_row_per_trial(here: Lab) -> None:
     swept = stoker.sweep(
         "echo stoker: loss={lr}", {"lr": [0.5, 0.25]}, name="mine", metric="loss", gpus=0
     )
@@ -30,14 +30,14 @@ def test_a_command_is_swept_and_its_results_are_rows(here: Lab) -> None:
     assert swept._repr_html_().count("<tr") == 3
 
 
-def test_a_function_takes_the_parameters_and_returns_the_metric(here: Lab) -> None:
+def test_function_trial_takes_parameters_and_returns_the_metric(here: Lab) -> None:
     swept = work.score.sweep({"x": [1, 2, 3], "y": 10}, metric="value", name="fn")
     assert swept.wait(60)
     assert [row["value"] for row in swept.results()] == [11, 12, 13]
     assert [one.result() for one in swept.jobs()] == [11, 12, 13]
 
 
-def test_the_same_function_again_runs_only_what_is_new(here: Lab) -> None:
+def test_repeated_function_sweep_runs_only_new_points(here: Lab) -> None:
     first = work.score.sweep({"x": [1, 2], "y": 0})
     assert first.wait(60)
     again = work.score.sweep({"x": [1, 2, 3], "y": 0})
@@ -47,7 +47,7 @@ def test_the_same_function_again_runs_only_what_is_new(here: Lab) -> None:
     assert len(Queue().jobs("all")) == 3
 
 
-def test_a_sweep_of_a_function_is_shown_by_its_name(here: Lab) -> None:
+def test_function_sweep_is_shown_by_its_name(here: Lab) -> None:
     work.score.sweep({"x": [1]}, name="fn")
     stoker.sweep(job(lambda x: x, gpus=0), {"x": [1]}, name="anonymous")
     assert "  command   tests.python.work.score(...)\n" in here.ok("sweep", "show", "fn")
@@ -56,14 +56,14 @@ def test_a_sweep_of_a_function_is_shown_by_its_name(here: Lab) -> None:
     assert "work.score(...)" in listed and "<lambda>(...)" in listed
 
 
-def test_a_dict_that_a_function_returns_becomes_columns(here: Lab) -> None:
+def test_returned_dict_becomes_columns(here: Lab) -> None:
     swept = stoker.sweep(job(work.report, gpus=0), {"x": "range(2)"})
     assert swept.wait(60)
     rows = swept.results()
     assert [(row["square"], row["note"]) for row in rows] == [(0, "of 0"), (1, "of 1")]
 
 
-def test_what_a_function_logs_itself_goes_before_what_it_returns(here: Lab) -> None:
+def test_logged_metric_overrides_the_returned_value(here: Lab) -> None:
     swept = work.log_and_return.sweep({"x": [1, 2]}, metric="loss")
     assert swept.wait(60)
     assert [(row["loss"], row["other"]) for row in swept.results()] == [(0.1, "x"), (0.2, "x")]
@@ -72,7 +72,7 @@ def test_what_a_function_logs_itself_goes_before_what_it_returns(here: Lab) -> N
     assert [row["loss"] for row in numbers.results()] == [0.1]
 
 
-def test_a_configuration_of_gpu_task_scheduler_is_a_union_of_grids(here: Lab) -> None:
+def test_gpu_task_scheduler_configuration_is_a_union_of_grids(here: Lab) -> None:
     config = {
         "scheduler_config": {"gpu": ["0"]},
         "global_config": {"y": 5},
@@ -83,19 +83,19 @@ def test_a_configuration_of_gpu_task_scheduler_is_a_union_of_grids(here: Lab) ->
     assert [row["result"] for row in swept.results()] == [6, 7, 12]
 
 
-def test_a_list_of_mappings_is_a_union(here: Lab) -> None:
+def test_list_of_mappings_is_a_union_of_grids(here: Lab) -> None:
     swept = stoker.sweep(["echo", "{x}"], [{"x": [1, 2]}, {"x": [2, 3]}], gpus=0, hold=True)
     assert [row["x"] for row in swept.results()] == [1, 2, 3]
 
 
-def test_results_go_to_pandas_and_polars(here: Lab) -> None:
+def test_results_convert_to_pandas_and_polars(here: Lab) -> None:
     swept = stoker.sweep("echo stoker: v={x}", {"x": [1, 2]}, gpus=0)
     assert swept.wait(30)
     assert list(swept.to_pandas()["v"]) == [1, 2]
     assert swept.to_polars()["x"].to_list() == [1, 2]
 
 
-def test_curves_are_read_step_by_step(here: Lab) -> None:
+def test_curve_has_every_step(here: Lab) -> None:
     swept = stoker.sweep(work.train, {"lr": [0.1]}, metric="loss")
     assert swept.wait(60)
     assert swept.curve(1, "loss") == [(0, 1.0), (1, 0.5), (2, 0.25)]
@@ -103,8 +103,8 @@ def test_curves_are_read_step_by_step(here: Lab) -> None:
         swept.curve(9, "loss")
 
 
-def test_search_finds_better_points_than_chance_with_the_same_number_of_trials(here: Lab) -> None:
-    """Both seeded, so both always find the same."""
+def test_search_beats_random_sampling_with_equal_trials(here: Lab) -> None:
+    """Both are seeded, so the result is deterministic."""
     space = {"x": "interval(-10, 10)", "y": "interval(-10, 10)"}
     best = {}
     for method in ("random", "tpe"):
@@ -120,7 +120,7 @@ def test_search_finds_better_points_than_chance_with_the_same_number_of_trials(h
     assert best["tpe"] < best["random"] / 2
 
 
-def test_a_search_goes_on_after_the_death_of_driver_daemon_and_runner(here: Lab) -> None:
+def test_search_continues_after_crashes_of_driver_daemon_and_runner(here: Lab) -> None:
     swept = stoker.sweep(
         work.bowl, {"x": "interval(-1, 1)", "y": "interval(-1, 1)"}, method="tpe", trials=12,
         seed=3, metric="loss", max_parallel=2,
@@ -136,8 +136,8 @@ def test_a_search_goes_on_after_the_death_of_driver_daemon_and_runner(here: Lab)
     assert len({(row["x"], row["y"]) for row in swept.results()}) == 12
 
 
-def test_a_bad_trial_is_told_to_stop_early(here: Lab) -> None:
-    """The first trials are good; the last is far off at every step, and leaves when asked to."""
+def test_bad_trial_is_stopped_early(here: Lab) -> None:
+    """The first trials are good; the last is bad at every step and checks should_stop()."""
     swept = stoker.sweep(
         work.patient, {"offset": [0, 0.1, 0.2, 100]}, metric="loss", max_parallel=1,
         early_stop={"kind": "median", "min_trials": 2, "after_step": 1}, gpus=0,
@@ -150,18 +150,18 @@ def test_a_bad_trial_is_told_to_stop_early(here: Lab) -> None:
     assert (stopped[0], stopped[3]) == (None, "early")
 
 
-def test_a_sweep_is_found_by_its_name_stopped_and_resumed(here: Lab) -> None:
+def test_sweep_is_found_by_name_stopped_and_resumed(here: Lab) -> None:
     stoker.sweep("true {x}", {"x": [1, 2]}, name="held", hold=True, gpus=0)
     swept = Queue().find_sweep("held")
     swept.stop()
-    assert (swept.counts, swept.stopped) == ({"cancelled": 2}, "stopped by hand")
+    assert (swept.counts, swept.stopped) == ({"cancelled": 2}, "stopped by the user")
     assert swept.resume().counts == {"held": 2}
     assert [one.name for one in Queue().sweeps()] == ["held"]
     with pytest.raises(NotFound):
         Queue().find_sweep("nothing")
 
 
-def test_what_does_not_fit_is_refused_before_anything_is_queued(here: Lab) -> None:
+def test_invalid_sweep_is_refused_before_anything_is_queued(here: Lab) -> None:
     with pytest.raises(TypeError, match="missing a required argument: 'x'"):
         work.score.sweep({"y": [1]})
     with pytest.raises(TypeError, match="unexpected keyword argument 'yy'; did you mean 'y'"):
@@ -170,7 +170,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_queued(here: Lab) -> No
         work.score.sweep({"x": [1], "z": [1]})
     with pytest.raises(UsageError, match="method"):
         stoker.sweep("echo {x}", {"x": [1]}, method="gird")
-    with pytest.raises(UsageError, match="no parameter"):
+    with pytest.raises(UsageError, match="does not refer to a parameter"):
         stoker.sweep("echo {x}", {"y": [1]})
     with pytest.raises(UsageError, match="option"):
         stoker.sweep("echo {x}", {"x": [1]}, gpsu=1)
@@ -180,7 +180,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_queued(here: Lab) -> No
     assert Queue().sweeps() == []
 
 
-def test_a_search_without_optuna_says_what_is_missing(
+def test_search_without_optuna_names_the_missing_package(
     here: Lab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "optuna.py").write_text("raise ModuleNotFoundError('No', name='optuna')")

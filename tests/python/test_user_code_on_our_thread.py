@@ -20,7 +20,7 @@ SENT = (SystemExit, KeyboardInterrupt, GeneratorExit, ValueError)
 
 
 @pytest.mark.parametrize("kind", SENT)
-def test_callback_that_raises_stops_neither_its_future_nor_later_ones(
+def test_raising_callback_stops_no_future(
     here: Lab, kind: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
     called: list[object] = []
@@ -39,7 +39,7 @@ def test_callback_that_raises_stops_neither_its_future_nor_later_ones(
 
 
 @pytest.mark.parametrize("function", [work.return_what_exits, work.raise_what_exits])
-def test_result_whose_unpickling_exits_is_an_exception_of_its_future(
+def test_unpickling_that_exits_is_an_exception_of_its_future(
     here: Lab, function: Callable[[], object]
 ) -> None:
     with Executor(gpus=0) as executor:
@@ -50,13 +50,13 @@ def test_result_whose_unpickling_exits_is_an_exception_of_its_future(
         assert executor.submit(work.add, 2).result(timeout=60) == 3
 
 
-def test_result_whose_pickling_exits_is_a_failed_job(here: Lab) -> None:
+def test_pickling_that_exits_fails_the_job(here: Lab) -> None:
     with Executor(gpus=0) as executor:
         bad = executor.submit(work.return_what_cannot_be_sent)
-        assert "cannot be sent back" in str(bad.exception(timeout=60))
+        assert "cannot be pickled" in str(bad.exception(timeout=60))
 
 
-def test_awaited_job_whose_result_exits_leaves_the_loop_running(here: Lab) -> None:
+def test_unpickling_that_exits_does_not_stop_the_event_loop(here: Lab) -> None:
     async def main() -> int:
         with pytest.raises(RuntimeError, match="SystemExit"):
             await stoker.job(work.return_what_exits, gpus=0).submit()
@@ -65,14 +65,14 @@ def test_awaited_job_whose_result_exits_leaves_the_loop_running(here: Lab) -> No
     assert asyncio.run(main()) == 3
 
 
-def test_cancelled_future_with_a_bad_callback_is_seen_by_those_who_wait(here: Lab) -> None:
+def test_waiting_threads_see_a_cancelled_future_despite_a_bad_callback(here: Lab) -> None:
     def bad(_: object) -> None:
         raise SystemExit("from a callback")
 
     future = Executor(hold=True).submit(work.add, 1)
     future.add_done_callback(bad)
     with pytest.raises(SystemExit):
-        future.cancel()  # in the caller's own thread, as with any future
+        future.cancel()  # on the caller's thread, as with any future
     assert concurrent.futures.wait([future], timeout=60).done == {future}
 
 

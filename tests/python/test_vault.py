@@ -1,4 +1,4 @@
-"""Nothing is unpickled that somebody else may have written (threat T12)."""
+"""Files that other users may have written are never unpickled (threat T12)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give fi
 
 
 class Bomb:
-    """Reading this back makes a file."""
+    """Unpickling this creates a file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -61,7 +61,7 @@ def open_folder(path: Path) -> None:
 
 
 def plant(path: Path) -> None:
-    """Somebody who knows the format, but not the checksum that is recorded elsewhere."""
+    """Write a valid file without knowing the checksum recorded elsewhere."""
     data = path.read_bytes()
     bomb = pickle.dumps(Bomb(path.parent / "bang"))
     path.write_bytes((bomb + data)[: len(data)] if len(bomb) < len(data) else bomb)
@@ -69,13 +69,13 @@ def plant(path: Path) -> None:
 
 TRICKS = [
     pytest.param(give_away, NoPermission, "belongs to uid 54321, not to you", marks=needs_root),
-    pytest.param(open_to_others, NoPermission, "can be written by other users"),
-    pytest.param(open_folder, NoPermission, "can be written by other users"),
-    pytest.param(cut, Broken, "is not as it was written"),
-    pytest.param(empty, Broken, "is not as it was written"),
-    pytest.param(plant, Broken, "is not as it was written"),
+    pytest.param(open_to_others, NoPermission, "other users can write to it"),
+    pytest.param(open_folder, NoPermission, "other users can write to it"),
+    pytest.param(cut, Broken, "it was changed after it was written"),
+    pytest.param(empty, Broken, "it was changed after it was written"),
+    pytest.param(plant, Broken, "it was changed after it was written"),
     pytest.param(replace_by_link, NoPermission, "cannot open"),
-    pytest.param(replace_by_fifo, NoPermission, "is not a plain file"),
+    pytest.param(replace_by_fifo, NoPermission, "is not a regular file"),
 ]
 
 
@@ -85,7 +85,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("trick", "kind", "words"), TRICKS)
-def test_a_result_that_is_not_ours_or_not_as_written_is_refused(
+def test_foreign_or_changed_result_is_refused(
     folder: Path, trick: Callable[[Path], None], kind: type[Error], words: str
 ) -> None:
     payload_files.write_result(str(folder), 7, b"body" * 100)
@@ -96,7 +96,7 @@ def test_a_result_that_is_not_ours_or_not_as_written_is_refused(
 
 
 @pytest.mark.parametrize(("trick", "kind", "words"), TRICKS)
-def test_a_call_that_is_not_ours_or_not_as_written_is_refused(
+def test_foreign_or_changed_call_is_refused(
     folder: Path, trick: Callable[[Path], None], kind: type[Error], words: str
 ) -> None:
     import hashlib
@@ -110,7 +110,7 @@ def test_a_call_that_is_not_ours_or_not_as_written_is_refused(
         payload_files.read_call(str(folder), sha256, slices)
 
 
-def test_files_and_folders_are_private_whatever_the_mask(tmp_path: Path) -> None:
+def test_files_and_folders_are_private_for_any_umask(tmp_path: Path) -> None:
     mask = os.umask(0)
     try:
         folder = Path(payload_files.new_folder(str(tmp_path)))
@@ -122,7 +122,7 @@ def test_files_and_folders_are_private_whatever_the_mask(tmp_path: Path) -> None
     assert [path.name for path in folder.iterdir()] == ["result-1"]
 
 
-def test_a_missing_result_is_simply_not_there(folder: Path) -> None:
+def test_missing_result_is_not_found(folder: Path) -> None:
     with pytest.raises(NotFound):
         payload_files.read_result(str(folder), 1)
 
@@ -134,39 +134,39 @@ def folder_of(handle: Job[object]) -> Path:
     return Path(handle.info()["argv"][5])
 
 
-def test_a_job_with_a_planted_call_fails_and_does_not_run_it(here: Lab) -> None:
+def test_planted_call_fails_the_job_and_does_not_run(here: Lab) -> None:
     held = job(work.add, hold=True).submit(1)
     folder = folder_of(held)
     bang = folder / "bang"
     (folder / "call").write_bytes(pickle.dumps(Bomb(bang)) + bytes(2000))
     held.release()
-    with pytest.raises(JobFailed, match="is not as it was written, and is not read"):
+    with pytest.raises(JobFailed, match="it was changed after it was written"):
         held.result()
     assert (held.exit_code, bang.exists()) == (70, False)
 
 
 @needs_root
-def test_a_job_with_a_foreign_call_fails(here: Lab) -> None:
+def test_foreign_call_fails_the_job(here: Lab) -> None:
     held = job(work.add, hold=True).submit(1)
     give_away(folder_of(held) / "call")
     held.release()
-    with pytest.raises(JobFailed, match="belongs to uid 54321, not to you, and is not read"):
+    with pytest.raises(JobFailed, match="it belongs to uid 54321, not to you"):
         held.result()
 
 
-def test_a_planted_result_is_refused_and_does_not_run(here: Lab) -> None:
+def test_planted_result_is_refused_and_does_not_run(here: Lab) -> None:
     done = submit(work.add, 1)
     assert done.result() == 2
     folder = folder_of(done)
     bang = folder / "bang"
     data = pickle.dumps(Bomb(bang))
     (folder / f"result-{done.id}").write_bytes(b"stoker-result-1 00 %d\n" % len(data) + data)
-    with pytest.raises(Broken, match="is not as it was written"):
+    with pytest.raises(Broken, match="it was changed after it was written"):
         done.result()
     assert not bang.exists()
 
 
-def test_folders_go_with_the_last_job_that_needs_them(here: Lab, tmp_path: Path) -> None:
+def test_call_folder_is_removed_with_its_last_job(here: Lab, tmp_path: Path) -> None:
     from stoker.client.finish_watch import open_queue
     from stoker.store import changes, function_folders
 

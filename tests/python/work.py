@@ -29,7 +29,7 @@ def fail(message: str) -> None:
 
 
 class Awkward(Exception):
-    """Can be pickled, but not read back, as many exceptions in the wild."""
+    """Can be pickled but not unpickled, like many exceptions."""
 
     def __init__(self, first: int, second: int) -> None:
         super().__init__(f"{first} and {second}")
@@ -40,7 +40,7 @@ def fail_awkwardly() -> None:
 
 
 def pass_gate(path: str, value: object = None) -> object:
-    """Wait until somebody writes into the FIFO."""
+    """Wait until a process writes into the FIFO."""
     with open(path) as file:
         file.read()
     return value
@@ -62,7 +62,7 @@ def fail_then_die(mark: str) -> None:
 
 
 def fork_and_die() -> None:
-    """Its child leaves politely, it does not."""
+    """The child exits normally, the parent is killed."""
     child = os.fork()
     if child == 0:
         sys.exit(0)
@@ -71,7 +71,7 @@ def fork_and_die() -> None:
 
 
 def die_late() -> int:
-    """Returns a value, and crashes on the way out, as drivers do."""
+    """Returns a value and crashes at exit, as drivers sometimes do."""
     import atexit
 
     atexit.register(os.kill, os.getpid(), signal.SIGSEGV)
@@ -79,7 +79,7 @@ def die_late() -> int:
 
 
 def requeue_once() -> int:
-    """Asks for a second attempt."""
+    """Requests a second attempt."""
     from stoker.functions.current_job import current
 
     run = current()
@@ -122,7 +122,7 @@ def modules() -> list[str]:
 
 @job(gpus=0, name="doubler")
 def double(x: int) -> int:
-    """Twice as much."""
+    """Return twice the number."""
     return 2 * x
 
 
@@ -162,7 +162,7 @@ def bowl(x: float, y: float) -> float:
 
 
 def patient(offset: float) -> dict[str, object]:
-    """Five steps; one that is far off waits until it is told to stop."""
+    """Five steps; a trial with a large offset waits until it should stop."""
     for step in range(5):
         stoker.log(loss=offset + 1 / (step + 1), step=step)
     if offset > 50:
@@ -173,7 +173,7 @@ def patient(offset: float) -> dict[str, object]:
 
 
 def stubborn(offset: float) -> float:
-    """Wants to be run again when it is told to stop."""
+    """Requests another attempt when it should stop."""
     for step in range(5):
         stoker.log(loss=offset + 1 / (step + 1), step=step)
     while offset > 50:
@@ -184,12 +184,12 @@ def stubborn(offset: float) -> float:
 
 
 def save_when_warned(x: int = 0) -> int:
-    """In its first attempt it waits for the warning, in the second it knows that it was there."""
+    """Waits for the warning in the first attempt and resumes in the second."""
     run = stoker.current()
     saved = run.checkpoint_dir / "saved"
     if saved.exists():
         return run.attempt
-    while not current_job._was_warned:  # by the signal itself, not by the clock
+    while not current_job._was_warned:  # by the signal, not by the time limit
         threading.Event().wait(0.01)
     assert run.should_stop()
     saved.touch()
@@ -198,13 +198,13 @@ def save_when_warned(x: int = 0) -> int:
 
 @job(gpus=0)
 def log_and_return(x: int, as_number: bool = False) -> object:
-    """The loss that counts is logged; that of the last batch is returned."""
+    """Logs the final loss and returns that of the last batch."""
     stoker.log(loss=x / 10, step=5)
     return 99.0 if as_number else {"loss": 99.0, "other": "x", "no name": 1}
 
 
 class ExitsWhenRead:
-    """Its unpickling raises SystemExit where no job runs: in the process that reads the result."""
+    """Unpickling it outside a job, where the result is read, raises SystemExit."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return _exit_outside_a_job, ()

@@ -1,1 +1,1 @@
-"""Python functions as jobs: what a call is on disk, and the process that makes it."""
+"""Python functions as jobs: the files of a call, and the process that executes it."""

@@ -1,11 +1,11 @@
 """The process of a function job: `python -P -m stoker.functions.call LABEL FOLDER SHA256 SLICES`.
 
-Reads the call, makes it, and leaves the result beside it. LABEL is for people, and keeps what was
-learned of one function from another. SLICES are the parts of the file that make up this call:
-`0+512,8192+90` is 512 bytes at the start and 90 bytes from 8192.
+Loads the call, executes it, and writes the result beside it. LABEL is the name of the function for
+display, and gives each function its own command profile. SLICES are the parts of the file that make
+up this call: `0+512,8192+90` is 512 bytes from the start and 90 bytes from offset 8192.
 
-Exit codes: 0 a value, 1 an exception (its traceback is in the log), 75 `stoker.requeue()`, and
-whatever the function itself gives to `sys.exit`.
+Exit codes: 0 for a value, 1 for an exception (its traceback is in the log), 75 for
+`stoker.requeue()`, or the argument of `sys.exit`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from types import CoroutineType, TracebackType
 from stoker.core.formats.shell_words import CALL_MODULE
 from stoker.errors import Error
 from stoker.functions import payload, payload_files
-from stoker.functions.current_job import can_name, current, heed_warning, log, logged
+from stoker.functions.current_job import can_name, current, handle_warning_signal, log, logged
 
 MODULE = CALL_MODULE
 _PID = os.getpid()
@@ -26,13 +26,14 @@ _PID = os.getpid()
 def words(
     python: str, label: str, folder: str, sha256: str, slices: list[payload_files.Slice]
 ) -> tuple[str, ...]:
-    """The command of a function job. -P: a user's json.py must not be ours; see payload.unpack."""
+    """The command of a function job. -P keeps a user's json.py from hiding the standard module;
+    payload.unpack extends sys.path later."""
     parts = ",".join(f"{offset}+{length}" for offset, length in slices)
     return (python, "-P", "-m", MODULE, label, folder, sha256, parts)
 
 
 def folder_of(argv: tuple[str, ...]) -> str | None:
-    """Where the call and its result are; None when this is no function job."""
+    """The folder of the call and its result; None if this is not a function job."""
     return argv[5] if len(argv) == 8 and argv[1:4] == ("-P", "-m", MODULE) else None
 
 
@@ -40,27 +41,27 @@ def main(argv: list[str]) -> int:
     label, folder, sha256, parts = argv
     job, attempt = _number("STOKER_JOB_ID"), _number("STOKER_ATTEMPT")
     sys.argv = [label]
-    heed_warning()
+    handle_warning_signal()
     try:
         data = payload_files.read_call(folder, sha256, _slices(parts))
     except Error as error:
-        _complain(error)
+        _print_error(error)
         return error.exit_code
     code = 0
     try:
-        body = payload.value_outcome(attempt, _made(data), label)
+        body = payload.value_outcome(attempt, _execute(data), label)
     except KeyboardInterrupt:
-        raise  # Python ends itself as the signal would
+        raise  # Python then dies from SIGINT itself
     except SystemExit as ended:
         if not ended.code:
-            _keep(folder, job, payload.value_outcome(attempt, None, label))
+            _save(folder, job, payload.value_outcome(attempt, None, label))
         raise
     except BaseException as error:
         text = _formatted(error)
         print(text, end="", file=sys.stderr, flush=True)
         body = payload.error_outcome(attempt, error, text)
         code = 1
-    return code if _keep(folder, job, body) else 1
+    return code if _save(folder, job, body) else 1
 
 
 def _slices(text: str) -> list[payload_files.Slice]:
@@ -68,10 +69,10 @@ def _slices(text: str) -> list[payload_files.Slice]:
     return [(int(offset), int(length)) for offset, _, length in pairs]
 
 
-def _made(data: bytes) -> object:
+def _execute(data: bytes) -> object:
     function, args, kwargs = payload.unpack(data)
     run = current()
-    if run.trial is not None:  # of a sweep: the parameters are the arguments
+    if run.trial is not None:  # in a sweep, the parameters are keyword arguments
         kwargs = {**kwargs, **run.params}
     value = function(*args, **kwargs)
     if isinstance(value, CoroutineType):
@@ -84,9 +85,9 @@ def _made(data: bytes) -> object:
 
 
 def _report(value: object) -> None:
-    """What a trial returns is a result: a number by the name of the sweep's metric, or a dict.
+    """Report the return value of a trial: a number as the sweep's metric, or a dict of metrics.
 
-    What the function has logged itself by that name stays the last word.
+    Metrics that the function has logged itself are not overwritten.
     """
     named: dict[str, object]
     if isinstance(value, dict):
@@ -101,22 +102,23 @@ def _report(value: object) -> None:
         try:
             log(**named)  # type: ignore[arg-type]  # `step` may be among them
         except TypeError:
-            pass  # an array: it is the value of the job, and no metric
+            pass  # an array is the result of the job, but not a metric
 
 
-def _keep(folder: str, job: int, body: bytes) -> bool:
+def _save(folder: str, job: int, body: bytes) -> bool:
+    """Write the result file; return False if that failed."""
     if os.getpid() != _PID:
-        return True  # a child that the function forked left through here
+        return True  # a child that the function forked returned to here
     try:
         payload_files.write_result(folder, job, body)
     except Error as error:
-        _complain(error)
+        _print_error(error)
         return False
     return True
 
 
 def _formatted(error: BaseException) -> str:
-    """The traceback as Python prints it, from the user's first line on."""
+    """The traceback as Python prints it, starting at the first frame of user code."""
     import traceback
 
     ours = {__file__, payload.__file__}
@@ -126,7 +128,7 @@ def _formatted(error: BaseException) -> str:
     return "".join(traceback.format_exception(type(error), error, trace))
 
 
-def _complain(error: Error) -> None:
+def _print_error(error: Error) -> None:
     hint = f"\nhint: {error.hint}" if error.hint else ""
     print(f"error: {error.message}{hint}", file=sys.stderr, flush=True)
 

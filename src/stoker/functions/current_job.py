@@ -1,4 +1,4 @@
-"""What code can know and do inside a job, and what does no harm outside of one.
+"""The API for code inside a job; outside a job the same calls are harmless.
 
     import stoker
 
@@ -10,7 +10,8 @@
             save(run.checkpoint_dir / "last.pt")
             run.requeue()
 
-The environment is the protocol: nothing here talks to the daemon, and importing it costs nothing.
+Everything comes from environment variables: nothing here talks to the daemon, and the import is
+cheap.
 """
 
 from __future__ import annotations
@@ -24,37 +25,37 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any, NoReturn, SupportsFloat
 
-REQUEUE_CODE = 75  # EX_TEMPFAIL: not a failure, try again
+REQUEUE_CODE = 75  # EX_TEMPFAIL: temporary failure, run the job again
 
-# Keys of a line of metrics that are not metrics.
+# Keys of a report line that are not metrics.
 _OWN_KEYS = ("at", "attempt", "step")
 
 
 class Requeue(SystemExit):
-    """Ends the process with the code that asks for another attempt."""
+    """Ends the process with the exit code that requests another attempt."""
 
     def __init__(self) -> None:
         super().__init__(REQUEUE_CODE)
 
 
 class CurrentJob:
-    """The job that this process belongs to. Everything is read from the environment when asked."""
+    """The job that this process belongs to. Properties read the environment on each access."""
 
     @property
     def id(self) -> int | None:
-        """Its number; None outside of a job."""
+        """The number of the job; None outside a job."""
         text = os.environ.get("STOKER_JOB_ID", "")
         return int(text) if text.isdigit() else None
 
     @property
     def attempt(self) -> int:
-        """1 for the first execution, 2 for the first retry; 0 outside of a job."""
+        """1 for the first execution, 2 for the first retry; 0 outside a job."""
         text = os.environ.get("STOKER_ATTEMPT", "")
         return int(text) if text.isdigit() else 0
 
     @property
     def params(self) -> dict[str, Any]:
-        """The parameters that a sweep chose for it; empty without a sweep."""
+        """The parameters of the trial; empty outside a sweep."""
         text = os.environ.get("STOKER_PARAMS")
         if not text:
             return {}
@@ -70,50 +71,51 @@ class CurrentJob:
 
     @property
     def sweep(self) -> str | None:
-        """The name of the sweep that it belongs to."""
+        """The name of the sweep; None outside a sweep."""
         return os.environ.get("STOKER_SWEEP") or None
 
     @property
     def trial(self) -> int | None:
-        """Its number in that sweep."""
+        """The number of the trial in its sweep; None outside a sweep."""
         text = os.environ.get("STOKER_TRIAL", "")
         return int(text) if text.isdigit() else None
 
     @property
     def dir(self) -> Path:
-        """A folder for its own files, the same in every attempt; made when asked for."""
+        """A folder for output files, the same in every attempt; created on access."""
         return _folder(os.environ.get("STOKER_OUTPUT_DIR"))
 
     @property
     def checkpoint_dir(self) -> Path:
-        """A folder for what the next attempt goes on from; made when asked for."""
+        """A folder for checkpoints that the next attempt resumes from; created on access."""
         chosen = os.environ.get("STOKER_CHECKPOINT_DIR")
         output = os.environ.get("STOKER_OUTPUT_DIR")
         return _folder(chosen or (os.path.join(output, "checkpoints") if output else None))
 
     @property
     def gpus(self) -> tuple[str, ...]:
-        """Its devices, as in CUDA_VISIBLE_DEVICES; inside the process they count from 0."""
+        """The GPUs of the job, as in CUDA_VISIBLE_DEVICES; CUDA numbers them from 0."""
         return tuple(name for name in os.environ.get("STOKER_GPUS", "").split(",") if name)
 
     @property
     def deadline(self) -> float | None:
-        """When its time limit ends, in seconds since the epoch."""
+        """The end of the time limit in seconds since the epoch; None without a limit."""
         return _number("STOKER_DEADLINE")
 
     def log(self, *, step: SupportsFloat | None = None, **metrics: object) -> None:
-        """Record values: `run.log(loss=0.3, step=10)`. One line, added in one piece.
+        """Report metrics: `run.log(loss=0.3, step=10)`. One line, written atomically.
 
-        Values are numbers, booleans or text; scalars of NumPy and PyTorch count as numbers.
+        Values are numbers, booleans or strings; NumPy and PyTorch scalars count as numbers. Raises
+        TypeError for other values and for invalid names.
         """
         line: dict[str, object] = {"at": time.time(), "attempt": self.attempt}
         if step is not None:
             line["step"] = _plain("step", step)
             if isinstance(line["step"], str):
-                raise TypeError(f"step is the text {step!r}, not a number")
+                raise TypeError(f"step is the string {step!r}, not a number")
         for name, value in metrics.items():
             if not can_name(name):
-                raise TypeError(f"a metric cannot have the name {name[:40]!r}")
+                raise TypeError(f"{name[:40]!r} is not a valid metric name")
             line[name] = _plain(name, value)
         logged.update(metrics)
         path = os.environ.get("STOKER_METRICS")
@@ -123,8 +125,8 @@ class CurrentJob:
             _append(path, json.dumps(line).encode() + b"\n")
 
     def should_stop(self) -> bool:
-        """Whether to save and leave: somebody asked for it, or the time limit is near."""
-        heed_warning()
+        """Whether to save and exit: a stop was requested, or the time limit is near."""
+        handle_warning_signal()
         if _was_warned:
             return True
         path = os.environ.get("STOKER_STOP_FILE")
@@ -141,9 +143,10 @@ class CurrentJob:
         return deadline is not None and time.time() >= deadline - warn
 
     def requeue(self) -> NoReturn:
-        """End this attempt and let the job wait for another one. Save first: it begins anew."""
+        """End this attempt and put the job back into the queue. Save a checkpoint first: the next
+        attempt starts the program again. Raises RuntimeError outside a job."""
         if self.id is None:
-            raise RuntimeError("requeue() works only inside a job")
+            raise RuntimeError("requeue() can only be called inside a job")
         path = os.environ.get("STOKER_REQUEUE_FILE")
         if not path and os.environ.get("STOKER_OUTPUT_DIR"):
             path = os.path.join(os.environ["STOKER_OUTPUT_DIR"], ".requeue")
@@ -162,64 +165,65 @@ class CurrentJob:
 
 
 _CURRENT = CurrentJob()
-logged: set[str] = set()  # names that this process has reported
+logged: set[str] = set()  # names of metrics that this process has reported
 
 
 def current() -> CurrentJob:
-    """The job that this process belongs to; outside of one, an object that does no harm."""
-    heed_warning()
+    """The job that this process belongs to; outside a job, an object whose calls are harmless."""
+    handle_warning_signal()
     return _CURRENT
 
 
-_heeds = False
+_handles_signal = False
 _was_warned = False
 
 
-def heed_warning() -> None:
-    """Let the signal that the job asked for mean `should_stop()`; by default it would end us.
+def handle_warning_signal() -> None:
+    """Install a handler for the warning signal of the job, so that `should_stop()` becomes true.
+    Without a handler, the signal would kill the process.
 
-    A handler of the program's own stays, and so does Ctrl-C. Only the main thread can do this; a
-    later call from there does it then.
+    A handler that the program has installed is kept. Only the main thread can install a handler;
+    calls from other threads leave it to a later call.
     """
-    global _heeds
-    if _heeds:
+    global _handles_signal
+    if _handles_signal:
         return
     number = os.environ.get("STOKER_WARN_SIGNAL", "")
     if not number.isdigit():
-        _heeds = True
+        _handles_signal = True
         return
     import signal
 
     try:
         if signal.getsignal(int(number)) is signal.SIG_DFL:
-            signal.signal(int(number), _note_warning)
+            signal.signal(int(number), _on_warning)
     except (ValueError, OSError):
         return
-    _heeds = True
+    _handles_signal = True
 
 
-def _note_warning(number: int, frame: object) -> None:
+def _on_warning(number: int, frame: object) -> None:
     global _was_warned
     _was_warned = True
 
 
 def log(*, step: SupportsFloat | None = None, **metrics: object) -> None:
-    """`current().log(...)`: record values such as `stoker.log(loss=0.3, step=10)`."""
+    """`current().log(...)`: report metrics, for example `stoker.log(loss=0.3, step=10)`."""
     _CURRENT.log(step=step, **metrics)
 
 
 def should_stop() -> bool:
-    """`current().should_stop()`: whether to save and leave."""
+    """`current().should_stop()`: whether to save and exit."""
     return _CURRENT.should_stop()
 
 
 def requeue() -> NoReturn:
-    """`current().requeue()`: end this attempt and let the job wait for another one."""
+    """`current().requeue()`: end this attempt and put the job back into the queue."""
     _CURRENT.requeue()
 
 
 def can_name(text: str) -> bool:
-    """Whether a metric can have this name: the rule of core/metrics/report_line.py without `re`."""
+    """Whether a metric name is valid: the rule of core/metrics/report_line.py, without `re`."""
     return (
         text not in _OWN_KEYS
         and 0 < len(text) <= 200
@@ -228,7 +232,7 @@ def can_name(text: str) -> bool:
 
 
 def _plain(name: str, value: object) -> object:
-    """A value as JSON knows it."""
+    """Convert a value to a JSON type; raises TypeError if it is not a single value."""
     if isinstance(value, (bool, int, float, str)):
         return value
     item = getattr(value, "item", None)  # scalars of NumPy, PyTorch, JAX
@@ -236,11 +240,12 @@ def _plain(name: str, value: object) -> object:
         try:
             value = item()
         except (TypeError, ValueError, RuntimeError) as error:
-            raise TypeError(f"{name} is no single value: {error}") from None
+            raise TypeError(f"{name} is not a single value: {error}") from None
         if isinstance(value, (bool, int, float, str)):
             return value
-    raise TypeError(f"{name} is of type {type(value).__name__}; a number, a boolean or text can be "
-                    "logged")  # fmt: skip
+    raise TypeError(
+        f"{name} has type {type(value).__name__}; only numbers, booleans and strings can be logged"
+    )
 
 
 def _number(key: str) -> float | None:
@@ -264,12 +269,12 @@ def _make_parent(path: str) -> None:
         os.makedirs(parent, exist_ok=True)
 
 
-_complained = False
+_has_warned_about_disk = False
 
 
 def _append(path: str, line: bytes) -> None:
-    """One write of one line; a full disk costs the line, never the training."""
-    global _complained
+    """Append a line with a single write; on a full disk the line is lost, but nothing is raised."""
+    global _has_warned_about_disk
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     try:
         try:
@@ -282,6 +287,6 @@ def _append(path: str, line: bytes) -> None:
         finally:
             os.close(descriptor)
     except OSError as error:
-        if not _complained:
-            _complained = True
-            print(f"stoker: metrics are lost: {path}: {error.strerror}", file=sys.stderr)
+        if not _has_warned_about_disk:
+            _has_warned_about_disk = True
+            print(f"stoker: cannot write metrics: {path}: {error.strerror}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Where modules are found: the submitter's sys.path, and a job that has to find the same ones."""
+"""Pass sys.path of the submitter to the job, so that it imports the same modules."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ import sys
 
 
 def own_path() -> list[str]:
-    """sys.path in a form that means the same in another folder."""
+    """sys.path of this process with absolute paths."""
     path = []
     for entry in sys.path:
         try:
-            path.append(os.path.abspath(entry))  # "" is the folder we are in
+            path.append(os.path.abspath(entry))  # "" is the current folder
         except (FileNotFoundError, TypeError):
-            continue  # that folder is gone, or it is no path
+            continue  # the current folder was deleted, or the entry is not a path
     return path
 
 
 def extend_path(sent: list[str]) -> None:
-    """Folders that the submitter had before its first usual one go first, all others last."""
+    """Add the submitter's entries to sys.path: those before the first common entry go to the front,
+    the others to the end."""
     own = set(sys.path)
-    usual = next((i for i, entry in enumerate(sent) if entry in own), len(sent))
+    common = next((i for i, entry in enumerate(sent) if entry in own), len(sent))
     sys.path[:] = [
-        *sent[:usual],
+        *sent[:common],
         *sys.path,
-        *(entry for entry in sent[usual:] if entry not in own),
+        *(entry for entry in sent[common:] if entry not in own),
     ]

@@ -1,13 +1,12 @@
-"""What a call is as bytes: three pickles one behind the other.
+"""Serialize a call of a Python function as three consecutive pickles.
 
-    header      where the modules are found, and the function's name when that is enough
-    function    by value, or None
+    header      sys.path, and the name of the function if it can be imported
+    function    the function by value, or None
     arguments   (args, kwargs)
 
-A function goes by module and name where a fresh process can import it, so the job runs the file as
-it is then, and nothing of the user's is imported here. What a fresh process cannot import (scripts,
-notebooks, lambdas, closures) goes by value with cloudpickle. Calls of one batch share the first two
-parts.
+A function that a new process can import is sent by module and name, so the job runs the file as it
+is at that time. Functions of scripts and notebooks, lambdas and closures are sent by value with
+cloudpickle. The calls of one batch share the first two parts.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
     AnyCallable: TypeAlias = Callable[..., Any]
 
-# On a wrapper that is found under the function's name: the function itself.
+# Attribute of a decorator's wrapper that holds the original function.
 WRAPPED = "__stoker_function__"
 _REASON_CHARS = 200
 
@@ -43,7 +42,7 @@ def unwrapped(function: AnyCallable) -> AnyCallable:
 
 
 def label(function: AnyCallable) -> str:
-    """What people call it: `train.fit`, or `fit` of a script."""
+    """The name for display: `train.fit`, or `fit` for a function of a script."""
     function = unwrapped(function)
     while not hasattr(function, "__qualname__") and callable(getattr(function, "func", None)):
         function = function.func  # type: ignore[attr-defined]  # functools.partial
@@ -56,19 +55,19 @@ def label(function: AnyCallable) -> str:
 
 
 def pack(function: AnyCallable, args: Sequence[object], kwargs: Mapping[str, object]) -> bytes:
-    """One call as bytes; UsageError names what cannot be sent."""
+    """Serialize one call; raises UsageError that names what cannot be pickled."""
     packer = Packer(function)
     return packer.shared + packer.call(args, kwargs)
 
 
 class Packer:
-    """Packs calls of one function; `shared` is what they have in common."""
+    """Serializes calls of one function; `shared` is their common part."""
 
     def __init__(self, function: AnyCallable) -> None:
         self._function = unwrapped(function)
         self.label = label(function)
         name = importable_name(self._function)
-        # For those who want to know whether it is the same function as before.
+        # Identifies the function across submissions.
         self.identity = (
             self.label if name is not None else f"{self.label}@{_digest(self._function)}"
         )
@@ -92,18 +91,18 @@ class Packer:
                 cloudpickle.unregister_pickle_by_value(module)
         except Exception as error:
             raise UsageError(
-                f"the function `{self.label}` cannot be sent to a job: {_reason(error)}",
-                "it takes along what it uses from around it; pass that as arguments, or make it "
-                "inside the function",
+                f"the function `{self.label}` cannot be pickled for the job: {_reason(error)}",
+                "it refers to objects outside the function; pass them as arguments, or create "
+                "them inside the function",
             ) from error
 
     def call(self, args: Sequence[object], kwargs: Mapping[str, object]) -> bytes:
         try:
             return dumps((tuple(args), dict(kwargs)))
         except Exception as error:
-            raise self._culprit(args, kwargs, error) from error
+            raise self._argument_error(args, kwargs, error) from error
 
-    def _culprit(
+    def _argument_error(
         self, args: Sequence[object], kwargs: Mapping[str, object], error: Exception
     ) -> UsageError:
         names = _positional_names(self._function)
@@ -120,15 +119,15 @@ class Packer:
                 which, kind, error = f" {name}", f" (a {type(value).__name__})", own
                 break
         return UsageError(
-            f"the argument{which}{kind} of `{self.label}` cannot be sent to a job: "
+            f"the argument{which}{kind} of `{self.label}` cannot be pickled for the job: "
             f"{_reason(error)}",
-            "pass what can be pickled (numbers, text, arrays, paths) and make the rest inside "
-            "the function",
+            "pass values that can be pickled (numbers, strings, arrays, paths) and create the "
+            "rest inside the function",
         )
 
 
 def dumps(value: object) -> bytes:
-    """Plain pickle where a fresh process can read it back, else cloudpickle."""
+    """Pickle a value so that a new process can load it; with cloudpickle if necessary."""
     buffer = io.BytesIO()
     try:
         _PlainPickler(buffer, pickle.HIGHEST_PROTOCOL).dump(value)
@@ -141,14 +140,14 @@ def dumps(value: object) -> bytes:
 
 class _PlainPickler(pickle.Pickler):
     def reducer_override(self, value: object) -> Any:
-        # By name, as plain pickle would; it does not care whether another process has that name.
+        # Plain pickle stores only the name, even if another process cannot import it.
         if isinstance(value, (type, FunctionType)) and importable_name(value) is None:
             raise pickle.PicklingError(f"{value!r} cannot be imported elsewhere")
         return NotImplemented
 
 
 def importable_name(value: object) -> tuple[str, str] | None:
-    """(module, qualified name) when a fresh process finds the same object there."""
+    """Return (module, qualified name) if a new process would find the same object, else None."""
     module = getattr(value, "__module__", None)
     name = getattr(value, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str) or "<" in name:
@@ -166,7 +165,7 @@ _findable_on: list[str] = []
 
 
 def _is_findable(name: str) -> bool:
-    """Whether a fresh process with our sys.path would import this very module."""
+    """Whether a new process with this sys.path would import the same module."""
     if _findable_on != sys.path:
         _findable.clear()
         _findable_on[:] = sys.path
@@ -177,38 +176,38 @@ def _is_findable(name: str) -> bool:
 
 
 def _digest(function: AnyCallable) -> str:
-    """What a function does that has no module to go by: its code, and the values it closes over."""
+    """A hash of a function that cannot be imported: its code, defaults and closure."""
     import hashlib
 
-    seen = hashlib.sha256()
+    digest = hashlib.sha256()
 
-    def take(value: object, depth: int = 0) -> None:
+    def add(value: object, depth: int = 0) -> None:
         if isinstance(value, CodeType):
-            seen.update(value.co_code + repr(value.co_names).encode())
+            digest.update(value.co_code + repr(value.co_names).encode())
             for constant in value.co_consts:
-                take(constant, depth + 1)
+                add(constant, depth + 1)
         elif isinstance(value, FunctionType) and depth < 5:
-            take(value.__code__, depth + 1)
-            take(value.__defaults__, depth + 1)
+            add(value.__code__, depth + 1)
+            add(value.__defaults__, depth + 1)
             for cell in value.__closure__ or ():
                 try:
-                    take(cell.cell_contents, depth + 1)
+                    add(cell.cell_contents, depth + 1)
                 except ValueError:
-                    pass  # not filled yet
+                    pass  # an empty cell
         elif isinstance(value, (tuple, list)) and depth < 5:
             for part in value:
-                take(part, depth + 1)
+                add(part, depth + 1)
         elif value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
-            seen.update(repr(value).encode() + b";")
+            digest.update(repr(value).encode() + b";")
         else:
-            seen.update(type(value).__qualname__.encode())
+            digest.update(type(value).__qualname__.encode())
 
     inner = unwrapped(function)
     while not isinstance(inner, FunctionType) and callable(getattr(inner, "func", None)):
-        take(getattr(inner, "args", ()))  # functools.partial
+        add(getattr(inner, "args", ()))  # functools.partial
         inner = inner.func  # type: ignore[attr-defined]
-    take(inner)
-    return seen.hexdigest()[:8]
+    add(inner)
+    return digest.hexdigest()[:8]
 
 
 def _search(name: str) -> bool:
@@ -253,7 +252,10 @@ def _reason(error: BaseException) -> str:
 
 
 def unpack(data: bytes) -> tuple[AnyCallable, tuple[Any, ...], dict[str, Any]]:
-    """(function, args, kwargs); sys.path becomes what the call needs."""
+    """Return (function, args, kwargs) and extend sys.path as the call needs it.
+
+    Raises ImportError if a module is missing, and RuntimeError for another Python version.
+    """
     stream = io.BytesIO(data)
     header = pickle.load(stream)
     extend_path(header["path"])
@@ -264,7 +266,7 @@ def unpack(data: bytes) -> tuple[AnyCallable, tuple[Any, ...], dict[str, Any]]:
         made_by = tuple(header["python"])
         if made_by != sys.version_info[:2]:
             raise RuntimeError(
-                f"the function was sent by value from Python {made_by[0]}.{made_by[1]}, and "
+                f"the function was pickled by Python {made_by[0]}.{made_by[1]}, but "
                 f"{sys.executable} is Python {sys.version_info[0]}.{sys.version_info[1]} now"
             )
         function = _loaded(stream)
@@ -285,8 +287,8 @@ def _imported(module: str, name: str) -> AnyCallable:
         except AttributeError:
             place = getattr(sys.modules[module], "__file__", None) or module
             raise ImportError(
-                f"there is no `{name}` in the module `{module}` any more ({place})\n"
-                f"hint: the job runs the file as it is now; was it renamed since the submit?"
+                f"the module `{module}` has no `{name}` any more ({place})\n"
+                f"hint: the job runs the current file; was the function renamed after the submit?"
             ) from None
     return unwrapped(found)
 
@@ -303,7 +305,7 @@ def _no_module(module: str, error: BaseException) -> ImportError:
     return ImportError(
         f"cannot import `{module}` in the job: {_reason(error)}\n"
         f"python: {sys.executable}\nsys.path:{path}\n"
-        f"hint: `{sys.executable} -c 'import {module}'` has to work in `{_cwd()}`; install the "
+        f"hint: `{sys.executable} -c 'import {module}'` must work in `{_cwd()}`; install the "
         "module, or set PYTHONPATH before the submit"
     )
 
@@ -312,19 +314,19 @@ def _cwd() -> str:
     try:
         return os.getcwd()
     except OSError:
-        return "the job's folder"
+        return "the working directory of the job"
 
 
 # -- results -----------------------------------------------------------------------------------
 
 
 class Outcome(Record):
-    """How an attempt of a call ended. What a user made is still pickled."""
+    """How an attempt of a call ended. Objects of the user are still pickled."""
 
     attempt: int
     value: bytes | None = None
-    error: bytes | None = None  # the exception, when it can travel
-    traceback: str | None = None  # set when it failed
+    error: bytes | None = None  # the exception, if it can be pickled
+    traceback: str | None = None  # set if it failed
     summary: str = ""  # `ValueError: no data`
 
 
@@ -332,12 +334,12 @@ def value_outcome(attempt: int, value: object, of: str) -> bytes:
     try:
         data = dumps(value)
     except KeyboardInterrupt:
-        raise  # the signal
-    except BaseException as error:  # a `__reduce__` that calls sys.exit is no end of the job
+        raise  # SIGINT
+    except BaseException as error:  # also a `__reduce__` that calls sys.exit
         raise TypeError(
-            f"the result of `{of}` is of type `{type(value).__qualname__}` and cannot be sent "
-            f"back: {_reason(error)}\n"
-            "hint: return numbers, text, arrays or paths, and save the rest to a file"
+            f"the result of `{of}` has type `{type(value).__qualname__}` and cannot be pickled: "
+            f"{_reason(error)}\n"
+            "hint: return numbers, strings, arrays or paths, and save the rest to a file"
         ) from None
     return pickle.dumps(Outcome(attempt, value=data)._asdict())
 
@@ -349,7 +351,7 @@ def error_outcome(attempt: int, error: BaseException, traceback: str) -> bytes:
             data = dumps(error)
             if not isinstance(pickle.loads(data), Exception):  # many exceptions fail only here
                 data = None
-        except BaseException:  # also a SystemExit: the traceback still has to be kept
+        except BaseException:  # also SystemExit: the traceback must still be saved
             data = None
     return pickle.dumps(Outcome(attempt, None, data, traceback, _reason(error))._asdict())
 

@@ -1,11 +1,12 @@
-"""Files that are unpickled, so nobody else may have written them.
+"""Read and write the pickle files of calls and results.
 
-    <state_dir>/calls/<token>/call            calls, one behind the other
-    <state_dir>/calls/<token>/result-<job>    how the newest attempt of a job ended
+    <state_dir>/calls/<token>/call            consecutive calls
+    <state_dir>/calls/<token>/result-<job>    the outcome of the latest attempt of a job
 
-A file is opened once and judged by its descriptor: a plain file in a folder of ours, ours alone to
-write, and with the SHA-256 that was recorded elsewhere (for a call in the job's own command) or in
-its first line (for a result). Whatever fails a check is refused before a byte of it is unpickled.
+Unpickling runs code, so other users must not be able to write these files. A file is opened once
+and checked through its descriptor: it must be a regular file in a folder of this user, not writable
+by others, and match a SHA-256 (of a call: in the command of the job; of a result: in its first
+line). A file that fails a check is refused before it is unpickled.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from stoker.errors import Broken, NoPermission, NotFound, TryLater
 
 CALL = "call"
 _MAGIC = b"stoker-result-1"
+_PICKLE_HINT = "the file contains pickled Python objects, and unpickling runs code"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 Slice = tuple[int, int]  # offset, length
 
 
 def new_folder(state_dir: str, token: str | None = None) -> str:
-    """A private folder: a fresh one, or that of a token, which may be there already."""
+    """Create a private folder and return its path; the folder of a given token may exist."""
     calls = os.path.join(state_dir, "calls")
     try:
         if not os.path.isdir(calls):
@@ -43,14 +45,14 @@ def new_folder(state_dir: str, token: str | None = None) -> str:
 
 
 def remove_folder(folder: str) -> None:
-    """The calls in it are not needed any more."""
+    """Remove a folder whose calls are no longer needed."""
     import shutil
 
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def write(folder: str, name: str, pieces: list[bytes]) -> None:
-    """A whole file, on disk before this returns, or none."""
+    """Write a file atomically and sync it to disk. Raises TryLater or NoPermission."""
     temporary = os.path.join(folder, f".{name}.{os.getpid()}.{os.urandom(4).hex()}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -72,7 +74,7 @@ def write(folder: str, name: str, pieces: list[bytes]) -> None:
 
 
 def read_call(folder: str, sha256: str, slices: list[Slice]) -> bytes:
-    """The bytes of one call, which its job's command describes."""
+    """Return the bytes of one call, given by the arguments in the job's command."""
     with _Opened(folder, CALL) as opened:
         data = b"".join(opened.read(length, offset) for offset, length in slices)
     if hashlib.sha256(data).hexdigest() != sha256:
@@ -90,7 +92,7 @@ def write_result(folder: str, job: int, body: bytes) -> None:
 
 
 def read_result(folder: str, job: int) -> bytes:
-    """The body of a result; NotFound when the job has left none."""
+    """Return the body of a result; raises NotFound if the job has not written one."""
     name = result_name(job)
     with _Opened(folder, name) as opened:
         data = opened.read(opened.size, 0)
@@ -104,7 +106,7 @@ def read_result(folder: str, job: int) -> bytes:
 
 
 class _Opened:
-    """A file that has passed the checks, open for reading."""
+    """A file open for reading, after its owner and mode were checked."""
 
     def __init__(self, folder: str, name: str) -> None:
         self._path = os.path.join(folder, name)
@@ -112,7 +114,7 @@ class _Opened:
         try:
             place = os.open(folder, _FOLDER)
         except FileNotFoundError:
-            raise NotFound(f"there is no folder `{folder}`") from None
+            raise NotFound(f"the folder `{folder}` does not exist") from None
         except OSError as error:
             raise NoPermission(f"cannot open the folder `{folder}`: {error.strerror}") from None
         try:
@@ -120,7 +122,7 @@ class _Opened:
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             self._descriptor = os.open(name, flags, dir_fd=place)
         except FileNotFoundError:
-            raise NotFound(f"there is no file `{self._path}`") from None
+            raise NotFound(f"the file `{self._path}` does not exist") from None
         except OSError as error:
             raise NoPermission(f"cannot open `{self._path}`: {error.strerror}") from None
         finally:
@@ -130,7 +132,7 @@ class _Opened:
         try:
             info = os.fstat(self._descriptor)
             if not stat.S_ISREG(info.st_mode):
-                raise NoPermission(f"`{self._path}` is not a plain file and is not read")
+                raise NoPermission(f"refusing to read `{self._path}`: it is not a regular file")
             _check_owner(self._path, info)
             self.size = info.st_size
         except BaseException:
@@ -157,19 +159,20 @@ class _Opened:
 def _check_owner(path: str, info: os.stat_result) -> None:
     if info.st_uid != os.geteuid():
         raise NoPermission(
-            f"`{path}` belongs to uid {info.st_uid}, not to you, and is not read",
-            "it holds Python objects, and reading those runs code",
+            f"refusing to read `{path}`: it belongs to uid {info.st_uid}, not to you",
+            _PICKLE_HINT,
         )
     if info.st_mode & 0o022:
         raise NoPermission(
-            f"`{path}` can be written by other users and is not read",
-            "it holds Python objects, and reading those runs code",
+            f"refusing to read `{path}`: other users can write to it",
+            _PICKLE_HINT,
         )
 
 
 def _changed(path: str) -> Broken:
     return Broken(
-        f"`{path}` is not as it was written, and is not read", "submit or rerun the job again"
+        f"refusing to read `{path}`: it was changed after it was written",
+        "submit or rerun the job again",
     )
 
 

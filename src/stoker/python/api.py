@@ -1,22 +1,22 @@
-"""The Python door: submit commands and calls, get handles.
+"""The Python API: submit commands and function calls as jobs.
 
     import stoker
 
     job = stoker.submit("python train.py --lr 0.1", gpus=2)     # a command; options as keywords
-    job = stoker.submit(["python", "train.py"], gpus=2)         # as words, without a shell
-    job = stoker.submit(evaluate, "model.pt", split="test")     # a call; all keywords are its own
+    job = stoker.submit(["python", "train.py"], gpus=2)         # a list of words, without a shell
+    job = stoker.submit(evaluate, "model.pt", split="test")     # a call with its arguments
 
     @stoker.job(gpus=1, gpu_mem="20G", retries=1)
     def train(lr: float, seed: int = 0) -> float: ...
 
-    train(0.1)                                  # still an ordinary call, here and now
+    train(0.1)                                  # an ordinary call in this process
     train.submit(0.1, seed=3).result()          # a job
-    train.map([0.1, 0.01, 0.001], seed=3)       # three jobs in one go
+    train.map([0.1, 0.01, 0.001], seed=3)       # three jobs
     train.options(gpus=2).submit(0.1)
     stoker.job(evaluate, gpus=0).submit("model.pt")             # options for any function
 
-What a job asks for and what a function takes never share a parameter list: behind a function stand
-its own arguments only, and options come with `job(...)` or `.options(...)`.
+Options of a job and arguments of a function never share a parameter list: after a function come
+only its arguments, and options are given with `job(...)` or `.options(...)`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Which: TypeAlias = Job[Any] | int | str
 
 
 class JobFunction(Generic[P, R]):
-    """A function that can also run as a job; what `@job` makes of it."""
+    """A function that can also run as a job; the result of `@job`."""
 
     if TYPE_CHECKING:
         __name__: str
@@ -63,12 +63,12 @@ class JobFunction(Generic[P, R]):
         functools.update_wrapper(self, function)
         self.__stoker_function__ = function
         self._options = dict(options)
-        self._wanted: ParsedOptions | None = None
+        self._parsed: ParsedOptions | None = None
         if options:
-            self._read()  # what makes no sense is refused where it stands
+            self._parsed_options()  # raise errors where the options are written
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """An ordinary call, here and now."""
+        """Call the function in this process."""
         return self.__stoker_function__(*args, **kwargs)
 
     @overload
@@ -78,42 +78,42 @@ class JobFunction(Generic[P, R]):
     @overload
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
     def submit(self, *args: Any, **kwargs: Any) -> Job[Any]:
-        """Queue a call with these arguments. A TypeError comes now, not in the job."""
+        """Submit a call with these arguments. Raises TypeError if they do not fit."""
         return Queue()._call(self, [(args, kwargs)])[0]
 
     def map(self, *iterables: Iterable[Any], **kwargs: Any) -> list[Job[R]]:
-        """One job for each item (or each tuple of items, as the built-in map takes them).
+        """Submit one job for each item, or each tuple of items like the built-in map.
 
-        They enter the queue together. Keywords are the same for all.
+        All jobs are submitted together and get the same keyword arguments.
 
         >>> train.map([0.1, 0.01], seed=3)                   # doctest: +SKIP
         """
         return Queue().map(self, *iterables, **kwargs)
 
     def sweep(self, params: Params, **sweep_options: Any) -> Sweep:
-        """Run it for many values of its arguments: a sweep that lasts (see python/sweep.py).
+        """Start a sweep over values of its arguments (see python/sweep.py).
 
         >>> train.sweep({"lr": [0.1, 0.01], "seed": "range(3)"})     # doctest: +SKIP
         """
         return Queue().sweep(self, params, **sweep_options)
 
     def options(self, **changes: Unpack[Options]) -> JobFunction[P, R]:
-        """The same function with other options."""
+        """Return the same function with changed options."""
         return JobFunction(self.__stoker_function__, {**self._options, **changes})
 
-    def _read(self) -> ParsedOptions:
-        if self._wanted is None:
+    def _parsed_options(self) -> ParsedOptions:
+        if self._parsed is None:
             from stoker.client.job_options import read_options
 
-            self._wanted = read_options(self._options)
-        return self._wanted
+            self._parsed = read_options(self._options)
+        return self._parsed
 
     def __repr__(self) -> str:
         options = ", ".join(f"{key}={value!r}" for key, value in self._options.items())
         return f"<job function {label(self)}({options})>"
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        """By name where that leads back here; else what it is made of."""
+        """Pickle by name if the name refers to this object, else by value."""
         function = self.__stoker_function__
         if importable_name(function) is not None and _at(function) is self:
             return function.__qualname__
@@ -125,7 +125,7 @@ def job(function: Callable[P, R], /, **options: Unpack[Options]) -> JobFunction[
 @overload
 def job(**options: Unpack[Options]) -> Callable[[Callable[P, R]], JobFunction[P, R]]: ...
 def job(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Make a function one that can be submitted: `@job`, `@job(gpus=2)` or `job(f, gpus=2)`.
+    """Make a function submittable: `@job`, `@job(gpus=2)` or `job(f, gpus=2)`.
 
     >>> @job(gpus=0, retries=1)
     ... def double(x: int) -> int:
@@ -144,20 +144,20 @@ def job(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 def _check_function(function: object) -> None:
     if isinstance(function, (staticmethod, classmethod)) or not callable(function):
         raise UsageError(
-            f"{function!r} is not a function, so it cannot be a job", "put @job right above a def"
+            f"{function!r} is not a function and cannot be a job", "put @job directly above a def"
         )
     name = getattr(function, "__qualname__", "")
     around = name.rpartition(".")[0]
     is_in_class = around and not around.endswith("<locals>") and isinstance(function, FunctionType)
     if is_in_class and importable_name(function) is None:
         raise UsageError(
-            f"`{name}` is a method, and @job is for functions",
-            "write a function outside of the class that makes the object and calls the method",
+            f"`{name}` is a method, but @job works only for functions",
+            "write a function outside the class that creates the object and calls the method",
         )
 
 
 def _at(function: Callable[..., Any]) -> object:
-    """What stands under the function's own name."""
+    """The object that the function's module and name refer to."""
     found: object = sys.modules.get(function.__module__)
     for part in function.__qualname__.split("."):
         found = getattr(found, part, None)
@@ -167,13 +167,13 @@ def _at(function: Callable[..., Any]) -> object:
 def _bind(
     function: Callable[..., Any], calls: Sequence[tuple[tuple[Any, ...], dict[str, Any]]]
 ) -> None:
-    """Arguments that do not fit are a TypeError now, as they would be in a call."""
+    """Raise TypeError, as a call would, if the arguments do not fit."""
     import inspect
 
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        return  # of C; the job will tell
+        return  # a C function without a signature; the job would raise the error
     for args, kwargs in calls:
         try:
             signature.bind(*args, **kwargs)
@@ -182,7 +182,7 @@ def _bind(
 
 
 def _check_arguments(function: Callable[..., Any], params: Params) -> None:
-    """Parameters that the function does not take are a TypeError now."""
+    """Raise TypeError if the function does not accept the parameters."""
     import inspect
 
     if isinstance(params, Mapping) and ("test_config" in params or "scheduler_config" in params):
@@ -208,15 +208,15 @@ def _check_arguments(function: Callable[..., Any], params: Params) -> None:
 
 
 def _unknown_argument(function: Callable[..., Any], name: str, known: list[str]) -> str:
-    from difflib import get_close_matches
+    from stoker.core.formats.suggestions import nearest
 
-    near = get_close_matches(name, known, 1)
-    hint = f"did you mean '{near[0]}'?" if near else f"it takes {', '.join(known) or 'none'}"
+    near = nearest(name, known)
+    hint = f"did you mean '{near}'?" if near else f"its arguments: {', '.join(known) or 'none'}"
     return f"{label(function)}(): got an unexpected keyword argument '{name}'; {hint}"
 
 
 class Queue:
-    """Jobs of this user on this host. Without a folder: the usual queue, as the settings say."""
+    """The job queue of this user on this host; `state_dir` selects another queue."""
 
     def __init__(self, state_dir: str | os.PathLike[str] | None = None) -> None:
         from stoker.settings import load_settings
@@ -245,22 +245,22 @@ class Queue:
     @overload
     def submit(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
     def submit(self, what: Any, /, *args: Any, **kwargs: Any) -> Job[Any]:
-        """Queue a command (text for a shell, or words) or a call; see the module for examples."""
+        """Submit a command (shell text or a list of words) or a call; see the module docstring."""
         if callable(what):
             return self._call(what, [(args, kwargs)])[0]
         if args:
             raise UsageError(
                 f"a command takes no further arguments ({args[0]!r})",
-                'give the words as a list: submit(["python", "train.py"])',
+                'pass the words as a list: submit(["python", "train.py"])',
             )
         return self._command(what, kwargs)
 
     def map(
         self, function: Callable[..., R], *iterables: Iterable[Any], **kwargs: Any
     ) -> list[Job[R]]:
-        """One job for each item (or each tuple of items); keywords are the same for all."""
+        """Submit one job for each item (or tuple of items) with the same keyword arguments."""
         if not iterables:
-            raise UsageError("map needs something to go through", "train.map([0.1, 0.01])")
+            raise UsageError("map needs at least one iterable", "train.map([0.1, 0.01])")
         return self._call(function, [(args, kwargs) for args in zip(*iterables, strict=False)])
 
     def sweep(
@@ -269,7 +269,7 @@ class Queue:
         params: Params,
         **options: Any,
     ) -> Sweep:
-        """Run a command or a function for many values: see `stoker.sweep`."""
+        """Start a sweep of a command or a function: see `stoker.sweep`."""
         from stoker.python import sweep
 
         if callable(what):
@@ -287,7 +287,7 @@ class Queue:
         return [Sweep(self._settings, row.name) for row in sweeps.all_sweeps(self._open().db)]
 
     def find_sweep(self, name: str) -> Sweep:
-        """The handle of a sweep that is known by its name."""
+        """Return the sweep with this name; raises NotFound."""
         from stoker.python.sweep import Sweep
         from stoker.store import sweeps
 
@@ -297,7 +297,7 @@ class Queue:
     # -- find and change ---------------------------------------------------------------------
 
     def job(self, id: int) -> Job[Any]:
-        """The handle of a job that is known by its number."""
+        """Return the job with this number; raises NotFound."""
         from stoker.store import job_queries
 
         handle: Job[Any] = Job(self._settings, id)
@@ -305,14 +305,14 @@ class Queue:
         return handle
 
     def jobs(self, *which: Which) -> list[Job[Any]]:
-        """Handles of jobs that selectors mean, as on the command line; default: unfinished ones.
+        """Return the jobs for these selectors, as on the command line; by default unfinished jobs.
 
         >>> Queue().jobs("failed"), Queue().jobs("3-9", "@")     # doctest: +SKIP
         """
         return [Job(self._settings, id) for id in self._ids(which or ("waiting", "active"))]
 
     def cancel(self, *which: Which, grace: float | None = None) -> int:
-        """Cancel jobs; how many were not over yet."""
+        """Cancel jobs; return how many had not finished."""
         return sum(self._open().cancel(self._ids(which), grace))
 
     def hold(self, *which: Which) -> int:
@@ -322,11 +322,11 @@ class Queue:
         return self._open().release(self._ids(which))
 
     def rerun(self, *which: Which) -> list[Job[Any]]:
-        """New jobs that ask for the same as old ones."""
+        """Submit new jobs with the same command and options."""
         return [Job(self._settings, id) for id in self._open().rerun(self._ids(which))]
 
     def wait(self, *which: Which, timeout: float | None = None) -> DoneAndNotDone[Job[Any]]:
-        """Wait for jobs (default: all that have not ended)."""
+        """Wait for jobs, by default for all unfinished jobs."""
         return wait(self.jobs(*which), timeout)
 
     def __repr__(self) -> str:
@@ -365,10 +365,10 @@ class Queue:
         spec = self._spec(read_options(options))
         return self._add([spec._replace(argv=words, shell=isinstance(what, str))])[0]
 
-    def _spec(self, wanted: ParsedOptions) -> JobSpec:
+    def _spec(self, options: ParsedOptions) -> JobSpec:
         from stoker.client.job_options import make_spec
 
-        return make_spec(wanted, self._settings, self._open().devices())
+        return make_spec(options, self._settings, self._open().devices())
 
     def _call(
         self,
@@ -377,7 +377,8 @@ class Queue:
         options: Mapping[str, Any] | None = None,
         share: str = "",
     ) -> list[Job[Any]]:
-        """Queue calls of one function; what cannot be called or sent is refused before any is."""
+        """Submit calls of one function. Raises before any job is submitted if the arguments do not
+        fit or cannot be pickled."""
         import hashlib
 
         from stoker.functions import call, payload_files
@@ -387,20 +388,21 @@ class Queue:
             function = JobFunction(function, options or {})
         elif options:
             function = JobFunction(function.__stoker_function__, {**options, **function._options})
-        wanted = function._read()
-        if len(calls) != 1 and wanted.fields["dedupe"] is not None:
+        parsed = function._parsed_options()
+        if len(calls) != 1 and parsed.fields["dedupe"] is not None:
             raise UsageError(
-                "`dedupe` names one job, and a map makes many", "submit them one by one"
+                "`dedupe` is a key for a single job, but map submits several",
+                "submit them one by one",
             )
         if not sys.executable:
-            raise UsageError("this Python does not know its own program (sys.executable is empty)")
+            raise UsageError("sys.executable is empty, so Python cannot be started again")
         _bind(function.__stoker_function__, calls)
         if not calls:
             return []
         packer = Packer(function)
         pieces = [packer.shared]
         pieces += [packer.call(args, kwargs) for args, kwargs in calls]
-        spec = self._spec(wanted)._replace(share=share)
+        spec = self._spec(parsed)._replace(share=share)
         if spec.name is None:
             spec = spec._replace(name=packer.label.rpartition(".")[2])
         folder = payload_files.new_folder(self.state_dir)
@@ -433,7 +435,7 @@ class Queue:
                 ids += receipt.ids
                 added += receipt.added
         finally:
-            if folder is not None and not added:  # refused, or there already by its dedupe key
+            if folder is not None and not added:  # refused, or a job with its dedupe key exists
                 from stoker.functions import payload_files
 
                 payload_files.remove_folder(folder)
@@ -451,16 +453,16 @@ def submit(
 @overload
 def submit(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
 def submit(what: Any, /, *args: Any, **kwargs: Any) -> Job[Any]:
-    """Queue a command (`submit("python train.py", gpus=2)`) or a call (`submit(train, 0.1)`).
+    """Submit a command (`submit("python train.py", gpus=2)`) or a call (`submit(train, 0.1)`).
 
-    For a command, keywords are options. Behind a function, all arguments are its own; options go
-    through `job`: `job(train, gpus=2).submit(0.1)`.
+    For a command, keywords are options. For a function, all arguments are passed to it; give
+    options with `job`: `job(train, gpus=2).submit(0.1)`.
     """
     return Queue().submit(what, *args, **kwargs)
 
 
 def sweep(what: str | Sequence[str] | Callable[..., Any], params: Params, **options: Any) -> Sweep:
-    """Run a command or a function for many values of its parameters; given again, it goes on.
+    """Start a sweep of a command or a function; the same sweep again runs only what is missing.
 
     `sweep("python train.py --lr {lr}", {"lr": [1e-3, 1e-4]}, gpus=1, max_parallel=4)`
 

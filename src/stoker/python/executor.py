@@ -1,4 +1,4 @@
-"""Jobs behind the interface of concurrent.futures.
+"""An Executor for concurrent.futures that runs calls as jobs.
 
     with stoker.Executor(gpus=1) as executor:
         for score in executor.map(train, [0.1, 0.01, 0.001]):
@@ -37,26 +37,26 @@ T = TypeVar("T")
 
 # The logger that concurrent.futures itself uses for exceptions in callbacks.
 _LOGGER = logging.getLogger("concurrent.futures")
-# Arguments of the standard executors that mean nothing where every call has its own process.
+# Arguments of the standard executors that do not apply, because every call has its own process.
 _OF_POOLS = (
     "initializer", "initargs", "mp_context", "max_tasks_per_child", "thread_name_prefix",
 )  # fmt: skip
 
 
 class JobFuture(concurrent.futures.Future[T], Generic[T]):
-    """A Future with a job behind it. Unlike others it can be cancelled while it runs."""
+    """The Future of a job. Unlike other futures it can be cancelled while it runs."""
 
     def __init__(self, job: Job[T]) -> None:
         super().__init__()
         self.job = job
-        self._claim = threading.Lock()  # the thread that gets it sets the result
+        self._claim = threading.Lock()  # the thread that acquires it sets the result
         _pending.add(self)
 
     def running(self) -> bool:
         return not self.done() and self.job.running()
 
     def cancel(self) -> bool:
-        """Cancel the job, waiting or running; False when it has ended."""
+        """Cancel the waiting or running job; return False if it has finished."""
         if self.done() or not self.job.cancel():
             return self.cancelled()
         return self._end_cancelled()
@@ -70,20 +70,20 @@ class JobFuture(concurrent.futures.Future[T], Generic[T]):
         return super().exception(timeout)
 
     def add_done_callback(self, fn: Callable[[concurrent.futures.Future[T]], object]) -> None:
-        """As that of every Future; an exception of any kind on our thread is logged there."""
+        """Like Future.add_done_callback; exceptions on the watcher thread are logged."""
         super().add_done_callback(lambda future: _call_back(fn, future))
 
     def _end_cancelled(self) -> bool:
         if self._claim.acquire(blocking=False):
             try:
                 super().cancel()
-            finally:  # a callback may have raised SystemExit; those who wait must hear of the end
+            finally:  # a callback may raise SystemExit; waiting threads must still be notified
                 self.set_running_or_notify_cancel()
                 _pending.discard(self)
         return self.cancelled()
 
     def _settle(self, state: str | None) -> None:
-        """Take over how the job ended. Called when it has, from any thread; counts once."""
+        """Set the outcome of a finished job. May be called by any thread; only the first counts."""
         if state == CANCELLED:
             self._end_cancelled()
             return
@@ -98,12 +98,12 @@ class JobFuture(concurrent.futures.Future[T], Generic[T]):
             self.set_result(value)  # type: ignore[arg-type]
 
     def _settle_on_watcher_thread(self, timeout: float | None) -> None:
-        """A callback that waits for another future would wait for the thread that it runs on."""
+        """Avoid a deadlock if a callback on the watcher thread waits for another future."""
         if is_watcher_thread() and not self.done() and self.job.wait(timeout):
             self._settle(self.job.state)
 
     def _end_in_forked_process(self) -> None:
-        """The thread that would set the result is in the parent process."""
+        """Fail in a forked child, because the thread that sets the result is in the parent."""
         self._condition = threading.Condition()
         self._waiters: list[Any] = []
         self._done_callbacks: list[Any] = []
@@ -130,22 +130,21 @@ def _call_back(
 _pending: weakref.WeakSet[JobFuture[Any]] = weakref.WeakSet()
 
 
-def _start_anew() -> None:
-    """In a forked process."""
+def _reset_after_fork() -> None:
     for future in list(_pending):
         if not future.done():
             future._end_in_forked_process()
     _pending.clear()
 
 
-os.register_at_fork(after_in_child=_start_anew)
+os.register_at_fork(after_in_child=_reset_after_fork)
 
 
 class Executor(concurrent.futures.Executor):
-    """Runs calls as jobs. Its options hold for all of them; those of a job function go before.
+    """Runs calls as jobs. Its options apply to all calls; options of a job function override them.
 
-    `max_workers` limits how many of its jobs run at a time; without it, the GPUs do. The daemon
-    keeps the limit, also after this process has ended.
+    `max_workers` limits how many of its jobs run at a time; without it, the GPUs are the limit. The
+    daemon enforces the limit, also after this process has exited.
 
     >>> with Executor(gpus=2, time_limit="2h") as executor:           # doctest: +SKIP
     ...     executor.submit(train, 0.1).result()
@@ -161,12 +160,12 @@ class Executor(concurrent.futures.Executor):
         for name in _OF_POOLS:
             if name in options:
                 raise UsageError(
-                    f"`{name}` is not an option of an executor of jobs",
-                    "each call runs in a process of its own; set it up inside the function",
+                    f"`{name}` is not supported by stoker.Executor",
+                    "each call runs in its own process; do the setup inside the function",
                 )
         read_options(options)
         if options.get("dedupe") is not None:
-            raise UsageError("`dedupe` names one job, and an executor makes many")
+            raise UsageError("`dedupe` is a key for a single job, but an executor submits several")
         self._share = "" if max_workers is None else _share(max_workers)
         self._queue = queue if queue is not None else Queue()
         self._options = options
@@ -177,7 +176,7 @@ class Executor(concurrent.futures.Executor):
     def submit(
         self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
     ) -> JobFuture[T]:
-        """Queue a call; its Future."""
+        """Submit a call and return its Future."""
         return self._start(function, [(args, kwargs)])[0]
 
     def map(
@@ -188,10 +187,10 @@ class Executor(concurrent.futures.Executor):
         chunksize: int = 1,
         buffersize: int | None = None,
     ) -> Iterator[T]:
-        """Results in the order of the items; all calls enter the queue at once.
+        """Return the results in the order of the items; all calls are submitted at once.
 
-        `chunksize` and `buffersize` are there for compatibility: they are checked and change
-        nothing, since each item is a job and the queue keeps them.
+        `chunksize` and `buffersize` exist for compatibility. They are checked but have no effect,
+        because each item is a job in the queue.
         """
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
@@ -203,7 +202,7 @@ class Executor(concurrent.futures.Executor):
         return _results(self._queue, self._start(function, calls), deadline)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more calls. With `wait`, return when all have ended."""
+        """Accept no more calls. With `wait`, return after all calls have finished."""
         with self._lock:
             self._is_shut = True
             pending = list(self._futures)
@@ -242,24 +241,26 @@ class Executor(concurrent.futures.Executor):
 
 
 def _share(max_workers: object) -> str:
-    """The name by which the daemon counts the jobs of one executor."""
+    """The fair-share group by which the daemon counts the jobs of one executor."""
     if isinstance(max_workers, Queue):
-        raise UsageError("the queue of an executor is named", "Executor(queue=Queue(folder))")
+        raise UsageError(
+            "the queue of an executor is a keyword argument", "Executor(queue=Queue(folder))"
+        )
     if not isinstance(max_workers, int) or isinstance(max_workers, bool):
         raise UsageError(
-            f"max_workers is a whole number, not {max_workers!r}", "Executor(4, gpus=1)"
+            f"max_workers must be a whole number, not {max_workers!r}", "Executor(4, gpus=1)"
         )
     if max_workers <= 0:
-        raise ValueError("max_workers must be greater than 0")  # as the standard executors say it
+        raise ValueError("max_workers must be greater than 0")  # same text as concurrent.futures
     return limited_share(os.urandom(6).hex(), max_workers)
 
 
 def _results(queue: Queue, futures: list[JobFuture[T]], deadline: float | None) -> Iterator[T]:
-    """One result after the other; when the rest is not wanted, what still waits is cancelled."""
+    """Yield the results; if the iterator is closed early, waiting jobs are cancelled."""
     futures.reverse()
     try:
         while futures:
-            # No name may keep a value that was handed out: it may be large.
+            # Keep no reference to a yielded value, which may be large.
             yield _next_result(futures, deadline)
     finally:
         _cancel_waiting(queue, futures)
@@ -277,7 +278,7 @@ def _next_result(futures: list[JobFuture[T]], deadline: float | None) -> T:
 
 
 def _cancel_waiting(queue: Queue, futures: Iterable[JobFuture[Any]]) -> None:
-    """All at once: a thousand transactions would take a while."""
+    """Cancel waiting jobs in a single transaction."""
     waiting = [future for future in futures if not future.done() and future.job.state in WAITING]
     if waiting:
         queue.cancel(*(future.job for future in waiting))

@@ -1,12 +1,11 @@
-"""Handles to jobs: ask, wait, cancel, get the result.
+"""Handles of jobs: query, wait, cancel, get the result.
 
     job = stoker.submit("python train.py")
     job.wait()
     print(job.state, job.log())
 
-A handle is a queue and a number. It can be pickled, kept for days and used in any process of the
-same user and host; the job does not know of it. Nothing is cached: every question is answered by
-the queue as it is then.
+A handle is a queue and a job number. It can be pickled and used in any process of the same user on
+the same host, at any time. Nothing is cached: every property is read from the queue.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 T_co = TypeVar("T_co", covariant=True)
 Handle = TypeVar("Handle", bound="Job[Any] | JobFuture[Any]")
 
-# The words of concurrent.futures.
+# The constants of concurrent.futures.
 FIRST_COMPLETED = "FIRST_COMPLETED"
 FIRST_EXCEPTION = "FIRST_EXCEPTION"
 ALL_COMPLETED = "ALL_COMPLETED"
@@ -37,9 +36,9 @@ _LAST_LINES = 10
 
 
 class JobFailed(Exception):
-    """A job ended badly, and there is no exception of its own to raise.
+    """A job failed, and there is no exception of the job itself to raise.
 
-    `job`, `state`, `cause`, `exit_code`, `signal` and `log` (its last lines) tell more.
+    See `job`, `state`, `cause`, `exit_code`, `signal` and `log` (its last lines) for details.
     """
 
     def __init__(
@@ -65,16 +64,16 @@ class JobFailed(Exception):
         text = f"job {self.job} {'is lost' if self.state == LOST else self.state}"
         text += f": {self.words}" if self.words else ""
         if self.log:
-            text += "\nthe end of its log:\n" + "\n".join(f"    {line}" for line in self.log)
+            text += "\nlast lines of its log:\n" + "\n".join(f"    {line}" for line in self.log)
         return text
 
 
 class JobLost(JobFailed):
-    """A job began, nothing of it is alive, and nobody saw how it ended."""
+    """A job started and no longer runs, but its exit status is unknown."""
 
 
 class RemoteTraceback(Exception):
-    """The cause of an exception that came from a job: the traceback as it was there."""
+    """The cause of an exception raised in a job: the traceback from the job."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -85,7 +84,7 @@ class RemoteTraceback(Exception):
 
 
 class Job(Generic[T_co]):
-    """One job in a queue. `Job[float]` is a call that returns a float; commands are `Job[int]`.
+    """A job. `Job[float]` is a call that returns a float; commands are `Job[int]`.
 
     >>> job = submit("python train.py", gpus=1)     # doctest: +SKIP
     >>> job.result(timeout=3600)                    # doctest: +SKIP
@@ -98,10 +97,10 @@ class Job(Generic[T_co]):
 
     @property
     def state_dir(self) -> str:
-        """The queue that it is in."""
+        """The state folder of its queue."""
         return self._settings.state_dir
 
-    # -- ask ---------------------------------------------------------------------------------
+    # -- query -------------------------------------------------------------------------------
 
     @property
     def state(self) -> str:
@@ -114,13 +113,13 @@ class Job(Generic[T_co]):
 
     @property
     def exit_code(self) -> int | None:
-        """Of the newest attempt; None while there is none."""
+        """The exit code of the latest attempt; None if there is none yet."""
         from stoker.client.views import exit_code
 
         return exit_code(self._row())
 
     def done(self) -> bool:
-        """Whether it has ended, well or not."""
+        """Whether it has finished, successfully or not."""
         return self.state in FINAL
 
     def running(self) -> bool:
@@ -130,21 +129,21 @@ class Job(Generic[T_co]):
         return self.state == CANCELLED
 
     def info(self) -> dict[str, Any]:
-        """Everything that `stoker show --json` says."""
+        """The content of `stoker show --json`."""
         from stoker.client import views
 
         queue = self._queue()
         return views.job_json(queue.db, queue.settings, self._row())
 
     def why(self) -> str:
-        """What it waits for, as `stoker why` says it; "" when it is about to start."""
+        """Why it waits, as in `stoker why`; "" if it is about to start."""
         from stoker.client import waiting
 
         queue = self._queue()
         return "; ".join(waiting.why(queue.db, queue.settings, self._row()))
 
     def log(self, lines: int | None = None) -> str:
-        """Its output as `stoker log` shows it: progress bars collapsed, escapes filtered."""
+        """Its output as in `stoker log`: progress bars collapsed, escape sequences removed."""
         from stoker.client.log_text import last_lines, log_text
         from stoker.client.views import log_paths
 
@@ -158,7 +157,7 @@ class Job(Generic[T_co]):
     # -- wait --------------------------------------------------------------------------------
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it has ended; False when that took longer than `timeout` seconds."""
+        """Wait until it has finished; return False after `timeout` seconds."""
         try:
             self._final_row(timeout)
         except TimeoutError:
@@ -166,26 +165,27 @@ class Job(Generic[T_co]):
         return True
 
     def result(self, timeout: float | None = None) -> T_co:
-        """Wait for the value of a call, or for the exit code 0 of a command.
+        """Wait, then return the value of a call, or 0 for a command.
 
-        Raises what the function raised (with the remote traceback as its cause), JobFailed,
-        JobLost, concurrent.futures.CancelledError, or TimeoutError.
+        Raises the exception of the function (with the traceback from the job as its cause),
+        JobFailed, JobLost, concurrent.futures.CancelledError, or TimeoutError.
         """
-        return self._settle(self._final_row(timeout))
+        return self._value(self._final_row(timeout))
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Wait; what `result` would raise, or None. Cancelled jobs raise here too."""
+        """Wait, then return what `result` would raise, or None. Raises for cancelled jobs."""
         row = self._final_row(timeout)
         if row.state == CANCELLED:
             _raise_cancelled(row)
         try:
-            self._settle(row)
+            self._value(row)
         except Exception as error:
             return error
         return None
 
     def __await__(self) -> Generator[Any, None, T_co]:
-        """`await job` is `job.result()` for asyncio. Cancelling the task leaves the job alone."""
+        """`await job` is `job.result()` for asyncio. Cancelling the task does not cancel the
+        job."""
         return self._awaited().__await__()
 
     async def _awaited(self) -> T_co:
@@ -194,36 +194,36 @@ class Job(Generic[T_co]):
         from stoker.client.finish_watch import watcher
 
         loop = asyncio.get_running_loop()
-        ended: asyncio.Future[T_co] = loop.create_future()
+        finished: asyncio.Future[T_co] = loop.create_future()
 
-        def settle(value: T_co | None, error: BaseException | None) -> None:
-            if ended.done():
+        def set_outcome(value: T_co | None, error: BaseException | None) -> None:
+            if finished.done():
                 return
-            if isinstance(error, StopIteration):  # which asyncio cannot carry
+            if isinstance(error, StopIteration):  # asyncio futures refuse it
                 error, cause = RuntimeError(f"job {self.id} raised StopIteration"), error
                 error.__cause__ = cause
             if error is not None:
-                ended.set_exception(error)
+                finished.set_exception(error)
             else:
-                ended.set_result(cast("T_co", value))
+                finished.set_result(cast("T_co", value))
 
-        def tell(_: str | None) -> None:  # in the watcher's thread: reading may take long
+        def notify(_: str | None) -> None:  # on the watcher thread, because reading may be slow
             value, error = self._outcome()
-            loop.call_soon_threadsafe(settle, value, error)
+            loop.call_soon_threadsafe(set_outcome, value, error)
 
         watching = watcher(self._settings)
-        watching.add(self.id, tell)
+        watching.add(self.id, notify)
         try:
-            return await ended
+            return await finished
         finally:
-            watching.forget(self.id, tell)
+            watching.forget(self.id, notify)
 
     def _outcome(self) -> tuple[T_co | None, BaseException | None]:
-        """(value, None) or (None, exception) of a job that has ended.
+        """Return (value, None) or (None, exception) of a finished job.
 
-        For the watcher's thread: no exception of the user's code leaves it. A SystemExit or the
-        like that unpickling raises comes back as a RuntimeError, which asyncio and
-        concurrent.futures can carry.
+        Never raises an exception of user code, because it runs on the watcher thread. A SystemExit
+        or similar from unpickling is returned as a RuntimeError, which asyncio and
+        concurrent.futures accept.
         """
         try:
             return self.result(0), None
@@ -238,19 +238,19 @@ class Job(Generic[T_co]):
     # -- change ------------------------------------------------------------------------------
 
     def cancel(self, grace: float | None = None) -> bool:
-        """Take it out of the queue, or stop it; False when it had ended in another way before."""
+        """Remove it from the queue, or stop it; return False if it had already finished."""
         return any(self._queue().cancel([self.id], grace)) or self.cancelled()
 
     def hold(self) -> bool:
-        """Keep it from starting until `release`; False when it does not wait."""
+        """Keep it from starting until `release`; return False if it is not waiting."""
         return bool(self._queue().hold([self.id]))
 
     def release(self) -> bool:
-        """Let it start; False when it was not held."""
+        """Let it start; return False if it was not held."""
         return bool(self._queue().release([self.id]))
 
     def rerun(self) -> Job[T_co]:
-        """A new job that asks for the same."""
+        """Submit a new job with the same command and options."""
         return Job(self._settings, self._queue().rerun([self.id])[0])
 
     # -- as an object ------------------------------------------------------------------------
@@ -271,7 +271,7 @@ class Job(Generic[T_co]):
 
         try:
             row = self._row()
-        except Exception:  # removed, or the queue cannot be read: a repr never fails
+        except Exception:  # the job was removed, or the queue cannot be read
             return f"<Job {self.id}>"
         name = f" {row.name}" if row.name else ""
         return printable(f"<Job {self.id}{name}: {row.state}>")
@@ -316,10 +316,11 @@ class Job(Generic[T_co]):
             for _ in FinishWatch(self._settings, [self.id]).until(_deadline(timeout)):
                 pass
         except TimeoutError:
-            raise TimeoutError(f"job {self.id} has not ended after {timeout:g} s") from None
+            raise TimeoutError(f"job {self.id} has not finished after {timeout:g} s") from None
         return self._row()
 
-    def _settle(self, row: JobRow) -> T_co:
+    def _value(self, row: JobRow) -> T_co:
+        """The result of a finished job; raises like `result`."""
         from stoker.functions.call import folder_of
 
         if row.state == CANCELLED:
@@ -329,7 +330,7 @@ class Job(Generic[T_co]):
         if outcome is not None and outcome.traceback is not None:
             raise self._remote_error(outcome, row)
         if row.state != DONE or (folder is not None and outcome is None):
-            raise self._failure(row)  # one that died after it left a value failed all the same
+            raise self._failure(row)  # also if it failed after it had written a value
         if outcome is None or outcome.value is None:
             return cast("T_co", 0)
         import pickle
@@ -345,7 +346,7 @@ class Job(Generic[T_co]):
                 error = pickle.loads(outcome.error)
             except KeyboardInterrupt:
                 raise
-            except BaseException:  # its module is not to be had here; its words are
+            except BaseException:  # its module cannot be imported here; use its text
                 error = None
         if not isinstance(error, Exception):
             error = self._failure(row, outcome.summary)
@@ -360,7 +361,7 @@ class Job(Generic[T_co]):
         path = views.log_paths(self._settings, row)[0]
         kind = JobLost if row.state == LOST else JobFailed
         if not words:
-            words = views.result_words(row) or "it left no result"
+            words = views.result_words(row) or "it wrote no result"
         return kind(
             row.id,
             row.state,
@@ -373,7 +374,7 @@ class Job(Generic[T_co]):
 
 
 def _outcome_of(folder: str, row: JobRow) -> Outcome | None:
-    """What the newest attempt left, if it came so far; one that was cut short left nothing."""
+    """The outcome of the latest attempt; None if it did not write one."""
     from stoker.functions import payload, payload_files
 
     if row.state == LOST or (row.cause or row.attempt_cause) == "time_limit":
@@ -386,6 +387,7 @@ def _outcome_of(folder: str, row: JobRow) -> Outcome | None:
 
 
 def _attached(state_dir: str, id: int) -> Job[Any]:
+    """Unpickle a handle. Pickles contain the name of this function, so it must not change."""
     from stoker.settings import load_settings
 
     return Job(load_settings()._replace(state_dir=state_dir), id)
@@ -401,7 +403,7 @@ def _raise_cancelled(row: JobRow) -> NoReturn:
 
 def _deadline(timeout: float | None) -> float | None:
     if timeout is not None and timeout != timeout:
-        raise UsageError("the timeout is nan", "give seconds, or None to wait without a limit")
+        raise UsageError("the timeout is nan", "pass seconds, or None to wait without a limit")
     return None if timeout is None else time.monotonic() + timeout
 
 
@@ -414,12 +416,12 @@ class DoneAndNotDone(NamedTuple, Generic[Handle]):
 
 
 def as_completed(jobs: Iterable[Handle], timeout: float | None = None) -> Iterator[Handle]:
-    """The jobs (or futures of an Executor) in the order in which they end, each once.
+    """Yield jobs (or futures of an Executor) as they finish, each once.
 
     >>> for job in as_completed(jobs):                    # doctest: +SKIP
     ...     print(job.id, job.result())
 
-    TimeoutError when that takes longer than `timeout` seconds in all.
+    Raises TimeoutError if that takes longer than `timeout` seconds in total.
     """
     from stoker.client.finish_watch import FinishWatch
 
@@ -432,22 +434,22 @@ def as_completed(jobs: Iterable[Handle], timeout: float | None = None) -> Iterat
             yield from handles.take(id, state)
     except TimeoutError:
         unfinished = sum(map(len, handles.left.values()))
-        raise TimeoutError(f"{unfinished} of {handles.count} jobs have not ended") from None
+        raise TimeoutError(f"{unfinished} of {handles.count} jobs have not finished") from None
 
 
 def wait(
     jobs: Iterable[Handle], timeout: float | None = None, return_when: str = ALL_COMPLETED
 ) -> DoneAndNotDone[Handle]:
-    """Wait for jobs (or futures of an Executor), as concurrent.futures.wait: (done, not_done).
+    """Wait for jobs (or futures of an Executor) like concurrent.futures.wait: (done, not_done).
 
-    FIRST_COMPLETED returns with the first end, FIRST_EXCEPTION with the first failure.
+    FIRST_COMPLETED returns when the first job finishes, FIRST_EXCEPTION when the first one fails.
     """
     from stoker.client.finish_watch import FinishWatch
 
     if return_when not in (FIRST_COMPLETED, FIRST_EXCEPTION, ALL_COMPLETED):
         raise UsageError(
-            f"`{return_when}` says nothing about when to return",
-            f"{FIRST_COMPLETED}, {FIRST_EXCEPTION} or {ALL_COMPLETED}",
+            f"`{return_when}` is not a valid value of return_when",
+            f"use {FIRST_COMPLETED}, {FIRST_EXCEPTION} or {ALL_COMPLETED}",
         )
     handles = _Handles(jobs)
     done = set(handles.take_done())
@@ -456,8 +458,10 @@ def wait(
             for group in FinishWatch(handles.settings, handles.left).groups(_deadline(timeout)):
                 for id, state in group:
                     done.update(handles.take(id, state))
-                is_bad = any(state != DONE for _, state in group)
-                if return_when == FIRST_COMPLETED or (return_when == FIRST_EXCEPTION and is_bad):
+                has_failure = any(state != DONE for _, state in group)
+                if return_when == FIRST_COMPLETED or (
+                    return_when == FIRST_EXCEPTION and has_failure
+                ):
                     break
         except TimeoutError:
             pass
@@ -465,7 +469,7 @@ def wait(
 
 
 class _Handles(Generic[Handle]):
-    """Jobs of one queue and futures of them, by the number of their job."""
+    """Jobs of one queue and their futures, by job number."""
 
     def __init__(self, given: Iterable[Handle]) -> None:
         self.left: dict[int, list[Handle]] = {}
@@ -475,13 +479,13 @@ class _Handles(Generic[Handle]):
             if not isinstance(job, Job):
                 raise UsageError(
                     f"{handle!r} is neither a job nor a future of a stoker.Executor",
-                    "concurrent.futures.wait takes all kinds of futures, those of stoker included",
+                    "concurrent.futures.wait accepts all kinds of futures, including Stoker's",
                 )
             place = place or job
             if job.state_dir != place.state_dir:
                 raise UsageError(
-                    "jobs of two queues cannot be waited for together",
-                    f"wait for those in `{place.state_dir}` and those in `{job.state_dir}` apart",
+                    "cannot wait for jobs of two queues at once",
+                    f"wait separately for those in `{place.state_dir}` and `{job.state_dir}`",
                 )
             self.left.setdefault(job.id, []).append(handle)
         if place is not None:
@@ -489,7 +493,7 @@ class _Handles(Generic[Handle]):
         self.count = sum(map(len, self.left.values()))
 
     def take_done(self) -> list[Handle]:
-        """Futures that are done: one that was cancelled is, while its job still stops."""
+        """Remove and return finished futures; a cancelled one is done while its job still stops."""
         done: list[Handle] = []
         for id, handles in list(self.left.items()):
             ended = [one for one in handles if not isinstance(one, Job) and one.done()]
@@ -500,12 +504,12 @@ class _Handles(Generic[Handle]):
         return done
 
     def take(self, id: int, state: str | None) -> list[Handle]:
-        """The job has ended: its handles, of which no future is behind its job."""
+        """Remove and return the handles of a finished job, after its futures are done too."""
         from concurrent.futures import wait
 
         handles = self.left.pop(id)
         for one in handles:
             if not isinstance(one, Job):
                 one._settle(state)
-                wait([one])  # the watcher's thread may be the one that sets the result
+                wait([one])  # the watcher thread may be about to set the result
         return handles

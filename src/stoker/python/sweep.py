@@ -1,4 +1,4 @@
-"""Sweeps from Python: start one, or find one, and read its results.
+"""Sweeps in Python: start or find a sweep and read its results.
 
     sweep = stoker.sweep("python train.py --lr {lr}", {"lr": [1e-3, 1e-4]}, gpus=1)
 
@@ -10,9 +10,9 @@
     sweep.wait()
     sweep.best(), sweep.results(), sweep.to_pandas()
 
-Parameters are a mapping: lists are values, texts such as "log(1e-5, 1e-1)" and "range(3)" are what
-they are on the command line, anything else is a constant. A list of mappings is the union of their
-grids, and a configuration of GPU Task Scheduler (`{"test_config": [...]}`) is taken as it is.
+Parameters are a mapping: lists are values, strings such as "log(1e-5, 1e-1)" and "range(3)" have
+the syntax of the command line, and anything else is a constant. A list of mappings is the union of
+their grids. A configuration of GPU Task Scheduler (`{"test_config": [...]}`) works unchanged.
 """
 
 from __future__ import annotations
@@ -37,50 +37,50 @@ if TYPE_CHECKING:
 
 Params: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
-# What is said of a sweep as a whole; everything else is for its jobs.
-_OF_SWEEPS = (
+# Options of the sweep; all other options are for its jobs.
+_SWEEP_OPTIONS = (
     "name", "method", "trials", "seed", "metric", "early_stop", "max_parallel", "max_fails",
     "same_fails", "lenient",
 )  # fmt: skip
 
 
 class Sweep:
-    """A sweep by its name. Cheap, and true whenever it is asked: nothing is kept here."""
+    """A handle of a sweep. Nothing is cached: every property is read from the queue."""
 
     def __init__(self, settings: Settings, name: str) -> None:
         self._settings = settings
         self.name = name
 
-    # -- look --------------------------------------------------------------------------------
+    # -- query -------------------------------------------------------------------------------
 
     @property
     def counts(self) -> dict[str, int]:
-        """Trials by state."""
+        """The number of trials by state."""
         from stoker.store import sweeps
 
         return sweeps.counts(self._open().db, self._row().id)
 
     @property
     def stopped(self) -> str | None:
-        """Why no more of it starts; None while it goes on."""
+        """Why the sweep was stopped; None if it was not."""
         return self._row().stopped
 
     def jobs(self) -> list[Job[Any]]:
-        """The newest job of each trial."""
+        """The latest job of each trial."""
         from stoker.store import sweeps
 
         rows = sweeps.trials(self._open().db, self._row().id)
         return [Job(self._settings, row.job) for row in rows if row.job is not None]
 
     def results(self, where: str | None = None, sort: str | None = None) -> list[dict[str, Any]]:
-        """One dict for each trial: its parameters, metrics, state, seconds, trial and job.
+        """Return a dict per trial with its parameters, metrics, state, seconds, trial and job.
 
         >>> sweep.results(where="lr < 0.01", sort="-acc")        # doctest: +SKIP
         """
         from stoker.results import table
 
         rows = self._rows()
-        known = table.Columns(rows)  # of all: a filter hides no column
+        known = table.Columns(rows)  # of all rows, so that a filter hides no column
         names = table.columns(rows, constants=True)
         if where is not None:
             rows = table.where(rows, where, known)
@@ -90,13 +90,16 @@ class Sweep:
         return [dict(zip(names, line, strict=True)) for line in cells]
 
     def best(self, metric: str | None = None, goal: str | None = None) -> dict[str, Any] | None:
-        """The row of `results()` with the best value; by the sweep's own metric if none is said."""
+        """Return the row of `results()` with the best value of `metric`, by default the metric of
+        the sweep; None if no trial reported it. Raises UsageError if there is no metric."""
         from stoker.results import table
 
         own = self._spec().metric
         if metric is None:
             if own is None:
-                raise UsageError("best by what?", 'best("val_loss") or best("acc", "max")')
+                raise UsageError(
+                    "the sweep has no metric", 'pass one: best("val_loss") or best("acc", "max")'
+                )
             metric = own.name
         goal = goal or (own.goal if own is not None and own.name == metric else "min")
         rows = self._rows()
@@ -108,7 +111,7 @@ class Sweep:
         return next(row for row in self.results() if row["trial"] == top.trial)
 
     def curve(self, trial: int, metric: str) -> list[tuple[float, float]]:
-        """(step, value) of one metric of one trial."""
+        """Return (step, value) pairs of one metric of one trial."""
         from stoker.client.reports import curve_of
 
         for one in self._reported():
@@ -128,47 +131,47 @@ class Sweep:
 
         return export.to_polars(self._rows())
 
-    # -- act ---------------------------------------------------------------------------------
+    # -- change ------------------------------------------------------------------------------
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Until no trial waits or runs and no more will come; False when time ran out."""
+        """Wait until the sweep is complete; return False after `timeout` seconds."""
         from stoker.client.change_feed import ChangeFeed
 
-        give_up = None if timeout is None else time.monotonic() + timeout
-        news = ChangeFeed(self._settings.state_dir)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        changes = ChangeFeed(self._settings.state_dir)
         try:
             while self._is_open():
-                rest = None if give_up is None else give_up - time.monotonic()
+                rest = None if deadline is None else deadline - time.monotonic()
                 if rest is not None and rest <= 0:
                     return False
-                self._open().wake()  # without a daemon it never ends
-                news.wait(rest)
+                self._open().wake()  # trials need a daemon to run
+                changes.wait(rest)
         finally:
-            news.close()
+            changes.close()
         return True
 
     def stop(self, kill: bool = False) -> None:
-        """Start no more of it; with `kill`, end what runs."""
+        """Start no more trials; with `kill`, cancel running trials too."""
         from stoker.sweep_control import lifecycle
 
         lifecycle.stop(self._open(), self.name, kills=kill)
 
     def resume(self) -> Sweep:
-        """Run what has neither a result nor a job."""
+        """Continue a stopped sweep: run trials that have neither a result nor a job."""
         from stoker.sweep_control import lifecycle
 
         lifecycle.resume(self._open(), self.name)
         return self
 
     def extend(self, trials: int) -> Sweep:
-        """So many more trials."""
+        """Add this many trials to a random or adaptive sweep."""
         from stoker.sweep_control import lifecycle
 
         lifecycle.extend(self._open(), self.name, trials)
         return self
 
     def rerun(self, trials: Iterable[int] | None = None) -> list[Job[Any]]:
-        """Run trials again: those with these numbers, or all that failed or were lost."""
+        """Run the trials with these numbers again, by default all failed and lost trials."""
         from stoker.sweep_control import lifecycle
 
         numbers = None if trials is None else set(trials)
@@ -181,7 +184,7 @@ class Sweep:
         try:
             return self._described()
         except NotFound:
-            return f"<sweep {self.name}: forgotten>"
+            return f"<sweep {self.name}: removed>"
 
     def _described(self) -> str:
         words = ", ".join(f"{count} {state}" for state, count in sorted(self.counts.items()))
@@ -244,22 +247,24 @@ def start(
     params: Params,
     options: Mapping[str, Any],
 ) -> Sweep:
-    """Give a sweep of a command, or of a function whose arguments the parameters are."""
+    """Start a sweep of a command, or of a function that takes the parameters as arguments."""
     from stoker.client.finish_watch import open_queue
     from stoker.client.job_options import NAMES, check_names, make_spec, read_options
     from stoker.sweep_control import lifecycle
 
-    check_names(options, (*_OF_SWEEPS, *NAMES), "a sweep")
-    own = {key: value for key, value in options.items() if key in _OF_SWEEPS}
-    wanted = read_options({k: v for k, v in options.items() if k not in _OF_SWEEPS})
+    check_names(options, (*_SWEEP_OPTIONS, *NAMES), "a sweep")
+    own = {key: value for key, value in options.items() if key in _SWEEP_OPTIONS}
+    job_options = read_options({k: v for k, v in options.items() if k not in _SWEEP_OPTIONS})
     queue = open_queue(settings)
-    base = make_spec(wanted, settings, queue.devices())
+    base = make_spec(job_options, settings, queue.devices())
     if base.after or base.begin_at or base.stdout or base.stderr or base.dedupe:
-        raise UsageError("after, begin, stdout, stderr and dedupe are for single jobs",
-                         "leave them out of a sweep")  # fmt: skip
+        raise UsageError(
+            "after, begin, stdout, stderr and dedupe are options of single jobs",
+            "leave them out for a sweep",
+        )
     same_fails = own.pop("same_fails", lifecycle.SAME_FAILS)
     if type(same_fails) is not int or same_fails < 0:
-        raise UsageError(f"same_fails is `{same_fails}`", "write a whole number from 0 on")
+        raise UsageError(f"same_fails is `{same_fails}`", "write a whole number, 0 or more")
     if callable(what):
         template = _template_of(settings, what)
         spec = _spec_of(template, params, {**own, "lenient": True})
@@ -276,8 +281,10 @@ def _command(what: object) -> Template:
         return template.shell(what)
     if isinstance(what, Iterable) and not isinstance(what, bytes):
         return template.argv([os.fsdecode(word) for word in what])
-    raise UsageError(f"{what!r} is neither a command nor a function",
-                     'sweep("python train.py --lr {lr}", {"lr": [0.1, 0.01]})')  # fmt: skip
+    raise UsageError(
+        f"{what!r} is neither a command nor a function",
+        'sweep("python train.py --lr {lr}", {"lr": [0.1, 0.01]})',
+    )
 
 
 def _spec_of(template: Template, params: Params, own: Mapping[str, Any]) -> SweepSpec:
@@ -294,7 +301,8 @@ def _spec_of(template: Template, params: Params, own: Mapping[str, Any]) -> Swee
             shape["include"] = [_plain(one) for one in params]
         else:
             raise UsageError(
-                "parameters are a mapping, or a list of mappings", 'such as {"lr": [0.1, 0.01]}'
+                "parameters must be a mapping or a list of mappings",
+                'for example {"lr": [0.1, 0.01]}',
             )
         space = toml_file.from_table(shape, os.getcwd()).space
     given = own.get("metric")
@@ -302,13 +310,13 @@ def _spec_of(template: Template, params: Params, own: Mapping[str, Any]) -> Swee
     stop = own.get("early_stop")
     name = own.get("name")
     if name is not None and not isinstance(name, str):
-        raise UsageError(f"the name of a sweep is a text, not {name!r}")
+        raise UsageError(f"the name of a sweep must be a string, not {name!r}")
     stop = {"kind": stop} if isinstance(stop, str) else stop
     return make_spec(template, space, **{**own, "metric": metric, "early_stop": stop})
 
 
 def _plain(params: Mapping[str, Any]) -> dict[str, object]:
-    """Values as a file would have them."""
+    """Convert arrays, tuples and sets to lists, as in a sweep file."""
     found: dict[str, object] = {}
     for name, value in params.items():
         tolist = getattr(value, "tolist", None)  # arrays
@@ -321,7 +329,7 @@ def _plain(params: Mapping[str, Any]) -> dict[str, object]:
 
 
 def _scalar(value: object) -> object:
-    """Scalars of NumPy and PyTorch, and paths, as a file would have them."""
+    """Convert NumPy and PyTorch scalars and paths to plain values, as in a sweep file."""
     if isinstance(value, os.PathLike):
         return os.fsdecode(value)
     item = getattr(value, "item", None)
@@ -339,7 +347,7 @@ def _template_of(settings: Settings, function: Callable[..., Any]) -> Template:
     packer = Packer(function)
     body = packer.shared + packer.call((), {})
     digest = hashlib.sha256(body).hexdigest()
-    # The same function again is the same file again: giving a sweep twice leaves nothing behind.
+    # The folder is named after the content, so that repeating a sweep creates no new files.
     folder = payload_files.new_folder(settings.state_dir, digest[:32])
     payload_files.write(folder, payload_files.CALL, [body])
     words = call.words(sys.executable, packer.identity, folder, digest, [(0, len(body))])
