@@ -1,1 +1,1 @@
-"""Sweeps as lasting things, with the real daemon."""
+"""Sweeps with the real daemon."""

@@ -1,4 +1,4 @@
-"""`make demo`: the commands that it shows at the end work."""
+"""`make demo`: the commands that it prints at the end work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever dies where: no trial is lost and none is there twice."""
+"""Crashes at any point: no trial is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.python.conftest import here as here
 @pytest.mark.parametrize(
     "point", ["sweep.before_commit:1", "sweep.before_commit:2", "sweep.after_commit:1"]
 )
-def test_a_sweep_whose_giver_died_is_given_again(new_lab: Callable[..., Lab], point: str) -> None:
+def test_sweep_survives_a_crash_of_its_submitter(new_lab: Callable[..., Lab], point: str) -> None:
     lab = new_lab(devices=2)
     words = ("sweep", "echo {x}", "x=range(7)", "--name", "s", "--json")
     died = lab.run(*words, STOKER_FAILPOINT=point)
@@ -30,11 +30,11 @@ def test_a_sweep_whose_giver_died_is_given_again(new_lab: Callable[..., Lab], po
 
 @pytest.mark.parametrize("point", ["driver.after_ask", "sweep.before_commit", "sweep.after_commit"])
 @pytest.mark.parametrize("nth", [1, 3])
-def test_a_search_whose_driver_died_goes_on(here: Lab, point: str, nth: int) -> None:
+def test_search_continues_after_its_driver_died(here: Lab, point: str, nth: int) -> None:
     once = here.folder / "once"
     once.touch()
     here.env |= {"STOKER_FAILPOINT": f"{point}:{nth}", "STOKER_FAILPOINT_ONCE": str(once)}
-    here.ok("daemon", "start")  # it hands the failpoint on to its driver
+    here.ok("daemon", "start")  # it passes the failpoint to its driver
     swept = stoker.sweep(
         work.bowl, {"x": "interval(0, 1)", "y": "interval(0, 1)"}, method="tpe", trials=6, seed=1,
         metric="loss", max_parallel=2,

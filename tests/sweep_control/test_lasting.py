@@ -1,4 +1,4 @@
-"""What a sweep must not do, whoever gives it, kills it, or removes things under it."""
+"""Sweeps that are repeated, edited, killed, or lose their files and jobs."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ def counted(lab: Lab, name: str) -> int:
     return sum(trials(lab, name).values())
 
 
-def test_a_search_goes_on_when_only_the_daemon_was_killed(lab: Lab) -> None:
+def test_search_continues_after_the_daemon_was_killed(lab: Lab) -> None:
     lab.ok("sweep", "-n", "s", "-N", "10", *SEARCH, "echo stoker: y={x}", "x=interval(0,1)")
     for enough in (2, 5):
         lab.wait_until(lambda enough=enough: counted(lab, "s") >= enough)  # type: ignore[misc]
         lab.kill_daemon()
     lab.wait_until(lambda: trials(lab, "s") == {"done": 10})
-    assert "over" in lab.ok("sweep", "ls")
+    assert "finished" in lab.ok("sweep", "ls")
 
 
-def test_a_name_cannot_lead_out_of_the_state_folder(lab: Lab) -> None:
+def test_sweep_name_cannot_escape_the_state_folder(lab: Lab) -> None:
     (lab.folder / "f.toml").write_text('command = "echo {x}"\n[params]\nx = [1]\n')
     done = lab.run("sweep", "-n", "../../evil", "f.toml")
-    assert (done.returncode, "cannot be the name" in done.stderr) == (2, True)
+    assert (done.returncode, "cannot be the name of a sweep" in done.stderr) == (2, True)
 
 
-def test_functions_of_one_name_are_one_sweep_only_if_they_do_the_same(here: Lab) -> None:
+def test_functions_with_the_same_name_share_a_sweep_only_if_equal(here: Lab) -> None:
     first = stoker.sweep(lambda x: x, {"x": [1, 2]}, gpus=0)
     second = stoker.sweep(lambda x: -x, {"x": [1, 2]}, gpus=0)
     again = stoker.sweep(lambda x: x, {"x": [1, 2]}, gpus=0)
@@ -58,7 +58,7 @@ def test_functions_of_one_name_are_one_sweep_only_if_they_do_the_same(here: Lab)
     assert len({first.name, second.name, again.name}) == 2
 
 
-def test_the_searcher_counts_as_trials_do() -> None:
+def test_search_numbers_trials_like_the_database() -> None:
     from stoker.sweeps.arguments import from_words
     from stoker.sweeps.spec import make_metric
 
@@ -70,7 +70,7 @@ def test_the_searcher_counts_as_trials_do() -> None:
         assert [one.number for one in searcher.ask(3)] == [1, 2, 3]
 
 
-def test_extending_adds_to_what_was_wanted_not_to_what_is_there(lab: Lab) -> None:
+def test_extend_adds_to_the_requested_number_of_trials(lab: Lab) -> None:
     lab.ok("sweep", "-n", "s", "-N", "9", *SEARCH, "echo stoker: y={x}", "x=interval(0,1)")
     lab.ok("sweep", "extend", "s", "3")
     lab.wait_until(lambda: trials(lab, "s") == {"done": 12})
@@ -81,7 +81,7 @@ def test_extending_adds_to_what_was_wanted_not_to_what_is_there(lab: Lab) -> Non
     assert [row["x"] for row in rows(lab, "l")][:4] == before
 
 
-def test_a_file_may_ask_for_no_gpu(lab: Lab) -> None:
+def test_sweep_file_may_request_no_gpu(lab: Lab) -> None:
     (lab.folder / "g.toml").write_text(
         'command = "echo {x}"\n[resources]\ngpus = 0\n[params]\nx = [1]\n'
     )
@@ -89,7 +89,7 @@ def test_a_file_may_ask_for_no_gpu(lab: Lab) -> None:
     assert lab.job(made["jobs"][0])["gpus"] == 0
 
 
-def test_a_trial_that_is_told_to_stop_is_over_even_if_it_asks_for_more(here: Lab) -> None:
+def test_trial_stopped_early_is_finished_even_if_it_requeues(here: Lab) -> None:
     swept = stoker.sweep(
         work.stubborn, {"offset": [0, 0.1, 100]}, metric="loss", max_parallel=1, gpus=0, retries=3,
         early_stop={"kind": "median", "min_trials": 2, "after_step": 1},
@@ -97,10 +97,10 @@ def test_a_trial_that_is_told_to_stop_is_over_even_if_it_asks_for_more(here: Lab
     assert swept.wait(100)
     assert swept.counts == {"done": 2, "cancelled": 1}
     assert swept.jobs()[2].info()["cause"] == "stopped_early"
-    assert swept.resume().counts == {"done": 2, "cancelled": 1}  # run as far as it was worth
+    assert swept.resume().counts == {"done": 2, "cancelled": 1}  # it counts as finished
 
 
-def test_a_stopped_sweep_tries_nothing_again(lab: Lab) -> None:
+def test_stopped_sweep_retries_no_trial(lab: Lab) -> None:
     gate = lab.folder / "gate"
     made = sweep(lab, "-n", "s", "--retries", "5",
                  f"while ! test -e {gate}; do sleep 0.02; done; exit {{x}}", "x=3,4")  # fmt: skip
@@ -113,7 +113,7 @@ def test_a_stopped_sweep_tries_nothing_again(lab: Lab) -> None:
 
 
 def at_once(count: int, what: Callable[[], Any]) -> list[Any]:
-    """The same from several threads that begin together."""
+    """Call a function from several threads that start together."""
     barrier, results = threading.Barrier(count), []
 
     def run() -> None:
@@ -128,7 +128,7 @@ def at_once(count: int, what: Callable[[], Any]) -> list[Any]:
     return results
 
 
-def test_several_who_resume_or_give_at_once_run_every_trial_once(here: Lab) -> None:
+def test_concurrent_resume_and_start_run_every_trial_once(here: Lab) -> None:
     stoker.sweep("true {x}", {"x": "range(30)"}, name="s", gpus=0, hold=True)
     stoker.Queue().find_sweep("s").stop()
 
@@ -143,7 +143,7 @@ def test_several_who_resume_or_give_at_once_run_every_trial_once(here: Lab) -> N
     assert len(stoker.Queue().jobs("held")) == 32
 
 
-def test_the_same_file_name_in_another_folder_is_another_sweep(lab: Lab) -> None:
+def test_same_file_name_in_another_folder_is_another_sweep(lab: Lab) -> None:
     names = []
     for folder in ("a", "b"):
         place = lab.folder / folder
@@ -156,7 +156,7 @@ def test_the_same_file_name_in_another_folder_is_another_sweep(lab: Lab) -> None
     assert names == ["search", "search-2"]
 
 
-def test_an_edited_sweep_runs_nothing_that_it_does_not_ask_for(lab: Lab) -> None:
+def test_edited_sweep_runs_only_requested_points(lab: Lab) -> None:
     sweep(lab, "-n", "s", "--hold", "echo {a}", "a=1,2,3")
     lab.ok("sweep", "stop", "s")
     again = sweep(lab, "-n", "s", "--hold", "echo new {a}", "a=1,2")
@@ -173,7 +173,7 @@ def test_results_outlive_the_jobs(lab: Lab) -> None:
     assert sweep(lab, "-n", "s", "echo stoker: y={a}", "a=1,2")["jobs"] == []
 
 
-def test_a_function_sweep_runs_again_after_its_jobs_were_removed(here: Lab) -> None:
+def test_function_sweep_runs_again_after_its_jobs_were_removed(here: Lab) -> None:
     swept = work.score.sweep({"x": [1, 2]}, name="fn")
     assert swept.wait(60)
     here.ok("rm", "sweep:fn")
@@ -185,7 +185,7 @@ def test_a_function_sweep_runs_again_after_its_jobs_were_removed(here: Lab) -> N
     assert len(list(calls.iterdir())) == before
 
 
-def test_running_one_trial_again_does_not_wake_a_stopped_search(lab: Lab) -> None:
+def test_rerun_of_a_trial_does_not_resume_a_stopped_search(lab: Lab) -> None:
     lab.ok("sweep", "-n", "s", "-N", "500", *SEARCH, "echo stoker: y={x}", "x=interval(0,1)")
     lab.wait_until(lambda: trials(lab, "s").get("done", 0) >= 2)
     lab.ok("sweep", "stop", "s", "--kill")
@@ -197,7 +197,7 @@ def test_running_one_trial_again_does_not_wake_a_stopped_search(lab: Lab) -> Non
     assert "stopped" in lab.ok("sweep", "ls")
 
 
-def test_another_sweep_of_the_same_name_finds_no_old_files(lab: Lab) -> None:
+def test_new_sweep_with_a_removed_name_finds_no_old_files(lab: Lab) -> None:
     command = "mkdir -p $STOKER_CHECKPOINT_DIR; ls $STOKER_CHECKPOINT_DIR; : {a}"
     sweep(lab, "-n", "s", f"{command}; touch $STOKER_CHECKPOINT_DIR/old", "a=1")
     lab.wait()
@@ -207,7 +207,7 @@ def test_another_sweep_of_the_same_name_finds_no_old_files(lab: Lab) -> None:
     assert lab.log(job) == ""
 
 
-def test_a_metric_may_have_the_name_of_a_parameter(lab: Lab) -> None:
+def test_metric_may_have_the_name_of_a_parameter(lab: Lab) -> None:
     sweep(lab, "-n", "s", "--metric", "loss", "--lenient",
           "echo stoker: loss=$((10 - STOKER_PARAM_loss))", "loss=1,2,3")  # fmt: skip
     lab.wait()
@@ -216,22 +216,22 @@ def test_a_metric_may_have_the_name_of_a_parameter(lab: Lab) -> None:
     lab.ok("plot", "s", "--param", "loss")
 
 
-def test_a_search_whose_metric_nobody_reports_stops_and_says_so(lab: Lab) -> None:
+def test_search_without_reported_metric_stops_with_a_reason(lab: Lab) -> None:
     lab.ok("sweep", "-n", "s", "-N", "30", *SEARCH, "echo stoker: z={x}", "x=interval(0,1)")
     lab.wait_until(lambda: json.loads(lab.ok("sweep", "show", "s", "--json"))["stopped"])
     shown = json.loads(lab.ok("sweep", "show", "s", "--json"))
-    assert "none has reported `y`" in shown["stopped"]
+    assert "none reported `y`" in shown["stopped"]
     assert sum(shown["trials"].values()) < 10
 
 
-def test_the_foreground_stops_after_failures_that_are_alike_too(lab: Lab) -> None:
+def test_foreground_sweep_stops_after_equal_failures(lab: Lab) -> None:
     (lab.folder / "f.toml").write_text('command = "exit 3 {x}"\n[params]\nx = "range(30)"\n')
     done = lab.run("run", "-g", "0", "f.toml")
     assert "5 trials in a row failed alike: exit code 3" in done.stderr
-    assert done.returncode in (5, 6)  # the next one may have been started already
+    assert done.returncode in (5, 6)  # the next trial may have started already
 
 
-def test_the_foreground_runs_failed_trials_again_only_if_asked(lab: Lab) -> None:
+def test_foreground_sweep_reruns_failed_trials_only_with_resume(lab: Lab) -> None:
     (lab.folder / "f.toml").write_text(
         'command = "echo {x} >> ran; test {x} = 1"\n[params]\nx = [1, 2]\n'
     )
@@ -239,7 +239,7 @@ def test_the_foreground_runs_failed_trials_again_only_if_asked(lab: Lab) -> None
     assert lab.run("run", "-g", "0", "-l", "logs", "f.toml").returncode == 1
     again = lab.run("run", "-g", "0", "-l", "logs", "f.toml")
     assert (again.returncode, sorted(ran.read_text().split())) == (0, ["1", "2"])
-    assert "1 trial failed before; --resume runs them again" in again.stderr
+    assert "1 trial failed earlier; to run failed trials again, use --resume" in again.stderr
     assert f"stoker results {logs}" in again.stderr
     spec = load(lab.folder / "f.toml")._replace(name="sweep")
     base = JobSpec((), Context(str(lab.folder), (), 0o22, "/bin/sh"))
@@ -250,7 +250,7 @@ def test_the_foreground_runs_failed_trials_again_only_if_asked(lab: Lab) -> None
         db.close()
 
 
-def test_failures_with_one_exit_code_and_other_words_are_not_alike(lab: Lab) -> None:
+def test_failures_with_different_messages_are_not_equal(lab: Lab) -> None:
     (lab.folder / "f.toml").write_text(
         'command = "echo {x} is {y}; exit 3"\n[params]\ny = [1, 2, 3, 4]\nx = ["a", "b"]\n'
     )
@@ -262,17 +262,20 @@ def test_failures_with_one_exit_code_and_other_words_are_not_alike(lab: Lab) -> 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["stop", "a", "b"], "one word too many"),
-        (["rerun", "s", "²"], "is not a trial"),
-        (["rerun", "s", "5-1"], "is no range of trials"),
-        (["rerun", "s", "1-99999999999"], "is not a trial"),
-        (["extend", "s", "²"], "how many more trials?"),
-        (["--early-stop", "median,after_step=²", "--metric", "y", "echo {x}", "x=1"], "no option"),
+        (["stop", "a", "b"], "unexpected argument `b`"),
+        (["rerun", "s", "²"], "is not a trial number"),
+        (["rerun", "s", "5-1"], "is not a valid range of trials"),
+        (["rerun", "s", "1-99999999999"], "is not a trial number"),
+        (["extend", "s", "²"], "the number of additional trials is missing"),
+        (
+            ["--early-stop", "median,after_step=²", "--metric", "y", "echo {x}", "x=1"],
+            "not an option",
+        ),
         (["--when", "x: 1 == 1", "f.toml"], "for parameters on the command line"),
         (["-m", "cmaes", "--metric", "y", "echo {x}", "x=interval(0,1)"], ""),
     ],
 )
-def test_odd_words_get_a_sentence(lab: Lab, words: list[str], message: str) -> None:
+def test_invalid_arguments_get_a_clear_error(lab: Lab, words: list[str], message: str) -> None:
     (lab.folder / "f.toml").write_text('command = "echo {x}"\n[params]\nx = [1]\n')
     done = lab.run("sweep", *words, *(["--hold"] if words[0].startswith("-") else []))
     assert "Traceback" not in done.stderr
@@ -281,7 +284,7 @@ def test_odd_words_get_a_sentence(lab: Lab, words: list[str], message: str) -> N
         assert message in done.stderr
 
 
-def test_files_that_cannot_be_written_are_told(lab: Lab) -> None:
+def test_unwritable_output_file_is_an_error(lab: Lab) -> None:
     sweep(lab, "-n", "s", "echo stoker: y={a}", "a=1,2")
     lab.wait()
     for words in (["-o", "/nonexistent/x.csv"], ["--parquet", "/nonexistent/x"]):
@@ -289,7 +292,7 @@ def test_files_that_cannot_be_written_are_told(lab: Lab) -> None:
         assert (done.returncode, "cannot write" in done.stderr) == (2, True)
 
 
-def test_what_only_makes_sense_for_one_job_is_refused_in_a_file(lab: Lab) -> None:
+def test_option_of_a_single_job_is_refused_in_a_sweep_file(lab: Lab) -> None:
     (lab.folder / "f.toml").write_text(
         'command = "echo {x}"\n[resources]\nstdout = "x"\n[params]\nx = [1]\n'
     )
@@ -297,12 +300,12 @@ def test_what_only_makes_sense_for_one_job_is_refused_in_a_file(lab: Lab) -> Non
     assert (done.returncode, "resources.stdout" in done.stderr) == (2, True)
 
 
-def test_dry_run_leaves_no_file(lab: Lab) -> None:
+def test_dry_run_creates_no_file(lab: Lab) -> None:
     lab.ok("sweep", "--dry-run", "cat {params:file}", "a=1,2")
     assert not (lab.state_dir / "sweeps").exists()
 
 
-def test_a_driven_sweep_is_not_over_before_its_trials_are_there(here: Lab) -> None:
+def test_driven_sweep_does_not_finish_before_its_trials_exist(here: Lab) -> None:
     stoker.sweep("echo {x}", {"x": [1]}, name="s", metric="y", early_stop="median", gpus=0,
                  hold=True)  # fmt: skip
     with closing(StoredQueue()) as queue:
@@ -312,7 +315,7 @@ def test_a_driven_sweep_is_not_over_before_its_trials_are_there(here: Lab) -> No
         assert sweeps.get(queue.db, "s").is_driven  # its trial waits
 
 
-def test_a_target_stops_any_sweep(lab: Lab) -> None:
+def test_target_stops_any_sweep(lab: Lab) -> None:
     (lab.folder / "t.toml").write_text(
         'command = "echo stoker: y={x}"\nmetric = { name = "y", goal = "max", target = 3 }\n'
         'max_parallel = 1\n[params]\nx = "range(200)"\n'
@@ -323,14 +326,14 @@ def test_a_target_stops_any_sweep(lab: Lab) -> None:
     assert trials(lab, "t")["cancelled"] > 0
 
 
-def test_a_search_that_is_over_says_that_all_is_there(lab: Lab) -> None:
+def test_completed_search_reports_that_all_trials_exist(lab: Lab) -> None:
     given = ("sweep", "-n", "s", "-N", "3", *SEARCH, "echo stoker: y={x}", "x=interval(0,1)")
     assert "3 trials by tpe" in lab.ok(*given)
     lab.wait_until(lambda: trials(lab, "s") == {"done": 3})
-    assert "sweep s: all 3 trials are there (3 done)" in lab.ok(*given)
+    assert "sweep s: all 3 trials already exist (3 done)" in lab.ok(*given)
 
 
-def test_points_that_an_edit_adds_to_a_search_are_run(lab: Lab) -> None:
+def test_points_added_to_a_search_by_an_edit_are_run(lab: Lab) -> None:
     search = (
         'command = "echo stoker: y={x}"\nmethod = "tpe"\ntrials = 3\nmetric = "y"\nseed = 1\n'
         '[resources]\ngpus = 0\n[params]\nx = "interval(0, 1)"\n'
@@ -349,14 +352,14 @@ def test_points_that_an_edit_adds_to_a_search_are_run(lab: Lab) -> None:
     assert sweep(lab, "s.toml")["jobs"] == []
 
 
-def test_a_search_whose_metric_is_never_a_number_says_what_it_was(lab: Lab) -> None:
+def test_search_with_a_non_numeric_metric_stops_with_its_value(lab: Lab) -> None:
     lab.ok("sweep", "-n", "s", "-N", "30", *SEARCH, "echo stoker: y=nan x={x}", "x=interval(0,1)")
     lab.wait_until(lambda: json.loads(lab.ok("sweep", "show", "s", "--json"))["stopped"])
     stopped = json.loads(lab.ok("sweep", "show", "s", "--json"))["stopped"]
-    assert stopped == "5 trials ended well, and `y` was never a number: nan"
+    assert stopped == "5 trials succeeded, but `y` was never a number: nan"
 
 
-def test_what_a_method_needs_is_named_with_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_about_a_missing_package_has_the_pip_command(monkeypatch: pytest.MonkeyPatch) -> None:
     from importlib import util
 
     from stoker.sweeps.arguments import from_words
@@ -370,7 +373,7 @@ def test_what_a_method_needs_is_named_with_what_to_type(monkeypatch: pytest.Monk
     assert no.value.hint == "pip install scipy torch"
 
 
-def test_a_job_that_ran_a_trial_before_still_knows_it(lab: Lab) -> None:
+def test_earlier_job_of_a_trial_still_shows_the_trial(lab: Lab) -> None:
     sweep(lab, "echo stoker: y={x}", "x=5,6", "--name", "s")
     lab.wait()
     lab.ok("sweep", "rerun", "s", "2")
@@ -380,7 +383,7 @@ def test_a_job_that_ran_a_trial_before_still_knows_it(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("verb", ["results", "plot"])
-def test_a_name_that_nobody_knows_has_a_nearest_sweep(lab: Lab, verb: str) -> None:
+def test_unknown_sweep_name_gets_a_suggestion(lab: Lab, verb: str) -> None:
     sweep(lab, "echo {x}", "x=1", "--name", "brave", "--hold")
     done = lab.run(verb, "brvae")
     assert done.returncode == 1
@@ -390,7 +393,7 @@ def test_a_name_that_nobody_knows_has_a_nearest_sweep(lab: Lab, verb: str) -> No
     assert "`stoker sweep ls` shows the sweeps" in lab.run(verb, "nope").stderr
 
 
-def test_a_metric_needs_a_name(lab: Lab) -> None:
+def test_metric_without_a_name_is_refused(lab: Lab) -> None:
     sweep(lab, "echo {x}", "x=1", "--name", "s", "--hold")
     done = lab.run("results", "s", "--best", "1", "--metric", ":")
     assert (done.returncode, "`:` is not a valid metric name" in done.stderr) == (2, True)

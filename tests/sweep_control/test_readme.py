@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 
 
-def test_the_sweep_of_the_readme_gives_the_table_of_the_readme(lab: Lab) -> None:
+def test_readme_sweep_gives_the_table_in_the_readme(lab: Lab) -> None:
     block = next(b for b in re.findall(r"```console\n(.*?)```", README, re.DOTALL) if "sweep" in b)
     sweep, results, plot = (
         line.removeprefix("$ ") for line in block.splitlines() if line.startswith("$")
@@ -37,7 +37,7 @@ def test_the_sweep_of_the_readme_gives_the_table_of_the_readme(lab: Lab) -> None
     assert "best" in shell(plot.partition("#")[0])
 
 
-def test_the_python_example_of_the_readme_prints_what_it_says(lab: Lab) -> None:
+def test_readme_python_example_prints_the_documented_output(lab: Lab) -> None:
     [code] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     script = lab.folder / "example.py"
     script.write_text(code)
@@ -48,8 +48,8 @@ def test_the_python_example_of_the_readme_prints_what_it_says(lab: Lab) -> None:
     assert done.stdout == "2.1\n0.1\n"
 
 
-def test_importing_stoker_stays_light() -> None:
-    """What it loads is the budget; how long that takes depends on the machine."""
+def test_import_of_stoker_loads_few_modules() -> None:
+    """Checks the list of imported modules; the import time depends on the machine."""
     code = (
         "import sys; before = set(sys.modules); import stoker; stoker.current(); stoker.log;"
         " print(*sorted(set(sys.modules) - before))"
@@ -63,7 +63,7 @@ def test_importing_stoker_stays_light() -> None:
     assert len(loaded) < 25, loaded
 
 
-def test_every_public_name_can_be_had() -> None:
+def test_every_public_name_can_be_imported() -> None:
     import stoker
 
     assert all(getattr(stoker, name) is not None for name in stoker.__all__)

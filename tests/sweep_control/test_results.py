@@ -1,4 +1,4 @@
-"""`stoker results` and `stoker plot`: what they show of a sweep, in every form."""
+"""`stoker results` and `stoker plot` in every output format."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def mine(lab: Lab) -> Lab:
     return lab
 
 
-def test_a_filter_that_leaves_no_row_leaves_the_header(mine: Lab) -> None:
+def test_filter_without_matches_prints_the_header(mine: Lab) -> None:
     nothing = ("results", "mine", "--where", "lr > 100")
     assert mine.ok(*nothing).split() == [
         "TRIAL", "lr", "seed", "extra", "loss", "metric.state", "acc", "STATE", "TIME", "JOB",
@@ -48,19 +48,19 @@ def test_a_filter_that_leaves_no_row_leaves_the_header(mine: Lab) -> None:
     assert json.loads(file.read_text()) == []
 
 
-def test_a_filter_hides_no_column(mine: Lab) -> None:
+def test_filter_hides_no_column(mine: Lab) -> None:
     header, *lines = mine.ok("results", "mine", "--where", "lr == 1", "--csv").split()
     assert header.split(",")[:5] == ["trial", "lr", "seed", "extra", "loss"]
     assert [line.split(",")[3] for line in lines] == ["", ""]
 
 
-def test_a_comparison_of_a_number_with_text_is_explained(mine: Lab) -> None:
+def test_comparison_of_a_number_with_a_string_is_explained(mine: Lab) -> None:
     done = mine.run("results", "mine", "--where", 'lr < "a"')
     assert done.returncode == 2
-    assert "a number cannot be compared with a text" in done.stderr
+    assert "a number cannot be compared with a string" in done.stderr
 
 
-def test_groups_go_into_every_form(mine: Lab, tmp_path: Path) -> None:
+def test_groups_can_be_exported_in_every_format(mine: Lab, tmp_path: Path) -> None:
     group = ("results", "mine", "--group", "lr", "--metric", "loss")
     assert mine.ok(*group, "--csv").splitlines()[:2] == [
         "lr,n,mean,sd,min,max,missing", "1,2,1.0,0.0,1,1,0",
@@ -75,7 +75,7 @@ def test_groups_go_into_every_form(mine: Lab, tmp_path: Path) -> None:
     assert "--group lr,opt" in mine.run(*group, "--all").stderr
 
 
-def test_groups_go_into_parquet(mine: Lab, tmp_path: Path) -> None:
+def test_groups_can_be_exported_to_parquet(mine: Lab, tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     file = tmp_path / "groups.parquet"
     mine.ok("results", "mine", "--group", "lr", "--parquet", str(file))
@@ -84,15 +84,15 @@ def test_groups_go_into_parquet(mine: Lab, tmp_path: Path) -> None:
     assert parquet.read_table(file).num_rows == 0
 
 
-def test_the_best_can_be_sorted_otherwise(mine: Lab) -> None:
+def test_best_rows_can_be_sorted_by_another_column(mine: Lab) -> None:
     rows = json.loads(mine.ok("results", "mine", "--best", "3", "--sort=-loss", "--json"))["rows"]
     assert [row["loss"] for row in rows] == [2, 1, 1]
 
 
-def test_the_last_report_counts_wherever_it_was_made(lab: Lab) -> None:
+def test_last_report_wins_in_either_file(lab: Lab) -> None:
     write, say = "echo '{{\"loss\": {x}1}}' >> $STOKER_METRICS", "echo stoker: loss={x}2"
     lab.ok("sweep", f"{write}; {say}", "x=1,2", "--name", "said")
-    # Within one tick of the kernel's clock the two could not be told apart.
+    # Within one tick of the kernel's clock, both files would have the same time.
     later = "touch -d '+1 minute' $STOKER_METRICS"
     lab.ok("sweep", f"{say}; {write}; {later}", "x=1,2", "--name", "written")
     lab.wait()
@@ -101,7 +101,7 @@ def test_the_last_report_counts_wherever_it_was_made(lab: Lab) -> None:
         assert [row["loss"] for row in rows] == ends
 
 
-def test_a_plot_as_json_is_its_data(mine: Lab) -> None:
+def test_plot_as_json_contains_its_data(mine: Lab) -> None:
     drawn = json.loads(mine.ok("plot", "mine", "--json"))
     assert (drawn["schema"], drawn["metric"], drawn["goal"]) == (1, "loss", "min")
     assert drawn["curves"][0] == {
@@ -117,13 +117,13 @@ def test_a_plot_as_json_is_its_data(mine: Lab) -> None:
     ("option", "hint"),
     [("--width=1000000", "24 to 1000"), ("--width=0", "24 to 1000"), ("--height=1", "6 to 500")],
 )
-def test_a_plot_has_a_size_that_makes_sense(mine: Lab, option: str, hint: str) -> None:
+def test_plot_size_out_of_range_is_refused(mine: Lab, option: str, hint: str) -> None:
     done = mine.run("plot", "mine", option)
     assert done.returncode == 2
     assert hint in done.stderr
 
 
-def test_a_plot_in_a_pipe_is_as_wide_as_columns_says(mine: Lab) -> None:
+def test_plot_in_a_pipe_has_the_width_of_the_columns_variable(mine: Lab) -> None:
     wide = mine.ok("plot", "mine", "--param", "lr", COLUMNS="120").splitlines()
     narrow = mine.ok("plot", "mine", "--param", "lr", COLUMNS="40").splitlines()
     assert (max(map(len, wide)), max(map(len, narrow))) == (120, 40)

@@ -1,4 +1,4 @@
-"""The driver of sweeps and the search process are killed, and the search goes on."""
+"""The search continues after its driver or the search process is killed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COMMAND = ("echo stoker: y={x}", "x=interval(0,1)")
 
 @pytest.fixture
 def quick(new_lab: Callable[..., Lab]) -> Lab:
-    """Restarts come at once."""
+    """A lab in which restarts happen immediately."""
     return new_lab(devices=0, STOKER_RETRY_DELAY="0.01")
 
 
@@ -39,7 +39,7 @@ def points(lab: Lab) -> list[object]:
 
 
 def helpers(lab: Lab, module: str) -> list[int]:
-    """Processes of the driver, or of the search, which is its child."""
+    """PIDs of the sweep driver or of its child, the search process."""
     parents = [lab.daemon_pid() or 0]
     parents += [pid for parent in parents for pid in job_processes.children(parent)]
     found = {pid for parent in parents for pid in job_processes.children(parent)}
@@ -54,7 +54,7 @@ def cmdline(pid: int) -> bytes:
 
 
 def kill(lab: Lab, module: str) -> bool:
-    """Kill such a process; False when there is none, because all trials that may run have ended.
+    """Kill such a process; False if there is none, because all trials have finished.
 
     A search process that died while nothing was to be asked is replaced when it is needed.
     """
@@ -69,7 +69,7 @@ def kill(lab: Lab, module: str) -> bool:
 @pytest.mark.parametrize(
     "module", ["stoker.sweep_control.sweep_driver", "stoker.sweeps.search.search_process"]
 )
-def test_search_goes_on_however_often_its_processes_are_killed(quick: Lab, module: str) -> None:
+def test_search_continues_after_repeated_kills(quick: Lab, module: str) -> None:
     go = quick.folder / "go"
     late = f"test $STOKER_TRIAL -le 8 || while ! test -e {go}; do sleep 0.05; done; {COMMAND[0]}"
     quick.ok("sweep", "-n", "s", "-N", "12", *SEARCH, late, COMMAND[1])
@@ -78,7 +78,7 @@ def test_search_goes_on_however_often_its_processes_are_killed(quick: Lab, modul
         quick.wait_until(lambda: kill(quick, module), 60)
     for enough in (4, 8):
         quick.wait_until(lambda enough=enough: ended(quick) >= enough, 60)  # type: ignore[misc]
-        kill(quick, module)  # it may be between two of them
+        kill(quick, module)  # it may be restarting
     go.touch()
     quick.wait_until(lambda: ended(quick) == 12, 60)
     assert (shown(quick)["stopped"], shown(quick)["paused"]) == (None, None)
@@ -99,7 +99,7 @@ def test_search_process_killed_at_any_request_loses_no_trial(quick: Lab, point: 
 
 
 @pytest.mark.slow
-def test_search_process_killed_while_it_judges_a_trial_loses_none(quick: Lab) -> None:
+def test_search_process_killed_while_it_prunes_loses_no_trial(quick: Lab) -> None:
     once = quick.folder / "once"
     once.touch()
     quick.env |= {"STOKER_FAILPOINT": "searcher.report:2", "STOKER_FAILPOINT_ONCE": str(once)}
@@ -111,7 +111,7 @@ def test_search_process_killed_while_it_judges_a_trial_loses_none(quick: Lab) ->
 
 
 @pytest.mark.slow
-def test_search_that_fails_again_and_again_pauses_with_a_reason_and_comes_back(quick: Lab) -> None:
+def test_repeatedly_failing_search_pauses_with_a_reason_and_recovers(quick: Lab) -> None:
     broken = quick.folder / "optuna"
     broken.mkdir()
     (broken / "__init__.py").write_text("import os; os._exit(7)\n")
@@ -128,7 +128,7 @@ def test_search_that_fails_again_and_again_pauses_with_a_reason_and_comes_back(q
 
 
 @pytest.mark.slow
-def test_driver_that_dies_again_and_again_is_shown_as_paused(quick: Lab) -> None:
+def test_repeatedly_dying_driver_is_shown_as_paused(quick: Lab) -> None:
     quick.env |= {"STOKER_FAILPOINT": "driver.after_ask"}
     quick.ok("sweep", "-n", "s", "-N", "4", *SEARCH, *COMMAND)
     quick.wait_until(lambda: shown(quick)["paused"], timeout=60)

@@ -1,4 +1,4 @@
-"""Trials that end because their sweep was stopped, or because the sweep stops them early."""
+"""Trials of stopped sweeps, and early stopping."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import pytest
 from tests.lab import Lab
 from tests.sweep_control.test_sweep import sweep, trials
 
-# Trials 1 and 2 end; trial 3 reports bad values and never asks whether to stop.
-DEAF = (
+# Trials 1 and 2 finish; trial 3 reports bad values and never checks whether to stop.
+IGNORES_STOP = (
     "for i in 1 2 3 4 5; do echo stoker: loss={x} step=$i; done; "
     "test {x} -lt 50 || while :; do sleep 0.05; done"
 )
 EARLY = ("--metric", "loss", "--max-parallel", "1", "--gpus", "0", "x=0,1,100")
 
 
-def test_trials_of_a_stopped_sweep_say_so(lab: Lab) -> None:
+def test_trials_of_a_stopped_sweep_show_the_reason(lab: Lab) -> None:
     made = sweep(lab, "-n", "s", "--gpus", "2", "while :; do sleep 0.05; done; : {x}", "x=1,2")
     lab.wait_until(lambda: trials(lab, "s") == {"running": 1, "queued": 1})
     lab.ok("sweep", "stop", "s", "--kill")
@@ -29,8 +29,8 @@ def test_trials_of_a_stopped_sweep_say_so(lab: Lab) -> None:
 
 
 @pytest.mark.slow
-def test_trial_that_never_asks_is_ended_and_counts_as_stopped_early(lab: Lab) -> None:
-    made = sweep(lab, "-n", "s", DEAF, "--early-stop",
+def test_trial_that_ignores_the_stop_request_is_killed_after_kill_after(lab: Lab) -> None:
+    made = sweep(lab, "-n", "s", IGNORES_STOP, "--early-stop",
                  "median,min_trials=2,after_step=1,kill_after=0", *EARLY)  # fmt: skip
     lab.wait_until(lambda: trials(lab, "s") == {"done": 2, "cancelled": 1}, timeout=60)
     assert lab.job(made["jobs"][2])["cause"] == "stopped_early"
@@ -40,10 +40,10 @@ def test_trial_that_never_asks_is_ended_and_counts_as_stopped_early(lab: Lab) ->
 
 
 @pytest.mark.slow
-def test_trial_that_never_asks_is_warned_of(lab: Lab) -> None:
-    told = lab.run("sweep", "-n", "s", DEAF, "--early-stop",
+def test_trial_that_ignores_the_stop_request_causes_a_warning(lab: Lab) -> None:
+    output = lab.run("sweep", "-n", "s", IGNORES_STOP, "--early-stop",
                    "median,min_trials=2,after_step=1", *EARLY).stderr  # fmt: skip
-    assert "--early-stop median,kill_after=60" in told
+    assert "--early-stop median,kill_after=60" in output
     lab.wait_until(lambda: "asked to stop early still runs" in lab.ok("sweep", "show", "s"),
                    timeout=60)  # fmt: skip
     assert json.loads(lab.ok("sweep", "show", "s", "--json"))["asked_to_stop"] == [3]

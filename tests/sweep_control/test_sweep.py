@@ -1,4 +1,4 @@
-"""A sweep from the command line: what runs, what lasts, what is refused."""
+"""`stoker sweep` on the command line: what runs and what is refused."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def trials(lab: Lab, name: str) -> dict[str, int]:
     return found
 
 
-def test_every_point_of_a_grid_runs_once_and_its_result_is_read(lab: Lab) -> None:
+def test_every_grid_point_runs_once_and_has_a_result(lab: Lab) -> None:
     made = sweep(lab, COMMAND, "lr=1,2", "seed=range(3)", "--name", "grid")
     assert (made["added"], len(made["jobs"])) == (6, 6)
     lab.wait()
@@ -38,7 +38,7 @@ def test_every_point_of_a_grid_runs_once_and_its_result_is_read(lab: Lab) -> Non
     ]  # fmt: skip
 
 
-def test_the_same_sweep_again_runs_only_what_is_missing(lab: Lab) -> None:
+def test_repeated_sweep_runs_only_missing_trials(lab: Lab) -> None:
     first = sweep(lab, COMMAND, "lr=1,2", "seed=0")
     lab.wait()
     again = sweep(lab, COMMAND, "lr=1,2", "seed=0")
@@ -49,7 +49,7 @@ def test_the_same_sweep_again_runs_only_what_is_missing(lab: Lab) -> None:
     assert trials(lab, first["sweep"]) == {"done": 3}
 
 
-def test_a_trial_whose_job_was_cancelled_or_removed_is_missing(lab: Lab) -> None:
+def test_trial_with_a_cancelled_or_removed_job_is_missing(lab: Lab) -> None:
     made = sweep(lab, COMMAND, "lr=1,2,3", "seed=0", "--hold")
     lab.ok("cancel", str(made["jobs"][0]))
     lab.ok("cancel", str(made["jobs"][1]))
@@ -58,7 +58,7 @@ def test_a_trial_whose_job_was_cancelled_or_removed_is_missing(lab: Lab) -> None
     assert (again["added"], len(again["jobs"])) == (0, 2)
 
 
-def test_an_edited_file_runs_only_the_new_points(lab: Lab) -> None:
+def test_edited_file_runs_only_the_new_points(lab: Lab) -> None:
     file = lab.folder / "search.toml"
     file.write_text('command = "echo {x}"\n[params]\nx = [1, 2]\n')
     first = sweep(lab, "search.toml")
@@ -70,7 +70,7 @@ def test_an_edited_file_runs_only_the_new_points(lab: Lab) -> None:
     assert trials(lab, "search") == {"done": 4}
 
 
-def test_dry_run_shows_every_command_exactly_and_queues_nothing(lab: Lab) -> None:
+def test_dry_run_prints_the_commands_and_queues_nothing(lab: Lab) -> None:
     done = lab.run("sweep", "--dry-run", "echo {x}", "x='a b','$(id)',c")
     assert done.stdout == "echo 'a b'\necho '$(id)'\necho c\n"
     assert lab.states() == {}
@@ -87,7 +87,7 @@ def test_values_never_become_shell_text(lab: Lab) -> None:
     assert not (lab.folder / "injected").exists()
 
 
-def test_a_trial_finds_its_parameters_its_folder_and_its_number(lab: Lab) -> None:
+def test_trial_gets_its_parameters_folder_and_number(lab: Lab) -> None:
     command = (
         'echo "$STOKER_PARAMS $STOKER_PARAM_lr $STOKER_SWEEP $STOKER_TRIAL"; '
         "echo {id} > {dir}/mine; cat $STOKER_OUTPUT_DIR/mine"
@@ -97,7 +97,7 @@ def test_a_trial_finds_its_parameters_its_folder_and_its_number(lab: Lab) -> Non
     assert lab.log(1) == '{"lr": 0.001} 1e-3 mine 1\n1\n'
 
 
-def test_no_more_run_at_a_time_than_the_sweep_may(lab: Lab) -> None:
+def test_max_parallel_limits_running_trials(lab: Lab) -> None:
     gate = lab.folder / "gate"
     sweep(lab, f"while ! test -e {gate}; do sleep 0.02; done; : {{x}}", "x=range(4)",
           "--max-parallel", "1", "--name", "one")  # fmt: skip
@@ -109,7 +109,7 @@ def test_no_more_run_at_a_time_than_the_sweep_may(lab: Lab) -> None:
     assert lab.wait() == 0
 
 
-def test_a_sweep_stops_after_failures_that_are_alike_and_says_why_once(lab: Lab) -> None:
+def test_sweep_stops_after_equal_failures_with_one_reason(lab: Lab) -> None:
     lab.run("sweep", "python3 -c 'import nothing_like_it' {x}", "x=range(20)", "--name", "bad",
             "--same-fails", "3", "--max-parallel", "1")  # fmt: skip
     lab.wait()
@@ -120,14 +120,14 @@ def test_a_sweep_stops_after_failures_that_are_alike_and_says_why_once(lab: Lab)
     assert lab.ok("sweep", "show", "bad").count("nothing_like_it'") == 2  # the command, the cause
 
 
-def test_a_sweep_stops_when_too_many_failed(lab: Lab) -> None:
+def test_sweep_stops_after_max_fails(lab: Lab) -> None:
     lab.run("sweep", "exit {x}", "x=range(1,20)", "--name", "bad", "--max-fails", "4",
             "--max-parallel", "1")  # fmt: skip
     lab.wait()
     assert trials(lab, "bad") == {"failed": 4, "cancelled": 15}
 
 
-def test_stop_and_resume(lab: Lab) -> None:
+def test_stopped_sweep_can_be_resumed(lab: Lab) -> None:
     sweep(lab, "echo {x}", "x=range(5)", "--name", "long", "--hold")
     lab.ok("sweep", "stop", "long")
     assert trials(lab, "long") == {"cancelled": 5}
@@ -139,7 +139,7 @@ def test_stop_and_resume(lab: Lab) -> None:
     assert trials(lab, "long") == {"done": 5}
 
 
-def test_failed_trials_run_again_and_the_table_shows_the_newest(lab: Lab) -> None:
+def test_rerun_of_failed_trials_updates_the_table(lab: Lab) -> None:
     flag = lab.folder / "mended"
     command = f"test {{x}} = 1 || test -e {flag} && echo stoker: v={{x}}"
     sweep(lab, command, "x=1,2,3", "--name", "again")
@@ -153,20 +153,20 @@ def test_failed_trials_run_again_and_the_table_shows_the_newest(lab: Lab) -> Non
     assert lab.run("sweep", "rerun", "again", "9").returncode == 2
 
 
-def test_a_sweep_by_chance_is_extended_with_other_points(lab: Lab) -> None:
+def test_random_sweep_is_extended_with_new_points(lab: Lab) -> None:
     first = sweep(lab, "echo {x}", "x=interval(0,1)", "--method", "random", "-N", "3", "--hold")
     name = first["sweep"]
     more = json.loads(lab.ok("sweep", "extend", name, "4", "--json"))
     assert more["added"] == 4
     assert len({row["x"] for row in rows(lab, name)}) == 7
     grid = sweep(lab, "echo {y}", "y=1,2", "--hold", "--name", "grid")["sweep"]
-    assert "there is nothing to extend" in lab.run("sweep", "extend", grid, "4").stderr
+    assert "it already runs every point" in lab.run("sweep", "extend", grid, "4").stderr
 
 
-def test_a_sweep_is_removed_only_when_nothing_of_it_runs(lab: Lab) -> None:
+def test_sweep_with_running_trials_cannot_be_removed(lab: Lab) -> None:
     made = sweep(lab, "echo {x}", "x=1,2", "--name", "gone", "--hold")
     done = lab.run("sweep", "rm", "gone")
-    assert (done.returncode, "2 trials of `gone` are not over" in done.stderr) == (1, True)
+    assert (done.returncode, "2 trials of `gone` have not finished" in done.stderr) == (1, True)
     lab.ok("sweep", "stop", "gone")
     lab.ok("sweep", "rm", "gone", "--jobs")
     assert lab.states() == {}
@@ -175,7 +175,7 @@ def test_a_sweep_is_removed_only_when_nothing_of_it_runs(lab: Lab) -> None:
     assert made["jobs"]
 
 
-def test_jobs_of_a_sweep_are_selected_by_its_name(lab: Lab) -> None:
+def test_sweep_name_selects_its_jobs(lab: Lab) -> None:
     made = sweep(lab, "echo {x}", "x=1,2", "--name", "mine", "--hold")
     other = lab.submit("--hold", "true")
     lab.ok("release", "sweep:mine")
@@ -198,7 +198,7 @@ def test_jobs_of_a_sweep_are_selected_by_its_name(lab: Lab) -> None:
         (["echo {x}", "x=loguniform(1e-3,1)"], "did you mean `log`?"),
         (["echo {x}", "x=interval(0,1)", "-m", "grid"], "infinitely many values"),
         (["echo $(cat {x})", "x=1"], "STOKER_PARAM_x"),
-        (["nothing.toml"], "there is no file `nothing.toml`"),
+        (["nothing.toml"], "the file `nothing.toml` does not exist"),
         (["echo {x}", "x=1", "-m", "tpe"], "--metric"),
         (["echo {a}{b}{c}{d}", *(f"{n}=range(1000)" for n in "abcd")], "1,000,000,000,000"),
         (["show"], "needs the name of a sweep"),
@@ -206,7 +206,7 @@ def test_jobs_of_a_sweep_are_selected_by_its_name(lab: Lab) -> None:
         (["echo {x}", "x=1", "--name", "ls"], "choose another name"),
     ],
 )
-def test_bad_sweeps_get_a_clear_error_and_change_nothing(
+def test_invalid_sweep_gets_a_clear_error_and_changes_nothing(
     lab: Lab, words: list[str], message: str
 ) -> None:
     done = lab.run("sweep", *words)
@@ -217,8 +217,8 @@ def test_bad_sweeps_get_a_clear_error_and_change_nothing(
     assert json.loads(lab.ok("sweep", "ls", "--json"))["sweeps"] == []
 
 
-def test_a_thousand_trials_survive_the_death_of_everything(lab: Lab) -> None:
-    """No trial is lost, and only those run twice of which nobody saw the end."""
+def test_thousand_trials_survive_crashes_of_all_processes(lab: Lab) -> None:
+    """No trial is lost, and only trials with an unknown end run twice."""
     seen = lab.folder / "seen"
     words = (f"echo {{x}} >> {seen}", "x=range(1000)", "--name", "many", "--gpus", "0")
     assert sweep(lab, *words)["added"] == 1000
@@ -242,7 +242,7 @@ def test_a_thousand_trials_survive_the_death_of_everything(lab: Lab) -> None:
     assert len(ran) <= 1000 + reruns
 
 
-def test_foreground_runs_a_sweep_and_goes_on_where_it_was(lab: Lab) -> None:
+def test_foreground_sweep_continues_where_it_stopped(lab: Lab) -> None:
     file = lab.folder / "s.toml"
     text = 'command = "echo stoker: v={x}"\nmetric = "v"\n[params]\n'
     file.write_text(text + 'x = "range(3)"\n')
@@ -266,7 +266,7 @@ def test_foreground_runs_a_sweep_and_goes_on_where_it_was(lab: Lab) -> None:
         (("ls", "--gpus", "1"), "--gpus"),
     ],
 )
-def test_an_option_that_an_action_does_not_know_is_refused(
+def test_unknown_option_of_an_action_is_refused(
     lab: Lab, words: tuple[str, ...], option: str
 ) -> None:
     sweep(lab, COMMAND, "lr=1,2", "seed=0", "--name", "kept", "--hold")
@@ -278,20 +278,21 @@ def test_an_option_that_an_action_does_not_know_is_refused(
     assert lab.states() == before
 
 
-def test_what_only_an_action_understands_is_refused_for_a_new_sweep(lab: Lab) -> None:
+def test_option_of_an_action_is_refused_for_a_new_sweep(lab: Lab) -> None:
     done = lab.run("sweep", COMMAND, "lr=1", "seed=0", "--failed")
     assert done.returncode == 2
     assert "stoker sweep rerun NAME" in done.stderr
     assert lab.states() == {}
 
 
-def test_an_action_that_is_misspelt_has_a_nearest_one(lab: Lab) -> None:
-    done = lab.run("sweep", "shwo", "foo")
+@pytest.mark.parametrize(("given", "meant"), [("shwo", "show"), ("list", "ls"), ("delete", "rm")])
+def test_misspelled_action_gets_a_suggestion(lab: Lab, given: str, meant: str) -> None:
+    done = lab.run("sweep", given, "foo")
     assert done.returncode == 2
-    assert "did you mean `show`?" in done.stderr
+    assert f"did you mean `{meant}`?" in done.stderr
 
 
-def test_show_says_of_every_kind_of_failure_how_and_where_to_look(lab: Lab) -> None:
+def test_show_lists_every_kind_of_failure_with_a_log(lab: Lab) -> None:
     command = "echo ValueError: no {kind} at step {x}; exit 1"
     sweep(lab, command, "kind=left,right", "x=1,2,3", "--name", "bad", "--same-fails", "0",
           "--max-parallel", "1")  # fmt: skip
@@ -303,7 +304,7 @@ def test_show_says_of_every_kind_of_failure_how_and_where_to_look(lab: Lab) -> N
     assert [(one["trials"], one["job"]) for one in failures] == [(3, 3), (3, 6)]
 
 
-def test_values_that_are_one_trial_are_named(lab: Lab) -> None:
+def test_equal_values_cause_a_note(lab: Lab) -> None:
     done = lab.run("sweep", "echo {x}", "x=None,null,1,1.0,2", "--hold")
     assert "note: `None` and `null` are the same value" in done.stderr
     assert "note: `1` and `1.0` are the same value" in done.stderr
@@ -311,14 +312,14 @@ def test_values_that_are_one_trial_are_named(lab: Lab) -> None:
     assert "the same value" not in lab.run("sweep", "echo {x}", "x=1,'1'", "--dry-run").stderr
 
 
-def test_fewer_trials_than_asked_for_are_explained(lab: Lab) -> None:
+def test_fewer_points_than_trials_cause_a_note(lab: Lab) -> None:
     words = ("echo {x}", "x=1,2,3", "-m", "random", "-N", "10")
     for more in ("--dry-run", "--hold"):
         done = lab.run("sweep", *words, more)
         assert "note: 3 of 10 trials: there are no other points" in done.stderr
 
 
-def test_a_hundred_million_trials_are_refused(lab: Lab) -> None:
+def test_hundred_million_trials_are_refused(lab: Lab) -> None:
     done = lab.run("sweep", "echo {x}", "x=interval(0,1)", "-m", "random", "-N", "100000000")
     assert done.returncode == 2
     assert "100,000,000 trials are too many; the limit is 1,000,000" in done.stderr
@@ -328,7 +329,7 @@ def test_a_hundred_million_trials_are_refused(lab: Lab) -> None:
     assert "would have 1,000,001 trials" in done.stderr
 
 
-def test_a_dry_run_by_chance_shows_what_runs(lab: Lab) -> None:
+def test_dry_run_of_a_random_sweep_shows_the_real_points(lab: Lab) -> None:
     for words in (
         ("x=range(50)", "-m", "shuffled"),
         ("x=interval(0,1)", "-m", "random", "-N", "9"),
@@ -338,7 +339,7 @@ def test_a_dry_run_by_chance_shows_what_runs(lab: Lab) -> None:
         assert [f"echo {row['x']}" for row in rows(lab, made["sweep"])] == shown
 
 
-def test_two_commands_of_one_sweep_can_be_told_apart(lab: Lab) -> None:
+def test_two_commands_of_one_sweep_are_distinguished(lab: Lab) -> None:
     sweep(lab, "echo stoker: y={x}1", "x=1,2", "--name", "two")
     lab.wait()
     assert "command" not in rows(lab, "two")[0]

@@ -1,8 +1,8 @@
-"""Sweeps as lasting things: start them, give them again, extend, stop, resume, rerun, forget.
+"""Start, repeat, extend, stop, resume, rerun and remove sweeps.
 
-A sweep is recognised by its name, or by its template and folder. What was asked for is one trial
-per point, recognised by its identity; so giving a sweep again adds the points that are new and runs
-those that have no job any more, and nothing else.
+A sweep is identified by its name, or by its command and folder; a trial by its parameters and
+command. Starting the same sweep again therefore adds only new points and runs only trials that no
+longer have a job.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from stoker.sweeps.template.template import Template
 from stoker.sweeps.values import Point, point_from_json
 from stoker.testing.failpoints import point as failpoint
 
-# A mistake in the program shows in a handful of trials; the other thousand would show no more.
+# Stop a sweep after this many equal failures: a bug in the program would fail all other trials too.
 SAME_FAILS = 5
 _MOST_INCLUDED = 1000
-_MOST_EARLIER = 50  # a notebook makes a new function of every cell that is run again
+_MOST_EARLIER = 50  # a notebook creates a new function each time a cell runs
 _OF_BASE = (
     "priority", "time_limit", "grace", "retries", "restartable", "tags", "held", "keep_children",
     "on_oom", "warn",
@@ -43,26 +43,26 @@ _OF_BASE = (
 
 
 class Started(Record):
-    """What giving a sweep came to."""
+    """The result of starting a sweep."""
 
     name: str
     is_new: bool
-    added: int  # trials that it did not have
-    jobs: tuple[int, ...]  # what was submitted for them and for missing ones
-    counts: dict[str, int]  # all its trials by state
-    wakes: bool  # a daemon was started for it
-    listed: int | None = None  # points that were asked for; None: chosen one after another
+    added: int  # number of new trials
+    jobs: tuple[int, ...]  # jobs submitted for new and for missing trials
+    counts: dict[str, int]  # number of all its trials by state
+    started_daemon: bool
+    listed: int | None = None  # number of requested points; None for adaptive search
 
 
 class Plan(Record):
-    """What a sweep would come to: for --dry-run."""
+    """What starting a sweep would do, for --dry-run."""
 
     name: str
     known: SweepRow | None
     spec: SweepSpec
     new: list[Point]
     missing: list[TrialRow]
-    listed: int | None = None  # points that are asked for
+    listed: int | None = None  # number of requested points; None for adaptive search
 
 
 def start(
@@ -73,19 +73,18 @@ def start(
     *,
     is_suggested: bool = False,
 ) -> Started:
-    """Queue every point that has neither a result nor a job.
+    """Submit a job for every point that has neither a result nor a job.
 
-    `is_suggested` says that the name was not given but made of a file's: the same file name in
-    another folder is another sweep.
+    `is_suggested` means that the name was derived from a file name: the same file name in another
+    folder is then another sweep. Raises UsageError or Unavailable before anything is written.
     """
     db, state_dir = queue.db, queue.settings.state_dir
     check_search(given)
     is_adaptive = given.method in ADAPTIVE
     if not is_adaptive:
-        # Refuses what cannot be listed, before anything is written.
-        methods.points(given.seeded(""))
+        methods.points(given.seeded(""))  # raises if the points cannot be enumerated
     with db.transaction():
-        known, name, given = _recognise(db, given, base.context, is_suggested)
+        known, name, given = _find_sweep(db, given, base.context, is_suggested)
         sweep = sweeps.save(db, name, time.time(), _columns(db, given, base, same_fails))
         sweeps.start_counting(db, sweep)
         failpoint("sweep.before_commit")
@@ -93,10 +92,10 @@ def start(
     trials = Trials(db, state_dir, sweep, given, base)
     new: list[int] = []
     again: list[int] = []
-    wakes = False
+    started_daemon = False
     try:
         if is_adaptive:
-            asked_for = {
+            requested = {
                 row.identity
                 for row in rows
                 if identity(given.template, point_from_json(row.point)) == row.identity
@@ -106,29 +105,35 @@ def start(
             fresh = [point for key, point in included.items() if key not in before]
             new += trials.add(fresh) if fresh else []
         else:
-            asked_for = set()
+            requested = set()
             before = {row.identity for row in rows}
             for chunk in chunks(listed(given)):
-                asked_for.update(key for key, _ in chunk)
+                requested.update(key for key, _ in chunk)
                 fresh = [point for key, point in chunk if key not in before]
                 new += trials.add(fresh) if fresh else []
         again = trials.run_again(
-            row for row in rows if is_missing(row) and row.identity in asked_for
+            row for row in rows if is_missing(row) and row.identity in requested
         )
         if _is_driven(given) and not is_adaptive:
-            with db.transaction():  # not before: a sweep without trials would be over at once
+            with db.transaction():  # only now: the driver would end a sweep without trials
                 sweeps.set_driven(db, sweep)
-    finally:  # what is in the queue runs, also when somebody lost patience half-way
+    finally:  # jobs that are already queued run, even after Ctrl-C
         if (new or again or is_adaptive) and not base.held:
-            wakes = queue.wake()
-    listed_points = None if is_adaptive else len(asked_for)
-    return Started(name, known is None, len(new), (*new, *again), sweeps.counts(db, sweep), wakes,
-                   listed_points)  # fmt: skip
+            started_daemon = queue.wake()
+    return Started(
+        name=name,
+        is_new=known is None,
+        added=len(new),
+        jobs=(*new, *again),
+        counts=sweeps.counts(db, sweep),
+        started_daemon=started_daemon,
+        listed=None if is_adaptive else len(requested),
+    )
 
 
 def plan(queue: Queue, given: SweepSpec, base: JobSpec, *, is_suggested: bool = False) -> Plan:
-    """The same without doing it."""
-    known, name, given = _recognise(queue.db, given, base.context, is_suggested)
+    """Return what `start` would do, without any change."""
+    known, name, given = _find_sweep(queue.db, given, base.context, is_suggested)
     rows = sweeps.trials(queue.db, known.id) if known is not None else []
     if given.method in ADAPTIVE:
         before = {row.identity for row in rows}
@@ -142,9 +147,9 @@ def plan(queue: Queue, given: SweepSpec, base: JobSpec, *, is_suggested: bool = 
 
 
 def _included(known: SweepRow | None, given: SweepSpec) -> Iterator[Point]:
-    """Points that an edit of a search has added by name, in an [[include]] without intervals.
+    """Yield the points of new finite [[include]] tables in an edited adaptive sweep.
 
-    A search may never come by them, and somebody wants to know.
+    The search might never propose them, although the user listed them explicitly.
     """
     if known is None:
         return
@@ -157,7 +162,10 @@ def _included(known: SweepRow | None, given: SweepSpec) -> Iterator[Point]:
 
 
 def check_search(given: SweepSpec) -> None:
-    """Find out now what is not installed, not in a process that nobody sees."""
+    """Raise Unavailable if the method needs a package that is not installed.
+
+    Checked here because errors of the sweep driver are easily missed.
+    """
     import importlib.util
 
     needs = ["optuna"] if given.method in ADAPTIVE or given.early_stop is not None else []
@@ -165,67 +173,74 @@ def check_search(given: SweepSpec) -> None:
     missing = [package for package in needs if importlib.util.find_spec(package) is None]
     if not missing:
         return
-    what = "adaptive search and early stopping need" if missing == ["optuna"] else \
-        f"the method {given.method} needs"  # fmt: skip
-    ours = ["'stoker[search]'"] if {"optuna", "cmaes"}.intersection(missing) else []
+    what = (
+        "adaptive search and early stopping need"
+        if missing == ["optuna"]
+        else f"the method {given.method} needs"
+    )
+    extras = ["'stoker[search]'"] if {"optuna", "cmaes"}.intersection(missing) else []
     others = [package for package in missing if package in ("scipy", "torch")]
     packages = f"package{'s' if len(missing) > 1 else ''} {' and '.join(missing)}"
     raise Unavailable(
-        f"{what} the {packages}, which cannot be found",
-        f"pip install {' '.join([*ours, *others])}",
+        f"{what} the {packages}, which {'are' if len(missing) > 1 else 'is'} not installed",
+        f"pip install {' '.join([*extras, *others])}",
     )
 
 
-def deaf_hint(given: SweepSpec) -> str | None:
-    """What to know about early stopping of a command; None where nothing has to be said."""
+def early_stop_hint(given: SweepSpec) -> str | None:
+    """A hint how programs take part in early stopping; None if it is not needed."""
     if given.early_stop is None or stop_seconds(given) is not None:
         return None
     kind = given.early_stop["kind"]
     return (
-        "trials that stop early have to ask for it: stoker.should_stop(), or the file "
-        f"$STOKER_STOP_FILE; to end those that do not: --early-stop {kind},{KILL_AFTER}=60"
+        "for early stopping, the program must check stoker.should_stop() or the file "
+        f"$STOKER_STOP_FILE; to kill trials that do not: --early-stop {kind},{KILL_AFTER}=60"
     )
 
 
-def deaf_trials(state_dir: str, trials: Iterable[TrialRow]) -> list[int]:
+def trials_ignoring_stop(state_dir: str, trials: Iterable[TrialRow]) -> list[int]:
     """The jobs of trials that were asked to stop early and still run."""
     running = [trial.job for trial in trials if trial.state == "running"]
     return [job for job in running if JobFiles(state_dir).has_stop(job) and job is not None]
 
 
 def extend(queue: Queue, name: str, trials: int) -> Started:
-    """So many more trials of a sweep by chance or by search."""
+    """Add this many trials to a random or adaptive sweep. Raises Conflict for other sweeps."""
     row, given, base = load(queue.db, name)
     if given.trials is None:
-        why = "goes on for ever" if given.method in ADAPTIVE else "is a whole grid"
-        raise Conflict(f"`{name}` {why}: there is nothing to extend",
-                       "give it again with more values, or with --trials")  # fmt: skip
+        why = "has no limit on trials" if given.method in ADAPTIVE else "already runs every point"
+        raise Conflict(
+            f"cannot extend `{name}`: it {why}",
+            "start it again with more values, or with --trials",
+        )
     more = given.more + trials
     if given.trials + more > MOST_TRIALS:
-        raise UsageError(f"`{name}` would have {given.trials + more:,} trials, more than"
-                         f" {MOST_TRIALS:,}")  # fmt: skip
+        raise UsageError(
+            f"`{name}` would have {given.trials + more:,} trials; the limit is {MOST_TRIALS:,}"
+        )
     return start(queue, given._replace(more=more, name=name), base, row.same_fails or 0)
 
 
 def stop(queue: Queue, name: str, *, kills: bool = False) -> tuple[int, int]:
-    """Start no more of it; (trials that were waiting, running ones that are being cancelled)."""
+    """Start no more trials. Returns the numbers of waiting trials that were cancelled, and of
+    running trials that are being cancelled (with `kills`)."""
     row = sweeps.get(queue.db, name)
     with queue.db.transaction():
-        ended = dependencies.stop_sweep(queue.db, row.id, "stopped by hand", time.time())
+        ended = dependencies.stop_sweep(queue.db, row.id, "stopped by the user", time.time())
     running = sweeps.jobs(queue.db, row.id, ("starting", "running")) if kills else []
-    asked = queue.cancel(running)[1] if running else 0
+    cancelled = queue.cancel(running)[1] if running else 0
     queue.poke()
-    return ended, asked
+    return ended, cancelled
 
 
 def resume(queue: Queue, name: str) -> Started:
-    """Go on: run what has no result and no job."""
+    """Continue a stopped sweep: run the trials that have neither a result nor a job."""
     row, given, base = load(queue.db, name)
     return start(queue, given._replace(name=name), base, row.same_fails or 0)
 
 
 def rerun(queue: Queue, name: str, numbers: set[int] | None = None) -> list[int]:
-    """Run failed and lost trials once more, or those with these numbers."""
+    """Run failed and lost trials again, or the trials with these numbers; return the jobs."""
     row, given, base = load(queue.db, name)
     rows = sweeps.trials(queue.db, row.id)
     if numbers is None:
@@ -237,9 +252,9 @@ def rerun(queue: Queue, name: str, numbers: set[int] | None = None) -> list[int]
         chosen = [trial for trial in rows if trial.number in numbers]
         for trial in chosen:
             if trial.state in (*WAITING, "starting", "running", "stopping"):
-                raise Conflict(f"trial {trial.number} is {trial.state} already")
+                raise Conflict(f"trial {trial.number} is already {trial.state}")
     with queue.db.transaction():
-        # A search that was stopped must not go on because one trial is looked at again.
+        # Rerunning a trial must not resume a stopped search.
         sweeps.start_counting(queue.db, row.id, goes_on=given.method not in ADAPTIVE)
         if _is_driven(given) and given.method not in ADAPTIVE:
             sweeps.set_driven(queue.db, row.id)
@@ -251,13 +266,16 @@ def rerun(queue: Queue, name: str, numbers: set[int] | None = None) -> list[int]
 
 
 def remove(queue: Queue, name: str, *, with_jobs: bool = False) -> int:
-    """Forget a sweep; with its jobs and their logs if asked. Refused while something runs."""
+    """Remove a sweep, and with `with_jobs` its jobs and logs; return the number of removed jobs.
+
+    Raises Conflict while trials wait or run.
+    """
     row = sweeps.get(queue.db, name)
     active = sweeps.jobs(queue.db, row.id, (*WAITING, "starting", "running", "stopping"))
     if active:
         raise Conflict(
-            f"{len(active)} trials of `{name}` are not over",
-            f"`stoker sweep stop --kill {name}` ends them",
+            f"{len(active)} trials of `{name}` have not finished",
+            f"stop them with: stoker sweep stop --kill {name}",
         )
     jobs = sweeps.jobs(queue.db, row.id, ("done", "failed", "cancelled", "lost"))
     with queue.db.transaction():
@@ -271,18 +289,18 @@ def remove(queue: Queue, name: str, *, with_jobs: bool = False) -> int:
 
 
 def load(db: Database, name: str) -> tuple[SweepRow, SweepSpec, JobSpec]:
-    """A sweep as it was given: its row, its spec, and what its jobs have in common."""
+    """Load a sweep: its row, its spec, and the common options of its jobs."""
     row = sweeps.get(db, name)
     return row, spec.from_json(json.loads(row.spec)), _base(db, row)
 
 
-# -- what a sweep is -------------------------------------------------------------------------------
+# -- identity of a sweep ---------------------------------------------------------------------------
 
 
-def _recognise(
+def _find_sweep(
     db: Database, given: SweepSpec, context: Context, is_suggested: bool
 ) -> tuple[SweepRow | None, str, SweepSpec]:
-    """The sweep that is meant, its name, and the spec with the seed that it has."""
+    """Return the existing sweep or None, its name, and the spec with its seed."""
     if given.name is None:
         known = sweeps.by_key(db, key_of(given, context))
     else:
@@ -305,11 +323,11 @@ def _recognise(
 
 
 def _earlier(before: SweepSpec, template: Template) -> tuple[Template, ...]:
-    """The commands that a sweep had, but for the one that it has now."""
-    had = (*before.earlier, before.template)
-    now = meaning(template), template.shell
-    kinds = {(tuple(meaning(one)), one.shell): one for one in had}
-    others = [one for one in kinds.values() if (meaning(one), one.shell) != now]
+    """The earlier commands of a sweep, without its current one."""
+    previous = (*before.earlier, before.template)
+    current = meaning(template), template.shell
+    distinct = {(tuple(meaning(one)), one.shell): one for one in previous}
+    others = [one for one in distinct.values() if (meaning(one), one.shell) != current]
     return tuple(others[-_MOST_EARLIER:])
 
 
@@ -318,18 +336,18 @@ def _folder_of(db: Database, row: SweepRow) -> str:
 
 
 def key_of(given: SweepSpec, context: Context) -> str:
-    """Equal for the same command and method in the same folder, whatever the values."""
+    """A key of the command, method and folder; it does not depend on the values."""
     parts = [meaning(given.template), given.template.shell, given.method, context.cwd]
     return hashlib.sha256(json.dumps(parts).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 def _fresh_name(db: Database) -> str:
-    chance = random.SystemRandom()
+    rng = random.SystemRandom()
     for _ in range(100):
-        name = names.suggest(chance)
+        name = names.suggest(rng)
         if sweeps.by_name(db, name) is None:
             return name
-    return f"{name}-{chance.randrange(10**6)}"
+    return f"{name}-{rng.randrange(10**6)}"
 
 
 def _columns(db: Database, given: SweepSpec, base: JobSpec, same_fails: int) -> dict[str, object]:
@@ -347,14 +365,14 @@ def _columns(db: Database, given: SweepSpec, base: JobSpec, same_fails: int) -> 
 
 
 def _is_driven(given: SweepSpec) -> bool:
-    """Whether results decide what becomes of it."""
+    """Whether the sweep needs a driver because results decide how it continues."""
     has_target = given.metric is not None and given.metric.target is not None
     return given.method in ADAPTIVE or given.early_stop is not None or has_target
 
 
 def _base(db: Database, row: SweepRow) -> JobSpec:
     fields = json.loads(row.base)
-    # 0.1 wrote `request`: a list in the order of the fields.
+    # Release 0.1 stored `request` as a list in the order of the fields.
     given = from_fields(Request, fields.get("request_fields") or fields["request"])
     request = Request._make(tuple(part) if isinstance(part, list) else part for part in given)
     fields.update(argv=(), context=contexts.load_context(db, row.context), request=request)

@@ -1,9 +1,9 @@
-"""The mind of sweeps whose results decide what runs next: adaptive search and early stopping.
+"""The sweep driver: runs adaptive search, early stopping and targets of sweeps.
 
-A process of its own that the daemon keeps alive for as long as such a sweep is open. It holds
-nothing that is not in the store: each round it reads the trials, tells the searcher how they ended,
-asks it for as many new points as may run, and adds them as trials with jobs in one transaction. If
-it is killed, the next one begins with the same books.
+The daemon keeps this process alive while such a sweep is active. It has no state outside the
+database: each round it loads the trials, sends finished ones to the search, requests as many new
+points as may run, and adds them as trials with jobs in one transaction. If it is killed, the next
+one continues from the database.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from stoker.sweeps.search.search_client import KnownTrial, SearchClient, SearchD
 from stoker.sweeps.spec import ADAPTIVE, SweepSpec, stop_seconds
 from stoker.testing.failpoints import point as failpoint
 
-# How often the reports of running trials are looked at, where they may be stopped early.
-_LOOK_SECONDS = 1.0
-# So many good trials without a word about the metric are enough.
-_MUTE = 5
+# How often the reports of running trials are read for early stopping.
+_POLL_SECONDS = 1.0
+# Stop the sweep if this many successful trials have not reported the metric.
+_MIN_TRIALS_WITHOUT_METRIC = 5
 _FIRST_PAUSE = 1.0
 _PR_SET_PDEATHSIG = 1
 
 
 class Study:
-    """One sweep that is driven."""
+    """Drives one sweep."""
 
     def __init__(self, db: Database, settings: Settings, row: SweepRow) -> None:
         self._db = db
@@ -57,61 +57,63 @@ class Study:
         _, spec, base = load(db, row.name)
         self._spec: SweepSpec = spec
         self._base: JobSpec = base
-        self._searcher: SearchClient | None = None
-        self._numbers: set[int] = set()  # of trials that the searcher knows
-        self._reported: dict[int, float] = {}  # trial: the last step it was told of
-        self._sizes: dict[int, tuple[int, ...]] = {}  # trial: how long its files were then
+        self._search: SearchClient | None = None
+        self._numbers: set[int] = set()  # trials that the search knows
+        self._reported: dict[int, float] = {}  # trial -> last step sent to the search
+        self._sizes: dict[int, tuple[int, ...]] = {}  # trial -> sizes of its files at that time
 
     def close(self) -> None:
-        if self._searcher is not None:
-            self._searcher.close()
-            self._searcher = None
+        if self._search is not None:
+            self._search.close()
+            self._search = None
 
     @property
     def watches_curves(self) -> bool:
         return self._spec.early_stop is not None
 
     def advance(self) -> bool:
-        """One round; False when nothing is left to do for this sweep."""
+        """Run one round; return False if nothing is left to do for this sweep."""
         trials = sweeps.trials(self._db, self._row.id)
-        is_searched = self._spec.method in ADAPTIVE or self.watches_curves
-        searcher = self._begun(trials) if is_searched else None  # else only a target is waited for
-        self._tell_ends(searcher, trials)
-        if searcher is not None and self.watches_curves:
+        needs_search = self._spec.method in ADAPTIVE or self.watches_curves
+        search = self._started_search(trials) if needs_search else None  # else it has a target only
+        self._send_results(search, trials)
+        if search is not None and self.watches_curves:
             for trial in trials:
                 if trial.state == "running":
-                    self._judge(searcher, trial)
+                    self._check_early_stop(search, trial)
         is_open = any(trial.state in (*WAITING, *ACTIVE) for trial in trials)
         if self._has_reached_target(trials):
             return self._stop("a trial reached the target")
-        if searcher is None or self._spec.method not in ADAPTIVE:
+        if search is None or self._spec.method not in ADAPTIVE:
             return is_open
-        trouble = self._trouble(trials)
-        if trouble is not None:
-            return self._stop(trouble)
-        return self._ask(searcher, trials) or is_open
+        problem = self._metric_problem(trials)
+        if problem is not None:
+            return self._stop(problem)
+        return self._add_trials(search, trials) or is_open
 
-    # -- the searcher --------------------------------------------------------------------------
+    # -- search --------------------------------------------------------------------------------
 
-    def _begun(self, trials: list[TrialRow]) -> SearchClient:
-        """The searcher; made anew when there are trials that it has not heard of."""
-        if self._searcher is not None and any(t.number not in self._numbers for t in trials):
+    def _started_search(self, trials: list[TrialRow]) -> SearchClient:
+        """Return the search process; restart it if there are trials that it does not know."""
+        if self._search is not None and any(t.number not in self._numbers for t in trials):
             self.close()
-        if self._searcher is None:
-            self._reported.clear()  # it knows nothing yet of those that are not over
+        if self._search is None:
+            self._reported.clear()  # the new process has no values of unfinished trials
             self._sizes.clear()
-            self._searcher = SearchClient(self._spec, [self._past(trial) for trial in trials])
+            self._search = SearchClient(self._spec, [self._known_trial(t) for t in trials])
             self._numbers = {trial.number for trial in trials}
-        return self._searcher
+        return self._search
 
-    def _past(self, trial: TrialRow) -> KnownTrial:
+    def _known_trial(self, trial: TrialRow) -> KnownTrial:
         params = {name: data for name, (data, _) in json.loads(trial.point).items()}
         if not trial.told:
             return KnownTrial(trial.number, params, "running", None, ())
-        return KnownTrial(trial.number, params, *self._end(trial), tuple(self._unreported(trial)))
+        return KnownTrial(
+            trial.number, params, *self._result(trial), tuple(self._unreported(trial))
+        )
 
-    def _end(self, trial: TrialRow) -> tuple[str, float | None]:
-        """(done, failed or stopped; the value of the metric) of a trial that has ended."""
+    def _result(self, trial: TrialRow) -> tuple[str, float | None]:
+        """The state (done, failed or stopped) and the metric of a finished trial."""
         source = source_of(trial)
         collector = known(trial)
         if collector is None:
@@ -127,8 +129,9 @@ class Study:
             return "failed", None
         return "done", number
 
-    def _tell_ends(self, searcher: SearchClient | None, trials: list[TrialRow]) -> None:
-        told, reports = [], []
+    def _send_results(self, search: SearchClient | None, trials: list[TrialRow]) -> None:
+        """Send finished trials to the search and store their reports."""
+        sent, reports = [], []
         for trial in trials:
             if trial.told or trial.state not in FINAL:
                 continue
@@ -136,63 +139,67 @@ class Study:
             assert source is not None
             collector = collect(self._places, source, Collector())
             reports.append((trial.number, source.job, collector.to_json()))
-            if searcher is not None:
-                end = self._end(trial._replace(reports=reports[-1][2]))
-                searcher.tell(trial.number, *end, self._unreported(trial))
-            told.append(trial.number)
-        if told:
+            if search is not None:
+                result = self._result(trial._replace(reports=reports[-1][2]))
+                search.tell(trial.number, *result, self._unreported(trial))
+            sent.append(trial.number)
+        if sent:
             with self._db.transaction():
                 sweeps.note_reports(self._db, self._row.id, reports)
-                sweeps.note_told(self._db, self._row.id, told)
+                sweeps.note_told(self._db, self._row.id, sent)
 
     # -- more trials ---------------------------------------------------------------------------
 
-    def _ask(self, searcher: SearchClient, trials: list[TrialRow]) -> bool:
-        """Add as many trials as may run at a time; False when there are enough."""
+    def _add_trials(self, search: SearchClient, trials: list[TrialRow]) -> bool:
+        """Add trials up to the number that may run at a time; False if there are no more."""
         wanted = self._spec.wanted
         left = None if wanted is None else wanted - len(trials)
         if left is not None and left <= 0:
             return False
         is_open = sum(1 for trial in trials if trial.state in (*WAITING, *ACTIVE))
-        room = self._at_a_time() - is_open
+        room = self._parallel_trials() - is_open
         count = room if left is None else min(room, left)
         if count <= 0:
             return True
-        asked = searcher.ask(count)
+        proposed = search.ask(count)
         failpoint("driver.after_ask")
-        maker = Trials(
-            self._db, self._settings.state_dir, self._row.id,
-            self._spec._replace(name=self._row.name), self._base,
-        )  # fmt: skip
-        if len(maker.add([one.point for one in asked])) == len(asked):
-            self._numbers.update(one.number for one in asked)
+        store = Trials(
+            self._db,
+            self._settings.state_dir,
+            self._row.id,
+            self._spec._replace(name=self._row.name),
+            self._base,
+        )
+        if len(store.add([one.point for one in proposed])) == len(proposed):
+            self._numbers.update(one.number for one in proposed)
         else:
-            self.close()  # somebody else has made some of them: begin with the books again
+            self.close()  # another process added some of them: restart from the database
         poke(self._settings.state_dir)
-        return bool(asked)  # no more points: the space is exhausted
+        return bool(proposed)  # none if the space is exhausted
 
-    def _trouble(self, trials: list[TrialRow]) -> str | None:
-        """Why nothing can be learned: a mistake in the metric's name, most likely, or in a loss."""
+    def _metric_problem(self, trials: list[TrialRow]) -> str | None:
+        """Why the search cannot learn: often a typo in the metric's name, or a NaN loss."""
         done = [trial for trial in trials if trial.told and trial.state == "done"]
-        if len(done) < _MUTE or self._spec.metric is None:
+        if len(done) < _MIN_TRIALS_WITHOUT_METRIC or self._spec.metric is None:
             return None
-        if any(self._end(trial)[0] == "done" for trial in done):
+        if any(self._result(trial)[0] == "done" for trial in done):
             return None
         name = self._spec.metric.name
-        said = [str(self._last(trial)) for trial in done if self._last(trial) is not None]
-        if said:
-            return f"{len(done)} trials ended well, and `{name}` was never a number: {said[-1]}"
-        return f"{len(done)} trials ended well, and none has reported `{name}`"
+        values = [str(self._last(trial)) for trial in done if self._last(trial) is not None]
+        if values:
+            return f"{len(done)} trials succeeded, but `{name}` was never a number: {values[-1]}"
+        return f"{len(done)} trials succeeded, but none reported `{name}`"
 
     def _last(self, trial: TrialRow) -> object:
-        """What a trial said last about the metric; None: nothing."""
+        """The last reported value of the metric; None if there is none."""
         collector = known(trial)
         if collector is None or self._spec.metric is None:
             return None
         stat = collector.summary.get(self._spec.metric.name)
         return stat.last if stat is not None else None
 
-    def _at_a_time(self) -> int:
+    def _parallel_trials(self) -> int:
+        """How many trials may run or wait at a time."""
         if self._spec.max_parallel is not None:
             return self._spec.max_parallel
         devices = job_queries.devices(self._db)
@@ -204,7 +211,7 @@ class Study:
         metric = self._spec.metric
         if metric is None or metric.target is None:
             return False
-        for trial in sweeps.trials(self._db, self._row.id):  # with what was just told
+        for trial in sweeps.trials(self._db, self._row.id):  # with the reports just stored
             collector = known(trial)
             stat = collector.summary.get(metric.name) if collector is not None else None
             if stat is not None and isinstance(stat.last, (int, float)):
@@ -221,8 +228,8 @@ class Study:
 
     # -- early stopping ------------------------------------------------------------------------
 
-    def _judge(self, searcher: SearchClient, trial: TrialRow) -> None:
-        """Stop a running trial when what it has reported is no good."""
+    def _check_early_stop(self, search: SearchClient, trial: TrialRow) -> None:
+        """Send new values of a running trial to the search, and stop the trial if it says so."""
         source = source_of(trial)
         if source is None:
             return
@@ -236,12 +243,12 @@ class Study:
         self._sizes[trial.number] = sizes
         for step, value in self._unreported(trial):
             self._reported[trial.number] = step
-            if searcher.report(trial.number, step, value):
+            if search.report(trial.number, step, value):
                 self._stop_trial(source.job)
                 return
 
     def _unreported(self, trial: TrialRow) -> list[tuple[int, float]]:
-        """The part of a trial's curve that the searcher has not heard."""
+        """The part of a trial's curve that was not sent to the search yet."""
         source, metric = source_of(trial), self._spec.metric
         if source is None or metric is None or not self.watches_curves:
             return []
@@ -250,7 +257,7 @@ class Study:
         return [(int(step), value) for step, value in curve if step > last]
 
     def _stop_trial(self, job: int) -> None:
-        """`should_stop()` is true from now on; a signal, too, where the job asked for one."""
+        """Request a stop: `should_stop()` becomes true, and the job gets its warning signal."""
         os.close(os.open(self._stop_file(job), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
         with self._db.transaction():
             events.record_event(self._db, job, time.time(), "stopped_early", "by its sweep")
@@ -266,13 +273,13 @@ class Study:
                         kill_processes.send(process, warning.signal)
 
     def _end_stopped_trial(self, job: int) -> None:
-        """It was asked to stop and still runs: SIGTERM, if the sweep says so."""
+        """Cancel a trial that still runs `kill_after` seconds after it was asked to stop."""
         seconds = stop_seconds(self._spec)
         try:
-            asked_at = os.stat(self._stop_file(job)).st_mtime
+            requested_at = os.stat(self._stop_file(job)).st_mtime
         except FileNotFoundError:
             return
-        if seconds is not None and time.time() >= asked_at + seconds:
+        if seconds is not None and time.time() >= requested_at + seconds:
             changes.cancel(self._db, [job], time.time())
             poke(self._settings.state_dir)
 
@@ -284,7 +291,7 @@ Key = tuple[int, str, str, int]
 
 
 class Driver:
-    """All driven sweeps of one queue."""
+    """Drives all sweeps of one queue that need it."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -293,15 +300,15 @@ class Driver:
         self._backoffs: dict[Key, Backoff] = {}
 
     def work(self) -> None:
-        """Until no sweep needs a driver any more."""
-        news = ChangeFeed(self._settings.state_dir)
+        """Run rounds until no sweep needs a driver any more."""
+        changes_feed = ChangeFeed(self._settings.state_dir)
         try:
             while self._round():
-                self._note_alive()
-                news.wait(self._timeout())
-            self._note_alive()
+                self._clear_pause_file()
+                changes_feed.wait(self._timeout())
+            self._clear_pause_file()
         finally:
-            news.close()
+            changes_feed.close()
             for study in self._studies.values():
                 study.close()
             self._db.close()
@@ -309,10 +316,10 @@ class Driver:
     def _timeout(self) -> float | None:
         watches = any(study.watches_curves for study in self._studies.values())
         due = [one.due_at - time.monotonic() for one in self._backoffs.values() if one.failures]
-        return min([_LOOK_SECONDS] * watches + [max(0.0, at) for at in due], default=None)
+        return min([_POLL_SECONDS] * watches + [max(0.0, at) for at in due], default=None)
 
-    def _note_alive(self) -> None:
-        """Drivers before this one may have failed; the daemon said so in a file."""
+    def _clear_pause_file(self) -> None:
+        """Remove the file in which the daemon recorded failures of earlier drivers."""
         try:
             os.unlink(os.path.join(self._settings.state_dir, PAUSE_FILE))
         except FileNotFoundError:
@@ -322,7 +329,7 @@ class Driver:
         rows = sweeps.driven(self._db)
         wanted = {(row.id, row.spec, row.base, row.context): row for row in rows}
         for key in [key for key in self._studies if key not in wanted]:
-            self._studies.pop(key).close()  # over, stopped, or given anew
+            self._studies.pop(key).close()  # finished, stopped, or started again
         for key in [key for key in self._backoffs if key not in wanted]:
             del self._backoffs[key]
         for key, row in wanted.items():
@@ -340,8 +347,8 @@ class Driver:
             except SearchDied as error:
                 self._try_later(key, row, error.message)
             except (Unavailable, NotFound) as error:
-                self._give_up(row, error)
-            except OSError as error:  # a full disk, say: the other sweeps go on
+                self._stop_sweep(row, error)
+            except OSError as error:  # for example a full disk; other sweeps continue
                 self._try_later(key, row, f"{error.strerror or error}")
         return bool(rows)
 
@@ -349,7 +356,7 @@ class Driver:
         return min(_FIRST_PAUSE, self._settings.retry_delay)
 
     def _try_later(self, key: Key, row: SweepRow, why: str) -> None:
-        """Begin again with what the store knows: at once, and more rarely if that fails too."""
+        """Restart the search from the database: the first time at once, then with backoff."""
         study = self._studies.pop(key, None)
         if study is not None:
             study.close()
@@ -357,7 +364,7 @@ class Driver:
         backoff.failed(now)
         if backoff.is_paused:
             times = f"the search failed {backoff.failures} times in a row"
-            self._note_pause(row, f"{times} ({why}); next try in {backoff.due_at - now:.0f} s")
+            self._note_pause(row, f"{times} ({why}); next attempt in {backoff.due_at - now:.0f} s")
 
     def _note_pause(self, row: SweepRow, why: str | None) -> None:
         with self._db.transaction():
@@ -367,8 +374,8 @@ class Driver:
         with self._db.transaction():
             sweeps.end_driving(self._db, row.id, row.spec)
 
-    def _give_up(self, row: SweepRow, error: Error) -> None:
-        """Stop the sweep with the reason; the jobs that run go on."""
+    def _stop_sweep(self, row: SweepRow, error: Error) -> None:
+        """Stop the sweep and record the reason; running jobs continue."""
         hint = f" ({error.hint})" if error.hint else ""
         with self._db.transaction():
             if sweeps.by_name(self._db, row.name) is not None:
@@ -384,7 +391,7 @@ def _size(path: str) -> int:
 
 
 def _die_with(parent: int) -> None:
-    """A daemon that was killed is followed by another, which starts a driver of its own."""
+    """Die with the daemon; the next daemon starts its own driver."""
     import ctypes
     import signal
 
@@ -396,9 +403,9 @@ def _die_with(parent: int) -> None:
 def main(parent: int) -> None:
     _die_with(parent)
     settings = load_settings()
-    lock = os.open(os.path.join(settings.state_dir, "driver.lock"),
-                   os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)  # fmt: skip
-    fcntl.flock(lock, fcntl.LOCK_EX)  # two would ask and add the same points
+    path = os.path.join(settings.state_dir, "driver.lock")
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)  # two drivers would add the same points
     try:
         Driver(settings).work()
     except Error as error:

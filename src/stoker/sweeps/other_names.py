@@ -117,4 +117,10 @@ PLACEHOLDERS = {
     "output": "dir", "output_dir": "dir", "folder": "dir", "path": "dir", "device": "gpu",
     "devices": "gpu", "cuda": "gpu",
 }  # fmt: skip
+ACTIONS = {  # of `stoker sweep`
+    "list": "ls", "status": "show", "info": "show", "describe": "show", "add": "extend",
+    "more": "extend", "cancel": "stop", "kill": "stop", "pause": "stop", "continue": "resume",
+    "start": "resume", "retry": "rerun", "restart": "rerun", "delete": "rm", "remove": "rm",
+    "forget": "rm",
+}  # fmt: skip
 NONE: Mapping[str, str] = {}

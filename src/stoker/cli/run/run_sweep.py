@@ -1,4 +1,4 @@
-"""A sweep as a source of jobs for `stoker run`: in the foreground, with a store of its own."""
+"""A sweep as a source of jobs for `stoker run`: in the foreground, with its own database."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from stoker.sweeps.search.search_client import KnownTrial, SearchClient
 from stoker.sweeps.spec import ADAPTIVE, SweepSpec
 from stoker.sweeps.values import Point, point_from_json, point_to_json
 
-_AT_ONCE = 500
+_CHUNK = 500
 _SHOWN = 20
 
 
 class SweepSource:
-    """Points that have no result yet, one chunk after another, or as the searcher chooses them."""
+    """Yields jobs for points without a result: in chunks, or as the search proposes them."""
 
     descriptor = None
 
@@ -46,47 +46,47 @@ class SweepSource:
         retries_failed: bool = False,
     ) -> None:
         if spec.early_stop is not None:
-            raise UsageError("stopping trials early needs the daemon", "use `stoker sweep`")
+            raise UsageError("early stopping needs the daemon", "use `stoker sweep`")
         self._db = db
         self._places = JobFiles(folder, is_run=True)
         self._at_a_time = spec.max_parallel or at_a_time
-        self._spec, self._sweep = self._remember(spec, base)
+        self._spec, self._sweep = self._save(spec, base)
         self._trials = Trials(db, folder, self._sweep, self._spec, base)
-        self._numbers: list[int] = []  # of the trials that were read and not yet submitted
-        self._running: dict[int, int] = {}  # job: its trial
+        self._numbers: list[int] = []  # trials that were read but not submitted yet
+        self._running: dict[int, int] = {}  # job -> trial
         rows = sweeps.trials(db, self._sweep)
         self._made = self._stored = len(rows)
         self._failed = 0
-        self.stopped: str | None = None  # why no more of it should start
+        self.stopped: str | None = None  # why no more trials should start
         self.skipped = sum(1 for row in rows if row.state == "done")
-        self._streak: tuple[str, int] = ("", 0)  # how the last ones failed, and how many alike
-        self._searcher: SearchClient | None = None
+        self._streak: tuple[str, int] = ("", 0)  # the last kind of failure, and how often in a row
+        self._search: SearchClient | None = None
         known = {row.identity for row in rows}
         if spec.method in ADAPTIVE:
             check_search(spec)
             self._left = None if spec.trials is None else max(0, spec.trials - len(rows))
-            self._searcher = SearchClient(self._spec, self._history())
-            asked_for = {
+            self._search = SearchClient(self._spec, self._history())
+            requested = {
                 row.identity
                 for row in rows
                 if identity(spec.template, point_from_json(row.point)) == row.identity
             }
         else:
-            asked_for = {key for key, _ in listed(self._spec)}
+            requested = {key for key, _ in listed(self._spec)}
             self._new = (point for key, point in listed(self._spec) if key not in known)
-        # As `stoker sweep` does it: what failed has a result, unless somebody wants it once more.
+        # As in `stoker sweep`: a failed trial counts as a result unless --resume is given.
         kept = ("done",) if retries_failed else ("done", "failed")
         again = [
             (row.number, point_from_json(row.point))
             for row in rows
-            if row.state not in kept and row.identity in asked_for
+            if row.state not in kept and row.identity in requested
         ]
         self._again: Iterator[tuple[int, Point]] = iter(again)
         self._failed_before = 0 if retries_failed else sum(row.state == "failed" for row in rows)
         self.at_end = False
 
-    def _remember(self, spec: SweepSpec, base: JobSpec) -> tuple[SweepSpec, int]:
-        """The sweep of this folder, with the seed that it had."""
+    def _save(self, spec: SweepSpec, base: JobSpec) -> tuple[SweepSpec, int]:
+        """Save the sweep in the database of this folder; return it with its seed, and its id."""
         name = spec.name or "sweep"
         known = sweeps.by_name(self._db, name)
         if known is not None and spec.seed is None:
@@ -112,12 +112,12 @@ class SweepSource:
 
     @property
     def is_ready(self) -> bool:
-        if self._searcher is None:
+        if self._search is None:
             return not self.at_end
         return not self.at_end and len(self._running) + len(self._numbers) < self._at_a_time
 
     def read(self) -> list[JobSpec]:
-        numbered = list(islice(self._again, _AT_ONCE))
+        numbered = list(islice(self._again, _CHUNK))
         if not numbered:
             numbered = list(enumerate(self._more(), self._made + 1))
             self._made += len(numbered)
@@ -128,18 +128,18 @@ class SweepSource:
         return [self._trials.job(number, point) for number, point in numbered]
 
     def _more(self) -> list[Point]:
-        if self._searcher is None:
-            return list(islice(self._new, _AT_ONCE))
+        if self._search is None:
+            return list(islice(self._new, _CHUNK))
         room = self._at_a_time - len(self._running)
         count = room if self._left is None else min(room, self._left)
-        asked = [one.point for one in self._searcher.ask(count)] if count > 0 else []
+        proposed = [one.point for one in self._search.ask(count)] if count > 0 else []
         if self._left is not None:
-            self._left -= len(asked)
+            self._left -= len(proposed)
             self.at_end = self._left <= 0
-        return asked
+        return proposed
 
     def submit(self, submission: Submission, specs: list[JobSpec]) -> None:
-        """Trials and jobs together."""
+        """Add the trials and their jobs in one transaction."""
         with self._db.transaction():
             new = [point for number, point in self._points.items() if number > self._stored]
             made = [(identity(self._spec.template, point), point_to_json(point)) for point in new]
@@ -152,25 +152,25 @@ class SweepSource:
         self._numbers = []
 
     def ended(self, job: int, verdict: Verdict, detail: str | None) -> None:
-        """A trial is over: the searcher learns from it."""
+        """Handle the end of a trial: count failures and send the result to the search."""
         number = self._running.pop(job, None)
         is_done = verdict.event == "succeed"
         self._count(job, verdict, detail)
-        if self._searcher is None or number is None or self._spec.metric is None:
+        if self._search is None or number is None or self._spec.metric is None:
             return
         row = job_queries.job(self._db, job)
         source = Source(job, row.attempts, row.stdout, True)
         stat = collect(self._places, source, Collector()).summary.get(self._spec.metric.name)
         value = stat.last if stat is not None else None
         has_value = is_done and isinstance(value, (int, float))
-        self._searcher.tell(
+        self._search.tell(
             number,
             "done" if has_value else "failed",
             float(value) if has_value else None,  # type: ignore[arg-type]
         )
 
     def _count(self, job: int, verdict: Verdict, detail: str | None) -> None:
-        """As the daemon does it: see sweeps.count_end."""
+        """Count failures like the daemon does in sweeps.count_end."""
         if verdict.event == "succeed":
             self._streak = ("", 0)
         if verdict.event not in ("fail", "lose"):
@@ -187,8 +187,8 @@ class SweepSource:
         self.at_end = self.at_end or self.stopped is not None
 
     def print_results(self) -> None:
-        if self._searcher is not None:
-            self._searcher.close()
+        if self._search is not None:
+            self._search.close()
         row = sweeps.get(self._db, self._spec.name or "")
         rows = [one.row for one in of_sweep(self._db, self._places, row)]
         metric = self._spec.metric
@@ -198,7 +198,8 @@ class SweepSource:
             print_table(select_columns(rows[:_SHOWN], columns(rows), Columns(rows)))
         if self._failed_before:
             notice(
-                f"{plural(self._failed_before, 'trial')} failed before; --resume runs them again"
+                f"{plural(self._failed_before, 'trial')} failed earlier; "
+                "to run failed trials again, use --resume"
             )
         more = f" ({len(rows) - _SHOWN} more)" if len(rows) > _SHOWN else ""
         notice(f"results{more}: stoker results {self._places.folder}")

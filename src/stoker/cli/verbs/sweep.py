@@ -1,4 +1,4 @@
-"""`stoker sweep`: a command over many parameters, and what can be done with such a sweep later."""
+"""`stoker sweep`: run a command with many parameter values, and manage existing sweeps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stoker.errors import UsageError
 from stoker.store import sweeps
 from stoker.sweep_control import lifecycle
 from stoker.sweep_control.lifecycle import SAME_FAILS, Started
-from stoker.sweeps import arguments, names
+from stoker.sweeps import arguments, names, other_names
 from stoker.sweeps.files import sweep_file
 from stoker.sweeps.spec import ADAPTIVE, STOPS, SweepSpec, make_spec, read_metric
 from stoker.sweeps.template.template import check_shell
@@ -32,30 +32,34 @@ _ACTION_OF = {"failed": "rerun", "kill": "stop", "jobs": "rm"}
 VERB = Verb(
         "sweep",
         "sweep [OPTIONS] 'COMMAND' NAME=VALUES... | FILE | ACTION SWEEP",
-        "Run a command for many values of its parameters: a sweep that lasts.",
+        "Run a command with many values of its parameters.",
         (
             Option("-p --param", "values of a parameter: -p lr 0.1 0.01", "NAME V...", many=True,
                    several=True),
-            Option("-n --name", "a name for the sweep (default: one is made up)", "NAME"),
-            Option("-m --method", "grid, shuffled, random, lhs, tpe, gp, cmaes or nsgaii", "HOW"),
-            Option("-N --trials", "how many points (random, lhs, tpe...; else all)", "N", count),
-            Option("--seed", "for all that is left to chance", "N", whole_number),
-            Option("--metric", "what to improve: val_loss or acc:max", "NAME[:GOAL]", read_metric),
-            Option("--early-stop", "stop bad trials: median, percentile, hyperband, asha",
-                   "HOW[,K=V]"),
-            Option("--when", "a parameter only where this holds: \"wd: opt == 'adam'\"",
+            Option("-n --name", "name of the sweep (default: generated)", "NAME"),
+            Option("-m --method", "grid, shuffled, random, lhs, tpe, gp, cmaes or nsgaii",
+                   "METHOD"),
+            Option("-N --trials", "number of trials (default: all points of a finite space)", "N",
+                   count),
+            Option("--seed", "random seed", "N", whole_number),
+            Option("--metric", "metric to optimize: val_loss or acc:max", "NAME[:GOAL]",
+                   read_metric),
+            Option("--early-stop", "stop bad trials early: median, percentile, hyperband, asha",
+                   "KIND[,K=V]"),
+            Option("--when", "use a parameter only under a condition: \"wd: opt == 'adam'\"",
                    "NAME: EXPR", many=True),
-            Option("--max-parallel", "so many trials at a time", "N", count),
-            Option("--max-fails", "stop when so many have failed", "N", count),
-            Option("--same-fails", f"stop after so many alike (default: {SAME_FAILS}; 0: never)",
-                   "N", count),
-            Option("--lenient", "parameters need no place in the command; see $STOKER_PARAMS"),
-            Option("--dry-run", "show every command exactly as it would run"),
+            Option("--max-parallel", "run at most N trials at a time", "N", count),
+            Option("--max-fails", "stop the sweep after N failed trials", "N", count),
+            Option("--same-fails", "stop the sweep after N equal failures in a row "
+                   f"(default: {SAME_FAILS}; 0: never)", "N", count),
+            Option("--lenient", "allow parameters without a placeholder; see $STOKER_PARAMS"),
+            Option("--dry-run", "print the commands without running them"),
             Option("-q --quiet", "print only the name"),
-            Option("--failed", "rerun: trials that failed or were lost"),
-            Option("--kill", "stop: running trials too"),
-            Option("--jobs", "rm: with its jobs, logs and folders"),
-            Option("--priority", "higher goes first (default: 0)", "N", whole_number),
+            Option("--failed", "with rerun: all failed and lost trials"),
+            Option("--kill", "with stop: cancel running trials too"),
+            Option("--jobs", "with rm: remove the jobs, logs and folders too"),
+            Option("--priority", "jobs with higher priority start first (default: 0)", "N",
+                   whole_number),
             *SWEEP_FLAGS,
         ),
         (
@@ -64,15 +68,15 @@ VERB = Verb(
             ("stoker sweep 'python train.py {params}' -p lr 0.1 0.01 -p bs 32 64", ""),
             ("stoker sweep 'lr=log(1e-5,1e-1)' --method tpe -N 40 --metric val_loss -- "
              "python train.py --lr {lr}", "needs stoker[search]"),
-            ("stoker sweep sweep.toml", "again after an edit: only what is new runs"),
+            ("stoker sweep sweep.toml", "after an edit, only new points run"),
             ("stoker sweep rerun --failed brave-otter", ""),
-            ("stoker sweep extend brave-otter 20", "twenty more"),
+            ("stoker sweep extend brave-otter 20", "20 more trials"),
         ),
         """Values: a,b,c  choice(a,b)  range(0,10,2)  interval(a,b)  log(a,b)  int(a,b)  normal(m,s)
 file(path)  and x,y=zip((1,2),(3,4)).
 In the command: {name}, {params}, {params:hydra}, {id}, {dir}, {gpu}.
 FILE is TOML, JSON or a W&B sweep in YAML. ACTIONS: ls, show, extend, stop, resume, rerun, rm.
-The same sweep given again runs only what is missing.""",
+Starting the same sweep again runs only missing trials.""",
         words="sweeps",
     )  # fmt: skip
 
@@ -83,7 +87,7 @@ def run(parsed: Parsed) -> int:
         from stoker.cli.verbs.sweep_actions import act
 
         return act(open_queue(), words[0], words[1:], parsed)
-    _check_meant(parsed)
+    _check_action(parsed)
     queue = open_queue()
     spec, is_suggested = _spec(parsed)
     base = sweep_base(queue.settings, queue.devices(), spec, parsed)
@@ -95,19 +99,21 @@ def run(parsed: Parsed) -> int:
     try:
         started = lifecycle.start(queue, spec, base, same_fails, is_suggested=is_suggested)
     except KeyboardInterrupt:
-        notice("interrupted: what is in the queue runs; give the sweep again for the rest")
+        notice("interrupted: trials in the queue will run; start the sweep again for the rest")
         raise
     if not (parsed["json"] or parsed["quiet"]):
-        _notes(spec, started.listed)
+        _print_notes(spec, started.listed)
     report(started, spec, parsed)
     return 0
 
 
-def _notes(spec: SweepSpec, listed: int | None) -> None:
-    """What is not as somebody may have thought."""
+def _print_notes(spec: SweepSpec, listed: int | None) -> None:
+    """Print notices about equal values and about fewer points than trials."""
     for one, same in spec.space.merged:
-        notice(f"note: `{printable(one)}` and `{printable(same)}` are the same value, so"
-               " they are one trial; quote a value to make it text")  # fmt: skip
+        notice(
+            f"note: `{printable(one)}` and `{printable(same)}` are the same value and give one "
+            "trial; quote a value to make it a string"
+        )
     wanted, points = spec.wanted, spec.space.size.points
     if wanted is None:
         return
@@ -117,33 +123,39 @@ def _notes(spec: SweepSpec, listed: int | None) -> None:
         notice(f"note: {listed} of {wanted} trials: there are no other points")
 
 
-def _check_meant(parsed: Parsed) -> None:
-    """Refuse `shwo NAME`, and what only an action understands."""
+def _check_action(parsed: Parsed) -> None:
+    """Raise UsageError for a misspelled action, and for options that need an action."""
     words = parsed.words
     for option in ("failed", "kill", "jobs"):
         if parsed[option]:
-            raise UsageError(f"--{option} does not belong to a new sweep",
-                             f"it is for `stoker sweep {_ACTION_OF[option]} NAME`")  # fmt: skip
+            raise UsageError(
+                f"--{option} cannot be used with a new sweep",
+                f"it is an option of `stoker sweep {_ACTION_OF[option]} NAME`",
+            )
     if not words or parsed.dashed or parsed["param"] or not words[0].isalpha():
         return
-    near = nearest(words[0], list(ACTIONS))
+    near = nearest(words[0], list(ACTIONS), other_names.ACTIONS)
     if near is not None and not any(map(arguments.is_assignment, words[1:])):
         raise UsageError(f"`stoker sweep` has no action `{words[0]}`", f"did you mean `{near}`?")
 
 
 def _spec(parsed: Parsed) -> tuple[SweepSpec, bool]:
-    """The sweep, and whether its name is only that of its file."""
+    """Return the sweep, and whether its name was derived from the file name."""
     words = parsed.words
     path = words[0] if words and not parsed.dashed and _is_file(words[0]) else None
     if path is not None:
         if len(words) > 1 or parsed["param"]:
             more = words[1] if len(words) > 1 else "-p"
-            raise UsageError(f"`{path}` says all about the sweep, and `{more}` says more",
-                             "put it into the file")  # fmt: skip
+            raise UsageError(
+                f"`{more}` cannot be combined with the sweep file `{path}`",
+                "write the parameters into the file",
+            )
         for option in ("when", "lenient"):
             if parsed[option]:
-                raise UsageError(f"--{option} is for parameters on the command line",
-                                 f"write it into `{path}`")  # fmt: skip
+                raise UsageError(
+                    f"--{option} is only for parameters on the command line",
+                    f"write it into `{path}`",
+                )
         spec = sweep_file.load(path)
         own = parsed["name"] or spec.name
         name = names.check(own) if own else _stem(path)
@@ -182,7 +194,7 @@ def _stem(path: str) -> str | None:
 
 
 def _changed(spec: SweepSpec, parsed: Parsed) -> SweepSpec:
-    """What the command line says wins over the file."""
+    """Return the spec with the options of the command line, which override the file."""
     changes = {
         key: parsed[key]
         for key in ("method", "trials", "seed", "metric", "max_parallel", "max_fails")
@@ -205,7 +217,7 @@ def _conditions(parsed: Parsed) -> dict[str, str]:
 
 
 def _early_stop(text: str | None) -> dict[str, object] | None:
-    """`median,after_step=5`."""
+    """Parse the value of --early-stop: `median,after_step=5`."""
     if text is None:
         return None
     kind, *options = text.split(",")
@@ -214,13 +226,16 @@ def _early_stop(text: str | None) -> dict[str, object] | None:
         key, equals, value = option.partition("=")
         if not equals or not (value.isascii() and value.replace(".", "", 1).isdigit()):
             known = ", ".join(f"{name}=N" for name in STOPS.get(kind, ()))
-            raise UsageError(f"`{option}` is no option of early stopping", f"known: {known}")
+            raise UsageError(
+                f"`{option}` is not an option of early stopping",
+                f"known: {known}" if known else f"kinds: {', '.join(STOPS)}",
+            )
         stop[key] = float(value) if "." in value else int(value)
     return stop
 
 
 def shape(spec: SweepSpec) -> str:
-    """`lr(2) x seed(3)`."""
+    """The dimensions of the space: `lr(2) x seed(3)`."""
     grids = []
     for grid in spec.space.grids:
         axes = [f"{','.join(axis.names)}({axis.size or '~'})" for axis in grid]
@@ -229,9 +244,10 @@ def shape(spec: SweepSpec) -> str:
 
 
 def report(started: Started, spec: SweepSpec, parsed: Parsed) -> None:
-    if started.wakes:
+    """Print what was submitted, as text or JSON."""
+    if started.started_daemon:
         notice(STARTED)
-    hint = lifecycle.deaf_hint(spec)
+    hint = lifecycle.early_stop_hint(spec)
     if hint is not None and started.is_new and not parsed["quiet"]:
         notice(f"note: {hint}")
     if parsed["json"]:
@@ -243,21 +259,23 @@ def report(started: Started, spec: SweepSpec, parsed: Parsed) -> None:
         report_change(started.name)
         return
     name, total = started.name, sum(started.counts.values())
-    is_over = spec.wanted is not None and total >= spec.wanted and not started.jobs
-    if spec.method in ADAPTIVE and not is_over:
-        wanted = spec.wanted if spec.wanted is not None else "endless"
-        report_change(f"sweep {name}: {wanted} trials by {spec.method}, {shape(spec)}"
-                      f"      watch: stoker results {name}")  # fmt: skip
+    is_complete = spec.wanted is not None and total >= spec.wanted and not started.jobs
+    if spec.method in ADAPTIVE and not is_complete:
+        wanted = spec.wanted if spec.wanted is not None else "unlimited"
+        report_change(
+            f"sweep {name}: {wanted} trials by {spec.method}, {shape(spec)}"
+            f"      results: stoker results {name}"
+        )
         return
     if not started.jobs:
-        report_change(
-            f"sweep {name}: all {plural(total, 'trial')} are there ({in_words(started.counts)})"
-        )
+        counts = describe_counts(started.counts)
+        report_change(f"sweep {name}: all {plural(total, 'trial')} already exist ({counts})")
         if started.counts.get("failed"):
-            notice(f"run failed ones again: stoker sweep rerun --failed {name}")
+            notice(f"run failed trials again: stoker sweep rerun --failed {name}")
         return
-    jobs = f"jobs {min(started.jobs)}-{max(started.jobs)}" if len(started.jobs) > 1 else \
-        f"job {started.jobs[0]}"  # fmt: skip
+    jobs = f"job {started.jobs[0]}"
+    if len(started.jobs) > 1:
+        jobs = f"jobs {min(started.jobs)}-{max(started.jobs)}"
     what = f"{plural(total, 'trial')}, {shape(spec)}"
     if not started.is_new:
         again = len(started.jobs) - started.added
@@ -267,7 +285,8 @@ def report(started: Started, spec: SweepSpec, parsed: Parsed) -> None:
     report_change(f"sweep {name}: {what}  {jobs}      results: stoker results {name}")
 
 
-def in_words(counts: dict[str, int]) -> str:
+def describe_counts(counts: dict[str, int]) -> str:
+    """Trials by state as text: `2 done, 1 failed`."""
     return ", ".join(f"{number} {state}" for state, number in sorted(counts.items()))
 
 
@@ -276,7 +295,7 @@ def _dry_run(
 ) -> int:
     plan = lifecycle.plan(queue, spec, base, is_suggested=is_suggested)
     if spec.method in ADAPTIVE and not plan.new:
-        notice(f"{spec.method} chooses one trial after another; nothing is known of them yet")
+        notice(f"{spec.method} chooses trials from results, so they cannot be listed in advance")
         return 0
     known = plan.known.id if plan.known is not None else 0
     trials = Trials(queue.db, queue.settings.state_dir, known, plan.spec, base)
@@ -295,6 +314,6 @@ def _dry_run(
         return 0
     for _, job in jobs:
         print(printable(display(job.argv, job.shell)))
-    _notes(spec, plan.listed)
+    _print_notes(spec, plan.listed)
     notice(f"{plural(len(jobs), 'trial')}, none queued (--dry-run)")
     return 0

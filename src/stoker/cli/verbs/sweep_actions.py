@@ -1,11 +1,11 @@
-"""`stoker sweep ls|show|extend|stop|resume|rerun|rm`: what can be done with a sweep later."""
+"""`stoker sweep ls|show|extend|stop|resume|rerun|rm`: manage existing sweeps."""
 
 from __future__ import annotations
 
 import math
 
 from stoker.cli.output import as_json, notice, plural, print_json, report_change, table
-from stoker.cli.verbs.sweep import in_words, report, shape
+from stoker.cli.verbs.sweep import describe_counts, report, shape
 from stoker.client.queue import Queue
 from stoker.client.reports import JobFiles, failures, of_sweep
 from stoker.core.formats.command_line import Parsed
@@ -18,8 +18,8 @@ from stoker.store.sweeps import SweepRow
 from stoker.sweep_control import lifecycle
 from stoker.sweeps.identity import described
 
-# The options of a new sweep are not those of its actions: a --dry-run that is not understood must
-# not become the real thing.
+# Options of each action. Options of a new sweep are errors here: an ignored --dry-run would be
+# dangerous.
 _OPTIONS = {
     "ls": (), "show": (), "extend": ("quiet",), "stop": ("kill", "quiet"), "resume": ("quiet",),
     "rerun": ("failed", "quiet"), "rm": ("jobs", "quiet"),
@@ -33,20 +33,27 @@ def act(queue: Queue, action: str, words: list[str], parsed: Parsed) -> int:
         if option not in (*_OPTIONS[action], *_ALWAYS):
             known = ", ".join(f"--{name}" for name in (*_OPTIONS[action], "json"))
             name = f"--{option.replace('_', '-')}"
-            raise UsageError(f"`stoker sweep {action}` has no option `{name}`", f"it takes {known}")
+            raise UsageError(
+                f"`stoker sweep {action}` has no option `{name}`", f"its options: {known}"
+            )
     if action == "ls":
         return _list(queue, parsed)
     if not words:
-        raise UsageError(f"`stoker sweep {action}` needs the name of a sweep",
-                         "`stoker sweep ls` shows them")  # fmt: skip
+        raise UsageError(
+            f"`stoker sweep {action}` needs the name of a sweep",
+            "list the sweeps with: stoker sweep ls",
+        )
     name, *rest = words
     if rest and (action not in ("extend", "rerun") or parsed["failed"]):
-        raise UsageError(f"`{rest[0]}` is one word too many", "one sweep at a time")
+        raise UsageError(f"unexpected argument `{rest[0]}`", "give one sweep at a time")
     if action == "show":
         return _show(queue, name, parsed)
     if action == "extend":
         if len(rest) != 1 or not _is_number(rest[0]) or not int(rest[0]):
-            raise UsageError("how many more trials?", f"stoker sweep extend {name} 20")
+            raise UsageError(
+                "the number of additional trials is missing or invalid",
+                f"stoker sweep extend {name} 20",
+            )
         started = lifecycle.extend(queue, name, int(rest[0]))
         report(started, lifecycle.load(queue.db, name)[1], parsed)
         return 0
@@ -54,26 +61,29 @@ def act(queue: Queue, action: str, words: list[str], parsed: Parsed) -> int:
         report(lifecycle.resume(queue, name), lifecycle.load(queue.db, name)[1], parsed)
         return 0
     if action == "stop":
-        ended, asked = lifecycle.stop(queue, name, kills=bool(parsed["kill"]))
-        _tell_or_json(parsed, f"sweep {name} stopped: {plural(ended, 'waiting trial')} cancelled"
-                      + (f", {plural(asked, 'running one')} being ended" if asked else "")
-                      + f"      go on: stoker sweep resume {name}",
-                      sweep=name, cancelled=ended, stopping=asked)  # fmt: skip
+        cancelled, stopping = lifecycle.stop(queue, name, kills=bool(parsed["kill"]))
+        text = f"sweep {name} stopped: {plural(cancelled, 'waiting trial')} cancelled"
+        if stopping:
+            text += f", {plural(stopping, 'running trial')} stopping"
+        text += f"      resume: stoker sweep resume {name}"
+        _print_change(parsed, text, sweep=name, cancelled=cancelled, stopping=stopping)
         return 0
     if action == "rerun":
         numbers = None
         if not parsed["failed"]:
             if not rest:
-                raise UsageError("which trials?", f"stoker sweep rerun --failed {name}, or numbers")
+                raise UsageError(
+                    "`stoker sweep rerun` needs trial numbers or --failed",
+                    f"stoker sweep rerun {name} 3,5-9, or: stoker sweep rerun --failed {name}",
+                )
             numbers = _numbers(rest)
         jobs = lifecycle.rerun(queue, name, numbers)
-        _tell_or_json(parsed, f"sweep {name}: {plural(len(jobs), 'trial')} queued again",
-                      sweep=name, jobs=jobs)  # fmt: skip
+        text = f"sweep {name}: {plural(len(jobs), 'trial')} queued again"
+        _print_change(parsed, text, sweep=name, jobs=jobs)
         return 0
     removed = lifecycle.remove(queue, name, with_jobs=bool(parsed["jobs"]))
-    _tell_or_json(parsed, f"sweep {name} is forgotten"
-                  + (f", with {plural(removed, 'job')}" if removed else ""),
-                  sweep=name, removed_jobs=removed)  # fmt: skip
+    text = f"sweep {name} removed" + (f", with {plural(removed, 'job')}" if removed else "")
+    _print_change(parsed, text, sweep=name, removed_jobs=removed)
     return 0
 
 
@@ -82,10 +92,12 @@ def _numbers(words: list[str]) -> set[int]:
     for word in ",".join(words).split(","):
         low, dash, high = word.partition("-")
         if not _is_number(low) or (dash and not _is_number(high)):
-            raise UsageError(f"`{word}` is not a trial", "write 3, 5-9 or 3,5")
+            raise UsageError(f"`{word}` is not a trial number", "write 3, 5-9 or 3,5")
         first, last = int(low), int(high or low)
         if last < first or last - first > 10**6:
-            raise UsageError(f"`{word}` is no range of trials", "write the smaller one first: 5-9")
+            raise UsageError(
+                f"`{word}` is not a valid range of trials", "write the smaller number first: 5-9"
+            )
         found.update(range(first, last + 1))
     return found
 
@@ -94,7 +106,7 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 10
 
 
-def _tell_or_json(parsed: Parsed, text: str, **content: object) -> None:
+def _print_change(parsed: Parsed, text: str, **content: object) -> None:
     if parsed["json"] or not parsed["quiet"]:
         report_change(as_json(**content) if parsed["json"] else text, text)
 
@@ -113,36 +125,38 @@ def _list(queue: Queue, parsed: Parsed) -> int:
         ])  # fmt: skip
         return 0
     if not found:
-        notice("no sweeps yet; `stoker sweep --help` shows how to make one")
+        notice("no sweeps yet; see `stoker sweep --help`")
         return 0
     lines = []
     for row, counts, spec in found:
         waiting = counts.get("queued", 0) + counts.get("held", 0)
         running = sum(counts.get(state, 0) for state in ("starting", "running", "stopping"))
-        bad = counts.get("failed", 0) + counts.get("lost", 0)
-        lines.append((row.name, sum(counts.values()), counts.get("done", 0), running, waiting, bad,
-                      _state(queue, row, running + waiting), described(spec.template)))  # fmt: skip
+        failed = counts.get("failed", 0) + counts.get("lost", 0)
+        lines.append((
+            row.name, sum(counts.values()), counts.get("done", 0), running, waiting, failed,
+            _state(queue, row, running + waiting), described(spec.template),
+        ))  # fmt: skip
     print(table(("SWEEP", "TRIALS", "DONE", "RUN", "WAIT", "FAIL", "STATE", "COMMAND"), lines))
     return 0
 
 
 def _pause(queue: Queue, row: SweepRow) -> str | None:
-    """Why the search makes no new trials at the moment."""
+    """Why the search adds no trials at the moment; None if it is not paused."""
     if row.stopped is not None or not row.is_driven:
         return None
     return sweeps.pause(queue.db, row.id) or pause_reason(queue.settings.state_dir)
 
 
-def _state(queue: Queue, row: SweepRow, open_ones: int) -> str:
+def _state(queue: Queue, row: SweepRow, unfinished: int) -> str:
     if row.stopped is not None:
         return "stopped"
     if _pause(queue, row) is not None:
         return "paused"
-    return "active" if open_ones or row.is_driven else "over"
+    return "active" if unfinished or row.is_driven else "finished"
 
 
 def _best(row: Row | None) -> dict[str, object] | None:
-    """Strict JSON, whatever was reported."""
+    """The best trial for strict JSON: metrics that are not finite become null."""
     if row is None:
         return None
     metrics = {
@@ -157,8 +171,8 @@ def _show(queue: Queue, name: str, parsed: Parsed) -> int:
     reported = of_sweep(queue.db, JobFiles(queue.settings.state_dir), row)
     counts = sweeps.counts(queue.db, row.id)
     trials = sweeps.trials(queue.db, row.id)
-    bad = failures(JobFiles(queue.settings.state_dir), trials)
-    deaf = lifecycle.deaf_trials(queue.settings.state_dir, trials)
+    failed = failures(JobFiles(queue.settings.state_dir), trials)
+    ignoring_stop = lifecycle.trials_ignoring_stop(queue.settings.state_dir, trials)
     pause = _pause(queue, row)
     top = None
     rows = [one.row for one in reported]
@@ -166,8 +180,8 @@ def _show(queue: Queue, name: str, parsed: Parsed) -> int:
         top = best(rows, f"metric.{spec.metric.name}", spec.metric.goal)
     if parsed["json"]:
         print_json(name=name, spec=spec.to_json(), trials=counts, stopped=row.stopped, paused=pause,
-                   created_at=row.created_at, failures=[one._asdict() for one in bad],
-                   best=_best(top), asked_to_stop=deaf)  # fmt: skip
+                   created_at=row.created_at, failures=[one._asdict() for one in failed],
+                   best=_best(top), asked_to_stop=ignoring_stop)  # fmt: skip
         return 0
     print(f"sweep {name}")
     print(f"  command   {printable(described(spec.template))}")
@@ -179,20 +193,21 @@ def _show(queue: Queue, name: str, parsed: Parsed) -> int:
     print(f"  space     {shape(spec)}  ({spec.method}{limit}{seed})")
     for key, value in spec.space.constants:
         print(f"            {key} = {printable(value.text)}")
-    print(f"  trials    {sum(counts.values())}: {in_words(counts)}")
+    print(f"  trials    {sum(counts.values())}: {describe_counts(counts)}")
     if spec.metric is not None:
         print(f"  metric    {spec.metric.name} ({spec.metric.goal})")
     if row.stopped is not None:
         print(f"  stopped   {printable(row.stopped)}")
     if pause is not None:
         print(f"  paused    {printable(pause)}")
-    hint = lifecycle.deaf_hint(spec)
-    if deaf and hint is not None:
-        verb = "runs" if len(deaf) == 1 else "run"
-        print(f"  warning   {plural(len(deaf), 'trial')} asked to stop early still {verb}: {hint}")
-    for failure in bad[:_SHOWN_FAILURES]:
-        is_said = failure.words[:40] in (row.stopped or "")
-        words = "as above" if is_said else printable(failure.words)
+    hint = lifecycle.early_stop_hint(spec)
+    if ignoring_stop and hint is not None:
+        number = plural(len(ignoring_stop), "trial")
+        verb = "runs" if len(ignoring_stop) == 1 else "run"
+        print(f"  warning   {number} asked to stop early still {verb}: {hint}")
+    for failure in failed[:_SHOWN_FAILURES]:
+        is_repeated = failure.words[:40] in (row.stopped or "")
+        words = "see above" if is_repeated else printable(failure.words)
         print(f"  failed    {failure.trials}: {words}      stoker log {failure.job}")
     if top is not None and spec.metric is not None:
         params = ", ".join(f"{k}={v}" for k, v in top.params.items())
