@@ -1,7 +1,7 @@
 """`make demo`: a small sweep of real commands over four simulated GPUs, in the foreground.
 
-Looks for the minimum of a bumpy function from twelve starting points, each in its own process. The
-folder with the results stays, so that the commands shown at the end work.
+Searches for the minimum of a function from twelve starting points, each in its own process. The
+folder with the results is kept, so that the commands printed at the end work.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ start = "range(-1, 5, 0.5)"
 
 
 def run() -> int:
-    os.environ["STOKER_DEVICES"] = "4"  # whatever this host has
+    os.environ["STOKER_DEVICES"] = "4"  # simulated GPUs, even if this host has real ones
     folder = tempfile.mkdtemp(prefix="stoker-demo-")
     sweep, trial = os.path.join(folder, "sweep.toml"), os.path.join(folder, "trial.py")
     logs = os.path.join(folder, "logs")
@@ -56,11 +56,11 @@ def run() -> int:
 
 
 def _show(command: str) -> None:
-    print(f"$ {command}", flush=True)  # before what the command prints on stderr
+    print(f"$ {command}", flush=True)  # before the command writes to stderr
 
 
 def _shown(path: str) -> str:
-    """The path as a user would type it from here."""
+    """The path relative to the current folder, quoted for a shell."""
     inside = os.path.relpath(path)
     return quote(path if inside.startswith("..") else inside)
 

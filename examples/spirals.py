@@ -1,6 +1,6 @@
-"""A real small training: a network learns to tell two spirals apart.
+"""A small training example: a network learns to classify the points of two spirals.
 
-stoker sweep examples/spirals.toml          # needs PyTorch, and stoker[search]
+stoker sweep examples/spirals.toml          # needs PyTorch and stoker[search]
 """
 
 import argparse

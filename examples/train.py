@@ -1,4 +1,4 @@
-"""A stand-in for a training script: prints what it learns, one line a step."""
+"""A stand-in for a training script that reports a loss at each step."""
 
 import argparse
 import math
