@@ -83,7 +83,7 @@ def test_search_continues_after_repeated_kills(quick: Lab, module: str) -> None:
     quick.wait_until(lambda: ended(quick) == 12, 60)
     assert (shown(quick)["stopped"], shown(quick)["paused"]) == (None, None)
     assert len(set(points(quick))) == 12
-    quick.wait_until(lambda: "over" in quick.ok("sweep", "ls"))
+    quick.wait_until(lambda: "finished" in quick.ok("sweep", "ls"))
 
 
 @pytest.mark.slow

@@ -97,7 +97,7 @@ class Space(Record):
         if count is None:
             infinite = next(a for g in self.grids for a in g if a.size is None)
             raise UsageError(
-                f"a grid needs finitely many values, but `{infinite.names[0]}` has infinitely many",
+                f"`{infinite.names[0]}` has infinitely many values, so a grid cannot list them",
                 "sample it: --method random --trials 100",
             )
         if count > LARGEST_GRID:
