@@ -66,8 +66,8 @@ def test_search_numbers_trials_like_the_database() -> None:
         ["echo {x}"], True, ["x=interval(0,1)"], method="tpe", trials=9, seed=1,
         metric=make_metric("y"),
     )  # fmt: skip
-    with SearchClient(spec) as searcher:
-        assert [one.number for one in searcher.ask(3)] == [1, 2, 3]
+    with SearchClient(spec) as search:
+        assert [one.number for one in search.ask(3)] == [1, 2, 3]
 
 
 def test_extend_adds_to_the_requested_number_of_trials(lab: Lab) -> None:

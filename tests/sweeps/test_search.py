@@ -37,11 +37,11 @@ def past() -> list[KnownTrial]:
     """Thirty trials, each reported before the next one was requested."""
     pytest.importorskip("optuna")
     found = []
-    with SearchClient(SPEC) as searcher:
+    with SearchClient(SPEC) as search:
         for _ in range(30):
-            (asked,) = searcher.ask()
+            (asked,) = search.ask()
             value = loss(data(asked))
-            searcher.tell(asked.number, "done", value)
+            search.tell(asked.number, "done", value)
             found.append(KnownTrial(asked.number, data(asked), "done", value, ((0, value),)))
     return found
 
@@ -83,20 +83,20 @@ def test_history_with_trials_in_every_state_is_accepted(past: list[KnownTrial]) 
     mixed.append(
         KnownTrial(12, {"lr": 7.0, "opt": "gone"}, "running")
     )  # from an earlier version of the space
-    with SearchClient(SPEC, mixed) as searcher:
-        (asked,) = searcher.ask()
+    with SearchClient(SPEC, mixed) as search:
+        (asked,) = search.ask()
         assert asked.number == 13
-        searcher.tell(2, "done", 0.5)
-        searcher.tell(12, "done", 0.5)
-        searcher.tell(asked.number, "failed")
-        searcher.tell(asked.number, "failed")
-        assert not searcher.report(12, 1, 3.0) and not searcher.report(0, 1, 3.0)
+        search.tell(2, "done", 0.5)
+        search.tell(12, "done", 0.5)
+        search.tell(asked.number, "failed")
+        search.tell(asked.number, "failed")
+        assert not search.report(12, 1, 3.0) and not search.report(0, 1, 3.0)
 
 
 def test_search_of_a_small_space_ends(past: list[KnownTrial]) -> None:
-    with SearchClient(sweep("x=1,2,3", "y=a,b")) as searcher:
-        found = [tuple(data(asked).values()) for asked in searcher.ask(20)]
-        assert len(found) == len(set(found)) == 6 and searcher.ask(1) == []
+    with SearchClient(sweep("x=1,2,3", "y=a,b")) as search:
+        found = [tuple(data(asked).values()) for asked in search.ask(20)]
+        assert len(found) == len(set(found)) == 6 and search.ask(1) == []
 
 
 def test_union_of_grids_can_be_searched(past: list[KnownTrial]) -> None:
@@ -104,8 +104,8 @@ def test_union_of_grids_can_be_searched(past: list[KnownTrial]) -> None:
     both = both._replace(
         space=both.space._replace(grids=both.space.grids + sweep("z=5,6").space.grids)
     )
-    with SearchClient(both) as searcher:
-        asked = searcher.ask(9)
+    with SearchClient(both) as search:
+        asked = search.ask(9)
         assert sorted(str(data(one)) for one in asked) == [
             "{'x': 1}",
             "{'x': 2}",
@@ -113,8 +113,8 @@ def test_union_of_grids_can_be_searched(past: list[KnownTrial]) -> None:
             "{'z': 6}",
         ]
     history = [KnownTrial(one.number, data(one), "done", 1.0) for one in asked[:3]]
-    with SearchClient(both, history) as searcher:
-        assert [data(one) for one in searcher.ask(9)] == [data(asked[3])]
+    with SearchClient(both, history) as search:
+        assert [data(one) for one in search.ask(9)] == [data(asked[3])]
 
 
 @pytest.mark.parametrize(
@@ -135,19 +135,19 @@ def test_trial_that_falls_behind_is_stopped(
     curve = tuple((step, 1.0) for step in range(9))
     history = [KnownTrial(n, {"x": n}, "done", 1.0, curve) for n in range(8)]
     history.append(KnownTrial(8, {"x": 8}, "running"))
-    with SearchClient(spec, history) as searcher:
-        assert any([searcher.report(8, step, 99.0) for step in range(9)]) is expected
+    with SearchClient(spec, history) as search:
+        assert any([search.report(8, step, 99.0) for step in range(9)]) is expected
     open_ones = [KnownTrial(n, {"x": n}, "running") for n in range(9)]
-    with SearchClient(spec, open_ones) as searcher:  # curves sent with the final results
+    with SearchClient(spec, open_ones) as search:  # curves sent with the final results
         for n in range(8):
-            searcher.tell(n, "done", 1.0, curve)
-        assert any([searcher.report(8, step, 99.0) for step in range(9)]) is expected
+            search.tell(n, "done", 1.0, curve)
+        assert any([search.report(8, step, 99.0) for step in range(9)]) is expected
     if stop and stop["kind"] == "median":
-        with SearchClient(spec, history) as searcher:
-            assert not any([searcher.report(8, step, 0.5) for step in range(9)])
+        with SearchClient(spec, history) as search:
+            assert not any([search.report(8, step, 0.5) for step in range(9)])
         upward = spec._replace(metric=make_metric("acc", "max"))
-        with SearchClient(upward, history) as searcher:
-            assert not any([searcher.report(8, step, 99.0) for step in range(9)])
+        with SearchClient(upward, history) as search:
+            assert not any([search.report(8, step, 99.0) for step in range(9)])
 
 
 @pytest.mark.parametrize(
@@ -189,8 +189,8 @@ def test_error_without_optuna_has_an_install_hint() -> None:
 
 
 def test_error_in_the_search_process_is_raised_and_closes_it(past: list[KnownTrial]) -> None:
-    with SearchClient(SPEC) as searcher:
+    with SearchClient(SPEC) as search:
         with pytest.raises(Unavailable, match="TypeError"):
-            searcher._call({"do": "ask", "count": None})
+            search._call({"do": "ask", "count": None})
         with pytest.raises(Unavailable, match="was closed"):
-            searcher.ask()
+            search.ask()
