@@ -148,19 +148,19 @@ def test_value_after_sh_c_is_quoted_for_the_inner_shell(inner: list[str]) -> Non
 
 @pytest.mark.parametrize("with_shell", SHELLS)
 def test_gpu_placeholder_is_expanded_when_the_trial_runs(with_shell: str) -> None:
-    cards = "0,1 $(id)' \""
+    gpus = "0,1 $(id)' \""
     text = shell(f"{PRINT} {{gpu}} \"a{{gpu}}b\" '{{gpu}}' --g={{gpu}}").render({}).argv[0]
-    assert run(text, with_shell, STOKER_GPUS=cards) == [cards, f"a{cards}b", cards, f"--g={cards}"]
+    assert run(text, with_shell, STOKER_GPUS=gpus) == [gpus, f"a{gpus}b", gpus, f"--g={gpus}"]
     for value in HOSTILE:
         words = ["printf", "%s\\0", "{x}", "--g={gpu}", "{params}", "a=b", "{x}{gpu}"]
         made = argv(words).render({"x": plain(value)})
         assert made.shell
-        assert run(made.argv[0], with_shell, STOKER_GPUS=cards) == [
-            value, f"--g={cards}", "--x", value, "a=b", f"{value}{cards}",
+        assert run(made.argv[0], with_shell, STOKER_GPUS=gpus) == [
+            value, f"--g={gpus}", "--x", value, "a=b", f"{value}{gpus}",
         ]  # fmt: skip
     made = argv(["sh", "-c", f"{PRINT} {{gpu}} {{x}}"]).render({"x": plain("it's")})
-    done = subprocess.run(made.argv, capture_output=True, env={"STOKER_GPUS": cards}, check=True)
-    assert not made.shell and done.stdout.decode().split("\0")[:-1] == [cards, "it's"]
+    done = subprocess.run(made.argv, capture_output=True, env={"STOKER_GPUS": gpus}, check=True)
+    assert not made.shell and done.stdout.decode().split("\0")[:-1] == [gpus, "it's"]
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ class Recorder:
             stderr=subprocess.PIPE,
         )
 
-    def say(self, line: bytes) -> None:
+    def send(self, line: bytes) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(line)
         self.process.stdin.flush()

@@ -2,7 +2,7 @@
 
 size    bytes on disk, day by day, of 8 GPUs and 8 jobs over 40 days, and how long charts of them
         take to read (several minutes)
-ticks   processor time of one beat with 0, 8 and 100 running jobs
+ticks   CPU time of one tick with 0, 8 and 100 running jobs
 """
 
 from __future__ import annotations

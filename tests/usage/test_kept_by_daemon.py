@@ -47,7 +47,7 @@ def test_recorder_exits_with_the_last_job_and_restarts_with_the_next(quick_lab: 
         job = lab.submit("--gpus", "0", gate.wait)
         wait_until(partial(count, lab, job), what="readings")
         gate.open()
-        wait_until(lambda: tracer(lab) is None, what="nobody")
+        wait_until(lambda: tracer(lab) is None, what="the recorder to exit")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

@@ -154,9 +154,10 @@ def test_recorder_without_a_queue_prints_an_error(tmp_path: Path, record: Record
     lab.state_dir.mkdir(mode=0o700)
     recorder = record(lab)
     assert recorder.process.wait(timeout=30) == 1
-    said = recorder.errors()
+    errors = recorder.errors()
     assert (
-        said.startswith("error: the usage recorder cannot read the queue") and said.count("\n") == 1
+        errors.startswith("error: the usage recorder cannot read the queue")
+        and errors.count("\n") == 1
     )
 
 
@@ -184,12 +185,12 @@ def test_usage_of_gpus_and_of_jobs_on_them_is_recorded(host: GpuHost, record: Re
     assert sample.cards is not None
 
     def is_traced() -> bool:
-        recorder.say(b"garbage\n" + encode(sample) + b"\n")
+        recorder.send(b"garbage\n" + encode(sample) + b"\n")
         return "gpu_memory" in job_trace(folder, pair, ALL)
 
     wait_until(is_traced, what="GPU readings")
-    card = gpu_trace(folder, first, 0, ALL)
-    assert {name: (series.unit, values(series)[-1]) for name, series in card.items()} == {
+    gpu = gpu_trace(folder, first, 0, ALL)
+    assert {name: (series.unit, values(series)[-1]) for name, series in gpu.items()} == {
         "gpu_use": ("percent", 80),
         "gpu_memory": ("bytes", 5 * GIB),
         "power": ("watts", 400),
@@ -197,7 +198,7 @@ def test_usage_of_gpus_and_of_jobs_on_them_is_recorded(host: GpuHost, record: Re
     }
     assert values(gpu_trace(folder, second, 0, ALL)["power"])[-1] == 100
     job = job_trace(folder, pair, ALL)
-    assert {name: values(job[name])[-1] for name in card} == {
+    assert {name: values(job[name])[-1] for name in gpu} == {
         "gpu_use": 50, "gpu_memory": 10 * GIB, "power": 500, "temperature": 60,
     }  # fmt: skip
     assert "memory" in job
@@ -214,7 +215,7 @@ def test_jobs_on_a_shared_gpu_have_own_memory_and_part_of_the_power(
     sample = sample_once(env={**os.environ, **lab.env})
 
     def is_traced() -> bool:
-        recorder.say(encode(sample))
+        recorder.send(encode(sample))
         return all("power" in job_trace(str(lab.state_dir), job, ALL) for job in jobs)
 
     wait_until(is_traced, what="shares")
@@ -227,6 +228,6 @@ def test_recorder_survives_a_failing_driver(host: GpuHost, record: Record) -> No
     lab = host.lab(STOKER_TRACE_SECONDS="0.02")
     job = lab.submit("--gpus", "0", tenant(host.gate(), 1))
     recorder = record(lab)
-    recorder.say(encode(Sample(1.0, None, "the driver does not answer")))
+    recorder.send(encode(Sample(1.0, None, "the driver does not answer")))
     wait_until(lambda: trace(lab, job, "memory"), what="readings")
     assert recorder.process.poll() is None

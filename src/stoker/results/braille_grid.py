@@ -87,9 +87,9 @@ class Dots:
         column, row = self._at(x, y)
         self._set(column, row, mark, color)
         if fat and not self._grid.ascii:
-            beside = column + 1 if column + 1 < self.width else column - 1
+            neighbor = column + 1 if column + 1 < self.width else column - 1
             below = row + 1 if row + 1 < self.height else row - 1
-            for spot in ((beside, row), (column, below), (beside, below)):
+            for spot in ((neighbor, row), (column, below), (neighbor, below)):
                 self._set(*spot, mark, color)
 
     def line(
