@@ -174,7 +174,7 @@ class Lab:
         self._kill(self.runner_pid, signal.SIGKILL)
         base = self.tag_base()
         if base is not None:
-            kill_processes.kill_all(base, patience=5)
+            kill_processes.kill_all(base, timeout=5)
             JobCgroups.load(str(self.state_dir)).close()
         mark = os.fsencode(f"STOKER_STATE_DIR={self.state_dir}\0")
         for entry in os.listdir("/proc"):

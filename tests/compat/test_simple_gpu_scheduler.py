@@ -774,7 +774,7 @@ def test_two_schedulers_never_share_a_gpu_by_accident(
     first.write(f"{gate.wait}\n")
     gate.wait_for()
     second.write(f"{other.wait}\n")
-    assert second.notice() == "waiting for a GPU: leased to somebody else"
+    assert second.notice() == "waiting for a GPU: leased to another process"
     assert not other.arrived()
     gate.open()
     other.wait_for()
@@ -790,7 +790,7 @@ def test_run_waits_for_a_gpu_that_a_queued_job_uses(
     host.lab().start(gate, "--gpu-ids", "1")
     run = Run(new_gpu_lab(), "--gpus", host.cards[1])
     run.write("echo at last\n")
-    assert run.notice() == "waiting for a GPU: leased to somebody else"
+    assert run.notice() == "waiting for a GPU: leased to another process"
     gate.open()
     assert run.line() == f"Processing command `echo at last` on gpu {host.cards[1]}"
     assert run.end() == (0, "at last\n", "")
@@ -804,7 +804,7 @@ def test_slot_of_two_gpus_waits_for_both(
     one.write(f"{gate.wait}\n")
     gate.wait_for()
     pair.write("echo $CUDA_VISIBLE_DEVICES\n")
-    assert pair.notice() == "waiting for a GPU: leased to somebody else"
+    assert pair.notice() == "waiting for a GPU: leased to another process"
     gate.open()
     assert pair.place() == "0,1"
     assert pair.end() == (0, "0,1\n", "")
@@ -833,7 +833,7 @@ def test_repeated_ids_share_a_gpu_with_each_other_only(
     one.write(f"{gate.wait}\n" * 2)
     gate.wait_for(2)
     two.write("true\n")
-    assert two.notice() == "waiting for a GPU: leased to somebody else"
+    assert two.notice() == "waiting for a GPU: leased to another process"
     gate.open()
     assert (one.end()[0], two.end()[0]) == (0, 0)
 
@@ -846,7 +846,7 @@ def test_gpu_stays_leased_while_a_background_process_of_a_command_runs(
     run = Run(lab, "--gpus", "0")
     run.write(f"{background.command}\necho next\n")
     assert run.place() == "0"
-    assert run.notice() == "waiting for a GPU: leased to somebody else"
+    assert run.notice() == "waiting for a GPU: leased to another process"
     background.gate.open()
     assert run.place() == "0"
     assert run.end() == (0, "next\n", "")

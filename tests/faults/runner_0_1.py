@@ -78,7 +78,7 @@ class Runner:
         elif kind == "bye":
             self._is_released = True
         elif kind == "list":
-            living = [list(begun) for begun in self._children.living()]
+            living = [list(begun) for begun in self._children.live_attempts()]
             self._send("living", living, self._journal.segment)
 
     def _launch(self, order: Order) -> None:

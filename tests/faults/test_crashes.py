@@ -160,7 +160,7 @@ def _kill_everything(lab: Lab) -> None:
     for pid in (runner, daemon):
         os.kill(pid, signal.SIGKILL)
     jobs = [process.pid for process in job_processes.all_processes(base)]
-    kill_processes.kill_all(base, patience=5)
+    kill_processes.kill_all(base, timeout=5)
     # Gone, not only dead: until init has collected it, a process can still tell how it ended.
     lab.wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in jobs))
     lab.wait_until(lambda: lab.daemon_pid() is None and lab.runner_pid() is None)
@@ -199,7 +199,9 @@ def test_a_stopped_daemon_loses_nothing_and_fires_no_limit_wrongly(lab: Lab) -> 
     assert daemon
     os.kill(daemon, signal.SIGSTOP)
     queued = lab.submit("exit 3")
-    assert f"the daemon is stopped; `kill -CONT {daemon}` lets it" in lab.ok("why", str(queued))
+    assert f"the daemon is suspended; `kill -CONT {daemon}` continues it" in lab.ok(
+        "why", str(queued)
+    )
     assert lab.ok("daemon", "status").startswith("daemon is stopped (pid ")
     (lab.folder / "go").touch()
     lab.wait_until(lambda: not lab.processes())

@@ -36,7 +36,7 @@ def test_cpu_jobs_run_beside_a_broken_driver_and_gpu_jobs_once_it_works(
     other = gpu_lab.submit("--gpus", "0", "echo no card needed")
     assert gpu_lab.wait(other) == 0
     assert gpu_lab.state(waits) == "queued"
-    gpu_lab.wait_until(lambda: f"no GPU job is started: {how}" in gpu_lab.daemon_log())
+    gpu_lab.wait_until(lambda: f"no GPU job starts: {how}" in gpu_lab.daemon_log())
     assert json.loads(gpu_lab.ok("gpus", "--json")) == {"schema": 1, "gpus": [], "trouble": how}
     _mend(host.fake)
     assert gpu_lab.wait(waits) == 0
@@ -82,7 +82,7 @@ def test_a_driver_that_begins_to_hang_is_given_up_and_found_again(
     shown = gpu_lab.ok("gpus").splitlines()  # without the driver's word
     assert [line.split()[0] for line in shown[1:-1]] == ["0", "1"]
     assert shown[-1] == silent
-    gpu_lab.wait_until(lambda: f"no GPU job is started: {silent}" in gpu_lab.daemon_log())
+    gpu_lab.wait_until(lambda: f"no GPU job starts: {silent}" in gpu_lab.daemon_log())
     gate.open()
     waits = gpu_lab.submit("true")
     other = gpu_lab.submit("--gpus", "0", "true")

@@ -88,7 +88,7 @@ def test_a_file_that_is_not_there_is_reported_and_found_when_it_comes(
     assert "No such file" in lab.daemon_log()
     gpu_file.write_text("1\n")
     lab.wait_until(lambda: _places(lab, 1) == {(1,)})
-    assert lab.gpu(0)["state"] == "not among the cards that may be used"
+    assert lab.gpu(0)["state"] == "not listed in the GPU file"
     assert _places(lab) == {(1,)}
 
 
@@ -97,7 +97,7 @@ def test_an_empty_file_means_no_card(host: GpuHost, gpu_file: Path) -> None:
     lab = host.lab(STOKER_GPU_FILE=str(gpu_file))
     waits = lab.submit("true")
     assert lab.wait(lab.submit("--gpus", "0", "true")) == 0
-    assert "gpu 0 not among the cards that may be used" in lab.why(waits)
+    assert "gpu 0 not listed in the GPU file" in lab.why(waits)
     gpu_file.write_text("0\n")
     assert lab.wait(waits) == 0
 
@@ -116,5 +116,5 @@ def test_a_pipe_in_place_of_the_file_stops_nobody(host: GpuHost, gpu_file: Path)
     lab = host.lab(STOKER_GPU_FILE=str(gpu_file))
     job = lab.submit("--gpus", "2", "true")
     assert lab.wait(job) == 0
-    assert "it is not a file" in lab.daemon_log()
+    assert "it is not a regular file" in lab.daemon_log()
     assert [card["state"] for card in lab.gpus()] == ["free", "free"]

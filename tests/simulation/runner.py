@@ -171,7 +171,7 @@ class Runner:
         self._write(outcome)
         self.world.known_ends.add(outcome.attempt)
         self._point()
-        self._tell_begins(self._begins.of([outcome]))
+        self._tell_begins(self._begins.take([outcome]))
         self._send(outcome)
 
     def _tell_begins(self, begins: list[AttemptStarted]) -> None:

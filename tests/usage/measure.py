@@ -75,12 +75,12 @@ def measure_ticks(folder: Path) -> None:
 def measure_tick(folder: Path, tag: int, jobs: int) -> None:
     folder.mkdir()
     trees, writer, attempts = UsageSampler(tag), TraceWriter(str(folder), 1), range(1, jobs + 1)
-    trees.look(attempts, time.monotonic())
+    trees.sample(attempts, time.monotonic())
     looks = writes = most = 0.0
     rounds = 300  # one of them packs a block
     for _ in range(rounds):
         begun = time.process_time()
-        found = trees.look(attempts, time.monotonic()) if jobs else {}
+        found = trees.sample(attempts, time.monotonic()) if jobs else {}
         looked = time.process_time()
         rows = [Row("tree", str(id), (int(tree.cpu or 0), tree.memory >> 16))
                 for id, tree in found.items()]  # fmt: skip

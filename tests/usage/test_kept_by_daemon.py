@@ -37,7 +37,8 @@ def test_long_job_is_recorded_after_the_recorder_was_killed(quick_lab: Lab) -> N
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: count(quick_lab, job) > before + 3, what="more readings")
-    assert "the tracer was killed by signal 9" in (quick_lab.state_dir / "daemon.log").read_text()
+    log = (quick_lab.state_dir / "daemon.log").read_text()
+    assert "the usage recorder was killed by signal 9" in log
 
 
 def test_recorder_exits_with_the_last_job_and_restarts_with_the_next(quick_lab: Lab) -> None:

@@ -56,7 +56,7 @@ def start() -> Iterator[Start]:
         return made[-1]
 
     yield begin
-    kill_processes.kill_all(BASE, patience=5)
+    kill_processes.kill_all(BASE, timeout=5)
     for program in made:
         program.process.wait()
         for pipe in (program.process.stdin, program.process.stdout):
@@ -91,14 +91,14 @@ def test_cpu_time_includes_exited_processes_of_the_tree(start: Start) -> None:
     )
     trees = UsageSampler(BASE)
     before = float(program.wait())
-    assert trees.look([1], 100.0)[1].cpu is None
+    assert trees.sample([1], 100.0)[1].cpu is None
     program.go_on()
     used = float(program.wait()) - before  # including its child, about half a second
     assert used > 0.45
-    cpu = trees.look([1], 110.0)[1].cpu
+    cpu = trees.sample([1], 110.0)[1].cpu
     assert cpu is not None
     assert cpu == pytest.approx(10 * used, abs=0.5)  # percent of the ten seconds passed in
-    assert trees.look([1], 120.0)[1].cpu == pytest.approx(0, abs=0.5)
+    assert trees.sample([1], 120.0)[1].cpu == pytest.approx(0, abs=0.5)
 
 
 def test_cpu_time_never_decreases_when_a_process_is_reaped_elsewhere(
@@ -126,10 +126,10 @@ def test_cpu_time_never_decreases_when_a_process_is_reaped_elsewhere(
     )
     trees = UsageSampler(BASE)
     program.wait()
-    trees.look([1], 0.0)
+    trees.sample([1], 0.0)
     program.go_on()
     program.wait()
-    cpu = trees.look([1], 10.0)[1].cpu
+    cpu = trees.sample([1], 10.0)[1].cpu
     assert cpu is not None and cpu >= 1.5
 
 
@@ -151,7 +151,7 @@ def test_shared_pages_are_counted_once(start: Start) -> None:
     for _ in range(4):
         program.wait()
     resident = sum(_resident(one.pid) for one in job_processes.processes_by_attempt(BASE)[1])
-    memory = UsageSampler(BASE).look([1], 0.0)[1].memory
+    memory = UsageSampler(BASE).sample([1], 0.0)[1].memory
     assert resident > 4 * 64 * MIB
     assert 64 * MIB <= memory < 140 * MIB
 
@@ -166,12 +166,12 @@ def test_usage_is_separate_for_each_attempt(start: Start) -> None:
     programs = [start(attempt, text.format(40 * attempt)) for attempt in (1, 2, 3)]
     for program in programs:
         program.wait()
-    found = UsageSampler(BASE).look({1, 3, 4}, 0.0)
+    found = UsageSampler(BASE).sample({1, 3, 4}, 0.0)
     assert sorted(found) == [1, 3]
     assert 40 * MIB < found[1].memory < 80 * MIB
     assert 120 * MIB < found[3].memory < 160 * MIB
-    assert UsageSampler(BASE + 1).look([1, 2, 3], 0.0) == {}
-    assert UsageSampler(BASE).look([], 0.0) == {}
+    assert UsageSampler(BASE + 1).sample([1, 2, 3], 0.0) == {}
+    assert UsageSampler(BASE).sample([], 0.0) == {}
 
 
 def test_nested_job_counts_for_the_outer_job(start: Start) -> None:
@@ -189,4 +189,4 @@ def test_nested_job_counts_for_the_outer_job(start: Start) -> None:
         """,
     )
     program.wait()
-    assert UsageSampler(BASE).look([1], 0.0)[1].memory > 80 * MIB
+    assert UsageSampler(BASE).sample([1], 0.0)[1].memory > 80 * MIB

@@ -200,7 +200,7 @@ def why(db: Database, settings: Settings, row: JobRow) -> list[str]:
     reasons = view.reasons(row)
     if reasons:
         reasons += view.advice(row)
-    trouble = status.trouble(settings.state_dir)
+    trouble = status.why_not_running(settings.state_dir)
     if trouble is not None:
         return [trouble, *reasons]
     problem = _reported_problem(settings)

@@ -1,4 +1,4 @@
-"""The real clock. Tests and the simulator bring their own."""
+"""The system clock. Tests and the simulator use their own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 
 class SystemClock:
-    """Wall time for what people see and say; monotonic time (without suspend) for all limits."""
+    """Wall time for times that users see or give; monotonic time (without suspend) for limits."""
 
     def wall(self) -> float:
         return time.time()

@@ -1,4 +1,4 @@
-"""Between the client and the daemon: a fork whose parent leaves, so that init adopts the daemon."""
+"""Starts the daemon as an orphan: fork and exit, so that init adopts the child."""
 
 from __future__ import annotations
 

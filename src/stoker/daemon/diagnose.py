@@ -1,4 +1,4 @@
-"""Why an attempt failed, from the end of its log and from what the host saw."""
+"""The cause of a failed attempt, from the end of its log and from kernel counters."""
 
 from __future__ import annotations
 
@@ -20,63 +20,63 @@ class Diagnosis:
     ) -> None:
         self._log_for = log_for
         self._folder_for = folder_for
-        self._host_kills = _out_of_memory_kills()
+        self._oom_kills = _count_oom_kills()
         self._tails = LogTails()
 
-    def add_cause(self, outcome: Outcome, facts: JobToJudge, use: GpuUse) -> Outcome:
-        """The outcome, with a reason where one can be told from outside."""
-        if self._was_stopped_early(outcome, facts):
+    def add_cause(self, outcome: Outcome, job: JobToJudge, use: GpuUse) -> Outcome:
+        """The outcome, with a reason if one can be determined."""
+        if self._was_stopped_early(outcome, job):
             return outcome._replace(reason="stopped_early")
-        if not outcome.status or outcome.reason is not None or facts.stop_requested:
+        if not outcome.status or outcome.reason is not None or job.stop_requested:
             return outcome
-        killed = outcome.status & 0x7F == 9 and self._was_killed_for_memory()
+        killed = outcome.status & 0x7F == 9 and self._was_oom_killed()
         code = None if outcome.status & 0x7F else outcome.status >> 8 & 0xFF
-        if code == REQUEUE_CODE and self._asked_for_more(facts.job):
+        if code == REQUEUE_CODE and self._requested_requeue(job.job):
             return outcome._replace(reason="requeue")
         from stoker.core.outcome.failure_causes import (
-            diagnose,  # regular expressions: only where a job failed
+            diagnose,  # compiles regular expressions, so it is imported only for failed jobs
         )
 
-        tail = self._tail(facts)
+        tail = self._tail(job)
         found = diagnose(
             tail, code, outcome.status & 0x7F or None,
             gpu_was_full=use.was_full, host_killed=killed,
         )  # fmt: skip
         if found is None:
-            is_trial = facts.sweep is not None  # only sweeps tell failures apart by them
+            is_trial = job.sweep is not None  # only sweeps compare failures by their last words
             return outcome._replace(last_words=last_words(tail)) if is_trial else outcome
         cause, evidence = found
         return outcome._replace(reason=cause, detail=evidence)
 
-    def _was_stopped_early(self, outcome: Outcome, facts: JobToJudge) -> bool:
-        """Whether a trial ended because its sweep asked it to, or ended it for not listening."""
-        is_ours = outcome.reason == "user" or (outcome.status and outcome.reason is None)
-        if facts.sweep is None or not is_ours:
+    def _was_stopped_early(self, outcome: Outcome, job: JobToJudge) -> bool:
+        """Whether a trial ended because its sweep requested it, or killed it after that."""
+        may_be_stopped = outcome.reason == "user" or (outcome.status and outcome.reason is None)
+        if job.sweep is None or not may_be_stopped:
             return False
-        return os.path.exists(stop_path(self._folder_for(facts.job)))
+        return os.path.exists(stop_path(self._folder_for(job.job)))
 
-    def _asked_for_more(self, job: int) -> bool:
-        """Whether the job said `stoker.requeue()`; asking counts once."""
+    def _requested_requeue(self, job: int) -> bool:
+        """Whether the job called `stoker.requeue()`; the request is consumed."""
         try:
             os.unlink(requeue_path(self._folder_for(job)))
         except OSError:
             return False
         return True
 
-    def _tail(self, facts: JobToJudge) -> bytes:
+    def _tail(self, job: JobToJudge) -> bytes:
         tail = b""
-        for path in (facts.stdout or self._log_for(facts.job, facts.attempts), facts.stderr):
+        for path in (job.stdout or self._log_for(job.job, job.attempts), job.stderr):
             if path is not None:
                 tail += self._tails.read(path)
         return tail
 
-    def _was_killed_for_memory(self) -> bool:
-        before, self._host_kills = self._host_kills, _out_of_memory_kills()
-        return self._host_kills > before
+    def _was_oom_killed(self) -> bool:
+        before, self._oom_kills = self._oom_kills, _count_oom_kills()
+        return self._oom_kills > before
 
 
-def _out_of_memory_kills() -> int:
-    """How often the kernel has killed a process of this host for lack of memory."""
+def _count_oom_kills() -> int:
+    """How many processes the kernel's OOM killer has ended since boot."""
     try:
         with open("/proc/vmstat", "rb") as file:
             for line in file:

@@ -1,7 +1,7 @@
 """epoll for descriptors that come and go.
 
-A closed descriptor leaves epoll by itself, and its number may at once belong to another one; so
-what is registered is never remembered by number alone, but asked for anew before each wait.
+The kernel drops a closed descriptor from epoll, and its number may be reused at once. Therefore all
+descriptors are registered again before each wait.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ class EventPoll:
         self._poll = select.epoll()
         self._known: set[int] = set()
 
-    def to(self, wanted: set[int], writing: int | None = None) -> None:
-        """Listen to these and nothing else; `writing` is one that has something to say as well."""
+    def register(self, wanted: set[int], writing: int | None = None) -> None:
+        """Wait for these descriptors only, and until `writing` is writable."""
         for descriptor in self._known - wanted:
             try:
                 self._poll.unregister(descriptor)
             except OSError:
-                pass  # closed, and thereby gone
+                pass  # closed, so the kernel has removed it
         for descriptor in wanted:
             events = select.EPOLLIN | (select.EPOLLOUT if descriptor == writing else 0)
             try:
@@ -30,5 +30,5 @@ class EventPoll:
         self._known = wanted
 
     def wait(self, seconds: float) -> list[int]:
-        """The descriptors that have something; negative seconds wait for ever."""
+        """The descriptors that are ready; negative seconds wait without a limit."""
         return [descriptor for descriptor, _ in self._poll.poll(seconds)]

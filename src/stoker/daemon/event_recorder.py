@@ -120,7 +120,7 @@ class EventRecorder:
         return verdict
 
     def _record_stuck(self, stuck: Stuck, running: dict[int, RunningJob]) -> None:
-        """A job that cannot be killed keeps its devices; its events say why."""
+        """Record why a job cannot be killed; it keeps its devices."""
         job = running.get(stuck.attempt)
         if job is not None:
             events.record_event(self._db, job.id, self._clock.wall(), "stuck", stuck.why)

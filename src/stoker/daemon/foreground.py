@@ -1,9 +1,9 @@
-"""The same loop in the foreground: an own store, jobs as children, no daemon.
+"""The scheduling loop in the foreground: its own database, jobs as children, no daemon.
 
-Jobs come from a source as long as it has any (a pipe that never ends is fine); only a few wait in
-the store at a time. Ends when the source and the jobs have ended. Processes that a job may leave
-behind (`keep_children`) outlive a run that comes to its end by itself; when it is interrupted or
-killed, they end with it. Ctrl-Z stops the jobs with the run, `fg` lets them go on.
+A source provides the jobs, e.g. an endless pipe; only a few of them wait in the database at a time.
+The run ends when the source has no more jobs and all jobs have ended. Processes that a job may
+leave behind (`keep_children`) outlive a run that ends normally; if the run is interrupted or
+killed, they are killed too. Ctrl-Z suspends the jobs together with the run, `fg` continues them.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ if TYPE_CHECKING:
 else:
     Protocol = object  # typing takes 2 ms to import
 
-# Jobs that wait in the store while more can be read; enough that no slot ever waits for input.
+# How many jobs wait in the database at most; enough that no GPU idles while input is read.
 _BACKLOG = 512
-# What a kill -9 of the run may cost in records; --resume then runs those jobs again.
+# Records of this many seconds may be lost if the run is killed; --resume then reruns those jobs.
 _COMMIT_SECONDS = 0.05
-_HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGTSTP)
-_ENDING = frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+_HANDLED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGTSTP)
+_ENDING_SIGNALS = frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 _RELEASE_SECONDS = 0.5
-_LOOK_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 
 
 class Source(Protocol):
-    """Where jobs come from. A descriptor of None means that `read` never blocks."""
+    """Provides the jobs. If the descriptor is None, `read` never blocks."""
 
     @property
     def descriptor(self) -> int | None: ...
@@ -55,11 +55,11 @@ class Source(Protocol):
     def at_end(self) -> bool: ...
     @property
     def is_ready(self) -> bool:
-        """Whether it may have jobs now; one that is not at its end may have more later."""
+        """Whether `read` may return jobs now; unless `at_end`, more may come later."""
 
     def read(self) -> list[JobSpec]: ...
     def submit(self, submission: Submission, specs: list[JobSpec]) -> None:
-        """Write them down, with whatever belongs to them."""
+        """Record these jobs, and what belongs to them, e.g. their trials."""
 
 
 class Foreground:
@@ -68,7 +68,7 @@ class Foreground:
         db: Database,
         source: Source,
         host: Host,
-        cards: FixedGpus,
+        gpus: FixedGpus,
         settings: Settings,
         listener: EventListener,
         log_for: Callable[[int, int], str | None],
@@ -83,19 +83,19 @@ class Foreground:
         self._grace = settings.grace
         self._parent = ForegroundJobs(self._tag_base, settings.log_limit)
         self._loop = Loop(
-            db, self._parent, host, cards, settings, SystemClock(), listener,
+            db, self._parent, host, gpus, settings, SystemClock(), listener,
             next_attempt=attempts.next_attempt(db), log_for=log_for, folder_for=folder_for,
             commit_seconds=_COMMIT_SECONDS,
         )  # fmt: skip
         self._listener = listener
-        self._lookout = _lookout(cards, settings.gpu_file)
+        self._driver_monitor = _monitor_for(gpus, settings.gpu_file)
         self._submission = Submission(db, learns=False)
         self._unfinished = 0
         self.interrupts = 0
         self._signals: list[int] = []
-        self._cancels_at_once = cancels_at_once  # one command: the first Ctrl-C is meant for it
-        self._on_own_signal = on_signal  # True: it has been dealt with
-        self._listening = EventPoll()
+        self._cancels_at_once = cancels_at_once  # for a single command: the first Ctrl-C cancels it
+        self._on_own_signal = on_signal  # returns True if it handled the signal
+        self._event_poll = EventPoll()
 
     def finished_one(self) -> None:
         self._unfinished -= 1
@@ -105,7 +105,7 @@ class Foreground:
         return self._loop.takes_work
 
     def drain(self) -> None:
-        """Let running jobs finish and start no more."""
+        """Start no more jobs; running jobs finish."""
         self._loop.takes_work = False
 
     @property
@@ -113,13 +113,13 @@ class Foreground:
         return len(self._loop.running)
 
     def stop(self, job: int, grace: float | None = None) -> None:
-        """Ask a running job to end, and kill it when its grace is over."""
+        """Send SIGTERM to a running job, and SIGKILL after its grace period."""
         for attempt, live in self._loop.running.items():
             if live.id == job:
                 self._parent.stop(attempt, "user", grace)
 
-    def look_again(self) -> None:
-        """The devices changed."""
+    def devices_changed(self) -> None:
+        """Decide again: a device may have become free."""
         self._loop.devices_changed()
 
     def pid_of(self, job: int) -> int | None:
@@ -130,41 +130,41 @@ class Foreground:
         return None
 
     def ignore(self, pid: int) -> None:
-        """A child of this process that is no job."""
+        """Declare that a child of this process is not a job."""
         self._parent.ignore((pid,))
 
     def work(self, tick: Callable[[], float | None]) -> None:
-        """Run everything. `tick` is called now and then and says when it wants to be again."""
-        for number in _HEARD:
-            if not _is_left_out(number):
+        """Run all jobs. `tick` is called before each wait and returns when to call it again."""
+        for number in _HANDLED_SIGNALS:
+            if not _is_ignored(number):
                 signal.signal(number, self._on_signal)
         try:
             while self._has_more():
-                self._obey_signals()
+                self._handle_signals()
                 self._read()
                 self._loop.receive(self._parent.events()[0])
                 self._loop.tick()
-                if self._lookout is not None:
-                    self._lookout.observe(self._loop, self._listener, time.monotonic())
-                    self._parent.ignore(self._lookout.helpers())
+                if self._driver_monitor is not None:
+                    self._driver_monitor.observe(self._loop, self._listener, time.monotonic())
+                    self._parent.ignore(self._driver_monitor.helpers())
                     self._loop.tick()
                 if self._is_idle() and self._has_more():
                     self._wait(tick())
-            self._part()
+            self._release_leftovers()
         finally:
             self._loop.commit_now()
             self._parent.close()
-            if self._lookout is not None:
-                self._lookout.close()
-            # What is left is to say how it went. Python gives SIGINT back to the kernel while it
-            # ends, and one Ctrl-C too many would then end us by that signal, not with our code.
+            if self._driver_monitor is not None:
+                self._driver_monitor.close()
+            # Only the summary is left to print. Python restores the default action of SIGINT when
+            # it exits, and another Ctrl-C would then replace our exit code.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def _is_idle(self) -> bool:
-        """Whether there is nothing to do before something happens."""
+        """Whether there is nothing to do until the next event."""
         source = self._source
         has_jobs = source.descriptor is None and source.is_ready and self._takes_more
-        return not self._parent.has_facts and not self._signals and not has_jobs
+        return not self._parent.has_events and not self._signals and not has_jobs
 
     @property
     def _takes_more(self) -> bool:
@@ -178,7 +178,7 @@ class Foreground:
         return not self._source.at_end or self._unfinished > 0
 
     def _read(self) -> None:
-        """Take more jobs when few are left; a pipe is read only when it has something."""
+        """Read more jobs when few are left; a pipe is read only when it is readable."""
         source = self._source
         while source.is_ready and self._takes_more:
             if source.descriptor is not None and not _readable(source.descriptor):
@@ -191,33 +191,33 @@ class Foreground:
                 self._loop.queue_changed()
 
     def _wait(self, tick_at: float | None) -> None:
-        self._listening.to(self._descriptors())
+        self._event_poll.register(self._descriptors())
         due = (
             self._loop.next_wake(), self._parent.next_deadline(), tick_at,
-            None if self._lookout is None else self._lookout.next_deadline(),
+            None if self._driver_monitor is None else self._driver_monitor.next_deadline(),
         )  # fmt: skip
         times = [at for at in due if at is not None]
         timeout = max(0.0, min(times) - time.monotonic()) if times else -1
-        self._listening.wait(timeout)
+        self._event_poll.wait(timeout)
 
     def _descriptors(self) -> set[int]:
         wanted = {self._parent.fileno()}
-        if self._lookout is not None:
-            wanted |= self._lookout.descriptors()
+        if self._driver_monitor is not None:
+            wanted |= self._driver_monitor.descriptors()
         source = self._source
         if source.descriptor is not None and not source.at_end and self._takes_more:
             wanted.add(source.descriptor)
         return wanted
 
     def _on_signal(self, number: int, frame: object) -> None:
-        self._signals.append(number)  # acted upon between two turns, never inside one
+        self._signals.append(number)  # handled between two ticks
 
-    def _obey_signals(self) -> None:
-        """Once: take no more work. Twice (or SIGTERM, SIGHUP): cancel. Again: kill."""
+    def _handle_signals(self) -> None:
+        """First Ctrl-C: start no more jobs. Second (or SIGTERM, SIGHUP): cancel. Third: kill."""
         while self._signals:
             number = self._signals.pop(0)
             if number == signal.SIGTSTP:
-                self._stop_here()
+                self._suspend()
                 continue
             if self._on_own_signal is not None and self._on_own_signal(number):
                 continue
@@ -236,8 +236,8 @@ class Foreground:
             for attempt in list(self._loop.running):
                 self._parent.stop(attempt, "user", None if self.interrupts == 2 else 0.0)
 
-    def _stop_here(self) -> None:
-        """Ctrl-Z. Jobs have sessions of their own, which the terminal does not reach."""
+    def _suspend(self) -> None:
+        """Ctrl-Z: suspend the jobs too. They have their own sessions, so the terminal does not."""
         seen: set[Process] = set()
         while running := set(self._processes()) - seen:
             seen |= running  # a process that is not stopped yet may start another
@@ -245,7 +245,7 @@ class Foreground:
                 kill_processes.send(process, signal.SIGSTOP)
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         signal.raise_signal(signal.SIGTSTP)
-        # Somebody has continued us.
+        # Continued by SIGCONT.
         signal.signal(signal.SIGTSTP, self._on_signal)
         for process in self._processes():
             kill_processes.send(process, signal.SIGCONT)
@@ -253,40 +253,42 @@ class Foreground:
     def _processes(self) -> list[Process]:
         return job_processes.all_processes(self._tag_base, root=os.getpid())
 
-    def _part(self) -> None:
-        """Release what jobs were allowed to leave behind; the keeper ends what has our tag."""
-        if len(job_processes.children(os.getpid())) == 1:  # only the keeper is left, as usual
-            self._parent.dismiss_keeper()
+    def _release_leftovers(self) -> None:
+        """Untag processes that jobs may leave behind; the cleanup process kills tagged ones."""
+        if (
+            len(job_processes.children(os.getpid())) == 1
+        ):  # the usual case: only the cleanup process is left
+            self._parent.dismiss_cleanup()
             return
         if not self.interrupts:
             _release(self._tag_base)
-            self._parent.dismiss_keeper()
+            self._parent.dismiss_cleanup()
             return
-        kill_processes.ask_to_end(self._processes())
-        give_up = time.monotonic() + self._grace
-        self._listening.to({self._parent.fileno()})
-        while self._processes() and time.monotonic() < give_up:
-            self._listening.wait(_LOOK_SECONDS)
+        kill_processes.terminate(self._processes())
+        deadline = time.monotonic() + self._grace
+        self._event_poll.register({self._parent.fileno()})
+        while self._processes() and time.monotonic() < deadline:
+            self._event_poll.wait(_POLL_SECONDS)
             self._parent.events()
-            if not _ENDING.isdisjoint(self._signals):
+            if not _ENDING_SIGNALS.isdisjoint(self._signals):
                 return
 
 
-def _lookout(cards: FixedGpus, gpu_file: str | None) -> DriverMonitor | None:
-    """None for cards that never change: there is nothing to look out for."""
-    if not cards.is_monitored:
+def _monitor_for(gpus: FixedGpus, gpu_file: str | None) -> DriverMonitor | None:
+    """None for GPUs that never change."""
+    if not gpus.is_monitored:
         return None
     from stoker.daemon.gpus.driver_monitor import DriverMonitor
 
-    return DriverMonitor(cards, gpu_file)
+    return DriverMonitor(gpus, gpu_file)
 
 
 def _release(tag_base: int) -> None:
-    """Replace this run's tags by its own: what is left is no longer part of the run."""
+    """Replace the tags of this run by the limits of this process: the run then owns no process."""
     own = process_tags.own_limits()
-    give_up = time.monotonic() + _RELEASE_SECONDS
-    empty = 0  # passes in a row: one may miss a process that is just being started
-    while empty < 2 and time.monotonic() < give_up:
+    deadline = time.monotonic() + _RELEASE_SECONDS
+    empty = 0  # empty passes in a row; a single pass may miss a process that is being started
+    while empty < 2 and time.monotonic() < deadline:
         tagged = [
             process for process in read_processes().values()
             if (tag := process_tags.read_tag(process.pid)) is not None
@@ -297,10 +299,10 @@ def _release(tag_base: int) -> None:
             process_tags.retag(process.pid, own)
 
 
-def _is_left_out(number: int) -> bool:
-    """Whether who started us wants us not to hear it: `nohup`, or a shell that put us behind."""
-    can_be = number in (signal.SIGHUP, signal.SIGINT, signal.SIGTSTP)
-    return can_be and signal.getsignal(number) == signal.SIG_IGN
+def _is_ignored(number: int) -> bool:
+    """Whether the parent process made us ignore it: `nohup`, or a shell with `&`."""
+    may_be_ignored = number in (signal.SIGHUP, signal.SIGINT, signal.SIGTSTP)
+    return may_be_ignored and signal.getsignal(number) == signal.SIG_IGN
 
 
 def _readable(descriptor: int) -> bool:
@@ -308,7 +310,7 @@ def _readable(descriptor: int) -> bool:
 
 
 def remove_store(folder: str) -> None:
-    """Begin anew: the records of the last run in this folder go, logs are overwritten."""
+    """Delete the database of the last run in this folder; its logs are overwritten later."""
     for name in ("queue.db", "queue.db-wal", "queue.db-shm"):
         try:
             os.unlink(os.path.join(folder, name))

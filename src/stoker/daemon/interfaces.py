@@ -1,4 +1,4 @@
-"""Who works with the loop: somebody who starts processes, a clock, a host, somebody to tell."""
+"""What the loop needs from its host: a parent for jobs, a clock, host facts, a listener."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 else:
-    Protocol = object  # `typing` takes as long to load as all of this package
+    Protocol = object  # `typing` takes as long to import as this whole package
 
 
 class Parent(Protocol):
-    """Whoever starts processes for the loop."""
+    """Starts and stops the processes of jobs."""
 
     def launch(self, order: Order, context: Context, lease: list[int]) -> None:
-        """Start it. The descriptors of the lease become the parent's; they end with the attempt."""
+        """Start an attempt. The parent owns the lease's descriptors until the attempt has ended."""
 
-    def stop(self, attempt: int, reason: str, grace: float | None) -> None: ...
+    def stop(self, attempt: int, reason: str, grace: float | None) -> None:
+        """Send SIGTERM, and SIGKILL after `grace` seconds (None: the grace period of the job)."""
 
 
 class Clock(Protocol):
@@ -34,13 +35,13 @@ class Host(Record):
 
 
 class EventListener:
-    """Who wants to be told; the foreground run prints from here."""
+    """Receives the events of the loop; a foreground run prints them."""
 
-    # Before the starts that an end has made room for, which wait for it then.
+    # Report ends before the starts that they make room for; the starts wait for that.
     wants_ends_first = False
 
     def starting(self, job: int, devices: tuple[int, ...]) -> None:
-        """It is about to be started: whatever is written now comes before its own output."""
+        """A job is about to start: output written now comes before the job's output."""
 
     def started(self, job: int, devices: tuple[int, ...]) -> None: ...
     def finished(self, job: int, outcome: Outcome, verdict: Verdict) -> None: ...

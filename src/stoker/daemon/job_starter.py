@@ -23,7 +23,7 @@ from stoker.testing.failpoints import point
 # The id of an attempt is on its processes and in the journal, so it is never used again, even if
 # its row is removed; ids are reserved in the database in blocks.
 _ATTEMPTS_RESERVED = 1000
-# Waiting times and overdue jobs change a decision although nothing happens.
+# Waiting times and overdue jobs change a decision without any event.
 _DECIDE_AGAIN_SECONDS = 1.0
 
 
@@ -52,7 +52,7 @@ class JobStarter:
         self._waiting = waiting
         self._profiles = profiles
         self._gpus = gpus
-        self._maker = orders
+        self._order_maker = orders
         self._host = host
         self._clock = clock
         self._next_attempt = next_attempt
@@ -86,11 +86,11 @@ class JobStarter:
         )
 
     def would_start(self) -> bool:
-        """Whether a decision would start something now."""
+        """Whether the policy would start a job now."""
         return bool(decide(self.snapshot(), tells_why=False).starts)
 
     def reconsider(self, now: float) -> None:
-        """Time has passed: find out whether that alone lets a job start."""
+        """Find out whether a job can start now only because time has passed."""
         state = self._state
         if state.decide_at is not None and state.decide_at <= now:
             state.may_start = state.may_start or self.would_start()
@@ -105,7 +105,7 @@ class JobStarter:
             return
         state.paused_until, state.may_start, state.decide_at = 0.0, False, None
         # Again until nothing starts: a request group may have more jobs than the policy saw, a
-        # lease may be refused, and every start changes which group has least.
+        # lease may be refused, and every start changes which fair-share group has least.
         while self._waiting:
             plan = decide(self.snapshot(), tells_why=False)
             claimed = self._claim_all(plan.starts)
@@ -139,7 +139,7 @@ class JobStarter:
         job = self._waiting.find(start.job)
         lease = self._gpus.lease(job.request, start.devices)
         if lease is None:
-            return False  # another process of this host has it; the GPU's state says so now
+            return False  # leased by another process of this host; the GPU's state says so now
         claim = Claim(
             attempt=self._next_attempt,
             job=job.id,
@@ -151,7 +151,9 @@ class JobStarter:
         )
         if not self._store.claim(job, claim):
             lease.close()
-            self._state.is_stale = True  # impossible while we hold the write lock; read again
+            self._state.is_stale = (
+                True  # cannot happen while we hold the write lock; reload the queue
+            )
             return False
         self._waiting.take(job)
         self._next_attempt += 1
@@ -159,7 +161,7 @@ class JobStarter:
         point("daemon.after_claim")
         by_number = {device.number: device for device in self._gpus.devices}
         devices = tuple(by_number[number] for number in start.devices)
-        self._orders.append((*self._maker.make(job, claim, devices), lease))
+        self._orders.append((*self._order_maker.make(job, claim, devices), lease))
         return True
 
     def committed(self) -> None:

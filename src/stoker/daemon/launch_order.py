@@ -1,4 +1,4 @@
-"""From a claimed job to the order that starts it: words, environment, log file."""
+"""Makes the order that starts a claimed job: command, environment, log file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stoker.supervisor.environment import job_environment
 from stoker.supervisor.logs import job_folder, log_path
 from stoker.supervisor.messages import Order
 
-_KNOWN_CONTEXTS = 100
+_MAX_CACHED_CONTEXTS = 100
 
 
 class OrderMaker:
@@ -40,20 +40,32 @@ class OrderMaker:
             job, claim.number, devices, claim.memory, self.folder_for(job.id), context.cwd
         )
         order = Order(
-            claim.attempt, job.id, claim.number, words or job.argv, job.shell and words is None,
-            job.context, env, claim.devices, log, job.stderr, job.stdout is None, job.time_limit,
-            self._settings.grace if job.grace is None else job.grace, job.keep_children, job.warn,
-            _folder_of(job, env),
-        )  # fmt: skip
+            attempt=claim.attempt,
+            job=job.id,
+            number=claim.number,
+            argv=words or job.argv,
+            shell=job.shell and words is None,
+            context=job.context,
+            env=env,
+            devices=claim.devices,
+            stdout=log,
+            stderr=job.stderr,
+            own_log=job.stdout is None,
+            time_limit=job.time_limit,
+            grace=self._settings.grace if job.grace is None else job.grace,
+            keep_children=job.keep_children,
+            warn=job.warn,
+            folder=_folder_to_create(job, env),
+        )
         return order, context
 
     def _context(self, id: int) -> tuple[Context, bool]:
         known = self._contexts.get(id)
         if known is None:
-            if len(self._contexts) > _KNOWN_CONTEXTS:
+            if len(self._contexts) > _MAX_CACHED_CONTEXTS:
                 self._contexts.clear()
             context = contexts.load_context(self._db, id)
-            # Start-up files and exported functions can change what a plain word means.
+            # A start-up file or an exported function can redefine a plain command name.
             changed = any(
                 key == "BASH_ENV" or key.startswith("BASH_FUNC_") for key, _ in context.env
             )
@@ -67,10 +79,10 @@ class OrderMaker:
         return log_path(self._settings.state_dir, job, number)
 
 
-def _folder_of(job: ReadyJob, env: dict[str, str]) -> str | None:
-    """Made before it starts: what the next attempt goes on from, or at least the {dir} of a trial.
+def _folder_to_create(job: ReadyJob, env: dict[str, str]) -> str | None:
+    """The folder to create before the start: the checkpoint folder, or the {dir} of a trial.
 
-    Other jobs make $STOKER_OUTPUT_DIR when they want it; an inode for each would cost too much.
+    Other jobs create $STOKER_OUTPUT_DIR if they need it; an inode for each would cost too much.
     """
     if job.restartable or job.retries or job.warn is not None:
         return env["STOKER_CHECKPOINT_DIR"]

@@ -1,4 +1,4 @@
-"""The last bytes of a log, also of one on a file system that may hang."""
+"""Reads the last bytes of a log, even if its file system may hang (e.g. NFS)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from stoker.supervisor.mounts import Mounts
 from stoker.supervisor.regular_files import open_for_reading
 
 TAIL_BYTES = 64 << 10
-_PATIENCE_SECONDS = 1.0
-_PAUSE_SECONDS = 60.0  # after a file system did not answer
+_TIMEOUT_SECONDS = 1.0
+_PAUSE_SECONDS = 60.0  # after a read timed out
 
 
 class LogTails:
@@ -23,7 +23,7 @@ class LogTails:
         self._stuck: list[int] = []  # helper processes that have not ended yet
 
     def read(self, path: str) -> bytes:
-        """At most the last 64 kB; b"" when the file cannot be read (now)."""
+        """At most the last 64 kB; b"" if the file cannot be read now."""
         if not self._mounts.may_hang(to_system(path)):
             return _last_bytes(path)
         self._stuck = [pid for pid in self._stuck if not _has_ended(pid)]
@@ -31,15 +31,15 @@ class LogTails:
         if now < self._not_before:
             return b""
         try:
-            data = self._read_elsewhere(to_system(path), now + _PATIENCE_SECONDS)
+            data = self._read_in_child(to_system(path), now + _TIMEOUT_SECONDS)
         except OSError:
             return b""
         if data is None:
             self._not_before = time.monotonic() + _PAUSE_SECONDS
         return data or b""
 
-    def _read_elsewhere(self, path: bytes, give_up: float) -> bytes | None:
-        """Let another process read it; None when it takes too long."""
+    def _read_in_child(self, path: bytes, deadline: float) -> bytes | None:
+        """Read the file with `tail` in a child process; None if it does not finish in time."""
         reading, writing = os.pipe2(os.O_CLOEXEC)
         try:
             try:
@@ -52,7 +52,7 @@ class LogTails:
             finally:
                 os.close(writing)
             data = b""
-            while select.select([reading], [], [], max(0.0, give_up - time.monotonic()))[0]:
+            while select.select([reading], [], [], max(0.0, deadline - time.monotonic()))[0]:
                 piece = os.read(reading, TAIL_BYTES)
                 data += piece
                 if not piece or len(data) > TAIL_BYTES:

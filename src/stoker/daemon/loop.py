@@ -1,9 +1,9 @@
 """The scheduling loop. The daemon, `stoker run` and the simulator host it.
 
 A tick has five steps: receive events, refresh, record, decide and claim, launch. All but the first
-and the last happen in one transaction, whose commit does not wait for the disk, so that a freed
-device does not either. A claimed job is active for every reader of the queue, so it cannot be
-edited or cancelled unnoticed between decision and start. If the process dies between commit and
+and the last happen in one transaction, whose commit does not wait for the disk. A claimed job is
+active for every reader of the queue, so it cannot be edited or cancelled unnoticed between decision
+and start. If the process dies between commit and
 launch, the runner does not know the attempt, and recovery puts the job back (recovery.py).
 
 What the loop keeps in memory is never the only copy of anything that a decision depends on:
@@ -43,7 +43,7 @@ _CLOCK_JUMP_SECONDS = 2.0
 
 class Loop:
     """`commit_seconds`: a foreground run, whose database has no other writer, may keep its
-    transaction open over several ticks."""
+    transaction open for this long."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Loop:
         self._clock_offset = clock.wall() - clock.mono()  # as of the last commit
         self._starter.clock_offset = self._clock_offset
 
-    # -- what others tell the loop ---------------------------------------------------------------
+    # -- inputs -----------------------------------------------------------------------------------
 
     def receive(self, events: list[RunnerEvent]) -> None:
         """Take in events. Their devices are free at once, even if nothing can be recorded now."""
@@ -117,7 +117,7 @@ class Loop:
         self._state.may_start = True
 
     def stop_jobs_on(self, devices: set[int]) -> None:
-        """Stop what runs on lost devices; `--retries` says whether it is tried again."""
+        """Stop the jobs on lost devices; `--retries` decides whether they are retried."""
         for attempt, job in self.running.items():
             if attempt not in self._lost and not devices.isdisjoint(job.devices):
                 self._lost.add(attempt)
@@ -144,11 +144,11 @@ class Loop:
 
     @property
     def is_paused(self) -> bool:
-        """Whether the host refused a start and the next attempt is still to come."""
+        """Whether starts are paused because the host refused one."""
         return self._state.paused_until > self._clock.mono()
 
     def next_wake(self) -> float | None:
-        """When a tick is due although nothing happens (monotonic)."""
+        """When a tick is due even without an event (monotonic)."""
         return self._state.next_wake(self._clock)
 
     # -- one tick --------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ class Loop:
         return finished
 
     def _record_devices(self) -> None:
-        """What readers and the next daemon need to know about the devices."""
+        """Record devices and quarantines for readers and for the next daemon."""
         gpus = self.gpus
         if gpus.devices is not self._published and (gpus.devices or not gpus.is_monitored):
             device_settings.set_devices(self.db, gpus.devices, self.host.cpu_slots)
@@ -290,8 +290,8 @@ class Loop:
         self.gpus.quarantines_recorded(self._quarantined)
 
     def _roll_back(self) -> None:
-        """Nothing of this tick has happened; its events stay to be recorded."""
-        with suppress(sqlite3.Error):  # a failing disk; SQLite has rolled back by itself
+        """Undo this tick; its events are recorded by a later one."""
+        with suppress(sqlite3.Error):  # a failing disk; SQLite has rolled back already
             self.db.rollback()
         self._starter.rolled_back()
         self._state.commit_at = None
@@ -299,11 +299,11 @@ class Loop:
         self._profiles.forget()
 
     def _retry_later(self, error: sqlite3.Error | OSError) -> None:
-        """The database cannot be written now: supervision goes on, the tick is repeated soon."""
+        """The database cannot be written now: keep supervising jobs and repeat the tick soon."""
         is_busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
         self._state.retry_at = self._clock.mono() + (_BUSY_SECONDS if is_busy else _ERROR_SECONDS)
         if not is_busy:
-            self.problem = f"cannot write the queue ({error}); retried every second"
+            self.problem = f"cannot write the queue ({error}); retrying every second"
             self._listener.message(self.problem)
 
     def _notify(self, finished: list[Finished]) -> None:
@@ -313,7 +313,7 @@ class Loop:
     # -- self-check ------------------------------------------------------------------------------
 
     def missed_starts(self) -> list[Start]:
-        """What a freshly loaded snapshot would start although this loop would not.
+        """The starts that a freshly loaded snapshot would make and this loop would not.
 
         Empty unless a cache of the loop is out of date. Reads only, and only while the loop has
         nothing to record.
@@ -336,6 +336,6 @@ class Loop:
 
 
 def _started(job: RunningJob, mono: float) -> RunningJob:
-    """Its time counts from the start of the process, as the runner and later daemons count it."""
+    """The job with its time limit counted from the start of its process."""
     ends_by = None if job.ends_by is None else job.ends_by + mono - job.started
     return job._replace(started=mono, ends_by=ends_by)

@@ -1,4 +1,4 @@
-"""When the loop has something to do, and when it has to wake up by itself."""
+"""The state machine of the loop: when a tick is needed, and when a timer is due."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class LoopState:
     may_start     a device, a job or a limit changed, so a       a decision was made
                   decision may start something
     decide_at     jobs wait: waiting times and overdue jobs      a decision is made, or no job
-                  change a decision although nothing happens     waits
+                  change a decision without an event          waits
     retry_at      the database could not be written              the next tick begins
     paused_until  the host refused to start a process            jobs are claimed again
     commit_at     a foreground run keeps its transaction open    the transaction is committed
@@ -53,7 +53,7 @@ class LoopState:
         )
 
     def next_wake(self, clock: Clock) -> float | None:
-        """When a tick is due although nothing happens."""
+        """When a tick is due even without an event (monotonic)."""
         if self.retry_at is not None:
             return self.retry_at  # nothing can be done before
         now = clock.mono()

@@ -1,6 +1,7 @@
-"""The daemon, in reading order: be the only one, open, recover, loop, close.
+"""The daemon: takes the daemon lock, opens the database, recovers, and runs the loop.
 
-One per user and host. Jobs belong to the runner, so this process may end at any instant.
+There is one daemon per user and host. Jobs are children of the runner, so they survive a crash of
+the daemon at any instant.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from stoker.core.model import Context, Outcome
 from stoker.core.outcome.retry import Verdict
 from stoker.daemon.clock import SystemClock
 from stoker.daemon.event_poll import EventPoll
-from stoker.daemon.gpus.driver_monitor import DriverMonitor, find_cards
+from stoker.daemon.gpus.driver_monitor import DriverMonitor, find_gpus
 from stoker.daemon.gpus.fixed_gpus import FixedGpus
 from stoker.daemon.gpus.monitored_gpus import MonitoredGpus
 from stoker.daemon.helpers.sweep_driver import SweepDriverProcess
@@ -49,13 +50,13 @@ from stoker.supervisor.runner_client import RunnerClient
 from stoker.supervisor.subreaper import become_subreaper
 from stoker.supervisor.wire import note
 
-_LOOK_FOR_HOME_SECONDS = 30.0
+_CHECK_SECONDS = 30.0
 _ERROR_PAUSE_SECONDS = 0.05
 _RETRY_SECONDS = 1.0
 
 
 class Daemon(EventListener):
-    # How the runner brings a daemon back that was killed.
+    # The command with which the runner restarts a daemon that was killed.
     restart = (sys.executable, "-P", "-m", DAEMON_MODULE)
 
     def __init__(self, settings: Settings) -> None:
@@ -66,68 +67,73 @@ class Daemon(EventListener):
         self._clock = SystemClock()
         self._db = open_database(folder, durable=False, is_owner=True)
         self._db.never_wait()
-        self._home = os.stat(os.path.join(folder, FILE_NAME)).st_ino
-        self._look_at = 0.0
+        self._database_inode = os.stat(os.path.join(folder, FILE_NAME)).st_ino
+        self._check_at = 0.0  # when `_check_state_dir` and `_check_decisions` run next
         self._checkpoints = Checkpoints(folder)
         tag = meta.store_tag(self._db)
-        cards = self.find_cards(tag)
-        self._link = RunnerClient(folder, tag, settings.log_limit, list(self.restart))
+        gpus = self.find_gpus(tag)
+        self._runner = RunnerClient(folder, tag, settings.log_limit, list(self.restart))
         self._handles = ProcessHandles()
         self._orphans = Orphans(folder, tag, self._handles)
         host = Host(cpu_slots(settings), boot_id())
-        if isinstance(cards, MonitoredGpus):
-            cards.remember(job_queries.devices(self._db))
-        self._lookout = DriverMonitor(cards, settings.gpu_file)
+        if isinstance(gpus, MonitoredGpus):
+            gpus.remember(job_queries.devices(self._db))
+        self._driver_monitor = DriverMonitor(gpus, settings.gpu_file)
         self._wake = WakeServer(folder)
-        self._mind = SweepDriverProcess(self._db, settings)
-        self._tracing = UsageRecorderProcess(settings)
-        begun = [r.attempt for r in self._link.journal() if isinstance(r, JournalBegun)]
+        self._sweep_driver = SweepDriverProcess(self._db, settings)
+        self._usage_recorder = UsageRecorderProcess(settings)
+        begun = [r.attempt for r in self._runner.journal() if isinstance(r, JournalBegun)]
         first = max(attempts.next_attempt(self._db), max(begun, default=0) + 1)
         self._loop = Loop(
-            self._db, self, host, cards, settings, self._clock, self, next_attempt=first
+            self._db, self, host, gpus, settings, self._clock, self, next_attempt=first
         )
-        self._last_trouble = ""
+        self._last_message = ""
         self._restarts = Restarts()  # of the runner
-        self._restarts.came(time.monotonic())
+        self._restarts.started(time.monotonic())
         self._runner_problem: str | None = None
-        self._recover_at: float | None = None  # when to record what became of a dead runner's jobs
+        self._recover_at: float | None = None  # when to recover the jobs of a dead runner
 
-    def find_cards(self, tag: int) -> FixedGpus:
-        """What jobs may run on: the cards of the host."""
+    def find_gpus(self, tag: int) -> FixedGpus:
+        """The GPUs on which jobs may run; GPUPeasy's daemon overrides it."""
         if named_devices.read(self._db) is not None:
-            raise Unavailable("this queue has devices of its own; who made it has to serve it")
-        return find_cards(self._settings, tag)
+            raise Unavailable(
+                "this queue defines its own devices; only the program that created it can run it"
+            )
+        return find_gpus(self._settings, tag)
 
-    # -- life --------------------------------------------------------------------------------
+    # -- main loop ---------------------------------------------------------------------------
 
     def work(self) -> None:
-        """Recover, then turn until told to stop. Jobs go on after that."""
+        """Recover, then run the loop until SIGTERM or SIGINT. Jobs keep running after that."""
         self._publish()
-        living = [] if self._link.is_fresh else self._link.living()
-        self._keep_handles(list(living))
-        self._recover(living)
-        self._mind.look(time.monotonic(), True)
-        listening = EventPoll()
+        live = [] if self._runner.is_fresh else self._runner.live_attempts()
+        self._keep_handles(list(live))
+        self._recover(live)
+        self._sweep_driver.check(time.monotonic(), True)
+        event_poll = EventPoll()
         own = {self._wake.pokes.fileno(), self._wake.news.fileno(), self._signal_pipe}
         while not self._is_stopping:
             try:
-                self._tick(listening, own)
+                self._tick(event_poll, own)
             except Upgraded:
                 raise
             except (OSError, sqlite3.Error, Error) as error:
-                # A failing disk, no descriptors left: jobs still need their time limits.
-                self.message(f"the daemon had an error and goes on: {error}")
+                # Such as a failing disk or no free file descriptors. Keep running, because time
+                # limits still have to be enforced.
+                self.message(f"error in the daemon; it continues: {error}")
                 time.sleep(_ERROR_PAUSE_SECONDS)
         self._close()
 
-    def _tick(self, listening: EventPoll, own: set[int]) -> None:
-        others = {*self._orphans.handles(), *self._lookout.descriptors()}
-        others.update(self._mind.descriptors(), self._tracing.descriptors())
-        if self._link.is_connected:
-            others.add(self._link.fileno())
+    def _tick(self, event_poll: EventPoll, own: set[int]) -> None:
+        others = {*self._orphans.handles(), *self._driver_monitor.descriptors()}
+        others.update(self._sweep_driver.descriptors(), self._usage_recorder.descriptors())
+        if self._runner.is_connected:
+            others.add(self._runner.fileno())
         was_poked = False
-        listening.to(own | others, self._link.fileno() if self._link.has_backlog else None)
-        for descriptor in listening.wait(self._timeout()):
+        event_poll.register(
+            own | others, self._runner.fileno() if self._runner.has_backlog else None
+        )
+        for descriptor in event_poll.wait(self._timeout()):
             if descriptor == self._wake.pokes.fileno():
                 self._stop_jobs(self._wake.drain())
                 was_poked = True
@@ -135,63 +141,63 @@ class Daemon(EventListener):
                 self._wake.accept(self.problem())
             elif descriptor == self._signal_pipe:
                 os.read(self._signal_pipe, 4096)
-        if time.monotonic() > self._look_at:
-            self._look_for_home()
+        if time.monotonic() > self._check_at:
+            self._check_state_dir()
             self._check_decisions()
         self._observe()
         self._loop.tick()
-        if self._loop.gpus.is_monitored:  # the turn may have asked for a look at the cards
-            self._lookout.observe(self._loop, self, time.monotonic())
+        if self._loop.gpus.is_monitored:  # the tick may need a new sample of the GPUs
+            self._driver_monitor.observe(self._loop, self, time.monotonic())
             self._loop.tick()
-        if self._link.is_of_another_release and not self._loop.running:
+        if self._runner.is_of_another_release and not self._loop.running:
             self._renew_runner()
         if self._wake.announce_at is not None:
             self._wake.announce(time.monotonic())
         now = time.monotonic()
-        for trouble in (
-            self._mind.look(now, was_poked),
-            self._tracing.follow(self._loop, self._lookout.seen, now),
+        for problem in (
+            self._sweep_driver.check(now, was_poked),
+            self._usage_recorder.update(self._loop, self._driver_monitor.newest, now),
         ):
-            if trouble is not None:
-                self._note(trouble)
+            if problem is not None:
+                self._note(problem)
 
     def _catch_signals(self) -> None:
         self._signal_pipe, end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(end, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._ask_to_stop)
+            signal.signal(number, self._request_stop)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
-    def _ask_to_stop(self, *_: object) -> None:
+    def _request_stop(self, *_: object) -> None:
         self._is_stopping = True
 
     def _timeout(self) -> float:
         due = (
             self._loop.next_wake(), self._orphans.next_deadline(), self._wake.announce_at,
-            self._lookout.next_deadline(), self._mind.next_deadline(),
-            self._tracing.next_deadline(), self._restarts.due_at, self._recover_at,
+            self._driver_monitor.next_deadline(), self._sweep_driver.next_deadline(),
+            self._usage_recorder.next_deadline(), self._restarts.due_at, self._recover_at,
         )  # fmt: skip
-        times = [self._look_at, *(at for at in due if at is not None)]
+        times = [self._check_at, *(at for at in due if at is not None)]
         return max(0.0, min(times) - time.monotonic())
 
-    def _look_for_home(self) -> None:
-        """A daemon whose state folder was deleted would work on files that nobody can see."""
-        self._look_at = time.monotonic() + _LOOK_FOR_HOME_SECONDS
+    def _check_state_dir(self) -> None:
+        """Stop if the state folder was deleted: clients cannot reach the daemon any more."""
+        self._check_at = time.monotonic() + _CHECK_SECONDS
         path = os.path.join(self._settings.state_dir, FILE_NAME)
         try:
-            is_ours = os.stat(path).st_ino == self._home
+            is_ours = os.stat(path).st_ino == self._database_inode
         except (FileNotFoundError, NotADirectoryError):
             is_ours = False
         if not is_ours:
-            self._note("the queue was deleted or replaced under the daemon; leaving")
+            self._note("the queue was deleted or replaced; the daemon exits")
             self._is_stopping = True
 
     def _check_decisions(self) -> None:
         """Compare the loop's decision with that of a freshly loaded snapshot; they are the same.
 
         A difference is a defect in the loop's caches. It is logged and the caches are read again,
-        so a job waits for half a minute at most and not for ever.
+        so a job waits half a minute at most.
         """
         try:
             missed = self._loop.missed_starts()
@@ -203,18 +209,18 @@ class Daemon(EventListener):
             self._loop.queue_changed()
 
     def _observe(self) -> None:
-        facts, alive = self._link.events()
-        self._keep_handles(facts)
-        self._loop.receive(facts)
-        trouble = self._link.take_trouble()
-        if trouble is not None:
-            self._runner_problem = trouble or None
-            if trouble:
-                self.message(trouble)
+        events, is_alive = self._runner.events()
+        self._keep_handles(events)
+        self._loop.receive(events)
+        problem = self._runner.take_problem()
+        if problem is not None:
+            self._runner_problem = problem or None
+            if problem:
+                self.message(problem)
         if len(self._orphans):
             self._loop.receive(self._orphans.reap())
         now = time.monotonic()
-        if not alive and self._link.is_connected:
+        if not is_alive and self._runner.is_connected:
             self._lose_runner(now)
         if self._recover_at is not None and now >= self._recover_at:
             self._recover_without_runner(now)
@@ -225,31 +231,37 @@ class Daemon(EventListener):
         """The runner died: supervise its jobs from here, and start another one."""
         self._loop.takes_work = False
         self._loop.tick()
-        self._link.lose()
+        self._runner.lose()
         self._recover_at = now
-        self._restarts.left(now)
+        self._restarts.died(now)
         pause = (self._restarts.due_at or now) - now
         when = f"in {pause:.0f} seconds" if pause else "now"
         self._note(f"the runner died; the daemon adopts its jobs and starts another one {when}")
 
-    def _stop_jobs(self, wanted: list[tuple[int, float | None]]) -> None:
-        """Stop jobs for clients that cannot write this into the queue."""
+    def _stop_jobs(self, requests: list[tuple[int, float | None]]) -> None:
+        """Stop jobs for clients that cannot write the request to the database."""
         attempts = {job.id: attempt for attempt, job in self._loop.running.items()}
-        for job, grace in wanted:
+        for job, grace in requests:
             if job in attempts:
                 self.stop(attempts[job], "user", grace)
 
     def _recover_without_runner(self, now: float) -> None:
         try:
-            recover(self._loop, self._link, self._orphans, [], self._clock.wall())
+            recover(self._loop, self._runner, self._orphans, [], self._clock.wall())
         except Upgraded:
             raise
         except (Error, OSError, sqlite3.Error) as error:
             self._recover_at = now + _RETRY_SECONDS
-            self._runner_problem = f"cannot record what became of the runner's jobs: {error}"
+            self._runner_problem = f"cannot recover the jobs of the dead runner: {error}"
             self.message(self._runner_problem)
-            self._orphans.adopt(  # time limits hold meanwhile
-                Adoption(attempt, None, None, job.ends_by, self._settings.grace)
+            self._orphans.adopt(  # so that time limits are enforced meanwhile
+                Adoption(
+                    attempt=attempt,
+                    pid=None,
+                    pid_started=None,
+                    ends_by=job.ends_by,
+                    grace=self._settings.grace,
+                )
                 for attempt, job in self._loop.running.items()
                 if attempt not in self._orphans
             )
@@ -260,49 +272,49 @@ class Daemon(EventListener):
     def _replace_runner(self, now: float) -> None:
         self._restarts.tried(now)
         try:
-            self._link.replace()
+            self._runner.replace()
         except (Error, OSError) as error:
             self._runner_problem = f"the runner cannot be started: {error}"
             self.message(self._runner_problem)
             return
-        self._restarts.came(now)
+        self._restarts.started(now)
         self._take_work()
 
     def _renew_runner(self) -> None:
-        self._note("the runner is of another release and has no jobs; starting a new one")
+        self._note("the runner is of another release and has no jobs; starting a new runner")
         try:
-            self._link.renew()
+            self._runner.renew()
         except (Error, OSError):
-            self._restarts.left(time.monotonic())
+            self._restarts.died(time.monotonic())
             self._loop.takes_work = False
             raise
 
     def _take_work(self) -> None:
-        """Start jobs again once there is a runner and the records are in order."""
-        if self._link.is_connected and self._recover_at is None:
+        """Start jobs again once there is a runner and recovery has succeeded."""
+        if self._runner.is_connected and self._recover_at is None:
             self._loop.takes_work = True
             self._loop.devices_changed()
 
     def problem(self) -> str | None:
-        """Why nothing can be started or recorded now, for `stoker why` and the like."""
+        """Why no job can be started or recorded now, for `stoker why`; None if one can."""
         runner = self._runner_problem
-        if runner is None and not self._link.is_connected:
-            runner = "the runner died; another one is started soon"
+        if runner is None and not self._runner.is_connected:
+            runner = "the runner died; the daemon starts another one soon"
         return "; ".join(text for text in (self._loop.problem, runner) if text) or None
 
-    def _keep_handles(self, facts: list[RunnerEvent]) -> None:
-        """So that exit codes are known of jobs that end while the runner is dead."""
-        ended = {fact.attempt for fact in facts if isinstance(fact, Outcome)}
-        for fact in facts:
-            if isinstance(fact, AttemptStarted) and fact.attempt not in ended:
-                self._handles.open(fact)
+    def _keep_handles(self, events: list[RunnerEvent]) -> None:
+        """Open a pidfd for each job, to get its exit code even if the runner is dead."""
+        ended = {event.attempt for event in events if isinstance(event, Outcome)}
+        for event in events:
+            if isinstance(event, AttemptStarted) and event.attempt not in ended:
+                self._handles.open(event)
         for attempt in ended:
             self._handles.close(attempt)
 
-    def _recover(self, living: list[AttemptStarted]) -> None:
+    def _recover(self, live: list[AttemptStarted]) -> None:
         while not self._is_stopping:
             try:
-                recover(self._loop, self._link, self._orphans, living, self._clock.wall())
+                recover(self._loop, self._runner, self._orphans, live, self._clock.wall())
                 return
             except Upgraded:
                 raise
@@ -326,27 +338,27 @@ class Daemon(EventListener):
         self._loop.tick()
         self._wake.close()
         self._checkpoints.close()
-        self._lookout.close()
-        self._mind.close()
-        self._tracing.close()
-        self._link.close()
+        self._driver_monitor.close()
+        self._sweep_driver.close()
+        self._usage_recorder.close()
+        self._runner.close()
         self._db.close()
 
     # -- the loop's parent: the runner, or for orphans this process ----------------------------
 
     def launch(self, order: Order, context: Context, lease: list[int]) -> None:
-        self._link.launch(order, context, lease)
+        self._runner.launch(order, context, lease)
 
     def stop(self, attempt: int, reason: str, grace: float | None) -> None:
         if attempt in self._orphans:
             self._orphans.stop(attempt, reason, self._settings.grace if grace is None else grace)
         else:
-            self._link.stop(attempt, reason, grace)
+            self._runner.stop(attempt, reason, grace)
 
     # -- the loop's listener -------------------------------------------------------------------
 
     def committed(self) -> None:
-        self._link.committed()
+        self._runner.committed()
         self._checkpoints.request()
         self._wake.announce(time.monotonic())
         if self._checkpoints.trouble is not None:
@@ -358,19 +370,19 @@ class Daemon(EventListener):
 
     def finished(self, job: int, outcome: Outcome, verdict: Verdict) -> None:
         if verdict.cause == "lost":
-            self._note(f"job {job} was lost: it began, and nobody saw how it ended")
+            self._note(f"job {job} was lost: it started, but its exit code is unknown")
 
     def message(self, text: str) -> None:
-        if text != self._last_trouble:  # once, not with every retry
+        if text != self._last_message:  # do not repeat it with every retry
             self._note(text)
-            self._last_trouble = text
+            self._last_message = text
 
     def _note(self, text: str) -> None:
         note(text)
 
 
 def run_daemon(settings: Settings, kind: type[Daemon] = Daemon) -> None:
-    """Be the daemon, in this process, until SIGTERM."""
+    """Run the daemon in this process until SIGTERM. Raises Conflict if one is already running."""
     prepare_state_dir(settings)
     check_filesystem(settings)
     os.umask(0o077)
@@ -386,18 +398,18 @@ def run_daemon(settings: Settings, kind: type[Daemon] = Daemon) -> None:
     try:
         daemon.work()
     except Upgraded as error:
-        # Leave as a crash would: the runner starts a daemon from the files that are there now.
-        note(f"{error.message}; leaving")
+        # Exit as after a crash: the runner then starts the daemon of the installed release.
+        note(f"{error.message}; the daemon exits")
     os.close(lock)
 
 
 def main(kind: type[Daemon] = Daemon) -> None:
-    """The background process that `daemon/start.py` starts, which is part of no job."""
+    """The background process that `daemon/start.py` starts; it does not belong to any job."""
     process_tags.detach()
     try:
         run_daemon(load_settings(), kind)
     except Conflict:
-        pass  # two were started at once, and the other one won
+        pass  # another daemon was started at the same time and took the lock
     except Error as error:
         raise SystemExit(f"error: {error.message}") from None
     except OSError as error:

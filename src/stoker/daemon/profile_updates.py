@@ -1,4 +1,4 @@
-"""Update the command profile after an attempt, and the request of a job that is tried again."""
+"""Update the command profile after an attempt, and the request of a job that is retried."""
 
 from __future__ import annotations
 
@@ -11,49 +11,51 @@ from stoker.daemon.gpus.gpu_usage import NOTHING_SEEN, GpuUse
 from stoker.store import attempts, events, profiles, ready_jobs, request_groups
 from stoker.store.database import Database
 
-# Programs that find no GPU run on the CPU without a word; this long is not start-up any more.
+# Some programs fall back to the CPU silently; after this long, start-up is no explanation.
 _UNUSED_SECONDS = 60.0
 
 
 class Run(Record):
-    """One attempt, seen from its end."""
+    """An attempt that has ended."""
 
-    facts: attempts.JobToJudge
+    job: attempts.JobToJudge
     outcome: Outcome
     verdict: Verdict
     use: GpuUse
-    begun: float | None
+    started_at: float | None
 
     @property
     def seconds(self) -> float | None:
-        return None if self.begun is None else max(0.0, self.outcome.ended_at - self.begun)
+        return (
+            None if self.started_at is None else max(0.0, self.outcome.ended_at - self.started_at)
+        )
 
 
-def learn(db: Database, cards: FixedGpus, line: ready_jobs.RequestGroup, run: Run) -> bool:
-    """Write it down; True when somebody who waits is concerned."""
-    facts, use, verdict = run.facts, run.use, run.verdict
+def learn(db: Database, gpus: FixedGpus, group: ready_jobs.RequestGroup, run: Run) -> bool:
+    """Record what the attempt used; True if the estimate of a waiting job may have changed."""
+    job, use, verdict = run.job, run.use, run.verdict
     if use != NOTHING_SEEN:
         attempts.record_gpu_use(db, run.outcome.attempt, use)
     seconds = run.seconds or 0.0
-    if seconds > _UNUSED_SECONDS and cards.is_monitored and facts.devices and use.memory is None:
-        text = f"in {seconds:.0f} s it was never seen on its GPU"
-        events.record_event(db, facts.job, run.outcome.ended_at, "gpu_unused", text)
+    if seconds > _UNUSED_SECONDS and gpus.is_monitored and job.devices and use.memory is None:
+        text = f"it ran for {seconds:.0f} s and never used its GPU"
+        events.record_event(db, job.job, run.outcome.ended_at, "gpu_unused", text)
     if verdict.event == "succeed":
-        return profiles.learn(db, facts.family, run.seconds, use.memory)
+        return profiles.learn(db, job.family, run.seconds, use.memory)
     if verdict.cause != "gpu_oom":
         return False
     if verdict.delay is not None:
-        _ask_for_more(db, cards, line, run)
-    return profiles.learn(db, facts.family, None, use.memory, is_short=True)
+        _raise_request(db, gpus, group, run)
+    return profiles.learn(db, job.family, None, use.memory, is_short=True)
 
 
-def _ask_for_more(db: Database, cards: FixedGpus, line: ready_jobs.RequestGroup, run: Run) -> None:
-    """It ran out of memory and is tried again: with more, or elsewhere."""
-    facts = run.facts
-    request = line.request._replace(memory=facts.claim)
-    names = {device.number: device.uuid or device.visible for device in cards.devices}
-    places = tuple(names[number] for number in facts.devices if number in names)
-    most = max((device.memory for device in cards.devices), default=0)
-    wanted = after_oom(request, facts.on_oom, run.use.memory, places, most)
+def _raise_request(db: Database, gpus: FixedGpus, group: ready_jobs.RequestGroup, run: Run) -> None:
+    """Give a job that ran out of GPU memory and is retried more memory, or other GPUs."""
+    job = run.job
+    request = group.request._replace(memory=job.claim)
+    names = {device.number: device.uuid or device.visible for device in gpus.devices}
+    places = tuple(names[number] for number in job.devices if number in names)
+    most = max((device.memory for device in gpus.devices), default=0)
+    wanted = after_oom(request, job.on_oom, run.use.memory, places, most)
     if wanted != request:
-        request_groups.change_request(db, facts.job, wanted, line.share)
+        request_groups.change_request(db, job.job, wanted, group.share)

@@ -1,7 +1,7 @@
 """A snapshot of the queue, loaded from the database.
 
-The daemon keeps the same in memory (loop.py) and compares the two now and then; `why`, the lists
-and the web UI have only this one.
+The daemon keeps the same data in memory (loop.py) and compares the two periodically; `why`, the job
+lists and the web UI always load it from the database.
 """
 
 from __future__ import annotations
@@ -28,16 +28,23 @@ def load_snapshot(
     running = [_running_job(attempt, clock_offset) for attempt in attempts.open_attempts(db)]
     waiting: list[ReadyJob] = []
     cut = set()
-    for line in ready_jobs.ready_groups(db):
-        jobs = ready_jobs.first(db, ready_jobs.load_group(db, line), depth + 1, clock_offset)
+    for group in ready_jobs.ready_groups(db):
+        jobs = ready_jobs.first(db, ready_jobs.load_group(db, group), depth + 1, clock_offset)
         if len(jobs) > depth:
-            cut.add(line)
+            cut.add(group)
         waiting += jobs[:depth]
     profiles = {job.family for job in running} | {job.family for job in waiting}
     snapshot = Snapshot(
-        now, devices, cpu_slots, tuple(running), tuple(waiting), meta.is_draining(db), states,
-        limits=sweeps.limits(db), estimates=Profiles(db).estimates(profiles),
-    )  # fmt: skip
+        now=now,
+        devices=devices,
+        cpu_slots=cpu_slots,
+        running=tuple(running),
+        waiting=tuple(waiting),
+        draining=meta.is_draining(db),
+        states=states,
+        limits=sweeps.limits(db),
+        estimates=Profiles(db).estimates(profiles),
+    )
     return snapshot, cut
 
 
@@ -46,6 +53,12 @@ def _running_job(attempt: attempts.OpenAttempt, clock_offset: float) -> RunningJ
     started = attempt.started_mono or attempt.claimed_at - clock_offset
     ends_by = None if attempt.time_limit is None else started + attempt.time_limit
     return RunningJob(
-        attempt.job, attempt.attempt, attempt.request, attempt.devices, started, ends_by,
-        attempt.share, attempt.family,
-    )  # fmt: skip
+        id=attempt.job,
+        attempt=attempt.attempt,
+        request=attempt.request,
+        devices=attempt.devices,
+        started=started,
+        ends_by=ends_by,
+        share=attempt.share,
+        family=attempt.family,
+    )

@@ -1,13 +1,13 @@
-"""After a crash of the daemon, of the runner, or of both: what is true now?
+"""Recovery after a crash of the daemon, of the runner, or of both.
 
 The database says which attempts were claimed, the journal which began and how they ended, the
-runner which it has alive, and the kernel which processes belong to an attempt (job_processes.py):
+runner which are alive, and the kernel which processes belong to an attempt (job_processes.py):
 
-    ended in the journal                      -> finished, with the true code
+    ended in the journal                      -> finished, with its exit code
     alive under the runner or without it      -> adopted
-    first process exited, nothing alive       -> finished, with the true code
+    first process exited, nothing alive       -> finished, with its exit code
     began, nothing alive, no end              -> lost
-    never began                               -> back to the queue, as if never ordered
+    never began                               -> back to the queue
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from stoker.testing.failpoints import point
 
 
 def recover(
-    loop: Loop, link: RunnerClient, orphans: Orphans, living: list[AttemptStarted], now: float
+    loop: Loop, runner: RunnerClient, orphans: Orphans, live: list[AttemptStarted], now: float
 ) -> None:
-    """Bring the books and the loop in line with reality; one transaction."""
-    records = link.journal()
+    """Bring the database and the loop up to date, in one transaction."""
+    records = runner.journal()
     began = {r.attempt: r for r in records if isinstance(r, JournalBegun)}
     spawned = {r.attempt: r for r in records if isinstance(r, JournalSpawned)}
     exited = {r.attempt: r.outcome for r in records if isinstance(r, JournalExited)}
     ended = {r.attempt: r for r in records if isinstance(r, (Outcome, Refused))}
-    alive = {begun.attempt: begun for begun in living}
-    facts: list[RunnerEvent] = []
+    alive = {begun.attempt: begun for begun in live}
+    events: list[RunnerEvent] = []
     with loop.db.transaction():
         loop.running.clear()
         point("daemon.during_recovery")
@@ -43,40 +43,48 @@ def recover(
             if (number := attempt.attempt) not in ended
             and number not in alive
             and number not in orphans
-            and attempt.boot == loop.host.boot  # after a reboot nothing lives
+            and attempt.boot == loop.host.boot  # no process survives a reboot
         )
         for attempt in unfinished:
             number = attempt.attempt
             if number in ended:
-                facts.append(ended[number])
+                events.append(ended[number])
             elif number in alive:
-                _adopt(loop, attempt, alive[number].mono)
-                facts += _begin(attempt, began.get(number), alive[number].pid, now)
+                _mark_running(loop, attempt, alive[number].mono)
+                events += _start_events(attempt, began.get(number), alive[number].pid, now)
             elif number in orphans:
-                _adopt(loop, attempt, _started(attempt, began.get(number)))
-                facts += _begin(
+                _mark_running(loop, attempt, _started(attempt, began.get(number)))
+                events += _start_events(
                     attempt, began.get(number), attempt.pid or 0, now, spawned.get(number)
                 )
             elif number in exited:
-                facts.append(exited[number])
+                events.append(exited[number])
             elif number in began or attempt.state != "starting":
-                facts.append(Outcome(number, None, now, "lost"))
+                events.append(Outcome(number, None, now, "lost"))
             else:
-                attempts.unclaim(loop.db, number, now, "it was ordered, but never began")
-    loop.receive(facts)
+                attempts.unclaim(
+                    loop.db, number, now, "the daemon ordered its start, but it never started"
+                )
+    loop.receive(events)
     loop.queue_changed()
     loop.tick()
     waits_for_leftovers = any(number in orphans for number in exited)
     if not loop.has_unrecorded and not waits_for_leftovers:
-        link.forget_journal()
+        runner.forget_journal()
 
 
-def _adopt(loop: Loop, attempt: attempts.OpenAttempt, mono: float) -> None:
+def _mark_running(loop: Loop, attempt: attempts.OpenAttempt, mono: float) -> None:
     ends_by = None if attempt.time_limit is None else mono + attempt.time_limit
     loop.running[attempt.attempt] = RunningJob(
-        attempt.job, attempt.attempt, attempt.request, attempt.devices, mono, ends_by,
-        attempt.share, attempt.family,
-    )  # fmt: skip
+        id=attempt.job,
+        attempt=attempt.attempt,
+        request=attempt.request,
+        devices=attempt.devices,
+        started=mono,
+        ends_by=ends_by,
+        share=attempt.share,
+        family=attempt.family,
+    )
 
 
 def _started(attempt: attempts.OpenAttempt, record: JournalBegun | None) -> float:
@@ -101,14 +109,14 @@ def _adoption(
     )
 
 
-def _begin(
+def _start_events(
     attempt: attempts.OpenAttempt,
     record: JournalBegun | None,
     pid: int,
     now: float,
     spawned: JournalSpawned | None = None,
 ) -> list[RunnerEvent]:
-    """That it began must be in the books before the journal may forget it."""
+    """The start, if it is not in the database yet: it must be before the journal is cleared."""
     if attempt.state != "starting":
         return []
     started = 0

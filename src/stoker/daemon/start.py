@@ -1,6 +1,6 @@
-"""From a client: poke the daemon; if nobody hears it, start one.
+"""Client side: wake the daemon, or start one if none is running.
 
-On the path of every `stoker submit`, so it imports next to nothing.
+Every `stoker submit` runs this, so it imports almost nothing.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _START_SECONDS = 10.0
 
 
 def poke(folder: str, message: bytes = b"p") -> bool:
-    """Tell the daemon to look at the database; False when there is none."""
+    """Make the daemon read the database; False if no daemon is listening."""
     descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     sender = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
     try:
         sender.setblocking(False)
         sender.sendto(message, f"/proc/self/fd/{descriptor}/{POKE_SOCKET}")
     except BlockingIOError:
-        pass  # it has pokes enough
+        pass  # its socket is full, so it wakes up anyway
     except OSError:
         return False
     finally:
@@ -50,32 +50,32 @@ def start_daemon(settings: Settings, module: str = DAEMON_MODULE) -> int:
     from stoker.supervisor import locks
 
     folder = settings.state_dir
-    give_up = time.monotonic() + _START_SECONDS
+    deadline = time.monotonic() + _START_SECONDS
     is_spawned = False
-    while time.monotonic() < give_up:
+    while time.monotonic() < deadline:
         pid = locks.holder(folder, locks.DAEMON_LOCK)
         if pid is not None and poke(folder):
             return pid
-        # One that holds the lock and does not hear is about to listen or about to leave; a second
-        # one beside it might come to life after somebody stopped the first.
+        # A daemon that holds the lock and does not listen is starting or exiting. Do not start a
+        # second one: it might survive when a user stops the first.
         if pid is None and not is_spawned:
             _spawn(folder, module)
             is_spawned = True
         time.sleep(0.01)
     raise Unavailable(
         "the daemon did not start; your jobs are in the queue",
-        f"its last words are in {os.path.join(folder, _LOG_NAME)}",
+        f"see its log: {os.path.join(folder, _LOG_NAME)}",
     )
 
 
 def _spawn(folder: str, module: str) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     log = os.open(os.path.join(folder, _LOG_NAME), flags, 0o600)
-    # A daemon that a job happens to start is not part of that job.
+    # A daemon that is started by a job does not belong to that job.
     env = {**os.environ, "STOKER_STATE_DIR": folder}
     env.pop("STOKER_PROCESS_TAGS", None)
-    # -P: the folder we are in is a user's, and its json.py is not ours.
-    # setsid and a parent that does not wait: the terminal may close, init inherits it.
+    # -P: do not import modules, such as a json.py, from the user's working directory.
+    # setsid: the daemon survives when the terminal closes.
     os.posix_spawn(
         sys.executable,
         [sys.executable, "-P", "-m", module],

@@ -1,4 +1,4 @@
-"""What a client can know of the daemon without asking it: its PID, the devices it uses."""
+"""The daemon as clients see it: its PID, its problem, the devices it uses."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ def daemon_pid(folder: str) -> int | None:
     return locks.holder(folder, locks.DAEMON_LOCK)
 
 
-def trouble(folder: str) -> str | None:
-    """Why nothing is started, as far as the daemon itself is concerned."""
+def why_not_running(folder: str) -> str | None:
+    """Why the daemon starts no jobs: it is not running or suspended; None if it is running."""
     pid = daemon_pid(folder)
     if pid is None:
         return "no daemon is running; `stoker daemon start` starts one"
     if state_of(pid) == STOPPED:
-        return f"the daemon is stopped; `kill -CONT {pid}` lets it go on"
+        return f"the daemon is suspended; `kill -CONT {pid}` continues it"
     runner = runner_pid(folder)
     if runner is not None and state_of(runner) == STOPPED:
-        return f"the runner is suspended; `kill -CONT {runner}` lets it go on"
+        return f"the runner is suspended; `kill -CONT {runner}` continues it"
     return None
 
 
 def problem(folder: str) -> str | None:
-    """Why the daemon can start or record nothing now, in its own words; None: it has no problem."""
+    """The problem for which the daemon cannot start or record jobs now; None if it has none."""
     import select
 
     from stoker.daemon.wake import NEWS_SOCKET
@@ -42,7 +42,7 @@ def problem(folder: str) -> str | None:
         return None
     with stream:
         if not select.select([stream], [], [], _ANSWER_SECONDS)[0]:
-            return None  # busy, or stopped: `trouble` tells
+            return None  # busy or suspended; see `why_not_running`
         try:
             text = stream.recv(4096).decode("utf-8", "replace")
         except OSError:
@@ -55,7 +55,7 @@ def runner_pid(folder: str) -> int | None:
 
 
 def known_devices(db: Database, settings: Settings) -> tuple[Device, ...]:
-    """What the living daemon uses, or what a daemon started from here would find."""
+    """The devices of the running daemon, or those that a new daemon would find."""
     if daemon_pid(settings.state_dir) is not None and job_queries.meta(db, "cpu_slots") is not None:
         return job_queries.devices(db)
     from stoker.devices.discovery import find_devices

@@ -1,6 +1,6 @@
-"""The first jobs of each line that waits: all of the queue that a decision sees.
+"""The first jobs of each request group: the part of the queue that the policy sees.
 
-Lines are read as far as decisions go, so the depth of the queue does not matter.
+Only as many jobs are read as a decision needs, so the cost does not grow with the queue.
 """
 
 from __future__ import annotations
@@ -13,50 +13,51 @@ from stoker.store import ready_jobs
 from stoker.store.buffered_attempts import AttemptStore
 from stoker.store.database import Database
 
-# How many ready jobs of one line are read at a time; a decision sees fewer (policy.jobs_to_see).
-_READ = 64
+# How many ready jobs of a request group are read at a time; a decision needs
+# fewer (policy.jobs_to_see).
+_READ_AHEAD = 64
 
 
 class WaitingJobs:
-    def __init__(self, db: Database, books: AttemptStore) -> None:
+    def __init__(self, db: Database, store: AttemptStore) -> None:
         self._db = db
-        self._books = books
+        self._store = store
         self._known: dict[int, ready_jobs.RequestGroup] = {}
-        self._jobs: dict[int, deque[ReadyJob]] = {}  # by line
+        self._jobs: dict[int, deque[ReadyJob]] = {}  # by request group
 
     def __bool__(self) -> bool:
         return bool(self._jobs)
 
     def refresh(self) -> None:
-        """Forget what was read: somebody has changed the queue."""
-        self._jobs = {line: deque() for line in ready_jobs.ready_groups(self._db)}
+        """Drop the jobs in memory, because the queue has changed."""
+        self._jobs = {group: deque() for group in ready_jobs.ready_groups(self._db)}
 
     def group(self, id: int) -> ready_jobs.RequestGroup:
-        line = self._known.get(id)
-        if line is None:
-            line = self._known[id] = ready_jobs.load_group(self._db, id)
-        return line
+        group = self._known.get(id)
+        if group is None:
+            group = self._known[id] = ready_jobs.load_group(self._db, id)
+        return group
 
     def first(self, count: int, clock_offset: float) -> list[ReadyJob]:
-        """So many of each line."""
+        """The first `count` jobs of each request group."""
         found: list[ReadyJob] = []
-        for line, jobs in list(self._jobs.items()):
+        for group, jobs in list(self._jobs.items()):
             if not jobs:
-                jobs.extend(self._books.heads(self.group(line), _READ, clock_offset))
+                jobs.extend(self._store.heads(self.group(group), _READ_AHEAD, clock_offset))
             if not jobs:
-                del self._jobs[line]
+                del self._jobs[group]
             found += islice(jobs, count)
         return found
 
     def requests(self) -> list[Request]:
-        """What the first job of each line asks for."""
-        return [self.group(line).request for line in self._jobs]
+        """The request of each group."""
+        return [self.group(group).request for group in self._jobs]
 
     def find(self, id: int) -> ReadyJob:
         return next(job for jobs in self._jobs.values() for job in jobs if job.id == id)
 
     def take(self, job: ReadyJob) -> None:
-        """It waits no more."""
+        """Remove a job that was claimed."""
         for jobs in self._jobs.values():
             if job in jobs:
                 jobs.remove(job)

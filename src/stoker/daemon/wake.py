@@ -1,9 +1,9 @@
-"""Pokes in, news out.
+"""The daemon's two sockets: clients wake the daemon, and it notifies clients of changes.
 
-A client that changed the database pokes: one datagram of one byte. A client that waits for changes
-keeps a stream open and gets a byte after commits. The database is the protocol; only while it
-cannot be written, a datagram `stop JOB GRACE` stops a job, and the stream begins with a line
-`!PROBLEM`.
+A client that changed the database sends a datagram of one byte. A client that waits for changes
+keeps a stream open and gets a byte after each commit. All other data goes through the database.
+Only while it cannot be written, a datagram `stop JOB GRACE` stops a job, and the stream begins with
+a line `!PROBLEM`.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from stoker.daemon.start import POKE_SOCKET
 from stoker.supervisor.sockets import listen
 
 NEWS_SOCKET = "news.sock"
-# Beyond this, further clients are turned away and look by themselves now and then.
+# Further clients are refused and poll the database instead.
 _MAX_WATCHERS = 200
 _QUIET_SECONDS = 0.05
 
 
 class WakeServer:
-    """The daemon's side."""
+    """The daemon's end of both sockets."""
 
     def __init__(self, folder: str) -> None:
         self.pokes = listen(folder, POKE_SOCKET, socket.SOCK_DGRAM)
         self.news = listen(folder, NEWS_SOCKET)
         self._watchers: list[socket.socket] = []
         self._quiet_until = 0.0
-        self.announce_at: float | None = None  # when news that were held back are due
+        self.announce_at: float | None = None  # when a delayed notification is due
         self._paths = [os.path.join(folder, name) for name in (POKE_SOCKET, NEWS_SOCKET)]
 
     def drain(self) -> list[tuple[int, float | None]]:
-        """Take all pokes; the jobs (with their grace) that are to be stopped without a record."""
+        """Read all datagrams; returns the jobs to stop and their grace periods."""
         stops: list[tuple[int, float | None]] = []
         try:
             while True:
@@ -57,23 +57,23 @@ class WakeServer:
         if problem is not None:
             with suppress(OSError):
                 watcher.send(f"!{problem}\n".encode("utf-8", "backslashreplace")[:1000])
-        self._tell(watcher)  # whatever happened between its connect and now
+        self._notify(watcher)  # of changes since it connected
 
     def announce(self, now: float) -> None:
-        """Something changed: tell at once, but under a stream of changes not more than 20/s."""
+        """Notify all watchers of a change, at most 20 times per second."""
         if now < self._quiet_until:
             self.announce_at = self._quiet_until
             return
         self._quiet_until, self.announce_at = now + _QUIET_SECONDS, None
         for watcher in self._watchers[:]:
-            self._tell(watcher)
+            self._notify(watcher)
 
-    def _tell(self, watcher: socket.socket) -> None:
+    def _notify(self, watcher: socket.socket) -> None:
         try:
             watcher.send(b"n")
         except BlockingIOError:
-            pass  # it has news waiting anyway
-        except OSError:  # gone, perhaps before it was accepted
+            pass  # it has an unread notification already
+        except OSError:  # disconnected
             watcher.close()
             self._watchers.remove(watcher)
 

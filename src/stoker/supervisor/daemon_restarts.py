@@ -1,40 +1,40 @@
-"""When to start another daemon or runner: at once, then less and less often while they die.
+"""When to restart a dead daemon or runner: at once, then with an exponential backoff.
 
-One that cannot live now (a full disk, no memory) may be able to in an hour. Trying once a minute
-costs nothing, and needs no user.
+A process that cannot start now (full disk, no memory) may be able to in an hour, so retries never
+stop; once a minute costs nothing.
 """
 
 from __future__ import annotations
 
-_AT_ONCE = 5  # tries without a pause
+_AT_ONCE = 5  # tries without a delay
 _LONGEST_SECONDS = 60.0
-_STEADY_SECONDS = 60.0  # who lived that long did not die of being started
-_COMING_SECONDS = 5.0  # how long a new one may take to come
+_STEADY_SECONDS = 60.0  # a process that ran for this long did not fail at start-up
+_START_SECONDS = 5.0  # how long a new process may take to start
 
 
 class Restarts:
     """
     >>> restarts = Restarts()
-    >>> restarts.left(0.0); restarts.is_due(0.0)
+    >>> restarts.died(0.0); restarts.is_due(0.0)
     True
     >>> restarts.tried(0.0); restarts.due_at
     5.0
     >>> for at in range(20): restarts.tried(float(at))
     >>> restarts.due_at
     79.0
-    >>> restarts.came(80.0); restarts.due_at
-    >>> restarts.left(200.0); restarts.due_at
+    >>> restarts.started(80.0); restarts.due_at
+    >>> restarts.died(200.0); restarts.due_at
     200.0
     """
 
     def __init__(self) -> None:
         self.due_at: float | None = None
         self._tries = 0
-        self._came_at = 0.0
+        self._started_at = 0.0
 
-    def left(self, now: float) -> None:
-        """It died."""
-        if now - self._came_at > _STEADY_SECONDS:
+    def died(self, now: float) -> None:
+        """The process died: schedule a restart."""
+        if now - self._started_at > _STEADY_SECONDS:
             self._tries = 0
         self.due_at = now + self._pause()
 
@@ -43,12 +43,12 @@ class Restarts:
 
     def tried(self, now: float) -> None:
         self._tries += 1
-        self.due_at = now + max(_COMING_SECONDS, self._pause())
+        self.due_at = now + max(_START_SECONDS, self._pause())
 
-    def came(self, now: float) -> None:
-        self._came_at, self.due_at = now, None
+    def started(self, now: float) -> None:
+        self._started_at, self.due_at = now, None
 
-    def give_up(self) -> None:
+    def cancel(self) -> None:
         self.due_at = None
 
     def _pause(self) -> float:

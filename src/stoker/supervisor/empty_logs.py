@@ -1,9 +1,9 @@
-"""Logs of attempts that printed nothing: removed at the end, and remembered by name.
+"""Removal of empty logs, whose names are recorded.
 
 An empty file costs an inode, and a large run has a hundred thousand of them. The names are lines in
-one file for each folder of a thousand jobs, so that a missing log still tells whether there was
-output. A name is written before its file is removed: after a crash between the two the file is
-still there, and it is empty, as the name says.
+one file for each folder of a thousand jobs, so that `stoker log` can
+tell an empty log from a missing one. A name is written before its file is removed: after a crash
+between the two, the empty file is still there.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ NAMES_FILE = "no-output"
 
 
 class EmptyLogs:
-    """Removes them. It keeps the newest names file open, because jobs end in order, nearly."""
+    """Removes empty logs. Keeps the last names file open, because jobs mostly end in order."""
 
     def __init__(self) -> None:
         self._folder = ""
         self._names = -1
 
     def remove(self, path: str) -> None:
-        """Remove a log that is empty; it stays where its name cannot be written."""
+        """Remove an empty log; it is kept if its name cannot be recorded."""
         folder, name = os.path.split(path)
         try:
             if folder != self._folder:

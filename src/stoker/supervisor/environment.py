@@ -1,4 +1,4 @@
-"""The variables that a job finds beside those of its submitter."""
+"""The environment variables that Stoker adds for a job."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def job_environment(
         "CUDA_VISIBLE_DEVICES": visible,
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "NVIDIA_VISIBLE_DEVICES": visible or "void",
-        # Not ROCR_VISIBLE_DEVICES as well: HIP would count within what that leaves.
+        # Not ROCR_VISIBLE_DEVICES as well: HIP would index into the GPUs that it leaves.
         "HIP_VISIBLE_DEVICES": visible,
         "STOKER_JOB_ID": str(job.id),
         "STOKER_JOB_NAME": job.name or "",

@@ -1,4 +1,4 @@
-"""What the keeper of a foreground run becomes when the run is gone: it ends the run's jobs.
+"""Kills the jobs of a foreground run that died; executed by its cleanup process.
 
 python -m stoker.supervisor.foreground_cleanup TAG_BASE
 """
@@ -14,7 +14,7 @@ from stoker.supervisor.kill_processes import kill_all
 def main() -> None:
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    kill_all(int(sys.argv[1]), patience=5.0)
+    kill_all(int(sys.argv[1]), timeout=5.0)
 
 
 if __name__ == "__main__":

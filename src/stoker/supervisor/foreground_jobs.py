@@ -1,7 +1,7 @@
-"""Jobs as children of this process: what `stoker run` uses. They end when this process ends.
+"""Jobs as children of this process, for `stoker run`. They end when this process ends.
 
-If this process is killed, the keeper (a shell that waits for our end of a pipe to close, because a
-Python would cost every run its start) kills everything that still carries a tag of this run.
+If this process is killed, its cleanup process kills all processes with a tag of this run. It is a
+shell that waits for our end of a pipe to close; starting Python would slow down every run.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from stoker.supervisor.spawn import Environment, encode_environment
 from stoker.supervisor.start_batching import StartBatch
 from stoker.supervisor.subreaper import become_subreaper
 
-# A line: all is well. The end of the pipe: we are gone.
-_KEEP = "trap '' HUP INT TERM; read -r _ && exit; exec \"$@\""
+# A line means that nothing is left to kill, the end of the pipe that this process has died.
+_CLEANUP_SCRIPT = "trap '' HUP INT TERM; read -r _ && exit; exec \"$@\""
 
 
 class ForegroundJobs:
-    """The same face as RunnerLink, without a process in between."""
+    """The same interface as RunnerClient, without a runner process."""
 
     has_backlog = False
 
     def __init__(self, tag_base: int, log_limit: int) -> None:
         become_subreaper()
-        self._spares = LogPool()
-        # Jobs of this run are part of the job that this run may itself be part of.
+        self._log_pool = LogPool()
+        # If this run is itself part of a job, its jobs belong to that job too.
         outer_tags = os.environb.get(process_tags.ENVIRONMENT_VARIABLE, b"")
-        self._children = Children(tag_base, log_limit, self._spares, outer_tags=outer_tags)
+        self._children = Children(tag_base, log_limit, self._log_pool, outer_tags=outer_tags)
         self._contexts: dict[int, Environment] = {}
-        self._facts: list[RunnerEvent] = []
-        self._begins = StartBatch()
+        self._events: list[RunnerEvent] = []
+        self._starts = StartBatch()
         self._wake, signal_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(signal_end, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        keeper, self._keeper = _start_keeper(tag_base)
-        self._children.ignore(keeper)
+        cleanup_pid, self._cleanup_pipe = _start_cleanup(tag_base)
+        self._children.ignore(cleanup_pid)
 
     def ignore(self, pids: Iterable[int]) -> None:
-        """Children of this process that are no jobs."""
+        """Declare that these children of this process are not jobs."""
         for pid in pids:
             self._children.ignore(pid)
 
@@ -64,11 +64,11 @@ class ForegroundJobs:
         env = base | encode_environment(order.env.items())
         if order.time_limit is not None:
             env[b"STOKER_DEADLINE"] = b"%d" % (time.time() + order.time_limit)
-        fact = self._children.start(order, context, env, lease)
-        if isinstance(fact, AttemptStarted):
-            self._begins.add(fact)
-        elif fact is not None:
-            self._facts.append(fact)
+        event = self._children.start(order, context, env, lease)
+        if isinstance(event, AttemptStarted):
+            self._starts.add(event)
+        elif event is not None:
+            self._events.append(event)
 
     def stop(self, attempt: int, reason: str, grace: float | None) -> None:
         self._children.stop(attempt, reason, grace)
@@ -82,47 +82,47 @@ class ForegroundJobs:
         deadline = self._children.next_deadline()
         due = deadline is not None and deadline <= now
         outcomes: list[Outcome] = self._children.tick() if due else self._children.reap()
-        for fact in self._children.late_facts():
-            if isinstance(fact, AttemptStarted):
-                self._begins.add(fact)
+        for event in self._children.late_events():
+            if isinstance(event, AttemptStarted):
+                self._starts.add(event)
             else:
-                self._facts.append(fact)
-        begins = [*self._begins.of(outcomes), *self._begins.due(now)]
-        facts, self._facts = [*begins, *self._facts, *self._children.stuck, *outcomes], []
+                self._events.append(event)
+        starts = [*self._starts.take(outcomes), *self._starts.due(now)]
+        events, self._events = [*starts, *self._events, *self._children.stuck, *outcomes], []
         self._children.stuck.clear()
-        return facts, True
+        return events, True
 
     @property
-    def has_facts(self) -> bool:
-        return bool(self._facts)
+    def has_events(self) -> bool:
+        return bool(self._events)
 
     def next_deadline(self) -> float | None:
-        times = (self._children.next_deadline(), self._begins.due_at)
+        times = (self._children.next_deadline(), self._starts.due_at)
         return min((at for at in times if at is not None), default=None)
 
-    def dismiss_keeper(self) -> None:
-        """Nothing is left that it would have to end."""
-        with suppress(BrokenPipeError):  # somebody ended it
-            os.write(self._keeper, b"\n")
+    def dismiss_cleanup(self) -> None:
+        """End the cleanup process: no process is left that it would have to kill."""
+        with suppress(BrokenPipeError):  # it was killed
+            os.write(self._cleanup_pipe, b"\n")
 
     def close(self) -> None:
-        """End whatever is left, at once."""
-        for begun in self._children.living():
+        """Kill all jobs that are left."""
+        for begun in self._children.live_attempts():
             self._children.stop(begun.attempt, "user", 0.0)
         self._children.tick()
-        self._spares.close()
+        self._log_pool.close()
 
 
-def _start_keeper(tag_base: int) -> tuple[int, int]:
-    """Its PID and our end of the pipe, which stays open for as long as this process lives."""
+def _start_cleanup(tag_base: int) -> tuple[int, int]:
+    """The PID of the cleanup process and our end of its pipe, which stays open until we exit."""
     reading, writing = os.pipe2(os.O_CLOEXEC)
     program = (sys.executable, "-P", "-m", "stoker.supervisor.foreground_cleanup", str(tag_base))
-    keeper = os.posix_spawn(
+    pid = os.posix_spawn(
         "/bin/sh",
-        ["/bin/sh", "-c", _KEEP, "keeper", *program],
+        ["/bin/sh", "-c", _CLEANUP_SCRIPT, "cleanup", *program],
         os.environ,
         file_actions=[(os.POSIX_SPAWN_DUP2, reading, 0)],
         setsid=True,
     )
     os.close(reading)
-    return keeper, writing
+    return pid, writing

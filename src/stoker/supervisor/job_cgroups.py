@@ -1,12 +1,12 @@
-"""Control groups as one more handle on the processes of an attempt, where the user has any.
+"""Cgroups as one more way to find the processes of an attempt, where available.
 
 The kernel keeps a process in its cgroup whatever it does to its session, parents, limits and
-environment. A user may make cgroups (version 2) where the host delegates a part of the tree, as
-systemd does below `user@UID.service`; root may anywhere. Elsewhere this is left out.
+environment. A user may create cgroups (version 2) where the host delegates a subtree, as systemd
+does below `user@UID.service`; root may anywhere. Elsewhere cgroups are not used.
 
-An attempt that lives for more than a few milliseconds is put into a cgroup of its own. A process is
-taken for a member of it only if it carries no tag: a daemon that a job started stays in the job's
-cgroup, and is not part of the job.
+An attempt that runs for more than a few milliseconds gets its own cgroup. A process in it belongs
+to the attempt only if it has no tag: a daemon that a job started stays in the job's cgroup, but is
+not part of the job.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import os
 
 from stoker.supervisor.job_processes import descendants
 
-_LIST_NAME = "cgroups"  # in the state folder: a line for each place that a runner has used
+_LIST_NAME = "cgroups"  # in the state folder: one line per parent cgroup that a runner has used
 _PREFIX = "stoker-"
 
 
@@ -23,16 +23,16 @@ class JobCgroups:
     """The cgroups of one store's attempts, `stoker-BASE/ATTEMPT` below a runner's own cgroup."""
 
     def __init__(self, places: list[str]) -> None:
-        self._places = places  # the newest last; new attempts go there
+        self._places = places  # oldest first; new attempts use the last
 
     @classmethod
     def create(cls, folder: str, base: int) -> JobCgroups:
-        """For a runner: make a place below our own cgroup, if we may, and write down where."""
+        """For a runner: create a cgroup below our own, if permitted, and record its path."""
         known = _read_places(folder)
         own = _own_cgroup()
         if own is None:
             return cls([])
-        cls(known).close()  # what a runner that was killed left behind
+        cls(known).close()  # remove empty cgroups of a runner that was killed
         place = os.path.join(own, f"{_PREFIX}{base:x}")
         try:
             os.makedirs(place, exist_ok=True)
@@ -49,11 +49,11 @@ class JobCgroups:
 
     @classmethod
     def load(cls, folder: str) -> JobCgroups:
-        """For a daemon whose runner is dead."""
+        """For a daemon whose runner is dead: the recorded cgroups."""
         return cls(_read_places(folder))
 
     def add(self, attempt: int, pid: int) -> None:
-        """Put the processes of an attempt, from its first one down, into a cgroup of their own."""
+        """Move the first process of an attempt and its descendants into a new cgroup."""
         if not self._places:
             return
         path = os.path.join(self._places[-1], str(attempt))
@@ -63,10 +63,10 @@ class JobCgroups:
                 for member in (pid, *descendants(pid)):
                     file.write(b"%d" % member)
         except OSError:
-            pass  # no such process any more, or no room for another cgroup: other handles remain
+            pass  # the process has exited, or a cgroup limit is reached; other handles remain
 
     def attempts_by_pid(self) -> dict[int, int]:
-        """The attempt of each process in one of our cgroups, or in one that a job made inside."""
+        """The attempt of each process in our cgroups, and in cgroups that jobs created inside."""
         found = {}
         for place in self._places:
             for attempt in _folders(place):
@@ -76,7 +76,7 @@ class JobCgroups:
         return found
 
     def remove(self, attempt: int) -> None:
-        """Remove the cgroup of an attempt that is over; one that is in use stays."""
+        """Remove the cgroup of an attempt that has ended, unless a process is in it."""
         for place in self._places:
             try:
                 os.rmdir(os.path.join(place, str(attempt)))
@@ -84,7 +84,7 @@ class JobCgroups:
                 continue
 
     def close(self) -> None:
-        """Remove what is empty."""
+        """Remove empty cgroups."""
         for place in self._places:
             for name in (*_folders(place), ""):
                 try:
@@ -100,7 +100,7 @@ def _processes(path: str) -> list[int]:
     except OSError:
         return []
     for name in _folders(path):
-        if not name.startswith(_PREFIX):  # that would be a runner that a job started
+        if not name.startswith(_PREFIX):  # the cgroups of a runner that a job started
             found += _processes(os.path.join(path, name))
     return found
 
@@ -122,7 +122,7 @@ def _read_places(folder: str) -> list[str]:
 
 
 def _own_cgroup() -> str | None:
-    """The folder of our own version 2 cgroup."""
+    """The path of our own version 2 cgroup; None if there is none."""
     try:
         with open("/proc/self/cgroup", encoding="utf-8") as file:
             own = next(line[3:].rstrip("\n") for line in file if line.startswith("0::"))
@@ -132,5 +132,5 @@ def _own_cgroup() -> str | None:
         return None
     root, mount = words[3], words[4]
     if not own.startswith(root.rstrip("/") + "/") and own != root:
-        return None  # outside of what is mounted here
+        return None  # not below the part that is mounted here
     return os.path.normpath(mount + "/" + own[len(root.rstrip("/")) :])

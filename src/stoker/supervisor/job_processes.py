@@ -1,17 +1,16 @@
-"""Which living processes belong to which attempt.
+"""Finds the processes of each attempt.
 
-No single handle finds every process, so all that exist are used. A process belongs to an attempt
-when it, or the nearest ancestor of which anything is known,
+No single method finds every process, so all are combined. A process belongs to an attempt if it, or
+its nearest ancestor for which one of these rules decides,
 
-    carries the attempt's tag (process_tags.py), or
+    has the attempt's tag (process_tags.py), or
     is the attempt's first process, known by PID and start time, or
     is in the session that the first process leads, or
-    is in the attempt's cgroup, where there are any (job_cgroups.py), or
-    has lost its parents and was started with the attempt's tag in its environment.
+    is in the attempt's cgroup, where available (job_cgroups.py), or
+    is orphaned and was started with the attempt's tag in its environment.
 
-Daemons and runners detach themselves and belong to none. A job inside of a job (`stoker run` in a
-submitted script) is therefore part of both: of the inner one by its tag, of the outer one by its
-ancestors.
+Daemons and runners detach themselves and belong to no attempt. A job inside a job (`stoker run` in
+a submitted script) belongs to both: to the inner one by its tag, to the outer one by its ancestors.
 """
 
 from __future__ import annotations
@@ -53,10 +52,10 @@ def processes_by_attempt(
     table: dict[int, Process] | None = None,
     cgroups: Mapping[int, int] = {},
 ) -> dict[int, list[Process]]:
-    """The living processes of each attempt of a store, from one pass over the process table.
+    """The running processes of each attempt of a store, from one pass over the process table.
 
-    `root`: the process that parents all of them and adopts their orphans (a subreaper); processes
-    elsewhere are not considered. None: that process may be dead. `cgroups`: attempts by PID.
+    `root`: the subreaper that is the ancestor of all of them; other processes are not considered.
+    None if it may be dead. `cgroups`: attempts by PID.
     """
     if table is None:
         table = read_processes()
@@ -72,7 +71,7 @@ def processes_by_attempt(
 
 
 def first_processes(base: int, table: dict[int, Process]) -> dict[int, Process]:
-    """The session leader of each attempt by its tag, also one that has exited (a zombie)."""
+    """The session leader of each attempt by its tag, including zombies."""
     found = {}
     for process in table.values():
         tag = read_tag(process.pid) if process.session == process.pid else None
@@ -82,7 +81,7 @@ def first_processes(base: int, table: dict[int, Process]) -> dict[int, Process]:
 
 
 def owner_of(pid: int, base: int, leaders: Mapping[int, Leader] = _NONE) -> int | None:
-    """The attempt of one process, without a pass over all of them."""
+    """The attempt of one process, without a pass over the process table."""
     table: dict[int, Process] = {}
     at = pid
     while at > 1 and at not in table:
@@ -112,7 +111,7 @@ class _Search:
         self._known: dict[int, int | None] = {}
 
     def owner(self, process: Process) -> int | None:
-        """The attempt of a process. Ancestors are asked first-hand once, then remembered."""
+        """The attempt of a process; results for its ancestors are cached."""
         path = []
         at: Process | None = process
         attempt: int | None = None
@@ -121,9 +120,9 @@ class _Search:
                 attempt = self._known[at.pid]
                 break
             path.append(at.pid)
-            self._known[at.pid] = None  # a table read in pieces may have loops
-            verdict, attempt = self._evidence(at)
-            if verdict:
+            self._known[at.pid] = None  # the table is not read atomically and may have loops
+            is_decided, attempt = self._evidence(at)
+            if is_decided:
                 break
             at = self.table.get(at.parent)
         if at is None:
@@ -149,19 +148,19 @@ class _Search:
         leader = self._leaders.get(process.session)
         if leader is not None and self._is_session_of(leader, process):
             return True, leader.attempt
-        if self._has_lost_parents(process):
-            return True, self._environment_says(process)
+        if self._is_orphaned(process):
+            return True, self._attempt_in_environment(process)
         return False, None
 
     def _is_session_of(self, leader: Leader, process: Process) -> bool:
         first = self.table.get(process.session)
         if first is not None:
             return leader.started in (None, first.started)
-        # The leader is gone. Its number stays taken while its session lasts, but the session may
-        # have ended and the number may lead another one by now; so one more sign is needed.
-        return self._environment_says(process) == leader.attempt
+        # The leader has exited. Its PID is not reused while its session exists, but that session
+        # may have ended and the PID may lead another one, so the environment must agree.
+        return self._attempt_in_environment(process) == leader.attempt
 
-    def _has_lost_parents(self, process: Process) -> bool:
+    def _is_orphaned(self, process: Process) -> bool:
         parent = process.parent
         if self._root is not None:
             return parent == self._root
@@ -169,7 +168,7 @@ class _Search:
             return True
         return read_tag(parent) == DETACHED or name_of(parent) == "systemd"
 
-    def _environment_says(self, process: Process) -> int | None:
+    def _attempt_in_environment(self, process: Process) -> int | None:
         for tag in reversed(tags_in_environment(process.pid)):
             if base_of(tag) == self._base:
                 return attempt_of(tag)
@@ -186,7 +185,7 @@ def children(pid: int) -> list[int]:
 
 
 def descendants(pid: int) -> list[int]:
-    """Children and their children, as far as the kernel lists them."""
+    """All descendants of a process; empty where the kernel does not list children."""
     found = []
     for child in children(pid):
         found += [child, *descendants(child)]
@@ -194,9 +193,9 @@ def descendants(pid: int) -> list[int]:
 
 
 def programs(pid: int, shell: str | None) -> list[int]:
-    """The processes that a signal to a job is meant for: what its shell runs, or the first process.
+    """The processes that should get a signal for a job: its shell's children, or the first.
 
-    A shell often becomes its last command (exec), so the program it was started as says nothing.
+    A shell often execs its last command, so the executable is checked, not the command line.
     """
     if shell is not None:
         try:

@@ -1,7 +1,7 @@
-"""The runner's own memory on disk: which attempts began and how they ended.
+"""The runner's journal (write-ahead log): which attempts began and how they ended.
 
-A text file of lines, written in place into space that was allocated beforehand: a full disk cannot
-stop an exit code from being recorded. One writer, the runner. The daemon reads it after a crash of
+A text file in preallocated segments, so that an exit code can be recorded even on a full disk. Only
+the runner writes it. The daemon reads it after a crash of
 either side, and removes segments whose content is in the database.
 
     begun ATTEMPT JOB NUMBER AT MONO BOOT DEVICES
@@ -10,8 +10,8 @@ either side, and removes segments whose content is in the database.
     ended ATTEMPT STATUS AT USER SYSTEM RSS REASON DETAIL
     undone ATTEMPT WHY                       (the host refused; nothing ran)
 
-The format is frozen as version 1: a newer daemon meets older runners. Readers skip lines of a kind
-that they do not know.
+The format is frozen as version 1: a newer daemon reads the journals of older runners.
+Readers skip unknown kinds of lines.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from stoker.supervisor.messages import AttemptStarted, Order, Refused
 
 _HEADER = b"stoker-journal 1\n"
 SEGMENT_BYTES = 1 << 20
-# Room that begins never use, so that ends of everything that runs still fit on a full disk.
+# Space that `begun` never uses, so that the ends of all running jobs fit on a full disk.
 _RESERVE_BYTES = 256 << 10
 
 
@@ -48,7 +48,7 @@ class JournalSpawned(Record):
 
 
 class JournalExited(Record):
-    """The first process of an attempt exited, and the attempt was not known to be over."""
+    """The first process of an attempt exited; other processes may be left."""
 
     outcome: Outcome
 
@@ -61,7 +61,7 @@ JournalRecord = JournalBegun | JournalSpawned | JournalExited | Outcome | Refuse
 
 
 class JournalFull(Exception):
-    """A begin cannot be recorded: no room for another segment, or a disk that takes no writes."""
+    """A start cannot be recorded: no space for another segment, or the disk is not writable."""
 
 
 class Journal:
@@ -73,7 +73,7 @@ class Journal:
         self._roll()
 
     def begun(self, order: Order, at: float, mono: float, boot: str) -> bool:
-        """Record a beginning before it happens; True when a new segment was opened for it."""
+        """Record a start before it happens; True if that opened a new segment."""
         rolled = False
         if self._offset > SEGMENT_BYTES - _RESERVE_BYTES:
             try:
@@ -92,18 +92,18 @@ class Journal:
         return rolled
 
     def spawned(self, begun: AttemptStarted) -> None:
-        """Record the first process, while there is room beyond what exits need."""
+        """Record the first process, unless only the space reserved for ends is left."""
         if begun.pid_started and self._offset <= SEGMENT_BYTES - _RESERVE_BYTES:
             self._write(f"spawned {begun.attempt} {begun.pid} {begun.pid_started}")
 
     def exited(self, outcome: Outcome) -> None:
-        """Record the exit of a first process before its leftovers are waited for."""
+        """Record the exit of a first process whose leftovers may still run."""
         self._write(f"exited {_outcome_words(outcome)}")
 
     def record(self, end: Outcome | Refused) -> None:
-        """Record how an attempt ended; OSError when that cannot be written now.
+        """Record how an attempt ended; raises OSError if that cannot be written now.
 
-        A failed call can be repeated: it leaves nothing that a reader would take for a record.
+        A failed call can be repeated: readers ignore an incomplete record.
         """
         if isinstance(end, Outcome):
             self.ended(end)
@@ -151,7 +151,7 @@ def segments(folder: str) -> list[int]:
 
 
 def remove_before(folder: str, segment: int) -> None:
-    """Forget segments whose content is safe in the database."""
+    """Remove older segments, whose content is in the database."""
     for number in segments(folder):
         if number < segment:
             os.unlink(os.path.join(folder, f"journal-{number}"))
@@ -167,7 +167,7 @@ def _outcome_words(outcome: Outcome) -> str:
 
 
 def read_journal(folder: str) -> Iterator[JournalRecord]:
-    """All whole records of all segments, in order. A torn last line is nobody's promise."""
+    """All complete records of all segments, in order. An incomplete last line is skipped."""
     for number in segments(folder):
         with open(os.path.join(folder, f"journal-{number}"), "rb") as file:
             data = file.read()
@@ -186,7 +186,13 @@ def _parse(line: str) -> JournalRecord | None:
             attempt, job, number, at, mono, boot, devices = rest.split(" ")[:7]
             indices = tuple(int(d) for d in devices.split(",")) if devices != "-" else ()
             return JournalBegun(
-                int(attempt), int(job), int(number), float(at), float(mono), boot, indices
+                attempt=int(attempt),
+                job=int(job),
+                number=int(number),
+                at=float(at),
+                mono=float(mono),
+                boot=boot,
+                devices=indices,
             )
         if kind == "spawned":
             attempt, pid, started = rest.split(" ")[:3]
@@ -206,6 +212,12 @@ def _parse(line: str) -> JournalRecord | None:
 def _parse_outcome(text: str) -> Outcome:
     attempt, status, at, user, system, rss, reason, detail = [*text.split(" ", 7), ""][:8]
     return Outcome(
-        int(attempt), None if status == "-" else int(status), float(at),
-        None if reason == "-" else reason, float(user), float(system), int(rss), detail or None,
-    )  # fmt: skip
+        attempt=int(attempt),
+        status=None if status == "-" else int(status),
+        ended_at=float(at),
+        reason=None if reason == "-" else reason,
+        user_seconds=float(user),
+        system_seconds=float(system),
+        max_rss_bytes=int(rss),
+        detail=detail or None,
+    )

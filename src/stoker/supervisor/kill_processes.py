@@ -1,4 +1,4 @@
-"""Ending all processes of an attempt: SIGTERM, later SIGSTOP and SIGKILL until nothing is left."""
+"""Ends all processes of an attempt: SIGTERM, later SIGSTOP and SIGKILL until none is left."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from stoker.supervisor.messages import Stuck
 from stoker.supervisor.process_table import Process, name_of, read_process
 from stoker.supervisor.process_tags import DETACHED, attempt_of, base_of, read_tag
 
-_PATIENCE_SECONDS = 0.5  # for one call that kills
-_LOOKS_AT_CHILDREN = 10
+_TIMEOUT_SECONDS = 0.5  # of one `kill`
+_PASSES_OVER_CHILDREN = 10
 _RETRY_SECONDS = 0.1
 _LONGEST_RETRY_SECONDS = 60.0
 
 
 def send(process: Process, number: int) -> bool:
-    """Signal exactly this process; False when that is not allowed (another user's process)."""
+    """Signal exactly this process; False if that is not permitted (another user's process)."""
     try:
         handle = os.pidfd_open(process.pid)
     except OSError:
-        return True  # gone
+        return True  # it has exited
     try:
-        # The PID may have been reused between the look at the table and the open.
+        # The PID may have been reused between reading the table and the open.
         now = read_process(process.pid)
         if now is not None and now.started == process.started:
             signal.pidfd_send_signal(handle, number)
@@ -38,8 +38,8 @@ def send(process: Process, number: int) -> bool:
     return True
 
 
-def ask_to_end(processes: Iterable[Process]) -> None:
-    """SIGTERM, and SIGCONT, because a stopped process does not act on the first."""
+def terminate(processes: Iterable[Process]) -> None:
+    """Send SIGTERM, then SIGCONT, because a stopped process does not handle SIGTERM."""
     for process in processes:
         send(process, signal.SIGTERM)
         send(process, signal.SIGCONT)
@@ -49,14 +49,14 @@ def kill(
     base: int,
     attempts: Collection[int] | None,
     find: Callable[[], list[Process]],
-    patience: float = _PATIENCE_SECONDS,
+    timeout: float = _TIMEOUT_SECONDS,
 ) -> list[Process]:
-    """Stop, then kill, until two passes in a row find nothing; returns what would not die.
+    """Stop, then kill, until two passes in a row find nothing; returns the survivors.
 
-    Stopping first keeps a process that forks faster than we look from escaping. `attempts` of the
-    store (None: all) are those whose processes `find` returns.
+    SIGSTOP comes first so that a process cannot escape by forking faster than we scan. `attempts`
+    of the store (None: all) are those whose processes `find` returns.
     """
-    give_up = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     empty = 0
     while empty < 2:
         _stop_tagged(base, attempts)
@@ -66,17 +66,17 @@ def kill(
             send(process, signal.SIGSTOP)
         for process in found:
             send(process, signal.SIGKILL)
-        if found and time.monotonic() > give_up:
+        if found and time.monotonic() > deadline:
             return found
     return []
 
 
 class KillRetries:
-    """When to send SIGKILL again to what is left of an attempt.
+    """When to send SIGKILL again to the remaining processes of an attempt.
 
-    Processes that hang in the kernel, or that belong to another user, are tried ever more rarely.
-    New processes in each pass mean that the attempt starts them faster than they are killed; then
-    the next pass comes soon.
+    Processes that hang in the kernel or belong to another user are retried with a backoff. If each
+    pass finds new processes, the attempt forks faster than they are killed, and the next pass
+    follows soon.
     """
 
     __slots__ = ("_survivors", "failures")
@@ -108,8 +108,8 @@ def kill_attempts(
         found = find()
         return [process for attempt in retries for process in found.get(attempt, ())]
 
-    patience = 0.0 if all(one.failures for one in retries.values()) else _PATIENCE_SECONDS
-    left = find() if kill(base, retries, find_these, patience) else {}
+    timeout = 0.0 if all(one.failures for one in retries.values()) else _TIMEOUT_SECONDS
+    left = find() if kill(base, retries, find_these, timeout) else {}
     pauses, stuck = {}, []
     for attempt, one in retries.items():
         processes = left.get(attempt, [])
@@ -129,23 +129,23 @@ def why_alive(processes: list[Process]) -> str:
 
 
 def kill_attempt(base: int, attempt: int) -> list[Process]:
-    """End every process of one attempt; returns what would not die."""
+    """End every process of one attempt; returns the survivors."""
     return kill(base, [attempt], lambda: processes_by_attempt(base).get(attempt, []))
 
 
-def kill_all(base: int, patience: float = _PATIENCE_SECONDS) -> list[Process]:
-    """End every process of every attempt of a store; returns what would not die."""
-    return kill(base, None, lambda: all_processes(base), patience)
+def kill_all(base: int, timeout: float = _TIMEOUT_SECONDS) -> list[Process]:
+    """End every process of every attempt of a store; returns the survivors."""
+    return kill(base, None, lambda: all_processes(base), timeout)
 
 
 def _stop_tagged(base: int, attempts: Collection[int] | None) -> None:
-    """SIGSTOP to each process with a tag the moment it is seen.
+    """Send SIGSTOP to each tagged process as soon as it is found.
 
-    A process that replaces itself every few milliseconds becomes a child of the subreaper each
-    time, so our own children come first, in a list that the kernel keeps.
+    A process that replaces itself by a new one every few milliseconds becomes a child of the
+    subreaper each time, so our own children are scanned first, from the kernel's list.
     """
     me = os.getpid()
-    for _ in range(_LOOKS_AT_CHILDREN):
+    for _ in range(_PASSES_OVER_CHILDREN):
         for pid in children(me):
             _stop_if_tagged(pid, base, attempts)
     for entry in os.listdir("/proc"):

@@ -1,4 +1,4 @@
-"""Lock files: who lives here? A lock ends exactly when its holder does; a PID file does not."""
+"""Advisory locks of the daemon, the runner and foreground runs; released when the holder exits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RUN_LOCK = "run.lock"
 
 
 def take(folder: str, name: str) -> int:
-    """Hold the lock for the rest of this process's life; Conflict when somebody else does."""
+    """Take the lock until this process exits; raises Conflict if another process holds it."""
     path = os.path.join(folder, name)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     while True:
@@ -27,7 +27,7 @@ def take(folder: str, name: str) -> int:
                 os.close(descriptor)
                 what = name.removesuffix(".lock")
                 raise Conflict(f"a {what} is already running (pid {pid})") from None
-            # Nobody has it: somebody was just looking (`holder` shares it for a moment).
+            # It is free: another process was in `holder`, which takes a shared lock briefly.
             time.sleep(0.001)
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, str(os.getpid()).encode(), 0)
@@ -35,9 +35,9 @@ def take(folder: str, name: str) -> int:
 
 
 def holder(folder: str, name: str) -> int | None:
-    """The PID of whoever holds the lock; None when it is free."""
+    """The PID of the process that holds the lock (-1: not known); None if it is free."""
     try:
-        # For reading: also on a disk that has become read-only.
+        # Read-only, so that it works on a read-only disk.
         descriptor = os.open(os.path.join(folder, name), os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None

@@ -1,35 +1,35 @@
-"""Log files that are made once and serve until somebody writes into one.
+"""A pool of empty log files for foreground jobs, which are reused until a job writes into one.
 
-A new file costs a job that does nothing a tenth of its time. So in the foreground a job is started
-with an empty file that has no name of its own yet. It gets its name when the job has run for a
-moment, has printed something, or has failed; one that was not needed serves the next job. A job
-that succeeds without a word leaves no log.
+Creating a file takes a tenth of the time of a job that does nothing. So a foreground job starts
+with an empty file under a temporary name. The file gets its final name when the job has run for a
+moment, has printed something, or has failed; otherwise the next job uses it. A job that succeeds
+without output leaves no log.
 """
 
 from __future__ import annotations
 
 import os
 
-# Until then nobody can have looked for the log; afterwards `tail -f` finds it.
-NAMELESS_SECONDS = 0.05
+# After this time the log gets its final name, so that `tail -f` finds it.
+UNNAMED_SECONDS = 0.05
 PREFIX = ".spare-"
 
 
 class PooledLog:
-    """A file in the hands of one job."""
+    """A log file in use by one job."""
 
-    __slots__ = ("descriptor", "path", "spare")
+    __slots__ = ("descriptor", "path", "temporary")
 
-    def __init__(self, descriptor: int, spare: str, path: str) -> None:
+    def __init__(self, descriptor: int, temporary: str, path: str) -> None:
         self.descriptor = descriptor
-        self.spare: str | None = spare  # its name while it has none; None: it has
+        self.temporary: str | None = temporary  # None: it has its final name
         self.path = path
 
-    def name(self) -> None:
-        """From now on it is this job's, whatever happens."""
-        if self.spare is not None:
-            os.rename(self.spare, self.path)
-            self.spare = None
+    def publish(self) -> None:
+        """Give the file its final name; it is not reused any more."""
+        if self.temporary is not None:
+            os.rename(self.temporary, self.path)
+            self.temporary = None
 
 
 class LogPool:
@@ -38,35 +38,35 @@ class LogPool:
         self._made = 0
 
     def lend(self, path: str) -> PooledLog:
-        """A log for the job that would write to `path`; OSError as open would raise it."""
+        """A log for the job that writes to `path`. Raises OSError if it cannot be created."""
         if self._idle:
-            descriptor, spare = self._idle.pop()
-            return PooledLog(descriptor, spare, path)
-        spare = self._new_name(path)
+            descriptor, temporary = self._idle.pop()
+            return PooledLog(descriptor, temporary, path)
+        temporary = self._new_name(path)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-        return PooledLog(os.open(spare, flags, 0o600), spare, path)
+        return PooledLog(os.open(temporary, flags, 0o600), temporary, path)
 
     def take_back(self, log: PooledLog, *, keep: bool) -> None:
-        """The job is over, and nothing of it can write any more."""
+        """Return the log of a job that has ended; it is kept if `keep` or if it has content."""
         if keep or os.fstat(log.descriptor).st_size:
-            log.name()
+            log.publish()
             os.close(log.descriptor)
             return
-        if log.spare is None:
-            log.spare = self._new_name(log.path)
+        if log.temporary is None:
+            log.temporary = self._new_name(log.path)
             try:
-                os.rename(log.path, log.spare)
-            except OSError:  # somebody removed it
+                os.rename(log.path, log.temporary)
+            except OSError:  # the file was removed
                 os.close(log.descriptor)
                 return
-        self._idle.append((log.descriptor, log.spare))
+        self._idle.append((log.descriptor, log.temporary))
 
     def _new_name(self, path: str) -> str:
         self._made += 1
         return f"{os.path.dirname(path)}/{PREFIX}{os.getpid()}-{self._made}"
 
     def close(self) -> None:
-        for descriptor, spare in self._idle:
+        for descriptor, temporary in self._idle:
             os.close(descriptor)
-            os.unlink(spare)
+            os.unlink(temporary)
         self._idle.clear()

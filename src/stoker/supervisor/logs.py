@@ -1,4 +1,4 @@
-"""Log files: where they are, how they are kept small. Jobs write them directly; no pipe of ours."""
+"""Paths of job files, and the size limit of logs. Jobs write logs directly, not through a pipe."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ _PROGRESS_BYTES = 60
 
 
 def job_folder(state_dir: str, job: int) -> str:
-    """The folder for a job's own files; made by the job when it wants one."""
+    """The folder for a job's own files; the job creates it if it needs one."""
     return os.path.join(state_dir, "jobs", str(job // 1000), str(job))
 
 
 def log_path(state_dir: str, job: int, number: int) -> str:
-    """The log of one attempt. A thousand jobs to a folder keeps listings short."""
+    """The log of one attempt. Each folder has the files of a thousand jobs."""
     return f"{job_folder(state_dir, job)}-{number}.log"
 
 
 def metrics_path(folder: str) -> str:
-    """Where the job with this folder reports results: beside it, where `echo >>` can make it."""
+    """The job's metrics file, next to its folder, so that `echo >>` can create it."""
     return f"{folder}.metrics.jsonl"
 
 
 def progress_path(folder: str) -> str:
-    """Where the job says how far it is, in a line that people read."""
+    """The job's progress file: one line of text."""
     return f"{folder}.progress"
 
 
 def read_progress(folder: str) -> str | None:
-    """What it says; the first line, and not all of a long one."""
+    """The first line of the progress file, truncated; None if there is none."""
     try:
         descriptor = open_for_reading(progress_path(folder), follow=False)
     except OSError:
@@ -50,19 +50,19 @@ def read_progress(folder: str) -> str | None:
 
 
 def stop_path(folder: str) -> str:
-    """Exists when the job should come to an end by itself (see `should_stop`)."""
+    """This file exists when the job should stop early (see `should_stop`)."""
     return f"{folder}.stop"
 
 
 def requeue_path(folder: str) -> str:
-    """Made by a job that wants to be run again and exits with 75."""
+    """Created by a job that requests to be run again and exits with 75."""
     return f"{folder}.requeue"
 
 
 def remove_files(state_dir: str, jobs: Iterable[int]) -> int:
-    """Delete the logs, reports and folders of removed jobs; returns the bytes given back.
+    """Delete the logs, reports and folders of removed jobs; returns the bytes freed.
 
-    Lists each folder of a thousand jobs once and looks only at what is there.
+    Lists each folder of a thousand jobs once.
     """
     groups: dict[int, set[int]] = {}
     for job in jobs:
@@ -82,7 +82,7 @@ def remove_files(state_dir: str, jobs: Iterable[int]) -> int:
 
 
 def _remove(path: str) -> int:
-    """Delete a file or a folder; returns the bytes given back."""
+    """Delete a file or a folder; returns the bytes freed."""
     try:
         info = os.lstat(path)
         if not stat.S_ISDIR(info.st_mode):
@@ -104,7 +104,7 @@ def _remove(path: str) -> int:
 
 
 def cap_log(path: str, limit: int) -> None:
-    """Give the middle of a long log back to the disk; head and tail stay, offsets do not move."""
+    """Punch a hole into the middle of a long log; start and end stay, at the same offsets."""
     try:
         info = os.stat(path)
     except OSError:
@@ -123,7 +123,7 @@ def cap_log(path: str, limit: int) -> None:
     try:
         _punch(descriptor, head, end - head)
     except OSError:
-        pass  # no descriptor left to load a library with: the next look tries again
+        pass  # no free descriptor to load libc with; the next check retries
     finally:
         os.close(descriptor)
 

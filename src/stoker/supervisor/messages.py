@@ -1,32 +1,32 @@
-"""What passes between the loop and whoever parents the jobs."""
+"""Messages between the loop and the parent of the jobs (runner or foreground run)."""
 
 from __future__ import annotations
 
 from stoker.core.model import Outcome
 from stoker.core.record import Record
 
-INHERIT = "-"  # for stderr: ours, although stdout is a file
+INHERIT = "-"  # for stderr: inherit the parent's, although stdout is a file
 
 
 class Order(Record):
-    """Start this attempt. Everything is decided; the parent only executes."""
+    """Start this attempt."""
 
     attempt: int
     job: int
     number: int
     argv: tuple[str, ...]
-    shell: bool  # argv is one text for the context's shell
+    shell: bool  # argv is one string for the context's shell
     context: int
-    env: dict[str, str]  # on top of the context's environment
+    env: dict[str, str]  # added to the context's environment
     devices: tuple[int, ...]
-    stdout: str | None  # None: inherit (attached jobs that stream)
-    stderr: str | None  # None: where stdout goes; INHERIT: ours
-    own_log: bool  # stdout is ours: private, capped
+    stdout: str | None  # None: inherit (foreground jobs)
+    stderr: str | None  # None: same as stdout
+    own_log: bool  # stdout is Stoker's log: private, with a size limit
     time_limit: float | None
     grace: float
     keep_children: bool
-    warn: str | None = None  # signal before the time limit, USR1@60
-    folder: str | None = None  # to be made for it
+    warn: str | None = None  # signal before the time limit, e.g. USR1@60
+    folder: str | None = None  # to create before the start
 
 
 class AttemptStarted(Record):
@@ -40,7 +40,7 @@ class AttemptStarted(Record):
 
 
 class Refused(Record):
-    """The host could not start it (no processes, descriptors or disk left); nothing ran."""
+    """The host could not start it (no processes, descriptors or disk space left)."""
 
     attempt: int
     why: str

@@ -1,8 +1,8 @@
-"""Which paths may hang: those on file systems that are served by a network or by a program.
+"""Finds paths on which system calls may hang: those on network and FUSE file systems.
 
-An NFS server that is gone, or a FUSE program that is stuck, makes every call that touches one of
-its paths wait, possibly forever. The mount table says where such file systems are, and paths are
-followed towards them link by link without entering one.
+If an NFS server is down, or a FUSE program is stuck, every call on one of its paths may wait
+forever. The mount table lists such file systems, and symbolic links are resolved one by one without
+entering them.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _LOCAL = frozenset(
     b" mqueue msdos nilfs2 nsfs ntfs ntfs3 overlay proc pstore ramfs reiserfs rootfs rpc_pipefs"
     b" securityfs selinuxfs squashfs sysfs tmpfs tracefs udf ufs vfat xfs zfs".split()
 )
-_MOST_LINKS = 40
-_REMEMBERED_SECONDS = 1.0
+_MAX_LINKS = 40
+_CACHE_SECONDS = 1.0
 _INTERPRETER_BYTES = 256  # what the kernel reads of a `#!` line
 
 
 class Mounts:
-    """The mount table of this process, read again when the kernel says that it changed."""
+    """The mount table of this process, read again when the kernel reports a change."""
 
     def __init__(self, path: str = "/proc/self/mountinfo") -> None:
         self._table = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -50,7 +50,7 @@ class Mounts:
         now = time.monotonic()
         if now >= self._forget_at:  # links may have changed
             self._known.clear()
-            self._forget_at = now + _REMEMBERED_SECONDS
+            self._forget_at = now + _CACHE_SECONDS
         if any(self._may_hang(path) for path in paths):
             return True
         return any(
@@ -63,7 +63,7 @@ class Mounts:
     def _has_changed(self) -> bool:
         try:
             return bool(self._changes.poll(0))
-        except OSError:  # the process may open no files at all: the kernel refuses the call
+        except OSError:  # RLIMIT_NOFILE is 0, so the kernel refuses poll
             return True
 
     def _may_hang(self, path: bytes) -> bool:
@@ -96,7 +96,7 @@ class Mounts:
                 here = step
                 continue
             links += 1
-            if links > _MOST_LINKS:
+            if links > _MAX_LINKS:
                 return False
             if target[:1] == b"/":
                 here = b""
@@ -119,7 +119,7 @@ class Mounts:
 
 
 def _interpreter(program: bytes) -> bytes:
-    """The program that the kernel starts for a script; b"" when it is not a script."""
+    """The program that the kernel starts for a script; b"" if it is not a script."""
     try:
         descriptor = os.open(program, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -135,7 +135,7 @@ def _interpreter(program: bytes) -> bytes:
 
 
 def _unescaped(place: bytes) -> bytes:
-    """The mount table writes blanks and the like as \\NNN."""
+    """Decode the \\NNN escapes of the mount table."""
     if b"\\" not in place:
         return place
     first, *rest = place.split(b"\\")

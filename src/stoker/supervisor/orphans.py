@@ -1,10 +1,9 @@
-"""Attempts whose runner died under them: watched and ended by the daemon.
+"""Attempts whose runner died: the daemon supervises them.
 
-Their exit codes can still be had: as their parent (they fell to the daemon that had started the
-runner); from the process table, until init has reaped them; or from the kernel, which since Linux
-6.15 tells the exit status of any process of which a handle (pidfd) was open. The daemon therefore
-opens one for each job that lives for more than a moment (`ProcessHandles`). Otherwise the end is
-honest: `lost`.
+There are three ways to get their exit codes: wait for them, if the daemon became their parent (it
+had started the runner); read the process table, until init has reaped them; or query a pidfd, which
+since Linux 6.15 returns the exit status of any process. The daemon therefore keeps a pidfd of each
+job that runs for more than a moment (`ProcessHandles`). If all of them fail, the job is `lost`.
 """
 
 from __future__ import annotations
@@ -26,21 +25,21 @@ from stoker.supervisor.process_table import Process, read_process, read_processe
 
 _PIDFD_GET_INFO = 0xC0000000 | 64 << 16 | 0xFF << 8 | 11
 _PIDFD_INFO_EXIT = 1 << 3
-_LOOK_AGAIN_SECONDS = 0.2
-# How long init may take to collect an orphan before its exit code is given up.
+_POLL_SECONDS = 0.2
+# How long init may take to reap an orphan before its exit code counts as lost.
 _STATUS_SECONDS = 5.0
 _LEFTOVER_GRACE_SECONDS = 2.0
 _MAX_HANDLES = 1000
 
 
 class ProcessHandles:
-    """Handles (pidfds) of the first processes of running attempts, opened while they live."""
+    """Pidfds of the first processes of running attempts."""
 
     def __init__(self) -> None:
-        self._by_attempt: dict[int, tuple[int, int, int]] = {}  # handle, PID, its start time
+        self._by_attempt: dict[int, tuple[int, int, int]] = {}  # pidfd, PID, start time
 
     def open(self, begun: AttemptStarted) -> None:
-        """Keep a handle of an attempt's first process, if it still is that process."""
+        """Open a pidfd of an attempt's first process, unless its PID was reused."""
         if not begun.pid_started or begun.attempt in self._by_attempt:
             return
         if len(self._by_attempt) >= _MAX_HANDLES:
@@ -55,19 +54,19 @@ class ProcessHandles:
             os.close(known[0])
 
     def take(self, attempt: int) -> tuple[int, int, int] | None:
-        """(handle, PID, start time) of an attempt; the handle is the caller's to close."""
+        """(pidfd, PID, start time) of an attempt; the caller has to close the pidfd."""
         return self._by_attempt.pop(attempt, None)
 
 
 class Adoption(Record):
-    """What is known of an attempt without a runner."""
+    """What is known about an attempt whose runner died."""
 
     attempt: int
     pid: int | None
     pid_started: int | None
     ends_by: float | None = None  # its time limit (monotonic)
     grace: float = 10.0
-    exited: Outcome | None = None  # how its first process ended, if that is known
+    exited: Outcome | None = None  # how its first process exited, if known
 
 
 class _Orphan:
@@ -110,9 +109,9 @@ class Orphans:
         return attempt in self._by_attempt
 
     def adopt(self, adoptions: Iterable[Adoption]) -> set[int]:
-        """Watch those attempts of which anything is alive, or whose exit can still be read.
+        """Supervise the attempts that have a running process, or whose exit code can still be read.
 
-        Returns these attempts. Their time limits are ours to keep now.
+        Returns these attempts. Their time limits are enforced here from now on.
         """
         adopted = set()
         table = read_processes()
@@ -128,17 +127,19 @@ class Orphans:
             self._by_attempt[attempt] = orphan
             adopted.add(attempt)
             if orphan.ended_at is not None:
-                kill_processes.ask_to_end(processes)
+                kill_processes.terminate(processes)
         return adopted
 
     def _open_handle(self, attempt: int, orphan: _Orphan, by_tag: Process | None) -> None:
-        """Open a handle of the first process of an attempt, unless there is one."""
+        """Open a pidfd of the first process of an attempt, unless there is one."""
         kept = self._handles.take(attempt)
         if kept is not None:
             orphan.handle, orphan.pid, started = kept
             orphan.leader = Leader(attempt, started)
             return
-        if orphan.leader is None and by_tag is not None:  # the runner died before it could tell
+        if (
+            orphan.leader is None and by_tag is not None
+        ):  # the runner died before it reported the PID
             orphan.pid, orphan.leader = by_tag.pid, Leader(attempt, by_tag.started)
         if orphan.pid is not None and orphan.leader is not None:
             orphan.handle = _open_handle(orphan.pid, orphan.leader.started or 0)
@@ -155,19 +156,19 @@ class Orphans:
         )
 
     def handles(self) -> list[int]:
-        """Descriptors that become readable when something ends."""
+        """Pidfds, which become readable when a process exits."""
         waiting = (o for o in self._by_attempt.values() if o.ended_at is None)
         return [o.handle for o in waiting if o.handle is not None]
 
     def stop(self, attempt: int, reason: str, grace: float) -> None:
-        """Ask an attempt to end; kill it when its grace is over. A second call shortens that."""
+        """Send SIGTERM, and SIGKILL after the grace period. A second call may shorten it."""
         orphan = self._by_attempt[attempt]
         kill_at = time.monotonic() + grace
         if orphan.reason is None:
             orphan.reason = reason
         if orphan.kill_at is None:
             found = self._processes(self._by_attempt.values())
-            kill_processes.ask_to_end(found.get(attempt, ()))
+            kill_processes.terminate(found.get(attempt, ()))
         orphan.kill_at = kill_at if orphan.kill_at is None else min(kill_at, orphan.kill_at)
         orphan.ends_by = None
 
@@ -175,27 +176,27 @@ class Orphans:
         orphans = self._by_attempt.values()
         times = [at for o in orphans for at in (o.kill_at, o.ends_by) if at is not None]
         if any(o.handle is None or o.ended_at for o in self._by_attempt.values()):
-            # Nothing to wait on: the first process is gone, the others are not our children.
-            times.append(time.monotonic() + _LOOK_AGAIN_SECONDS)
+            # No pidfd to wait for: the first process has exited, the others are not our children.
+            times.append(time.monotonic() + _POLL_SECONDS)
         return min(times, default=None)
 
     def reap(self) -> list[RunnerEvent]:
-        """The attempts that are over, and those that cannot be ended."""
+        """The attempts that have ended, and those that cannot be killed."""
         now = time.monotonic()
         for attempt, orphan in self._by_attempt.items():
             if orphan.ends_by is not None and now >= orphan.ends_by:
                 self.stop(attempt, "time_limit", orphan.grace)
         to_kill = [a for a, o in self._by_attempt.items() if o.kill_at and now >= o.kill_at]
-        facts: list[RunnerEvent] = [*self._kill(to_kill, now)] if to_kill else []
+        events: list[RunnerEvent] = [*self._kill(to_kill, now)] if to_kill else []
         for orphan in self._by_attempt.values():
             if orphan.handle is not None:
-                self._collect(orphan)
+                self._read_status(orphan)
         if all(orphan.handle is not None for orphan in self._by_attempt.values()):
-            return facts
-        return [*facts, *self._finish(self._processes(self._by_attempt.values()))]
+            return events
+        return [*events, *self._finish(self._processes(self._by_attempt.values()))]
 
     def _kill(self, attempts: list[int], now: float) -> list[Stuck]:
-        """End attempts whose grace is over; returns the news of those that will not die."""
+        """Kill attempts whose grace period is over; returns those that cannot be killed."""
         pauses, stuck = kill_processes.kill_attempts(
             self._tag_base,
             {attempt: self._by_attempt[attempt].kills for attempt in attempts},
@@ -216,12 +217,12 @@ class Orphans:
                 JobCgroups.load(self._folder).remove(attempt)
                 over.append(self._outcome(attempt, orphan))
             elif orphan.kill_at is None:
-                kill_processes.ask_to_end(processes)
+                kill_processes.terminate(processes)
                 orphan.kill_at = time.monotonic() + _LEFTOVER_GRACE_SECONDS
         return over
 
-    def _collect(self, orphan: _Orphan) -> None:
-        """Take the status of a first process that has exited, and close its handle."""
+    def _read_status(self, orphan: _Orphan) -> None:
+        """Read the status of a first process that has exited, and close its pidfd."""
         assert orphan.handle is not None
         if not _has_exited(orphan.handle):
             return
@@ -232,7 +233,7 @@ class Orphans:
         if orphan.status is None and orphan.leader is not None and orphan.pid is not None:
             orphan.status = zombie_status(orphan.pid, orphan.leader.started or 0)
         if orphan.status is None and time.time() < orphan.ended_at + _STATUS_SECONDS:
-            return  # its new parent has not collected it yet; the kernel tells only then
+            return  # its new parent has not reaped it yet; the pidfd has the status only after that
         os.close(orphan.handle)
         orphan.handle = None
 
@@ -244,7 +245,7 @@ class Orphans:
 
 
 def _open_handle(pid: int, started: int) -> int | None:
-    """A handle of exactly this process; None when it is gone."""
+    """A pidfd of exactly this process; None if it has exited."""
     try:
         handle = os.pidfd_open(pid)
     except OSError:
@@ -257,7 +258,7 @@ def _open_handle(pid: int, started: int) -> int | None:
 
 
 def _has_exited(handle: int) -> bool:
-    """Whether a process has ended, waited for by its parent or not."""
+    """Whether a process has exited, reaped or not."""
     poll = select.poll()
     poll.register(handle, select.POLLIN)
     return bool(poll.poll(0))
@@ -277,13 +278,13 @@ def _wait_for_child(handle: int) -> int | None:
 
 
 def exit_status(handle: int) -> int | None:
-    """The wait status of an exited process that is not our child, where the kernel tells."""
-    buffer = bytearray(64)  # struct pidfd_info: the wanted mask first, the exit code last
+    """The wait status of an exited process that is not our child; None if not available."""
+    buffer = bytearray(64)  # struct pidfd_info: the request mask first, the exit code last
     buffer[:8] = _PIDFD_INFO_EXIT.to_bytes(8, "little")
     try:
         fcntl.ioctl(handle, _PIDFD_GET_INFO, buffer)
     except OSError:
         return None  # an older kernel
     if not int.from_bytes(buffer[:8], "little") & _PIDFD_INFO_EXIT:
-        return None  # not collected by its parent yet
+        return None  # not reaped yet
     return int.from_bytes(buffer[60:64], "little", signed=True)

@@ -1,4 +1,4 @@
-"""The kernel's process table, as far as the supervision of jobs needs it."""
+"""Reads the kernel's process table (/proc)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class Process(Record):
     session: int
     state: str
     threads: int
-    started: int  # clock ticks since boot; with the PID it names one process, also after PID reuse
+    started: int  # clock ticks since boot; detects PID reuse
 
 
 def read_process(pid: int) -> Process | None:
-    """None when there is no such process, or it is hidden from this user."""
-    try:  # not open(): its buffers would double the time of a pass over all processes
+    """None if there is no such process, or it is hidden from this user."""
+    try:  # os.open: the buffers of open() would double the time of a pass over all processes
         descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
@@ -41,7 +41,7 @@ def read_process(pid: int) -> Process | None:
 
 
 def state_of(pid: int) -> str:
-    """R, S, D, T, Z and others; empty when there is no such process."""
+    """R, S, D, T, Z and others; empty if there is no such process."""
     process = read_process(pid)
     return "" if process is None else process.state
 
@@ -58,10 +58,10 @@ def read_processes() -> dict[int, Process]:
 
 
 def zombie_status(pid: int, started: int) -> int | None:
-    """The wait status of a process that has exited and was not reaped; None when not known.
+    """The wait status of a process that has exited and was not reaped; None if not known.
 
-    The kernel shows it only of processes whose users and groups are all our own (of others it
-    shows 0), or to those with CAP_SYS_PTRACE.
+    Without CAP_SYS_PTRACE, the kernel shows it only for processes whose user and group IDs are all
+    ours; for others it shows 0.
     """
     try:
         with open(f"/proc/{pid}/status", "rb") as file:
@@ -79,12 +79,12 @@ def zombie_status(pid: int, started: int) -> int | None:
 
 
 def is_running(process: Process) -> bool:
-    """Whether any thread of it is left. A main thread may end before the others."""
+    """Whether a thread of the process is left. The main thread may exit before the others."""
     return process.state not in ("Z", "X") or process.threads > 1
 
 
 def name_of(pid: int) -> str:
-    """The name of its program, empty when it is gone."""
+    """The program name of a process; empty if it has exited."""
     try:
         with open(f"/proc/{pid}/comm", "rb") as file:
             return file.read().strip().decode(errors="replace")

@@ -1,12 +1,12 @@
-"""Process tags: a number that the kernel copies to every process of an attempt.
+"""Process tags: a number that all processes of an attempt inherit.
 
 The tag is the soft limit on file locks (RLIMIT_LOCKS), which Linux has not enforced since 2.4. The
-kernel passes it on through fork, exec, setsid, double forks, emptied environments and closed
-descriptors, and one system call reads it from any process of the same user.
+tag survives fork, exec, setsid, double forks, emptied environments and closed descriptors, and one
+system call reads it from any process of the same user.
 
-Some programs reset the limit (`su` and `sudo` through PAM, `ulimit -x`). Therefore each job also
-finds the tags of its own attempt and of all attempts around it in its environment, and
-job_processes.py uses both, beside the process tree and the session.
+Some programs reset the limit (`su` and `sudo` through PAM, `ulimit -x`). Therefore the
+environment of each job also contains the tags of its attempt and of all enclosing attempts.
+job_processes.py uses both, together with the process tree and the session.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ENVIRONMENT_VARIABLE = b"STOKER_PROCESS_TAGS"
 
 _RLIMIT_LOCKS = 10
 _UNTAGGED = resource.RLIM_INFINITY
-# Daemons and runners: whatever job started them, they are not part of it.
+# The tag of daemons and runners: they do not belong to the job that started them.
 DETACHED = (1 << 62) - 1
 _ATTEMPT_BITS = 32
 
@@ -25,7 +25,7 @@ Limits = tuple[int, int]
 
 
 def tag_of(base: int, attempt: int) -> int:
-    """The tag of an attempt of the store whose own number is `base` (at most 29 bits)."""
+    """The tag of an attempt of the store with the number `base` (at most 29 bits)."""
     return base << _ATTEMPT_BITS | attempt
 
 
@@ -38,12 +38,12 @@ def attempt_of(tag: int) -> int:
 
 
 def own_limits() -> Limits:
-    """What `restore` needs to give this process its own tag back."""
+    """The limits of this process, for `restore`."""
     return resource.getrlimit(_RLIMIT_LOCKS)
 
 
 def set_tag(tag: int) -> None:
-    """Processes started from now on carry this tag, unless the hard limit forbids it."""
+    """Tag the processes started from now on, unless the hard limit forbids it."""
     try:
         resource.setrlimit(_RLIMIT_LOCKS, (tag, resource.getrlimit(_RLIMIT_LOCKS)[1]))
     except (ValueError, OSError):
@@ -51,12 +51,12 @@ def set_tag(tag: int) -> None:
 
 
 def restore(limits: Limits) -> None:
-    """Give this process its own tag back after it started a tagged one."""
+    """Reset the tag of this process after it started a tagged one."""
     resource.setrlimit(_RLIMIT_LOCKS, limits)
 
 
 def detach() -> None:
-    """Make this process, and what it starts, part of no attempt."""
+    """Separate this process, and those that it starts, from all attempts."""
     set_tag(DETACHED)
 
 
@@ -69,7 +69,7 @@ def retag(pid: int, limits: Limits) -> None:
 
 
 def read_tag(pid: int) -> int | None:
-    """The tag of a process; None when it has none, is gone, or belongs to another user."""
+    """The tag of a process; None if it has none, has exited, or belongs to another user."""
     try:
         tag = resource.prlimit(pid, _RLIMIT_LOCKS)[0]
     except (ProcessLookupError, PermissionError):
@@ -89,7 +89,7 @@ def tags_in_environment(pid: int) -> tuple[int, ...]:
 
 
 def encode_tags(outer: bytes, tag: int) -> bytes:
-    """The variable's value for an attempt inside of `outer` (empty: inside of none)."""
+    """The value of the environment variable; `outer` is that of the enclosing attempt, or empty."""
     return outer + b":%x" % tag if outer else b"%x" % tag
 
 

@@ -1,6 +1,6 @@
-"""What the processes of each attempt use of the host: processor time and memory.
+"""CPU time and memory of the processes of each attempt.
 
-One pass over /proc serves all attempts (job_processes.py says which processes are whose).
+One pass over /proc samples all attempts (job_processes.py finds their processes).
 """
 
 from __future__ import annotations
@@ -15,48 +15,49 @@ from stoker.supervisor.job_processes import processes_by_attempt
 _TICK = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
-# To divide shared pages among those who share them, the kernel walks all pages of a process. That
-# is done for big processes that are not alone, now and then, and never for long.
-_BIG = 16 << 20
-_WEIGH_SECONDS = 0.01
-_WEIGH_AGAIN_SECONDS = 60.0
-_WEIGH_RARELY = 200  # times as long as it took
+# The proportional set size (PSS) divides shared pages among processes, but the kernel walks all
+# pages to compute it. So it is read rarely, with a time limit, and only for large processes of
+# attempts with several processes.
+_LARGE_BYTES = 16 << 20
+_PSS_SECONDS = 0.01  # time limit per sample
+_PSS_INTERVAL_SECONDS = 60.0
+_PSS_INTERVAL_FACTOR = 200  # times the duration of the last read
 
 
 class ProcessUsage(Record):
-    """One attempt. `cpu` is percent of one core since the last look; None at the first."""
+    """One attempt. `cpu` is percent of one core since the last sample; None for the first."""
 
     cpu: float | None
-    memory: int  # bytes; pages that its processes share count once
+    memory: int  # bytes; shared pages count once
 
 
 class _Process(Record):
     pid: int
-    born: int  # with the PID, one process for ever
-    own: int  # processor time in clock ticks
-    total: int  # with that of its children that are gone
+    started: int  # detects PID reuse
+    own: int  # CPU time in clock ticks
+    total: int  # including reaped children
     resident: int  # bytes
 
 
-class _Weight(Record):
-    share: float  # of what is resident, after shared pages are divided
-    resident: int  # when that was measured
-    again_at: float
+class _Pss(Record):
+    share: float  # PSS divided by RSS
+    resident: int  # RSS when it was measured
+    expires_at: float
 
 
 class UsageSampler:
     def __init__(self, tag_base: int) -> None:
         self._tag_base = tag_base
         self._before: dict[int, tuple[float, dict[tuple[int, int], _Process]]] = {}
-        self._weights: dict[tuple[int, int], _Weight] = {}
+        self._pss: dict[tuple[int, int], _Pss] = {}
 
-    def look(self, attempts: Collection[int], now: float) -> dict[int, ProcessUsage]:
-        """Those of these attempts that have processes; `now` is monotonic."""
+    def sample(self, attempts: Collection[int], now: float) -> dict[int, ProcessUsage]:
+        """The usage of those attempts that have processes; `now` is monotonic."""
         found = self._processes(attempts)
         before, self._before = self._before, {}
-        trees = {}
-        give_up = time.monotonic() + _WEIGH_SECONDS
-        weights: dict[tuple[int, int], _Weight] = {}
+        usage = {}
+        deadline = time.monotonic() + _PSS_SECONDS
+        measured: dict[tuple[int, int], _Pss] = {}
         for attempt, processes in found.items():
             self._before[attempt] = (now, processes)
             cpu = None
@@ -66,11 +67,11 @@ class UsageSampler:
                 cpu = min(cpu, 100.0 * (os.cpu_count() or 1))
             memory = sum(process.resident for process in processes.values())
             if len(processes) > 1:
-                big = {key: one for key, one in processes.items() if one.resident >= _BIG}
-                memory -= self._shared(big, weights, now, give_up)
-            trees[attempt] = ProcessUsage(cpu, memory)
-        self._weights = weights
-        return trees
+                large = {key: one for key, one in processes.items() if one.resident >= _LARGE_BYTES}
+                memory -= self._shared(large, measured, now, deadline)
+            usage[attempt] = ProcessUsage(cpu, memory)
+        self._pss = measured
+        return usage
 
     def _processes(self, attempts: Collection[int]) -> dict[int, dict[tuple[int, int], _Process]]:
         found: dict[int, dict[tuple[int, int], _Process]] = {}
@@ -79,33 +80,33 @@ class UsageSampler:
         for attempt, processes in processes_by_attempt(self._tag_base).items():
             if attempt in attempts:
                 read = (_read(process.pid) for process in processes)
-                found[attempt] = {(one.pid, one.born): one for one in read if one is not None}
+                found[attempt] = {(one.pid, one.started): one for one in read if one is not None}
         return found
 
     def _shared(
         self,
         processes: dict[tuple[int, int], _Process],
-        kept: dict[tuple[int, int], _Weight],
+        kept: dict[tuple[int, int], _Pss],
         now: float,
-        give_up: float,
+        deadline: float,
     ) -> int:
-        """How many bytes a plain sum counts too often; a process not weighed is like the others."""
+        """Bytes that a sum of RSS counts twice; processes that were not measured use the mean."""
         is_first = True
         for key, process in processes.items():
-            weight = self._weights.get(key)
-            stale = weight is None or now >= weight.again_at
-            if weight is not None and abs(process.resident - weight.resident) > weight.resident / 4:
-                stale = True
-            if stale and (time.monotonic() < give_up or (is_first and weight is None)):
-                weight = _weigh(process, now)
+            pss = self._pss.get(key)
+            is_stale = pss is None or now >= pss.expires_at
+            if pss is not None and abs(process.resident - pss.resident) > pss.resident / 4:
+                is_stale = True
+            if is_stale and (time.monotonic() < deadline or (is_first and pss is None)):
+                pss = _read_pss(process, now)
                 is_first = False
-            if weight is not None:
-                kept[key] = weight
-        weighed = [(kept[key].share, processes[key].resident) for key in processes if key in kept]
-        known = sum(resident for _, resident in weighed)
+            if pss is not None:
+                kept[key] = pss
+        measured = [(kept[key].share, processes[key].resident) for key in processes if key in kept]
+        known = sum(resident for _, resident in measured)
         if not known:
             return 0
-        typical = sum(share * resident for share, resident in weighed) / known
+        typical = sum(share * resident for share, resident in measured) / known
         return int(sum(
             (1 - (kept[key].share if key in kept else typical)) * process.resident
             for key, process in processes.items()
@@ -115,10 +116,10 @@ class UsageSampler:
 def _spent(
     before: dict[tuple[int, int], _Process], processes: dict[tuple[int, int], _Process]
 ) -> int:
-    """Clock ticks that a tree used between two looks.
+    """Clock ticks that the processes of an attempt used between two samples.
 
-    The time of a process that ended is found with its parent, so sums with children tell it all,
-    unless somebody outside of the tree collected it: then at least what the others used is known.
+    The CPU time of an exited process is added to its parent, so totals including children cover
+    it, unless a process outside the tree reaped it. Then the running processes are a lower bound.
     """
     whole = sum(one.total for one in processes.values()) - sum(one.total for one in before.values())
     visible = sum(
@@ -138,15 +139,15 @@ def _read(pid: int) -> _Process | None:
     return _Process(pid, int(words[19]), own, total, int(words[21]) * _PAGE)
 
 
-def _weigh(process: _Process, now: float) -> _Weight:
-    begun = time.monotonic()
+def _read_pss(process: _Process, now: float) -> _Pss:
+    started = time.monotonic()
     share = 1.0
     try:
         with open(f"/proc/{process.pid}/smaps_rollup", "rb") as file:
             sizes = {words[0]: int(words[1]) for words in map(bytes.split, file) if len(words) == 3}
         share = min(1.0, sizes[b"Pss:"] / max(1, sizes[b"Rss:"]))
     except (OSError, KeyError, ValueError):
-        pass  # gone, or not ours to look into: then all of it counts
-    took = time.monotonic() - begun
-    again_at = now + max(_WEIGH_AGAIN_SECONDS, took * _WEIGH_RARELY)
-    return _Weight(share, process.resident, again_at)
+        pass  # exited, or not readable: count all of it
+    took = time.monotonic() - started
+    expires_at = now + max(_PSS_INTERVAL_SECONDS, took * _PSS_INTERVAL_FACTOR)
+    return _Pss(share, process.resident, expires_at)

@@ -1,8 +1,8 @@
-"""Protocol 1, spoken by daemons and runners of 0.1: a message is a list, values in this order.
+"""Protocol 1, used by daemons and runners of 0.1: a message is a list, values in this order.
 
-An upgrade replaces the daemon, not the runner, whose jobs go on; so a daemon meets runners of the
-release before its own, and (when the files were replaced under a running daemon) the other way
-round. The next release may drop this module.
+An upgrade replaces the daemon, but not the runner, whose jobs keep running. So a daemon may talk to
+a runner of the previous release, and the other way round if the files were replaced while an old
+daemon was running. The next release may drop this module.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Open a path that a user chose without ever waiting for it: regular files only.
+"""Opens regular files at paths that a user chose, without blocking.
 
-Opening a FIFO waits for its other end and opening a device can have effects, so everything is
+Opening a FIFO waits for its other end and opening a device can have side effects, so every path is
 opened with O_NONBLOCK and checked afterwards. `/dev/null` is allowed as an output.
 """
 
@@ -22,11 +22,11 @@ _SAFE = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 def open_for_output(path: bytes, *, truncate: bool) -> int:
-    """A descriptor that appends. OSError for everything but regular files and /dev/null."""
+    """A descriptor that appends. Raises OSError unless it is a regular file or /dev/null."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | _SAFE
     try:
         descriptor = os.open(path, flags | _flags_for_shared_folder(path), 0o666)
-    except FileExistsError:  # made since we looked
+    except FileExistsError:  # created since the check
         raise _planted(path) from None
     except OSError as error:
         if error.errno == errno.ENXIO:  # a FIFO without a reader, a socket
@@ -38,7 +38,7 @@ def open_for_output(path: bytes, *, truncate: bool) -> int:
             raise _refusal(info.st_mode, path)
         if truncate and info.st_size:
             os.ftruncate(descriptor, 0)
-        os.set_blocking(descriptor, True)  # programs may look at the flags of their stdout
+        os.set_blocking(descriptor, True)  # a job inherits the flags of its stdout
     except BaseException:
         os.close(descriptor)
         raise
@@ -46,10 +46,10 @@ def open_for_output(path: bytes, *, truncate: bool) -> int:
 
 
 def _flags_for_shared_folder(path: bytes) -> int:
-    """Refuse what another user has put into a folder that everybody may write, such as /tmp.
+    """Refuse links and files of other users in world-writable sticky folders such as /tmp.
 
-    The rules of fs.protected_symlinks and fs.protected_regular, which not every host enforces, and
-    no second names of a file. Entries of our own cannot be replaced there: the folder is sticky.
+    Applies the rules of fs.protected_symlinks and fs.protected_regular, which not every host
+    enforces, and refuses hard links. Our own entries cannot be replaced in a sticky folder.
     """
     try:
         folder = os.stat(os.path.dirname(path) or b".")
@@ -67,14 +67,12 @@ def _flags_for_shared_folder(path: bytes) -> int:
 
 
 def _planted(path: bytes) -> OSError:
-    text = (
-        "it is a link or file of another user, or has several names, in a folder open to everybody"
-    )
+    text = "it is a link or file of another user, or a hard link, in a world-writable folder"
     return OSError(errno.EACCES, text, path)
 
 
 def open_for_reading(path: str | bytes, *, follow: bool = True) -> int:
-    """A descriptor to read a regular file; OSError for everything else."""
+    """A descriptor to read a regular file. Raises OSError for everything else."""
     flags = os.O_RDONLY | _SAFE | (0 if follow else os.O_NOFOLLOW)
     descriptor = os.open(path, flags)
     mode = os.fstat(descriptor).st_mode
@@ -85,7 +83,7 @@ def open_for_reading(path: str | bytes, *, follow: bool = True) -> int:
 
 
 def output_problem(path: str | bytes) -> str | None:
-    """Why this path cannot take the output of a job, as far as its kind tells."""
+    """The file type for which this path cannot take the output of a job; None if it can."""
     try:
         info = os.stat(path)
     except OSError:

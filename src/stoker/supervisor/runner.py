@@ -1,13 +1,13 @@
 """The runner: parent of all detached jobs, so that they outlive the daemon.
 
-It knows no database, no devices and no network. It takes orders from one daemon at a time, and
-reads a dead daemon's orders to their end before it listens to the next one, so there is never a
-doubt which orders were carried out. What it did is in its journal before anybody hears of it:
-`begun` before the spawn, `ended` before the message. While the disk takes no writes, no attempt is
-begun, and ends wait in memory, as attempts that still live, until they are in the journal.
+It uses no database, devices or network. It takes orders from one daemon at a time, and reads all
+orders of a dead daemon before it accepts the next one, so it is always known which orders were
+executed. The journal is a write-ahead log: `begun` is written before the spawn, `ended` before the
+message. While the disk cannot be written, no attempt starts, and ends are kept in memory (and
+reported as running attempts) until they are in the journal.
 
-If a daemon goes without a word, the runner starts a new one, as the daemon does for the runner. It
-leaves when it has neither daemon nor jobs.
+If a daemon dies, the runner starts a new one, as the daemon does for the runner. It exits when it
+has neither a daemon nor jobs.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from stoker.supervisor.wire import Wire, note
 from stoker.testing.failpoints import point
 
 SOCKET_NAME = "runner.sock"
-_RECORD_AGAIN_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 _ERROR_PAUSE_SECONDS = 0.05
 _IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGTTOU)
 
 
 def boot_id() -> str:
-    """Changes with each boot; tests may pretend."""
-    pretended = os.environ.get("STOKER_BOOT_ID")
-    if pretended:
-        return pretended
+    """The kernel's boot ID; tests override it with STOKER_BOOT_ID."""
+    override = os.environ.get("STOKER_BOOT_ID")
+    if override:
+        return override
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return file.read().strip()
 
@@ -63,13 +63,13 @@ class Runner:
         self._folder = folder
         self._restart = restart
         self._restarts = Restarts()
-        self._begins = StartBatch()
+        self._starts = StartBatch()
         self._is_released = False
-        self._unknown: set[str] = set()  # kinds of messages that were noted already
+        self._unknown: set[str] = set()  # unknown kinds of messages that were logged
         self._journal = Journal(folder)
         self._unrecorded: list[Outcome | Refused] = []  # ends that are not in the journal yet
         self._record_at: float | None = None  # when to try again (monotonic)
-        self._has_trouble = False  # with the journal, as the daemon knows it
+        self._has_journal_error = False  # as reported to the daemon
         self._cgroups = JobCgroups.create(folder, tag_base)
         self._children = Children(
             tag_base, log_limit, record_exit=self._journal.exited, cgroups=self._cgroups
@@ -86,7 +86,7 @@ class Runner:
         self._poll.register(first.fileno(), select.EPOLLIN)
 
     def work(self) -> None:
-        """Serve daemons and jobs until neither is left nor expected."""
+        """Serve daemons and jobs until there are none and no daemon is expected."""
         while (
             self._daemon is not None
             or len(self._children)
@@ -96,22 +96,22 @@ class Runner:
             try:
                 self._wait()
                 self._step()
-            except OSError as error:  # a failing disk, no descriptors: the jobs still need a parent
-                self._report(f"the runner had an error and goes on: {error}")
+            except OSError as error:  # e.g. a failing disk: the jobs still need a parent
+                self._report(f"error in the runner; it continues: {error}")
                 time.sleep(_ERROR_PAUSE_SECONDS)
         self._cgroups.close()
 
     def _step(self) -> None:
         ended = self._children.tick() if self._is_due() else self._children.reap()
-        for fact in self._children.late_facts():
-            self._tell_start(fact)
+        for event in self._children.late_events():
+            self._report_start(event)
         self._record(ended)
-        begins = self._begins.due(time.monotonic())
-        for begun in begins:  # those that live for more than a moment
+        starts = self._starts.due(time.monotonic())
+        for begun in starts:  # they run for more than a moment
             self._cgroups.add(begun.attempt, begun.pid)
-        self._tell_begins(begins)
-        self._tell_stuck()
-        self._obey()
+        self._report_starts(starts)
+        self._report_stuck()
+        self._read_messages()
         if self._restarts.is_due(time.monotonic()):
             self._restart_daemon()
         if self._daemon is not None and self._daemon.has_backlog:
@@ -119,7 +119,7 @@ class Runner:
 
     def _wait(self) -> None:
         due = (
-            self._children.next_deadline(), self._begins.due_at, self._restarts.due_at,
+            self._children.next_deadline(), self._starts.due_at, self._restarts.due_at,
             self._record_at,
         )  # fmt: skip
         times = [at for at in due if at is not None]
@@ -142,15 +142,15 @@ class Runner:
         self._poll.unregister(self._listener)
         self._poll.register(connection.fileno(), select.EPOLLIN)
         self._daemon = Wire(connection)
-        self._restarts.came(time.monotonic())
+        self._restarts.started(time.monotonic())
         self._is_released = False
         self._contexts.clear()
 
-    def _obey(self) -> None:
+    def _read_messages(self) -> None:
         if self._daemon is None:
             return
         self._daemon.flush()
-        messages, alive = self._daemon.receive()
+        messages, is_alive = self._daemon.receive()
         for kind, fields in messages:
             if kind == "launch":
                 self._take_order(fields, self._daemon.take_descriptors(fields.get("leases", 0)))
@@ -158,17 +158,17 @@ class Runner:
             try:
                 self._handle(self._daemon, kind, fields)
             except (ValueError, TypeError, KeyError) as error:
-                note(f"a message `{kind}` of the daemon is ignored: {error!r}")
-        if not alive:
+                note(f"ignoring an invalid message `{kind}` from the daemon: {error!r}")
+        if not is_alive:
             self._poll.unregister(self._daemon.fileno())
             self._daemon.close()
             self._daemon = None
             self._poll.register(self._listener, select.EPOLLIN)
             if not self._is_released:
-                self._restarts.left(time.monotonic())
+                self._restarts.died(time.monotonic())
 
     def _take_order(self, fields: dict[str, Any], lease: list[int]) -> None:
-        """Launch, or refuse an order that this release cannot read; the job then stays queued."""
+        """Launch, or refuse an order that this release cannot decode; the job then stays queued."""
         try:
             order = from_fields(Order, fields)
             order = order._replace(argv=tuple(order.argv), devices=tuple(order.devices))
@@ -176,7 +176,7 @@ class Runner:
         except (ValueError, TypeError, KeyError) as error:
             for descriptor in lease:
                 os.close(descriptor)
-            why = f"the runner cannot read the order ({error!r})"
+            why = f"the runner cannot decode the order ({error!r})"
             note(why)
             self._send("refused", Refused(fields.get("attempt", 0), why)._asdict())
             return
@@ -192,26 +192,28 @@ class Runner:
         elif kind == "bye":
             self._is_released = True
         elif kind == "list":
-            daemon.send("living", {"attempts": self._living(), "segment": self._journal.segment})
+            daemon.send(
+                "living", {"attempts": self._live_attempts(), "segment": self._journal.segment}
+            )
         elif kind not in self._unknown:
             self._unknown.add(kind)
-            note(f"the daemon sent a message of unknown kind `{kind}`; it is ignored")
+            note(f"ignoring a message of unknown kind `{kind}` from the daemon")
 
-    def _living(self) -> list[dict[str, Any]]:
-        """Attempts that are not over, and those whose end is not in the journal yet."""
+    def _live_attempts(self) -> list[dict[str, Any]]:
+        """Running attempts, and those whose end is not in the journal yet."""
         now = time.monotonic()
         waiting = [AttemptStarted(end.attempt, 0, 0.0, now) for end in self._unrecorded]
-        return [begun._asdict() for begun in (*self._children.living(), *waiting)]
+        return [begun._asdict() for begun in (*self._children.live_attempts(), *waiting)]
 
     def _restart_daemon(self) -> None:
         self._restarts.tried(time.monotonic())
-        if not os.path.isdir(self._folder):  # somebody has removed all of it
-            self._restarts.give_up()
+        if not os.path.isdir(self._folder):  # the state folder was deleted
+            self._restarts.cancel()
             return
         try:
             os.posix_spawn(self._restart[0], self._restart, os.environ, setsigdef=_IGNORED)
         except OSError:
-            pass  # no memory, no more processes: later
+            pass  # no memory or processes left; retried later
 
     def _launch(self, order: Order, known: tuple[Context, Environment], lease: list[int]) -> None:
         context, base = known
@@ -221,8 +223,8 @@ class Runner:
         point("runner.before_begun")
         try:
             if self._journal.begun(order, time.time(), time.monotonic(), self._boot):
-                # The daemon must know all of a segment before it may remove it.
-                self._tell_begins(self._begins.all())
+                # The daemon removes older segments, so it must know all of their content.
+                self._report_starts(self._starts.all())
                 self._children.record_exits_again()
                 self._send("rolled", {"segment": self._journal.segment})
         except JournalFull as full:
@@ -231,28 +233,28 @@ class Runner:
             self._send("refused", Refused(order.attempt, str(full))._asdict())
             return
         point("runner.after_begun")
-        fact = self._children.start(order, context, env, lease)
-        if fact is not None:
-            self._tell_start(fact)
+        event = self._children.start(order, context, env, lease)
+        if event is not None:
+            self._report_start(event)
         point("runner.after_spawn")
 
-    def _tell_start(self, fact: AttemptStarted | Outcome | Refused) -> None:
-        if isinstance(fact, AttemptStarted):
-            # At once: without its PID, a process that the job starts in a session of its own could
-            # be taken for the job after a crash.
-            begun = self._children.with_start_time(fact)
-            with suppress(OSError):  # a disk that takes no writes: the daemon hears of it
+    def _report_start(self, event: AttemptStarted | Outcome | Refused) -> None:
+        if isinstance(event, AttemptStarted):
+            # At once: if the PID is not known after a crash, a process that the job started in its
+            # own session could be taken for the first process of the job.
+            begun = self._children.with_start_time(event)
+            with suppress(OSError):  # the disk cannot be written: the daemon gets the PID anyway
                 self._journal.spawned(begun)
-            self._begins.add(begun)
+            self._starts.add(begun)
         else:
-            self._record([fact])
+            self._record([event])
 
     def _record(self, ends: Sequence[Outcome | Refused]) -> None:
-        """Write ends into the journal, then tell the daemon; what cannot be written waits."""
+        """Write ends to the journal, then send them; keep those that cannot be written."""
         now = time.monotonic()
         if not ends and (self._record_at is None or now < self._record_at):
             return
-        if self._has_trouble:
+        if self._has_journal_error:
             point("runner.before_late_record")
         self._unrecorded += ends
         recorded: list[Outcome | Refused] = []
@@ -263,31 +265,31 @@ class Runner:
                 self._journal.record(end)
                 recorded.append(end)
         except OSError as error:
-            self._record_at = now + _RECORD_AGAIN_SECONDS
-            self._has_trouble = True
+            self._record_at = now + _RETRY_SECONDS
+            self._has_journal_error = True
             count = len(self._unrecorded) - len(recorded)
             self._report(
                 f"the ends of {count} jobs cannot be recorded: {error.strerror};"
-                " the runner keeps them in memory and tries again"
+                " the runner keeps them in memory and retries"
             )
         del self._unrecorded[: len(recorded)]
-        if self._has_trouble and self._record_at is None:
-            self._has_trouble = False
+        if self._has_journal_error and self._record_at is None:
+            self._has_journal_error = False
             self._report("")
-        self._tell_begins(self._begins.of(e for e in recorded if isinstance(e, Outcome)))
+        self._report_starts(self._starts.take(e for e in recorded if isinstance(e, Outcome)))
         for end in recorded:
             point("runner.after_ended")
             self._send("ended" if isinstance(end, Outcome) else "refused", end._asdict())
 
     def _report(self, problem: str) -> None:
-        """Tell the daemon of a problem; "" when it is over."""
+        """Send a problem to the daemon; "" when it is over."""
         self._send("trouble", {"text": problem})
 
-    def _tell_begins(self, begins: list[AttemptStarted]) -> None:
-        for begun in begins:
+    def _report_starts(self, starts: list[AttemptStarted]) -> None:
+        for begun in starts:
             self._send("begun", begun._asdict())
 
-    def _tell_stuck(self) -> None:
+    def _report_stuck(self) -> None:
         for stuck in self._children.stuck:
             self._send("stuck", stuck._asdict())
         self._children.stuck.clear()
@@ -301,11 +303,12 @@ def main(arguments: list[str]) -> None:
     """runner.py FOLDER TAG LOG_LIMIT DESCRIPTOR LOCK RESTART...
 
     The descriptors are the first daemon's connection and the runner's lock, which that daemon took;
-    the rest is how to start another daemon.
+    the rest is the command that starts another daemon.
     """
     folder, tag_base, log_limit, descriptor, lock, *restart = arguments
-    # Out of the reach of a terminal's keys. Not setsid: while it starts a job it wears that job's
-    # tag, and a runner that died just then must not be taken for the job, which leads a session.
+    # A process group of its own, so that Ctrl-C does not reach it. Not setsid: while the runner
+    # starts a job it has the job's tag, and if it died just then, it must not be taken for the
+    # first process of the job, which is a session leader.
     os.setpgid(0, 0)
     os.umask(0o077)
     for number in _IGNORED:
@@ -313,12 +316,14 @@ def main(arguments: list[str]) -> None:
     os.set_inheritable(int(lock), False)
     become_subreaper()
     first = socket.socket(fileno=int(descriptor))
-    first.set_inheritable(False)  # a job that held it would hide the death of the runner
+    first.set_inheritable(
+        False
+    )  # if a job inherited it, the daemon would not notice the runner's death
     try:
         runner = Runner(folder, int(tag_base), int(log_limit), restart, first)
-    except OSError as error:  # a full or read-only disk: the daemon tries again later
+    except OSError as error:  # a full or read-only disk: the daemon retries later
         wire = Wire(first)
-        wire.receive()  # the greeting of the daemon, without which nothing is sent
+        wire.receive()  # the daemon's `hello`; nothing is sent before it
         wire.send("trouble", {"text": f"the runner cannot start: {error.strerror}"})
         raise SystemExit(1) from None
     runner.work()

@@ -1,7 +1,7 @@
-"""The daemon's side of the runner: start it or find it, give orders, hear facts.
+"""The daemon's connection to the runner: finds or starts it, sends orders, receives events.
 
-If the runner dies, its jobs fall to the daemon (or to init, when an older daemon had started the
-runner); `orphans` then watches them, and a new runner takes further orders.
+If the runner dies, its jobs become children of the daemon (or of init, if an earlier daemon had
+started the runner); `orphans` then supervises them, and a new runner takes further orders.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from stoker.supervisor.runner import SOCKET_NAME
 from stoker.supervisor.sockets import connect
 from stoker.supervisor.wire import Wire, note
 
-_CONNECT_PATIENCE_SECONDS = 10.0
+_CONNECT_SECONDS = 10.0
 
 
 class RunnerClient:
@@ -36,11 +36,11 @@ class RunnerClient:
         self._log_limit = log_limit
         self._known_contexts: set[int] = set()
         self._safe_before: int | None = None
-        self._unknown: set[str] = set()  # kinds of messages that were noted already
+        self._unknown: set[str] = set()  # unknown kinds of messages that were logged
         self.is_fresh = False
         self.is_connected = True
-        self._trouble: str | None = None
-        self._wire = self._connect(_CONNECT_PATIENCE_SECONDS)
+        self._problem: str | None = None
+        self._wire = self._connect(_CONNECT_SECONDS)
 
     def fileno(self) -> int:
         return self._wire.fileno()
@@ -49,28 +49,28 @@ class RunnerClient:
     def has_backlog(self) -> bool:
         return self.is_connected and self._wire.has_backlog
 
-    def take_trouble(self) -> str | None:
-        """What the runner reported about itself since the last call."""
-        trouble, self._trouble = self._trouble, None
-        return trouble
+    def take_problem(self) -> str | None:
+        """The problem that the runner reported since the last call; "" if it is over."""
+        problem, self._problem = self._problem, None
+        return problem
 
-    def _connect(self, patience: float) -> Wire:
-        """The living runner, or a new one; OSError or Conflict when neither can be had."""
+    def _connect(self, timeout: float) -> Wire:
+        """Connect to the runner, or start one; raises OSError or Conflict if both fail."""
         self._known_contexts.clear()
-        give_up = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         while locks.holder(self._folder, locks.RUNNER_LOCK) is not None:
             try:
                 self.is_fresh = False
                 return Wire(connect(self._folder, SOCKET_NAME))
             except OSError:
-                if time.monotonic() >= give_up:
+                if time.monotonic() >= deadline:
                     raise
-                time.sleep(0.01)  # it holds the lock and is about to listen, or about to leave
+                time.sleep(0.01)  # it holds the lock: it is starting or exiting
         return self._start()
 
     def _start(self) -> Wire:
-        # Locked before it exists: the next daemon finds it, however slowly it comes up, and does
-        # not judge orders as never carried out that it is still going to read.
+        # Take the lock before the runner starts: the next daemon then waits for a slow runner and
+        # does not treat orders as lost that the runner is still going to read.
         lock = locks.take(self._folder, locks.RUNNER_LOCK)
         os.ftruncate(lock, 0)
         os.set_inheritable(lock, True)
@@ -81,7 +81,7 @@ class RunnerClient:
                 str(lock), *self._restart]  # fmt: skip
         try:
             pid = os.posix_spawn(sys.executable, argv, os.environ)
-            with suppress(OSError):  # only for people who look
+            with suppress(OSError):  # the PID is only informative
                 os.pwrite(lock, str(pid).encode(), 0)
         except OSError:
             ours.close()
@@ -91,32 +91,35 @@ class RunnerClient:
             os.close(lock)
         self.is_fresh = True
         wire = Wire(ours)
-        wire.send_at_once("list")  # the files may be of 0.1, whose runner sends no greeting
+        wire.send_at_once("list")  # the installed files may be 0.1, whose runner sends no `hello`
         return wire
 
-    def living(self) -> list[AttemptStarted]:
-        """What the runner has alive. After this answer every earlier order is in the journal."""
+    def live_attempts(self) -> list[AttemptStarted]:
+        """The running attempts. After the answer, all earlier orders are in the journal.
+
+        Raises Unavailable if the runner does not answer.
+        """
         self._wire.send_at_once("list")
-        give_up = time.monotonic() + _CONNECT_PATIENCE_SECONDS
-        while time.monotonic() < give_up:
+        deadline = time.monotonic() + _CONNECT_SECONDS
+        while time.monotonic() < deadline:
             select.select([self._wire], [], [], 1.0)
             self._wire.flush()
-            messages, alive = self._wire.receive()
-            for kind, fields in messages:  # what else it says now is in the journal as well
+            messages, is_alive = self._wire.receive()
+            for kind, fields in messages:  # other messages are in the journal too
                 if kind == "living":
                     self._safe_before = fields["segment"]
                     return [from_fields(AttemptStarted, begun) for begun in fields["attempts"]]
-            if not alive:
-                return []  # it was just leaving; the journal has everything
+            if not is_alive:
+                return []  # it was exiting; the journal has everything
         raise Unavailable("the runner does not answer")
 
     def lose(self) -> None:
-        """The runner died; `replace` finds another one."""
+        """Close the connection of a dead runner; `replace` starts another one."""
         self._wire.close()
         self.is_connected = False
 
     def launch(self, order: Order, context: Context, lease: list[int]) -> None:
-        if not self.is_connected:  # recovery puts it back into the queue: it never began
+        if not self.is_connected:  # it never began, so recovery returns it to the queue
             for descriptor in lease:
                 os.close(descriptor)
             return
@@ -127,18 +130,18 @@ class RunnerClient:
 
     def stop(self, attempt: int, reason: str, grace: float | None) -> None:
         if not self.is_connected:
-            return  # what it parented is stopped as an orphan, or has ended
+            return  # its jobs are stopped as orphans, or have ended
         self._wire.send("stop", {"attempt": attempt, "reason": reason, "grace": grace})
 
     def events(self) -> tuple[list[RunnerEvent], bool]:
-        """(what happened, whether the runner is still there)."""
+        """(events, whether the runner is alive)."""
         if not self.is_connected:
             return [], False
         self._wire.flush()
-        messages, alive = self._wire.receive()
-        return [fact for m in messages if (fact := self._fact(*m)) is not None], alive
+        messages, is_alive = self._wire.receive()
+        return [event for m in messages if (event := self._decode(*m)) is not None], is_alive
 
-    def _fact(self, kind: str, fields: dict[str, Any]) -> RunnerEvent | None:
+    def _decode(self, kind: str, fields: dict[str, Any]) -> RunnerEvent | None:
         try:
             if kind == "ended":
                 return from_fields(Outcome, fields)
@@ -151,22 +154,22 @@ class RunnerClient:
             if kind == "rolled":
                 self._safe_before = fields["segment"]
             elif kind == "trouble":
-                self._trouble = str(fields["text"])
+                self._problem = str(fields["text"])
             elif kind != "living" and kind not in self._unknown:
                 self._unknown.add(kind)
-                note(f"the runner sent a message of unknown kind `{kind}`; it is ignored")
+                note(f"ignoring a message of unknown kind `{kind}` from the runner")
         except (ValueError, KeyError) as error:
-            note(f"a message of the runner is ignored: {error}")
+            note(f"ignoring an invalid message from the runner: {error}")
         return None
 
     def replace(self) -> None:
-        """Start a new runner; OSError or Conflict when that is not possible now."""
+        """Start a new runner; raises OSError or Conflict if that is not possible now."""
         self._wire = self._connect(0.0)
         self.is_connected = True
 
     @property
     def is_of_another_release(self) -> bool:
-        """Whether an upgrade left this runner behind; it may lack what newer orders ask for."""
+        """Whether the runner is from before an upgrade; it may not support newer orders."""
         return (
             self.is_connected
             and not self.is_fresh
@@ -175,22 +178,22 @@ class RunnerClient:
         )
 
     def renew(self) -> None:
-        """Replace a runner that has no jobs by one of this release. It leaves when we do."""
+        """Replace a runner without jobs by one of this release. It exits when we disconnect."""
         pid = locks.holder(self._folder, locks.RUNNER_LOCK)
         self.close()
         self.is_connected = False
-        give_up = time.monotonic() + _CONNECT_PATIENCE_SECONDS
+        deadline = time.monotonic() + _CONNECT_SECONDS
         while pid is not None and locks.holder(self._folder, locks.RUNNER_LOCK) == pid:
-            if time.monotonic() > give_up:
+            if time.monotonic() > deadline:
                 break
             time.sleep(0.01)
-        self._wire = self._connect(_CONNECT_PATIENCE_SECONDS)
+        self._wire = self._connect(_CONNECT_SECONDS)
         self.is_connected = True
 
     def committed(self) -> None:
-        """Everything heard so far is in the database: older journal segments may go."""
+        """All received events are in the database: remove older journal segments."""
         if self._safe_before is not None:
-            with suppress(OSError):  # a read-only disk; later segments take these with them
+            with suppress(OSError):  # a read-only disk; removed with later segments
                 remove_before(self._folder, self._safe_before)
             self._safe_before = None
 
@@ -198,7 +201,7 @@ class RunnerClient:
         return list(read_journal(self._folder))
 
     def forget_journal(self) -> None:
-        """After a recovery that put everything into the database; keeps the newest segment."""
+        """Clear the journal after a recovery; keeps the newest segment."""
         with suppress(OSError):
             remove_before(self._folder, max(segments(self._folder), default=0))
 
@@ -206,24 +209,24 @@ class RunnerClient:
         """Disconnect. The runner and its jobs continue, and it starts no other daemon."""
         if not self.is_connected:
             return
-        self._wire.send_at_once("bye")  # also to a runner that is still starting
+        self._wire.send_at_once("bye")  # works even while the runner is starting
         self._wire.close()
 
 
 def release_runner(folder: str) -> int | None:
-    """From a client, when no daemon runs: keep the runner from starting one. Returns its PID.
+    """For a client, if no daemon is running: keep the runner from starting one. Returns its PID.
 
-    A runner whose daemon was killed starts another one, perhaps after a pause. Any client that
-    connects and sends `bye` prevents that. Raises Unavailable when the runner does not answer.
+    A runner whose daemon was killed starts another one, perhaps after a delay. A client that
+    connects and sends `bye` prevents that. Raises Unavailable if the runner does not answer.
     """
-    give_up = time.monotonic() + _CONNECT_PATIENCE_SECONDS
+    deadline = time.monotonic() + _CONNECT_SECONDS
     while (pid := locks.holder(folder, locks.RUNNER_LOCK)) is not None:
         try:
             with connect(folder, SOCKET_NAME) as connection:
                 connection.sendall(b'["bye",{}]\n')
             return pid
-        except OSError:  # it holds the lock and is about to listen, or about to leave
-            if time.monotonic() > give_up:
+        except OSError:  # it holds the lock: it is starting or exiting
+            if time.monotonic() > deadline:
                 raise Unavailable(f"the runner (pid {pid}) does not answer") from None
             time.sleep(0.01)
     return None

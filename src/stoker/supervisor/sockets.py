@@ -1,4 +1,4 @@
-"""Unix sockets in the state folder, however long its path (the kernel allows 107 bytes)."""
+"""Unix sockets in the state folder, even if its path exceeds the kernel's limit of 107 bytes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def short_path(folder: str, name: str) -> Iterator[str]:
 
 
 def listen(folder: str, name: str, kind: int = socket.SOCK_STREAM) -> socket.socket:
-    """A socket that only we can reach: the folder is 0700, the socket 0600."""
+    """A listening socket that only this user can reach: the folder is 0700, the socket 0600."""
     try:
         os.unlink(os.path.join(folder, name))
     except FileNotFoundError:
@@ -38,7 +38,7 @@ def listen(folder: str, name: str, kind: int = socket.SOCK_STREAM) -> socket.soc
 
 
 def connect(folder: str, name: str) -> socket.socket:
-    """Connect to a listener; OSError when nobody listens."""
+    """Connect to a socket; raises OSError if no process is listening."""
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with short_path(folder, name) as path:

@@ -1,11 +1,11 @@
-"""Turn an order into a process with one posix_spawn: no fork, so the parent's size does not matter.
+"""Starts the process of an order with one posix_spawn, whose cost does not grow with the parent.
 
-posix_spawn cannot change folder, mask or limits for the child, so this process takes them on for a
-moment; it has no threads that could notice. It gets bytes: text would be encoded as the locale has
-it, and commands come from files that know nothing of locales.
+posix_spawn cannot set the working directory, umask or limits of the child, so this process, which
+has no other threads, changes its own for a moment. Commands are passed as bytes, because Python
+would encode text with the encoding of the locale.
 
-Paths on a network file system may hang. Such a job is forked, and enters its folder, opens its
-output and executes its program in the child, so that only this one job waits for a dead server.
+Paths on a network file system may hang. Such a job is forked, and changes its directory, opens its
+output and executes its program in the child, so that only this job waits for a dead server.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from stoker.supervisor.messages import INHERIT, Order
 from stoker.supervisor.mounts import Mounts
 from stoker.supervisor.regular_files import open_for_output
 
-# Python ignores some signals and so would the job; a job starts with every signal as usual.
+# Python ignores some signals, and a job would inherit that; reset all to the default action.
 _DEFAULT_SIGNALS = [
     number
     for number in signal.valid_signals()
     if number < 32 and number not in (signal.SIGKILL, signal.SIGSTOP)
 ]
-_HOST_TROUBLE = (
+_HOST_ERRORS = (
     errno.EAGAIN,
     errno.ENOMEM,
     errno.EMFILE,
@@ -40,7 +40,7 @@ _HOST_TROUBLE = (
     errno.EIO,
 )
 
-# Encoded once, because there are sixty variables for every job.
+# Encoded once per context, because every job has about sixty variables.
 Environment = dict[bytes, bytes]
 # (program, arguments, environment, descriptors as file actions) -> PID
 Start = Callable[[bytes, list[bytes], Environment, list[tuple[int, int, int]]], int]
@@ -51,12 +51,12 @@ def encode_environment(pairs: Iterable[tuple[str, str]]) -> Environment:
     return {to_system(key): to_system(value) for key, value in pairs}
 
 
-class HostTrouble(Exception):
-    """The machine has no room for another process just now; try again later."""
+class HostError(Exception):
+    """The host cannot start a process now (memory, processes, disk); try again later."""
 
 
 class StartFailed(Exception):
-    """This job cannot be started: no such program, folder or right."""
+    """This job cannot be started: no such program or folder, or no permission."""
 
     def __init__(self, exit_code: int, text: str) -> None:
         super().__init__(text)
@@ -64,7 +64,7 @@ class StartFailed(Exception):
 
 
 class Spawner:
-    """Spawns one order after another."""
+    """Starts the first processes of attempts."""
 
     def __init__(self) -> None:
         self._null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -80,9 +80,10 @@ class Spawner:
         inherited: Sequence[int] = (),
         log: int | None = None,
     ) -> int:
-        """Start it; returns the PID of its first process, which leads its own session.
+        """Start an attempt; returns the PID of its first process, which is a session leader.
 
-        `log` is for its output if it is open already; it stays open.
+        `log` is an open descriptor for its output, or None; it stays open. Raises HostError or
+        StartFailed.
         """
         opened: list[int] = []
         mask = os.umask(context.umask)
@@ -90,10 +91,10 @@ class Spawner:
             start = self._tagged(tag)
             return self._start(order, context, env, inherited, log, opened, start)
         except OSError as error:
-            trouble = as_trouble(error)
-            if isinstance(trouble, StartFailed):
-                _log_failure(order, trouble, log)
-            raise trouble from None
+            start_error = as_start_error(error)
+            if isinstance(start_error, StartFailed):
+                _log_failure(order, start_error, log)
+            raise start_error from None
         except StartFailed as failure:
             _log_failure(order, failure, log)
             raise
@@ -103,7 +104,7 @@ class Spawner:
                 os.close(descriptor)
 
     def _tagged(self, tag: int) -> Start:
-        """Starts processes that carry this tag."""
+        """A function that starts processes with this tag."""
 
         def start(
             path: bytes, argv: list[bytes], env: Environment, files: list[tuple[int, int, int]]
@@ -117,7 +118,7 @@ class Spawner:
         return start
 
     def may_hang(self, order: Order, context: Context, env: Environment) -> bool:
-        """Whether `spawn` touches a file system that may keep this process waiting."""
+        """Whether `spawn` would use a file system that may hang."""
         cwd = to_system(context.cwd)
         paths = [cwd]
         paths += [to_system(p) for p in (order.stdout, order.stderr, order.folder) if p]
@@ -137,29 +138,29 @@ class Spawner:
         inherited: Sequence[int] = (),
         log: int | None = None,
     ) -> tuple[int, int]:
-        """Start it in a copy of this process that may hang; returns its PID and a pipe.
+        """Start an attempt in a fork that may hang; returns its PID and a pipe.
 
-        The pipe ends when the program was executed, and has the reason when it was not
-        (see `read_failure`).
+        The pipe is closed when the program is executed, and contains the error if that failed (see
+        `read_failure`).
         """
         try:
             reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
-            raise as_trouble(error) from None
+            raise as_start_error(error) from None
         process_tags.set_tag(tag)
         try:
             pid = os.fork()
             if pid == 0:
-                self._become(order, context, env, inherited, log, writing)
+                self._run_child(order, context, env, inherited, log, writing)
         except OSError as error:
             os.close(reading)
-            raise as_trouble(error) from None
+            raise as_start_error(error) from None
         finally:
             process_tags.restore(self._own_limits)
             os.close(writing)
         return pid, reading
 
-    def _become(
+    def _run_child(
         self,
         order: Order,
         context: Context,
@@ -168,9 +169,9 @@ class Spawner:
         log: int | None,
         report: int,
     ) -> None:
-        """In the child: become the program, or report why not. Never returns."""
+        """In the child: execute the program, or report the error. Never returns."""
         try:
-            # What hangs must not hold the locks and connections of the process it was copied from.
+            # A child that hangs must not hold the locks and connections of the parent.
             _close_others({self._null, report, *inherited, -1 if log is None else log})
             os.setsid()
             for number in _DEFAULT_SIGNALS:
@@ -179,8 +180,8 @@ class Spawner:
             os.umask(context.umask)
             self._start(order, context, env, inherited, log, [], _execute_here)
         except OSError as error:
-            _report(report, as_trouble(error), order, log)
-        except (HostTrouble, StartFailed) as error:
+            _report(report, as_start_error(error), order, log)
+        except (HostError, StartFailed) as error:
             _report(report, error, order, log)
         finally:
             os._exit(126)
@@ -195,12 +196,12 @@ class Spawner:
         opened: list[int],
         start: Start,
     ) -> int:
-        """Everything that touches the paths of a job, in the process that executes `start`."""
+        """Open all paths of a job and call `start`."""
         self._enter(context.cwd)
         if order.folder is not None:
             _make_folder(order.folder)
         files = [(os.POSIX_SPAWN_DUP2, self._null, 0)]
-        # Onto itself: the one way to hand on a descriptor that is closed on exec otherwise.
+        # dup2 onto itself clears close-on-exec, so that the child inherits the descriptor.
         files += [(os.POSIX_SPAWN_DUP2, number, number) for number in inherited]
         for number, descriptor in _open_output(order, log, opened).items():
             files.append((os.POSIX_SPAWN_DUP2, descriptor, number))
@@ -210,7 +211,7 @@ class Spawner:
         return _run(argv, env, files, start)
 
     def _enter(self, cwd: str) -> None:
-        # Not only when it differs: the folder may have been removed and made anew.
+        # Even if the path is the same: the folder may have been deleted and created again.
         try:
             os.chdir(to_system(cwd))
         except OSError as error:
@@ -220,13 +221,13 @@ class Spawner:
 def _close_others(kept: set[int]) -> None:
     first = 3
     for descriptor in sorted(kept):
-        if descriptor > first:  # CPython closes everything when asked to close nothing
+        if descriptor > first:  # an empty range would make CPython close all descriptors
             os.closerange(first, descriptor)
         first = max(first, descriptor + 1)
     os.closerange(first, os.sysconf("SC_OPEN_MAX"))
 
 
-def _report(pipe: int, error: HostTrouble | StartFailed, order: Order, log: int | None) -> None:
+def _report(pipe: int, error: HostError | StartFailed, order: Order, log: int | None) -> None:
     code = 0
     if isinstance(error, StartFailed):
         code = error.exit_code
@@ -234,29 +235,29 @@ def _report(pipe: int, error: HostTrouble | StartFailed, order: Order, log: int 
     os.write(pipe, f"{code} {error}".encode("utf-8", "surrogateescape")[:4000])
 
 
-def read_failure(pipe: int) -> HostTrouble | StartFailed | None:
-    """Why a forked start failed; None when the program was executed.
+def read_failure(pipe: int) -> HostError | StartFailed | None:
+    """Why a forked start failed; None if the program was executed.
 
-    BlockingIOError while neither is known.
+    Raises BlockingIOError while the result is not known.
     """
     data = os.read(pipe, 4096)
     if not data:
         return None
     code, _, text = data.decode("utf-8", "surrogateescape").partition(" ")
-    return StartFailed(int(code), text) if int(code) else HostTrouble(text)
+    return StartFailed(int(code), text) if int(code) else HostError(text)
 
 
-def as_trouble(error: OSError) -> HostTrouble | StartFailed:
-    if error.errno in _HOST_TROUBLE:
-        return HostTrouble(os.strerror(error.errno or 0))
+def as_start_error(error: OSError) -> HostError | StartFailed:
+    if error.errno in _HOST_ERRORS:
+        return HostError(os.strerror(error.errno or 0))
     name = f"{os.fsdecode(error.filename)}: " if error.filename else ""
     return StartFailed(126, f"{name}{error.strerror}")
 
 
 def _open_output(order: Order, log: int | None, opened: list[int]) -> dict[int, int]:
-    """Descriptors for stdout and stderr; a job inherits ours where none is opened.
+    """Descriptors for stdout and stderr; a job inherits ours if there is none.
 
-    Those that were opened here are added to `opened`, also when a later one fails.
+    Descriptors opened here are added to `opened`, even if a later one fails.
     """
     output = {} if log is None else {1: log}
     if order.stdout is not None and log is None:
@@ -273,7 +274,7 @@ def _open_output(order: Order, log: int | None, opened: list[int]) -> dict[int, 
 def _open_log(name: str, own: bool, number: int) -> int:
     path = to_system(name)
     if not own:
-        # A path the user chose: a first attempt starts it anew, a retry adds to it.
+        # A path that the user chose: the first attempt truncates it, a retry appends.
         try:
             return open_for_output(path, truncate=number == 1)
         except FileNotFoundError:  # `-o logs/%j.txt` in a folder without `logs`
@@ -282,13 +283,13 @@ def _open_log(name: str, own: bool, number: int) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         return os.open(path, flags, 0o600)
-    except FileNotFoundError:  # the first of its thousand
+    except FileNotFoundError:  # the first job of its thousand
         _make_folder(os.path.dirname(name))
         return os.open(path, flags, 0o600)
 
 
 def _log_failure(order: Order, failure: StartFailed, log: int | None) -> None:
-    """Say in the job's log why there is nothing else in it. Files that users chose stay theirs."""
+    """Write the error into the job's log, unless the user chose the file."""
     if not order.own_log or order.stdout is None:
         return
     line = to_system(f"stoker: {failure}\n")
@@ -302,11 +303,11 @@ def _log_failure(order: Order, failure: StartFailed, log: int | None) -> None:
         finally:
             os.close(descriptor)
     except OSError:
-        pass  # the record of the attempt says it too
+        pass  # the database has the error too
 
 
 def _make_folder(path: str) -> None:
-    """Private whatever the job's mask is; makedirs would apply that to the folders above."""
+    """Create a private folder, and private parent folders, independent of the job's umask."""
     mask = os.umask(0o077)
     try:
         os.makedirs(to_system(path), exist_ok=True)
@@ -326,14 +327,14 @@ def _run(
         if error.errno != errno.ENOEXEC:
             error.filename = argv[0]
             raise
-        # A script without a `#!` line: what every shell does with it.
+        # A script without a `#!` line: run it with sh, as shells do.
         return start(b"/bin/sh", [b"/bin/sh", path, *argv[1:]], env, files)
 
 
 def _execute_here(
     path: bytes, argv: list[bytes], env: Environment, files: list[tuple[int, int, int]]
 ) -> int:
-    """Become the program in this process, as posix_spawn would start it."""
+    """Execute the program in this process, with the effect of posix_spawn."""
     for _, descriptor, number in files:
         if descriptor == number:
             os.set_inheritable(number, True)
@@ -360,7 +361,7 @@ def _shell_words(
     text: bytes, shell: bytes, opened: list[int], files: list[tuple[int, int, int]]
 ) -> list[bytes]:
     if len(text) <= MAX_ARGUMENT_BYTES:
-        # A text that begins with a sign would be taken for an option; a blank changes nothing else.
+        # A leading space keeps the shell from parsing a leading - or + as an option.
         return [shell, b"-c", b" " + text if text[:1] in b"-+" else text]
     script = _memory_file(text)
     opened.append(script)
@@ -369,10 +370,10 @@ def _shell_words(
 
 
 def _memory_file(text: bytes) -> int:
-    """A file without a name: other users cannot plant or read it, and it is gone with the job."""
+    """An anonymous file: other users cannot replace or read it, and it vanishes with the job."""
     try:
         script = os.memfd_create("stoker-script", os.MFD_CLOEXEC | _MFD_NOEXEC_SEAL)
-    except OSError:  # Linux before 6.3 does not know the second flag
+    except OSError:  # Linux before 6.3 does not support MFD_NOEXEC_SEAL
         script = os.memfd_create("stoker-script", os.MFD_CLOEXEC)
     try:
         with open(script, "wb", closefd=False) as file:
@@ -388,7 +389,7 @@ def _search_path(env: Environment) -> list[bytes]:
 
 
 def _find(program: bytes, env: Environment) -> bytes:
-    """Where the job's own PATH has the program (ours may differ)."""
+    """Search the program in the PATH of the job. Raises StartFailed."""
     if b"/" in program:
         return program
     found = None

@@ -1,4 +1,4 @@
-"""Beginnings, told late: a job that ends at once is recorded once."""
+"""Delays the reports of starts, so that a short job causes only one transaction."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _DELAY_SECONDS = 0.02
 
 
 class StartBatch:
-    """Nobody waits for news of a beginning, so it travels with its own end or a little later."""
+    """Starts that were not reported yet: sent together with the end, or after a short delay."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, AttemptStarted] = {}  # oldest first
@@ -22,8 +22,8 @@ class StartBatch:
         if self.due_at is None:
             self.due_at = begun.mono + _DELAY_SECONDS
 
-    def of(self, ended: Iterable[Outcome]) -> list[AttemptStarted]:
-        """Take the beginnings of what has ended."""
+    def take(self, ended: Iterable[Outcome]) -> list[AttemptStarted]:
+        """Remove and return the starts of attempts that have ended."""
         if not self._waiting:
             return []
         taken = [self._waiting.pop(outcome.attempt, None) for outcome in ended]
@@ -32,7 +32,7 @@ class StartBatch:
         return [begun for begun in taken if begun is not None]
 
     def due(self, now: float) -> list[AttemptStarted]:
-        """Take all when the oldest has waited long enough; together they cost one transaction."""
+        """Remove and return all starts if the oldest is due; they share one transaction."""
         return self.all() if self.due_at is not None and self.due_at <= now else []
 
     def all(self) -> list[AttemptStarted]:

@@ -1,4 +1,4 @@
-"""What makes a process a good parent of jobs: it misses no orphan, and it is never late."""
+"""Prepares a process to be the parent of jobs: subreaper, short time slices, rare GC."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _SLICE_NANOSECONDS = 100_000
 
 
 def become_subreaper() -> None:
-    """Called once by the daemon, the runner and `stoker run`."""
+    """Prepare this process; called once by the daemon, the runner and `stoker run`."""
     libc = ctypes.CDLL(None, use_errno=True)
-    # Orphans of our jobs become our children, not init's: nothing gets out of sight.
+    # Orphaned processes of jobs become our children, not those of init.
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    _ask_for_short_slices(libc)
-    # A loop that makes tuples by the thousand leaves no cycles: look for them rarely.
+    _request_short_slices(libc)
+    # The loop creates many tuples but no reference cycles, so collect rarely.
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
 
 
-def _ask_for_short_slices(libc: ctypes.CDLL) -> None:
-    """Where jobs keep all cores busy, whoever asks for less at a time is served sooner.
+def _request_short_slices(libc: ctypes.CDLL) -> None:
+    """Request a short scheduler slice: on busy cores, EEVDF then runs this process sooner.
 
-    It needs no rights and takes nothing from the jobs: the share stays the same, and children start
-    with the usual slice. Linux before 6.12 ignores it; whatever happens, we go on without.
+    This needs no privileges and takes no CPU time from jobs: the CPU share stays the same, and
+    children start with the default slice. Linux before 6.12 ignores it; errors are ignored.
     """
     number = _SCHED_SETATTR.get(os.uname().machine)
     if number is None or os.sched_getscheduler(0) != os.SCHED_OTHER:

@@ -2,11 +2,11 @@
 
     ["KIND", {"field": value, ...}]
 
-Both ends send `hello` with their protocol version first. Fields are read by name, unknown fields
-and kinds are ignored, so an older end never dies of a newer one. A peer whose first message is not
-`hello` speaks protocol 1 (see protocol_1.py); messages wait here until its protocol is known.
+Both ends send `hello` with their protocol version first. Fields are read by name, and unknown
+fields and kinds are ignored, so releases can be mixed. A peer whose first message is not `hello`
+uses protocol 1 (see protocol_1.py); messages are held back until its protocol is known.
 
-Descriptors travel beside messages (SCM_RIGHTS), never later than the message that names them.
+File descriptors are sent with SCM_RIGHTS, not later than the message that they belong to.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Message = tuple[str, dict[str, Any]]
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _decode = json.JSONDecoder().decode
 _DESCRIPTORS_AT_ONCE = 100
-_BESIDE_BYTES = socket.CMSG_SPACE(_DESCRIPTORS_AT_ONCE * 4)
+_ANCILLARY_BYTES = socket.CMSG_SPACE(_DESCRIPTORS_AT_ONCE * 4)
 
 
 class Wire:
@@ -38,9 +38,9 @@ class Wire:
         self.socket = connection
         self._incoming = b""
         self._outgoing = bytearray()
-        self._leaving: list[int] = []  # descriptors that the other end gets
-        self._arrived: list[int] = []
-        self.protocol: int | None = None  # of the other end; None: it has not said anything yet
+        self._sending: list[int] = []  # descriptors to send
+        self._received: list[int] = []
+        self.protocol: int | None = None  # of the other end; None: not known yet
         self.release: str | None = None  # of the other end; None: 0.1, or not known yet
         self._held: list[tuple[str, dict[str, Any], Sequence[int]]] = []
         self._outgoing += (
@@ -53,20 +53,20 @@ class Wire:
 
     @property
     def has_backlog(self) -> bool:
-        """Whether something waits for the other end to read."""
+        """Whether data waits until the other end reads."""
         return bool(self._outgoing)
 
     def put(self, kind: str, fields: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
         """Queue a message for the next flush, so that several messages wake the other end once.
 
-        Descriptors are closed here once they are sent.
+        Descriptors are closed after they were sent.
         """
         if self.protocol is None:
             self._held.append((kind, fields, descriptors))
             return
         message = (kind, fields) if self.protocol > 1 else protocol_1.encode(kind, fields)
         self._outgoing += _encode(message).encode() + b"\n"
-        self._leaving += descriptors
+        self._sending += descriptors
 
     def send(self, kind: str, fields: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
         """Queue a message and flush."""
@@ -74,19 +74,19 @@ class Wire:
         self.flush()
 
     def send_at_once(self, kind: str) -> None:
-        """Send a message without fields, which reads the same in every protocol, without waiting
-        for the greeting of the other end."""
+        """Send a message without fields, which is the same in every protocol, without waiting for
+        the `hello` of the other end."""
         self._outgoing += _encode((kind,)).encode() + b"\n"
         self.flush()
 
     def flush(self) -> None:
         try:
             while self._outgoing:
-                if self._leaving:
-                    few = self._leaving[:_DESCRIPTORS_AT_ONCE]
-                    # One byte is enough to carry them, and then the rest cannot overtake them.
+                if self._sending:
+                    few = self._sending[:_DESCRIPTORS_AT_ONCE]
+                    # Send them with the first byte, so that they never arrive after the message.
                     sent = socket.send_fds(self.socket, [self._outgoing[:1]], few)
-                    del self._leaving[: len(few)]
+                    del self._sending[: len(few)]
                     _close(few)
                 else:
                     sent = self.socket.send(self._outgoing)
@@ -94,43 +94,43 @@ class Wire:
         except BlockingIOError:
             pass
         except OSError:
-            self._outgoing.clear()  # the other end died; `receive` will tell
-            _close(self._leaving)
-            self._leaving.clear()
+            self._outgoing.clear()  # the other end died; `receive` reports that
+            _close(self._sending)
+            self._sending.clear()
 
     def take_descriptors(self, count: int) -> list[int]:
-        """Those that came with the message at hand."""
-        taken, self._arrived = self._arrived[:count], self._arrived[count:]
+        """The next `count` descriptors, for the message that is being handled."""
+        taken, self._received = self._received[:count], self._received[count:]
         return taken
 
     def receive(self) -> tuple[list[Message], bool]:
-        """(messages, whether the other end is still there)."""
-        alive = True
+        """(messages, whether the other end is alive)."""
+        is_alive = True
         try:
             while True:
-                # Not socket.recv_fds: it forgets the flag, and jobs would inherit all of them.
-                data, beside, _, _ = self.socket.recvmsg(
-                    1 << 16, _BESIDE_BYTES, socket.MSG_CMSG_CLOEXEC
+                # Not socket.recv_fds: it does not set close-on-exec, so jobs would inherit them.
+                data, ancillary, _, _ = self.socket.recvmsg(
+                    1 << 16, _ANCILLARY_BYTES, socket.MSG_CMSG_CLOEXEC
                 )
-                for _, _, packed in beside:
-                    self._arrived += memoryview(packed).cast("i").tolist()
+                for _, _, packed in ancillary:
+                    self._received += memoryview(packed).cast("i").tolist()
                 if not data:
-                    alive = False
+                    is_alive = False
                     break
                 self._incoming += data
         except BlockingIOError:
             pass
         except OSError:
-            alive = False
+            is_alive = False
         *lines, self._incoming = self._incoming.split(b"\n")
-        return [message for line in lines if (message := self._read(line)) is not None], alive
+        return [message for line in lines if (message := self._read(line)) is not None], is_alive
 
     def _read(self, line: bytes) -> Message | None:
-        """A message as kind and fields; None when it is `hello` or unreadable."""
+        """A message as kind and fields; None if it is `hello` or invalid."""
         try:
             kind, *rest = _decode(line.decode())
             if self.protocol is None:
-                self._learn(int(rest[0]["protocol"]) if kind == "hello" else 1)
+                self._set_protocol(int(rest[0]["protocol"]) if kind == "hello" else 1)
             if kind == "hello":
                 self.release = rest[0].get("release")
                 return None
@@ -138,11 +138,11 @@ class Wire:
                 return kind, protocol_1.decode(kind, rest)
             return kind, rest[0] if rest else {}
         except (ValueError, TypeError, KeyError, IndexError) as error:
-            note(f"a message that cannot be read is ignored ({error}): {line[:200]!r}")
+            note(f"ignoring an invalid message ({error}): {line[:200]!r}")
             return None
 
-    def _learn(self, protocol: int) -> None:
-        """The peer's protocol is known: send what waited for that."""
+    def _set_protocol(self, protocol: int) -> None:
+        """Set the protocol of the other end, and send the messages held back until now."""
         self.protocol = protocol
         held, self._held = self._held, []
         for message in held:
@@ -152,10 +152,10 @@ class Wire:
     def close(self) -> None:
         self.socket.close()
         held = [descriptor for _, _, some in self._held for descriptor in some]
-        _close([*self._leaving, *self._arrived, *held])
+        _close([*self._sending, *self._received, *held])
         self._held.clear()
-        self._leaving.clear()
-        self._arrived.clear()
+        self._sending.clear()
+        self._received.clear()
 
 
 def _close(descriptors: Sequence[int]) -> None:
@@ -164,7 +164,7 @@ def _close(descriptors: Sequence[int]) -> None:
 
 
 def note(text: str) -> None:
-    """A line in the daemon's log, which is stderr of daemon and runner."""
+    """Write a line to the daemon's log, which is stderr of daemon and runner."""
     stamp = time.strftime("%Y-%m-%d %H:%M:%S")
     with suppress(OSError):
         os.write(2, f"{stamp} {text}\n".encode("utf-8", "backslashreplace"))

@@ -102,7 +102,7 @@ class UsageRecorder:
     def _tree_rows(self, now: float) -> list[Row]:
         return [
             Row("tree", str(self._running[attempt].job), gather("tree", [tree]))
-            for attempt, tree in self._trees.look(self._running, now).items()
+            for attempt, tree in self._trees.sample(self._running, now).items()
         ]
 
     # -- GPUs ----------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from stoker.cli.output import notice
 from stoker.core.formats.command_line import Parsed
 from stoker.core.model import Device, DeviceState
 from stoker.core.policy.placement import is_named
-from stoker.daemon.gpus.driver_monitor import find_cards
+from stoker.daemon.gpus.driver_monitor import find_gpus
 from stoker.daemon.gpus.fixed_gpus import FixedGpus
 from stoker.daemon.gpus.monitored_gpus import MonitoredGpus
 from stoker.devices.discovery import as_device, has_driver, parse_devices, simulated, visible_names
@@ -28,7 +28,7 @@ def cards_of(parsed: Parsed, settings: Settings, tag_base: int) -> FixedGpus:
         if not named:
             return FixedGpus(())
     if named is None:
-        return _looked_at(find_cards(settings, tag_base), ())
+        return _looked_at(find_gpus(settings, tag_base), ())
     devices = parse_devices(named)
     if settings.devices:
         _check_known(devices, simulated(settings.devices))
@@ -49,8 +49,8 @@ def cards_of(parsed: Parsed, settings: Settings, tag_base: int) -> FixedGpus:
 def _looked_at(cards: FixedGpus, named: tuple[Device, ...]) -> FixedGpus:
     if isinstance(cards, MonitoredGpus):
         cards.update(sample_once(), {})
-        if cards.trouble is not None:
-            notice(f"no GPU can be used: {cards.trouble}")
+        if cards.problem is not None:
+            notice(f"no GPU can be used: {cards.problem}")
         else:
             _check_known(named, cards.devices)
     return cards

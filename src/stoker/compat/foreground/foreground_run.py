@@ -112,7 +112,7 @@ class ForegroundRun(EventListener):
     def use(self, devices: Iterable[str]) -> None:
         """Replace the slots; jobs in removed slots may finish."""
         self._slots.use(devices)
-        self._engine.look_again()
+        self._engine.devices_changed()
 
     def drain(self) -> None:
         """Let running jobs finish and start no others."""

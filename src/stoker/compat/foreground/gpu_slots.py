@@ -175,8 +175,8 @@ class MonitoredSlots(ChangingGpus):
     def _update_states(self) -> None:
         """Take over the states of the GPUs; a slot is open when all of its GPUs are."""
         real = self._real
-        self.trouble, self.lease_trouble, self.waiter = (
-            real.trouble, real.lease_trouble, real.waiter
+        self.problem, self.lease_problem, self.waiter = (
+            real.problem, real.lease_problem, real.waiter
         )  # fmt: skip
         self.states = {number: self._state(number) for number in range(len(self._gpus_of))}
 
@@ -274,8 +274,8 @@ def make_slots(
 
     real = MonitoredGpus(tag_base, settings.leases, settings.gpus_by_uuid, held)
     real.update(sample_once(), {})
-    if real.trouble is not None:
-        warn(f"cannot lease the GPUs, so other processes may use them too: {real.trouble}")
+    if real.problem is not None:
+        warn(f"cannot lease the GPUs, so other processes may use them too: {real.problem}")
         return opaque
     monitored = MonitoredSlots(names, real, order)
     return monitored if monitored.has_gpus else opaque

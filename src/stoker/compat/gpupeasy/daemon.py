@@ -36,7 +36,7 @@ class PeasyDaemon(Daemon):
         self._is_ready = False
         super().__init__(settings)
 
-    def find_cards(self, tag: int) -> FixedGpus:
+    def find_gpus(self, tag: int) -> FixedGpus:
         """The slots of all devices ever used, because jobs refer to slots by number."""
         while not self._store_ready(False) and not self._is_stopping:
             time.sleep(0.05)

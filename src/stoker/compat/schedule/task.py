@@ -130,7 +130,7 @@ class Task:
                     raise NotStarted(f"cannot start the task: {event.why}")
             for number in signals.take():
                 self._handle(number, kill_delay, grace)
-            if self._parent.has_facts:
+            if self._parent.has_events:
                 continue
             at = self._parent.next_deadline()
             seconds = None if at is None else max(0.0, at - time.monotonic())

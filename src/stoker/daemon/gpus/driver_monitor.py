@@ -1,4 +1,4 @@
-"""Keeps the loop's cards in step with the driver and with the other users of the host."""
+"""Updates the loop's GPUs from driver samples, the GPU file and leases of other users."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from stoker.settings import Settings
 _FILE_SECONDS = 2.0
 
 
-def find_cards(settings: Settings, tag_base: int) -> FixedGpus:
-    """The host's devices: simulated ones when asked for, else what the driver will tell."""
+def find_gpus(settings: Settings, tag_base: int) -> FixedGpus:
+    """The host's GPUs: simulated ones if configured, else those that the driver reports."""
     if settings.devices:
         return FixedGpus(simulated(settings.devices))
     if has_driver():
@@ -29,77 +29,77 @@ def find_cards(settings: Settings, tag_base: int) -> FixedGpus:
 
 
 class DriverMonitor:
-    """Hosts the watcher for one loop. For cards that never change it has nothing to do."""
+    """Runs the NVML process for one loop. It does nothing for GPUs that never change."""
 
-    def __init__(self, cards: FixedGpus, gpu_file: str | None = None) -> None:
-        self._cards = cards
-        self._watch = NvmlClient() if isinstance(cards, ChangingGpus) else None
+    def __init__(self, gpus: FixedGpus, gpu_file: str | None = None) -> None:
+        self._gpus = gpus
+        self._watch = NvmlClient() if isinstance(gpus, ChangingGpus) else None
         self._gpu_file = gpu_file
         self._file_seen: tuple[int, int] | None = None
-        self._look_at_file = 0.0
-        self._ask_at: float | None = None
-        self._told: str | None = None
-        self.seen: Sample | None = None  # the newest
+        self._read_file_at = 0.0
+        self._request_at: float | None = None
+        self._reported: str | None = None  # the problem that was logged last
+        self.newest: Sample | None = None
 
     def descriptors(self) -> set[int]:
-        """What to listen to, besides the loop's own."""
-        if self._watch is None or not isinstance(self._cards, ChangingGpus):
+        """File descriptors to poll, in addition to the loop's."""
+        if self._watch is None or not isinstance(self._gpus, ChangingGpus):
             return set()
         found = {self._watch.fileno()}
-        if self._cards.waiter is not None:
-            found.add(self._cards.waiter.fileno())
+        if self._gpus.waiter is not None:
+            found.add(self._gpus.waiter.fileno())
         return found
 
     def helpers(self) -> set[int]:
-        """PIDs of the processes that help with this; they are no jobs."""
-        if self._watch is None or not isinstance(self._cards, ChangingGpus):
+        """PIDs of helper processes, which are not jobs."""
+        if self._watch is None or not isinstance(self._gpus, ChangingGpus):
             return set()
-        pids = {self._watch.pid, self._cards.waiter.pid if self._cards.waiter is not None else None}
+        pids = {self._watch.pid, self._gpus.waiter.pid if self._gpus.waiter is not None else None}
         return {pid for pid in pids if pid is not None}
 
     def next_deadline(self) -> float | None:
         if self._watch is None:
             return None
-        times = [self._watch.next_deadline(), self._ask_at]
-        if self._gpu_file is not None and self._cards.devices:
-            times.append(self._look_at_file)
+        times = [self._watch.next_deadline(), self._request_at]
+        if self._gpu_file is not None and self._gpus.devices:
+            times.append(self._read_file_at)
         return min((at for at in times if at is not None), default=None)
 
     def observe(self, loop: Loop, listener: EventListener, now: float) -> None:
-        """Take in what the driver and other holders of leases said."""
-        cards = self._cards
-        if self._watch is None or not isinstance(cards, ChangingGpus):
+        """Apply new samples, the GPU file and leases that became free to the loop."""
+        gpus = self._gpus
+        if self._watch is None or not isinstance(gpus, ChangingGpus):
             return
         for sample in (*self._watch.read(), *self._watch.check(now)):
-            self.seen = sample
-            if cards.update(sample, loop.running):
+            self.newest = sample
+            if gpus.update(sample, loop.running):
                 loop.devices_changed()
-            loop.stop_jobs_on(cards.lost())
-        # Not before there are cards that it could mean; nothing is started before that either.
-        if self._gpu_file is not None and cards.devices and now >= self._look_at_file:
-            self._look_at_file = now + _FILE_SECONDS
-            if self._read_file(self._gpu_file, cards, listener):
+            loop.stop_jobs_on(gpus.lost())
+        # Only after the first sample: names are checked against the GPUs, and no job starts before.
+        if self._gpu_file is not None and gpus.devices and now >= self._read_file_at:
+            self._read_file_at = now + _FILE_SECONDS
+            if self._read_file(self._gpu_file, gpus, listener):
                 loop.devices_changed()
-        trouble = None
-        if cards.trouble is not None:
-            trouble = f"no GPU job is started: {cards.trouble}"
-        elif cards.lease_trouble is not None:
-            trouble = f"a GPU cannot be leased: {cards.lease_trouble}"
-        if trouble is not None and trouble != self._told:
-            listener.message(trouble)
-        self._told = trouble
-        if cards.take_waited_lease():
+        problem = None
+        if gpus.problem is not None:
+            problem = f"no GPU job starts: {gpus.problem}"
+        elif gpus.lease_problem is not None:
+            problem = f"a GPU cannot be leased: {gpus.lease_problem}"
+        if problem is not None and problem != self._reported:
+            listener.message(problem)
+        self._reported = problem
+        if gpus.take_waited_lease():
             loop.devices_changed()
         self._watch.set_active(bool(loop.running) or loop.has_waiting)
-        again = cards.next_poll(now)
+        again = gpus.next_poll(now)
         if again is None:
-            self._ask_at = None
-        elif self._ask_at is None or now >= self._ask_at:
+            self._request_at = None
+        elif self._request_at is None or now >= self._request_at:
             self._watch.ask()
-            self._ask_at = again
+            self._request_at = again
 
-    def _read_file(self, path: str, cards: ChangingGpus, listener: EventListener) -> bool:
-        """Obey the file; False when it says nothing new, or nothing that makes sense."""
+    def _read_file(self, path: str, gpus: ChangingGpus, listener: EventListener) -> bool:
+        """Apply the GPU file; False if it has not changed or is not valid."""
         try:
             info = os.stat(path)
             seen = (info.st_mtime_ns, info.st_size)
@@ -112,12 +112,12 @@ class DriverMonitor:
             return False
         self._file_seen = seen
         for name in slots:
-            if not any(is_named(device, (name,)) for device in cards.devices):
+            if not any(is_named(device, (name,)) for device in gpus.devices):
                 listener.message(f"`{path}` names GPU `{name}`, which this host does not have")
-        cards.use_only(slots)
+        gpus.use_only(slots)
         return True
 
     def close(self) -> None:
         if self._watch is not None:
             self._watch.close()
-        self._cards.close()
+        self._gpus.close()

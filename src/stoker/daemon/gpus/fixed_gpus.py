@@ -1,7 +1,7 @@
-"""The devices as the loop sees them: which there are, what is open, what our jobs use of them.
+"""The GPUs as the loop sees them: devices, their states, and what jobs use of them.
 
-`Cards` are devices that never change (simulated ones, or none); watched_cards.py has those that
-follow the driver.
+`FixedGpus` never change (simulated ones, or none); monitored_gpus.py has those that follow the
+driver.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from stoker.devices.leases.lease import Lease, Waiter
 
 
 class FixedGpus:
-    """Devices that stay as they are."""
+    """GPUs that never change."""
 
     is_monitored = False
 
@@ -26,25 +26,25 @@ class FixedGpus:
 
     @property
     def in_order(self) -> tuple[Device, ...]:
-        """The devices in the order in which they are tried; one that is emptier goes first."""
+        """The devices in the order in which placement tries them."""
         return self.devices
 
     def attempt_ended(self, job: RunningJob, now: float) -> None:
-        """An attempt is over."""
+        """Note that an attempt has ended."""
 
     def take_use(self, attempt: int) -> GpuUse:
-        """What was seen of an attempt; forgotten afterwards."""
+        """Return and forget the GPU use of an attempt that has ended."""
         return GpuUse()
 
     def lease(self, request: Request, devices: tuple[int, ...]) -> Lease | None:
-        """The right to use devices against everybody else on the host; None when others have it."""
+        """Lease devices host-wide; None if another process holds one of them."""
         return Lease([])
 
     def drop_unused_waiter(self) -> None:
-        """A decision was made: what nobody asked for any more is not waited for either."""
+        """After a decision: stop waiting for a lease that no job needs any more."""
 
     def apply_settings(self, rows: Iterable[tuple[str, bool, int | None, str | None]]) -> None:
-        """What people decided: (uuid, drained, slots, quarantine)."""
+        """Apply the settings from the database: (uuid, drained, slots, quarantine)."""
         by_uuid = {uuid: (drained, slots) for uuid, drained, slots, _ in rows}
         devices, states = [], {}
         for device in self._found:
@@ -56,40 +56,40 @@ class FixedGpus:
             self.devices, self.states = tuple(devices), states
 
     def quarantines(self) -> dict[str, str]:
-        """Cards in trouble that are not in the books yet: (UUID, why)."""
+        """New quarantines that are not in the database yet: reason by UUID."""
         return {}
 
     def quarantines_recorded(self, uuids: Iterable[str]) -> None:
-        """These are in the books now."""
+        """These quarantines are in the database now."""
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release leases and helper processes."""
 
 
 class ChangingGpus(FixedGpus):
-    """Devices that follow the driver: what a lookout has to know of them."""
+    """GPUs that follow the driver: the interface that `DriverMonitor` uses."""
 
     is_monitored = True
-    trouble: str | None  # why the driver cannot be asked
-    lease_trouble: str | None
-    waiter: Waiter | None  # stands in line for a card that somebody else has
+    problem: str | None  # why the driver does not report GPUs
+    lease_problem: str | None  # why the last lease failed
+    waiter: Waiter | None  # waits for the lease of a GPU that another process holds
 
     def update(self, sample: Sample, live: Mapping[int, RunningJob]) -> bool:
-        """Take in a sample; True when a decision could come out differently."""
+        """Apply a sample; True if that may change a decision."""
         raise NotImplementedError
 
     def take_waited_lease(self) -> bool:
-        """The helper that stands in line for us has something to say."""
+        """Take the lease that the waiter got; True if that may change a decision."""
         raise NotImplementedError
 
     def next_poll(self, now: float) -> float | None:
-        """When the driver should be asked again before its next sample."""
+        """When to request a sample earlier than usual; None if that is not needed."""
         raise NotImplementedError
 
     def lost(self) -> set[int]:
-        """Devices that are not there any more; what runs on them cannot go on."""
+        """Devices that the driver has lost; jobs on them cannot continue."""
         raise NotImplementedError
 
     def use_only(self, names: dict[str, int] | None) -> None:
-        """Leave all other cards alone; the numbers are slots."""
+        """Use only these GPUs, with so many slots each; None uses all."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""What attempts do with their cards, added up from samples."""
+"""GPU memory, utilization and energy of attempts, summed up from samples."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from stoker.core.model import RunningJob
 from stoker.core.record import Record
 from stoker.supervisor.job_processes import owner_of
 
-# Libraries that find no more than this free fail without a word of memory.
-_FULL = 1 << 30
+# With less free memory than this, libraries fail with errors that do not mention memory.
+_FULL_BYTES = 1 << 30
 
 
 class GpuUse(Record):
-    """What one attempt did with its cards."""
+    """GPU use of one attempt."""
 
-    memory: int | None = None  # the most it had on one card, bytes
+    memory: int | None = None  # peak on one GPU, bytes
     utilisation: float | None = None  # mean, percent
     energy: float | None = None  # joules
-    was_full: bool = False  # a card of its had next to no memory left when it was last seen
+    was_full: bool = False  # one of its GPUs had almost no free memory in the last sample
 
 
 NOTHING_SEEN = GpuUse()
 
 
 class _Meter:
-    """Adds up what samples say of one attempt."""
+    """Running totals of one attempt."""
 
-    __slots__ = ("energy", "full", "ids", "memory", "samples", "seen_at", "utilisation")
+    __slots__ = ("energy", "full", "memory", "pids", "samples", "seen_at", "utilisation")
 
     def __init__(self) -> None:
         self.memory = 0
@@ -37,52 +37,52 @@ class _Meter:
         self.samples = 0
         self.energy = 0.0
         self.seen_at: float | None = None
-        self.ids: set[int] = set()  # the processes that the driver listed for it
-        self.full: set[int] = set()  # cards of its that had next to no memory left
+        self.pids: set[int] = set()  # PIDs that the driver listed for it
+        self.full: set[int] = set()  # its GPUs with almost no free memory
 
 
 class UsageMeters:
-    """One for each attempt that was seen on a card."""
+    """A meter for each attempt that was seen on a GPU."""
 
     def __init__(self, tag_base: int) -> None:
         self._tag_base = tag_base
         self._by_attempt: dict[int, _Meter] = {}
 
     def attempts(self) -> dict[int, int]:
-        """Whose the processes are that the driver has listed, by PID."""
-        return {pid: attempt for attempt, m in self._by_attempt.items() for pid in m.ids}
+        """The attempt of each process that the driver has listed, by PID."""
+        return {pid: attempt for attempt, m in self._by_attempt.items() for pid in m.pids}
 
     def pids(self, attempt: int) -> set[int]:
         meter = self._by_attempt.get(attempt)
-        return set() if meter is None else meter.ids
+        return set() if meter is None else meter.pids
 
-    def read(
-        self, card: GpuSample, seen: Occupancy, live: Mapping[int, RunningJob], at: float
+    def add_sample(
+        self, gpu: GpuSample, seen: Occupancy, live: Mapping[int, RunningJob], at: float
     ) -> None:
-        """Add what a sample says of one card."""
-        for process in card.processes:
+        """Add the sample of one GPU."""
+        for process in gpu.processes:
             attempt = owner_of(process.pid, self._tag_base)
             if attempt is not None:
-                self._meter(attempt).ids.add(process.pid)
-        here = [job for job in live.values() if card.number in job.devices]
-        for job in here:
+                self._meter(attempt).pids.add(process.pid)
+        jobs_here = [job for job in live.values() if gpu.number in job.devices]
+        for job in jobs_here:
             meter = self._meter(job.attempt)
-            is_gone = meter.memory and job.attempt not in seen.ours  # what it had is free again
+            is_gone = meter.memory and job.attempt not in seen.ours  # its memory is free again
             meter.memory = max(meter.memory, seen.ours.get(job.attempt, 0))
-            if card.total and card.total - card.reserved - card.used < _FULL:
-                meter.full.add(card.number)
+            if gpu.total and gpu.total - gpu.reserved - gpu.used < _FULL_BYTES:
+                meter.full.add(gpu.number)
             elif not is_gone:
-                meter.full.discard(card.number)
-            if card.utilisation is not None:
-                meter.utilisation += card.utilisation
+                meter.full.discard(gpu.number)
+            if gpu.utilisation is not None:
+                meter.utilisation += gpu.utilisation
                 meter.samples += 1
-            if card.power is not None and meter.seen_at is not None:
-                meter.energy += card.power * max(0.0, at - meter.seen_at) / len(here)
-            if job.devices[-1] == card.number:
+            if gpu.power is not None and meter.seen_at is not None:
+                meter.energy += gpu.power * max(0.0, at - meter.seen_at) / len(jobs_here)
+            if job.devices[-1] == gpu.number:
                 meter.seen_at = at
 
     def take(self, attempt: int) -> GpuUse:
-        """The sum for an attempt that is over."""
+        """Return and forget the totals of an attempt that has ended."""
         meter = self._by_attempt.pop(attempt, None)
         if meter is None:
             return NOTHING_SEEN

@@ -1,7 +1,7 @@
-"""Devices that follow the driver, through a helper process.
+"""GPUs that follow the driver, through the NVML process.
 
-Strangers are kept clear of, a card is used again only when the driver shows that the last job's
-processes are gone, and a card in trouble is left alone.
+GPUs with other processes are avoided. A GPU is used again only when the driver shows that the last
+job's processes are gone, and not at all after a hardware error (quarantine).
 """
 
 from __future__ import annotations
@@ -25,88 +25,88 @@ from stoker.devices.leases.lease import Lease, Waiter, first_in_line, holders, t
 from stoker.errors import Error
 from stoker.supervisor.kill_processes import kill_attempt
 
-# Memory of ours that the driver still lists after its process is gone: look for who keeps it.
+# How long a job that ended may still occupy GPU memory; then its processes are killed.
 _CLEARING_SECONDS = 5.0
-_LOOK_AGAIN_SECONDS = 0.05
-# What was seen longer ago is looked at again before a job is put there: others come and go.
+_POLL_SECONDS = 0.05
+# An older sample is refreshed before a job starts: other processes come and go.
 _FRESH_SECONDS = 1.0
 
 _CLEARING = "clearing"
-_LOOKED_AT = "being looked at"
+_CHECKING = "being checked"
 
 
-def _closed(state: DeviceState, why: str | None) -> DeviceState:
-    return state._replace(closed=why, is_brief=why in (_CLEARING, _LOOKED_AT))
+def _with_reason(state: DeviceState, why: str | None) -> DeviceState:
+    return state._replace(closed=why, is_brief=why in (_CLEARING, _CHECKING))
 
 
-class _Leaving(Record):
-    """An attempt that is over and may still be on a card."""
+class _EndedAttempt(Record):
+    """An attempt that has ended and may still occupy GPU memory."""
 
-    since: float
+    ended_at: float
     pids: set[int]
-    beside_hidden: bool  # memory of nobody was there before it ended
+    had_unowned_memory: bool  # the GPU had memory without an owner before the attempt ended
 
 
 class MonitoredGpus(ChangingGpus):
-    """Devices that the driver tells of."""
+    """The GPUs that the driver reports."""
 
     def __init__(
         self, tag_base: int, leases: bool, by_uuid: bool, held: Iterable[str] = ()
     ) -> None:
         super().__init__(())
-        self._held = frozenset(held)  # cards that the job around us has leased already
+        self._held = frozenset(held)  # UUIDs that an enclosing job has leased already
         self._tag_base = tag_base
         self._leases = leases
         self._by_uuid = by_uuid
         self._numbers: dict[str, int] = {}
-        self._cards: dict[int, GpuSample] = {}
-        self._tenants: dict[int, Occupancy] = {}
+        self._samples: dict[int, GpuSample] = {}
+        self._occupancy: dict[int, Occupancy] = {}
         self._meters = UsageMeters(tag_base)
-        self._clearing: dict[int, dict[int, _Leaving]] = {}  # device: attempt
-        self._troubles: dict[str, str | None] = {}  # as last seen
-        self._ecc: dict[str, int] = {}  # errors as last seen
-        self._leased: dict[int, str] = {}  # device: who has it
-        self._decided: dict[str, tuple[bool, int | None, str | None]] = {}
+        self._clearing: dict[int, dict[int, _EndedAttempt]] = {}  # device: attempt
+        self._problems: dict[str, str | None] = {}  # by UUID, in the last sample
+        self._ecc: dict[str, int] = {}  # error count by UUID, in the last sample
+        self._leased: dict[int, str] = {}  # device: why it cannot be leased
+        self._settings: dict[str, tuple[bool, int | None, str | None]] = {}
         self._named: dict[str, int] | None = None
-        self.trouble: str | None = None
-        self.lease_trouble: str | None = None
+        self.problem: str | None = None
+        self.lease_problem: str | None = None
         self._quarantines: dict[str, str] = {}
         self.waiter: Waiter | None = None
-        self._wanted: list[DeviceClaim] = []  # what the waiter is for
+        self._wanted: list[DeviceClaim] = []  # what the waiter waits for
         self._granted: tuple[list[DeviceClaim], Lease] | None = None
         self._granted_until = 0.0
-        self._was_asked = self._looks_again = False
+        self._was_requested = self._has_new_sample = False
         self._seen_at = float("-inf")
-        self._wants_look = False
+        self._needs_sample = False
 
-    # -- what happens --------------------------------------------------------------------------
+    # -- samples and settings ------------------------------------------------------------------
 
     def update(self, sample: Sample, live: Mapping[int, RunningJob]) -> bool:
-        """Take in a sample; True when a decision could come out differently."""
+        """Apply a sample; True if that may change a decision."""
         before = (self.devices, self.states)
-        self._leased.clear()  # look again: somebody may have gone
-        self._looks_again = True
-        self._seen_at, self._wants_look = sample.at, False
+        self._leased.clear()  # try again: another process may have released its lease
+        self._has_new_sample = True
+        self._seen_at, self._needs_sample = sample.at, False
         if self._granted is not None and sample.at > self._granted_until:
-            self._give_back()
+            self._release_granted()
         if sample.cards is None:
-            self.trouble = sample.trouble
+            self.problem = sample.trouble
         else:
-            self.trouble = None
-            cards = [card._replace(number=self._number(card)) for card in sample.cards]
-            self._cards = {card.number: card for card in cards}
-            self.devices = tuple(self._device(card) for card in cards)
-            # One that is dead and still listed is known from before.
+            self.problem = None
+            gpus = [gpu._replace(number=self._number(gpu)) for gpu in sample.cards]
+            self._samples = {gpu.number: gpu for gpu in gpus}
+            self.devices = tuple(self._device(gpu) for gpu in gpus)
+            # The driver may still list a process that is dead; earlier samples know its attempt.
             known = self._meters.attempts()
-            attempts, users = owners(cards, self._tag_base, known)
-            for card in cards:
-                leased = leased_on(card, users, os.getpid()) if self._leases else set()
-                seen = self._tenants[card.number] = occupancy_of(card, attempts, users, leased)
-                self._clear(card, seen, sample.at)
-                self._note_trouble(card)
-                self._meters.read(card, seen, live, sample.at)
-            for number in self._clearing.keys() - self._cards.keys():
-                del self._clearing[number]  # the card is gone, and with it whatever was there
+            attempts, users = owners(gpus, self._tag_base, known)
+            for gpu in gpus:
+                leased = leased_on(gpu, users, os.getpid()) if self._leases else set()
+                seen = self._occupancy[gpu.number] = occupancy_of(gpu, attempts, users, leased)
+                self._clear(gpu, seen, sample.at)
+                self._check_health(gpu)
+                self._meters.add_sample(gpu, seen, live, sample.at)
+            for number in self._clearing.keys() - self._samples.keys():
+                del self._clearing[number]  # the GPU is gone, and its memory too
             for xid in sample.xids:
                 if xid.code not in _HARMLESS_XIDS:
                     self._quarantine(xid.uuid, f"the driver reported Xid {xid.code}")
@@ -114,85 +114,86 @@ class MonitoredGpus(ChangingGpus):
         return (self.devices, self.states) != before
 
     def remember(self, devices: Iterable[Device]) -> None:
-        """The numbers that the last daemon gave; jobs that still run are on record by them."""
+        """Keep the device numbers of the last daemon: running jobs are recorded with them."""
         self._numbers.update((device.uuid, device.number) for device in devices if device.pci)
 
-    def _number(self, card: GpuSample) -> int:
-        """Indices move up when a card vanishes; ours do not, because jobs are on record by them."""
-        known = self._numbers.get(card.uuid)
+    def _number(self, gpu: GpuSample) -> int:
+        """A number that stays when the driver renumbers its GPUs: jobs are recorded with it."""
+        known = self._numbers.get(gpu.uuid)
         if known is None:
             taken = set(self._numbers.values())
-            known = card.number if card.number not in taken else max(taken) + 1
-            self._numbers[card.uuid] = known
+            known = gpu.number if gpu.number not in taken else max(taken) + 1
+            self._numbers[gpu.uuid] = known
         return known
 
     def attempt_ended(self, job: RunningJob, now: float) -> None:
-        """Its cards are closed until the driver confirms that its processes are gone."""
+        """Close its GPUs until the driver confirms that its processes are gone."""
         pids = self._meters.pids(job.attempt)
         for number in job.devices:
-            seen = self._tenants.get(number)
-            leaving = _Leaving(now, pids, seen is not None and seen.has_hidden)
-            self._clearing.setdefault(number, {})[job.attempt] = leaving
+            seen = self._occupancy.get(number)
+            ended = _EndedAttempt(now, pids, seen is not None and seen.has_hidden)
+            self._clearing.setdefault(number, {})[job.attempt] = ended
             state = self.states.get(number, DeviceState())
             self.states = {**self.states, number: state._replace(closed=_CLEARING, is_brief=True)}
 
     def apply_settings(self, rows: Iterable[tuple[str, bool, int | None, str | None]]) -> None:
-        """What people decided: (uuid, drained, slots, quarantine)."""
-        before = self._decided
-        self._decided = {uuid: (drained, slots, why) for uuid, drained, slots, why in rows}
-        for uuid, why in self._quarantines.items():  # not in the books yet
-            drained, slots, _ = self._decided.get(uuid, (False, None, None))
-            self._decided[uuid] = (drained, slots, why)
-        if self._decided != before:
-            self._reconsider()
+        """Apply the settings from the database: (uuid, drained, slots, quarantine)."""
+        before = self._settings
+        self._settings = {uuid: (drained, slots, why) for uuid, drained, slots, why in rows}
+        for uuid, why in self._quarantines.items():  # not in the database yet
+            drained, slots, _ = self._settings.get(uuid, (False, None, None))
+            self._settings[uuid] = (drained, slots, why)
+        if self._settings != before:
+            self._apply_changes()
 
     def use_only(self, names: dict[str, int] | None) -> None:
-        """Leave all other cards alone; the numbers are slots."""
+        """Use only these GPUs, with so many slots each; None uses all."""
         self._named = names
-        self._reconsider()
+        self._apply_changes()
 
-    def _reconsider(self) -> None:
-        """A decision holds from now on, not from the next sample on."""
-        self.devices = tuple(self._device(self._cards[device.number]) for device in self.devices)
+    def _apply_changes(self) -> None:
+        """Apply changed settings at once, without waiting for the next sample."""
+        self.devices = tuple(self._device(self._samples[device.number]) for device in self.devices)
         self.states = {
-            device.number: _closed(self.states[device.number], self._closed(device))
+            device.number: _with_reason(self.states[device.number], self._closed_reason(device))
             for device in self.devices
         }
 
     def next_poll(self, now: float) -> float | None:
-        """When the driver should be asked again before its next sample."""
-        leaving = [one for some in self._clearing.values() for one in some.values()]
-        soon = any(one.since + _CLEARING_SECONDS > now for one in leaving)
-        soon = soon or self._wants_look or self._granted is not None
-        return now + _LOOK_AGAIN_SECONDS if soon else None
+        """When to request a sample earlier than usual; None if that is not needed."""
+        ended = [one for some in self._clearing.values() for one in some.values()]
+        soon = any(one.ended_at + _CLEARING_SECONDS > now for one in ended)
+        soon = soon or self._needs_sample or self._granted is not None
+        return now + _POLL_SECONDS if soon else None
 
-    def _clear(self, card: GpuSample, seen: Occupancy, at: float) -> None:
-        waiting = self._clearing.get(card.number, {})
-        for attempt, leaving in list(waiting.items()):
-            is_late = at > leaving.since + _CLEARING_SECONDS
-            # Memory without an owner is most likely what its last process is giving back.
-            fades = seen.has_hidden and not leaving.beside_hidden and not is_late
-            listed = {process.pid for process in card.processes} & leaving.pids
-            if at > leaving.since and attempt not in seen.ours and not listed and not fades:
-                del waiting[attempt]
+    def _clear(self, gpu: GpuSample, seen: Occupancy, at: float) -> None:
+        clearing = self._clearing.get(gpu.number, {})
+        for attempt, ended in list(clearing.items()):
+            is_late = at > ended.ended_at + _CLEARING_SECONDS
+            # Memory without an owner is probably that of its last process, being freed.
+            is_freeing = seen.has_hidden and not ended.had_unowned_memory and not is_late
+            listed = {process.pid for process in gpu.processes} & ended.pids
+            if at > ended.ended_at and attempt not in seen.ours and not listed and not is_freeing:
+                del clearing[attempt]
             elif is_late:
                 kill_attempt(self._tag_base, attempt)
 
-    def _note_trouble(self, card: GpuSample) -> None:
-        # Once: when somebody restores the card, it is used as soon as the trouble is over.
-        if card.trouble is not None and card.trouble != self._troubles.get(card.uuid):
-            self._quarantine(card.uuid, card.trouble)
-        self._troubles[card.uuid] = card.trouble
-        if card.ecc_errors is not None:
-            new = card.ecc_errors - self._ecc.get(card.uuid, card.ecc_errors)
-            self._ecc[card.uuid] = card.ecc_errors
+    def _check_health(self, gpu: GpuSample) -> None:
+        # Only when the problem is new: after `stoker gpus restore`, the GPU is used as soon as the
+        # problem is gone.
+        if gpu.trouble is not None and gpu.trouble != self._problems.get(gpu.uuid):
+            self._quarantine(gpu.uuid, gpu.trouble)
+        self._problems[gpu.uuid] = gpu.trouble
+        if gpu.ecc_errors is not None:
+            new = gpu.ecc_errors - self._ecc.get(gpu.uuid, gpu.ecc_errors)
+            self._ecc[gpu.uuid] = gpu.ecc_errors
             if new > 0:
-                self._quarantine(card.uuid, f"uncorrectable ECC errors ({new} more)")
+                self._quarantine(gpu.uuid, f"uncorrectable ECC errors ({new} more)")
 
     def _quarantine(self, uuid: str, why: str) -> None:
-        drained, slots, known = self._decided.get(uuid, (False, None, None))
+        drained, slots, known = self._settings.get(uuid, (False, None, None))
         if known is None:
-            self._decided[uuid] = (drained, slots, why)
+            self._settings[uuid] = (drained, slots, why)
             self._quarantines[uuid] = why
 
     def quarantines(self) -> dict[str, str]:
@@ -203,26 +204,26 @@ class MonitoredGpus(ChangingGpus):
             self._quarantines.pop(uuid, None)
 
     def lost(self) -> set[int]:
-        """Devices that are not there any more; what runs on them cannot go on."""
-        return {card.number for card in self._cards.values() if card.trouble is not None}
+        """Devices that the driver has lost; jobs on them cannot continue."""
+        return {gpu.number for gpu in self._samples.values() if gpu.trouble is not None}
 
     def _find_states(self, live: Mapping[int, RunningJob]) -> None:
         self.states = {
-            device.number: _closed(
-                state_of(device, self._tenants[device.number], live.values(), None),
-                self._closed(device),
+            device.number: _with_reason(
+                state_of(device, self._occupancy[device.number], live.values(), None),
+                self._closed_reason(device),
             )
             for device in self.devices
         }
 
-    def _closed(self, device: Device) -> str | None:
-        drained, _, quarantine = self._decided.get(device.uuid, (False, None, None))
-        if self.trouble is not None:
-            return self.trouble
+    def _closed_reason(self, device: Device) -> str | None:
+        drained, _, quarantine = self._settings.get(device.uuid, (False, None, None))
+        if self.problem is not None:
+            return self.problem
         if quarantine is not None:
             return f"in quarantine: {quarantine}"
-        if self._cards[device.number].trouble is not None:
-            return self._cards[device.number].trouble
+        if self._samples[device.number].trouble is not None:
+            return self._samples[device.number].trouble
         if drained:
             return "drained"
         if self._named is not None and not is_named(device, self._named):
@@ -231,9 +232,9 @@ class MonitoredGpus(ChangingGpus):
             return _CLEARING
         return self._leased.get(device.number)
 
-    def _device(self, card: GpuSample) -> Device:
-        _, slots, _ = self._decided.get(card.uuid, (False, None, None))
-        device = as_device(card, slots or 1, self._by_uuid)
+    def _device(self, gpu: GpuSample) -> Device:
+        _, slots, _ = self._settings.get(gpu.uuid, (False, None, None))
+        device = as_device(gpu, slots or 1, self._by_uuid)
         if self._named is not None:
             for name, count in self._named.items():
                 if is_named(device, (name,)):
@@ -248,11 +249,11 @@ class MonitoredGpus(ChangingGpus):
     def lease(self, request: Request, devices: tuple[int, ...]) -> Lease | None:
         if not devices:
             return Lease([])
-        self._was_asked = True
+        self._was_requested = True
         if time.monotonic() - self._seen_at > _FRESH_SECONDS:
-            self._wants_look = True
+            self._needs_sample = True
             self.states = {
-                number: state._replace(closed=_LOOKED_AT, is_brief=True)
+                number: state._replace(closed=_CHECKING, is_brief=True)
                 for number, state in self.states.items()
             }
             return None
@@ -267,35 +268,35 @@ class MonitoredGpus(ChangingGpus):
                 self._granted = None
                 return granted
             if {one.uuid for one in wanted} & {one.uuid for one in claims}:
-                self._give_back()  # we would stand in our own way
-        strangers = {
-            d.uuid: self.states[d.number].foreign - self._tenants[d.number].leased
-            for d in self._of(devices)
+                self._release_granted()  # our own lease would block the new one
+        unleased = {  # memory of other processes without a lease, by UUID
+            d.uuid: self.states[d.number].foreign - self._occupancy[d.number].leased
+            for d in self._devices(devices)
         }
         try:
-            lease = try_take(claims, strangers)
+            lease = try_take(claims, unleased)
             if lease is None:
-                self._close(devices, "leased to somebody else")
+                self._close(devices, "leased by another process")
                 if self.waiter is None:
                     self.waiter = Waiter(claims)
                     self._wanted = claims
-        except Error as error:  # a file that somebody planted, a folder that is not safe, no memory
-            self.lease_trouble = error.message
+        except Error as error:  # e.g. an unsafe lease folder, or no memory
+            self.lease_problem = error.message
             self._close(self._unleasable(devices), f"cannot be leased: {error.message}")
             return None
-        self.lease_trouble = None
+        self.lease_problem = None
         return lease
 
     def _close(self, devices: tuple[int, ...], why: str) -> None:
-        """Until the next sample, when it is tried again."""
+        """Close devices until the next sample, when their lease is tried again."""
         for number in devices:
             self._leased[number] = why
             self.states = {**self.states, number: self.states[number]._replace(closed=why)}
 
     def _unleasable(self, devices: tuple[int, ...]) -> tuple[int, ...]:
-        """Those to blame that others of them could not be leased; all when that is not clear."""
+        """The devices whose lease failed; all of them if that cannot be determined."""
         found = []
-        for device in self._of(devices):
+        for device in self._devices(devices):
             place = [(device.uuid, device.pci, device.slice_of is not None)]
             try:
                 holders(place)
@@ -306,28 +307,33 @@ class MonitoredGpus(ChangingGpus):
 
     def _claims(self, request: Request, devices: tuple[int, ...]) -> list[DeviceClaim]:
         claims = []
-        for device in self._of(devices):
+        for device in self._devices(devices):
             if device.uuid in self._held:
                 continue
             amount = amount_of(request, device)
             whole = amount >= capacity(device)
             claims.append(
-                DeviceClaim(device.uuid, device.pci, device.slice_of is not None,
-                          capacity(device), None if whole else amount)
-            )  # fmt: skip
+                DeviceClaim(
+                    device.uuid,
+                    device.pci,
+                    device.slice_of is not None,
+                    capacity(device),
+                    None if whole else amount,
+                )
+            )
         return claims
 
-    def _of(self, numbers: tuple[int, ...]) -> list[Device]:
+    def _devices(self, numbers: tuple[int, ...]) -> list[Device]:
         return [device for device in self.devices if device.number in numbers]
 
     def drop_unused_waiter(self) -> None:
-        if self._looks_again and not self._was_asked:
+        if self._has_new_sample and not self._was_requested:
             if self.waiter is not None:
-                self.waiter.cancel()  # nobody wants that any more, and others stand behind us
+                self.waiter.cancel()  # no job needs it, and other processes may wait behind us
                 self.waiter = None
             if self._granted is not None and self._is_open(self._granted[0]):
-                self._give_back()
-        self._was_asked = self._looks_again = False
+                self._release_granted()
+        self._was_requested = self._has_new_sample = False
 
     def _is_open(self, claims: list[DeviceClaim]) -> bool:
         uuids = {claim.uuid for claim in claims}
@@ -335,7 +341,7 @@ class MonitoredGpus(ChangingGpus):
         return all(state.closed is None and not state.has_strangers for state in states)
 
     def take_waited_lease(self) -> bool:
-        """The helper that stands in line for us has something to say."""
+        """Take the lease that the waiter got; True if that may change a decision."""
         if self.waiter is None:
             return False
         lease = self.waiter.take()
@@ -343,17 +349,17 @@ class MonitoredGpus(ChangingGpus):
             return False
         self.waiter = None
         if lease is not None:
-            self._give_back()
+            self._release_granted()
             self._granted = (self._wanted, lease)
-            # Who had it may still be giving its memory back; that is seen, or waited for a while.
+            # The last holder may still be freeing its memory: wait for a new sample, for a while.
             self._granted_until = time.monotonic() + _CLEARING_SECONDS
             self._seen_at = float("-inf")
         self._leased.clear()
-        self._reconsider()
+        self._apply_changes()
         return True
 
-    def _give_back(self) -> None:
-        """It was ours, and nobody took it."""
+    def _release_granted(self) -> None:
+        """Release a lease that the waiter got and no job used."""
         if self._granted is not None:
             self._granted[1].close()
             self._granted = None
@@ -361,8 +367,8 @@ class MonitoredGpus(ChangingGpus):
     def close(self) -> None:
         if self.waiter is not None:
             self.waiter.cancel()
-        self._give_back()
+        self._release_granted()
 
 
-# Application faults and notices; the card is fine (NVIDIA's catalogue of Xid errors).
+# Application faults and notices; the hardware is fine (NVIDIA's catalog of Xid errors).
 _HARMLESS_XIDS = frozenset({13, 31, 43, 45, 68, 94})

@@ -1,4 +1,4 @@
-"""Whose a process on a card is: our attempts by their tags, other people by name."""
+"""The owners of processes on GPUs: our attempts by tag, other processes by user name."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from stoker.supervisor.job_processes import owner_of
 
 
 def owners(
-    cards: Iterable[GpuSample], tag_base: int, known: Mapping[int, int] | None = None
+    gpus: Iterable[GpuSample], tag_base: int, known: Mapping[int, int] | None = None
 ) -> tuple[dict[int, int], dict[int, str]]:
-    """(attempts by PID, names of users by PID); `known` has PIDs that were ours when they lived."""
+    """(attempts by PID, user names by PID); `known`: attempts of PIDs that may be dead by now."""
     attempts: dict[int, int] = {}
     users: dict[int, str] = {}
-    for pid in {process.pid for card in cards for process in card.processes}:
+    for pid in {process.pid for gpu in gpus for process in gpu.processes}:
         attempt = owner_of(pid, tag_base)
         if attempt is not None:
             attempts[pid] = attempt
@@ -28,26 +28,25 @@ def owners(
     return attempts, users
 
 
-def leased_on(card: GpuSample, users: Mapping[int, str], ours: int | None) -> set[int]:
-    """Those of the strangers on a card that are part of a job with a lease.
+def leased_on(gpu: GpuSample, users: Mapping[int, str], ours: int | None) -> set[int]:
+    """PIDs of other processes on a GPU that belong to jobs with a lease.
 
-    Jobs can be started without one; where nobody but us (`ours` is our daemon) holds the card, none
-    of them has any.
+    Jobs may run without a lease: if only our daemon (PID `ours`) holds one, the result is empty.
     """
-    pids = {p.pid for p in card.processes if p.pid in users and _is_of_a_job(p.pid)}
+    pids = {p.pid for p in gpu.processes if p.pid in users and _has_job_tag(p.pid)}
     if not pids:
         return pids
     try:
-        held = holders([(card.uuid, card.pci, card.slice_of is not None)])
+        held = holders([(gpu.uuid, gpu.pci, gpu.slice_of is not None)])
     except Error:
         return set()
     return pids if any(holder.pid != ours for holder in held) else set()
 
 
-def _is_of_a_job(pid: int) -> bool:
-    """Whether a process carries anybody's tag.
+def _has_job_tag(pid: int) -> bool:
+    """Whether a process has the tag of any user's job.
 
-    From its limits, which unlike other facts of a process can be read by everybody.
+    The tag is in the resource limits, which every user can read.
     """
     try:
         with open(f"/proc/{pid}/limits", "rb") as file:

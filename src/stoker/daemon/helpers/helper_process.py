@@ -1,4 +1,4 @@
-"""Keeps a helper process alive for as long as it is needed."""
+"""Starts and restarts a helper process while it is needed."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from stoker.core.backoff import Backoff
 from stoker.settings import Settings
 
 _FIRST_PAUSE = 1.0
-# A process that lived that long did not fail because it was started.
+# A process that ran for this long did not fail at start-up, so the backoff is reset.
 _STEADY_SECONDS = 60.0
 
 
 class HelperProcess:
-    """Starts it when there is something for it to do, and again when it dies over that.
+    """Starts the process when it is needed, and again, with a backoff, when it fails.
 
-    It ends by itself when there is nothing left to do. Its one argument is our PID and its stdin a
-    pipe from us, so it can also tell when we are gone.
+    The process exits when it has nothing left to do. Its argument is our PID and its stdin a pipe
+    from us, so it also notices when we exit.
     """
 
     def __init__(self, module: str, what: str, settings: Settings) -> None:
@@ -33,35 +33,36 @@ class HelperProcess:
         self._is_wanted = False
 
     def is_needed(self) -> bool:
-        """Whether there is something to do for it."""
+        """Whether the process has something to do."""
         raise NotImplementedError
 
     @property
-    def is_there(self) -> bool:
+    def is_running(self) -> bool:
         return self._handle is not None
 
     def descriptors(self) -> list[int]:
-        """Readable when it has ended."""
+        """The pidfd of the process, readable when it has exited."""
         return [] if self._handle is None else [self._handle]
 
     def next_deadline(self) -> float | None:
         return self._backoff.due_at if self._is_wanted and self._handle is None else None
 
-    def look(self, now: float, something_changed: bool) -> str | None:
-        """Called in every turn; a text when there is trouble to tell of."""
-        was_there = self.is_there
-        trouble = self._collect(now)
-        if something_changed or (was_there and not self.is_there):  # one came as it left
+    def check(self, now: float, has_changed: bool) -> str | None:
+        """Start the process if necessary; called in every tick. Returns an error, or None."""
+        was_running = self.is_running
+        error = self._reap(now)
+        # After an exit, check again: work may have arrived while it was exiting.
+        if has_changed or (was_running and not self.is_running):
             self._is_wanted = self.is_needed()
-        if self._is_wanted and not self.is_there and self._backoff.is_due(now):
-            trouble = self._start(now) or trouble
-        return trouble
+        if self._is_wanted and not self.is_running and self._backoff.is_due(now):
+            error = self._start(now) or error
+        return error
 
-    def say(self, line: bytes) -> None:
-        """Tell it something, or not if it does not listen: nobody waits for it."""
+    def send(self, line: bytes) -> None:
+        """Write a line to its stdin; dropped if the pipe is full."""
         if self._stdin is not None:
             try:
-                os.write(self._stdin, b"\n" + line)  # the last one may have been cut short
+                os.write(self._stdin, b"\n" + line)  # end a previous line that was cut short
             except (BlockingIOError, BrokenPipeError):
                 pass
 
@@ -69,33 +70,33 @@ class HelperProcess:
         command = [sys.executable, "-P", "-m", self._module, str(os.getpid())]
         env = dict(os.environ, STOKER_STATE_DIR=self._settings.state_dir)
         try:
-            theirs, self._stdin = os.pipe2(os.O_CLOEXEC)
+            child_end, self._stdin = os.pipe2(os.O_CLOEXEC)
             os.set_blocking(self._stdin, False)
             try:
                 self._pid = os.posix_spawn(
                     sys.executable, command, env, setsid=True,
                     setsigdef=[signal.SIGHUP, signal.SIGCHLD],
-                    file_actions=[(os.POSIX_SPAWN_DUP2, theirs, 0)],
+                    file_actions=[(os.POSIX_SPAWN_DUP2, child_end, 0)],
                 )  # fmt: skip
             finally:
-                os.close(theirs)
+                os.close(child_end)
             self._handle = os.pidfd_open(self._pid)
             self._started_at = now
         except OSError as error:
-            self._forget()
+            self._close_descriptors()
             return self._failed(now, f"cannot be started ({error.strerror})")
         return None
 
-    def _collect(self, now: float) -> str | None:
+    def _reap(self, now: float) -> str | None:
         if self._handle is None:
             return None
         try:
             pid, status = os.waitpid(self._pid, os.WNOHANG)
-        except ChildProcessError:  # collected together with orphans of jobs
+        except ChildProcessError:  # already reaped together with orphans of jobs
             pid, status = self._pid, 1 << 8
         if not pid:
             return None
-        self._forget()
+        self._close_descriptors()
         if status == 0 or now - self._started_at >= _STEADY_SECONDS:
             self._backoff.succeeded()
         if status == 0:
@@ -108,19 +109,19 @@ class HelperProcess:
         self._backoff.failed(now)
         count = self._backoff.failures
         times = f" {count} times in a row" if count > 1 else ""
-        return f"{self._what} {how}{times}; it is started again in {self._backoff.due_at - now:g} s"
+        return f"{self._what} {how}{times}; restarting it in {self._backoff.due_at - now:g} s"
 
-    def _forget(self) -> None:
+    def _close_descriptors(self) -> None:
         for descriptor in (self._handle, self._stdin):
             if descriptor is not None:
                 os.close(descriptor)
         self._handle = self._stdin = None
 
     def close(self) -> None:
-        """It holds nothing, so it may go at any time."""
+        """End the process; it has no state that could be lost."""
         if self._handle is not None:
             try:
                 signal.pidfd_send_signal(self._handle, signal.SIGTERM)
             except ProcessLookupError:
                 pass
-            self._forget()
+            self._close_descriptors()

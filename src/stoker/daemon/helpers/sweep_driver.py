@@ -1,4 +1,4 @@
-"""Keeps the driver alive while a sweep needs one (see stoker/driver.py)."""
+"""Runs the sweep driver while a sweep needs one (see sweep_control/sweep_driver.py)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stoker.settings import Settings
 from stoker.store import sweeps
 from stoker.store.database import Database
 
-# Says why no driver is running; the daemon writes it, a driver that works removes it.
+# Contains why the sweep driver is not running. The daemon writes it, a working driver removes it.
 PAUSE_FILE = "driver.paused"
 
 
@@ -38,7 +38,7 @@ def _write(path: str, text: str) -> None:
 
 
 def pause_reason(state_dir: str) -> str | None:
-    """Why the driver of sweeps is not running now; None: it is, or it is not needed."""
+    """Why the sweep driver is not running now; None if it is running or not needed."""
     try:
         with open(os.path.join(state_dir, PAUSE_FILE), encoding="utf-8") as file:
             return file.read().strip() or None

@@ -1,4 +1,4 @@
-"""Keeps the tracer alive while there is something to sample (see stoker/tracer.py)."""
+"""Runs the usage recorder while there is something to sample (see usage/usage_recorder.py)."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ from stoker.daemon.loop import Loop
 from stoker.devices.sample_lines import encode
 from stoker.settings import Settings
 
-# How often the tracer hears of the cards; it makes one reading of several.
-_TELL_SECONDS = 1.0
+# How often the recorder gets a GPU sample; it averages several.
+_SEND_SECONDS = 1.0
 
 
 class UsageRecorderProcess(HelperProcess):
     def __init__(self, settings: Settings) -> None:
-        super().__init__("stoker.usage.usage_recorder", "the tracer", settings)
-        # Jobs that are shorter need no chart, and a process for each would cost more than they do.
-        self._ripe_seconds = settings.trace_seconds
-        self._begun = time.monotonic()
-        self._now = self._begun
-        self._ripe_at: float | None = None
-        self._tell_at = 0.0
-        self._told: Sample | None = None
+        super().__init__("stoker.usage.usage_recorder", "the usage recorder", settings)
+        # Shorter jobs get no chart: the process would cost more than the job.
+        self._min_seconds = settings.trace_seconds
+        self._created_at = time.monotonic()
+        self._now = self._created_at
+        self._due_at: float | None = None
+        self._send_at = 0.0
+        self._sent: Sample | None = None
 
     def is_needed(self) -> bool:
-        return self._ripe_at is not None and self._now >= self._ripe_at
+        return self._due_at is not None and self._now >= self._due_at
 
     def next_deadline(self) -> float | None:
-        if self.is_there or self._is_wanted:
+        if self.is_running or self._is_wanted:
             return super().next_deadline()
-        return self._ripe_at
+        return self._due_at
 
-    def follow(self, loop: Loop, seen: Sample | None, now: float) -> str | None:
-        """Called in every turn with the newest sample of the cards."""
+    def update(self, loop: Loop, seen: Sample | None, now: float) -> str | None:
+        """Send the newest GPU sample; called in every tick. Returns an error text, or None."""
         self._now = now
-        self._ripe_at = self._find_ripe(loop)
-        if self.is_there and seen is not self._told and now >= self._tell_at and seen is not None:
-            self._told, self._tell_at = seen, now + _TELL_SECONDS
-            self.say(encode(seen))
-        return self.look(now, not self.is_there)
+        self._due_at = self._find_due(loop)
+        if self.is_running and seen is not self._sent and now >= self._send_at and seen is not None:
+            self._sent, self._send_at = seen, now + _SEND_SECONDS
+            self.send(encode(seen))
+        return self.check(now, not self.is_running)
 
-    def _find_ripe(self, loop: Loop) -> float | None:
-        """From when on there is something to sample."""
-        if not self._ripe_seconds:
-            return None  # switched off
+    def _find_due(self, loop: Loop) -> float | None:
+        """When the first job is old enough to be sampled; None if there is none."""
+        if not self._min_seconds:
+            return None  # disabled
         if loop.gpus.is_monitored:
-            return self._begun + self._ripe_seconds
-        oldest = next(iter(loop.running.values()), None)  # they stand in the order of their starts
-        return None if oldest is None else oldest.started + self._ripe_seconds
+            return self._created_at + self._min_seconds
+        oldest = next(iter(loop.running.values()), None)  # in the order of their starts
+        return None if oldest is None else oldest.started + self._min_seconds
