@@ -471,7 +471,7 @@ def test_task_waits_for_a_gpu_that_a_queued_job_uses(host: GpuHost) -> None:
     program = project.popen()
     assert program.stderr is not None
     assert without_stderr_times(program.stderr.readline()) == [
-        "WARNING waiting for a GPU: leased by another process"
+        "WARNING waiting for a GPU: leased to another process"
     ]
     gate.open()
     _, errors = program.communicate(timeout=60)

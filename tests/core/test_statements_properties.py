@@ -21,7 +21,7 @@ REQUESTS = (
 )  # fmt: skip
 STATES = st.sampled_from((
     None, DeviceState(closed="drained"), DeviceState(closed="clearing", is_brief=True),
-    DeviceState(closed="leased by another process"), DeviceState(40 * GIB, True, None, "user2"),
+    DeviceState(closed="leased to another process"), DeviceState(40 * GIB, True, None, "user2"),
 ))  # fmt: skip
 LIMITS = st.sampled_from((None, None, 5.0, 60.0, 600.0))
 ESTIMATES = st.builds(Estimate, st.sampled_from((1.0, 30.0, 900.0)),

@@ -71,7 +71,7 @@ def test_output_to_dev_null_is_allowed(lab: Lab) -> None:
     assert lab.wait(lab.submit("-o", "/dev/null", "--stderr", "/dev/null", "echo x; exit 3")) == 3
 
 
-def test_job_finds_a_blocking_stdout_and_a_first_attempt_truncates_it(lab: Lab) -> None:
+def test_job_gets_a_blocking_stdout_and_the_first_attempt_truncates_it(lab: Lab) -> None:
     path = lab.folder / "out"
     path.write_text("of an earlier run\n")
     code = "import fcntl, os; print(fcntl.fcntl(1, fcntl.F_GETFL) & os.O_NONBLOCK)"
@@ -94,7 +94,7 @@ def test_log_of_a_job_whose_output_became_a_fifo_is_an_error(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("kind", ("fifo", "/dev/zero"))
-def test_metrics_and_progress_that_never_end_stop_no_command(lab: Lab, kind: str) -> None:
+def test_endless_metrics_and_progress_files_block_no_command(lab: Lab, kind: str) -> None:
     path = make_special(lab.folder, kind)
     links = "; ".join(f'ln -s {path} "$STOKER_{name}"' for name in ("METRICS", "PROGRESS_FILE"))
     job = lab.submit(f"{links}; exit 3")
@@ -130,7 +130,7 @@ def test_job_file_may_be_a_fifo(lab: Lab) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
 @pytest.mark.skipif(not os.path.exists("/dev/fuse"), reason="the kernel has no FUSE")
 @pytest.mark.slow
-def test_file_system_that_never_answers_stops_only_the_jobs_on_it(
+def test_file_system_that_hangs_blocks_only_the_jobs_on_it(
     new_lab: Callable[..., Lab],
 ) -> None:
     lab = new_lab(devices=1)

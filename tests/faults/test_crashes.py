@@ -37,7 +37,7 @@ def test_daemon_adopts_running_jobs_after_kill_9(lab: Lab) -> None:
     assert lab.job(job)["started_at"] == started
 
 
-def test_the_end_of_a_job_is_true_when_no_daemon_was_there_to_see_it(lab: Lab) -> None:
+def test_job_that_ends_while_no_daemon_is_running_keeps_its_exit_code(lab: Lab) -> None:
     job = _start(lab)
     lab.ok("daemon", "stop")
     (lab.folder / "go").touch()
@@ -48,14 +48,14 @@ def test_the_end_of_a_job_is_true_when_no_daemon_was_there_to_see_it(lab: Lab) -
     assert before == "running"
 
 
-def test_a_killed_daemon_is_replaced_by_the_runner(lab: Lab) -> None:
+def test_killed_daemon_is_restarted_by_the_runner(lab: Lab) -> None:
     _start(lab)
     pid = lab.daemon_pid()
     lab.kill_daemon()
     lab.wait_until(lambda: lab.daemon_pid() not in (None, pid))
 
 
-def test_a_daemon_that_cannot_start_is_tried_again_later(lab: Lab) -> None:
+def test_daemon_that_cannot_start_is_retried_later(lab: Lab) -> None:
     """Row 26: nobody has to come and start it when the trouble is over."""
     assert lab.wait(lab.submit("true")) == 0
     runner = lab.runner_pid()
@@ -72,7 +72,7 @@ def test_a_daemon_that_cannot_start_is_tried_again_later(lab: Lab) -> None:
     lab.wait_until(lambda: lab.daemon_pid() is not None)
 
 
-def test_a_killed_runner_is_replaced_and_its_jobs_keep_their_codes(lab: Lab) -> None:
+def test_killed_runner_is_restarted_and_its_jobs_keep_their_exit_codes(lab: Lab) -> None:
     """Row 13: they fall to the daemon, which is their nearest living ancestor."""
     job = _start(lab)
     lab.kill_runner()
@@ -114,7 +114,7 @@ def _holds_handle(daemon: int) -> bool:
     return False
 
 
-def test_an_orphan_of_a_killed_runner_keeps_its_device_and_can_be_cancelled(
+def test_orphan_of_a_killed_runner_keeps_its_device_and_can_be_cancelled(
     new_lab: Callable[..., Lab],
 ) -> None:
     lab = new_lab(devices=1)
@@ -128,7 +128,7 @@ def test_an_orphan_of_a_killed_runner_keeps_its_device_and_can_be_cancelled(
     assert lab.wait(second) == 0
 
 
-def test_a_job_killed_together_with_daemon_and_runner_is_lost_not_done(lab: Lab) -> None:
+def test_job_killed_together_with_daemon_and_runner_is_lost(lab: Lab) -> None:
     """Row 15."""
     job = _start(lab)
     again = lab.submit("--restartable", f"echo ran >> {lab.folder}/again; sleep 60")
@@ -141,7 +141,7 @@ def test_a_job_killed_together_with_daemon_and_runner_is_lost_not_done(lab: Lab)
     lab.wait_until(lambda: lab.job(again)["attempts"] == 2)
 
 
-def test_a_restartable_job_that_is_lost_each_time_is_given_up(
+def test_restartable_job_that_is_lost_each_time_is_retried_a_limited_number_of_times(
     new_lab: Callable[..., Lab],
 ) -> None:
     lab = new_lab(devices=1, STOKER_RETRY_DELAY="0.01")
@@ -166,7 +166,7 @@ def _kill_everything(lab: Lab) -> None:
     lab.wait_until(lambda: lab.daemon_pid() is None and lab.runner_pid() is None)
 
 
-def test_after_a_reboot_running_jobs_are_lost_and_the_queue_resumes(
+def test_running_jobs_are_lost_and_the_queue_resumes_after_a_reboot(
     new_lab: Callable[..., Lab],
 ) -> None:
     """Row 16. The processes are dead, and the boot id says so even if PIDs were reused."""
@@ -180,7 +180,7 @@ def test_after_a_reboot_running_jobs_are_lost_and_the_queue_resumes(
     assert lab.state(job) == "lost"
 
 
-def test_a_process_that_got_the_pid_of_a_job_is_neither_adopted_nor_signalled(lab: Lab) -> None:
+def test_process_that_reuses_the_pid_of_a_job_is_neither_adopted_nor_signaled(lab: Lab) -> None:
     """Row 18: the books are made to point at a stranger, this very process."""
     job = _start(lab)
     _kill_everything(lab)
@@ -192,7 +192,7 @@ def test_a_process_that_got_the_pid_of_a_job_is_neither_adopted_nor_signalled(la
     lab.wait_until(lambda: lab.state(job) == "lost")  # and this process is alive to say so
 
 
-def test_a_stopped_daemon_loses_nothing_and_fires_no_limit_wrongly(lab: Lab) -> None:
+def test_suspended_daemon_loses_nothing_and_enforces_no_limit_wrongly(lab: Lab) -> None:
     """Row 19."""
     job = _start(lab, "--time-limit", "1h")
     daemon = lab.daemon_pid()
@@ -209,7 +209,7 @@ def test_a_stopped_daemon_loses_nothing_and_fires_no_limit_wrongly(lab: Lab) -> 
     assert lab.wait(job) == 7 and lab.wait(queued) == 3
 
 
-def test_a_stopped_job_can_be_cancelled(lab: Lab) -> None:
+def test_suspended_job_can_be_cancelled(lab: Lab) -> None:
     """Row 20: SIGTERM alone would never reach it."""
     job = _start(lab)
     for pid in lab.processes():

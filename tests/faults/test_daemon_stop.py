@@ -12,7 +12,7 @@ from stoker.supervisor import locks, runner_client, sockets
 from stoker.supervisor.wire import Wire
 
 
-def test_daemon_that_stops_before_its_runner_has_started_says_goodbye() -> None:
+def test_daemon_that_stops_before_its_runner_has_started_sends_bye() -> None:
     """Otherwise the runner finds a broken connection and starts another daemon."""
     daemon, runner = socket.socketpair()
     wire = Wire(daemon)

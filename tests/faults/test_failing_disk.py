@@ -38,7 +38,7 @@ def in_namespace(lab: Lab, script: str, *words: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_ends_are_kept_in_memory_until_the_disk_takes_writes_again(
+def test_ends_are_kept_in_memory_until_the_disk_is_writable_again(
     new_lab: Callable[..., Lab],
 ) -> None:
     lab = new_lab(devices=2)
@@ -133,7 +133,7 @@ def test_journal_record_that_failed_can_be_repeated(tmp_path: Path) -> None:
 @pytest.mark.skipif(not shutil.which("mkfs.ext4"), reason="mkfs.ext4 is not installed")
 @pytest.mark.skipif(not os.path.exists("/sys/fs/ext4"), reason="the kernel has no ext4")
 @pytest.mark.slow
-def test_read_only_disk_ends_neither_daemon_nor_runner_nor_their_supervision(
+def test_daemon_and_runner_survive_a_read_only_disk_and_keep_supervising(
     new_lab: Callable[..., Lab],
 ) -> None:
     in_namespace(new_lab(), "read_only_disk.py", "6")
@@ -141,7 +141,7 @@ def test_read_only_disk_ends_neither_daemon_nor_runner_nor_their_supervision(
 
 @needs_mount
 @pytest.mark.slow
-def test_runner_that_cannot_start_is_tried_less_and_less_often(new_lab: Callable[..., Lab]) -> None:
+def test_runner_that_cannot_start_is_retried_with_a_backoff(new_lab: Callable[..., Lab]) -> None:
     in_namespace(new_lab(), "no_inodes.py")
 
 
@@ -161,7 +161,7 @@ def test_cancel_stops_a_job_while_the_queue_cannot_be_written(new_lab: Callable[
     assert lab.wait(waits) == 0
 
 
-def test_json_of_doctor_names_the_problem(new_lab: Callable[..., Lab]) -> None:
+def test_doctor_json_names_the_problem(new_lab: Callable[..., Lab]) -> None:
     lab = new_lab(devices=1)
     assert lab.wait(lab.submit("true")) == 0
     daemon = lab.daemon_pid()

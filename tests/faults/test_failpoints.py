@@ -48,7 +48,7 @@ def _crash(
 
 @pytest.mark.parametrize("nth", [1, 2, 5])
 @pytest.mark.parametrize("point", DAEMON_POINTS)
-def test_no_job_is_lost_or_doubled_when_the_daemon_dies_at(
+def test_no_job_is_lost_or_runs_twice_when_the_daemon_dies_at(
     new_lab: Callable[..., Lab], point: str, nth: int
 ) -> None:
     if point == "daemon.during_recovery":
@@ -59,7 +59,7 @@ def test_no_job_is_lost_or_doubled_when_the_daemon_dies_at(
 
 @pytest.mark.parametrize("nth", [1, 2, 5])
 @pytest.mark.parametrize("point", RUNNER_POINTS)
-def test_at_most_the_jobs_in_hand_are_lost_when_the_runner_dies_at(
+def test_only_jobs_being_started_or_ended_are_lost_when_the_runner_dies_at(
     new_lab: Callable[..., Lab], point: str, nth: int
 ) -> None:
     lab, effects, numbers = _crash(new_lab, point, nth)
@@ -71,7 +71,7 @@ def test_at_most_the_jobs_in_hand_are_lost_when_the_runner_dies_at(
     assert all(lab.job(id)["cause"] == "lost" for id in lost)
 
 
-def test_dependants_are_released_once_when_the_daemon_dies_after_an_end(
+def test_dependents_are_released_once_when_the_daemon_dies_after_a_job_ended(
     new_lab: Callable[..., Lab],
 ) -> None:
     for point in ("daemon.before_commit", "daemon.after_commit"):
@@ -92,7 +92,7 @@ def test_dependants_are_released_once_when_the_daemon_dies_after_an_end(
             lab.close()
 
 
-def test_a_kill_of_a_job_is_completed_after_the_daemon_died_in_the_middle_of_it(
+def test_kill_of_a_job_is_completed_after_the_daemon_died_during_it(
     new_lab: Callable[..., Lab],
 ) -> None:
     """Row 7: before the order to stop reached the runner, and between SIGTERM and SIGKILL."""
@@ -115,7 +115,7 @@ def wait_for_log(lab: Lab, job: int, text: str) -> None:
     wait_until(lambda: lab.state(job) == "running" and lab.log(job) == text)
 
 
-def test_a_killed_client_leaves_a_whole_chunk_or_nothing_and_a_retry_makes_no_duplicates(
+def test_killed_client_submits_all_jobs_or_none_and_a_retry_makes_no_duplicates(
     new_lab: Callable[..., Lab],
 ) -> None:
     """Rows 8 and 51."""
@@ -130,7 +130,9 @@ def test_a_killed_client_leaves_a_whole_chunk_or_nothing_and_a_retry_makes_no_du
         assert len(lab.states()) == 5
 
 
-def test_the_schema_is_whole_or_absent_when_its_creator_dies(new_lab: Callable[..., Lab]) -> None:
+def test_schema_is_complete_or_absent_when_the_client_that_creates_it_dies(
+    new_lab: Callable[..., Lab],
+) -> None:
     """Row 9."""
     for nth in (1, 7, 14):
         lab = new_lab(devices=1)

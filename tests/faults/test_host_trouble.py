@@ -15,7 +15,7 @@ from tests.lab import Lab
 from tests.mounts import needs_mount
 
 
-def test_a_writer_that_sits_on_the_database_stops_starts_but_not_supervision(lab: Lab) -> None:
+def test_process_that_holds_the_write_lock_stops_starts_but_not_supervision(lab: Lab) -> None:
     """A client that was stopped in the middle of its write holds the lock."""
     go = lab.folder / "go"
     job = lab.submit(f"while [ ! -e {go} ]; do sleep 0.02; done; exit 7")
@@ -31,7 +31,7 @@ def test_a_writer_that_sits_on_the_database_stops_starts_but_not_supervision(lab
 
 
 @needs_mount
-def test_a_full_disk_refuses_submits_keeps_exit_codes_and_recovers_by_itself(
+def test_full_disk_refuses_submits_keeps_exit_codes_and_recovers(
     new_lab: Callable[..., Lab],
 ) -> None:
     """Rows 26 and 27, on a small file system of its own inside a mount namespace."""
@@ -49,7 +49,7 @@ def test_a_full_disk_refuses_submits_keeps_exit_codes_and_recovers_by_itself(
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_journal_takes_ends_when_the_disk_takes_nothing_more(tmp_path: Path) -> None:
+def test_journal_records_ends_on_a_full_disk(tmp_path: Path) -> None:
     """Space for them was set aside when the segment was made."""
     from stoker.core.model import Outcome
 
@@ -61,7 +61,7 @@ def test_the_journal_takes_ends_when_the_disk_takes_nothing_more(tmp_path: Path)
     assert len(list(read_journal(str(tmp_path)))) == 1000
 
 
-def test_a_torn_journal_line_is_ignored(tmp_path: Path) -> None:
+def test_incomplete_journal_line_is_ignored(tmp_path: Path) -> None:
     from stoker.core.model import Outcome
 
     journal = Journal(str(tmp_path))
@@ -73,7 +73,7 @@ def test_a_torn_journal_line_is_ignored(tmp_path: Path) -> None:
     assert [record.attempt for record in read_journal(str(tmp_path))] == [1]
 
 
-def test_a_flooded_log_keeps_head_and_tail_and_gives_the_middle_back(tmp_path: Path) -> None:
+def test_flooded_log_keeps_start_and_end_and_frees_the_middle(tmp_path: Path) -> None:
     """Row 42."""
     log = tmp_path / "log"
     with open(log, "wb") as file:
@@ -88,7 +88,7 @@ def test_a_flooded_log_keeps_head_and_tail_and_gives_the_middle_back(tmp_path: P
     assert data.startswith(b"line 000000") and data.endswith(b"line 199999 of a flood\n")
 
 
-def test_a_running_job_that_floods_its_log_stays_within_the_limit_and_can_be_read(
+def test_log_of_a_running_job_stays_within_the_limit_and_can_be_read(
     new_lab: Callable[..., Lab],
 ) -> None:
     lab = new_lab(devices=1, STOKER_LOG_LIMIT="1M")
@@ -105,7 +105,7 @@ def test_a_running_job_that_floods_its_log_stays_within_the_limit_and_can_be_rea
     assert "dropped" in text and text.endswith("end\n") and len(text) < 2_000_000
 
 
-def test_a_program_folder_or_interpreter_that_is_gone_is_a_start_failure(lab: Lab) -> None:
+def test_missing_program_folder_or_interpreter_is_a_start_failure(lab: Lab) -> None:
     """Row 53: not exit 127 guessing."""
     away = lab.folder / "away"
     away.mkdir()
@@ -122,7 +122,7 @@ def test_a_program_folder_or_interpreter_that_is_gone_is_a_start_failure(lab: La
     assert lab.wait(held) == 126
 
 
-def test_a_script_without_an_interpreter_line_runs_as_in_a_shell(lab: Lab) -> None:
+def test_script_without_an_interpreter_line_runs_as_in_a_shell(lab: Lab) -> None:
     script = lab.folder / "script"
     script.write_text("echo from $0 with $1\n")
     script.chmod(0o755)
@@ -131,7 +131,7 @@ def test_a_script_without_an_interpreter_line_runs_as_in_a_shell(lab: Lab) -> No
     assert lab.log(job) == "from ./script with word\n"
 
 
-def test_very_short_jobs_have_true_codes_and_no_phantom_running(lab: Lab) -> None:
+def test_very_short_jobs_have_correct_exit_codes_and_do_not_stay_running(lab: Lab) -> None:
     """Row 54."""
     lines = "\n".join(f"exit {number % 5}" for number in range(100))
     ids = [int(line) for line in lab.ok("submit", "-q", "--file", "-", input=lines).split()]
@@ -141,7 +141,7 @@ def test_very_short_jobs_have_true_codes_and_no_phantom_running(lab: Lab) -> Non
     assert set(lab.states().values()) == {"done", "failed"}
 
 
-def test_an_always_failing_job_backs_off_and_does_not_starve_others(
+def test_always_failing_job_backs_off_and_does_not_starve_others(
     new_lab: Callable[..., Lab],
 ) -> None:
     """Row 55."""
@@ -153,7 +153,7 @@ def test_an_always_failing_job_backs_off_and_does_not_starve_others(
     assert lab.job(bad)["attempts"] == 4
 
 
-def test_when_no_process_can_be_started_the_job_waits_and_no_attempt_is_counted(
+def test_job_waits_and_counts_no_attempt_while_no_process_can_be_started(
     new_lab: Callable[..., Lab],
 ) -> None:
     """Row 44: the runner may open no more files."""

@@ -42,7 +42,7 @@ def _is_alive(pid: int) -> bool:
         return False
 
 
-def test_cancel_ends_a_process_that_only_its_cgroup_tells_of(lab: Lab) -> None:
+def test_cancel_kills_a_process_that_is_known_only_by_its_cgroup(lab: Lab) -> None:
     job, pid = _start(lab)
     assert _is_alive(pid)
     lab.ok("cancel", "--now", str(job))
@@ -51,7 +51,7 @@ def test_cancel_ends_a_process_that_only_its_cgroup_tells_of(lab: Lab) -> None:
     assert not _is_alive(pid)
 
 
-def test_daemon_ends_a_process_that_only_its_cgroup_tells_of_after_the_runner_died(
+def test_daemon_kills_a_process_that_is_known_only_by_its_cgroup_after_the_runner_died(
     lab: Lab,
 ) -> None:
     job, pid = _start(lab)

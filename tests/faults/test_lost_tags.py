@@ -155,7 +155,7 @@ def _children(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def test_exit_code_survives_the_runner_while_leftovers_are_waited_for(
+def test_exit_code_survives_a_runner_that_dies_while_leftovers_run(
     new_lab: Callable[..., Lab], place: Path
 ) -> None:
     lab = new_lab(devices=1)
@@ -171,7 +171,7 @@ def test_exit_code_survives_the_runner_while_leftovers_are_waited_for(
     assert not _is_alive(_pid(place, "left"))
 
 
-def test_process_in_a_session_of_its_own_is_not_taken_for_the_job_that_started_it(
+def test_process_in_its_own_session_is_not_taken_for_the_job_that_started_it(
     new_lab: Callable[..., Lab], place: Path
 ) -> None:
     """The runner dies at the start, and the job ends before the daemon looks for it."""
@@ -214,7 +214,7 @@ def _journal(lab: Lab) -> str:
 
 
 @needs_root
-def test_process_of_another_user_is_named_as_one_that_cannot_be_killed() -> None:
+def test_process_of_another_user_is_reported_as_one_that_cannot_be_killed() -> None:
     sleeper = subprocess.Popen(["sleep", "300"])
     process = read_process(sleeper.pid)
     assert process is not None
@@ -235,7 +235,7 @@ def test_process_of_another_user_is_named_as_one_that_cannot_be_killed() -> None
     assert text == f"process {sleeper.pid} (sleep) belongs to another user and cannot be killed"
 
 
-def test_survivors_are_killed_again_ever_more_rarely_and_new_processes_soon() -> None:
+def test_survivors_are_killed_again_with_a_backoff_and_new_processes_soon() -> None:
     one, other = (Process(pid, 1, pid, "R", 1, 100) for pid in (7, 8))
     retries = KillRetries()
     assert retries.pause([one]) < 1.0
@@ -245,7 +245,7 @@ def test_survivors_are_killed_again_ever_more_rarely_and_new_processes_soon() ->
     assert retries.failures == 0
 
 
-def test_zombie_tells_its_wait_status_until_it_is_reaped() -> None:
+def test_zombie_has_a_wait_status_until_it_is_reaped() -> None:
     for command, status in (("exit 7", 7 << 8), ("kill -9 $$", 9), ("exit 0", 0)):
         child = subprocess.Popen(["sh", "-c", command])
         started = read_process(child.pid)

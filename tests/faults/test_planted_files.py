@@ -20,7 +20,7 @@ def shared_folder(lab: Lab) -> Path:
     return folder
 
 
-def test_long_shell_text_leaves_no_script_beside_the_output(lab: Lab) -> None:
+def test_long_shell_command_leaves_no_script_next_to_the_output(lab: Lab) -> None:
     folder = shared_folder(lab)
     (lab.folder / "jobs").write_text(
         f": {'x' * 140_000}; echo $# ran; exit 3 #stoker -o shared/out\n"
@@ -31,7 +31,7 @@ def test_long_shell_text_leaves_no_script_beside_the_output(lab: Lab) -> None:
     assert os.listdir(folder) == ["out"]
 
 
-def test_long_shell_text_runs_although_a_script_was_planted(lab: Lab) -> None:
+def test_long_shell_command_ignores_a_planted_script(lab: Lab) -> None:
     folder = shared_folder(lab)
     for attempt in range(1, 4):
         (folder / f"out.{attempt}.sh").symlink_to(folder / "planted")
@@ -41,7 +41,7 @@ def test_long_shell_text_runs_although_a_script_was_planted(lab: Lab) -> None:
     assert (folder / "planted").read_text() == "echo planted; exit 9\n"
 
 
-def test_long_shell_text_runs_in_the_foreground(lab: Lab) -> None:
+def test_long_shell_command_runs_in_the_foreground(lab: Lab) -> None:
     (lab.folder / "jobs").write_text(f": {'x' * 140_000}; echo ran > ran\n")
     lab.ok("run", "jobs")
     assert (lab.folder / "ran").read_text() == "ran\n"
@@ -65,11 +65,11 @@ def test_output_that_another_user_planted_is_refused(lab: Lab, kind: str) -> Non
     job = lab.submit("-o", str(out), "echo overwritten")
     assert lab.wait(job) == 126
     assert lab.job(job)["cause"] == "start_failed"
-    assert "in a folder open to everybody" in lab.job(job)["detail"]
+    assert "in a world-writable folder" in lab.job(job)["detail"]
     assert mine.read_text() == "precious\n"
 
 
-def test_own_links_and_files_in_a_shared_folder_take_output(lab: Lab) -> None:
+def test_own_links_and_files_in_a_shared_folder_are_accepted_as_output(lab: Lab) -> None:
     folder = shared_folder(lab)
     (folder / "link").symlink_to(lab.folder / "target")
     (folder / "old").write_text("old\n")

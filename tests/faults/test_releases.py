@@ -46,7 +46,7 @@ def old_lab(new_lab: Callable[..., Lab], tmp_path: Path) -> Lab:
     return new_lab(devices=2, PYTHONPATH=str(site))
 
 
-def test_jobs_of_an_older_runner_go_on_and_finish_under_a_newer_daemon(old_lab: Lab) -> None:
+def test_jobs_of_an_older_runner_continue_and_finish_under_a_newer_daemon(old_lab: Lab) -> None:
     gate = Gate(old_lab.folder)
     first = old_lab.submit(f"{gate.wait}; exit 6")
     (pid,) = gate.wait_for()
@@ -121,7 +121,7 @@ def peer(tmp_path: Path) -> Any:
     made.close()
 
 
-def test_runner_serves_an_older_daemon_in_the_older_form(peer: Peer, tmp_path: Path) -> None:
+def test_runner_serves_an_older_daemon_with_the_older_protocol(peer: Peer, tmp_path: Path) -> None:
     log = str(tmp_path / "out")
     peer.say("context", 1, "/", [["PATH", os.environ["PATH"]]], 0o22, "/bin/sh")
     peer.say("launch", 0, 5, 1, 1, ["exit 3"], True, 1, {}, [0], log, None, True, None, 10.0, False,
@@ -133,9 +133,7 @@ def test_runner_serves_an_older_daemon_in_the_older_form(peer: Peer, tmp_path: P
     assert peer.hear("living") == ["living", [], 1]
 
 
-def test_runner_ignores_fields_and_messages_that_it_does_not_know(
-    peer: Peer, tmp_path: Path
-) -> None:
+def test_runner_ignores_unknown_fields_and_messages(peer: Peer, tmp_path: Path) -> None:
     peer.say("hello", {"protocol": 9, "color": "red"})
     assert peer.hear("hello")[1]["protocol"] == 2
     peer.say("dance", {"how": "slowly"})
@@ -156,14 +154,14 @@ def test_runner_ignores_fields_and_messages_that_it_does_not_know(
     peer.say("launch", {"leases": 0, "attempt": 6, "job": 2})
     refused = peer.hear("refused")[1]
     assert refused["attempt"] == 6
-    assert "cannot read the order" in refused["why"]
+    assert "cannot decode the order" in refused["why"]
     assert peer.process.poll() is None
     text = peer.log.read_text()
     assert "message of unknown kind `dance`" in text
     assert "Traceback" not in text
 
 
-def test_daemon_ignores_fields_and_messages_that_it_does_not_know() -> None:
+def test_daemon_ignores_unknown_fields_and_messages() -> None:
     from stoker.supervisor.wire import Wire
 
     ours, theirs = socket.socketpair()
@@ -182,7 +180,7 @@ def test_daemon_ignores_fields_and_messages_that_it_does_not_know() -> None:
     theirs.close()
 
 
-def test_descriptors_of_an_order_wait_until_the_form_of_the_peer_is_known() -> None:
+def test_descriptors_of_an_order_are_held_until_the_peer_protocol_is_known() -> None:
     from stoker.supervisor.wire import Wire
 
     ours, theirs = socket.socketpair()
@@ -202,7 +200,7 @@ def test_descriptors_of_an_order_wait_until_the_form_of_the_peer_is_known() -> N
     far.close()
 
 
-def test_journal_of_a_newer_runner_is_read_as_far_as_it_is_known(tmp_path: Path) -> None:
+def test_journal_of_a_newer_runner_is_read_without_unknown_records(tmp_path: Path) -> None:
     (tmp_path / "journal-1").write_bytes(
         b"stoker-journal 1\n"
         b"begun 1 2 1 5.0 6.0 boot 0,1 and more words\n"
@@ -216,7 +214,7 @@ def test_journal_of_a_newer_runner_is_read_as_far_as_it_is_known(tmp_path: Path)
     assert records[0].devices == (0, 1)
 
 
-def test_results_of_calls_are_read_in_the_form_of_either_release() -> None:
+def test_results_of_calls_are_read_in_the_format_of_either_release() -> None:
     value = pickle.dumps(5)
     of_0_1 = payload.read_outcome(pickle.dumps((1, value, None, None, "")))
     newer = payload.read_outcome(pickle.dumps({"attempt": 1, "value": value, "color": "red"}))
@@ -225,7 +223,7 @@ def test_results_of_calls_are_read_in_the_form_of_either_release() -> None:
     assert (written.attempt, pickle.loads(written.value or b"")) == (1, 5)
 
 
-def test_sweep_of_an_older_release_goes_on(lab: Lab) -> None:
+def test_sweep_of_an_older_release_continues(lab: Lab) -> None:
     lab.ok("sweep", "-n", "s", "--hold", "--priority", "3", "-G", "2", "x=1,2", "--", "echo", "{x}")
     path = lab.state_dir / "queue.db"
     connection = sqlite3.connect(path)

@@ -32,7 +32,9 @@ def stop(lab: Lab) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-def test_running_jobs_go_on_and_finished_ones_stay_finished(lab: Lab, way: Damage) -> None:
+def test_running_jobs_continue_and_finished_jobs_stay_finished_after_a_repair(
+    lab: Lab, way: Damage
+) -> None:
     gate = Gate(lab.folder)
     runs = lab.folder / "runs"
     lines = "".join(f"echo {n} >> {runs}\n" for n in range(1, 13))
@@ -63,7 +65,7 @@ def test_running_jobs_go_on_and_finished_ones_stay_finished(lab: Lab, way: Damag
     assert sorted(seen) == sorted(set(seen)), "a job ran twice"
 
 
-def test_running_job_is_adopted_although_its_record_is_older(lab: Lab) -> None:
+def test_running_job_is_adopted_although_the_restored_record_is_older(lab: Lab) -> None:
     """The snapshot shows it as waiting; the journal and its processes know better."""
     gate = Gate(lab.folder)
     lab.ok("daemon", "drain")
@@ -90,7 +92,7 @@ def test_running_job_is_adopted_although_its_record_is_older(lab: Lab) -> None:
     assert lab.wait(job) == 6
 
 
-def test_repair_asks_on_a_terminal_and_changes_nothing_without_a_yes(lab: Lab) -> None:
+def test_repair_asks_on_a_terminal_and_changes_nothing_unless_confirmed(lab: Lab) -> None:
     lab.submit("--hold", "true")
     path = lab.state_dir / "queue.db"
     zero_schema_page(path, random.Random(0))
@@ -109,7 +111,7 @@ def test_repair_asks_on_a_terminal_and_changes_nothing_without_a_yes(lab: Lab) -
     assert "salvaged 1 job from the damaged database" in terminal.text
 
 
-def test_doctor_sees_a_database_that_is_older_than_the_journal(lab: Lab) -> None:
+def test_doctor_detects_a_database_that_is_older_than_the_journal(lab: Lab) -> None:
     lab.submit("--hold", "true")
     lab.ok("daemon", "stop")
     path = lab.state_dir / "queue.db"

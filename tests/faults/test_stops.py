@@ -37,7 +37,7 @@ def restart(lab: Lab) -> None:
         (restart, ["--now"]),
     ],
 )
-def test_second_cancel_with_a_shorter_grace_shortens_the_first(
+def test_second_cancel_with_a_shorter_grace_period_shortens_the_first(
     lab: Lab, meanwhile: Callable[[Lab], None], shorter: list[str]
 ) -> None:
     gate = Gate(lab.folder)
@@ -52,7 +52,7 @@ def test_second_cancel_with_a_shorter_grace_shortens_the_first(
     assert lab.state(job) == "cancelled"
 
 
-def test_second_cancel_with_a_longer_grace_changes_nothing(lab: Lab) -> None:
+def test_second_cancel_with_a_longer_grace_period_changes_nothing(lab: Lab) -> None:
     gate = Gate(lab.folder)
     job = lab.submit(STUBBORN + gate.wait)
     (pid,) = gate.wait_for()
@@ -64,7 +64,7 @@ def test_second_cancel_with_a_longer_grace_changes_nothing(lab: Lab) -> None:
     assert lab.state(job) == "cancelled"
 
 
-def test_third_interrupt_of_a_run_kills_what_the_second_asked_to_end(lab: Lab) -> None:
+def test_third_interrupt_of_a_run_kills_the_jobs_that_the_second_terminated(lab: Lab) -> None:
     gate = Gate(lab.folder)
     asked = lab.folder / "asked"
     jobs = lab.folder / "jobs.txt"

@@ -33,7 +33,7 @@ def _release_animals(lab: Lab) -> tuple[int, Path]:
     return job, cage
 
 
-def test_cancelling_leaves_none_of_the_hostile_processes_alive(lab: Lab) -> None:
+def test_cancel_leaves_no_hostile_process_alive(lab: Lab) -> None:
     job, cage = _release_animals(lab)
     lab.ok("cancel", str(job))
     lab.wait(job)
@@ -44,7 +44,7 @@ def test_cancelling_leaves_none_of_the_hostile_processes_alive(lab: Lab) -> None
         assert not os.path.exists(f"/proc/{pid}") or _is_zombie(pid), animal
 
 
-def test_a_foreground_run_leaves_none_of_them_alive_however_it_ends(
+def test_foreground_run_leaves_no_hostile_process_alive_after_sigterm_or_sigkill(
     new_lab: Callable[..., Lab],
 ) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
@@ -61,7 +61,7 @@ def test_a_foreground_run_leaves_none_of_them_alive_however_it_ends(
         wait_until_empty(lab)
 
 
-def test_leftovers_of_an_ended_job_are_swept_before_it_counts_as_ended(lab: Lab) -> None:
+def test_job_ends_only_after_its_leftover_processes_are_killed(lab: Lab) -> None:
     pid_file = lab.folder / "pid"
     job = lab.submit(f"setsid sh -c 'echo $$ > {pid_file}; exec sleep 1000' & "
                      f"while [ ! -s {pid_file} ]; do sleep 0.01; done; exit 5")  # fmt: skip
@@ -70,7 +70,7 @@ def test_leftovers_of_an_ended_job_are_swept_before_it_counts_as_ended(lab: Lab)
     assert not os.path.exists(f"/proc/{pid_file.read_text().strip()}")
 
 
-def test_leftovers_may_stay_when_the_job_asked_for_it(lab: Lab) -> None:
+def test_leftover_processes_survive_with_keep_children(lab: Lab) -> None:
     pid_file = lab.folder / "pid"
     job = lab.submit("--keep-children", f"setsid sh -c 'echo $$ > {pid_file}; exec sleep 1000' & "
                      f"while [ ! -s {pid_file} ]; do sleep 0.01; done")  # fmt: skip
@@ -78,7 +78,7 @@ def test_leftovers_may_stay_when_the_job_asked_for_it(lab: Lab) -> None:
     assert os.path.exists(f"/proc/{pid_file.read_text().strip()}")
 
 
-def test_a_daemon_that_a_job_started_is_not_part_of_the_job(lab: Lab) -> None:
+def test_daemon_started_by_a_job_is_not_part_of_the_job(lab: Lab) -> None:
     """The first `stoker submit` on a host may well come from inside a job of another queue."""
     inner = lab.folder / "inner"
     command = f"STOKER_STATE_DIR={inner} {sys.executable} -m stoker submit -q 'exit 3'"
@@ -89,14 +89,14 @@ def test_a_daemon_that_a_job_started_is_not_part_of_the_job(lab: Lab) -> None:
     lab.run("daemon", "stop", STOKER_STATE_DIR=str(inner))
 
 
-def test_a_job_inherits_three_descriptors_and_no_more(lab: Lab) -> None:
+def test_job_inherits_exactly_three_descriptors(lab: Lab) -> None:
     probe = "import os; print(sorted(int(f) for f in os.listdir('/proc/self/fd'))[:-1])"
     job = lab.submit("--", sys.executable, "-c", probe)
     assert lab.wait(job) == 0
     assert lab.log(job) == "[0, 1, 2]\n"
 
 
-def test_a_job_starts_with_default_signals_an_empty_stdin_and_its_own_session(lab: Lab) -> None:
+def test_job_starts_with_default_signals_an_empty_stdin_and_its_own_session(lab: Lab) -> None:
     probe = (
         "import os, signal, sys;"
         "print([s.name for s in signal.valid_signals() if isinstance(s, signal.Signals)"
@@ -113,7 +113,7 @@ def test_a_job_starts_with_default_signals_an_empty_stdin_and_its_own_session(la
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
-def test_a_signal_that_ends_a_job_is_recorded(lab: Lab, number: int) -> None:
+def test_signal_that_kills_a_job_is_recorded(lab: Lab, number: int) -> None:
     job = lab.submit(f"kill -{int(number)} $$")
     assert lab.wait(job) == 128 + number
     assert lab.job(job)["signal"] == number and lab.job(job)["cause"] == "signal"

@@ -104,7 +104,7 @@ def test_daemon_migrates_when_it_starts_and_clients_wait_for_it(old_queue: Lab) 
     assert schema_of(old_queue.state_dir) == SCHEMA_VERSION
 
 
-def test_daemon_leaves_a_queue_that_was_migrated_under_it_and_jobs_go_on(lab: Lab) -> None:
+def test_daemon_exits_after_a_migration_by_a_newer_release_and_jobs_continue(lab: Lab) -> None:
     gate = Gate(lab.folder)
     job = lab.submit(f"{gate.wait}; exit 5")
     gate.wait_for()
@@ -202,7 +202,7 @@ def test_doctor_names_suspended_processes(lab: Lab) -> None:
     gate.open()
 
 
-def test_doctor_says_that_waiting_jobs_have_no_daemon(lab: Lab) -> None:
+def test_doctor_reports_waiting_jobs_without_a_daemon(lab: Lab) -> None:
     lab.submit("-G2", "sleep 100")
     lab.submit("-G2", "true")
     lab.ok("daemon", "drain")

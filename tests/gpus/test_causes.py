@@ -32,7 +32,7 @@ def lab(host: GpuHost) -> GpuLab:
         (failing("something else went wrong"), "exit", "exit 1", 1),
     ],
 )  # fmt: skip
-def test_the_cause_is_told_everywhere(
+def test_failure_cause_is_shown_by_all_commands(
     lab: GpuLab, command: str, cause: str, words: str, code: int
 ) -> None:
     job = lab.submit(command)
@@ -43,27 +43,25 @@ def test_the_cause_is_told_everywhere(
     assert f"failed: {words}" in lab.ok("show", str(job))
 
 
-def test_the_line_that_shows_the_cause_is_kept(lab: GpuLab) -> None:
+def test_log_line_that_shows_the_cause_is_kept(lab: GpuLab) -> None:
     job = lab.submit(failing(OUT_OF_MEMORY))
     assert lab.wait(job) == 1
     assert lab.job(job)["detail"] == OUT_OF_MEMORY
 
 
-def test_the_cause_is_found_where_a_job_sends_its_errors(lab: GpuLab) -> None:
+def test_cause_is_found_in_the_stderr_file_of_a_job(lab: GpuLab) -> None:
     job = lab.submit("--stderr", str(lab.folder / "errors"), failing(OUT_OF_MEMORY))
     assert lab.wait(job) == 1
     assert lab.job(job)["cause"] == "gpu_oom"
 
 
-def test_a_job_that_survived_it_did_not_fail_of_it(lab: GpuLab) -> None:
+def test_job_that_continued_after_an_oom_did_not_fail_of_it(lab: GpuLab) -> None:
     job = lab.submit(f"echo '{OUT_OF_MEMORY} retrying with less'; exit 3")
     assert lab.wait(job) == 3
     assert lab.job(job)["cause"] == "exit"
 
 
-def test_words_that_say_nothing_of_memory_mean_it_when_the_card_was_full(
-    host: GpuHost, lab: GpuLab
-) -> None:
+def test_unspecific_cuda_error_on_a_full_gpu_is_out_of_memory(host: GpuHost, lab: GpuLab) -> None:
     text = failing("RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED")
     gate = host.gate()
     full = lab.submit("--gpu-ids", "0", f"{tenant(gate, 79 * GIB)}; {text}")
@@ -75,13 +73,13 @@ def test_words_that_say_nothing_of_memory_mean_it_when_the_card_was_full(
     assert [lab.job(job)["cause"] for job in (full, empty)] == ["gpu_oom", "exit"]
 
 
-def test_a_missing_module_is_not_tried_again(lab: GpuLab) -> None:
+def test_missing_module_is_not_retried(lab: GpuLab) -> None:
     job = lab.submit("--retries", "3", "python3 -c 'import no_such_module'")
     assert lab.wait(job) == 1
     assert lab.job(job)["attempts"] == 1
 
 
-def test_without_a_word_on_it_a_job_out_of_memory_is_not_tried_again(lab: GpuLab) -> None:
+def test_job_out_of_memory_is_not_retried_by_default(lab: GpuLab) -> None:
     job = lab.submit("-M", "10G", failing(OUT_OF_MEMORY))
     assert lab.wait(job) == 1
     assert lab.job(job)["attempts"] == 1
@@ -94,13 +92,13 @@ def test_retries_count_for_a_job_out_of_memory_too(lab: GpuLab) -> None:
     assert lab.job(job)["claim_bytes"] == 10 * GIB
 
 
-def test_on_oom_fail_is_not_tried_again_whatever_the_retries(lab: GpuLab) -> None:
+def test_on_oom_fail_is_not_retried_despite_retries(lab: GpuLab) -> None:
     job = lab.submit("-M", "10G", "--retries", "3", "--on-oom", "fail", failing(OUT_OF_MEMORY))
     assert lab.wait(job) == 1
     assert lab.job(job)["attempts"] == 1
 
 
-def test_on_oom_bigger_asks_for_more_each_time_and_gives_up_in_the_end(lab: GpuLab) -> None:
+def test_on_oom_bigger_requests_more_each_time_up_to_a_limit(lab: GpuLab) -> None:
     claims = lab.folder / "claims"
     words = f"echo $STOKER_GPU_MEM_MB >> {claims}; {failing(OUT_OF_MEMORY)}"
     job = lab.submit("-M", "4G", "--on-oom", "bigger", words)
@@ -111,7 +109,7 @@ def test_on_oom_bigger_asks_for_more_each_time_and_gives_up_in_the_end(lab: GpuL
     assert [one["cause"] for one in lab.job(job)["history"]] == ["gpu_oom"] * 4
 
 
-def test_on_oom_bigger_succeeds_as_soon_as_it_is_enough(lab: GpuLab) -> None:
+def test_on_oom_bigger_succeeds_as_soon_as_memory_is_enough(lab: GpuLab) -> None:
     words = f"[ $STOKER_GPU_MEM_MB -gt 8000 ] || {{ {failing(OUT_OF_MEMORY)}; }}"
     job = lab.submit("-M", "6G", "--on-oom", "bigger", words)
     assert lab.wait(job) == 0
@@ -120,7 +118,7 @@ def test_on_oom_bigger_succeeds_as_soon_as_it_is_enough(lab: GpuLab) -> None:
     assert facts["claim_bytes"] > 9 * GIB
 
 
-def test_on_oom_alone_gets_a_card_for_itself(host: GpuHost, lab: GpuLab) -> None:
+def test_on_oom_alone_gets_an_exclusive_gpu(host: GpuHost, lab: GpuLab) -> None:
     gate = host.gate()
     beside = lab.start(gate, "-M", "10G", "--gpu-ids", "0")
     words = f"[ -z $STOKER_GPU_MEM_MB ] || {{ {failing(OUT_OF_MEMORY)}; }}"
@@ -132,7 +130,7 @@ def test_on_oom_alone_gets_a_card_for_itself(host: GpuHost, lab: GpuLab) -> None
     assert lab.job(job)["attempts"] == 2
 
 
-def test_on_oom_elsewhere_goes_to_another_card_with_the_same_amount(lab: GpuLab) -> None:
+def test_on_oom_elsewhere_uses_another_gpu_with_the_same_memory(lab: GpuLab) -> None:
     words = f"[ $CUDA_VISIBLE_DEVICES = 1 ] || {{ {failing(OUT_OF_MEMORY)}; }}"
     job = lab.submit("-M", "10G", "--prefer", "0", "--on-oom", "elsewhere", words)
     assert lab.wait(job) == 0
@@ -141,7 +139,7 @@ def test_on_oom_elsewhere_goes_to_another_card_with_the_same_amount(lab: GpuLab)
     assert facts["claim_bytes"] == 10 * GIB
 
 
-def test_the_learned_need_is_raised_by_running_out_of_memory(host: GpuHost, lab: GpuLab) -> None:
+def test_running_out_of_memory_raises_the_estimate(host: GpuHost, lab: GpuLab) -> None:
     script = lab.folder / "train.sh"
     gate = host.gate()
     script.write_text(f"{tenant(gate, 10 * GIB)}\n[ $1 = 2 ] || {{ {failing(OUT_OF_MEMORY)}; }}\n")

@@ -11,7 +11,7 @@ from tests.cli.helpers import refused
 from tests.gpus.host import GpuHost, GpuLab
 
 
-def test_a_drained_card_gets_no_more_jobs_from_that_moment_on(gpu_lab: GpuLab) -> None:
+def test_drained_gpu_takes_no_new_jobs(gpu_lab: GpuLab) -> None:
     assert gpu_lab.wait(gpu_lab.submit("true")) == 0
     assert gpu_lab.ok("gpus", "drain", "0") == "gpu 0 drained: no more jobs start there\n"
     jobs = [gpu_lab.submit("true") for _ in range(3)]
@@ -20,7 +20,7 @@ def test_a_drained_card_gets_no_more_jobs_from_that_moment_on(gpu_lab: GpuLab) -
     assert [card["state"] for card in gpu_lab.gpus()] == ["drained", "free"]
 
 
-def test_jobs_on_a_drained_card_finish_and_others_wait_until_it_is_restored(
+def test_jobs_on_a_drained_gpu_finish_and_others_wait_until_it_is_restored(
     host: GpuHost, gpu_lab: GpuLab
 ) -> None:
     gate = host.gate()
@@ -36,7 +36,7 @@ def test_jobs_on_a_drained_card_finish_and_others_wait_until_it_is_restored(
     assert gpu_lab.wait(waits) == 0
 
 
-def test_all_cards_can_be_drained_and_restored_at_once(gpu_lab: GpuLab) -> None:
+def test_all_gpus_can_be_drained_and_restored_at_once(gpu_lab: GpuLab) -> None:
     assert gpu_lab.ok("gpus", "drain", "all") == "gpu 0, 1 drained: no more jobs start there\n"
     waits = gpu_lab.submit("true")
     assert gpu_lab.wait(gpu_lab.submit("--gpus", "0", "true")) == 0
@@ -45,7 +45,7 @@ def test_all_cards_can_be_drained_and_restored_at_once(gpu_lab: GpuLab) -> None:
     assert gpu_lab.wait(waits) == 0
 
 
-def test_drained_cards_stay_so_for_the_next_daemon(gpu_lab: GpuLab) -> None:
+def test_drained_gpus_stay_drained_for_the_next_daemon(gpu_lab: GpuLab) -> None:
     gpu_lab.ok("gpus", "drain", "1")
     job = gpu_lab.submit("true")
     assert gpu_lab.wait(job) == 0
@@ -55,7 +55,7 @@ def test_drained_cards_stay_so_for_the_next_daemon(gpu_lab: GpuLab) -> None:
     assert gpu_lab.places(job, *jobs) == [[0], [0], [0]]
 
 
-def test_jobs_share_a_card_by_slots(host: GpuHost, gpu_lab: GpuLab) -> None:
+def test_jobs_share_a_gpu_by_slots(host: GpuHost, gpu_lab: GpuLab) -> None:
     gate = host.gate()
     first = gpu_lab.start(gate, "--gpu-ids", "0")
     assert gpu_lab.ok("gpus", "slots", "3", "0") == "gpu 0 now with 3 slots each\n"
@@ -72,7 +72,7 @@ def test_jobs_share_a_card_by_slots(host: GpuHost, gpu_lab: GpuLab) -> None:
     assert gpu_lab.wait(*jobs, waits) == 0
 
 
-def test_slots_and_amounts_share_one_account(host: GpuHost, gpu_lab: GpuLab) -> None:
+def test_slots_and_declared_memory_are_counted_together(host: GpuHost, gpu_lab: GpuLab) -> None:
     """Half of 79.4 GiB is taken by the slot."""
     gate = host.gate()
     gpu_lab.ok("gpus", "slots", "2", "0")
@@ -97,23 +97,23 @@ def test_slots_and_amounts_share_one_account(host: GpuHost, gpu_lab: GpuLab) -> 
         (("slots", "65", "1"), 2, "65 slots make no sense", "1 to 64"),
     ],
 )
-def test_a_change_that_makes_no_sense_changes_nothing(
+def test_invalid_change_is_refused_and_changes_nothing(
     gpu_lab: GpuLab, words: tuple[str, ...], code: int, message: str, hint: str
 ) -> None:
     refused(gpu_lab.run("gpus", *words), code, message, hint)
     assert [(card["state"], card["slots"]) for card in gpu_lab.gpus()] == [("free", 1)] * 2
 
 
-def test_there_must_be_a_card_to_change(new_host: Callable[..., GpuHost]) -> None:
+def test_drain_is_refused_on_a_host_without_gpus(new_host: Callable[..., GpuHost]) -> None:
     refused(new_host().lab().run("gpus", "drain", "all"), 1, "there is no GPU on this host")
 
 
-def test_changes_are_told_to_programs(host: GpuHost, gpu_lab: GpuLab) -> None:
+def test_changes_are_reported_as_json(host: GpuHost, gpu_lab: GpuLab) -> None:
     done = gpu_lab.ok("gpus", "drain", "1", "--json")
     assert json.loads(done) == {"schema": 1, "changed": [host.cards[1]]}
 
 
-def test_a_drained_card_does_not_hold_up_the_others(gpu_lab: GpuLab) -> None:
+def test_drained_gpu_does_not_block_jobs_on_other_gpus(gpu_lab: GpuLab) -> None:
     """A job that needs both cards waits; those that need one do not wait behind it."""
     gpu_lab.ok("gpus", "drain", "0")
     wide = gpu_lab.submit("--gpus", "2", "true")

@@ -9,7 +9,7 @@ from tests.fake_nvml import GIB, NOT_SUPPORTED
 from tests.gpus.host import A100, H200, GpuHost, GpuLab
 
 
-def test_the_cards_of_the_host_are_shown(new_host: Callable[..., GpuHost]) -> None:
+def test_gpus_of_the_host_are_shown(new_host: Callable[..., GpuHost]) -> None:
     host = new_host(H200, A100)
     host.fake.change(host.cards[1], used=3 * GIB, util=40, temp=61, power=312_000)
     shown = host.lab().ok("gpus").splitlines()
@@ -21,14 +21,12 @@ def test_the_cards_of_the_host_are_shown(new_host: Callable[..., GpuHost]) -> No
     ]
 
 
-def test_a_job_gets_one_card_unless_it_asks_for_something_else(gpu_lab: GpuLab) -> None:
+def test_job_gets_one_gpu_by_default(gpu_lab: GpuLab) -> None:
     jobs = [gpu_lab.submit(*options, "true") for options in ((), ("--gpus", "0"), ("-G", "2"))]
     assert [gpu_lab.job(job)["gpus"] for job in jobs] == [1, 0, 2]
 
 
-def test_a_job_sees_its_card_by_index_in_the_order_of_the_bus(
-    host: GpuHost, gpu_lab: GpuLab
-) -> None:
+def test_job_sees_its_gpu_by_index_in_pci_bus_order(host: GpuHost, gpu_lab: GpuLab) -> None:
     host.fake.reverse()
     job = gpu_lab.submit(
         "--gpu-ids", "1", "echo $CUDA_VISIBLE_DEVICES $CUDA_DEVICE_ORDER $STOKER_GPU_UUIDS"
@@ -38,7 +36,7 @@ def test_a_job_sees_its_card_by_index_in_the_order_of_the_bus(
     assert gpu_lab.job(job)["devices"] == [{"index": 1, "uuid": host.cards[1]}]
 
 
-def test_a_job_sees_its_cards_by_uuid_where_that_is_chosen(host: GpuHost) -> None:
+def test_job_sees_its_gpus_by_uuid_if_configured(host: GpuHost) -> None:
     lab = host.lab(STOKER_GPUS_BY_UUID="1")
     job = lab.submit("--gpus", "2", "echo $CUDA_VISIBLE_DEVICES")
     assert lab.wait(job) == 0
@@ -46,13 +44,13 @@ def test_a_job_sees_its_cards_by_uuid_where_that_is_chosen(host: GpuHost) -> Non
     assert [card["visible"] for card in lab.gpus()] == host.cards
 
 
-def test_a_job_without_a_gpu_sees_none(gpu_lab: GpuLab) -> None:
+def test_job_without_gpus_sees_none(gpu_lab: GpuLab) -> None:
     job = gpu_lab.submit("--gpus", "0", "echo [$CUDA_VISIBLE_DEVICES] $NVIDIA_VISIBLE_DEVICES")
     assert gpu_lab.wait(job) == 0
     assert gpu_lab.log(job).split() == ["[]", "void"]
 
 
-def test_an_old_driver_that_counts_what_it_reserves_as_used_is_read_all_the_same(
+def test_old_driver_that_counts_reserved_memory_as_used_is_supported(
     host: GpuHost, gpu_lab: GpuLab
 ) -> None:
     host.fake.fail("nvmlDeviceGetMemoryInfo_v2", NOT_SUPPORTED)
@@ -61,7 +59,7 @@ def test_an_old_driver_that_counts_what_it_reserves_as_used_is_read_all_the_same
     assert gpu_lab.wait(job) == 0
 
 
-def test_cards_that_do_not_tell_their_memory_are_used_by_slots(
+def test_gpus_without_memory_information_are_shared_by_slots(
     host: GpuHost, gpu_lab: GpuLab
 ) -> None:
     host.fake.fail("nvmlDeviceGetMemoryInfo_v2", NOT_SUPPORTED)
@@ -74,7 +72,7 @@ def test_cards_that_do_not_tell_their_memory_are_used_by_slots(
     assert gpu_lab.wait(*jobs) == 0
 
 
-def test_a_host_with_a_driver_and_no_card_runs_cpu_jobs(new_host: Callable[..., GpuHost]) -> None:
+def test_host_with_a_driver_and_no_gpu_runs_cpu_jobs(new_host: Callable[..., GpuHost]) -> None:
     lab = new_host().lab()
     assert lab.ok("gpus") == "no GPU\n"
     job = lab.submit("echo no card needed")
@@ -82,7 +80,7 @@ def test_a_host_with_a_driver_and_no_card_runs_cpu_jobs(new_host: Callable[..., 
     assert lab.job(job)["gpus"] == 0
 
 
-def test_simulated_devices_hide_the_real_ones(host: GpuHost) -> None:
+def test_simulated_gpus_hide_the_real_ones(host: GpuHost) -> None:
     lab = host.lab(STOKER_DEVICES="3")
     assert [card["model"] for card in lab.gpus()] == ["simulated"] * 3
     job = lab.submit("--gpus", "3", "echo $CUDA_VISIBLE_DEVICES")

@@ -27,7 +27,7 @@ def _mend(fake: FakeNvml) -> None:
 
 
 @pytest.mark.parametrize("how", [ABSENT, NOT_LOADED, MISMATCH])
-def test_cpu_jobs_run_beside_a_broken_driver_and_gpu_jobs_once_it_works(
+def test_cpu_jobs_run_with_a_broken_driver_and_gpu_jobs_once_it_works(
     host: GpuHost, gpu_lab: GpuLab, how: str
 ) -> None:
     waits = gpu_lab.submit("--hold", "echo on gpu $CUDA_VISIBLE_DEVICES")
@@ -44,7 +44,7 @@ def test_cpu_jobs_run_beside_a_broken_driver_and_gpu_jobs_once_it_works(
     assert len(gpu_lab.gpus()) == 2
 
 
-def test_jobs_that_run_go_on_while_the_driver_is_broken(host: GpuHost, gpu_lab: GpuLab) -> None:
+def test_running_jobs_continue_while_the_driver_is_broken(host: GpuHost, gpu_lab: GpuLab) -> None:
     gate = host.gate()
     runs = gpu_lab.start(gate)
     host.fake.fail("*", DRIVER_NOT_LOADED)
@@ -60,7 +60,7 @@ def test_jobs_that_run_go_on_while_the_driver_is_broken(host: GpuHost, gpu_lab: 
 
 
 @pytest.mark.slow
-def test_a_driver_that_hangs_does_not_stop_cpu_jobs(host: GpuHost, gpu_lab: GpuLab) -> None:
+def test_driver_that_hangs_does_not_block_cpu_jobs(host: GpuHost, gpu_lab: GpuLab) -> None:
     waits = gpu_lab.submit("--hold", "true")
     host.fake.hang()
     gpu_lab.ok("release", str(waits))
@@ -72,7 +72,7 @@ def test_a_driver_that_hangs_does_not_stop_cpu_jobs(host: GpuHost, gpu_lab: GpuL
 
 
 @pytest.mark.slow
-def test_a_driver_that_begins_to_hang_is_given_up_and_found_again(
+def test_driver_that_starts_to_hang_is_detected_and_used_again_later(
     host: GpuHost, gpu_lab: GpuLab
 ) -> None:
     gate = host.gate()
@@ -92,7 +92,7 @@ def test_a_driver_that_begins_to_hang_is_given_up_and_found_again(
     assert gpu_lab.wait(waits) == 0
 
 
-def test_a_lost_card_does_not_stop_the_others(host: GpuHost, gpu_lab: GpuLab) -> None:
+def test_lost_gpu_does_not_block_the_others(host: GpuHost, gpu_lab: GpuLab) -> None:
     gate = host.gate()
     gpu_lab.stay_awake(gate)
     host.fake.lose(host.cards[0])
@@ -105,7 +105,7 @@ def test_a_lost_card_does_not_stop_the_others(host: GpuHost, gpu_lab: GpuLab) ->
     assert gpu_lab.state(waits) == "queued"
 
 
-def test_a_card_that_was_never_seen_alive_leaves_the_others_their_numbers(
+def test_gpu_that_was_lost_from_the_start_does_not_renumber_the_others(
     host: GpuHost, gpu_lab: GpuLab
 ) -> None:
     host.fake.lose(host.cards[0])
@@ -115,7 +115,7 @@ def test_a_card_that_was_never_seen_alive_leaves_the_others_their_numbers(
     assert gpu_lab.log(job) == "1\n"
 
 
-def test_a_card_that_is_taken_out_is_no_longer_used(host: GpuHost, gpu_lab: GpuLab) -> None:
+def test_removed_gpu_is_no_longer_used(host: GpuHost, gpu_lab: GpuLab) -> None:
     gate = host.gate()
     gpu_lab.stay_awake(gate)
     host.fake.remove(host.cards[1])
@@ -125,7 +125,7 @@ def test_a_card_that_is_taken_out_is_no_longer_used(host: GpuHost, gpu_lab: GpuL
     assert gpu_lab.places(*jobs) == [[0], [0], [0]]
 
 
-def test_a_job_whose_card_is_taken_out_does_not_keep_the_daemon_busy(
+def test_job_whose_gpu_is_removed_does_not_keep_the_daemon_busy(
     host: GpuHost, gpu_lab: GpuLab
 ) -> None:
     gate, awake = host.gate(), host.gate("awake")
@@ -142,7 +142,7 @@ def test_a_job_whose_card_is_taken_out_does_not_keep_the_daemon_busy(
     assert host.fake.calls("nvmlEventSetWait_v2") - calls <= 3
 
 
-def test_doctor_says_what_is_wrong_with_the_driver(host: GpuHost, gpu_lab: GpuLab) -> None:
+def test_doctor_reports_the_driver_problem(host: GpuHost, gpu_lab: GpuLab) -> None:
     assert "2 devices: NVIDIA H200" in gpu_lab.run("doctor").stdout
     host.fake.fail_init(LIBRARY_MISMATCH)
     done = gpu_lab.run("doctor")
@@ -150,7 +150,7 @@ def test_doctor_says_what_is_wrong_with_the_driver(host: GpuHost, gpu_lab: GpuLa
     assert f"no GPU can be used: {MISMATCH}" in done.stdout
 
 
-def test_a_job_is_not_taken_for_a_cpu_job_because_the_driver_is_silent(
+def test_job_is_not_treated_as_a_cpu_job_when_the_driver_fails(
     host: GpuHost, gpu_lab: GpuLab
 ) -> None:
     host.fake.fail_init(9)

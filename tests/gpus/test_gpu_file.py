@@ -21,7 +21,7 @@ def _places(lab: GpuLab, count: int = 2) -> set[tuple[int, ...]]:
     return {tuple(place) for place in lab.places(*jobs)}
 
 
-def test_only_the_cards_in_the_file_are_used(host: GpuHost, gpu_file: Path) -> None:
+def test_only_gpus_listed_in_the_file_are_used(host: GpuHost, gpu_file: Path) -> None:
     gpu_file.write_text("1\n")
     lab = host.lab(STOKER_GPU_FILE=str(gpu_file))
     assert _places(lab) == {(1,)}
@@ -30,9 +30,7 @@ def test_only_the_cards_in_the_file_are_used(host: GpuHost, gpu_file: Path) -> N
     assert lab.state(waits) == "queued"
 
 
-def test_the_file_may_name_a_card_by_uuid_and_twice_for_two_slots(
-    host: GpuHost, gpu_file: Path
-) -> None:
+def test_file_may_list_a_gpu_by_uuid_and_twice_for_two_slots(host: GpuHost, gpu_file: Path) -> None:
     gpu_file.write_text(f"{host.cards[1]},{host.cards[1]}\n")
     lab = host.lab(STOKER_GPU_FILE=str(gpu_file))
     gate = host.gate()
@@ -40,7 +38,7 @@ def test_the_file_may_name_a_card_by_uuid_and_twice_for_two_slots(
     assert lab.places(*jobs) == [[1], [1]]
 
 
-def test_a_change_of_the_file_is_followed(host: GpuHost, gpu_file: Path) -> None:
+def test_change_of_the_file_takes_effect(host: GpuHost, gpu_file: Path) -> None:
     gpu_file.write_text("1\n")
     lab = host.lab(STOKER_GPU_FILE=str(gpu_file))
     waits = lab.submit("--gpu-ids", "0", "true")
@@ -58,7 +56,7 @@ def test_a_change_of_the_file_is_followed(host: GpuHost, gpu_file: Path) -> None
         (b"\xff\xfe\x00\n", "cannot use the GPU file"),
     ],
 )
-def test_rubbish_in_the_file_is_reported_and_changes_nothing(
+def test_invalid_file_is_reported_and_changes_nothing(
     host: GpuHost, gpu_file: Path, rubbish: bytes, complaint: str
 ) -> None:
     gpu_file.write_text("1\n")
@@ -70,7 +68,7 @@ def test_rubbish_in_the_file_is_reported_and_changes_nothing(
     assert _places(lab) == {(1,)}
 
 
-def test_a_file_that_is_rubbish_from_the_start_leaves_all_cards_in_use(
+def test_file_that_is_invalid_from_the_start_leaves_all_gpus_in_use(
     host: GpuHost, gpu_file: Path
 ) -> None:
     gpu_file.write_text("rubbish\n")
@@ -80,9 +78,7 @@ def test_a_file_that_is_rubbish_from_the_start_leaves_all_cards_in_use(
     assert "rubbish" in lab.daemon_log()
 
 
-def test_a_file_that_is_not_there_is_reported_and_found_when_it_comes(
-    host: GpuHost, gpu_file: Path
-) -> None:
+def test_missing_file_is_reported_and_read_when_it_appears(host: GpuHost, gpu_file: Path) -> None:
     lab = host.lab(STOKER_GPU_FILE=str(gpu_file))
     assert _places(lab, 1) == {(0,)}
     assert "No such file" in lab.daemon_log()
@@ -92,7 +88,7 @@ def test_a_file_that_is_not_there_is_reported_and_found_when_it_comes(
     assert _places(lab) == {(1,)}
 
 
-def test_an_empty_file_means_no_card(host: GpuHost, gpu_file: Path) -> None:
+def test_empty_file_allows_no_gpu(host: GpuHost, gpu_file: Path) -> None:
     gpu_file.touch()
     lab = host.lab(STOKER_GPU_FILE=str(gpu_file))
     waits = lab.submit("true")
@@ -102,7 +98,7 @@ def test_an_empty_file_means_no_card(host: GpuHost, gpu_file: Path) -> None:
     assert lab.wait(waits) == 0
 
 
-def test_a_card_that_is_not_there_is_reported_and_the_rest_of_the_file_obeyed(
+def test_unknown_gpu_is_reported_and_the_rest_of_the_file_applies(
     host: GpuHost, gpu_file: Path
 ) -> None:
     gpu_file.write_text("7, 1\n")
@@ -111,7 +107,7 @@ def test_a_card_that_is_not_there_is_reported_and_the_rest_of_the_file_obeyed(
     assert "names GPU `7`, which this host does not have" in lab.daemon_log()
 
 
-def test_a_pipe_in_place_of_the_file_stops_nobody(host: GpuHost, gpu_file: Path) -> None:
+def test_fifo_in_place_of_the_file_blocks_nothing(host: GpuHost, gpu_file: Path) -> None:
     os.mkfifo(gpu_file)
     lab = host.lab(STOKER_GPU_FILE=str(gpu_file))
     job = lab.submit("--gpus", "2", "true")

@@ -12,7 +12,7 @@ from tests.fake_nvml import GIB
 from tests.gpus.host import GpuHost, GpuLab, tenant
 
 
-def test_a_card_is_not_used_while_the_driver_still_lists_the_last_job(
+def test_gpu_is_not_used_while_the_driver_still_lists_the_last_job(
     host: GpuHost, gpu_lab: GpuLab
 ) -> None:
     gate = host.gate()
@@ -29,7 +29,7 @@ def test_a_card_is_not_used_while_the_driver_still_lists_the_last_job(
     assert gpu_lab.wait(waits) == 0
 
 
-def test_a_card_is_not_shared_while_the_driver_still_lists_the_last_job(
+def test_gpu_is_not_shared_while_the_driver_still_lists_the_last_job(
     host: GpuHost, gpu_lab: GpuLab
 ) -> None:
     gate = host.gate()
@@ -46,7 +46,7 @@ def test_a_card_is_not_shared_while_the_driver_still_lists_the_last_job(
     assert gpu_lab.wait(waits) == 0
 
 
-def test_a_card_is_not_used_while_memory_of_the_last_job_is_not_free(
+def test_gpu_is_not_used_while_memory_of_the_last_job_is_not_free(
     host: GpuHost, gpu_lab: GpuLab
 ) -> None:
     """The process is off the list, and its memory not yet given back."""
@@ -63,7 +63,7 @@ def test_a_card_is_not_used_while_memory_of_the_last_job_is_not_free(
     assert gpu_lab.wait(waits) == 0
 
 
-def test_a_dead_process_of_ours_is_a_stranger_for_a_daemon_that_did_not_see_it_live(
+def test_new_daemon_avoids_a_gpu_where_the_driver_lists_a_dead_process(
     host: GpuHost, gpu_lab: GpuLab
 ) -> None:
     gate = host.gate()
@@ -81,9 +81,7 @@ def test_a_dead_process_of_ours_is_a_stranger_for_a_daemon_that_did_not_see_it_l
     assert gpu_lab.wait(waits) == 0
 
 
-def test_children_that_a_job_leaves_behind_are_ended_with_it(
-    host: GpuHost, gpu_lab: GpuLab
-) -> None:
+def test_leftover_processes_of_a_gpu_job_are_killed(host: GpuHost, gpu_lab: GpuLab) -> None:
     gate, child = host.gate(), host.gate("child")
     script = tenant(child, 5 * GIB).replace("'", '"')
     job = gpu_lab.submit("--gpu-ids", "0", f"setsid sh -c '{script}' & {gate.wait}")
@@ -95,7 +93,7 @@ def test_children_that_a_job_leaves_behind_are_ended_with_it(
 
 
 @pytest.mark.slow
-def test_a_leftover_that_the_driver_lists_under_a_dead_pid_is_found_and_ended(
+def test_leftover_process_that_the_driver_lists_under_a_dead_pid_is_killed(
     host: GpuHost, gpu_lab: GpuLab
 ) -> None:
     """A forked child keeps the memory of a first process that is gone."""
@@ -123,7 +121,7 @@ def test_a_leftover_that_the_driver_lists_under_a_dead_pid_is_found_and_ended(
     assert gpu_lab.wait(gpu_lab.submit("--gpu-ids", "0", "true")) == 0
 
 
-def test_a_job_that_is_killed_gives_its_card_back(host: GpuHost, gpu_lab: GpuLab) -> None:
+def test_killed_job_releases_its_gpu(host: GpuHost, gpu_lab: GpuLab) -> None:
     gate = host.gate()
     job = gpu_lab.start(gate, "--gpus", "2", size=50 * GIB)
     os.kill(gate.arrived()[0], signal.SIGKILL)

@@ -38,13 +38,15 @@ def _run(lab: GpuLab, host: GpuHost, script: Path, number: int, *options: str) -
     return job
 
 
-def test_after_a_run_show_says_how_many_fit_one_card(host: GpuHost, gpu_lab: GpuLab) -> None:
+def test_show_says_how_many_such_jobs_fit_on_one_gpu_after_a_run(
+    host: GpuHost, gpu_lab: GpuLab
+) -> None:
     job = _run(gpu_lab, host, _script(gpu_lab), 1)
     shown = gpu_lab.ok("show", str(job))
     assert "needs 9.0 GB of GPU memory; 8 of these fit one card: add --gpu-mem " in shown
 
 
-def test_an_automatic_amount_is_a_whole_card_first_and_what_was_learned_later(
+def test_automatic_memory_is_a_whole_gpu_first_and_the_estimate_later(
     host: GpuHost, gpu_lab: GpuLab
 ) -> None:
     script = _script(gpu_lab)
@@ -66,7 +68,7 @@ def test_an_automatic_amount_is_a_whole_card_first_and_what_was_learned_later(
     assert gpu_lab.wait(*jobs) == 0
 
 
-def test_jobs_that_wait_with_an_automatic_amount_profit_from_the_first_of_them(
+def test_waiting_jobs_with_automatic_memory_use_the_estimate_of_the_first_job(
     host: GpuHost, gpu_lab: GpuLab
 ) -> None:
     script = _script(gpu_lab)
@@ -82,21 +84,21 @@ def test_jobs_that_wait_with_an_automatic_amount_profit_from_the_first_of_them(
 
 
 @pytest.mark.slow
-def test_a_bigger_run_raises_what_is_learned(host: GpuHost, gpu_lab: GpuLab) -> None:
+def test_attempt_with_more_memory_raises_the_estimate(host: GpuHost, gpu_lab: GpuLab) -> None:
     _run(gpu_lab, host, _script(gpu_lab), 1)
     _run(gpu_lab, host, _script(gpu_lab, 40 * GIB), 2, "-M", "50G")
     job = _run(gpu_lab, host, _script(gpu_lab), 3, "-M", "auto")
     assert gpu_lab.job(job)["claim_bytes"] == 44 * GIB
 
 
-def test_another_command_learns_nothing_from_it(host: GpuHost, gpu_lab: GpuLab) -> None:
+def test_other_commands_do_not_use_the_estimate(host: GpuHost, gpu_lab: GpuLab) -> None:
     _run(gpu_lab, host, _script(gpu_lab), 1)
     job = gpu_lab.submit("-M", "auto", "echo something else")
     assert gpu_lab.wait(job) == 0
     assert gpu_lab.job(job)["claim_bytes"] is None
 
 
-def test_a_run_that_failed_for_another_reason_teaches_nothing(
+def test_attempt_that_failed_for_another_reason_updates_no_estimate(
     host: GpuHost, gpu_lab: GpuLab
 ) -> None:
     script = gpu_lab.folder / "train.sh"

@@ -19,7 +19,7 @@ def _run(lab: GpuLab, *words: str) -> subprocess.Popen[str]:
     return lab.popen("run", *words)
 
 
-def test_two_queues_of_one_host_never_share_a_whole_card(host: GpuHost) -> None:
+def test_two_queues_of_one_host_never_share_a_whole_gpu(host: GpuHost) -> None:
     first, second = host.lab(), host.lab()
     gate, later = host.gate(), host.gate("later")
     jobs = [first.start(gate), second.start(gate)]
@@ -34,7 +34,7 @@ def test_two_queues_of_one_host_never_share_a_whole_card(host: GpuHost) -> None:
     assert second.wait(waits) == 0
 
 
-def test_a_card_of_another_queue_is_used_as_soon_as_it_is_given_back(host: GpuHost) -> None:
+def test_gpu_of_another_queue_is_used_as_soon_as_it_is_released(host: GpuHost) -> None:
     """Who waits for a lease is told; no round of looking is needed."""
     first, second = host.lab(), host.lab()
     gate = host.gate()
@@ -46,7 +46,7 @@ def test_a_card_of_another_queue_is_used_as_soon_as_it_is_given_back(host: GpuHo
     assert second.log(waits) == "at last\n"
 
 
-def test_the_holder_of_a_lease_is_named(host: GpuHost) -> None:
+def test_holder_of_a_lease_is_shown(host: GpuHost) -> None:
     first, second = host.lab(), host.lab()
     gate = host.gate()
     job = first.start(gate, "--gpu-ids", "0")
@@ -62,7 +62,7 @@ def test_the_holder_of_a_lease_is_named(host: GpuHost) -> None:
     assert first.gpu(0)["jobs"][0]["id"] == job
 
 
-def test_queues_share_a_card_by_memory_and_together_promise_no_more_than_it_has(
+def test_queues_share_a_gpu_by_memory_and_never_overcommit_it(
     host: GpuHost,
 ) -> None:
     first, second = host.lab(), host.lab()
@@ -80,7 +80,7 @@ def test_queues_share_a_card_by_memory_and_together_promise_no_more_than_it_has(
     assert (first.wait(waits[0]), second.wait(waits[1])) == (0, 0)
 
 
-def test_why_counts_what_another_queue_has_leased_and_does_not_use_yet(host: GpuHost) -> None:
+def test_why_counts_memory_that_another_queue_has_leased_but_not_used(host: GpuHost) -> None:
     first, second = host.lab(), host.lab()
     gate = host.gate()
     first.start(gate, "-M", "60G", "--gpu-ids", "0")
@@ -95,7 +95,7 @@ def test_why_counts_what_another_queue_has_leased_and_does_not_use_yet(host: Gpu
     assert second.wait(part, whole) == 0
 
 
-def test_what_another_queue_s_job_uses_is_not_counted_beside_what_it_was_promised(
+def test_memory_used_by_a_leased_job_of_another_queue_is_not_counted_twice(
     host: GpuHost,
 ) -> None:
     first, second = host.lab(), host.lab()
@@ -105,7 +105,7 @@ def test_what_another_queue_s_job_uses_is_not_counted_beside_what_it_was_promise
     assert second.places(job) == [[0]]
 
 
-def test_a_burst_from_two_queues_never_promises_more_than_there_is(host: GpuHost) -> None:
+def test_burst_from_two_queues_never_overcommits_a_gpu(host: GpuHost) -> None:
     labs = [host.lab(), host.lab()]
     gate = host.gate()
     for lab in labs:
@@ -121,7 +121,7 @@ def test_a_burst_from_two_queues_never_promises_more_than_there_is(host: GpuHost
     assert [lab.wait() for lab in labs] == [0, 0]
 
 
-def test_a_queue_that_waits_for_a_whole_card_is_not_passed_by_those_who_share_it(
+def test_queue_that_waits_for_a_whole_gpu_is_not_overtaken_by_sharing_jobs(
     host: GpuHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = host.lab(), host.lab()
@@ -143,7 +143,7 @@ def test_a_queue_that_waits_for_a_whole_card_is_not_passed_by_those_who_share_it
     assert (first.wait(passes), second.wait(waits)) == (0, 0)
 
 
-def test_queues_that_want_several_cards_do_not_wait_for_each_other_for_ever(host: GpuHost) -> None:
+def test_queues_that_need_several_gpus_do_not_deadlock(host: GpuHost) -> None:
     labs = [host.lab(), host.lab()]
     for lab in labs:
         lines = lab.folder / "jobs.txt"
@@ -153,7 +153,7 @@ def test_queues_that_want_several_cards_do_not_wait_for_each_other_for_ever(host
     assert [set(lab.states().values()) for lab in labs] == [{"done"}, {"done"}]
 
 
-def test_a_foreground_run_and_a_queue_respect_each_other(host: GpuHost, gpu_lab: GpuLab) -> None:
+def test_foreground_run_and_queue_respect_each_other(host: GpuHost, gpu_lab: GpuLab) -> None:
     gate, other = host.gate(), host.gate("other")
     running = _run(gpu_lab, "--devices", "0", "sh", "-c", gate.wait)
     gate.wait_for()
@@ -167,9 +167,7 @@ def test_a_foreground_run_and_a_queue_respect_each_other(host: GpuHost, gpu_lab:
     assert gpu_lab.wait(waits) == 0
 
 
-def test_a_foreground_run_waits_for_a_card_that_the_queue_has(
-    host: GpuHost, gpu_lab: GpuLab
-) -> None:
+def test_foreground_run_waits_for_a_gpu_that_the_queue_uses(host: GpuHost, gpu_lab: GpuLab) -> None:
     gate, other = host.gate(), host.gate("other")
     gpu_lab.start(gate, "--gpu-ids", "0")
     running = _run(
@@ -192,7 +190,7 @@ def test_leases_can_be_turned_off(host: GpuHost) -> None:
     assert [len(card["holders"]) for card in second.gpus()] == [1, 1]
 
 
-def test_a_job_without_a_lease_is_a_stranger(host: GpuHost) -> None:
+def test_job_without_a_lease_counts_as_another_process(host: GpuHost) -> None:
     first, second = host.lab(STOKER_LEASES="0"), host.lab()
     gate = host.gate()
     first.start(gate, "-M", "10G", "--gpu-ids", "0", size=9 * GIB)
@@ -204,7 +202,7 @@ def test_a_job_without_a_lease_is_a_stranger(host: GpuHost) -> None:
     assert second.state(waits) == "queued"
 
 
-def test_a_job_keeps_its_card_when_daemon_and_runner_are_killed(host: GpuHost) -> None:
+def test_job_keeps_its_gpu_when_daemon_and_runner_are_killed(host: GpuHost) -> None:
     first, second = host.lab(), host.lab()
     gate = host.gate()
     job = first.start(gate, "--gpu-ids", "0", size=GIB)
@@ -225,7 +223,7 @@ def test_a_job_keeps_its_card_when_daemon_and_runner_are_killed(host: GpuHost) -
     assert second.wait(waits) == 0
 
 
-def test_a_lease_lasts_as_long_as_the_last_process_of_the_job(host: GpuHost) -> None:
+def test_lease_lasts_until_the_last_process_of_the_job_exits(host: GpuHost) -> None:
     first, second = host.lab(), host.lab()
     gate = host.gate()
     job = first.submit("--keep-children", "--gpu-ids", "0", f"setsid sh -c '{_plain(gate)}' &")
@@ -242,9 +240,7 @@ def _plain(gate: Gate) -> str:
     return gate.wait.replace("'", '"')
 
 
-def test_a_planted_lease_file_costs_its_card_and_nothing_else(
-    host: GpuHost, gpu_lab: GpuLab
-) -> None:
+def test_planted_lease_file_blocks_only_its_gpu(host: GpuHost, gpu_lab: GpuLab) -> None:
     leases = Path(gpu_lab.env["STOKER_LEASE_DIR"])
     leases.mkdir(mode=0o1777)
     leases.chmod(0o1777)
@@ -261,9 +257,7 @@ def test_a_planted_lease_file_costs_its_card_and_nothing_else(
     assert gpu_lab.daemon_pid() == daemon
 
 
-def test_a_lease_folder_that_is_not_safe_stops_gpu_jobs_only(
-    host: GpuHost, gpu_lab: GpuLab
-) -> None:
+def test_unsafe_lease_folder_blocks_only_gpu_jobs(host: GpuHost, gpu_lab: GpuLab) -> None:
     leases = Path(gpu_lab.env["STOKER_LEASE_DIR"])
     leases.mkdir()
     leases.chmod(0o777)

@@ -10,7 +10,7 @@ from tests.gpus.host import OUT_OF_MEMORY, GpuHost, GpuLab
 from tests.lab import Lab
 
 
-def test_a_card_that_is_being_cleared_is_still_kept_for_a_wide_job(
+def test_gpu_that_is_being_cleared_stays_reserved_for_a_wide_job(
     host: GpuHost, gpu_lab: GpuLab
 ) -> None:
     first, second, late = host.gate("first"), host.gate("second"), host.gate("late")
@@ -32,7 +32,7 @@ def test_a_card_that_is_being_cleared_is_still_kept_for_a_wide_job(
     assert gpu_lab.wait(wide, small) == 0
 
 
-def test_a_job_on_a_lost_card_is_ended_and_tried_again_elsewhere(
+def test_job_on_a_lost_gpu_is_stopped_and_retried_on_another(
     host: GpuHost, gpu_lab: GpuLab
 ) -> None:
     gate = host.gate()
@@ -46,7 +46,7 @@ def test_a_job_on_a_lost_card_is_ended_and_tried_again_elsewhere(
     assert gpu_lab.places(job) == [[1]]
 
 
-def test_a_card_keeps_its_number_when_another_vanishes_and_the_daemon_is_killed(
+def test_gpu_keeps_its_number_when_another_vanishes_and_the_daemon_is_killed(
     host: GpuHost, gpu_lab: GpuLab
 ) -> None:
     gate = host.gate()
@@ -62,30 +62,30 @@ def test_a_card_keeps_its_number_when_another_vanishes_and_the_daemon_is_killed(
     assert gpu_lab.job(late)["devices"][0]["uuid"] == host.cards[1]
 
 
-def test_a_foreground_run_inside_a_job_uses_the_cards_of_that_job(gpu_lab: GpuLab) -> None:
+def test_foreground_run_inside_a_job_uses_the_gpus_of_that_job(gpu_lab: GpuLab) -> None:
     inner = f"{sys.executable} -m stoker run -q -- sh -c 'echo inside $CUDA_VISIBLE_DEVICES'"
     job = gpu_lab.submit("--gpu-ids", "1", inner)
     assert gpu_lab.wait(job) == 0
     assert gpu_lab.log(job) == "inside 1\n"
 
 
-def test_a_foreground_run_names_a_card_that_is_not_there(gpu_lab: GpuLab) -> None:
+def test_foreground_run_refuses_a_gpu_that_does_not_exist(gpu_lab: GpuLab) -> None:
     done = gpu_lab.run("run", "--devices", "0,9", "true")
     assert done.returncode == 65
     assert "there is no GPU `9` on this host" in done.stderr
 
 
-def test_a_foreground_run_recognises_causes(gpu_lab: GpuLab) -> None:
+def test_foreground_run_recognizes_failure_causes(gpu_lab: GpuLab) -> None:
     line = f"echo '{OUT_OF_MEMORY}'; exit 1"
     done = gpu_lab.run("run", "--json", "-", input=f"{line}\n")
     assert '"cause": "gpu_oom"' in done.stdout
 
 
-def test_no_memory_at_all_is_refused(gpu_lab: GpuLab) -> None:
+def test_gpu_memory_of_zero_is_refused(gpu_lab: GpuLab) -> None:
     assert gpu_lab.run("submit", "--gpu-mem", "0", "true").returncode == 2
 
 
-def test_a_simulated_device_can_be_drained_and_divided(lab: Lab) -> None:
+def test_simulated_gpus_can_be_drained_and_have_slots(lab: Lab) -> None:
     gate = Gate(lab.folder)
     lab.ok("gpus", "drain", "0")
     lab.ok("gpus", "slots", "2", "1")

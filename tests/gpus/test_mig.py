@@ -25,7 +25,7 @@ def lab(sliced: GpuHost) -> GpuLab:
     return sliced.lab()
 
 
-def test_slices_take_the_place_of_their_card(sliced: GpuHost, lab: GpuLab) -> None:
+def test_slices_replace_their_gpu(sliced: GpuHost, lab: GpuLab) -> None:
     shown = lab.gpus()
     assert [(card["index"], card["visible"]) for card in shown] == [
         (0, "0"),
@@ -36,20 +36,20 @@ def test_slices_take_the_place_of_their_card(sliced: GpuHost, lab: GpuLab) -> No
     assert sliced.cards[2] in lab.ok("gpus")
 
 
-def test_a_job_sees_its_slice_by_uuid(sliced: GpuHost, lab: GpuLab) -> None:
+def test_job_sees_its_slice_by_uuid(sliced: GpuHost, lab: GpuLab) -> None:
     job = lab.submit("--gpu-model", "MIG", "echo $CUDA_VISIBLE_DEVICES")
     assert lab.wait(job) == 0
     assert lab.log(job) == f"{sliced.cards[2]}\n"
     assert lab.job(job)["devices"] == [{"index": 2, "uuid": sliced.cards[2]}]
 
 
-def test_a_slice_is_forced_by_its_uuid(sliced: GpuHost, lab: GpuLab) -> None:
+def test_slice_can_be_requested_by_its_uuid(sliced: GpuHost, lab: GpuLab) -> None:
     job = lab.submit("--gpu-ids", sliced.cards[3], "echo $CUDA_VISIBLE_DEVICES")
     assert lab.wait(job) == 0
     assert lab.log(job) == f"{sliced.cards[3]}\n"
 
 
-def test_slices_of_one_card_are_taken_by_different_jobs(sliced: GpuHost, lab: GpuLab) -> None:
+def test_slices_of_one_gpu_run_different_jobs(sliced: GpuHost, lab: GpuLab) -> None:
     gate = sliced.gate()
     jobs = [lab.start(gate, "--gpu-model", "MIG", size=5 * GIB) for _ in range(2)]
     assert lab.places(*jobs) == [[2], [3]]
@@ -61,7 +61,7 @@ def test_slices_of_one_card_are_taken_by_different_jobs(sliced: GpuHost, lab: Gp
     assert lab.wait(*jobs, waits) == 0
 
 
-def test_a_slice_is_shared_by_memory(sliced: GpuHost, lab: GpuLab) -> None:
+def test_slice_is_shared_by_memory(sliced: GpuHost, lab: GpuLab) -> None:
     gate = sliced.gate()
     jobs = [lab.start(gate, "-M", "4G", "--gpu-ids", "2") for _ in range(2)]
     waits = lab.submit("-M", "4G", "--gpu-ids", "2", "true")
@@ -80,20 +80,20 @@ def test_two_queues_respect_each_other_s_slices(sliced: GpuHost) -> None:
     assert second.places(job) == [[3]]
 
 
-def test_a_job_that_asks_for_more_than_a_slice_has_is_refused(lab: GpuLab) -> None:
+def test_job_that_requests_more_memory_than_a_slice_has_is_refused(lab: GpuLab) -> None:
     done = lab.run("submit", "--gpu-model", "MIG", "--gpu-mem", "20G", "true")
     assert done.returncode == 65
     assert "20 GB of memory to share and a model named `MIG`, but none of the 3" in done.stderr
 
 
-def test_an_xid_of_a_slice_closes_that_slice_only(sliced: GpuHost, lab: GpuLab) -> None:
+def test_xid_of_a_slice_closes_only_that_slice(sliced: GpuHost, lab: GpuLab) -> None:
     lab.stay_awake(sliced.gate())
     sliced.fake.xid(sliced.cards[1], 79, instance=7)
     lab.wait_until(lambda: "Xid 79" in lab.gpu(2)["state"])
     assert [card["state"] for card in lab.gpus() if card["index"] != 2] == ["free", "free"]
 
 
-def test_a_job_s_memory_on_a_slice_is_recorded(sliced: GpuHost, lab: GpuLab) -> None:
+def test_memory_of_a_job_on_a_slice_is_recorded(sliced: GpuHost, lab: GpuLab) -> None:
     gate = sliced.gate()
     job = lab.submit("--gpu-ids", "3", tenant(gate, 6 * GIB))
     gate.wait_for()

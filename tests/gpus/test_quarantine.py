@@ -22,9 +22,7 @@ def _is_used(lab: GpuLab, card: int) -> None:
     assert lab.places(job) == [[card]]
 
 
-def test_a_lost_card_stays_in_quarantine_when_it_is_found_again(
-    host: GpuHost, gpu_lab: GpuLab
-) -> None:
+def test_lost_gpu_stays_in_quarantine_when_it_returns(host: GpuHost, gpu_lab: GpuLab) -> None:
     gpu_lab.stay_awake(host.gate())
     host.fake.lose(host.cards[0])
     gpu_lab.wait_until(lambda: gpu_lab.gpu(0)["state"] == "in quarantine: GPU is lost")
@@ -39,9 +37,7 @@ def test_a_lost_card_stays_in_quarantine_when_it_is_found_again(
     assert gpu_lab.gpu(0)["state"] == "free"
 
 
-def test_a_card_that_is_restored_while_it_is_lost_is_not_used(
-    host: GpuHost, gpu_lab: GpuLab
-) -> None:
+def test_gpu_that_is_restored_while_it_is_lost_is_not_used(host: GpuHost, gpu_lab: GpuLab) -> None:
     gpu_lab.stay_awake(host.gate())
     host.fake.lose(host.cards[0])
     gpu_lab.wait_until(lambda: gpu_lab.gpu(0)["state"] == "in quarantine: GPU is lost")
@@ -52,7 +48,7 @@ def test_a_card_that_is_restored_while_it_is_lost_is_not_used(
     assert "GPU is lost" in gpu_lab.why(waits)
 
 
-def test_a_card_that_needs_a_reset_is_put_in_quarantine(host: GpuHost, gpu_lab: GpuLab) -> None:
+def test_gpu_that_needs_a_reset_is_put_in_quarantine(host: GpuHost, gpu_lab: GpuLab) -> None:
     gpu_lab.stay_awake(host.gate())
     host.fake.fail("nvmlDeviceGetMemoryInfo_v2", RESET_REQUIRED, host.cards[1])
     host.wait_for_look()
@@ -61,7 +57,7 @@ def test_a_card_that_needs_a_reset_is_put_in_quarantine(host: GpuHost, gpu_lab: 
     _is_avoided(gpu_lab, 1)
 
 
-def test_a_serious_xid_puts_the_card_in_quarantine(host: GpuHost, gpu_lab: GpuLab) -> None:
+def test_serious_xid_puts_the_gpu_in_quarantine(host: GpuHost, gpu_lab: GpuLab) -> None:
     gpu_lab.stay_awake(host.gate())
     host.fake.xid(host.cards[0], 79)
     reason = "in quarantine: the driver reported Xid 79"
@@ -71,7 +67,7 @@ def test_a_serious_xid_puts_the_card_in_quarantine(host: GpuHost, gpu_lab: GpuLa
     _is_used(gpu_lab, 0)
 
 
-def test_an_xid_that_is_the_program_s_own_fault_does_not(host: GpuHost, gpu_lab: GpuLab) -> None:
+def test_application_xid_does_not_put_the_gpu_in_quarantine(host: GpuHost, gpu_lab: GpuLab) -> None:
     gpu_lab.stay_awake(host.gate())
     for code in (13, 31, 43, 45):
         host.fake.xid(host.cards[0], code)
@@ -81,7 +77,7 @@ def test_an_xid_that_is_the_program_s_own_fault_does_not(host: GpuHost, gpu_lab:
 
 
 @pytest.mark.slow
-def test_new_uncorrectable_memory_errors_put_the_card_in_quarantine(
+def test_new_uncorrectable_memory_errors_put_the_gpu_in_quarantine(
     host: GpuHost, gpu_lab: GpuLab
 ) -> None:
     host.fake.change(host.cards[1], ecc=4)  # these are old
@@ -104,7 +100,7 @@ def test_quarantine_survives_the_daemon(host: GpuHost, gpu_lab: GpuLab) -> None:
     _is_avoided(gpu_lab, 0)
 
 
-def test_a_job_on_a_card_in_trouble_is_not_disturbed(host: GpuHost, gpu_lab: GpuLab) -> None:
+def test_job_continues_on_a_gpu_in_quarantine(host: GpuHost, gpu_lab: GpuLab) -> None:
     gate = host.gate()
     job = gpu_lab.start(gate, "--gpu-ids", "0")
     host.fake.xid(host.cards[0], 79)
@@ -115,9 +111,7 @@ def test_a_job_on_a_card_in_trouble_is_not_disturbed(host: GpuHost, gpu_lab: Gpu
     assert "Xid 79" in gpu_lab.gpu(0)["state"]
 
 
-def test_a_job_that_fails_with_its_card_is_tried_again_elsewhere(
-    host: GpuHost, gpu_lab: GpuLab
-) -> None:
+def test_job_that_fails_with_its_gpu_is_retried_on_another(host: GpuHost, gpu_lab: GpuLab) -> None:
     gate = host.gate()
     words = f"[ $STOKER_ATTEMPT = 2 ] || {{ {gate.wait}; exit 1; }}"
     job = gpu_lab.submit("--retries", "1", "--prefer", "0", words, STOKER_RETRY_DELAY="0.1s")
@@ -130,6 +124,6 @@ def test_a_job_that_fails_with_its_card_is_tried_again_elsewhere(
     assert [attempt["devices"] for attempt in gpu_lab.job(job)["history"]] == [[0], [1]]
 
 
-def test_restoring_a_card_that_is_not_there_changes_nothing(gpu_lab: GpuLab) -> None:
+def test_restore_of_a_gpu_that_does_not_exist_is_refused(gpu_lab: GpuLab) -> None:
     refused(gpu_lab.run("gpus", "restore", "7"), 1, "there is no GPU `7`",
             "`stoker gpus` shows them")  # fmt: skip

@@ -43,16 +43,16 @@ def lab(mixed: GpuHost) -> GpuLab:
         (("--exclusive", "--gpus", "4"), [0, 1, 2, 3]),
     ],
 )
-def test_a_request_chooses_the_cards(
-    lab: GpuLab, options: tuple[str, ...], cards: list[int]
-) -> None:
+def test_request_selects_the_gpus(lab: GpuLab, options: tuple[str, ...], cards: list[int]) -> None:
     job = lab.submit(*options, "echo $CUDA_VISIBLE_DEVICES")
     assert lab.wait(job) == 0
     assert lab.places(job) == [cards]
     assert lab.log(job) == ",".join(map(str, cards)) + "\n"
 
 
-def test_a_forced_card_is_waited_for_although_others_are_free(mixed: GpuHost, lab: GpuLab) -> None:
+def test_job_waits_for_a_requested_gpu_although_others_are_free(
+    mixed: GpuHost, lab: GpuLab
+) -> None:
     gate = mixed.gate()
     first = lab.start(gate, "--gpu-ids", "1")
     second = lab.submit("--gpu-ids", "1", "true")
@@ -66,9 +66,7 @@ def test_a_forced_card_is_waited_for_although_others_are_free(mixed: GpuHost, la
     assert lab.places(second) == [[1]]
 
 
-def test_an_exclusive_job_shares_with_nobody_whatever_the_slots(
-    mixed: GpuHost, lab: GpuLab
-) -> None:
+def test_exclusive_job_shares_no_gpu_despite_slots(mixed: GpuHost, lab: GpuLab) -> None:
     gate = mixed.gate()
     lab.ok("gpus", "slots", "2", "0")
     alone = lab.start(gate, "--exclusive", "--gpu-ids", "0")
@@ -80,7 +78,7 @@ def test_an_exclusive_job_shares_with_nobody_whatever_the_slots(
     assert lab.wait(alone, *waits) == 0
 
 
-def test_the_request_is_told_to_programs_and_people(lab: GpuLab) -> None:
+def test_request_is_shown_as_json_and_as_text(lab: GpuLab) -> None:
     words = ("--gpus", "2", "-M", "20G", "--gpu-ids", "0,1,2", "--prefer", "1")
     job = lab.submit("--hold", *words, "--min-gpu-mem", "30G", "--on-oom", "bigger", "true")
     facts = lab.job(job)
@@ -145,7 +143,7 @@ _KINDS = "this host has NVIDIA A100-SXM4-80GB with 39 GB, NVIDIA H200 with 79 GB
         ),
     ],
 )
-def test_what_no_card_can_give_is_refused(
+def test_request_that_no_gpu_can_satisfy_is_refused(
     lab: GpuLab, options: tuple[str, ...], message: str, hint: str
 ) -> None:
     refused(lab.run("submit", *options, "true"), 65, message, hint)
@@ -182,7 +180,7 @@ def test_what_no_card_can_give_is_refused(
         ),
     ],
 )
-def test_nonsense_is_refused(
+def test_invalid_option_values_are_refused(
     lab: GpuLab, options: tuple[str, ...], message: str, hint: str
 ) -> None:
     done = lab.run("submit", *options, "true")
@@ -192,7 +190,7 @@ def test_nonsense_is_refused(
     assert lab.states() == {}
 
 
-def test_a_line_of_a_job_file_that_no_card_can_serve_keeps_the_whole_file_out(
+def test_impossible_line_of_a_job_file_refuses_the_whole_file(
     lab: GpuLab,
 ) -> None:
     jobs = lab.folder / "jobs.txt"
@@ -203,7 +201,7 @@ def test_a_line_of_a_job_file_that_no_card_can_serve_keeps_the_whole_file_out(
     assert lab.states() == {}
 
 
-def test_an_edit_to_something_impossible_changes_nothing(lab: GpuLab) -> None:
+def test_impossible_edit_is_refused_and_changes_nothing(lab: GpuLab) -> None:
     job = lab.submit("--hold", "true")
     done = lab.run("edit", str(job), "--gpus", "9")
     assert done.returncode == 65

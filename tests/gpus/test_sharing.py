@@ -10,7 +10,7 @@ from tests.fake_nvml import GIB
 from tests.gpus.host import GpuHost, GpuLab, tenant
 
 
-def test_jobs_share_a_card_as_far_as_its_memory_goes(host: GpuHost, gpu_lab: GpuLab) -> None:
+def test_jobs_share_a_gpu_until_its_memory_is_claimed(host: GpuHost, gpu_lab: GpuLab) -> None:
     gate = host.gate()
     jobs = [gpu_lab.start(gate, "-M", "30G") for _ in range(4)]
     assert gpu_lab.places(*jobs) == [[0], [1], [0], [1]]
@@ -24,14 +24,14 @@ def test_jobs_share_a_card_as_far_as_its_memory_goes(host: GpuHost, gpu_lab: Gpu
     assert gpu_lab.wait(*jobs, fits, waits) == 0
 
 
-def test_a_job_is_told_how_much_it_was_promised(gpu_lab: GpuLab) -> None:
+def test_job_finds_its_memory_claim_in_the_environment(gpu_lab: GpuLab) -> None:
     job = gpu_lab.submit("-M", "1.5G", "echo $STOKER_GPU_MEM_MB")
     assert gpu_lab.wait(job) == 0
     assert gpu_lab.log(job) == "1536\n"
     assert gpu_lab.job(job)["claim_bytes"] == 3 * GIB // 2
 
 
-def test_a_job_without_an_amount_shares_with_nobody(host: GpuHost, gpu_lab: GpuLab) -> None:
+def test_job_without_declared_memory_shares_no_gpu(host: GpuHost, gpu_lab: GpuLab) -> None:
     gate = host.gate()
     whole = gpu_lab.start(gate, "--gpu-ids", "0")
     small = gpu_lab.start(gate, "-M", "1G", "--gpu-ids", "1")
@@ -44,7 +44,7 @@ def test_a_job_without_an_amount_shares_with_nobody(host: GpuHost, gpu_lab: GpuL
     assert gpu_lab.wait(whole, small, *waits) == 0
 
 
-def test_a_job_that_takes_more_than_it_was_promised_leaves_less_for_others(
+def test_memory_used_beyond_the_claim_is_not_given_to_other_jobs(
     host: GpuHost, gpu_lab: GpuLab
 ) -> None:
     gate = host.gate()
@@ -59,7 +59,7 @@ def test_a_job_that_takes_more_than_it_was_promised_leaves_less_for_others(
     assert gpu_lab.wait(greedy, fits, waits) == 0
 
 
-def test_memory_that_was_promised_is_kept_for_a_job_that_does_not_use_it_yet(
+def test_claimed_memory_is_kept_for_a_job_that_does_not_use_it_yet(
     host: GpuHost, gpu_lab: GpuLab
 ) -> None:
     gate = host.gate()
@@ -73,9 +73,7 @@ def test_memory_that_was_promised_is_kept_for_a_job_that_does_not_use_it_yet(
     assert gpu_lab.wait(waits) == 0
 
 
-def test_a_burst_of_starts_never_promises_more_than_there_is(
-    host: GpuHost, gpu_lab: GpuLab
-) -> None:
+def test_burst_of_starts_never_overcommits_a_gpu(host: GpuHost, gpu_lab: GpuLab) -> None:
     """20 at once, 3 of which fit one card; each takes its memory only some time after its start."""
     gate, places = host.gate(), gpu_lab.folder / "places"
     lines = gpu_lab.folder / "burst.txt"
@@ -94,9 +92,7 @@ def test_a_burst_of_starts_never_promises_more_than_there_is(
 
 
 @pytest.mark.slow
-def test_twenty_submits_at_the_same_time_never_promise_more_than_there_is(
-    host: GpuHost, gpu_lab: GpuLab
-) -> None:
+def test_twenty_concurrent_submits_never_overcommit_a_gpu(host: GpuHost, gpu_lab: GpuLab) -> None:
     gate = host.gate()
     clients = [
         gpu_lab.popen("submit", "-q", "-M", f"{20 + number}G", tenant(gate, 20 * GIB))
@@ -115,9 +111,7 @@ def test_twenty_submits_at_the_same_time_never_promise_more_than_there_is(
     assert gpu_lab.wait() == 0
 
 
-def test_a_wide_job_is_not_starved_by_a_stream_of_small_ones(
-    host: GpuHost, gpu_lab: GpuLab
-) -> None:
+def test_wide_job_is_not_starved_by_a_stream_of_small_ones(host: GpuHost, gpu_lab: GpuLab) -> None:
     gate, late = host.gate(), host.gate("late")
     small = [gpu_lab.start(gate, "-M", "30G") for _ in range(2)]
     wide = gpu_lab.submit("--gpus", "2", "true")
@@ -130,7 +124,7 @@ def test_a_wide_job_is_not_starved_by_a_stream_of_small_ones(
     assert gpu_lab.wait(*small, wide, *more) == 0
 
 
-def test_a_job_of_several_cards_gets_its_memory_on_each(host: GpuHost, gpu_lab: GpuLab) -> None:
+def test_job_on_several_gpus_gets_its_memory_on_each(host: GpuHost, gpu_lab: GpuLab) -> None:
     gate = host.gate()
     gpu_lab.start(gate, "-M", "50G", "--gpu-ids", "0")
     pair = gpu_lab.start(gate, "--gpus", "2", "-M", "20G", size=19 * GIB)

@@ -6,7 +6,9 @@ from tests.fake_nvml import GIB, MIB
 from tests.gpus.host import USER, GpuHost, GpuLab
 
 
-def test_a_whole_card_is_never_one_with_a_stranger(host: GpuHost, gpu_lab: GpuLab) -> None:
+def test_job_for_a_whole_gpu_avoids_gpus_with_other_processes(
+    host: GpuHost, gpu_lab: GpuLab
+) -> None:
     pid = host.stranger(0, 1 * GIB)
     jobs = [gpu_lab.submit("true") for _ in range(3)]
     assert gpu_lab.wait(*jobs) == 0
@@ -19,7 +21,7 @@ def test_a_whole_card_is_never_one_with_a_stranger(host: GpuHost, gpu_lab: GpuLa
     assert gpu_lab.places(waits) == [[0, 1]]
 
 
-def test_a_stranger_who_came_a_moment_ago_is_kept_clear_of(host: GpuHost, gpu_lab: GpuLab) -> None:
+def test_process_that_started_a_moment_ago_is_avoided(host: GpuHost, gpu_lab: GpuLab) -> None:
     """Although an idle daemon looks only every few seconds."""
     assert gpu_lab.wait(gpu_lab.submit("true")) == 0
     gpu_lab.ok("run", "--gpus", "0", "sleep", "1.5")  # nothing of the daemon's
@@ -29,7 +31,9 @@ def test_a_stranger_who_came_a_moment_ago_is_kept_clear_of(host: GpuHost, gpu_la
     assert gpu_lab.places(job) == [[1]]
 
 
-def test_a_job_with_an_amount_uses_what_a_stranger_leaves(host: GpuHost, gpu_lab: GpuLab) -> None:
+def test_job_with_declared_memory_uses_what_other_processes_leave(
+    host: GpuHost, gpu_lab: GpuLab
+) -> None:
     gate = host.gate()
     host.stranger(0, 50 * GIB)
     fits = gpu_lab.start(gate, "-M", "20G", "--gpu-ids", "0")
@@ -43,7 +47,7 @@ def test_a_job_with_an_amount_uses_what_a_stranger_leaves(host: GpuHost, gpu_lab
     assert gpu_lab.wait(fits, waits) == 0
 
 
-def test_a_display_server_is_no_reason_to_avoid_a_card(host: GpuHost, gpu_lab: GpuLab) -> None:
+def test_display_server_does_not_exclude_a_gpu(host: GpuHost, gpu_lab: GpuLab) -> None:
     gate = host.gate()
     host.stranger(0, 300 * MIB, "graphics")
     job = gpu_lab.start(gate, "--gpu-ids", "0")
@@ -54,9 +58,7 @@ def test_a_display_server_is_no_reason_to_avoid_a_card(host: GpuHost, gpu_lab: G
     ]
 
 
-def test_the_memory_of_a_display_server_is_not_promised_to_anybody(
-    host: GpuHost, gpu_lab: GpuLab
-) -> None:
+def test_memory_of_a_display_server_counts_as_used(host: GpuHost, gpu_lab: GpuLab) -> None:
     host.stranger(0, 10 * GIB, "graphics")
     waits = gpu_lab.submit("-M", "70G", "--gpu-ids", "0", "true")
     fits = gpu_lab.submit("-M", "69G", "--gpu-ids", "0", "-p", "1", "true")
@@ -64,7 +66,7 @@ def test_the_memory_of_a_display_server_is_not_promised_to_anybody(
     assert gpu_lab.state(waits) == "queued"
 
 
-def test_memory_that_nobody_admits_to_counts(host: GpuHost, gpu_lab: GpuLab) -> None:
+def test_memory_without_a_known_process_counts_as_used(host: GpuHost, gpu_lab: GpuLab) -> None:
     host.fake.change(host.cards[0], used=50 * GIB)
     job = gpu_lab.submit("true")
     shared = gpu_lab.submit("-M", "25G", "--gpu-ids", "0", "true")
@@ -75,13 +77,15 @@ def test_memory_that_nobody_admits_to_counts(host: GpuHost, gpu_lab: GpuLab) -> 
     assert [gpu_lab.state(job) for job in waits] == ["queued", "queued"]
 
 
-def test_a_little_unexplained_memory_is_the_driver_s_own(host: GpuHost, gpu_lab: GpuLab) -> None:
+def test_little_memory_without_a_process_is_attributed_to_the_driver(
+    host: GpuHost, gpu_lab: GpuLab
+) -> None:
     host.fake.change(host.cards[0], used=400 * MIB)
     assert gpu_lab.wait(gpu_lab.submit("--gpu-ids", "0", "true")) == 0
     assert gpu_lab.gpu(0)["state"] == "free"
 
 
-def test_a_stranger_whose_memory_is_hidden_is_a_stranger(host: GpuHost, gpu_lab: GpuLab) -> None:
+def test_process_with_hidden_memory_is_avoided(host: GpuHost, gpu_lab: GpuLab) -> None:
     pid = host.stranger(0, None)
     host.fake.change(host.cards[0], used=30 * GIB)
     job = gpu_lab.submit("true")
@@ -95,7 +99,7 @@ def test_a_stranger_whose_memory_is_hidden_is_a_stranger(host: GpuHost, gpu_lab:
     assert stranger["pid"] == pid
 
 
-def test_strangers_are_shown_with_user_pid_and_memory(host: GpuHost, gpu_lab: GpuLab) -> None:
+def test_other_processes_are_shown_with_user_pid_and_memory(host: GpuHost, gpu_lab: GpuLab) -> None:
     pids = [host.stranger(0, 5 * GIB), host.stranger(0, 2 * GIB, "graphics")]
     words = gpu_lab.ok("gpus")
     for pid, size in zip(pids, ("5.0 GB", "2.0 GB"), strict=True):
@@ -108,7 +112,7 @@ def test_strangers_are_shown_with_user_pid_and_memory(host: GpuHost, gpu_lab: Gp
     ]
 
 
-def test_the_whole_process_tree_of_a_job_is_ours(host: GpuHost, gpu_lab: GpuLab) -> None:
+def test_whole_process_tree_belongs_to_its_job(host: GpuHost, gpu_lab: GpuLab) -> None:
     """A child in a session of its own, with an environment of its own."""
     gate = host.gate()
     child = f"setsid env -i sh -c 'echo 0 {7 * GIB} > {host.fake.claims}/$$; {gate.wait}'"

@@ -19,11 +19,11 @@ def stress(tmp_path: Path, nvml_library: Path) -> Iterator[Stress]:
 
 
 @pytest.mark.slow
-def test_two_daemons_and_a_run_never_double_book_or_over_commit_a_card(stress: Stress) -> None:
+def test_two_daemons_and_a_run_never_overcommit_a_gpu(stress: Stress) -> None:
     assert stress.work(600) == (600, 0)
 
 
-def test_a_job_notices_that_somebody_else_is_on_its_card(stress: Stress) -> None:
+def test_job_detects_another_job_on_its_gpu(stress: Stress) -> None:
     """What the test above stands on."""
     first = stress.tenant(card=1, seconds=60)
     try:

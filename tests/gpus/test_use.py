@@ -6,7 +6,9 @@ from tests.fake_nvml import GIB
 from tests.gpus.host import GpuHost, GpuLab, on_card, tenant
 
 
-def test_memory_load_and_energy_of_an_attempt_are_recorded(host: GpuHost, gpu_lab: GpuLab) -> None:
+def test_memory_utilization_and_energy_of_an_attempt_are_recorded(
+    host: GpuHost, gpu_lab: GpuLab
+) -> None:
     for card in host.cards:
         host.fake.change(card, util=50, power=400_000)
     gate = host.gate()
@@ -22,7 +24,7 @@ def test_memory_load_and_energy_of_an_attempt_are_recorded(host: GpuHost, gpu_la
     assert "on the gpu  7.0 GB memory at most, 50% busy, " in shown
 
 
-def test_the_peak_is_kept_when_the_job_gives_memory_back(host: GpuHost, gpu_lab: GpuLab) -> None:
+def test_peak_memory_is_kept_when_the_job_frees_memory(host: GpuHost, gpu_lab: GpuLab) -> None:
     gate, small = host.gate(), host.gate("small")
     words = f"{tenant(gate, 30 * GIB)}; {on_card(2 * GIB)}; {small.wait}"
     job = gpu_lab.submit("-M", "40G", words)
@@ -37,7 +39,7 @@ def test_the_peak_is_kept_when_the_job_gives_memory_back(host: GpuHost, gpu_lab:
     assert gpu_lab.job(job)["gpu_memory_peak_bytes"] == 30 * GIB
 
 
-def test_jobs_that_share_a_card_are_measured_apart(host: GpuHost, gpu_lab: GpuLab) -> None:
+def test_jobs_that_share_a_gpu_are_measured_separately(host: GpuHost, gpu_lab: GpuLab) -> None:
     gate = host.gate()
     jobs = [gpu_lab.start(gate, "-M", "20G", "--gpu-ids", "0", size=size * GIB) for size in (3, 11)]
     host.wait_for_look()
@@ -53,7 +55,7 @@ def test_jobs_that_share_a_card_are_measured_apart(host: GpuHost, gpu_lab: GpuLa
     assert [gpu_lab.job(job)["gpu_memory_peak_bytes"] for job in jobs] == [3 * GIB, 11 * GIB]
 
 
-def test_a_job_of_two_cards_is_recorded_by_what_it_had_on_one(
+def test_peak_memory_of_a_job_on_two_gpus_is_that_of_one_gpu(
     host: GpuHost, gpu_lab: GpuLab
 ) -> None:
     gate = host.gate()
@@ -64,7 +66,7 @@ def test_a_job_of_two_cards_is_recorded_by_what_it_had_on_one(
     assert gpu_lab.job(job)["gpu_memory_peak_bytes"] == 9 * GIB
 
 
-def test_a_cpu_job_has_no_use_of_a_card(gpu_lab: GpuLab) -> None:
+def test_cpu_job_has_no_recorded_gpu_use(gpu_lab: GpuLab) -> None:
     job = gpu_lab.submit("--gpus", "0", "true")
     assert gpu_lab.wait(job) == 0
     facts = gpu_lab.job(job)
@@ -73,7 +75,7 @@ def test_a_cpu_job_has_no_use_of_a_card(gpu_lab: GpuLab) -> None:
     assert "on the gpu" not in gpu_lab.ok("show", str(job))
 
 
-def test_what_is_on_a_card_is_told_to_programs(host: GpuHost, gpu_lab: GpuLab) -> None:
+def test_gpus_json_describes_a_gpu_and_its_jobs(host: GpuHost, gpu_lab: GpuLab) -> None:
     host.fake.change(host.cards[0], temp=66, power=350_000, util=81)
     gate = host.gate()
     job = gpu_lab.start(gate, "-M", "10G", size=7 * GIB)

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.mark.parametrize(("count", "gib"), [(2, 50), (8, 12)])
-def test_jobs_packed_by_declared_memory_run_at_once_and_never_run_out(
+def test_jobs_packed_by_declared_memory_run_at_once_and_never_run_out_of_it(
     lab: CardLab, count: int, gib: int
 ) -> None:
     end = lab.folder / "end"
@@ -26,7 +26,7 @@ def test_jobs_packed_by_declared_memory_run_at_once_and_never_run_out(
         assert lab.job(job)["cause"] == "exit"
 
 
-def test_memory_is_learned_and_then_shared(lab: CardLab) -> None:
+def test_gpu_memory_is_estimated_and_then_shared(lab: CardLab) -> None:
     end = lab.folder / "end"
     end.touch()
     first = lab.train("--gpu-mem=auto", gib=10, steps=200, until=str(end))
@@ -42,7 +42,7 @@ def test_memory_is_learned_and_then_shared(lab: CardLab) -> None:
     assert isinstance(claim, int) and 10 * GIB < claim < 14 * GIB
 
 
-def test_a_foreign_process_is_left_alone(lab: CardLab) -> None:
+def test_gpu_with_another_process_is_avoided(lab: CardLab) -> None:
     stranger = lab.stranger(20)
     job = lab.train(gib=1)
     lab.wait_until(lambda: f"pid {stranger.pid}" in lab.ok("why", str(job)), timeout=60)
@@ -55,7 +55,7 @@ def test_a_foreign_process_is_left_alone(lab: CardLab) -> None:
     assert lab.wait(job, timeout=100) == 0
 
 
-def test_running_out_of_memory_is_recognised_and_tried_again_with_more(lab: CardLab) -> None:
+def test_out_of_memory_is_recognized_and_retried_with_more(lab: CardLab) -> None:
     stranger = lab.stranger(110)
     job = lab.train("--gpu-mem=10G", "--on-oom=bigger", gib=60)
     lab.wait_until(lambda: lab.job(job)["attempts"] == 1, timeout=60)
@@ -75,7 +75,7 @@ def first_cause(lab: CardLab, job: int) -> str | None:
     return history[0]["cause"] if history else None
 
 
-def test_a_card_is_given_on_only_when_its_memory_is_free_again(lab: CardLab) -> None:
+def test_gpu_is_reused_only_when_its_memory_is_free_again(lab: CardLab) -> None:
     for _ in range(3):
         big = lab.train("--grace=0s", gib=100, until=str(lab.folder / "never"))
         lab.wait_until(lambda job=big: lab.is_up(job), timeout=100)  # type: ignore[misc]

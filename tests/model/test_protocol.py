@@ -8,13 +8,13 @@ from tests.model.protocol import Design
 from tests.model.search import search
 
 
-def test_no_interleaving_of_crashes_and_people_breaks_a_promise() -> None:
+def test_no_interleaving_of_crashes_and_user_actions_breaks_an_invariant() -> None:
     report = search(Design())
     assert not report.findings, f"\n{report}"
     assert report.states > 20_000
 
 
-def test_a_restartable_job_never_runs_twice_at_once_and_always_ends() -> None:
+def test_restartable_job_never_runs_twice_at_once_and_always_ends() -> None:
     report = search(Design(restartable=True, daemon_crashes=1))
     assert not report.findings, f"\n{report}"
 
@@ -29,7 +29,7 @@ def test_a_restartable_job_never_runs_twice_at_once_and_always_ends() -> None:
         pytest.param(Design(records_orphans=False), "ran twice", 18, id="silent-orphans"),
     ],
 )
-def test_the_search_finds_the_shortest_way_to_break_a_bad_protocol(
+def test_search_finds_the_shortest_counterexample_of_a_broken_protocol(
     broken: Design, promise: str, steps: int
 ) -> None:
     report = search(broken)

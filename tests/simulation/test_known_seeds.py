@@ -25,5 +25,5 @@ _SEEDS = {
 
 
 @pytest.mark.parametrize("seed", _SEEDS)
-def test_a_seed_that_once_failed_holds_every_promise(seed: int, tmp_path: Path) -> None:
+def test_invariants_hold_for_seeds_that_failed_before(seed: int, tmp_path: Path) -> None:
     run(seed, str(tmp_path))

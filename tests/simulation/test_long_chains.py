@@ -10,7 +10,7 @@ from stoker.store.database import open_database
 from stoker.store.submit import Submission
 
 
-def test_a_chain_of_two_thousand_jobs_ends_with_its_first(tmp_path: Path) -> None:
+def test_chain_of_two_thousand_jobs_is_cancelled_with_its_first(tmp_path: Path) -> None:
     db = open_database(str(tmp_path), durable=False)
     submission = Submission(db)
     context = Context("/", (), 0o022, "/bin/sh")

@@ -30,7 +30,7 @@ def _run_block(first: int, tmp_path: Path, jobs: int = 80, seeds: int = _BLOCK) 
 
 
 @pytest.mark.parametrize("first", range(0, 250, _BLOCK))
-def test_every_promise_holds_through_all_faults(first: int, tmp_path: Path) -> None:
+def test_invariants_hold_through_all_faults(first: int, tmp_path: Path) -> None:
     counts = _run_block(first, tmp_path)
     # A simulator in which nothing happens would promise the same.
     assert counts["spawns"] > 500
@@ -41,31 +41,33 @@ def test_every_promise_holds_through_all_faults(first: int, tmp_path: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(10_000, 12_000, 100))
-def test_every_promise_holds_in_many_more_histories(first: int, tmp_path: Path) -> None:
+def test_invariants_hold_in_many_more_histories(first: int, tmp_path: Path) -> None:
     _run_block(first, tmp_path, seeds=100)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", (20_001, 20_003))
-def test_every_promise_holds_with_thousands_of_jobs(seed: int, tmp_path: Path) -> None:
+def test_invariants_hold_with_thousands_of_jobs(seed: int, tmp_path: Path) -> None:
     assert run(seed, str(tmp_path), jobs=3_000).jobs >= 3_000
 
 
-def test_a_seed_always_tells_the_same_story(tmp_path: Path) -> None:
+def test_seed_always_gives_the_same_history(tmp_path: Path) -> None:
     once = run(7, str(tmp_path / "once"))
     again = run(7, str(tmp_path / "again"))
     assert (once.steps, once.counts) == (again.steps, again.counts)
 
 
-def test_a_journal_that_forgets_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_journal_that_loses_records_is_detected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     forget: list[Record] = []
     monkeypatch.setattr(SimLink, "journal", lambda link: forget)
     with pytest.raises(Violation, match="seed"):
         _run_block(0, tmp_path)
 
 
-def test_a_loop_that_keeps_old_estimates_is_caught(
+def test_loop_that_keeps_old_estimates_is_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Profiles, "changed", lambda profiles, id: None)
@@ -73,7 +75,7 @@ def test_a_loop_that_keeps_old_estimates_is_caught(
         _run_block(0, tmp_path, seeds=200)
 
 
-def test_a_loop_that_does_not_decide_again_as_time_passes_is_caught(
+def test_loop_that_does_not_decide_again_as_time_passes_is_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_starter, "_DECIDE_AGAIN_SECONDS", 1e6)
@@ -81,7 +83,7 @@ def test_a_loop_that_does_not_decide_again_as_time_passes_is_caught(
         _run_block(0, tmp_path, seeds=200)
 
 
-def test_a_runner_that_lets_the_journal_go_before_it_tells_of_begins_is_caught(
+def test_runner_that_rolls_the_journal_before_it_reports_starts_is_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Runner, "tells_begins_before_rolling", False)

@@ -14,7 +14,7 @@ from tests.simulation.world import World
 SPEC = JobSpec(("work",), Context("/", (), 0o022, "/bin/sh"), False, Request(1))
 
 
-def test_loop_that_missed_a_change_finds_it_and_starts_the_job(tmp_path: Path) -> None:
+def test_loop_that_missed_a_change_detects_it_and_starts_the_job(tmp_path: Path) -> None:
     world = World(Random(1))
     world.is_calm = True
     open_database(str(tmp_path)).close()

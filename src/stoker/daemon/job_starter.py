@@ -139,7 +139,7 @@ class JobStarter:
         job = self._waiting.find(start.job)
         lease = self._gpus.lease(job.request, start.devices)
         if lease is None:
-            return False  # leased by another process of this host; the GPU's state says so now
+            return False  # leased to another process of this host; the GPU's state says so now
         claim = Claim(
             attempt=self._next_attempt,
             job=job.id,

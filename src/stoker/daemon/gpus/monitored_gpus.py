@@ -276,7 +276,7 @@ class MonitoredGpus(ChangingGpus):
         try:
             lease = try_take(claims, unleased)
             if lease is None:
-                self._close(devices, "leased by another process")
+                self._close(devices, "leased to another process")
                 if self.waiter is None:
                     self.waiter = Waiter(claims)
                     self._wanted = claims
