@@ -1,4 +1,4 @@
-"""The C compiler of the tests: the system's, else the one of the package `ziglang`."""
+"""The C compiler for tests: that of the system, else that of the package `ziglang`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 
 def compile_c(source: Path, target: Path, *flags: str) -> None:
-    """Compile one file. Skips the test where there is no compiler."""
+    """Compile one file. Skips the test if there is no compiler."""
     subprocess.run([*_compiler(), *flags, "-o", str(target), str(source)], check=True, timeout=120)
 
 

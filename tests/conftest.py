@@ -1,4 +1,4 @@
-"""The lab fixture: closed after each test, whatever happened in it."""
+"""The lab fixtures; labs are closed after each test."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.lab import Lab
 
 @pytest.fixture
 def new_lab(tmp_path: Path) -> Iterator[Callable[..., Lab]]:
-    """Makes labs; each gets a folder of its own."""
+    """A function that creates labs, each with its own folder."""
     labs: list[Lab] = []
 
     def make(devices: int | str | None = None, **env: str) -> Lab:
@@ -28,5 +28,5 @@ def new_lab(tmp_path: Path) -> Iterator[Callable[..., Lab]]:
 
 @pytest.fixture
 def lab(new_lab: Callable[..., Lab]) -> Lab:
-    """A host with two simulated GPUs."""
+    """A lab with two simulated GPUs."""
     return new_lab(devices=2)

@@ -1,4 +1,4 @@
-"""A laboratory: one state folder, the real command, the real daemon, and no sleeping.
+"""Test environment: a state folder with the real command and the real daemon.
 
 lab = Lab(tmp_path, devices=2)
 job = lab.submit("echo hello")
@@ -34,7 +34,7 @@ class Lab:
             "STOKER_SETTINGS": str(folder / "settings.toml"),
             "SHELL": "/bin/sh",
             "NO_COLOR": "1",
-            "STOKER_NVML": "0",  # whatever this host has
+            "STOKER_NVML": "0",  # do not use the GPUs of this host
         }
         self.env.pop("CUDA_VISIBLE_DEVICES", None)
         if devices is not None:
@@ -51,7 +51,7 @@ class Lab:
         timeout: float = 60,
         **env: str,
     ) -> subprocess.CompletedProcess[str]:
-        """One stoker command; output as text, whatever its bytes."""
+        """Run a stoker command; its output as text, even if it is not valid UTF-8."""
         data = input.encode() if isinstance(input, str) else input
         done = subprocess.run(
             [*self.command, *words],
@@ -70,7 +70,7 @@ class Lab:
         )
 
     def ok(self, *words: str, **kwargs: Any) -> str:
-        """A command that must succeed; its stdout."""
+        """Run a command that must succeed; its stdout."""
         done = self.run(*words, **kwargs)
         assert done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}{done.stderr}"
         return done.stdout
@@ -88,7 +88,7 @@ class Lab:
         )
 
     def submit(self, *words: str, **env: str) -> int:
-        """Queue one job; its id."""
+        """Submit one job; its id."""
         return int(self.ok("submit", "-q", *words, **env))
 
     def job(self, id: int) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class Lab:
         return self.ok("log", str(id))
 
     def wait(self, *ids: int, timeout: float = 60) -> int:
-        """Wait for jobs (all when none is named); the exit code of `stoker wait`."""
+        """Wait for jobs (all if no id is given); the exit code of `stoker wait`."""
         words = [str(id) for id in ids]
         return self.run("wait", "-q", *words, timeout=timeout).returncode
 
@@ -136,7 +136,7 @@ class Lab:
         self.wait_until(lambda: find() != pid)
 
     def kill_driver(self) -> None:
-        """End the sweep driver, if the daemon has one as a child."""
+        """Kill the sweep driver, if there is one."""
         for pid in job_processes.children(self.daemon_pid() or 0):
             try:
                 if b".sweep_driver" in Path(f"/proc/{pid}/cmdline").read_bytes():
@@ -145,7 +145,7 @@ class Lab:
                 continue
 
     def tag_base(self) -> int | None:
-        """The number that all processes of this lab's jobs carry."""
+        """The base of the process tags of this lab's jobs."""
         import sqlite3
 
         path = self.state_dir / "queue.db"
@@ -161,15 +161,15 @@ class Lab:
         return None if row is None else int(row[0])
 
     def processes(self) -> list[int]:
-        """Living processes of this lab's jobs."""
+        """PIDs of the running processes of this lab's jobs."""
         base = self.tag_base()
         return (
             [] if base is None else [process.pid for process in job_processes.all_processes(base)]
         )
 
     def close(self) -> None:
-        """End everything this lab started, also what is only just starting."""
-        while self.daemon_pid() is not None:  # politely: a killed one would be replaced
+        """Kill all processes of this lab, even those that are just starting."""
+        while self.daemon_pid() is not None:  # SIGTERM: the runner would restart a killed daemon
             self._kill(self.daemon_pid, signal.SIGTERM)
         self._kill(self.runner_pid, signal.SIGKILL)
         base = self.tag_base()
@@ -193,12 +193,12 @@ class Lab:
 
 
 def wait_until(condition: Callable[[], object], timeout: float = 30, what: str = "") -> None:
-    """Look until it is so; fail with the last thing seen."""
-    give_up = time.monotonic() + timeout
+    """Poll until the condition is true; fail with its last value."""
+    deadline = time.monotonic() + timeout
     while True:
-        seen = condition()
-        if seen:
+        value = condition()
+        if value:
             return
-        if time.monotonic() > give_up:
-            raise AssertionError(f"gave up after {timeout}s: {what or condition} ({seen!r})")
-        time.sleep(0.01)  # the one place where tests wait for the outside world
+        if time.monotonic() > deadline:
+            raise AssertionError(f"timeout after {timeout}s: {what or condition} ({value!r})")
+        time.sleep(0.01)  # the only sleep in tests that wait for other processes

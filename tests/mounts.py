@@ -1,4 +1,4 @@
-"""Tests that mount something of their own."""
+"""Marker for tests that mount file systems."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 
 def _can_mount() -> bool:
-    """Whether this machine lets us mount something in a namespace of our own."""
+    """Whether we can mount file systems in a new mount namespace."""
     words = ["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"]
     if not all(map(shutil.which, ("unshare", "mount"))):
         return False

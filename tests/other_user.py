@@ -1,8 +1,8 @@
-"""What another user of this host can do: only root can become one, so tests that need it skip."""
+"""Run code as another user of this host; such tests are skipped unless they run as root."""
 
 from __future__ import annotations
 
-import encodings.idna  # a child that is another user cannot import it any more
+import encodings.idna  # the other user may not be able to import it later
 import os
 import signal
 import socket
@@ -23,7 +23,7 @@ def become_other() -> None:
 
 
 def as_other_user(work: Callable[[], bytes]) -> bytes:
-    """What the work gives when another user does it."""
+    """Call `work` as another user; returns its result."""
     _need_root()
     reader, writer = os.pipe()
     pid = os.fork()
@@ -46,9 +46,9 @@ def as_other_user(work: Callable[[], bytes]) -> bytes:
 
 @contextmanager
 def busy_other_user(work: Callable[[Callable[[], None]], None]) -> Iterator[None]:
-    """Another user does the work during the block, which begins when the work calls its argument.
+    """Run `work` as another user during the block, which begins when `work` calls its argument.
 
-    The work must not return before the end of the block.
+    `work` must not return before the end of the block.
     """
     _need_root()
     reader, writer = os.pipe()
@@ -67,12 +67,12 @@ def busy_other_user(work: Callable[[Callable[[], None]], None]) -> Iterator[None
         os.close(reader)
         os.kill(pid, signal.SIGKILL)
         status = os.waitpid(pid, 0)[1]
-    assert status == signal.SIGKILL, "the work ended by itself"
+    assert status == signal.SIGKILL, "the work returned too early"
 
 
 @contextmanager
 def other_user_listens(address: str, port: int) -> Iterator[None]:
-    """Until the end of the block; whoever connects fails the test."""
+    """Another user listens during the block; a connection fails the test."""
 
     def work(begin: Callable[[], None]) -> None:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET

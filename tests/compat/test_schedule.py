@@ -796,14 +796,14 @@ def test_gpu_that_another_process_uses_is_not_taken(
     on_gpus: tuple[ScheduleLab, GpuHost],
 ) -> None:
     lab, host = on_gpus
-    pid = host.stranger(0, GIB)
+    pid = host.other_process(0, GIB)
     done = lab.run("true")
     assert done.stdout.startswith("GPU: cuda1\n")
     assert done.stderr == f"GPU 0 is not used while {USER} (pid {pid}) has 1.0 GB\n"
     forced = lab.popen("true", "-fg", "0")
     assert forced.stderr is not None
     assert forced.stderr.readline().startswith("GPU 0 is not used while ")
-    host.end_stranger(pid)
+    host.end_other_process(pid)
     assert "GPU: cuda0\n" in forced.communicate(timeout=60)[0]
 
 

@@ -788,11 +788,11 @@ def test_run_waits_for_a_gpu_that_a_queued_job_uses(
 ) -> None:
     gate = host.gate()
     host.lab().start(gate, "--gpu-ids", "1")
-    run = Run(new_gpu_lab(), "--gpus", host.cards[1])
+    run = Run(new_gpu_lab(), "--gpus", host.uuids[1])
     run.write("echo at last\n")
     assert run.notice() == "waiting for a GPU: leased to another process"
     gate.open()
-    assert run.line() == f"Processing command `echo at last` on gpu {host.cards[1]}"
+    assert run.line() == f"Processing command `echo at last` on gpu {host.uuids[1]}"
     assert run.end() == (0, "at last\n", "")
 
 
@@ -855,11 +855,11 @@ def test_gpu_stays_leased_while_a_background_process_of_a_command_runs(
 def test_run_waits_for_another_process_on_its_gpu_and_names_it(
     host: GpuHost, new_gpu_lab: Callable[[], CompatLab]
 ) -> None:
-    pid = host.stranger(0, 5 * GIB)
+    pid = host.other_process(0, 5 * GIB)
     run = Run(new_gpu_lab(), "--gpus", "0")
     run.write("true\n")
     assert run.notice() == f"waiting for a GPU: {USER} (pid {pid}) has 5.0 GB"
-    host.end_stranger(pid)
+    host.end_other_process(pid)
     assert run.place() == "0"
     assert run.end()[0] == 0
 

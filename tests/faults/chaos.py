@@ -1,11 +1,11 @@
-"""A chaos run: jobs of every awkward kind under kills, stops, full and read-only disks.
+"""A chaos run: difficult jobs under kills, suspends, full and read-only disks.
 
     python -m tests.faults.chaos --minutes 20 --seed 1
 
-Needs root (mounts a small tmpfs in a mount namespace of its own). Every job appends its number to a
-file outside of Stoker, exactly once; at the end the records of Stoker are compared with that file,
-and the process table is searched for what should be dead. Prints a summary; exits with 1 when
-anything is missing, doubled, wrong, or alive after its job ended.
+Needs root, because it mounts a small tmpfs in its own mount namespace. Every job appends its number
+to a file outside of Stoker, exactly once. At the end, the database is compared with that file, and
+the process table is searched for processes of ended jobs. Prints a summary; exits with 1 if a job
+is missing, ran twice, has a wrong result, or is alive after its end.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Job:
     def __init__(self, number: int, kind: str, code: int, is_long: bool) -> None:
         self.number = number
         self.kind = kind
-        self.code = code  # that it exits with when it is left alone
-        self.is_long = is_long  # sleeps until it is ended
+        self.code = code  # its exit code unless it is cancelled
+        self.is_long = is_long  # sleeps until it is cancelled
         self.id: int | None = None
         self.cancels = 0
         self.words: list[str] = []
@@ -64,7 +64,7 @@ class Chaos:
     # -- jobs ----------------------------------------------------------------------------------
 
     def _command(self, job: Job) -> str:
-        """Shell text that leaves its mark once, sleeps, and exits with its code."""
+        """A shell command that writes its number, sleeps, and exits with its code."""
         sleep = f"sleep {self._seconds(job)}"
         mark = f"echo {job.number} >> {self.effects}"
         if job.kind == "nested run":
@@ -82,7 +82,7 @@ class Chaos:
             return f"exec bash -c 'ulimit -x unlimited; {mark}; {sleep}; exit {job.code}'"
         if job.kind == "leftover":
             return f"{mark}; setsid sleep {self._marker(job)} & {sleep}; exit {job.code}"
-        if job.kind == "deaf":
+        if job.kind == "ignores SIGTERM":
             return f"trap '' TERM; {mark}; {sleep}; exit {job.code}"
         return f"{mark}; {sleep}; exit {job.code}"
 
@@ -91,12 +91,12 @@ class Chaos:
 
     @staticmethod
     def _marker(job: Job) -> str:
-        """A number of seconds that names the job in the process table."""
+        """A duration that identifies the job in the process table."""
         return f"3600.{job.number:06d}"
 
     def submit(self) -> None:
         kinds = ["plain", "plain", "plain", "nested run", "nested scheduler", "su",
-                 "su becomes the job", "ulimit", "leftover", "deaf"]  # fmt: skip
+                 "su becomes the job", "ulimit", "leftover", "ignores SIGTERM"]  # fmt: skip
         kind = self.random.choice(kinds)
         is_long = self.random.random() < 0.25
         job = Job(len(self.jobs), kind, self.random.choice([0, 0, 3]), is_long)
@@ -107,7 +107,7 @@ class Chaos:
             job.id = int(done.stdout)
 
     def cancel(self) -> None:
-        """End a long job, politely first and then at once."""
+        """Cancel a few long jobs; a second cancel kills them at once."""
         running = [job for job in self.jobs if job.is_long and job.id is not None]
         for job in self.random.sample(running, min(3, len(running))):
             flags = self.random.choice([["--now"], [], ["--grace", "30"]])
@@ -161,8 +161,8 @@ class Chaos:
     def _make_read_only(self) -> None:
         """Put a read-only mount of the same folder on top.
 
-        What is open stays writable, as a kernel does not let a mount become read-only under open
-        files; whatever is opened from now on is not.
+        Open files stay writable, because the kernel does not make a mount with open files
+        read-only; files opened from now on are not.
         """
         # Made elsewhere and moved: a file opened for writing in between would keep it writable.
         aside = self.state.with_name("read-only")
@@ -205,10 +205,10 @@ class Chaos:
                 )
 
     def finish(self) -> None:
-        """No more faults: cancel what would sleep for ever, and wait for the rest."""
+        """Without further faults, cancel the endless jobs and wait for the others."""
         self.heal()
 
-        def is_over() -> bool:
+        def have_ended() -> bool:
             if self.lab.daemon_pid() is None:
                 self.lab.run("daemon", "start")
             rows = self._rows()
@@ -219,40 +219,40 @@ class Chaos:
                 self.lab.run("cancel", "--now", *long)
             return not alive
 
-        wait_until(is_over, timeout=600, what="all jobs are over")
+        wait_until(have_ended, timeout=600, what="all jobs have ended")
 
     def _rows(self) -> dict[int, dict[str, Any]]:
         text = self.lab.ok("ls", "--state", "all", "-n", "1000000", "--json", timeout=120)
         return {row["id"]: row for row in json.loads(text)["jobs"]}
 
     def check(self) -> dict[str, list[str]]:
-        """What is not as it should be, by kind."""
+        """Descriptions of wrong jobs, by kind of error."""
         rows = self._rows()
         marks = Counter(int(line) for line in self.effects.read_text().split())
         alive = _sleepers()
-        bad: dict[str, list[str]] = {name: [] for name in
-                                     ("missing", "doubled", "wrong", "alive", "lost")}  # fmt: skip
+        kinds = ("missing", "ran twice", "wrong", "alive", "lost")
+        bad: dict[str, list[str]] = {kind: [] for kind in kinds}
         for job in self.jobs:
             if job.id is None:
                 if marks[job.number] > 1:
-                    bad["doubled"].append(self._describe(job, None))
+                    bad["ran twice"].append(self._describe(job, None))
                 continue
             row = rows.get(job.id)
             if row is None:
                 bad["missing"].append(self._describe(job, row))
                 continue
             if marks[job.number] > 1:
-                bad["doubled"].append(self._describe(job, row))
+                bad["ran twice"].append(self._describe(job, row))
             if self._marker(job) in alive:
                 bad["alive"].append(self._describe(job, row))
             if row["state"] == "lost":
                 bad["lost"].append(self._describe(job, row))
-            elif not self._is_right(job, row, marks[job.number]):
+            elif not self._is_correct(job, row, marks[job.number]):
                 bad["wrong"].append(self._describe(job, row))
         return bad
 
     @staticmethod
-    def _is_right(job: Job, row: dict[str, Any], marks: int) -> bool:
+    def _is_correct(job: Job, row: dict[str, Any], marks: int) -> bool:
         if job.is_long:
             return bool(row["state"] == "cancelled")
         state = "failed" if job.code else "done"
@@ -283,7 +283,7 @@ def run(folder: Path, minutes: float, seed: int) -> int:
                     folder / "state"], check=True)  # fmt: skip
     os.chmod(folder, 0o755)
     chaos = Chaos(folder, seed)
-    begun = time.monotonic()
+    started = time.monotonic()
     try:
         chaos.work(minutes * 60)
         chaos.finish()
@@ -293,7 +293,7 @@ def run(folder: Path, minutes: float, seed: int) -> int:
         print((chaos.state / "daemon.log").read_text()[-3000:])
         chaos.lab.close()
     acknowledged = sum(job.id is not None for job in chaos.jobs)
-    print(f"{time.monotonic() - begun:.0f} s, {acknowledged} jobs, faults: {dict(chaos.faults)}")
+    print(f"{time.monotonic() - started:.0f} s, {acknowledged} jobs, faults: {dict(chaos.faults)}")
     for name, jobs in bad.items():
         print(f"{name}: {len(jobs)}")
         for text in jobs[:20]:

@@ -1,4 +1,4 @@
-"""Jobs that leave a mark, and the check that marks and books agree."""
+"""Jobs that write to a file, and the check that the file and the database agree."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.lab import Lab
 
 
 class Effects:
-    """A file to which each job appends its number once; the job's exit code follows from it."""
+    """A file to which each job appends its number once; the number determines its exit code."""
 
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
@@ -27,7 +27,7 @@ class Effects:
         return Counter(int(line) for line in self.path.read_text().split())
 
     def check(self, numbers: dict[int, int], *, may_be_lost: int = 0) -> list[int]:
-        """I1 to I3 for jobs {number: id}; returns the ids that were lost."""
+        """Check I1 to I3 for jobs {number: id}; returns the ids of lost jobs."""
         ran = self.counts()
         lost = []
         for number, id in numbers.items():
@@ -45,7 +45,7 @@ class Effects:
 
 
 def finish_everything(lab: Lab) -> None:
-    """Keep a daemon alive until nothing is left to do (I6), then check the database (I7)."""
+    """Keep a daemon running until all jobs have ended (I6), then check the database (I7)."""
 
     def all_final() -> bool:
         if lab.daemon_pid() is None:

@@ -1,4 +1,4 @@
-"""Inside `unshare -m`: a 12 MB file system fills up under a running daemon, and empties again."""
+"""Inside `unshare -m`: a 12 MB file system is full for a while, under a running daemon."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ try:
     assert refused.returncode == 75, refused
     assert "full" in refused.stderr and "Traceback" not in refused.stderr
     while lab.run("submit", "--hold", "-q", f"echo {'x' * 3000}").returncode == 0:
-        pass  # until the last page that the database had in store is used up
+        pass  # until the last free page of the database is used
     go.touch()  # the job ends while nothing can be written
     wait_until(lambda: not lab.processes())
     filler.unlink()
-    wait_until(lambda: lab.state(job) == "failed")  # nobody but the daemon itself writes that down
+    wait_until(lambda: lab.state(job) == "failed")  # recorded by the daemon itself
     assert lab.daemon_pid() == daemon
     assert lab.wait(job) == 7, lab.job(job)
     again = lab.submit("exit 3")

@@ -1,4 +1,4 @@
-"""Inside `unshare -m`: a FUSE file system whose program never answers, and jobs that touch it."""
+"""Inside `unshare -m`: jobs that use a FUSE file system whose program never answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def mount(name: str) -> tuple[Path, int]:
-    """One for each job: what waits for the lock of a folder that hangs cannot even be killed."""
+    """Mount a file system that hangs, one per job: a process that waits for the lock of its
+    folder cannot even be killed."""
     place = folder / name
     place.mkdir()
     fuse = os.open("/dev/fuse", os.O_RDWR)
@@ -33,7 +34,7 @@ try:
     good = lab.submit("true")
     assert lab.wait(good) == 0
     runner = lab.runner_pid()
-    # Held, because `submit` looks at paths itself and would hang as every command there does.
+    # Held, because `submit` checks the paths itself and would hang.
     held = [
         lab.submit("--hold", "-o", f"{folder}/%j.out", "exit 3"),
         lab.submit("--hold", "--time-limit", "1s", "--grace", "0.1", str(folder / "script")),
@@ -43,22 +44,22 @@ try:
     (folder / "tool").symlink_to(third / "bin/tool")
     lab.ok("release", *map(str, held))
     wait_until(lambda: lab.job(held[2])["state"] in ("starting", "running"))
-    assert lab.wait(lab.submit("exit 5")) == 5  # others start
+    assert lab.wait(lab.submit("exit 5")) == 5  # other jobs start
     lab.wait(held[1])
-    assert lab.job(held[1])["cause"] == "time_limit", lab.job(held[1])  # time limits fire
+    assert lab.job(held[1])["cause"] == "time_limit", lab.job(held[1])  # time limits are enforced
     lab.ok("cancel", str(held[2]))
     lab.wait(held[2])
-    assert lab.state(held[2]) == "cancelled"  # and cancel works
+    assert lab.state(held[2]) == "cancelled"  # cancel works
     assert lab.state(held[0]) in ("starting", "running")
-    # The daemon reads the end of the output of a failed job: here it cannot.
+    # The daemon reads the end of the output of a failed job; here that hangs.
     (folder / "prepared").symlink_to(second / "x")
     rename = f"import os; os.rename('{folder}/prepared', '{folder}/fails'); os._exit(7)"
     fails = lab.submit("-o", f"{folder}/fails", "--", sys.executable, "-c", rename)
     assert lab.wait(fails) == 7
-    lab.kill_daemon()  # a new daemon finds a runner that answers
+    lab.kill_daemon()  # the runner answers a new daemon
     wait_until(lambda: lab.daemon_pid() is not None)
     assert lab.wait(lab.submit("exit 6")) == 6
-    os.close(fuse)  # now every call fails instead of waiting
+    os.close(fuse)  # now every call fails instead of hanging
     lab.wait(held[0])
     job = lab.job(held[0])
     assert job["cause"] == "start_failed" and job["exit_code"] == 126, job

@@ -1,4 +1,4 @@
-"""Inside `unshare -m`: no inodes are left for jobs, nor for another runner."""
+"""Inside `unshare -m`: no inodes are left for jobs or for another runner."""
 
 from __future__ import annotations
 

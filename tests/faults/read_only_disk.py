@@ -1,7 +1,7 @@
-"""Inside `unshare -m`: an ext4 file system becomes read-only under a running daemon and runner.
+"""Inside `unshare -m`: an ext4 file system becomes read-only while daemon and runner are running.
 
-The kernel does this when it finds an error on a disk; files that are open for writing refuse it
-from then on, which no ordinary remount can do.
+The kernel does this when it finds a disk error. Unlike after an ordinary remount, writes to files
+that are already open fail too.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ try:
     assert problem in lab.ok()
     findings = json.loads(lab.run("doctor", "--json").stdout)["findings"]
     assert any(problem in one["what"] and one["level"] == "bad" for one in findings), findings
-    lab.kill_runner()  # and no other one can start
+    lab.kill_runner()  # no other runner can start now
     wait_until(lambda: "runner" in lab.ok("why", str(waits)))
     assert lab.daemon_pid() == daemon
 finally:

@@ -1,7 +1,7 @@
-"""A runner that speaks as release 0.1 did: messages are lists, read by position and length.
+"""A runner with the protocol of release 0.1: messages are lists, decoded by position and length.
 
-Frozen: it must go on to die of a message that is longer than it knows, as the real one does.
-`sitecustomize` (written by the test) runs it in place of the runner that a daemon starts.
+Do not change its behavior: like the real one, it must crash on a message that is longer than it
+expects. `sitecustomize` (written by the test) runs it in place of the current runner.
 """
 
 from __future__ import annotations
@@ -57,17 +57,31 @@ class Runner:
                 continue
             *lines, unread = (unread + data).split(b"\n")
             for line in lines:
-                self._obey(*json.loads(line))
+                self._handle(*json.loads(line))
 
-    def _obey(self, kind: str, *rest: Any) -> None:
+    def _handle(self, kind: str, *rest: Any) -> None:
         if kind == "launch":
             _, *fields = rest
             (attempt, job, number, argv, shell, context, env, devices, stdout, stderr, own_log,
              time_limit, grace, keep_children, warn, folder) = fields  # fmt: skip
             order = Order(
-                attempt, job, number, tuple(argv), shell, context, env, tuple(devices), stdout,
-                stderr, own_log, time_limit, grace, keep_children, warn, folder,
-            )  # fmt: skip
+                attempt=attempt,
+                job=job,
+                number=number,
+                argv=tuple(argv),
+                shell=shell,
+                context=context,
+                env=env,
+                devices=tuple(devices),
+                stdout=stdout,
+                stderr=stderr,
+                own_log=own_log,
+                time_limit=time_limit,
+                grace=grace,
+                keep_children=keep_children,
+                warn=warn,
+                folder=folder,
+            )
             self._launch(order)
         elif kind == "context":
             number, cwd, variables, umask, shell = rest
@@ -78,16 +92,16 @@ class Runner:
         elif kind == "bye":
             self._is_released = True
         elif kind == "list":
-            living = [list(begun) for begun in self._children.live_attempts()]
-            self._send("living", living, self._journal.segment)
+            attempts = [list(begun) for begun in self._children.live_attempts()]
+            self._send("living", attempts, self._journal.segment)
 
     def _launch(self, order: Order) -> None:
         context = self._contexts[order.context]
         env = encode_environment(context.env) | encode_environment(order.env.items())
         self._journal.begun(order, time.time(), time.monotonic(), boot_id())
-        fact = self._children.start(order, context, env, [])
-        assert isinstance(fact, AttemptStarted), fact
-        self._send("begun", *fact)
+        event = self._children.start(order, context, env, [])
+        assert isinstance(event, AttemptStarted), event
+        self._send("begun", *event)
 
     def _send(self, *message: object) -> None:
         if self._daemon is not None:

@@ -1,4 +1,4 @@
-"""Paths that would block whoever opens them stop neither other jobs nor commands."""
+"""Paths on which `open` would block affect neither other jobs nor commands."""
 
 from __future__ import annotations
 

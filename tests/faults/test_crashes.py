@@ -1,4 +1,4 @@
-"""Crashes that are no failpoint: everything at once, reboots, impostors, mutual rescue."""
+"""Crashes without failpoints: all processes at once, reboots, PID reuse, mutual restarts."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def test_killed_daemon_is_restarted_by_the_runner(lab: Lab) -> None:
 
 
 def test_daemon_that_cannot_start_is_retried_later(lab: Lab) -> None:
-    """Row 26: nobody has to come and start it when the trouble is over."""
+    """Row 26: it starts without a user once the problem is gone."""
     assert lab.wait(lab.submit("true")) == 0
     runner = lab.runner_pid()
     assert runner is not None
     os.kill(runner, signal.SIGSTOP)
     lab.kill_daemon()
-    ours = locks.take(str(lab.state_dir), locks.DAEMON_LOCK)  # in the way of the next one
+    ours = locks.take(str(lab.state_dir), locks.DAEMON_LOCK)  # blocks the next daemon
     try:
         os.kill(runner, signal.SIGCONT)
         lab.wait_until(lambda: job_processes.children(runner))
@@ -73,7 +73,7 @@ def test_daemon_that_cannot_start_is_retried_later(lab: Lab) -> None:
 
 
 def test_killed_runner_is_restarted_and_its_jobs_keep_their_exit_codes(lab: Lab) -> None:
-    """Row 13: they fall to the daemon, which is their nearest living ancestor."""
+    """Row 13: the daemon becomes their parent, as the nearest subreaper."""
     job = _start(lab)
     lab.kill_runner()
     second = lab.submit("exit 3")
@@ -85,7 +85,7 @@ def test_killed_runner_is_restarted_and_its_jobs_keep_their_exit_codes(lab: Lab)
 def test_job_keeps_its_exit_code_when_it_ends_between_the_deaths_of_daemon_and_runner(
     lab: Lab,
 ) -> None:
-    """The second daemon is no ancestor of the job, and stopped while the job ends."""
+    """The second daemon is not an ancestor of the job, and suspended while the job ends."""
     job = _start(lab)
     first = lab.daemon_pid()
     lab.kill_daemon()
@@ -93,7 +93,7 @@ def test_job_keeps_its_exit_code_when_it_ends_between_the_deaths_of_daemon_and_r
     lab.ok("ls")
     daemon = lab.daemon_pid()
     assert daemon is not None
-    lab.wait_until(lambda: _holds_handle(daemon))
+    lab.wait_until(lambda: _has_pidfd(daemon))
     os.kill(daemon, signal.SIGSTOP)
     lab._kill(lab.runner_pid, signal.SIGKILL)
     (lab.folder / "go").touch()
@@ -103,7 +103,7 @@ def test_job_keeps_its_exit_code_when_it_ends_between_the_deaths_of_daemon_and_r
     assert lab.state(job) == "failed"
 
 
-def _holds_handle(daemon: int) -> bool:
+def _has_pidfd(daemon: int) -> bool:
     """Whether the daemon has opened a pidfd of a job."""
     for path in Path(f"/proc/{daemon}/fd").iterdir():
         try:
@@ -151,17 +151,17 @@ def test_restartable_job_that_is_lost_each_time_is_retried_a_limited_number_of_t
 
 
 def _kill_everything(lab: Lab) -> None:
-    """As a logout or the out-of-memory killer would: nobody is left to tell."""
+    """Kill daemon, runner and jobs, as a logout or the OOM killer may."""
     daemon, runner, base = lab.daemon_pid(), lab.runner_pid(), lab.tag_base()
     assert daemon and runner and base
     for pid in (daemon, runner):
         os.kill(pid, signal.SIGSTOP)
-    # The runner first: the death of the daemon, which leads its session, would wake it.
+    # The runner first: the exit of the daemon, a session leader, would wake it up.
     for pid in (runner, daemon):
         os.kill(pid, signal.SIGKILL)
     jobs = [process.pid for process in job_processes.all_processes(base)]
     kill_processes.kill_all(base, timeout=5)
-    # Gone, not only dead: until init has collected it, a process can still tell how it ended.
+    # Wait until init has reaped them: a zombie still has its exit code.
     lab.wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in jobs))
     lab.wait_until(lambda: lab.daemon_pid() is None and lab.runner_pid() is None)
 
@@ -169,7 +169,7 @@ def _kill_everything(lab: Lab) -> None:
 def test_running_jobs_are_lost_and_the_queue_resumes_after_a_reboot(
     new_lab: Callable[..., Lab],
 ) -> None:
-    """Row 16. The processes are dead, and the boot id says so even if PIDs were reused."""
+    """Row 16: the boot ID shows that the processes are dead, even if PIDs were reused."""
     lab = new_lab(devices=1)
     job = _start(lab)
     queued = lab.submit("exit 3")
@@ -181,7 +181,7 @@ def test_running_jobs_are_lost_and_the_queue_resumes_after_a_reboot(
 
 
 def test_process_that_reuses_the_pid_of_a_job_is_neither_adopted_nor_signaled(lab: Lab) -> None:
-    """Row 18: the books are made to point at a stranger, this very process."""
+    """Row 18: the database is changed to the PID of another process, this one."""
     job = _start(lab)
     _kill_everything(lab)
     connection = sqlite3.connect(lab.state_dir / "queue.db")
@@ -189,7 +189,7 @@ def test_process_that_reuses_the_pid_of_a_job_is_neither_adopted_nor_signaled(la
     connection.commit()
     connection.close()
     lab.ok("daemon", "start")
-    lab.wait_until(lambda: lab.state(job) == "lost")  # and this process is alive to say so
+    lab.wait_until(lambda: lab.state(job) == "lost")  # and this process was not killed
 
 
 def test_suspended_daemon_loses_nothing_and_enforces_no_limit_wrongly(lab: Lab) -> None:
@@ -210,7 +210,7 @@ def test_suspended_daemon_loses_nothing_and_enforces_no_limit_wrongly(lab: Lab) 
 
 
 def test_suspended_job_can_be_cancelled(lab: Lab) -> None:
-    """Row 20: SIGTERM alone would never reach it."""
+    """Row 20: a suspended process does not handle SIGTERM."""
     job = _start(lab)
     for pid in lab.processes():
         os.kill(pid, signal.SIGSTOP)
@@ -228,7 +228,7 @@ def test_three_hundred_jobs_survive_random_kills(new_lab: Callable[..., Lab]) ->
     ids = [int(line) for line in lab.ok("submit", "-q", "--file", "-", input=lines).split()]
     kills = 0
     while len(effects.counts()) < 300 or kills < 80:
-        lab.run("daemon", "start")  # the runner gives up after five daemons in a minute
+        lab.run("daemon", "start")  # the runner delays restarts after five crashes in a minute
         _pause(chance.uniform(0.0, 0.15))
         pid = lab.daemon_pid()
         if pid is not None and pid > 1:
@@ -239,5 +239,5 @@ def test_three_hundred_jobs_survive_random_kills(new_lab: Callable[..., Lab]) ->
 
 
 def _pause(seconds: float) -> None:
-    """Let the daemon get to a random place of its work; nothing is waited for."""
+    """Let the daemon run for a random time."""
     select.select([], [], [], seconds)

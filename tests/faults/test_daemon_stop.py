@@ -1,4 +1,4 @@
-"""`stoker daemon stop` while the runner is still starting: no daemon comes back."""
+"""`stoker daemon stop` while the runner is still starting: it starts no other daemon."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_daemon_that_stops_before_its_runner_has_started_sends_bye() -> None:
     """Otherwise the runner finds a broken connection and starts another daemon."""
     daemon, runner = socket.socketpair()
     wire = Wire(daemon)
-    wire.put("stop", {"attempt": 1, "reason": "cancelled"})  # waits for the runner's greeting
+    wire.put("stop", {"attempt": 1, "reason": "cancelled"})  # held until the runner's `hello`
     wire.send_at_once("bye")
     wire.close()
     messages, is_alive = Wire(runner).receive()
@@ -33,7 +33,7 @@ def test_stop_waits_for_a_runner_that_does_not_listen_yet(
     def connect(folder: str, name: str) -> socket.socket:
         try:
             return sockets.connect(folder, name)
-        finally:  # the runner comes up after the first attempt
+        finally:  # the runner listens after the first attempt
             if not listeners:
                 listeners.append(sockets.listen(folder, name))
 

@@ -1,4 +1,4 @@
-"""A disk that takes no writes stops starts, never supervision; nothing that ended is forgotten."""
+"""A disk that cannot be written stops new starts, but not supervision, and loses no exit code."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.mounts import needs_mount
 
 
 def limit_writes(pid: int | None, size: str) -> None:
-    """Files of this process may not grow beyond `size` bytes; "0" lets every write fail."""
+    """Limit the size of files that a process writes; with "0" every write fails."""
     subprocess.run(["prlimit", f"--pid={pid}", f"--fsize={size}:unlimited"], check=True)
 
 
 def in_namespace(lab: Lab, script: str, *words: str) -> None:
-    """Run a script of this folder where it can mount file systems of its own."""
+    """Run a script of this folder in its own mount namespace."""
     inner = lab.folder / "inner"
     inner.mkdir()
     path = Path(__file__).parent / script
@@ -101,7 +101,9 @@ def test_runner_that_dies_with_ends_in_memory_causes_no_wrong_exit_code(
     lab.wait(job)
     assert not once.exists()
     found = lab.job(job)
-    if point == "runner.after_ended" or found["cause"] != "lost":  # newer kernels tell the code
+    if (
+        point == "runner.after_ended" or found["cause"] != "lost"
+    ):  # newer kernels still have the exit code
         assert (found["cause"], found["exit_code"]) == ("exit", 7)
     assert lab.wait(lab.submit("exit 3")) == 3
 
@@ -115,7 +117,7 @@ def test_journal_record_that_failed_can_be_repeated(tmp_path: Path) -> None:
         "from stoker.supervisor.journal import Journal\n"
         "journal = Journal(sys.argv[1])\n"
         "for attempt in (2, 3):\n"
-        "    resource.setrlimit(resource.RLIMIT_FSIZE, (60, -1))\n"  # cuts a line in its middle
+        "    resource.setrlimit(resource.RLIMIT_FSIZE, (60, -1))\n"  # truncates the line
         "    try:\n"
         "        journal.record(Outcome(attempt, 7, 1.0, 'exit', 0.0, 0.0, 0, 'x' * 60))\n"
         "        raise SystemExit('it was written')\n"
@@ -153,7 +155,7 @@ def test_cancel_stops_a_job_while_the_queue_cannot_be_written(new_lab: Callable[
     words = [*lab.command, "cancel"]
     wrapped = ["prlimit", "--fsize=0:unlimited", *words]
     done = subprocess.run([*wrapped, str(waits)], env=lab.env, capture_output=True, text=True)
-    assert done.returncode in (75, 77), done  # nobody can do that without a record
+    assert done.returncode in (75, 77), done  # a waiting job cannot be cancelled without a write
     done = subprocess.run([*wrapped, str(job)], env=lab.env, capture_output=True, text=True)
     assert done.returncode == 0, done
     lab.wait(job)

@@ -1,7 +1,7 @@
 """Kill the daemon or the runner at every point of the protocol, at its first passes.
 
-Rows 1-6, 8, 11-14 of the fault matrix: whatever dies where, every job runs once, its code is true,
-and only a job whose parent died with it in hand may be `lost`.
+Rows 1-6, 8, 11-14 of the fault matrix: every job runs once, its exit code is true, and only a job
+that was being started or ended when its parent died may be `lost`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def test_no_job_is_lost_or_runs_twice_when_the_daemon_dies_at(
     new_lab: Callable[..., Lab], point: str, nth: int
 ) -> None:
     if point == "daemon.during_recovery":
-        nth = 1  # passed once in a daemon's life
+        nth = 1  # a daemon recovers once
     _, effects, numbers = _crash(new_lab, point, nth)
     effects.check(numbers)
 
@@ -63,10 +63,10 @@ def test_only_jobs_being_started_or_ended_are_lost_when_the_runner_dies_at(
     new_lab: Callable[..., Lab], point: str, nth: int
 ) -> None:
     lab, effects, numbers = _crash(new_lab, point, nth)
-    # What had not begun and what had ended is never lost; what was in the runner's hands may be.
-    # Both devices may have been freed at once, so two exits may be in hand.
-    in_hand = {"runner.after_begun": 1, "runner.after_spawn": 1, "runner.after_exit": 2}
-    may_be_lost = in_hand.get(point, 0)
+    # Only jobs that the runner was starting or ending may be lost. Both devices may have been freed
+    # at once, so there may be two exits.
+    unrecorded = {"runner.after_begun": 1, "runner.after_spawn": 1, "runner.after_exit": 2}
+    may_be_lost = unrecorded.get(point, 0)
     lost = effects.check(numbers, may_be_lost=may_be_lost)
     assert all(lab.job(id)["cause"] == "lost" for id in lost)
 
@@ -95,7 +95,7 @@ def test_dependents_are_released_once_when_the_daemon_dies_after_a_job_ended(
 def test_kill_of_a_job_is_completed_after_the_daemon_died_during_it(
     new_lab: Callable[..., Lab],
 ) -> None:
-    """Row 7: before the order to stop reached the runner, and between SIGTERM and SIGKILL."""
+    """Row 7: before the stop order reaches the runner, and between SIGTERM and SIGKILL."""
     for point in ("daemon.before_stop", "runner.after_sigterm"):
         lab = new_lab(devices=1)
         once = lab.folder / "once"

@@ -1,4 +1,4 @@
-"""The host runs out of something, or plays tricks: rows 26-29, 33, 42-44, 53-55."""
+"""The host runs out of resources, or behaves unexpectedly: rows 26-29, 33, 42-44, 53-55."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.mounts import needs_mount
 
 
 def test_process_that_holds_the_write_lock_stops_starts_but_not_supervision(lab: Lab) -> None:
-    """A client that was stopped in the middle of its write holds the lock."""
+    """A client that was suspended during a write holds the lock."""
     go = lab.folder / "go"
     job = lab.submit(f"while [ ! -e {go} ]; do sleep 0.02; done; exit 7")
     lab.wait_until(lambda: lab.state(job) == "running")
@@ -24,7 +24,7 @@ def test_process_that_holds_the_write_lock_stops_starts_but_not_supervision(lab:
     blocker.execute("BEGIN IMMEDIATE")
     go.touch()
     lab.wait_until(lambda: not lab.processes())
-    assert lab.state(job) == "running"  # heard, not yet written
+    assert lab.state(job) == "running"  # received, not yet recorded
     blocker.execute("ROLLBACK")
     blocker.close()
     assert lab.wait(job) == 7
@@ -34,7 +34,7 @@ def test_process_that_holds_the_write_lock_stops_starts_but_not_supervision(lab:
 def test_full_disk_refuses_submits_keeps_exit_codes_and_recovers(
     new_lab: Callable[..., Lab],
 ) -> None:
-    """Rows 26 and 27, on a small file system of its own inside a mount namespace."""
+    """Rows 26 and 27, on a small file system in a mount namespace."""
     lab = new_lab(devices=1)
     script = Path(__file__).parent / "full_disk.py"
     small = lab.folder / "small"
@@ -50,7 +50,7 @@ def test_full_disk_refuses_submits_keeps_exit_codes_and_recovers(
 
 
 def test_journal_records_ends_on_a_full_disk(tmp_path: Path) -> None:
-    """Space for them was set aside when the segment was made."""
+    """Their space was allocated when the segment was created."""
     from stoker.core.model import Outcome
 
     journal = Journal(str(tmp_path))
@@ -106,7 +106,7 @@ def test_log_of_a_running_job_stays_within_the_limit_and_can_be_read(
 
 
 def test_missing_program_folder_or_interpreter_is_a_start_failure(lab: Lab) -> None:
-    """Row 53: not exit 127 guessing."""
+    """Row 53: detected at the start, not guessed from exit code 127."""
     away = lab.folder / "away"
     away.mkdir()
     script = lab.folder / "script"
@@ -156,7 +156,7 @@ def test_always_failing_job_backs_off_and_does_not_starve_others(
 def test_job_waits_and_counts_no_attempt_while_no_process_can_be_started(
     new_lab: Callable[..., Lab],
 ) -> None:
-    """Row 44: the runner may open no more files."""
+    """Row 44: the runner has no free file descriptors."""
     lab = new_lab(devices=1)
     assert lab.wait(lab.submit("true")) == 0
     runner = lab.runner_pid()

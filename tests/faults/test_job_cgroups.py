@@ -1,4 +1,4 @@
-"""Control groups find processes that shed every other sign of their job."""
+"""Cgroups find processes that have lost every other link to their job."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def needs_cgroups(tmp_path: Path) -> None:
     is_possible = (tmp_path / "cgroups").exists()
     cgroups.close()
     if not is_possible:
-        pytest.skip("this user may not make cgroups here (needs a delegated cgroup v2, or root)")
+        pytest.skip("this user cannot create cgroups here (needs a delegated cgroup v2, or root)")
 
 
 def _start(lab: Lab) -> tuple[int, int]:
-    """(a job, a process of it that dropped its tag, environment, session and parents)"""
+    """(job, PID of its process that dropped its tag, environment, session and parents)"""
     file, script = lab.folder / "pid", lab.folder / "sleep.sh"
     script.write_text(f"echo $$ > {file}.new; mv {file}.new {file}; exec sleep 300\n")
     vanish = f"exec prlimit --locks=unlimited setsid env -i /bin/sh -c '/bin/sh {script} &'"

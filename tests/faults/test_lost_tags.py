@@ -1,6 +1,6 @@
-"""Jobs whose processes lose their tag: Stoker inside of Stoker, `su`, `ulimit -x`, orphans.
+"""Jobs whose processes lose their tag: Stoker inside Stoker, `su`, `ulimit -x`, orphans.
 
-Every one of them is found and ended, and no job counts as over while a process of it lives.
+All of them are found and killed, and no job ends while one of its processes is alive.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ needs_root = pytest.mark.skipif(os.getuid() != 0, reason="su to another user nee
 
 @pytest.fixture(autouse=True)
 def place() -> Iterator[Path]:
-    """A folder that every user may write, unlike those of pytest."""
+    """A world-writable folder, unlike those of pytest."""
     with tempfile.TemporaryDirectory(prefix="stoker-tags-") as name:
         os.chmod(name, 0o777)
         yield Path(name)
@@ -137,13 +137,13 @@ def _kill_both(lab: Lab) -> None:
 
 
 def test_inner_run_that_is_killed_leaves_its_jobs_to_the_outer_job(lab: Lab, place: Path) -> None:
-    """The inner keeper dies as well, so only the outer job can end what is left."""
+    """The inner cleanup process is killed as well, so only the outer job can kill the rest."""
     job = lab.submit("--gpus", "0", f"{_nested_run(lab, place)} & wait; sleep 300")
     inner = _pid(place, "inner")
     parent = int(Path(f"/proc/{inner}/stat").read_text().rpartition(")")[2].split()[1])
     for pid in _children(parent):
         if pid != inner:
-            os.kill(pid, signal.SIGKILL)  # the keeper of the inner run
+            os.kill(pid, signal.SIGKILL)  # the cleanup process of the inner run
     os.kill(parent, signal.SIGKILL)
     assert _is_alive(inner)
     lab.ok("cancel", "--now", str(job))
@@ -174,7 +174,7 @@ def test_exit_code_survives_a_runner_that_dies_while_leftovers_run(
 def test_process_in_its_own_session_is_not_taken_for_the_job_that_started_it(
     new_lab: Callable[..., Lab], place: Path
 ) -> None:
-    """The runner dies at the start, and the job ends before the daemon looks for it."""
+    """The runner dies at the start, and the job ends before the daemon searches it."""
     lab = new_lab(devices=1)
     once = lab.folder / "once"
     once.touch()

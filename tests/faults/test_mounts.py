@@ -1,4 +1,4 @@
-"""Which paths may hang, from the mount table alone."""
+"""Paths that may hang are found from the mount table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In a folder that everybody may write, files of other users are neither executed nor written."""
+"""In a world-writable folder, files of other users are neither executed nor written."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_long_shell_command_runs_in_the_foreground(lab: Lab) -> None:
 
 
 @needs_root
-@pytest.mark.parametrize("kind", ("symlink", "file", "second name"))
+@pytest.mark.parametrize("kind", ("symlink", "file", "hard link"))
 def test_output_that_another_user_planted_is_refused(lab: Lab, kind: str) -> None:
     folder = shared_folder(lab)
     os.chown(folder, OTHER + 1, OTHER + 1)
@@ -60,7 +60,7 @@ def test_output_that_another_user_planted_is_refused(lab: Lab, kind: str) -> Non
         out.touch()
     else:
         out.hardlink_to(mine)
-    if kind != "second name":
+    if kind != "hard link":
         os.chown(out, OTHER, OTHER, follow_symlinks=False)
     job = lab.submit("-o", str(out), "echo overwritten")
     assert lab.wait(job) == 126

@@ -1,4 +1,4 @@
-"""Processes of two releases meet: an upgrade replaces the daemon, runner and jobs go on."""
+"""Processes of two releases work together: an upgrade replaces only the daemon."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from stoker.supervisor.journal import JournalBegun, read_journal
 from tests.cli.helpers import Gate, is_alive
 from tests.lab import Lab
 
-IN_PLACE_OF_THE_RUNNER = """
+REPLACE_RUNNER = """
 import os, sys
 if "stoker.supervisor.runner" in sys.orig_argv:
     sys.path.append({root!r})
@@ -38,11 +38,11 @@ if "stoker.supervisor.runner" in sys.orig_argv:
 
 @pytest.fixture
 def old_lab(new_lab: Callable[..., Lab], tmp_path: Path) -> Lab:
-    """A host whose runner is of release 0.1, whatever the daemon is."""
+    """A lab whose runner is of release 0.1."""
     site = tmp_path / "site"
     site.mkdir()
     root = str(Path(tests.__file__).parent.parent)
-    (site / "sitecustomize.py").write_text(IN_PLACE_OF_THE_RUNNER.format(root=root))
+    (site / "sitecustomize.py").write_text(REPLACE_RUNNER.format(root=root))
     return new_lab(devices=2, PYTHONPATH=str(site))
 
 
@@ -80,7 +80,7 @@ def test_cancel_reaches_a_job_of_an_older_runner(old_lab: Lab) -> None:
 
 
 class Peer:
-    """The daemon's end of a real runner's first connection, in the words of any release."""
+    """The daemon's end of a runner's connection, for messages of any release."""
 
     def __init__(self, folder: Path) -> None:
         lock = locks.take(str(folder), locks.RUNNER_LOCK)
@@ -96,19 +96,19 @@ class Peer:
         os.close(lock)
         self._file = self.socket.makefile("rb")
 
-    def say(self, *message: object) -> None:
+    def send(self, *message: object) -> None:
         self.socket.sendall(json.dumps(message).encode() + b"\n")
 
-    def hear(self, kind: str) -> list[Any]:
+    def receive(self, kind: str) -> list[Any]:
         while True:
             line = self._file.readline()
-            assert line, f"the runner left without `{kind}`: {self.log.read_text()}"
+            assert line, f"the runner exited without `{kind}`: {self.log.read_text()}"
             message: list[Any] = json.loads(line)
             if message[0] == kind:
                 return message
 
     def close(self) -> None:
-        self.say("bye")
+        self.send("bye")
         self._file.close()
         self.socket.close()
         self.process.wait(timeout=30)
@@ -123,23 +123,25 @@ def peer(tmp_path: Path) -> Any:
 
 def test_runner_serves_an_older_daemon_with_the_older_protocol(peer: Peer, tmp_path: Path) -> None:
     log = str(tmp_path / "out")
-    peer.say("context", 1, "/", [["PATH", os.environ["PATH"]]], 0o22, "/bin/sh")
-    peer.say("launch", 0, 5, 1, 1, ["exit 3"], True, 1, {}, [0], log, None, True, None, 10.0, False,
-             None, None)  # fmt: skip
-    assert peer.hear("begun")[1] == 5
-    ended = peer.hear("ended")
+    peer.send("context", 1, "/", [["PATH", os.environ["PATH"]]], 0o22, "/bin/sh")
+    peer.send(
+        "launch", 0, 5, 1, 1, ["exit 3"], True, 1, {}, [0], log, None, True, None, 10.0, False,
+        None, None,
+    )  # fmt: skip
+    assert peer.receive("begun")[1] == 5
+    ended = peer.receive("ended")
     assert (ended[1:3], len(ended)) == ([5, 3 << 8], 10)
-    peer.say("list")
-    assert peer.hear("living") == ["living", [], 1]
+    peer.send("list")
+    assert peer.receive("living") == ["living", [], 1]
 
 
 def test_runner_ignores_unknown_fields_and_messages(peer: Peer, tmp_path: Path) -> None:
-    peer.say("hello", {"protocol": 9, "color": "red"})
-    assert peer.hear("hello")[1]["protocol"] == 2
-    peer.say("dance", {"how": "slowly"})
+    peer.send("hello", {"protocol": 9, "color": "red"})
+    assert peer.receive("hello")[1]["protocol"] == 2
+    peer.send("dance", {"how": "slowly"})
     peer.socket.sendall(b"this is not JSON\n[]\n5\n")
-    peer.say("stop", {"reason": "user"})
-    peer.say("context", {
+    peer.send("stop", {"reason": "user"})
+    peer.send("context", {
         "id": 1, "cwd": "/", "env": [["PATH", os.environ["PATH"]]], "umask": 18,
         "shell": "/bin/sh", "nice": 7,
     })  # fmt: skip
@@ -149,10 +151,10 @@ def test_runner_ignores_unknown_fields_and_messages(peer: Peer, tmp_path: Path) 
         "own_log": True, "time_limit": None, "grace": 10.0, "keep_children": False,
         "sandbox": {"a": 1},
     }  # fmt: skip
-    peer.say("launch", order)
-    assert peer.hear("ended")[1]["status"] == 3 << 8
-    peer.say("launch", {"leases": 0, "attempt": 6, "job": 2})
-    refused = peer.hear("refused")[1]
+    peer.send("launch", order)
+    assert peer.receive("ended")[1]["status"] == 3 << 8
+    peer.send("launch", {"leases": 0, "attempt": 6, "job": 2})
+    refused = peer.receive("refused")[1]
     assert refused["attempt"] == 6
     assert "cannot decode the order" in refused["why"]
     assert peer.process.poll() is None
@@ -170,8 +172,8 @@ def test_daemon_ignores_unknown_fields_and_messages() -> None:
     file = theirs.makefile("rb")
     assert json.loads(file.readline())[0] == "hello"
     theirs.sendall(b'["hello",{"protocol":3}]\nnonsense\n["ended",{"attempt":1,"mood":2}]\n')
-    messages, alive = wire.receive()
-    assert (messages, alive) == ([("ended", {"attempt": 1, "mood": 2})], True)
+    messages, is_alive = wire.receive()
+    assert (messages, is_alive) == ([("ended", {"attempt": 1, "mood": 2})], True)
     assert json.loads(file.readline()) == [
         "stop", {"attempt": 1, "reason": "user", "grace": None},
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""`stoker doctor --repair` with the real processes: what runs goes on, and runs once."""
+"""`stoker doctor --repair` with real processes: running jobs continue, and no job runs twice."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from tests.store.damage import WAYS, Damage, zero_schema_page
 
 
 def stop(lab: Lab) -> Path:
-    """Stop the daemon; jobs and runner go on. The log stays, as after a crash."""
+    """Stop the daemon, but not jobs and runner. The write-ahead log stays, as after a crash."""
     pid = lab.daemon_pid()
     reader = sqlite3.connect(lab.state_dir / "queue.db")
-    reader.execute("SELECT count(*) FROM jobs").fetchall()  # the last to close would empty the log
+    reader.execute(
+        "SELECT count(*) FROM jobs"
+    ).fetchall()  # the last connection to close would remove the log
     lab.ok("daemon", "stop")
     assert lab.daemon_pid() != pid
     path = lab.state_dir / "queue.db"
@@ -48,7 +50,7 @@ def test_running_jobs_continue_and_finished_jobs_stay_finished_after_a_repair(
     path = stop(lab)
     way(path, random.Random(11))
     done = lab.run("doctor", "--repair", "--json")
-    if done.returncode == 1:  # SQLite finds nothing wrong: a flip inside a text, a shorter log
+    if done.returncode == 1:  # SQLite finds no damage: a flipped bit in a text, a shorter log
         assert "the database is sound" in done.stdout + done.stderr
     else:
         assert done.returncode == 0, done
@@ -66,7 +68,7 @@ def test_running_jobs_continue_and_finished_jobs_stay_finished_after_a_repair(
 
 
 def test_running_job_is_adopted_although_the_restored_record_is_older(lab: Lab) -> None:
-    """The snapshot shows it as waiting; the journal and its processes know better."""
+    """The snapshot has it as waiting; the journal and its processes show that it runs."""
     gate = Gate(lab.folder)
     lab.ok("daemon", "drain")
     job = lab.submit(f"{gate.wait}; exit 6")
@@ -81,8 +83,8 @@ def test_running_job_is_adopted_although_the_restored_record_is_older(lab: Lab) 
     path.write_bytes(b"garbage " * 10_000)
     for suffix in ("-wal", "-shm"):
         Path(f"{path}{suffix}").unlink(missing_ok=True)
-    said = lab.ok("doctor", "--repair")
-    assert "restored 2 jobs from the snapshot of " in said
+    output = lab.ok("doctor", "--repair")
+    assert "restored 2 jobs from the snapshot of " in output
     lab.ok("daemon", "start")
     lab.wait_until(lambda: lab.state(job) == "running")
     assert lab.state(waiting) == "held"

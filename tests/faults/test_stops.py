@@ -1,4 +1,4 @@
-"""A second, shorter stop shortens the first, whoever parents the job by then."""
+"""A second, shorter grace period shortens the first, under daemon, runner or neither."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STUBBORN = "trap '' TERM; "  # only SIGKILL ends it
 
 
 def nothing(lab: Lab) -> None:
-    """Daemon and runner live."""
+    """Daemon and runner keep running."""
 
 
 def kill_both(lab: Lab) -> None:
@@ -66,9 +66,9 @@ def test_second_cancel_with_a_longer_grace_period_changes_nothing(lab: Lab) -> N
 
 def test_third_interrupt_of_a_run_kills_the_jobs_that_the_second_terminated(lab: Lab) -> None:
     gate = Gate(lab.folder)
-    asked = lab.folder / "asked"
+    terminated = lab.folder / "terminated"
     jobs = lab.folder / "jobs.txt"
-    jobs.write_text(f"trap 'echo >> {asked}' TERM; {gate.wait}\n")
+    jobs.write_text(f"trap 'echo >> {terminated}' TERM; {gate.wait}\n")
     run = lab.popen("run", "-G0", "--grace", "1h", str(jobs))
     (pid,) = gate.wait_for()
     run.send_signal(signal.SIGINT)
@@ -76,7 +76,7 @@ def test_third_interrupt_of_a_run_kills_the_jobs_that_the_second_terminated(lab:
     while "Ctrl-C again cancels" not in run.stderr.readline():
         pass
     run.send_signal(signal.SIGINT)
-    lab.wait_until(asked.exists, what="SIGTERM")
+    lab.wait_until(terminated.exists, what="SIGTERM")
     assert is_alive(pid)
     run.send_signal(signal.SIGINT)
     run.communicate(timeout=60)

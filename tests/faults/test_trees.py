@@ -1,4 +1,4 @@
-"""Ending a job ends all of it: rows 21 and 23 of the fault matrix, and what a job may inherit."""
+"""Stopping a job ends all its processes (rows 21 and 23); what a job inherits."""
 
 from __future__ import annotations
 
@@ -13,35 +13,38 @@ import pytest
 from tests.lab import Lab, wait_until
 
 ZOO = Path(__file__).parent / "zoo.py"
-ANIMALS = {"main", "plain", "deaf", "session", "daemonised", "traceless", "stopped", "breeding"}
+NAMES = {
+    "main", "plain", "ignores-sigterm", "session", "daemonised", "no-environment", "stopped",
+    "reforking",
+}  # fmt: skip
 
 
-def wait_for_animals(cage: Path) -> None:
-    wait_until(lambda: {path.name for path in cage.iterdir()} == ANIMALS)
+def wait_for_zoo(folder: Path) -> None:
+    wait_until(lambda: {path.name for path in folder.iterdir()} == NAMES)
 
 
 def wait_until_empty(lab: Lab) -> None:
     wait_until(lambda: not lab.processes())
 
 
-def _release_animals(lab: Lab) -> tuple[int, Path]:
-    cage = lab.folder / "cage"
-    cage.mkdir()
-    job = lab.submit("--grace", "0.2", "--", sys.executable, str(ZOO), str(cage))
-    lab.wait_until(lambda: {path.name for path in cage.iterdir()} == ANIMALS)
-    lab.wait_until(lambda: all(path.read_text() for path in cage.iterdir()))
-    return job, cage
+def _start_zoo(lab: Lab) -> tuple[int, Path]:
+    folder = lab.folder / "folder"
+    folder.mkdir()
+    job = lab.submit("--grace", "0.2", "--", sys.executable, str(ZOO), str(folder))
+    lab.wait_until(lambda: {path.name for path in folder.iterdir()} == NAMES)
+    lab.wait_until(lambda: all(path.read_text() for path in folder.iterdir()))
+    return job, folder
 
 
 def test_cancel_leaves_no_hostile_process_alive(lab: Lab) -> None:
-    job, cage = _release_animals(lab)
+    job, folder = _start_zoo(lab)
     lab.ok("cancel", str(job))
     lab.wait(job)
     assert lab.state(job) == "cancelled"
     assert not lab.processes()
-    for animal in ANIMALS - {"breeding"}:
-        pid = int((cage / animal).read_text())
-        assert not os.path.exists(f"/proc/{pid}") or _is_zombie(pid), animal
+    for name in NAMES - {"reforking"}:
+        pid = int((folder / name).read_text())
+        assert not os.path.exists(f"/proc/{pid}") or _is_zombie(pid), name
 
 
 def test_foreground_run_leaves_no_hostile_process_alive_after_sigterm_or_sigkill(
@@ -49,12 +52,12 @@ def test_foreground_run_leaves_no_hostile_process_alive_after_sigterm_or_sigkill
 ) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
         lab = new_lab()
-        cage = lab.folder / "cage"
-        cage.mkdir()
-        words = ("--grace", "0.2", "--", sys.executable, str(ZOO), str(cage))
-        lab.state_dir = lab.folder / "logs"  # where this run keeps its own books
+        folder = lab.folder / "folder"
+        folder.mkdir()
+        words = ("--grace", "0.2", "--", sys.executable, str(ZOO), str(folder))
+        lab.state_dir = lab.folder / "logs"  # the run keeps its database there
         run = lab.popen("run", "--devices", "0", "--log-dir", str(lab.state_dir), *words)
-        wait_for_animals(cage)
+        wait_for_zoo(folder)
         assert lab.processes()
         run.send_signal(number)
         run.communicate()
@@ -79,7 +82,7 @@ def test_leftover_processes_survive_with_keep_children(lab: Lab) -> None:
 
 
 def test_daemon_started_by_a_job_is_not_part_of_the_job(lab: Lab) -> None:
-    """The first `stoker submit` on a host may well come from inside a job of another queue."""
+    """The first `stoker submit` of a queue may come from a job of another queue."""
     inner = lab.folder / "inner"
     command = f"STOKER_STATE_DIR={inner} {sys.executable} -m stoker submit -q 'exit 3'"
     job = lab.submit(command)

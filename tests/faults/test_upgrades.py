@@ -1,4 +1,4 @@
-"""A queue and its daemon are of different releases: nobody migrates under a daemon that lives."""
+"""Queue and daemon are of different releases: no client migrates under a running daemon."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_daemon_exits_after_a_migration_by_a_newer_release_and_jobs_continue(lab
     gate.wait_for()
     pid = lab.daemon_pid()
     set_schema(lab.state_dir, 99)
-    lab.wait_until(lambda: lab.daemon_pid() != pid, what="the daemon to leave")
+    lab.wait_until(lambda: lab.daemon_pid() != pid, what="the daemon to exit")
     log = lab.state_dir / "daemon.log"
     lab.wait_until(lambda: "was upgraded by a newer Stoker (schema 99)" in log.read_text())
     assert "Traceback" not in log.read_text()
@@ -136,8 +136,8 @@ def test_restart_replaces_the_daemon_and_keeps_jobs(lab: Lab) -> None:
     job = lab.submit(f"{gate.wait}; exit 3")
     gate.wait_for()
     before, runner = lab.daemon_pid(), lab.runner_pid()
-    said = lab.ok("daemon", "restart")
-    assert said == f"daemon restarted (pid {lab.daemon_pid()})\n"
+    output = lab.ok("daemon", "restart")
+    assert output == f"daemon restarted (pid {lab.daemon_pid()})\n"
     assert lab.daemon_pid() not in (None, before)
     assert lab.runner_pid() == runner
     gate.open()
@@ -158,7 +158,7 @@ def test_restart_leaves_a_newer_daemon_alone(lab: Lab) -> None:
 
 
 def test_stop_ends_the_restarts_of_the_runner(lab: Lab) -> None:
-    """A daemon that cannot start is tried again and again; `stop` must end that, too."""
+    """The runner keeps restarting a daemon that cannot start; `stop` must end that too."""
     gate = Gate(lab.folder)
     job = lab.submit(f"{gate.wait}; exit 5")
     gate.wait_for()
@@ -167,13 +167,15 @@ def test_stop_ends_the_restarts_of_the_runner(lab: Lab) -> None:
     lab.wait_until(lambda: lab.daemon_pid() != pid)
     log = lab.state_dir / "daemon.log"
     lab.wait_until(lambda: "error: the queue in" in log.read_text(), what="a failed restart")
-    said = lab.ok("daemon", "stop")
-    assert said.startswith(f"no daemon is running, and the runner (pid {runner}) will not start on")
+    output = lab.ok("daemon", "stop")
+    assert output.startswith(
+        f"no daemon is running, and the runner (pid {runner}) will not start on"
+    )
     set_schema(lab.state_dir, SCHEMA_VERSION)
     connection = sqlite3.connect(lab.state_dir / "queue.db")
     connection.close()
     gate.open()
-    lab.wait_until(lambda: lab.runner_pid() is None, what="a runner without work to leave")
+    lab.wait_until(lambda: lab.runner_pid() is None, what="a runner without work to exit")
     assert lab.daemon_pid() is None
     assert lab.wait(job) == 5
 
@@ -187,11 +189,11 @@ def test_doctor_names_suspended_processes(lab: Lab) -> None:
     os.kill(runner, signal.SIGSTOP)
     done = lab.run("doctor")
     assert done.returncode == 1
-    said = (
+    output = (
         f"bad   the runner (pid {runner}) is suspended: no job starts, and no end is noticed\n"
         f"      hint: kill -CONT {runner}\n"
     )
-    assert said in done.stdout
+    assert output in done.stdout
     assert as_json(lab.ok("daemon", "status", "--json"))["runner_stopped"] is True
     waiting = lab.submit("-G2", "true")
     assert f"`kill -CONT {runner}`" in lab.ok("why", str(waiting))
@@ -207,10 +209,10 @@ def test_doctor_reports_waiting_jobs_without_a_daemon(lab: Lab) -> None:
     lab.submit("-G2", "true")
     lab.ok("daemon", "drain")
     lab.ok("daemon", "stop")
-    said = lab.run("doctor").stdout
+    output = lab.run("doctor").stdout
     assert (
         "warn  no daemon is running, and 1 job waits for one\n      hint: stoker daemon start"
-        in said
+        in output
     )
 
 

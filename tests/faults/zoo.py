@@ -1,6 +1,6 @@
-"""The seven hostile processes of a job that does not want to die, and an eighth that breeds.
+"""A job with eight processes that are hard to kill.
 
-python zoo.py FOLDER     each writes its PID to FOLDER/<name>, then lives for ever
+python zoo.py FOLDER     each writes its PID to FOLDER/<name>, then runs forever
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import sys
 import time
 
 
-def live(name: str) -> None:
-    """Say that we live, and do nothing else."""
+def run_forever(name: str) -> None:
+    """Write our PID, then sleep forever."""
     with open(os.path.join(FOLDER, name), "w") as file:
         file.write(str(os.getpid()))
     while True:
@@ -25,33 +25,33 @@ def in_child(action) -> None:  # type: ignore[no-untyped-def]
         os._exit(0)
 
 
-def deaf() -> None:
+def ignoring_sigterm() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    live("deaf")
+    run_forever("ignores-sigterm")
 
 
 def in_own_session() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.setsid()
-    live("session")
+    run_forever("session")
 
 
 def double_forked() -> None:
     os.setsid()
     if os.fork() == 0:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        live("daemonised")
+        run_forever("daemonised")
     os._exit(0)
 
 
-def without_a_trace() -> None:
+def without_environment() -> None:
     """Double-forked, empty environment, no descriptors."""
     os.setsid()
     if os.fork() == 0:
         os.closerange(0, 1024)
         code = (
             "import os,signal,time; signal.signal(15, signal.SIG_IGN);"
-            f"f=os.open({os.path.join(FOLDER, 'traceless')!r}, 0o101);"
+            f"f=os.open({os.path.join(FOLDER, 'no-environment')!r}, 0o101);"
             "os.write(f, str(os.getpid()).encode()); os.close(f); time.sleep(10**6)"
         )
         os.execve(sys.executable, [sys.executable, "-S", "-c", code], {})
@@ -65,10 +65,10 @@ def stopped() -> None:
     time.sleep(10**6)
 
 
-def breeding() -> None:
-    """A new session and a new PID every few milliseconds; the old one leaves."""
+def reforking() -> None:
+    """Replaces itself by a child with a new session and PID every few milliseconds."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    with open(os.path.join(FOLDER, "breeding"), "w") as file:
+    with open(os.path.join(FOLDER, "reforking"), "w") as file:
         file.write(str(os.getpid()))
     while True:
         time.sleep(0.005)
@@ -79,7 +79,14 @@ def breeding() -> None:
 
 if __name__ == "__main__":
     FOLDER = sys.argv[1]
-    for kind in (deaf, in_own_session, double_forked, without_a_trace, stopped, breeding):
+    for kind in (
+        ignoring_sigterm,
+        in_own_session,
+        double_forked,
+        without_environment,
+        stopped,
+        reforking,
+    ):
         in_child(kind)
-    in_child(lambda: live("plain"))
-    live("main")
+    in_child(lambda: run_forever("plain"))
+    run_forever("main")

@@ -1,4 +1,4 @@
-"""Hosts with two cards (or whatever a test asks for), closed after each test."""
+"""Hosts with fake GPUs, closed after each test."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def new_host(tmp_path: Path, nvml_library: Path) -> Iterator[Callable[..., GpuHost]]:
     hosts: list[GpuHost] = []
 
-    def make(*models: str, **facts: int) -> GpuHost:
+    def make(*models: str, **options: int) -> GpuHost:
         folder = tmp_path / f"host{len(hosts)}"
         folder.mkdir()
-        hosts.append(GpuHost(folder, nvml_library, *models, **facts))
+        hosts.append(GpuHost(folder, nvml_library, *models, **options))
         return hosts[-1]
 
     yield make
@@ -33,7 +33,7 @@ def new_host(tmp_path: Path, nvml_library: Path) -> Iterator[Callable[..., GpuHo
 
 @pytest.fixture
 def host(new_host: Callable[..., GpuHost]) -> GpuHost:
-    """Two H200 of 80 GiB."""
+    """A host with two H200 of 80 GiB."""
     return new_host(H200, H200)
 
 

@@ -1,8 +1,8 @@
-"""A host with a driver of our own making, and what tests do on it.
+"""A host with a fake driver, and helpers for tests on it.
 
 host = GpuHost(folder, library, "NVIDIA H200", "NVIDIA H200")
-lab = host.lab()                      # one user's queue; another call makes another one's
-job = lab.submit("-M", "30G", tenant(gate, 5 * GIB))
+lab = host.lab()                      # the queue of one user; each call creates another queue
+job = lab.submit("-M", "30G", hold_memory(gate, 5 * GIB))
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ OUT_OF_MEMORY = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2
 
 
 class GpuHost:
-    """Cards, a folder for leases, and as many queues as somebody wants."""
+    """GPUs, a folder for leases, and any number of queues."""
 
     def __init__(self, folder: Path, library: Path, *models: str, total: int = 80 * GIB) -> None:
         self.folder = folder
         self.fake = FakeNvml(folder / "nvml", library, count_calls=True)
-        self.cards = self.fake.cards(*models, total=total)
-        for number, card in enumerate(self.cards):  # a bus that no real host has
-            self.fake.change(card, pci=f"face:{number + 1:02x}:00.0")
+        self.uuids = self.fake.cards(*models, total=total)
+        for number, uuid in enumerate(self.uuids):  # PCI addresses that no real host has
+            self.fake.change(uuid, pci=f"face:{number + 1:02x}:00.0")
         self._labs: list[GpuLab] = []
-        self._strangers: list[subprocess.Popen[bytes]] = []
+        self._other_processes: list[subprocess.Popen[bytes]] = []
 
     def lab(self, **env: str) -> GpuLab:
         folder = self.folder / f"lab{len(self._labs)}"
@@ -44,55 +44,55 @@ class GpuHost:
     def gate(self, name: str = "gate") -> Gate:
         return Gate(self.folder, name)
 
-    def stranger(self, card: int, memory: int | None, kind: str = "compute") -> int:
-        """A process on a card that Stoker knows nothing of; its PID."""
+    def other_process(self, gpu: int, memory: int | None, kind: str = "compute") -> int:
+        """Start a process on a GPU that does not belong to Stoker; its PID."""
         process = subprocess.Popen(["sleep", "600"])
-        self._strangers.append(process)
-        self.fake.add_process(self.cards[card], process.pid, memory, kind)
+        self._other_processes.append(process)
+        self.fake.add_process(self.uuids[gpu], process.pid, memory, kind)
         return process.pid
 
-    def end_stranger(self, pid: int) -> None:
-        process = next(one for one in self._strangers if one.pid == pid)
+    def end_other_process(self, pid: int) -> None:
+        process = next(one for one in self._other_processes if one.pid == pid)
         process.kill()
         process.wait()
 
-    def wait_for_look(self) -> None:
-        """Until a daemon has seen the driver as it is now; no command may run meanwhile."""
+    def wait_for_sample(self) -> None:
+        """Wait until a daemon has a sample of the current state; no command may run meanwhile."""
         calls = self.fake.calls("nvmlEventSetWait_v2")  # once in every sample
-        # The first may have begun before, the third shows that the second was heard.
+        # The first may have started before; the third shows that the second was processed.
         wait_until(lambda: self.fake.calls("nvmlEventSetWait_v2") >= calls + 3, what="samples")
 
     def close(self) -> None:
         for lab in self._labs:
             lab.close()
-        for process in self._strangers:
+        for process in self._other_processes:
             process.kill()
             process.wait()
 
 
 class GpuLab(Lab):
     def gpus(self) -> list[dict[str, Any]]:
-        cards: list[dict[str, Any]] = json.loads(self.ok("gpus", "--json"))["gpus"]
-        return cards
+        gpus: list[dict[str, Any]] = json.loads(self.ok("gpus", "--json"))["gpus"]
+        return gpus
 
     def gpu(self, index: int) -> dict[str, Any]:
-        return next(card for card in self.gpus() if card["index"] == index)
+        return next(gpu for gpu in self.gpus() if gpu["index"] == index)
 
     def places(self, *ids: int) -> list[list[int]]:
-        """The cards that each job runs or ran on; all jobs when none is named."""
+        """The GPUs of the last attempt of each job; of all jobs if no id is given."""
         jobs = json.loads(self.ok("ls", "--state", "all", "-n", "1000", "--json"))["jobs"]
         found = {job["id"]: [device["index"] for device in job["devices"]] for job in jobs}
         return [found[id] for id in ids or sorted(found)]
 
     def start(self, gate: Gate, *options: str, size: int = 0) -> int:
-        """A job that is on its card now and stays there until the gate opens."""
+        """Start a job that uses its GPU until the gate opens."""
         arrived = len(gate.arrived())
-        job = self.submit(*options, tenant(gate, size) if size else gate.wait)
+        job = self.submit(*options, hold_memory(gate, size) if size else gate.wait)
         gate.wait_for(arrived + 1)
         return job
 
     def stay_awake(self, gate: Gate) -> int:
-        """A CPU job, when the cards have been seen; while it runs, they are looked at often."""
+        """Start a CPU job after the first sample; while it runs, GPUs are sampled often."""
         assert self.wait(self.submit("true")) == 0
         return self.start(gate, "--gpus", "0")
 
@@ -106,18 +106,19 @@ class GpuLab(Lab):
         return (self.state_dir / "daemon.log").read_text()
 
 
-def on_card(size: int) -> str:
-    """Shell text: have memory on each of your cards, as a CUDA program would by allocating."""
+def allocate(size: int) -> str:
+    """A shell command that holds memory on each GPU of its job, like a CUDA allocation."""
     return (
         f'for gpu in $(echo "$CUDA_VISIBLE_DEVICES" | tr , " "); do echo "$gpu {size}"; done'
         ' > "$FAKE_NVML_PROCS/$$"'
     )
 
 
-def tenant(gate: Gate, size: int) -> str:
-    return f"{on_card(size)}; {gate.wait}"
+def hold_memory(gate: Gate, size: int) -> str:
+    """A shell command that holds GPU memory until the gate opens."""
+    return f"{allocate(size)}; {gate.wait}"
 
 
 def failing(text: str, code: int = 1) -> str:
-    """Shell text: say this and fail."""
+    """A shell command that prints this to stderr and fails."""
     return f"echo '{text}' >&2; exit {code}"

@@ -1,9 +1,9 @@
-"""Many starts by several schedulers on the same cards, each job checking that it may be there.
+"""Many starts by several schedulers on the same GPUs; each job checks for overcommitment.
 
 python -m tests.gpus.stress [STARTS]
 
-Two daemons, of different users when run as root, and a foreground run share the cards of one host
-through leases alone. Real processes, real locks, a fake driver.
+Two daemons, of different users when run as root, and a foreground run share the GPUs of one host
+only through leases. Real processes, real locks, a fake driver.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from tests.compiler import compile_c
 from tests.fake_nvml import GIB, build
 from tests.gpus.host import H200, GpuHost, GpuLab
 
-_CARDS = 4
-_LEDGER_CARDS = 16
+_GPU_COUNT = 4
+_LEDGER_GPUS = 16
 _TOTAL_MB = 79 << 10
 _NOBODY = 65534
 
@@ -35,8 +35,8 @@ _AS_NOBODY = [
 ]  # fmt: skip
 
 
-def _python_for_all() -> str | None:
-    """A Python of our version that another user may execute; only root can become another user."""
+def _shared_python() -> str | None:
+    """A Python of our version that another user can execute; None unless we are root."""
     if os.geteuid() != 0:
         return None
     check = (
@@ -53,7 +53,7 @@ def _python_for_all() -> str | None:
 class Stress:
     def __init__(self, folder: Path, library: Path) -> None:
         self.folder = folder
-        self.host = GpuHost(folder, library, *[H200] * _CARDS, total=80 * GIB)
+        self.host = GpuHost(folder, library, *[H200] * _GPU_COUNT, total=80 * GIB)
         self._program = folder / "tenant"
         source = Path(__file__).with_name("tenant.c")
         compile_c(source, self._program, "-O2")
@@ -63,9 +63,9 @@ class Stress:
         self._chance = random.Random(7)
 
     def work(self, starts: int) -> tuple[int, int]:
-        """(starts that were counted, violations)."""
+        """(counted starts, violations)."""
         first, second, run = (self.host.lab() for _ in range(3))
-        self._give_to_somebody_else(second)
+        self._give_to_another_user(second)
         part = starts // 3
         for lab in (first, second):
             lab.ok("submit", "-q", "--file", "-", input=self._lines(part))
@@ -78,16 +78,16 @@ class Stress:
     def counted(self) -> tuple[int, int]:
         """(starts, violations) so far."""
         words = struct.unpack_from("18q", self._ledger.read_bytes())
-        return words[_LEDGER_CARDS + 1], words[_LEDGER_CARDS]
+        return words[_LEDGER_GPUS + 1], words[_LEDGER_GPUS]
 
-    def tenant(self, card: int, seconds: int) -> subprocess.Popen[bytes]:
-        """One of the jobs, without a scheduler."""
+    def start_job(self, gpu: int, seconds: int) -> subprocess.Popen[bytes]:
+        """Start one of the jobs without a scheduler."""
         words = [str(self._program), str(self._ledger), str(_TOTAL_MB), str(seconds * 1_000_000)]
-        return subprocess.Popen(words, env={"CUDA_VISIBLE_DEVICES": str(card)})
+        return subprocess.Popen(words, env={"CUDA_VISIBLE_DEVICES": str(gpu)})
 
-    def _give_to_somebody_else(self, lab: GpuLab) -> None:
-        """Let another user own a queue, where that can be done."""
-        python = _python_for_all()
+    def _give_to_another_user(self, lab: GpuLab) -> None:
+        """Make another user the owner of a queue, if possible."""
+        python = _shared_python()
         if python is None:
             return
         os.chown(lab.folder, _NOBODY, _NOBODY)
@@ -95,11 +95,11 @@ class Stress:
             if folder.stat().st_uid == 0 and folder != Path("/"):
                 folder.chmod(folder.stat().st_mode | 0o011)
         lab.command = [*_AS_NOBODY, python, "-m", "stoker"]
-        lab.env["PYTHONPATH"] = str(self._packages_for_all())
+        lab.env["PYTHONPATH"] = str(self._shared_packages())
 
-    def _packages_for_all(self) -> Path:
-        """A copy of Stoker and of the driver's binding: the environment may be in a folder that
-        the other user cannot enter."""
+    def _shared_packages(self) -> Path:
+        """Copy Stoker and the NVML binding: the other user may not have access to the
+        environment."""
         packages = self.folder / "packages"
         if not packages.exists():
             for name in ("stoker", "pynvml"):

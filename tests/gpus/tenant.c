@@ -1,10 +1,10 @@
-/* A job that checks its own right to be where it is.
+/* A job that checks whether its GPUs are overcommitted.
  *
- *   tenant LEDGER CARD_MB MICROSECONDS
+ *   tenant LEDGER GPU_MB MICROSECONDS
  *
- * LEDGER is a file of 64-bit words that all jobs of a test share: for each card how many MB are in
- * use, then violations, then starts. The cards come from CUDA_VISIBLE_DEVICES, the amount from
- * STOKER_GPU_MEM_MB; without it the whole card is ours.
+ * LEDGER is a file of 64-bit words that all jobs of a test share: for each GPU how many MB are in
+ * use, then violations, then starts. The GPUs come from CUDA_VISIBLE_DEVICES, the amount from
+ * STOKER_GPU_MEM_MB; without it the job has the whole GPU.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define CARDS 16
+#define GPUS 16
 
 int main(int argc, char **argv) {
     if (argc != 4)
@@ -27,18 +27,18 @@ int main(int argc, char **argv) {
     if (words == MAP_FAILED)
         return 4;
     int64_t total = atoll(argv[2]);
-    const char *asked = getenv("STOKER_GPU_MEM_MB");
-    int64_t amount = asked ? atoll(asked) : total;
-    int cards[CARDS], count = 0;
+    const char *requested = getenv("STOKER_GPU_MEM_MB");
+    int64_t amount = requested ? atoll(requested) : total;
+    int gpus[GPUS], count = 0;
     char *visible = strdup(getenv("CUDA_VISIBLE_DEVICES"));
-    for (char *word = strtok(visible, ","); word && count < CARDS; word = strtok(NULL, ","))
-        cards[count++] = atoi(word);
+    for (char *word = strtok(visible, ","); word && count < GPUS; word = strtok(NULL, ","))
+        gpus[count++] = atoi(word);
     for (int i = 0; i < count; i++)
-        if (atomic_fetch_add(&words[cards[i]], amount) + amount > total)
-            atomic_fetch_add(&words[CARDS], 1);
-    atomic_fetch_add(&words[CARDS + 1], 1);
+        if (atomic_fetch_add(&words[gpus[i]], amount) + amount > total)
+            atomic_fetch_add(&words[GPUS], 1);
+    atomic_fetch_add(&words[GPUS + 1], 1);
     usleep(atoi(argv[3]));
     for (int i = 0; i < count; i++)
-        atomic_fetch_sub(&words[cards[i]], amount);
+        atomic_fetch_sub(&words[gpus[i]], amount);
     return 0;
 }

@@ -1,4 +1,4 @@
-"""Why a job failed is found out, told, and answered."""
+"""Failure causes are found, shown, and decide about retries."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from tests.fake_nvml import GIB
-from tests.gpus.host import OUT_OF_MEMORY, GpuHost, GpuLab, failing, tenant
+from tests.gpus.host import OUT_OF_MEMORY, GpuHost, GpuLab, failing, hold_memory
 
 QUICK = {"STOKER_RETRY_DELAY": "0.02s"}
 
@@ -37,8 +37,8 @@ def test_failure_cause_is_shown_by_all_commands(
 ) -> None:
     job = lab.submit(command)
     assert lab.wait(job) == code
-    facts = lab.job(job)
-    assert (facts["state"], facts["cause"], facts["exit_code"]) == ("failed", cause, code)
+    shown = lab.job(job)
+    assert (shown["state"], shown["cause"], shown["exit_code"]) == ("failed", cause, code)
     assert f"[{words}]" in lab.ok("ls")
     assert f"failed: {words}" in lab.ok("show", str(job))
 
@@ -64,10 +64,10 @@ def test_job_that_continued_after_an_oom_did_not_fail_of_it(lab: GpuLab) -> None
 def test_unspecific_cuda_error_on_a_full_gpu_is_out_of_memory(host: GpuHost, lab: GpuLab) -> None:
     text = failing("RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED")
     gate = host.gate()
-    full = lab.submit("--gpu-ids", "0", f"{tenant(gate, 79 * GIB)}; {text}")
-    empty = lab.submit("--gpu-ids", "1", f"{tenant(gate, 1 * GIB)}; {text}")
+    full = lab.submit("--gpu-ids", "0", f"{hold_memory(gate, 79 * GIB)}; {text}")
+    empty = lab.submit("--gpu-ids", "1", f"{hold_memory(gate, 1 * GIB)}; {text}")
     gate.wait_for(2)
-    host.wait_for_look()
+    host.wait_for_sample()
     gate.open()
     assert lab.wait(full, empty) == 1
     assert [lab.job(job)["cause"] for job in (full, empty)] == ["gpu_oom", "exit"]
@@ -113,20 +113,20 @@ def test_on_oom_bigger_succeeds_as_soon_as_memory_is_enough(lab: GpuLab) -> None
     words = f"[ $STOKER_GPU_MEM_MB -gt 8000 ] || {{ {failing(OUT_OF_MEMORY)}; }}"
     job = lab.submit("-M", "6G", "--on-oom", "bigger", words)
     assert lab.wait(job) == 0
-    facts = lab.job(job)
-    assert (facts["attempts"], facts["state"]) == (2, "done")
-    assert facts["claim_bytes"] > 9 * GIB
+    shown = lab.job(job)
+    assert (shown["attempts"], shown["state"]) == (2, "done")
+    assert shown["claim_bytes"] > 9 * GIB
 
 
 def test_on_oom_alone_gets_an_exclusive_gpu(host: GpuHost, lab: GpuLab) -> None:
     gate = host.gate()
-    beside = lab.start(gate, "-M", "10G", "--gpu-ids", "0")
+    other = lab.start(gate, "-M", "10G", "--gpu-ids", "0")
     words = f"[ -z $STOKER_GPU_MEM_MB ] || {{ {failing(OUT_OF_MEMORY)}; }}"
     job = lab.submit("-M", "10G", "--gpu-ids", "0", "--on-oom", "alone", words)
     lab.wait_until(lambda: lab.job(job)["exclusive"])
     assert lab.state(job) == "queued"
     gate.open()
-    assert lab.wait(beside, job) == 0
+    assert lab.wait(other, job) == 0
     assert lab.job(job)["attempts"] == 2
 
 
@@ -134,18 +134,20 @@ def test_on_oom_elsewhere_uses_another_gpu_with_the_same_memory(lab: GpuLab) -> 
     words = f"[ $CUDA_VISIBLE_DEVICES = 1 ] || {{ {failing(OUT_OF_MEMORY)}; }}"
     job = lab.submit("-M", "10G", "--prefer", "0", "--on-oom", "elsewhere", words)
     assert lab.wait(job) == 0
-    facts = lab.job(job)
-    assert [attempt["devices"] for attempt in facts["history"]] == [[0], [1]]
-    assert facts["claim_bytes"] == 10 * GIB
+    shown = lab.job(job)
+    assert [attempt["devices"] for attempt in shown["history"]] == [[0], [1]]
+    assert shown["claim_bytes"] == 10 * GIB
 
 
 def test_running_out_of_memory_raises_the_estimate(host: GpuHost, lab: GpuLab) -> None:
     script = lab.folder / "train.sh"
     gate = host.gate()
-    script.write_text(f"{tenant(gate, 10 * GIB)}\n[ $1 = 2 ] || {{ {failing(OUT_OF_MEMORY)}; }}\n")
+    script.write_text(
+        f"{hold_memory(gate, 10 * GIB)}\n[ $1 = 2 ] || {{ {failing(OUT_OF_MEMORY)}; }}\n"
+    )
     job = lab.submit("-M", "11G", "sh", str(script), "1")
     gate.wait_for()
-    host.wait_for_look()
+    host.wait_for_sample()
     gate.open()
     assert lab.wait(job) == 1
     later = lab.submit("-M", "auto", "sh", str(script), "2")

@@ -1,4 +1,4 @@
-"""Cards are drained, divided and brought back while jobs run."""
+"""GPUs are drained, get slots and are restored while jobs run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_drained_gpu_takes_no_new_jobs(gpu_lab: GpuLab) -> None:
     jobs = [gpu_lab.submit("true") for _ in range(3)]
     assert gpu_lab.wait(*jobs) == 0
     assert gpu_lab.places(*jobs) == [[1], [1], [1]]
-    assert [card["state"] for card in gpu_lab.gpus()] == ["drained", "free"]
+    assert [gpu["state"] for gpu in gpu_lab.gpus()] == ["drained", "free"]
 
 
 def test_jobs_on_a_drained_gpu_finish_and_others_wait_until_it_is_restored(
@@ -59,7 +59,7 @@ def test_jobs_share_a_gpu_by_slots(host: GpuHost, gpu_lab: GpuLab) -> None:
     gate = host.gate()
     first = gpu_lab.start(gate, "--gpu-ids", "0")
     assert gpu_lab.ok("gpus", "slots", "3", "0") == "gpu 0 now with 3 slots each\n"
-    gpu_lab.submit("--hold", "true")  # a card that is shared from now on, not one that was taken
+    gpu_lab.submit("--hold", "true")  # the slots take effect before the GPU is free
     gate.open()
     assert gpu_lab.wait(first) == 0
     again = host.gate("again")
@@ -73,7 +73,7 @@ def test_jobs_share_a_gpu_by_slots(host: GpuHost, gpu_lab: GpuLab) -> None:
 
 
 def test_slots_and_declared_memory_are_counted_together(host: GpuHost, gpu_lab: GpuLab) -> None:
-    """Half of 79.4 GiB is taken by the slot."""
+    """The slot takes half of 79.4 GiB."""
     gate = host.gate()
     gpu_lab.ok("gpus", "slots", "2", "0")
     gpu_lab.start(gate, "--gpu-ids", "0")
@@ -101,7 +101,7 @@ def test_invalid_change_is_refused_and_changes_nothing(
     gpu_lab: GpuLab, words: tuple[str, ...], code: int, message: str, hint: str
 ) -> None:
     refused(gpu_lab.run("gpus", *words), code, message, hint)
-    assert [(card["state"], card["slots"]) for card in gpu_lab.gpus()] == [("free", 1)] * 2
+    assert [(gpu["state"], gpu["slots"]) for gpu in gpu_lab.gpus()] == [("free", 1)] * 2
 
 
 def test_drain_is_refused_on_a_host_without_gpus(new_host: Callable[..., GpuHost]) -> None:
@@ -110,11 +110,11 @@ def test_drain_is_refused_on_a_host_without_gpus(new_host: Callable[..., GpuHost
 
 def test_changes_are_reported_as_json(host: GpuHost, gpu_lab: GpuLab) -> None:
     done = gpu_lab.ok("gpus", "drain", "1", "--json")
-    assert json.loads(done) == {"schema": 1, "changed": [host.cards[1]]}
+    assert json.loads(done) == {"schema": 1, "changed": [host.uuids[1]]}
 
 
 def test_drained_gpu_does_not_block_jobs_on_other_gpus(gpu_lab: GpuLab) -> None:
-    """A job that needs both cards waits; those that need one do not wait behind it."""
+    """A job that needs both GPUs waits; jobs that need one do not wait behind it."""
     gpu_lab.ok("gpus", "drain", "0")
     wide = gpu_lab.submit("--gpus", "2", "true")
     narrow = gpu_lab.submit("true")

@@ -1,4 +1,4 @@
-"""The cards are found, named and handed to jobs."""
+"""GPUs are discovered, numbered and given to jobs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.gpus.host import A100, H200, GpuHost, GpuLab
 
 def test_gpus_of_the_host_are_shown(new_host: Callable[..., GpuHost]) -> None:
     host = new_host(H200, A100)
-    host.fake.change(host.cards[1], used=3 * GIB, util=40, temp=61, power=312_000)
+    host.fake.change(host.uuids[1], used=3 * GIB, util=40, temp=61, power=312_000)
     shown = host.lab().ok("gpus").splitlines()
     assert [re.sub("  +", "|", line) for line in shown] == [
         "GPU|MODEL|MEMORY|UTIL|TEMP|STATE|ON IT",
@@ -32,16 +32,16 @@ def test_job_sees_its_gpu_by_index_in_pci_bus_order(host: GpuHost, gpu_lab: GpuL
         "--gpu-ids", "1", "echo $CUDA_VISIBLE_DEVICES $CUDA_DEVICE_ORDER $STOKER_GPU_UUIDS"
     )
     assert gpu_lab.wait(job) == 0
-    assert gpu_lab.log(job).split() == ["1", "PCI_BUS_ID", host.cards[1]]
-    assert gpu_lab.job(job)["devices"] == [{"index": 1, "uuid": host.cards[1]}]
+    assert gpu_lab.log(job).split() == ["1", "PCI_BUS_ID", host.uuids[1]]
+    assert gpu_lab.job(job)["devices"] == [{"index": 1, "uuid": host.uuids[1]}]
 
 
 def test_job_sees_its_gpus_by_uuid_if_configured(host: GpuHost) -> None:
     lab = host.lab(STOKER_GPUS_BY_UUID="1")
     job = lab.submit("--gpus", "2", "echo $CUDA_VISIBLE_DEVICES")
     assert lab.wait(job) == 0
-    assert lab.log(job).strip() == ",".join(host.cards)
-    assert [card["visible"] for card in lab.gpus()] == host.cards
+    assert lab.log(job).strip() == ",".join(host.uuids)
+    assert [gpu["visible"] for gpu in lab.gpus()] == host.uuids
 
 
 def test_job_without_gpus_sees_none(gpu_lab: GpuLab) -> None:
@@ -54,7 +54,7 @@ def test_old_driver_that_counts_reserved_memory_as_used_is_supported(
     host: GpuHost, gpu_lab: GpuLab
 ) -> None:
     host.fake.fail("nvmlDeviceGetMemoryInfo_v2", NOT_SUPPORTED)
-    assert [card["memory_bytes"] for card in gpu_lab.gpus()] == [80 * GIB, 80 * GIB]
+    assert [gpu["memory_bytes"] for gpu in gpu_lab.gpus()] == [80 * GIB, 80 * GIB]
     job = gpu_lab.submit("-M", "70G", "true")
     assert gpu_lab.wait(job) == 0
 
@@ -75,14 +75,14 @@ def test_gpus_without_memory_information_are_shared_by_slots(
 def test_host_with_a_driver_and_no_gpu_runs_cpu_jobs(new_host: Callable[..., GpuHost]) -> None:
     lab = new_host().lab()
     assert lab.ok("gpus") == "no GPU\n"
-    job = lab.submit("echo no card needed")
+    job = lab.submit("echo no GPU needed")
     assert lab.wait(job) == 0
     assert lab.job(job)["gpus"] == 0
 
 
 def test_simulated_gpus_hide_the_real_ones(host: GpuHost) -> None:
     lab = host.lab(STOKER_DEVICES="3")
-    assert [card["model"] for card in lab.gpus()] == ["simulated"] * 3
+    assert [gpu["model"] for gpu in lab.gpus()] == ["simulated"] * 3
     job = lab.submit("--gpus", "3", "echo $CUDA_VISIBLE_DEVICES")
     assert lab.wait(job) == 0
     assert lab.log(job) == "0,1,2\n"

@@ -1,4 +1,4 @@
-"""A driver that is absent, broken or stuck stops GPU jobs and nothing else, and is found again."""
+"""A driver that is missing, broken or stuck blocks only GPU jobs, and is used again later."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _break(fake: FakeNvml, how: str) -> None:
         fake.fail_init(DRIVER_NOT_LOADED if how == NOT_LOADED else LIBRARY_MISMATCH)
 
 
-def _mend(fake: FakeNvml) -> None:
+def _repair(fake: FakeNvml) -> None:
     fake.fail_init(0)
     fake.install()
 
@@ -33,12 +33,12 @@ def test_cpu_jobs_run_with_a_broken_driver_and_gpu_jobs_once_it_works(
     waits = gpu_lab.submit("--hold", "echo on gpu $CUDA_VISIBLE_DEVICES")
     _break(host.fake, how)
     gpu_lab.ok("release", str(waits))
-    other = gpu_lab.submit("--gpus", "0", "echo no card needed")
+    other = gpu_lab.submit("--gpus", "0", "echo no GPU needed")
     assert gpu_lab.wait(other) == 0
     assert gpu_lab.state(waits) == "queued"
     gpu_lab.wait_until(lambda: f"no GPU job starts: {how}" in gpu_lab.daemon_log())
     assert json.loads(gpu_lab.ok("gpus", "--json")) == {"schema": 1, "gpus": [], "trouble": how}
-    _mend(host.fake)
+    _repair(host.fake)
     assert gpu_lab.wait(waits) == 0
     assert gpu_lab.log(waits) == "on gpu 0\n"
     assert len(gpu_lab.gpus()) == 2
@@ -64,7 +64,7 @@ def test_driver_that_hangs_does_not_block_cpu_jobs(host: GpuHost, gpu_lab: GpuLa
     waits = gpu_lab.submit("--hold", "true")
     host.fake.hang()
     gpu_lab.ok("release", str(waits))
-    other = gpu_lab.submit("--gpus", "0", "echo no card needed")
+    other = gpu_lab.submit("--gpus", "0", "echo no GPU needed")
     assert gpu_lab.wait(other) == 0
     assert gpu_lab.state(waits) == "queued"
     host.fake.unhang()
@@ -79,7 +79,7 @@ def test_driver_that_starts_to_hang_is_detected_and_used_again_later(
     gpu_lab.start(gate)
     host.fake.hang("nvmlDeviceGetMemoryInfo_v2")
     silent = "the NVIDIA driver does not answer"
-    shown = gpu_lab.ok("gpus").splitlines()  # without the driver's word
+    shown = gpu_lab.ok("gpus").splitlines()  # without an answer of the driver
     assert [line.split()[0] for line in shown[1:-1]] == ["0", "1"]
     assert shown[-1] == silent
     gpu_lab.wait_until(lambda: f"no GPU job starts: {silent}" in gpu_lab.daemon_log())
@@ -95,7 +95,7 @@ def test_driver_that_starts_to_hang_is_detected_and_used_again_later(
 def test_lost_gpu_does_not_block_the_others(host: GpuHost, gpu_lab: GpuLab) -> None:
     gate = host.gate()
     gpu_lab.stay_awake(gate)
-    host.fake.lose(host.cards[0])
+    host.fake.lose(host.uuids[0])
     gpu_lab.wait_until(lambda: gpu_lab.gpu(0)["state"] == "in quarantine: GPU is lost")
     jobs = [gpu_lab.submit("true") for _ in range(3)]
     assert gpu_lab.wait(*jobs) == 0
@@ -108,8 +108,8 @@ def test_lost_gpu_does_not_block_the_others(host: GpuHost, gpu_lab: GpuLab) -> N
 def test_gpu_that_was_lost_from_the_start_does_not_renumber_the_others(
     host: GpuHost, gpu_lab: GpuLab
 ) -> None:
-    host.fake.lose(host.cards[0])
-    assert [card["index"] for card in gpu_lab.gpus()] == [1]
+    host.fake.lose(host.uuids[0])
+    assert [gpu["index"] for gpu in gpu_lab.gpus()] == [1]
     job = gpu_lab.submit("echo $CUDA_VISIBLE_DEVICES")
     assert gpu_lab.wait(job) == 0
     assert gpu_lab.log(job) == "1\n"
@@ -118,8 +118,8 @@ def test_gpu_that_was_lost_from_the_start_does_not_renumber_the_others(
 def test_removed_gpu_is_no_longer_used(host: GpuHost, gpu_lab: GpuLab) -> None:
     gate = host.gate()
     gpu_lab.stay_awake(gate)
-    host.fake.remove(host.cards[1])
-    host.wait_for_look()
+    host.fake.remove(host.uuids[1])
+    host.wait_for_sample()
     jobs = [gpu_lab.submit("true") for _ in range(3)]
     assert gpu_lab.wait(*jobs) == 0
     assert gpu_lab.places(*jobs) == [[0], [0], [0]]
@@ -131,11 +131,11 @@ def test_job_whose_gpu_is_removed_does_not_keep_the_daemon_busy(
     gate, awake = host.gate(), host.gate("awake")
     gpu_lab.stay_awake(awake)
     job = gpu_lab.start(gate, "--gpu-ids", "1")
-    host.fake.remove(host.cards[1])
-    host.wait_for_look()
+    host.fake.remove(host.uuids[1])
+    host.wait_for_sample()
     gate.open()
     assert gpu_lab.wait(job) == 0
-    host.wait_for_look()
+    host.wait_for_sample()
     calls = host.fake.calls("nvmlEventSetWait_v2")
     other = gpu_lab.submit("--gpus", "0", "sleep 0.5")
     assert gpu_lab.wait(other) == 0

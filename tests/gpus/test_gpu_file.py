@@ -1,4 +1,4 @@
-"""A file says which cards may be used, and is obeyed as it changes."""
+"""The GPU file lists the GPUs to use; changes take effect while the daemon is running."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_only_gpus_listed_in_the_file_are_used(host: GpuHost, gpu_file: Path) ->
 
 
 def test_file_may_list_a_gpu_by_uuid_and_twice_for_two_slots(host: GpuHost, gpu_file: Path) -> None:
-    gpu_file.write_text(f"{host.cards[1]},{host.cards[1]}\n")
+    gpu_file.write_text(f"{host.uuids[1]},{host.uuids[1]}\n")
     lab = host.lab(STOKER_GPU_FILE=str(gpu_file))
     gate = host.gate()
     jobs = [lab.start(gate) for _ in range(2)]
@@ -49,33 +49,33 @@ def test_change_of_the_file_takes_effect(host: GpuHost, gpu_file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rubbish", "complaint"),
+    ("content", "message"),
     [
-        (b"rubbish\n", "`rubbish`"),
+        (b"invalid\n", "`invalid`"),
         (b"0 0+1\n", "`0+1`"),
         (b"\xff\xfe\x00\n", "cannot use the GPU file"),
     ],
 )
 def test_invalid_file_is_reported_and_changes_nothing(
-    host: GpuHost, gpu_file: Path, rubbish: bytes, complaint: str
+    host: GpuHost, gpu_file: Path, content: bytes, message: str
 ) -> None:
     gpu_file.write_text("1\n")
     lab = host.lab(STOKER_GPU_FILE=str(gpu_file))
     assert _places(lab) == {(1,)}
-    gpu_file.write_bytes(rubbish)
+    gpu_file.write_bytes(content)
     lab.wait_until(lambda: str(gpu_file) in lab.daemon_log())
-    assert complaint in lab.daemon_log() and "Traceback" not in lab.daemon_log()
+    assert message in lab.daemon_log() and "Traceback" not in lab.daemon_log()
     assert _places(lab) == {(1,)}
 
 
 def test_file_that_is_invalid_from_the_start_leaves_all_gpus_in_use(
     host: GpuHost, gpu_file: Path
 ) -> None:
-    gpu_file.write_text("rubbish\n")
+    gpu_file.write_text("invalid\n")
     lab = host.lab(STOKER_GPU_FILE=str(gpu_file))
     job = lab.submit("--gpus", "2", "true")
     assert lab.wait(job) == 0
-    assert "rubbish" in lab.daemon_log()
+    assert "invalid" in lab.daemon_log()
 
 
 def test_missing_file_is_reported_and_read_when_it_appears(host: GpuHost, gpu_file: Path) -> None:
@@ -113,4 +113,4 @@ def test_fifo_in_place_of_the_file_blocks_nothing(host: GpuHost, gpu_file: Path)
     job = lab.submit("--gpus", "2", "true")
     assert lab.wait(job) == 0
     assert "it is not a regular file" in lab.daemon_log()
-    assert [card["state"] for card in lab.gpus()] == ["free", "free"]
+    assert [gpu["state"] for gpu in lab.gpus()] == ["free", "free"]

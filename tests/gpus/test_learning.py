@@ -1,4 +1,4 @@
-"""What was seen of earlier runs is used for the next ones."""
+"""Estimates from earlier attempts are used for later jobs."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from tests.fake_nvml import GIB
-from tests.gpus.host import GpuHost, GpuLab, on_card
+from tests.gpus.host import GpuHost, GpuLab, allocate
 
-# A tenth more than the 8 GiB that were seen, in steps of 256 MiB.
-LEARNED = 9 * GIB
+# A tenth more than the peak of 8 GiB, in steps of 256 MiB.
+ESTIMATE = 9 * GIB
 
 
 def _script(lab: GpuLab, size: int = 8 * GIB) -> Path:
-    """A program that runs until there is a file of the number that it was given."""
+    """A program that runs until a file named like its argument exists."""
     path = lab.folder / "train.sh"
-    path.write_text(f"{on_card(size)}\nuntil [ -e $1 ]; do sleep 0.02; done\n")
+    path.write_text(f"{allocate(size)}\nuntil [ -e $1 ]; do sleep 0.02; done\n")
     return path
 
 
@@ -29,10 +29,10 @@ def _end(lab: GpuLab, number: int) -> None:
 
 
 def _run(lab: GpuLab, host: GpuHost, script: Path, number: int, *options: str) -> int:
-    """One run that the driver sees."""
+    """Run a job until it was sampled."""
     job = _submit(lab, script, number, *options)
     lab.wait_until(lambda: lab.state(job) == "running")
-    host.wait_for_look()
+    host.wait_for_sample()
     _end(lab, number)
     assert lab.wait(job) == 0
     return job
@@ -52,16 +52,16 @@ def test_automatic_memory_is_a_whole_gpu_first_and_the_estimate_later(
     script = _script(gpu_lab)
     first = _submit(gpu_lab, script, 9, "-M", "auto", "--gpu-ids", "0")
     gpu_lab.wait_until(lambda: gpu_lab.state(first) == "running")
-    host.wait_for_look()
+    host.wait_for_sample()
     assert gpu_lab.job(first)["claim_bytes"] is None
-    beside = gpu_lab.submit("-M", "1G", "--gpu-ids", "0", "true")
+    other = gpu_lab.submit("-M", "1G", "--gpu-ids", "0", "true")
     assert gpu_lab.wait(gpu_lab.submit("--gpus", "0", "true")) == 0
-    assert gpu_lab.state(beside) == "queued"
+    assert gpu_lab.state(other) == "queued"
     _end(gpu_lab, 9)
-    assert gpu_lab.wait(first, beside) == 0
+    assert gpu_lab.wait(first, other) == 0
     jobs = [_submit(gpu_lab, script, n, "-M", "auto", "--gpu-ids", "0") for n in range(3)]
     gpu_lab.wait_until(lambda: [gpu_lab.state(job) for job in jobs] == ["running"] * 3)
-    assert [gpu_lab.job(job)["claim_bytes"] for job in jobs] == [LEARNED] * 3
+    assert [gpu_lab.job(job)["claim_bytes"] for job in jobs] == [ESTIMATE] * 3
     assert {tuple(place) for place in gpu_lab.places(*jobs)} == {(0,)}
     for number in range(3):
         _end(gpu_lab, number)
@@ -74,7 +74,7 @@ def test_waiting_jobs_with_automatic_memory_use_the_estimate_of_the_first_job(
     script = _script(gpu_lab)
     jobs = [_submit(gpu_lab, script, n, "-M", "auto", "--gpu-ids", "0") for n in range(4)]
     gpu_lab.wait_until(lambda: gpu_lab.state(jobs[0]) == "running")
-    host.wait_for_look()
+    host.wait_for_sample()
     assert [gpu_lab.state(job) for job in jobs] == ["running", "queued", "queued", "queued"]
     _end(gpu_lab, 0)
     gpu_lab.wait_until(lambda: [gpu_lab.state(job) for job in jobs[1:]] == ["running"] * 3)
@@ -102,10 +102,10 @@ def test_attempt_that_failed_for_another_reason_updates_no_estimate(
     host: GpuHost, gpu_lab: GpuLab
 ) -> None:
     script = gpu_lab.folder / "train.sh"
-    script.write_text(f"{on_card(8 * GIB)}\nuntil [ -e $1 ]; do sleep 0.02; done\nexit 1\n")
+    script.write_text(f"{allocate(8 * GIB)}\nuntil [ -e $1 ]; do sleep 0.02; done\nexit 1\n")
     job = _submit(gpu_lab, script, 1)
     gpu_lab.wait_until(lambda: gpu_lab.state(job) == "running")
-    host.wait_for_look()
+    host.wait_for_sample()
     _end(gpu_lab, 1)
     assert gpu_lab.wait(job) == 1
     assert "learned" not in gpu_lab.ok("show", str(job))

@@ -1,4 +1,4 @@
-"""Queues of different users, foreground runs and orphaned jobs respect each other's cards."""
+"""Queues of different users, foreground runs and orphaned jobs respect each other's leases."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from stoker.devices.leases.lease import first_in_line
 from tests.cli.helpers import Gate
 from tests.fake_nvml import GIB
-from tests.gpus.host import USER, GpuHost, GpuLab, tenant
+from tests.gpus.host import USER, GpuHost, GpuLab, hold_memory
 
 
 def _run(lab: GpuLab, *words: str) -> subprocess.Popen[str]:
@@ -35,7 +35,7 @@ def test_two_queues_of_one_host_never_share_a_whole_gpu(host: GpuHost) -> None:
 
 
 def test_gpu_of_another_queue_is_used_as_soon_as_it_is_released(host: GpuHost) -> None:
-    """Who waits for a lease is told; no round of looking is needed."""
+    """A waiting queue is notified when the lease is free; it does not poll."""
     first, second = host.lab(), host.lab()
     gate = host.gate()
     first.start(gate, "--gpus", "2")
@@ -52,9 +52,9 @@ def test_holder_of_a_lease_is_shown(host: GpuHost) -> None:
     job = first.start(gate, "--gpu-ids", "0")
     first.start(gate, "-M", "20G", "--gpu-ids", "1")
     pid = first.daemon_pid()
-    words = second.ok("gpus")
-    assert f"leased: all of it to {USER} (pid {pid})" in words
-    assert f"leased: 20 GB to {USER} (pid {pid})" in words
+    shown = second.ok("gpus")
+    assert f"leased: all of it to {USER} (pid {pid})" in shown
+    assert f"leased: 20 GB to {USER} (pid {pid})" in shown
     whole, part = second.gpus()
     assert whole["holders"] == [{"uid": os.getuid(), "pid": pid, "amount_bytes": None}]
     assert part["holders"] == [{"uid": os.getuid(), "pid": pid, "amount_bytes": 20 * GIB}]
@@ -110,13 +110,13 @@ def test_burst_from_two_queues_never_overcommits_a_gpu(host: GpuHost) -> None:
     gate = host.gate()
     for lab in labs:
         lines = lab.folder / "burst.txt"
-        lines.write_text(f"{tenant(gate, 24 * GIB)}\n" * 8)
+        lines.write_text(f"{hold_memory(gate, 24 * GIB)}\n" * 8)
         lab.ok("submit", "-q", "-M", "25G", "--file", str(lines))
     gate.wait_for(6)
-    host.wait_for_look()
+    host.wait_for_sample()
     assert len(gate.arrived()) == 6
-    for card in labs[0].gpus():
-        assert card["memory_used_bytes"] <= card["memory_bytes"]
+    for gpu in labs[0].gpus():
+        assert gpu["memory_used_bytes"] <= gpu["memory_bytes"]
     gate.open()
     assert [lab.wait() for lab in labs] == [0, 0]
 
@@ -129,7 +129,7 @@ def test_queue_that_waits_for_a_whole_gpu_is_not_overtaken_by_sharing_jobs(
     gate, whole, late = host.gate(), host.gate("whole"), host.gate("late")
     first.start(gate, "-M", "30G", "--gpu-ids", "0", size=20 * GIB)
     waits = second.submit("--gpu-ids", "0", whole.wait)
-    place = [(host.cards[0], "", False)]
+    place = [(host.uuids[0], "", False)]
     second.wait_until(lambda: [one.pid for one in first_in_line(place)] == [second.daemon_pid()])
     passes = first.submit("-M", "30G", "--gpu-ids", "0", late.wait)
     assert first.wait(first.submit("--gpu-ids", "1", "true")) == 0
@@ -187,7 +187,7 @@ def test_leases_can_be_turned_off(host: GpuHost) -> None:
     first.start(gate, "--gpus", "2")
     job = second.start(gate, "--gpus", "2")
     assert second.places(job) == [[0, 1]]
-    assert [len(card["holders"]) for card in second.gpus()] == [1, 1]
+    assert [len(gpu["holders"]) for gpu in second.gpus()] == [1, 1]
 
 
 def test_job_without_a_lease_counts_as_another_process(host: GpuHost) -> None:
@@ -226,7 +226,9 @@ def test_job_keeps_its_gpu_when_daemon_and_runner_are_killed(host: GpuHost) -> N
 def test_lease_lasts_until_the_last_process_of_the_job_exits(host: GpuHost) -> None:
     first, second = host.lab(), host.lab()
     gate = host.gate()
-    job = first.submit("--keep-children", "--gpu-ids", "0", f"setsid sh -c '{_plain(gate)}' &")
+    job = first.submit(
+        "--keep-children", "--gpu-ids", "0", f"setsid sh -c '{_with_double_quotes(gate)}' &"
+    )
     [child] = gate.wait_for()
     assert first.wait(job) == 0
     waits = second.submit("--gpu-ids", "0", "true")
@@ -236,7 +238,7 @@ def test_lease_lasts_until_the_last_process_of_the_job_exits(host: GpuHost) -> N
     assert second.wait(waits) == 0
 
 
-def _plain(gate: Gate) -> str:
+def _with_double_quotes(gate: Gate) -> str:
     return gate.wait.replace("'", '"')
 
 
@@ -244,7 +246,7 @@ def test_planted_lease_file_blocks_only_its_gpu(host: GpuHost, gpu_lab: GpuLab) 
     leases = Path(gpu_lab.env["STOKER_LEASE_DIR"])
     leases.mkdir(mode=0o1777)
     leases.chmod(0o1777)
-    os.mkfifo(leases / host.cards[0])
+    os.mkfifo(leases / host.uuids[0])
     jobs = [gpu_lab.submit(*options, "true") for options in ((), ("--gpus", "0"), ())]
     daemon = gpu_lab.daemon_pid()
     assert gpu_lab.wait(*jobs) == 0
@@ -252,7 +254,7 @@ def test_planted_lease_file_blocks_only_its_gpu(host: GpuHost, gpu_lab: GpuLab) 
     waits = gpu_lab.submit("--gpu-ids", "0", "true")
     assert gpu_lab.wait(gpu_lab.submit("true")) == 0
     gpu_lab.wait_until(lambda: "is not a file" in gpu_lab.daemon_log())
-    (leases / host.cards[0]).unlink()
+    (leases / host.uuids[0]).unlink()
     assert gpu_lab.wait(waits) == 0
     assert gpu_lab.daemon_pid() == daemon
 

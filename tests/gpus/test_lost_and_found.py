@@ -1,4 +1,4 @@
-"""Corners: cards that are cleared, lost or held by the job around us."""
+"""Special cases: GPUs that are being cleared, are lost, or are leased by an enclosing job."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def test_gpu_that_is_being_cleared_stays_reserved_for_a_wide_job(
     wide = gpu_lab.submit("--gpus", "2", "true")
     small = gpu_lab.submit("-M", "30G", late.wait)
     [pid] = first.arrived()
-    host.fake.add_process(host.cards[0], pid, 5 * GIB, sticky=True)
-    host.wait_for_look()
+    host.fake.add_process(host.uuids[0], pid, 5 * GIB, sticky=True)
+    host.wait_for_sample()
     first.open()
     assert gpu_lab.wait(1) == 0
     assert gpu_lab.wait(gpu_lab.submit("--gpus", "0", "true")) == 0
-    host.wait_for_look()
+    host.wait_for_sample()
     assert late.arrived() == []
     host.fake.remove_process(pid)
     second.open()
@@ -38,7 +38,7 @@ def test_job_on_a_lost_gpu_is_stopped_and_retried_on_another(
     gate = host.gate()
     job = gpu_lab.start(gate, "--retries", "1", "--grace", "0s", "--prefer", "0")
     assert gpu_lab.places(job) == [[0]]
-    host.fake.lose(host.cards[0])
+    host.fake.lose(host.uuids[0])
     gate.wait_for(2)
     gate.open()
     assert gpu_lab.wait(job) == 0
@@ -51,15 +51,15 @@ def test_gpu_keeps_its_number_when_another_vanishes_and_the_daemon_is_killed(
 ) -> None:
     gate = host.gate()
     job = gpu_lab.start(gate, "--gpu-ids", "1", size=5 * GIB)
-    host.fake.remove(host.cards[0])
+    host.fake.remove(host.uuids[0])
     gpu_lab.kill_daemon()
     late = gpu_lab.submit("true")
     assert f"runs job {job}" in gpu_lab.why(late)
-    [card] = gpu_lab.gpus()
-    assert card["uuid"] == host.cards[1] and card["jobs"][0]["id"] == job
+    [gpu] = gpu_lab.gpus()
+    assert gpu["uuid"] == host.uuids[1] and gpu["jobs"][0]["id"] == job
     gate.open()
     assert gpu_lab.wait(job, late) == 0
-    assert gpu_lab.job(late)["devices"][0]["uuid"] == host.cards[1]
+    assert gpu_lab.job(late)["devices"][0]["uuid"] == host.uuids[1]
 
 
 def test_foreground_run_inside_a_job_uses_the_gpus_of_that_job(gpu_lab: GpuLab) -> None:

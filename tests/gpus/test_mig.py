@@ -1,4 +1,4 @@
-"""Slices of a card are devices of their own."""
+"""MIG slices of a GPU are separate devices."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Callable
 import pytest
 
 from tests.fake_nvml import GIB
-from tests.gpus.host import H200, GpuHost, GpuLab, tenant
+from tests.gpus.host import H200, GpuHost, GpuLab, hold_memory
 
 SLICE = "NVIDIA H200 MIG 1g.18gb"
 
 
 @pytest.fixture
 def sliced(new_host: Callable[..., GpuHost]) -> GpuHost:
-    """Card 0 is whole, card 1 divided into two slices of 10 GiB."""
+    """A host with GPU 0 undivided and GPU 1 divided into two slices of 10 GiB."""
     host = new_host(H200, H200)
-    host.cards += host.fake.slices(host.cards[1], SLICE, SLICE)
+    host.uuids += host.fake.slices(host.uuids[1], SLICE, SLICE)
     return host
 
 
@@ -27,26 +27,26 @@ def lab(sliced: GpuHost) -> GpuLab:
 
 def test_slices_replace_their_gpu(sliced: GpuHost, lab: GpuLab) -> None:
     shown = lab.gpus()
-    assert [(card["index"], card["visible"]) for card in shown] == [
+    assert [(gpu["index"], gpu["visible"]) for gpu in shown] == [
         (0, "0"),
-        (2, sliced.cards[2]),
-        (3, sliced.cards[3]),
+        (2, sliced.uuids[2]),
+        (3, sliced.uuids[3]),
     ]
-    assert [card["slice_of"] for card in shown] == [None, sliced.cards[1], sliced.cards[1]]
-    assert sliced.cards[2] in lab.ok("gpus")
+    assert [gpu["slice_of"] for gpu in shown] == [None, sliced.uuids[1], sliced.uuids[1]]
+    assert sliced.uuids[2] in lab.ok("gpus")
 
 
 def test_job_sees_its_slice_by_uuid(sliced: GpuHost, lab: GpuLab) -> None:
     job = lab.submit("--gpu-model", "MIG", "echo $CUDA_VISIBLE_DEVICES")
     assert lab.wait(job) == 0
-    assert lab.log(job) == f"{sliced.cards[2]}\n"
-    assert lab.job(job)["devices"] == [{"index": 2, "uuid": sliced.cards[2]}]
+    assert lab.log(job) == f"{sliced.uuids[2]}\n"
+    assert lab.job(job)["devices"] == [{"index": 2, "uuid": sliced.uuids[2]}]
 
 
 def test_slice_can_be_requested_by_its_uuid(sliced: GpuHost, lab: GpuLab) -> None:
-    job = lab.submit("--gpu-ids", sliced.cards[3], "echo $CUDA_VISIBLE_DEVICES")
+    job = lab.submit("--gpu-ids", sliced.uuids[3], "echo $CUDA_VISIBLE_DEVICES")
     assert lab.wait(job) == 0
-    assert lab.log(job) == f"{sliced.cards[3]}\n"
+    assert lab.log(job) == f"{sliced.uuids[3]}\n"
 
 
 def test_slices_of_one_gpu_run_different_jobs(sliced: GpuHost, lab: GpuLab) -> None:
@@ -56,7 +56,7 @@ def test_slices_of_one_gpu_run_different_jobs(sliced: GpuHost, lab: GpuLab) -> N
     waits = lab.submit("--gpu-model", "MIG", "true")
     assert lab.wait(lab.submit("--gpu-ids", "0", "true")) == 0
     assert lab.state(waits) == "queued"
-    assert [card["memory_used_bytes"] for card in lab.gpus()] == [0, 5 * GIB, 5 * GIB]
+    assert [gpu["memory_used_bytes"] for gpu in lab.gpus()] == [0, 5 * GIB, 5 * GIB]
     gate.open()
     assert lab.wait(*jobs, waits) == 0
 
@@ -74,7 +74,7 @@ def test_slice_is_shared_by_memory(sliced: GpuHost, lab: GpuLab) -> None:
 def test_two_queues_respect_each_other_s_slices(sliced: GpuHost) -> None:
     first, second = sliced.lab(), sliced.lab()
     gate = sliced.gate()
-    first.start(gate, "--gpu-ids", sliced.cards[2])
+    first.start(gate, "--gpu-ids", sliced.uuids[2])
     job = second.submit("--gpu-model", "MIG", "true")
     assert second.wait(job) == 0
     assert second.places(job) == [[3]]
@@ -88,16 +88,16 @@ def test_job_that_requests_more_memory_than_a_slice_has_is_refused(lab: GpuLab) 
 
 def test_xid_of_a_slice_closes_only_that_slice(sliced: GpuHost, lab: GpuLab) -> None:
     lab.stay_awake(sliced.gate())
-    sliced.fake.xid(sliced.cards[1], 79, instance=7)
+    sliced.fake.xid(sliced.uuids[1], 79, instance=7)
     lab.wait_until(lambda: "Xid 79" in lab.gpu(2)["state"])
-    assert [card["state"] for card in lab.gpus() if card["index"] != 2] == ["free", "free"]
+    assert [gpu["state"] for gpu in lab.gpus() if gpu["index"] != 2] == ["free", "free"]
 
 
 def test_memory_of_a_job_on_a_slice_is_recorded(sliced: GpuHost, lab: GpuLab) -> None:
     gate = sliced.gate()
-    job = lab.submit("--gpu-ids", "3", tenant(gate, 6 * GIB))
+    job = lab.submit("--gpu-ids", "3", hold_memory(gate, 6 * GIB))
     gate.wait_for()
-    sliced.wait_for_look()
+    sliced.wait_for_sample()
     gate.open()
     assert lab.wait(job) == 0
     assert lab.job(job)["gpu_memory_peak_bytes"] == 6 * GIB

@@ -1,4 +1,4 @@
-"""What a job asks of its cards is what it gets; what no card can give is refused at once."""
+"""A job gets the GPUs that it requests; impossible requests are refused at once."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tests.gpus.host import A100, H200, GpuHost, GpuLab
 
 @pytest.fixture
 def mixed(new_host: Callable[..., GpuHost]) -> GpuHost:
-    """Cards 0 and 1: H200 of 80 GiB; 2 and 3: A100 of 40 GiB."""
+    """A host with GPUs 0 and 1: H200 of 80 GiB; 2 and 3: A100 of 40 GiB."""
     host = new_host(H200, H200, A100, A100)
-    for card in host.cards[2:]:
-        host.fake.change(card, total=40 * GIB)
+    for uuid in host.uuids[2:]:
+        host.fake.change(uuid, total=40 * GIB)
     return host
 
 
@@ -26,7 +26,7 @@ def lab(mixed: GpuHost) -> GpuLab:
 
 
 @pytest.mark.parametrize(
-    ("options", "cards"),
+    ("options", "gpus"),
     [
         (("--gpu-ids", "2"), [2]),
         (("--gpu-ids", "3,1"), [1, 3]),
@@ -43,11 +43,11 @@ def lab(mixed: GpuHost) -> GpuLab:
         (("--exclusive", "--gpus", "4"), [0, 1, 2, 3]),
     ],
 )
-def test_request_selects_the_gpus(lab: GpuLab, options: tuple[str, ...], cards: list[int]) -> None:
+def test_request_selects_the_gpus(lab: GpuLab, options: tuple[str, ...], gpus: list[int]) -> None:
     job = lab.submit(*options, "echo $CUDA_VISIBLE_DEVICES")
     assert lab.wait(job) == 0
-    assert lab.places(job) == [cards]
-    assert lab.log(job) == ",".join(map(str, cards)) + "\n"
+    assert lab.places(job) == [gpus]
+    assert lab.log(job) == ",".join(map(str, gpus)) + "\n"
 
 
 def test_job_waits_for_a_requested_gpu_although_others_are_free(
@@ -81,15 +81,15 @@ def test_exclusive_job_shares_no_gpu_despite_slots(mixed: GpuHost, lab: GpuLab) 
 def test_request_is_shown_as_json_and_as_text(lab: GpuLab) -> None:
     words = ("--gpus", "2", "-M", "20G", "--gpu-ids", "0,1,2", "--prefer", "1")
     job = lab.submit("--hold", *words, "--min-gpu-mem", "30G", "--on-oom", "bigger", "true")
-    facts = lab.job(job)
-    assert facts["gpu_mem_bytes"] == 20 * GIB
-    assert facts["gpu_ids"] == ["0", "1", "2"]
-    assert facts["prefer"] == ["1"]
-    assert facts["min_gpu_mem_bytes"] == 30 * GIB
-    assert facts["on_oom"] == "bigger"
-    assert facts["exclusive"] is False
-    asked = "2 gpus with 20 GB free, of 30 GB or more among 0,1,2"
-    assert f"gpus        {asked}\n" in lab.ok("show", str(job))
+    shown = lab.job(job)
+    assert shown["gpu_mem_bytes"] == 20 * GIB
+    assert shown["gpu_ids"] == ["0", "1", "2"]
+    assert shown["prefer"] == ["1"]
+    assert shown["min_gpu_mem_bytes"] == 30 * GIB
+    assert shown["on_oom"] == "bigger"
+    assert shown["exclusive"] is False
+    request = "2 gpus with 20 GB free, of 30 GB or more among 0,1,2"
+    assert f"gpus        {request}\n" in lab.ok("show", str(job))
 
 
 _KINDS = "this host has NVIDIA A100-SXM4-80GB with 39 GB, NVIDIA H200 with 79 GB"

@@ -1,4 +1,4 @@
-"""Cards are shared by memory, and never is more promised than there is."""
+"""GPUs are shared by memory and never overcommitted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from tests.fake_nvml import GIB
-from tests.gpus.host import GpuHost, GpuLab, tenant
+from tests.gpus.host import GpuHost, GpuLab, hold_memory
 
 
 def test_jobs_share_a_gpu_until_its_memory_is_claimed(host: GpuHost, gpu_lab: GpuLab) -> None:
@@ -48,15 +48,15 @@ def test_memory_used_beyond_the_claim_is_not_given_to_other_jobs(
     host: GpuHost, gpu_lab: GpuLab
 ) -> None:
     gate = host.gate()
-    greedy = gpu_lab.start(gate, "-M", "10G", "--gpu-ids", "0", size=50 * GIB)
-    host.wait_for_look()
+    too_big = gpu_lab.start(gate, "-M", "10G", "--gpu-ids", "0", size=50 * GIB)
+    host.wait_for_sample()
     fits = gpu_lab.start(gate, "-M", "20G", "--gpu-ids", "0")
     waits = gpu_lab.submit("-M", "20G", "--gpu-ids", "0", "true")
     other = gpu_lab.submit("--gpus", "0", "true")
     assert gpu_lab.wait(other) == 0
     assert gpu_lab.state(waits) == "queued"
     gate.open()
-    assert gpu_lab.wait(greedy, fits, waits) == 0
+    assert gpu_lab.wait(too_big, fits, waits) == 0
 
 
 def test_claimed_memory_is_kept_for_a_job_that_does_not_use_it_yet(
@@ -64,7 +64,7 @@ def test_claimed_memory_is_kept_for_a_job_that_does_not_use_it_yet(
 ) -> None:
     gate = host.gate()
     gpu_lab.start(gate, "-M", "50G", "--gpu-ids", "0")
-    host.wait_for_look()
+    host.wait_for_sample()
     waits = gpu_lab.submit("-M", "50G", "--gpu-ids", "0", "true")
     other = gpu_lab.submit("--gpus", "0", "true")
     assert gpu_lab.wait(other) == 0
@@ -74,17 +74,17 @@ def test_claimed_memory_is_kept_for_a_job_that_does_not_use_it_yet(
 
 
 def test_burst_of_starts_never_overcommits_a_gpu(host: GpuHost, gpu_lab: GpuLab) -> None:
-    """20 at once, 3 of which fit one card; each takes its memory only some time after its start."""
+    """20 jobs at once, 3 of which fit on a GPU; each allocates memory after its start."""
     gate, places = host.gate(), gpu_lab.folder / "places"
     lines = gpu_lab.folder / "burst.txt"
-    script = f"echo $CUDA_VISIBLE_DEVICES >> {places}; {tenant(gate, 24 * GIB)}"
+    script = f"echo $CUDA_VISIBLE_DEVICES >> {places}; {hold_memory(gate, 24 * GIB)}"
     lines.write_text(f"{script}\n" * 20)
     gpu_lab.ok("submit", "-q", "-M", "25G", "--file", str(lines))
     gate.wait_for(6)
-    host.wait_for_look()
+    host.wait_for_sample()
     assert len(gate.arrived()) == 6
     assert Counter(places.read_text().split()) == {"0": 3, "1": 3}
-    assert all(card["memory_used_bytes"] == 72 * GIB for card in gpu_lab.gpus())
+    assert all(gpu["memory_used_bytes"] == 72 * GIB for gpu in gpu_lab.gpus())
     gate.open()
     assert gpu_lab.wait() == 0
     assert set(gpu_lab.states().values()) == {"done"}
@@ -95,18 +95,18 @@ def test_burst_of_starts_never_overcommits_a_gpu(host: GpuHost, gpu_lab: GpuLab)
 def test_twenty_concurrent_submits_never_overcommit_a_gpu(host: GpuHost, gpu_lab: GpuLab) -> None:
     gate = host.gate()
     clients = [
-        gpu_lab.popen("submit", "-q", "-M", f"{20 + number}G", tenant(gate, 20 * GIB))
+        gpu_lab.popen("submit", "-q", "-M", f"{20 + number}G", hold_memory(gate, 20 * GIB))
         for number in range(20)
     ]
     ids = [int(client.communicate(timeout=60)[0]) for client in clients]
     assert sorted(ids) == list(range(1, 21))
     gate.wait_for(4)
-    host.wait_for_look()
-    for card in gpu_lab.gpus():
-        promised = [job["claim_bytes"] for job in card["jobs"]]
-        assert len(promised) >= 2
-        assert sum(promised) <= card["memory_bytes"]
-        assert card["memory_used_bytes"] <= card["memory_bytes"]
+    host.wait_for_sample()
+    for gpu in gpu_lab.gpus():
+        claimed = [job["claim_bytes"] for job in gpu["jobs"]]
+        assert len(claimed) >= 2
+        assert sum(claimed) <= gpu["memory_bytes"]
+        assert gpu["memory_used_bytes"] <= gpu["memory_bytes"]
     gate.open()
     assert gpu_lab.wait() == 0
 
@@ -129,7 +129,7 @@ def test_job_on_several_gpus_gets_its_memory_on_each(host: GpuHost, gpu_lab: Gpu
     gpu_lab.start(gate, "-M", "50G", "--gpu-ids", "0")
     pair = gpu_lab.start(gate, "--gpus", "2", "-M", "20G", size=19 * GIB)
     assert gpu_lab.places(pair) == [[0, 1]]
-    assert [card["memory_used_bytes"] for card in gpu_lab.gpus()] == [19 * GIB, 19 * GIB]
+    assert [gpu["memory_used_bytes"] for gpu in gpu_lab.gpus()] == [19 * GIB, 19 * GIB]
     waits = gpu_lab.submit("--gpus", "2", "-M", "40G", "true")
     other = gpu_lab.submit("--gpus", "0", "true")
     assert gpu_lab.wait(other) == 0

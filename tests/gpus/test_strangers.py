@@ -1,4 +1,4 @@
-"""Processes that Stoker did not start are kept clear of, or shared with inside what they leave."""
+"""GPUs with processes that Stoker did not start are avoided, or shared by free memory."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from tests.gpus.host import USER, GpuHost, GpuLab
 def test_job_for_a_whole_gpu_avoids_gpus_with_other_processes(
     host: GpuHost, gpu_lab: GpuLab
 ) -> None:
-    pid = host.stranger(0, 1 * GIB)
+    pid = host.other_process(0, 1 * GIB)
     jobs = [gpu_lab.submit("true") for _ in range(3)]
     assert gpu_lab.wait(*jobs) == 0
     assert gpu_lab.places(*jobs) == [[1], [1], [1]]
     waits = gpu_lab.submit("--gpus", "2", "true")
-    said = gpu_lab.why(waits)
-    assert f"gpu 0 is used by others: {USER} (pid {pid}) has 1.0 GB" in said
-    host.end_stranger(pid)
+    reason = gpu_lab.why(waits)
+    assert f"gpu 0 is used by others: {USER} (pid {pid}) has 1.0 GB" in reason
+    host.end_other_process(pid)
     assert gpu_lab.wait(waits) == 0
     assert gpu_lab.places(waits) == [[0, 1]]
 
 
 def test_process_that_started_a_moment_ago_is_avoided(host: GpuHost, gpu_lab: GpuLab) -> None:
-    """Although an idle daemon looks only every few seconds."""
+    """Although an idle daemon samples only every few seconds."""
     assert gpu_lab.wait(gpu_lab.submit("true")) == 0
-    gpu_lab.ok("run", "--gpus", "0", "sleep", "1.5")  # nothing of the daemon's
-    host.stranger(0, 1 * GIB)
+    gpu_lab.ok("run", "--gpus", "0", "sleep", "1.5")  # not a job of the daemon
+    host.other_process(0, 1 * GIB)
     job = gpu_lab.submit("true")
     assert gpu_lab.wait(job) == 0
     assert gpu_lab.places(job) == [[1]]
@@ -35,7 +35,7 @@ def test_job_with_declared_memory_uses_what_other_processes_leave(
     host: GpuHost, gpu_lab: GpuLab
 ) -> None:
     gate = host.gate()
-    host.stranger(0, 50 * GIB)
+    host.other_process(0, 50 * GIB)
     fits = gpu_lab.start(gate, "-M", "20G", "--gpu-ids", "0")
     waits = gpu_lab.submit("-M", "20G", "--gpu-ids", "0", "true")
     other = gpu_lab.submit("--gpus", "0", "true")
@@ -49,7 +49,7 @@ def test_job_with_declared_memory_uses_what_other_processes_leave(
 
 def test_display_server_does_not_exclude_a_gpu(host: GpuHost, gpu_lab: GpuLab) -> None:
     gate = host.gate()
-    host.stranger(0, 300 * MIB, "graphics")
+    host.other_process(0, 300 * MIB, "graphics")
     job = gpu_lab.start(gate, "--gpu-ids", "0")
     assert gpu_lab.state(job) == "running"
     shown = gpu_lab.gpu(0)
@@ -59,7 +59,7 @@ def test_display_server_does_not_exclude_a_gpu(host: GpuHost, gpu_lab: GpuLab) -
 
 
 def test_memory_of_a_display_server_counts_as_used(host: GpuHost, gpu_lab: GpuLab) -> None:
-    host.stranger(0, 10 * GIB, "graphics")
+    host.other_process(0, 10 * GIB, "graphics")
     waits = gpu_lab.submit("-M", "70G", "--gpu-ids", "0", "true")
     fits = gpu_lab.submit("-M", "69G", "--gpu-ids", "0", "-p", "1", "true")
     assert gpu_lab.wait(fits) == 0
@@ -67,7 +67,7 @@ def test_memory_of_a_display_server_counts_as_used(host: GpuHost, gpu_lab: GpuLa
 
 
 def test_memory_without_a_known_process_counts_as_used(host: GpuHost, gpu_lab: GpuLab) -> None:
-    host.fake.change(host.cards[0], used=50 * GIB)
+    host.fake.change(host.uuids[0], used=50 * GIB)
     job = gpu_lab.submit("true")
     shared = gpu_lab.submit("-M", "25G", "--gpu-ids", "0", "true")
     assert gpu_lab.wait(job, shared) == 0
@@ -80,14 +80,14 @@ def test_memory_without_a_known_process_counts_as_used(host: GpuHost, gpu_lab: G
 def test_little_memory_without_a_process_is_attributed_to_the_driver(
     host: GpuHost, gpu_lab: GpuLab
 ) -> None:
-    host.fake.change(host.cards[0], used=400 * MIB)
+    host.fake.change(host.uuids[0], used=400 * MIB)
     assert gpu_lab.wait(gpu_lab.submit("--gpu-ids", "0", "true")) == 0
     assert gpu_lab.gpu(0)["state"] == "free"
 
 
 def test_process_with_hidden_memory_is_avoided(host: GpuHost, gpu_lab: GpuLab) -> None:
-    pid = host.stranger(0, None)
-    host.fake.change(host.cards[0], used=30 * GIB)
+    pid = host.other_process(0, None)
+    host.fake.change(host.uuids[0], used=30 * GIB)
     job = gpu_lab.submit("true")
     assert gpu_lab.wait(job) == 0
     assert gpu_lab.places(job) == [[1]]
@@ -95,15 +95,15 @@ def test_process_with_hidden_memory_is_avoided(host: GpuHost, gpu_lab: GpuLab) -
     fits = gpu_lab.submit("-M", "40G", "--gpu-ids", "0", "-p", "1", "true")
     assert gpu_lab.wait(fits) == 0
     assert gpu_lab.state(waits) == "queued"
-    [stranger] = gpu_lab.gpu(0)["strangers"]
-    assert stranger["pid"] == pid
+    [other] = gpu_lab.gpu(0)["strangers"]
+    assert other["pid"] == pid
 
 
 def test_other_processes_are_shown_with_user_pid_and_memory(host: GpuHost, gpu_lab: GpuLab) -> None:
-    pids = [host.stranger(0, 5 * GIB), host.stranger(0, 2 * GIB, "graphics")]
-    words = gpu_lab.ok("gpus")
+    pids = [host.other_process(0, 5 * GIB), host.other_process(0, 2 * GIB, "graphics")]
+    shown = gpu_lab.ok("gpus")
     for pid, size in zip(pids, ("5.0 GB", "2.0 GB"), strict=True):
-        assert f"not ours: {USER} (pid {pid}) has {size}" in words
+        assert f"not ours: {USER} (pid {pid}) has {size}" in shown
     first, second = gpu_lab.gpus()
     assert (first["state"], second["state"]) == ("taken", "free")
     assert first["strangers"] == [
@@ -113,7 +113,7 @@ def test_other_processes_are_shown_with_user_pid_and_memory(host: GpuHost, gpu_l
 
 
 def test_whole_process_tree_belongs_to_its_job(host: GpuHost, gpu_lab: GpuLab) -> None:
-    """A child in a session of its own, with an environment of its own."""
+    """A child with its own session and environment."""
     gate = host.gate()
     child = f"setsid env -i sh -c 'echo 0 {7 * GIB} > {host.fake.claims}/$$; {gate.wait}'"
     job = gpu_lab.submit("-M", "10G", "--gpu-ids", "0", f"{child.replace(chr(39), chr(34))}")

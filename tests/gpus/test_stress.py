@@ -1,4 +1,4 @@
-"""Several schedulers on the same cards, for a while; `python -m tests.gpus.stress` for longer."""
+"""Several schedulers on the same GPUs; a longer run: `python -m tests.gpus.stress`."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def test_two_daemons_and_a_run_never_overcommit_a_gpu(stress: Stress) -> None:
 
 
 def test_job_detects_another_job_on_its_gpu(stress: Stress) -> None:
-    """What the test above stands on."""
-    first = stress.tenant(card=1, seconds=60)
+    """The check on which the test above relies."""
+    first = stress.start_job(gpu=1, seconds=60)
     try:
         wait_until(lambda: stress.counted() == (1, 0))
-        stress.tenant(card=2, seconds=0).wait()
+        stress.start_job(gpu=2, seconds=0).wait()
         assert stress.counted() == (2, 0)
-        stress.tenant(card=1, seconds=0).wait()
+        stress.start_job(gpu=1, seconds=0).wait()
         assert stress.counted() == (3, 1)
     finally:
         first.kill()

@@ -1,4 +1,4 @@
-"""Tests on a real card. Without one, or without torch, they are skipped: `make gpu-test`."""
+"""Tests on a real GPU (`make gpu-test`), skipped without one or without torch."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ TRAIN = Path(__file__).with_name("train.py")
 GIB = 1 << 30
 
 
-def has_card() -> bool:
+def has_gpu() -> bool:
     return os.path.exists("/proc/driver/nvidia/version")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if has_card() and importlib.util.find_spec("torch") is not None:
+    if has_gpu() and importlib.util.find_spec("torch") is not None:
         return
     for item in items:
         if "hardware" in str(item.path):
             item.add_marker(pytest.mark.skip(reason="this machine has no GPU with torch"))
 
 
-class CardLab(Lab):
-    """A lab whose jobs are torch programs on the host's own card."""
+class HardwareLab(Lab):
+    """A lab whose jobs are torch programs on the host's GPU."""
 
     def __init__(self, folder: Path, **env: str) -> None:
         super().__init__(folder, **env)
-        self.env.pop("PYTHONDONTWRITEBYTECODE", None)  # an import of torch is slow enough
+        self.env.pop("PYTHONDONTWRITEBYTECODE", None)  # otherwise importing torch is even slower
         self._reports: dict[int, Path] = {}
 
     def train(self, *flags: str, **options: float | str) -> int:
-        """Submit a training with stoker's flags and the program's options."""
-        # Named by a number alone: these commands are one family.
+        """Submit train.py with options of `stoker submit` and of the program."""
+        # The names differ only in a number, so that all commands share a profile.
         report = self.folder / "reports" / str(len(self._reports))
         report.parent.mkdir(exist_ok=True)
         words = [f"--{key}={value}" for key, value in options.items()]
@@ -55,9 +55,9 @@ class CardLab(Lab):
     def is_up(self, job: int) -> bool:
         return Path(f"{self._reports[job]}.up").exists()
 
-    def stranger(self, gib: float) -> subprocess.Popen[bytes]:
-        """Somebody who does not use Stoker takes memory."""
-        report = self.folder / "stranger"
+    def other_process(self, gib: float) -> subprocess.Popen[bytes]:
+        """Start a process outside of Stoker that takes GPU memory."""
+        report = self.folder / "other"
         process = subprocess.Popen(
             [sys.executable, str(TRAIN), f"--gib={gib}", f"--until={self.folder}/never",
              f"--report={report}"], env=self.env
@@ -67,7 +67,7 @@ class CardLab(Lab):
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Iterator[CardLab]:
-    made = CardLab(tmp_path, STOKER_NVML="1")
+def lab(tmp_path: Path) -> Iterator[HardwareLab]:
+    made = HardwareLab(tmp_path, STOKER_NVML="1")
     yield made
     made.close()

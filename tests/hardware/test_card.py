@@ -1,17 +1,17 @@
-"""What one real card can show."""
+"""Packing, estimates and out-of-memory handling on a real GPU."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.hardware.conftest import GIB, CardLab
+from tests.hardware.conftest import GIB, HardwareLab
 
 pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.mark.parametrize(("count", "gib"), [(2, 50), (8, 12)])
 def test_jobs_packed_by_declared_memory_run_at_once_and_never_run_out_of_it(
-    lab: CardLab, count: int, gib: int
+    lab: HardwareLab, count: int, gib: int
 ) -> None:
     end = lab.folder / "end"
     jobs = [lab.train(f"--gpu-mem={gib + 2}G", gib=gib, until=str(end)) for _ in range(count)]
@@ -26,7 +26,7 @@ def test_jobs_packed_by_declared_memory_run_at_once_and_never_run_out_of_it(
         assert lab.job(job)["cause"] == "exit"
 
 
-def test_gpu_memory_is_estimated_and_then_shared(lab: CardLab) -> None:
+def test_gpu_memory_is_estimated_and_then_shared(lab: HardwareLab) -> None:
     end = lab.folder / "end"
     end.touch()
     first = lab.train("--gpu-mem=auto", gib=10, steps=200, until=str(end))
@@ -42,27 +42,27 @@ def test_gpu_memory_is_estimated_and_then_shared(lab: CardLab) -> None:
     assert isinstance(claim, int) and 10 * GIB < claim < 14 * GIB
 
 
-def test_gpu_with_another_process_is_avoided(lab: CardLab) -> None:
-    stranger = lab.stranger(20)
+def test_gpu_with_another_process_is_avoided(lab: HardwareLab) -> None:
+    other = lab.other_process(20)
     job = lab.train(gib=1)
-    lab.wait_until(lambda: f"pid {stranger.pid}" in lab.ok("why", str(job)), timeout=60)
+    lab.wait_until(lambda: f"pid {other.pid}" in lab.ok("why", str(job)), timeout=60)
     assert lab.state(job) == "queued"
-    assert f"pid {stranger.pid}" in lab.ok("gpus")
-    beside = lab.train("--gpu-mem=10G", gib=5)
-    assert lab.wait(beside, timeout=100) == 0
-    stranger.kill()
-    stranger.wait()
+    assert f"pid {other.pid}" in lab.ok("gpus")
+    small = lab.train("--gpu-mem=10G", gib=5)
+    assert lab.wait(small, timeout=100) == 0
+    other.kill()
+    other.wait()
     assert lab.wait(job, timeout=100) == 0
 
 
-def test_out_of_memory_is_recognized_and_retried_with_more(lab: CardLab) -> None:
-    stranger = lab.stranger(110)
+def test_out_of_memory_is_recognized_and_retried_with_more(lab: HardwareLab) -> None:
+    other = lab.other_process(110)
     job = lab.train("--gpu-mem=10G", "--on-oom=bigger", gib=60)
     lab.wait_until(lambda: lab.job(job)["attempts"] == 1, timeout=60)
     lab.wait_until(lambda: first_cause(lab, job), timeout=90)
     assert first_cause(lab, job) == "gpu_oom"
-    stranger.kill()
-    stranger.wait()
+    other.kill()
+    other.wait()
     lab.wait(job, timeout=200)
     seen = lab.job(job)
     assert seen["state"] == "done", lab.ok("show", str(job))
@@ -70,12 +70,12 @@ def test_out_of_memory_is_recognized_and_retried_with_more(lab: CardLab) -> None
     assert isinstance(claim, int) and claim > 10 * GIB
 
 
-def first_cause(lab: CardLab, job: int) -> str | None:
+def first_cause(lab: HardwareLab, job: int) -> str | None:
     history = lab.job(job)["history"]
     return history[0]["cause"] if history else None
 
 
-def test_gpu_is_reused_only_when_its_memory_is_free_again(lab: CardLab) -> None:
+def test_gpu_is_reused_only_when_its_memory_is_free_again(lab: HardwareLab) -> None:
     for _ in range(3):
         big = lab.train("--grace=0s", gib=100, until=str(lab.folder / "never"))
         lab.wait_until(lambda job=big: lab.is_up(job), timeout=100)  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""A small training, or a program that takes GPU memory and waits: what the hardware tests submit.
+"""The program that the hardware tests submit: trains a model, or holds GPU memory and waits.
 
 python train.py [--gib N] [--steps N] [--until FILE] [--report FILE]
 """
@@ -22,17 +22,17 @@ def main() -> None:
 
     device = torch.device("cuda")
     free, total = torch.cuda.mem_get_info()
-    facts = {"free": free, "total": total, "pid": os.getpid(), "began": time.time()}
+    report = {"free": free, "total": total, "pid": os.getpid(), "began": time.time()}
     block = torch.empty(int(options.gib * 2**30), dtype=torch.uint8, device=device)
     block.fill_(1)
     torch.cuda.synchronize()
     if options.report:
-        _write(f"{options.report}.up", facts)
-    facts |= _train(torch, device, options.steps)
+        _write(f"{options.report}.up", report)
+    report |= _train(torch, device, options.steps)
     while options.until and not os.path.exists(options.until):
         time.sleep(0.02)
     if options.report:
-        _write(options.report, facts | {"ended": time.time()})
+        _write(options.report, report | {"ended": time.time()})
 
 
 def _train(torch, device, steps: int) -> dict[str, float]:  # type: ignore[no-untyped-def]
@@ -63,9 +63,9 @@ def _train(torch, device, steps: int) -> dict[str, float]:  # type: ignore[no-un
     return {"first": first, "last": last, "steps": steps - 20, "loss": float(loss.detach())}
 
 
-def _write(path: str, facts: dict[str, float]) -> None:
+def _write(path: str, report: dict[str, float]) -> None:
     with open(f"{path}.new", "w", encoding="ascii") as file:
-        json.dump(facts, file)
+        json.dump(report, file)
     os.replace(f"{path}.new", path)
 
 

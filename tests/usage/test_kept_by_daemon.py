@@ -81,12 +81,12 @@ def host(tmp_path: Path, nvml_library: Path) -> Iterator[GpuHost]:
 
 def test_recorder_gets_gpu_samples_only_from_the_daemon(host: GpuHost) -> None:
     lab = host.lab(STOKER_TRACE_SECONDS="0.02")
-    host.fake.change(host.cards[0], util=80, power=400_000, temp=60)
+    host.fake.change(host.uuids[0], util=80, power=400_000, temp=60)
     job = lab.start(host.gate(), "--gpu-ids", "0", size=5 * GIB)
     folder = str(lab.state_dir)
     wait_until(lambda: "gpu_memory" in job_trace(folder, job, ALL), what="its share")
-    wait_until(lambda: "power" in gpu_trace(folder, host.cards[1], 0, ALL), what="the other GPU")
-    assert gpu_trace(folder, host.cards[0], 0, ALL)["power"].points[-1][1] == 400
+    wait_until(lambda: "power" in gpu_trace(folder, host.uuids[1], 0, ALL), what="the other GPU")
+    assert gpu_trace(folder, host.uuids[0], 0, ALL)["power"].points[-1][1] == 400
     loads, before, pid = host.fake.loads(), count(lab, job), tracer(lab)
     assert pid is not None
     os.kill(pid, signal.SIGKILL)

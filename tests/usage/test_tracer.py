@@ -18,7 +18,7 @@ from stoker.supervisor import locks
 from stoker.usage.usage_charts import Series, gpu_trace, job_trace
 from stoker.usage.usage_recorder import TRACER_LOCK
 from tests.fake_nvml import GIB
-from tests.gpus.host import H200, GpuHost, tenant
+from tests.gpus.host import H200, GpuHost, hold_memory
 from tests.lab import Lab, wait_until
 from tests.usage.conftest import Recorder
 
@@ -174,7 +174,7 @@ def host(tmp_path: Path, nvml_library: Path) -> Iterator[GpuHost]:
 
 def test_usage_of_gpus_and_of_jobs_on_them_is_recorded(host: GpuHost, record: Record) -> None:
     lab = host.lab(STOKER_TRACE_SECONDS="0.02")
-    first, second = host.cards
+    first, second = host.uuids
     host.fake.change(first, util=80, power=400_000, temp=60)
     host.fake.change(second, util=20, power=100_000, temp=40)
     gate = host.gate()
@@ -208,7 +208,7 @@ def test_jobs_on_a_shared_gpu_have_own_memory_and_part_of_the_power(
     host: GpuHost, record: Record
 ) -> None:
     lab = host.lab(STOKER_TRACE_SECONDS="0.02")
-    host.fake.change(host.cards[0], util=90, power=600_000)
+    host.fake.change(host.uuids[0], util=90, power=600_000)
     gate = host.gate()
     jobs = [lab.start(gate, "-M", "30G", "--gpu-ids", "0", size=size * GIB) for size in (7, 3)]
     recorder = record(lab)
@@ -226,7 +226,7 @@ def test_jobs_on_a_shared_gpu_have_own_memory_and_part_of_the_power(
 
 def test_recorder_survives_a_failing_driver(host: GpuHost, record: Record) -> None:
     lab = host.lab(STOKER_TRACE_SECONDS="0.02")
-    job = lab.submit("--gpus", "0", tenant(host.gate(), 1))
+    job = lab.submit("--gpus", "0", hold_memory(host.gate(), 1))
     recorder = record(lab)
     recorder.send(encode(Sample(1.0, None, "the driver does not answer")))
     wait_until(lambda: trace(lab, job, "memory"), what="readings")

@@ -24,7 +24,7 @@ def test_overview_and_gpus_agree_on_gpus_and_other_processes(host: GpuHost) -> N
     lab = host.lab()
     job = lab.submit("sleep 1000")
     lab.wait_until(lambda: lab.state(job) == "running")
-    pid = host.stranger(1, 5 * GIB)
+    pid = host.other_process(1, 5 * GIB)
     seen = Site(lab, "--port", free_port()).overview()
     assert seen["gpus"] == lab.gpus()
     assert [process["pid"] for process in seen["gpus"][1]["strangers"]] == [pid]
@@ -35,6 +35,6 @@ def test_other_process_is_shown_without_a_message_from_the_daemon(host: GpuHost)
     lab = host.lab()
     site = Site(lab, "--port", free_port())
     with site.stream(site.overview()["event_id"]) as events:
-        pid = host.stranger(0, 5 * GIB)
+        pid = host.other_process(0, 5 * GIB)
         found = events.until(lambda data: data["gpus"][0]["strangers"])
         assert found[-1]["gpus"][0]["strangers"][0]["pid"] == pid
