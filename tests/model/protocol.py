@@ -1,9 +1,9 @@
 """An explicit-state model of how one job is started, recorded, recovered and cancelled.
 
-Every step that the daemon, the runner, the job and a user can take is a rule; a crash can come
-between any two. `search` walks through all orders in which steps can happen, breadth first, so
-that the counterexample it prints is a shortest one. A `Design` switches single decisions of the
-protocol; the tests show that the model finds what is wrong with the bad ones.
+Every step of the daemon, the runner, the job and a user is a rule; a crash can happen between any
+two. `search` explores all orders of steps, breadth first, so that it finds a shortest
+counterexample. A `Design` changes single decisions of the protocol; the tests show that the model
+detects the wrong ones.
 """
 
 from __future__ import annotations
@@ -14,16 +14,18 @@ from typing import NamedTuple
 
 ACTIVE = ("starting", "running", "stopping")
 FINAL = ("done", "failed", "cancelled", "lost")
-TERM = 15  # the status of a job that was asked to end
+TERM = 15  # the status of a job that was terminated
 
 
 @dataclass(frozen=True)
 class Design:
-    commits_before_order: bool = True  # the claim is in the books before the order is sent
+    commits_before_order: bool = True  # the claim is in the database before the order is sent
     journals_before_spawn: bool = True
-    drains_dead_daemons: bool = True  # all orders of a dead daemon, before the next one is heard
-    records_orphans: bool = True  # an adopted orphan is `running` before the old journal goes
-    trusts_pids: bool = False  # no journal of begins: what has no recorded PID never ran
+    drains_dead_daemons: bool = (
+        True  # all orders of a dead daemon are read before those of the next
+    )
+    records_orphans: bool = True  # an adopted orphan is `running` before the old journal is removed
+    trusts_pids: bool = False  # no journal of starts: an attempt without a recorded PID never ran
     restartable: bool = False
     daemon_crashes: int = 3
     runner_crashes: int = 1
@@ -33,40 +35,40 @@ class Design:
 class Order(NamedTuple):
     kind: str  # launch or stop
     attempt: int
-    text: int = 0  # which edition of the command
+    text: int = 0  # version of the command
 
 
 class Run(NamedTuple):
-    """One execution, as it really is."""
+    """One execution: the real process."""
 
     attempt: int
     text: int
     alive: bool = True
     status: int | None = None
     is_orphan: bool = False
-    is_told: bool = False  # to end
+    is_terminated: bool = False  # it got SIGTERM
 
 
 class State(NamedTuple):
-    # the books
+    # the database
     state: str = "queued"
     attempt: int = 0
-    rows: tuple[int, ...] = ()  # attempts on record
+    rows: tuple[int, ...] = ()  # recorded attempts
     text: int = 0
     stop: bool = False
     # the daemon
     daemon: str = "off"  # off new idle claiming ordered committed
     claim: int = 0  # the attempt it is about to order
     has_stopped: bool = False
-    facts: tuple[tuple[str, int, int | None], ...] = ()  # on their way to it
+    events: tuple[tuple[str, int, int | None], ...] = ()  # sent, not yet received
     # the runner
     runner: str = "off"  # off idle begun spawned ended
-    hand: Order = Order("", 0)  # what it is working on
+    hand: Order = Order("", 0)  # the order being executed
     orders: tuple[Order, ...] = ()
     dead_orders: tuple[Order, ...] = ()  # of daemons that died
     journal: tuple[tuple[str, int, int | None], ...] = ()
     old_journal: tuple[tuple[str, int, int | None], ...] = ()  # of runners that died
-    # the truth
+    # the real processes
     runs: tuple[Run, ...] = ()
     daemon_crashes: int = 0
     runner_crashes: int = 0
@@ -79,31 +81,31 @@ Step = tuple[str, State]
 
 
 def steps(s: State, d: Design) -> Iterator[Step]:
-    """Everything that can happen next without a fault or a person."""
+    """All next steps without a fault or a user action."""
     yield from _daemon_steps(s, d)
     if s.runner != "off":
         yield from _runner_steps(s, d)
     for place, run in enumerate(s.runs):
         if run.alive:
-            for status in (0, 1, TERM) if run.is_told else (0, 1):
+            for status in (0, 1, TERM) if run.is_terminated else (0, 1):
                 yield f"job exits {status}", _with_run(s, place, alive=False, status=status)
 
 
 def disturbances(s: State) -> Iterator[Step]:
-    """Crashes and people."""
+    """Crashes and user actions."""
     if s.daemon_crashes and s.daemon != "off":
         yield "CRASH daemon", s._replace(
-            daemon="off", claim=0, has_stopped=False, facts=(), orders=(),
+            daemon="off", claim=0, has_stopped=False, events=(), orders=(),
             dead_orders=s.dead_orders + s.orders, daemon_crashes=s.daemon_crashes - 1,
         )  # fmt: skip
     if s.runner_crashes and s.runner != "off":
         yield "CRASH runner", _without_runner(s)._replace(runner_crashes=s.runner_crashes - 1)
     if s.reboots:
         dead = tuple(run._replace(alive=False, is_orphan=True) for run in s.runs)
-        off = _without_runner(s)._replace(runs=dead, daemon="off", claim=0, facts=())
+        off = _without_runner(s)._replace(runs=dead, daemon="off", claim=0, events=())
         yield "REBOOT", off._replace(has_stopped=False, reboots=s.reboots - 1)
     if s.daemon in ("claiming", "ordered"):
-        return  # its transaction has the write lock
+        return  # its transaction holds the write lock
     if s.cancels and s.state == "queued":
         yield "user cancels", s._replace(state="cancelled", cancels=0)
     elif s.cancels and s.state in ACTIVE:
@@ -137,11 +139,11 @@ def _daemon_steps(s: State, d: Design) -> Iterator[Step]:
 
 
 def _idle_steps(s: State, d: Design) -> Iterator[Step]:
-    if s.facts:
-        (kind, attempt, status), *rest = s.facts
+    if s.events:
+        (kind, attempt, status), *rest = s.events
         yield (
             f"daemon records {kind}",
-            _hear(s, d, kind, attempt, status)._replace(facts=tuple(rest)),
+            _receive(s, d, kind, attempt, status)._replace(events=tuple(rest)),
         )
     elif s.runner == "off":
         yield "daemon replaces the runner", _recover(s._replace(runner="idle"), d)
@@ -152,7 +154,7 @@ def _idle_steps(s: State, d: Design) -> Iterator[Step]:
         stopping = s._replace(state="stopping", has_stopped=True)
         orphans = [i for i, r in enumerate(s.runs) if r.is_orphan and r.attempt == s.attempt]
         if orphans:
-            yield "daemon stops the orphan", _with_run(stopping, orphans[0], is_told=True)
+            yield "daemon stops the orphan", _with_run(stopping, orphans[0], is_terminated=True)
         elif s.runner != "off":
             orders = (*s.orders, Order("stop", s.attempt))
             yield "daemon sends a stop", stopping._replace(orders=orders)
@@ -166,7 +168,7 @@ def _commit(s: State) -> State:
     return s._replace(state="starting", attempt=s.claim, rows=(*s.rows, s.claim))
 
 
-def _hear(s: State, d: Design, kind: str, attempt: int, status: int | None) -> State:
+def _receive(s: State, d: Design, kind: str, attempt: int, status: int | None) -> State:
     if attempt != s.attempt or s.state not in ACTIVE:
         return s
     if kind == "begun":
@@ -189,7 +191,9 @@ def _recover(s: State, d: Design) -> State:
     began = {attempt for kind, attempt, _ in records if kind == "begun"}
     ended = {attempt: status for kind, attempt, status in records if kind == "ended"}
     if not d.commits_before_order and not d.trusts_pids:
-        for attempt in sorted(began - set(s.rows)):  # ordered by a transaction that was lost
+        for attempt in sorted(
+            began - set(s.rows)
+        ):  # ordered by a transaction that was not committed
             if s.state == "queued":
                 s = _commit(s._replace(claim=attempt))
             elif s.runner != "off":
@@ -219,7 +223,7 @@ def _runner_steps(s: State, d: Design) -> Iterator[Step]:
         if not d.drains_dead_daemons:
             queues = ["dead_orders", "orders"]
         for queue in queues:
-            yield from _obey(s, d, queue)
+            yield from _execute(s, d, queue)
         noticed = {record[1] for record in s.journal if record[0] == "ended"}
         for run in s.runs:
             if not run.alive and not run.is_orphan and run.attempt not in noticed:
@@ -233,13 +237,13 @@ def _runner_steps(s: State, d: Design) -> Iterator[Step]:
             journal = (*s.journal, ("begun", attempt, None))
             yield "runner journals begun", s._replace(runner="spawned", journal=journal)
     elif s.runner == "spawned":
-        yield "runner tells begun", _tell(s, ("begun", attempt, None))
+        yield "runner reports begun", _report(s, ("begun", attempt, None))
     elif s.runner == "ended":
         status = next(status for _, a, status in reversed(s.journal) if a == attempt)
-        yield "runner tells the end", _tell(s, ("ended", attempt, status))
+        yield "runner reports the end", _report(s, ("ended", attempt, status))
 
 
-def _obey(s: State, d: Design, queue: str) -> Iterator[Step]:
+def _execute(s: State, d: Design, queue: str) -> Iterator[Step]:
     waiting: tuple[Order, ...] = getattr(s, queue)
     if not waiting:
         return
@@ -248,8 +252,8 @@ def _obey(s: State, d: Design, queue: str) -> Iterator[Step]:
     if order.kind == "stop":
         for place, run in enumerate(s.runs):
             if run.attempt == order.attempt and run.alive and not run.is_orphan:
-                s = _with_run(s, place, is_told=True)
-        yield "runner obeys a stop", s
+                s = _with_run(s, place, is_terminated=True)
+        yield "runner executes a stop", s
     elif d.journals_before_spawn:
         journal = (*s.journal, ("begun", order.attempt, None))
         yield "runner journals begun", s._replace(runner="begun", hand=order, journal=journal)
@@ -261,9 +265,9 @@ def _spawn(s: State) -> State:
     return s._replace(runs=(*s.runs, Run(s.hand.attempt, s.hand.text)))
 
 
-def _tell(s: State, fact: tuple[str, int, int | None]) -> State:
-    facts = (*s.facts, fact) if s.daemon != "off" else s.facts
-    return s._replace(runner="idle", hand=Order("", 0), facts=facts)
+def _report(s: State, event: tuple[str, int, int | None]) -> State:
+    events = (*s.events, event) if s.daemon != "off" else s.events
+    return s._replace(runner="idle", hand=Order("", 0), events=events)
 
 
 def _without_runner(s: State) -> State:

@@ -1,4 +1,4 @@
-"""Walk through all states of a design, breadth first; the promises are checked in each of them."""
+"""Breadth-first search of all states of a design; checks the invariants in each state."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from tests.model.protocol import FINAL, Design, State, disturbances, steps
 
 @dataclass(frozen=True)
 class Finding:
-    promise: str
+    invariant: str
     path: tuple[str, ...]
 
     def __str__(self) -> str:
-        return "\n".join((f"broken: {self.promise}", *self.path))
+        return "\n".join((f"broken: {self.invariant}", *self.path))
 
 
 @dataclass(frozen=True)
 class Report:
     states: int
-    findings: dict[str, Finding]  # the shortest one for each broken promise
+    findings: dict[str, Finding]  # the shortest one for each broken invariant
 
     def __str__(self) -> str:
         return "\n\n".join([f"{self.states} states", *map(str, self.findings.values())])
 
 
 def broken(s: State, design: Design) -> str | None:
-    """The promise that this state breaks, if any."""
+    """The invariant that this state breaks, if any."""
     alive = [run for run in s.runs if run.alive]
     if len(alive) > 1:
         return "two alive at once"
@@ -35,13 +35,13 @@ def broken(s: State, design: Design) -> str | None:
         return "ran twice"
     if alive and s.state in FINAL:
         return "final while alive"
-    truth = {run.attempt: run.status for run in s.runs}.get(s.attempt)
-    if s.state == "done" and truth != 0:
-        return "done, but that is not true"
-    if s.state == "failed" and not truth:
-        return "failed, but that is not true"
+    status = {run.attempt: run.status for run in s.runs}.get(s.attempt)
+    if s.state == "done" and status != 0:
+        return "done, but the process did not succeed"
+    if s.state == "failed" and not status:
+        return "failed, but the process did not fail"
     if s.state in ("running", "done", "failed") and s.runs and s.runs[-1].text != s.text:
-        return "ran another text than the books show"
+        return "ran another command than recorded"
     return None
 
 
@@ -52,17 +52,17 @@ def search(design: Design) -> Report:
         reboots=design.reboots,
     )
     came_from: dict[State, tuple[str, State] | None] = {start: None}
-    undisturbed: dict[State, list[State]] = {}  # backwards, along steps without faults
+    undisturbed: dict[State, list[State]] = {}  # predecessors by steps without faults
     findings: dict[str, Finding] = {}
     goals: list[State] = []
     todo = deque([start])
     while todo:
         state = todo.popleft()
-        promise = broken(state, design)
-        if promise is not None:
-            if promise not in findings:
-                findings[promise] = Finding(promise, _path(state, came_from))
-            continue  # what follows from a broken state tells nothing
+        invariant = broken(state, design)
+        if invariant is not None:
+            if invariant not in findings:
+                findings[invariant] = Finding(invariant, _path(state, came_from))
+            continue  # states after a broken one are not explored
         if state.state in FINAL and not any(run.alive for run in state.runs):
             goals.append(state)
         for name, following in steps(state, design):
@@ -85,7 +85,7 @@ def _check_ends(
     goals: list[State],
     findings: dict[str, Finding],
 ) -> None:
-    """From everywhere, a final state has to be in reach once faults stop."""
+    """Check that a final state is reachable from every state without further faults."""
     ends = set(goals)
     todo = deque(goals)
     while todo:

@@ -1,4 +1,4 @@
-"""All interleavings of one job's life; and proof that the search would find a broken protocol."""
+"""All interleavings of the life of one job; and checks that the search finds broken protocols."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_restartable_job_never_runs_twice_at_once_and_always_ends() -> None:
 
 
 @pytest.mark.parametrize(
-    ("broken", "promise", "steps"),
+    ("broken", "invariant", "steps"),
     [
         pytest.param(Design(journals_before_spawn=False), "ran twice", 14, id="spawn-first"),
         pytest.param(Design(drains_dead_daemons=False), "two alive at once", 17, id="no-draining"),
@@ -30,8 +30,8 @@ def test_restartable_job_never_runs_twice_at_once_and_always_ends() -> None:
     ],
 )
 def test_search_finds_the_shortest_counterexample_of_a_broken_protocol(
-    broken: Design, promise: str, steps: int
+    broken: Design, invariant: str, steps: int
 ) -> None:
     report = search(broken)
-    assert promise in report.findings, f"\n{report}"
-    assert len(report.findings[promise].path) == steps, f"\n{report.findings[promise]}"
+    assert invariant in report.findings, f"\n{report}"
+    assert len(report.findings[invariant].path) == steps, f"\n{report.findings[invariant]}"

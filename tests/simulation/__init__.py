@@ -1,4 +1,4 @@
-"""A seeded simulator: the real loop, recovery and store on simulated time, processes and faults.
+"""A seeded simulator: the real loop, recovery and store with virtual time, processes and faults.
 
-One seed is one history. `python -m tests.simulation SEED` prints it.
+Each seed gives one history. `python -m tests.simulation SEED` prints it.
 """

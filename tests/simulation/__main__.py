@@ -1,6 +1,6 @@
-"""python -m tests.simulation SEED [JOBS]: print one history.
+"""python -m tests.simulation SEED [JOBS]: print the history of a seed.
 
-python -m tests.simulation FIRST-LAST [JOBS]: look for seeds that fail.
+python -m tests.simulation FIRST-LAST [JOBS]: search for seeds that fail.
 """
 
 from __future__ import annotations

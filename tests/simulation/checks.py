@@ -1,7 +1,7 @@
-"""The promises, checked after every step against what really happened.
+"""The invariants, checked after every step against the simulated processes.
 
-Triggers in the simulated queue's own database write an audit of every change of state, by whoever
-made it, so no change between two looks stays unseen.
+Triggers in the simulated database record every state change in an audit table, so the checks see
+every change, even several between two checks.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Checker:
         self._seen = {"audit": 0, "audit_ends": 0, "audit_met": 0}
         self.acknowledged: set[int] = set()
         self.removed: set[int] = set()
-        self.held: set[int] = set()  # by a user, and not released since
+        self.held: set[int] = set()  # held by a user
         self.state: dict[int, str] = {}
         self._spawned: dict[int, list[Process]] = {}  # by job
         self._by_attempt: dict[int, Process] = {}
@@ -59,11 +59,11 @@ class Checker:
     def close(self) -> None:
         self._db.close()
 
-    # -- when something happens ------------------------------------------------------------------
+    # -- on events -----------------------------------------------------------------------------
 
     def check_order(self, order: Order) -> None:
-        """The loop wants to start this."""
-        self.check()  # what it has committed earlier in the same step
+        """Check an order of the loop."""
+        self.check()  # commits earlier in the same step
         self.counts["orders"] += 1
         self._world.log(f"  ordered attempt {order.attempt} of job {order.job} on {order.devices}")
         if order.job in self.held:
@@ -81,20 +81,20 @@ class Checker:
                 raise Violation(f"job {order.job} starts, but {needs}:{condition} is {state}")
 
     def _check_spawn(self, new: Process) -> None:
-        """A process comes into being: I1, I4."""
+        """Check a new process: I1, I4."""
         self.counts["spawns"] += 1
         if new.attempt in self._by_attempt:
             raise Violation(f"I1: attempt {new.attempt} runs a second time")
         before = self._spawned.setdefault(new.job, [])
         if before:
             self._check_rerun(new, before)
-        living = self._world.living()
-        use = Counter(index for process in living for index in process.devices)
+        live = self._world.live_processes()
+        use = Counter(index for process in live for index in process.devices)
         for index in new.devices:
             if use[index] >= self._slots[index]:
-                holders = [p.attempt for p in living if index in p.devices]
+                holders = [p.attempt for p in live if index in p.devices]
                 raise Violation(f"I4: gpu {index} has {holders} and now attempt {new.attempt}")
-        if not new.devices and sum(not p.devices for p in living) >= self._cpu_slots:
+        if not new.devices and sum(not p.devices for p in live) >= self._cpu_slots:
             raise Violation(f"I4: no CPU slot is free for attempt {new.attempt}")
         before.append(new)
         self._by_attempt[new.attempt] = new
@@ -119,11 +119,11 @@ class Checker:
     # -- after every step ------------------------------------------------------------------------
 
     def check(self) -> None:
-        for job, old, new, attempt in self._news("audit", "job, old, new, attempt"):
+        for job, old, new, attempt in self._new_rows("audit", "job, old, new, attempt"):
             self._check_change(job, old, new, attempt)
-        for end in self._news("audit_ends", "attempt, job, status, cause, ended_at"):
+        for end in self._new_rows("audit_ends", "attempt, job, status, cause, ended_at"):
             self._check_end(*end)
-        for job, needs, condition in self._news("audit_met", "job, needs, condition"):
+        for job, needs, condition in self._new_rows("audit_met", "job, needs, condition"):
             if (job, needs) in self._met:
                 raise Violation(f"the dependency of job {job} on {needs} was met twice")
             self._met.add((job, needs))
@@ -153,7 +153,9 @@ class Checker:
         self.held.discard(job)
         for process in self._spawned.get(job, []):
             if process.alive:
-                raise Violation(f"I5: job {job} is {state} while attempt {process.attempt} lives")
+                raise Violation(
+                    f"I5: job {job} is {state} while attempt {process.attempt} is alive"
+                )
         last = self._by_attempt.get(attempt or 0)
         if state == "done" and (last is None or last.status != 0):
             raise Violation(f"I3: job {job} is done, but its status is {last and last.status}")
@@ -175,10 +177,10 @@ class Checker:
         elif (status, ended_at) != (process.status, process.ended_at):
             raise Violation(
                 f"I3: attempt {attempt} of job {job} is recorded with {status} at {ended_at},"
-                f" the truth is {process.status} at {process.ended_at}"
+                f" the process had {process.status} at {process.ended_at}"
             )
 
-    def _news(self, table: str, columns: str) -> list[tuple[Any, ...]]:
+    def _new_rows(self, table: str, columns: str) -> list[tuple[Any, ...]]:
         rows = self._db.execute(
             f"SELECT id, {columns} FROM {table} WHERE id > ? ORDER BY id", (self._seen[table],)
         ).fetchall()
@@ -191,8 +193,8 @@ class Checker:
     def unfinished(self) -> list[int]:
         return [job for job, state in self.state.items() if state not in FINAL]
 
-    def check_books(self) -> None:
-        """What must hold of the tables as a whole: I2, I7, attempts, blockers."""
+    def check_database(self) -> None:
+        """Check the tables as a whole: I2, I7, attempts, blockers."""
         jobs = {row[0]: row[1:] for row in self._db.execute("SELECT id, attempts FROM jobs")}
         if set(jobs) != self.acknowledged - self.removed:
             raise Violation(f"I2: {self.acknowledged - self.removed ^ set(jobs)} differ")
@@ -212,7 +214,7 @@ class Checker:
             " FROM dependencies d WHERE d.job = jobs.id AND met = 0)"
         ).fetchall()
         if wrong:
-            raise Violation(f"jobs {wrong} count their blockers wrongly")
-        verdict = self._db.execute("PRAGMA integrity_check").fetchone()[0]
-        if verdict != "ok":
-            raise Violation(f"I7: {verdict}")
+            raise Violation(f"jobs {wrong} have a wrong number of blockers")
+        result = self._db.execute("PRAGMA integrity_check").fetchone()[0]
+        if result != "ok":
+            raise Violation(f"I7: {result}")

@@ -1,7 +1,7 @@
-"""The daemon's process, simulated: the real Loop and recovery, hosted as daemon/main.py does.
+"""The simulated daemon process: the real Loop and recovery, used as in daemon/main.py.
 
-What stands at the edge is simulated: the link to the runner, the orphans' kernel handles, the
-disk under SQLite. Each call over the edge is a place where the daemon can die.
+Its interfaces to the outside are simulated: the connection to the runner, the pidfds of orphans and
+the disk under SQLite. The daemon can die at each call of them.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from stoker.supervisor.journal import JournalBegun
 from stoker.supervisor.messages import AttemptStarted, Order, RunnerEvent
 from stoker.supervisor.orphans import Adoption, Orphans
 from stoker.supervisor.runner_client import RunnerClient
-from tests.simulation.runner import AskList, Connection, Living, Rolled, Runner, Stop
+from tests.simulation.runner import Connection, ListRequest, LiveAttempts, Rolled, Runner, Stop
 from tests.simulation.world import KILL, TERM, DaemonDied, Process, Record, World
 
-_RETRY_SECONDS = 0.05  # as main.py sleeps between tries to recover
-_LOOK_AGAIN_SECONDS = 0.2  # as orphans.py
+_RETRY_SECONDS = 0.05  # as in main.py, between attempts to recover
+_POLL_SECONDS = 0.2  # as in orphans.py
 _WRITES = ("UPDATE", "INSERT", "DELETE", "COMMIT")
 
 
 class Fuse:
-    """Counts calls over the edge; the daemon dies at the chosen one."""
+    """Counts calls to the outside; the daemon dies at the chosen one."""
 
     def __init__(self) -> None:
         self.left: int | None = None
@@ -67,8 +67,8 @@ class Disk:
             raise sqlite3.OperationalError("database or disk is full")
 
 
-class SimLink:
-    """RunnerLink without sockets."""
+class SimRunnerClient:
+    """RunnerClient without sockets."""
 
     def __init__(self, daemon: SimDaemon) -> None:
         self._daemon = daemon
@@ -90,11 +90,11 @@ class SimLink:
             self.is_fresh = False
         return connection
 
-    def ask_for_living(self) -> None:
-        self.connection.to_runner.append(AskList())
+    def request_live_attempts(self) -> None:
+        self.connection.to_runner.append(ListRequest())
 
-    def living(self) -> list[AttemptStarted] | None:
-        """The answer, if it is there; what came with it is dropped, for the journal has it."""
+    def live_attempts(self) -> list[AttemptStarted] | None:
+        """The answer, or None; other messages are dropped, because the journal has them too."""
         answers = self._answers()
         if answers:
             self.connection.to_daemon.clear()
@@ -102,11 +102,13 @@ class SimLink:
             return list(answers[0].begun)
         return None if self.connection.has_runner else []
 
-    def has_living(self) -> bool:
+    def has_answer(self) -> bool:
         return bool(self._answers()) or not self.connection.has_runner
 
-    def _answers(self) -> list[Living]:
-        return [message for message in self.connection.to_daemon if isinstance(message, Living)]
+    def _answers(self) -> list[LiveAttempts]:
+        return [
+            message for message in self.connection.to_daemon if isinstance(message, LiveAttempts)
+        ]
 
     def launch(self, order: Order, context: Context, lease: list[int]) -> None:
         self._fuse.burn()
@@ -122,15 +124,15 @@ class SimLink:
         self._fuse.burn()
 
     def events(self) -> tuple[list[RunnerEvent], bool]:
-        alive = self.connection.has_runner
-        facts: list[RunnerEvent] = []
+        is_alive = self.connection.has_runner
+        events: list[RunnerEvent] = []
         while self.connection.to_daemon:
             message = self.connection.to_daemon.popleft()
             if isinstance(message, Rolled):
                 self._safe_before = message.segment
-            elif not isinstance(message, Living):
-                facts.append(message)
-        return facts, alive
+            elif not isinstance(message, LiveAttempts):
+                events.append(message)
+        return events, is_alive
 
     def replace(self) -> None:
         self.connection.has_daemon = False
@@ -154,7 +156,7 @@ class _Orphan:
     def __init__(self, process: Process, has_handle: bool) -> None:
         self.process = process
         self.has_handle = has_handle
-        self.is_collected = False
+        self.is_reaped = False
         self.ends_by: float | None = None
         self.grace = 0.0
         self.kill_at: float | None = None
@@ -163,7 +165,7 @@ class _Orphan:
 
 
 class SimOrphans:
-    """Orphans without a kernel: the same answers from the simulated processes."""
+    """Orphans with simulated processes."""
 
     def __init__(self, daemon: SimDaemon) -> None:
         self._daemon = daemon
@@ -186,8 +188,8 @@ class SimOrphans:
         process = self._world.processes.get(attempt)
         if process is None:
             return False
-        # The kernel knows the first process by its tag as long as no parent has collected it.
-        is_zombie = not process.is_collected and process.parent is self._daemon
+        # The first process is found by its tag until its parent has reaped it.
+        is_zombie = not process.is_reaped and process.parent is self._daemon
         has_handle = process.status is None if process.alive else is_zombie
         if adoption.exited is not None:
             has_handle = False
@@ -199,7 +201,7 @@ class SimOrphans:
                 orphan.reason = adoption.exited.reason
                 self._world.signal(process, TERM)
                 orphan.kill_at = self._world.clock.mono() + 2.0
-            self._world.log(f"  attempt {attempt} is an orphan now")
+            self._world.log(f"  attempt {attempt} is adopted as an orphan")
             return True
         return False
 
@@ -220,14 +222,14 @@ class SimOrphans:
             if time is not None
         ]
         for orphan in self._by_attempt.values():
-            if not orphan.has_handle or orphan.is_collected:
-                times.append(self._world.clock.mono() + _LOOK_AGAIN_SECONDS)
+            if not orphan.has_handle or orphan.is_reaped:
+                times.append(self._world.clock.mono() + _POLL_SECONDS)
         return min(times, default=None)
 
-    def has_news(self) -> bool:
-        """Whether a handle became readable."""
+    def has_exits(self) -> bool:
+        """Whether a pidfd is readable."""
         return any(
-            orphan.has_handle and not orphan.is_collected and orphan.process.status is not None
+            orphan.has_handle and not orphan.is_reaped and orphan.process.status is not None
             for orphan in self._by_attempt.values()
         )
 
@@ -236,7 +238,7 @@ class SimOrphans:
         now = self._world.clock.mono()
         for attempt, orphan in list(self._by_attempt.items()):
             process = orphan.process
-            orphan.is_collected = process.status is not None
+            orphan.is_reaped = process.status is not None
             if orphan.ends_by is not None and now >= orphan.ends_by:
                 self.stop(attempt, "time_limit", orphan.grace)
             if orphan.kill_at is not None and now >= orphan.kill_at:
@@ -248,8 +250,8 @@ class SimOrphans:
                     orphan.kill_at = now + 2.0
                 continue
             del self._by_attempt[attempt]
-            process.is_collected = True
-            is_known = process.parent is self._daemon or self._daemon.host.kernel_tells
+            process.is_reaped = True
+            is_known = process.parent is self._daemon or self._daemon.host.has_pidfd_exit_codes
             status = process.status if orphan.has_handle and is_known else None
             if orphan.exited is not None:
                 status = orphan.exited.status
@@ -262,7 +264,7 @@ class SimOrphans:
 
 
 class SimHost:
-    """What outlives a daemon: the folder, the runner, the devices."""
+    """The state that outlives a daemon: folder, runner, devices."""
 
     def __init__(
         self, world: World, folder: str, devices: tuple[Device, ...], cpu_slots: int
@@ -272,14 +274,16 @@ class SimHost:
         self.devices = devices
         self.cpu_slots = cpu_slots
         self.runner: Runner | None = None
-        self.kernel_tells = world.odds(0.5)  # 6.15 and later: exit codes of non-children
+        self.has_pidfd_exit_codes = world.odds(
+            0.5
+        )  # Linux 6.15 and later: exit codes of non-children
         self.on_order: Callable[[Order], None] = lambda order: None
 
 
 class SimDaemon(EventListener):
-    """One life of the daemon. `step` is one round of its event loop, or raises DaemonDied."""
+    """One daemon process. `step` is one iteration of its event loop; may raise DaemonDied."""
 
-    link: SimLink
+    link: SimRunnerClient
     loop: Loop
 
     def __init__(self, host: SimHost) -> None:
@@ -294,8 +298,8 @@ class SimDaemon(EventListener):
         self._execute = self._db.connection.execute
         self._db.execute = self._guarded_execute
         self._orphans = SimOrphans(self)
-        self._link: SimLink | None = None
-        self._living: list[AttemptStarted] = []
+        self._link: SimRunnerClient | None = None
+        self._live: list[AttemptStarted] = []
         self._wake_at: float | None = self.world.clock.mono()
         self._phase: Callable[[], None] = self._open
 
@@ -310,27 +314,27 @@ class SimDaemon(EventListener):
             self.fuse.burn()
         return cursor
 
-    def without_faults(self, look: Callable[[], Any]) -> Any:
-        """Something that the checks do and the daemon does not."""
+    def without_faults(self, query: Callable[[], Any]) -> Any:
+        """Call a function of the checks, without simulated faults."""
         self._db.execute = self._execute
         try:
-            return look()
+            return query()
         finally:
             self._db.execute = self._guarded_execute
 
-    # -- its event loop ------------------------------------------------------------------------
+    # -- event loop ---------------------------------------------------------------------------
 
     def has_work(self) -> bool:
-        """Whether its epoll would return now."""
+        """Whether epoll would return now."""
         if self._wake_at is not None and self._wake_at <= self.world.clock.mono():
             return True
-        if self._phase == self._wait_for_living:
-            return self.link.has_living()
+        if self._phase == self._wait_for_answer:
+            return self.link.has_answer()
         return self.is_working and (
             self.was_poked
             or bool(self.link.connection.to_daemon)
             or not self.link.connection.has_runner
-            or self._orphans.has_news()
+            or self._orphans.has_exits()
         )
 
     def next_wake(self) -> float | None:
@@ -339,15 +343,15 @@ class SimDaemon(EventListener):
     def step(self) -> None:
         self._wake_at = None
         self._phase()
-        if self.is_working:  # epoll gets its timeout now, and sleeps by it whatever clocks do
+        if self.is_working:  # the epoll timeout is fixed now, even if clocks jump
             times = [self.loop.next_wake(), self._orphans.next_deadline()]
             self._wake_at = min((time for time in times if time is not None), default=None)
 
     def close(self) -> None:
-        """The process is gone: what it had not committed never was, what it had sent was sent."""
+        """The process has died: uncommitted changes are lost, messages already sent are not."""
         if self._link is not None:
             orders = self._link.connection.to_runner
-            if orders and self.world.odds(0.1):  # some orders were still in its own buffer
+            if orders and self.world.odds(0.1):  # some orders were still in its send buffer
                 for _ in range(self.world.chance.randint(1, len(orders))):
                     orders.pop()
             self._link.connection.has_daemon = False
@@ -357,40 +361,40 @@ class SimDaemon(EventListener):
 
     def _open(self) -> None:
         self._db.execute("PRAGMA wal_autocheckpoint=0")
-        self.link = self._link = SimLink(self)
+        self.link = self._link = SimRunnerClient(self)
         begun = [r.attempt for r in self.link.journal() if isinstance(r, JournalBegun)]
         first = max(attempts.next_attempt(self._db), max(begun, default=0) + 1)
-        host, cards = Host(self.host.cpu_slots, self.world.boot), FixedGpus(self.host.devices)
+        host, gpus = Host(self.host.cpu_slots, self.world.boot), FixedGpus(self.host.devices)
         self.loop = Loop(
-            self._db, self, host, cards, self._settings, self.world.clock, self, next_attempt=first
+            self._db, self, host, gpus, self._settings, self.world.clock, self, next_attempt=first
         )
-        self._go_on(self._publish)
+        self._continue_with(self._publish)
 
     def _publish(self) -> None:
         try:
             with self._db.transaction():
                 meta.set_meta(self._db, "daemon_version", "simulated")
         except Error:
-            self._try_again()
+            self._retry_later()
             return
         if self.link.is_fresh:
-            self._go_on(self._recover)
+            self._continue_with(self._recover)
         else:
-            self.link.ask_for_living()
-            self._phase = self._wait_for_living
+            self.link.request_live_attempts()
+            self._phase = self._wait_for_answer
 
-    def _wait_for_living(self) -> None:
-        living = self.link.living()
-        if living is not None:
-            self._living = living
-            self._go_on(self._recover)
+    def _wait_for_answer(self) -> None:
+        live = self.link.live_attempts()
+        if live is not None:
+            self._live = live
+            self._continue_with(self._recover)
 
     def _recover(self) -> None:
         link, orphans = cast(RunnerClient, self.link), cast(Orphans, self._orphans)
         try:
-            recover(self.loop, link, orphans, self._living, self.world.clock.wall())
+            recover(self.loop, link, orphans, self._live, self.world.clock.wall())
         except Error:
-            self._try_again()
+            self._retry_later()
             return
         self.world.log("daemon has recovered")
         self.is_working = True
@@ -398,24 +402,24 @@ class SimDaemon(EventListener):
 
     def _work(self) -> None:
         self.was_poked = False
-        facts, alive = self.link.events()
-        self.loop.receive(facts)
+        events, is_alive = self.link.events()
+        self.loop.receive(events)
         if len(self._orphans):
             self.loop.receive(list(self._orphans.reap()))
-        if not alive:
-            self.world.log("daemon sees that the runner is gone")
+        if not is_alive:
+            self.world.log("daemon notices that the runner died")
             self.loop.tick()
             self.link.replace()
-            self._living = []
-            self.is_working, self.was_poked = False, True  # and one more turn after the recovery
-            self._go_on(self._recover)
+            self._live = []
+            self.is_working, self.was_poked = False, True  # one more tick after the recovery
+            self._continue_with(self._recover)
             return
         self.loop.tick()
 
-    def _go_on(self, phase: Callable[[], None]) -> None:
+    def _continue_with(self, phase: Callable[[], None]) -> None:
         self._phase, self._wake_at = phase, self.world.clock.mono()
 
-    def _try_again(self) -> None:
+    def _retry_later(self) -> None:
         self._wake_at = self.world.clock.mono() + _RETRY_SECONDS
 
     # -- the loop's parent and listener ----------------------------------------------------------

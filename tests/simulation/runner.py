@@ -1,7 +1,8 @@
-"""The runner and its jobs, simulated: it keeps the protocol of stoker.supervisor.runner.
+"""The simulated runner and its jobs, with the protocol of stoker.supervisor.runner.
 
-One daemon connection at a time, each drained to its end; `begun` in the journal before the spawn,
-`ended` before the message; time limits and grace kept here. It can die at every step.
+It serves one daemon connection at a time and reads each to its end; it writes `begun` to the
+journal before the spawn and `ended` before the message, and enforces time limits and grace periods.
+It can die at every step.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ class Stop:
 
 
 @dataclass(frozen=True)
-class AskList:
-    """Which attempts are alive?"""
+class ListRequest:
+    """Asks for the running attempts."""
 
 
 @dataclass(frozen=True)
-class Living:
+class LiveAttempts:
     begun: tuple[AttemptStarted, ...]
     segment: int
 
@@ -42,8 +43,8 @@ class Rolled:
 
 @dataclass
 class Connection:
-    to_runner: deque[Order | Stop | AskList] = field(default_factory=deque)
-    to_daemon: deque[RunnerEvent | Living | Rolled] = field(default_factory=deque)
+    to_runner: deque[Order | Stop | ListRequest] = field(default_factory=deque)
+    to_daemon: deque[RunnerEvent | LiveAttempts | Rolled] = field(default_factory=deque)
     has_daemon: bool = True
     has_runner: bool = True
 
@@ -57,22 +58,22 @@ class Child:
     deadline: float | None
     reason: str | None = None
     kill_at: float | None = None
-    is_recorded: bool = False  # the exit of its first process
+    is_recorded: bool = False  # whether the exit of its first process is in the journal
 
 
 class Runner:
-    # The daemon removes older segments when it hears of a new one, so it must know all they say.
-    tells_begins_before_rolling = True
-    rolls = 0.03  # how often a begin opens a new segment
+    # The daemon removes older segments after `Rolled`, so it must have all of their events.
+    reports_starts_before_rolling = True
+    rolls = 0.03  # how often a start opens a new segment
 
     def __init__(self, world: World, first: Connection, started_by: object) -> None:
         self.world = world
-        self.started_by = started_by  # the daemon to whom its children fall
+        self.started_by = started_by  # the daemon that becomes the parent of its orphans
         self.daemon: Connection | None = first
         self.backlog: deque[Connection] = deque()
         self.children: dict[int, Child] = {}
-        self._begins = StartBatch()
-        self.fuse: int | None = None  # it dies at the so-manieth point from now
+        self._starts = StartBatch()
+        self.fuse: int | None = None  # it dies after this many points
         self.segment: int | None = None
         self.alive = True
 
@@ -90,24 +91,24 @@ class Runner:
 
     def next_deadline(self) -> float | None:
         times = [t for c in self.children.values() for t in (c.deadline, c.kill_at)]
-        times.append(self._begins.due_at)
+        times.append(self._starts.due_at)
         return min((time for time in times if time is not None), default=None)
 
     def step(self) -> None:
-        """Once around its loop; raises RunnerDied."""
+        """One iteration of its loop; may raise RunnerDied."""
         if self.segment is None:
             self._roll()
         if self.daemon is None and self.backlog:
             self.daemon = self.backlog.popleft()
         self._tick()
-        self._tell_begins(self._begins.due(self.world.clock.mono()))
-        self._obey()
+        self._report_starts(self._starts.due(self.world.clock.mono()))
+        self._read_messages()
         if self.daemon is None and not self.children and not self.backlog:
-            self.world.log("runner leaves")
+            self.world.log("runner exits")
             self.die()
 
     def die(self) -> None:
-        """Its children go on."""
+        """The runner dies; its children keep running."""
         self.alive = False
         for connection in (self.daemon, *self.backlog):
             if connection is not None:
@@ -138,11 +139,11 @@ class Runner:
                 self._point()
                 del self.children[attempt]
                 process = child.process
-                process.is_collected = True
+                process.is_reaped = True
                 self._end(Outcome(attempt, process.status, process.ended_at or 0.0, child.reason))
 
     def _record_exit(self, child: Child, again: bool = False) -> None:
-        """Before its leftovers are waited for; once more in each new segment."""
+        """Record the exit of a first process with leftovers; again in each new segment."""
         process = child.process
         if again or not child.is_recorded:
             child.is_recorded = True
@@ -171,33 +172,33 @@ class Runner:
         self._write(outcome)
         self.world.known_ends.add(outcome.attempt)
         self._point()
-        self._tell_begins(self._begins.take([outcome]))
+        self._report_starts(self._starts.take([outcome]))
         self._send(outcome)
 
-    def _tell_begins(self, begins: list[AttemptStarted]) -> None:
-        for begun in begins:
+    def _report_starts(self, starts: list[AttemptStarted]) -> None:
+        for begun in starts:
             self._send(begun)
 
     # -- orders ------------------------------------------------------------------------------
 
-    def _obey(self) -> None:
+    def _read_messages(self) -> None:
         daemon = self.daemon
         if daemon is None:
             return
-        # Not everything that was sent has to have arrived.
-        several = len(daemon.to_runner)
-        for _ in range(several if self.world.odds(0.7) else self.world.chance.randint(0, several)):
+        # Some messages may not have arrived yet.
+        count = len(daemon.to_runner)
+        for _ in range(count if self.world.odds(0.7) else self.world.chance.randint(0, count)):
             message = daemon.to_runner.popleft()
             if isinstance(message, Order):
                 self._launch(message)
             elif isinstance(message, Stop):
                 self._stop(message)
             else:
-                living = tuple(
+                live = tuple(
                     AttemptStarted(number, child.process.pid, 0.0, child.mono)
                     for number, child in self.children.items()
                 )
-                self._send(Living(living, self.segment or 0))
+                self._send(LiveAttempts(live, self.segment or 0))
         if not daemon.to_runner and not daemon.has_daemon:
             daemon.has_runner = False
             self.daemon = None
@@ -213,16 +214,23 @@ class Runner:
             return
         if world.odds(self.rolls):
             self._roll()
-            if self.tells_begins_before_rolling:
-                self._tell_begins(self._begins.all())
+            if self.reports_starts_before_rolling:
+                self._report_starts(self._starts.all())
             for child in self.children.values():
                 if child.is_recorded:
                     self._record_exit(child, again=True)
             self._send(Rolled(self.segment or 0))
         self._write(
-            JournalBegun(order.attempt, order.job, order.number, clock.wall(), clock.mono(),
-                         world.boot, order.devices)
-        )  # fmt: skip
+            JournalBegun(
+                attempt=order.attempt,
+                job=order.job,
+                number=order.number,
+                at=clock.wall(),
+                mono=clock.mono(),
+                boot=world.boot,
+                devices=order.devices,
+            )
+        )
         self._point()
         if kind == "refused":
             refused = Refused(order.attempt, "Resource temporarily unavailable")
@@ -242,7 +250,7 @@ class Runner:
             mono = clock.mono()
             deadline = None if limit is None else mono + limit
             self.children[order.attempt] = Child(order, process, mono, order.grace, deadline)
-            self._begins.add(AttemptStarted(order.attempt, process.pid, clock.wall(), mono))
+            self._starts.add(AttemptStarted(order.attempt, process.pid, clock.wall(), mono))
 
     # -- journal and messages ------------------------------------------------------------------
 
@@ -255,6 +263,6 @@ class Runner:
         assert self.segment is not None
         self.world.segments[self.segment].append(record)
 
-    def _send(self, message: RunnerEvent | Living | Rolled) -> None:
+    def _send(self, message: RunnerEvent | LiveAttempts | Rolled) -> None:
         if self.daemon is not None and self.daemon.has_daemon:
             self.daemon.to_daemon.append(message)

@@ -1,4 +1,4 @@
-"""One seed, one history: users, faults and time are drawn; the engine has to keep its promises."""
+"""Runs the history of one seed: random users, faults and time; checks the invariants."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Simulator:
         self.world = World(chance)
         self._chance = chance
         self._quota = jobs
-        self._storm = chance.choice((0.0, 0.01, 0.03, 0.1))  # how often something breaks
+        self._fault_rate = chance.choice((0.0, 0.01, 0.03, 0.1))  # probability of a fault per step
         slots = chance.choice((1, 1, 2))
         devices = tuple(Device(i, str(i), slots) for i in range(chance.choice((1, 2, 4, 4))))
         self._gpus = len(devices)
@@ -63,8 +63,8 @@ class Simulator:
         try:
             while len(self._ids) < self._quota or self._chance.random() > 0.02:
                 self._step()
-            self._calm()
-            self.checker.check_books()
+            self._finish_without_faults()
+            self.checker.check_database()
         finally:
             self._close()
         return Result(self.seed, len(self._ids), self.steps, self.checker.counts)
@@ -79,12 +79,12 @@ class Simulator:
     # -- steps -----------------------------------------------------------------------------------
 
     def _step(self) -> None:
-        luck = self._chance.random()
-        if luck < 0.07:
-            self._user_acts()
-        elif luck < 0.07 + self._storm:
-            self._something_breaks()
-        elif luck < 0.9 and self._someone_works():
+        draw = self._chance.random()
+        if draw < 0.07:
+            self._act_as_user()
+        elif draw < 0.07 + self._fault_rate:
+            self._inject_fault()
+        elif draw < 0.9 and self._step_a_process():
             pass
         else:
             self._pass_time()
@@ -97,7 +97,7 @@ class Simulator:
             self._check_idle_devices(self._daemon)
 
     def _check_idle_devices(self, daemon: SimDaemon) -> None:
-        """I8: nothing waits that a freshly loaded snapshot would start."""
+        """I8: no job waits that a freshly loaded snapshot would start."""
         if not daemon.is_working or daemon.has_work():
             return
         now, loop = self.world.clock.mono(), daemon.loop
@@ -119,8 +119,8 @@ class Simulator:
         if wake is None or wake > now + longest:
             raise Violation(f"I8: {starts} could start, and the daemon sleeps until {wake}")
 
-    def _someone_works(self) -> bool:
-        """Let the daemon or the runner take one step, if one of them has something to do."""
+    def _step_a_process(self) -> bool:
+        """Let the daemon or the runner take a step; False if both are idle."""
         daemon, runner = self._daemon, self._host.runner
         busy: list[Callable[[], None]] = []
         if daemon is not None and daemon.has_work():
@@ -157,14 +157,14 @@ class Simulator:
 
     def _advance(self, seconds: float) -> None:
         self.world.clock.advance(seconds)
-        self.world.let_time_work()
+        self.world.exit_due_processes()
         if self._locked_until is not None and self._locked_until <= self.world.clock.mono():
             self._unlock()
         if self._daemon is None and self._chance.random() < 0.3:
             self._start_daemon()
 
     def _next_event(self) -> float | None:
-        times = [process.next_change() for process in self.world.living()]
+        times = [process.next_change() for process in self.world.live_processes()]
         runner = self._host.runner
         if runner is not None and runner.alive:
             times.append(runner.next_deadline())
@@ -175,7 +175,7 @@ class Simulator:
 
     # -- users -----------------------------------------------------------------------------------
 
-    def _user_acts(self) -> None:
+    def _act_as_user(self) -> None:
         weights = {
             self._submit: 40 if len(self._ids) < self._quota else 0,
             self._cancel: 6,
@@ -197,9 +197,9 @@ class Simulator:
             self.world.log(f"user is refused: {error.message}")
 
     def _some_ids(self) -> list[int]:
-        """Mostly young ones: those are the interesting ones."""
-        several = self._chance.choice((1, 1, 1, 3))
-        return sorted({self._chance.choice(self._ids[-30:]) for _ in range(several)})
+        """Random ids of recent jobs."""
+        count = self._chance.choice((1, 1, 1, 3))
+        return sorted({self._chance.choice(self._ids[-30:]) for _ in range(count)})
 
     def _one_id(self) -> int:
         return self._chance.choice(self._ids[-30:])
@@ -271,7 +271,7 @@ class Simulator:
         values: list[dict[str, object]] = [
             {"gpus": self._chance.randint(0, self._gpus)},
             {"priority": 7, "time_limit": 50.0},
-            {"retries": 3},  # never less than before: a retry that is due may not be one too many
+            {"retries": 3},  # never fewer than before: a retry may be due already
         ]
         chosen = self._chance.choice(values)
         edits.edit(self._users, id, chosen, self.world.clock.wall())
@@ -281,7 +281,7 @@ class Simulator:
     def _rerun(self) -> None:
         old = self._one_id()
         if old in self.checker.removed:
-            return  # a user cannot select it any more
+            return  # users cannot select it any more
         new = changes.rerun(self._users, [old], self.world.clock.wall())
         self._acknowledge(new)
         if old in self._endless:
@@ -317,7 +317,7 @@ class Simulator:
 
     # -- faults ----------------------------------------------------------------------------------
 
-    def _something_breaks(self) -> None:
+    def _inject_fault(self) -> None:
         fault = self._chance.choices(
             (
                 self._daemon_will_die,
@@ -351,7 +351,7 @@ class Simulator:
             self._daemon.disk.writes_left = self._chance.randint(1, 12)
 
     def _lock(self) -> None:
-        """Somebody holds the write lock for a while."""
+        """Another process holds the write lock for a while."""
         if self._locked_until is None:
             self._locker.execute("BEGIN IMMEDIATE")
             seconds = self._chance.choice((0.01, 1.0, 20.0))
@@ -368,9 +368,9 @@ class Simulator:
         self.world.log(f"the wall clock jumps by {seconds}")
 
     def _job_is_killed(self) -> None:
-        living = self.world.living()
-        if living:
-            self.world.signal(self._chance.choice(living), KILL)
+        live = self.world.live_processes()
+        if live:
+            self.world.signal(self._chance.choice(live), KILL)
 
     def _reboot(self) -> None:
         self.world.log("the host reboots")
@@ -394,10 +394,10 @@ class Simulator:
         self.world.log("daemon starts")
         self._daemon = SimDaemon(self._host)
 
-    # -- the end: no more faults, everything has to come to an end ---------------------------------
+    # -- the end: without faults, all jobs have to end ---------------------------------------------
 
-    def _calm(self) -> None:
-        self.world.log("calm: no more faults")
+    def _finish_without_faults(self) -> None:
+        self.world.log("no more faults")
         self.world.is_calm = True
         if self._locked_until is not None:
             self._unlock()
@@ -410,22 +410,22 @@ class Simulator:
             changes.cancel(self._users, [job], self.world.clock.wall())
         self._wake()
         while True:
-            while self._someone_works():
+            while self._step_a_process():
                 self._check()
                 if self.steps > 1_000 * self._quota:
-                    raise Violation("I6: it turns and turns and comes to no end")
-            if not self.checker.unfinished() and not self.world.living():
+                    raise Violation("I6: the daemon keeps working and never finishes")
+            if not self.checker.unfinished() and not self.world.live_processes():
                 return
             moment = self._next_event()
             if moment is None:
-                raise Violation(f"I6: nothing will ever happen again; {self._stuck()}")
+                raise Violation(f"I6: no more events, but jobs are unfinished; {self._stuck()}")
             seconds = max(0.001, moment - self.world.clock.mono())
-            if seconds > self._longest_nap():
-                raise Violation(f"I6: it sleeps for {seconds} s; {self._stuck()}")
+            if seconds > self._longest_wait():
+                raise Violation(f"I6: nothing happens for {seconds} s; {self._stuck()}")
             self._advance(seconds)
 
-    def _longest_nap(self) -> float:
-        """Back-offs are capped; only a begin time that a user gave may be farther away."""
+    def _longest_wait(self) -> float:
+        """Backoffs are capped; only a begin time that a user gave may be later."""
         begin = self._users.value(
             "SELECT min(eligible_at) FROM jobs WHERE state = 'queued' AND blockers = 0"
             " AND attempts = 0"
@@ -442,12 +442,12 @@ class Simulator:
             ).fetchone()
             for job in self.checker.unfinished()
         ]
-        living = [process.attempt for process in self.world.living()]
-        return f"unfinished {rows}, living attempts {living}"
+        live = [process.attempt for process in self.world.live_processes()]
+        return f"unfinished {rows}, running attempts {live}"
 
 
 def run(seed: int, folder: str, jobs: int = 80) -> Result:
-    """Live through one seed; a Violation names it."""
+    """Run the history of a seed; raises Violation with the seed and the last events."""
     simulator = Simulator(seed, folder, jobs)
     try:
         return simulator.run()
@@ -455,5 +455,5 @@ def run(seed: int, folder: str, jobs: int = 80) -> Result:
         last = "\n".join(simulator.world.trace[-25:])
         raise Violation(
             f"seed {seed} with {jobs} jobs, step {simulator.steps}: {violation}\n"
-            f"(python -m tests.simulation {seed} {jobs} prints all of it)\n{last}"
+            f"(python -m tests.simulation {seed} {jobs} prints the whole history)\n{last}"
         ) from None

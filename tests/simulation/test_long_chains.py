@@ -1,4 +1,4 @@
-"""Chains of dependants longer than any stack."""
+"""Chains of dependents that are longer than the recursion limit."""
 
 from __future__ import annotations
 

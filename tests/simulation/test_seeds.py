@@ -1,7 +1,7 @@
 """Hundreds of histories full of crashes, full disks, locks, clock jumps and reboots.
 
-Each test lives through a block of seeds; a failure names the seed, and
-`python -m tests.simulation SEED` tells the whole story. Seeds that failed once go to
+Each test runs a block of seeds; a failure names the seed, and `python -m tests.simulation SEED`
+prints its history. Seeds that failed once go to
 test_known_seeds.py.
 """
 
@@ -14,7 +14,7 @@ import pytest
 
 from stoker.daemon import job_starter
 from stoker.store.profiles import Profiles
-from tests.simulation.daemon import SimLink
+from tests.simulation.daemon import SimRunnerClient
 from tests.simulation.runner import Runner
 from tests.simulation.simulator import run
 from tests.simulation.world import Record, Violation
@@ -32,7 +32,7 @@ def _run_block(first: int, tmp_path: Path, jobs: int = 80, seeds: int = _BLOCK) 
 @pytest.mark.parametrize("first", range(0, 250, _BLOCK))
 def test_invariants_hold_through_all_faults(first: int, tmp_path: Path) -> None:
     counts = _run_block(first, tmp_path)
-    # A simulator in which nothing happens would promise the same.
+    # Make sure that the simulation was not idle.
     assert counts["spawns"] > 500
     assert counts["daemon deaths"] > 20
     assert counts["runner deaths"] > 5
@@ -61,8 +61,8 @@ def test_seed_always_gives_the_same_history(tmp_path: Path) -> None:
 def test_journal_that_loses_records_is_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    forget: list[Record] = []
-    monkeypatch.setattr(SimLink, "journal", lambda link: forget)
+    empty: list[Record] = []
+    monkeypatch.setattr(SimRunnerClient, "journal", lambda client: empty)
     with pytest.raises(Violation, match="seed"):
         _run_block(0, tmp_path)
 
@@ -86,7 +86,7 @@ def test_loop_that_does_not_decide_again_as_time_passes_is_detected(
 def test_runner_that_rolls_the_journal_before_it_reports_starts_is_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Runner, "tells_begins_before_rolling", False)
+    monkeypatch.setattr(Runner, "reports_starts_before_rolling", False)
     monkeypatch.setattr(Runner, "rolls", 0.5)
     with pytest.raises(Violation, match="seed"):
         _run_block(0, tmp_path, seeds=200)

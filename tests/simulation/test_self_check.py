@@ -1,4 +1,4 @@
-"""A loop whose memory is out of date notices it, and repairs itself."""
+"""A loop whose caches are out of date detects that and reads them again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_loop_that_missed_a_change_detects_it_and_starts_the_job(tmp_path: Path)
         daemon.step()
     loop = daemon.loop
     assert loop.missed_starts() == []
-    # A change on the daemon's own connection that nobody told the loop about.
+    # A change on the daemon's own connection, which the loop does not detect.
     [job] = Submission(loop.db).add([SPEC], world.clock.wall()).ids
     loop.tick()
     assert orders == []

@@ -1,4 +1,4 @@
-"""The edge of the world: time, processes, and the disk under the runner's journal."""
+"""The simulated environment: time, processes, and the disk with the runner's journal."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class RunnerDied(BaseException):
 
 
 class Violation(AssertionError):
-    """A promise was broken."""
+    """An invariant was violated."""
 
 
 class Clock:
-    """Virtual time; moves only when the simulator says so."""
+    """Virtual time, advanced by the simulator."""
 
     def __init__(self) -> None:
         self._wall = 1_700_000_000.0
@@ -52,7 +52,7 @@ class Clock:
 
 @dataclass
 class Process:
-    """All processes of one attempt. `status` is the truth that the books are compared with."""
+    """All processes of one attempt. `status` is the real one, to compare the database with."""
 
     attempt: int
     job: int
@@ -61,15 +61,15 @@ class Process:
     gpus: int
     pid: int
     exits_at: float
-    plan: int  # the wait status it will have if nobody signals it
-    heeds_term: float | None  # seconds from SIGTERM to its end; None: ignores it
-    lingers: float  # how long something of it outlives its first process
+    planned_status: int  # its wait status unless it gets a signal
+    term_seconds: float | None  # seconds from SIGTERM to its end; None: ignores it
+    leftover_seconds: float  # how long its leftovers outlive its first process
     status: int | None = None
     ended_at: float | None = None  # wall, of the first process
     gone_at: float | None = None  # mono, when the last process will end
     alive: bool = True
-    is_collected: bool = False  # somebody has waited for it
-    parent: object = None  # the daemon to whom it falls when its runner dies
+    is_reaped: bool = False  # its parent has waited for it
+    parent: object = None  # the daemon that becomes its parent when its runner dies
 
     def next_change(self) -> float | None:
         if not self.alive:
@@ -84,11 +84,11 @@ class World:
     boot: str = "boot-1"
     processes: dict[int, Process] = field(default_factory=dict)  # the newest of each attempt id
     segments: dict[int, list[Record]] = field(default_factory=dict)  # the journal on disk
-    known_ends: set[int] = field(default_factory=set)  # attempts whose end the journal has had
+    known_ends: set[int] = field(default_factory=set)  # attempts whose end was in the journal
     trace: list[str] = field(default_factory=list)
     is_calm: bool = False  # no more faults
     on_spawn: Callable[[Process], None] = lambda process: None
-    _living: dict[int, Process] = field(default_factory=dict)
+    _live: dict[int, Process] = field(default_factory=dict)
     _next_pid: int = 2
 
     def log(self, text: str) -> None:
@@ -99,8 +99,8 @@ class World:
 
     # -- processes ---------------------------------------------------------------------------
 
-    def living(self) -> list[Process]:
-        return list(self._living.values())
+    def live_processes(self) -> list[Process]:
+        return list(self._live.values())
 
     def spawn(
         self,
@@ -116,57 +116,57 @@ class World:
         status = chance.choices((0, 1 << 8, 42 << 8, 11, 9), (60, 20, 10, 5, 5))[0]
         lasts = chance.choices((0.0, chance.uniform(0.001, 2), chance.uniform(1, 90)), (1, 4, 3))[0]
         process = Process(
-            attempt,
-            job,
-            number,
-            devices,
-            gpus,
-            self._next_pid,
-            float("inf") if endless else self.clock.mono() + lasts,
-            status,
-            chance.choice((0.0, 0.05, 3.0)) if self.odds(0.7) else None,
-            chance.uniform(0.1, 30) if self.odds(0.05) else 0.0,
+            attempt=attempt,
+            job=job,
+            number=number,
+            devices=devices,
+            gpus=gpus,
+            pid=self._next_pid,
+            exits_at=float("inf") if endless else self.clock.mono() + lasts,
+            planned_status=status,
+            term_seconds=chance.choice((0.0, 0.05, 3.0)) if self.odds(0.7) else None,
+            leftover_seconds=chance.uniform(0.1, 30) if self.odds(0.05) else 0.0,
         )
         self.on_spawn(process)
-        self.processes[attempt] = self._living[attempt] = process
+        self.processes[attempt] = self._live[attempt] = process
         self.log(f"  spawned attempt {attempt} of job {job} on {devices}")
-        self.let_time_work()
+        self.exit_due_processes()
         return process
 
     def signal(self, process: Process, number: int) -> None:
-        """To the whole tree, as kill_processes.ask_to_end and kill_processes.kill do."""
+        """Signal the whole tree, as kill_processes.terminate and kill_processes.kill do."""
         now = self.clock.mono()
         if not process.alive:
             return
         if number == KILL:
-            process.lingers = 0.0
+            process.leftover_seconds = 0.0
             if process.status is None:
-                process.plan, process.exits_at = KILL, now
+                process.planned_status, process.exits_at = KILL, now
             else:
                 process.gone_at = now
-        elif process.heeds_term is not None:
+        elif process.term_seconds is not None:
             if process.status is not None:
-                process.gone_at = min(process.gone_at or now, now + process.heeds_term)
-            elif process.exits_at > now + process.heeds_term:
-                process.plan, process.exits_at = TERM, now + process.heeds_term
-        self.let_time_work()
+                process.gone_at = min(process.gone_at or now, now + process.term_seconds)
+            elif process.exits_at > now + process.term_seconds:
+                process.planned_status, process.exits_at = TERM, now + process.term_seconds
+        self.exit_due_processes()
 
-    def let_time_work(self) -> None:
-        """Processes whose time has come exit."""
+    def exit_due_processes(self) -> None:
+        """Let processes exit whose time has come."""
         now = self.clock.mono()
-        for process in self.living():
+        for process in self.live_processes():
             if process.status is None and process.exits_at <= now:
-                process.status, process.ended_at = process.plan, self.clock.wall()
-                process.gone_at = now + process.lingers
+                process.status, process.ended_at = process.planned_status, self.clock.wall()
+                process.gone_at = now + process.leftover_seconds
                 self.log(f"  attempt {process.attempt} exits with status {process.status}")
             if process.status is not None and (process.gone_at or 0.0) <= now:
                 process.alive = False
-                del self._living[process.attempt]
+                del self._live[process.attempt]
 
     def power_cycle(self, boot: str) -> None:
         for process in self.processes.values():
-            process.alive, process.is_collected = False, True
-        self._living.clear()
+            process.alive, process.is_reaped = False, True
+        self._live.clear()
         self.boot = boot
         self.clock.reboot()
 
