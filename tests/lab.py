@@ -45,7 +45,7 @@ class Lab:
 
     def run(
         self,
-        *words: str | bytes,
+        *args: str | bytes,
         input: str | bytes | None = None,
         cwd: Path | None = None,
         timeout: float = 60,
@@ -54,7 +54,7 @@ class Lab:
         """Run a stoker command; its output as text, even if it is not valid UTF-8."""
         data = input.encode() if isinstance(input, str) else input
         done = subprocess.run(
-            [*self.command, *words],
+            [*self.command, *args],
             input=data,
             stdin=subprocess.DEVNULL if data is None else None,
             capture_output=True,
@@ -69,16 +69,16 @@ class Lab:
             done.stderr.decode("utf-8", "surrogateescape"),
         )
 
-    def ok(self, *words: str, **kwargs: Any) -> str:
+    def ok(self, *args: str, **kwargs: Any) -> str:
         """Run a command that must succeed; its stdout."""
-        done = self.run(*words, **kwargs)
-        assert done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}{done.stderr}"
+        done = self.run(*args, **kwargs)
+        assert done.returncode == 0, f"{args}: {done.returncode}\n{done.stdout}{done.stderr}"
         return done.stdout
 
-    def popen(self, *words: str, **kwargs: Any) -> subprocess.Popen[str]:
+    def popen(self, *args: str, **kwargs: Any) -> subprocess.Popen[str]:
         env = {**self.env, **kwargs.pop("env", {})}
         return subprocess.Popen(
-            [*self.command, *words],
+            [*self.command, *args],
             env=env,
             cwd=self.folder,
             text=True,
@@ -87,9 +87,9 @@ class Lab:
             **kwargs,
         )
 
-    def submit(self, *words: str, **env: str) -> int:
+    def submit(self, *args: str, **env: str) -> int:
         """Submit one job; its id."""
-        return int(self.ok("submit", "-q", *words, **env))
+        return int(self.ok("submit", "-q", *args, **env))
 
     def job(self, id: int) -> dict[str, Any]:
         job: dict[str, Any] = json.loads(self.ok("show", str(id), "--json"))["jobs"][0]
@@ -107,8 +107,8 @@ class Lab:
 
     def wait(self, *ids: int, timeout: float = 60) -> int:
         """Wait for jobs (all if no id is given); the exit code of `stoker wait`."""
-        words = [str(id) for id in ids]
-        return self.run("wait", "-q", *words, timeout=timeout).returncode
+        args = [str(id) for id in ids]
+        return self.run("wait", "-q", *args, timeout=timeout).returncode
 
     # -- processes -----------------------------------------------------------------------------
 

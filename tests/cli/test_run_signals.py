@@ -115,7 +115,7 @@ def test_sigterm_and_a_closed_terminal_cancel_at_once(lab: Lab, number: signal.S
 
 
 def test_no_job_outlives_a_run_that_was_killed(lab: Lab) -> None:
-    """The keeper ends them all, even one that hides in a session of its own."""
+    """The cleanup process kills them all, even one in its own session."""
     gate = Gate(lab.folder)
     hidden = Gate(lab.folder, "hidden")
     (lab.folder / "hide").write_text(hidden.wait)

@@ -41,7 +41,7 @@ class Job:
         self.is_long = is_long  # sleeps until it is cancelled
         self.id: int | None = None
         self.cancels = 0
-        self.words: list[str] = []
+        self.args: list[str] = []
 
 
 class Chaos:
@@ -100,9 +100,9 @@ class Chaos:
         kind = self.random.choice(kinds)
         is_long = self.random.random() < 0.25
         job = Job(len(self.jobs), kind, self.random.choice([0, 0, 3]), is_long)
-        job.words = ["--gpus", "0" if kind.startswith("nested") else "1", self._command(job)]
+        job.args = ["--gpus", "0" if kind.startswith("nested") else "1", self._command(job)]
         self.jobs.append(job)
-        done = self.lab.run("submit", "-q", "--dedupe", f"n{job.number}", *job.words)
+        done = self.lab.run("submit", "-q", "--dedupe", f"n{job.number}", *job.args)
         if done.returncode == 0 and done.stdout.strip().isdigit():
             job.id = int(done.stdout)
 

@@ -86,8 +86,8 @@ def test_log_of_a_job_whose_output_became_a_fifo_is_an_error(lab: Lab) -> None:
     assert lab.wait(job) == 0
     path.unlink()
     os.mkfifo(path)
-    for words in (("log",), ("log", "-f"), ("log", "--json")):
-        done = lab.run(*words, str(job))
+    for args in (("log",), ("log", "-f"), ("log", "--json")):
+        done = lab.run(*args, str(job))
         assert done.returncode == 1, done
         assert "it is a FIFO, not a regular file" in done.stderr + done.stdout
     lab.ok("show", str(job))
@@ -101,8 +101,8 @@ def test_endless_metrics_and_progress_files_block_no_command(lab: Lab, kind: str
     assert lab.wait(job) == 3
     assert os.path.islink(lab.state_dir / "jobs" / "0" / f"{job}.metrics.jsonl")
     lab.ok("results", str(job))
-    for words in (("ls", "--state", "all"), ("show", str(job)), ("rm", str(job))):
-        lab.ok(*words)
+    for args in (("ls", "--state", "all"), ("show", str(job)), ("rm", str(job))):
+        lab.ok(*args)
     assert lab.wait(lab.submit("exit 4")) == 4
 
 

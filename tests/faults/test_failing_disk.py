@@ -23,13 +23,13 @@ def limit_writes(pid: int | None, size: str) -> None:
     subprocess.run(["prlimit", f"--pid={pid}", f"--fsize={size}:unlimited"], check=True)
 
 
-def in_namespace(lab: Lab, script: str, *words: str) -> None:
+def in_namespace(lab: Lab, script: str, *args: str) -> None:
     """Run a script of this folder in its own mount namespace."""
     inner = lab.folder / "inner"
     inner.mkdir()
     path = Path(__file__).parent / script
     done = subprocess.run(
-        ["unshare", "-m", sys.executable, str(path), str(inner), *words],
+        ["unshare", "-m", sys.executable, str(path), str(inner), *args],
         env=lab.env | {"PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
@@ -101,9 +101,8 @@ def test_runner_that_dies_with_ends_in_memory_causes_no_wrong_exit_code(
     lab.wait(job)
     assert not once.exists()
     found = lab.job(job)
-    if (
-        point == "runner.after_ended" or found["cause"] != "lost"
-    ):  # newer kernels still have the exit code
+    # Newer kernels still have the exit code.
+    if point == "runner.after_ended" or found["cause"] != "lost":
         assert (found["cause"], found["exit_code"]) == ("exit", 7)
     assert lab.wait(lab.submit("exit 3")) == 3
 
@@ -152,8 +151,8 @@ def test_cancel_stops_a_job_while_the_queue_cannot_be_written(new_lab: Callable[
     job = lab.submit("--grace", "0.1", "sleep 600")
     waits = lab.submit("--gpus", "2", "true")
     lab.wait_until(lambda: lab.state(job) == "running")
-    words = [*lab.command, "cancel"]
-    wrapped = ["prlimit", "--fsize=0:unlimited", *words]
+    args = [*lab.command, "cancel"]
+    wrapped = ["prlimit", "--fsize=0:unlimited", *args]
     done = subprocess.run([*wrapped, str(waits)], env=lab.env, capture_output=True, text=True)
     assert done.returncode in (75, 77), done  # a waiting job cannot be cancelled without a write
     done = subprocess.run([*wrapped, str(job)], env=lab.env, capture_output=True, text=True)

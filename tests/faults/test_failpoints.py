@@ -122,11 +122,11 @@ def test_killed_client_submits_all_jobs_or_none_and_a_retry_makes_no_duplicates(
     for point, left in (("submit.before_commit", 0), ("submit.after_commit", 5)):
         lab = new_lab(devices=1)
         lines = "\n".join("true" for _ in range(5))
-        words = ("submit", "-q", "--hold", "--dedupe", "key", "--file", "-")
-        died = lab.run(*words, input=lines, STOKER_FAILPOINT=f"{point}:1")
+        args = ("submit", "-q", "--hold", "--dedupe", "key", "--file", "-")
+        died = lab.run(*args, input=lines, STOKER_FAILPOINT=f"{point}:1")
         assert died.returncode == -9
         assert len(lab.states()) == left
-        assert len(lab.ok(*words, input=lines).split()) == 5
+        assert len(lab.ok(*args, input=lines).split()) == 5
         assert len(lab.states()) == 5
 
 

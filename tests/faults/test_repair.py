@@ -19,9 +19,8 @@ def stop(lab: Lab) -> Path:
     """Stop the daemon, but not jobs and runner. The write-ahead log stays, as after a crash."""
     pid = lab.daemon_pid()
     reader = sqlite3.connect(lab.state_dir / "queue.db")
-    reader.execute(
-        "SELECT count(*) FROM jobs"
-    ).fetchall()  # the last connection to close would remove the log
+    # A second connection: the last one to close would remove the log.
+    reader.execute("SELECT count(*) FROM jobs").fetchall()
     lab.ok("daemon", "stop")
     assert lab.daemon_pid() != pid
     path = lab.state_dir / "queue.db"

@@ -54,9 +54,9 @@ def test_foreground_run_leaves_no_hostile_process_alive_after_sigterm_or_sigkill
         lab = new_lab()
         folder = lab.folder / "folder"
         folder.mkdir()
-        words = ("--grace", "0.2", "--", sys.executable, str(ZOO), str(folder))
+        args = ("--grace", "0.2", "--", sys.executable, str(ZOO), str(folder))
         lab.state_dir = lab.folder / "logs"  # the run keeps its database there
-        run = lab.popen("run", "--devices", "0", "--log-dir", str(lab.state_dir), *words)
+        run = lab.popen("run", "--devices", "0", "--log-dir", str(lab.state_dir), *args)
         wait_for_zoo(folder)
         assert lab.processes()
         run.send_signal(number)

@@ -47,8 +47,8 @@ def old_queue(lab: Lab) -> Lab:
 def test_client_does_not_migrate_under_an_older_daemon(old_queue: Lab) -> None:
     lock = locks.take(str(old_queue.state_dir), locks.DAEMON_LOCK)  # as the older daemon does
     before = (old_queue.state_dir / "queue.db").read_bytes()
-    for words in (["ls"], ["submit", "true"], ["status"], ["why", "1"]):
-        done = old_queue.run(*words)
+    for args in (["ls"], ["submit", "true"], ["status"], ["why", "1"]):
+        done = old_queue.run(*args)
         assert (done.returncode, done.stdout) == (69, ""), done
         assert done.stderr == (
             f"error: the daemon that runs (version 0.0.9, pid {os.getpid()}) is older than this"

@@ -18,7 +18,7 @@ def lab(host: GpuHost) -> GpuLab:
 
 
 @pytest.mark.parametrize(
-    ("command", "cause", "words", "code"),
+    ("command", "cause", "text", "code"),
     [
         (failing(OUT_OF_MEMORY), "gpu_oom", "out of GPU memory", 1),
         (failing("RuntimeError: CUDA error: out of memory"), "gpu_oom", "out of GPU memory", 1),
@@ -33,14 +33,14 @@ def lab(host: GpuHost) -> GpuLab:
     ],
 )  # fmt: skip
 def test_failure_cause_is_shown_by_all_commands(
-    lab: GpuLab, command: str, cause: str, words: str, code: int
+    lab: GpuLab, command: str, cause: str, text: str, code: int
 ) -> None:
     job = lab.submit(command)
     assert lab.wait(job) == code
     shown = lab.job(job)
     assert (shown["state"], shown["cause"], shown["exit_code"]) == ("failed", cause, code)
-    assert f"[{words}]" in lab.ok("ls")
-    assert f"failed: {words}" in lab.ok("show", str(job))
+    assert f"[{text}]" in lab.ok("ls")
+    assert f"failed: {text}" in lab.ok("show", str(job))
 
 
 def test_log_line_that_shows_the_cause_is_kept(lab: GpuLab) -> None:
@@ -100,8 +100,8 @@ def test_on_oom_fail_is_not_retried_despite_retries(lab: GpuLab) -> None:
 
 def test_on_oom_bigger_requests_more_each_time_up_to_a_limit(lab: GpuLab) -> None:
     claims = lab.folder / "claims"
-    words = f"echo $STOKER_GPU_MEM_MB >> {claims}; {failing(OUT_OF_MEMORY)}"
-    job = lab.submit("-M", "4G", "--on-oom", "bigger", words)
+    command = f"echo $STOKER_GPU_MEM_MB >> {claims}; {failing(OUT_OF_MEMORY)}"
+    job = lab.submit("-M", "4G", "--on-oom", "bigger", command)
     assert lab.wait(job) == 1
     seen = [int(word) for word in claims.read_text().split()]
     assert seen[0] == 4096 and len(seen) == 4
@@ -110,8 +110,8 @@ def test_on_oom_bigger_requests_more_each_time_up_to_a_limit(lab: GpuLab) -> Non
 
 
 def test_on_oom_bigger_succeeds_as_soon_as_memory_is_enough(lab: GpuLab) -> None:
-    words = f"[ $STOKER_GPU_MEM_MB -gt 8000 ] || {{ {failing(OUT_OF_MEMORY)}; }}"
-    job = lab.submit("-M", "6G", "--on-oom", "bigger", words)
+    command = f"[ $STOKER_GPU_MEM_MB -gt 8000 ] || {{ {failing(OUT_OF_MEMORY)}; }}"
+    job = lab.submit("-M", "6G", "--on-oom", "bigger", command)
     assert lab.wait(job) == 0
     shown = lab.job(job)
     assert (shown["attempts"], shown["state"]) == (2, "done")
@@ -121,8 +121,8 @@ def test_on_oom_bigger_succeeds_as_soon_as_memory_is_enough(lab: GpuLab) -> None
 def test_on_oom_alone_gets_an_exclusive_gpu(host: GpuHost, lab: GpuLab) -> None:
     gate = host.gate()
     other = lab.start(gate, "-M", "10G", "--gpu-ids", "0")
-    words = f"[ -z $STOKER_GPU_MEM_MB ] || {{ {failing(OUT_OF_MEMORY)}; }}"
-    job = lab.submit("-M", "10G", "--gpu-ids", "0", "--on-oom", "alone", words)
+    command = f"[ -z $STOKER_GPU_MEM_MB ] || {{ {failing(OUT_OF_MEMORY)}; }}"
+    job = lab.submit("-M", "10G", "--gpu-ids", "0", "--on-oom", "alone", command)
     lab.wait_until(lambda: lab.job(job)["exclusive"])
     assert lab.state(job) == "queued"
     gate.open()
@@ -131,8 +131,8 @@ def test_on_oom_alone_gets_an_exclusive_gpu(host: GpuHost, lab: GpuLab) -> None:
 
 
 def test_on_oom_elsewhere_uses_another_gpu_with_the_same_memory(lab: GpuLab) -> None:
-    words = f"[ $CUDA_VISIBLE_DEVICES = 1 ] || {{ {failing(OUT_OF_MEMORY)}; }}"
-    job = lab.submit("-M", "10G", "--prefer", "0", "--on-oom", "elsewhere", words)
+    command = f"[ $CUDA_VISIBLE_DEVICES = 1 ] || {{ {failing(OUT_OF_MEMORY)}; }}"
+    job = lab.submit("-M", "10G", "--prefer", "0", "--on-oom", "elsewhere", command)
     assert lab.wait(job) == 0
     shown = lab.job(job)
     assert [attempt["devices"] for attempt in shown["history"]] == [[0], [1]]

@@ -86,7 +86,7 @@ def test_slots_and_declared_memory_are_counted_together(host: GpuHost, gpu_lab: 
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "message", "hint"),
+    ("args", "code", "message", "hint"),
     [
         (("drain",), 2, "which GPU?", "give indices or UUIDs, or `all`"),
         (("drain", "9"), 1, "there is no GPU `9`", "`stoker gpus` shows them"),
@@ -98,9 +98,9 @@ def test_slots_and_declared_memory_are_counted_together(host: GpuHost, gpu_lab: 
     ],
 )
 def test_invalid_change_is_refused_and_changes_nothing(
-    gpu_lab: GpuLab, words: tuple[str, ...], code: int, message: str, hint: str
+    gpu_lab: GpuLab, args: tuple[str, ...], code: int, message: str, hint: str
 ) -> None:
-    refused(gpu_lab.run("gpus", *words), code, message, hint)
+    refused(gpu_lab.run("gpus", *args), code, message, hint)
     assert [(gpu["state"], gpu["slots"]) for gpu in gpu_lab.gpus()] == [("free", 1)] * 2
 
 

@@ -99,8 +99,8 @@ def test_leftover_process_that_the_driver_lists_under_a_dead_pid_is_killed(
     """A forked child keeps the memory of a first process that has exited."""
     gate, child = host.gate(), host.gate("child")
     script = child.wait.replace("'", '"')
-    words = f"setsid sh -c '{script}' & {hold_memory(gate, 5 * GIB)}"
-    job = gpu_lab.submit("--keep-children", "--gpu-ids", "0", words)
+    command = f"setsid sh -c '{script}' & {hold_memory(gate, 5 * GIB)}"
+    job = gpu_lab.submit("--keep-children", "--gpu-ids", "0", command)
     [pid] = gate.wait_for()
     [kept] = child.wait_for()
     host.fake.add_process(host.uuids[0], pid, 5 * GIB, sticky=True)

@@ -15,8 +15,8 @@ from tests.fake_nvml import GIB
 from tests.gpus.host import USER, GpuHost, GpuLab, hold_memory
 
 
-def _run(lab: GpuLab, *words: str) -> subprocess.Popen[str]:
-    return lab.popen("run", *words)
+def _run(lab: GpuLab, *args: str) -> subprocess.Popen[str]:
+    return lab.popen("run", *args)
 
 
 def test_two_queues_of_one_host_never_share_a_whole_gpu(host: GpuHost) -> None:

@@ -113,8 +113,8 @@ def test_job_continues_on_a_gpu_in_quarantine(host: GpuHost, gpu_lab: GpuLab) ->
 
 def test_job_that_fails_with_its_gpu_is_retried_on_another(host: GpuHost, gpu_lab: GpuLab) -> None:
     gate = host.gate()
-    words = f"[ $STOKER_ATTEMPT = 2 ] || {{ {gate.wait}; exit 1; }}"
-    job = gpu_lab.submit("--retries", "1", "--prefer", "0", words, STOKER_RETRY_DELAY="0.1s")
+    command = f"[ $STOKER_ATTEMPT = 2 ] || {{ {gate.wait}; exit 1; }}"
+    job = gpu_lab.submit("--retries", "1", "--prefer", "0", command, STOKER_RETRY_DELAY="0.1s")
     gate.wait_for()
     host.fake.xid(host.uuids[0], 79)
     gpu_lab.wait_until(lambda: "Xid 79" in gpu_lab.gpu(0)["state"])

@@ -79,8 +79,8 @@ def test_exclusive_job_shares_no_gpu_despite_slots(mixed: GpuHost, lab: GpuLab) 
 
 
 def test_request_is_shown_as_json_and_as_text(lab: GpuLab) -> None:
-    words = ("--gpus", "2", "-M", "20G", "--gpu-ids", "0,1,2", "--prefer", "1")
-    job = lab.submit("--hold", *words, "--min-gpu-mem", "30G", "--on-oom", "bigger", "true")
+    options = ("--gpus", "2", "-M", "20G", "--gpu-ids", "0,1,2", "--prefer", "1")
+    job = lab.submit("--hold", *options, "--min-gpu-mem", "30G", "--on-oom", "bigger", "true")
     shown = lab.job(job)
     assert shown["gpu_mem_bytes"] == 20 * GIB
     assert shown["gpu_ids"] == ["0", "1", "2"]

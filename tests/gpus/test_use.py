@@ -26,8 +26,8 @@ def test_memory_utilization_and_energy_of_an_attempt_are_recorded(
 
 def test_peak_memory_is_kept_when_the_job_frees_memory(host: GpuHost, gpu_lab: GpuLab) -> None:
     gate, small = host.gate(), host.gate("small")
-    words = f"{hold_memory(gate, 30 * GIB)}; {allocate(2 * GIB)}; {small.wait}"
-    job = gpu_lab.submit("-M", "40G", words)
+    command = f"{hold_memory(gate, 30 * GIB)}; {allocate(2 * GIB)}; {small.wait}"
+    job = gpu_lab.submit("-M", "40G", command)
     gate.wait_for()
     host.wait_for_sample()
     gate.open()
@@ -48,8 +48,8 @@ def test_jobs_that_share_a_gpu_are_measured_separately(host: GpuHost, gpu_lab: G
         (jobs[0], 3 * GIB),
         (jobs[1], 11 * GIB),
     ]
-    words = gpu_lab.ok("gpus")
-    assert "(has 3.0 GB, was promised 20 GB)" in words
+    shown = gpu_lab.ok("gpus")
+    assert "(has 3.0 GB, was promised 20 GB)" in shown
     gate.open()
     assert gpu_lab.wait(*jobs) == 0
     assert [gpu_lab.job(job)["gpu_memory_peak_bytes"] for job in jobs] == [3 * GIB, 11 * GIB]

@@ -44,8 +44,8 @@ class HardwareLab(Lab):
         # The names differ only in a number, so that all commands share a profile.
         report = self.folder / "reports" / str(len(self._reports))
         report.parent.mkdir(exist_ok=True)
-        words = [f"--{key}={value}" for key, value in options.items()]
-        job = self.submit(*flags, "--", sys.executable, str(TRAIN), f"--report={report}", *words)
+        args = [f"--{key}={value}" for key, value in options.items()]
+        job = self.submit(*flags, "--", sys.executable, str(TRAIN), f"--report={report}", *args)
         self._reports[job] = report
         return job
 

@@ -21,9 +21,7 @@ TERM = 15  # the status of a job that was terminated
 class Design:
     commits_before_order: bool = True  # the claim is in the database before the order is sent
     journals_before_spawn: bool = True
-    drains_dead_daemons: bool = (
-        True  # all orders of a dead daemon are read before those of the next
-    )
+    drains_dead_daemons: bool = True  # reads all orders of a dead daemon before those of the next
     records_orphans: bool = True  # an adopted orphan is `running` before the old journal is removed
     trusts_pids: bool = False  # no journal of starts: an attempt without a recorded PID never ran
     restartable: bool = False
@@ -191,9 +189,8 @@ def _recover(s: State, d: Design) -> State:
     began = {attempt for kind, attempt, _ in records if kind == "begun"}
     ended = {attempt: status for kind, attempt, status in records if kind == "ended"}
     if not d.commits_before_order and not d.trusts_pids:
-        for attempt in sorted(
-            began - set(s.rows)
-        ):  # ordered by a transaction that was not committed
+        # Attempts that were ordered by a transaction that was not committed.
+        for attempt in sorted(began - set(s.rows)):
             if s.state == "queued":
                 s = _commit(s._replace(claim=attempt))
             elif s.runner != "off":

@@ -13,12 +13,12 @@ from tests.simulation.simulator import Simulator, run
 from tests.simulation.world import Violation
 
 
-def main(words: list[str]) -> int:
-    if not words:
+def main(args: list[str]) -> int:
+    if not args:
         print(__doc__)
         return 2
-    first, _, last = words[0].partition("-")
-    jobs = int(words[1]) if len(words) > 1 else 80
+    first, _, last = args[0].partition("-")
+    jobs = int(args[1]) if len(args) > 1 else 80
     if last:
         return _search(int(first), int(last), jobs)
     with tempfile.TemporaryDirectory() as folder:

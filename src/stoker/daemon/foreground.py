@@ -255,9 +255,8 @@ class Foreground:
 
     def _release_leftovers(self) -> None:
         """Untag processes that jobs may leave behind; the cleanup process kills tagged ones."""
-        if (
-            len(job_processes.children(os.getpid())) == 1
-        ):  # the usual case: only the cleanup process is left
+        # The usual case: only the cleanup process is left.
+        if len(job_processes.children(os.getpid())) == 1:
             self._parent.dismiss_cleanup()
             return
         if not self.interrupts:

@@ -151,9 +151,7 @@ class JobStarter:
         )
         if not self._store.claim(job, claim):
             lease.close()
-            self._state.is_stale = (
-                True  # cannot happen while we hold the write lock; reload the queue
-            )
+            self._state.is_stale = True  # should not happen under the write lock; reload
             return False
         self._waiting.take(job)
         self._next_attempt += 1

@@ -162,6 +162,7 @@ class Daemon(EventListener):
                 self._note(problem)
 
     def _catch_signals(self) -> None:
+        """Install signal handlers, and a self-pipe through which signals wake up epoll."""
         self._signal_pipe, end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(end, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):

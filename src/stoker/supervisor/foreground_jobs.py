@@ -40,6 +40,7 @@ class ForegroundJobs:
         self._contexts: dict[int, Environment] = {}
         self._events: list[RunnerEvent] = []
         self._starts = StartBatch()
+        # A self-pipe: signals wake up epoll.
         self._wake, signal_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(signal_end, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)

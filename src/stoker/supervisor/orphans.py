@@ -137,9 +137,8 @@ class Orphans:
             orphan.handle, orphan.pid, started = kept
             orphan.leader = Leader(attempt, started)
             return
-        if (
-            orphan.leader is None and by_tag is not None
-        ):  # the runner died before it reported the PID
+        # The runner may have died before it reported the PID.
+        if orphan.leader is None and by_tag is not None:
             orphan.pid, orphan.leader = by_tag.pid, Leader(attempt, by_tag.started)
         if orphan.pid is not None and orphan.leader is not None:
             orphan.handle = _open_handle(orphan.pid, orphan.leader.started or 0)

@@ -79,6 +79,7 @@ class Runner:
         self._listener = listen(folder, SOCKET_NAME)
         self._daemon: Wire | None = Wire(first)
         self._poll = select.epoll()
+        # A self-pipe: SIGCHLD wakes up epoll.
         self._wake, signal_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(signal_end, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -316,9 +317,8 @@ def main(arguments: list[str]) -> None:
     os.set_inheritable(int(lock), False)
     become_subreaper()
     first = socket.socket(fileno=int(descriptor))
-    first.set_inheritable(
-        False
-    )  # if a job inherited it, the daemon would not notice the runner's death
+    # If a job inherited the connection, the daemon would not notice the runner's death.
+    first.set_inheritable(False)
     try:
         runner = Runner(folder, int(tag_base), int(log_limit), restart, first)
     except OSError as error:  # a full or read-only disk: the daemon retries later
