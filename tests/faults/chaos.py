@@ -99,7 +99,8 @@ class Chaos:
                  "su becomes the job", "ulimit", "leftover", "ignores SIGTERM"]  # fmt: skip
         kind = self.random.choice(kinds)
         is_long = self.random.random() < 0.25
-        job = Job(len(self.jobs), kind, self.random.choice([0, 0, 3]), is_long)
+        code = self.random.choice([0, 0, 3])
+        job = Job(number=len(self.jobs), kind=kind, code=code, is_long=is_long)
         job.args = ["--gpus", "0" if kind.startswith("nested") else "1", self._command(job)]
         self.jobs.append(job)
         done = self.lab.run("submit", "-q", "--dedupe", f"n{job.number}", *job.args)

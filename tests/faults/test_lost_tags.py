@@ -236,7 +236,9 @@ def test_process_of_another_user_is_reported_as_one_that_cannot_be_killed() -> N
 
 
 def test_survivors_are_killed_again_with_a_backoff_and_new_processes_soon() -> None:
-    one, other = (Process(pid, 1, pid, "R", 1, 100) for pid in (7, 8))
+    one, other = (
+        Process(pid=pid, parent=1, session=pid, state="R", threads=1, started=100) for pid in (7, 8)
+    )
     retries = KillRetries()
     assert retries.pause([one]) < 1.0
     pauses = [retries.pause([one]) for _ in range(8)]

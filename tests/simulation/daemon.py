@@ -259,7 +259,7 @@ class SimOrphans:
             if status is None and reason is None:
                 reason = "lost"
             ended_at = process.ended_at or self._world.clock.wall()
-            over.append(Outcome(attempt, status, ended_at, reason))
+            over.append(Outcome(attempt=attempt, status=status, ended_at=ended_at, reason=reason))
         return over
 
 
@@ -274,9 +274,7 @@ class SimHost:
         self.devices = devices
         self.cpu_slots = cpu_slots
         self.runner: Runner | None = None
-        self.has_pidfd_exit_codes = world.odds(
-            0.5
-        )  # Linux 6.15 and later: exit codes of non-children
+        self.has_pidfd_exit_codes = world.odds(0.5)  # Linux 6.15 and later
         self.on_order: Callable[[Order], None] = lambda order: None
 
 

@@ -138,17 +138,14 @@ class Runner:
             if not child.process.alive:
                 self._point()
                 del self.children[attempt]
-                process = child.process
-                process.is_reaped = True
-                self._end(Outcome(attempt, process.status, process.ended_at or 0.0, child.reason))
+                child.process.is_reaped = True
+                self._end(_outcome(child))
 
     def _record_exit(self, child: Child, again: bool = False) -> None:
         """Record the exit of a first process with leftovers; again in each new segment."""
-        process = child.process
         if again or not child.is_recorded:
             child.is_recorded = True
-            exited = Outcome(process.attempt, process.status, process.ended_at or 0.0, child.reason)
-            self._write(JournalExited(exited))
+            self._write(JournalExited(_outcome(child)))
             self._point()
 
     @staticmethod
@@ -238,7 +235,15 @@ class Runner:
             self._point()
             self._send(refused)
         elif kind == "failed":
-            self._end(Outcome(order.attempt, 127 << 8, clock.wall(), "start_failed", detail="no"))
+            self._end(
+                Outcome(
+                    attempt=order.attempt,
+                    status=127 << 8,
+                    ended_at=clock.wall(),
+                    reason="start_failed",
+                    detail="no",
+                )
+            )
         else:
             gpus, endless = len(order.devices), "endless" in order.argv
             process = world.spawn(
@@ -249,7 +254,9 @@ class Runner:
             limit = order.time_limit
             mono = clock.mono()
             deadline = None if limit is None else mono + limit
-            self.children[order.attempt] = Child(order, process, mono, order.grace, deadline)
+            self.children[order.attempt] = Child(
+                order=order, process=process, mono=mono, grace=order.grace, deadline=deadline
+            )
             self._starts.add(AttemptStarted(order.attempt, process.pid, clock.wall(), mono))
 
     # -- journal and messages ------------------------------------------------------------------
@@ -266,3 +273,13 @@ class Runner:
     def _send(self, message: RunnerEvent | LiveAttempts | Rolled) -> None:
         if self.daemon is not None and self.daemon.has_daemon:
             self.daemon.to_daemon.append(message)
+
+
+def _outcome(child: Child) -> Outcome:
+    process = child.process
+    return Outcome(
+        attempt=process.attempt,
+        status=process.status,
+        ended_at=process.ended_at or 0.0,
+        reason=child.reason,
+    )

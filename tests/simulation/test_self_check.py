@@ -11,7 +11,12 @@ from stoker.store.submit import Submission
 from tests.simulation.daemon import SimDaemon, SimHost
 from tests.simulation.world import World
 
-SPEC = JobSpec(("work",), Context("/", (), 0o022, "/bin/sh"), False, Request(1))
+SPEC = JobSpec(
+    argv=("work",),
+    context=Context("/", (), 0o022, "/bin/sh"),
+    shell=False,
+    request=Request(1),
+)
 
 
 def test_loop_that_missed_a_change_detects_it_and_starts_the_job(tmp_path: Path) -> None:

@@ -93,7 +93,8 @@ class EventRecorder:
         if self._store.finish(job, outcome, verdict, self._clock.wall(), started):
             self._state.is_stale = True
         group = self._waiting.group(job.line)
-        if learn(self._db, self._gpus, group, Run(job, outcome, verdict, use, started_at)):
+        run = Run(job=job, outcome=outcome, verdict=verdict, use=use, started_at=started_at)
+        if learn(self._db, self._gpus, group, run):
             self._state.is_stale = True
         self._profiles.changed(job.family)
         return Finished(job.job, outcome, verdict)

@@ -60,7 +60,7 @@ def recover(
             elif number in exited:
                 events.append(exited[number])
             elif number in began or attempt.state != "starting":
-                events.append(Outcome(number, None, now, "lost"))
+                events.append(Outcome(attempt=number, status=None, ended_at=now, reason="lost"))
             else:
                 attempts.unclaim(
                     loop.db, number, now, "the daemon ordered its start, but it never started"

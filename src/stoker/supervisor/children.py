@@ -421,8 +421,13 @@ class Children:
 
 
 def _not_started(order: Order, failure: StartFailed) -> Outcome:
-    status = failure.exit_code << 8
-    return Outcome(order.attempt, status, time.time(), "start_failed", detail=str(failure))
+    return Outcome(
+        attempt=order.attempt,
+        status=failure.exit_code << 8,
+        ended_at=time.time(),
+        reason="start_failed",
+        detail=str(failure),
+    )
 
 
 def _peak(kilobytes: int) -> int:

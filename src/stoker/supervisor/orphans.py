@@ -240,7 +240,12 @@ class Orphans:
         reason = orphan.reason
         if orphan.status is None and reason is None:
             reason = "lost"
-        return Outcome(attempt, orphan.status, orphan.ended_at or time.time(), reason)
+        return Outcome(
+            attempt=attempt,
+            status=orphan.status,
+            ended_at=orphan.ended_at or time.time(),
+            reason=reason,
+        )
 
 
 def _open_handle(pid: int, started: int) -> int | None:
