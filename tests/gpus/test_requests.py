@@ -175,7 +175,7 @@ def test_request_that_no_gpu_can_satisfy_is_refused(
         ),
         (
             ("--on-oom", "panic"),
-            "`panic` is not a value of --on-oom",
+            "`panic` is not a way to handle out-of-memory errors",
             "write bigger, elsewhere, alone or fail",
         ),
     ],
