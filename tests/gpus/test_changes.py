@@ -13,7 +13,10 @@ from tests.gpus.host import GpuHost, GpuLab
 
 def test_drained_gpu_takes_no_new_jobs(gpu_lab: GpuLab) -> None:
     assert gpu_lab.wait(gpu_lab.submit("true")) == 0
-    assert gpu_lab.ok("gpus", "drain", "0") == "gpu 0 drained: no more jobs start there\n"
+    assert (
+        gpu_lab.ok("gpus", "drain", "0")
+        == "GPU 0 drained: running jobs finish, no more jobs start\n"
+    )
     jobs = [gpu_lab.submit("true") for _ in range(3)]
     assert gpu_lab.wait(*jobs) == 0
     assert gpu_lab.places(*jobs) == [[1], [1], [1]]
@@ -32,7 +35,7 @@ def test_jobs_on_a_drained_gpu_finish_and_others_wait_until_it_is_restored(
     assert gpu_lab.wait(runs) == 0
     assert gpu_lab.wait(gpu_lab.submit("true")) == 0
     assert gpu_lab.state(waits) == "queued"
-    assert gpu_lab.ok("gpus", "restore", "0") == "gpu 0 in use again\n"
+    assert gpu_lab.ok("gpus", "restore", "0") == "GPU 0 in use again\n"
     assert gpu_lab.wait(waits) == 0
 
 
@@ -88,13 +91,18 @@ def test_slots_and_declared_memory_are_counted_together(host: GpuHost, gpu_lab: 
 @pytest.mark.parametrize(
     ("args", "code", "message", "hint"),
     [
-        (("drain",), 2, "which GPU?", "give indices or UUIDs, or `all`"),
+        (("drain",), 2, "no GPU given", "give indices or UUIDs, or `all`"),
         (("drain", "9"), 1, "there is no GPU `9`", "`stoker gpus` shows them"),
         (("drain", "0", "x"), 1, "there is no GPU `x`", "`stoker gpus` shows them"),
-        (("explode", "0"), 2, "`explode`: what should be done?", "one of: drain, restore, slots"),
-        (("slots",), 2, "how many slots?", "stoker gpus slots 2 0 1"),
-        (("slots", "0", "1"), 2, "0 slots make no sense", "1 to 64"),
-        (("slots", "65", "1"), 2, "65 slots make no sense", "1 to 64"),
+        (
+            ("explode", "0"),
+            2,
+            "`explode` is not an action of `stoker gpus`",
+            "actions: drain, restore, slots",
+        ),
+        (("slots",), 2, "no number of slots given", "example: stoker gpus slots 2 0 1"),
+        (("slots", "0", "1"), 2, "the number of slots must be 1 to 64, not 0", None),
+        (("slots", "65", "1"), 2, "the number of slots must be 1 to 64, not 65", None),
     ],
 )
 def test_invalid_change_is_refused_and_changes_nothing(

@@ -14,10 +14,10 @@ def test_gpus_of_the_host_are_shown(new_host: Callable[..., GpuHost]) -> None:
     host.fake.change(host.uuids[1], used=3 * GIB, util=40, temp=61, power=312_000)
     shown = host.lab().ok("gpus").splitlines()
     assert [re.sub("  +", "|", line) for line in shown] == [
-        "GPU|MODEL|MEMORY|UTIL|TEMP|STATE|ON IT",
+        "GPU|MODEL|MEMORY|UTIL|TEMP|STATE|USED BY",
         "0|NVIDIA H200|0.0/79 GB|0%|30 C 70 W|free|-",
         f"1|{A100}|3.0/79 GB|40%|61 C 312 W|taken"
-        "|not ours: a process that cannot be seen has 3.0 GB",
+        "|other process: a process that cannot be seen has 3.0 GB",
     ]
 
 

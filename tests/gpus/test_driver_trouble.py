@@ -156,5 +156,5 @@ def test_job_is_not_treated_as_a_cpu_job_when_the_driver_fails(
     host.fake.fail_init(9)
     done = gpu_lab.run("submit", "python train.py")
     assert done.returncode == 69
-    assert done.stderr.startswith("error: cannot tell which GPUs this host has: ")
+    assert done.stderr.startswith("error: cannot find the GPUs of this host: ")
     assert gpu_lab.wait(gpu_lab.submit("--gpus", "0", "true")) == 0

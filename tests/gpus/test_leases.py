@@ -89,7 +89,7 @@ def test_why_counts_memory_that_another_queue_has_leased_but_not_used(host: GpuH
     other = second.submit("--gpus", "0", "true")
     assert second.wait(other) == 0
     for job in (part, whole):
-        assert f"leased: 60 GB to {USER}" in second.why(job)
+        assert f"60 GB leased to {USER}" in second.why(job)
         assert second.state(job) == "queued"
     gate.open()
     assert second.wait(part, whole) == 0

@@ -98,37 +98,43 @@ _KINDS = "this host has NVIDIA A100-SXM4-80GB with 39 GB, NVIDIA H200 with 79 GB
 @pytest.mark.parametrize(
     ("options", "message", "hint"),
     [
-        (("--gpus", "5"), "a job asks for 5 GPUs, but this host has 4 GPUs", "use --gpus 4"),
+        (
+            ("--gpus", "5"),
+            "the job requests 5 GPUs, but this host has 4 GPUs",
+            "use --gpus 4 or fewer",
+        ),
         (
             ("--gpu-mem", "100G"),
-            "a job asks for 1 GPU with 100 GB of memory to share, but none of the 4 here would do",
+            "the job requests 1 GPU with 100 GB of shareable memory,"
+            " but none of the 4 GPUs can be used",
             f"use --gpu-mem 79G or less; {_KINDS}",
         ),
         (
             ("--gpu-mem", "50G", "--gpus", "3"),
-            "a job asks for 3 GPUs with 50 GB of memory to share,"
-            " but only 2 of the 4 here would do",
+            "the job requests 3 GPUs with 50 GB of shareable memory,"
+            " but only 2 of the 4 GPUs can be used",
             f"use --gpu-mem 39G or less; {_KINDS}",
         ),
         (
             ("--min-gpu-mem", "81G"),
-            "a job asks for 1 GPU with 81 GB of memory, but none of the 4 here would do",
+            "the job requests 1 GPU with 81 GB of memory, but none of the 4 GPUs can be used",
             _KINDS,
         ),
         (
             ("--gpu-model", "B200"),
-            "a job asks for 1 GPU with a model named `B200`, but none of the 4 here would do",
+            "the job requests 1 GPU with `B200` in the model name,"
+            " but none of the 4 GPUs can be used",
             _KINDS,
         ),
         (
             ("--gpu-model", "A100", "--min-gpu-mem", "50G"),
-            "a job asks for 1 GPU with 50 GB of memory and a model named `A100`,"
-            " but none of the 4 here would do",
+            "the job requests 1 GPU with 50 GB of memory and `A100` in the model name,"
+            " but none of the 4 GPUs can be used",
             _KINDS,
         ),
         (
             ("--gpu-ids", "0,1", "--gpus", "3"),
-            "a job asks for 3 GPUs with a place in 0,1, but only 2 of the 4 here would do",
+            "the job requests 3 GPUs with an id in 0,1, but only 2 of the 4 GPUs can be used",
             _KINDS,
         ),
         (
@@ -165,13 +171,13 @@ def test_request_that_no_gpu_can_satisfy_is_refused(
         (("--prefer", ""), "`` is not a list of GPUs", "write 0,2 or UUIDs, each once"),
         (
             ("--gpu-mem", "5G", "--exclusive"),
-            "--gpu-mem shares a GPU and --exclusive does not",
+            "--gpu-mem and --exclusive exclude each other",
             "give one",
         ),
         (
             ("--gpus", "0", "--gpu-mem", "5G"),
             "--gpu-mem, --gpu-ids and --exclusive need --gpus 1 or more",
-            "leave them out, or leave out --gpus 0",
+            "remove them, or remove --gpus 0",
         ),
         (
             ("--on-oom", "panic"),
@@ -197,7 +203,7 @@ def test_impossible_line_of_a_job_file_refuses_the_whole_file(
     jobs.write_text("true\ntrue #stoker --gpu-mem 200G\n")
     done = lab.run("submit", "--file", str(jobs))
     assert done.returncode == 65
-    assert "200 GB of memory to share, but none of the 4 here would do" in done.stderr
+    assert "200 GB of shareable memory, but none of the 4 GPUs can be used" in done.stderr
     assert lab.states() == {}
 
 

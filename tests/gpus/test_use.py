@@ -21,7 +21,7 @@ def test_memory_utilization_and_energy_of_an_attempt_are_recorded(
     assert found["gpu_use_percent"] == 50
     assert 400 * 0.4 < found["gpu_energy_joules"] < 400 * 60
     shown = gpu_lab.ok("show", str(job))
-    assert "on the gpu  7.0 GB memory at most, 50% busy, " in shown
+    assert "GPU use     7.0 GB peak memory, 50% utilization, " in shown
 
 
 def test_peak_memory_is_kept_when_the_job_frees_memory(host: GpuHost, gpu_lab: GpuLab) -> None:

@@ -350,7 +350,7 @@ def test_dedupe_key_returns_the_first_job_and_leaves_no_files(here: Lab) -> None
 def test_refused_call_leaves_no_files(here: Lab) -> None:
     from stoker.errors import Impossible, NotFound
 
-    with pytest.raises(Impossible, match="asks for 9 GPUs"):
+    with pytest.raises(Impossible, match="requests 9 GPUs"):
         job(work.add, gpus=9).submit(1)
     with pytest.raises(NotFound, match="no job 77 to wait for"):
         job(work.add, after=77).submit(1)

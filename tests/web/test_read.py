@@ -52,7 +52,7 @@ def test_overview_and_why_agree_on_the_reasons_for_waiting(site: Site) -> None:
     seen = {job["id"]: job for job in site.overview()["queue"]}
     for job in (*jobs, held, later):
         reasons = json.loads(lab.ok("why", "--json", str(job)))["jobs"][0]["reasons"]
-        expected = [text for text in reasons if not text.startswith(("likely start", "--"))]
+        expected = [text for text in reasons if not text.startswith(("estimated start", "--"))]
         shown = seen[job]["why"]
         for reason in expected:
             # Remaining times differ between two reads.
@@ -86,7 +86,7 @@ def test_single_job_has_all_fields_of_show_and_more(site: Site) -> None:
     job = finished(site, command, "--retries", "0")
     full = site.ok(f"/api/jobs/{job}")["job"]
     assert {key: full[key] for key in lab.job(job)} == lab.job(job)
-    assert full["why"] == ["it is failed: exit 4"]
+    assert full["why"] == ["it failed: exit 4"]
     metric = {"last": 0.25, "min": 0.25, "max": 0.5, "n": 2, "step": 2}
     assert full["metrics"] == {"loss": metric}
     assert site.ok(f"/api/jobs/{job}/curve?metric=loss")["points"] == [[1, 0.5], [2, 0.25]]

@@ -1,4 +1,4 @@
-"""Waiting for changes without polling: the daemon sends a byte after each commit."""
+"""Wait for changes without polling: the daemon sends a byte after each commit."""
 
 from __future__ import annotations
 
@@ -8,36 +8,42 @@ import socket
 from stoker.daemon.wake import NEWS_SOCKET
 from stoker.supervisor.sockets import connect
 
-# Without a daemon nothing changes, so looking for one now and then is all there is to do.
-_LOOK_SECONDS = 0.5
-# The daemon announces to those it has let in; what it commits between our knock and that, we miss.
-_SETTLE_SECONDS = 0.1
+# Without a daemon nothing changes; try to connect to one at this interval.
+_RECONNECT_SECONDS = 0.5
+# A commit between connect() and the accept() of the daemon is not announced to this client, so the
+# first timeouts are short.
+_FIRST_SECONDS = 0.1
 _LONGEST_SECONDS = 2.0
 
 
 class ChangeFeed:
+    """A connection to the daemon of one state folder; reconnects when the daemon restarts."""
+
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._socket: socket.socket | None = None
-        self._longest = _SETTLE_SECONDS
+        self._longest = _FIRST_SECONDS
         self._connect()
 
     def _connect(self) -> None:
         try:
             self._socket = connect(self._folder, NEWS_SOCKET)
             self._socket.setblocking(False)
-            self._longest = _SETTLE_SECONDS
+            self._longest = _FIRST_SECONDS
         except OSError:
             self._socket = None
 
     def wait(self, timeout: float | None, also: int | None = None) -> None:
-        """Return after a change (or when `also` can be read), after `timeout`, or now and then."""
+        """Block until a change, until `also` is readable, or for `timeout` seconds.
+
+        May also return early without a change: callers check their condition in a loop.
+        """
         if self._socket is None:
             self._connect()
-        longest = _LOOK_SECONDS if self._socket is None else self._longest
+        longest = _RECONNECT_SECONDS if self._socket is None else self._longest
         self._longest = min(2 * self._longest, _LONGEST_SECONDS)
         pause = longest if timeout is None else max(0.0, min(timeout, longest))
-        # Not select.select: programs that use us may have more than 1024 files open.
+        # poll, not select: a program that uses the Python API may have more than 1024 open files.
         watched = select.poll()
         if also is not None:
             watched.register(also, select.POLLIN)

@@ -1,7 +1,7 @@
-"""Waiting for ends: one connection and one query per change, however many jobs are waited for.
+"""Wait until jobs finish: one connection and one query per change for any number of jobs.
 
-`Ends` blocks the thread that calls it. `Watcher` is one thread for all who cannot block: asyncio
-and the executor.
+`FinishWatch` blocks the calling thread. `Watcher` calls back from its own thread, for asyncio and
+the executor.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from stoker.store.ended_jobs import ended_among
 
 Ended = tuple[int, str | None]  # id and final state; None when the job was removed
 
-# Called once: the job's final state, or None when the job or its queue was removed.
+# Called once with the final state of the job; None if the job or its queue was removed.
 Callback = Callable[[str | None], None]
 
-_PAUSE_SECONDS = 0.5
+_RETRY_SECONDS = 0.5
 
 
 class _Local(threading.local):
@@ -36,14 +36,14 @@ class _Local(threading.local):
 
 
 class _OwnQueue(Queue):
-    """A connection of one thread, and the file that it was opened on."""
+    """A connection of one thread, with the inode of the database file that it opened."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self._inode = _inode(settings.state_dir)
 
     def is_current(self) -> bool:
-        """Whether the path still leads to the open file: a repair replaces the file."""
+        """Whether the path still names the open file; a repair replaces the file."""
         return _inode(self.settings.state_dir) == self._inode
 
     def close(self) -> None:
@@ -64,7 +64,7 @@ _forked: list[object] = []
 def open_queue(settings: Settings, *, creates: bool = True) -> Queue:
     """This thread's connection to a queue; SQLite connections must not cross threads or forks.
 
-    Raises NotFound when there is no queue (it was deleted, say) and `creates` is False.
+    Raises NotFound if there is no queue and `creates` is False.
     """
     if _local.pid != os.getpid():
         _forked.append(_local.queues)  # closing them here would drop the parent's locks
@@ -77,7 +77,7 @@ def open_queue(settings: Settings, *, creates: bool = True) -> Queue:
         if not creates and _inode(settings.state_dir) is None:
             raise NotFound(
                 f"there is no queue in `{settings.state_dir}`",
-                "the state folder was deleted or moved, and its jobs with it",
+                "the state folder was deleted or moved",
             )
         if len(_local.queues) >= _MOST_QUEUES:
             _local.queues.pop(next(iter(_local.queues))).close()
@@ -92,7 +92,7 @@ def close_queues() -> None:
             _local.queues.popitem()[1].close()
 
 
-atexit.register(close_queues)  # those of the main thread
+atexit.register(close_queues)  # of the main thread
 
 
 def _inode(state_dir: str) -> int | None:
@@ -103,41 +103,42 @@ def _inode(state_dir: str) -> int | None:
 
 
 class FinishWatch:
-    """The ends of some jobs, as they come."""
+    """Yields jobs of a set as they finish."""
 
     def __init__(self, settings: Settings, ids: Iterable[int]) -> None:
         self._settings = settings
         self._left = list(dict.fromkeys(ids))
 
     def until(self, deadline: float | None) -> Iterator[Ended]:
-        """One after the other, by time of ending; TimeoutError at `deadline` (monotonic)."""
+        """Yield jobs in the order in which they finish. Raises TimeoutError at `deadline`
+        (monotonic)."""
         for group in self.groups(deadline):
             yield from group
 
     def groups(self, deadline: float | None) -> Iterator[list[Ended]]:
-        """All that have ended since the last look, at least one at a time."""
-        if ended := self._look():
+        """Yield lists of the jobs that finished since the last check; no list is empty."""
+        if ended := self._finished():
             yield ended
         if not self._left:
             return
-        news = ChangeFeed(self._settings.state_dir)
+        changes = ChangeFeed(self._settings.state_dir)
         try:
-            open_queue(
-                self._settings, creates=False
-            ).wake()  # without a daemon no job would ever end
+            # Without a daemon no job would finish.
+            open_queue(self._settings, creates=False).wake()
             while True:
-                if ended := self._look():
+                if ended := self._finished():
                     yield ended
                 if not self._left:
                     return
                 rest = None if deadline is None else deadline - time.monotonic()
                 if rest is not None and rest <= 0:
                     raise TimeoutError
-                news.wait(rest)
+                changes.wait(rest)
         finally:
-            news.close()
+            changes.close()
 
-    def _look(self) -> list[Ended]:
+    def _finished(self) -> list[Ended]:
+        """The jobs that finished since the last call."""
         ended = ended_among(open_queue(self._settings, creates=False).db, self._left)
         if ended:
             gone = {job for job, _ in ended}
@@ -146,29 +147,29 @@ class FinishWatch:
 
 
 class _WatcherThread(threading.Thread):
-    """Runs code of users: unpickling and callbacks. No exception of theirs ends it."""
+    """Runs code of users (unpickling, callbacks); their exceptions do not end the thread."""
 
 
 def is_watcher_thread() -> bool:
-    """Whether the caller runs on the thread that reports the ends of jobs."""
+    """Whether the calling thread is the one that calls back when jobs finish."""
     return isinstance(threading.current_thread(), _WatcherThread)
 
 
 class Watcher:
-    """Reports the ends of jobs from a thread that lives while there are jobs to watch."""
+    """Calls back when jobs finish, from a thread that exists while there are jobs to watch."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        # Reentrant: a garbage collection inside may run a `__del__` that submits a job.
+        # Reentrant: garbage collection may run a `__del__` that submits a job.
         self._lock = threading.RLock()
         self._callbacks: dict[int, list[Callback]] = {}
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._is_running = False
 
     def add(self, job: int, callback: Callback) -> None:
-        """Call back once when the job has ended, from the watcher's thread.
+        """Call `callback` once when the job has finished, from the thread of the watcher.
 
-        Raises RuntimeError when no thread can be started (the interpreter is shutting down).
+        Raises RuntimeError if no thread can be started (the interpreter is shutting down).
         """
         with self._lock:
             self._callbacks.setdefault(job, []).append(callback)
@@ -179,7 +180,7 @@ class Watcher:
                 raise
 
     def check(self) -> None:
-        """Raise RuntimeError where `add` would."""
+        """Raise RuntimeError if `add` would."""
         with self._lock:
             self._ensure_thread()
 
@@ -195,7 +196,7 @@ class Watcher:
             raise
 
     def forget(self, job: int, callback: Callback) -> None:
-        """Do not call this callback any more."""
+        """Remove a callback."""
         with self._lock:
             callbacks = self._callbacks.get(job, [])
             if callback in callbacks:
@@ -204,11 +205,11 @@ class Watcher:
                     del self._callbacks[job]
 
     def close(self) -> None:
-        """Free the descriptor of a watcher whose thread is in another process."""
+        """Close the descriptor of a watcher inherited by fork; its thread is in the parent."""
         os.close(self._bell)
 
     def _watch(self) -> None:
-        news: ChangeFeed | None = None
+        changes: ChangeFeed | None = None
         try:
             _try(lambda: open_queue(self._settings, creates=False).wake())
             while True:
@@ -218,15 +219,15 @@ class Watcher:
                         self._is_running = False
                         return
                 try:
-                    if news is None:
-                        news = ChangeFeed(self._settings.state_dir)
-                    news.wait(None, self._bell)
-                    self._quiet()
-                except Exception:  # too many open files, say: look again a little later
-                    time.sleep(_PAUSE_SECONDS)
+                    if changes is None:
+                        changes = ChangeFeed(self._settings.state_dir)
+                    changes.wait(None, self._bell)
+                    self._clear_bell()
+                except Exception:  # for example too many open files
+                    time.sleep(_RETRY_SECONDS)
         finally:
-            if news is not None:
-                news.close()
+            if changes is not None:
+                changes.close()
             close_queues()
 
     def _report(self) -> None:
@@ -234,17 +235,17 @@ class Watcher:
             ids = list(self._callbacks)
         try:
             ended = ended_among(open_queue(self._settings, creates=False).db, ids)
-        except NotFound:  # the queue was deleted: no job of it will ever end
+        except NotFound:  # the queue was deleted
             ended = [(job, None) for job in ids]
         except Exception:
-            return  # a full disk, a busy database: those who wait go on waiting
+            return  # a full disk or a busy database: try again after the next change
         for job, state in ended:
             with self._lock:
                 callbacks = self._callbacks.pop(job, ())
             for callback in callbacks:
                 _try(lambda call=callback, state=state: call(state))  # type: ignore[misc]
 
-    def _quiet(self) -> None:
+    def _clear_bell(self) -> None:
         try:
             os.eventfd_read(self._bell)
         except BlockingIOError:
@@ -252,7 +253,7 @@ class Watcher:
 
 
 def _try(step: Callable[[], object]) -> None:
-    """Run a step that may fail in any way, a SystemExit in a user's code included."""
+    """Run a step and ignore every exception, including SystemExit from code of users."""
     try:
         step()
     except BaseException:
@@ -271,12 +272,13 @@ def watcher(settings: Settings) -> Watcher:
         return _watchers[settings]
 
 
-def _start_anew() -> None:
-    """In a forked process: threads are gone, and locks may be held by threads that are gone."""
+def _reset_after_fork() -> None:
+    """Drop the watchers in a forked process: their threads do not exist there, and may have held
+    locks."""
     global _watchers_lock
     _watchers_lock = threading.RLock()
     while _watchers:
         _watchers.popitem()[1].close()
 
 
-os.register_at_fork(after_in_child=_start_anew)
+os.register_at_fork(after_in_child=_reset_after_fork)

@@ -1,4 +1,4 @@
-"""The cards for people and programs: the driver's word, our jobs, strangers, holders of leases."""
+"""The state of each GPU for tables and JSON: sample, jobs, other processes, leases."""
 
 from __future__ import annotations
 
@@ -29,54 +29,58 @@ if TYPE_CHECKING:
 
 
 class GpuView(Record):
-    """One card with everything that is known of it now."""
+    """One GPU with everything that is known about it now."""
 
     device: Device
-    card: GpuSample | None  # None: simulated
+    sample: GpuSample | None  # None: simulated
     jobs: tuple[JobRow, ...]
     occupancy: Occupancy | None
-    holders: tuple[Holder, ...]  # of leases, other than our own daemon
+    holders: tuple[Holder, ...]  # of leases, without the daemon of this queue
     state: str
-    closed: str | None  # why nothing is started there
+    closed: str | None  # why no job starts on it
 
     def memory_words(self) -> str:
-        if self.card is None:
+        if self.sample is None:
             return "-"
-        total = self.card.total - self.card.reserved
-        return f"{self.card.used / 2**30:.1f}/{format_size(total)}"
+        total = self.sample.total - self.sample.reserved
+        return f"{self.sample.used / 2**30:.1f}/{format_size(total)}"
 
     def load_words(self) -> str:
-        known = self.card is not None and self.card.utilisation is not None
-        return f"{self.card.utilisation}%" if known and self.card else "-"
-
-    def heat_words(self) -> str:
-        if self.card is None or self.card.temperature is None:
+        if self.sample is None or self.sample.utilisation is None:
             return "-"
-        power = "" if self.card.power is None else f" {self.card.power:.0f} W"
-        return f"{self.card.temperature} C{power}"
+        return f"{self.sample.utilisation}%"
 
-    def tenant_words(self) -> list[str]:
+    def temperature_words(self) -> str:
+        """`45 C 320 W`: temperature and power."""
+        if self.sample is None or self.sample.temperature is None:
+            return "-"
+        power = "" if self.sample.power is None else f" {self.sample.power:.0f} W"
+        return f"{self.sample.temperature} C{power}"
+
+    def user_words(self) -> list[str]:
+        """A line for each job, other process and lease on the GPU."""
         lines = [f"{job.id} {job.name or display(job.argv, job.shell)}{self._share_of(job)}"
                  for job in self.jobs]  # fmt: skip
         return lines + self.others_words()
 
     def others_words(self) -> list[str]:
-        strangers = self.occupancy.strangers if self.occupancy is not None else ()
+        """A line for each process and lease that is not of this queue."""
+        others = self.occupancy.strangers if self.occupancy is not None else ()
         return [
-            *(f"not ours: {describe(one)}" for one in strangers),
+            *(f"other process: {describe(one)}" for one in others),
             *(holder_words(one) for one in self.holders),
         ]
 
     def _share_of(self, job: JobRow) -> str:
         words = []
         if self.occupancy is not None and job.attempt in self.occupancy.ours:
-            words.append(f"has {format_size(self.occupancy.ours[job.attempt])}")
+            words.append(f"uses {format_size(self.occupancy.ours[job.attempt])}")
         if job.claim is not None:
-            words.append(f"was promised {format_size(job.claim)}")
+            words.append(f"reserved {format_size(job.claim)}")
         return f"  ({', '.join(words)})" if words else ""
 
     def as_json(self) -> dict[str, Any]:
-        card, device = self.card, self.device
+        sample, device = self.sample, self.device
         return {
             "index": device.number,
             "uuid": device.uuid,
@@ -87,10 +91,10 @@ class GpuView(Record):
             "slots": device.slots,
             "state": self.state,
             "memory_bytes": device.memory,
-            "memory_used_bytes": card.used if card else None,
-            "utilisation_percent": card.utilisation if card else None,
-            "power_watts": card.power if card else None,
-            "temperature_celsius": card.temperature if card else None,
+            "memory_used_bytes": sample.used if sample else None,
+            "utilisation_percent": sample.utilisation if sample else None,
+            "power_watts": sample.power if sample else None,
+            "temperature_celsius": sample.temperature if sample else None,
             "jobs": [
                 {"id": job.id, "claim_bytes": job.claim,
                  "memory_bytes": (self.occupancy.ours.get(job.attempt or 0) if self.occupancy
@@ -110,7 +114,7 @@ class GpuView(Record):
 
 
 def load_gpu_views(db: Database, settings: Settings) -> tuple[list[GpuView], str | None]:
-    """All cards as they are now, and what is wrong with the driver, if anything is."""
+    """All GPUs in their present state, and the error of the driver or None."""
     active = job_queries.page(db, ACTIVE, 1000)
     decisions = {uuid: rest for uuid, *rest in device_settings.device_settings(db)}
     if settings.devices or not has_driver():
@@ -121,19 +125,19 @@ def load_gpu_views(db: Database, settings: Settings) -> tuple[list[GpuView], str
         devices = job_queries.devices(db)
         return [_shown(d, None, active, None, (), decisions) for d in devices], sample.trouble
     known = {device.uuid: device for device in job_queries.devices(db)}
-    places = [(card.uuid, card.pci, card.slice_of is not None) for card in sample.cards]
-    ours = daemon_pid(settings.state_dir)
-    leases = [one for one in holders(places) if one.pid != ours]
+    places = [(gpu.uuid, gpu.pci, gpu.slice_of is not None) for gpu in sample.cards]
+    own_pid = daemon_pid(settings.state_dir)
+    leases = [one for one in holders(places) if one.pid != own_pid]
     attempts, users = owners(sample.cards, meta.store_tag(db))
     shown = []
-    for card in sample.cards:
-        device = known.get(card.uuid) or as_device(card, by_uuid=settings.gpus_by_uuid)
-        leased = leased_on(card, users, ours) if settings.leases else set()
-        who = occupancy_of(card, attempts, users, leased)
-        mine = tuple(one for one in leases if one.uuid == card.uuid)
-        shown.append(_shown(device, card, active, who, mine, decisions))
-    if sample.trouble is not None:  # of a card that cannot be opened
-        seen = {card.uuid for card in sample.cards}
+    for gpu in sample.cards:
+        device = known.get(gpu.uuid) or as_device(gpu, by_uuid=settings.gpus_by_uuid)
+        leased = leased_on(gpu, users, own_pid) if settings.leases else set()
+        occupancy = occupancy_of(gpu, attempts, users, leased)
+        others = tuple(one for one in leases if one.uuid == gpu.uuid)
+        shown.append(_shown(device, gpu, active, occupancy, others, decisions))
+    if sample.trouble is not None:  # a GPU cannot be opened
+        seen = {gpu.uuid for gpu in sample.cards}
         for uuid in known.keys() - seen:
             lost = _shown(known[uuid], None, active, None, (), decisions)
             closed = lost.closed or sample.trouble
@@ -143,7 +147,7 @@ def load_gpu_views(db: Database, settings: Settings) -> tuple[list[GpuView], str
 
 
 def _allowed(shown: list[GpuView], settings: Settings) -> list[GpuView]:
-    """With those marked that the GPU file leaves out."""
+    """The same GPUs; those that the GPU file does not name are closed."""
     try:
         names = None if settings.gpu_file is None else read_gpu_file(settings.gpu_file)
     except (OSError, ValueError, Error):
@@ -160,26 +164,34 @@ def _allowed(shown: list[GpuView], settings: Settings) -> list[GpuView]:
 
 def _shown(
     device: Device,
-    card: GpuSample | None,
+    sample: GpuSample | None,
     active: list[JobRow],
-    who: Occupancy | None,
+    occupancy: Occupancy | None,
     leases: tuple[Holder, ...],
     decisions: dict[str, list[Any]],
 ) -> GpuView:
     drained, _, quarantine = decisions.get(device.uuid, (False, None, None))
     jobs = tuple(job for job in active if device.number in job.devices)
     closed = None
-    if card is not None and card.trouble is not None:
-        closed = card.trouble
+    if sample is not None and sample.trouble is not None:
+        closed = sample.trouble
     elif quarantine:
         closed = f"in quarantine: {quarantine}"
     elif drained:
         closed = "drained"
     elif not jobs and any(one.amount is None for one in leases):
         closed = f"leased to {holder_name(leases[0])}"
-    is_taken = (who is not None and who.has_strangers) or bool(leases)
+    is_taken = (occupancy is not None and occupancy.has_strangers) or bool(leases)
     state = closed or ("busy" if jobs else "taken" if is_taken else "free")
-    return GpuView(device, card, jobs, who, leases, state, closed)
+    return GpuView(
+        device=device,
+        sample=sample,
+        jobs=jobs,
+        occupancy=occupancy,
+        holders=leases,
+        state=state,
+        closed=closed,
+    )
 
 
 def holder_name(holder: Holder) -> str:
@@ -187,5 +199,5 @@ def holder_name(holder: Holder) -> str:
 
 
 def holder_words(holder: Holder) -> str:
-    amount = "all of it" if holder.amount is None else format_size(holder.amount)
-    return f"leased: {amount} to {holder_name(holder)}"
+    amount = "all memory" if holder.amount is None else format_size(holder.amount)
+    return f"{amount} leased to {holder_name(holder)}"

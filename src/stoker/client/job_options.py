@@ -1,9 +1,9 @@
 """The options of a job, declared once for the command line, job files, Python and web forms.
 
-To add one: a line in JOB_OPTIONS, a field of JobSpec (core/model.py) and, unless it is only used
-at submit, a column (store/schema.sql, store/submit.py). The command line, `#stoker` lines, sweep
-files, the Python API and the web UI take it from here; the static types of the Python API are in
-python/options.py.
+To add one, add a line to JOB_OPTIONS, a field to JobSpec (core/model.py) and, unless it is only
+used at submit, a column (store/schema.sql, store/submit.py). The command line, `#stoker` lines,
+sweep files, the Python API and the web UI read this table; the static types of the Python API are
+in python/options.py.
 """
 
 from __future__ import annotations
@@ -29,68 +29,75 @@ _MOST_ENV_BYTES = 1_500_000
 
 
 class JobOption(Record):
+    """One option of a job."""
+
     key: str  # in Python, JSON and sweep files
     flags: str
-    value: str | None  # its name in help texts; None: a switch
+    value: str | None  # name of the value in help texts; None for a switch
     kind: Kind
     help: str
-    repeats: bool = False  # the flag may be repeated, and the values add up
+    repeats: bool = False  # the flag may be repeated; its values are joined
     is_single: bool = False  # only for one job, not for all jobs of a sweep
     in_queue: bool = False  # only for jobs in the queue, not for `stoker run`
 
 
 JOB_OPTIONS = (
     JobOption("gpus", "-G --gpus", "N", kinds.COUNT,
-              "GPUs for each job (default: 1 if this host has any; 0: none)"),
+              "number of GPUs (default: 1 if this host has GPUs, else 0)"),
     JobOption("gpu_mem", "-M --gpu-mem", "SIZE", kinds.MEMORY,
-              "GPU memory to reserve on each GPU, e.g. 20G; auto: the peak of earlier runs"),
-    JobOption("gpu_ids", "--gpu-ids", "LIST", kinds.GPU_NAMES, "only these GPUs: 0,2 or UUIDs"),
-    JobOption("prefer", "--prefer", "LIST", kinds.GPU_NAMES, "try these GPUs first"),
+              "GPU memory to reserve on each GPU, e.g. 20G; auto uses the peak of earlier runs"),
+    JobOption("gpu_ids", "--gpu-ids", "LIST", kinds.GPU_NAMES,
+              "use only these GPUs, by index or UUID: 0,2"),
+    JobOption("prefer", "--prefer", "LIST", kinds.GPU_NAMES,
+              "use these GPUs if they are free: 0,2"),
     JobOption("gpu_model", "--gpu-model", "NAME", kinds.TEXT,
-              "only GPUs whose model name contains this, e.g. H200"),
+              "use only GPUs whose model name contains this, e.g. H200"),
     JobOption("min_gpu_mem", "--min-gpu-mem", "SIZE", kinds.SIZE,
-              "only GPUs with at least this much memory"),
+              "use only GPUs with at least this much memory, e.g. 40G"),
     JobOption("exclusive", "--exclusive", None, kinds.SWITCH,
-              "whole GPUs, even if they have several slots"),
+              "do not share GPUs, even if they have several slots"),
     JobOption("on_oom", "--on-oom", "HOW", kinds.WAY,
-              "retry after running out of GPU memory: bigger, elsewhere, alone; or fail"),
-    JobOption("name", "-n --name", "NAME", kinds.TEXT, "a name to select the job by",
+              "after running out of GPU memory, retry bigger, elsewhere or alone; or fail"),
+    JobOption("name", "-n --name", "NAME", kinds.TEXT, "name of the job, to select it by",
               is_single=True),
     JobOption("cwd", "-C --cwd", "DIR", kinds.PATH, "working directory (default: the current one)"),
-    JobOption("env", "-E --env", "K=V", kinds.ENV, "set a variable; NAME alone copies it",
-              repeats=True),
+    JobOption("env", "-E --env", "K=V", kinds.ENV,
+              "set an environment variable; NAME alone copies it", repeats=True),
     JobOption("env_file", "--env-file", "FILE", kinds.ENV_FILE,
-              "set variables from a file with one K=V per line", repeats=True),
+              "set environment variables from a file with one K=V per line", repeats=True),
     JobOption("priority", "-p --priority", "N", kinds.WHOLE,
               "a higher number starts first (default: 0)"),
     JobOption("after", "-d --after", "ID[:COND]", kinds.AFTER,
-              "wait for jobs: 7, 7:ok, 7:any, 7:notok", repeats=True, is_single=True,
+              "start after job 7 succeeded (7 or 7:ok), finished (7:any) or failed (7:notok)",
+              repeats=True, is_single=True,
               in_queue=True),
     JobOption("time_limit", "-t --time-limit", "TIME", kinds.MINUTES,
-              "stop the job after this long: 90s, 30m, 2h, HH:MM:SS (bare: minutes)"),
-    JobOption("grace", "--grace", "TIME", kinds.SECONDS, "seconds between SIGTERM and SIGKILL"),
+              "stop the job after this long: 90s, 30m, 2h, HH:MM:SS (without unit: minutes)"),
+    JobOption("grace", "--grace", "TIME", kinds.SECONDS,
+              "time between SIGTERM and SIGKILL (without unit: seconds)"),
     JobOption("signal", "--signal", "SIG[@TIME]", kinds.SIGNAL,
-              "send a signal before the time limit: USR1@60 (B:USR1@60: only to its shell)"),
+              "send a signal before the time limit: USR1@60 sends it 60 s before (B:USR1@60:"
+              " only to the shell)"),
     JobOption("retries", "-r --retries", "N", kinds.COUNT,
-              "retry up to N times when the job fails, with back-off"),
+              "retry up to N times if the job fails, with increasing delays"),
     JobOption("restartable", "--restartable", None, kinds.SWITCH,
-              "run again if the job was lost in a crash of the host"),
+              "run the job again if it was lost in a crash of the host"),
     JobOption("begin", "--begin", "TIME", kinds.BEGIN,
               "do not start before: 14:30, +2h, 2026-12-24T18:00", is_single=True, in_queue=True),
-    JobOption("tags", "-T --tag", "TAG", kinds.TAGS, "a label to select jobs by; a,b are two",
+    JobOption("tags", "-T --tag", "TAG", kinds.TAGS, "tag to select jobs by; a,b sets two tags",
               repeats=True),
     JobOption("group", "--group", "NAME", kinds.GROUP,
               "fair-share group; the group that uses the fewest GPUs goes first",
               is_single=True, in_queue=True),
     JobOption("stdout", "-o --stdout", "PATH", kinds.PATH,
-              "write output to this file; %j is the job id (default: kept by Stoker)",
+              "write output to this file; %j is the job id (default: see `stoker log`)",
               is_single=True),
     JobOption("stderr", "-e --stderr", "PATH", kinds.PATH,
-              "write error output to this file (default: with the output)", is_single=True),
+              "write stderr to this file (default: same as --stdout)", is_single=True),
     JobOption("hold", "--hold", None, kinds.SWITCH,
-              "queue the job, but do not start it before `stoker release`", in_queue=True),
+              "do not start the job before `stoker release`", in_queue=True),
     JobOption("keep_children", "--keep-children", None, kinds.SWITCH,
-              "do not kill processes that outlive the job's first process"),
+              "when the command exits, do not kill its background processes"),
 )  # fmt: skip
 DEDUPE = JobOption("dedupe", "--dedupe", "KEY", kinds.TEXT, "", is_single=True)
 BY_KEY = {option.key: option for option in (*JOB_OPTIONS, DEDUPE)}
@@ -98,7 +105,7 @@ NAMES = tuple(BY_KEY)
 
 
 class ParsedOptions(Record):
-    """Options that were checked; what depends on the host and the time is still open."""
+    """Checked options. Values that depend on the host or the time are not resolved yet."""
 
     fields: dict[str, Any]  # of JobSpec
     request: Request  # `gpus` -1: the default
@@ -108,21 +115,21 @@ class ParsedOptions(Record):
     begin: Any
     stdout: str | None
     stderr: str | None
-    named: Callable[[str], str]  # an option as its user writes it: --gpu-mem, gpu_mem
+    named: Callable[[str], str]  # the name of an option in errors: --gpu-mem or `gpu_mem`
 
 
 # -- reading -------------------------------------------------------------------------------------
 
 
 def flag_options(options: Iterable[JobOption] = JOB_OPTIONS) -> tuple[Option, ...]:
-    """The options as the parser of command lines takes them."""
+    """Job options as options of the command-line parser."""
     return tuple(
         Option(one.flags, one.help, one.value, one.kind.parse, many=one.repeats) for one in options
     )
 
 
 def flag_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of a parsed command line, by option key; repeated flags are joined."""
+    """Job options among the values of a parsed command line, by key; repeated flags are joined."""
     found = {}
     for option in BY_KEY.values():
         value = values.get(option.flags.split()[-1].lstrip("-").replace("-", "_"))
@@ -134,7 +141,7 @@ def flag_values(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def file_values(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a sweep file, where values mean what they mean on the command line."""
+    """Options of a sweep file, whose values are written as on the command line."""
     values: dict[str, Any] = {}
     for key, value in options.items():
         option = BY_KEY["tags" if key == "tag" else key]
@@ -154,7 +161,7 @@ def file_values(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_names(options: Iterable[str], known: tuple[str, ...], what: str) -> None:
-    """Raise UsageError for an unknown option, with the nearest known one."""
+    """Raise UsageError for an unknown option, with the most similar known one as hint."""
     for key in options:
         if key not in known:
             from difflib import get_close_matches
@@ -165,12 +172,12 @@ def check_names(options: Iterable[str], known: tuple[str, ...], what: str) -> No
 
 
 def read_options(options: Mapping[str, Any]) -> ParsedOptions:
-    """Options as Python or JSON values. Raises UsageError that names the option."""
+    """Check options given as Python or JSON values. Raises UsageError that names the option."""
     return parse_options(check_values(options), as_keyword)
 
 
 def check_values(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Python or JSON values, read one by one. Raises UsageError that names the option."""
+    """Check Python or JSON values one by one. Raises UsageError that names the option."""
     check_names(options, NAMES, "a job")
     values = {}
     for key, value in options.items():
@@ -184,19 +191,19 @@ def check_values(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_flag(key: str) -> str:
-    """How an option is named on the command line."""
+    """The name of an option on the command line."""
     return BY_KEY[key].flags.split()[-1]
 
 
 def as_keyword(key: str) -> str:
-    """How an option is named in Python and JSON."""
+    """The name of an option in Python and JSON."""
     return f"`{key}`"
 
 
 def parse_options(values: Mapping[str, Any], named: Callable[[str], str]) -> ParsedOptions:
-    """Options whose values were read one by one. Raises UsageError if they contradict.
+    """Combine values that were checked one by one. Raises UsageError if they contradict.
 
-    `named`: how errors name an option, `as_flag` or `as_keyword`.
+    `named`: the name of an option in errors, `as_flag` or `as_keyword`.
     """
     get = values.get
     memory = get("gpu_mem")
@@ -255,7 +262,7 @@ def make_spec(
 ) -> JobSpec:
     """A job without a command yet. Raises UsageError, Impossible or Unavailable.
 
-    `context`: that of these options, if it is known (`make_context`).
+    `context`: the result of `make_context` for these options, to avoid making it again.
     """
     from stoker.client.queue import check_possible, output_path
 
@@ -283,7 +290,7 @@ def make_spec(
 
 
 def make_context(options: ParsedOptions, settings: Settings) -> Context:
-    """Where a job with these options runs: folder, environment, umask, shell."""
+    """The folder, environment, umask and shell of a job with these options."""
     from stoker.client.queue import current_context
 
     context = current_context(settings, _folder(options.cwd), options.env)
@@ -293,7 +300,7 @@ def make_context(options: ParsedOptions, settings: Settings) -> Context:
 
 
 def check_words(words: tuple[str, ...]) -> None:
-    """Raise UsageError for a command that could not be stored or executed."""
+    """Raise UsageError for a command that cannot be stored or executed."""
     with about("command"):
         if not words or not words[0].strip():
             raise UsageError("the command is empty")
@@ -310,7 +317,7 @@ def check_words(words: tuple[str, ...]) -> None:
 def _complete(
     options: ParsedOptions, settings: Settings, devices: tuple[Device, ...], in_foreground: bool
 ) -> Request:
-    """With the default number of GPUs, and the mask of CUDA_VISIBLE_DEVICES."""
+    """Add the default number of GPUs, and the restriction by CUDA_VISIBLE_DEVICES."""
     request = options.request
     if request.gpus < 0:
         if not request.ids and not devices and not settings.devices:
@@ -326,16 +333,18 @@ def _check_request(request: Request, named: Callable[[str], str]) -> None:
     memory, ids, exclusive = named("gpu_mem"), named("gpu_ids"), named("exclusive")
     has_memory = request.memory is not None or request.is_auto
     if has_memory and request.exclusive:
-        raise UsageError(f"{memory} shares a GPU and {exclusive} does not", "give one", "gpu_mem")
+        raise UsageError(
+            f"{memory} and {exclusive} exclude each other", "use one of them", "gpu_mem"
+        )
     if not request.gpus and (has_memory or request.ids or request.exclusive):
         raise UsageError(f"{memory}, {ids} and {exclusive} need {named('gpus')} 1 or more",
-                         f"leave them out, or leave out {named('gpus')} 0", "gpus")  # fmt: skip
+                         f"remove them, or remove {named('gpus')} 0", "gpus")  # fmt: skip
 
 
 def _masked(devices: tuple[Device, ...]) -> tuple[str, ...]:
-    """The GPUs that CUDA_VISIBLE_DEVICES names, if it names any that Stoker knows.
+    """The known GPUs that CUDA_VISIBLE_DEVICES names; () if it does not restrict them.
 
-    Inside a job the variable is what Stoker gave to that job, and does not restrict other jobs.
+    Inside a job, the variable has the GPUs of that job, and does not restrict jobs it submits.
     """
     mask = os.environ.get("CUDA_VISIBLE_DEVICES")
     if not mask or "STOKER_JOB_ID" in os.environ:
@@ -358,7 +367,7 @@ def _check_driver(named: Callable[[str], str]) -> None:
         sample = sample_once()
         if sample.cards is None:
             raise Unavailable(
-                f"cannot tell which GPUs this host has: {sample.trouble}",
+                f"cannot find the GPUs of this host: {sample.trouble}",
                 f"for a job without a GPU: {named('gpus')} 0; otherwise see `stoker doctor`",
             )
 
@@ -367,7 +376,9 @@ def _folder(given: str | None) -> str:
     try:
         cwd = os.path.abspath(given) if given else os.getcwd()
     except FileNotFoundError:
-        raise UsageError("the current directory was removed", "cd to another one") from None
+        raise UsageError(
+            "the current directory was removed", "change to another directory"
+        ) from None
     if not os.path.isdir(cwd):
         raise UsageError(f"the folder `{cwd}` does not exist", field="cwd")
     return cwd
@@ -384,7 +395,9 @@ def _dependency(item: Any, settings: Settings) -> Dependency:
 def _check_context(context: Context) -> None:
     for key, value in context.env:
         if len(os.fsencode(value)) + len(key) + 2 > MAX_ARGUMENT_BYTES:
-            raise UsageError(f"the variable `{key}` is too large for any program (over 128 kB)")
+            raise UsageError(
+                f"the environment variable `{key}` has more than 128 kB, the limit of Linux"
+            )
     size = sum(len(key) + len(value) + 10 for key, value in context.env)
     if size > _MOST_ENV_BYTES:
-        raise UsageError(f"the environment has {size} bytes, too many for any program to start")
+        raise UsageError(f"the environment has {size} bytes, more than Linux allows")

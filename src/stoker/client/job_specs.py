@@ -1,4 +1,4 @@
-"""Commands and lines of job files become jobs, under options that hold for all of them."""
+"""Make job specifications from commands and lines of job files, with common options."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from stoker.core.formats.job_file import JobLine
 
 LINE_FLAGS = Verb("submit", "", "", flag_options(), words="files")
-# Options that say which GPUs a job runs on: with others, it is another job.
+# Options that select GPUs are part of the identity of a job.
 _RESOURCES = ("gpus", "gpu_ids", "gpu_model", "min_gpu_mem", "exclusive")
 
 
 class ResumableJob(Record):
-    """A line of a job file, and what identifies it in a later run of the file."""
+    """A job from a line of a job file, with its identity in later runs of the file."""
 
     spec: JobSpec
     identity: str
@@ -42,8 +42,11 @@ class ResumableJob(Record):
 
 
 class JobSpecs:
-    """`values`: options that hold for all jobs; `named`: how errors name these (job_options.py).
-    `check_line`: checks and changes the options that a line sets by itself."""
+    """Makes jobs that share options.
+
+    `values`: the common options; `named`: their names in errors (see job_options.py).
+    `check_line`: checks and changes the options of a single line.
+    """
 
     def __init__(
         self,
@@ -66,16 +69,16 @@ class JobSpecs:
         self.base = self._make(self._options)
 
     def command(self, words: list[str], *, is_argv: bool) -> JobSpec:
-        """One word is shell text, unless `is_argv`."""
+        """The job of a command. A single word is shell text, unless `is_argv`."""
         check_words(tuple(words))
         return self.base._replace(argv=tuple(words), shell=len(words) == 1 and not is_argv)
 
     def line(self, line: JobLine) -> JobSpec:
-        """A line of a job file. The flags behind its `#stoker` override the common options."""
+        """The job of a line. The flags after its `#stoker` override the common options."""
         return self._line(line)[0]
 
     def resumable_line(self, line: JobLine) -> ResumableJob:
-        """The same, with what identifies it among the other jobs of the file."""
+        """The job of a line, with its identity among the jobs of the file."""
         from stoker.core.job_identity import job_identity
 
         spec, options, values = self._line(line)
@@ -126,7 +129,7 @@ class JobSpecs:
 
 
 def merged(values: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Options over others; those that may be repeated add up."""
+    """`own` over `values`; the values of repeatable options are joined."""
     found = {**values, **own}
     for option in JOB_OPTIONS:
         if option.repeats and option.key in own:
@@ -135,8 +138,8 @@ def merged(values: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_foreground(values: Mapping[str, Any]) -> None:
-    """Raise UsageError for options that would let `stoker run` wait for ever."""
+    """Raise UsageError for options that need the queue, such as `--after`."""
     for key, value in values.items():
         if value and BY_KEY[key].in_queue:
-            raise UsageError(f"`--{key}` is for jobs in the queue, and `stoker run` has none",
-                             "leave it out, or use `stoker submit`")  # fmt: skip
+            raise UsageError(f"`--{key}` is only for jobs in the queue, not for `stoker run`",
+                             "remove it, or use `stoker submit`")  # fmt: skip

@@ -1,4 +1,4 @@
-"""A job's log as text for programs: what `stoker log` shows, without colours."""
+"""The log of a job as plain text: what `stoker log` shows, without colors."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _TAIL_BYTES = 64 << 10
 
 
 def log_text(path: str) -> str:
-    """The whole log, progress bars collapsed and escapes filtered; "" when there is none yet."""
+    """The whole log, with progress bars collapsed and escape sequences removed; "" without one."""
     return "".join(f"{line}\n" for line in _lines(path, 0))
 
 
 def last_lines(path: str, count: int) -> list[str]:
-    """The end of a log, found without reading all of it."""
+    """The last lines of a log; reads only the end of the file."""
     try:
         size = os.stat(path).st_size
     except OSError:
@@ -46,7 +46,7 @@ def _lines(path: str, start: int) -> list[str]:
 
 
 def read_lines(blocks: Iterator[bytes]) -> list[str]:
-    """The lines that a terminal would show, without colours."""
+    """The lines that a terminal would show, without colors."""
     view = LogView(False)
     lines: list[str] = []
     rest = b""
@@ -59,7 +59,7 @@ def read_lines(blocks: Iterator[bytes]) -> list[str]:
 
 
 def whole_characters(data: bytes) -> int:
-    """Where to cut so that no UTF-8 character is split between two blocks."""
+    """The length of `data` without an incomplete UTF-8 character at its end."""
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]
         if byte >= 0xC0:
@@ -71,7 +71,7 @@ def whole_characters(data: bytes) -> int:
 
 
 def read_from(descriptor: int, start: int) -> Iterator[bytes]:
-    """The file from an offset; what was given back to the disk is named, not read."""
+    """The file from an offset on. A hole, where old output was dropped, yields a short note."""
     position = start
     while True:
         try:
@@ -91,7 +91,7 @@ def read_from(descriptor: int, start: int) -> Iterator[bytes]:
 
 
 def _shown(line: str) -> str:
-    """Bytes that were not UTF-8 are shown as \\xNN."""
+    """The line with bytes that were not UTF-8 shown as \\xNN."""
     if not any("\udc80" <= char <= "\udcff" for char in line):
         return line
     return "".join(f"\\x{ord(c) - 0xDC00:02x}" if "\udc80" <= c <= "\udcff" else c for c in line)

@@ -1,8 +1,8 @@
-"""Values of job options: from the text of a command line, or from a Python or JSON value.
+"""Parse values of job options: text of a command line, or Python and JSON values.
 
-A `Kind` reads both. Texts mean the same everywhere; bare numbers are bytes, seconds, or seconds
-since the epoch. Both functions raise UsageError with a message that does not name the option: the
-caller knows how the user wrote it (`--gpu-mem`, `gpu_mem=`, a field of a form).
+A `Kind` has a function for each. Text has the same meaning in both; numbers are bytes, seconds, or
+seconds since the epoch. Both raise UsageError with a message that does not name the option, because
+only the caller knows how the user wrote it (`--gpu-mem`, `gpu_mem=`, a field of a form).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _CONDITIONS = ("ok", "any", "notok")
 
 
 class Kind(Record):
-    """How the value of an option is written."""
+    """The type of an option value. Both functions return the checked value or raise UsageError."""
 
     parse: Callable[[str], Any]  # text of a command line
     check: Callable[[Any], Any]  # a Python or JSON value
 
 
 class Invalid(UsageError):
-    """A Python or JSON value of the wrong type or size; the hint says what to write."""
+    """A Python or JSON value has the wrong type or size. The hint says what to write."""
 
 
 def _invalid(value: object, hint: str) -> Invalid:
@@ -69,23 +69,23 @@ def _check_switch(value: Any) -> bool:
 
 
 def check_text(value: Any, what: str = "") -> str:
-    """Text that can be stored and passed to a program. `what` names it in errors."""
+    """Check text that is stored and passed to a program. `what` names it in errors."""
     if not isinstance(value, str):
         raise _invalid(value, "write text")
     problem = None
     if "\0" in value:
-        problem = "holds a NUL byte"
+        problem = "contains a NUL byte"
     try:
         value.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
-        problem = "holds characters that cannot be encoded"
+        problem = "contains characters that cannot be encoded"
     if problem is not None:
         raise UsageError(f"{what} {problem}") if what else Invalid(problem)
     return value
 
 
 def check_path(value: Any, what: str = "") -> str:
-    """A path, as text, bytes or an object that is a path."""
+    """Check a path: text, bytes or an `os.PathLike`. Returns text."""
     try:
         return check_text(os.fsdecode(value), what)
     except TypeError:
@@ -94,19 +94,19 @@ def check_path(value: Any, what: str = "") -> str:
 
 def _parse_path(text: str) -> str:
     if not text:
-        raise UsageError("the path is empty")
+        raise UsageError("the path must not be empty")
     return text
 
 
 def _parse_group(text: str) -> str:
     if not text.strip():
-        raise UsageError("the name is empty", "write --group NAME")
+        raise UsageError("the name must not be empty", "write --group NAME")
     return text
 
 
 def _parse_on_oom(text: str) -> str:
     if text not in ON_OOM:
-        raise UsageError(f"`{text}` is not a way to handle out-of-memory errors",
+        raise UsageError(f"`{text}` is not a valid action",
                          "write bigger, elsewhere, alone or fail")  # fmt: skip
     return text
 
@@ -126,7 +126,7 @@ def _parse_memory(text: str) -> int | str:
         return text
     size = parse_size(text)
     if not size:
-        raise UsageError("the size is 0", "write 20G or auto")
+        raise UsageError("the size must not be 0", "write 20G or auto")
     return size
 
 
@@ -152,12 +152,13 @@ def _check_duration(value: Any, bare: str) -> float:
 
 
 def parse_time(text: str, now: float) -> float:
-    """`+2h`, `now+30m`, `14:30` (the next one), `2026-12-24T18:00`, `2026-12-24 18:00`."""
+    """Seconds since the epoch of `+2h`, `now+30m`, `14:30` (the next one), `2026-12-24T18:00` or
+    `2026-12-24 18:00`."""
     from datetime import datetime
 
     try:
         at = _time(text, now)
-        datetime.fromtimestamp(at)  # refuses what no calendar can show
+        datetime.fromtimestamp(at)  # raises for years that cannot be shown
         return at
     except (ValueError, Error, OverflowError, OSError):
         raise UsageError(
@@ -180,7 +181,7 @@ def _time(text: str, now: float) -> float:
 
 
 def time_of(value: Any, now: float) -> float:
-    """When a job may begin: text, seconds since the epoch, a datetime, or a timedelta from now."""
+    """Seconds since the epoch of text, a number, a datetime, or a timedelta from `now`."""
     from datetime import datetime
 
     if isinstance(value, str):
@@ -197,7 +198,7 @@ def time_of(value: Any, now: float) -> float:
 
 
 def _parse_begin(text: str) -> str:
-    """Validated now, resolved when a job is submitted: `+2h` counts from then."""
+    """Check the text. It is resolved when the job is submitted, so that `+2h` counts from then."""
     parse_time(text, 0.0)
     return text
 
@@ -230,10 +231,10 @@ def _check_names(value: Any) -> tuple[str, ...]:
 
 
 def parse_tags(text: str) -> tuple[str, ...]:
-    """`a,b` are two tags, as in a selector."""
+    """Split `a,b` into two tags, as in a selector."""
     tags = tuple(word.strip() for word in text.split(","))
     if not all(tags):
-        raise UsageError("a tag cannot be empty" if not text.strip() else
+        raise UsageError("a tag must not be empty" if not text.strip() else
                          f"`{text}` has an empty tag")  # fmt: skip
     return tags
 
@@ -245,7 +246,7 @@ def _check_tags(value: Any) -> tuple[str, ...]:
 
 
 def parse_pair(text: str) -> tuple[tuple[str, str], ...]:
-    """`NAME=VALUE`, or `NAME` to copy the variable of this process."""
+    """Parse `NAME=VALUE`, or `NAME` to copy the variable of this process."""
     key, equals, value = text.partition("=")
     if not key:
         raise UsageError(f"`{text}` is not an environment variable", "write NAME=VALUE")
@@ -257,7 +258,7 @@ def _check_env(value: Any) -> tuple[tuple[str, str], ...]:
     for name, content in value.items():
         check_text(name, "the name of a variable")
         if not name or "=" in name:
-            raise UsageError(f"`{name}` cannot be the name of an environment variable")
+            raise UsageError(f"`{name}` is not a valid name of an environment variable")
         if isinstance(content, (bool, int, float)):
             content = str(content)
         what = f"the variable `{name}`"
@@ -269,7 +270,7 @@ def _check_env(value: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _parse_env_file(path: str) -> tuple[tuple[str, str], ...]:
-    """The variables of a file with one NAME=VALUE a line."""
+    """The variables of a file with one NAME=VALUE per line."""
     pairs = []
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
@@ -292,7 +293,7 @@ def _check_env_file(value: Any) -> tuple[tuple[str, str], ...]:
 
 
 def parse_dependencies(text: str) -> tuple[Dependency, ...]:
-    """`7`, `7:any`, `7,8:notok`."""
+    """Parse `7`, `7:any` or `7,8:notok`."""
     return tuple(_dependency(part, "write 7, 7:ok, 7:any or 7:notok") for part in text.split(","))
 
 
@@ -305,7 +306,8 @@ def _dependency(text: str, hint: str) -> Dependency:
 
 
 def _check_after(value: Any) -> tuple[Any, ...]:
-    """Dependencies, and jobs of the Python API, whose queue is checked when a job is submitted."""
+    """Check dependencies. Jobs of the Python API stay as they are: their queue is checked when the
+    job is submitted."""
     is_one = isinstance(value, (int, str, Dependency)) or hasattr(value, "state_dir")
     found: list[Any] = []
     for item in (value,) if is_one else value:

@@ -1,4 +1,4 @@
-"""The one way for doors to change anything: a `Queue` is the queue of this user on this host."""
+"""`Queue`: the jobs of one user on one host. All changes of interfaces go through it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from stoker.client.removal import Removal
 
-# Variables that speak of one job only; others with our prefix are settings.
+# Variables that belong to one job; other variables with the prefix STOKER_ are settings.
 _OF_ONE_JOB = (
     "STOKER_JOB_", "STOKER_ATTEMPT", "STOKER_ARRAY_", "STOKER_GPU", "STOKER_SUBMIT_DIR",
     "STOKER_OUTPUT_DIR", "STOKER_CHECKPOINT_DIR", "STOKER_METRICS", "STOKER_STOP_FILE",
@@ -37,7 +37,7 @@ __all__ = ["CHUNK", "Queue", "Receipt", "check_possible", "current_context", "ou
 
 
 class Queue:
-    """The jobs of one user on one host, and the only way for interfaces to change them."""
+    """Submit, select and change jobs. Reading functions are in `views` and `waiting`."""
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or load_settings()
@@ -53,7 +53,7 @@ class Queue:
         return Submission(self.db)
 
     def wake(self) -> bool:
-        """Make sure that a daemon looks at the queue; True when one was started for that."""
+        """Wake the daemon, or start one. Returns whether a daemon was started."""
         return ensure_daemon(self.settings)
 
     def devices(self) -> tuple[Device, ...]:
@@ -62,7 +62,10 @@ class Queue:
     # -- change ------------------------------------------------------------------------------
 
     def select(self, words: Iterable[str]) -> list[int]:
-        """The ids that selectors mean, each once, in order."""
+        """The ids of the jobs that selectors match, sorted and without duplicates.
+
+        Raises NotFound if a selector names no job.
+        """
         ids: dict[int, None] = {}
         for word in words:
             for part in word.split(",") if not word.startswith("name:") else [word]:
@@ -70,29 +73,36 @@ class Queue:
         return sorted(ids)
 
     def cancel(self, ids: list[int], grace: float | None = None) -> tuple[int, int]:
+        """Cancel jobs: waiting ones now, running ones with SIGTERM and, after `grace`, SIGKILL.
+
+        Returns how many were cancelled and how many are being stopped.
+        """
         from stoker.store import changes
 
         if grace is not None and not 0 <= grace < float("inf"):
-            raise UsageError(f"the grace period is {grace!r}", "give a number of seconds from 0 on")
+            raise UsageError(
+                f"invalid grace period {grace!r}", "give a number of seconds, 0 or more"
+            )
         try:
             result = changes.cancel(self.db, ids, time.time(), grace)
         except (TryLater, NoPermission):
-            asked = self._stop_without_record(ids, grace)
-            if not asked or any(row.state in WAITING for row in job_queries.jobs(self.db, ids)):
+            stopping = self._stop_without_record(ids, grace)
+            if not stopping or any(row.state in WAITING for row in job_queries.jobs(self.db, ids)):
                 raise
-            return 0, asked
-        # Somebody has to do the stopping; a queue that only waited needs nobody.
+            return 0, stopping
+        # Only running jobs need a daemon that stops them.
         self.wake() if result[1] else self.poke()
         return result
 
     def _stop_without_record(self, ids: list[int], grace: float | None) -> int:
-        """Tell the daemon directly to stop running jobs; how many. For a disk that takes no writes.
+        """Ask the daemon directly to stop running jobs, when the disk is full or read-only.
 
-        The daemon keeps in memory that they were cancelled until it can be recorded.
+        Returns the number of jobs. The daemon keeps the cancellation in memory until it can be
+        recorded.
         """
-        told = b"-" if grace is None else b"%f" % grace
+        seconds = b"-" if grace is None else b"%f" % grace
         running = [row.id for row in job_queries.jobs(self.db, ids) if row.state in ACTIVE]
-        return sum(poke(self.settings.state_dir, b"stop %d %s" % (id, told)) for id in running)
+        return sum(poke(self.settings.state_dir, b"stop %d %s" % (id, seconds)) for id in running)
 
     def hold(self, ids: list[int]) -> int:
         from stoker.store import changes
@@ -149,7 +159,7 @@ class Queue:
     # -- devices -----------------------------------------------------------------------------
 
     def decide_card(self, uuid: str, **decision: object) -> None:
-        """drained=True or False, slots=N, quarantine=None (back in use)."""
+        """Change a GPU: `drained`, `slots`, or `quarantine=None` to end its quarantine."""
         from stoker.store import changes
 
         changes.decide_card(self.db, uuid, decision)
@@ -161,19 +171,19 @@ class Queue:
         changes.tag(self.db, ids, add, remove)
 
     def remove(self, ids: list[int]) -> list[int]:
-        """Remove final jobs with their logs; returns those that were."""
+        """Remove finished jobs with their logs. Returns the ids of the removed jobs."""
         removal = self.removal()
         removal.remove(ids)
         return removal.jobs
 
     def removal(self, on_progress: Callable[[int], None] | None = None) -> Removal:
-        """`on_progress` is called after each batch with the number of removed jobs."""
+        """A removal in batches. `on_progress` is called with the number of removed jobs."""
         from stoker.client.removal import Removal
 
         return Removal(self.db, on_progress)
 
     def finished_runs(self, before: float | None) -> list[str]:
-        """Folders of foreground runs that are over, all or those last changed before some time."""
+        """Folders of finished foreground runs, all or those last changed before a time."""
         from stoker.supervisor import locks
 
         place = os.path.join(self.settings.state_dir, "runs")
@@ -187,7 +197,7 @@ class Queue:
         ]
 
     def remove_runs(self, runs: list[str]) -> int:
-        """Remove the records and logs of these foreground runs; returns how many."""
+        """Remove records and logs of foreground runs. Returns how many were removed."""
         import shutil
 
         from stoker.supervisor import locks
@@ -200,7 +210,7 @@ class Queue:
         return removed
 
     def drain(self, draining: bool) -> None:
-        """Start nothing more (or again), whatever waits."""
+        """Stop starting jobs (True), or start jobs again (False)."""
         from stoker.store import changes
 
         changes.set_draining(self.db, draining)
@@ -211,16 +221,16 @@ class Queue:
 
 
 def check_possible(request: Request, devices: tuple[Device, ...]) -> None:
-    """Refuse now what could never start, and say what could."""
+    """Raise Impossible, with a hint, for a request that this host can never satisfy."""
     fitting = [device for device in devices if is_eligible(request, device)]
     if len(fitting) >= request.gpus:
         return
     has = f"{len(devices)} GPU{_s(len(devices))}" if devices else "no GPU"
-    asks = f"a job asks for {request.gpus} GPU{_s(request.gpus)}"
+    asks = f"the job requests {request.gpus} GPU{_s(request.gpus)}"
     if request.gpus > len(devices):
         raise Impossible(
             f"{asks}, but this host has {has}",
-            f"use --gpus {len(devices)}" + ("" if devices else ", a job without a GPU"),
+            f"use --gpus {len(devices)}" + (" or fewer" if devices else ", a job without a GPU"),
             "gpus",
         )
     unknown = [name for name in request.ids if not any(is_named(d, (name,)) for d in devices)]
@@ -231,13 +241,13 @@ def check_possible(request: Request, devices: tuple[Device, ...]) -> None:
         )
     wanted: dict[str, str] = {}  # by option
     if request.memory is not None:
-        wanted["gpu_mem"] = f"{format_size(request.memory)} of memory to share"
+        wanted["gpu_mem"] = f"{format_size(request.memory)} of shareable memory"
     if request.min_memory is not None:
         wanted["min_gpu_mem"] = f"{format_size(request.min_memory)} of memory"
     if request.model is not None:
-        wanted["gpu_model"] = f"a model named `{request.model}`"
+        wanted["gpu_model"] = f"`{request.model}` in the model name"
     if request.ids:
-        wanted["gpu_ids"] = f"a place in {','.join(request.ids)}"
+        wanted["gpu_ids"] = f"an id in {','.join(request.ids)}"
     kinds = sorted({f"{d.model or 'GPU'} with {format_size(d.memory)}" for d in devices})
     hint = f"this host has {', '.join(kinds)}"
     loose = request._replace(memory=None)
@@ -245,9 +255,9 @@ def check_possible(request: Request, devices: tuple[Device, ...]) -> None:
     if request.memory is not None and len(most) >= request.gpus:
         hint = f"use --gpu-mem {most[request.gpus - 1] >> 30}G or less; {hint}"
     able = "none" if not fitting else f"only {len(fitting)}"
-    able += f" of the {len(devices)} here"
+    able += f" of the {len(devices)} GPUs"
     raise Impossible(
-        f"{asks} with {' and '.join(wanted.values())}, but {able} would do", hint,
+        f"{asks} with {' and '.join(wanted.values())}, but {able} can be used", hint,
         field=next(iter(wanted), "gpus"),
     )  # fmt: skip
 
@@ -257,7 +267,7 @@ def _s(count: int) -> str:
 
 
 def output_path(path: str | None, cwd: str) -> str | None:
-    """The absolute path of an output file; UsageError when it is not a regular file."""
+    """The absolute path of an output file. Raises UsageError if it is not a regular file."""
     if path is None:
         return None
     from stoker.supervisor.regular_files import output_problem
@@ -275,13 +285,13 @@ def output_path(path: str | None, cwd: str) -> str | None:
 def current_context(
     settings: Settings, cwd: str | None = None, extra: Iterable[tuple[str, str]] = ()
 ) -> Context:
-    """Where we are now: folder, environment, mask, shell."""
+    """The folder, environment, umask and shell of this process, for a job."""
     env = dict(os.environ)
-    env.pop("_", None)  # the path of `stoker` itself; differs with every way of calling it
-    if "STOKER_JOB_ID" in env:  # submitted by a job: what was said to that one is not for this one
+    env.pop("_", None)  # set by shells to the path of `stoker`
+    if "STOKER_JOB_ID" in env:  # submitted by a job, whose variables are not for this one
         for key in [key for key in env if key.startswith(_OF_ONE_JOB)]:
             del env[key]
-        if env.get(MARK[0]) == MARK[1]:  # of a script with #SBATCH options, not of a real Slurm
+        if env.get(MARK[0]) == MARK[1]:  # set by Stoker, not by a real Slurm
             for key in [key for key in env if key.startswith(("SLURM_", "SLURMD_"))]:
                 del env[key]
             folders = env.get("PATH", "").split(":")

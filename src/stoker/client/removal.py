@@ -1,7 +1,7 @@
 """Remove finished jobs: their records, logs, reports and stored calls.
 
-Works in batches. A batch is removed as a whole, files first: an interrupted removal leaves jobs
-that can be removed again, and no file without a job.
+Removes the files of a batch before its records, so that an interrupted removal leaves jobs that can
+be removed again, and no file without a job.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BATCH = 1000
 
 
 class Removal:
-    """What was removed so far, also after an exception in the middle."""
+    """Removes jobs and counts them; the counts are valid also after an exception."""
 
     def __init__(self, db: Database, on_progress: Callable[[int], None] | None = None) -> None:
         self._db = db
@@ -27,7 +27,7 @@ class Removal:
         self.log_bytes = 0
 
     def remove(self, ids: list[int]) -> None:
-        """Remove those of these jobs that have finished."""
+        """Remove these jobs, except those that have not finished."""
         keep(self._db, JobFiles(self._db.folder), ids)
         folders = function_folders.folders_of(self._db, ids)
         try:

@@ -1,4 +1,4 @@
-"""The one read model: rows for lists, the status page and JSON, all from here."""
+"""Jobs and the daemon as text and JSON, for all interfaces."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stoker.store.job_queries import JobRow
 from stoker.supervisor.logs import job_folder, log_path, read_progress
 from stoker.supervisor.process_table import STOPPED, state_of
 
-# Causes for people, where they say more than the exit code.
+# Texts of the causes that say more than an exit code.
 CAUSES = {
     "gpu_oom": "out of GPU memory",
     "host_oom": "out of memory",
@@ -29,12 +29,12 @@ CAUSES = {
     "gpu_lost": "its GPU was lost",
     "time_limit": "time limit",
     "user": "by user",
-    "requeue": "asked to run again",
+    "requeue": "requeued by the job",
     "stopped_early": "stopped early",
     "sweep": "sweep stopped",
     "dependency": "a dependency was not met",
 }
-_WITH_CODE = ("missing_script",)  # the code tells Python (2) from a shell (127)
+_WITH_CODE = ("missing_script",)  # the exit code distinguishes Python (2) from a shell (127)
 _NEEDED = 3  # dependencies that fit into a cell
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,19 +52,19 @@ def signal_number(row: JobRow) -> int | None:
 
 
 def devices_of(row: JobRow) -> tuple[int, ...]:
-    """Where it runs, or ran at last. A job that waits to be tried again holds nothing."""
+    """The GPUs on which a job runs or last ran; none for a job that waits for a retry."""
     return () if row.state in WAITING else row.devices
 
 
 def log_paths(settings: Settings, row: JobRow) -> tuple[str | None, str | None]:
-    """(stdout, stderr) of the newest attempt; stderr None when it goes with stdout."""
+    """(stdout, stderr) of the latest attempt; stderr is None if it goes to the same file."""
     if not row.attempts:
         return None, None
     return row.stdout or log_path(settings.state_dir, row.id, row.attempts), row.stderr
 
 
 def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
-    """A job for programs. Field names are part of schema 1."""
+    """A job as JSON. The field names are part of schema 1."""
     out, err = log_paths(settings, row)
     uuids = {device.number: device.uuid for device in job_queries.devices(db)}
     trial = (sweeps.of_job(db, row.id) if row.sweep is not None else None) or (None, None)
@@ -125,7 +125,7 @@ def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
 
 
 def job_in_full(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
-    """The same with its attempts and what happened to it."""
+    """A job as JSON, with its attempts and events."""
     attempts = [
         {"number": a.number, "devices": list(a.devices), "started_at": iso(a.started_at),
          "ended_at": iso(a.ended_at), "status": a.status, "cause": a.cause, "detail": a.detail,
@@ -149,17 +149,18 @@ def iso(at: float | None) -> str | None:
 
 
 def result_words(row: JobRow, db: Database | None = None) -> str:
-    """How a job ended, in words; with the database also which other job was to blame."""
+    """How a job ended; "" if it succeeded or has not finished. With `db`, a job that was cancelled
+    because of a dependency names the other job."""
     if row.state == "done" or row.state not in FINAL:
         return ""
     cause = row.cause or row.attempt_cause
     if cause == "dependency" and db is not None:
-        return _to_blame(db, row.id) or CAUSES[cause]
+        return _failed_dependency(db, row.id) or CAUSES[cause]
     return end_words(cause, row.status, row.detail)
 
 
 def end_words(cause: str | None, status: int | None, detail: str | None) -> str:
-    """How an attempt ended, in words."""
+    """How an attempt ended."""
     if cause == "start_failed":
         return detail or "could not start"
     if cause in CAUSES:
@@ -177,8 +178,8 @@ def attempt_words(cause: str | None, status: int | None, detail: str | None) -> 
     return words if status is None or code in words else f"{words}, {code}"
 
 
-def _to_blame(db: Database, id: int) -> str:
-    """`job 7 failed`: why a job that waited for it can never run."""
+def _failed_dependency(db: Database, id: int) -> str:
+    """`job 7 failed`: the dependency that can never be met."""
     for needs, condition, met in job_queries.dependencies(db, id):
         if not met:
             try:
@@ -186,20 +187,23 @@ def _to_blame(db: Database, id: int) -> str:
             except NotFound:
                 return f"job {needs} was removed"
             if state in FINAL and condition != "any" and (state == "done") == (condition != "ok"):
-                return f"job {needs} {'succeeded' if state == 'done' else _past(state)}"
+                return f"job {needs} {'succeeded' if state == 'done' else state_words(state)}"
     return ""
 
 
-def _past(state: str) -> str:
-    return f"was {state}" if state in ("cancelled", "lost") else state
+def state_words(state: str) -> str:
+    """A state as a part of a sentence: `is running`, `failed`, `was cancelled`."""
+    if state in ("cancelled", "lost"):
+        return f"was {state}"
+    return state if state == "failed" else f"is {state}"
 
 
 def process_words(db: Database, row: JobRow) -> str:
-    """What is unusual about the processes of an active job."""
+    """A notice about suspended or unkillable processes of a job; "" if there are none."""
     if row.pid is None or row.state not in ("running", "stopping"):
         return ""
     if state_of(row.pid) == STOPPED:
-        return f"stopped: `kill -CONT {row.pid}` lets it go on"
+        return f"suspended; continue it with `kill -CONT {row.pid}`"
     if row.state == "stopping":
         for _, kind, why in reversed(job_queries.events(db, row.id)):
             if kind == "stuck":
@@ -208,14 +212,14 @@ def process_words(db: Database, row: JobRow) -> str:
 
 
 def progress(settings: Settings, row: JobRow) -> str | None:
-    """How far a running job says it is."""
+    """The progress that a running job reports."""
     if row.state not in ACTIVE:
         return None
     return read_progress(job_folder(settings.state_dir, row.id))
 
 
 def waiting_words(db: Database, row: JobRow, now: float, draining: bool = False) -> str:
-    """What a queued job waits for as far as its own row tells; `stoker why` looks at all others."""
+    """What a queued job waits for, from its own row; `stoker why` considers the whole queue."""
     if row.state != "queued":
         return ""
     words = []
@@ -234,7 +238,7 @@ def waiting_words(db: Database, row: JobRow, now: float, draining: bool = False)
 
 
 def _clock(at: float, now: float) -> str:
-    """The time of day, with the date unless it is today's."""
+    """The time of day, with the date if it is not today."""
     day = "%Y-%m-%d"
     when, today = time.localtime(at), time.localtime(now)
     is_today = time.strftime(day, when) == time.strftime(day, today)
@@ -258,7 +262,7 @@ def page(
     tag: str | None = None,
     name: str | None = None,
 ) -> list[JobRow]:
-    """What `ls` shows: all of some states, or what matters now (unfinished, then newest ended)."""
+    """The jobs of `ls`: those in `states`, or unfinished jobs and the latest finished ones."""
     if states is not None:
         return job_queries.page(db, states, limit, tag=tag, name=name, newest_first=True)[::-1]
     with db.reading():

@@ -1,7 +1,7 @@
-"""Why a job waits and when it starts, with the policy, estimates and limits that the daemon uses.
+"""Explain why a job waits and estimate when it starts, with the policy code of the daemon.
 
-Every statement about a waiting job comes from one `View`: a snapshot of the queue and the plan that
-the daemon's policy makes of it.
+A `View` is a snapshot of the queue with the plan that the policy makes for it. All statements about
+waiting jobs come from it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 
 from stoker.client.gpu_views import GpuView, holder_words, load_gpu_views
-from stoker.client.views import process_words, result_words
+from stoker.client.views import process_words, result_words, state_words
 from stoker.core.formats.durations import format_duration
 from stoker.core.gpus.occupancy import state_of
 from stoker.core.model import Device, DeviceState, RunningJob, WaitingJob
@@ -27,14 +27,15 @@ from stoker.store import job_queries, meta
 from stoker.store.database import Database
 from stoker.store.job_queries import JobRow
 
-DEPTH = 200  # jobs of each request group that places and forecasts look at
+DEPTH = 200  # jobs of each request group that places and forecasts consider
 _LISTED = 64
 
 
 class View:
-    """One look at the host and the queue, for statements about any number of jobs.
+    """A snapshot of GPUs and queue, for statements about any number of jobs.
 
-    `cards` are those of `shown_cards`, if they are known already.
+    `cards`: the result of `load_gpu_views`, to avoid loading it again. `extra`: a job that is added
+    to the snapshot if it became eligible since the last tick of the daemon.
     """
 
     def __init__(
@@ -46,16 +47,16 @@ class View:
         extra: JobRow | None = None,
     ) -> None:
         self._db = db
-        shown = cards or load_gpu_views(db, settings)
+        gpus = cards or load_gpu_views(db, settings)
         now, offset = time.monotonic(), time.time() - time.monotonic()
         slots = job_queries.meta(db, "cpu_slots")
         cpus = int(str(slots)) if slots is not None else cpu_slots(settings)
         with db.reading():
             deep, cut = load_snapshot(db, now, offset, (), None, cpus, depth)
-        devices, states = _cards(deep.running, shown)
+        devices, states = _device_states(deep.running, gpus)
         is_known = extra is None or any(job.id == extra.id for job in deep.waiting)
         if extra is not None and not is_known and extra.line not in cut:
-            # Its time has come, and the daemon will see it next.
+            # It has just become eligible; the daemon sees it in its next tick.
             waiting = [*deep.waiting, _as_waiting(extra, offset)]
             waiting.sort(key=lambda job: (job.line, -job.priority, job.id))
             deep = deep._replace(waiting=tuple(waiting))
@@ -64,51 +65,51 @@ class View:
         self._refusal = meta.refusal(db)
         self._jobs: dict[int, AnyJob] = {job.id: job for job in deep.waiting}
         self._places: dict[int, Place] | None = None
-        self._told: dict[tuple[int, str | None], tuple[list[str], bool]] = {}
+        self._reasons: dict[tuple[int, str | None], tuple[list[str], bool]] = {}
         self._starts: dict[int, float] | None = None
         self.seen = in_view(self._deep)
         self.plan = decide(self.seen)
 
     def starts(self) -> dict[int, float]:
-        """Seconds until jobs are likely to start; none where starts are refused."""
+        """Estimated seconds until jobs start; empty while the host cannot start any job."""
         if self._starts is None:
             self._starts = {} if self._refusal else forecast(self._deep, self._cut)
         return self._starts
 
     def place(self, row: JobRow) -> Place:
-        """How many jobs come before it."""
+        """How many jobs are ahead of a job."""
         if self._places is None:
             self._places = places(self._deep, self._cut)
         known = self._places.get(row.id)
         if known is not None:
             return known
-        # Further back than was read: at least those of its own request group come before it.
+        # Not in the snapshot: count at least the jobs of its own request group.
         is_only = all(job.line == row.line for job in self._deep.waiting)
         return Place(job_queries.ahead_in_line(self._db, row), is_only)
 
     def reasons(self, row: JobRow, *, place_first: bool = False) -> list[str]:
-        """Why a job waits that needs nothing but devices; empty when it starts now."""
+        """Why a job waits that only needs devices; empty if it starts now."""
         if any(start.job == row.id for start in self.plan.starts):
             if self._refusal is not None:
-                return [f"jobs cannot be started at the moment: {self._refusal}"]
+                return [f"no job can start at the moment: {self._refusal}"]
             return []
-        key = (row.line, self.plan.waits.get(row.id))  # what is said of one holds for its group
-        if key not in self._told:
+        key = (row.line, self.plan.waits.get(row.id))  # the same for all jobs of a request group
+        if key not in self._reasons:
             job = self._jobs.get(row.id) or _as_waiting(row, 0.0)
-            self._told[key] = reasons_of(job, self.seen, self.plan)
-        sentences, waits_for_others = self._told[key]
+            self._reasons[key] = reasons_of(job, self.seen, self.plan)
+        sentences, waits_for_others = self._reasons[key]
         place = self.place(row)
         if not waits_for_others or not place.ahead:
             return list(sentences)
         return [str(place), *sentences] if place_first else [*sentences, str(place)]
 
     def advice(self, row: JobRow) -> list[str]:
-        """When it is likely to start, and one change that would start it now."""
+        """The estimated start of a job, and a change of its request that would start it now."""
         sentences = []
         start = self.starts().get(row.id)
         if start is not None:
             at = time.strftime("%H:%M", time.localtime(time.time() + start))
-            sentences.append(f"likely start at {at}, in {format_duration(start)}")
+            sentences.append(f"estimated start at {at}, in {format_duration(start)}")
         if self.plan.waits.get(row.id) in (NO_DEVICE, RESERVED):
             change = what_if(self._jobs[row.id], self.seen)
             if change is not None:
@@ -116,51 +117,51 @@ class View:
         return sentences
 
 
-def _cards(
-    running: Iterable[RunningJob], cards: tuple[list[GpuView], str | None]
+def _device_states(
+    running: Iterable[RunningJob], gpus: tuple[list[GpuView], str | None]
 ) -> tuple[tuple[Device, ...], dict[int, DeviceState]]:
-    """The devices and what holds for them, as the daemon sees them."""
-    shown, trouble = cards
+    """The devices and their states, as the daemon computes them."""
+    gpu_views, error = gpus
     running = list(running)
     states = {}
-    for card in shown:
-        closed = trouble or card.closed
-        if card.occupancy is None:
-            states[card.device.number] = DeviceState(closed=closed)
+    for gpu in gpu_views:
+        closed = error or gpu.closed
+        if gpu.occupancy is None:
+            states[gpu.device.number] = DeviceState(closed=closed)
         else:
-            state = state_of(card.device, card.occupancy, running, closed)
-            states[card.device.number] = _with_leases(state, card)
-    return tuple(card.device for card in shown), states
+            state = state_of(gpu.device, gpu.occupancy, running, closed)
+            states[gpu.device.number] = _with_leases(state, gpu)
+    return tuple(gpu.device for gpu in gpu_views), states
 
 
-def _with_leases(state: DeviceState, card: GpuView) -> DeviceState:
-    """Leases of others count as used, however little their jobs use yet: ours would be refused."""
-    mine = os.getuid()
+def _with_leases(state: DeviceState, gpu: GpuView) -> DeviceState:
+    """Count memory leased by others as used, even if it is still free: the lease would fail."""
+    own_uid = os.getuid()
     others = [
         one
-        for one in card.holders
-        # What an earlier daemon of ours leased is in our own jobs' claims.
-        if one.uid != mine or not card.jobs or os.path.exists(f"/proc/{one.pid}")
+        for one in gpu.holders
+        # Leases of an earlier daemon of this queue are part of the claims of its jobs.
+        if one.uid != own_uid or not gpu.jobs or os.path.exists(f"/proc/{one.pid}")
     ]
-    if not others or card.occupancy is None:
+    if not others or gpu.occupancy is None:
         return state
-    whole = capacity(card.device)
+    whole = capacity(gpu.device)
     leased = sum(whole if one.amount is None else one.amount for one in others)
     note = "; ".join(text for text in (state.note, *map(holder_words, others)) if text)
     return state._replace(
-        foreign=max(state.foreign, state.foreign - card.occupancy.leased + leased),
+        foreign=max(state.foreign, state.foreign - gpu.occupancy.leased + leased),
         has_strangers=True,
         note=note,
     )
 
 
 def likely_starts(db: Database, settings: Settings) -> dict[int, float]:
-    """Seconds until the jobs at the head of the queue are likely to start."""
+    """Estimated seconds until the first jobs of each request group start."""
     return View(db, settings, _LISTED).starts()
 
 
 def queue_order(db: Database, limit: int) -> list[int]:
-    """Ids of jobs that wait for nothing but devices, in the order of the policy."""
+    """The ids of jobs that only wait for devices, in the order of the policy."""
     now = time.monotonic()
     snapshot, _ = load_snapshot(db, now, time.time() - now, (), None, 0, limit)
     return [job.id for job in order_of(snapshot)][:limit]
@@ -174,46 +175,48 @@ def _as_waiting(row: JobRow, offset: float) -> WaitingJob:
 
 
 def why(db: Database, settings: Settings, row: JobRow) -> list[str]:
-    """Sentences that say what a job waits for; empty when it is about to start."""
+    """Sentences that explain what a job waits for; empty if it is about to start."""
     if row.state == "held":
-        return [f"it is held; `stoker release {row.id}` lets it run"]
+        return [f"it is held; to let it start: stoker release {row.id}"]
     if row.state in ACTIVE:
-        cards = ", ".join(map(str, row.devices))
-        place = f"it is {row.state}" + (f" on gpu {cards}" if cards else "")
-        return [text for text in (place, process_words(db, row)) if text]
+        devices = ", ".join(map(str, row.devices))
+        state = f"it is {row.state}" + (f" on GPU {devices}" if devices else "")
+        return [text for text in (state, process_words(db, row)) if text]
     if row.state in FINAL:
         words = result_words(row, db)
-        return [f"it is {row.state}" + (f": {words}" if words else "")]
+        return [f"it {state_words(row.state)}" + (f": {words}" if words else "")]
     reasons = []
     for needs, condition, met in job_queries.dependencies(db, row.id):
         if not met:
             other = job_queries.job(db, needs)
-            must = {"ok": "must succeed", "any": "must end", "notok": "must fail"}[condition]
+            must = {"ok": "must succeed", "any": "must finish", "notok": "must fail"}[condition]
             reasons.append(f"job {needs} {must} first; it is {other.state}")
     if row.eligible_at is not None and row.eligible_at > time.time():
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row.eligible_at))
-        what = f"attempt {row.attempts + 1} is due" if row.attempts else "it may not begin before"
-        reasons.append(f"{what} {'at ' if row.attempts else ''}{at}")
+        what = (
+            f"attempt {row.attempts + 1} is due at" if row.attempts else "it may not start before"
+        )
+        reasons.append(f"{what} {at}")
     if reasons:
         return reasons
     view = View(db, settings, extra=row)
     reasons = view.reasons(row)
     if reasons:
         reasons += view.advice(row)
-    trouble = status.why_not_running(settings.state_dir)
-    if trouble is not None:
-        return [trouble, *reasons]
+    daemon_problem = status.why_not_running(settings.state_dir)
+    if daemon_problem is not None:
+        return [daemon_problem, *reasons]
     problem = _reported_problem(settings)
     return reasons if problem is None else [problem, *reasons]
 
 
 def host_problems(db: Database, settings: Settings) -> list[str]:
-    """Why nothing can be started at all, whatever the policy says."""
+    """Why this host cannot start any job at the moment; empty if it can."""
     problem = _reported_problem(settings)
     if problem is not None:
         return [problem]
     refusal = meta.refusal(db)
-    return [] if refusal is None else [f"jobs cannot be started at the moment: {refusal}"]
+    return [] if refusal is None else [f"no job can start at the moment: {refusal}"]
 
 
 def _reported_problem(settings: Settings) -> str | None:

@@ -9,6 +9,7 @@ import time
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import as_json, report_change
 from stoker.client.option_values import parse_dependencies, parse_pair, parse_time
+from stoker.client.views import state_words
 from stoker.core.formats.byte_text import maybe_bytes, pack_words
 from stoker.core.formats.command_line import Option, Parsed, Verb, count, whole_number
 from stoker.core.formats.durations import parse_duration
@@ -30,28 +31,32 @@ def _after(text: str) -> tuple[Dependency, ...]:
 VERB = Verb(
     "edit",
     "edit [OPTIONS] JOB",
-    "Change a waiting job by flags, or its command in $EDITOR when no flag is given.",
+    "Change a job that has not started. Without options, edit its command in $EDITOR.",
     (
         Option("-c --command", "the new command, as shell text", "TEXT"),
-        Option("-G --gpus", "GPUs", "N", count),
-        Option("-n --name", "name", "NAME"),
-        Option("-p --priority", "priority", "N", whole_number),
-        Option("-t --time-limit", "time limit (bare: minutes; 0: none)", "TIME", parse_duration),
-        Option("-r --retries", "retries", "N", count),
-        Option("--begin", "not before: 14:30, +2h, 2026-12-24T18:00, or now", "TIME", _begin),
+        Option("-G --gpus", "number of GPUs", "N", count),
+        Option("-n --name", "new name", "NAME"),
+        Option("-p --priority", "new priority; a higher number starts first", "N", whole_number),
+        Option(
+            "-t --time-limit", "time limit (0: none; without unit: minutes)", "TIME", parse_duration
+        ),
+        Option("-r --retries", "retry up to N times", "N", count),
+        Option(
+            "--begin", "do not start before: 14:30, +2h, 2026-12-24T18:00; or now", "TIME", _begin
+        ),
         Option(
             "-d --after",
-            "wait for these jobs instead: 7, 7:any; or none",
+            "wait for these jobs instead: 7, 7:any; none: for no job",
             "ID[:COND]",
             _after,
             many=True,
         ),
-        Option("-C --cwd", "run it in this folder", "DIR"),
+        Option("-C --cwd", "working directory", "DIR"),
         Option("-E --env", "set a variable; NAME alone copies it", "K=V", parse_pair, many=True),
     ),
     (
         ("stoker edit 7 --gpus 2", ""),
-        ("stoker edit 7 --begin now", "also: try again at once"),
+        ("stoker edit 7 --begin now", "also skips the delay before a retry"),
         ("stoker edit 7 --after 5,6:any --env LR=0.1", ""),
         ("stoker edit 7", "opens your editor"),
     ),
@@ -63,13 +68,15 @@ def run(parsed: Parsed) -> int:
     queue = open_queue()
     ids = queue.select(parsed.words)
     if len(ids) != 1:
-        raise UsageError("which job? exactly one can be edited", "stoker edit 7 --gpus 2")
+        raise UsageError(
+            "exactly one job can be edited at a time", "example: stoker edit 7 --gpus 2"
+        )
     row = job_queries.job(queue.db, ids[0])
     if row.state not in WAITING:
-        copy = f"`stoker rerun --hold {row.id}` makes a copy to edit"
+        copy = f"`stoker rerun --hold {row.id}` creates a copy that can be edited"
         raise Conflict(
-            f"job {row.id} is {row.state} and cannot be edited any more",
-            f"`stoker cancel {row.id}` ends it, then {copy}" if row.state in ACTIVE else copy,
+            f"job {row.id} {state_words(row.state)}; only a waiting job can be edited",
+            f"after `stoker cancel {row.id}`, {copy}" if row.state in ACTIVE else copy,
         )
     values: dict[str, object] = {}
     request = None if parsed["gpus"] is None else row.request._replace(gpus=parsed["gpus"])
@@ -92,13 +99,15 @@ def run(parsed: Parsed) -> int:
         before = display(row.argv, row.shell)
         text = _in_editor(before)
         if text == before:
-            return _say(parsed, f"job {row.id} is unchanged", None)
+            return _report(parsed, f"job {row.id} is unchanged", None)
     if text is not None:
         if not text.strip() or "\0" in text:
-            raise UsageError("the command is empty" if not text.strip() else "it holds a NUL byte")
+            raise UsageError(
+                "the command is empty" if not text.strip() else "the command contains a NUL byte"
+            )
         values["argv"], values["shell"] = pack_words((text,)), 1
     queue.edit(row.id, values, request, cwd=cwd, env=env, after=after)
-    return _say(parsed, f"job {row.id} changed", row.id)
+    return _report(parsed, f"job {row.id} changed", row.id)
 
 
 def _folder(path: str | None) -> str | None:
@@ -107,7 +116,7 @@ def _folder(path: str | None) -> str | None:
     return None if path is None else os.path.abspath(path)
 
 
-def _say(parsed: Parsed, text: str, changed: int | None) -> int:
+def _report(parsed: Parsed, text: str, changed: int | None) -> int:
     report_change(as_json(changed=changed) if parsed["json"] else text)
     return 0
 
@@ -118,7 +127,7 @@ def _in_editor(text: str) -> str:
 
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor or not sys.stdin.isatty():
-        raise UsageError("nothing to change was given", "use flags, or set EDITOR on a terminal")
+        raise UsageError("no changes given", "give options, or set EDITOR and run it on a terminal")
     with tempfile.NamedTemporaryFile("w+", suffix=".sh", errors="surrogateescape") as file:
         file.write(text + "\n")
         file.flush()

@@ -1,4 +1,4 @@
-"""`stoker gpus`: the cards, who is on them, and whether they are used."""
+"""`stoker gpus`: GPUs, the processes on them, and whether Stoker may use them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _ACTIONS = ("drain", "restore", "slots")
 VERB = Verb(
     "gpus",
     "gpus [drain|restore GPU... | slots N GPU...]",
-    "Show the cards: memory, load, jobs, strangers, holders. Or change how they are used.",
-    (Option("-w --watch", "keep showing it; Ctrl-C ends (--json: a line at each change)"),),
+    "Show GPUs with their jobs, other processes and leases, or change how they are used.",
+    (Option("-w --watch", "refresh until Ctrl-C; with --json, print a line for each change"),),
     (
         ("stoker gpus", ""),
-        ("stoker gpus drain 3", "its jobs finish, no more are started there"),
-        ("stoker gpus restore 3", "use it again, also after trouble"),
-        ("stoker gpus slots 2 0 1", "two jobs without --gpu-mem share each of these cards"),
+        ("stoker gpus drain 3", "running jobs finish, and no more jobs start on it"),
+        ("stoker gpus restore 3", "use it again after a drain or a GPU error"),
+        ("stoker gpus slots 2 0 1", "two jobs without --gpu-mem share each of GPU 0 and 1"),
     ),
     words="actions",
 )
@@ -49,40 +49,42 @@ def run(parsed: Parsed) -> int:
 
 
 def _as_json(queue: Queue) -> dict[str, Any]:
-    cards, trouble = load_gpu_views(queue.db, queue.settings)
-    return {"gpus": [card.as_json() for card in cards], "trouble": trouble}
+    gpus, error = load_gpu_views(queue.db, queue.settings)
+    return {"gpus": [gpu.as_json() for gpu in gpus], "trouble": error}
 
 
 def _render(found: tuple[list[GpuView], str | None]) -> str:
-    cards, trouble = found
+    gpus, error = found
     parts = []
     rows: list[tuple[object, ...]] = []
-    for card in cards:
+    for gpu in gpus:
         facts = (
-            card.device.visible, card.device.model or "-", card.memory_words(), card.load_words(),
-            card.heat_words(), card.state,
+            gpu.device.visible, gpu.device.model or "-", gpu.memory_words(), gpu.load_words(),
+            gpu.temperature_words(), gpu.state,
         )  # fmt: skip
-        tenants = card.tenant_words()
-        rows.append((*facts, tenants[0] if tenants else "-"))
-        rows += [("", "", "", "", "", "", line) for line in tenants[1:]]
+        users = gpu.user_words()
+        rows.append((*facts, users[0] if users else "-"))
+        rows += [("", "", "", "", "", "", line) for line in users[1:]]
     if rows:
-        parts.append(table(("GPU", "MODEL", "MEMORY", "UTIL", "TEMP", "STATE", "ON IT"), rows))
-    if trouble is not None:
-        parts.append(trouble)
-    return "\n".join(parts) or "no GPU"
+        parts.append(table(("GPU", "MODEL", "MEMORY", "UTIL", "TEMP", "STATE", "USED BY"), rows))
+    if error is not None:
+        parts.append(error)
+    return "\n".join(parts) or "no GPUs found"
 
 
 def _change(queue: Queue, parsed: Parsed) -> int:
     action, *words = parsed.words
     if action not in _ACTIONS:
-        raise UsageError(f"`{action}`: what should be done?", f"one of: {', '.join(_ACTIONS)}")
+        raise UsageError(
+            f"`{action}` is not an action of `stoker gpus`", f"actions: {', '.join(_ACTIONS)}"
+        )
     slots = None
     if action == "slots":
         if not words:
-            raise UsageError("how many slots?", "stoker gpus slots 2 0 1")
+            raise UsageError("no number of slots given", "example: stoker gpus slots 2 0 1")
         slots = count(words.pop(0))
         if not 1 <= slots <= 64:
-            raise UsageError(f"{slots} slots make no sense", "1 to 64")
+            raise UsageError(f"the number of slots must be 1 to 64, not {slots}")
     devices = _named(queue, words)
     for device in devices:
         if action == "drain":
@@ -91,26 +93,26 @@ def _change(queue: Queue, parsed: Parsed) -> int:
             queue.decide_card(device.uuid, drained=0, quarantine=None)
         else:
             queue.decide_card(device.uuid, slots=slots)
-    done = {"drain": "drained: no more jobs start there", "restore": "in use again",
-            "slots": f"now with {slots} slots each"}[action]  # fmt: skip
+    done = {"drain": "drained: running jobs finish, no more jobs start", "restore": "in use again",
+            "slots": f"set to {slots} slot{'s' if slots != 1 else ''}"}[action]  # fmt: skip
     names = ", ".join(device.visible for device in devices)
     report_change(as_json(changed=[device.uuid for device in devices]) if parsed["json"] else
-                  f"gpu {names} {done}")  # fmt: skip
+                  f"GPU{'s' if len(devices) > 1 else ''} {names} {done}")  # fmt: skip
     return 0
 
 
 def _named(queue: Queue, words: list[str]) -> list[Device]:
     devices = queue.devices()
     if not words:
-        raise UsageError("which GPU?", "give indices or UUIDs, or `all`")
+        raise UsageError("no GPU given", "give indices or UUIDs, or `all`")
     if words == ["all"] and devices:
         return list(devices)
     if not devices:
-        raise NotFound("there is no GPU on this host")
+        raise NotFound("this host has no GPU")
     found = []
     for word in words:
         matches = [device for device in devices if is_named(device, (word,))]
         if not matches:
-            raise NotFound(f"there is no GPU `{word}`", "`stoker gpus` shows them")
+            raise NotFound(f"there is no GPU `{word}`", "`stoker gpus` lists the GPUs")
         found += matches
     return found

@@ -1,10 +1,11 @@
-"""`stoker hold`: keep queued jobs from starting."""
+"""`stoker hold`: keep waiting jobs from starting."""
 
 from __future__ import annotations
 
 from stoker.cli.job_words import is_one_job, select_jobs
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import plural, print_change
+from stoker.client.views import state_words
 from stoker.core.formats.command_line import Parsed, Verb
 from stoker.errors import Conflict
 from stoker.store import job_queries
@@ -26,8 +27,8 @@ def run(parsed: Parsed) -> int:
     if not count and is_one_job(ids, parsed.words):
         state = job_queries.job(queue.db, ids[0]).state
         if state != "held":
-            raise Conflict(f"job {ids[0]} is {state}; only a queued job can be held")
+            raise Conflict(f"job {ids[0]} {state_words(state)}; only a queued job can be held")
     text = f"{plural(count, 'job')} held"
     if count:
-        text += f"; `stoker release` lets {'it' if count == 1 else 'them'} run"
+        text += f"; to let {'it' if count == 1 else 'them'} start: stoker release JOB"
     return print_change(parsed, text, held=count)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from stoker.cli.job_words import is_one_job, select_jobs
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import plural, print_change
+from stoker.client.views import state_words
 from stoker.core.formats.command_line import Parsed, Verb, whole_number
 from stoker.errors import Conflict, UsageError
 from stoker.store import job_queries
@@ -15,8 +16,8 @@ VERB = Verb(
     "Change the priority of waiting jobs. A higher number starts first; the default is 0.",
     (),
     (
-        ("stoker priority 10 7", "job 7 goes to the front"),
-        ("stoker priority -5 3-9", "these go behind all others"),
+        ("stoker priority 10 7", "job 7 starts before jobs with a lower priority"),
+        ("stoker priority -5 3-9", "these start after jobs with a higher priority"),
     ),
     words="jobs",
     minus_words=True,
@@ -32,7 +33,9 @@ def run(parsed: Parsed) -> int:
     count = queue.set_priority(ids, priority)
     if not count and is_one_job(ids, parsed.words[1:]):
         state = job_queries.job(queue.db, ids[0]).state
-        raise Conflict(f"job {ids[0]} is {state}; only the priority of a waiting job can change")
+        raise Conflict(
+            f"job {ids[0]} {state_words(state)}; only a waiting job can change its priority"
+        )
     return print_change(
-        parsed, f"{plural(count, 'job')} now with priority {priority}", changed=count
+        parsed, f"priority of {plural(count, 'job')} set to {priority}", changed=count
     )

@@ -6,6 +6,7 @@ from stoker.cli.job_words import is_one_job, select_jobs
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import plural, print_change
 from stoker.cli.start_notice import with_start_notice
+from stoker.client.views import state_words
 from stoker.core.formats.command_line import Parsed, Verb
 from stoker.errors import Conflict
 from stoker.store import job_queries
@@ -22,5 +23,5 @@ def run(parsed: Parsed) -> int:
     count = with_start_notice(queue, lambda: queue.release(ids))
     if not count and is_one_job(ids, parsed.words):
         state = job_queries.job(queue.db, ids[0]).state
-        raise Conflict(f"job {ids[0]} is {state}; only a held job can be released")
+        raise Conflict(f"job {ids[0]} {state_words(state)}; only a held job can be released")
     return print_change(parsed, f"{plural(count, 'job')} released", released=count)

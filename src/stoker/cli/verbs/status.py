@@ -1,4 +1,4 @@
-"""Bare `stoker`: the devices and what they do, then what waits."""
+"""`stoker status` and plain `stoker`: GPUs and their jobs, then waiting jobs."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 VERB = Verb(
     "status",
     "[status] [OPTIONS]",
-    "Devices, running jobs, the head of the queue, how many jobs there are in each state.",
-    (Option("-w --watch", "keep showing it; Ctrl-C ends (--json: a line at each change)"),),
+    "Show GPUs, running jobs, the first waiting jobs, and the number of jobs in each state.",
+    (Option("-w --watch", "refresh until Ctrl-C; with --json, print a line for each change"),),
     (("stoker", ""), ("stoker status --json", "")),
 )
 _SHOWN = 10
@@ -58,11 +58,11 @@ def render(queue: Queue) -> str:
         lines = [(job.id, elapsed(job, now), _line(job)) for job in cpu_jobs[:_SHOWN]]
         title = f"CPU JOB{'S' if slots is None else f'S (of {slots})'}"
         parts.append(
-            table((title, "TIME", "COMMAND"), lines) if lines else "no GPU, nothing running"
+            table((title, "TIME", "COMMAND"), lines) if lines else "no GPUs, no running jobs"
         )
     counts = job_queries.counts_up_to(queue.db, COUNT_LIMIT)
     waiting = _waiting(queue)
-    parts.append(jobs_table(queue, waiting) if waiting else "nothing waiting")
+    parts.append(jobs_table(queue, waiting) if waiting else "no waiting jobs")
     if counts:
         parts.append(summary(counts))
     parts += _notices(queue, counts)
@@ -75,20 +75,20 @@ def _devices(
     if not queue.settings.devices and has_driver():
         from stoker.client.gpu_views import load_gpu_views
 
-        cards, trouble = load_gpu_views(queue.db, queue.settings)
+        gpus, error = load_gpu_views(queue.db, queue.settings)
         rows: list[tuple[object, ...]] = []
-        for card in cards:
-            cells = [(elapsed(job, now), _line(job)) for job in card.jobs]
-            cells += [("-", f"({words})") for words in card.others_words()]
+        for gpu in gpus:
+            cells = [(elapsed(job, now), _line(job)) for job in gpu.jobs]
+            cells += [("-", f"({words})") for words in gpu.others_words()]
             if not cells:
-                cells = [("-", "-" if card.closed is None else f"({card.closed})")]
-            facts = (card.device.visible, card.device.model, card.memory_words(), card.load_words())
+                cells = [("-", "-" if gpu.closed is None else f"({gpu.closed})")]
+            facts = (gpu.device.visible, gpu.device.model, gpu.memory_words(), gpu.load_words())
             rows.append((*facts, *cells[0]))
             rows += [("", "", "", "", *cell) for cell in cells[1:]]
         text = table(("GPU", "MODEL", "MEMORY", "UTIL", "TIME", "JOB"), rows) if rows else ""
-        if trouble is not None:
-            text = f"{text}\n{trouble}".strip()
-        return tuple(card.device for card in cards), text
+        if error is not None:
+            text = f"{text}\n{error}".strip()
+        return tuple(gpu.device for gpu in gpus), text
     devices = queue.devices()
     rows = []
     for device in devices:
@@ -99,7 +99,7 @@ def _devices(
 
 
 def _waiting(queue: Queue) -> list[job_queries.JobRow]:
-    """The head of the queue, then jobs that wait for something else than a device."""
+    """The first jobs of the queue, then jobs that wait for something other than a GPU."""
     from stoker.client.waiting import queue_order
 
     ready = job_queries.jobs(queue.db, queue_order(queue.db, _SHOWN))
@@ -113,11 +113,11 @@ def _line(job: job_queries.JobRow) -> str:
 
 
 def _notices(queue: Queue, counts: dict[str, int]) -> list[str]:
-    nobody = no_daemon(queue, counts)
-    notices = [nobody] if nobody else []
+    missing = no_daemon(queue, counts)
+    notices = [missing] if missing else []
     notices += host_problems(queue.db, queue.settings)
     if bool(job_queries.meta(queue.db, "draining")):
-        notices.append("drained, nothing new starts: `stoker daemon resume`")
+        notices.append("drained: no job starts before `stoker daemon resume`")
     return notices
 
 
