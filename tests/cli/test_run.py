@@ -197,7 +197,7 @@ def test_resume_reads_records_without_identities(lab: Lab) -> None:
 
 def test_resume_needs_to_know_which_run(lab: Lab) -> None:
     refused(lab.run("run", "--resume", "-", input="true\n"), 2,
-            "--resume needs to know which run", "give --log-dir, or a job file")  # fmt: skip
+            "--resume needs a job file or --log-dir", "they identify the earlier run")  # fmt: skip
 
 
 def test_a_second_run_in_the_same_folder_begins_anew(lab: Lab) -> None:
@@ -217,7 +217,7 @@ def test_two_runs_cannot_share_a_folder(lab: Lab) -> None:
     done = lab.run("run", "jobs.txt")
     assert done.returncode == 1
     assert done.stderr.startswith("error: another run uses `")
-    assert done.stderr.endswith("hint: wait for it, or give this one its own --log-dir\n")
+    assert done.stderr.endswith("hint: wait until it ends, or use another --log-dir\n")
     gate.open()
     run.communicate(timeout=60)
     assert run.returncode == 0
@@ -256,7 +256,7 @@ def test_a_missing_file_is_named(lab: Lab, word: str) -> None:
     done = lab.run("run", word)
     assert done.returncode == 127
     assert done.stderr.startswith(f"error: {word}: ")
-    assert done.stderr.endswith(f"\nhint: there is no job file `{word}` either\n")
+    assert done.stderr.endswith(f"\nhint: `{word}` is not a job file either\n")
     refused(lab.run("run", "-f", word), 2, f"cannot read `{word}`: No such file or directory")
 
 
@@ -285,15 +285,15 @@ def test_flags_may_stand_behind_the_job_file(lab: Lab) -> None:
     (lab.folder / "train.py").write_text("print(1)")
     refused(
         lab.run("run", "train.py", "--lr", "1"), 2,
-        "`train.py` is taken for a job file, because it is not a program:"
+        "`train.py` is read as a job file, because it is not a program:"
         " `stoker run` has no option `--lr`",
-        "options go before the file; a script needs its program: stoker run python train.py",
+        "to run it as a script, name its interpreter: stoker run python train.py",
     )  # fmt: skip
     refused(
         lab.run("run", "jobs.txt", "-q", "more.txt"), 2,
-        "`jobs.txt` is taken for a job file, because it is not a program: "
+        "`jobs.txt` is read as a job file, because it is not a program: "
         "`more.txt` is not an option",
-        "options go before the file; a script needs its program: stoker run python jobs.txt",
+        "to run it as a script, name its interpreter: stoker run python jobs.txt",
     )  # fmt: skip
 
 
@@ -302,7 +302,8 @@ def test_words_behind_a_job_file_are_not_taken_for_arguments_in_silence(lab: Lab
     done = lab.run("run", "jobs.txt", "more.txt")
     assert (done.returncode, done.stderr) == (
         127,
-        "error: jobs.txt: command not found\nhint: a job file stands alone: stoker run jobs.txt\n",
+        "error: jobs.txt: command not found\n"
+        "hint: a job file takes no arguments: stoker run jobs.txt\n",
     )
 
 
@@ -327,8 +328,8 @@ def test_a_run_that_streams_names_what_failed(lab: Lab) -> None:
 @pytest.mark.parametrize("flag", ["--hold", "--begin +1h", "--after 7"])
 def test_flags_of_the_queue_are_refused_in_lines_of_a_run(lab: Lab, flag: str) -> None:
     write(lab, "true", f"true #stoker {flag}")
-    said = f"`{flag.split()[0]}` is for jobs in the queue, and `stoker run` has none"
-    hint = "leave it out, or use `stoker submit`"
+    said = f"`{flag.split()[0]}` is only for jobs in the queue, not for `stoker run`"
+    hint = "remove it, or use `stoker submit`"
     refused(lab.run("run", "jobs.txt"), 2, f"line 2: {said}", hint)
 
 
@@ -337,15 +338,15 @@ def test_a_sweep_of_held_trials_is_refused_by_a_run(lab: Lab) -> None:
         'command = "true {x}"\nresources = {hold = true}\n[params]\nx = [1]\n'
     )
     refused(lab.run("run", "s.toml"), 2,
-            "`--hold` is for jobs in the queue, and `stoker run` has none",
-            "leave it out, or use `stoker submit`")  # fmt: skip
+            "`--hold` is only for jobs in the queue, not for `stoker run`",
+            "remove it, or use `stoker submit`")  # fmt: skip
 
 
 def test_an_impossible_line_is_named(lab: Lab) -> None:
     write(lab, "true", "", "true #stoker --gpus 9")
     for words in (("run", "jobs.txt"), ("submit", "-f", "jobs.txt")):
-        said = "line 3: a job asks for 9 GPUs, but this host has 2 GPUs"
-        refused(lab.run(*words), 65, said, "use --gpus 2")
+        said = "line 3: the job requests 9 GPUs, but this host has 2 GPUs"
+        refused(lab.run(*words), 65, said, "use --gpus 2 or fewer")
 
 
 def test_the_progress_line_knows_how_many_there_are(lab: Lab) -> None:

@@ -62,7 +62,7 @@ def test_words_that_are_no_devices_are_refused(
 @pytest.mark.parametrize("named", ["", " "])
 def test_no_device_at_all_is_refused(lab: Lab, named: str) -> None:
     refused(lab.run("run", "--devices", named, "true"), 2,
-            "`--devices` names no device", "for jobs without a GPU: --gpus 0")  # fmt: skip
+            "`--devices` is empty", "for jobs without a GPU: --gpus 0")  # fmt: skip
 
 
 def test_a_narrow_mask_of_the_caller_is_respected(new_lab: Callable[..., Lab]) -> None:

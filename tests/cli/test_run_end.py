@@ -32,7 +32,7 @@ def test_a_drained_run_says_what_it_did_not_start(
 ) -> None:
     assert drained(lab, number) == (
         code, "",
-        f"2 done, 6 not started; --resume goes on with them; logs in {lab.folder}/logs\n",
+        f"2 done, 6 not started; continue with --resume; logs in {lab.folder}/logs\n",
     )  # fmt: skip
 
 
@@ -42,21 +42,21 @@ def test_jobs_that_are_still_in_the_file_are_counted_as_well(lab: Lab) -> None:
 
 
 def test_what_was_left_is_said_however_quiet_the_run(lab: Lab) -> None:
-    wanted = "6 not started; --resume goes on with them\n"
+    wanted = "6 not started; continue with --resume\n"
     assert drained(lab, signal.SIGUSR1, "--quiet") == (0, "", wanted)
 
 
 def test_what_was_left_is_in_the_json(lab: Lab) -> None:
     _, out, errors = drained(lab, signal.SIGUSR1, "--json")
     assert (as_json(out)["not_started"], len(as_json(out)["jobs"])) == (6, 2)
-    assert errors == "6 not started; --resume goes on with them\n"
+    assert errors == "6 not started; continue with --resume\n"
 
 
 def test_cancelled_jobs_are_not_called_failed(lab: Lab) -> None:
     code, _, errors = drained(lab, signal.SIGTERM)
     assert code == 130
     assert "job 1 cancelled: by user  " in errors
-    assert "0 done, 2 cancelled, 6 not started; --resume goes on with them; logs" in errors
+    assert "0 done, 2 cancelled, 6 not started; continue with --resume; logs" in errors
 
 
 def test_what_was_skipped_before_is_not_left(lab: Lab) -> None:
@@ -91,7 +91,7 @@ def test_a_job_that_would_have_been_tried_again_is_left_as_well(lab: Lab) -> Non
     assert run.wait(timeout=60) == 0  # with more to come from the pipe, for all it knows
     _, errors = run.communicate()
     assert errors.startswith(
-        "1 done, 1 not tried again, the rest of the input not read; --resume goes on with them;"
+        "1 done, 1 not retried, the rest of the input was not read; continue with --resume;"
     )
 
 

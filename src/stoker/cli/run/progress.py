@@ -1,4 +1,4 @@
-"""What `stoker run` shows while it runs."""
+"""Progress of `stoker run` on stderr."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from stoker.cli.run.run_sweep import SweepSource
 
 _REDRAW_SECONDS = 0.1
-_NAMED = 20  # failures that are told one by one
+_NAMED = 20  # failures that are printed one by one
 
 
 def log_path(folder: str, job: int, number: int) -> str:
@@ -33,7 +33,7 @@ def log_path(folder: str, job: int, number: int) -> str:
 
 
 class Screen(EventListener):
-    """Progress on stderr while it runs: one line that is redrawn, failures as they happen."""
+    """Redraws one progress line, and prints failed jobs as they end."""
 
     def __init__(
         self,
@@ -53,8 +53,8 @@ class Screen(EventListener):
         self._began = time.monotonic()
         self._drawn_at = 0.0
         self._line = ""
-        self._total = total  # jobs in the file, where it is one
-        # A single command says itself what went wrong.
+        self._total = total  # jobs in the input, if it is a file
+        # A single command prints its own errors.
         self._names_failures = not self._quiet and not isinstance(source, WordSource)
         self.done = 0
         self.failed = 0
@@ -97,6 +97,7 @@ class Screen(EventListener):
         notice(text)
 
     def tick(self) -> float | None:
+        """Redraw the progress line; returns when to call again (monotonic), or None."""
         if not self._live:
             return None
         now = time.monotonic()

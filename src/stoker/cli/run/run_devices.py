@@ -1,4 +1,4 @@
-"""The devices of a foreground run: named, simulated, or all that the driver tells of."""
+"""The GPUs of a foreground run: named on the command line, simulated, or all of the host."""
 
 from __future__ import annotations
 
@@ -19,56 +19,71 @@ from stoker.settings import Settings, cpu_slots
 _OPEN = DeviceState()
 
 
-def cards_of(parsed: Parsed, settings: Settings, tag_base: int) -> FixedGpus:
+def gpus_of(parsed: Parsed, settings: Settings, tag_base: int) -> FixedGpus:
+    """The GPUs that the run uses. Raises UsageError or Impossible for names of unknown GPUs."""
     named = parsed["devices"]
     if named is not None and not named.strip():
-        raise UsageError("`--devices` names no device", "for jobs without a GPU: --gpus 0")
+        raise UsageError("`--devices` is empty", "for jobs without a GPU: --gpus 0")
     if named is None and not settings.devices and os.environ.get("CUDA_VISIBLE_DEVICES"):
         named = visible_names(os.environ["CUDA_VISIBLE_DEVICES"])
         if not named:
             return FixedGpus(())
     if named is None:
+<<<<<<< HEAD
         return _looked_at(find_gpus(settings, tag_base), ())
+=======
+        return _sampled(find_cards(settings, tag_base), ())
+>>>>>>> fc5a3c6 (Rewrite the texts of the run command)
     devices = parse_devices(named)
     if settings.devices:
         _check_known(devices, simulated(settings.devices))
         return FixedGpus(devices)
-    if not has_driver():  # nobody can tell; they may be cards of another kind
+    if not has_driver():  # cannot be checked; they may be GPUs of another vendor
         return FixedGpus(devices)
     if any("," in device.visible for device in devices):
-        # Pairs such as 0+1 are devices of our own making; the driver knows nothing of them.
+        # A pair such as 0+1 is one device for Stoker, but not for the driver.
         _check_known(devices, tuple(map(as_device, sample_once().cards or ())))
         return FixedGpus(devices)
-    # Inside a job, its cards are leased already, and to us as well.
+    # Inside a job, the GPUs of the job are already leased, and the run may use them.
     held = os.environ.get("STOKER_GPU_UUIDS", "").split(",")
-    cards = MonitoredGpus(tag_base, settings.leases, settings.gpus_by_uuid, held)
-    cards.use_only({device.visible: device.slots for device in devices})
-    return _looked_at(cards, devices)
+    gpus = MonitoredGpus(tag_base, settings.leases, settings.gpus_by_uuid, held)
+    gpus.use_only({device.visible: device.slots for device in devices})
+    return _sampled(gpus, devices)
 
 
+<<<<<<< HEAD
 def _looked_at(cards: FixedGpus, named: tuple[Device, ...]) -> FixedGpus:
     if isinstance(cards, MonitoredGpus):
         cards.update(sample_once(), {})
         if cards.problem is not None:
             notice(f"no GPU can be used: {cards.problem}")
+=======
+def _sampled(gpus: FixedGpus, named: tuple[Device, ...]) -> FixedGpus:
+    """The same GPUs, after a first sample of their state."""
+    if isinstance(gpus, MonitoredGpus):
+        gpus.update(sample_once(), {})
+        if gpus.trouble is not None:
+            notice(f"no GPU can be used: {gpus.trouble}")
+>>>>>>> fc5a3c6 (Rewrite the texts of the run command)
         else:
-            _check_known(named, cards.devices)
-    return cards
+            _check_known(named, gpus.devices)
+    return gpus
 
 
 def _check_known(named: tuple[Device, ...], known: tuple[Device, ...]) -> None:
-    """Refuse a device that this host does not have, where it is known what it has."""
+    """Raise Impossible for an unknown GPU, if it is known which GPUs this host has."""
     for name in (name for device in named for name in device.visible.split(",")):
         if known and not any(is_named(device, (name,)) for device in known):
             names = ", ".join(device.visible for device in known)
             raise Impossible(f"there is no GPU `{name}` on this host", f"its GPUs: {names}")
 
 
-def usable(cards: FixedGpus) -> tuple[Device, ...]:
-    """What a job of this run may ask for."""
-    return tuple(d for d in cards.devices if cards.states.get(d.number, _OPEN).closed is None)
+def usable(gpus: FixedGpus) -> tuple[Device, ...]:
+    """The devices that jobs of this run may use."""
+    return tuple(d for d in gpus.devices if gpus.states.get(d.number, _OPEN).closed is None)
 
 
-def at_a_time(cards: FixedGpus, parsed: Parsed, settings: Settings) -> int:
-    slots = sum(device.slots for device in cards.devices)
+def at_a_time(gpus: FixedGpus, parsed: Parsed, settings: Settings) -> int:
+    """How many jobs can run at the same time."""
+    slots = sum(device.slots for device in gpus.devices)
     return slots or parsed["jobs"] or cpu_slots(settings)

@@ -1,6 +1,6 @@
-"""Where the jobs of `stoker run` come from: one command, or the lines of a file or pipe.
+"""Sources of the jobs of `stoker run`: one command, or the lines of a file or pipe.
 
-A sweep is the third source: see run_sweep.py.
+The third source, a sweep, is in run_sweep.py.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class WordSource:
-    """One command."""
+    """A single command."""
 
     descriptor = None
 
@@ -44,12 +44,12 @@ class WordSource:
 
 
 class LineSource:
-    """Lines of a file or pipe, less those that succeeded in an earlier run."""
+    """Lines of a file or pipe, without those that succeeded in an earlier run."""
 
     def __init__(self, path: str, maker: JobSpecs, finished: FinishedJobs | None) -> None:
-        """`finished`: what succeeded before; None for a run that cannot be resumed."""
+        """`finished`: jobs that succeeded before; None for a run that cannot be resumed."""
         self._reader = LineReader(open_lines(path))
-        # Also `run - < jobs.txt`: a file is always ready, and epoll does not know it.
+        # epoll refuses regular files, also as stdin (`run - < jobs.txt`).
         self._is_file = stat.S_ISREG(os.fstat(self._reader.descriptor).st_mode)
         self._maker = maker
         self._finished = finished
@@ -72,7 +72,7 @@ class LineSource:
         submission.add(specs, time.time())
 
     def count_unread(self) -> int | None:
-        """Jobs behind what was read, for a run that was told to stop; None: nobody can tell."""
+        """The number of jobs in the rest of the input; None if that is a pipe and unknown."""
         if not self._is_file:
             return None if not self.at_end else 0
         count = 0
@@ -87,7 +87,7 @@ class LineSource:
         return [spec for line in lines if (spec := self._unfinished(line)) is not None]
 
     def _unfinished(self, line: JobLine) -> JobSpec | None:
-        """The job of a line, with the key that a later run knows it by; None when it succeeded."""
+        """The job of a line, with a key that identifies it in later runs; None if it succeeded."""
         assert self._finished is not None
         job = self._maker.resumable_line(line)
         key = self._occurrences.next_key(job.identity)

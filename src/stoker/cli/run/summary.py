@@ -1,4 +1,4 @@
-"""How a foreground run ended: what was done, what was left, and the exit code."""
+"""The end of a foreground run: summary, jobs that did not run, and the exit code."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 
 class NotRun(Record):
-    """What a run that was told to stop did not do."""
+    """What a run that was stopped did not run."""
 
     not_started: int = 0
-    not_retried: int = 0  # failed, and would have been tried again
-    is_unread: bool = False  # there may be more in the pipe
+    not_retried: int = 0  # failed, and would have been retried
+    is_unread: bool = False  # the pipe may have more jobs
 
     def words(self) -> str:
         parts = []
         if self.not_started:
             parts.append(f"{self.not_started} not started")
         if self.not_retried:
-            parts.append(f"{self.not_retried} not tried again")
+            parts.append(f"{self.not_retried} not retried")
         if self.is_unread:
-            parts.append("the rest of the input not read")
+            parts.append("the rest of the input was not read")
         return ", ".join(parts)
 
 
@@ -49,11 +49,11 @@ def end(
     screen: Screen,
     interrupts: int,
 ) -> int:
-    """Say how it went; the exit code."""
+    """Print the summary and return the exit code."""
     if isinstance(source, WordSource):
         return _end_of_command(parsed, db, interrupts)
     left = _left(db, source)
-    again = _how_to_go_on(parsed, path, source) if left.words() else ""
+    again = _how_to_resume(parsed, path, source) if left.words() else ""
     if parsed["json"]:
         _print_results(db, folder, left, _summary(screen, source.skipped, left))
     if not parsed["json"] and not parsed["quiet"]:
@@ -61,7 +61,7 @@ def end(
         notice(f"{_summary(screen, source.skipped, left)}{again}{where}")
         if not isinstance(source, LineSource):
             source.print_results()
-    elif left.words():  # nobody should take a part for the whole, however quiet
+    elif left.words():  # printed even with --quiet: the run is incomplete
         notice(f"{left.words()}{again}")
     return 130 if interrupts else min(screen.failed, 101)
 
@@ -72,9 +72,9 @@ def _end_of_command(parsed: Parsed, db: Database, interrupts: int) -> int:
     if row and row[0].detail:
         notice(f"error: {row[0].detail}")
         if code == 127 and len(parsed.words) == 1 and not parsed.dashed:
-            notice(f"hint: there is no job file `{printable(parsed.words[0])}` either")
+            notice(f"hint: `{printable(parsed.words[0])}` is not a job file either")
         elif code == 127 and not parsed.dashed and os.path.isfile(parsed.words[0]):
-            notice(f"hint: a job file stands alone: stoker run {printable(parsed.words[0])}")
+            notice(f"hint: a job file takes no arguments: stoker run {printable(parsed.words[0])}")
     return 130 if interrupts and row and row[0].state == "cancelled" else code
 
 
@@ -97,11 +97,11 @@ def _summary(screen: Screen, skipped: int, left: NotRun) -> str:
     return ", ".join(filter(None, (*parts, left.words())))
 
 
-def _how_to_go_on(parsed: Parsed, path: str | None, source: LineSource | SweepSource) -> str:
+def _how_to_resume(parsed: Parsed, path: str | None, source: LineSource | SweepSource) -> str:
     if not isinstance(source, LineSource):
-        return "; the same command goes on with them"
+        return "; run the same command again to continue"
     has_name = path != "-" or parsed["log_dir"]
-    return "; --resume goes on with them" if has_name else ""
+    return "; continue with --resume" if has_name else ""
 
 
 def _print_results(db: Database, folder: str, left: NotRun, summary: str) -> None:

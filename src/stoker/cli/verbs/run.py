@@ -1,4 +1,4 @@
-"""`stoker run`: a job file, stdin or one command in the foreground."""
+"""`stoker run`: run a job file, lines from stdin, a sweep or one command in the foreground."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stoker.cli.job_flags import RUN_FLAGS, sweep_base
 from stoker.cli.job_lines import check_file
 from stoker.cli.open_queue import at_end
 from stoker.cli.run.progress import Screen, log_path
-from stoker.cli.run.run_devices import at_a_time, cards_of, usable
+from stoker.cli.run.run_devices import at_a_time, gpus_of, usable
 from stoker.cli.run.run_sources import LineSource, WordSource
 from stoker.cli.run.summary import end
 from stoker.cli.submit_checks import check_job_file
@@ -39,40 +39,45 @@ if TYPE_CHECKING:
 VERB = Verb(
         "run",
         "run [OPTIONS] FILE | - | [--] COMMAND...",
-        "Run jobs in the foreground, without the daemon: as many at a time as there are devices.",
+        "Run jobs in the foreground, without the daemon: one at a time on each GPU.",
         (
-            Option("-g --devices", "0,1,1,2: a repeated device is another slot; 0+1 is a pair",
-                   "LIST"),
-            Option("--gpu-file", "a file that says which GPUs may be used; it is watched", "FILE"),
-            Option("-j --jobs", "without GPUs: so many at a time (default: cores)", "N", count),
-            Option("-f --file", "the job file, or - for stdin", "FILE"),
-            Option("-l --log-dir", "keep logs and records there", "DIR"),
-            Option("--stream", "jobs write to this terminal instead of log files"),
-            Option("--resume", "skip the jobs that succeeded in the same log folder"),
-            Option("-q --quiet", "no progress line"),
+            Option("-g --devices", "GPUs to use: 0,1,1,2; a repeated GPU has another slot, 0+1 is a"
+                   " pair", "LIST"),
+            Option("--gpu-file", "file with the GPUs to use; it may change while jobs run", "FILE"),
+            Option("-j --jobs", "jobs at a time without GPUs (default: number of cores)", "N",
+                   count),
+            Option("-f --file", "job file, or - for stdin", "FILE"),
+            Option("-l --log-dir", "folder for logs and records", "DIR"),
+            Option("--stream", "print the output of jobs instead of writing log files"),
+            Option("--resume", "skip jobs that succeeded in an earlier run of the same file"),
+            Option("-q --quiet", "do not show progress"),
             *RUN_FLAGS,
         ),
         (
             ("stoker run --devices 0,1 jobs.txt", ""),
-            ("stoker run --devices 0,0,1 --resume jobs.txt", "two at a time on gpu 0"),
-            ("stoker run --devices 0,1 sweep.toml", "a sweep; again: only what is missing"),
-            ("tail -f -n 0 queue | stoker run --devices 0,1 -", "a queue in a file"),
-            ("stoker run python train.py", "one job: streams, and returns its exit code"),
+            ("stoker run --devices 0,0,1 --resume jobs.txt", "two jobs at a time on GPU 0"),
+            ("stoker run --devices 0,1 sweep.toml", "a sweep; run again, only missing trials"),
+            ("tail -f -n 0 queue | stoker run --devices 0,1 -", "run lines appended to a file"),
+            ("stoker run python train.py", "one command: prints its output, returns its exit code"),
         ),
-        """A file or stdin: one job a line; the exit code is the number of failed jobs, 101 for more
-than 100. A command: its own exit code. Ctrl-C once: start nothing more and let running jobs finish;
-twice, or SIGTERM: cancel them; the exit code is then 130. With a single command, once is enough.
-SIGUSR1 lets running jobs finish as well, and the exit code stays the number of failed jobs; jobs
-that never started are not counted. They are listed on stderr, and --resume runs them.""",
+        """A file or stdin has one job per line; the exit code is the number of failed jobs, or 101
+for more than 100. For a single command, it is the exit code of the command.
+
+  Ctrl-C                   start no more jobs, let running jobs finish; exit code 130
+  Ctrl-C twice, SIGTERM    cancel running jobs; exit code 130 (single command: one Ctrl-C)
+  SIGUSR1                  like Ctrl-C, but the exit code is the number of failed jobs
+
+Jobs that never started do not count as failed; stderr says how many there are, and --resume runs
+them.""",
         keeps_words=True,
         words="files",
     )  # fmt: skip
-# Endings of files that jobs leave in a log folder.
+# Extensions of the files of jobs in a log folder.
 _KINDS = ("log", "jsonl", "progress", "stop", "requeue")
 
 
 def run(parsed: Parsed) -> int:
-    parsed = _with_flags_behind_the_file(parsed)
+    parsed = _with_flags_after_file(parsed)
     if parsed["help"]:
         from stoker.cli.help import help_text
 
@@ -89,38 +94,37 @@ def run(parsed: Parsed) -> int:
     try:
         os.makedirs(folder, 0o700, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"cannot make the folder `{folder}`: {error.strerror}") from None
+        raise UsageError(f"cannot create the folder `{folder}`: {error.strerror}") from None
     lock = _lock(folder, settings)
-    if not parsed["resume"] and sweep is None:  # a sweep lasts: it goes on where it was
-        _begin_anew(folder)
-    db = open_database(
-        folder, durable=False, anew=True, is_owner=True
-    )  # `jobs` may be anything here
+    if not parsed["resume"] and sweep is None:  # a sweep always continues
+        _remove_last_run(folder)
+    # A --log-dir may contain other files, also a folder `jobs` that is not of a queue.
+    db = open_database(folder, durable=False, anew=True, is_owner=True)
     at_end(db.close)
     if parsed["resume"] or sweep is not None:
-        _forget_waiting(db)
-    cards = cards_of(parsed, settings, store_tag(db))
-    maker = JobSpecs(settings, usable(cards), flag_values(parsed.values), in_foreground=True)
+        _remove_waiting(db)
+    gpus = gpus_of(parsed, settings, store_tag(db))
+    specs = JobSpecs(settings, usable(gpus), flag_values(parsed.values), in_foreground=True)
     source: LineSource | WordSource | SweepSource
     total = None
     if sweep is not None:
         from stoker.cli.run.run_sweep import SweepSource
 
-        base = sweep_base(settings, usable(cards), sweep, parsed, in_foreground=True)
-        source = SweepSource(db, folder, sweep, base, at_a_time(cards, parsed, settings),
+        base = sweep_base(settings, usable(gpus), sweep, parsed, in_foreground=True)
+        source = SweepSource(db, folder, sweep, base, at_a_time(gpus, parsed, settings),
                              retries_failed=bool(parsed["resume"]))  # fmt: skip
     elif path is None:
-        source = WordSource(maker.command(parsed.words, is_argv=parsed.dashed))
+        source = WordSource(specs.command(parsed.words, is_argv=parsed.dashed))
     else:
         if path != "-":
-            total = check_file(path, maker.line)
+            total = check_file(path, specs.line)
         can_resume = path != "-" or parsed["log_dir"]
-        source = LineSource(path, maker, _finished(db, parsed) if can_resume else None)
+        source = LineSource(path, specs, _finished(db, parsed) if can_resume else None)
     streams = bool(parsed["stream"]) or path is None
     screen = Screen(parsed, db, folder, streams, source, total)
     slots = parsed["jobs"] or cpu_slots(settings)
     engine = Foreground(
-        db, source, Host(slots, boot_id()), cards, settings._replace(state_dir=folder), screen,
+        db, source, Host(slots, boot_id()), gpus, settings._replace(state_dir=folder), screen,
         lambda job, number: None if streams else log_path(folder, job, number),
         lambda job: os.path.join(folder, str(job)),
         cancels_at_once=path is None,
@@ -136,8 +140,8 @@ def _finished(db: Database, parsed: Parsed) -> FinishedJobs:
     return FinishedJobs.load(db) if parsed["resume"] else FinishedJobs()
 
 
-def _with_flags_behind_the_file(parsed: Parsed) -> Parsed:
-    """`run jobs.txt --devices 0`: a job file has no arguments, so they are meant for us."""
+def _with_flags_after_file(parsed: Parsed) -> Parsed:
+    """Accept `run jobs.txt --devices 0`: a job file takes no arguments, so these are options."""
     words = parsed.words
     if parsed["file"] is not None or parsed.dashed or len(words) < 2 or words[1][:1] != "-":
         return parsed
@@ -151,12 +155,12 @@ def _with_flags_behind_the_file(parsed: Parsed) -> Parsed:
             raise UsageError(f"`{own.words[0]}` is not an option")
     except UsageError as error:
         raise UsageError(
-            f"`{words[0]}` is taken for a job file, because it is not a program: {error.message}",
-            f"options go before the file; a script needs its program: stoker run python {words[0]}",
+            f"`{words[0]}` is read as a job file, because it is not a program: {error.message}",
+            f"to run it as a script, name its interpreter: stoker run python {words[0]}",
         ) from None
     values = {**parsed.values, **own.values}
     for key, value in own.values.items():
-        if isinstance(value, list):  # those that may be repeated add up
+        if isinstance(value, list):  # repeatable options are joined
             values[key] = [*(parsed[key] or ()), *value]
     return Parsed(values, words[:1], False)
 
@@ -166,7 +170,7 @@ def _is_job_file(word: str) -> bool:
 
 
 def _file_of(parsed: Parsed) -> str | None:
-    """The job file that is meant, or None when the words are a command."""
+    """The path of the job file, `-` for stdin, or None if the words are a command."""
     words = parsed.words
     if parsed["file"] is not None:
         if words:
@@ -174,7 +178,9 @@ def _file_of(parsed: Parsed) -> str | None:
         return str(parsed["file"])
     if not words:
         if sys.stdin.isatty():
-            raise UsageError("there is nothing to run", "stoker run jobs.txt, or stoker run CMD...")
+            raise UsageError(
+                "no jobs given", "example: stoker run jobs.txt, or stoker run python train.py"
+            )
         return "-"
     if len(words) == 1 and not parsed.dashed:
         if words[0] == "-":
@@ -188,7 +194,7 @@ def _file_of(parsed: Parsed) -> str | None:
 
 
 def _sweep_of(path: str | None) -> SweepSpec | None:
-    """The sweep in a file that is one, by its name."""
+    """The sweep in a TOML or YAML file; None for other files."""
     if path is None or not path.lower().endswith((".toml", ".yaml", ".yml")):
         return None
     from stoker.sweeps.files.sweep_file import load
@@ -203,26 +209,31 @@ def _folder(parsed: Parsed, settings: Settings, path: str | None) -> str:
     os.makedirs(os.path.join(settings.state_dir, "runs"), 0o700, exist_ok=True)
     if path is None or path == "-":
         if parsed["resume"]:
-            raise UsageError("--resume needs to know which run", "give --log-dir, or a job file")
+            raise UsageError(
+                "--resume needs a job file or --log-dir", "they identify the earlier run"
+            )
         return os.path.join(settings.state_dir, "runs", f"{int(time.time() * 1000)}-{os.getpid()}")
     key = zlib.crc32(os.fsencode(os.path.realpath(path)))
     return os.path.join(settings.state_dir, "runs", f"{os.path.basename(path)}-{key:08x}")
 
 
 def _lock(folder: str, settings: Settings) -> int:
-    """Two runs in one folder would overwrite each other's records and logs."""
+    """Lock the folder: two runs in it would overwrite each other's records and logs.
+
+    Returns the descriptor of the lock file. Raises Conflict if another run holds the lock.
+    """
     if os.path.realpath(folder) == os.path.realpath(settings.state_dir):
-        raise UsageError(f"`{folder}` is the queue's own folder", "give another --log-dir")
+        raise UsageError(f"`{folder}` is the state folder of the queue", "use another --log-dir")
     try:
         return locks.take(folder, locks.RUN_LOCK)
     except Conflict:
         holder = locks.holder(folder, locks.RUN_LOCK)
         raise Conflict(f"another run uses `{folder}` (pid {holder})",
-                       "wait for it, or give this one its own --log-dir") from None  # fmt: skip
+                       "wait until it ends, or use another --log-dir") from None  # fmt: skip
 
 
-def _begin_anew(folder: str) -> None:
-    """Forget the last run here; its logs would otherwise be added to."""
+def _remove_last_run(folder: str) -> None:
+    """Remove records and logs of the last run, or new output would be appended to its logs."""
     if os.path.exists(os.path.join(folder, FILE_NAME)):
         import shutil
 
@@ -236,8 +247,8 @@ def _begin_anew(folder: str) -> None:
     remove_store(folder)
 
 
-def _forget_waiting(db: Database) -> None:
-    """What a killed run left in its queue: the same lines are about to be read again."""
+def _remove_waiting(db: Database) -> None:
+    """Remove jobs that a killed run had not started; their lines are read again."""
     left = [row.id for row in job_queries.page(db, WAITING, 10**9)]
     changes.cancel(db, left, time.time())
     changes.remove(db, left)
