@@ -19,8 +19,8 @@ NOT_A_TIME = "write 14:30, +2h or 2026-12-24T18:00"
 @pytest.mark.parametrize(
     ("words", "message", "hint"),
     [
-        ("", "there is no command to queue", "stoker submit python train.py --lr 0.1"),
-        ("--", "there is no command to queue", "stoker submit python train.py --lr 0.1"),
+        ("", "no command given", "example: stoker submit python train.py --lr 0.1"),
+        ("--", "no command given", "example: stoker submit python train.py --lr 0.1"),
         ("-G -1 x", "`-G`: `-1` is negative", None),
         ("-G two x", "`-G`: `two` is not a whole number", None),
         ("-G 1.5 x", "`-G`: `1.5` is not a whole number", None),
@@ -74,18 +74,18 @@ def test_a_folder_that_was_removed_under_the_user_is_refused(lab: Lab) -> None:
         ["sh", "-c", script, "sh", "submit", "true"],
         env=lab.env, cwd=lab.folder, capture_output=True, text=True,
     )  # fmt: skip
-    refused(done, 2, "the current directory was removed", "cd to another one")
+    refused(done, 2, "the current directory was removed", "change to another directory")
 
 
 def test_more_gpus_than_there_are_is_refused_with_65(lab: Lab, new_lab: Callable[..., Lab]) -> None:
     done = lab.run("submit", "--gpus", "99", "x")
     assert done.returncode == 65
-    assert done.stderr.startswith("error: a job asks for 99 GPUs, but this host has 2 GPUs")
-    assert done.stderr.endswith("\nhint: use --gpus 2\n")
+    assert done.stderr.startswith("error: the job requests 99 GPUs, but this host has 2 GPUs")
+    assert done.stderr.endswith("\nhint: use --gpus 2 or fewer\n")
     assert lab.states() == {}
     none = new_lab()
     refused(none.run("submit", "--gpus", "1", "x"), 65,
-            "a job asks for 1 GPU, but this host has no GPU",
+            "the job requests 1 GPU, but this host has no GPU",
             "use --gpus 0, a job without a GPU")  # fmt: skip
 
 
@@ -93,12 +93,12 @@ def test_a_word_that_linux_could_not_pass_on_is_refused(lab: Lab) -> None:
     """As an argument it cannot even reach stoker; a file with one long word can."""
     (lab.folder / "vars").write_text("BIG=" + "x" * 200_000 + "\n")
     refused(lab.run("submit", "--env-file", "vars", "true"), 2,
-            "the variable `BIG` is too large for any program (over 128 kB)")  # fmt: skip
+            "the environment variable `BIG` has more than 128 kB, the limit of Linux")  # fmt: skip
     (lab.folder / "vars").write_text("".join(f"V{n}={'x' * 100_000}\n" for n in range(20)))
     done = lab.run("submit", "--env-file", "vars", "true")
     assert done.returncode == 2
     assert done.stderr.startswith("error: the environment has ")
-    assert done.stderr.endswith(" bytes, too many for any program to start\n")
+    assert done.stderr.endswith(" bytes, more than Linux allows\n")
     assert lab.states() == {}
 
 

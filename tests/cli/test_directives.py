@@ -77,7 +77,7 @@ def test_options_of_slurm_become_ours(tmp_path: Path, line: str, flags: list[str
     script = read_script([a_script(tmp_path, f"#SBATCH {line}", "#SBATCH\t--mem=8G -p gpu")])
     assert script is not None
     assert script.flags == flags
-    assert script.notices == ["ignored, without a meaning on one host: --mem, --partition"]
+    assert script.notices == ["ignored, no effect on a single host: --mem, --partition"]
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_append_mode_never_overwrites_a_file(lab: Lab) -> None:
     path = a_script(lab.folder, "#SBATCH --open-mode=append", "#SBATCH -o all.txt")
     refused(
         lab.run("submit", path), 2,
-        "--open-mode=append cannot be kept: a job begins its file `all.txt` anew",
+        "--open-mode=append is not supported: each job overwrites `all.txt`",
         "put %j into the path, or write `exec >> FILE` into the script",
     )  # fmt: skip
     path = a_script(lab.folder, "#SBATCH --open-mode=append", "#SBATCH -o all-%j.txt")

@@ -205,7 +205,7 @@ def test_a_dry_run_says_all_that_is_not_usual(lab: Lab) -> None:
     flags = "-G0 -n big -T a,b -p 5 -t 2h -r 3 -d 7 -d 8:any --begin 2031-01-01T12:00 --hold"
     shown = lab.ok("submit", "--dry-run", *flags.split(), "true")
     assert shown == (
-        "0 gpu, name big, tags a b, priority 5, at most 2h00m, retries 3, after 7, after 8:any,"
+        "no GPU, name big, tags a b, priority 5, at most 2h00m, retries 3, after 7, after 8:any,"
         " not before 2031-01-01 12:00:00, held  /bin/sh -c  true\n"
     )
 
@@ -214,11 +214,11 @@ def test_a_dry_run_says_all_that_is_not_usual(lab: Lab) -> None:
     ("words", "message"),
     [
         (["   "], "the command is empty"),
-        (["--dedupe", "", "true"], "`--dedupe`: the key is empty"),
-        (["--tag", "", "true"], "`--tag`: a tag cannot be empty"),
+        (["--dedupe", "", "true"], "`--dedupe`: the key must not be empty"),
+        (["--tag", "", "true"], "`--tag`: a tag must not be empty"),
         (["-T", "a,", "true"], "`-T`: `a,` has an empty tag"),
-        (["-o", "", "true"], "`-o`: the path is empty"),
-        (["--stderr", "", "true"], "`--stderr`: the path is empty"),
+        (["-o", "", "true"], "`-o`: the path must not be empty"),
+        (["--stderr", "", "true"], "`--stderr`: the path must not be empty"),
     ],
 )
 def test_empty_words_are_refused(lab: Lab, words: list[str], message: str) -> None:

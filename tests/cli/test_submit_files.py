@@ -101,10 +101,10 @@ def test_jobs_of_a_file_know_their_place_in_it(lab: Lab) -> None:
     [
         (b"x #stoker --gpu 2", 2, "line 3: `stoker submit` has no option `--gpu`",
          "did you mean `--gpus`?"),
-        (b"x #stoker --gpus 99", 65, "line 3: a job asks for 99 GPUs", None),
+        (b"x #stoker --gpus 99", 65, "line 3: the job requests 99 GPUs", None),
         (b"x #stoker --name 'open", 2, "line 3: No closing quotation", None),
         (b"x #stoker two words", 2, "line 3: `two` is not an option", None),
-        (b"x #stoker --tag ''", 2, "line 3: `--tag`: a tag cannot be empty", None),
+        (b"x #stoker --tag ''", 2, "line 3: `--tag`: a tag must not be empty", None),
         (b"x \0 y", 2, "line 3 holds a NUL byte", "is this a text file?"),
         (b"x #stoker --after 77", 1, "line 3: there is no job 77 to wait for",
          "`stoker ls` shows the jobs"),
@@ -127,7 +127,7 @@ def test_an_empty_file_is_no_error(lab: Lab) -> None:
     write(lab, "\n# nothing\n")
     done = lab.run("submit", "-f", "jobs.txt")
     assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr == "no jobs: the input has only blank lines and comments\n"
+    assert done.stderr == "no jobs queued: the input has only blank lines and comments\n"
 
 
 def test_a_file_and_a_command_exclude_each_other(lab: Lab) -> None:

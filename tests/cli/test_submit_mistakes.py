@@ -35,8 +35,9 @@ def test_program_is_not_taken_for_a_job_file(
 ) -> None:
     (lab.folder / name).write_text(text)
     refused(
-        lab.run(verb, "--file", name), 2, f"{message}, and each line of a job file is a command",
-        f"did you mean `stoker {verb} {meant}`? if its lines are commands: "
+        lab.run(verb, "--file", name), 2,
+        f"{message}, but each line of a job file must be a command",
+        f"did you mean `stoker {verb} {meant}`? If its lines are commands: "
         f"stoker {verb} --file - < {name}",
     )  # fmt: skip
     assert lab.states() == {}
@@ -57,7 +58,7 @@ def test_run_does_not_run_the_lines_of_a_python_program(lab: Lab) -> None:
 
 def test_file_in_the_folder_is_not_a_program(lab: Lab) -> None:
     (lab.folder / "train.py").write_text(PROGRAM)
-    said = "`train.py` is a file in this folder, but not a program on your PATH"
+    said = "`train.py` is a file in this folder, but not on your PATH"
     refused(lab.run("submit", "train.py"), 2, said, "to run it: stoker submit python train.py")
     refused(lab.run("submit", "train.py", "--lr", "a b"), 2, said,
             "to run it: stoker submit python train.py --lr 'a b'")  # fmt: skip

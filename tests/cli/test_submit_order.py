@@ -56,7 +56,7 @@ def test_group_that_uses_fewest_gpus_goes_first_whatever_the_tags(
 
 
 def test_empty_group_is_refused(lab: Lab) -> None:
-    refused(lab.run("submit", "--group", "", "true"), 2, "`--group`: the name is empty",
+    refused(lab.run("submit", "--group", "", "true"), 2, "`--group`: the name must not be empty",
             "write --group NAME")  # fmt: skip
 
 
@@ -219,7 +219,7 @@ def test_a_job_does_not_begin_before_its_time(lab: Lab) -> None:
     past = lab.submit("--begin", "2020-01-01T00:00", "true")
     assert lab.wait(past) == 0
     assert lab.state(later) == "queued"
-    assert lab.ok("why", str(later)).startswith(f"job {later} waits: it may not begin before 2")
+    assert lab.ok("why", str(later)).startswith(f"job {later} waits: it may not start before 2")
     assert "not before  2" in lab.ok("show", str(later))
 
 
@@ -232,7 +232,7 @@ def test_a_request_with_the_same_key_is_queued_once(lab: Lab) -> None:
     first = lab.submit("--dedupe", "abc", "echo one")
     assert lab.submit("--dedupe", "abc", "echo two") == first
     again = lab.ok("submit", "--dedupe", "abc", "echo three")
-    assert again == f"job {first} is already there for this key\n"
+    assert again == f"job {first} already has this key\n"
     assert lab.submit("--dedupe", "other", "echo one") != first
     assert lab.job(first)["dedupe"] == "abc"
 

@@ -1,4 +1,4 @@
-"""Job lines from a file or stdin, in batches, as they come."""
+"""Read job lines from a file or stdin in batches, as soon as they arrive."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _READ = 1 << 20
 
 
 def open_lines(path: str) -> int:
-    """A descriptor for a job file, or stdin for `-`."""
+    """Open a job file and return its descriptor; `-` is stdin. Raises UsageError."""
     if path == "-":
         return 0
     try:
@@ -26,7 +26,7 @@ def open_lines(path: str) -> int:
 
 
 class LineReader:
-    """Bytes in, jobs out. `read` blocks for some input, never for more than there is."""
+    """Parses job lines from a descriptor that may be a pipe."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -35,6 +35,7 @@ class LineReader:
         self.at_end = False
 
     def read(self) -> list[JobLine]:
+        """Block until there is input, and return the complete lines in it."""
         data = os.read(self.descriptor, _READ)
         if not data:
             self.at_end = True
@@ -47,7 +48,7 @@ class LineReader:
 
 
 def read_batches(path: str, size: int) -> Iterator[list[JobLine]]:
-    """Batches of at most `size` lines; a smaller one as soon as the producer pauses."""
+    """Yield batches of at most `size` lines; a smaller one whenever the producer pauses."""
     reader = LineReader(open_lines(path))
     batch: list[JobLine] = []
     while not reader.at_end:
@@ -67,11 +68,14 @@ def _has_more(descriptor: int) -> bool:
 
 
 def check_file(path: str, make: Callable[[JobLine], object]) -> int | None:
-    """Read a whole file once for its errors; how many jobs it has, None for a FIFO."""
+    """Check all lines of a file before any job starts; `make` raises for a bad line.
+
+    Returns the number of jobs, or None for a FIFO, which can be read only once.
+    """
     descriptor = open_lines(path)
     if not os.path.isfile(path):
         os.close(descriptor)
-        return None  # it can be read only once
+        return None
     count = 0
     with open(descriptor, encoding="utf-8", errors="surrogateescape", newline="\n") as file:
         for line in parse(file):

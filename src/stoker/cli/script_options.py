@@ -1,8 +1,8 @@
-"""Options inside a script: `#SBATCH --gres=gpu:2`, or our own as `#stoker --gpus 2`.
+"""Options in the comments of a script: `#SBATCH --gres=gpu:2` or `#stoker --gpus 2`.
 
-Read from the comments at the top of a script that is submitted by its path, up to the first line
-that does something. What each option of Slurm becomes is in core/formats/slurm_request.py; what a
-script with such options finds when it runs, in cli/slurm_script.py.
+They are read from the top of a script that is submitted by its path, up to the first command.
+core/formats/slurm_request.py translates the options of Slurm; cli/slurm_script.py prepares the
+environment of such a job.
 """
 
 from __future__ import annotations
@@ -16,26 +16,29 @@ from stoker.core.record import Record
 from stoker.errors import UsageError
 
 _HEAD_BYTES = 64 << 10
-_OURS = ("#stoker", "#STOKER")
+_STOKER = ("#stoker", "#STOKER")
 _SLURM = "#SBATCH"
 
 
 class Script(Record):
-    """A script with directives, and how to run it."""
+    """A script with options in its comments, and how to run it."""
 
     path: str
     words: tuple[str, ...]
-    flags: list[str]  # as `stoker submit` knows them
-    slurm: Translated | None  # where it has #SBATCH lines
+    flags: list[str]  # of `stoker submit`
+    slurm: Translated | None  # if it has #SBATCH lines
 
     @property
     def notices(self) -> list[str]:
         ignored = self.slurm.ignored if self.slurm is not None else []
-        return [f"ignored, without a meaning on one host: {', '.join(ignored)}"] if ignored else []
+        return [f"ignored, no effect on a single host: {', '.join(ignored)}"] if ignored else []
 
 
 def read_script(words: list[str]) -> Script | None:
-    """The script that the words begin with, if it is one that says something to us."""
+    """The script that `words` runs, if it has `#SBATCH` or `#stoker` options; otherwise None.
+
+    Raises UsageError that names the line of a bad option.
+    """
     path = words[0]
     if not os.path.isfile(path):
         return None
@@ -45,19 +48,19 @@ def read_script(words: list[str]) -> Script | None:
     except OSError:
         return None
     if b"\0" in head:
-        return None  # a program
+        return None  # a binary
     lines = head.decode("utf-8", "surrogateescape").splitlines()
     flags: list[str] = []
     request = SlurmRequest()
-    has_ours = has_slurm = False
+    has_stoker = has_slurm = False
     for number, line in enumerate(lines, 1):
         text = line.strip()
         if text and not text.startswith("#"):
             break
         kind, gap, rest = text.partition(text[7:8]) if text[7:8] in (" ", "\t") else (text, "", "")
         try:
-            if kind in _OURS and gap:
-                has_ours = True
+            if kind in _STOKER and gap:
+                has_stoker = True
                 flags += shlex.split(rest, comments=True)
             elif kind == _SLURM and gap:
                 has_slurm = True
@@ -66,7 +69,7 @@ def read_script(words: list[str]) -> Script | None:
             known = error if isinstance(error, UsageError) else UsageError(str(error))
             text = f"line {number} of `{path}`: {known.message}"
             raise UsageError(text, known.hint) from None
-    if not has_ours and not has_slurm:
+    if not has_stoker and not has_slurm:
         return None
     slurm = request.translate() if has_slurm else None
     own = slurm.flags if slurm is not None else []
@@ -81,7 +84,7 @@ def _add(request: SlurmRequest, words: list[str]) -> None:
 
 
 def _start(path: str, first: str) -> list[str]:
-    """How a script is run that need not be executable: by what its first line says."""
+    """The command that runs a script, which need not be executable: its `#!` line, or sh."""
     absolute = os.path.abspath(path)
     if first.startswith("#!"):
         return [*first[2:].split(None, 1), absolute]

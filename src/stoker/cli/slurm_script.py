@@ -1,4 +1,4 @@
-"""A script with `#SBATCH` options becomes a job: its files, its environment, and `srun`."""
+"""Jobs from scripts with `#SBATCH` options: output files, environment variables and `srun`."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from stoker.core.model import JobSpec
 from stoker.errors import UsageError
 
 _GPU_KEYS = ("gpus", "gpu_mem", "gpu_ids", "gpu_model", "min_gpu_mem", "exclusive")
-# What `--export=NONE` leaves: a job could hardly start without them.
+# Kept with `--export=NONE`: few programs run without them.
 _ALWAYS_KEPT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "TERM")
 
 
 def slurm_defaults(path: str, own: Parsed, merged: Parsed, slurm: Translated) -> dict[str, object]:
-    """What Slurm assumes for a script with the options `own`, now that the command line has won."""
+    """Defaults that Slurm would use. `own`: options of the script; `merged`: with the command line,
+    which takes precedence. Raises UsageError for an append mode that cannot be honored."""
     name = merged["name"] or os.path.basename(path)
     values: dict[str, object] = {"name": name}
     if not any(key in merged.values for key in _GPU_KEYS):
-        values["gpus"] = 0  # Slurm gives no GPU to a job that asks for none
+        values["gpus"] = 0  # the default of Slurm
     for key in ("stdout", "stderr"):
         if own[key] is None or merged[key] != own[key]:
             continue
         target = expand_path(own[key], name=name, user=_user(), host=os.uname().nodename)
         if slurm.appends and "%j" not in target:
             raise UsageError(
-                f"--open-mode=append cannot be kept: a job begins its file `{target}` anew",
+                f"--open-mode=append is not supported: each job overwrites `{target}`",
                 "put %j into the path, or write `exec >> FILE` into the script",
             )
         values[key] = target
@@ -37,7 +38,7 @@ def slurm_defaults(path: str, own: Parsed, merged: Parsed, slurm: Translated) ->
 
 
 def slurm_job(spec: JobSpec, slurm: Translated, parsed: Parsed, state_dir: str) -> JobSpec:
-    """The job with the variables of Slurm, and an `srun` that runs commands in it."""
+    """Add the environment variables of Slurm to a job, and an `srun` to its PATH."""
     env = dict(spec.context.env)
     if slurm.exported is not None:
         declared = {key for pairs in parsed["env"] or () for key, _ in pairs}
@@ -45,7 +46,7 @@ def slurm_job(spec: JobSpec, slurm: Translated, parsed: Parsed, state_dir: str) 
         env = {key: env[key] for key in env if key in kept or key.startswith(("LC_", "STOKER_"))}
         spec = spec._replace(context=spec.context._replace(env=tuple(sorted(env.items()))))
     if "SLURM_JOB_ID" in env and _has_srun(env.get("PATH", "")):
-        return spec  # inside an allocation of a real Slurm: its variables and its srun hold
+        return spec  # inside a real Slurm allocation: keep its variables and srun
     host = os.uname().nodename
     tasks = int(slurm.variables["SLURM_TASKS_PER_NODE"])
     cpus = slurm.variables.get("SLURM_CPUS_PER_TASK", "")
@@ -70,7 +71,8 @@ def _has_srun(path: str) -> bool:
 
 
 def _srun_folder(state_dir: str) -> str:
-    """A folder with nothing but `srun`; replaced as a whole file, for a job may be starting it."""
+    """A folder that contains only `srun`. The file is replaced atomically, because a job may start
+    it at the same time."""
     folder = os.path.join(state_dir, SRUN_FOLDER)
     path = os.path.join(folder, "srun")
     text = f'#!/bin/sh\nexec {quote(sys.executable)} -P -m stoker.compat.slurm.srun "$@"\n'

@@ -1,4 +1,4 @@
-"""What `stoker submit` refuses or remarks on before a mistake costs a place in the queue."""
+"""Find likely mistakes before `stoker submit` queues a job."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stoker.core.model import JobSpec
 from stoker.errors import UsageError
 
 _HEAD_BYTES = 4096
-# Ours, and hardly ever options of a training script.
+# Options of Stoker that training scripts hardly ever have.
 _UNMISTAKABLE = (
     "--dry-run", "--gpu-mem", "--gpu-ids", "--min-gpu-mem", "--on-oom", "--after", "--time-limit",
     "--retries", "--restartable", "--keep-children", "--hold", "--dedupe", "--begin",
@@ -19,7 +19,7 @@ _INTERPRETERS = {"py": "python", "sh": "sh", "bash": "bash", "r": "Rscript", "jl
 
 
 def check_job_file(path: str, verb: str) -> None:
-    """Refuse a program where a list of commands is expected."""
+    """Raise UsageError if a job file looks like a program or a sweep file."""
     if path == "-" or not os.path.isfile(path):
         return
     from stoker.core.formats.job_file_kind import other_use
@@ -28,20 +28,23 @@ def check_job_file(path: str, verb: str) -> None:
         with open(path, "rb") as file:
             head = file.read(_HEAD_BYTES).decode("utf-8", "replace")
     except OSError:
-        return  # the reader says why
+        return  # reported by the code that reads the file
     found = other_use(path, head)
     if found is None:
         return
     what, words = found
     meant = f"stoker {verb} {words}" if words else f"stoker sweep {path}"
     raise UsageError(
-        f"`{path}` {what}, and each line of a job file is a command",
-        f"did you mean `{meant}`? if its lines are commands: stoker {verb} --file - < {path}",
+        f"`{path}` {what}, but each line of a job file must be a command",
+        f"did you mean `{meant}`? If its lines are commands: stoker {verb} --file - < {path}",
     )
 
 
 def check_program(spec: JobSpec) -> str | None:
-    """A notice when the program cannot be found now; an error when it is a file in the folder."""
+    """A notice if the program does not exist yet, otherwise None.
+
+    Raises UsageError if it is a file that cannot be executed, or not without `./`.
+    """
     words = plain_words(spec.argv[0]) if spec.shell else spec.argv
     if not words:
         return None
@@ -51,7 +54,7 @@ def check_program(spec: JobSpec) -> str | None:
         if not os.path.exists(path):
             return f"`{program}` does not exist yet; the job fails if it is missing at its start"
         if os.path.isfile(path) and not os.access(path, os.X_OK):
-            if spec.after:  # a job before it may change that
+            if spec.after:  # an earlier job may change that
                 return f"`{program}` is not executable now; {_meant(words, path)}"
             raise UsageError(f"`{program}` is not executable", _meant(words, path))
         return _missing_script(words, cwd)
@@ -62,13 +65,13 @@ def check_program(spec: JobSpec) -> str | None:
             return _missing_script(words, cwd)
     path = os.path.join(cwd, program)
     if os.path.isfile(path):
-        raise UsageError(f"`{program}` is a file in this folder, but not a program on your PATH",
+        raise UsageError(f"`{program}` is a file in this folder, but not on your PATH",
                          _meant(words, path))  # fmt: skip
     return f"`{program}` is not on your PATH now; the job fails if it is missing at its start"
 
 
 def _missing_script(words: tuple[str, ...], cwd: str) -> str | None:
-    """A notice for `python trian.py`: an interpreter whose script is not there."""
+    """A notice for an interpreter whose script does not exist, such as `python trian.py`."""
     is_interpreter = os.path.basename(words[0]).startswith(_INTERPRETER_NAMES)
     if not is_interpreter or len(words) < 2 or not words[1].endswith((".py", ".sh")):
         return None
@@ -78,7 +81,7 @@ def _missing_script(words: tuple[str, ...], cwd: str) -> str | None:
 
 
 def _meant(words: tuple[str, ...], path: str) -> str:
-    """How to run a file: by itself, or by what its name says."""
+    """A hint how to run a file: directly, or with the interpreter for its extension."""
     rest = "".join(f" {quote(word)}" for word in words[1:])
     name = words[0]
     if os.access(path, os.X_OK):
@@ -88,7 +91,7 @@ def _meant(words: tuple[str, ...], path: str) -> str:
 
 
 def misplaced_options(words: list[str]) -> str | None:
-    """A notice for options of ours that stand behind the command, and so belong to it."""
+    """A notice for options of Stoker after the command, which are passed to the command."""
     found = [word for word in words[1:] if word.partition("=")[0] in _UNMISTAKABLE]
     if not found:
         return None
@@ -97,10 +100,10 @@ def misplaced_options(words: list[str]) -> str | None:
 
 
 def ignored_input() -> str | None:
-    """A notice when somebody gave us data on stdin: a queued job cannot read it.
+    """A notice if stdin has data, which a queued job cannot read. Does not block.
 
-    Never waits. Where the parent process has the same stdin, it is most likely the list that a
-    loop around us reads (`while read ...; do stoker submit ...; done < list`).
+    If the parent process has the same stdin, the data is most likely the list that a loop reads
+    (`while read ...; do stoker submit ...; done < list`), and there is no notice.
     """
     import stat
 
@@ -114,12 +117,12 @@ def ignored_input() -> str | None:
             return None
         if not has_data:
             return None
-        above = os.stat(f"/proc/{os.getppid()}/fd/0")
-        if (above.st_dev, above.st_ino) == (own.st_dev, own.st_ino):
+        parent = os.stat(f"/proc/{os.getppid()}/fd/0")
+        if (parent.st_dev, parent.st_ino) == (own.st_dev, own.st_ino):
             return None
     except OSError:
         return None
-    return ("the job does not get the data on stdin; put it into a file:"
+    return ("the job cannot read the data on stdin; put it into a file:"
             " stoker submit 'COMMAND < FILE'")  # fmt: skip
 
 

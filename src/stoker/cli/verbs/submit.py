@@ -1,4 +1,4 @@
-"""`stoker submit`: queue what the flags and words say."""
+"""`stoker submit`: queue a command, a job file or lines from stdin."""
 
 from __future__ import annotations
 
@@ -29,43 +29,44 @@ if TYPE_CHECKING:
 
 def _key(text: str) -> str:
     if not text:
-        raise UsageError("the key is empty")
+        raise UsageError("the key must not be empty")
     return text
 
 
 VERB = Verb(
     "submit",
     "submit [OPTIONS] [--] COMMAND... | -",
-    "Queue a command. It runs with this folder and environment as soon as its GPUs are free.",
+    "Queue a command. It runs in the current folder and environment as soon as GPUs are free.",
     (
-        Option("-f --file", "one job a line from a file, or from stdin with -", "FILE"),
+        Option("-f --file", "queue each line of a file as a job; - reads stdin", "FILE"),
         *SUBMIT_FLAGS,
         Option(
             "--dedupe",
-            "a request with this key is queued once, however often sent",
+            "queue the job only if no job has this key; makes it safe to repeat the command",
             "KEY",
             _key,
         ),
         Option("--dry-run", "show what would be queued, and queue nothing"),
-        Option("-q --quiet", "print only the id"),
+        Option("-q --quiet", "print only job ids"),
     ),
     (
         ("stoker submit python train.py --lr 0.1", ""),
         (
             "stoker submit 'cd data && ./prepare | tee out'",
-            "one quoted word goes to your shell",
+            "a single quoted word is run by your shell",
         ),
         ("stoker submit --gpus 2 --after 7 --retries 3 -- python eval.py", ""),
-        ("stoker submit --gpu-mem 20G python train.py", "shares a GPU with other jobs"),
-        ("stoker submit train.sh", "a script may say #SBATCH or #stoker options"),
+        ("stoker submit --gpu-mem 20G python train.py", "lets jobs share a GPU"),
+        ("stoker submit train.sh", "uses the #SBATCH and #stoker options in the script"),
         ("stoker submit --file jobs.txt", "blank lines and # comments are skipped"),
         ("generate-jobs | stoker submit -", "the same from a pipe"),
         ("stoker submit --gpus 0 --begin +2h --name backup ./backup.sh", ""),
     ),
-    """Options of stoker go before COMMAND; what follows belongs to it. Several words keep their
-argv; one quoted word is shell text. `submit -` reads a job file from stdin. In job files a
-backslash continues a line, and `#stoker FLAGS` behind a command (or on a line of its own, for all
-that follow) gives flags.""",
+    """Options of Stoker go before COMMAND; everything after its first word is passed to it. Several
+words are run directly, without a shell; a single quoted word is run by your shell.
+
+In a job file, a backslash at the end continues a line. `#stoker OPTIONS` after a command sets
+options of that job; on a line of its own, of all jobs below it.""",
     keeps_words=True,
     aliases=("add",),
     words="files",
@@ -88,7 +89,7 @@ def run(parsed: Parsed) -> int:
             raise UsageError(f"`--file` and a command (`{parsed.words[0]}`) exclude each other")
         return _submit_file(queue, specs, parsed)
     if not parsed.words:
-        raise UsageError("there is no command to queue", "stoker submit python train.py --lr 0.1")
+        raise UsageError("no command given", "example: stoker submit python train.py --lr 0.1")
     spec = specs.command(parsed.words, is_argv=parsed.dashed)
     if script is not None and script.slurm is not None:
         from stoker.cli.slurm_script import slurm_job
@@ -104,12 +105,14 @@ def run(parsed: Parsed) -> int:
     try:
         started = not spec.held and queue.wake()
     finally:
-        _report(queue, parsed, [receipt], started)  # it is in the queue, daemon or not
+        _report(
+            queue, parsed, [receipt], started
+        )  # the job is queued even if the daemon cannot start
     return 0
 
 
 def _with_directives(parsed: Parsed) -> tuple[Parsed, Script | None]:
-    """A script may bring options in its comments; those of the command line win."""
+    """Add the options in the comments of a script; the command line overrides them."""
     from stoker.cli.script_options import read_script
 
     script = read_script(parsed.words)
@@ -130,43 +133,43 @@ def _with_directives(parsed: Parsed) -> tuple[Parsed, Script | None]:
     return merged, script
 
 
-def _submit_file(queue: Queue, maker: JobSpecs, parsed: Parsed) -> int:
+def _submit_file(queue: Queue, specs: JobSpecs, parsed: Parsed) -> int:
     from stoker.cli.job_lines import check_file, read_batches
 
     path = parsed["file"]
     check_job_file(path, "submit")
     if parsed["dry_run"]:
         batches = read_batches(path, CHUNK)
-        return _dry_run([maker.line(line) for batch in batches for line in batch], parsed)
+        return _dry_run([specs.line(line) for batch in batches for line in batch], parsed)
     if path != "-":
-        # All of it first: a bad line 900 must not leave 899 jobs.
-        check_file(path, lambda line: _check_after(queue, line.number, maker.line(line)))
+        # Check the whole file first: an error in line 900 must not leave 899 jobs in the queue.
+        check_file(path, lambda line: _check_after(queue, line.number, specs.line(line)))
     submission = queue.submission()
     receipts: list[Receipt] = []
     started = False
     try:
         for batch in read_batches(path, CHUNK):
-            receipts.append(submission.add([maker.line(line) for line in batch], _now()))
+            receipts.append(submission.add([specs.line(line) for line in batch], _now()))
             if not parsed["hold"]:
                 started = queue.wake() or started
     except BaseException:
         if receipts:
-            notice(f"{sum(r.added for r in receipts)} jobs before that are in the queue")
+            notice(f"{sum(r.added for r in receipts)} jobs from earlier lines were queued")
         raise
     if not receipts:
-        notice("no jobs: the input has only blank lines and comments")
+        notice("no jobs queued: the input has only blank lines and comments")
         return 0
     _report(queue, parsed, receipts, started)
     return 0
 
 
 def _check_after(queue: Queue, line: int, spec: JobSpec) -> None:
-    """The store refuses it as well, but knows nothing of lines."""
+    """Raise NotFound with the line number; the store would check it too, but without the number."""
     for needs, _ in spec.after:
         try:
             job_queries.job(queue.db, needs)
         except NotFound as error:
-            raise NotFound(f"line {line}: {error.message} to wait for", error.hint) from None
+            raise NotFound(f"line {line}: --after: {error.message}", error.hint) from None
 
 
 def _report(queue: Queue, parsed: Parsed, receipts: list[Receipt], started: bool) -> None:
@@ -184,7 +187,7 @@ def _report(queue: Queue, parsed: Parsed, receipts: list[Receipt], started: bool
     if parsed["quiet"]:
         report_change("\n".join(map(str, ids)), str(ids[0]) if len(ids) == 1 else brief)
         return
-    lines = [f"job {job} is already there for this key"
+    lines = [f"job {job} already has this key"
              for receipt in receipts for job in receipt.existing[:5]]  # fmt: skip
     count = sum(receipt.added for receipt in receipts)
     first = receipts[0].first
@@ -202,7 +205,7 @@ def _report(queue: Queue, parsed: Parsed, receipts: list[Receipt], started: bool
 
 
 def _suggest(queue: Queue, job: int) -> None:
-    """What earlier runs of the same kind have shown, when it would let more of them run at once."""
+    """Print advice if the command profile shows that jobs of this kind could share a GPU."""
     row = job_queries.job(queue.db, job)
     known = job_queries.profile_of(queue.db, row.family) if row.gpus else None
     if known is not None and known.memory is not None and known.runs >= 3:
@@ -246,10 +249,10 @@ def _dry_run(specs: list[JobSpec], parsed: Parsed) -> int:
 
 
 def _in_words(spec: JobSpec) -> str:
-    """`2 gpus, at most 2h00m, after 7`: the request of a job, without defaults."""
+    """`2 GPUs, at most 2h00m, after 7`: the request of a job, without defaults."""
     from stoker.core.policy.explain import needs
 
-    words = [needs(spec.request) if spec.request.gpus else "0 gpu"]
+    words = [needs(spec.request) if spec.request.gpus else "no GPU"]
     if spec.request.prefer:
         words.append(f"prefers {','.join(spec.request.prefer)}")
     if spec.on_oom is not None:
