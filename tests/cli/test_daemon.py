@@ -28,12 +28,12 @@ def test_status_tells_where_everything_is(lab: Lab) -> None:
     done = lab.run("daemon", "status")
     assert (done.returncode, done.stdout) == (
         1,
-        "no daemon is running; the next submit starts one\n",
+        "no daemon is running; the next `stoker submit` starts one\n",
     )
     assert as_json(lab.run("daemon", "--json").stdout)["running"] is False
     lab.ok("daemon", "start")
     assert lab.ok("daemon", "status") == (
-        f"daemon runs (pid {lab.daemon_pid()}, runner {lab.runner_pid()})\n"
+        f"daemon is running (pid {lab.daemon_pid()}, runner {lab.runner_pid()})\n"
         f"state   {lab.state_dir}\n"
         f"log     {lab.state_dir}/daemon.log\n"
     )
@@ -46,7 +46,7 @@ def test_jobs_outlive_a_stopped_daemon_and_their_ends_are_recorded(lab: Lab) -> 
     gate = Gate(lab.folder)
     job = lab.submit(f"{gate.wait}; exit 6")
     (pid,) = gate.wait_for()
-    assert lab.ok("daemon", "stop") == "daemon stopped; 1 job goes on without it\n"
+    assert lab.ok("daemon", "stop") == "daemon stopped; 1 job continues to run\n"
     os.kill(pid, 0)
     gate.open()
     assert lab.wait(job) == 6
@@ -70,19 +70,19 @@ def test_drain_lets_running_jobs_finish_and_starts_no_more(lab: Lab) -> None:
     gate.wait_for()
     lab.wait_until(lambda: lab.state(running) == "running")
     drained = lab.run("daemon", "drain")
-    assert (drained.stdout, drained.stderr) == ("", "nothing new starts; 1 job still running\n")
+    assert (drained.stdout, drained.stderr) == ("", "no more jobs start; 1 job still running\n")
     waiting = lab.submit("true")
     gate.open()
     assert lab.wait(running) == 0
     assert lab.state(waiting) == "queued"
-    assert "drained: `stoker daemon resume` lets jobs start again\n" in lab.ok("daemon", "status")
+    assert "drained: no job starts before `stoker daemon resume`\n" in lab.ok("daemon", "status")
     lab.ok("daemon", "stop")
     assert as_json(lab.ok("daemon", "drain", "--json")) == {
         "schema": 1, "draining": True, "running": 0,
     }  # fmt: skip
     lab.ok("daemon", "start")
     assert lab.state(waiting) == "queued"
-    assert lab.run("daemon", "resume").stderr == "jobs start again\n"
+    assert lab.run("daemon", "resume").stderr == "resumed: jobs start again\n"
     assert lab.wait(waiting) == 0
 
 
@@ -91,8 +91,8 @@ def test_an_unknown_action_lists_the_known_ones(lab: Lab) -> None:
         refused(
             lab.run("daemon", *words),
             2,
-            f"`{' '.join(words)}`: what should the daemon do?",
-            "one of: start, stop, restart, status, drain, resume, run",
+            f"`{' '.join(words)}` is not an action of `stoker daemon`",
+            "actions: start, stop, restart, status, drain, resume, run",
         )
 
 

@@ -167,12 +167,12 @@ def test_a_damaged_database_is_refused_and_repaired_from_the_snapshot(lab: Lab) 
     aside = said.splitlines()[0].removeprefix("the damaged files are in ")
     assert (Path(aside) / "queue.db").read_bytes() == b"garbage " * 10_000
     assert (
-        "salvaged 0 jobs from the damaged database\nrestored 2 jobs from the snapshot of " in said
+        "recovered 0 jobs from the damaged database\nrestored 2 jobs from the snapshot of " in said
     )
-    assert "1 job that waited is held, because it may have run since\n" in said
+    assert "1 waiting job is held, because it may have run since" in said
     assert set(lab.states().values()) == {"held"}
     assert lab.job(2)["name"] == "precious"
-    refused(lab.run("doctor", "--repair"), 1, "the database is sound; nothing to repair")
+    refused(lab.run("doctor", "--repair"), 1, "the database is intact; there is nothing to repair")
     assert lab.submit("--hold", "true") > 3  # ids given out since the snapshot stay theirs
 
 
@@ -196,7 +196,7 @@ def test_repair_leaves_a_living_daemon_alone(lab: Lab) -> None:
     lab.ok("daemon", "start")
     pid = lab.daemon_pid()
     refused(lab.run("doctor", "--repair"), 1, f"a daemon is already running (pid {pid})",
-            "stoker daemon stop, then repair; running jobs go on")  # fmt: skip
+            "run `stoker daemon stop` first; running jobs continue")  # fmt: skip
 
 
 def test_a_queue_of_a_newer_stoker_is_left_untouched(lab: Lab) -> None:
@@ -239,8 +239,11 @@ def test_repair_without_a_snapshot_gives_no_id_a_second_time(lab: Lab) -> None:
     for snapshot in (lab.state_dir / "snapshots").iterdir():
         snapshot.unlink()
     said = lab.ok("doctor", "--repair")
-    assert "1 job began, and only that is known of it; its name is `record-lost`\n" in said
-    assert "jobs that were submitted after the last known id may be missing as well\n" in said
+    assert (
+        "restored 1 job from the journal of the runner, without command; named `record-lost`\n"
+        in said
+    )
+    assert "jobs submitted after the last known id may be missing as well\n" in said
     new = lab.submit("echo new")
     lab.wait(new)
     assert new > 1
@@ -262,10 +265,10 @@ def test_the_doctor_of_a_healthy_host_finds_nothing_bad(lab: Lab) -> None:
     text = lab.ok("doctor")
     assert f"ok    state folder {lab.state_dir} (" in text
     assert (
-        f"ok    daemon (pid {lab.daemon_pid()}) and runner (pid {lab.runner_pid()}) are alive"
+        f"ok    daemon (pid {lab.daemon_pid()}) and runner (pid {lab.runner_pid()}) are running"
         in text
     )
-    assert "ok    2 devices: simulated\n" in text
+    assert "ok    2 GPUs: simulated\n" in text
 
 
 def test_the_doctor_names_an_unsafe_folder(lab: Lab) -> None:

@@ -99,17 +99,17 @@ def test_repair_asks_on_a_terminal_and_changes_nothing_unless_confirmed(lab: Lab
     zero_schema_page(path, random.Random(0))
     before = path.read_bytes()
     terminal = Terminal(lab, "doctor", "--repair")
-    terminal.read_until("repair it? [y/N] ")
+    terminal.read_until("Repair it? [y/N] ")
     terminal.write(b"n\n")
     assert terminal.close() == 1
     assert "error: nothing was changed" in terminal.text
     assert path.read_bytes() == before
     assert not list(lab.state_dir.glob("damaged-*"))
     terminal = Terminal(lab, "doctor", "--repair")
-    terminal.read_until("repair it? [y/N] ")
+    terminal.read_until("Repair it? [y/N] ")
     terminal.write(b"y\n")
     assert terminal.close() == 0
-    assert "salvaged 1 job from the damaged database" in terminal.text
+    assert "recovered 1 job from the damaged database" in terminal.text
 
 
 def test_doctor_detects_a_database_that_is_older_than_the_journal(lab: Lab) -> None:
@@ -125,7 +125,7 @@ def test_doctor_detects_a_database_that_is_older_than_the_journal(lab: Lab) -> N
         Path(f"{path}{suffix}").unlink(missing_ok=True)
     done = lab.run("doctor")
     assert done.returncode == 1
-    assert "bad   the database lacks records: job 2 began, and is not in it\n" in done.stdout
+    assert "bad   the database lacks records: job 2 was started, but is not in it\n" in done.stdout
     lab.ok("doctor", "--repair")
     lab.ok("daemon", "start")
     assert lab.wait(2) == 0

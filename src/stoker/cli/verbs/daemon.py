@@ -1,4 +1,4 @@
-"""`stoker daemon`: start, stop, drain, resume or look at the background loop."""
+"""`stoker daemon`: start, stop, restart, drain, resume or inspect the daemon."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _ACTIONS = ("start", "stop", "restart", "status", "drain", "resume", "run")
 VERB = Verb(
     "daemon",
     "daemon start|stop|restart|status|drain|resume|run",
-    "The per-user background loop. `submit` starts it by itself.",
-    (Option("--cancel", "with stop: end the running jobs too"),),
+    "Control the background daemon of this user (default: status). `submit` starts it when needed.",
+    (Option("--cancel", "with stop: also cancel running jobs"),),
     (
         ("stoker daemon status", ""),
-        ("stoker daemon drain", "let running jobs finish, start no more"),
-        ("stoker daemon stop", "running jobs go on; their ends are recorded all the same"),
-        ("stoker daemon restart", "after an upgrade of Stoker; running jobs go on"),
-        ("stoker daemon run", "in the foreground, for systemd and the curious"),
+        ("stoker daemon drain", "let running jobs finish, and start no more jobs"),
+        ("stoker daemon stop", "running jobs continue, and their results are recorded"),
+        ("stoker daemon restart", "after an upgrade of Stoker; running jobs continue"),
+        ("stoker daemon run", "run the daemon in the foreground, e.g. under systemd"),
     ),
     words="actions",
 )
@@ -44,8 +44,8 @@ _STOP_SECONDS = 10.0
 def run(parsed: Parsed) -> int:
     action = parsed.words[0] if parsed.words else "status"
     if action not in _ACTIONS or len(parsed.words) > 1:
-        raise UsageError(f"`{' '.join(parsed.words)}`: what should the daemon do?",
-                         f"one of: {', '.join(_ACTIONS)}")  # fmt: skip
+        raise UsageError(f"`{' '.join(parsed.words)}` is not an action of `stoker daemon`",
+                         f"actions: {', '.join(_ACTIONS)}")  # fmt: skip
     if action == "restart":
         return _restart(parsed)
     if action == "stop" and not parsed["cancel"]:
@@ -66,9 +66,9 @@ def run(parsed: Parsed) -> int:
         if parsed["json"]:
             print_json(draining=action == "drain", running=running)
         elif action == "drain":
-            notice(f"nothing new starts; {plural(running, 'job')} still running")
+            notice(f"no more jobs start; {plural(running, 'job')} still running")
         else:
-            notice("jobs start again")
+            notice("resumed: jobs start again")
         return 0
     return _status(queue, parsed)
 
@@ -85,7 +85,7 @@ def _start(queue: Queue, parsed: Parsed) -> int:
 
 def _stop_all(queue: Queue, parsed: Parsed) -> int:
     was_draining = bool(job_queries.meta(queue.db, "draining"))
-    queue.drain(True)  # or waiting jobs would take the places of those that end
+    queue.drain(True)  # otherwise waiting jobs would start on the freed GPUs
     try:
         active = [row.id for row in job_queries.page(queue.db, ACTIVE, 10**6)]
         if active:
@@ -101,8 +101,8 @@ def _stop(parsed: Parsed) -> int:
     pid = _end(folder)
     runner = locks.holder(folder, locks.RUNNER_LOCK)
     running = _running()
-    go = "goes" if running == 1 else "go"
-    rest = f"{plural(running, 'job')} {go} on without it" if running else ""
+    verb = "continues" if running == 1 else "continue"
+    rest = f"{plural(running, 'job')} {verb} to run" if running else ""
     if pid is not None:
         return _stopped(parsed, f"daemon stopped{'; ' + rest if rest else ''}", pid, running)
     text = "no daemon is running"
@@ -112,9 +112,9 @@ def _stop(parsed: Parsed) -> int:
 
 
 def _restart(parsed: Parsed) -> int:
-    """Stop the daemon that runs, of whatever release, and start one of this release."""
+    """Stop the running daemon, of any release, and start one of this release."""
     folder = _state_dir()
-    refuse_newer(folder)  # or nobody could serve the queue after the newer daemon is gone
+    refuse_newer(folder)  # this release could not serve the queue of a newer daemon
     before = _end(folder)
     queue = open_queue()
     queue.wake()
@@ -127,17 +127,20 @@ def _restart(parsed: Parsed) -> int:
 
 
 def _state_dir() -> str:
-    """Without a look at the queue, whose schema may be the one of the daemon that has to go."""
+    """The state folder. Does not open the database, whose schema may be of another release."""
     settings = load_settings()
     prepare_state_dir(settings)
     return settings.state_dir
 
 
 def _end(folder: str) -> int | None:
-    """Stop the daemon, and keep the runner from starting another. Returns the daemon's PID."""
+    """Stop the daemon, and keep the runner from starting another one.
+
+    Returns the PID of the daemon, or None if there was none. Raises Unavailable.
+    """
     ended = None
-    give_up = time.monotonic() + 2 * _STOP_SECONDS
-    while time.monotonic() < give_up:
+    deadline = time.monotonic() + 2 * _STOP_SECONDS
+    while time.monotonic() < deadline:
         pid = locks.holder(folder, locks.DAEMON_LOCK)
         if pid is not None and pid > 0:
             _terminate(folder, pid)
@@ -146,29 +149,31 @@ def _end(folder: str) -> int | None:
         if runner is None:
             return ended
         starting = starting_daemons(runner, DAEMON_MODULE)
-        for daemon in starting:  # the runner had begun to start one
+        for daemon in starting:  # the runner was already starting one
             with suppress(ProcessLookupError):
                 os.kill(daemon, signal.SIGTERM)
         if not starting and locks.holder(folder, locks.DAEMON_LOCK) is None:
             return ended
         time.sleep(0.01)
-    raise Unavailable("a daemon starts again and again while it is stopped",
-                      "ps x | grep stoker.daemon   (who starts it?)")  # fmt: skip
+    raise Unavailable("something keeps starting a new daemon",
+                      "find out what starts it: ps x | grep stoker.daemon")  # fmt: skip
 
 
 def _terminate(folder: str, pid: int) -> None:
-    # The lock proves that this PID is the daemon's, at this moment.
+    # The daemon holds the lock, so this PID has not been reused.
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
     if not _wait_until(lambda: locks.holder(folder, locks.DAEMON_LOCK) != pid, _STOP_SECONDS):
         if state_of(pid) == STOPPED:
             raise Unavailable(f"the daemon (pid {pid}) is suspended and cannot stop",
                               f"kill -CONT {pid}")  # fmt: skip
-        raise Unavailable(f"the daemon (pid {pid}) does not stop", f"kill -9 {pid} loses nothing")
+        raise Unavailable(
+            f"the daemon (pid {pid}) does not stop", f"kill -9 {pid} (no data is lost)"
+        )
 
 
 def _running() -> int:
-    """How many jobs run; 0 when the queue cannot be read without changing it."""
+    """The number of running jobs; 0 if the queue cannot be read."""
     try:
         counts = job_queries.counts(open_queue().db)
     except Error:
@@ -185,9 +190,9 @@ def _stopped(parsed: Parsed, text: str, pid: int | None, running: int) -> int:
 
 
 def _wait_until(condition, seconds: float) -> bool:  # type: ignore[no-untyped-def]
-    give_up = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     while not condition():
-        if time.monotonic() > give_up:
+        if time.monotonic() > deadline:
             return False
         time.sleep(0.01)
     return True
@@ -208,17 +213,17 @@ def _status(queue: Queue, parsed: Parsed) -> int:
         print_json(**facts)
         return 0 if facts["running"] else 1
     if not facts["running"]:
-        print("no daemon is running; the next submit starts one")
+        print("no daemon is running; the next `stoker submit` starts one")
         return 1
     stopped = facts["stopped"]
-    print(f"daemon {'is stopped' if stopped else 'runs'} (pid {facts['pid']},"
+    print(f"daemon is {'suspended' if stopped else 'running'} (pid {facts['pid']},"
           f" runner {facts['runner_pid'] or '-'})")  # fmt: skip
     if stopped:
-        print(f"hint: `kill -CONT {facts['pid']}` lets it go on")
+        print(f"hint: continue it with `kill -CONT {facts['pid']}`")
     if facts["runner_stopped"]:
-        print("the runner is suspended: no job starts, and no end is noticed\n"
-              f"hint: `kill -CONT {facts['runner_pid']}` lets it go on")  # fmt: skip
+        print("the runner is suspended: no job starts, and the end of no job is recorded\n"
+              f"hint: continue it with `kill -CONT {facts['runner_pid']}`")  # fmt: skip
     print(f"state   {facts['state_dir']}\nlog     {facts['log']}")
     if facts["draining"]:
-        print("drained: `stoker daemon resume` lets jobs start again")
+        print("drained: no job starts before `stoker daemon resume`")
     return 0

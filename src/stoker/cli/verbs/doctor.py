@@ -1,4 +1,4 @@
-"""`stoker doctor`: what is wrong with this host, and what to do about it."""
+"""`stoker doctor`: find problems of this host and say how to fix them."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ from stoker.usage.usage_recorder import TRACER_LOCK
 VERB = Verb(
     "doctor",
     "doctor [OPTIONS]",
-    "Check this host: permissions, file system, database, processes, limits, logout, devices.",
+    "Check this host: permissions, file system, database, processes, limits, logout, GPUs.",
     (
         Option(
             "--repair",
-            "save what is readable of a damaged database; keep its files",
+            "recover what is readable of a damaged database; its files are kept",
         ),
-        Option("--yes", "with --repair: do not ask"),
+        Option("--yes", "with --repair: do not ask for confirmation"),
     ),
     (
         ("stoker doctor", ""),
         ("stoker doctor --json", ""),
-        ("stoker doctor --repair", "the database is damaged"),
+        ("stoker doctor --repair", "after `database is damaged`"),
     ),
 )
 _LOW_DISK = 1 << 30
@@ -86,9 +86,10 @@ def run(parsed: Parsed) -> int:
 
 
 def examine(settings: Settings) -> Iterator[Finding]:
+    """Run all checks; stops after the first if the state folder cannot be used."""
     yield Finding("ok", f"Python {sys.version.split()[0]} at {sys.executable}")
     if os.geteuid() == 0:
-        yield Finding("warn", "you are root: jobs run with all rights", "use your own account")
+        yield Finding("warn", "you are root: jobs run with all privileges", "use a normal account")
     try:
         prepare_state_dir(settings)
         check_filesystem(settings)
@@ -110,16 +111,16 @@ def _disk(folder: str) -> Iterator[Finding]:
     space = os.statvfs(folder)
     if space.f_flag & os.ST_RDONLY:
         yield Finding("bad", f"the file system of the state folder `{folder}` is read-only",
-                      "mount it for writing; nothing can be submitted or started")  # fmt: skip
+                      "remount it writable; until then no job can be submitted")  # fmt: skip
     if space.f_files and not space.f_favail:
         yield Finding("bad", "the disk of the state folder has no inodes left",
-                      "remove files; no job can be started")  # fmt: skip
+                      "remove files; until then no job can start")  # fmt: skip
     free = shutil.disk_usage(folder).free
     if free < _LOW_DISK:
-        yield Finding("warn", f"only {format_size(free)} left on the disk of the state folder",
+        yield Finding("warn", f"only {format_size(free)} free on the disk of the state folder",
                       "stoker clean --older 7d")  # fmt: skip
     else:
-        yield Finding("ok", f"{format_size(free)} free on its disk")
+        yield Finding("ok", f"{format_size(free)} free on the disk of the state folder")
 
 
 def _database(folder: str) -> Iterator[Finding]:
@@ -133,18 +134,18 @@ def _database(folder: str) -> Iterator[Finding]:
         if problem is not None:
             yield Finding("bad", f"the database is damaged: {problem}", "stoker doctor --repair")
         else:
-            yield Finding("ok", f"database sound, schema {SCHEMA_VERSION}")
+            yield Finding("ok", f"database intact, schema {SCHEMA_VERSION}")
         ahead = _unknown_jobs(folder, db)
         if ahead:
-            yield Finding("bad", f"the database lacks records: job {_ranges(ahead)} began, and is"
-                          " not in it", "stoker doctor --repair")  # fmt: skip
+            yield Finding("bad", f"the database lacks records: job {_ranges(ahead)} was started,"
+                          " but is not in it", "stoker doctor --repair")  # fmt: skip
         with db.transaction():
             pass
     except (Error, sqlite3.Error) as error:
         users = ", ".join(map(str, _users_of(os.path.join(folder, FILE_NAME))))
         why = error.message if isinstance(error, Error) else error
-        yield Finding("bad", f"the database cannot be written: {why}",
-                      f"these processes have it open: {users}")  # fmt: skip
+        yield Finding("bad", f"cannot write to the database: {why}",
+                      f"processes that have it open: {users}")  # fmt: skip
     finally:
         db.close()
     known = backups.newest(folder)
@@ -152,14 +153,14 @@ def _database(folder: str) -> Iterator[Finding]:
 
 
 def _unknown_jobs(folder: str, db: Database) -> tuple[int, ...]:
-    """Jobs that the runner started and whose ids the database has not given out: it is too old."""
-    given_out = int(str(job_queries.meta(db, "next_job") or 1))
+    """Jobs that the runner started but whose ids the database has not assigned: it is outdated."""
+    next_id = int(str(job_queries.meta(db, "next_job") or 1))
     jobs = {one.job for one in read_journal(folder) if isinstance(one, JournalBegun)}
-    return tuple(sorted(job for job in jobs if job >= given_out))
+    return tuple(sorted(job for job in jobs if job >= next_id))
 
 
 def _users_of(path: str) -> list[int]:
-    """Processes of ours that have a file open."""
+    """PIDs of other processes of this user that have a file open."""
     users = []
     for entry in os.listdir("/proc"):
         if entry.isdigit() and int(entry) != os.getpid():
@@ -179,11 +180,10 @@ def _daemon(folder: str) -> Iterator[Finding]:
     if daemon is None:
         waiting = _waiting(folder)
         if waiting:
-            waits = "waits" if waiting == 1 else "wait"
-            yield Finding("warn", f"no daemon is running, and {plural(waiting, 'job')} {waits} for"
-                          " one", "stoker daemon start")  # fmt: skip
+            jobs = "1 job is" if waiting == 1 else f"{waiting} jobs are"
+            yield Finding("warn", f"no daemon is running, but {jobs} queued", "stoker daemon start")
         else:
-            yield Finding("ok", "no daemon is running; the next submit starts one")
+            yield Finding("ok", "no daemon is running; the next `stoker submit` starts one")
     suspended = False
     for what, pid, effect in _processes_of(folder, daemon, runner):
         if state_of(pid) == STOPPED:
@@ -193,29 +193,29 @@ def _daemon(folder: str) -> Iterator[Finding]:
     if daemon is None or suspended:
         return
     if not _answers(folder):
-        yield Finding("bad", f"the daemon (pid {daemon}) does not answer",
-                      f"kill -9 {daemon} && stoker daemon start   (jobs go on)")  # fmt: skip
+        yield Finding("bad", f"the daemon (pid {daemon}) does not respond",
+                      f"kill -9 {daemon} && stoker daemon start   (jobs continue)")  # fmt: skip
     elif (problem := status.problem(folder)) is not None:
         yield Finding("bad", f"the daemon reports: {problem}",
-                      "it goes on by itself when the state folder can be written")  # fmt: skip
+                      "it continues as soon as it can write to the state folder")  # fmt: skip
     elif runner is None:
-        yield Finding("warn", f"daemon (pid {daemon}) is alive, and has no runner yet",
-                      "look again; if it stays so: stoker daemon restart")  # fmt: skip
+        yield Finding("warn", f"daemon (pid {daemon}) is running, but has no runner yet",
+                      "check again; if that does not help: stoker daemon restart")  # fmt: skip
     else:
-        yield Finding("ok", f"daemon (pid {daemon}) and runner (pid {runner}) are alive")
+        yield Finding("ok", f"daemon (pid {daemon}) and runner (pid {runner}) are running")
 
 
 def _processes_of(
     folder: str, daemon: int | None, runner: int | None
 ) -> Iterator[tuple[str, int, str]]:
-    """(name, PID, what is missing while it is suspended) of all processes of the queue."""
+    """(name, PID, effect of a suspension) of all processes of the queue."""
     if daemon is not None:
-        yield "daemon", daemon, "nothing is started or recorded"
+        yield "daemon", daemon, "no job starts, and no result is recorded"
     if runner is not None:
-        yield "runner", runner, "no job starts, and no end is noticed"
-    tracer = locks.holder(folder, TRACER_LOCK)
-    if tracer is not None:
-        yield "tracer", tracer, "charts have a gap"
+        yield "runner", runner, "no job starts, and the end of no job is recorded"
+    recorder = locks.holder(folder, TRACER_LOCK)
+    if recorder is not None:
+        yield "usage recorder", recorder, "usage charts have a gap"
     for pid in job_processes.children(daemon) if daemon is not None else ():
         try:
             with open(f"/proc/{pid}/cmdline", "rb") as file:
@@ -225,17 +225,17 @@ def _processes_of(
         if b"stoker.sweep_control.sweep_driver" in words:
             yield "sweep driver", pid, "adaptive sweeps get no new trials"
         elif b"stoker.devices.nvml_process" in words:
-            yield "GPU watcher", pid, "the state of the GPUs is not known"
+            yield "GPU monitor", pid, "the state of the GPUs is unknown"
 
 
 def _answers(folder: str) -> bool:
-    """Whether the daemon greets a client that connects."""
+    """Whether the daemon sends its greeting to a client that connects."""
     try:
         with connect(folder, NEWS_SOCKET) as client:
             client.settimeout(_ANSWER_SECONDS)
             return bool(client.recv(1))
     except OSError:
-        return locks.holder(folder, locks.DAEMON_LOCK) is None  # it left just now
+        return locks.holder(folder, locks.DAEMON_LOCK) is None  # it has just exited
 
 
 def _waiting(folder: str) -> int:
@@ -265,30 +265,32 @@ def _processes() -> Iterator[Finding]:
         os.kill(child, 9)
         os.waitpid(child, 0)
     if tagged:
-        yield Finding("ok", "the kernel passes tags on to child processes (RLIMIT_LOCKS)")
+        yield Finding("ok", "child processes inherit the tag of their job (RLIMIT_LOCKS)")
     else:
-        yield Finding("bad", "the kernel does not hand resource limits down",
-                      "processes that leave their job cannot be found on this host")  # fmt: skip
+        yield Finding("bad", "child processes do not inherit resource limits",
+                      "processes that detach from their job cannot be found")  # fmt: skip
     try:
         os.close(os.pidfd_open(os.getpid()))
-        yield Finding("ok", "process handles work (pidfd)")
+        yield Finding("ok", "process file descriptors are available (pidfd)")
     except OSError:
-        yield Finding("bad", "no process handles (pidfd)", "Linux 5.3 or newer is needed")
+        yield Finding(
+            "bad", "no process file descriptors (pidfd)", "Linux 5.3 or newer is required"
+        )
 
 
 def _limits() -> Iterator[Finding]:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     level = "ok" if soft >= 1024 else "warn"
-    yield Finding(level, f"{soft} open files allowed", "" if level == "ok" else "ulimit -n 4096")
+    yield Finding(level, f"limit of open files: {soft}", "" if level == "ok" else "ulimit -n 4096")
     processes, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if processes != resource.RLIM_INFINITY and processes < 256:
-        yield Finding("warn", f"only {processes} processes allowed", "ulimit -u")
+        yield Finding("warn", f"limit of processes: only {processes}", "ulimit -u 4096")
 
 
 def _logout() -> Iterator[Finding]:
-    """systemd may end everything of a user at logout, the daemon and jobs included."""
+    """systemd may kill all processes of a user at logout, including the daemon and jobs."""
     if not os.path.isdir("/run/systemd/system"):
-        yield Finding("ok", "no systemd: nothing ends your processes at logout")
+        yield Finding("ok", "no systemd: your processes are not killed at logout")
         return
     user = os.environ.get("USER", "")
     lingers = os.path.exists(f"/var/lib/systemd/linger/{user}")
@@ -300,10 +302,10 @@ def _logout() -> Iterator[Finding]:
         except OSError:
             continue
     if kills and not lingers:
-        yield Finding("bad", "logout ends your jobs (KillUserProcesses=yes)",
+        yield Finding("bad", "systemd kills your jobs at logout (KillUserProcesses=yes)",
                       "loginctl enable-linger")  # fmt: skip
     else:
-        yield Finding("ok", "jobs outlive your login")
+        yield Finding("ok", "jobs continue after logout")
 
 
 def _devices(settings: Settings) -> Iterator[Finding]:
@@ -311,35 +313,35 @@ def _devices(settings: Settings) -> Iterator[Finding]:
         sample = sample_once()
         if sample.cards is None:
             yield Finding("bad", f"no GPU can be used: {sample.trouble}",
-                          "CPU jobs go on; GPU jobs start when the driver answers")  # fmt: skip
+                          "CPU jobs continue; GPU jobs start when the driver responds")  # fmt: skip
             return
-        for card in sample.cards:
-            if card.trouble is not None:
-                yield Finding("bad", f"gpu {card.visible}: {card.trouble}")
+        for gpu in sample.cards:
+            if gpu.trouble is not None:
+                yield Finding("bad", f"GPU {gpu.visible}: {gpu.trouble}")
     devices = find_devices(settings.devices)
     if devices:
         names = ", ".join(sorted({device.model or "GPU" for device in devices}))
-        yield Finding("ok", f"{len(devices)} devices: {names}")
+        yield Finding("ok", f"{plural(len(devices), 'GPU')}: {names}")
     else:
         yield Finding("ok", f"no GPU found; CPU jobs run {cpu_slots(settings)} at a time",
-                      "STOKER_DEVICES=4 simulates four")  # fmt: skip
+                      "STOKER_DEVICES=4 simulates four GPUs")  # fmt: skip
 
 
 def _repair(settings: Settings, parsed: Parsed) -> int:
     folder = settings.state_dir
     prepare_state_dir(settings)
     try:
-        lock = locks.take(folder, locks.DAEMON_LOCK)  # nobody else may use it meanwhile
+        lock = locks.take(folder, locks.DAEMON_LOCK)  # keeps a daemon from starting meanwhile
     except Conflict as error:
         pid = locks.holder(folder, locks.DAEMON_LOCK)
         raise Conflict(
-            error.message, "stoker daemon stop, then repair; running jobs go on"
-            if pid is None or state_of(pid) != STOPPED else f"kill -9 {pid}, then repair"
+            error.message, "run `stoker daemon stop` first; running jobs continue"
+            if pid is None or state_of(pid) != STOPPED else f"run `kill -9 {pid}` first"
         ) from None  # fmt: skip
     aside = repair.set_aside(folder)
     try:
         if _is_sound(folder, aside):
-            raise Conflict("the database is sound; nothing to repair")
+            raise Conflict("the database is intact; there is nothing to repair")
         if not parsed["yes"] and sys.stdin.isatty() and not _confirmed(folder, aside):
             raise Conflict("nothing was changed")
     except BaseException:
@@ -361,40 +363,40 @@ def _repair(settings: Settings, parsed: Parsed) -> int:
 
 
 def _confirmed(folder: str, aside: str) -> bool:
-    print(f"the database in `{folder}` is damaged. What can be read of it goes into a new one,\n"
-          "gaps are filled from the newest snapshot, and the damaged files stay in\n"
+    print(f"The database in `{folder}` is damaged. Readable records are copied into a new one,\n"
+          "missing records come from the newest snapshot, and the damaged files are kept in\n"
           f"{aside}.")  # fmt: skip
     try:
-        return input("repair it? [y/N] ").strip().lower() in ("y", "yes")
+        return input("Repair it? [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:
         return False
 
 
 def _print_repair(done: repair.Repaired, folder: str) -> None:
     print(f"the damaged files are in {done.moved_to}")
-    print(f"salvaged {plural(done.salvaged, 'job')} from the damaged database")
+    print(f"recovered {plural(done.salvaged, 'job')} from the damaged database")
     if done.from_snapshot:
         print(f"restored {plural(done.from_snapshot, 'job')} from the snapshot of"
               f" {views.iso(done.taken_at)}")  # fmt: skip
     if done.from_journal:
-        them = "it; its name is" if done.from_journal == 1 else "them; their name is"
-        print(f"{plural(done.from_journal, 'job')} began, and only that is known of {them}"
-              " `record-lost`")  # fmt: skip
+        print(f"restored {plural(done.from_journal, 'job')} from the journal of the runner, without"
+              " command; named `record-lost`")  # fmt: skip
     if done.missing:
         print(f"not found: {plural(len(done.missing), 'job')} with the ids {_ranges(done.missing)}"
-              f" (jobs that were removed are among them); logs are in {folder}/jobs")  # fmt: skip
+              f" (some may have been removed earlier); logs are in {folder}/jobs")  # fmt: skip
     if not done.missing_is_known:
-        print("jobs that were submitted after the last known id may be missing as well")
+        print("jobs submitted after the last known id may be missing as well")
     if done.held:
-        waits = "job that waited is held, because it" if done.held == 1 else (
-            "jobs that waited are held, because they")  # fmt: skip
-        print(f"{done.held} {waits} may have run since\n"
-              "hint: stoker ls held, then stoker release what should run")  # fmt: skip
-    print("hint: `stoker daemon start` goes on with the rest")
+        words = "waiting job is held, because it" if done.held == 1 else (
+            "waiting jobs are held, because they")  # fmt: skip
+        print(f"{done.held} {words} may have run since they were recorded\n"
+              "hint: check `stoker ls held`, then `stoker release` the jobs to run")  # fmt: skip
+    print("hint: `stoker daemon start` starts the other waiting jobs")
 
 
 def _ranges(ids: tuple[int, ...]) -> str:
-    """
+    """Job ids as text, at most 20 ranges.
+
     >>> _ranges((1, 2, 3, 7))
     '1-3, 7'
     """
@@ -409,7 +411,7 @@ def _ranges(ids: tuple[int, ...]) -> str:
 
 
 def _tag_of_runner(folder: str) -> int | None:
-    """The number on the processes of this queue's jobs, as the living runner was told it."""
+    """The tag base of this queue, from the command line of the running runner; None without one."""
     pid = locks.holder(folder, locks.RUNNER_LOCK)
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
@@ -420,8 +422,10 @@ def _tag_of_runner(folder: str) -> int | None:
 
 
 def _is_sound(folder: str, aside: str) -> bool:
-    """Looks at a copy, because SQLite changes what it opens. A queue that cannot be used for
-    another reason (a newer schema, no permission) is not ours to repair: that raises."""
+    """Whether the database needs no repair. Checks a copy, because SQLite changes files it opens.
+
+    Raises an error if the queue is unusable for another reason: a newer schema, no permission.
+    """
     with tempfile.TemporaryDirectory(dir=aside) as scratch:
         for suffix in ("", "-wal"):
             path = os.path.join(aside, FILE_NAME + suffix)
@@ -431,7 +435,7 @@ def _is_sound(folder: str, aside: str) -> bool:
         try:
             version, is_sound = db.schema_version(), db.is_sound()
             if version > SCHEMA_VERSION and is_sound:
-                open_database(folder).close()  # raises an error that says what is wrong
+                open_database(folder).close()  # raises the error that explains it
             if not is_sound or version == 0:
                 return False
             return not _unknown_jobs(folder, db)
