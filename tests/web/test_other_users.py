@@ -106,7 +106,7 @@ def test_server_at_another_loopback_address_has_no_other_name(lab: Lab) -> None:
 def test_wildcard_address_is_refused_in_every_spelling(lab: Lab, host: str) -> None:
     done = lab.run("web", "--host", host, "--port", free_port(), "--token-file", "token")
     assert done.returncode == 2
-    assert f"`--host {host}` means every address of this host" in done.stderr
+    assert f"`--host {host}` would listen on every address of this host" in done.stderr
     assert living_pid(str(lab.state_dir)) is None
 
 

@@ -58,9 +58,9 @@ def test_stopping_the_server_does_not_stop_jobs(site: Site) -> None:
     lab = site.lab
     job = lab.submit("sleep 1000")
     lab.wait_until(lambda: lab.state(job) == "running")
-    assert lab.ok("web", "stop") == "the page is closed; jobs go on\n"
+    assert lab.ok("web", "stop") == "web UI stopped; jobs continue\n"
     assert lab.run("web", "status").returncode == 1
-    assert lab.ok("web", "stop") == "no page was served\n"
+    assert lab.ok("web", "stop") == "the web UI is not running\n"
     assert lab.state(job) == "running"
 
 

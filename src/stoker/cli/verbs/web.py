@@ -1,4 +1,4 @@
-"""`stoker web`: start, stop or look at the server of the page."""
+"""`stoker web`: start, stop or inspect the server of the web UI."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ _LARGEST_LOG = 1 << 20
 VERB = Verb(
         "web",
         "web [OPTIONS] | web status | web stop",
-        "The page: every GPU and every job, live, in the browser. Starts its server and prints a "
-        "link.",
+        "Start the web UI, which shows GPUs and jobs live in the browser, and print its link.",
         (
-            Option("--port", "listen there (default: 8899, or another free one)", "N", count),
-            Option("--host", "another address than 127.0.0.1; needs --token-file", "ADDRESS"),
-            Option("--open", "open the page in your browser"),
-            Option("--token-file", "the token that lets people in (made when missing)", "FILE"),
-            Option("--read-only", "only show: for a screen on the wall"),
-            Option("--foreground", "stay here, for systemd and the curious; Ctrl-C ends"),
+            Option("--port", "port to listen on (default: 8899, or a free one)", "N", count),
+            Option("--host", "address to listen on (default: 127.0.0.1; others need --token-file)",
+                   "ADDRESS"),
+            Option("--open", "open the web UI in your browser"),
+            Option("--token-file", "file with the access token (created if missing)", "FILE"),
+            Option("--read-only", "allow no changes, e.g. for a shared screen"),
+            Option("--foreground", "run in the foreground, e.g. under systemd; Ctrl-C stops it"),
         ),
         (
             ("stoker web --open", ""),
-            ("stoker web status", "the link again"),
+            ("stoker web status", "print the link again"),
             ("ssh -L 8899:127.0.0.1:8899 gpu-host", "then open the link on your own machine"),
             ("stoker web --read-only --port 8900", ""),
-            ("stoker web stop", "jobs do not notice"),
+            ("stoker web stop", "stop the server; jobs continue"),
         ),
-        """The link holds a token; whoever has it can run commands as you. It is kept in web.token
-in the state folder: remove that file and restart the server for a new one.""",
+        """The link contains a token. Anyone who has it can run commands as you. It is stored in
+web.token in the state folder; to replace it, remove that file and restart the server.""",
         words="actions",
     )  # fmt: skip
 
 
 def run(parsed: Parsed) -> int:
     if len(parsed.words) > 1 or (parsed.words and parsed.words[0] not in _ACTIONS):
-        raise UsageError(f"`{' '.join(parsed.words)}`: what should be done?",
-                         "stoker web, stoker web status or stoker web stop")  # fmt: skip
+        raise UsageError(f"`{' '.join(parsed.words)}` is not an action of `stoker web`",
+                         f"actions: {', '.join(_ACTIONS)}")  # fmt: skip
     settings = load_settings()
     prepare_state_dir(settings)
     if parsed.words:
@@ -75,7 +75,7 @@ def _options(parsed: Parsed) -> dict[str, object]:
 
     port, host, token = parsed["port"], parsed["host"], parsed["token_file"]
     if port is not None and not 1 <= port <= 65535:
-        raise UsageError(f"{port} is not a port", "1 to 65535")
+        raise UsageError(f"{port} is not a port", "ports are 1 to 65535")
     addresses = resolve("127.0.0.1" if host is None else host)
     if not addresses.is_loopback:
         _check_open(addresses, token)
@@ -89,12 +89,12 @@ def _options(parsed: Parsed) -> dict[str, object]:
 
 
 def _check_open(addresses: Addresses, token: str | None) -> None:
-    """Refuse all addresses at once, and an address without a token that was asked for."""
+    """Raise UsageError for a wildcard address, and for a public address without --token-file."""
     host = addresses.host
     tunnel = f"ssh -L 8899:127.0.0.1:8899 {os.uname().nodename}, then open the link on your machine"
     if addresses.is_everything:
-        raise UsageError(f"`--host {host}` means every address of this host",
-                         f"give one address; or use a tunnel: {tunnel}")  # fmt: skip
+        raise UsageError(f"`--host {host}` would listen on every address of this host",
+                         f"give one address, or use a tunnel: {tunnel}")  # fmt: skip
     if token is None:
         raise UsageError(
             f"`--host {host}` opens the web UI to every machine that can reach it, unencrypted",
@@ -107,22 +107,22 @@ def _check_open(addresses: Addresses, token: str | None) -> None:
 def _check_same(place: ServerAddress, options: dict[str, object]) -> None:
     for key, text in (("port", "port"), ("token_file", "token file")):
         if options[key] is not None and options[key] != getattr(place, key):
-            raise Conflict(f"the server runs with another {text}: {getattr(place, key)}",
-                           "`stoker web stop` first")  # fmt: skip
+            raise Conflict(f"the server already runs with another {text}: {getattr(place, key)}",
+                           "stop it first with `stoker web stop`")  # fmt: skip
     if options["host"] != place.host or (options["read_only"] and not place.read_only):
-        raise Conflict(f"the server runs with other options at {place.address}",
-                       "`stoker web stop` first")  # fmt: skip
+        raise Conflict(f"the server already runs with other options at {place.address}",
+                       "stop it first with `stoker web stop`")  # fmt: skip
 
 
 def _start(settings: Settings, options: dict[str, object]) -> ServerAddress:
-    """Start a server that outlives this terminal; where it listens."""
+    """Start a server in the background. Returns its address; raises Unavailable or its error."""
     import json
     import select
 
     folder = settings.state_dir
     ours, theirs = os.pipe()
     log = _open_log(os.path.join(folder, LOG))
-    # -P: the folder we are in is a user's, and its json.py is not ours.
+    # -P: a module such as json.py in the current folder must not be imported.
     words = [sys.executable, "-P", "-m", _MODULE, json.dumps({**options, "told": 3})]
     try:
         os.posix_spawn(
@@ -145,29 +145,29 @@ def _start(settings: Settings, options: dict[str, object]) -> ServerAddress:
         os.close(ours)
     if not line:
         raise Unavailable("the server did not start",
-                          f"its last words are in {os.path.join(folder, LOG)}")  # fmt: skip
-    told = json.loads(line)
-    if "error" not in told:
-        return ServerAddress(**told)
+                          f"see its log: {os.path.join(folder, LOG)}")  # fmt: skip
+    answer = json.loads(line)
+    if "error" not in answer:
+        return ServerAddress(**answer)
     if _wait_until(lambda: living_pid(folder) is None or living_place(folder) is not None):
-        place = living_place(folder)  # somebody else was quicker
+        place = living_place(folder)  # another process started a server first
         if place is not None:
             _check_same(place, options)
             return place
-    raise _ServerError(**told["error"])
+    raise _ServerError(**answer["error"])
 
 
 def _wait_until(condition: Callable[[], bool], seconds: float = _STOP_SECONDS) -> bool:
-    give_up = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     while not condition():
-        if time.monotonic() > give_up:
+        if time.monotonic() > deadline:
             return False
         time.sleep(0.01)
     return True
 
 
 class _ServerError(Error):
-    """What the server said before it left."""
+    """The error that kept the server from starting."""
 
     def __init__(self, code: str, message: str, hint: str | None) -> None:
         super().__init__(message, hint)
@@ -218,10 +218,10 @@ def _show(place: ServerAddress, parsed: Parsed) -> None:
     if parsed["open"]:
         import webbrowser
 
-        # The arguments of a browser can be read by every user of the host: not the token itself.
+        # Other users can read the arguments of the browser: pass a ticket, not the token.
         ticket = Keys(token).ticket(time.time())
         if not webbrowser.open(f"{place.address}#token={ticket}"):
-            notice("no browser could be opened; use the link")
+            notice("could not open a browser; use the link")
 
 
 def _status(settings: Settings, parsed: Parsed) -> int:
@@ -230,11 +230,11 @@ def _status(settings: Settings, parsed: Parsed) -> int:
         if parsed["json"]:
             print_json(running=False)
         else:
-            print("no page is served; `stoker web` starts its server")
+            print("the web UI is not running; start it with `stoker web`")
         return 1
     if not parsed["json"]:
         only = ", read-only" if place.read_only else ""
-        notice(f"served at {place.address} (pid {place.pid}{only})")
+        notice(f"the web UI runs at {place.address} (pid {place.pid}{only})")
     _show(place, parsed)
     return 0
 
@@ -243,14 +243,14 @@ def _stop(settings: Settings, parsed: Parsed) -> int:
     folder = settings.state_dir
     pid = living_pid(folder)
     if pid is not None and pid > 1:
-        # The lock proves that this PID is the server's, at this moment.
+        # The server holds the lock, so this PID has not been reused.
         os.kill(pid, signal.SIGTERM)
         if not _wait_until(lambda: living_pid(folder) != pid):
             raise Unavailable(
-                f"the server (pid {pid}) does not stop", f"kill -9 {pid} loses nothing"
+                f"the server (pid {pid}) does not stop", f"kill -9 {pid} (no data is lost)"
             )
     if parsed["json"]:
         print_json(pid=pid)
     else:
-        print("no page was served" if pid is None else "the page is closed; jobs go on")
+        print("the web UI is not running" if pid is None else "web UI stopped; jobs continue")
     return 0
