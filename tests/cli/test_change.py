@@ -83,8 +83,8 @@ def test_cancel_counts_what_waited_and_what_ran(lab: Lab) -> None:
 def test_hold_and_release(lab: Lab) -> None:
     lab.ok("daemon", "drain")
     lab.ok("submit", "-f", "-", input="true\n" * 3)
-    assert lab.ok("hold", "1") == "1 job held; `stoker release` lets it run\n"
-    assert lab.ok("hold", "1-3") == "2 jobs held; `stoker release` lets them run\n"
+    assert lab.ok("hold", "1") == "1 job held; to let it start: stoker release JOB\n"
+    assert lab.ok("hold", "1-3") == "2 jobs held; to let them start: stoker release JOB\n"
     assert lab.ok("hold", "1") == "0 jobs held\n"
     lab.ok("daemon", "resume")
     assert lab.ok("release", "2") == "1 job released\n"
@@ -130,15 +130,15 @@ def test_rerun_failed_can_be_narrowed(lab: Lab) -> None:
 
 def test_priority_moves_waiting_jobs(lab: Lab) -> None:
     lab.ok("submit", "--hold", "-f", "-", input="true\n" * 3)
-    assert lab.ok("priority", "10", "2") == "1 job now with priority 10\n"
-    assert lab.ok("priority", "-5", "1,3") == "2 jobs now with priority -5\n"
-    assert lab.ok("priority", "--", "-6", "1") == "1 job now with priority -6\n"
+    assert lab.ok("priority", "10", "2") == "priority of 1 job set to 10\n"
+    assert lab.ok("priority", "-5", "1,3") == "priority of 2 jobs set to -5\n"
+    assert lab.ok("priority", "--", "-6", "1") == "priority of 1 job set to -6\n"
     assert [lab.job(job)["priority"] for job in (1, 2, 3)] == [-6, 10, -5]
     lab.ok("cancel", "1")
     refused(
         lab.run("priority", "1", "1"),
         1,
-        "job 1 is cancelled; only the priority of a waiting job can change",
+        "job 1 was cancelled; only a waiting job can change its priority",
     )
     refused(
         lab.run("priority"), 2, "no priority and no jobs given", "example: stoker priority 10 7"
@@ -174,7 +174,7 @@ def test_a_comma_stands_between_two_tags(lab: Lab) -> None:
     assert lab.job(1)["tags"] == ["a", "b", "c"]
     lab.ok("tag", "1", "+d,e", "-a,b")
     assert lab.job(1)["tags"] == ["c", "d", "e"]
-    refused(lab.run("tag", "1", "+"), 2, "a tag cannot be empty")
+    refused(lab.run("tag", "1", "+"), 2, "a tag must not be empty")
     refused(lab.run("tag", "1", "+a,,b"), 2, "`a,,b` has an empty tag")
 
 
@@ -207,7 +207,7 @@ def test_rm_removes_finished_jobs_and_their_logs(lab: Lab) -> None:
     done = lab.run("rm", "1", str(held))
     assert (done.stdout, done.stderr) == (
         "1 job removed\n",
-        "1 job not removed: not finished (cancel first)\n",
+        "1 job not removed: only finished jobs can be removed\n",
     )
     assert [os.path.exists(log) for log in logs] == [False, True]
     assert lab.states() == {2: "done", held: "held"}

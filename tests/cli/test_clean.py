@@ -144,7 +144,7 @@ def test_old_database_is_not_copied_while_a_job_runs(lab: Lab) -> None:
     job = lab.submit(gate.wait)
     gate.wait_for()
     done = lab.run("clean")
-    assert done.stderr == "the database file keeps its size for now: jobs are running\n"
+    assert done.stderr == "the database file was not made smaller: jobs are running\n"
     assert (lab.states(), pragma(lab, "auto_vacuum")) == ({job: "running"}, 0)
     gate.open()
     lab.wait(job)

@@ -85,24 +85,24 @@ def test_an_editor_that_fails_or_empties_the_file_leaves_the_job_as_it_was(lab: 
 
 def test_without_a_terminal_flags_are_needed(lab: Lab) -> None:
     job = lab.submit("--hold", "true")
-    refused(lab.run("edit", str(job), EDITOR="true"), 2, "nothing to change was given",
-            "use flags, or set EDITOR on a terminal")  # fmt: skip
+    refused(lab.run("edit", str(job), EDITOR="true"), 2, "no changes given",
+            "give options, or set EDITOR and run it on a terminal")  # fmt: skip
 
 
 def test_only_one_waiting_job_can_be_edited(lab: Lab) -> None:
     lab.ok("submit", "--hold", "-f", "-", input="true\ntrue\n")
-    refused(lab.run("edit", "all", "-G0"), 2, "which job? exactly one can be edited",
+    refused(lab.run("edit", "all", "-G0"), 2, "exactly one job can be edited at a time",
             "stoker edit 7 --gpus 2")  # fmt: skip
     lab.ok("cancel", "1")
-    refused(lab.run("edit", "1", "-G0"), 1, "job 1 is cancelled and cannot be edited any more",
-            "`stoker rerun --hold 1` makes a copy to edit")  # fmt: skip
+    refused(lab.run("edit", "1", "-G0"), 1, "job 1 was cancelled; only a waiting job can be edited",
+            "`stoker rerun --hold 1` creates a copy that can be edited")  # fmt: skip
     refused(lab.run("edit", "2", "-c", " "), 2, "the command is empty")
     assert lab.run("edit", "2", "-G3").returncode == 65
     gate = Gate(lab.folder)
     lab.submit(gate.wait)
     gate.wait_for()
     lab.wait_until(lambda: lab.state(3) == "running")
-    hint = "`stoker cancel 3` ends it, then `stoker rerun --hold 3` makes a copy to edit"
+    hint = "after `stoker cancel 3`, `stoker rerun --hold 3` creates a copy that can be edited"
     refused(lab.run("edit", "3", "-G0"), 1, "job 3 is running and cannot be edited any more", hint)
 
 

@@ -67,7 +67,7 @@ def test_a_job_without_output_yet_says_so(lab: Lab) -> None:
     job = lab.submit("--hold", "true")
     done = lab.run("log", str(job))
     assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr == "job 1 is held and has no output yet; `stoker log -f 1` waits\n"
+    assert done.stderr == "job 1 is held and has no output yet; to wait: stoker log -f 1\n"
     assert lab.ok("log", "--path") == "\n"
 
 
@@ -76,10 +76,10 @@ def test_a_job_that_can_never_start_has_no_output_at_all(lab: Lab) -> None:
     lab.submit("--after", "1", "true")
     lab.ok("cancel", "1")
     assert lab.run("log", "1").stderr == (
-        "job 1 never started and has no output: cancelled, by user\n"
+        "job 1 has no output because it never started: cancelled, by user\n"
     )
     assert lab.run("log", "2").stderr == (
-        "job 2 never started and has no output: cancelled, job 1 was cancelled\n"
+        "job 2 has no output because it never started: cancelled, job 1 was cancelled\n"
     )
 
 
@@ -113,7 +113,12 @@ def test_attempts_that_never_were_are_refused(lab: Lab) -> None:
 
 def test_one_log_at_a_time(lab: Lab) -> None:
     lab.ok("submit", "--hold", "-f", "-", input="true\ntrue\n")
-    refused(lab.run("log", "1-2"), 2, "2 jobs are too many for one log", "stoker log 7")
+    refused(
+        lab.run("log", "1-2"),
+        2,
+        "`stoker log` shows one job, but 2 are selected",
+        "example: stoker log 7",
+    )
 
 
 def test_follow_waits_for_the_start_and_reads_until_the_end(lab: Lab) -> None:
@@ -122,7 +127,7 @@ def test_follow_waits_for_the_start_and_reads_until_the_end(lab: Lab) -> None:
     follow = lab.popen("log", "-f", str(job))
     assert follow.stderr is not None and follow.stdout is not None
     assert follow.stderr.readline() == (
-        f"job {job} is held; waiting for it to start (why: stoker why {job})\n"
+        f"job {job} is held; waiting for it to start (see `stoker why {job}`)\n"
     )
     lab.ok("release", str(job))
     assert follow.stdout.readline() == "begun\n"
@@ -167,7 +172,7 @@ def test_interrupting_follow_leaves_the_job_alone(lab: Lab) -> None:
     _, errors = follow.communicate(timeout=60)
     assert (follow.returncode, errors) == (
         0,
-        f"\njob {job} goes on; `stoker cancel {job}` would end it\n",
+        f"\njob {job} keeps running; to end it: stoker cancel {job}\n",
     )
     assert lab.state(job) == "running"
 

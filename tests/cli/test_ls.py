@@ -77,9 +77,9 @@ def test_an_empty_queue_says_so(lab: Lab, new_lab: Callable[..., Lab]) -> None:
         "0    simulated  -     -\n"
         "1    simulated  -     -\n"
         "\n"
-        "nothing waiting\n"
+        "no waiting jobs\n"
     )
-    assert new_lab().ok() == "no GPU, nothing running\n\nnothing waiting\n"
+    assert new_lab().ok() == "no GPUs, no running jobs\n\nno waiting jobs\n"
 
 
 def test_status_lists_jobs_on_the_cpu(new_lab: Callable[..., Lab]) -> None:
@@ -92,7 +92,7 @@ def test_status_lists_jobs_on_the_cpu(new_lab: Callable[..., Lab]) -> None:
         "CPU JOBS (of 3)  TIME COMMAND\n"
         "1                TIME 1 one\n"
         "\n"
-        "nothing waiting\n"
+        "no waiting jobs\n"
         "\n"
         "1 running\n"
     )
@@ -101,10 +101,10 @@ def test_status_lists_jobs_on_the_cpu(new_lab: Callable[..., Lab]) -> None:
 def test_status_warns_when_nothing_will_start(lab: Lab) -> None:
     lab.submit("--hold", "true")
     lab.ok("daemon", "drain")
-    assert lab.ok().endswith("\n\ndrained, nothing new starts: `stoker daemon resume`\n")
+    assert lab.ok().endswith("\n\ndrained: no job starts before `stoker daemon resume`\n")
     lab.ok("release", "1")
     lab.ok("daemon", "stop")
-    assert "\n\nno daemon is running: `stoker daemon start`\n" in lab.ok()
+    assert "\n\nno daemon is running; start it with `stoker daemon start`\n" in lab.ok()
 
 
 def test_status_as_json(lab: Lab) -> None:
@@ -137,7 +137,7 @@ def test_filters_leave_out_the_rest(lab: Lab) -> None:
     assert ids(lab, "-n", "2", "--state", "all") == [5, 6]
     assert ids(lab, "-n0") == []
     assert lab.ok("ls", "--tag", "nobody") == (
-        "no such jobs (1 held, 1 queued, 1 running, 1 done, 1 failed, 1 cancelled)\n"
+        "no matching jobs (1 held, 1 queued, 1 running, 1 done, 1 failed, 1 cancelled)\n"
     )
     assert lab.ok("ls", "--state", "held").endswith(
         "\n1 held, 1 queued, 1 running, 1 done, 1 failed, 1 cancelled; 5 jobs not shown"
@@ -284,7 +284,7 @@ def test_as_many_ended_jobs_are_shown_as_there_is_room_for(lab: Lab) -> None:
 
 def test_counts_that_were_not_counted_to_their_end_say_so(lab: Lab) -> None:
     lab.ok("submit", "--hold", "-q", "-f", "-", input="true\n" * 20_100)
-    assert lab.ok("ls").endswith("\n20000+ held; 19950+ jobs not shown (-n, --state)\n")
+    assert lab.ok("ls").endswith("\n20000+ held; 19950+ jobs not shown (see -n, --state)\n")
 
 
 def test_wide_characters_do_not_break_the_table(lab: Lab) -> None:
@@ -318,5 +318,5 @@ def test_ls_tells_when_nobody_works_on_what_waits(lab: Lab) -> None:
     assert lab.run("ls").stderr == ""
     lab.ok("daemon", "stop")
     done = lab.run("ls")
-    assert done.stderr == "no daemon is running: `stoker daemon start`\n"
+    assert done.stderr == "no daemon is running; start it with `stoker daemon start`\n"
     assert "no daemon" not in done.stdout

@@ -110,7 +110,7 @@ def test_refusal_recorded_by_the_daemon_beats_starts_now(lab: Lab) -> None:
     assert reasons(lab, job) == ["no daemon is running; `stoker daemon start` starts one"]
     meta.set_refusal(db, "no space left on device")
     db.close()
-    assert reasons(lab, job)[1] == "jobs cannot be started at the moment: no space left on device"
+    assert reasons(lab, job)[1] == "no job can start at the moment: no space left on device"
     lab.ok("daemon", "start")
     assert lab.wait(job) == 0
     db = open_database(str(lab.state_dir))

@@ -41,7 +41,7 @@ def test_submit_prints_the_id_on_stderr_when_stdout_fails(lab: Lab, how: str) ->
     }
     assert (code, errors) == (
         NOT_PRINTED,
-        f"1\nerror: the above was done, but stdout cannot be written: {reason[how]}\n"
+        f"1\nerror: the change was made, but writing to stdout failed: {reason[how]}\n"
         "hint: do not repeat the command\n",
     )
     assert lab.states() == {1: "held"}
@@ -57,11 +57,11 @@ def test_submit_prints_the_id_on_stderr_when_stdout_fails(lab: Lab, how: str) ->
         (("sweep", "-q", "--hold", "--name", "s", "echo {x}", "x=1,2"), "s"),
         (("sweep", "--json", "--hold", "--name", "s", "echo {x}", "x=1,2"), "sweep s: 2 jobs"),
         (("cancel", "1"), "1 job cancelled"),
-        (("priority", "5", "1"), "1 job now with priority 5"),
+        (("priority", "5", "1"), "priority of 1 job set to 5"),
         (("tag", "1", "+a"), "1 job tagged"),
         (("edit", "1", "--name", "n"), "job 1 changed"),
         (("run", "--json", "jobs.txt"), "3 done; logs in "),
-        (("gpus", "drain", "0"), "gpu 0 drained"),
+        (("gpus", "drain", "0"), "GPU 0 drained"),
     ],
 )
 def test_changes_are_said_on_stderr_when_stdout_fails(
@@ -87,7 +87,7 @@ def test_reading_commands_fail_plainly_when_stdout_is_closed(lab: Lab) -> None:
     for words in (("ls",), ("show", "1", "--json"), ("help",), ("results", "--csv", "1")):
         code, errors = run_without_stdout(lab, "closed", *words)
         assert (code, errors) == (
-            NOT_PRINTED, "error: stdout cannot be written: Bad file descriptor\n",
+            NOT_PRINTED, "error: cannot write to stdout: Bad file descriptor\n",
         ), words  # fmt: skip
     assert run_without_stdout(lab, "gone", "ls") == (0, "")
 

@@ -31,7 +31,7 @@ def test_show_tells_everything_about_an_ended_job(lab: Lab) -> None:
         "state       done\n"
         "command     echo 'hello world'\n"
         f"folder      {lab.folder}\n"
-        "gpus        1 (gpu 0)\n"
+        "GPUs        1 (GPU 0)\n"
         "priority    5\n"
         "tags        a, b\n"
         "after       1:any (met)\n"
@@ -41,11 +41,11 @@ def test_show_tells_everything_about_an_ended_job(lab: Lab) -> None:
         "submitted   DATE\n"
         "started     DATE\n"
         "ended       DATE\n"
-        "took        TIME\n"
+        "duration    TIME\n"
         "used        TIME CPU\n"
-        "learned     1 run took TIME\n"
+        "profile     1 run of about TIME\n"
         f"log         {lab.state_dir}/jobs/0/2-1.log\n"
-        f"errors      {lab.folder}/err\n"
+        f"stderr      {lab.folder}/err\n"
     )
 
 
@@ -58,7 +58,7 @@ def test_show_lists_attempts_and_what_people_did(new_lab: Callable[..., Lab]) ->
     shown = without_times(lab.ok("show", str(job)))
     assert "state       failed: killed by SIGKILL\n" in shown
     assert shown.endswith(
-        "attempt  started              took  gpu  end\n"
+        "attempt  started              duration  GPU  result\n"
         "1        DATE  TIME 0    killed by SIGKILL\n"
         "2        DATE  TIME 0    killed by SIGKILL\n"
         "DATE  priority 3\n"
@@ -100,18 +100,23 @@ def test_show_takes_several_jobs(lab: Lab) -> None:
 
 
 def test_show_needs_to_know_which_job(lab: Lab) -> None:
-    refused(lab.run("show"), 2, "which job?", "stoker show 7, or stoker show @ for the last one")
+    refused(
+        lab.run("show"),
+        2,
+        "no job given",
+        "example: stoker show 7, or stoker show @ for the last job",
+    )
     refused(lab.run("show", "5"), 1, "there is no job `5`", "`stoker ls` shows the jobs")
 
 
 def test_why_names_what_people_did(lab: Lab) -> None:
     held = lab.submit("--hold", "true")
-    assert why(lab, str(held)) == "job 1 waits: it is held; `stoker release 1` lets it run"
+    assert why(lab, str(held)) == "job 1 waits: it is held; to let it start: stoker release 1"
     begin = lab.submit("--begin", "+2h", "true")
-    assert why(lab, str(begin)) == "job 2 waits: it may not begin before DATE"
+    assert why(lab, str(begin)) == "job 2 waits: it may not start before DATE"
     after = lab.submit("--after", "1,2:any", "true")
     assert why(lab, str(after)) == (
-        "job 3 waits: job 1 must succeed first; it is held; job 2 must end first; it is queued"
+        "job 3 waits: job 1 must succeed first; it is held; job 2 must finish first; it is queued"
     )
     notok = lab.submit("--after", "1:notok", "true")
     assert why(lab, str(notok)) == "job 4 waits: job 1 must fail first; it is held"
@@ -188,11 +193,11 @@ def test_why_of_a_job_that_does_not_wait(lab: Lab) -> None:
     lab.wait_until(lambda: lab.state(1) == "running")
     lab.submit("exit 3")
     lab.wait(2)
-    assert why(lab, "all") == "job 1 is running on gpu 0\njob 2 is failed: exit 3"
-    assert why(lab) == "nothing waits"
+    assert why(lab, "all") == "job 1 is running on GPU 0\njob 2 failed: exit 3"
+    assert why(lab) == "no jobs are waiting"
     assert as_json(lab.ok("why", "2", "--json")) == {
         "schema": 1,
-        "jobs": [{"id": 2, "state": "failed", "reasons": ["it is failed: exit 3"]}],
+        "jobs": [{"id": 2, "state": "failed", "reasons": ["it failed: exit 3"]}],
     }
 
 
@@ -204,7 +209,7 @@ def test_a_stopped_job_is_shown_as_stopped(lab: Lab) -> None:
     pid = lab.job(job)["pid"]
     os.kill(pid, signal.SIGSTOP)
     lab.wait_until(lambda: state_of(pid) == STOPPED)
-    told = f"stopped: `kill -CONT {pid}` lets it go on"
+    told = f"suspended; continue it with `kill -CONT {pid}`"
     assert f"state       running: {told}\n" in lab.ok("show", str(job))
     assert f"[{told}]" in lab.ok("ls")
     assert told in lab.ok("why", str(job))
@@ -231,5 +236,5 @@ def test_memory_is_told_only_where_it_is_the_jobs_own(lab: Lab) -> None:
     small = lab.submit("-G0", "true")
     large = lab.submit("-G0", f"{sys.executable} -c 'x = bytearray(90_000_000)'")
     lab.wait(small, large)
-    assert "memory at most" not in lab.ok("show", str(small))
+    assert "peak memory" not in lab.ok("show", str(small))
     assert lab.job(large)["max_rss_bytes"] > 90_000_000

@@ -73,7 +73,9 @@ def test_any_without_words_means_what_has_not_ended(lab: Lab) -> None:
 def test_a_timeout_ends_the_wait_with_124(lab: Lab) -> None:
     gate = Gate(lab.folder)
     job = lab.submit(gate.wait)
-    refused(lab.run("wait", "--timeout", "0.05", str(job)), 124, "1 job not ended after 0.1s")
+    refused(
+        lab.run("wait", "--timeout", "0.05", str(job)), 124, "1 job has not finished after 0.1s"
+    )
     refused(lab.run("wait", "--timeout=50ms"), 2, "`--timeout`: `50ms` is not a duration",
             "write 90s, 30m, 2h, 1d, HH:MM:SS or D-HH:MM:SS")  # fmt: skip
     assert lab.state(job) != "done"
@@ -83,7 +85,7 @@ def test_waiting_for_a_held_job_says_what_is_missing(lab: Lab) -> None:
     job = lab.submit("--hold", "true")
     wait = lab.popen("wait", str(job))
     assert wait.stderr is not None
-    assert wait.stderr.readline() == f"job {job} is held; `stoker release {job}` lets it run\n"
+    assert wait.stderr.readline() == f"job {job} is held; to let it start: stoker release {job}\n"
     lab.ok("release", str(job))
     assert wait.communicate(timeout=60)[1] == f"job {job} done\n"
     assert wait.returncode == 0

@@ -1,4 +1,4 @@
-"""`stoker cancel`: end jobs, waiting or running."""
+"""`stoker cancel`: cancel waiting and running jobs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ VERB = Verb(
     "Cancel jobs. A running job gets SIGTERM, and SIGKILL after its grace period; both go to all of"
     " its processes.",
     (
-        Option("--now", "kill at once, without a grace period"),
-        Option("--grace", "grace period before SIGKILL, instead of the job's own", "TIME",
-               lambda text: parse_duration(text, "s")),
+        Option("--now", "send SIGKILL immediately"),
+        Option("--grace", "time between SIGTERM and SIGKILL (default: the job's own; without unit:"
+               " seconds)", "TIME", lambda text: parse_duration(text, "s")),
     ),
     (("stoker cancel 7", ""), ("stoker cancel waiting", "running jobs continue")),
     aliases=("kill",),

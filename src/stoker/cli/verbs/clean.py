@@ -1,4 +1,4 @@
-"""`stoker clean`: remove finished jobs, or foreground runs, with their logs."""
+"""`stoker clean`: remove finished jobs or foreground runs with their logs."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from stoker.store import job_queries
 VERB = Verb(
         "clean",
         "clean [OPTIONS]",
-        "Remove all finished jobs with their logs, and give the space back to the disk.",
+        "Remove all finished jobs with their logs, and free their disk space.",
         (
-            Option("--older", "only those that finished so long ago (bare: days)", "TIME",
-                   lambda text: parse_duration(text, "d")),
-            Option("-s --state", "only this final state", "STATE"),
-            Option("--runs", "foreground runs instead: their records, which --resume needs, and"
-                   " logs"),
-            Option("-y --yes", "do not ask (it asks on a terminal only)"),
-            Option("--dry-run", "say what would be removed, and remove nothing"),
+            Option("--older", "only jobs that finished at least this long ago (without unit: days)",
+                   "TIME", lambda text: parse_duration(text, "d")),
+            Option("-s --state", "only jobs in this state: done, failed, cancelled or lost",
+                   "STATE"),
+            Option("--runs", "remove foreground runs instead: their logs, and the records that"
+                   " --resume needs"),
+            Option("-y --yes", "do not ask for confirmation (only asked on a terminal)"),
+            Option("--dry-run", "show what would be removed, and remove nothing"),
         ),
         (("stoker clean --older 7d", ""), ("stoker clean --state done --yes", ""),
          ("stoker clean --runs --older 30d --dry-run", "")),
@@ -37,7 +38,7 @@ def run(parsed: Parsed) -> int:
     if state is not None and state not in FINAL:
         raise UsageError(f"`{state}` is not a final state", f"final states: {', '.join(FINAL)}")
     if parsed["runs"] and state is not None:
-        raise UsageError("--runs takes no state", "a run is removed as a whole")
+        raise UsageError("--runs and --state exclude each other", "a run is removed as a whole")
     before = None if parsed["older"] is None else time.time() - parsed["older"]
     queue = open_queue()
     if parsed["runs"]:
@@ -65,7 +66,7 @@ def _clean_jobs(queue: Queue, parsed: Parsed, ids: list[int]) -> int:
         problem = _reclaim(queue, progress) if ids else None
     except KeyboardInterrupt:
         progress.clear()
-        notice(f"interrupted: {plural(len(removal.jobs), 'job')} removed, the others are kept")
+        notice(f"interrupted: {plural(len(removal.jobs), 'job')} removed, the rest kept")
         raise
     progress.clear()
     freed = removal.log_bytes + max(0, before - vacuum.size(queue.settings.state_dir))
@@ -74,23 +75,23 @@ def _clean_jobs(queue: Queue, parsed: Parsed, ids: list[int]) -> int:
     if not parsed["json"]:
         report_change(text)
         if problem is not None:
-            notice(f"the database file keeps its size for now: {problem}")
+            notice(f"the database file was not made smaller: {problem}")
     else:
         report_change(as_json(removed=removal.jobs, freed_bytes=freed), text)
     return 0
 
 
 def _reclaim(queue: Queue, progress: _Progress) -> str | None:
-    """Shrink the database; returns why it could not be done."""
+    """Shrink the database file. Returns None, or the reason why that is not possible now."""
     import sqlite3
 
     from stoker.store import vacuum
     from stoker.store.database import translate
 
-    progress.say("shrinking the database")
+    progress.write("shrinking the database")
     try:
         return vacuum.reclaim(queue.db)
-    except sqlite3.Error as error:  # the jobs are removed all the same
+    except sqlite3.Error as error:  # the jobs are removed nevertheless
         return translate(error, queue.settings.state_dir).message
 
 
@@ -112,7 +113,7 @@ def _clean_runs(queue: Queue, parsed: Parsed, before: float | None) -> int:
 
 
 def _is_confirmed(parsed: Parsed, count: int, what: str) -> bool:
-    """Ask a person; a script that runs this means it."""
+    """Ask for confirmation on a terminal; scripts are not asked."""
     if parsed["yes"] or parsed["json"] or not count:
         return True
     if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
@@ -125,18 +126,18 @@ def _is_confirmed(parsed: Parsed, count: int, what: str) -> bool:
 
 
 class _Progress:
-    """One line on a terminal that is written over; nothing anywhere else."""
+    """A progress line that is redrawn on a terminal; prints nothing elsewhere."""
 
     def __init__(self, total: int) -> None:
         self._total = total
         self._is_shown = sys.stderr is not None and sys.stderr.isatty()
 
     def show(self, count: int) -> None:
-        self.say(f"removed {count} of {self._total} jobs")
+        self.write(f"removed {count} of {self._total} jobs")
 
-    def say(self, text: str) -> None:
+    def write(self, text: str) -> None:
         if self._is_shown:
             notice(f"\r\x1b[K{text}", end="")
 
     def clear(self) -> None:
-        self.say("")
+        self.write("")

@@ -1,4 +1,4 @@
-"""Completion scripts, printed from the same tables that parse the options."""
+"""`stoker completion`: shell completion scripts, made from the tables that parse the options."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ACTIONS = {
 
 def run(parsed: Parsed) -> int:
     if len(parsed.words) != 1 or parsed.words[0] not in _SHELLS:
-        raise UsageError("for which shell?", f"one of: {', '.join(_SHELLS)}")
+        raise UsageError("no supported shell given", f"one of: {', '.join(_SHELLS)}")
     print({"bash": _bash, "zsh": _zsh, "fish": _fish}[parsed.words[0]]())
     return 0
 
@@ -102,7 +102,7 @@ _stoker() {{
 compdef _stoker stoker"""
 
 
-# Characters that mean something inside zsh's option descriptions.
+# Characters with a special meaning in the option descriptions of zsh.
 _ZSH = str.maketrans({"'": "", "[": "(", "]": ")", ":": ",", "`": ""})
 
 

@@ -1,6 +1,6 @@
-"""`stoker log -f`: wait for the start, read what comes, stop when the job has ended.
+"""`stoker log -f`: wait for the start of a job, print its output, return when the job ends.
 
-No polling: the kernel tells when the file grows (inotify), the daemon when the job changes.
+Does not poll: inotify reports that the file has grown, the daemon that the job has changed.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ def follow(
     path_of: Callable[[JobRow], str | None],
     tail_start: Callable[[int, int], int],
 ) -> int:
+    """Print the output of a job until it ends. `tail_start`: the offset of the last N lines."""
     from stoker.cli.live_printer import LivePrinter
     from stoker.cli.verbs.log import JsonPrinter
 
-    news = ChangeFeed(queue.settings.state_dir)
-    at_end(news.close)
+    changes = ChangeFeed(queue.settings.state_dir)
+    at_end(changes.close)
     descriptor = watch = None
     position, opened = 0, 0
     live = LivePrinter()
@@ -47,7 +48,7 @@ def follow(
     try:
         while True:
             row = job_queries.job(queue.db, job)
-            is_final = row.state in FINAL  # before reading, so that nothing is missed after
+            is_final = row.state in FINAL  # before reading, so that no output is missed
             path = path_of(row)
             if path is not None and opened != row.attempts:
                 if descriptor is not None:
@@ -60,17 +61,19 @@ def follow(
                     opened = row.attempts
             if descriptor is None and not announced and not is_final:
                 announced = True
-                notice(f"job {job} is {row.state}; waiting for it to start (why: stoker why {job})")
+                notice(
+                    f"job {job} is {row.state}; waiting for it to start (see `stoker why {job}`)"
+                )
             if descriptor is not None:
                 position = _copy(descriptor, position, parsed, printer)
             if is_final:
                 break
-            news.wait(live.wait_seconds(), watch)
+            changes.wait(live.wait_seconds(), watch)
             _drain(watch)
             live.update()
     except KeyboardInterrupt:
         printer.finish()
-        notice(f"\njob {job} goes on; `stoker cancel {job}` would end it")
+        notice(f"\njob {job} keeps running; to end it: stoker cancel {job}")
         return 0
     printer.finish()
     words = views.result_words(row, queue.db)

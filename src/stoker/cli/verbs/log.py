@@ -1,4 +1,4 @@
-"""`stoker log`: a job's output, as a person wants to read it."""
+"""`stoker log`: the output of a job, as a terminal would show it."""
 
 from __future__ import annotations
 
@@ -25,17 +25,18 @@ from stoker.supervisor.regular_files import open_for_reading
 VERB = Verb(
     "log",
     "log [OPTIONS] [JOB]",
-    "A job's output (default: the last job's). Progress bars are collapsed, escapes filtered.",
+    "Show the output of a job (default: the last submitted one). Progress bars are collapsed, and"
+    " escape sequences other than colors are removed.",
     (
-        Option("-f --follow", "keep reading until the job ends; waits for it to start"),
-        Option("-n --lines", "only the last N lines", "N", count),
-        Option("--raw", "the bytes as they are"),
-        Option("--err", "its error output, where that was sent elsewhere"),
-        Option("--attempt", "of an earlier attempt", "N", count),
-        Option("--path", "print only where the log is"),
+        Option("-f --follow", "wait for the job to start, and print its output until it ends"),
+        Option("-n --lines", "print only the last N lines", "N", count),
+        Option("--raw", "print the log unchanged"),
+        Option("--err", "print the file given with `submit --stderr`"),
+        Option("--attempt", "show an earlier attempt (the first is 1)", "N", count),
+        Option("--path", "print only the path of the log"),
     ),
     (("stoker log -f @", "follow the last job"), ("stoker log 7 -n 20", "")),
-    "With --json, --follow prints an object for each line, and one for the end of the job.",
+    "With --json, --follow prints an object for each line, and one when the job ends.",
     words="jobs",
 )
 _BLOCK = 1 << 16
@@ -45,7 +46,9 @@ def run(parsed: Parsed) -> int:
     queue = open_queue()
     ids = queue.select(parsed.words or ["@"])
     if len(ids) != 1:
-        raise UsageError(f"{len(ids)} jobs are too many for one log", "stoker log 7")
+        raise UsageError(
+            f"`stoker log` shows one job, but {len(ids)} are selected", "example: stoker log 7"
+        )
     row = job_queries.job(queue.db, ids[0])
     if parsed["path"]:
         print(_path(queue, row, parsed) or "")
@@ -58,10 +61,12 @@ def run(parsed: Parsed) -> int:
         return 0
     if path is None and row.state in FINAL:
         words = views.result_words(row, queue.db)
-        notice(f"job {row.id} never started and has no output: {row.state}, {words}")
+        notice(f"job {row.id} has no output because it never started: {row.state}, {words}")
         return 0
     if path is None:
-        notice(f"job {row.id} is {row.state} and has no output yet; `stoker log -f {row.id}` waits")
+        notice(
+            f"job {row.id} is {row.state} and has no output yet; to wait: stoker log -f {row.id}"
+        )
         return 0
     _print_file(row, path, parsed)
     return 0
@@ -79,12 +84,12 @@ def _print_file(row: JobRow, path: str, parsed: Parsed) -> None:
     except FileNotFoundError:
         is_empty = had_no_output(path)
         if row.state in FINAL and not is_empty:
-            raise NotFound(f"the log of job {row.id} is gone: {path}") from None
+            raise NotFound(f"the log of job {row.id} does not exist any more: {path}") from None
         if parsed["json"]:
             print_json(job=row.id, state=row.state, path=path, lines=[])
     except OSError as error:
         if path == os.devnull:
-            raise NotFound(f"the output of job {row.id} went to {path}") from None
+            raise NotFound(f"the output of job {row.id} was sent to {path}") from None
         raise NotFound(f"cannot read the log of job {row.id}: {error.strerror}") from None
     if is_empty and row.state in FINAL and not parsed["json"]:
         notice(f"job {row.id} printed nothing")
@@ -107,7 +112,7 @@ def _print(descriptor: int, parsed: Parsed) -> None:
 
 
 def _lines(descriptor: int, parsed: Parsed) -> list[str]:
-    """What `_print` would show, for programs."""
+    """The lines that `_print` shows."""
     start = 0 if parsed["lines"] is None else _tail_start(descriptor, parsed["lines"])
     return read_lines(read_from(descriptor, start))
 
@@ -125,7 +130,7 @@ def _show(blocks: Iterator[bytes], parsed: Parsed) -> None:
 
 
 class Printer:
-    """Raw log bytes in, safe lines out; each at once while a job is followed."""
+    """Prints raw log bytes as lines that are safe for a terminal. `live`: without buffering."""
 
     def __init__(self, live: bool = True) -> None:
         self._view = LogView(wants_colour(), live)
@@ -153,7 +158,7 @@ class Printer:
 
 
 class JsonPrinter(Printer):
-    """The same for programs: a JSON object for each line."""
+    """Prints a JSON object for each line."""
 
     def __init__(self, job: int) -> None:
         super().__init__()
@@ -167,7 +172,7 @@ class JsonPrinter(Printer):
 
 
 def encode(text: str) -> bytes:
-    """Bytes that were not UTF-8 are shown as \\xNN."""
+    """Encode text as UTF-8; show bytes that were not UTF-8 as \\xNN."""
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -176,7 +181,7 @@ def encode(text: str) -> bytes:
 
 
 def _tail_start(descriptor: int, lines: int) -> int:
-    """The offset at which the last `lines` lines begin, found from the end."""
+    """The offset of the last `lines` lines, searched backward from the end."""
     size = os.fstat(descriptor).st_size
     position, seen = size, 0
     if lines == 0:

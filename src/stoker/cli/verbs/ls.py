@@ -1,4 +1,4 @@
-"""`stoker ls`: jobs as a table."""
+"""`stoker ls`: list jobs as a table."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
 VERB = Verb(
         "ls",
         "ls [OPTIONS] [JOB...]",
-        "List jobs: what runs and waits, then what ended last. Words select jobs.",
+        "List jobs: all unfinished ones and the latest finished ones, or those that JOB selects.",
         (
-            Option("-s --state", "only this state (or waiting, active, final, all)", "STATE",
-                   many=True),
+            Option("-s --state", "only jobs in this state (or waiting, active, final, all)",
+                   "STATE", many=True),
             Option("-T --tag", "only jobs with this tag", "TAG"),
-            Option("--name", "only jobs of this name", "NAME"),
-            Option("-n --limit", "at most so many (default 50)", "N", count),
-            Option("-w --watch", "keep showing it; Ctrl-C ends (--json: a line at each change)"),
+            Option("--name", "only jobs with this name", "NAME"),
+            Option("-n --limit", "list at most N jobs (default: 50)", "N", count),
+            Option("-w --watch", "refresh until Ctrl-C; with --json, print a line for each change"),
         ),
         (
             ("stoker ls", ""),
             ("stoker ls --state failed --json | jq '.jobs[].id'", ""),
             ("stoker ls 10-20", ""),
         ),
-        """In brackets before a command: how it ended, or what it waits for (`[after 7]`, `[begins
-15:40]`, `[retry in 20s]`, `[draining]`); `stoker why` says more. A number in brackets below GPU is
-what a job asks for. `stoker help selectors` says how to point at jobs.""",
+        """The text in brackets before a command says how the job ended, or what it waits for
+(`[after 7]`, `[begins 15:40]`, `[retry in 20s]`, `[draining]`); `stoker why` says more. In the GPU
+column, (2) means that a waiting job requests two GPUs. `stoker help selectors` explains JOB.""",
         words="jobs",
     )  # fmt: skip
 
@@ -76,7 +76,7 @@ def _as_json(queue: Queue, parsed: Parsed) -> dict[str, Any]:
 
 
 def _watched(queue: Queue, parsed: Parsed, room: int | None) -> str:
-    """The same in so many lines: as many jobs as fit with the header and what is below them."""
+    """The list for `--watch`: as many jobs as fit on the terminal with header and summary."""
     counts = job_queries.counts_up_to(queue.db, COUNT_LIMIT)
     notice = no_daemon(queue, counts)
     fitting = None if room is None else max(1, room - 2 - (1 if notice else 0))
@@ -85,11 +85,11 @@ def _watched(queue: Queue, parsed: Parsed, room: int | None) -> str:
 
 
 def no_daemon(queue: Queue, counts: dict[str, int]) -> str | None:
-    """What to say when there is work and nobody to do it."""
+    """A notice if there are unfinished jobs but no daemon; otherwise None."""
     has_work = any(counts.get(state) for state in ("queued", *ACTIVE))
     if not has_work or daemon_pid(queue.settings.state_dir) is not None:
         return None
-    return "no daemon is running: `stoker daemon start`"
+    return "no daemon is running; start it with `stoker daemon start`"
 
 
 def rows_for(queue: Queue, parsed: Parsed, fitting: int | None = None) -> list[JobRow]:
@@ -110,7 +110,7 @@ def rows_for(queue: Queue, parsed: Parsed, fitting: int | None = None) -> list[J
 def _chosen(
     queue: Queue, parsed: Parsed, states: tuple[str, ...] | None, limit: int
 ) -> list[JobRow]:
-    """The jobs that words select, less those that the flags leave out; the newest of them."""
+    """The newest jobs among those that words select and options do not exclude."""
     tag, name = parsed["tag"], parsed["name"]
     rows: list[JobRow] = []
     for job in reversed(_select(queue, parsed.words)):
@@ -127,7 +127,7 @@ def _chosen(
 
 
 def _select(queue: Queue, words: list[str]) -> list[int]:
-    """The name of a sweep selects its jobs, as `sweep:NAME` does."""
+    """The selected ids. The name of a sweep selects its jobs, like `sweep:NAME`."""
     from stoker.store.sweeps import by_name
 
     ids: set[int] = set()
@@ -144,20 +144,20 @@ def _select(queue: Queue, words: list[str]) -> list[int]:
 def render(queue: Queue, parsed: Parsed, counts: dict[str, int], fitting: int | None = None) -> str:
     rows = rows_for(queue, parsed, fitting)
     if not rows:
-        return "no jobs" if not counts else f"no such jobs ({summary(counts)})"
+        return "no jobs" if not counts else f"no matching jobs ({summary(counts)})"
     text = jobs_table(queue, rows)
     hidden = sum(counts.values()) - len(rows)
     if hidden > 0 and not parsed.words:
         is_more = any(count >= COUNT_LIMIT for count in counts.values())
         jobs = f"{hidden}+ jobs" if is_more else plural(hidden, "job")
-        text += f"\n{summary(counts)}; {jobs} not shown (-n, --state)"
+        text += f"\n{summary(counts)}; {jobs} not shown (see -n, --state)"
     return text
 
 
 def starts(queue: Queue, rows: list[JobRow]) -> dict[int, float]:
-    """Seconds until waiting jobs are likely to start, where that can be told.
+    """Estimated seconds until waiting jobs start, by job id.
 
-    Costs nothing where nobody waits, or where no running job has a limit or a past.
+    Returns early if no job waits, or if no running job has a time limit or a command profile.
     """
     if not any(row.state == "queued" for row in rows):
         return {}
@@ -202,7 +202,7 @@ def elapsed(row: JobRow, now: float) -> str:
 
 
 def summary(counts: dict[str, int]) -> str:
-    """Counts in words; those that were not counted to their end get a +."""
+    """`2 running, 20000+ queued`: a `+` marks counts that stopped at COUNT_LIMIT."""
     return ", ".join(
         f"{counts[state]}{'+' if counts[state] >= COUNT_LIMIT else ''} {state}"
         for state in STATES

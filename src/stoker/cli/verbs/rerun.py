@@ -21,7 +21,7 @@ VERB = Verb(
     (
         Option("--failed", "all failed and lost jobs, and jobs cancelled because of them, that were"
                " not rerun yet"),
-        Option("--hold", "queue them held, for example to edit them first"),
+        Option("--hold", "hold the new jobs, for example to edit them first"),
     ),
     (("stoker rerun 7", ""), ("stoker rerun --failed", "")),
     words="jobs",

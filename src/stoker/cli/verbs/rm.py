@@ -24,9 +24,7 @@ def run(parsed: Parsed) -> int:
     removed = queue.remove(ids)
     left = len(ids) - len(removed)
     if left:
-        notice(f"{plural(left, 'job')} not removed: not finished (cancel first)")
+        notice(f"{plural(left, 'job')} not removed: only finished jobs can be removed")
     if ids and not removed:
-        raise Conflict(
-            "no job was removed", "`stoker cancel` ends jobs, `stoker rm` removes finished ones"
-        )
+        raise Conflict("no job was removed", "end them first with `stoker cancel`")
     return print_change(parsed, f"{plural(len(removed), 'job')} removed", removed=removed)

@@ -1,4 +1,4 @@
-"""`stoker show`: everything about a job."""
+"""`stoker show`: show everything about a job."""
 
 from __future__ import annotations
 
@@ -21,25 +21,27 @@ from stoker.errors import UsageError
 from stoker.store import job_queries, sweeps
 from stoker.store.job_queries import AttemptRow, JobRow
 
-# What `edited` names, as people know it.
+# Fields in an `edited` event, as users know them.
 _EDITED = {
-    "argv": "command", "shell": "command", "time_limit": "time limit", "request": "gpus",
+    "argv": "command", "shell": "command", "time_limit": "time limit", "request": "GPUs",
     "eligible_at": "begin time", "cwd": "folder", "env": "environment", "after": "dependencies",
 }  # fmt: skip
 
 VERB = Verb(
     "show",
     "show JOB...",
-    "Everything about jobs: what was asked, each attempt, how it ended, where its log is.",
+    "Show everything about jobs: request, attempts, result, resource use, path of the log.",
     (),
-    (("stoker show 7", ""), ("stoker show @ --json", "the last job, for programs")),
+    (("stoker show 7", ""), ("stoker show @ --json", "the last submitted job as JSON")),
     words="jobs",
 )
 
 
 def run(parsed: Parsed) -> int:
     if not parsed.words:
-        raise UsageError("which job?", "stoker show 7, or stoker show @ for the last one")
+        raise UsageError(
+            "no job given", "example: stoker show 7, or stoker show @ for the last job"
+        )
     queue = open_queue()
     rows = job_queries.jobs(queue.db, queue.select(parsed.words))
     if parsed["json"]:
@@ -70,7 +72,7 @@ def _text(queue: Queue, row: JobRow) -> str:
         ("command", display(row.argv, row.shell)),
         ("trial", _trial(queue, row)),
         ("folder", row.cwd),
-        ("gpus", _gpus(row)),
+        ("GPUs", _gpus(row)),
         ("priority", str(row.priority) if row.priority else ""),
         ("tags", ", ".join(job_queries.tags(queue.db, row.id))),
         ("group", row.group or ""),
@@ -83,13 +85,13 @@ def _text(queue: Queue, row: JobRow) -> str:
         ("not before", _when(row.eligible_at) if row.state in WAITING else ""),
         ("started", _when(row.started_at)),
         ("ended", _when(row.ended_at)),
-        ("took", elapsed(row, time.time())),
+        ("duration", elapsed(row, time.time())),
         ("used", _used(row)),
         ("progress", views.progress(queue.settings, row) or ""),
-        ("on the gpu", _used_of_gpu(row)),
-        ("learned", _learned(queue, row)),
+        ("GPU use", _used_of_gpu(row)),
+        ("profile", _profile(queue, row)),
         ("log", out or ""),
-        ("errors", err or ""),
+        ("stderr", err or ""),
         ("rerun of", str(row.rerun_of or "")),
     ]  # fmt: skip
     text = "\n".join(
@@ -97,7 +99,7 @@ def _text(queue: Queue, row: JobRow) -> str:
     )
     history = job_queries.attempts(queue.db, row.id)
     if len(history) > 1:
-        header = ("attempt", "started", "took", "gpu", "end")
+        header = ("attempt", "started", "duration", "GPU", "result")
         text += "\n" + table(header, [_attempt(attempt) for attempt in history])
     for at, kind, data in job_queries.events(queue.db, row.id):
         text += f"\n{_when(at)}  {kind} {printable(_in_words(kind, data or ''))}".rstrip()
@@ -128,29 +130,31 @@ def _gpus(row: JobRow) -> str:
     if not row.gpus:
         return "none"
     devices = ", ".join(map(str, views.devices_of(row)))
-    words = needs(row.request).removesuffix(" gpus").removesuffix(" gpu")
-    return words + (f" (gpu {devices})" if devices else "")
+    words = needs(row.request)
+    if words.lower() in (f"{row.gpus} gpu", f"{row.gpus} gpus"):
+        words = str(row.gpus)
+    return words + (f" (GPU {devices})" if devices else "")
 
 
 def _used_of_gpu(row: JobRow) -> str:
     if row.gpu_memory is None:
         return ""
-    words = [f"{format_size(row.gpu_memory)} memory at most"]
+    words = [f"{format_size(row.gpu_memory)} peak memory"]
     if row.gpu_use is not None:
-        words.append(f"{row.gpu_use:.0f}% busy")
+        words.append(f"{row.gpu_use:.0f}% utilization")
     if row.gpu_energy is not None:
         words.append(f"{row.gpu_energy / 3600:.1f} Wh")
     return ", ".join(words)
 
 
-def _learned(queue: Queue, row: JobRow) -> str:
-    """What the command profile of a job says, and what follows from it."""
+def _profile(queue: Queue, row: JobRow) -> str:
+    """The command profile of a job: duration and GPU memory of earlier runs, and advice."""
     known = job_queries.profile_of(queue.db, row.family)
     if known is None or not row.gpus:
         return ""
     words = []
     if known.seconds is not None:
-        words.append(f"{plural(known.runs, 'run')} took {format_duration(known.seconds)}")
+        words.append(f"{plural(known.runs, 'run')} of about {format_duration(known.seconds)}")
         if not Estimate(known.seconds, known.spread).is_steady:
             words.append("durations vary widely")
     if known.memory is not None:
@@ -166,8 +170,8 @@ def _used(row: JobRow) -> str:
     if row.user_seconds is None:
         return ""
     cpu = row.user_seconds + (row.system_seconds or 0)
-    memory = f", {format_size(row.max_rss_bytes)} memory at most" if row.max_rss_bytes else ""
-    return f"{format_duration(cpu)} CPU{memory}"
+    memory = f", {format_size(row.max_rss_bytes)} peak memory" if row.max_rss_bytes else ""
+    return f"{format_duration(cpu)} CPU time{memory}"
 
 
 def _when(at: float | None) -> str:

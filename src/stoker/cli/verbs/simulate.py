@@ -1,4 +1,4 @@
-"""`stoker simulate`: what a trace of jobs would have waited under different orders."""
+"""`stoker simulate`: waiting times of a recorded trace of jobs under different policies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _POLICIES = ("fifo", "backfill", "learned", "oracle")
 
 def _gpus(text: str) -> list[int]:
     if not all(part.isdigit() and int(part) for part in text.split(",")):
-        raise UsageError(f"`{text}` is not a number of GPUs", "write 16 or 16,24,32")
+        raise UsageError(f"`{text}` is not a number of GPUs", "example: 16 or 16,24,32")
     return [int(part) for part in text.split(",")]
 
 
@@ -27,16 +27,17 @@ def _policies(text: str) -> list[str]:
     names = list(_POLICIES) if text == "all" else text.split(",")
     for name in names:
         if name not in _POLICIES:
-            raise UsageError(f"there is no policy `{name}`", f"one of: {', '.join(_POLICIES)}, all")
+            raise UsageError(f"`{name}` is not a policy", f"policies: {', '.join(_POLICIES)}, all")
     return names
 
 
 VERB = Verb(
         "simulate",
         "simulate [OPTIONS] TRACE.csv",
-        "Replay a trace of jobs through the scheduler's own policy in virtual time.",
+        "Replay a trace of jobs in virtual time with the policy code of the scheduler.",
         (
-            Option("--gpus", "GPUs of the machine; a list compares several", "N[,N]", _gpus),
+            Option("--gpus", "number of GPUs (default: 8); a list compares several", "N[,N]",
+                   _gpus),
             Option("--policy", "fifo, backfill, learned, oracle or all (default)", "NAME",
                    _policies),
         ),
@@ -44,26 +45,29 @@ VERB = Verb(
             ("stoker simulate jobs.csv --gpus 16,24,32", ""),
             ("stoker simulate jobs.csv --gpus 8 --policy learned --json", ""),
         ),
-        """The trace has a header with submit_s, duration_s and gpus; id and a column for what jobs
-have in common (vc, user, family or name) are used where they are there.
-fifo: strict order, nobody overtakes. backfill: with the time limits that people would give (their
-need, rounded up to 1, 4, 12, 24, 72 hours or a week). learned: what Stoker does, short jobs first
-by the lengths learned from earlier jobs of the same kind; where the trace does not say which jobs
-are of one kind, by the true length times a random factor (log-normal, sigma 1: one in three is off
-by more than 2.7). oracle: the same with the true lengths.""",
+        """The trace is a CSV file with the columns submit_s, duration_s and gpus. Jobs with the
+same number of GPUs and the same family, name, user or vc (the first of these columns that exists)
+share a command profile.
+
+Policies:
+  fifo      strict order of submission
+  backfill  EASY backfill with time limits: the duration, rounded up to 1, 4, 12, 24, 72 or 168 h
+  learned   what Stoker does: shortest first by durations learned from earlier jobs of the profile;
+    in a trace without profiles, by the true duration times a log-normal factor (sigma 1)
+  oracle    shortest first by true durations""",
         words="files",
     )  # fmt: skip
 
 
 def run(parsed: Parsed) -> int:
     if len(parsed.words) != 1:
-        raise UsageError("which trace?", "stoker simulate jobs.csv --gpus 16")
+        raise UsageError("no trace given", "example: stoker simulate jobs.csv --gpus 16")
     jobs = _read(parsed.words[0])
     rows, records = [], []
     for gpus in parsed["gpus"] or [8]:
         usable = [job for job in jobs if job.gpus <= gpus]
         if len(usable) < len(jobs):
-            notice(f"{len(jobs) - len(usable)} jobs need more than {gpus} GPUs and are left out")
+            notice(f"{len(jobs) - len(usable)} jobs need more than {gpus} GPUs and are skipped")
         for policy in parsed["policy"] or _POLICIES:
             began = time.perf_counter()
             result = simulate(usable, gpus, policy)
@@ -73,8 +77,8 @@ def run(parsed: Parsed) -> int:
     if parsed["json"]:
         print_json(simulations=records)
     else:
-        header = ("GPUS", "POLICY", "WAIT MEAN", "P50", "P95", "P99", "LONGEST", "MAKESPAN",
-                  "USED", "TOOK")  # fmt: skip
+        header = ("GPUS", "POLICY", "WAIT MEAN", "P50", "P95", "P99", "MAX", "MAKESPAN",
+                  "UTIL", "RUNTIME")  # fmt: skip
         print(table(header, rows))
     return 0
 
@@ -88,7 +92,7 @@ def simulate(jobs: list[TraceJob], gpus: int, policy: str) -> Result:
 
 
 def _profiles(jobs: list[TraceJob], policy: str) -> tuple[list[TraceJob], Profiles]:
-    """The jobs and what a policy knows about their durations."""
+    """The jobs, and the estimates of their durations that a policy has."""
     if policy == "backfill":
         return [job._replace(time_limit=_rounded(job.seconds)) for job in jobs], Profiles()
     if policy == "learned" and any(job.profile for job in jobs):
@@ -119,7 +123,7 @@ def _read(path: str) -> list[TraceJob]:
             missing = {"submit_s", "duration_s", "gpus"} - set(columns)
             if missing:
                 raise UsageError(f"`{path}` has no column {', '.join(sorted(missing))}",
-                                 "the header needs submit_s, duration_s and gpus")  # fmt: skip
+                                 "required columns: submit_s, duration_s, gpus")  # fmt: skip
             kind = next((c for c in ("family", "name", "user", "vc") if c in columns), None)
             for number, row in enumerate(reader, 2):
                 try:
@@ -127,9 +131,13 @@ def _read(path: str) -> list[TraceJob]:
                         number, float(row["submit_s"]), float(row["duration_s"]), int(row["gpus"]),
                     )  # fmt: skip
                 except (ValueError, TypeError):
-                    raise UsageError(f"line {number} of `{path}` is not a job") from None
+                    raise UsageError(
+                        f"line {number} of `{path}`: submit_s, duration_s and gpus must be numbers"
+                    ) from None
                 if job.gpus < 1 or job.seconds < 0:
-                    raise UsageError(f"line {number} of `{path}` makes no sense")
+                    raise UsageError(
+                        f"line {number} of `{path}`: gpus must be at least 1, duration_s at least 0"
+                    )
                 if kind:
                     key = (row[kind], job.gpus)
                     job = job._replace(profile=profiles.setdefault(key, len(profiles) + 1))
@@ -146,9 +154,9 @@ def _record(gpus: int, policy: str, result: Result, took: float) -> dict[str, ob
         "policy": policy,
         "jobs": len(waits),
         "wait_mean_s": sum(waits) / len(waits) if waits else 0.0,
-        "wait_p50_s": _part(waits, 0.5),
-        "wait_p95_s": _part(waits, 0.95),
-        "wait_p99_s": _part(waits, 0.99),
+        "wait_p50_s": _quantile(waits, 0.5),
+        "wait_p95_s": _quantile(waits, 0.95),
+        "wait_p99_s": _quantile(waits, 0.99),
         "wait_max_s": waits[-1] if waits else 0.0,
         "makespan_s": result.makespan,
         "utilisation": result.utilisation,
@@ -156,8 +164,8 @@ def _record(gpus: int, policy: str, result: Result, took: float) -> dict[str, ob
     }
 
 
-def _part(waits: list[float], part: float) -> float:
-    return waits[min(len(waits) - 1, int(part * len(waits)))] if waits else 0.0
+def _quantile(waits: list[float], share: float) -> float:
+    return waits[min(len(waits) - 1, int(share * len(waits)))] if waits else 0.0
 
 
 _TIMES = ("wait_mean_s", "wait_p50_s", "wait_p95_s", "wait_p99_s", "wait_max_s", "makespan_s")

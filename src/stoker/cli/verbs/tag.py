@@ -1,4 +1,4 @@
-"""`stoker tag`: add and remove labels of jobs."""
+"""`stoker tag`: add tags to jobs and remove them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stoker.errors import UsageError
 VERB = Verb(
     "tag",
     "tag JOB... +TAG... -TAG...",
-    "Add (+) and remove (-) tags of jobs.",
+    "Add tags to jobs (+TAG) and remove them (-TAG).",
     (),
     (("stoker tag 3-9 +baseline", ""), ("stoker tag 7 -baseline", "")),
     words="jobs",

@@ -1,4 +1,4 @@
-"""`stoker wait`: block until jobs have ended, and say how."""
+"""`stoker wait`: block until jobs finish, and print how they ended."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from stoker.store.job_queries import JobRow
 VERB = Verb(
         "wait",
         "wait [OPTIONS] [JOB...]",
-        "Wait until jobs have ended (default: all). One job: its own exit code, 128+N for a signal."
-        "\nSeveral: 0 when all succeeded, else 1.",
+        "Wait until jobs finish (default: all). For one job, the exit code is that of the job, or"
+        "\n128+N after signal N; for several, it is 0 if all succeeded, else 1.",
         (
-            Option("--all", "wait for every job of the queue (the default)"),
-            Option("--any", "return as soon as one of them has ended"),
-            Option("--timeout", "give up after this long, with exit code 124 (bare: seconds)",
-                   "TIME", lambda text: parse_duration(text, "s")),
-            Option("--ignore-failures", "exit 0 whatever the jobs returned"),
+            Option("--all", "wait for all jobs in the queue (the default)"),
+            Option("--any", "return as soon as one of the jobs finishes"),
+            Option("--timeout", "stop waiting after this long, with exit code 124 (without unit:"
+                   " seconds)", "TIME", lambda text: parse_duration(text, "s")),
+            Option("--ignore-failures", "exit with 0 even if jobs failed"),
             Option("-q --quiet", "print nothing"),
         ),
         (("stoker wait 7 && echo trained", ""), ("stoker wait --timeout 2h", "")),
         words="jobs",
     )  # fmt: skip
 
-# Held jobs would be waited for in vain, unless somebody names them.
+# Held jobs never finish by themselves; they are waited for only if selected.
 _CAN_CHANGE = ("queued", "starting", "running", "stopping")
 
 
 def run(parsed: Parsed) -> int:
     queue = open_queue()
-    news = ChangeFeed(queue.settings.state_dir)
-    at_end(news.close)
-    give_up = None if parsed["timeout"] is None else time.monotonic() + parsed["timeout"]
+    changes = ChangeFeed(queue.settings.state_dir)
+    at_end(changes.close)
+    deadline = None if parsed["timeout"] is None else time.monotonic() + parsed["timeout"]
     single = (bool(parsed.words) or bool(parsed["any"])) and not parsed["all"]
     ids = queue.select(parsed.words or ["queued", "active"]) if single else []
     left = ids
@@ -51,26 +51,27 @@ def run(parsed: Parsed) -> int:
     if not parsed["quiet"]:
         for row in job_queries.jobs(queue.db, ids) if single else ():
             if row.state == "held":
-                notice(f"job {row.id} is held; `stoker release {row.id}` lets it run")
+                notice(f"job {row.id} is held; to let it start: stoker release {row.id}")
     while True:
         if single and parsed["any"]:
             if not ids or len(job_queries.unfinished(queue.db, ids, len(ids))) < len(ids):
                 break
         elif single:
-            # Only the first unfinished one is looked at: a wait for thousands costs as little.
+            # Only check the first unfinished job, so that thousands of jobs cost no more than one.
             left = _from_first_unfinished(queue, left)
             if not left:
                 break
         elif not job_queries.has_any(queue.db, _CAN_CHANGE):
             break
-        rest = None if give_up is None else give_up - time.monotonic()
+        rest = None if deadline is None else deadline - time.monotonic()
         if rest is not None and rest <= 0:
             count = (
                 len(job_queries.unfinished(queue.db, ids, len(ids))) if single else _active(queue)
             )
             after = format_duration(parsed["timeout"])
-            raise TimedOut(f"{plural(count, 'job')} not ended after {after}")
-        news.wait(rest)
+            have = "has" if count == 1 else "have"
+            raise TimedOut(f"{plural(count, 'job')} {have} not finished after {after}")
+        changes.wait(rest)
     if not single:
         return 0 if parsed["ignore_failures"] else _all_code(queue, parsed)
     rows = job_queries.jobs(queue.db, ids)
@@ -109,7 +110,7 @@ def _all_code(queue: Queue, parsed: Parsed) -> int:
 
 
 def code_of(row: JobRow) -> int:
-    """An exit code for a shell, as the job's own would be."""
+    """The exit code of a shell that ran the job: 128+N after signal N."""
     if row.state == "done":
         return 0
     number = views.signal_number(row)

@@ -1,6 +1,6 @@
-"""`--watch`: show it again when something changed, and each second for the clocks.
+"""`--watch`: redraw after each change, and once a second for the durations.
 
-With `--json`, a document on a line of its own whenever it is another than the last one.
+With `--json`, print the document on one line whenever it differs from the last one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_WRAP_OFF, _WRAP_ON = "\x1b[?7l", "\x1b[?7h"  # a long line would take the room of two
+_WRAP_OFF, _WRAP_ON = "\x1b[?7l", "\x1b[?7h"  # a long line must not occupy two
 
 
 def watch(
@@ -26,9 +26,10 @@ def watch(
     render: Callable[[int | None], str],
     as_json: Callable[[], dict[str, Any]] | None = None,
 ) -> int:
-    """`render` is told how many lines there are room for, None when it is no terminal."""
-    news = ChangeFeed(queue.settings.state_dir)
-    at_end(news.close)
+    """Show what `render` returns until Ctrl-C. Its argument is the number of lines on the terminal,
+    or None if stdout is not a terminal."""
+    changes = ChangeFeed(queue.settings.state_dir)
+    at_end(changes.close)
     on_terminal = as_json is None and sys.stdout.isatty()
     last: dict[str, Any] | None = None
     try:
@@ -45,13 +46,13 @@ def watch(
                 print(f"{_WRAP_OFF}\x1b[H{text}\x1b[K\n\x1b[J{_WRAP_ON}", end="", flush=True)
             else:
                 print(render(None), flush=True)
-            news.wait(1.0)
+            changes.wait(1.0)
     except KeyboardInterrupt:
         return 0
 
 
 def _room() -> int:
-    """Lines of the terminal, less the one that the cursor ends on."""
+    """Lines of the terminal, without the last one, where the cursor stays."""
     try:
         return max(2, os.get_terminal_size(sys.stdout.fileno()).lines - 1)
     except OSError:
@@ -59,7 +60,7 @@ def _room() -> int:
 
 
 def clip(text: str, room: int) -> str:
-    """As much from the top as fits, and how much does not: what scrolls away is not seen at all.
+    """The first lines that fit, and how many do not, so that nothing scrolls off the top.
 
     >>> clip("head\\na\\nb\\nc", 3), clip("a\\nb", 2)
     ('head\\na\\n2 more lines', 'a\\nb')

@@ -1,4 +1,4 @@
-"""`stoker why`: what a job waits for, from the code that decides."""
+"""`stoker why`: explain why a job waits, with the policy code of the daemon."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from stoker.store import job_queries
 VERB = Verb(
     "why",
     "why [JOB...]",
-    "Say why jobs wait (default: the first in the queue).",
+    "Explain why jobs wait (default: the first job in the queue).",
     (),
-    (("stoker why 7", ""), ("stoker why", "why does nothing start?")),
+    (("stoker why 7", ""), ("stoker why", "the first waiting job")),
     words="jobs",
 )
 
@@ -34,7 +34,7 @@ def run(parsed: Parsed) -> int:
         print_json(jobs=[{"id": r.id, "state": r.state, "reasons": w} for r, w in answers])
         return 0
     if not rows:
-        print("nothing waits")
+        print("no jobs are waiting")
     for row, reasons in answers:
         text = "; ".join(reasons) if reasons else "it starts now"
         if row.state in WAITING and reasons:
