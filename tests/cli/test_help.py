@@ -17,13 +17,13 @@ from tests.lab import Lab
 HELP = """\
 usage: stoker [COMMAND] [OPTIONS]
 
-Stoker keeps every GPU fed.
+Schedule jobs on the GPUs of this host.
 
 commands:
   submit      queue a command, a job file or lines from stdin
   run         run jobs in the foreground, without the daemon
   sweep       run a command with many parameter values: start, extend, stop, resume
-  results     show what trials and jobs reported: sort, filter, group, export
+  results     show metrics of trials and jobs: sort, filter, group, export
   plot        plot learning curves and parameters in the terminal or as PNG or SVG
   status      show GPUs, running and waiting jobs (the default command)
   ls          list jobs
@@ -39,7 +39,7 @@ commands:
   edit        change a job that has not started
   tag         add or remove tags
   rm          remove finished jobs and their logs
-  clean       remove all finished jobs, or those older than some age
+  clean       remove finished jobs: all, or only old ones
   web         start the web UI: GPUs and jobs, live, in the browser
   gpus        show GPUs and the processes on them; drain, restore, set slots
   simulate    replay a trace of jobs under different scheduling policies
@@ -119,7 +119,7 @@ def test_the_examples_of_every_command_parse(lab: Lab) -> None:
                 env=lab.env, cwd=lab.folder, capture_output=True, text=True, timeout=60,
                 stdin=subprocess.DEVNULL,
             )  # fmt: skip
-            refusals = ("has no option", "takes no words", "which", "is not a")
+            refusals = ("has no option", "takes no words", " given", "is not a")
             assert not any(words in done.stderr for words in refusals), (line, done.stderr)
 
 
@@ -239,7 +239,7 @@ def test_errors_are_json_where_json_was_asked_for(lab: Lab) -> None:
 def test_json_and_debug_of_the_command_are_not_ours(lab: Lab) -> None:
     done = lab.run("submit", "--gpus", "9", "python", "x.py", "--json", "--debug")
     assert (done.returncode, done.stdout) == (65, "")
-    assert done.stderr.startswith("error: a job asks for 9 GPUs")
+    assert done.stderr.startswith("error: the job requests 9 GPUs")
     assert "Traceback" not in done.stderr
 
 
@@ -281,5 +281,5 @@ def test_completion_scripts_exist_for_the_usual_shells(lab: Lab) -> None:
     for shell in ("zsh", "fish"):
         text = lab.ok("completion", shell)
         assert all(verb in text for verb in VERBS)
-    refused(lab.run("completion"), 2, "for which shell?", "one of: bash, zsh, fish")
-    refused(lab.run("completion", "tcsh"), 2, "for which shell?", "one of: bash, zsh, fish")
+    refused(lab.run("completion"), 2, "no supported shell given", "one of: bash, zsh, fish")
+    refused(lab.run("completion", "tcsh"), 2, "no supported shell given", "one of: bash, zsh, fish")

@@ -1,8 +1,8 @@
-"""Stand-ins for standard streams that were closed (`stoker submit ... >&-`).
+"""Replacements for standard streams that were closed (`stoker submit ... >&-`).
 
-Python sets such a stream to None, `print` then writes nowhere or to another stream, and the free
-descriptor is given to the next file that is opened. Reading finds the end of input; writing to
-stdout fails, as it would without us; writing to stderr goes nowhere.
+Python sets such a stream to None, and the kernel reuses its descriptor for the next file that is
+opened, so that `print` could write into that file. The replacements behave as follows: stdin is at
+its end, writing to stdout fails with EBADF, and text written to stderr is discarded.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 
 
 def replace_closed_streams() -> None:
+    """Open a replacement for each of stdin, stdout and stderr that is closed."""
     for descriptor, flags in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:
             os.fstat(descriptor)

@@ -8,18 +8,18 @@ from stoker.cli.output import columns
 from stoker.core.formats.command_line import Verb, all_options
 
 _PIPE_WIDTH = 100
-_NARROW = 60  # below this, the description of an option begins on a line of its own
+_NARROW = 60  # below this width, the description of an option starts on its own line
 _NAMES_WIDTH = 28
 
 
 SELECTORS = """How to select jobs, wherever a command takes JOB:
-  7  3-9  1,4,7     ids and ranges
+  7  3-9  1,4,7     ids and ranges of ids
   @  @~1            the last submitted job, the one before it
   running failed    a state: held queued starting running stopping done failed cancelled lost
   waiting active final all
                     groups of states
   sweep:NAME        the jobs of a sweep
-  NAME  TAG         all jobs with that name or tag (name:X, tag:X if it looks like another word)"""
+  NAME  TAG         all jobs with that name or tag (name:X or tag:X if X is also a state)"""
 
 _FIRST_STEPS = """first steps:
   stoker submit python train.py --lr 0.1
@@ -28,7 +28,7 @@ _FIRST_STEPS = """first steps:
 
 
 def overview(verbs: dict[str, str]) -> str:
-    """What `stoker help` prints; `verbs`: a line for each command."""
+    """The text of `stoker help`. `verbs` maps each command to its one-line summary."""
     width = columns() or _PIPE_WIDTH
     more = (
         "`stoker COMMAND --help` shows options and examples; `stoker help selectors` explains how"
@@ -36,7 +36,9 @@ def overview(verbs: dict[str, str]) -> str:
     )
     return "\n".join(
         (
-            "usage: stoker [COMMAND] [OPTIONS]\n\nStoker keeps every GPU fed.\n\ncommands:",
+            "usage: stoker [COMMAND] [OPTIONS]\n",
+            "Schedule jobs on the GPUs of this host.\n",
+            "commands:",
             *(two_columns(name, summary, width, 12) for name, summary in verbs.items()),
             "",
             wrap(more, width),
@@ -47,7 +49,7 @@ def overview(verbs: dict[str, str]) -> str:
 
 
 def help_text(verb: Verb) -> str:
-    """What `stoker VERB --help` prints."""
+    """The text of `stoker VERB --help`."""
     width = columns() or _PIPE_WIDTH
     parts = [wrap(f"usage: stoker {verb.usage}", width, "    "), "", wrap(verb.summary, width)]
     if verb.text:
@@ -59,14 +61,14 @@ def help_text(verb: Verb) -> str:
     if verb.examples:
         parts += ["", "examples:"]
         for line, comment in verb.examples:
-            parts.append(f"  {line}")  # as one line: it is there to be copied
+            parts.append(f"  {line}")  # not wrapped, so that it can be copied
             if comment:
                 parts.append(wrap(f"      {comment}", width, "      "))
     return "\n".join(parts)
 
 
 def two_columns(left: str, right: str, width: int, left_width: int) -> str:
-    """A name and its description, indented by two."""
+    """A name and its description, indented by two spaces."""
     if width < _NARROW:
         return f"  {left}\n" + wrap(" " * 6 + right, width, " " * 6)
     indent = " " * (left_width + 2)
@@ -76,7 +78,7 @@ def two_columns(left: str, right: str, width: int, left_width: int) -> str:
 
 
 def wrap_text(text: str, width: int) -> str:
-    """Paragraphs are filled; lines that begin with a blank (tables, examples) stay lines."""
+    """Fill paragraphs; keep lines that start with a space (tables, examples) as lines."""
     out: list[str] = []
     for block in text.split("\n\n"):
         lines: list[str] = []
@@ -95,7 +97,7 @@ def _hanging_indent(line: str) -> str:
 
 
 def wrap(text: str, width: int, indent: str = "") -> str:
-    """`indent`: of the second line and those after it."""
+    """Wrap one paragraph. `indent` starts every line but the first."""
     return textwrap.fill(
         text, max(width, len(indent) + 20), subsequent_indent=indent, break_long_words=False,
         break_on_hyphens=False, replace_whitespace=False,

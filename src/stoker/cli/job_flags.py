@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from stoker.sweeps.spec import SweepSpec
 
-# `run` has no queue in which jobs have names, tags or priorities.
+# The jobs of `run` cannot be selected later, so names, tags and priorities have no use there.
 _NOT_FOR_RUN = ("name", "priority", "restartable", "tags", "stdout", "stderr")
 
 SUBMIT_FLAGS = flag_options()
@@ -33,7 +33,7 @@ def sweep_base(
     *,
     in_foreground: bool = False,
 ) -> JobSpec:
-    """What all jobs of a sweep have in common: the options of its file, and over them the flags."""
+    """The request that all jobs of a sweep share. Flags override the options in the sweep file."""
     own = file_values(sweep.resources or {})
     if in_foreground:
         check_foreground(own)

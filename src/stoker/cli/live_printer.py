@@ -1,8 +1,8 @@
-"""`stoker log -f`: finished lines, and the line that is being written, such as a progress bar.
+"""Print a log while it grows (`stoker log -f`), including lines that are not finished yet.
 
-On a terminal the unfinished lines are drawn below the finished ones and replaced with every change.
-Elsewhere text that only grows is passed on as it comes, and of a line that is rewritten a new
-version is printed now and then.
+On a terminal, unfinished lines such as progress bars are redrawn below the finished ones. In a
+pipe, text that is only appended is printed at once, and a rewritten line is printed again every few
+seconds.
 """
 
 from __future__ import annotations
@@ -14,16 +14,18 @@ import time
 from stoker.cli.verbs.log import Printer, encode
 from stoker.core.formats.terminal import cut
 
-_UPDATE_SECONDS = 5.0  # between two versions of a rewritten line, where lines cannot be replaced
+_UPDATE_SECONDS = 5.0  # between two versions of a rewritten line in a pipe
 
 
 class LivePrinter(Printer):
+    """A `Printer` that also shows unfinished lines."""
+
     def __init__(self) -> None:
         super().__init__()
         self._is_terminal = sys.stdout.isatty()
-        self._drawn = 0  # lines on the terminal that are not final
-        self._open = ""  # text of the unfinished line that was printed, without a line end
-        self._versions: list[str] = []  # of rewritten lines, as they were printed last
+        self._drawn = 0  # unfinished lines on the terminal
+        self._open = ""  # printed part of the unfinished line
+        self._versions: list[str] = []  # rewritten lines as last printed
         self._update_at = 0.0
         self._has_update = False
 
@@ -38,11 +40,11 @@ class LivePrinter(Printer):
             self._put("\n")
 
     def wait_seconds(self) -> float | None:
-        """How long until `update` has something to print although nothing is fed."""
+        """Seconds until a pending version is due; None if `update` has nothing to print."""
         return max(0.0, self._update_at - time.monotonic()) if self._has_update else None
 
     def update(self) -> None:
-        """Show the lines that have not ended."""
+        """Show the unfinished lines."""
         rows = self._view.current()
         if self._is_terminal:
             self._draw(rows)
@@ -81,7 +83,7 @@ class LivePrinter(Printer):
             is_longer = lines[0].startswith(self._open)
             lines = [lines[0][len(self._open) :], *lines[1:]] if is_longer else ["", *lines]
             self._open = ""
-        elif lines[0] in self._versions:  # its last version was printed already
+        elif lines[0] in self._versions:  # already printed as its last version
             lines = lines[1:]
         self._versions, self._has_update, self._update_at = [], False, 0.0
         super()._write(lines)

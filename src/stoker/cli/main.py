@@ -1,4 +1,4 @@
-"""`stoker`: find the verb, load only its file, run it, turn errors into sentences."""
+"""The `stoker` command: import only the module of the requested command, run it, print errors."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import sys
 
 from stoker.errors import Error, OutputFailed, TryLater, UsageError
 
-# the commands, each in cli/verbs/NAME.py, with one line for `stoker help`
+# Each command is in cli/verbs/NAME.py; the text is its line in `stoker help`.
 VERBS = {
     "submit": "queue a command, a job file or lines from stdin",
     "run": "run jobs in the foreground, without the daemon",
     "sweep": "run a command with many parameter values: start, extend, stop, resume",
-    "results": "show what trials and jobs reported: sort, filter, group, export",
+    "results": "show metrics of trials and jobs: sort, filter, group, export",
     "plot": "plot learning curves and parameters in the terminal or as PNG or SVG",
     "status": "show GPUs, running and waiting jobs (the default command)",
     "ls": "list jobs",
@@ -27,7 +27,7 @@ VERBS = {
     "edit": "change a job that has not started",
     "tag": "add or remove tags",
     "rm": "remove finished jobs and their logs",
-    "clean": "remove all finished jobs, or those older than some age",
+    "clean": "remove finished jobs: all, or only old ones",
     "web": "start the web UI: GPUs and jobs, live, in the browser",
     "gpus": "show GPUs and the processes on them; drain, restore, set slots",
     "simulate": "replay a trace of jobs under different scheduling policies",
@@ -50,7 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.flush()  # here, where a failure can still be reported
         return code
     except BrokenPipeError:
-        _leave_stdout()  # the reader left; nothing more to say
+        _discard_stdout()  # the reader closed the pipe
         return 0
     except KeyboardInterrupt:
         return 130
@@ -60,13 +60,13 @@ def main(arguments: list[str] | None = None) -> int:
         if known is None or "--debug" in own:
             raise
         if isinstance(known, OutputFailed):
-            _leave_stdout()
+            _discard_stdout()
         _print_error(known, "--json" in own and not isinstance(known, OutputFailed))
         return known.exit_code
 
 
 def _verb_first(words: list[str]) -> list[str]:
-    """`stoker --json ls` is `stoker ls --json`."""
+    """Move the command to the front: `stoker --json ls` becomes `stoker ls --json`."""
     end = 0
     while end < len(words) and words[end] in ("--json", "--debug"):
         end += 1
@@ -76,13 +76,14 @@ def _verb_first(words: list[str]) -> list[str]:
 
 
 def _accept_any_text() -> None:
-    """Paths need not be UTF-8, and not every terminal knows every character."""
+    """Let stdout take paths that are not UTF-8, and characters that the terminal cannot show."""
     if hasattr(sys.stdout, "reconfigure"):
         is_utf8 = sys.stdout.encoding.lower() in ("utf-8", "utf8")
         sys.stdout.reconfigure(errors="surrogateescape" if is_utf8 else "backslashreplace")
 
 
-def _leave_stdout() -> None:
+def _discard_stdout() -> None:
+    """Redirect stdout to /dev/null, so that flushing it at exit does not fail again."""
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -96,17 +97,17 @@ def _can_write() -> bool:
 
 
 def _as_error(error: Exception) -> Error | None:
-    """What went wrong, as one of our errors; None when it is a bug."""
+    """The exception as an `Error` with a message for users; None if it is a bug."""
     if isinstance(error, Error):
         return error
     if isinstance(error, OSError):
         import errno
 
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            _leave_stdout()
+            _discard_stdout()
             return TryLater(f"cannot write: {error.strerror}", "free some space")
         if error.errno == errno.EBADF and not _can_write():
-            return OutputFailed(f"stdout cannot be written: {error.strerror}")
+            return OutputFailed(f"cannot write to stdout: {error.strerror}")
         return None
     import sqlite3
 
@@ -119,7 +120,7 @@ def _as_error(error: Exception) -> Error | None:
 
 
 def _own_words(words: list[str]) -> list[str]:
-    """The words that are for us: `--json` may also belong to the command of a job."""
+    """The words that are options of Stoker; `--json` may also belong to the command of a job."""
     name = ALIASES.get(words[0], words[0]) if words else ""
     if name not in ("submit", "run"):
         return words
@@ -153,17 +154,17 @@ def _dispatch(words: list[str]) -> int:
     try:
         return int(module.run(parsed))
     finally:
-        if "stoker.cli.open_queue" in sys.modules:  # not every verb opens a queue
+        if "stoker.cli.open_queue" in sys.modules:  # not every command opens a queue
             from stoker.cli.open_queue import close_all
 
             close_all()
 
 
 def load(name: str):  # type: ignore[no-untyped-def]
-    """The module of a verb."""
+    """Import and return the module of a command."""
     import stoker.cli.verbs
 
-    __import__(f"stoker.cli.verbs.{name}")  # importlib would cost more than the module itself
+    __import__(f"stoker.cli.verbs.{name}")  # importing importlib takes longer than the module
     return getattr(stoker.cli.verbs, name)
 
 

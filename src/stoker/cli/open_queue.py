@@ -1,4 +1,4 @@
-"""What a command opened; `main` closes it when the command ends."""
+"""Resources of a command, which `main` closes when the command ends."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ _closers: list[Callable[[], None]] = []
 
 
 def open_queue() -> Queue:
-    """The queue of this user, closed at the end of the command."""
+    """Open the queue of this user; it is closed at the end of the command."""
     queue = Queue()
     at_end(queue.close)
     return queue
 
 
 def at_end(close: Callable[[], None]) -> None:
-    """Call this when the command ends, however it ends."""
+    """Register a function to call when the command ends, also after an error."""
     _closers.append(close)
 
 
 def close_all() -> None:
+    """Call the registered functions, the last one first."""
     while _closers:
         _closers.pop()()

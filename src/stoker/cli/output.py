@@ -1,4 +1,4 @@
-"""Tables, colours, JSON. Data goes to stdout, everything said beside it to stderr."""
+"""Print tables, colors and JSON. Results go to stdout, errors, hints and notices to stderr."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COLOURS = {
     "running": "32", "starting": "32", "stopping": "33", "queued": "36", "held": "35",
     "done": "2", "failed": "31", "lost": "31", "cancelled": "33",
 }  # fmt: skip
-_LAST_AT_LEAST = 16  # columns of a table's last cell, if others can spare them
+_LAST_AT_LEAST = 16  # width of the last column, if other columns can shrink for it
 _OTHERS_AT_LEAST = 8
 
 
@@ -40,8 +40,8 @@ def as_json(**content: Any) -> str:
 def report_change(text: str, brief: str | None = None) -> None:
     """Print what a command has changed.
 
-    When stdout cannot be written, the text (or `brief`, where that is long) goes to stderr:
-    the change stays, and a script that knew nothing of it would make it twice.
+    If writing to stdout fails, print the text (or the shorter `brief`) on stderr and raise
+    OutputFailed: the change was made, and a script that repeats the command would make it twice.
     """
     try:
         sys.stdout.write(text + "\n")
@@ -50,28 +50,28 @@ def report_change(text: str, brief: str | None = None) -> None:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         notice(text if brief is None else brief)
         raise OutputFailed(
-            f"the above was done, but stdout cannot be written: {reason}",
+            f"the change was made, but writing to stdout failed: {reason}",
             "do not repeat the command",
         ) from None
 
 
 def notice(text: str, end: str = "\n") -> None:
-    """On stderr. Whoever does not listen any more (a full disk, a closed terminal) ends no job."""
+    """Print on stderr. A failure (full disk, closed terminal) is ignored, so that jobs go on."""
     try:
         sys.stderr.write(text + end)
         sys.stderr.flush()
     except (OSError, ValueError):
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, for as long as we live
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
 
 
 def print_change(parsed: Parsed, text: str, **content: object) -> int:
-    """Print what a command changed, as text or with `--json`; returns the exit code."""
+    """Print what a command changed, as text or as JSON with `--json`. Returns the exit code 0."""
     report_change(as_json(**content) if parsed["json"] else text)
     return 0
 
 
 def columns() -> int | None:
-    """The width to fit into; None when nobody looks at it (a pipe gets everything)."""
+    """The width of the terminal; None if stdout is not a terminal: a pipe gets full lines."""
     if not sys.stdout.isatty():
         return None
     try:
@@ -81,7 +81,7 @@ def columns() -> int | None:
 
 
 def table(header: tuple[str, ...], rows: Iterable[tuple[object, ...]], *, state: int = -1) -> str:
-    """Aligned columns, cut to the terminal. Column `state` is coloured."""
+    """Render aligned columns, cut to the width of the terminal. Column `state` is colored."""
     cells = [tuple(printable(str(cell)) for cell in row) for row in rows]
     widths = [max(width(line[i]) for line in (header, *cells)) for i in range(len(header))]
     limit, colour = columns(), wants_colour()
@@ -106,7 +106,7 @@ def table(header: tuple[str, ...], rows: Iterable[tuple[object, ...]], *, state:
 
 
 def _shrink(widths: list[int], limit: int, state: int) -> None:
-    """Take room from long columns before the last one, which says most, gets none at all."""
+    """Narrow long columns so that the last one, the most useful, keeps a minimum width."""
     others = [i for i in range(len(widths) - 1) if i != state]
     room = limit - sum(width + 2 for width in widths[:-1])
     while others and room < min(widths[-1], _LAST_AT_LEAST):

@@ -18,9 +18,9 @@ STARTED = "started the background daemon; stopping it does not stop your jobs"
 
 
 def with_start_notice(queue: Queue, change: Callable[[], Result]) -> Result:
-    """Make a change that needs the daemon; print a notice if that started it."""
-    was_there = daemon_pid(queue.settings.state_dir) is not None
+    """Return the result of `change`; print a notice if it started the daemon."""
+    was_running = daemon_pid(queue.settings.state_dir) is not None
     result = change()
-    if not was_there and daemon_pid(queue.settings.state_dir) is not None:
+    if not was_running and daemon_pid(queue.settings.state_dir) is not None:
         notice(STARTED)
     return result
