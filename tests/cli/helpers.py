@@ -1,4 +1,4 @@
-"""What the tests of the command line share."""
+"""Helpers for the tests of the command line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.lab import Lab, wait_until
 
 
 class Gate:
-    """Jobs wait at it until the test opens it, and say when they have come."""
+    """Jobs register with their PID and wait until the test opens the gate."""
 
     def __init__(self, folder: Path, name: str = "gate") -> None:
         self.path = folder / name
@@ -26,11 +26,11 @@ class Gate:
 
     @property
     def wait(self) -> str:
-        """Shell text: announce yourself, then wait."""
+        """Shell text that registers the job and waits for the gate."""
         return f"echo $$ >> '{self.arrivals}'; until [ -e '{self.path}' ]; do sleep 0.02; done"
 
     def arrived(self) -> list[int]:
-        """PIDs of the jobs that have come so far."""
+        """PIDs of the jobs that wait at the gate."""
         try:
             return [int(line) for line in self.arrivals.read_text().split()]
         except FileNotFoundError:
@@ -45,7 +45,7 @@ class Gate:
 
 
 class Terminal:
-    """A stoker command on a terminal of some size."""
+    """A stoker command on a pseudo-terminal of a given size."""
 
     def __init__(self, lab: Lab, *words: str, lines: int = 24, columns: int = 80) -> None:
         self._ours, theirs = pty.openpty()
@@ -57,10 +57,10 @@ class Terminal:
         self.text = ""
 
     def read(self) -> bool:
-        """More of what it shows; False when that was all."""
+        """Read more output; returns False at the end."""
         try:
             data = os.read(self._ours, 1 << 16)
-        except OSError:  # how a terminal says that nobody writes any more
+        except OSError:  # EIO: the other end of the terminal was closed
             return False
         self.text += data.decode(errors="replace").replace("\r\n", "\n")
         return bool(data)
@@ -70,14 +70,14 @@ class Terminal:
             assert self.read(), f"no `{text}` in {self.text!r}"
 
     def write(self, data: bytes) -> None:
-        """Type something."""
+        """Type text."""
         os.write(self._ours, data)
 
     def interrupt(self) -> None:
         self._process.send_signal(signal.SIGINT)
 
     def close(self) -> int:
-        """Read to the end; the exit code."""
+        """Read until the end and return the exit code."""
         while self.read():
             pass
         os.close(self._ours)
@@ -85,7 +85,7 @@ class Terminal:
 
 
 def shown(lab: Lab, *words: str, lines: int = 24, columns: int = 80) -> str:
-    """What a command shows on a terminal of that size."""
+    """The output of a command on a terminal of this size."""
     terminal = Terminal(lab, *words, lines=lines, columns=columns)
     terminal.close()
     return terminal.text
@@ -94,7 +94,7 @@ def shown(lab: Lab, *words: str, lines: int = 24, columns: int = 80) -> str:
 def refused(
     done: subprocess.CompletedProcess[str], code: int, message: str, hint: str | None = None
 ) -> None:
-    """The command said no in exactly these words, with no traceback."""
+    """Assert that a command failed with exactly this error and hint, without a traceback."""
     said = f"error: {message}\n" + (f"hint: {hint}\n" if hint is not None else "")
     assert (done.returncode, done.stdout, done.stderr) == (code, "", said)
 
@@ -106,14 +106,14 @@ def as_json(text: str) -> dict[str, Any]:
 
 
 def without_times(text: str) -> str:
-    """Output for people with what differs from run to run replaced."""
+    """Text output with dates and durations replaced by DATE and TIME."""
     text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "DATE", text)
     text = re.sub(r"\b\d+\.\ds\b|\b\d+s\b|\b\d+m\d\ds\b", "TIME", text)
     return re.sub(r"TIME +", "TIME ", text)
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process still runs; one that only waits to be reaped does not."""
+    """Whether a process is running; a zombie is not."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Wrong input: an exit code, one sentence, maybe a hint, no traceback, and nothing changed."""
+"""Invalid input is refused with an exit code, an error and a hint, and changes nothing."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ NOT_A_TIME = "write 14:30, +2h or 2026-12-24T18:00"
          None),
     ],
 )  # fmt: skip
-def test_submit_refuses_what_makes_no_sense(
+def test_submit_refuses_invalid_options(
     lab: Lab, words: str, message: str, hint: str | None
 ) -> None:
     refused(lab.run("submit", *words.split()), 2, message, hint)
@@ -54,13 +54,13 @@ def test_submit_refuses_what_makes_no_sense(
     assert lab.daemon_pid() is None
 
 
-def test_an_empty_command_is_refused(lab: Lab) -> None:
+def test_empty_command_is_refused(lab: Lab) -> None:
     refused(lab.run("submit", ""), 2, "the command is empty")
     refused(lab.run("submit", "", "x"), 2, "the command is empty")
     assert lab.states() == {}
 
 
-def test_a_folder_that_does_not_exist_is_refused(lab: Lab) -> None:
+def test_missing_folder_is_refused(lab: Lab) -> None:
     refused(
         lab.run("submit", "-C", "nowhere", "x"),
         2,
@@ -68,7 +68,7 @@ def test_a_folder_that_does_not_exist_is_refused(lab: Lab) -> None:
     )
 
 
-def test_a_folder_that_was_removed_under_the_user_is_refused(lab: Lab) -> None:
+def test_removed_current_folder_is_refused(lab: Lab) -> None:
     script = f'mkdir gone && cd gone && rmdir ../gone && exec "{sys.executable}" -m stoker "$@"'
     done = subprocess.run(
         ["sh", "-c", script, "sh", "submit", "true"],
@@ -77,7 +77,9 @@ def test_a_folder_that_was_removed_under_the_user_is_refused(lab: Lab) -> None:
     refused(done, 2, "the current directory was removed", "change to another directory")
 
 
-def test_more_gpus_than_there_are_is_refused_with_65(lab: Lab, new_lab: Callable[..., Lab]) -> None:
+def test_request_for_too_many_gpus_is_refused_with_65(
+    lab: Lab, new_lab: Callable[..., Lab]
+) -> None:
     done = lab.run("submit", "--gpus", "99", "x")
     assert done.returncode == 65
     assert done.stderr.startswith("error: the job requests 99 GPUs, but this host has 2 GPUs")
@@ -89,8 +91,8 @@ def test_more_gpus_than_there_are_is_refused_with_65(lab: Lab, new_lab: Callable
             "use --gpus 0, a job without a GPU")  # fmt: skip
 
 
-def test_a_word_that_linux_could_not_pass_on_is_refused(lab: Lab) -> None:
-    """As an argument it cannot even reach stoker; a file with one long word can."""
+def test_argument_too_long_for_linux_is_refused(lab: Lab) -> None:
+    """Such an argument cannot be passed to stoker itself, but a job file can contain it."""
     (lab.folder / "vars").write_text("BIG=" + "x" * 200_000 + "\n")
     refused(lab.run("submit", "--env-file", "vars", "true"), 2,
             "the environment variable `BIG` has more than 128 kB, the limit of Linux")  # fmt: skip
@@ -102,7 +104,7 @@ def test_a_word_that_linux_could_not_pass_on_is_refused(lab: Lab) -> None:
     assert lab.states() == {}
 
 
-def test_a_line_of_an_env_file_that_is_none_is_named(lab: Lab) -> None:
+def test_error_names_the_invalid_line_of_an_env_file(lab: Lab) -> None:
     (lab.folder / "vars").write_text("A=1\nnonsense\n")
     refused(lab.run("submit", "--env-file", "vars", "x"), 2,
             "`--env-file`: line 2 of `vars` is not NAME=VALUE")  # fmt: skip
@@ -113,11 +115,11 @@ def test_a_line_of_an_env_file_that_is_none_is_named(lab: Lab) -> None:
 
 @pytest.mark.parametrize("verb", ["show", "log", "wait", "cancel", "hold", "edit", "why"])
 @pytest.mark.parametrize("word", ["77", "no-such-name", "@", "99999999999999999999999"])
-def test_a_job_that_is_not_there_is_named(lab: Lab, verb: str, word: str) -> None:
+def test_error_names_the_unknown_job(lab: Lab, verb: str, word: str) -> None:
     refused(lab.run(verb, word), 1, f"there is no job `{word}`", "`stoker ls` shows the jobs")
 
 
-def test_wrong_settings_are_named(lab: Lab) -> None:
+def test_error_names_the_invalid_setting(lab: Lab) -> None:
     settings = lab.folder / "settings.toml"
     settings.write_text("gpus = 4\n")
     done = lab.run("ls")
@@ -135,14 +137,14 @@ def test_wrong_settings_are_named(lab: Lab) -> None:
             "STOKER_CPU_SLOTS has the value `many`, which makes no sense")  # fmt: skip
 
 
-def test_settings_come_from_the_file_and_the_environment_wins(lab: Lab) -> None:
+def test_environment_overrides_the_settings_file(lab: Lab) -> None:
     (lab.folder / "settings.toml").write_text("devices = '3'\nretry_delay = '5s'\n")
     del lab.env["STOKER_DEVICES"]
     assert lab.ok().count("simulated") == 3
     assert lab.ok(STOKER_DEVICES="1").count("simulated") == 1
 
 
-def test_closed_streams_do_not_keep_a_job_from_the_queue(lab: Lab) -> None:
+def test_job_is_queued_with_closed_streams(lab: Lab) -> None:
     script = f'exec "{sys.executable}" -m stoker "$@"'
     for closed, code in (("<&-", 0), (">&-", 74), ("2>&-", 0), ("<&- >&- 2>&-", 74)):
         done = subprocess.run(
@@ -153,8 +155,8 @@ def test_closed_streams_do_not_keep_a_job_from_the_queue(lab: Lab) -> None:
     assert len(lab.states()) == 4
 
 
-def test_a_long_path_can_hold_the_queue(lab: Lab) -> None:
-    """A Unix socket's address has 108 bytes; the state folder may be deeper than that."""
+def test_state_folder_may_have_a_long_path(lab: Lab) -> None:
+    """The path of the state folder may exceed the 108 bytes of a Unix socket address."""
     deep = lab.folder / ("d" * 100) / ("e" * 100)
     lab.env["STOKER_STATE_DIR"] = str(deep)
     lab.state_dir = deep

@@ -1,4 +1,4 @@
-"""Bytes come back as they were given; what is private stays private."""
+"""Bytes that are not UTF-8 are preserved, and environments and state files stay private."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ODD = b"caf\xe9 \xff\xfe"
 ODD_TEXT = os.fsdecode(ODD)
 
 
-def test_odd_bytes_in_words_reach_the_program(lab: Lab) -> None:
+def test_arguments_that_are_not_utf8_reach_the_program(lab: Lab) -> None:
     done = lab.run("submit", "-q", "printf", "%s", ODD)
     job = int(done.stdout)
     assert lab.wait(job) == 0
@@ -21,7 +21,7 @@ def test_odd_bytes_in_words_reach_the_program(lab: Lab) -> None:
     assert lab.job(job)["argv"] == ["printf", "%s", ODD_TEXT]
 
 
-def test_odd_bytes_in_names_tags_and_folders_come_back(lab: Lab) -> None:
+def test_names_tags_and_folders_that_are_not_utf8_are_kept(lab: Lab) -> None:
     place = os.path.join(os.fsencode(lab.folder), ODD)
     os.mkdir(place)
     done = lab.run(
@@ -37,7 +37,7 @@ def test_odd_bytes_in_names_tags_and_folders_come_back(lab: Lab) -> None:
     assert os.fsencode(path) == os.path.join(place, ODD + b".out\n")
 
 
-def test_odd_bytes_are_shown_escaped(lab: Lab) -> None:
+def test_bytes_that_are_not_utf8_are_shown_escaped(lab: Lab) -> None:
     lab.run("submit", "--hold", "-n", b"\x1b[31mred\n\xff", "echo", "\u202etxt.exe")
     assert lab.ok("ls") == (
         "ID  STATE  TIME  GPU  NAME               COMMAND\n"
@@ -45,7 +45,7 @@ def test_odd_bytes_are_shown_escaped(lab: Lab) -> None:
     )
 
 
-def test_a_folder_of_odd_bytes_can_hold_the_queue(lab: Lab) -> None:
+def test_state_folder_may_have_a_name_that_is_not_utf8(lab: Lab) -> None:
     place = os.fsdecode(os.path.join(os.fsencode(lab.folder), b"q\xff"))
     lab.env["STOKER_STATE_DIR"] = place
     lab.state_dir = Path(place)
@@ -55,14 +55,14 @@ def test_a_folder_of_odd_bytes_can_hold_the_queue(lab: Lab) -> None:
     assert lab.run("doctor").returncode == 0
 
 
-def test_a_terminal_without_unicode_gets_escapes(lab: Lab) -> None:
+def test_terminal_without_unicode_gets_escapes(lab: Lab) -> None:
     lab.submit("--hold", "-n", "größe", "true")
     done = lab.run("ls", PYTHONIOENCODING="ascii")
     assert done.returncode == 0
     assert "gr\\xf6\\xdfe" in done.stdout
 
 
-def test_the_environment_is_never_shown(lab: Lab) -> None:
+def test_environment_is_never_shown(lab: Lab) -> None:
     secret = "correct-horse-battery"
     (lab.folder / "vars").write_text(f"FROM_FILE={secret}\n")
     job = lab.submit("--env-file", "vars", "-E", f"BY_FLAG={secret}", "true", BY_SHELL=secret)
@@ -79,7 +79,7 @@ def test_the_environment_is_never_shown(lab: Lab) -> None:
             assert "BY_SHELL" not in done.stdout + done.stderr
 
 
-def test_everything_in_the_state_folder_is_private(lab: Lab) -> None:
+def test_all_files_in_the_state_folder_are_private(lab: Lab) -> None:
     before = os.umask(0)
     try:
         job = lab.submit("-r", "1", "echo out; exit 1", STOKER_RETRY_DELAY="0")
@@ -100,7 +100,7 @@ def test_everything_in_the_state_folder_is_private(lab: Lab) -> None:
     assert seen > 15
 
 
-def test_output_that_the_user_asked_for_has_the_users_mask(lab: Lab) -> None:
+def test_output_file_of_the_user_has_the_umask_of_the_user(lab: Lab) -> None:
     before = os.umask(0o022)
     try:
         job = lab.submit("-o", "out", "echo x > other")
@@ -111,7 +111,7 @@ def test_output_that_the_user_asked_for_has_the_users_mask(lab: Lab) -> None:
     assert [oct(mode) for mode in modes] == ["0o644", "0o644"]
 
 
-def test_a_job_does_not_get_the_daemons_environment(lab: Lab) -> None:
+def test_job_does_not_get_the_environment_of_the_daemon(lab: Lab) -> None:
     lab.ok("daemon", "start", LEAK="from the daemon")
     job = lab.submit("echo [$LEAK]")
     assert lab.wait(job) == 0

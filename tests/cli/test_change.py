@@ -1,4 +1,4 @@
-"""Verbs that change jobs: cancel, hold, release, rerun, priority, tag, rm, clean."""
+"""Commands that change jobs: cancel, hold, release, rerun, priority, tag, rm, clean."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ WHICH = ("no jobs given", "`stoker help selectors` explains how to select jobs")
 
 
 @pytest.mark.parametrize("verb", ["cancel", "hold", "release", "rerun", "rm"])
-def test_a_verb_without_jobs_asks_which(lab: Lab, verb: str) -> None:
+def test_command_without_jobs_is_refused(lab: Lab, verb: str) -> None:
     refused(lab.run(verb), 2, *WHICH)
     refused(lab.run(verb, "7"), 1, "there is no job `7`", "`stoker ls` shows the jobs")
 
 
-def test_cancel_ends_a_waiting_job_here_and_now(lab: Lab) -> None:
+def test_cancel_ends_a_waiting_job_immediately(lab: Lab) -> None:
     job = lab.submit("--hold", "true")
     assert lab.ok("cancel", str(job)) == "1 job cancelled\n"
     assert (lab.state(job), lab.job(job)["cause"]) == ("cancelled", "user")
@@ -26,7 +26,7 @@ def test_cancel_ends_a_waiting_job_here_and_now(lab: Lab) -> None:
     assert lab.ok("cancel", "all") == "0 jobs cancelled\n"
 
 
-def test_cancel_asks_a_running_job_to_stop(lab: Lab) -> None:
+def test_cancel_sends_sigterm_to_a_running_job(lab: Lab) -> None:
     gate = Gate(lab.folder)
     job = lab.submit(f"trap 'echo saved; exit 4' TERM; {gate.wait}")
     gate.wait_for()
@@ -38,7 +38,7 @@ def test_cancel_asks_a_running_job_to_stop(lab: Lab) -> None:
     assert "[by user]" in lab.ok("ls")
 
 
-def test_cancel_kills_the_whole_tree_after_the_grace(lab: Lab) -> None:
+def test_cancel_kills_all_processes_after_the_grace_period(lab: Lab) -> None:
     gate = Gate(lab.folder)
     stubborn = "trap '' TERM; (setsid sh -c \"trap '' TERM; sleep 600\" &); "
     job = lab.submit("--grace", "1h", stubborn + gate.wait)
@@ -48,7 +48,7 @@ def test_cancel_kills_the_whole_tree_after_the_grace(lab: Lab) -> None:
     assert lab.processes() == []
 
 
-def test_cancel_now_does_not_ask(lab: Lab) -> None:
+def test_cancel_now_sends_sigkill_immediately(lab: Lab) -> None:
     gate = Gate(lab.folder)
     job = lab.submit("--grace", "1h", f"trap 'echo saved; exit 0' TERM; {gate.wait}")
     gate.wait_for()
@@ -57,7 +57,7 @@ def test_cancel_now_does_not_ask(lab: Lab) -> None:
     assert lab.state(job) == "cancelled"
 
 
-def test_a_second_cancel_shortens_the_grace(lab: Lab) -> None:
+def test_second_cancel_shortens_the_grace_period(lab: Lab) -> None:
     gate = Gate(lab.folder)
     job = lab.submit("--grace", "1h", f"trap '' TERM; {gate.wait}")
     gate.wait_for()
@@ -68,7 +68,7 @@ def test_a_second_cancel_shortens_the_grace(lab: Lab) -> None:
     assert lab.wait(job) == 128 + 9
 
 
-def test_cancel_counts_what_waited_and_what_ran(lab: Lab) -> None:
+def test_cancel_counts_waiting_and_running_jobs(lab: Lab) -> None:
     gate = Gate(lab.folder)
     lab.submit("-G2", gate.wait)
     gate.wait_for()
@@ -80,7 +80,7 @@ def test_cancel_counts_what_waited_and_what_ran(lab: Lab) -> None:
     assert set(lab.states().values()) == {"cancelled"}
 
 
-def test_hold_and_release(lab: Lab) -> None:
+def test_held_job_starts_only_after_release(lab: Lab) -> None:
     lab.ok("daemon", "drain")
     lab.ok("submit", "-f", "-", input="true\n" * 3)
     assert lab.ok("hold", "1") == "1 job held; to let it start: stoker release JOB\n"
@@ -96,7 +96,7 @@ def test_hold_and_release(lab: Lab) -> None:
     assert lab.wait() == 0
 
 
-def test_rerun_is_a_new_job_that_asks_for_the_same(lab: Lab) -> None:
+def test_rerun_is_a_new_job_with_the_same_request(lab: Lab) -> None:
     (lab.folder / "here").mkdir()
     words = ("-C", "here", "-n", "n", "-T", "t", "-p", "2", "-t", "5m", "echo $A; pwd; exit 1")
     job = lab.submit(*words, A="kept")
@@ -112,7 +112,7 @@ def test_rerun_is_a_new_job_that_asks_for_the_same(lab: Lab) -> None:
     )  # fmt: skip
 
 
-def test_rerun_failed_takes_each_failure_once(lab: Lab) -> None:
+def test_rerun_failed_reruns_each_failed_job_once(lab: Lab) -> None:
     lab.ok("submit", "-f", "-", input="true\nexit 1\nexit 2\n")
     lab.wait()
     assert lab.ok("rerun", "--failed", "--hold") == "2 jobs submitted again: 2 as 4, 3 as 5\n"
@@ -121,14 +121,14 @@ def test_rerun_failed_takes_each_failure_once(lab: Lab) -> None:
     refused(lab.run("rerun", "4"), 1, "job 4 is held; only a finished job can be rerun")
 
 
-def test_rerun_failed_can_be_narrowed(lab: Lab) -> None:
+def test_rerun_failed_can_be_restricted_to_jobs(lab: Lab) -> None:
     lab.ok("submit", "-f", "-", input="exit 1 #stoker -n a\nexit 2 #stoker -n b\n")
     lab.wait()
     assert as_json(lab.ok("rerun", "--failed", "b", "--json", "--hold"))["jobs"] == [3]
     assert lab.job(3)["rerun_of"] == 2
 
 
-def test_priority_moves_waiting_jobs(lab: Lab) -> None:
+def test_priority_changes_only_waiting_jobs(lab: Lab) -> None:
     lab.ok("submit", "--hold", "-f", "-", input="true\n" * 3)
     assert lab.ok("priority", "10", "2") == "priority of 1 job set to 10\n"
     assert lab.ok("priority", "-5", "1,3") == "priority of 2 jobs set to -5\n"
@@ -147,7 +147,7 @@ def test_priority_moves_waiting_jobs(lab: Lab) -> None:
     refused(lab.run("priority", "3"), 2, *WHICH)
 
 
-def test_a_new_priority_changes_who_goes_first(lab: Lab) -> None:
+def test_new_priority_changes_which_job_starts_first(lab: Lab) -> None:
     gate = Gate(lab.folder)
     lab.submit("-G2", gate.wait)
     gate.wait_for()
@@ -159,7 +159,7 @@ def test_a_new_priority_changes_who_goes_first(lab: Lab) -> None:
     assert (lab.folder / "order").read_text().split() == ["c", "a", "b"]
 
 
-def test_tags_come_and_go(lab: Lab) -> None:
+def test_tags_can_be_added_and_removed(lab: Lab) -> None:
     lab.ok("submit", "--hold", "-T", "old", "-f", "-", input="true\n" * 2)
     assert lab.ok("tag", "1-2", "+new", "-old", "+old2") == "2 jobs tagged\n"
     assert lab.job(1)["tags"] == ["new", "old2"]
@@ -169,7 +169,7 @@ def test_tags_come_and_go(lab: Lab) -> None:
     refused(lab.run("tag", "+x"), 2, *WHICH)
 
 
-def test_a_comma_stands_between_two_tags(lab: Lab) -> None:
+def test_comma_separates_two_tags(lab: Lab) -> None:
     lab.submit("--hold", "-T", "a,b", "--tag", "c", "true")
     assert lab.job(1)["tags"] == ["a", "b", "c"]
     lab.ok("tag", "1", "+d,e", "-a,b")
@@ -179,7 +179,7 @@ def test_a_comma_stands_between_two_tags(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("verb", ["release", "rerun", "wait"])
-def test_a_command_that_starts_the_daemon_says_so(lab: Lab, verb: str) -> None:
+def test_command_that_starts_the_daemon_prints_a_notice(lab: Lab, verb: str) -> None:
     lab.submit("--hold", "true")
     if verb == "rerun":
         lab.ok("cancel", "1")
@@ -215,7 +215,7 @@ def test_rm_removes_finished_jobs_and_their_logs(lab: Lab) -> None:
     assert lab.run("rm", str(held)).returncode == 1
 
 
-def test_an_id_is_never_given_twice(lab: Lab) -> None:
+def test_job_id_is_never_reused(lab: Lab) -> None:
     job = lab.submit("true")
     lab.wait(job)
     lab.ok("rm", str(job))

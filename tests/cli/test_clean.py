@@ -1,4 +1,4 @@
-"""`stoker clean`: what it removes, what it asks, what it gives back."""
+"""`stoker clean`: removal, confirmation and freed disk space."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.cli.helpers import Gate, Terminal, as_json, refused
 from tests.lab import Lab
 
 
-def test_clean_removes_the_jobs_that_were_meant(lab: Lab) -> None:
+def test_clean_removes_only_selected_jobs(lab: Lab) -> None:
     lab.ok("submit", "-f", "-", input="true\nfalse\n")
     lab.wait()
     lab.submit("--hold", "true")
@@ -31,7 +31,7 @@ def test_clean_removes_the_jobs_that_were_meant(lab: Lab) -> None:
     assert lab.states() == {3: "held"}
 
 
-def test_clean_leaves_foreground_runs_alone_unless_they_are_meant(lab: Lab) -> None:
+def test_clean_removes_foreground_runs_only_with_runs(lab: Lab) -> None:
     (lab.folder / "jobs.txt").write_text("echo once >> ran\n")
     lab.ok("run", "-q", "jobs.txt")
     lab.ok("clean")
@@ -42,7 +42,7 @@ def test_clean_leaves_foreground_runs_alone_unless_they_are_meant(lab: Lab) -> N
     assert (lab.folder / "ran").read_text() == "once\nonce\n"
 
 
-def test_clean_asks_on_a_terminal(lab: Lab) -> None:
+def test_clean_asks_for_confirmation_on_a_terminal(lab: Lab) -> None:
     job = lab.submit("true")
     lab.wait(job)
     for answer, code in (("n", 1), ("", 1), ("y", 0)):
@@ -55,7 +55,7 @@ def test_clean_asks_on_a_terminal(lab: Lab) -> None:
     assert "1 job removed" in terminal.text
 
 
-def test_clean_with_yes_asks_nothing_and_shows_progress_on_a_terminal_only(lab: Lab) -> None:
+def test_clean_with_yes_does_not_ask_and_shows_progress_only_on_a_terminal(lab: Lab) -> None:
     lab.ok("submit", "-f", "-", input="true\n" * 3)
     lab.wait()
     terminal = Terminal(lab, "clean", "--yes")
@@ -68,7 +68,7 @@ def test_clean_with_yes_asks_nothing_and_shows_progress_on_a_terminal_only(lab: 
     assert len(done.stdout.splitlines()) == 1
 
 
-def test_clean_removes_every_file_of_a_job_and_no_other(lab: Lab) -> None:
+def test_clean_removes_all_files_of_a_job_and_no_others(lab: Lab) -> None:
     words = 'mkdir -p "$STOKER_OUTPUT_DIR"; echo x > "$STOKER_OUTPUT_DIR/x"; echo out'
     job = lab.submit(f'{words}; echo \'{{"loss": 1}}\' > "$STOKER_METRICS"')
     kept = lab.submit("--hold", "true")
@@ -107,7 +107,7 @@ def pragma(lab: Lab, name: str) -> int:
 
 
 def without_auto_vacuum(lab: Lab) -> None:
-    """As an older Stoker made it."""
+    """A database as older releases created it."""
     db = sqlite3.connect(lab.state_dir / FILE_NAME, isolation_level=None)
     db.execute("PRAGMA auto_vacuum=NONE")
     db.execute("VACUUM")
@@ -120,7 +120,7 @@ def database_bytes(folder: Path) -> int:
 
 
 @pytest.mark.parametrize("age", ["new", "old"])
-def test_clean_gives_the_space_back_while_another_connection_is_open(lab: Lab, age: str) -> None:
+def test_clean_frees_disk_space_while_another_connection_is_open(lab: Lab, age: str) -> None:
     finished(lab, 3000)
     if age == "old":
         without_auto_vacuum(lab)
@@ -152,7 +152,7 @@ def test_old_database_is_not_copied_while_a_job_runs(lab: Lab) -> None:
     assert pragma(lab, "auto_vacuum") == 2
 
 
-def test_interrupted_clean_keeps_what_it_did_and_leaves_no_file_without_a_job(lab: Lab) -> None:
+def test_interrupted_clean_leaves_no_file_without_a_job(lab: Lab) -> None:
     finished(lab, 2500)
     db = open_database(str(lab.state_dir))
 

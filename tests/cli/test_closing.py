@@ -1,4 +1,4 @@
-"""Commands close what they opened; SQLite connections are checked by Python 3.13 and later."""
+"""Commands close their connections; SQLite connections are checked by Python 3.13 and later."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COMMANDS = (
 )  # fmt: skip
 
 
-def test_commands_leave_nothing_open(lab: Lab) -> None:
+def test_commands_close_their_connections(lab: Lab) -> None:
     lab.submit("true")
     lab.submit("--hold", "true")
     lab.wait(1)

@@ -1,4 +1,4 @@
-"""`stoker daemon`: start, stop, drain, resume, status; and never two of them."""
+"""`stoker daemon`: start, stop, drain, resume, status; there is never more than one daemon."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.cli.helpers import Gate, as_json, refused
 from tests.lab import Lab
 
 
-def test_start_and_stop_say_what_happened(lab: Lab) -> None:
+def test_start_and_stop_print_their_effect(lab: Lab) -> None:
     started = lab.ok("daemon", "start")
     pid = lab.daemon_pid()
     assert started == f"daemon started (pid {pid})\n"
@@ -24,7 +24,7 @@ def test_start_and_stop_say_what_happened(lab: Lab) -> None:
     assert lab.ok("daemon", "stop") == "no daemon is running\n"
 
 
-def test_status_tells_where_everything_is(lab: Lab) -> None:
+def test_daemon_status_prints_pids_and_paths(lab: Lab) -> None:
     done = lab.run("daemon", "status")
     assert (done.returncode, done.stdout) == (
         1,
@@ -42,7 +42,7 @@ def test_status_tells_where_everything_is(lab: Lab) -> None:
     assert (facts["running"], facts["draining"]) == (True, False)
 
 
-def test_jobs_outlive_a_stopped_daemon_and_their_ends_are_recorded(lab: Lab) -> None:
+def test_jobs_continue_without_daemon_and_their_results_are_recorded(lab: Lab) -> None:
     gate = Gate(lab.folder)
     job = lab.submit(f"{gate.wait}; exit 6")
     (pid,) = gate.wait_for()
@@ -52,7 +52,7 @@ def test_jobs_outlive_a_stopped_daemon_and_their_ends_are_recorded(lab: Lab) -> 
     assert lab.wait(job) == 6
 
 
-def test_stop_with_cancel_ends_running_jobs_too(lab: Lab) -> None:
+def test_daemon_stop_with_cancel_ends_running_jobs(lab: Lab) -> None:
     gate = Gate(lab.folder)
     job = lab.submit(gate.wait)
     gate.wait_for()
@@ -86,7 +86,7 @@ def test_drain_lets_running_jobs_finish_and_starts_no_more(lab: Lab) -> None:
     assert lab.wait(waiting) == 0
 
 
-def test_an_unknown_action_lists_the_known_ones(lab: Lab) -> None:
+def test_error_for_an_unknown_action_lists_the_actions(lab: Lab) -> None:
     for words in (["again"], ["start", "stop"]):
         refused(
             lab.run("daemon", *words),
@@ -96,7 +96,7 @@ def test_an_unknown_action_lists_the_known_ones(lab: Lab) -> None:
         )
 
 
-def test_a_client_that_is_gone_before_it_is_greeted_does_no_harm(lab: Lab) -> None:
+def test_client_that_disconnects_before_the_greeting_is_ignored(lab: Lab) -> None:
     lab.ok("daemon", "start")
     pid = lab.daemon_pid()
     assert pid is not None
@@ -107,7 +107,7 @@ def test_a_client_that_is_gone_before_it_is_greeted_does_no_harm(lab: Lab) -> No
     assert lab.daemon_pid() == pid
 
 
-def test_modules_in_the_folder_of_a_user_are_not_taken_for_ours(lab: Lab) -> None:
+def test_modules_in_the_current_folder_are_not_imported(lab: Lab) -> None:
     for name in ("json", "signal", "socket", "select", "sqlite3", "queue", "random"):
         (lab.folder / f"{name}.py").write_text("raise SystemExit('not the module you want')")
     script = Path(sys.executable).with_name("stoker")
@@ -118,7 +118,7 @@ def test_modules_in_the_folder_of_a_user_are_not_taken_for_ours(lab: Lab) -> Non
     assert done.returncode == 0
 
 
-def test_of_twenty_daemons_started_at_once_exactly_one_lives(lab: Lab) -> None:
+def test_exactly_one_of_twenty_daemons_started_at_once_keeps_running(lab: Lab) -> None:
     daemons = [lab.popen("daemon", "run") for _ in range(20)]
     lab.wait_until(lambda: sum(one.poll() is None for one in daemons) == 1, timeout=60)
     (winner,) = [one for one in daemons if one.returncode is None]
@@ -136,7 +136,7 @@ def test_of_twenty_daemons_started_at_once_exactly_one_lives(lab: Lab) -> None:
     assert winner.returncode == 0
 
 
-def test_thirty_first_submits_at_once_start_one_daemon_and_lose_nothing(lab: Lab) -> None:
+def test_thirty_first_submits_at_once_start_one_daemon_and_lose_no_job(lab: Lab) -> None:
     clients = [lab.popen("submit", "-q", "-G0", f"echo {n}") for n in range(30)]
     ids = []
     for client in clients:
@@ -151,7 +151,7 @@ def test_thirty_first_submits_at_once_start_one_daemon_and_lose_nothing(lab: Lab
 
 
 def test_thirty_clients_that_submit_and_cancel_at_once_lose_no_update(lab: Lab) -> None:
-    """Held jobs to cancel, new ones to submit, tags to add: every single one must be there."""
+    """Clients cancel held jobs, submit new ones and add tags; every change must be stored."""
     lab.ok("submit", "--hold", "-f", "-", input="true\n" * 30)
     script = (
         "$STOKER cancel $N && $STOKER submit -q --hold -n fresh$N true && "

@@ -1,4 +1,4 @@
-"""Scripts that bring their options: #SBATCH and #stoker."""
+"""Options in scripts: #SBATCH and #stoker."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def output_of(lab: Lab, *lines: str, body: str, flags: tuple[str, ...] = ()) -> 
         ("--job-name=a --job-name=b", ["--name", "b"]),
     ],
 )  # fmt: skip
-def test_options_of_slurm_become_ours(tmp_path: Path, line: str, flags: list[str]) -> None:
+def test_options_of_slurm_are_translated(tmp_path: Path, line: str, flags: list[str]) -> None:
     script = read_script([a_script(tmp_path, f"#SBATCH {line}", "#SBATCH\t--mem=8G -p gpu")])
     assert script is not None
     assert script.flags == flags
@@ -103,7 +103,7 @@ def test_options_of_slurm_become_ours(tmp_path: Path, line: str, flags: list[str
         ("hetjob", "heterogeneous jobs"),
     ],
 )
-def test_options_that_would_change_what_runs_are_refused_with_their_line(
+def test_unsupported_options_of_slurm_are_refused_with_their_line(
     tmp_path: Path, line: str, message: str
 ) -> None:
     with pytest.raises(UsageError, match=message) as caught:
@@ -120,8 +120,8 @@ def test_refused_array_names_the_sweep_that_does_the_same(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", sorted(SBATCH))
-def test_every_option_of_sbatch_is_decided(tmp_path: Path, name: str) -> None:
-    """Translated, ignored with a notice, or refused in words; never an internal error."""
+def test_every_option_of_sbatch_is_translated_ignored_or_refused(tmp_path: Path, name: str) -> None:
+    """Translated, ignored with a notice, or refused with an error; never a traceback."""
     try:
         script = read_script([a_script(tmp_path, f"#SBATCH --{name}=1")])
     except UsageError as error:
@@ -136,12 +136,12 @@ def test_every_option_of_sbatch_is_documented() -> None:
     assert missing == []
 
 
-def test_text_behind_the_first_command_is_a_comment(tmp_path: Path) -> None:
+def test_options_after_the_first_command_are_comments(tmp_path: Path) -> None:
     assert read_script([a_script(tmp_path, "cd /", "#SBATCH --nodes=9")]) is None
     assert read_script([a_script(tmp_path, "##SBATCH --nodes=9", "#SBATCHES")]) is None
 
 
-def test_script_runs_with_its_own_options_and_the_command_line_wins(lab: Lab) -> None:
+def test_command_line_overrides_the_options_of_a_script(lab: Lab) -> None:
     path = a_script(
         lab.folder, "#SBATCH --job-name=inside", "#SBATCH -o out-%j.txt", "#stoker --retries 2"
     )
@@ -153,7 +153,7 @@ def test_script_runs_with_its_own_options_and_the_command_line_wins(lab: Lab) ->
     assert lab.log(job) == "ran with 2 arguments: a b c\n"
 
 
-def test_programs_and_scripts_without_directives_are_left_alone(lab: Lab) -> None:
+def test_programs_and_scripts_without_options_are_not_changed(lab: Lab) -> None:
     assert read_script(["/bin/sh"]) is None
     plain = a_script(lab.folder, body="echo ran; echo ${SLURM_JOB_ID-none}; type srun || true")
     Path(plain).chmod(0o755)
@@ -163,7 +163,7 @@ def test_programs_and_scripts_without_directives_are_left_alone(lab: Lab) -> Non
     assert "slurm-bin" not in lab.log(job)
 
 
-def test_patterns_in_output_paths_are_filled_in_and_folders_are_made(lab: Lab) -> None:
+def test_patterns_in_output_paths_are_expanded_and_folders_are_created(lab: Lab) -> None:
     path = a_script(lab.folder, "#SBATCH -J train", "#SBATCH -o logs/%x/%u-%J-%A-%N-%%.out",
                     "#SBATCH -e logs/%j/err", body="echo out; echo err >&2")  # fmt: skip
     job = lab.submit(path)

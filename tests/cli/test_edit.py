@@ -1,4 +1,4 @@
-"""`stoker edit`: by flags, or in an editor on a terminal."""
+"""`stoker edit`: with options, or in an editor on a terminal."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_flags_change_a_waiting_job(lab: Lab) -> None:
     assert lab.log(job) == "new\n"
 
 
-def test_an_editor_changes_the_command(lab: Lab) -> None:
+def test_editor_changes_the_command(lab: Lab) -> None:
     job = lab.submit("--hold", "echo", "old  word")
     script = 'cat "$1" > seen; echo "echo from the editor" > "$1"'
     assert edit_on_a_terminal(lab, job, f"cd {lab.folder}; {script}") == (
@@ -62,19 +62,19 @@ def test_an_editor_changes_the_command(lab: Lab) -> None:
     assert lab.log(job) == "from the editor\n"
 
 
-def test_an_editor_that_saves_by_renaming_works(lab: Lab) -> None:
+def test_editor_that_saves_by_renaming_works(lab: Lab) -> None:
     job = lab.submit("--hold", "echo old")
     assert edit_on_a_terminal(lab, job, 'echo "echo new" > "$1.tmp"; mv "$1.tmp" "$1"')[0] == 0
     assert lab.job(job)["command"] == "echo new"
 
 
-def test_an_editor_that_changes_nothing_leaves_the_job_as_it_was(lab: Lab) -> None:
+def test_editor_without_changes_leaves_the_job_unchanged(lab: Lab) -> None:
     job = lab.submit("--hold", "echo", "two words")
     assert edit_on_a_terminal(lab, job, "true") == (0, f"job {job} is unchanged\n")
     assert lab.job(job)["argv"] == ["echo", "two words"]
 
 
-def test_an_editor_that_fails_or_empties_the_file_leaves_the_job_as_it_was(lab: Lab) -> None:
+def test_editor_that_fails_or_empties_the_file_leaves_the_job_unchanged(lab: Lab) -> None:
     job = lab.submit("--hold", "echo old")
     code, text = edit_on_a_terminal(lab, job, "exit 1")
     assert (code, text) == (1, "error: the editor failed; the job is unchanged\n")
@@ -83,7 +83,7 @@ def test_an_editor_that_fails_or_empties_the_file_leaves_the_job_as_it_was(lab: 
     assert lab.job(job)["command"] == "echo old"
 
 
-def test_without_a_terminal_flags_are_needed(lab: Lab) -> None:
+def test_edit_without_a_terminal_needs_options(lab: Lab) -> None:
     job = lab.submit("--hold", "true")
     refused(lab.run("edit", str(job), EDITOR="true"), 2, "no changes given",
             "give options, or set EDITOR and run it on a terminal")  # fmt: skip
@@ -106,7 +106,7 @@ def test_only_one_waiting_job_can_be_edited(lab: Lab) -> None:
     refused(lab.run("edit", "3", "-G0"), 1, "job 3 is running and cannot be edited any more", hint)
 
 
-def test_a_begin_time_can_be_set_moved_and_taken_away(lab: Lab) -> None:
+def test_begin_time_can_be_set_changed_and_removed(lab: Lab) -> None:
     job = lab.submit("true")
     lab.wait(job)
     job = lab.submit("--begin", "+1h", "true")
@@ -117,7 +117,7 @@ def test_a_begin_time_can_be_set_moved_and_taken_away(lab: Lab) -> None:
     assert lab.wait(job) == 0
 
 
-def test_a_job_that_waits_to_be_tried_again_can_be_tried_now(new_lab: Callable[..., Lab]) -> None:
+def test_edit_begin_now_skips_the_delay_of_a_retry(new_lab: Callable[..., Lab]) -> None:
     lab = new_lab(devices=1, STOKER_RETRY_DELAY="1h")
     job = lab.submit("-r", "1", "[ $STOKER_ATTEMPT = 2 ]")
     lab.wait_until(lambda: lab.job(job)["attempts"] == 1 and lab.state(job) == "queued")
@@ -136,11 +136,11 @@ def test_folder_and_environment_can_be_changed(lab: Lab) -> None:
             "the folder `nowhere` does not exist")  # fmt: skip
 
 
-def test_what_a_job_waits_for_can_be_changed(lab: Lab) -> None:
+def test_dependencies_can_be_changed(lab: Lab) -> None:
     lab.ok("submit", "--hold", "-f", "-", input="true\ntrue\n")
     job = lab.submit("--after", "1", "true")
     lab.ok("edit", str(job), "--after", "2:any")
     assert "[after 2] true" in lab.ok("ls", str(job))
-    assert lab.run("edit", "2", "--after", str(job)).returncode == 1  # a circle
+    assert lab.run("edit", "2", "--after", str(job)).returncode == 1  # a cycle
     lab.ok("edit", str(job), "--after", "none")
     assert lab.wait(job) == 0

@@ -1,4 +1,4 @@
-"""Help, wrong words, completion: what a newcomer meets first."""
+"""Help texts, suggestions after typos, completion."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ def test_help_lists_every_command(lab: Lab, words: list[str]) -> None:
     assert not lab.state_dir.exists()
 
 
-def test_help_for_selectors(lab: Lab) -> None:
+def test_help_explains_selectors(lab: Lab) -> None:
     assert lab.ok("help", "selectors").startswith("How to select jobs")
 
 
 @pytest.mark.parametrize("verb", sorted(VERBS))
-def test_every_command_explains_itself(lab: Lab, verb: str) -> None:
+def test_every_command_has_a_help_text(lab: Lab, verb: str) -> None:
     text = lab.ok(verb, "--help")
     head, _, rest = text.partition("\n\n")
     assert re.fullmatch(rf"usage: stoker \[?{verb}\]?( .*)?", head)
@@ -100,13 +100,13 @@ def test_help_wraps_between_words(verb: str, width: int, monkeypatch: pytest.Mon
         assert len(line) <= width or is_one_word or line.strip() in commands, line
 
 
-def test_the_help_of_a_command_can_be_asked_for_behind_its_words(lab: Lab) -> None:
+def test_help_option_may_follow_the_words_of_a_command(lab: Lab) -> None:
     assert lab.ok("ls", "1-3", "-h").startswith("usage: stoker ls ")
     assert lab.ok("clean", "7", "-h").startswith("usage: stoker clean ")
 
 
-def test_the_examples_of_every_command_parse(lab: Lab) -> None:
-    """What the help shows must be accepted: no usage error in any example without a pipe."""
+def test_examples_of_every_command_parse(lab: Lab) -> None:
+    """No example in a help text, except pipes, causes a usage error."""
     (lab.folder / "jobs.txt").write_text("true\n")
     for verb in VERBS:
         examples = lab.ok(verb, "--help").partition("\nexamples:\n")[2]
@@ -123,14 +123,14 @@ def test_the_examples_of_every_command_parse(lab: Lab) -> None:
             assert not any(words in done.stderr for words in refusals), (line, done.stderr)
 
 
-def test_help_for_what_is_no_command_is_refused(lab: Lab) -> None:
+def test_help_for_an_unknown_command_is_refused(lab: Lab) -> None:
     refused(lab.run("help", "xyzzy"), 2, "there is no help for `xyzzy`",
             "`stoker help` lists the commands")  # fmt: skip
     refused(lab.run("help", "selector"), 2, "there is no help for `selector`",
             "did you mean `stoker help selectors`?")  # fmt: skip
 
 
-def test_global_flags_may_stand_before_the_command(lab: Lab) -> None:
+def test_global_options_may_precede_the_command(lab: Lab) -> None:
     assert as_json(lab.ok("--json", "ls"))["jobs"] == []
     assert lab.ok("--debug", "ls") == "no jobs\n"
     assert as_json(lab.ok("--debug", "--json", "submit", "--hold", "echo", "--json"))["jobs"] == [1]
@@ -140,12 +140,12 @@ def test_global_flags_may_stand_before_the_command(lab: Lab) -> None:
     assert lab.ok("--json", "help", "ls").startswith("usage: stoker ls ")
 
 
-def test_the_version(lab: Lab) -> None:
+def test_version_is_printed(lab: Lab) -> None:
     for words in (["--version"], ["-V"], ["version"]):
         assert lab.ok(*words) == f"stoker {__version__}\n"
 
 
-def test_an_unknown_command_offers_the_nearest(lab: Lab) -> None:
+def test_unknown_command_suggests_a_similar_one(lab: Lab) -> None:
     refused(lab.run("sbumit", "x"), 2, "`sbumit` is not a Stoker command",
             "did you mean `stoker submit`?")  # fmt: skip
     refused(lab.run("python", "train.py"), 2, "`python` is not a Stoker command",
@@ -163,7 +163,7 @@ def test_an_unknown_command_offers_the_nearest(lab: Lab) -> None:
         ("make", "to queue it as a job: stoker submit make ..."),
     ],
 )
-def test_command_of_another_tool_gets_its_name_here(lab: Lab, word: str, hint: str) -> None:
+def test_command_of_another_tool_suggests_the_one_of_stoker(lab: Lab, word: str, hint: str) -> None:
     refused(lab.run(word), 2, f"`{word}` is not a Stoker command", hint)
 
 
@@ -178,14 +178,14 @@ def test_command_of_another_tool_gets_its_name_here(lab: Lab, word: str, hint: s
         (("ls", "--cpus"), "see `stoker ls --help`"),
     ],
 )
-def test_option_of_another_tool_gets_its_name_here(
+def test_option_of_another_tool_suggests_the_one_of_stoker(
     lab: Lab, words: tuple[str, str], hint: str
 ) -> None:
     verb, option = words
     refused(lab.run(verb, option, "2"), 2, f"`stoker {verb}` has no option `{option}`", hint)
 
 
-def test_words_suggested_are_commands_and_options_that_exist() -> None:
+def test_suggested_commands_and_options_exist() -> None:
     from stoker.cli.main import load
     from stoker.core.formats import known_words
     from stoker.core.formats.command_line import all_options
@@ -205,7 +205,7 @@ def test_words_suggested_are_commands_and_options_that_exist() -> None:
     assert not set(known_words.COMMANDS) & set(VERBS)
 
 
-def test_an_unknown_option_offers_the_nearest(lab: Lab) -> None:
+def test_unknown_option_suggests_a_similar_one(lab: Lab) -> None:
     refused(lab.run("submit", "--gpu", "2", "x"), 2, "`stoker submit` has no option `--gpu`",
             "did you mean `--gpus`?")  # fmt: skip
     refused(lab.run("ls", "-Z"), 2, "`stoker ls` has no option `-Z`", "see `stoker ls --help`")
@@ -217,12 +217,12 @@ def test_options_with_wrong_values_are_refused(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("verb", ["status", "clean", "doctor"])
-def test_words_that_mean_nothing_are_refused(lab: Lab, verb: str) -> None:
+def test_unexpected_words_are_refused(lab: Lab, verb: str) -> None:
     refused(lab.run(verb, "7"), 2, f"`stoker {verb}` takes no words, and `7` is one",
             f"see `stoker {verb} --help`")  # fmt: skip
 
 
-def test_errors_are_json_where_json_was_asked_for(lab: Lab) -> None:
+def test_errors_are_json_with_json_option(lab: Lab) -> None:
     done = lab.run("show", "--json", "7")
     assert (done.returncode, done.stderr) == (1, "")
     assert as_json(done.stdout)["error"] == {
@@ -236,21 +236,21 @@ def test_errors_are_json_where_json_was_asked_for(lab: Lab) -> None:
     assert (done.returncode, as_json(done.stdout)["error"]["code"]) == (2, "usage")
 
 
-def test_json_and_debug_of_the_command_are_not_ours(lab: Lab) -> None:
+def test_json_and_debug_after_the_command_belong_to_it(lab: Lab) -> None:
     done = lab.run("submit", "--gpus", "9", "python", "x.py", "--json", "--debug")
     assert (done.returncode, done.stdout) == (65, "")
     assert done.stderr.startswith("error: the job requests 9 GPUs")
     assert "Traceback" not in done.stderr
 
 
-def test_debug_shows_where_an_error_came_from(lab: Lab) -> None:
+def test_debug_prints_a_traceback(lab: Lab) -> None:
     done = lab.run("show", "7", "--debug")
     assert done.returncode == 1
     assert done.stderr.startswith("Traceback")
 
 
 def complete(lab: Lab, *words: str) -> list[str]:
-    """What bash offers for the last word."""
+    """The completions of bash for the last word."""
     quoted = " ".join(f"'{word}'" for word in words)
     script = (
         'source <("$PYTHON" -m stoker completion bash)\n'

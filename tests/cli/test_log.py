@@ -1,4 +1,4 @@
-"""`stoker log`: output as a person wants to read it."""
+"""`stoker log`: the output of jobs as a terminal shows it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def job_with_output(lab: Lab, content: bytes) -> int:
     return job
 
 
-def test_log_without_a_word_is_the_last_jobs(lab: Lab) -> None:
+def test_log_without_job_shows_the_last_job(lab: Lab) -> None:
     job_with_output(lab, b"first\n")
     job_with_output(lab, b"second\n")
     assert lab.ok("log") == "second\n"
     assert lab.ok("logs", "@~1") == "first\n"
 
 
-def test_the_last_lines_only(lab: Lab) -> None:
+def test_log_prints_only_the_last_lines(lab: Lab) -> None:
     job_with_output(lab, b"".join(b"line %d\n" % n for n in range(30_000)))
     assert lab.ok("log", "-n", "2") == "line 29998\nline 29999\n"
     assert lab.ok("log", "-n0") == ""
@@ -33,7 +33,7 @@ def test_the_last_lines_only(lab: Lab) -> None:
     assert lab.ok("log", "-n", "99999").startswith("line 0\n")
 
 
-def test_a_last_line_without_an_end_is_shown(lab: Lab) -> None:
+def test_last_line_without_newline_is_shown(lab: Lab) -> None:
     job_with_output(lab, b"one\ntwo")
     assert lab.ok("log") == "one\ntwo\n"
     assert lab.ok("log", "-n1") == "two\n"
@@ -46,7 +46,7 @@ def test_progress_bars_are_collapsed_and_raw_keeps_them(lab: Lab) -> None:
     assert lab.ok("log", "--raw") == content.decode()
 
 
-def test_escapes_cannot_reach_the_terminal(lab: Lab) -> None:
+def test_unsafe_escape_sequences_are_removed(lab: Lab) -> None:
     job_with_output(
         lab,
         b"\x1b]0;title\x07\x1b[2J\x1b[31mred\x1b[0m\x1b[6n\xc2\x9b31m ok\x07\n"
@@ -55,7 +55,7 @@ def test_escapes_cannot_reach_the_terminal(lab: Lab) -> None:
     assert lab.ok("log") == "red31m ok\ncafé \\xff\ngone\n"
 
 
-def test_log_as_json(lab: Lab) -> None:
+def test_log_can_be_printed_as_json(lab: Lab) -> None:
     job = job_with_output(lab, b"a\nb\n\rc\n")
     path = str(lab.state_dir / "jobs" / "0" / f"{job}-1.log")
     assert as_json(lab.ok("log", "--json", "-n2")) == {
@@ -63,7 +63,7 @@ def test_log_as_json(lab: Lab) -> None:
     }  # fmt: skip
 
 
-def test_a_job_without_output_yet_says_so(lab: Lab) -> None:
+def test_log_of_a_job_without_output_yet_prints_a_notice(lab: Lab) -> None:
     job = lab.submit("--hold", "true")
     done = lab.run("log", str(job))
     assert (done.returncode, done.stdout) == (0, "")
@@ -71,7 +71,7 @@ def test_a_job_without_output_yet_says_so(lab: Lab) -> None:
     assert lab.ok("log", "--path") == "\n"
 
 
-def test_a_job_that_can_never_start_has_no_output_at_all(lab: Lab) -> None:
+def test_log_of_a_job_that_never_started_prints_a_notice(lab: Lab) -> None:
     lab.submit("--hold", "true")
     lab.submit("--after", "1", "true")
     lab.ok("cancel", "1")
@@ -83,7 +83,7 @@ def test_a_job_that_can_never_start_has_no_output_at_all(lab: Lab) -> None:
     )
 
 
-def test_follow_as_json_is_an_object_a_line(lab: Lab) -> None:
+def test_follow_with_json_prints_an_object_per_line(lab: Lab) -> None:
     lab.submit("echo a; printf '\\033[31mb\\rc'; exit 3")
     done = lab.run("log", "-f", "--json")
     assert done.returncode == 0
@@ -94,24 +94,24 @@ def test_follow_as_json_is_an_object_a_line(lab: Lab) -> None:
     ]
 
 
-def test_path_names_the_file(lab: Lab) -> None:
+def test_log_path_prints_the_path_of_the_log(lab: Lab) -> None:
     job_with_output(lab, b"hello\n")
     assert Path(lab.ok("log", "--path").strip()).read_text() == "hello\n"
 
 
-def test_a_log_that_is_gone_is_an_error(lab: Lab) -> None:
+def test_removed_log_is_an_error(lab: Lab) -> None:
     job_with_output(lab, b"x\n")
     path = lab.ok("log", "--path").strip()
     Path(path).unlink()
     refused(lab.run("log"), 1, f"the log of job 1 is gone: {path}")
 
 
-def test_attempts_that_never_were_are_refused(lab: Lab) -> None:
+def test_log_of_an_unknown_attempt_is_refused(lab: Lab) -> None:
     job_with_output(lab, b"x\n")
     refused(lab.run("log", "--attempt", "2"), 1, "job 1 has only 1 attempt")
 
 
-def test_one_log_at_a_time(lab: Lab) -> None:
+def test_log_of_several_jobs_is_refused(lab: Lab) -> None:
     lab.ok("submit", "--hold", "-f", "-", input="true\ntrue\n")
     refused(
         lab.run("log", "1-2"),
@@ -137,7 +137,7 @@ def test_follow_waits_for_the_start_and_reads_until_the_end(lab: Lab) -> None:
     assert follow.returncode == 0
 
 
-def test_follow_goes_on_through_retries(lab: Lab) -> None:
+def test_follow_continues_through_retries(lab: Lab) -> None:
     job = lab.submit("--hold", "-r", "2", "echo try $STOKER_ATTEMPT; [ $STOKER_ATTEMPT = 3 ]")
     lab.env["STOKER_RETRY_DELAY"] = "0.01"
     follow = lab.popen("log", "-f", str(job))
@@ -149,7 +149,7 @@ def test_follow_goes_on_through_retries(lab: Lab) -> None:
     assert errors == f"job {job} done\n"
 
 
-def test_follow_reads_the_users_own_file(lab: Lab) -> None:
+def test_follow_reads_the_output_file_of_the_user(lab: Lab) -> None:
     gate = Gate(lab.folder)
     job = lab.submit("-o", "out", f"echo one; {gate.wait}; echo two")
     gate.wait_for()
@@ -160,7 +160,7 @@ def test_follow_reads_the_users_own_file(lab: Lab) -> None:
     assert follow.communicate(timeout=60)[0] == "two\n"
 
 
-def test_interrupting_follow_leaves_the_job_alone(lab: Lab) -> None:
+def test_interrupted_follow_does_not_stop_the_job(lab: Lab) -> None:
     gate = Gate(lab.folder)
     job = lab.submit(f"echo here; {gate.wait}")
     gate.wait_for()
@@ -177,7 +177,7 @@ def test_interrupting_follow_leaves_the_job_alone(lab: Lab) -> None:
     assert lab.state(job) == "running"
 
 
-def test_follow_of_an_ended_job_is_its_log(lab: Lab) -> None:
+def test_follow_of_a_finished_job_prints_its_log(lab: Lab) -> None:
     job = job_with_output(lab, b"a\nb\n")
     done = lab.run("log", "-f", str(job))
     assert (done.stdout, done.stderr) == ("a\nb\n", f"job {job} done\n")
@@ -188,7 +188,7 @@ def test_follow_of_an_ended_job_is_its_log(lab: Lab) -> None:
     [
         (("--", "no-such-program", "x"), "stoker: no-such-program: command not found\n"),
         (("--cwd", "gone", "true"), "stoker: cannot enter the folder "),
-        (("--", "./plain"), "stoker: ./plain: Permission denied\n"),  # it loses its right later
+        (("--", "./plain"), "stoker: ./plain: Permission denied\n"),  # made non-executable later
     ],
 )
 def test_log_of_a_job_that_could_not_start_says_why(

@@ -1,4 +1,4 @@
-"""`stoker log -f` shows the line that is being written; very long lines; logs without output."""
+"""`stoker log -f` with unfinished and very long lines, and logs without output."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_progress_bar_is_shown_in_a_pipe_before_it_ends(lab: Lab) -> None:
     assert out == "100%|####|\n"
 
 
-def test_line_that_grows_is_passed_on_in_a_pipe_as_it_comes(lab: Lab) -> None:
+def test_growing_line_is_printed_in_a_pipe_immediately(lab: Lab) -> None:
     gate = Gate(lab.folder)
     job = lab.submit(f"printf 'loading ...'; {gate.wait}; echo ' done'; echo end")
     follow = lab.popen("log", "-f", str(job))
@@ -170,7 +170,7 @@ def test_running_job_that_has_not_printed_yet_can_be_followed(lab: Lab) -> None:
     assert follow.communicate(timeout=60)[0] == "late\n"
 
 
-def test_log_of_a_leftover_that_may_still_write_is_kept(lab: Lab) -> None:
+def test_log_of_a_process_that_may_still_write_is_kept(lab: Lab) -> None:
     gate = Gate(lab.folder)
     job = lab.submit("--keep-children", f"({gate.wait}; echo late) & exit 0")
     assert lab.wait(job) == 0
@@ -179,7 +179,7 @@ def test_log_of_a_leftover_that_may_still_write_is_kept(lab: Lab) -> None:
     wait_until(lambda: lab.log(job) == "late\n")
 
 
-def test_empty_log_is_told_from_one_that_was_removed_after_a_crash(
+def test_empty_log_is_distinguished_from_a_removed_one_after_a_crash(
     new_lab: Callable[..., Lab],
 ) -> None:
     lab = new_lab(devices=1)

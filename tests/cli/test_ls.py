@@ -1,4 +1,4 @@
-"""`stoker ls` and bare `stoker`: what is going on."""
+"""`stoker ls` and `stoker status`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_ls_shows_every_state_in_one_table(lab: Lab) -> None:
     )
 
 
-def test_bare_stoker_shows_devices_and_what_waits(lab: Lab) -> None:
+def test_stoker_without_arguments_shows_gpus_and_waiting_jobs(lab: Lab) -> None:
     some_jobs(lab)
     wanted = (
         "GPU  MODEL      TIME JOB\n"
@@ -70,7 +70,7 @@ def test_bare_stoker_shows_devices_and_what_waits(lab: Lab) -> None:
     assert without_times(lab.ok("status")) == wanted
 
 
-def test_an_empty_queue_says_so(lab: Lab, new_lab: Callable[..., Lab]) -> None:
+def test_empty_queue_is_reported(lab: Lab, new_lab: Callable[..., Lab]) -> None:
     assert lab.ok("ls") == "no jobs\n"
     assert lab.ok() == (
         "GPU  MODEL      TIME  JOB\n"
@@ -82,7 +82,7 @@ def test_an_empty_queue_says_so(lab: Lab, new_lab: Callable[..., Lab]) -> None:
     assert new_lab().ok() == "no GPUs, no running jobs\n\nno waiting jobs\n"
 
 
-def test_status_lists_jobs_on_the_cpu(new_lab: Callable[..., Lab]) -> None:
+def test_status_lists_cpu_jobs(new_lab: Callable[..., Lab]) -> None:
     lab = new_lab(STOKER_CPU_SLOTS="3")
     gate = Gate(lab.folder)
     lab.submit("-n", "one", gate.wait)
@@ -98,7 +98,7 @@ def test_status_lists_jobs_on_the_cpu(new_lab: Callable[..., Lab]) -> None:
     )
 
 
-def test_status_warns_when_nothing_will_start(lab: Lab) -> None:
+def test_status_warns_when_no_job_can_start(lab: Lab) -> None:
     lab.submit("--hold", "true")
     lab.ok("daemon", "drain")
     assert lab.ok().endswith("\n\ndrained: no job starts before `stoker daemon resume`\n")
@@ -107,7 +107,7 @@ def test_status_warns_when_nothing_will_start(lab: Lab) -> None:
     assert "\n\nno daemon is running; start it with `stoker daemon start`\n" in lab.ok()
 
 
-def test_status_as_json(lab: Lab) -> None:
+def test_status_can_be_printed_as_json(lab: Lab) -> None:
     some_jobs(lab)
     status = as_json(lab.ok("status", "--json"))
     keys = ["counts", "daemon", "devices", "problems", "running", "schema", "waiting"]
@@ -126,7 +126,7 @@ def test_status_as_json(lab: Lab) -> None:
     }  # fmt: skip
 
 
-def test_filters_leave_out_the_rest(lab: Lab) -> None:
+def test_filters_exclude_other_jobs(lab: Lab) -> None:
     some_jobs(lab)
     assert ids(lab, "--state", "failed") == [2]
     assert ids(lab, "-s", "waiting", "-s", "active") == [4, 5, 6]
@@ -145,7 +145,7 @@ def test_filters_leave_out_the_rest(lab: Lab) -> None:
     )
 
 
-def test_selectors_point_at_jobs(lab: Lab) -> None:
+def test_selectors_select_jobs(lab: Lab) -> None:
     some_jobs(lab)
     assert ids(lab, "2") == [2]
     assert ids(lab, "2-4", "6") == [2, 3, 4, 6]
@@ -185,7 +185,7 @@ def test_json_has_all_fields_of_schema_1(lab: Lab) -> None:
     assert job["stdout"] == str(lab.state_dir / "jobs" / "0" / "1-1.log")
 
 
-def test_a_reader_that_leaves_is_no_error(lab: Lab) -> None:
+def test_closed_pipe_is_not_an_error(lab: Lab) -> None:
     lab.ok("submit", "--hold", "-f", "-", input="true\n" * 3000)
     stoker = f"{sys.executable} -m stoker"
     for command in (f"{stoker} ls -n 3000 | head -1", f"{stoker} ls | true"):
@@ -199,7 +199,7 @@ def test_a_reader_that_leaves_is_no_error(lab: Lab) -> None:
         assert done.stdout.endswith("\n0\n") or done.stdout == "0\n"
 
 
-def test_a_full_disk_behind_stdout_is_reported(lab: Lab) -> None:
+def test_full_disk_of_stdout_is_reported(lab: Lab) -> None:
     with open("/dev/full", "w") as full:
         listing = lab.popen("ls", stdout=full)
         _, errors = listing.communicate(timeout=60)
@@ -235,7 +235,7 @@ def test_watch_keeps_its_header_on_a_small_terminal(lab: Lab) -> None:
     assert "60 held; 51 jobs not shown" in screen[-2]
 
 
-def test_watch_says_how_much_does_not_fit(lab: Lab) -> None:
+def test_watch_prints_how_many_lines_do_not_fit(lab: Lab) -> None:
     watch = Terminal(lab, "status", "--watch", lines=4)
     watch.read_until("more lines")
     watch.interrupt()
@@ -243,7 +243,7 @@ def test_watch_says_how_much_does_not_fit(lab: Lab) -> None:
     assert len(watch.text.partition("\x1b[J")[0].split("\n")) == 4
 
 
-def test_watch_as_json_is_a_line_at_each_change(lab: Lab) -> None:
+def test_watch_with_json_prints_a_line_per_change(lab: Lab) -> None:
     lab.submit("--hold", "true")
     watch = lab.popen("ls", "--watch", "--json")
     assert watch.stdout is not None
@@ -252,13 +252,13 @@ def test_watch_as_json_is_a_line_at_each_change(lab: Lab) -> None:
     states = []
     while "done" not in states:
         states.append(as_json(watch.stdout.readline())["jobs"][0]["state"])
-    assert "held" not in states  # what did not change is not said again
+    assert "held" not in states  # unchanged documents are not printed again
     watch.send_signal(signal.SIGINT)
     assert watch.wait(timeout=60) == 0
     watch.communicate()
 
 
-def test_a_waiting_job_says_what_it_waits_for(lab: Lab) -> None:
+def test_ls_shows_what_a_job_waits_for(lab: Lab) -> None:
     lab.submit("--hold", "true")
     lab.submit("--after", "1", "true")
     lab.submit("--after", "1:any,2,1", "--begin", "2031-01-01T12:00", "true")
@@ -274,7 +274,7 @@ def test_a_waiting_job_says_what_it_waits_for(lab: Lab) -> None:
     assert "3   queued  -     (1)  -     [after 1, 2, begins 2031-01-01 12:00] true\n" in lab.ok()
 
 
-def test_as_many_ended_jobs_are_shown_as_there_is_room_for(lab: Lab) -> None:
+def test_ls_fills_its_limit_with_finished_jobs(lab: Lab) -> None:
     lab.ok("submit", "--hold", "-f", "-", input="true\n" * 70)
     lab.ok("cancel", "1-65")
     assert len(ids(lab)) == 50
@@ -282,7 +282,7 @@ def test_as_many_ended_jobs_are_shown_as_there_is_room_for(lab: Lab) -> None:
     assert len(ids(lab, "-n", "68")) == 68
 
 
-def test_counts_that_were_not_counted_to_their_end_say_so(lab: Lab) -> None:
+def test_incomplete_counts_are_marked(lab: Lab) -> None:
     lab.ok("submit", "--hold", "-q", "-f", "-", input="true\n" * 20_100)
     assert lab.ok("ls").endswith("\n20000+ held; 19950+ jobs not shown (see -n, --state)\n")
 
@@ -299,7 +299,7 @@ def test_wide_characters_do_not_break_the_table(lab: Lab) -> None:
     assert all(width(line) <= 34 for line in narrow)
 
 
-def test_a_long_name_leaves_room_for_the_command_on_a_narrow_terminal(lab: Lab) -> None:
+def test_long_name_leaves_room_for_the_command_on_a_narrow_terminal(lab: Lab) -> None:
     lab.submit("--hold", "-n", "a-very-long-name-for-one-job", "python train.py --lr 0.1")
     assert shown(lab, "ls", columns=40).splitlines() == [
         "ID  STATE  TIME  GPU  NAME      COMMAND",
@@ -310,7 +310,7 @@ def test_a_long_name_leaves_room_for_the_command_on_a_narrow_terminal(lab: Lab) 
     )
 
 
-def test_ls_tells_when_nobody_works_on_what_waits(lab: Lab) -> None:
+def test_ls_prints_a_notice_when_jobs_wait_without_a_daemon(lab: Lab) -> None:
     lab.submit("--hold", "true")
     assert lab.run("ls").stderr == ""
     lab.ok("daemon", "drain")

@@ -1,4 +1,4 @@
-"""The daemon, `why` and forecasts see one queue: what is said to start now starts now."""
+"""The daemon, `why` and forecasts agree: a job that `why` says starts now does start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.lab import Lab
 
 
 def a_script(lab: Lab) -> Path:
-    """A program that runs until there is a file of the number that it was given."""
+    """A program that runs until a file named after its argument exists."""
     path = lab.folder / "t.sh"
     path.write_text("until [ -e $1 ]; do sleep 0.02; done\n")
     return path
@@ -44,7 +44,7 @@ def test_drained_gpu_is_named_as_the_reason(new_lab: Callable[..., Lab]) -> None
     job = lab.submit("-G", "4", "true")
     lab.wait_until(lambda: "gpu 3 is drained" in reasons(lab, job))
     assert lab.state(job) == "queued"
-    # It has no reservation, because no end of a job would let it start: others may pass.
+    # It has no reservation, because it could not start even when all jobs end: others may pass.
     other = lab.submit("true")
     assert lab.wait(other) == 0
     assert "in 0" not in lab.ok("ls", str(job))
@@ -52,7 +52,7 @@ def test_drained_gpu_is_named_as_the_reason(new_lab: Callable[..., Lab]) -> None
     assert lab.wait(job) == 0
 
 
-def test_tag_is_a_label_and_changes_no_order(lab: Lab) -> None:
+def test_tag_does_not_change_the_order(lab: Lab) -> None:
     stays, leaves = Gate(lab.folder, "stays"), Gate(lab.folder, "leaves")
     lab.submit("-T", "first", stays.wait)
     lab.submit(leaves.wait)
@@ -74,8 +74,8 @@ def test_tag_is_a_label_and_changes_no_order(lab: Lab) -> None:
     assert lab.wait() == 0
 
 
-def test_place_in_the_queue_is_that_of_the_policy(new_lab: Callable[..., Lab]) -> None:
-    """Short jobs overtake long ones, so the newest may be the next."""
+def test_place_in_the_queue_follows_the_policy(new_lab: Callable[..., Lab]) -> None:
+    """Short jobs overtake long ones, so the newest job may be the next."""
     lab = new_lab(devices=1)
     gate = Gate(lab.folder)
     lab.submit(gate.wait)
@@ -101,7 +101,7 @@ def test_job_far_back_counts_the_jobs_in_front_of_it(new_lab: Callable[..., Lab]
     lab.ok("cancel", "all")
 
 
-def test_refusal_recorded_by_the_daemon_beats_starts_now(lab: Lab) -> None:
+def test_why_reports_the_refusal_recorded_by_the_daemon(lab: Lab) -> None:
     lab.ok("daemon", "drain")
     job = lab.submit("true")
     lab.ok("daemon", "stop")
@@ -119,7 +119,7 @@ def test_refusal_recorded_by_the_daemon_beats_starts_now(lab: Lab) -> None:
 
 
 def test_forecasts_keep_the_order_of_the_queue(new_lab: Callable[..., Lab]) -> None:
-    """A job behind more jobs than are read is not promised a start before them."""
+    """A job behind more jobs than the snapshot has gets no forecast before theirs."""
     lab = new_lab(devices=1)
     gate = Gate(lab.folder)
     lab.submit("-t", "1h", gate.wait)

@@ -1,4 +1,4 @@
-"""Commands whose output cannot be written: what they changed stays, and is said on stderr."""
+"""Commands that cannot write to stdout: their changes stay and are printed on stderr."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_submit_prints_the_id_on_stderr_when_stdout_fails(lab: Lab, how: str) ->
         (("gpus", "drain", "0"), "GPU 0 drained"),
     ],
 )
-def test_changes_are_said_on_stderr_when_stdout_fails(
+def test_changes_are_printed_on_stderr_when_stdout_fails(
     lab: Lab, how: str, words: tuple[str, ...], said: str
 ) -> None:
     (lab.folder / "jobs.txt").write_text("true\n" * 3)
@@ -75,14 +75,14 @@ def test_changes_are_said_on_stderr_when_stdout_fails(
     assert "do not repeat the command" in errors
 
 
-def test_rerun_is_said_on_stderr_when_stdout_fails(lab: Lab) -> None:
+def test_rerun_is_printed_on_stderr_when_stdout_fails(lab: Lab) -> None:
     lab.submit("true")
     lab.wait(1)
     code, errors = run_without_stdout(lab, "full", "rerun", "--hold", "1")
     assert (code, errors.splitlines()[0]) == (NOT_PRINTED, "1 job submitted again: 1 as 2")
 
 
-def test_reading_commands_fail_plainly_when_stdout_is_closed(lab: Lab) -> None:
+def test_reading_commands_fail_when_stdout_is_closed(lab: Lab) -> None:
     lab.submit("--hold", "true")
     for words in (("ls",), ("show", "1", "--json"), ("help",), ("results", "--csv", "1")):
         code, errors = run_without_stdout(lab, "closed", *words)
@@ -103,12 +103,12 @@ def test_notices_never_go_to_stdout_when_stderr_is_closed(lab: Lab, tmp_path: Pa
     assert lab.wait(1) == 0
 
 
-def test_a_job_of_a_foreground_run_finds_stdout_closed_as_well(lab: Lab) -> None:
+def test_job_of_a_foreground_run_inherits_the_closed_stdout(lab: Lab) -> None:
     code, errors = run_without_stdout(lab, "closed", "run", "echo x || exit 7")
     assert code == 7, errors
 
 
-def test_an_error_that_cannot_be_written_keeps_its_exit_code(lab: Lab) -> None:
+def test_error_that_cannot_be_written_keeps_its_exit_code(lab: Lab) -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
             [*lab.command, "show", "77"], stdout=subprocess.PIPE, stderr=full, env=lab.env,

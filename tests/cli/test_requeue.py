@@ -1,4 +1,4 @@
-"""Jobs that save their work: run again on their own wish, warned before their time is over."""
+"""Jobs with checkpoints: requeue requests and signals before the time limit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SAVES = (
 )
 
 
-def test_a_restartable_job_that_exits_with_75_runs_again_and_finds_its_checkpoints(
+def test_restartable_job_that_exits_with_75_runs_again_and_finds_its_checkpoints(
     lab: Lab,
 ) -> None:
     job = lab.submit("--restartable", SAVES.format(ask="exit 75"), STOKER_RETRY_DELAY="0")
@@ -27,20 +27,20 @@ def test_a_restartable_job_that_exits_with_75_runs_again_and_finds_its_checkpoin
     ]
 
 
-def test_a_job_may_ask_by_its_file(lab: Lab) -> None:
+def test_job_may_requeue_itself_by_its_requeue_file(lab: Lab) -> None:
     ask = "{ touch $STOKER_REQUEUE_FILE; exit 75; }"
     job = lab.submit(SAVES.format(ask=ask), STOKER_RETRY_DELAY="0")
     assert lab.wait(job) == 0
     assert lab.log(job) == "1\n2\n3\n"
 
 
-def test_any_other_program_that_exits_with_75_has_failed(lab: Lab) -> None:
+def test_job_without_restartable_that_exits_with_75_has_failed(lab: Lab) -> None:
     job = lab.submit("exit 75")
     assert lab.wait(job) == 75
     assert lab.job(job)["attempts"] == 1
 
 
-def test_a_job_is_warned_before_its_time_limit(lab: Lab) -> None:
+def test_job_gets_a_signal_before_its_time_limit(lab: Lab) -> None:
     script = lab.folder / "train.sh"
     script.write_text("trap 'echo warned; exit 0' USR1\necho ready\nwhile :; do sleep 0.05; done\n")
     job = lab.submit("--time-limit", "60s", "--signal", "USR1@58s", "sh", str(script))
@@ -48,7 +48,7 @@ def test_a_job_is_warned_before_its_time_limit(lab: Lab) -> None:
     assert lab.log(job) == "ready\nwarned\n"
 
 
-def test_the_shell_around_a_command_does_not_die_of_the_warning(lab: Lab) -> None:
+def test_shell_around_a_command_survives_the_signal(lab: Lab) -> None:
     program = lab.folder / "train.py"
     program.write_text(
         "import signal, sys\n"
@@ -62,14 +62,14 @@ def test_the_shell_around_a_command_does_not_die_of_the_warning(lab: Lab) -> Non
     assert lab.log(job) == "saved\n"
 
 
-def test_a_warning_without_a_time_limit_or_of_no_signal_is_refused(lab: Lab) -> None:
+def test_signal_option_without_time_limit_or_with_unknown_signal_is_refused(lab: Lab) -> None:
     done = lab.run("submit", "--signal", "USR1@60", "true")
     assert (done.returncode, "--signal needs --time-limit" in done.stderr) == (2, True)
     done = lab.run("submit", "--time-limit", "1h", "--signal", "NOPE@60", "true")
     assert (done.returncode, "`NOPE@60` is no signal" in done.stderr) == (2, True)
 
 
-def test_a_job_of_a_job_does_not_take_its_marks_for_its_own(lab: Lab, tmp_path: Path) -> None:
+def test_job_submitted_by_a_job_does_not_inherit_its_variables(lab: Lab, tmp_path: Path) -> None:
     inner = f"{lab.command[0]} -m stoker submit -q env"
     outer = lab.submit(f"STOKER_PARAMS=x STOKER_TRIAL=7 {inner}")
     assert lab.wait(outer) == 0
@@ -82,7 +82,7 @@ def test_a_job_of_a_job_does_not_take_its_marks_for_its_own(lab: Lab, tmp_path: 
 
 
 @pytest.mark.parametrize("flag", ["--restartable", "--retries=1", "--signal=USR1@1"])
-def test_the_folder_for_checkpoints_is_there(lab: Lab, flag: str) -> None:
+def test_checkpoint_folder_exists(lab: Lab, flag: str) -> None:
     limit = ["--time-limit", "1h"] if "signal" in flag else []
     job = lab.submit("-G0", flag, *limit, "echo saved > $STOKER_CHECKPOINT_DIR/epoch")
     assert lab.wait(job) == 0

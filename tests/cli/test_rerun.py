@@ -1,4 +1,4 @@
-"""`stoker rerun`: what waited for each other waits for each other again."""
+"""`stoker rerun` keeps the dependencies between the rerun jobs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.lab import Lab
 
 
 def pipeline(lab: Lab) -> tuple[int, int, int]:
-    """Three jobs after one another; the first fails unless the file `good` is there."""
+    """Three jobs, each after the one before; the first fails unless the file `good` exists."""
     first = lab.submit("--hold", "test -e good")
     second = lab.submit("--after", str(first), "echo 2 >> order")
     third = lab.submit("--after", str(second), "echo 3 >> order")
@@ -18,7 +18,7 @@ def pipeline(lab: Lab) -> tuple[int, int, int]:
     return first, second, third
 
 
-def test_a_failed_pipeline_runs_again_in_its_order(lab: Lab) -> None:
+def test_failed_pipeline_is_rerun_in_order(lab: Lab) -> None:
     first, second, third = pipeline(lab)
     assert lab.job(third)["cause"] == "dependency"
     (lab.folder / "good").touch()
@@ -29,14 +29,14 @@ def test_a_failed_pipeline_runs_again_in_its_order(lab: Lab) -> None:
     assert (lab.folder / "order").read_text() == "2\n3\n"
 
 
-def test_a_pipeline_that_fails_again_runs_no_further(lab: Lab) -> None:
+def test_rerun_pipeline_that_fails_again_stops(lab: Lab) -> None:
     lab.ok("rerun", *map(str, pipeline(lab)))
     lab.wait(4, 5, 6)
     assert [lab.state(job) for job in (4, 5, 6)] == ["failed", "cancelled", "cancelled"]
     assert not (lab.folder / "order").exists()
 
 
-def test_a_rerun_waits_for_the_rerun_of_what_it_waited_for(lab: Lab) -> None:
+def test_rerun_waits_for_the_reruns_of_its_dependencies(lab: Lab) -> None:
     first, second, _ = pipeline(lab)
     (lab.folder / "good").touch()
     lab.ok("rerun", "--hold", str(first))
@@ -46,7 +46,7 @@ def test_a_rerun_waits_for_the_rerun_of_what_it_waited_for(lab: Lab) -> None:
     assert lab.wait(4, 5) == 0
 
 
-def test_a_rerun_that_would_wait_in_vain_is_refused_and_changes_nothing(lab: Lab) -> None:
+def test_rerun_with_an_impossible_dependency_is_refused(lab: Lab) -> None:
     first, second, third = pipeline(lab)
     refused(
         lab.run("rerun", str(first), str(third)), 1,
@@ -57,7 +57,7 @@ def test_a_rerun_that_would_wait_in_vain_is_refused_and_changes_nothing(lab: Lab
 
 
 @pytest.mark.parametrize("condition", ["ok", "any", "notok"])
-def test_a_rerun_of_what_has_run_does_not_wait(lab: Lab, condition: str) -> None:
+def test_rerun_does_not_wait_for_met_dependencies(lab: Lab, condition: str) -> None:
     first = lab.submit("exit 1" if condition == "notok" else "true")
     second = lab.submit("--after", f"{first}:{condition}", "echo ran")
     lab.wait(first, second)
@@ -66,7 +66,7 @@ def test_a_rerun_of_what_has_run_does_not_wait(lab: Lab, condition: str) -> None
     assert lab.wait(3) == 0
 
 
-def test_a_rerun_writes_to_a_file_of_its_own(lab: Lab) -> None:
+def test_rerun_writes_to_its_own_file(lab: Lab) -> None:
     job = lab.submit("-o", "out-%j.txt", "-e", "err-%j.txt", "echo $STOKER_JOB_ID; echo e >&2")
     lab.wait(job)
     lab.ok("rerun", str(job))

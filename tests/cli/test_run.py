@@ -23,7 +23,7 @@ def logs_of(folder: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in sorted(folder.glob("*.log"))}
 
 
-def test_a_job_file_runs_and_the_failures_are_counted(lab: Lab) -> None:
+def test_exit_code_of_a_job_file_is_the_number_of_failed_jobs(lab: Lab) -> None:
     write(lab, "echo one", "exit 3", "# a comment", "kill -9 $$")
     done = lab.run("run", "--log-dir", "logs", "jobs.txt")
     assert (done.returncode, done.stdout) == (2, "")
@@ -36,13 +36,13 @@ def test_a_job_file_runs_and_the_failures_are_counted(lab: Lab) -> None:
     assert lab.daemon_pid() is None
 
 
-def test_the_exit_code_stops_at_101(lab: Lab) -> None:
+def test_exit_code_is_at_most_101(lab: Lab) -> None:
     done = lab.run("run", "-q", "-", input="false\n" * 130)
     assert (done.returncode, done.stderr) == (101, "")
     assert lab.run("run", "-q", "-", input="false\n" * 100).returncode == 100
 
 
-def test_one_command_streams_and_gives_its_own_code(lab: Lab) -> None:
+def test_single_command_prints_its_output_and_returns_its_exit_code(lab: Lab) -> None:
     done = lab.run("run", "echo out; echo err >&2; exit 42")
     assert (done.returncode, done.stdout, done.stderr) == (42, "out\n", "err\n")
     words = lab.run("run", "printf", "%s|", "a  b", "*")
@@ -54,7 +54,7 @@ def test_one_command_streams_and_gives_its_own_code(lab: Lab) -> None:
     )  # fmt: skip
 
 
-def test_a_repeated_device_is_another_slot(new_lab: Callable[..., Lab]) -> None:
+def test_repeated_device_has_another_slot(new_lab: Callable[..., Lab]) -> None:
     lab = new_lab(devices=3)
     gate = Gate(lab.folder)
     write(lab, *[f"{gate.wait}; echo $CUDA_VISIBLE_DEVICES"] * 6)
@@ -68,7 +68,7 @@ def test_a_repeated_device_is_another_slot(new_lab: Callable[..., Lab]) -> None:
     assert len(gate.arrived()) == 6
 
 
-def test_without_gpus_jobs_say_how_many_at_a_time(lab: Lab) -> None:
+def test_jobs_option_limits_parallel_jobs_without_gpus(lab: Lab) -> None:
     gate = Gate(lab.folder)
     write(lab, *[gate.wait] * 5)
     run = lab.popen("run", "--gpus", "0", "-j", "3", "jobs.txt")
@@ -91,7 +91,7 @@ def test_jobs_start_while_their_producer_is_still_writing(lab: Lab) -> None:
     assert (run.returncode, out) == (0, "no newline\n")
 
 
-def test_a_job_file_can_be_a_fifo(lab: Lab) -> None:
+def test_job_file_can_be_a_fifo(lab: Lab) -> None:
     fifo = lab.folder / "fifo"
     os.mkfifo(fifo)
     run = lab.popen("run", "--stream", "fifo")
@@ -105,13 +105,13 @@ def test_a_job_file_can_be_a_fifo(lab: Lab) -> None:
     assert (run.returncode, out) == (0, "second\n")
 
 
-def test_a_job_that_reads_stdin_does_not_eat_the_queue(lab: Lab) -> None:
+def test_job_that_reads_stdin_does_not_consume_job_lines(lab: Lab) -> None:
     done = lab.run("run", "-l", "logs", "-", input="cat\nwc -c\necho last\n")
     assert done.returncode == 0
     assert logs_of(lab.folder / "logs") == {"2.log": "0\n", "3.log": "last\n"}
 
 
-def test_resume_skips_what_succeeded(lab: Lab) -> None:
+def test_resume_skips_jobs_that_succeeded(lab: Lab) -> None:
     write(lab, "echo a >> ran", "echo b >> ran; [ -e fixed ]", "echo a >> ran")
     assert lab.run("run", "-g", "0", "jobs.txt").returncode == 1
     (lab.folder / "fixed").touch()
@@ -123,7 +123,7 @@ def test_resume_skips_what_succeeded(lab: Lab) -> None:
     assert again.stderr.startswith("3 done; logs in ")
 
 
-def test_resume_tells_lines_apart_that_differ_only_in_a_variable(lab: Lab) -> None:
+def test_resume_distinguishes_lines_that_differ_only_in_a_variable(lab: Lab) -> None:
     write(
         lab,
         'echo "$SEED" >> ran; [ "$SEED" = 2 ] || [ -e fixed ] #stoker --env SEED=1',
@@ -143,7 +143,7 @@ def test_resume_tells_lines_apart_that_differ_only_in_a_variable(lab: Lab) -> No
         ("--gpus 2", "--gpus 1", "$CUDA_VISIBLE_DEVICES", "0,1"),
         ("--gpu-ids 1", "--gpu-ids 0", "$CUDA_VISIBLE_DEVICES", "1"),
         ("--env-file one", "--env-file two", "$SEED", "1"),
-        # The same job twice, with another warning: the order of the lines tells.
+        # The same job twice with different signals: identified by the order of the lines.
         ("-t 1h --signal USR1@60", "-t 1h --signal USR1@90", "$STOKER_WARN_SECONDS", "60.0"),
     ],
 )
@@ -164,7 +164,7 @@ def test_resume_runs_the_line_that_failed(
     assert lab.run("run", "-g", "0,1", "--resume", "jobs.txt").stderr.startswith("0 done, 2 skip")
 
 
-def test_resume_after_a_change_of_limits_skips_what_succeeded(lab: Lab) -> None:
+def test_resume_with_other_limits_skips_jobs_that_succeeded(lab: Lab) -> None:
     write(lab, "echo a >> ran", "echo b >> ran; [ -e fixed ]")
     assert lab.run("run", "-g", "0", "jobs.txt").returncode == 1
     (lab.folder / "fixed").touch()
@@ -182,7 +182,7 @@ def test_resume_with_another_variable_runs_everything(lab: Lab) -> None:
 
 
 def test_resume_reads_records_without_identities(lab: Lab) -> None:
-    """As the first format had them: compared by command, folder and declared variables."""
+    """Records of the first format are compared by command, folder and declared variables."""
     text = 'echo "$SEED" >> ran; [ "$STOKER_JOB_ID" != 1 ]'
     write(lab, f"{text} #stoker --env SEED=1", f"{text} #stoker --env SEED=2", "true")
     assert lab.run("run", "-l", "logs", "jobs.txt").returncode == 1
@@ -195,12 +195,12 @@ def test_resume_reads_records_without_identities(lab: Lab) -> None:
     assert sorted((lab.folder / "ran").read_text().split()) == ["1", "1", "2"]
 
 
-def test_resume_needs_to_know_which_run(lab: Lab) -> None:
+def test_resume_without_file_or_log_dir_is_refused(lab: Lab) -> None:
     refused(lab.run("run", "--resume", "-", input="true\n"), 2,
             "--resume needs a job file or --log-dir", "they identify the earlier run")  # fmt: skip
 
 
-def test_a_second_run_in_the_same_folder_begins_anew(lab: Lab) -> None:
+def test_second_run_in_the_same_folder_runs_all_jobs(lab: Lab) -> None:
     (lab.folder / "logs").mkdir()
     (lab.folder / "logs" / "mine.log").write_text("kept")
     for lines in (["echo 1", "echo 2", "echo 3"], ["echo new"]):
@@ -224,7 +224,7 @@ def test_two_runs_cannot_share_a_folder(lab: Lab) -> None:
     assert len(gate.arrived()) == 1
 
 
-def test_the_queues_own_folder_is_no_log_dir(lab: Lab) -> None:
+def test_state_folder_is_refused_as_log_dir(lab: Lab) -> None:
     lab.submit("--hold", "true")
     done = lab.run("run", "-l", "state", "-", input="true\n")
     assert done.returncode == 2
@@ -240,7 +240,7 @@ def test_retries_limits_and_environment_work_as_in_submit(lab: Lab) -> None:
     assert logs_of(lab.folder / "logs") == {"1.log": "x 1\n", "1.2.log": "x 2\n", "2.log": ""}
 
 
-def test_results_as_json(lab: Lab) -> None:
+def test_run_prints_results_as_json(lab: Lab) -> None:
     write(lab, "true", "exit 3")
     done = lab.run("run", "-g", "1", "--json", "-l", "logs", "jobs.txt")
     assert (done.returncode, done.stderr) == (1, "")
@@ -252,7 +252,7 @@ def test_results_as_json(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("word", ["missing.txt", "/no/such/file"])
-def test_a_missing_file_is_named(lab: Lab, word: str) -> None:
+def test_error_names_the_missing_file(lab: Lab, word: str) -> None:
     done = lab.run("run", word)
     assert done.returncode == 127
     assert done.stderr.startswith(f"error: {word}: ")
@@ -260,13 +260,13 @@ def test_a_missing_file_is_named(lab: Lab, word: str) -> None:
     refused(lab.run("run", "-f", word), 2, f"cannot read `{word}`: No such file or directory")
 
 
-def test_nothing_to_do_is_no_error(lab: Lab) -> None:
+def test_empty_job_file_is_not_an_error(lab: Lab) -> None:
     done = lab.run("run", "-", input="\n# nothing\n")
     assert done.returncode == 0
     assert without_times(done.stderr).startswith("0 done; logs in ")
 
 
-def test_a_long_file_may_come_by_redirection(lab: Lab) -> None:
+def test_long_job_file_may_be_redirected_to_stdin(lab: Lab) -> None:
     lines = lab.folder / "jobs.txt"
     lines.write_text("true\n" * 1500)
     with lines.open() as file:
@@ -277,7 +277,7 @@ def test_a_long_file_may_come_by_redirection(lab: Lab) -> None:
     assert (done.returncode, "1500 done" in done.stderr) == (0, True), done.stderr
 
 
-def test_flags_may_stand_behind_the_job_file(lab: Lab) -> None:
+def test_options_may_follow_the_job_file(lab: Lab) -> None:
     write(lab, "echo $A $CUDA_VISIBLE_DEVICES")
     done = lab.run("run", "-E", "A=x", "jobs.txt", "--devices", "1", "-l", "logs", "-E", "B=y")
     assert done.returncode == 0, done.stderr
@@ -297,7 +297,7 @@ def test_flags_may_stand_behind_the_job_file(lab: Lab) -> None:
     )  # fmt: skip
 
 
-def test_words_behind_a_job_file_are_not_taken_for_arguments_in_silence(lab: Lab) -> None:
+def test_words_after_a_job_file_get_a_hint(lab: Lab) -> None:
     write(lab, "true")
     done = lab.run("run", "jobs.txt", "more.txt")
     assert (done.returncode, done.stderr) == (
@@ -307,18 +307,18 @@ def test_words_behind_a_job_file_are_not_taken_for_arguments_in_silence(lab: Lab
     )
 
 
-def test_a_program_is_run_even_where_a_file_has_its_name(lab: Lab) -> None:
+def test_program_takes_precedence_over_a_file_with_its_name(lab: Lab) -> None:
     (lab.folder / "printf").write_text("no job file")
     assert lab.run("run", "printf", "-x", cwd=lab.folder).returncode != 127
 
 
-def test_a_file_and_a_command_exclude_each_other(lab: Lab) -> None:
+def test_file_and_a_command_exclude_each_other(lab: Lab) -> None:
     write(lab, "true")
     refused(lab.run("run", "-f", "jobs.txt", "echo", "lost"), 2,
             "`--file` and a command (`echo`) exclude each other")  # fmt: skip
 
 
-def test_a_run_that_streams_names_what_failed(lab: Lab) -> None:
+def test_run_with_stream_names_failed_jobs(lab: Lab) -> None:
     write(lab, "echo out", "exit 3")
     done = lab.run("run", "--stream", "-g", "0", "jobs.txt")
     assert (done.returncode, done.stdout) == (1, "out\n")
@@ -326,14 +326,14 @@ def test_a_run_that_streams_names_what_failed(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("flag", ["--hold", "--begin +1h", "--after 7"])
-def test_flags_of_the_queue_are_refused_in_lines_of_a_run(lab: Lab, flag: str) -> None:
+def test_queue_options_in_lines_of_a_run_are_refused(lab: Lab, flag: str) -> None:
     write(lab, "true", f"true #stoker {flag}")
     said = f"`{flag.split()[0]}` is only for jobs in the queue, not for `stoker run`"
     hint = "remove it, or use `stoker submit`"
     refused(lab.run("run", "jobs.txt"), 2, f"line 2: {said}", hint)
 
 
-def test_a_sweep_of_held_trials_is_refused_by_a_run(lab: Lab) -> None:
+def test_run_refuses_a_sweep_of_held_trials(lab: Lab) -> None:
     (lab.folder / "s.toml").write_text(
         'command = "true {x}"\nresources = {hold = true}\n[params]\nx = [1]\n'
     )
@@ -342,14 +342,14 @@ def test_a_sweep_of_held_trials_is_refused_by_a_run(lab: Lab) -> None:
             "remove it, or use `stoker submit`")  # fmt: skip
 
 
-def test_an_impossible_line_is_named(lab: Lab) -> None:
+def test_error_names_the_impossible_line(lab: Lab) -> None:
     write(lab, "true", "", "true #stoker --gpus 9")
     for words in (("run", "jobs.txt"), ("submit", "-f", "jobs.txt")):
         said = "line 3: the job requests 9 GPUs, but this host has 2 GPUs"
         refused(lab.run(*words), 65, said, "use --gpus 2 or fewer")
 
 
-def test_the_progress_line_knows_how_many_there_are(lab: Lab) -> None:
+def test_progress_line_shows_the_number_of_jobs(lab: Lab) -> None:
     gate = Gate(lab.folder)
     write(lab, "# two jobs", gate.wait, gate.wait)
     run = Terminal(lab, "run", "jobs.txt")

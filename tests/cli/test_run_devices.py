@@ -1,4 +1,4 @@
-"""`stoker run --devices`: which devices jobs get, and which words are none."""
+"""`stoker run --devices`: the devices of jobs, and invalid lists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HOW = "write 0,1,2 or 0+1,2+3, or UUIDs"
 
 
 def devices_of(lab: Lab, named: str, mask: str = "") -> list[str]:
-    """What six jobs find in CUDA_VISIBLE_DEVICES, each once."""
+    """The distinct values of CUDA_VISIBLE_DEVICES in six jobs."""
     words = ["--devices", named] if named else []
     done = lab.run("run", "--stream", "-q", *words, "-", input="echo $CUDA_VISIBLE_DEVICES\n" * 6,
                    CUDA_VISIBLE_DEVICES=mask)  # fmt: skip
@@ -21,14 +21,14 @@ def devices_of(lab: Lab, named: str, mask: str = "") -> list[str]:
     return sorted(set(done.stdout.split()))
 
 
-def test_jobs_get_the_devices_that_were_named(new_lab: Callable[..., Lab]) -> None:
+def test_jobs_get_the_named_devices(new_lab: Callable[..., Lab]) -> None:
     lab = new_lab(devices=6)
     assert devices_of(lab, "3") == ["3"]
     assert devices_of(lab, "0+1") == ["0,1"]
     assert devices_of(lab, "SIM-4") == ["SIM-4"]
 
 
-def test_where_nobody_knows_the_devices_numbers_and_uuids_are_taken_as_they_are(
+def test_device_names_are_not_checked_on_a_host_without_driver(
     new_lab: Callable[..., Lab],
 ) -> None:
     lab = new_lab()
@@ -36,7 +36,7 @@ def test_where_nobody_knows_the_devices_numbers_and_uuids_are_taken_as_they_are(
     assert devices_of(lab, "GPU-8f3a+MIG-1") == ["GPU-8f3a,MIG-1"]
 
 
-def test_a_device_that_this_host_does_not_have_is_refused(lab: Lab) -> None:
+def test_unknown_device_is_refused(lab: Lab) -> None:
     for named, missing in (("0,2", "2"), ("0+9", "9"), ("GPU-8f3a", "GPU-8f3a")):
         refused(lab.run("run", "--devices", named, "true"), 65,
                 f"there is no GPU `{missing}` on this host", "its GPUs: 0, 1")  # fmt: skip
@@ -52,7 +52,7 @@ def test_a_device_that_this_host_does_not_have_is_refused(lab: Lab) -> None:
         ("0+0", "`0+0` has a device twice"),
     ],
 )
-def test_words_that_are_no_devices_are_refused(
+def test_invalid_device_list_is_refused(
     new_lab: Callable[..., Lab], named: str, message: str
 ) -> None:
     for lab in (new_lab(devices=2), new_lab()):
@@ -60,12 +60,12 @@ def test_words_that_are_no_devices_are_refused(
 
 
 @pytest.mark.parametrize("named", ["", " "])
-def test_no_device_at_all_is_refused(lab: Lab, named: str) -> None:
+def test_empty_device_list_is_refused(lab: Lab, named: str) -> None:
     refused(lab.run("run", "--devices", named, "true"), 2,
             "`--devices` is empty", "for jobs without a GPU: --gpus 0")  # fmt: skip
 
 
-def test_a_narrow_mask_of_the_caller_is_respected(new_lab: Callable[..., Lab]) -> None:
+def test_run_respects_cuda_visible_devices(new_lab: Callable[..., Lab]) -> None:
     lab = new_lab()
     assert devices_of(lab, "", mask="7") == ["7"]
     assert devices_of(lab, "", mask="7,-1,5") == ["7"]

@@ -1,4 +1,4 @@
-"""The last words of a foreground run: what was done, and what was left."""
+"""The summary of a foreground run: finished jobs and jobs that did not run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.lab import Lab
 
 
 def drained(lab: Lab, number: signal.Signals, *words: str, count: int = 8) -> tuple[int, str, str]:
-    """A run over two devices that hears a signal while two of its jobs run; how it ended."""
+    """The result of a run on two devices that gets a signal while two of its jobs run."""
     gate = Gate(lab.folder)
     (lab.folder / "jobs.txt").write_text(f"{gate.wait}\n" * count)
     run = lab.popen("run", "-l", "logs", *words, "jobs.txt")
@@ -27,7 +27,7 @@ def drained(lab: Lab, number: signal.Signals, *words: str, count: int = 8) -> tu
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGUSR1, 0)])
-def test_a_drained_run_says_what_it_did_not_start(
+def test_stopped_run_prints_the_number_of_jobs_not_started(
     lab: Lab, number: signal.Signals, code: int
 ) -> None:
     assert drained(lab, number) == (
@@ -36,30 +36,30 @@ def test_a_drained_run_says_what_it_did_not_start(
     )  # fmt: skip
 
 
-def test_jobs_that_are_still_in_the_file_are_counted_as_well(lab: Lab) -> None:
+def test_stopped_run_counts_unread_jobs_of_the_file(lab: Lab) -> None:
     _, _, errors = drained(lab, signal.SIGUSR1, count=40_000)
     assert errors.startswith("2 done, 39998 not started; --resume")
 
 
-def test_what_was_left_is_said_however_quiet_the_run(lab: Lab) -> None:
+def test_quiet_run_prints_the_number_of_jobs_not_started(lab: Lab) -> None:
     wanted = "6 not started; continue with --resume\n"
     assert drained(lab, signal.SIGUSR1, "--quiet") == (0, "", wanted)
 
 
-def test_what_was_left_is_in_the_json(lab: Lab) -> None:
+def test_json_has_the_number_of_jobs_not_started(lab: Lab) -> None:
     _, out, errors = drained(lab, signal.SIGUSR1, "--json")
     assert (as_json(out)["not_started"], len(as_json(out)["jobs"])) == (6, 2)
     assert errors == "6 not started; continue with --resume\n"
 
 
-def test_cancelled_jobs_are_not_called_failed(lab: Lab) -> None:
+def test_cancelled_jobs_do_not_count_as_failed(lab: Lab) -> None:
     code, _, errors = drained(lab, signal.SIGTERM)
     assert code == 130
     assert "job 1 cancelled: by user  " in errors
     assert "0 done, 2 cancelled, 6 not started; continue with --resume; logs" in errors
 
 
-def test_what_was_skipped_before_is_not_left(lab: Lab) -> None:
+def test_skipped_jobs_do_not_count_as_not_started(lab: Lab) -> None:
     gate = Gate(lab.folder)
     (lab.folder / "jobs.txt").write_text("true\n" * 3000)
     lab.ok("run", "-q", "-l", "logs", "jobs.txt")
@@ -75,7 +75,7 @@ def test_what_was_skipped_before_is_not_left(lab: Lab) -> None:
     assert errors.startswith("2 done, 3000 skipped (done before), 2 not started; --resume")
 
 
-def test_a_job_that_would_have_been_tried_again_is_left_as_well(lab: Lab) -> None:
+def test_stopped_run_counts_jobs_not_retried(lab: Lab) -> None:
     gate = Gate(lab.folder)
     lines = f"exit 3 #stoker --retries 1\n{gate.wait}\n"
     run = lab.popen("run", "-l", "logs", "-", stdin=subprocess.PIPE,
@@ -88,14 +88,14 @@ def test_a_job_that_would_have_been_tried_again_is_left_as_well(lab: Lab) -> Non
     run.send_signal(signal.SIGUSR1)
     run.stderr.readline()
     gate.open()
-    assert run.wait(timeout=60) == 0  # with more to come from the pipe, for all it knows
+    assert run.wait(timeout=60) == 0  # the pipe may have more jobs
     _, errors = run.communicate()
     assert errors.startswith(
         "1 done, 1 not retried, the rest of the input was not read; continue with --resume;"
     )
 
 
-def test_a_run_whose_stderr_is_full_goes_on(lab: Lab) -> None:
+def test_run_continues_when_stderr_is_full(lab: Lab) -> None:
     (lab.folder / "jobs.txt").write_text("false\nsleep 0.3; touch done\ntouch last\n")
     with (
         open("/dev/full", "w") as full,

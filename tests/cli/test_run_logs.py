@@ -1,4 +1,4 @@
-"""Logs of a foreground run: one file for each job that has something to say."""
+"""Logs of a foreground run: one file for each job with output."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ def logs(folder: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in folder.glob("*.log")}
 
 
-def test_a_job_that_prints_or_fails_has_a_log_and_a_silent_one_has_none(lab: Lab) -> None:
+def test_only_jobs_that_print_or_fail_have_a_log(lab: Lab) -> None:
     lines = "\n".join(["true", "echo two", "exit 3", "true", "echo five >&2", "true"])
     lab.run("run", "--devices", "0", "--log-dir", "out", "-", input=lines)
     assert logs(lab.folder / "out") == {"2.log": "two\n", "3.log": "", "5.log": "five\n"}
     assert not [name for name in os.listdir(lab.folder / "out") if name.startswith(".spare")]
 
 
-def test_no_output_strays_into_the_log_of_another_job(lab: Lab) -> None:
+def test_output_never_goes_to_the_log_of_another_job(lab: Lab) -> None:
     lines = "\n".join(f"test $(({n} % 3)) = 0 || echo {n}; : ;" for n in range(60))
     lab.run("run", "--devices", "0,0,1,1", "--log-dir", "out", "-", input=lines)
     wanted = {f"{n + 1}.log": f"{n}\n" for n in range(60) if n % 3}
     assert logs(lab.folder / "out") == wanted
 
 
-def test_a_running_job_has_its_log_while_it_runs(lab: Lab) -> None:
+def test_running_job_has_a_log(lab: Lab) -> None:
     gate = lab.folder / "gate"
     os.mkfifo(gate)
     (lab.folder / "jobs.txt").write_text(f"echo begun; read x < {gate}\n")
@@ -38,7 +38,7 @@ def test_a_running_job_has_its_log_while_it_runs(lab: Lab) -> None:
     assert run.returncode == 0
 
 
-def test_what_a_killed_run_left_is_gone_with_the_next(lab: Lab) -> None:
+def test_next_run_removes_spare_logs_of_a_killed_run(lab: Lab) -> None:
     out = lab.folder / "out"
     (lab.folder / "jobs.txt").write_text("echo one\n")
     lab.run("run", "--devices", "0", "--log-dir", "out", "jobs.txt")

@@ -14,7 +14,7 @@ from tests.lab import Lab, wait_until
 
 
 def start(lab: Lab, gate: Gate, count: int = 4, before: str = "") -> subprocess.Popen[str]:
-    """A run over two devices; two jobs are running when this returns."""
+    """Start a run on two devices; two jobs are running when this returns."""
     (lab.folder / "jobs.txt").write_text(f"{before}{gate.wait}\n" * count)
     run = lab.popen("run", "-l", "logs", "jobs.txt")
     gate.wait_for(2)
@@ -23,7 +23,7 @@ def start(lab: Lab, gate: Gate, count: int = 4, before: str = "") -> subprocess.
 
 
 def knows_of(lab: Lab, count: int) -> None:
-    """Wait until the run has written down that so many jobs are running."""
+    """Wait until the run has recorded this number of running jobs."""
 
     def running() -> bool:
         connection = sqlite3.connect(lab.folder / "logs" / "queue.db")
@@ -72,7 +72,7 @@ def test_two_ctrl_c_cancel_running_jobs(lab: Lab) -> None:
     gone(gate.arrived())
 
 
-def test_three_ctrl_c_kill_what_ignores_them(lab: Lab) -> None:
+def test_third_ctrl_c_kills_jobs_that_ignore_signals(lab: Lab) -> None:
     gate = Gate(lab.folder)
     run = start(lab, gate, before="trap '' TERM; ")
     assert run.stderr is not None
@@ -89,7 +89,7 @@ def test_three_ctrl_c_kill_what_ignores_them(lab: Lab) -> None:
     gone(gate.arrived())
 
 
-def test_a_ctrl_c_while_the_interpreter_ends_leaves_the_exit_code_alone(lab: Lab) -> None:
+def test_ctrl_c_during_interpreter_exit_keeps_the_exit_code(lab: Lab) -> None:
     (lab.folder / "main.py").write_text(
         "import os, signal, sys\n"
         "from stoker.cli.main import main\n"
@@ -104,7 +104,7 @@ def test_a_ctrl_c_while_the_interpreter_ends_leaves_the_exit_code_alone(lab: Lab
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_sigterm_and_a_closed_terminal_cancel_at_once(lab: Lab, number: signal.Signals) -> None:
+def test_sigterm_and_sighup_cancel_running_jobs(lab: Lab, number: signal.Signals) -> None:
     gate = Gate(lab.folder)
     run = start(lab, gate)
     run.send_signal(number)
@@ -128,7 +128,7 @@ def test_no_job_outlives_a_run_that_was_killed(lab: Lab) -> None:
     assert len(gate.arrived()) == 2
 
 
-def test_processes_that_a_job_leaves_behind_are_ended(lab: Lab) -> None:
+def test_leftover_processes_of_a_job_are_killed(lab: Lab) -> None:
     left = Gate(lab.folder, "left")
     (lab.folder / "leave").write_text(left.wait)
     (lab.folder / "jobs.txt").write_text("setsid sh leave & until [ -e left.arrivals ]; do :; done")
@@ -137,7 +137,7 @@ def test_processes_that_a_job_leaves_behind_are_ended(lab: Lab) -> None:
     gone(left.wait_for())
 
 
-def test_a_single_command_that_is_interrupted_gives_130(lab: Lab) -> None:
+def test_interrupted_single_command_exits_with_130(lab: Lab) -> None:
     gate = Gate(lab.folder)
     run = lab.popen("run", "-l", "logs", gate.wait)
     pids = gate.wait_for()
@@ -148,7 +148,7 @@ def test_a_single_command_that_is_interrupted_gives_130(lab: Lab) -> None:
     gone(pids)
 
 
-def test_a_resumed_run_continues_after_a_kill(lab: Lab) -> None:
+def test_resumed_run_continues_after_a_kill(lab: Lab) -> None:
     gate = Gate(lab.folder)
     (lab.folder / "jobs.txt").write_text(
         f"echo one >> ran\n{gate.wait}; echo two >> ran\necho three >> ran\necho four >> ran\n"

@@ -1,4 +1,4 @@
-"""`stoker show` and `stoker why`: one job in full, and what it waits for."""
+"""`stoker show` and `stoker why`: all fields of a job, and why it waits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def why(lab: Lab, *words: str) -> str:
     return without_times(lab.ok("why", *words)).rstrip("\n")
 
 
-def test_show_tells_everything_about_an_ended_job(lab: Lab) -> None:
+def test_show_prints_all_fields_of_a_finished_job(lab: Lab) -> None:
     first = lab.submit("true")
     lab.wait(first)
     job = lab.submit(
@@ -42,14 +42,14 @@ def test_show_tells_everything_about_an_ended_job(lab: Lab) -> None:
         "started     DATE\n"
         "ended       DATE\n"
         "duration    TIME\n"
-        "used        TIME CPU\n"
+        "used        TIME CPU time\n"
         "profile     1 run of about TIME\n"
         f"log         {lab.state_dir}/jobs/0/2-1.log\n"
         f"stderr      {lab.folder}/err\n"
     )
 
 
-def test_show_lists_attempts_and_what_people_did(new_lab: Callable[..., Lab]) -> None:
+def test_show_lists_attempts_and_events(new_lab: Callable[..., Lab]) -> None:
     lab = new_lab(devices=1, STOKER_RETRY_DELAY="0")
     job = lab.submit("-r", "1", "--hold", "kill -9 $$")
     lab.ok("priority", "3", str(job))
@@ -69,11 +69,11 @@ def test_show_lists_attempts_and_what_people_did(new_lab: Callable[..., Lab]) ->
     assert (facts["signal"], facts["exit_code"]) == (9, None)
 
 
-def test_a_job_that_waits_to_be_tried_again_holds_no_gpu(new_lab: Callable[..., Lab]) -> None:
+def test_job_that_waits_for_a_retry_has_no_gpu(new_lab: Callable[..., Lab]) -> None:
     lab = new_lab(devices=1, STOKER_RETRY_DELAY="1h")
     lab.submit("-r", "1", "exit 3")
     lab.wait_until(lambda: lab.job(1)["attempts"] == 1 and lab.state(1) == "queued")
-    assert "\ngpus        1\n" in lab.ok("show", "1")
+    assert "\nGPUs        1\n" in lab.ok("show", "1")
     assert lab.job(1)["devices"] == []
     assert lab.job(1)["history"][0]["devices"] == [0]
     row = lab.ok("ls").splitlines()[1].split(None, 5)
@@ -81,25 +81,25 @@ def test_a_job_that_waits_to_be_tried_again_holds_no_gpu(new_lab: Callable[..., 
     assert row[5].startswith("[retry in 4m") and row[5].endswith("] exit 3")
 
 
-def test_show_names_what_was_edited_as_people_know_it(lab: Lab) -> None:
+def test_show_names_edited_options(lab: Lab) -> None:
     lab.submit("--hold", "true")
     lab.ok("edit", "1", "-c", "false", "-t", "5m", "--begin", "+1h", "-G2", "-C", "/")
-    assert lab.ok("show", "1").endswith("  edited begin time, command, folder, gpus, time limit\n")
+    assert lab.ok("show", "1").endswith("  edited GPUs, begin time, command, folder, time limit\n")
 
 
-def test_show_takes_several_jobs(lab: Lab) -> None:
+def test_show_prints_several_jobs(lab: Lab) -> None:
     lab.submit("--hold", "true")
     lab.submit("--hold", "-G0", "false")
     shown = without_times(lab.ok("show", "1", "2"))
     assert shown == (
         f"job         1\nstate       held\ncommand     true\nfolder      {lab.folder}\n"
-        "gpus        1\nsubmitted   DATE\n\n"
+        "GPUs        1\nsubmitted   DATE\n\n"
         f"job         2\nstate       held\ncommand     false\nfolder      {lab.folder}\n"
-        "gpus        none\nsubmitted   DATE\n"
+        "GPUs        none\nsubmitted   DATE\n"
     )
 
 
-def test_show_needs_to_know_which_job(lab: Lab) -> None:
+def test_show_without_a_job_is_refused(lab: Lab) -> None:
     refused(
         lab.run("show"),
         2,
@@ -109,7 +109,7 @@ def test_show_needs_to_know_which_job(lab: Lab) -> None:
     refused(lab.run("show", "5"), 1, "there is no job `5`", "`stoker ls` shows the jobs")
 
 
-def test_why_names_what_people_did(lab: Lab) -> None:
+def test_why_explains_holds_begin_times_and_dependencies(lab: Lab) -> None:
     held = lab.submit("--hold", "true")
     assert why(lab, str(held)) == "job 1 waits: it is held; to let it start: stoker release 1"
     begin = lab.submit("--begin", "+2h", "true")
@@ -122,7 +122,7 @@ def test_why_names_what_people_did(lab: Lab) -> None:
     assert why(lab, str(notok)) == "job 4 waits: job 1 must fail first; it is held"
 
 
-def test_why_names_who_holds_each_gpu(lab: Lab) -> None:
+def test_why_names_the_job_on_each_gpu(lab: Lab) -> None:
     gate = Gate(lab.folder)
     lab.submit(gate.wait)
     lab.submit("-t", "5h", gate.wait)
@@ -136,7 +136,7 @@ def test_why_names_who_holds_each_gpu(lab: Lab) -> None:
     assert why(lab) == why(lab, "3")
 
 
-def test_why_names_the_wide_job_that_a_gpu_is_kept_for(lab: Lab) -> None:
+def test_why_names_the_job_that_a_gpu_is_reserved_for(lab: Lab) -> None:
     gate = Gate(lab.folder)
     lab.submit(gate.wait)
     gate.wait_for()
@@ -152,7 +152,7 @@ def test_why_names_the_wide_job_that_a_gpu_is_kept_for(lab: Lab) -> None:
     )
 
 
-def test_why_tells_that_the_queue_is_drained(lab: Lab) -> None:
+def test_why_reports_a_drained_queue(lab: Lab) -> None:
     lab.ok("daemon", "drain")
     lab.submit("true")
     assert why(lab) == (
@@ -160,7 +160,7 @@ def test_why_tells_that_the_queue_is_drained(lab: Lab) -> None:
     )
 
 
-def test_why_tells_that_nobody_is_there_to_start_it(lab: Lab) -> None:
+def test_why_reports_a_missing_daemon(lab: Lab) -> None:
     lab.ok("daemon", "drain")
     lab.submit("true")
     lab.ok("daemon", "stop")
@@ -169,7 +169,7 @@ def test_why_tells_that_nobody_is_there_to_start_it(lab: Lab) -> None:
     )
 
 
-def test_why_tells_that_a_job_has_become_impossible(new_lab: Callable[..., Lab]) -> None:
+def test_why_reports_a_job_that_became_impossible(new_lab: Callable[..., Lab]) -> None:
     lab = new_lab(devices=4)
     lab.submit("--hold", "-G4", "true")
     lab.env["STOKER_DEVICES"] = "2"
@@ -177,7 +177,7 @@ def test_why_tells_that_a_job_has_become_impossible(new_lab: Callable[..., Lab])
     assert why(lab) == "job 1 waits: it needs 4 gpus, and this host has 2"
 
 
-def test_why_tells_that_all_cpu_slots_are_taken(new_lab: Callable[..., Lab]) -> None:
+def test_why_reports_that_all_cpu_slots_are_in_use(new_lab: Callable[..., Lab]) -> None:
     lab = new_lab(STOKER_CPU_SLOTS="1")
     gate = Gate(lab.folder)
     lab.submit(gate.wait)
@@ -186,7 +186,7 @@ def test_why_tells_that_all_cpu_slots_are_taken(new_lab: Callable[..., Lab]) -> 
     assert why(lab, "2") == "job 2 waits: all 1 CPU slots are taken by job 1"
 
 
-def test_why_of_a_job_that_does_not_wait(lab: Lab) -> None:
+def test_why_prints_the_state_of_a_job_that_does_not_wait(lab: Lab) -> None:
     gate = Gate(lab.folder)
     lab.submit(gate.wait)
     gate.wait_for()
@@ -201,7 +201,7 @@ def test_why_of_a_job_that_does_not_wait(lab: Lab) -> None:
     }
 
 
-def test_a_stopped_job_is_shown_as_stopped(lab: Lab) -> None:
+def test_suspended_job_is_shown_as_suspended(lab: Lab) -> None:
     gate = Gate(lab.folder)
     job = lab.submit("-G0", gate.wait)
     gate.wait_for(1)
@@ -218,7 +218,7 @@ def test_a_stopped_job_is_shown_as_stopped(lab: Lab) -> None:
     assert lab.wait(job) == 0
 
 
-def test_a_job_tells_how_far_it_is(lab: Lab) -> None:
+def test_progress_of_a_job_is_shown(lab: Lab) -> None:
     gate = Gate(lab.folder)
     job = lab.submit("-G0", f"echo '42%, epoch 3' > $STOKER_PROGRESS_FILE; {gate.wait}")
     gate.wait_for(1)
@@ -232,7 +232,7 @@ def test_a_job_tells_how_far_it_is(lab: Lab) -> None:
     assert not list(lab.state_dir.glob("jobs/**/*.progress"))
 
 
-def test_memory_is_told_only_where_it_is_the_jobs_own(lab: Lab) -> None:
+def test_peak_memory_is_shown_only_if_it_is_of_the_job(lab: Lab) -> None:
     small = lab.submit("-G0", "true")
     large = lab.submit("-G0", f"{sys.executable} -c 'x = bytearray(90_000_000)'")
     lab.wait(small, large)

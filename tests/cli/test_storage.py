@@ -1,4 +1,4 @@
-"""The state folder is not ours, not writable, full or damaged."""
+"""State folders of other users, read-only, full or damaged."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ STOKER = f"{sys.executable} -m stoker"
 
 
 def in_own_mounts(lab: Lab, script: str) -> subprocess.CompletedProcess[str]:
-    """A shell script that may mount things without anybody noticing."""
+    """Run a shell script in its own mount namespace."""
     return subprocess.run(
         ["unshare", "-m", "sh", "-c", script],
         env=lab.env, cwd=lab.folder, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
 
 
-def test_a_folder_that_others_can_enter_is_refused(lab: Lab) -> None:
+def test_state_folder_that_others_can_enter_is_refused(lab: Lab) -> None:
     lab.state_dir.mkdir()
     for mode in (0o750, 0o770, 0o707, 0o755):
         lab.state_dir.chmod(mode)
@@ -39,7 +39,7 @@ def test_a_folder_that_others_can_enter_is_refused(lab: Lab) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
-def test_a_folder_of_somebody_else_is_refused(lab: Lab) -> None:
+def test_state_folder_of_another_user_is_refused(lab: Lab) -> None:
     lab.state_dir.mkdir(0o700)
     os.chown(lab.state_dir, 12345, 12345)
     refused(
@@ -50,7 +50,7 @@ def test_a_folder_of_somebody_else_is_refused(lab: Lab) -> None:
     )
 
 
-def test_a_file_in_place_of_the_folder_is_refused(lab: Lab) -> None:
+def test_file_in_place_of_the_state_folder_is_refused(lab: Lab) -> None:
     lab.state_dir.touch()
     refused(lab.run("ls"), 77, f"the state folder `{lab.state_dir}` is not a folder")
     inside = lab.state_dir / "inside"
@@ -60,7 +60,7 @@ def test_a_file_in_place_of_the_folder_is_refused(lab: Lab) -> None:
 
 
 @needs_mount
-def test_a_read_only_folder_can_be_read_and_not_changed(lab: Lab) -> None:
+def test_read_only_folder_can_be_read_and_not_changed(lab: Lab) -> None:
     lab.submit("--hold", "true")
     script = (
         "mount --bind state state && mount -o remount,ro,bind state && "
@@ -79,7 +79,7 @@ def test_a_read_only_folder_can_be_read_and_not_changed(lab: Lab) -> None:
 
 
 @needs_mount
-def test_a_read_only_folder_without_a_queue_is_refused(lab: Lab) -> None:
+def test_read_only_folder_without_a_queue_is_refused(lab: Lab) -> None:
     lab.state_dir.mkdir(0o700)
     done = in_own_mounts(
         lab,
@@ -91,7 +91,7 @@ def test_a_read_only_folder_without_a_queue_is_refused(lab: Lab) -> None:
 
 
 @needs_mount
-def test_a_full_disk_refuses_submits_until_there_is_space(lab: Lab) -> None:
+def test_full_disk_refuses_submits_until_there_is_space(lab: Lab) -> None:
     (lab.folder / "many").write_text(f": {'x' * 200}\n" * 20_000)
     lab.state_dir.mkdir()
     script = f"""
@@ -118,7 +118,7 @@ def test_a_full_disk_refuses_submits_until_there_is_space(lab: Lab) -> None:
 
 
 @needs_mount
-def test_a_full_disk_without_a_daemon_is_no_surprise_either(lab: Lab) -> None:
+def test_full_disk_without_a_daemon_is_reported(lab: Lab) -> None:
     lab.state_dir.mkdir()
     script = f"""
         mount -t tmpfs -o size=1m,mode=700 none state
@@ -135,7 +135,7 @@ def test_a_full_disk_without_a_daemon_is_no_surprise_either(lab: Lab) -> None:
 
 
 def damage(lab: Lab) -> Path:
-    """Wait until a snapshot was taken, stop everything, and destroy the file."""
+    """Wait for a snapshot, stop daemon and runner, and overwrite the database."""
     folder = lab.state_dir / "snapshots"
     lab.wait_until(lambda: folder.is_dir() and any(p.suffix == ".db" for p in folder.iterdir()))
     lab.ok("daemon", "stop")
@@ -149,7 +149,7 @@ def damage(lab: Lab) -> Path:
 DAMAGED = "`stoker doctor --repair` saves what can be read of it; the damaged files are kept"
 
 
-def test_a_damaged_database_is_refused_and_repaired_from_the_snapshot(lab: Lab) -> None:
+def test_damaged_database_is_refused_and_repaired_from_the_snapshot(lab: Lab) -> None:
     lab.ok("daemon", "drain")
     lab.submit("--hold", "true")
     lab.submit("-n", "precious", "true")
@@ -173,10 +173,10 @@ def test_a_damaged_database_is_refused_and_repaired_from_the_snapshot(lab: Lab) 
     assert set(lab.states().values()) == {"held"}
     assert lab.job(2)["name"] == "precious"
     refused(lab.run("doctor", "--repair"), 1, "the database is intact; there is nothing to repair")
-    assert lab.submit("--hold", "true") > 3  # ids given out since the snapshot stay theirs
+    assert lab.submit("--hold", "true") > 3  # ids assigned since the snapshot are not reused
 
 
-def test_a_database_with_a_lost_page_is_refused_in_words(lab: Lab) -> None:
+def test_database_with_a_lost_page_is_refused(lab: Lab) -> None:
     lab.ok("submit", "--hold", "-f", "-", input="echo some job\n" * 2000)
     lab.ok("daemon", "start")
     path = damage(lab)
@@ -192,14 +192,14 @@ def test_a_database_with_a_lost_page_is_refused_in_words(lab: Lab) -> None:
     assert len(lab.states()) == 2000
 
 
-def test_repair_leaves_a_living_daemon_alone(lab: Lab) -> None:
+def test_repair_is_refused_while_a_daemon_runs(lab: Lab) -> None:
     lab.ok("daemon", "start")
     pid = lab.daemon_pid()
     refused(lab.run("doctor", "--repair"), 1, f"a daemon is already running (pid {pid})",
             "run `stoker daemon stop` first; running jobs continue")  # fmt: skip
 
 
-def test_a_queue_of_a_newer_stoker_is_left_untouched(lab: Lab) -> None:
+def test_queue_of_a_newer_stoker_is_left_untouched(lab: Lab) -> None:
     lab.submit("--hold", "true")
     path = lab.state_dir / "queue.db"
     connection = sqlite3.connect(path)
@@ -216,7 +216,7 @@ def test_a_queue_of_a_newer_stoker_is_left_untouched(lab: Lab) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_lost_database_is_not_taken_for_a_new_queue(lab: Lab) -> None:
+def test_lost_database_is_not_replaced_by_a_new_queue(lab: Lab) -> None:
     lab.submit("-n", "precious", "--hold", "true")
     lab.wait(lab.submit("echo from the old one"))
     path = damage(lab)
@@ -232,7 +232,7 @@ def test_a_lost_database_is_not_taken_for_a_new_queue(lab: Lab) -> None:
     assert lab.job(1)["name"] == "precious"
 
 
-def test_repair_without_a_snapshot_gives_no_id_a_second_time(lab: Lab) -> None:
+def test_repair_without_a_snapshot_reuses_no_id(lab: Lab) -> None:
     lab.wait(lab.submit("echo from the old one"))
     path = damage(lab)
     path.write_bytes(b"")
@@ -250,13 +250,13 @@ def test_repair_without_a_snapshot_gives_no_id_a_second_time(lab: Lab) -> None:
     assert lab.log(new) == "new\n"
 
 
-def test_a_foreground_run_may_keep_its_records_where_other_things_are(lab: Lab) -> None:
+def test_log_dir_of_a_run_may_contain_other_files(lab: Lab) -> None:
     (lab.folder / "jobs").mkdir()
     (lab.folder / "jobs" / "mine").touch()
     lab.ok("run", "-l", ".", "--", "true")
 
 
-def test_the_doctor_of_a_healthy_host_finds_nothing_bad(lab: Lab) -> None:
+def test_doctor_finds_no_problem_on_a_healthy_host(lab: Lab) -> None:
     gate = Gate(lab.folder)
     lab.submit(gate.wait)
     gate.wait_for()
@@ -271,7 +271,7 @@ def test_the_doctor_of_a_healthy_host_finds_nothing_bad(lab: Lab) -> None:
     assert "ok    2 GPUs: simulated\n" in text
 
 
-def test_the_doctor_names_an_unsafe_folder(lab: Lab) -> None:
+def test_doctor_reports_an_unsafe_state_folder(lab: Lab) -> None:
     lab.state_dir.mkdir(0o755)
     lab.state_dir.chmod(0o755)
     done = lab.run("doctor")

@@ -1,4 +1,4 @@
-"""`stoker submit`: what the job gets is what was typed, where it was typed."""
+"""`stoker submit`: jobs get the words, folder and environment of the submitter."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from tests.lab import Lab
 SHOW_ARGV = "import sys; print(sys.argv[1:])"
 
 
-def test_several_words_reach_the_program_as_they_are(lab: Lab) -> None:
+def test_several_words_reach_the_program_unchanged(lab: Lab) -> None:
     words = ["two  spaces", "*", "$HOME", "it's", '"', "", "a;b", "--flag", "~", "new\nline"]
     job = lab.submit(sys.executable, "-c", SHOW_ARGV, *words)
     assert lab.wait(job) == 0
     assert lab.log(job) == f"{words}\n"
 
 
-def test_one_quoted_word_goes_to_the_shell(lab: Lab) -> None:
+def test_single_quoted_word_is_run_by_the_shell(lab: Lab) -> None:
     job = lab.submit("for n in 1 2; do echo n=$n; done | tac")
     assert lab.wait(job) == 0
     assert lab.log(job) == "n=2\nn=1\n"
 
 
-def test_a_word_after_two_dashes_is_a_program_even_with_spaces(lab: Lab) -> None:
+def test_word_after_two_dashes_is_a_program_even_with_spaces(lab: Lab) -> None:
     program = lab.folder / "my program"
     program.write_text("#!/bin/sh\necho I have $# arguments\n")
     program.chmod(0o755)
@@ -38,19 +38,19 @@ def test_a_word_after_two_dashes_is_a_program_even_with_spaces(lab: Lab) -> None
     assert lab.log(job) == "I have 0 arguments\n"
 
 
-def test_options_of_the_command_are_not_ours(lab: Lab) -> None:
+def test_options_after_the_command_belong_to_it(lab: Lab) -> None:
     job = lab.submit("echo", "--gpus", "99", "--help", "-q", "--json")
     assert lab.wait(job) == 0
     assert lab.log(job) == "--gpus 99 --help -q --json\n"
 
 
-def test_the_shell_is_the_submitters(lab: Lab) -> None:
+def test_shell_is_that_of_the_submitter(lab: Lab) -> None:
     job = lab.submit("echo ${BASH_VERSION:+bash}", SHELL="/bin/bash")
     assert lab.wait(job) == 0
     assert lab.log(job) == "bash\n"
 
 
-def test_a_job_gets_one_gpu_where_there_are_any(lab: Lab) -> None:
+def test_job_gets_one_gpu_by_default(lab: Lab) -> None:
     job = lab.submit("env")
     assert lab.wait(job) == 0
     env = dict(line.split("=", 1) for line in lab.log(job).splitlines())
@@ -78,13 +78,13 @@ def test_a_job_gets_one_gpu_where_there_are_any(lab: Lab) -> None:
     }
 
 
-def test_a_job_without_gpus_sees_none(lab: Lab) -> None:
+def test_job_without_gpus_sees_none(lab: Lab) -> None:
     job = lab.submit("--gpus", "0", 'echo "[$CUDA_VISIBLE_DEVICES] $NVIDIA_VISIBLE_DEVICES"')
     assert lab.wait(job) == 0
     assert lab.log(job) == "[] void\n"
 
 
-def test_a_host_without_gpus_gives_none(new_lab: Callable[..., Lab]) -> None:
+def test_job_on_a_host_without_gpus_gets_none(new_lab: Callable[..., Lab]) -> None:
     lab = new_lab()
     job = lab.submit('echo "[$CUDA_VISIBLE_DEVICES]"', CUDA_VISIBLE_DEVICES="7")
     assert lab.wait(job) == 0
@@ -92,7 +92,7 @@ def test_a_host_without_gpus_gives_none(new_lab: Callable[..., Lab]) -> None:
     assert lab.job(job)["gpus"] == 0
 
 
-def test_a_wide_job_sees_all_its_gpus(lab: Lab) -> None:
+def test_wide_job_sees_all_its_gpus(lab: Lab) -> None:
     job = lab.submit("-G2", "echo $CUDA_VISIBLE_DEVICES $STOKER_GPU_UUIDS")
     assert lab.wait(job) == 0
     assert lab.log(job) == "0,1 SIM-0,SIM-1\n"
@@ -102,7 +102,7 @@ def test_a_wide_job_sees_all_its_gpus(lab: Lab) -> None:
     ]
 
 
-def test_a_job_runs_with_the_submitters_environment_folder_and_mask(lab: Lab) -> None:
+def test_job_runs_with_the_submitters_environment_folder_and_mask(lab: Lab) -> None:
     here = lab.folder / "here"
     here.mkdir()
     before = os.umask(0o027)
@@ -132,20 +132,20 @@ def test_env_flags_win_over_env_files_and_those_over_the_environment(lab: Lab) -
     assert lab.log(job) == "flag|file b|x=y|shell|\n"
 
 
-def test_a_bare_env_name_copies_the_variable(lab: Lab) -> None:
+def test_bare_env_name_copies_the_variable(lab: Lab) -> None:
     job = lab.submit("-E", "TOKEN", "echo $TOKEN", TOKEN="abc")
     assert lab.wait(job) == 0
     assert lab.log(job) == "abc\n"
 
 
-def test_cwd_is_taken_relative_to_here(lab: Lab) -> None:
+def test_cwd_is_relative_to_the_current_folder(lab: Lab) -> None:
     (lab.folder / "data").mkdir()
     job = lab.submit("--cwd", "data", "pwd")
     assert lab.wait(job) == 0
     assert lab.log(job) == f"{lab.folder / 'data'}\n"
 
 
-def test_output_goes_where_it_was_sent(lab: Lab) -> None:
+def test_output_goes_to_the_given_files(lab: Lab) -> None:
     job = lab.submit("-o", "out.txt", "-e", "err.txt", "echo out; echo err >&2")
     assert lab.wait(job) == 0
     assert (lab.folder / "out.txt").read_text() == "out\n"
@@ -160,13 +160,13 @@ def test_output_and_errors_share_one_log_in_order(lab: Lab) -> None:
     assert lab.log(job) == "1\n2\n3\n"
 
 
-def test_a_job_has_an_empty_stdin(lab: Lab) -> None:
+def test_job_has_an_empty_stdin(lab: Lab) -> None:
     job = lab.submit("wc -c")
     assert lab.wait(job) == 0
     assert lab.log(job) == "0\n"
 
 
-def test_submit_says_the_id_and_how_to_follow(lab: Lab) -> None:
+def test_submit_prints_the_id_and_how_to_follow(lab: Lab) -> None:
     done = lab.run("submit", "true")
     assert done.stdout == "job 1 queued                       follow: stoker log -f 1\n"
     assert done.stderr == ("started the background daemon; stopping it does not stop your jobs\n")
@@ -181,7 +181,7 @@ def test_quiet_prints_only_the_id_and_json_a_list(lab: Lab) -> None:
     assert lab.ok("add", "-q", "true") == "3\n"
 
 
-def test_a_dry_run_shows_jobs_and_queues_nothing(lab: Lab) -> None:
+def test_dry_run_shows_jobs_and_queues_nothing(lab: Lab) -> None:
     (lab.folder / "a b.py").touch()
     done = lab.run("submit", "--dry-run", "-G2", "-t", "90", "python3", "a b.py")
     assert (done.returncode, done.stdout) == (0, "2 gpus, at most 1h30m  exec  python3 'a b.py'\n")
@@ -201,7 +201,7 @@ def test_a_dry_run_shows_jobs_and_queues_nothing(lab: Lab) -> None:
     assert lab.daemon_pid() is None
 
 
-def test_a_dry_run_says_all_that_is_not_usual(lab: Lab) -> None:
+def test_dry_run_prints_all_options_that_are_not_default(lab: Lab) -> None:
     flags = "-G0 -n big -T a,b -p 5 -t 2h -r 3 -d 7 -d 8:any --begin 2031-01-01T12:00 --hold"
     shown = lab.ok("submit", "--dry-run", *flags.split(), "true")
     assert shown == (
@@ -225,7 +225,7 @@ def test_empty_words_are_refused(lab: Lab, words: list[str], message: str) -> No
     refused(lab.run("submit", *words), 2, message)
 
 
-def test_names_and_tags_find_a_job_again(lab: Lab) -> None:
+def test_jobs_can_be_selected_by_name_and_tag(lab: Lab) -> None:
     job = lab.submit("--hold", "--name", "big run", "-T", "a", "--tag=b", "true")
     assert lab.job(job)["name"] == "big run"
     assert lab.job(job)["tags"] == ["a", "b"]
@@ -233,7 +233,7 @@ def test_names_and_tags_find_a_job_again(lab: Lab) -> None:
         assert json.loads(lab.ok("ls", "--json", *words))["jobs"][0]["id"] == job
 
 
-def test_a_program_that_is_missing_fails_with_127(lab: Lab) -> None:
+def test_program_that_is_missing_fails_with_127(lab: Lab) -> None:
     job = lab.submit("no-such-program", "--now")
     assert lab.wait(job) == 127
     assert lab.job(job)["cause"] == "start_failed"
@@ -241,7 +241,7 @@ def test_a_program_that_is_missing_fails_with_127(lab: Lab) -> None:
     assert "state       failed: no-such-program: command not found\n" in shown
 
 
-def test_a_file_that_is_not_executable_fails_with_126(lab: Lab) -> None:
+def test_file_that_is_not_executable_fails_with_126(lab: Lab) -> None:
     path = lab.folder / "data.bin"
     path.write_text("x")
     path.chmod(0o755)
@@ -251,7 +251,7 @@ def test_a_file_that_is_not_executable_fails_with_126(lab: Lab) -> None:
     assert lab.wait(job) == 126
 
 
-def test_a_folder_that_was_removed_meanwhile_fails_the_job_with_a_reason(lab: Lab) -> None:
+def test_job_whose_folder_was_removed_fails_with_a_reason(lab: Lab) -> None:
     place = Path(lab.folder / "soon gone")
     place.mkdir()
     job = lab.submit("--hold", "--cwd", str(place), "true")
@@ -262,7 +262,7 @@ def test_a_folder_that_was_removed_meanwhile_fails_the_job_with_a_reason(lab: La
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_processes_that_outlive_a_job_are_ended_unless_kept(lab: Lab, kept: bool) -> None:
+def test_leftover_processes_are_killed_unless_kept(lab: Lab, kept: bool) -> None:
     gate = Gate(lab.folder)
     (lab.folder / "child").write_text(gate.wait)
     text = f"setsid sh child & until [ -e {gate.arrivals.name} ]; do :; done"
@@ -275,7 +275,7 @@ def test_processes_that_outlive_a_job_are_ended_unless_kept(lab: Lab, kept: bool
 @pytest.mark.parametrize(
     ("mask", "given"), [("2", "2"), ("3,1", "1"), ("7", "0"), ("0,1,2,3", "0"), ("", "0")]
 )
-def test_a_job_stays_on_the_cards_that_its_submitter_sees(
+def test_job_uses_only_the_gpus_visible_to_its_submitter(
     new_lab: Callable[..., Lab], mask: str, given: str
 ) -> None:
     lab = new_lab(devices=4)

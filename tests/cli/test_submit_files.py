@@ -1,4 +1,4 @@
-"""`stoker submit --file`: one job a line, all or nothing."""
+"""`stoker submit --file`: one job per line; either all lines are queued or none."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_lines_can_come_from_stdin(lab: Lab) -> None:
     assert lab.log(2) == "b\n"
 
 
-def test_a_backslash_continues_a_line(lab: Lab) -> None:
+def test_backslash_continues_a_line(lab: Lab) -> None:
     write(lab, "echo a \\\n  b\necho c \\\\\necho d \\")
     assert [job["argv"] for job in planned(lab, "-f", "jobs.txt")] == [
         ["echo a   b"],
@@ -53,7 +53,7 @@ def test_windows_line_ends_do_not_reach_the_command(lab: Lab) -> None:
     assert [job["argv"] for job in planned(lab, "-f", "jobs.txt")] == [["echo a"], ["echo b"]]
 
 
-def test_flags_behind_a_command_are_for_that_job(lab: Lab) -> None:
+def test_flags_after_a_command_apply_to_that_job(lab: Lab) -> None:
     write(
         lab, "a #stoker --gpus 2 --name wide\nb\nc #stokers are no flags\nd # echo #stoker -p 3\n"
     )
@@ -66,7 +66,7 @@ def test_flags_behind_a_command_are_for_that_job(lab: Lab) -> None:
     ]
 
 
-def test_flags_on_their_own_line_stand_for_all_that_follow(lab: Lab) -> None:
+def test_flags_on_their_own_line_apply_to_all_jobs_below(lab: Lab) -> None:
     write(lab, "a\n#stoker --gpus 0 --name n\nb\nc #stoker --gpus 2\n#stoker -p 4\nd\n")
     jobs = planned(lab, "-f", "jobs.txt")
     assert [(job["gpus"], job["name"], job["priority"]) for job in jobs] == [
@@ -85,7 +85,7 @@ def test_repeated_flags_of_a_line_add_to_those_of_the_command_line(lab: Lab) -> 
     assert lab.job(1)["tags"] == ["all", "line"]
 
 
-def test_jobs_of_a_file_know_their_place_in_it(lab: Lab) -> None:
+def test_jobs_of_a_file_have_their_batch_index(lab: Lab) -> None:
     write(lab, "echo $STOKER_ARRAY_ID $STOKER_ARRAY_INDEX\n" * 3)
     lab.ok("submit", "-f", "jobs.txt")
     assert lab.wait() == 0
@@ -110,7 +110,7 @@ def test_jobs_of_a_file_know_their_place_in_it(lab: Lab) -> None:
          "`stoker ls` shows the jobs"),
     ],
 )  # fmt: skip
-def test_a_bad_line_queues_nothing(
+def test_bad_line_queues_nothing(
     lab: Lab, line: bytes, code: int, message: str, hint: str | None
 ) -> None:
     write(lab, b"true\ntrue\n" + line + b"\ntrue\n")
@@ -123,14 +123,14 @@ def test_a_bad_line_queues_nothing(
     assert lab.daemon_pid() is None
 
 
-def test_an_empty_file_is_no_error(lab: Lab) -> None:
+def test_file_without_jobs_is_not_an_error(lab: Lab) -> None:
     write(lab, "\n# nothing\n")
     done = lab.run("submit", "-f", "jobs.txt")
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == "no jobs queued: the input has only blank lines and comments\n"
 
 
-def test_a_file_and_a_command_exclude_each_other(lab: Lab) -> None:
+def test_file_and_a_command_exclude_each_other(lab: Lab) -> None:
     write(lab, "true\n")
     refused(
         lab.run("submit", "-f", "jobs.txt", "echo", "x"),
@@ -139,7 +139,7 @@ def test_a_file_and_a_command_exclude_each_other(lab: Lab) -> None:
     )
 
 
-def test_a_file_that_cannot_be_read_is_named(lab: Lab) -> None:
+def test_error_names_the_unreadable_file(lab: Lab) -> None:
     refused(
         lab.run("submit", "-f", "missing"), 2, "cannot read `missing`: No such file or directory"
     )
@@ -154,14 +154,14 @@ def test_thousands_of_lines_are_queued_in_order(lab: Lab) -> None:
     assert [job["command"] for job in jobs] == ["echo 11998", "echo 11999"]
 
 
-def test_a_command_of_ten_megabytes_runs(lab: Lab) -> None:
+def test_command_of_ten_megabytes_runs(lab: Lab) -> None:
     write(lab, ": " + "x" * 10_000_000 + "; echo the end\n")
     lab.ok("submit", "-f", "jobs.txt")
     assert lab.wait(1) == 0
     assert lab.log(1) == "the end\n"
 
 
-def test_bytes_that_are_no_utf8_reach_the_shell_unchanged(lab: Lab) -> None:
+def test_bytes_that_are_not_utf8_reach_the_shell_unchanged(lab: Lab) -> None:
     write(lab, b"printf %s '\xff\xfe' | od -An -tx1\n")
     lab.ok("submit", "-f", "jobs.txt")
     assert lab.wait(1) == 0

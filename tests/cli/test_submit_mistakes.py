@@ -1,4 +1,4 @@
-"""Likely mistakes on the command line of `submit` and `run`: refused or remarked on."""
+"""Likely mistakes on the command line of `submit` and `run`: errors and notices."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_submit_dash_reads_jobs_from_stdin(lab: Lab) -> None:
          "job.sh"),
     ],
 )  # fmt: skip
-def test_program_is_not_taken_for_a_job_file(
+def test_program_is_refused_as_job_file(
     lab: Lab, verb: str, name: str, text: str, message: str, meant: str
 ) -> None:
     (lab.folder / name).write_text(text)
@@ -107,7 +107,7 @@ def test_shell_text_is_not_searched_for_programs(lab: Lab, text: str) -> None:
     assert lab.run("submit", "-q", "--hold", text).stderr == ""
 
 
-def test_options_behind_the_command_are_remarked_on(lab: Lab) -> None:
+def test_options_after_the_command_get_a_notice(lab: Lab) -> None:
     done = lab.run("submit", "--hold", "echo", "--dry-run", "x")
     assert done.stderr == (
         "note: --dry-run was passed to `echo`; options of `stoker submit` go before the command\n"
@@ -125,10 +125,10 @@ def _submit_in_shell(lab: Lab, script: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def test_data_on_stdin_that_no_job_reads_is_remarked_on(lab: Lab) -> None:
+def test_data_on_stdin_gets_a_notice(lab: Lab) -> None:
     (lab.folder / "data").write_text("1 2 3\n")
     notice = "note: the job does not get the data on stdin"
-    # A pipe that already has its data when the command looks.
+    # The pipe has its data before the command checks it.
     piped = _submit_in_shell(
         lab, "mkfifo f; exec 3<>f; cat data >&3; STOKER submit --hold cat <&3 3<&-"
     )
@@ -146,12 +146,12 @@ def test_data_on_stdin_that_no_job_reads_is_remarked_on(lab: Lab) -> None:
         "cat list | while read x; do STOKER submit --hold cat; done",
     ],
 )
-def test_stdin_without_data_for_the_job_is_not_remarked_on(lab: Lab, script: str) -> None:
+def test_stdin_without_data_for_the_job_gets_no_notice(lab: Lab, script: str) -> None:
     (lab.folder / "list").write_text("a\nb\nc\n")
     assert "note:" not in _submit_in_shell(lab, script).stderr
 
 
-def test_results_without_a_word_name_their_sweep(lab: Lab) -> None:
+def test_results_without_arguments_name_their_sweep(lab: Lab) -> None:
     lab.ok("sweep", "-q", "--name", "first", "echo stoker: loss={x}", "x=1")
     lab.ok("sweep", "-q", "--name", "second", "echo stoker: loss={x}", "x=1,2")
     lab.wait()

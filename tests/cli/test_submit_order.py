@@ -13,7 +13,7 @@ from tests.lab import Lab
 
 @pytest.fixture
 def narrow(new_lab: Callable[..., Lab]) -> Lab:
-    """A host with one GPU, and no patience between retries."""
+    """A host with one GPU and no delay between retries."""
     return new_lab(devices=1, STOKER_RETRY_DELAY="0.01")
 
 
@@ -21,7 +21,7 @@ def order_of(lab: Lab) -> list[str]:
     return (lab.folder / "order").read_text().split()
 
 
-def test_higher_priority_goes_first_then_first_come(narrow: Lab) -> None:
+def test_jobs_start_by_priority_then_in_order_of_submission(narrow: Lab) -> None:
     gate = Gate(narrow.folder)
     narrow.submit(gate.wait)
     gate.wait_for()
@@ -47,7 +47,7 @@ def test_group_that_uses_fewest_gpus_goes_first_whatever_the_tags(
     assert narrow.job(3)["group"] == "a"
     assert narrow.job(6)["group"] is None
     assert "group       a\n" in narrow.ok("show", "3")
-    other.open()  # group a goes on using the other GPU
+    other.open()  # group a keeps using the other GPU
     assert narrow.wait(3, 4, 5, 6) == 0
     gate.open()
     order = order_of(narrow)
@@ -60,7 +60,7 @@ def test_empty_group_is_refused(lab: Lab) -> None:
             "write --group NAME")  # fmt: skip
 
 
-def test_a_job_waits_for_another_to_succeed(lab: Lab) -> None:
+def test_job_waits_for_another_to_succeed(lab: Lab) -> None:
     gate = Gate(lab.folder)
     first = lab.submit(f"{gate.wait}; echo first >> order")
     second = lab.submit("--after", str(first), "echo second >> order")
@@ -81,7 +81,7 @@ def test_a_job_waits_for_another_to_succeed(lab: Lab) -> None:
         ("false", "notok", "done"),
     ],
 )
-def test_each_condition_lets_the_right_end_through(
+def test_each_condition_accepts_the_right_results(
     lab: Lab, command: str, condition: str, state: str
 ) -> None:
     first = lab.submit("--hold", command)
@@ -92,7 +92,7 @@ def test_each_condition_lets_the_right_end_through(
     assert lab.job(second)["cause"] == ("dependency" if state == "cancelled" else "exit")
 
 
-def test_a_failed_dependency_cancels_the_whole_chain(lab: Lab) -> None:
+def test_failed_dependency_cancels_the_whole_chain(lab: Lab) -> None:
     first = lab.submit("--hold", "false")
     second = lab.submit("--after", str(first), "true")
     third = lab.submit("--after", str(second), "true")
@@ -104,7 +104,7 @@ def test_a_failed_dependency_cancels_the_whole_chain(lab: Lab) -> None:
     assert f"[job {second} was cancelled] true" in lab.ok("ls", str(third))
 
 
-def test_a_job_that_waited_for_a_failure_says_that_there_was_none(lab: Lab) -> None:
+def test_job_after_a_failure_is_cancelled_when_the_other_succeeds(lab: Lab) -> None:
     first = lab.submit("--hold", "true")
     second = lab.submit("--after", f"{first}:notok", "true")
     lab.ok("release", str(first))
@@ -117,14 +117,14 @@ def test_a_job_that_waited_for_a_failure_says_that_there_was_none(lab: Lab) -> N
     assert f"[job {first} was removed] true" in lab.ok("ls", str(second))
 
 
-def test_cancelling_a_waiting_job_cancels_what_needs_it(lab: Lab) -> None:
+def test_cancelling_a_waiting_job_cancels_its_dependents(lab: Lab) -> None:
     first = lab.submit("--hold", "true")
     second = lab.submit("--after", str(first), "true")
     lab.ok("cancel", str(first))
     assert (lab.job(first)["cause"], lab.job(second)["cause"]) == ("user", "dependency")
 
 
-def test_a_job_after_several_waits_for_all_of_them(lab: Lab) -> None:
+def test_job_after_several_waits_for_all_of_them(lab: Lab) -> None:
     first, second = lab.submit("--hold", "true"), lab.submit("--hold", "true")
     last = lab.submit("--after", f"{first},{second}:any", "true")
     lab.ok("release", str(first))
@@ -134,7 +134,7 @@ def test_a_job_after_several_waits_for_all_of_them(lab: Lab) -> None:
     assert lab.wait(last) == 0
 
 
-def test_a_dependency_that_has_ended_well_is_met_at_once(lab: Lab) -> None:
+def test_dependency_on_a_succeeded_job_is_met(lab: Lab) -> None:
     first = lab.submit("true")
     lab.wait(first)
     second = lab.submit("--after", str(first), "true")
@@ -142,7 +142,7 @@ def test_a_dependency_that_has_ended_well_is_met_at_once(lab: Lab) -> None:
     assert lab.job(second)["after"] == [{"job": first, "condition": "ok", "met": True}]
 
 
-def test_a_dependency_that_has_ended_badly_is_refused(lab: Lab) -> None:
+def test_dependency_on_a_failed_job_is_refused(lab: Lab) -> None:
     first = lab.submit("false")
     lab.wait(first)
     refused(
@@ -154,7 +154,7 @@ def test_a_dependency_that_has_ended_badly_is_refused(lab: Lab) -> None:
     assert list(lab.states()) == [first]
 
 
-def test_a_job_over_its_time_limit_is_ended(lab: Lab) -> None:
+def test_job_over_its_time_limit_is_stopped(lab: Lab) -> None:
     job = lab.submit("-t", "0.1s", "--grace", "5s", "sleep 600")
     assert lab.wait(job) == 128 + 15
     assert (lab.state(job), lab.job(job)["cause"]) == ("failed", "time_limit")
@@ -162,19 +162,19 @@ def test_a_job_over_its_time_limit_is_ended(lab: Lab) -> None:
     assert lab.processes() == []
 
 
-def test_a_job_that_ignores_sigterm_is_killed_after_its_grace(lab: Lab) -> None:
+def test_job_that_ignores_sigterm_is_killed_after_its_grace_period(lab: Lab) -> None:
     job = lab.submit("-t", "0.1s", "--grace", "0.1s", "trap '' TERM; while :; do sleep 0.05; done")
     assert lab.wait(job) == 128 + 9
     assert lab.processes() == []
 
 
-def test_a_time_limit_of_zero_is_none(lab: Lab) -> None:
+def test_time_limit_of_zero_means_no_limit(lab: Lab) -> None:
     job = lab.submit("-t", "0", "true")
     assert lab.wait(job) == 0
     assert lab.job(job)["time_limit"] is None
 
 
-def test_a_failing_job_is_tried_again(narrow: Lab) -> None:
+def test_failing_job_is_retried(narrow: Lab) -> None:
     text = "echo try $STOKER_ATTEMPT; [ $STOKER_ATTEMPT = 3 ]"
     job = narrow.submit("--retries", "5", text)
     assert narrow.wait(job) == 0
@@ -189,32 +189,32 @@ def test_a_failing_job_is_tried_again(narrow: Lab) -> None:
     assert narrow.ok("log", str(job), "--attempt", "1") == "try 1\n"
 
 
-def test_retries_end(narrow: Lab) -> None:
+def test_job_is_retried_at_most_retries_times(narrow: Lab) -> None:
     job = narrow.submit("-r", "2", "exit 7")
     assert narrow.wait(job) == 7
     assert (narrow.job(job)["attempts"], narrow.state(job)) == (3, "failed")
 
 
-def test_a_retry_keeps_adding_to_the_output_the_user_named(narrow: Lab) -> None:
+def test_retry_appends_to_the_output_file_of_the_user(narrow: Lab) -> None:
     (narrow.folder / "out").write_text("old\n")
     job = narrow.submit("-r", "2", "-o", "out", "echo $STOKER_ATTEMPT; [ $STOKER_ATTEMPT = 3 ]")
     assert narrow.wait(job) == 0
     assert narrow.log(job) == "1\n2\n3\n"
 
 
-def test_a_job_waits_between_retries(new_lab: Callable[..., Lab]) -> None:
+def test_job_waits_between_retries(new_lab: Callable[..., Lab]) -> None:
     lab = new_lab(devices=1, STOKER_RETRY_DELAY="1h")
     job = lab.submit("-r", "1", "false")
     lab.wait_until(lambda: lab.job(job)["attempts"] == 1 and lab.state(job) == "queued")
     assert lab.ok("why", str(job)).startswith(f"job {job} waits: attempt 2 is due at 2")
 
 
-def test_restartable_is_kept(lab: Lab) -> None:
+def test_restartable_is_stored(lab: Lab) -> None:
     job = lab.submit("--hold", "--restartable", "true")
     assert lab.job(job)["restartable"] is True
 
 
-def test_a_job_does_not_begin_before_its_time(lab: Lab) -> None:
+def test_job_does_not_start_before_its_begin_time(lab: Lab) -> None:
     later = lab.submit("--begin", "+2h", "true")
     past = lab.submit("--begin", "2020-01-01T00:00", "true")
     assert lab.wait(past) == 0
@@ -223,12 +223,12 @@ def test_a_job_does_not_begin_before_its_time(lab: Lab) -> None:
     assert "not before  2" in lab.ok("show", str(later))
 
 
-def test_a_begin_time_that_comes_starts_the_job(lab: Lab) -> None:
+def test_job_starts_at_its_begin_time(lab: Lab) -> None:
     job = lab.submit("--begin", "now+0.2s", "true")
     assert lab.wait(job) == 0
 
 
-def test_a_request_with_the_same_key_is_queued_once(lab: Lab) -> None:
+def test_request_with_the_same_key_is_queued_once(lab: Lab) -> None:
     first = lab.submit("--dedupe", "abc", "echo one")
     assert lab.submit("--dedupe", "abc", "echo two") == first
     again = lab.ok("submit", "--dedupe", "abc", "echo three")
@@ -237,7 +237,7 @@ def test_a_request_with_the_same_key_is_queued_once(lab: Lab) -> None:
     assert lab.job(first)["dedupe"] == "abc"
 
 
-def test_a_job_file_with_a_key_is_queued_once(lab: Lab) -> None:
+def test_job_file_with_a_key_is_queued_once(lab: Lab) -> None:
     (lab.folder / "jobs").write_text("true\ntrue\n")
     words = ("submit", "--hold", "--dedupe", "night", "--file", "jobs", "--json")
     assert json.loads(lab.ok(*words))["jobs"] == [1, 2]

@@ -1,4 +1,4 @@
-"""`stoker wait`: block, then say how it went."""
+"""`stoker wait`: blocking, exit codes and notices."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ from tests.lab import Lab
         ("kill -11 $$", 139, "failed: killed by SIGSEGV"),
     ],
 )
-def test_one_job_gives_its_own_code(lab: Lab, command: str, code: int, words: str) -> None:
+def test_wait_for_one_job_returns_its_exit_code(
+    lab: Lab, command: str, code: int, words: str
+) -> None:
     job = lab.submit(command)
     done = lab.run("wait", str(job))
     assert (done.returncode, done.stdout, done.stderr) == (code, "", f"job {job} {words}\n")
 
 
-def test_several_jobs_give_0_or_1(lab: Lab) -> None:
+def test_wait_for_several_jobs_returns_0_or_1(lab: Lab) -> None:
     lab.ok("submit", "-f", "-", input="true\ntrue\nexit 7\n")
     assert lab.wait(1, 2) == 0
     done = lab.run("wait", "1-3")
@@ -33,7 +35,7 @@ def test_several_jobs_give_0_or_1(lab: Lab) -> None:
     assert lab.ok("wait", "--ignore-failures", "-q", "3") == ""
 
 
-def test_waiting_for_everything(lab: Lab) -> None:
+def test_wait_without_jobs_waits_for_all(lab: Lab) -> None:
     lab.submit("true")
     done = lab.run("wait")
     assert (done.returncode, done.stderr) == (0, "all jobs finished\n")
@@ -43,12 +45,12 @@ def test_waiting_for_everything(lab: Lab) -> None:
     assert as_json(lab.run("wait", "--json").stdout)["counts"] == {"done": 1, "failed": 1}
 
 
-def test_waiting_for_everything_leaves_out_held_jobs(lab: Lab) -> None:
+def test_wait_without_jobs_ignores_held_jobs(lab: Lab) -> None:
     lab.submit("--hold", "true")
     assert lab.wait() == 0
 
 
-def test_any_returns_with_the_first_end(lab: Lab) -> None:
+def test_wait_any_returns_when_the_first_job_finishes(lab: Lab) -> None:
     gate = Gate(lab.folder)
     slow, fast = lab.submit(gate.wait), lab.submit("true")
     done = lab.run("wait", "--any", str(slow), str(fast))
@@ -56,7 +58,7 @@ def test_any_returns_with_the_first_end(lab: Lab) -> None:
     assert lab.state(slow) != "done"
 
 
-def test_any_without_words_means_what_has_not_ended(lab: Lab) -> None:
+def test_wait_any_without_jobs_waits_for_unfinished_jobs(lab: Lab) -> None:
     lab.submit("false")
     lab.wait(1)
     done = lab.run("wait", "--any")
@@ -70,7 +72,7 @@ def test_any_without_words_means_what_has_not_ended(lab: Lab) -> None:
     assert wait.returncode == 0
 
 
-def test_a_timeout_ends_the_wait_with_124(lab: Lab) -> None:
+def test_wait_exits_with_124_after_its_timeout(lab: Lab) -> None:
     gate = Gate(lab.folder)
     job = lab.submit(gate.wait)
     refused(
@@ -81,7 +83,7 @@ def test_a_timeout_ends_the_wait_with_124(lab: Lab) -> None:
     assert lab.state(job) != "done"
 
 
-def test_waiting_for_a_held_job_says_what_is_missing(lab: Lab) -> None:
+def test_wait_for_a_held_job_prints_a_notice(lab: Lab) -> None:
     job = lab.submit("--hold", "true")
     wait = lab.popen("wait", str(job))
     assert wait.stderr is not None
@@ -91,7 +93,7 @@ def test_waiting_for_a_held_job_says_what_is_missing(lab: Lab) -> None:
     assert wait.returncode == 0
 
 
-def test_waiting_starts_a_daemon_when_there_is_none(lab: Lab) -> None:
+def test_wait_starts_a_daemon(lab: Lab) -> None:
     job = lab.submit("--hold", "true")
     lab.ok("daemon", "drain")
     lab.ok("release", str(job))
@@ -103,19 +105,19 @@ def test_waiting_starts_a_daemon_when_there_is_none(lab: Lab) -> None:
     assert wait.returncode == 0
 
 
-def test_a_wait_outlives_the_daemon(lab: Lab) -> None:
+def test_wait_survives_a_restart_of_the_daemon(lab: Lab) -> None:
     gate = Gate(lab.folder)
     job = lab.submit(f"{gate.wait}; exit 5")
     gate.wait_for()
     wait = lab.popen("wait", str(job))
     lab.kill_daemon()
-    lab.wait_until(lambda: lab.daemon_pid() is not None)  # its runner brings it back
+    lab.wait_until(lambda: lab.daemon_pid() is not None)  # the runner restarts it
     gate.open()
     wait.communicate(timeout=60)
     assert wait.returncode == 5
 
 
-def test_a_cancelled_job_gives_its_signal_or_1(lab: Lab) -> None:
+def test_wait_for_a_cancelled_job_returns_its_signal_or_1(lab: Lab) -> None:
     gate = Gate(lab.folder)
     running, waiting = lab.submit(gate.wait), lab.submit("--hold", "true")
     gate.wait_for()
@@ -126,5 +128,5 @@ def test_a_cancelled_job_gives_its_signal_or_1(lab: Lab) -> None:
     assert (result["state"], result["cause"]) == ("cancelled", "user")
 
 
-def test_an_unknown_job_is_refused(lab: Lab) -> None:
+def test_wait_for_an_unknown_job_is_refused(lab: Lab) -> None:
     refused(lab.run("wait", "9"), 1, "there is no job `9`", "`stoker ls` shows the jobs")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).resolve().parents[2] / "tools" / "make_environment.py"
-# As on Debian without python3-venv, where `venv` is there and `ensurepip` is not.
+# As on Debian without python3-venv, which has `venv` but not `ensurepip`.
 WITHOUT_ENSUREPIP = (
     "import runpy, sys; sys.modules['ensurepip'] = sys.modules['virtualenv'] = None;"
     "sys.argv = ['make_environment.py', sys.argv[1]];"
@@ -58,11 +58,11 @@ def test_environment_whose_python_is_gone_is_made_again(tmp_path: Path) -> None:
     (folder / "bin" / "python").symlink_to(tmp_path / "gone")
     (folder / "complete").touch()
     done = make(folder, "-c", WITHOUT_ENSUREPIP, PATH=str(tmp_path))
-    assert "ensurepip" in done.stderr  # it was not taken for a working environment
-    assert (folder / "complete").exists()  # and not removed, since no other one can be made
+    assert "ensurepip" in done.stderr  # it was recognized as broken
+    assert (folder / "complete").exists()  # and kept, because no other one can be made
 
 
-def test_folder_that_is_not_ours_is_refused_and_kept(tmp_path: Path) -> None:
+def test_folder_that_is_not_an_environment_is_refused_and_kept(tmp_path: Path) -> None:
     folder = tmp_path / ".venv"
     (folder / "lib/python3.11/site-packages/torch").mkdir(parents=True)
     (folder / "pyvenv.cfg").touch()

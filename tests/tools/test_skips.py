@@ -27,7 +27,7 @@ MODULE = 'import pytest\npytest.importorskip("no_such_module_at_all")\n'
 
 
 def run(top: Path, name: str, body: str, **env: str) -> str:
-    """What pytest prints for one file in the folder `name`, under the rules of our conftest.py."""
+    """The output of pytest for one file in the folder `name`, with the rules of conftest.py."""
     folder = top / name
     folder.mkdir(parents=True)
     (folder / "test_one.py").write_text(body)
