@@ -157,6 +157,8 @@ def test_unknown_command_suggests_a_similar_one(lab: Lab) -> None:
     [
         ("ps", "did you mean `stoker ls`?"),
         ("stop", "did you mean `stoker cancel JOB` or `stoker daemon stop`?"),
+        ("exit", "did you mean `stoker daemon stop` or `stoker cancel all`?"),
+        ("metrics", "did you mean `stoker results`?"),
         ("sbatch", "did you mean `stoker submit`?"),
         ("tail", "did you mean `stoker log -f`?"),
         ("nvidia-smi", "did you mean `stoker gpus`?"),
@@ -170,11 +172,15 @@ def test_command_of_another_tool_suggests_the_one_of_stoker(lab: Lab, word: str,
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        (("submit", "--cpus"), "Stoker does not limit CPUs; leave it out"),
+        (("submit", "--cpus"), "Stoker does not limit CPUs; remove the option"),
+        (("run", "--ncpus"), "Stoker does not limit CPUs; remove the option"),
+        (("edit", "--cpus"), "Stoker does not limit CPUs; remove the option"),
+        (("submit", "--queue"), "there is only one queue; remove the option"),
         (("submit", "--mem"), "Stoker does not limit memory; for GPU memory: --gpu-mem 20G"),
         (("submit", "--time"), "did you mean `--time-limit`?"),
         (("submit", "--depends-on"), "did you mean `--after`?"),
         (("submit", "--prioriyt"), "did you mean `--priority`?"),
+        (("gpus", "--cpus"), "see `stoker gpus --help`"),
         (("ls", "--cpus"), "see `stoker ls --help`"),
     ],
 )
@@ -190,11 +196,11 @@ def test_suggested_commands_and_options_exist() -> None:
     from stoker.core.formats import known_words
     from stoker.core.formats.command_line import all_options
 
-    said = [
+    suggested = [
         *known_words.COMMANDS.values(),
         *(s for both in known_words.EITHER.values() for s in both),
     ]
-    assert {text.split()[1] for text in said} <= set(VERBS)
+    assert {text.split()[1] for text in suggested} <= set(VERBS)
     names = {
         name
         for verb in VERBS

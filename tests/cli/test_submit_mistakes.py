@@ -127,7 +127,7 @@ def _submit_in_shell(lab: Lab, script: str) -> subprocess.CompletedProcess[str]:
 
 def test_data_on_stdin_gets_a_notice(lab: Lab) -> None:
     (lab.folder / "data").write_text("1 2 3\n")
-    notice = "note: the job does not get the data on stdin"
+    notice = "note: the job cannot read the data on stdin"
     # The pipe has its data before the command checks it.
     piped = _submit_in_shell(
         lab, "mkfifo f; exec 3<>f; cat data >&3; STOKER submit --hold cat <&3 3<&-"

@@ -1,8 +1,8 @@
-"""Commands and options of other tools, and what they are called here. Only for hints."""
+"""Commands and options of other tools, with their equivalents in Stoker. Used only for hints."""
 
 from __future__ import annotations
 
-# What to type instead of a command that Stoker does not have.
+# Commands with one equivalent.
 COMMANDS = {
     "ps": "stoker ls", "jobs": "stoker ls", "squeue": "stoker ls", "qstat": "stoker ls",
     "history": "stoker ls --state final", "top": "stoker status", "sinfo": "stoker gpus",
@@ -18,18 +18,29 @@ COMMANDS = {
     "unpause": "stoker release", "watch": "stoker ls --watch", "ui": "stoker web",
     "gui": "stoker web", "dashboard": "stoker web", "serve": "stoker web",
     "table": "stoker results", "search": "stoker sweep", "tune": "stoker sweep",
-    "grid": "stoker sweep", "agent": "stoker sweep",
+    "grid": "stoker sweep", "agent": "stoker sweep", "study": "stoker sweep",
+    "studies": "stoker sweep ls", "metrics": "stoker results", "graph": "stoker plot",
+    "chart": "stoker plot", "device": "stoker gpus", "devices": "stoker gpus",
+    "sacct": "stoker ls --state final", "label": "stoker tag", "server": "stoker web",
+    "new": "stoker submit", "launch": "stoker submit",
 }  # fmt: skip
-# Where a word may mean one of two things.
+# Commands with two possible meanings.
 EITHER = {
     "stop": ("stoker cancel JOB", "stoker daemon stop"),
     "start": ("stoker release JOB", "stoker daemon start"),
     "resume": ("stoker sweep resume NAME", "stoker daemon resume"),
     "drain": ("stoker gpus drain GPU", "stoker daemon drain"),
     "shutdown": ("stoker daemon stop", "stoker cancel all"),
+    "exit": ("stoker daemon stop", "stoker cancel all"),
+    "quit": ("stoker daemon stop", "stoker cancel all"),
+    "halt": ("stoker daemon stop", "stoker cancel all"),
     "rename": ("stoker edit JOB --name NAME", "stoker tag JOB +TAG"),
 }  # fmt: skip
+# Options with an equivalent, suggested where a command has it.
 OPTIONS = {
+    "--gpu-count": "--gpus", "--cuda-visible-devices": "--gpu-ids", "--dependencies": "--after",
+    "--err": "--stderr", "--workers": "--jobs", "--bind": "--host", "--addr": "--host",
+    "--address": "--host",
     "--gpu": "--gpus", "--ngpus": "--gpus", "--num-gpus": "--gpus", "--gres": "--gpus",
     "--devices": "--gpu-ids", "--gpu-id": "--gpu-ids", "--device": "--gpu-ids",
     "--vram": "--gpu-mem", "--gpu-memory": "--gpu-mem", "--gpumem": "--gpu-mem",
@@ -43,15 +54,20 @@ OPTIONS = {
     "--search": "--method", "--objective": "--metric", "--parallel": "--max-parallel",
     "--concurrency": "--max-parallel", "--csv-file": "--csv", "--tail": "--lines",
 }  # fmt: skip
-# Options for which there is nothing here.
+# Options without an equivalent.
 WITHOUT = {
-    "--cpus": "Stoker does not limit CPUs; leave it out",
-    "--cpu": "Stoker does not limit CPUs; leave it out",
-    "--cores": "Stoker does not limit CPUs; leave it out",
-    "--cpus-per-task": "Stoker does not limit CPUs; leave it out",
+    "--cpus": "Stoker does not limit CPUs; remove the option",
+    "--cpu": "Stoker does not limit CPUs; remove the option",
+    "--cores": "Stoker does not limit CPUs; remove the option",
+    "--ncpus": "Stoker does not limit CPUs; remove the option",
+    "--num-cpus": "Stoker does not limit CPUs; remove the option",
+    "--nodes": "Stoker runs jobs on this host only; remove the option",
+    "--ntasks": "a job is one command; remove the option",
+    "--array": "use a job file (`stoker submit --file`) or `stoker sweep`",
+    "--cpus-per-task": "Stoker does not limit CPUs; remove the option",
     "--mem": "Stoker does not limit memory; for GPU memory: --gpu-mem 20G",
     "--memory": "Stoker does not limit memory; for GPU memory: --gpu-mem 20G",
-    "--ram": "Stoker does not limit memory; leave it out",
-    "--partition": "there is one queue; leave it out",
-    "--queue": "there is one queue; leave it out",
+    "--ram": "Stoker does not limit memory; remove the option",
+    "--partition": "there is only one queue; remove the option",
+    "--queue": "there is only one queue; remove the option",
 }
