@@ -38,7 +38,7 @@ def test_stopped_run_prints_the_number_of_jobs_not_started(
 
 def test_stopped_run_counts_unread_jobs_of_the_file(lab: Lab) -> None:
     _, _, errors = drained(lab, signal.SIGUSR1, count=40_000)
-    assert errors.startswith("2 done, 39998 not started; --resume")
+    assert errors.startswith("2 done, 39998 not started; continue with --resume")
 
 
 def test_quiet_run_prints_the_number_of_jobs_not_started(lab: Lab) -> None:
@@ -72,7 +72,7 @@ def test_skipped_jobs_do_not_count_as_not_started(lab: Lab) -> None:
     run.stderr.readline()
     gate.open()
     _, errors = run.communicate(timeout=60)
-    assert errors.startswith("2 done, 3000 skipped (done before), 2 not started; --resume")
+    assert errors.startswith("2 done, 3000 skipped (done before), 2 not started; continue with --resume")
 
 
 def test_stopped_run_counts_jobs_not_retried(lab: Lab) -> None:
