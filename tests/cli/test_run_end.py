@@ -72,7 +72,9 @@ def test_skipped_jobs_do_not_count_as_not_started(lab: Lab) -> None:
     run.stderr.readline()
     gate.open()
     _, errors = run.communicate(timeout=60)
-    assert errors.startswith("2 done, 3000 skipped (done before), 2 not started; continue with --resume")
+    assert errors.startswith(
+        "2 done, 3000 skipped (done before), 2 not started; continue with --resume"
+    )
 
 
 def test_stopped_run_counts_jobs_not_retried(lab: Lab) -> None:

@@ -92,8 +92,8 @@ def test_slots_and_declared_memory_are_counted_together(host: GpuHost, gpu_lab: 
     ("args", "code", "message", "hint"),
     [
         (("drain",), 2, "no GPU given", "give indices or UUIDs, or `all`"),
-        (("drain", "9"), 1, "there is no GPU `9`", "`stoker gpus` shows them"),
-        (("drain", "0", "x"), 1, "there is no GPU `x`", "`stoker gpus` shows them"),
+        (("drain", "9"), 1, "there is no GPU `9`", "`stoker gpus` lists the GPUs"),
+        (("drain", "0", "x"), 1, "there is no GPU `x`", "`stoker gpus` lists the GPUs"),
         (
             ("explode", "0"),
             2,

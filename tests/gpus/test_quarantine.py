@@ -126,4 +126,4 @@ def test_job_that_fails_with_its_gpu_is_retried_on_another(host: GpuHost, gpu_la
 
 def test_restore_of_a_gpu_that_does_not_exist_is_refused(gpu_lab: GpuLab) -> None:
     refused(gpu_lab.run("gpus", "restore", "7"), 1, "there is no GPU `7`",
-            "`stoker gpus` shows them")  # fmt: skip
+            "`stoker gpus` lists the GPUs")  # fmt: skip

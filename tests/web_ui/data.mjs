@@ -19,11 +19,11 @@ const LATER = 86_400;
 
 /** Why a job waits; `ahead` is the number of jobs before it in the queue. */
 export function whyOf(one, ahead) {
-  if (one.state === 'held') return `it is held; \`stoker release ${one.id}\` lets it run`;
+  if (one.state === 'held') return `it is held; to let it start: stoker release ${one.id}`;
   const first = one.after.find((other) => !other.met);
   if (first) return `job ${first.job} must succeed first; it is running`;
   if (one.eligible_at)
-    return `it may not begin before ${one.eligible_at.slice(0, 19).replace('T', ' ')}`;
+    return `it may not start before ${one.eligible_at.slice(0, 19).replace('T', ' ')}`;
   if (!one.gpus)
     return `${ahead ? `${ahead} jobs in front of it; ` : ''}all 2 CPU slots are taken by jobs 17, 19`;
   const needs = one.gpu_mem_bytes

@@ -523,7 +523,7 @@ export class Fake {
       throw new ApiError(
         422,
         'impossible',
-        `a job asks for ${body.gpus} GPUs, but this host has 8 GPUs`,
+        `the job requests ${body.gpus} GPUs, but this host has 8 GPUs`,
         'use --gpus 8',
         'gpus',
       );
