@@ -52,9 +52,9 @@ share a command profile.
 Policies:
   fifo      strict order of submission
   backfill  EASY backfill with time limits: the duration, rounded up to 1, 4, 12, 24, 72 or 168 h
-  learned   what Stoker does: shortest first by durations learned from earlier jobs of the profile;
+  learned   what Stoker does: highest response ratio next (HRRN), by durations learned per profile;
     in a trace without profiles, by the true duration times a log-normal factor (sigma 1)
-  oracle    shortest first by true durations""",
+  oracle    HRRN by true durations""",
         words="files",
     )  # fmt: skip
 
