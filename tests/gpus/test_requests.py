@@ -172,7 +172,7 @@ def test_request_that_no_gpu_can_satisfy_is_refused(
         (
             ("--gpu-mem", "5G", "--exclusive"),
             "--gpu-mem and --exclusive exclude each other",
-            "give one",
+            "use one of them",
         ),
         (
             ("--gpus", "0", "--gpu-mem", "5G"),
