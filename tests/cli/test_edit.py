@@ -92,7 +92,7 @@ def test_edit_without_a_terminal_needs_options(lab: Lab) -> None:
 def test_only_one_waiting_job_can_be_edited(lab: Lab) -> None:
     lab.ok("submit", "--hold", "-f", "-", input="true\ntrue\n")
     refused(lab.run("edit", "all", "-G0"), 2, "exactly one job can be edited at a time",
-            "stoker edit 7 --gpus 2")  # fmt: skip
+            "example: stoker edit 7 --gpus 2")  # fmt: skip
     lab.ok("cancel", "1")
     refused(lab.run("edit", "1", "-G0"), 1, "job 1 was cancelled; only a waiting job can be edited",
             "`stoker rerun --hold 1` creates a copy that can be edited")  # fmt: skip
@@ -103,7 +103,9 @@ def test_only_one_waiting_job_can_be_edited(lab: Lab) -> None:
     gate.wait_for()
     lab.wait_until(lambda: lab.state(3) == "running")
     hint = "after `stoker cancel 3`, `stoker rerun --hold 3` creates a copy that can be edited"
-    refused(lab.run("edit", "3", "-G0"), 1, "job 3 is running and cannot be edited any more", hint)
+    refused(
+        lab.run("edit", "3", "-G0"), 1, "job 3 is running; only a waiting job can be edited", hint
+    )
 
 
 def test_begin_time_can_be_set_changed_and_removed(lab: Lab) -> None:

@@ -202,7 +202,7 @@ def test_suspended_daemon_loses_nothing_and_enforces_no_limit_wrongly(lab: Lab) 
     assert f"the daemon is suspended; `kill -CONT {daemon}` continues it" in lab.ok(
         "why", str(queued)
     )
-    assert lab.ok("daemon", "status").startswith("daemon is stopped (pid ")
+    assert lab.ok("daemon", "status").startswith("daemon is suspended (pid ")
     (lab.folder / "go").touch()
     lab.wait_until(lambda: not lab.processes())
     os.kill(daemon, signal.SIGCONT)

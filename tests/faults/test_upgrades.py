@@ -190,7 +190,8 @@ def test_doctor_names_suspended_processes(lab: Lab) -> None:
     done = lab.run("doctor")
     assert done.returncode == 1
     output = (
-        f"bad   the runner (pid {runner}) is suspended: no job starts, and no end is noticed\n"
+        f"bad   the runner (pid {runner}) is suspended: no job starts, and the end of no job"
+        " is recorded\n"
         f"      hint: kill -CONT {runner}\n"
     )
     assert output in done.stdout
@@ -211,8 +212,7 @@ def test_doctor_reports_waiting_jobs_without_a_daemon(lab: Lab) -> None:
     lab.ok("daemon", "stop")
     output = lab.run("doctor").stdout
     assert (
-        "warn  no daemon is running, and 1 job waits for one\n      hint: stoker daemon start"
-        in output
+        "warn  no daemon is running, but 1 job is queued\n      hint: stoker daemon start" in output
     )
 
 

@@ -40,7 +40,10 @@ def test_jobs_on_a_drained_gpu_finish_and_others_wait_until_it_is_restored(
 
 
 def test_all_gpus_can_be_drained_and_restored_at_once(gpu_lab: GpuLab) -> None:
-    assert gpu_lab.ok("gpus", "drain", "all") == "gpu 0, 1 drained: no more jobs start there\n"
+    assert (
+        gpu_lab.ok("gpus", "drain", "all")
+        == "GPUs 0, 1 drained: running jobs finish, no more jobs start\n"
+    )
     waits = gpu_lab.submit("true")
     assert gpu_lab.wait(gpu_lab.submit("--gpus", "0", "true")) == 0
     assert gpu_lab.state(waits) == "queued"
@@ -61,7 +64,7 @@ def test_drained_gpus_stay_drained_for_the_next_daemon(gpu_lab: GpuLab) -> None:
 def test_jobs_share_a_gpu_by_slots(host: GpuHost, gpu_lab: GpuLab) -> None:
     gate = host.gate()
     first = gpu_lab.start(gate, "--gpu-ids", "0")
-    assert gpu_lab.ok("gpus", "slots", "3", "0") == "gpu 0 now with 3 slots each\n"
+    assert gpu_lab.ok("gpus", "slots", "3", "0") == "GPU 0 set to 3 slots\n"
     gpu_lab.submit("--hold", "true")  # the slots take effect before the GPU is free
     gate.open()
     assert gpu_lab.wait(first) == 0
@@ -113,7 +116,7 @@ def test_invalid_change_is_refused_and_changes_nothing(
 
 
 def test_drain_is_refused_on_a_host_without_gpus(new_host: Callable[..., GpuHost]) -> None:
-    refused(new_host().lab().run("gpus", "drain", "all"), 1, "there is no GPU on this host")
+    refused(new_host().lab().run("gpus", "drain", "all"), 1, "this host has no GPU")
 
 
 def test_changes_are_reported_as_json(host: GpuHost, gpu_lab: GpuLab) -> None:

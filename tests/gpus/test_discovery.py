@@ -74,7 +74,7 @@ def test_gpus_without_memory_information_are_shared_by_slots(
 
 def test_host_with_a_driver_and_no_gpu_runs_cpu_jobs(new_host: Callable[..., GpuHost]) -> None:
     lab = new_host().lab()
-    assert lab.ok("gpus") == "no GPU\n"
+    assert lab.ok("gpus") == "no GPUs found\n"
     job = lab.submit("echo no GPU needed")
     assert lab.wait(job) == 0
     assert lab.job(job)["gpus"] == 0

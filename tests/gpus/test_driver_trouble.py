@@ -143,7 +143,7 @@ def test_job_whose_gpu_is_removed_does_not_keep_the_daemon_busy(
 
 
 def test_doctor_reports_the_driver_problem(host: GpuHost, gpu_lab: GpuLab) -> None:
-    assert "2 devices: NVIDIA H200" in gpu_lab.run("doctor").stdout
+    assert "2 GPUs: NVIDIA H200" in gpu_lab.run("doctor").stdout
     host.fake.fail_init(LIBRARY_MISMATCH)
     done = gpu_lab.run("doctor")
     assert done.returncode == 1

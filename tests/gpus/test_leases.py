@@ -53,8 +53,8 @@ def test_holder_of_a_lease_is_shown(host: GpuHost) -> None:
     first.start(gate, "-M", "20G", "--gpu-ids", "1")
     pid = first.daemon_pid()
     shown = second.ok("gpus")
-    assert f"leased: all of it to {USER} (pid {pid})" in shown
-    assert f"leased: 20 GB to {USER} (pid {pid})" in shown
+    assert f"all memory leased to {USER} (pid {pid})" in shown
+    assert f"20 GB leased to {USER} (pid {pid})" in shown
     whole, part = second.gpus()
     assert whole["holders"] == [{"uid": os.getuid(), "pid": pid, "amount_bytes": None}]
     assert part["holders"] == [{"uid": os.getuid(), "pid": pid, "amount_bytes": 20 * GIB}]

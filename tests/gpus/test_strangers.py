@@ -103,7 +103,7 @@ def test_other_processes_are_shown_with_user_pid_and_memory(host: GpuHost, gpu_l
     pids = [host.other_process(0, 5 * GIB), host.other_process(0, 2 * GIB, "graphics")]
     shown = gpu_lab.ok("gpus")
     for pid, size in zip(pids, ("5.0 GB", "2.0 GB"), strict=True):
-        assert f"not ours: {USER} (pid {pid}) has {size}" in shown
+        assert f"other process: {USER} (pid {pid}) has {size}" in shown
     first, second = gpu_lab.gpus()
     assert (first["state"], second["state"]) == ("taken", "free")
     assert first["strangers"] == [

@@ -49,7 +49,7 @@ def test_jobs_that_share_a_gpu_are_measured_separately(host: GpuHost, gpu_lab: G
         (jobs[1], 11 * GIB),
     ]
     shown = gpu_lab.ok("gpus")
-    assert "(has 3.0 GB, was promised 20 GB)" in shown
+    assert "(uses 3.0 GB, reserved 20 GB)" in shown
     gate.open()
     assert gpu_lab.wait(*jobs) == 0
     assert [gpu_lab.job(job)["gpu_memory_peak_bytes"] for job in jobs] == [3 * GIB, 11 * GIB]
@@ -72,7 +72,7 @@ def test_cpu_job_has_no_recorded_gpu_use(gpu_lab: GpuLab) -> None:
     found = gpu_lab.job(job)
     keys = ("gpu_memory_peak_bytes", "gpu_use_percent", "gpu_energy_joules")
     assert [found[key] for key in keys] == [None, None, None]
-    assert "on the gpu" not in gpu_lab.ok("show", str(job))
+    assert "GPU use" not in gpu_lab.ok("show", str(job))
 
 
 def test_gpus_json_describes_a_gpu_and_its_jobs(host: GpuHost, gpu_lab: GpuLab) -> None:

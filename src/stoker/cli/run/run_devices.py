@@ -29,11 +29,7 @@ def gpus_of(parsed: Parsed, settings: Settings, tag_base: int) -> FixedGpus:
         if not named:
             return FixedGpus(())
     if named is None:
-<<<<<<< HEAD
-        return _looked_at(find_gpus(settings, tag_base), ())
-=======
-        return _sampled(find_cards(settings, tag_base), ())
->>>>>>> fc5a3c6 (Rewrite the texts of the run command)
+        return _sampled(find_gpus(settings, tag_base), ())
     devices = parse_devices(named)
     if settings.devices:
         _check_known(devices, simulated(settings.devices))
@@ -51,20 +47,12 @@ def gpus_of(parsed: Parsed, settings: Settings, tag_base: int) -> FixedGpus:
     return _sampled(gpus, devices)
 
 
-<<<<<<< HEAD
-def _looked_at(cards: FixedGpus, named: tuple[Device, ...]) -> FixedGpus:
-    if isinstance(cards, MonitoredGpus):
-        cards.update(sample_once(), {})
-        if cards.problem is not None:
-            notice(f"no GPU can be used: {cards.problem}")
-=======
 def _sampled(gpus: FixedGpus, named: tuple[Device, ...]) -> FixedGpus:
     """The same GPUs, after a first sample of their state."""
     if isinstance(gpus, MonitoredGpus):
         gpus.update(sample_once(), {})
-        if gpus.trouble is not None:
-            notice(f"no GPU can be used: {gpus.trouble}")
->>>>>>> fc5a3c6 (Rewrite the texts of the run command)
+        if gpus.problem is not None:
+            notice(f"no GPU can be used: {gpus.problem}")
         else:
             _check_known(named, gpus.devices)
     return gpus
