@@ -181,7 +181,7 @@ def test_request_that_no_gpu_can_satisfy_is_refused(
         ),
         (
             ("--on-oom", "panic"),
-            "`panic` is not a way to handle out-of-memory errors",
+            "`panic` is not a valid action",
             "write bigger, elsewhere, alone or fail",
         ),
     ],
