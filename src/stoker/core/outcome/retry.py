@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stoker.core.model import Outcome
+from stoker.core.outcome.wait_status import exit_code_of, signal_of
 from stoker.core.record import Record
 
 # However often a restartable job is lost, it is not started for ever (Slurm stops at 5 as well).
@@ -49,7 +50,7 @@ def judge(
     `requeues` of them, before this one, ended because the job asked for another: those are no
     failures and use up no retries. `seconds` is how long this one took.
     """
-    exit_code, signal = _decode(outcome.status)
+    exit_code, signal = exit_code_of(outcome.status), signal_of(outcome.status)
     cause = _cause(outcome, exit_code, signal)
     if cause == "stopped_early":  # it was told to leave, however it did: that is the end of it
         return Verdict("cancel", cause, exit_code, signal)
@@ -86,15 +87,6 @@ def give_up(verdict: Verdict) -> Verdict:
 def backoff(attempts: int, base_delay: float) -> float:
     """1, 2, 4, 8 ... times the base, capped: a broken job must not keep a GPU busy failing."""
     return float(min(BACKOFF_CAP_SECONDS, base_delay * 2 ** min(attempts - 1, 30)))
-
-
-def _decode(status: int | None) -> tuple[int | None, int | None]:
-    if status is None:
-        return None, None
-    signal = status & 0x7F
-    if signal:
-        return None, signal
-    return (status >> 8) & 0xFF, None
 
 
 def _cause(outcome: Outcome, exit_code: int | None, signal: int | None) -> str:
