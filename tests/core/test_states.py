@@ -10,7 +10,16 @@ from pathlib import Path
 import pytest
 
 from stoker.core import states
-from stoker.core.states import ACTIVE, EVENTS, FINAL, STATES, TABLE, WAITING, IllegalMove, advance
+from stoker.core.states import (
+    ACTIVE,
+    EVENTS,
+    FINAL,
+    STATES,
+    TABLE,
+    WAITING,
+    IllegalTransition,
+    advance,
+)
 
 ENDS = {
     "return": "queued",
@@ -36,7 +45,7 @@ MOVES = {
 def test_event_moves_a_job_as_listed_or_is_refused(state: str, event: str) -> None:
     expected = MOVES.get((state, event))
     if expected is None:
-        with pytest.raises(IllegalMove, match=f"'{event}' in state '{state}'"):
+        with pytest.raises(IllegalTransition, match=f"'{event}' in state '{state}'"):
             advance(state, event)
     else:
         assert advance(state, event) == expected
@@ -44,7 +53,7 @@ def test_event_moves_a_job_as_listed_or_is_refused(state: str, event: str) -> No
 
 def test_unknown_states_and_events_are_refused() -> None:
     for state, event in (("queued", "explode"), ("nowhere", "claim")):
-        with pytest.raises(IllegalMove):
+        with pytest.raises(IllegalTransition):
             advance(state, event)
 
 

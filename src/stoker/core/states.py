@@ -57,16 +57,16 @@ TABLE: dict[str, dict[str, str]] = {
 }
 
 
-class IllegalMove(Exception):
+class IllegalTransition(Exception):
     """The event is not allowed in the state: a bug in Stoker, never an error of the user."""
 
 
 def advance(state: str, event: str) -> str:
-    """Return the state after `event`. Raises IllegalMove if the state does not allow it."""
+    """Return the state after `event`. Raises IllegalTransition if the state does not allow it."""
     try:
         return TABLE[state][event]
     except KeyError:
-        raise IllegalMove(f"event {event!r} in state {state!r}") from None
+        raise IllegalTransition(f"event {event!r} in state {state!r}") from None
 
 
 def sources(event: str) -> tuple[str, ...]:
