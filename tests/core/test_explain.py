@@ -58,7 +58,7 @@ def test_kept_gpus_name_the_job_they_are_kept_for() -> None:
         host.runs(1, on=(0,))
         host.waits(2, gpus=2)
         host.waits(3)
-        assert host.explain(3) == "gpus 0, 1 are kept for job 2, which comes first"
+        assert host.explain(3) == "gpus 0, 1 are reserved for job 2, which comes first"
 
 
 def test_time_limit_is_suggested_where_one_would_help() -> None:
@@ -67,7 +67,7 @@ def test_time_limit_is_suggested_where_one_would_help() -> None:
         host.waits(2, gpus=2)
         host.waits(3)
         assert host.explain(3) == (
-            "gpus 0, 1 are kept for job 2, which comes first, likely in 10m00s; "
+            "gpus 0, 1 are reserved for job 2, which comes first, likely in 10m00s; "
             "a --time-limit below that would let this job start now"
         )
 
@@ -84,7 +84,7 @@ def test_cpu_slots_name_who_has_them() -> None:
     with Scenario(cpu_slots=2) as host:
         host.runs(1)
         host.waits(2, 3, gpus=0)
-        assert host.explain(3) == "all 2 CPU slots are taken by jobs 1, 2"
+        assert host.explain(3) == "all 2 CPU slots are used by jobs 1, 2"
 
 
 def test_long_lists_of_jobs_are_cut() -> None:
@@ -92,7 +92,7 @@ def test_long_lists_of_jobs_are_cut() -> None:
         for id in range(1, 10):
             host.runs(id)
         host.waits(10, gpus=0)
-        assert host.explain(10) == "all 9 CPU slots are taken by jobs 1, 2, 3, 4, 5, ..."
+        assert host.explain(10) == "all 9 CPU slots are used by jobs 1, 2, 3, 4, 5, ..."
 
 
 def test_impossible_job_is_told_what_the_host_has() -> None:

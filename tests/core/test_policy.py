@@ -429,7 +429,7 @@ def test_a_share_has_no_more_running_than_it_may_and_others_go_on() -> None:
     assert sorted(start.job for start in plan.starts) == [2, 5, 6]
     assert plan.waits == {3: SHARE_FULL, 4: SHARE_FULL}
     assert explain_ready(seen.waiting[1], seen, plan, Place(0)) == [
-        "sweep:a may have 2 running at a time, and has"
+        "sweep:a already has 2 running, which is its limit"
     ]
 
 
