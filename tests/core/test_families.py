@@ -6,11 +6,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stoker.core.profiles.command_profile import MAX_KEY_CHARS, family_key
+from stoker.core.profiles.command_profile import MAX_KEY_CHARS, profile_key
 
 
 def key(text: str) -> str:
-    return family_key((text,), shell=True)
+    return profile_key((text,), shell=True)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_size_keeps_its_value_and_nothing_else() -> None:
 
 def test_words_and_the_same_text_for_a_shell_are_one_family() -> None:
     words = ("python3", "train.py", "--lr", "0.1", "--name", "a b", "--seed=3")
-    assert family_key(words, shell=False) == key("python train.py --lr 3 --name 'a b' --seed=1")
+    assert profile_key(words, shell=False) == key("python train.py --lr 3 --name 'a b' --seed=1")
 
 
 def test_limits_are_as_written_down() -> None:
@@ -165,11 +165,11 @@ def test_long_commands_have_short_keys_that_differ() -> None:
 
 def test_what_comes_after_the_first_kilobytes_does_not_count() -> None:
     many = tuple(["cat", *["file"] * 5000])
-    assert family_key((*many, "a"), shell=False) == family_key((*many, "b"), shell=False)
+    assert profile_key((*many, "a"), shell=False) == profile_key((*many, "b"), shell=False)
 
 
 def test_nothing_has_a_family_of_its_own() -> None:
-    assert family_key((), shell=False) == family_key(("",), shell=True) == ""
+    assert profile_key((), shell=False) == profile_key(("",), shell=True) == ""
 
 
 WORDS = st.one_of(
@@ -188,18 +188,18 @@ ARGV = st.lists(WORDS, max_size=8).map(tuple)
 @example(("\udcff \ud800 3²",), True)
 @example(("=", "=3", "-", "--", "0x", "1e-"), False)
 def test_every_command_has_a_short_key_that_is_text(argv: tuple[str, ...], shell: bool) -> None:
-    found = family_key(argv, shell)
+    found = profile_key(argv, shell)
     assert len(found) <= MAX_KEY_CHARS
     found.encode()
-    assert family_key(argv, shell) == found
+    assert profile_key(argv, shell) == found
 
 
 @given(ARGV)
 @example(("z12345abcde67", "12345run6", "1.2.3", "x1.2#.#", "550e8400-e29b.1", "1e-4e-4"))
 def test_key_of_a_key_is_itself(argv: tuple[str, ...]) -> None:
-    found = family_key(argv, shell=True)
+    found = profile_key(argv, shell=True)
     if len(found) < MAX_KEY_CHARS:
-        assert family_key((found,), shell=True) == found
+        assert profile_key((found,), shell=True) == found
 
 
 NUMBERS = st.one_of(

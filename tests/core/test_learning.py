@@ -19,7 +19,7 @@ def test_a_promise_is_a_tenth_more_than_was_needed_in_round_steps(peak: int) -> 
 
 def test_advice_says_how_many_would_fit_one_card() -> None:
     advice = sharing_advice(Request(1), 8 * GIB, CARDS)
-    assert advice == "8 of these fit one card: add --gpu-mem 9G"
+    assert advice == "8 of these jobs fit on one GPU: add --gpu-mem 9G"
 
 
 @pytest.mark.parametrize(

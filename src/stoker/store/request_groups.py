@@ -11,7 +11,7 @@ from stoker.core.formats.byte_text import (
     unpack_words,
 )
 from stoker.core.model import JobSpec, Request
-from stoker.core.profiles.command_profile import family_key
+from stoker.core.profiles.command_profile import profile_key
 from stoker.store.database import Database
 from stoker.store.profiles import profile_id
 
@@ -43,7 +43,7 @@ class RequestGroups:
         return line, family
 
     def _family(self, spec: JobSpec) -> tuple[int, int]:
-        key = family_key(spec.argv, spec.shell)
+        key = profile_key(spec.argv, spec.shell)
         known = self._families.get(key)
         if known is None:
             if len(self._families) >= _MAX_NEW_FAMILIES:
