@@ -66,7 +66,7 @@ def test_a_warning_without_a_time_limit_or_of_no_signal_is_refused(lab: Lab) -> 
     done = lab.run("submit", "--signal", "USR1@60", "true")
     assert (done.returncode, "--signal needs --time-limit" in done.stderr) == (2, True)
     done = lab.run("submit", "--time-limit", "1h", "--signal", "NOPE@60", "true")
-    assert (done.returncode, "`NOPE@60` is no signal" in done.stderr) == (2, True)
+    assert (done.returncode, "`NOPE@60` is not a signal" in done.stderr) == (2, True)
 
 
 def test_a_job_of_a_job_does_not_take_its_marks_for_its_own(lab: Lab, tmp_path: Path) -> None:

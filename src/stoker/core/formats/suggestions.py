@@ -1,17 +1,17 @@
-"""What was most likely meant by a word that nothing is called: a table first, then the spelling."""
+"""Suggestions for unknown words: from a table first, then by similar spelling."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-_ALIKE = 0.6
-_ALIKE_BUT_FOR_THE_START = 0.75  # slips are rare in the first letter
+_MIN_RATIO = 0.6
+_MIN_RATIO_OTHER_INITIAL = 0.75  # typos in the first letter are rare
 
 
 def nearest(
     word: str, known: Iterable[str], meanings: Mapping[str, str] | None = None
 ) -> str | None:
-    """The known word that was most likely meant.
+    """Return the known word that was most likely meant; None if none is similar.
 
     >>> nearest("sumbit", ["submit", "status"]), nearest("--cpus", ["--gpus"])
     ('submit', None)
@@ -26,7 +26,7 @@ def nearest(
     for option in options:
         bare, other = word.lstrip("-"), option.lstrip("-")
         ratio = SequenceMatcher(None, bare, other).ratio()
-        floor = _ALIKE if bare[:1] == other[:1] else _ALIKE_BUT_FOR_THE_START
+        floor = _MIN_RATIO if bare[:1] == other[:1] else _MIN_RATIO_OTHER_INITIAL
         if ratio > best_ratio and (ratio > floor or (ratio == floor and bare[:1] == other[:1])):
             best, best_ratio = option, ratio
     return best
