@@ -50,7 +50,7 @@ def test_a_rerun_that_would_wait_in_vain_is_refused_and_changes_nothing(lab: Lab
     first, second, third = pipeline(lab)
     refused(
         lab.run("rerun", str(first), str(third)), 1,
-        f"job {third} waited for job {second}, which did not end as it had to",
+        f"job {third} depends on job {second}, which did not end as required",
         f"`stoker rerun {second} {third}` submits both again",
     )  # fmt: skip
     assert len(lab.states()) == 3

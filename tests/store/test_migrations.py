@@ -105,8 +105,8 @@ def test_waiting_jobs_with_a_tag_leave_its_fair_share_group(tmp_path: Path) -> N
     db = a_store(tmp_path)
     assert [job_queries.job(db, id).share for id in (1, 2, 3)] == ["", "", "sweep:b"]
     # A group of that name would be another one, and new jobs join those without a tag.
-    assert request_groups.line_id(db, Request(1), "a") not in (1, 2, 3)
-    assert request_groups.line_id(db, Request(1), "") == 1
+    assert request_groups.group_id(db, Request(1), "a") not in (1, 2, 3)
+    assert request_groups.group_id(db, Request(1), "") == 1
 
 
 def test_profiles_of_an_old_queue_keep_their_estimates(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ def test_repair_gives_up_when_somebody_writes_meanwhile(tmp_path: Path) -> None:
     path = tmp_path / "queue.db"
     path.write_bytes(path.read_bytes() + b"\0" * 2048)
     before = path.read_bytes()
-    with pytest.raises(Conflict, match="was written to while it was repaired"):
+    with pytest.raises(Conflict, match="was changed during the repair"):
         repair.repair(str(tmp_path), aside, [])
     assert path.read_bytes() == before
     assert not (tmp_path / "repairing.db").exists()

@@ -84,7 +84,7 @@ class View:
             return known
         # Further back than was read: at least those of its own request group come before it.
         is_only = all(job.line == row.line for job in self._deep.waiting)
-        return Place(job_queries.ahead_in_line(self._db, row), is_only)
+        return Place(job_queries.ahead_in_group(self._db, row), is_only)
 
     def reasons(self, row: JobRow, *, place_first: bool = False) -> list[str]:
         """Why a job waits that needs nothing but devices; empty when it starts now."""
