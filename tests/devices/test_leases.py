@@ -607,7 +607,7 @@ def test_a_folder_that_cannot_be_made_is_explained(
     monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
     monkeypatch.setenv("STOKER_LEASE_DIR", str(folder / "missing" / "deeper"))
-    with pytest.raises(NoPermission, match="cannot make the lease folder"):
+    with pytest.raises(NoPermission, match="cannot create the lease folder"):
         try_take([whole()])
 
 

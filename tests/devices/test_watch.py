@@ -107,7 +107,7 @@ def test_a_driver_that_hangs_is_given_up_and_found_again(watch: NvmlClient, fake
     late = deadline(watch)
     [sample] = watch.check(late)
     assert (sample.at, sample.cards) == (late, None)
-    assert sample.trouble == "the NVIDIA driver does not answer; trying again in 1 s"
+    assert sample.trouble == "the NVIDIA driver does not answer; retrying in 1 s"
     assert watch.pid is None
     wait_until(lambda: is_gone(pid))
     fake.unhang()
@@ -155,7 +155,7 @@ def test_a_helper_that_dies_is_replaced(watch: NvmlClient) -> None:
     hear(watch)
     pid = kill(watch)
     sample = hear(watch, lambda sample: not has_cards(sample))
-    assert sample.trouble == "the GPU watcher ended without a word; trying again in 1 s"
+    assert sample.trouble == "the GPU watcher exited unexpectedly; retrying in 1 s"
     assert watch.pid is None
     watch.check(deadline(watch))
     assert watch.pid not in (None, pid)
@@ -234,8 +234,8 @@ def test_files_in_the_current_folder_do_not_get_into_the_helper(
 
 def test_a_helper_does_not_outlive_its_parent(env: dict[str, str]) -> None:
     code = (
-        "from stoker.devices.nvml_client import Watch\n"
-        "w = Watch(); print(w.pid, flush=True); input()"
+        "from stoker.devices.nvml_client import NvmlClient\n"
+        "w = NvmlClient(); print(w.pid, flush=True); input()"
     )
     words = [sys.executable, "-c", code]
     pipe = subprocess.PIPE
