@@ -115,7 +115,7 @@ def test_forecast_of_now_is_exactly_what_the_daemon_starts(snapshot: Snapshot) -
 
 
 @given(snapshots())
-def test_forecast_with_hidden_jobs_promises_nothing_else_than_without(snapshot: Snapshot) -> None:
+def test_forecast_with_hidden_jobs_agrees_with_the_full_one(snapshot: Snapshot) -> None:
     """What lies behind the jobs that were read can only take promises away."""
     whole = forecast(snapshot)
     lines = {job.line for job in snapshot.waiting}
@@ -156,13 +156,13 @@ def test_forecast_starts_the_job_with_the_reservation_before_others_of_its_reque
                 assert first.id in found and found[first.id] <= found[job.id]
 
 
-def test_place_says_when_it_is_a_lower_bound() -> None:
+def test_place_is_marked_if_it_is_a_lower_bound() -> None:
     assert str(Place(1)) == "1 job in front of it"
     assert str(Place(3, is_exact=False)) == "at least 3 jobs in front of it"
 
 
 @given(st.integers(2, 40), st.integers(1, 3), st.booleans())
-def test_job_that_the_daemon_does_not_look_at_yet_has_a_reason(
+def test_job_that_the_daemon_does_not_consider_yet_has_a_reason(
     count: int, gpus: int, is_wide: bool
 ) -> None:
     """Neither it nor anything said about it starts before the jobs in front of it."""

@@ -42,7 +42,7 @@ MOVES = {
 
 
 @pytest.mark.parametrize(("state", "event"), list(product(STATES, EVENTS)))
-def test_event_moves_a_job_as_listed_or_is_refused(state: str, event: str) -> None:
+def test_event_changes_the_state_as_listed_or_is_refused(state: str, event: str) -> None:
     expected = MOVES.get((state, event))
     if expected is None:
         with pytest.raises(IllegalTransition, match=f"'{event}' in state '{state}'"):
@@ -84,7 +84,7 @@ def test_every_event_is_described_and_used() -> None:
 
 
 @pytest.mark.parametrize("event", EVENTS)
-def test_sources_are_the_states_that_know_the_event(event: str) -> None:
+def test_sources_are_the_states_that_allow_the_event(event: str) -> None:
     assert set(states.sources(event)) == {state for state, known in MOVES if known == event}
 
 

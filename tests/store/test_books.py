@@ -56,7 +56,7 @@ def _play(db: Database, books: AttemptStore, steps: list[str]) -> list[tuple[obj
 
 @settings(max_examples=60, deadline=None)
 @given(_STEPS)
-def test_late_books_say_the_same_as_books_kept_at_once(steps: list[str]) -> None:
+def test_buffered_store_writes_the_same_rows_as_the_direct_one(steps: list[str]) -> None:
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
