@@ -1,4 +1,4 @@
-"""Why a job failed, from logs as programs write them."""
+"""Causes of failures, from logs of real programs."""
 
 from __future__ import annotations
 

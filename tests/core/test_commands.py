@@ -1,4 +1,4 @@
-"""Texts without a shell, judged by real shells."""
+"""Commands that need no shell, checked with real shells."""
 
 from __future__ import annotations
 
@@ -115,5 +115,5 @@ def test_commands_are_displayed_as_typed() -> None:
 
 
 def test_script_of_this_file_is_what_a_shell_runs(argv_of: Run, tmp_path: Path) -> None:
-    """The fixture can tell words apart; without that, the properties above would be empty."""
+    """The fixture distinguishes words; otherwise the properties above would prove nothing."""
     assert argv_of("/bin/sh", "a 'b c' \"\"") == ("a", "b c", "")

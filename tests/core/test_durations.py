@@ -1,4 +1,4 @@
-"""Durations and sizes, as people write them and as we do."""
+"""Parsing and formatting of durations and sizes."""
 
 from __future__ import annotations
 

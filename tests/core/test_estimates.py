@@ -1,4 +1,4 @@
-"""Estimates of durations, and how far they are trusted."""
+"""Estimates of durations, and when they are used for backfill."""
 
 from __future__ import annotations
 

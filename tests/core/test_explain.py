@@ -1,4 +1,4 @@
-"""Why a job waits: the sentences tell the truth and the next thing to type."""
+"""Why a job waits: the reasons are correct and suggest what to type."""
 
 from __future__ import annotations
 

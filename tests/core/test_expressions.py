@@ -1,4 +1,4 @@
-"""Conditions and filters: what they can say, and that they can do nothing else."""
+"""Conditions and filters: supported expressions, and refusal of all others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which commands have one profile."""
+"""Which commands share a profile."""
 
 from __future__ import annotations
 

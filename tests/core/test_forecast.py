@@ -1,4 +1,4 @@
-"""When a waiting job will start, by the policy itself."""
+"""Forecasts of job starts, made with the policy."""
 
 from __future__ import annotations
 

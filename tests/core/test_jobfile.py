@@ -1,4 +1,4 @@
-"""Job files: one job a line."""
+"""Job files: one job per line."""
 
 from __future__ import annotations
 

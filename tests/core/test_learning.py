@@ -1,4 +1,4 @@
-"""From what was seen of earlier runs to what the next one is promised."""
+"""GPU memory to reserve, from the peaks of earlier attempts."""
 
 from __future__ import annotations
 

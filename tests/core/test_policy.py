@@ -1,4 +1,4 @@
-"""What starts, where, and what is kept for whom."""
+"""The policy: which jobs start, on which devices, and reservations."""
 
 from __future__ import annotations
 
@@ -367,7 +367,7 @@ class Stream:
 def test_wide_job_starts_in_bounded_ticks_under_an_endless_stream(
     slots: tuple[int, ...], which: int
 ) -> None:
-    """Whichever job ends, each end gives the wide job a device that nobody takes away again."""
+    """Each end of a job gives the wide job a device that no other job takes."""
     for wide in range(2, len(slots) + 1):
         stream = Stream(slots, wide, limits=repeat(None))
         for _ in range(sum(slots) + 1):
@@ -381,7 +381,7 @@ def test_wide_job_starts_in_bounded_ticks_under_an_endless_stream(
 
 @pytest.mark.parametrize("wide", [2, 3, 4])
 def test_wide_job_starts_in_time_under_an_endless_stream_of_short_jobs(wide: int) -> None:
-    """Backfill keeps its promise: what was said first is when the wide job starts, or earlier."""
+    """Backfill does not delay the reservation: the wide job starts at the first forecast or earlier."""
     stream = Stream((1, 1, 1, 1), wide, limits=chain([5.0, 11.0, 23.0, 7.0], repeat(3.0)))
     promised: float | None = None
     while True:

@@ -1,4 +1,4 @@
-"""What holds for every snapshot."""
+"""Properties of the policy that hold for every snapshot."""
 
 from __future__ import annotations
 

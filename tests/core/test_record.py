@@ -1,4 +1,4 @@
-"""Record is typing.NamedTuple in all that we use, and costs no import."""
+"""Record behaves like typing.NamedTuple and imports nothing heavy."""
 
 from __future__ import annotations
 

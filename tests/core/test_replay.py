@@ -1,4 +1,4 @@
-"""Traces in virtual time, through the policy that the daemon uses."""
+"""Traces in virtual time, with the policy of the daemon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an ended attempt means for its job."""
+"""Verdicts on finished attempts."""
 
 from __future__ import annotations
 

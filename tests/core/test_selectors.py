@@ -1,4 +1,4 @@
-"""How people point at jobs."""
+"""Job selectors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cards shared by memory, strangers, and which card a job gets."""
+"""GPUs shared by memory, other processes on GPUs, and which GPU a job gets."""
 
 from __future__ import annotations
 

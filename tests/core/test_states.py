@@ -1,4 +1,4 @@
-"""The life of a job, pair by pair. The table is written out here a second time, on purpose."""
+"""All pairs of states and events. The table is repeated here on purpose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job wrote, on the terminal of whoever reads it."""
+"""Rendering of logs and user text for a terminal."""
 
 from __future__ import annotations
 
@@ -288,7 +288,7 @@ def test_text_without_controls_is_not_changed(rows: list[str]) -> None:
     assert lines(text) == lines(text, live=True) == rows
 
 
-# -- one line of ours --------------------------------------------------------------------------
+# -- printable ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ def children() -> list[str]:
     return Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
 
 
-# -- one card ------------------------------------------------------------------------------------
+# -- one GPU -------------------------------------------------------------------------------------
 
 
 def test_whole_gpu_has_one_holder(new_actor: Callable[..., LeaseActor]) -> None:
@@ -203,7 +203,7 @@ def test_refusal_leaves_no_descriptor_behind() -> None:
     lease.close()
 
 
-# -- several cards -------------------------------------------------------------------------------
+# -- several GPUs --------------------------------------------------------------------------------
 
 
 def test_several_gpus_are_leased_together_or_not_at_all() -> None:
@@ -457,7 +457,7 @@ def test_lease_that_was_waited_for_can_be_inherited(new_waiter: Callable[..., Wa
     taken(whole()).close()
 
 
-# -- who -----------------------------------------------------------------------------------------
+# -- holders -------------------------------------------------------------------------------------
 
 
 @needs_root

@@ -1,4 +1,4 @@
-"""Our side of the watcher: it must never wait, whatever driver and helper do."""
+"""The NVML client never blocks, even if the driver or the NVML process hangs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def watch(env: dict[str, str]) -> Iterator[NvmlClient]:
 
 
 def is_gone(pid: int) -> bool:
-    """Dead, whether or not somebody has reaped it."""
+    """Whether the process is dead, reaped or not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except (FileNotFoundError, ProcessLookupError):

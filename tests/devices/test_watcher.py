@@ -1,4 +1,4 @@
-"""What the watcher says of a driver: the real nvidia-ml-py over a library of our own."""
+"""Samples of the NVML process: the real nvidia-ml-py with a fake library."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def cards(sample: Sample) -> tuple[GpuSample, ...]:
     return sample.cards
 
 
-# -- cards -----------------------------------------------------------------------------------------
+# -- GPUs ------------------------------------------------------------------------------------------
 
 
 def test_eight_gpus_of_two_models_come_in_the_order_of_the_bus(fake: FakeNvml) -> None:
@@ -271,7 +271,7 @@ def test_all_of_very_many_processes_are_listed(fake: FakeNvml) -> None:
     assert card.used == 200
 
 
-# -- cards that come, go and break -----------------------------------------------------------------
+# -- GPUs that come, go and break ------------------------------------------------------------------
 
 
 def test_lost_gpu_keeps_its_fields_until_it_is_back(fake: FakeNvml, clockwork: Clockwork) -> None:
@@ -326,7 +326,7 @@ def test_gpu_that_was_added_or_removed_is_noticed(fake: FakeNvml, clockwork: Clo
     uuids = fake.cards(H100, A100, A100)
     assert [card.uuid for card in cards(clockwork.sample(31.0))] == uuids
     fake.remove(first)
-    [card, _] = cards(clockwork.sample(31.5))  # its handle fails: no need to wait
+    [card, _] = cards(clockwork.sample(31.5))  # its handle fails, so it is noticed at once
     assert (card.uuid, card.number) == (uuids[1], 0)
 
 

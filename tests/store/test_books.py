@@ -1,4 +1,4 @@
-"""Books that are kept late say the same in the end as books kept at once."""
+"""The buffered attempt store writes the same rows as the direct one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stoker.store.database import Database, open_database
 from stoker.store.submit import Submission
 
 HERE = Context("/", (), 0o022, "/bin/sh")
-# What happens to each of a few jobs, and where somebody looks at the books in between.
+# What happens to each of a few jobs, and when the database is read in between.
 _STEPS = st.lists(
     st.sampled_from(["claim", "begin", "done", "fail", "flush", "heads"]), max_size=40
 )

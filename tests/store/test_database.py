@@ -1,4 +1,4 @@
-"""The file itself: private, versioned, honest about what is wrong with it."""
+"""The database file: permissions, schema versions and error messages."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_job_that_moves_between_two_states_is_listed_once(tmp_path: Path) -> Non
     walks: list[str] = []
 
     def before(statement: str) -> None:
-        """After the walk along one state and before the next, somebody lets the job go."""
+        """Release the job after the scan of one state and before the next."""
         walks.extend([statement] if "j.state = " in statement else [])
         if len(walks) == 2:
             other.execute("UPDATE jobs SET state = 'queued' WHERE id = ?", (job,))

@@ -1,4 +1,4 @@
-"""Claims, ends and what follows from them, on a real SQLite file."""
+"""Claims, ends and dependencies, in a real SQLite file."""
 
 from __future__ import annotations
 

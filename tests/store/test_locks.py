@@ -1,4 +1,4 @@
-"""Locks that others look at while they are taken."""
+"""Locks that other processes check while they are taken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queues that older versions left."""
+"""Databases of older releases."""
 
 from __future__ import annotations
 

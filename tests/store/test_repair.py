@@ -1,4 +1,4 @@
-"""Damaged files: what can be read comes back, and nothing is started twice because of it."""
+"""Repair of damaged files: readable rows are restored, and no job is started twice."""
 
 from __future__ import annotations
 
