@@ -381,7 +381,7 @@ def test_wide_job_starts_in_bounded_ticks_under_an_endless_stream(
 
 @pytest.mark.parametrize("wide", [2, 3, 4])
 def test_wide_job_starts_in_time_under_an_endless_stream_of_short_jobs(wide: int) -> None:
-    """Backfill does not delay the reservation: the wide job starts at the first forecast or earlier."""
+    """Backfill does not delay the wide job: it starts at its first forecast or earlier."""
     stream = Stream((1, 1, 1, 1), wide, limits=chain([5.0, 11.0, 23.0, 7.0], repeat(3.0)))
     promised: float | None = None
     while True:
