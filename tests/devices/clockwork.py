@@ -45,7 +45,7 @@ def main() -> None:
         nvml = nvml or Nvml(now)
         for chore in nvml.chores(now):
             chore()
-        sys.stdout.buffer.write(encode(Sample(now, nvml.cards(now), nvml.note, nvml.xids())))
+        sys.stdout.buffer.write(encode(Sample(now, nvml.gpus(now), nvml.note, nvml.xids())))
         sys.stdout.flush()
 
 

@@ -17,21 +17,21 @@ _CASE = re.compile(r"\bcase\b.*\bin\b", re.DOTALL)
 
 
 class TextJob(Record):
-    """One job of a text; `trouble` holds the error if it is not valid."""
+    """One job of a text; `error` holds the error if it is not valid."""
 
     name: str
     out: str
     argv: tuple[str, ...]
-    trouble: str | None = None
+    error: str | None = None
 
 
 def jobs_in(text: str) -> Iterator[TextJob]:
     """
     >>> [job.argv for job in jobs_in("a;;a.out;;echo 'x  y';;; b ;; b.out ;;\\n ls\\n -l")]
     [('echo', 'x y'), ('ls', '-l')]
-    >>> next(jobs_in("only;;two")).trouble
+    >>> next(jobs_in("only;;two")).error
     'Malformed job: only;;two'
-    >>> next(jobs_in('a;;b;;echo "')).trouble
+    >>> next(jobs_in('a;;b;;echo "')).error
     'Error in job: a: No closing quotation'
     """
     for part in one_line(text).split(";;;"):
@@ -48,10 +48,10 @@ def _job(text: str) -> TextJob:
     try:
         return TextJob(name, out, split_command(command))
     except ValueError as error:
-        return TextJob(name, out, (), trouble_in(name, str(error)))
+        return TextJob(name, out, (), error_in(name, str(error)))
 
 
-def trouble_in(name: str, why: str) -> str:
+def error_in(name: str, why: str) -> str:
     return f"Error in job: {name}: {why}"
 
 
