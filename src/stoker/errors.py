@@ -1,21 +1,21 @@
-"""Everything Stoker can say no with.
+"""The errors of Stoker, with their exit codes and JSON codes.
 
     Error                 exit  JSON code
-    ├── UsageError           2  usage         the words on the command line make no sense
+    ├── UsageError           2  usage         the command line or a value on it is not valid
     ├── NotFound             1  not_found     no such job
     ├── Conflict             1  conflict      the job is not in a state that allows this
-    ├── Impossible          65  impossible    no machine state would ever let this job run
+    ├── Impossible          65  impossible    this host can never run the job
     ├── Unavailable         69  unavailable   the daemon cannot be started or does not answer
-    ├── Broken              70  broken        our own state cannot be used; nothing was changed
-    │   ├── Damaged         70  broken        ... and it is the file that is at fault
-    │   └── Upgraded        70  broken        ... a newer release migrated it meanwhile
-    ├── OutputFailed        74  output        stdout cannot be written; a change was made and stays
+    ├── Broken              70  broken        the database cannot be used; nothing was changed
+    │   ├── Damaged         70  broken        ... because the file is damaged
+    │   └── Upgraded        70  broken        ... because a newer release migrated it
+    ├── OutputFailed        74  output        stdout cannot be written; the change was made
     ├── TryLater            75  try_later     full disk, busy database: the same call may work later
-    ├── NoPermission        77  no_permission the state folder is not ours or not safe
-    └── TimedOut           124  timed_out     a wait was given up (as timeout(1) does)
+    ├── NoPermission        77  no_permission the state folder has another owner or is not private
+    └── TimedOut           124  timed_out     a timeout expired (the exit code of timeout(1))
 
-An error is one lower-case sentence that names the value, and where it helps a hint that says what
-to type. A failed *job* is not an error of ours and never raises.
+An error is one lower-case sentence that names the value. Where it helps, a hint says what to type.
+A failed *job* is not an error and raises nothing.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Error(Exception):
     code = "error"
 
     def __init__(self, message: str, hint: str | None = None, field: str | None = None) -> None:
-        """`field`: the option or the part of a form that the message is about."""
+        """`field`: the option or form field that the message is about."""
         super().__init__(message)
         self.message = message
         self.hint = hint
         self.field = field
 
     def __str__(self) -> str:
-        """With the hint: those who catch it in Python see nothing else of it."""
+        """The message with its hint, because a Python traceback shows only this text."""
         return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -43,7 +43,7 @@ class Error(Exception):
 
 
 class about:
-    """`with about("cwd"):` errors from inside are about this field, unless they name one."""
+    """`with about("cwd"):` sets the field of errors raised inside, unless they name one."""
 
     def __init__(self, field: str) -> None:
         self._field = field
@@ -87,15 +87,15 @@ class Broken(Error):
 
 
 class Damaged(Broken):
-    """What `stoker doctor --repair` is for."""
+    """The database file is damaged; `stoker doctor --repair` repairs it."""
 
 
 class Upgraded(Broken):
-    """The queue was migrated by a newer release while this process had it open."""
+    """A newer release migrated the database while this process had it open."""
 
 
 class OutputFailed(Error):
-    """Raised after the text went to stderr instead. The command must not be repeated."""
+    """Raised after the text was written to stderr instead. Do not repeat the command."""
 
     exit_code = 74
     code = "output"

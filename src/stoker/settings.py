@@ -1,8 +1,8 @@
-"""Defaults, then the settings file, then environment variables: one frozen `Settings`.
+"""Settings: defaults, overridden by the settings file, overridden by environment variables.
 
-The file is $XDG_CONFIG_HOME/stoker/settings.toml (or $STOKER_SETTINGS). Every key can also be given
-as STOKER_<KEY>. State lives in $XDG_STATE_HOME/stoker/<host> (or $STOKER_STATE_DIR), one folder per
-user and host, so that hosts that share a home never touch each other's queue.
+The file is $XDG_CONFIG_HOME/stoker/settings.toml (or $STOKER_SETTINGS). Every key can also be set
+as STOKER_<KEY>. The state folder is $XDG_STATE_HOME/stoker/<host> (or $STOKER_STATE_DIR): one per
+user and host, so that hosts with a shared home directory have separate queues.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from stoker.errors import Error, NoPermission, UsageError
 
 class Settings(Record):
     state_dir: str
-    devices: str | None = None  # "4" or "0,1,1,2"; None: look for real ones
-    cpu_slots: int = 0  # 0: as many as there are cores
+    devices: str | None = None  # "4" or "0,1,1,2"; None: detect the GPUs
+    cpu_slots: int = 0  # jobs without a GPU that run at a time; 0: the number of cores
     shell: str | None = None  # None: the submitter's $SHELL
     grace: float = 10.0  # seconds between SIGTERM and SIGKILL
-    retry_delay: float = 1.0  # first back-off; doubles with each attempt
-    log_limit: int = 256 << 20  # bytes kept of one log: its head and its tail
+    retry_delay: float = 1.0  # seconds before the first retry; doubles with each attempt
+    log_limit: int = 256 << 20  # bytes kept of one log: its beginning and its end
     allow_network_fs: bool = False
-    leases: bool = True  # respect and take the host-wide locks on cards
+    leases: bool = True  # take and respect the host-wide leases on GPUs
     gpus_by_uuid: bool = False  # CUDA_VISIBLE_DEVICES by UUID instead of index
-    gpu_file: str | None = None  # a file that says which cards may be used; watched
-    trace_seconds: float = 5.0  # between two looks at what jobs use; at most 10, 0: none
+    gpu_file: str | None = None  # file that lists the GPUs to use; changes take effect at once
+    trace_seconds: float = 5.0  # between two samples of resource usage; at most 10, 0: none
 
 
 _ENV_KEYS = (
@@ -39,7 +39,7 @@ _SWITCHES = {"1": True, "true": True, "yes": True, "on": True,
 
 
 def load_settings() -> Settings:
-    """Read the settings of this user on this host."""
+    """Return the settings of this user on this host. Raises UsageError for an invalid value."""
     values: dict[str, object] = {"state_dir": _default_state_dir()}
     path = os.environ.get("STOKER_SETTINGS") or os.path.join(
         os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config"),
@@ -93,10 +93,10 @@ def _parse(key: str, value: object, where: str) -> object:
             return value if isinstance(value, bool) else _SWITCHES[str(value).lower()]
         return str(value)
     except (Error, ValueError, KeyError):
-        raise UsageError(f"{where} has the value `{value}`, which makes no sense") from None
+        raise UsageError(f"{where} has the invalid value `{value}`") from None
 
 
-# statfs types on which SQLite's WAL and flock cannot be trusted.
+# File systems on which flock and the shared memory of SQLite's write-ahead log are not reliable.
 _NETWORK_FS = (
     *("nfs", "nfs4", "cifs", "smb3", "smbfs", "lustre", "gpfs", "beegfs", "afs", "ceph"),
     *("fuse.sshfs", "fuse.glusterfs", "9p", "orangefs", "pvfs2", "ncpfs", "coda"),
@@ -104,7 +104,7 @@ _NETWORK_FS = (
 
 
 def filesystem_of(path: str) -> str:
-    """The type of the file system that holds `path`, from the mount table."""
+    """Return the type of the file system that holds `path`, from the mount table."""
     real = os.path.realpath(path)
     best, kind = "", "unknown"
     with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as mounts:
@@ -118,7 +118,11 @@ def filesystem_of(path: str) -> str:
 
 
 def prepare_state_dir(settings: Settings) -> None:
-    """Make the state folder, or refuse one that is not ours, not private, or on a network."""
+    """Create the state folder if it is missing.
+
+    Raises NoPermission if it belongs to another user, is open to other users, or would be created
+    on a network file system.
+    """
     path = settings.state_dir
     try:
         info = os.stat(path)
@@ -145,16 +149,19 @@ def _make_state_dir(settings: Settings) -> None:
         check_filesystem(settings)
         os.mkdir(path, 0o700)
     except FileExistsError:
-        prepare_state_dir(settings)  # two first submits at once
+        prepare_state_dir(settings)  # another command created it at the same time
     except OSError as error:
         raise NoPermission(
-            f"cannot make the state folder `{path}`: {error.strerror}",
+            f"cannot create the state folder `{path}`: {error.strerror}",
             "set STOKER_STATE_DIR to a folder you can write to",
         ) from None
 
 
 def check_filesystem(settings: Settings) -> None:
-    """Locks and shared memory do not work over a network; refuse before anything is lost there."""
+    """Raise NoPermission if the state folder is on a network file system.
+
+    Locks and shared memory do not work there, so the database could be damaged.
+    """
     path = settings.state_dir
     kind = filesystem_of(path if os.path.exists(path) else os.path.dirname(path))
     if kind in _NETWORK_FS and not settings.allow_network_fs:

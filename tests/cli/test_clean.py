@@ -22,7 +22,7 @@ def test_clean_removes_only_selected_jobs(lab: Lab) -> None:
     assert lab.ok("clean", "--state", "done").startswith("1 job removed")
     refused(lab.run("clean", "--state", "held"), 2, "`held` is not a final state",
             "final states: done, failed, cancelled, lost")  # fmt: skip
-    refused(lab.run("clean", "2"), 2, "`stoker clean` takes no words, and `2` is one",
+    refused(lab.run("clean", "2"), 2, "`stoker clean` takes no arguments, but got `2`",
             "see `stoker clean --help`")  # fmt: skip
     assert lab.states() == {2: "failed", 3: "held"}
     planned = as_json(lab.ok("clean", "--older", "0s", "--json", "--dry-run"))

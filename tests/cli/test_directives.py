@@ -83,20 +83,20 @@ def test_options_of_slurm_are_translated(tmp_path: Path, line: str, flags: list[
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("--nodes=2", "asks for 2 nodes"),
+        ("--nodes=2", "requests 2 nodes"),
         ("--array=1-9", "job arrays are not supported yet"),
         ("--nonsense=1", "`--nonsense` is not an option of Slurm"),
         ("--gpu=1", "`--gpu` is ambiguous"),
         ("--job-name", "needs a value"),
         ("-y", "`-y` is not an option"),
         ("train.py", "`train.py` is not an option"),
-        ("--dependency=singleton", "is not a dependency"),
-        ("--dependency=after:7", "is not a dependency"),
-        ("--dependency=afterok:7?afterok:8", "one is enough"),
+        ("--dependency=singleton", "is not a supported dependency"),
+        ("--dependency=after:7", "is not a supported dependency"),
+        ("--dependency=afterok:7?afterok:8", "alternative dependencies"),
         ("--job-name='x", "No closing quotation"),
         ("--ntasks=many", "is not a number"),
         ("--input=data.txt", "--input is not supported"),
-        ("--wrap=true", "--wrap cannot stand in a script"),
+        ("--wrap=true", "--wrap is not allowed in a script"),
         ("--export-file=x", "--export-file is not supported"),
         ("--container=x", "containers are not supported"),
         ("--test-only", "would queue nothing"),
@@ -115,7 +115,7 @@ def test_refused_array_names_the_sweep_that_does_the_same(tmp_path: Path) -> Non
     with pytest.raises(UsageError) as caught:
         read_script([a_script(tmp_path, "#SBATCH --array=0-9:3%2")])
     assert caught.value.hint == (
-        "a sweep runs the same: stoker sweep 'SLURM_ARRAY_TASK_ID={i} sh SCRIPT' 'i=range(0,10,3)'"
+        "use a sweep instead: stoker sweep 'SLURM_ARRAY_TASK_ID={i} sh SCRIPT' 'i=range(0,10,3)'"
     )
 
 

@@ -119,7 +119,7 @@ def test_examples_of_every_command_parse(lab: Lab) -> None:
                 env=lab.env, cwd=lab.folder, capture_output=True, text=True, timeout=60,
                 stdin=subprocess.DEVNULL,
             )  # fmt: skip
-            refusals = ("has no option", "takes no words", " given", "is not a")
+            refusals = ("has no option", "takes no arguments", " given", "is not a")
             assert not any(words in done.stderr for words in refusals), (line, done.stderr)
 
 
@@ -224,7 +224,7 @@ def test_options_with_wrong_values_are_refused(lab: Lab) -> None:
 
 @pytest.mark.parametrize("verb", ["status", "clean", "doctor"])
 def test_unexpected_words_are_refused(lab: Lab, verb: str) -> None:
-    refused(lab.run(verb, "7"), 2, f"`stoker {verb}` takes no words, and `7` is one",
+    refused(lab.run(verb, "7"), 2, f"`stoker {verb}` takes no arguments, but got `7`",
             f"see `stoker {verb} --help`")  # fmt: skip
 
 

@@ -120,7 +120,7 @@ def test_log_of_one_huge_line_needs_little_memory(lab: Lab) -> None:
             env=lab.env, capture_output=True, text=True, check=True, timeout=60,
         )  # fmt: skip
         assert "the end" in done.stdout[-20:]
-        assert "characters of this line left out ..." in done.stdout[:200]
+        assert "characters of this line omitted ..." in done.stdout[:200]
         assert len(done.stdout) < 1_100_000
         assert int(done.stderr) < 64 << 10, words  # kB
 

@@ -50,7 +50,7 @@ def test_rerun_with_an_impossible_dependency_is_refused(lab: Lab) -> None:
     first, second, third = pipeline(lab)
     refused(
         lab.run("rerun", str(first), str(third)), 1,
-        f"job {third} waited for job {second}, which did not end as it had to",
+        f"job {third} depends on job {second}, which did not end as required",
         f"`stoker rerun {second} {third}` submits both again",
     )  # fmt: skip
     assert len(lab.states()) == 3

@@ -47,8 +47,8 @@ def test_unknown_device_is_refused(lab: Lab) -> None:
     [
         ("0,,1", "`0,,1` is not a list of devices"),
         ("0+", "`0+` is not a list of devices"),
-        ("0,x", "`0,x` is not a list of devices: `x` is none"),
-        ("-1", "`-1` is not a list of devices: `-1` is none"),
+        ("0,x", "`0,x` is not a list of devices: `x` is not a device"),
+        ("-1", "`-1` is not a list of devices: `-1` is not a device"),
         ("0+0", "`0+0` has a device twice"),
     ],
 )

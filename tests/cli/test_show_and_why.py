@@ -146,7 +146,7 @@ def test_why_names_the_job_that_a_gpu_is_reserved_for(lab: Lab) -> None:
         "job 2 waits: it needs 2 gpus; gpu 0 runs job 1; gpu 1 is free; --gpus 1 would start it now"
     )
     assert re.fullmatch(
-        r"job 3 waits: gpus [01], [01] are kept for job 2, which come.* first.*"
+        r"job 3 waits: gpus [01], [01] are reserved for job 2, which come.* first.*"
         r"; 1 job in front of it",
         why(lab, "3"),
     )
@@ -156,7 +156,7 @@ def test_why_reports_a_drained_queue(lab: Lab) -> None:
     lab.ok("daemon", "drain")
     lab.submit("true")
     assert why(lab) == (
-        "job 1 waits: the queue is drained: no job is started until `stoker daemon resume`"
+        "job 1 waits: the queue is drained: no job starts until `stoker daemon resume`"
     )
 
 
@@ -183,7 +183,7 @@ def test_why_reports_that_all_cpu_slots_are_in_use(new_lab: Callable[..., Lab]) 
     lab.submit(gate.wait)
     gate.wait_for()
     lab.submit("true")
-    assert why(lab, "2") == "job 2 waits: all 1 CPU slots are taken by job 1"
+    assert why(lab, "2") == "job 2 waits: all 1 CPU slots are used by job 1"
 
 
 def test_why_prints_the_state_of_a_job_that_does_not_wait(lab: Lab) -> None:

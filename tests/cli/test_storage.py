@@ -146,7 +146,7 @@ def damage(lab: Lab) -> Path:
     return path
 
 
-DAMAGED = "`stoker doctor --repair` saves what can be read of it; the damaged files are kept"
+DAMAGED = "`stoker doctor --repair` restores what is readable; the damaged files are kept"
 
 
 def test_damaged_database_is_refused_and_repaired_from_the_snapshot(lab: Lab) -> None:
@@ -224,7 +224,9 @@ def test_lost_database_is_not_replaced_by_a_new_queue(lab: Lab) -> None:
     for words in (["ls"], ["submit", "true"], ["status"], ["daemon", "start"]):
         done = lab.run(*words)
         assert (done.returncode, done.stdout) == (70, ""), done
-        assert "is empty or gone, and there has been one\nhint: `stoker doctor --r" in done.stderr
+        assert (
+            "is empty or missing, but there was one before\nhint: `stoker doctor --r" in done.stderr
+        )
     path.unlink()
     assert lab.run("ls").returncode == 70
     said = lab.ok("doctor", "--repair")

@@ -168,4 +168,4 @@ def test_ls_lists_the_jobs_of_a_sweep_by_its_name(lab: Lab) -> None:
     assert "lrs/2" in text
     assert "true" not in text
     refused(lab.run("show", "lrs"), 1, "there is no job `lrs`",
-            "for the jobs of the sweep: sweep:lrs")  # fmt: skip
+            "to select the jobs of the sweep, write sweep:lrs")  # fmt: skip

@@ -1,4 +1,4 @@
-"""Hypothesis looks as long as it needs: a busy machine is no counterexample."""
+"""Hypothesis has no deadline: a slow run on a busy machine is not a failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small language for the policy: a host, what runs, what waits, and what must follow.
+"""A small language for tests of the policy: a host, running jobs, waiting jobs, expected starts.
 
     with Scenario(gpus=2) as host:
         host.runs(1, on=(0,), ends_by=60)
@@ -98,7 +98,7 @@ class Scenario:
         assert (plan.reservation and tuple(plan.reservation)) == reserved
 
     def explain(self, id: int, ahead: int = 0) -> str:
-        """What `stoker why` would say of a job."""
+        """Return what `stoker why` shows for a job."""
         plan = self._plan()
         job = next(job for job in self._waiting if job.id == id)
         return "; ".join(explain_ready(job, self.snapshot(), plan, Place(ahead)))

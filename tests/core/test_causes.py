@@ -1,4 +1,4 @@
-"""Why a job failed, from logs as programs write them."""
+"""Causes of failures, from logs of real programs."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_exception_at_the_end_is_the_cause(expected: str, error: str) -> None:
         ("missing_module", "/usr/bin/python3: No module named einops\n"),
     ],
 )  # fmt: skip
-def test_programs_without_tracebacks_are_understood_too(expected: str, log: str) -> None:
+def test_errors_without_tracebacks_have_a_cause(expected: str, log: str) -> None:
     assert cause(EPOCHS + log + "bye\n") == expected
 
 
@@ -133,7 +133,7 @@ def test_programs_without_tracebacks_are_understood_too(expected: str, log: str)
         (127, "zsh: can't open input file: train.sh"),
     ],
 )
-def test_interpreter_whose_script_is_not_there_is_a_missing_script(code: int, line: str) -> None:
+def test_interpreter_without_its_script_is_a_missing_script(code: int, line: str) -> None:
     found = diagnose(f"{line}\n".encode(), code, None, gpu_was_full=False, host_killed=False)
     assert found == ("missing_script", line)
     assert cause(f"{line}\n", 1) is None
@@ -147,7 +147,7 @@ def test_interpreter_whose_script_is_not_there_is_a_missing_script(code: int, li
         "bash: train: command not found",
     ],
 )
-def test_program_that_is_not_there_is_not_a_missing_script(line: str) -> None:
+def test_missing_program_is_not_a_missing_script(line: str) -> None:
     assert cause(f"{line}\n", 127) == "missing_program"
 
 
@@ -166,9 +166,7 @@ def test_program_that_is_not_there_is_not_a_missing_script(line: str) -> None:
         (127, trace(OOM) + "sh: bye: not found\n", "sh: bye: not found"),
     ],
 )
-def test_shell_tells_by_exit_code_that_a_program_is_missing(
-    code: int, log: str, evidence: str
-) -> None:
+def test_exit_code_of_the_shell_means_a_missing_program(code: int, log: str, evidence: str) -> None:
     found = diagnose(log.encode(), code, None, gpu_was_full=False, host_killed=False)
     assert found == ("missing_program", evidence)
 
@@ -182,12 +180,12 @@ def test_kill_by_the_kernel_is_lack_of_host_memory() -> None:
     assert cause(trace("KeyError: 3"), 1, host_killed=True) == "host_oom"
 
 
-def test_kill_by_somebody_else_is_not() -> None:
+def test_kill_by_another_process_is_not_lack_of_host_memory() -> None:
     assert cause("", None, 9) is None
     assert cause("run.sh: line 1: 4711 Killed  python train.py\n", 137) is None
 
 
-def test_log_says_more_than_a_killed_helper() -> None:
+def test_cause_in_the_log_comes_before_a_killed_helper_process() -> None:
     assert cause(trace(OOM), 1, host_killed=True) == "gpu_oom"
 
 
@@ -198,13 +196,13 @@ def test_log_says_more_than_a_killed_helper() -> None:
         "RuntimeError: Unable to initialize backend 'cuda': no supported devices found",
     ],
 )
-def test_texts_without_a_word_of_memory_count_only_if_memory_was_short(error: str) -> None:
+def test_errors_that_do_not_mention_memory_count_only_if_memory_was_short(error: str) -> None:
     assert cause(trace(error)) is None
     assert cause(trace(error), gpu_was_full=True) == "gpu_oom"
     assert cause("CUDA out of memory, batch size halved\n" + trace(error)) == "gpu_oom"
 
 
-def test_full_gpu_alone_is_no_cause() -> None:
+def test_full_gpu_alone_is_not_a_cause() -> None:
     assert cause(trace("KeyError: 3"), gpu_was_full=True) is None
 
 
@@ -268,7 +266,9 @@ GOODBYE = "".join(f"wandb: Run history {n}\n" for n in range(40))
                     + "  Detected at node\n" * 50 + "OOM when allocating tensor with shape[1]\n"),
     ],
 )  # fmt: skip
-def test_what_ended_the_job_counts_and_not_what_it_survived(expected: str | None, log: str) -> None:
+def test_error_that_ended_the_job_counts_and_survived_errors_do_not(
+    expected: str | None, log: str
+) -> None:
     assert cause(EPOCHS + log) == expected
 
 
@@ -288,12 +288,12 @@ def test_progress_bars_do_not_hide_the_error() -> None:
 @pytest.mark.parametrize(
     "prefix", ["[rank0]: ", "[default3]:", "(train pid=4711) ", "[1,0]<stderr>:", "3: ", "  | "]
 )
-def test_prefixes_of_launchers_are_seen_through(prefix: str) -> None:
+def test_prefixes_of_launchers_are_ignored(prefix: str) -> None:
     lines = trace("ModuleNotFoundError: No module named 'a'").splitlines()
     assert cause("".join(f"{prefix}{line}\n" for line in lines)) == "missing_module"
 
 
-def test_colours_and_boxes_are_seen_through() -> None:
+def test_colors_and_boxes_are_ignored() -> None:
     box = (
         "\x1b[31m╭────── \x1b[1mTraceback \x1b[0m(most recent call last) ──────╮\n"
         "│ 12 if 'CUDA out of memory' in str(error): │\n╰─────────╯\n"
@@ -312,7 +312,7 @@ def test_evidence_is_one_short_clean_line() -> None:
     assert len(found[1]) <= 200 and found[1].isprintable()
 
 
-def test_what_comes_before_the_last_64_kib_does_not_count() -> None:
+def test_log_before_the_last_64_kib_does_not_count() -> None:
     assert cause(trace(OOM) + "x" * 70_000) is None
 
 
@@ -346,7 +346,7 @@ def test_any_log_has_a_known_cause_or_none(
     [b"\x1b[" * 32768, b"\x1b[0;" * 16384, b"\r" * 65536, b"(a pid=" * 9362, b"a" * 65536,
      b"Traceback (most recent call last)\n" * 1900, b"oom when allocating " * 3276, bytes(65536)],
 )  # fmt: skip
-def test_rubbish_has_no_cause(rubbish: bytes) -> None:
+def test_random_bytes_have_no_cause(rubbish: bytes) -> None:
     assert cause(rubbish) in (None, "gpu_oom")
 
 

@@ -1,4 +1,4 @@
-"""Texts without a shell, judged by real shells."""
+"""Commands that need no shell, checked with real shells."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ PLAIN_TEXT = st.one_of(
 @example("--lr=0.1 x=y")
 @example("\x01\x7f\x81\x88")
 @example("\xa0 \u3000 \u2028")
-def test_plain_text_means_the_same_words_to_a_shell(argv_of: Run, shell: str, text: str) -> None:
+def test_plain_command_has_the_same_words_in_a_shell(argv_of: Run, shell: str, text: str) -> None:
     words = plain_words(f"show {text}")
     assume(words is not None)
     assert words is not None and words[0] == "show"
@@ -66,7 +66,7 @@ def test_plain_text_means_the_same_words_to_a_shell(argv_of: Run, shell: str, te
 @given(words=st.lists(ANY_TEXT | PLAIN_TEXT, max_size=5))
 @example([""])
 @example(["it's", "$HOME", "a\nb", "*", "-n", "\\"])
-def test_quoted_words_come_through_a_shell(argv_of: Run, shell: str, words: list[str]) -> None:
+def test_quoted_words_survive_a_shell(argv_of: Run, shell: str, words: list[str]) -> None:
     assert argv_of(shell, " ".join(map(quote, words))) == tuple(words)
 
 
@@ -79,7 +79,7 @@ def test_quoted_words_come_through_a_shell(argv_of: Run, shell: str, words: list
         "if true", "not true", "a\rb",
     ],
 )  # fmt: skip
-def test_text_with_shell_syntax_is_left_to_the_shell(text: str) -> None:
+def test_command_with_shell_syntax_needs_a_shell(text: str) -> None:
     assert plain_words(text) is None
 
 
@@ -93,11 +93,13 @@ def test_text_with_shell_syntax_is_left_to_the_shell(text: str) -> None:
         ("run \udcff é", ("run", "\udcff", "é")),
     ],
 )
-def test_text_without_shell_syntax_is_its_words(text: str, words: tuple[str, ...]) -> None:
+def test_command_without_shell_syntax_is_split_into_words(
+    text: str, words: tuple[str, ...]
+) -> None:
     assert plain_words(text) == words
 
 
-def test_words_of_the_shell_itself_are_left_to_it() -> None:
+def test_shell_builtins_need_a_shell() -> None:
     bash = shutil.which("bash")
     if bash is None:
         pytest.skip("there is no bash to ask")
@@ -113,5 +115,5 @@ def test_commands_are_displayed_as_typed() -> None:
 
 
 def test_script_of_this_file_is_what_a_shell_runs(argv_of: Run, tmp_path: Path) -> None:
-    """The fixture can tell words apart; without that, the properties above would be empty."""
+    """The fixture distinguishes words; otherwise the properties above would prove nothing."""
     assert argv_of("/bin/sh", "a 'b c' \"\"") == ("a", "b c", "")

@@ -1,4 +1,4 @@
-"""Durations and sizes, as people write them and as we do."""
+"""Parsing and formatting of durations and sizes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from stoker.errors import UsageError
         ("2-12:30", 2 * 86400 + 12 * 3600 + 30 * 60),
     ],
 )
-def test_duration_is_read_as_slurm_and_sleep_read_it(text: str, seconds: float) -> None:
+def test_duration_is_parsed_like_slurm_and_sleep(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
 
 
@@ -51,7 +51,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("text", BAD, ids=lambda text: ascii(text)[:20])
-def test_nonsense_is_no_duration_and_the_message_quotes_it(text: str) -> None:
+def test_invalid_duration_is_refused_and_quoted(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_duration(text)
     assert f"`{text}`" in caught.value.message
@@ -132,7 +132,7 @@ def test_size_is_read_in_powers_of_1024(text: str, size: int) -> None:
      "9" * 400, "9" * 5000 + "T", "1\0"],
     ids=lambda text: ascii(text)[:20],
 )  # fmt: skip
-def test_nonsense_is_no_size(text: str) -> None:
+def test_invalid_size_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="is not a size"):
         parse_size(text)
 

@@ -1,4 +1,4 @@
-"""Estimates of durations, and how far they are trusted."""
+"""Estimates of durations, and when they are used for backfill."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_bound_of_few_attempts_is_wider_than_that_of_many() -> None:
     assert few > 200.0 > 100.0 > many > 60.0
 
 
-def test_durations_that_vary_widely_bound_nothing() -> None:
+def test_durations_that_vary_widely_have_no_bound() -> None:
     assert after(1.0, 90.0, 1.0, 90.0).bound is None
 
 
@@ -57,7 +57,7 @@ def test_job_with_unsteady_durations_does_not_run_ahead_of_a_reservation() -> No
     assert [start.job for start in decide(steady).starts] == [3]
 
 
-def test_estimate_that_is_learned_meanwhile_holds_for_running_jobs() -> None:
+def test_new_estimate_applies_to_running_jobs() -> None:
     running = RunningJob(1, 1, Request(1), (0,), 0.0, family=7)
     wide = WaitingJob(2, 0, Request(2))
     seen = Snapshot(10.0, (a_device(0), a_device(1)), 4, (running,), (wide,))

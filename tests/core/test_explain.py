@@ -1,4 +1,4 @@
-"""Why a job waits: the sentences tell the truth and the next thing to type."""
+"""Why a job waits: the reasons are correct and suggest what to type."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def test_job_that_starts_now_has_no_reason() -> None:
         assert host.explain(1) == ""
 
 
-def test_holder_of_each_gpu_is_named_with_its_end_if_that_is_known() -> None:
+def test_reason_names_the_job_on_each_gpu_and_its_end() -> None:
     with Scenario(gpus=3) as host:
         host.runs(1, on=(0,), ends_by=75)
         host.runs(2, on=(1, 2))
@@ -22,7 +22,7 @@ def test_holder_of_each_gpu_is_named_with_its_end_if_that_is_known() -> None:
         )
 
 
-def test_gpu_that_another_job_gets_in_the_same_turn_is_not_called_free() -> None:
+def test_gpu_that_another_job_gets_in_the_same_tick_is_not_called_free() -> None:
     with Scenario(gpus=1) as host:
         host.waits(1, 2)
         assert host.explain(2) == "it needs 1 gpu; gpu 0 starts job 1 now"
@@ -53,12 +53,12 @@ def test_job_past_its_limit_has_no_negative_time_left() -> None:
         assert "for at most 0.0s more" in host.explain(2)
 
 
-def test_kept_gpus_name_the_job_they_are_kept_for() -> None:
+def test_reserved_gpus_name_the_job_with_the_reservation() -> None:
     with Scenario(gpus=2) as host:
         host.runs(1, on=(0,))
         host.waits(2, gpus=2)
         host.waits(3)
-        assert host.explain(3) == "gpus 0, 1 are kept for job 2, which comes first"
+        assert host.explain(3) == "gpus 0, 1 are reserved for job 2, which comes first"
 
 
 def test_time_limit_is_suggested_where_one_would_help() -> None:
@@ -67,7 +67,7 @@ def test_time_limit_is_suggested_where_one_would_help() -> None:
         host.waits(2, gpus=2)
         host.waits(3)
         assert host.explain(3) == (
-            "gpus 0, 1 are kept for job 2, which comes first, likely in 10m00s; "
+            "gpus 0, 1 are reserved for job 2, which comes first, likely in 10m00s; "
             "a --time-limit below that would let this job start now"
         )
 
@@ -80,22 +80,22 @@ def test_time_limit_is_not_suggested_when_the_other_job_is_due() -> None:
         assert "time-limit" not in host.explain(3)
 
 
-def test_cpu_slots_name_who_has_them() -> None:
+def test_cpu_slots_name_the_jobs_that_use_them() -> None:
     with Scenario(cpu_slots=2) as host:
         host.runs(1)
         host.waits(2, 3, gpus=0)
-        assert host.explain(3) == "all 2 CPU slots are taken by jobs 1, 2"
+        assert host.explain(3) == "all 2 CPU slots are used by jobs 1, 2"
 
 
-def test_long_lists_of_jobs_are_cut() -> None:
+def test_long_lists_of_jobs_are_shortened() -> None:
     with Scenario(cpu_slots=9) as host:
         for id in range(1, 10):
             host.runs(id)
         host.waits(10, gpus=0)
-        assert host.explain(10) == "all 9 CPU slots are taken by jobs 1, 2, 3, 4, 5, ..."
+        assert host.explain(10) == "all 9 CPU slots are used by jobs 1, 2, 3, 4, 5, ..."
 
 
-def test_impossible_job_is_told_what_the_host_has() -> None:
+def test_reason_of_an_impossible_job_names_the_gpus_of_the_host() -> None:
     with Scenario(gpus=2) as host:
         host.waits(1, gpus=4)
         assert host.explain(1) == "it needs 4 gpus, and this host has 2"

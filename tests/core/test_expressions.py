@@ -1,4 +1,4 @@
-"""Conditions and filters: what they can say, and that they can do nothing else."""
+"""Conditions and filters: supported expressions, and refusal of all others."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ VALUES: dict[str, object] = {
         ("flag", True),
     ],
 )
-def test_an_expression_says_what_python_would_say(text: str, holds: bool) -> None:
+def test_expression_has_the_value_that_python_gives(text: str, holds: bool) -> None:
     assert Expression(text).holds(VALUES) is holds
 
 
@@ -62,7 +62,7 @@ def test_an_expression_says_what_python_would_say(text: str, holds: bool) -> Non
         "1" * 3000,
     ],
 )
-def test_what_could_do_more_is_refused(text: str) -> None:
+def test_expression_with_calls_or_attributes_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         Expression(text)
 
@@ -73,7 +73,7 @@ def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
     assert caught.value.hint == "did you mean `val_loss`?"
 
 
-def test_evaluating_says_what_cannot_be_done() -> None:
+def test_evaluation_error_names_the_problem() -> None:
     with pytest.raises(UsageError, match="only numbers"):
         Expression("opt * 1000000000").evaluate(VALUES)
 

@@ -1,4 +1,4 @@
-"""Which commands have one profile."""
+"""Which commands share a profile."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stoker.core.profiles.command_profile import MAX_KEY_CHARS, family_key
+from stoker.core.profiles.command_profile import MAX_KEY_CHARS, profile_key
 
 
 def key(text: str) -> str:
-    return family_key((text,), shell=True)
+    return profile_key((text,), shell=True)
 
 
 @pytest.mark.parametrize(
@@ -141,17 +141,17 @@ def test_commands_with_another_amount_of_work_have_other_profiles(one: str, othe
     assert key(one) != key(other)
 
 
-def test_size_keeps_its_value_and_nothing_else() -> None:
+def test_only_the_values_of_sizes_are_kept() -> None:
     shown = key("./run --batch-size 64 3 --no-size --seed 4 --model.lr=5")
     assert shown == "./run --batch-size 64 # --no-size --seed # --model.lr=#"
 
 
-def test_words_and_the_same_text_for_a_shell_are_one_family() -> None:
+def test_words_and_the_same_shell_command_have_one_profile() -> None:
     words = ("python3", "train.py", "--lr", "0.1", "--name", "a b", "--seed=3")
-    assert family_key(words, shell=False) == key("python train.py --lr 3 --name 'a b' --seed=1")
+    assert profile_key(words, shell=False) == key("python train.py --lr 3 --name 'a b' --seed=1")
 
 
-def test_limits_are_as_written_down() -> None:
+def test_documented_limits_of_profiles_hold() -> None:
     assert key("./run vit_b_16") == key("./run vit_b_32")
     assert key("bash t.sh 10") == key("bash t.sh 99")
 
@@ -163,13 +163,13 @@ def test_long_commands_have_short_keys_that_differ() -> None:
     assert one != other and one[:100] == other[:100]
 
 
-def test_what_comes_after_the_first_kilobytes_does_not_count() -> None:
+def test_text_after_the_first_kilobytes_does_not_count() -> None:
     many = tuple(["cat", *["file"] * 5000])
-    assert family_key((*many, "a"), shell=False) == family_key((*many, "b"), shell=False)
+    assert profile_key((*many, "a"), shell=False) == profile_key((*many, "b"), shell=False)
 
 
-def test_nothing_has_a_family_of_its_own() -> None:
-    assert family_key((), shell=False) == family_key(("",), shell=True) == ""
+def test_empty_command_has_a_profile() -> None:
+    assert profile_key((), shell=False) == profile_key(("",), shell=True) == ""
 
 
 WORDS = st.one_of(
@@ -188,18 +188,18 @@ ARGV = st.lists(WORDS, max_size=8).map(tuple)
 @example(("\udcff \ud800 3²",), True)
 @example(("=", "=3", "-", "--", "0x", "1e-"), False)
 def test_every_command_has_a_short_key_that_is_text(argv: tuple[str, ...], shell: bool) -> None:
-    found = family_key(argv, shell)
+    found = profile_key(argv, shell)
     assert len(found) <= MAX_KEY_CHARS
     found.encode()
-    assert family_key(argv, shell) == found
+    assert profile_key(argv, shell) == found
 
 
 @given(ARGV)
 @example(("z12345abcde67", "12345run6", "1.2.3", "x1.2#.#", "550e8400-e29b.1", "1e-4e-4"))
 def test_key_of_a_key_is_itself(argv: tuple[str, ...]) -> None:
-    found = family_key(argv, shell=True)
+    found = profile_key(argv, shell=True)
     if len(found) < MAX_KEY_CHARS:
-        assert family_key((found,), shell=True) == found
+        assert profile_key((found,), shell=True) == found
 
 
 NUMBERS = st.one_of(
@@ -209,7 +209,7 @@ NUMBERS = st.one_of(
 
 
 @given(st.lists(NUMBERS, min_size=4, max_size=4))
-def test_numbers_can_change_places(numbers: list[str]) -> None:
+def test_numbers_can_be_exchanged(numbers: list[str]) -> None:
     template = "python train.py --lr {} seed={} --clip={} -x {}"
     other = sorted(numbers)
     assert key(template.format(*numbers)) == key(template.format(*other))
@@ -217,7 +217,7 @@ def test_numbers_can_change_places(numbers: list[str]) -> None:
 
 
 @given(st.integers(0, 10**9), st.integers(0, 10**9))
-def test_counted_things_are_one_family(one: int, other: int) -> None:
+def test_counted_names_have_one_profile(one: int, other: int) -> None:
     template = "./run exp{0} runs/run_{0}/ckpt-{0:06}.pt fold{0}"
     assert key(template.format(one)) == key(template.format(other))
 

@@ -1,4 +1,4 @@
-"""When a waiting job will start, by the policy itself."""
+"""Forecasts of job starts, made with the policy."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ def runs(id: int, on: int, limit: float | None = None, profile: int = 0) -> Runn
     return RunningJob(id, id, Request(1), (on,), 90.0, ends_by, family=profile)
 
 
-def test_a_job_that_can_start_starts_now() -> None:
+def test_job_that_can_start_starts_now() -> None:
     assert forecast(a_snapshot(WaitingJob(1, 0, Request(1)))) == {1: 0.0}
 
 
-def test_a_job_starts_when_its_devices_are_likely_free() -> None:
+def test_job_starts_when_its_devices_are_likely_free() -> None:
     busy = (runs(1, 0, limit=30.0), runs(2, 1, profile=50))
     wide = WaitingJob(3, 0, Request(2))
     assert forecast(a_snapshot(*busy, wide)) == {3: 40.0}
 
 
-def test_jobs_in_front_are_played_through() -> None:
+def test_forecast_starts_the_jobs_in_front_first() -> None:
     busy = (runs(1, 0, limit=30.0), runs(2, 1, limit=40.0))
     first = [WaitingJob(id, 0, Request(1), time_limit=100.0) for id in (3, 4)]
     last = WaitingJob(5, 0, Request(1))
     assert forecast(a_snapshot(*busy, *first, last)) == {3: 20.0, 4: 30.0, 5: 120.0}
 
 
-def test_nothing_is_promised_where_nobody_knows_an_end() -> None:
+def test_forecast_is_empty_without_known_ends() -> None:
     busy = (runs(1, 0), runs(2, 1))
     assert forecast(a_snapshot(*busy, WaitingJob(3, 0, Request(1)))) == {}
 
 
-def test_a_job_past_its_usual_time_is_given_half_as_long_again() -> None:
+def test_job_past_its_estimate_is_expected_to_run_half_as_long_again() -> None:
     busy = (runs(1, 0, profile=4), runs(2, 1))
     assert forecast(a_snapshot(*busy, WaitingJob(3, 0, Request(1)))) == {3: 5.0}

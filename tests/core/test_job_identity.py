@@ -1,4 +1,4 @@
-"""Which job of an earlier run a line is."""
+"""Job identity: how a line is matched with a job of an earlier run."""
 
 from __future__ import annotations
 

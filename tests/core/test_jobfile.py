@@ -1,4 +1,4 @@
-"""Job files: one job a line."""
+"""Job files: one job per line."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ def test_last_line_needs_no_line_end() -> None:
     assert texts("a\nb") == ["a", "b"]
 
 
-def test_blank_lines_and_comments_are_no_jobs_but_count() -> None:
+def test_blank_lines_and_comments_are_skipped_but_numbered() -> None:
     assert jobs("\n# one\n   # two\n \t \na\n") == [JobLine(5, "a", "")]
 
 
-def test_comment_behind_a_command_is_the_shells_business() -> None:
+def test_comment_after_a_command_is_left_to_the_shell() -> None:
     assert texts("echo a # b\n") == ["echo a # b"]
 
 
-def test_space_around_a_command_goes() -> None:
+def test_space_around_a_command_is_removed() -> None:
     assert texts("  a b \t\n") == ["a b"]
 
 
-def test_escaped_space_at_the_end_is_a_character_and_stays() -> None:
+def test_escaped_space_at_the_end_is_kept() -> None:
     assert texts("touch a\\ \n") == ["touch a\\ "]
 
 
-def test_windows_line_ends_and_byte_order_mark_go() -> None:
+def test_windows_line_ends_and_byte_order_mark_are_removed() -> None:
     assert jobs("\ufeffa\r\nb \\\r\nc\r\n") == [JobLine(1, "a", ""), JobLine(2, "b c", "")]
 
 
@@ -53,7 +53,7 @@ def test_backslash_continues_the_line_and_the_job_has_its_first_number() -> None
     assert jobs("a \\\n  b \\\nc\nd\n") == [JobLine(1, "a   b c", ""), JobLine(4, "d", "")]
 
 
-def test_two_backslashes_are_a_backslash() -> None:
+def test_two_backslashes_do_not_continue_the_line() -> None:
     assert texts("a \\\\\nb\n") == ["a \\\\", "b"]
 
 
@@ -70,22 +70,22 @@ def test_number_sign_inside_a_continued_line_is_part_of_it() -> None:
 
 
 @pytest.mark.parametrize("text", ["\\\n", " \\\n", " \\\n  \n", "\\\n\\\n", " \\\n# no job\n"])
-def test_continued_nothing_is_no_job(text: str) -> None:
+def test_continued_empty_line_is_not_a_job(text: str) -> None:
     assert jobs(text) == []
 
 
-def test_continued_last_line_is_a_job_as_it_stands() -> None:
+def test_continued_last_line_is_a_job() -> None:
     assert texts("a \\") == ["a"]
 
 
 # -- directives --------------------------------------------------------------------------------
 
 
-def test_flags_behind_a_command_are_its_own() -> None:
+def test_flags_after_a_command_apply_to_that_job() -> None:
     assert jobs("a #stoker --gpus 2\nb\n") == [JobLine(1, "a", "--gpus 2"), JobLine(2, "b", "")]
 
 
-def test_flags_on_a_line_of_their_own_stand_for_all_that_follow() -> None:
+def test_flags_on_a_line_of_their_own_apply_to_all_later_jobs() -> None:
     assert jobs("a\n#stoker --gpus 2\nb\n  #stoker -p 1\nc #stoker -n x\n") == [
         JobLine(1, "a", ""),
         JobLine(3, "b", "--gpus 2"),
@@ -93,22 +93,22 @@ def test_flags_on_a_line_of_their_own_stand_for_all_that_follow() -> None:
     ]
 
 
-def test_later_flags_come_last_so_that_they_win() -> None:
+def test_later_flags_override_earlier_ones() -> None:
     assert jobs("a #stoker -G 1 #stoker -G 2\n")[0] == JobLine(1, "a", "-G 1 -G 2")
 
 
 @pytest.mark.parametrize(
     "text", ["echo #stokers", "echo x#stoker y", "echo '#stoker'", "echo #stoker-x"]
 )
-def test_what_only_looks_like_a_directive_stays_in_the_command(text: str) -> None:
+def test_text_that_resembles_a_directive_stays_in_the_command(text: str) -> None:
     assert jobs(text) == [JobLine(1, text, "")]
 
 
-def test_comment_that_only_looks_like_a_directive_is_a_comment() -> None:
+def test_comment_that_resembles_a_directive_is_a_comment() -> None:
     assert jobs("#stokers --gpus 2\na\n") == [JobLine(2, "a", "")]
 
 
-def test_flags_reach_over_a_continuation() -> None:
+def test_flags_may_continue_on_the_next_line() -> None:
     assert jobs("a #stoker --gpus \\\n2\n") == [JobLine(1, "a", "--gpus 2")]
 
 
@@ -128,7 +128,7 @@ def test_empty_directive_changes_nothing() -> None:
         "sh -c 'echo \" #stoker x\"'",
     ],
 )
-def test_a_directive_in_quotes_is_text(text: str) -> None:
+def test_directive_in_quotes_is_text(text: str) -> None:
     assert jobs(text) == [JobLine(1, text, "")]
 
 
@@ -143,7 +143,7 @@ def test_a_directive_in_quotes_is_text(text: str) -> None:
         ("echo a#'b #stoker -G 1' #stoker -G 2", "echo a#'b #stoker -G 1'"),
     ],
 )
-def test_a_directive_behind_quotes_and_comments_is_one(text: str, command: str) -> None:
+def test_directive_behind_quotes_and_comments_is_one(text: str, command: str) -> None:
     assert jobs(text) == [JobLine(1, command, "-G 2")]
 
 
@@ -160,7 +160,7 @@ def test_nul_byte_is_refused_with_its_line() -> None:
         jobs("a\n# \nb\0\n")
 
 
-def test_lines_before_a_bad_one_were_given_out() -> None:
+def test_lines_before_an_invalid_one_are_returned() -> None:
     lines = parse(["a\n", "\0\n"])
     assert next(lines).text == "a"
     with pytest.raises(UsageError):

@@ -1,4 +1,4 @@
-"""From what was seen of earlier runs to what the next one is promised."""
+"""GPU memory to reserve, from the peaks of earlier attempts."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ CARDS = (Device(0, "0", memory=80 * GIB), Device(1, "1", memory=40 * GIB))
 
 
 @pytest.mark.parametrize("peak", [1, 256 << 20, 8 * GIB, 79 * GIB])
-def test_a_promise_is_a_tenth_more_than_was_needed_in_round_steps(peak: int) -> None:
+def test_budget_is_ten_percent_above_the_peak_in_round_steps(peak: int) -> None:
     assert peak * 1.1 <= budget(peak) < peak * 1.1 + (256 << 20) + 1
     assert budget(peak) % (256 << 20) == 0
 
 
-def test_advice_says_how_many_would_fit_one_card() -> None:
+def test_advice_says_how_many_jobs_fit_on_one_gpu() -> None:
     advice = sharing_advice(Request(1), 8 * GIB, CARDS)
-    assert advice == "8 of these fit one card: add --gpu-mem 9G"
+    assert advice == "8 of these jobs fit on one GPU: add --gpu-mem 9G"
 
 
 @pytest.mark.parametrize(
     "request_",
     [Request(0), Request(1, 9 * GIB), Request(1, is_auto=True), Request(1, exclusive=True)],
 )
-def test_there_is_no_advice_for_who_shares_or_does_not_want_to(request_: Request) -> None:
+def test_jobs_that_share_or_are_exclusive_get_no_advice(request_: Request) -> None:
     assert sharing_advice(request_, 8 * GIB, CARDS) is None
 
 
-def test_there_is_no_advice_when_only_one_fits() -> None:
+def test_advice_is_empty_if_only_one_job_fits() -> None:
     assert sharing_advice(Request(1), 60 * GIB, CARDS) is None
 
 
-def test_out_of_memory_asks_for_half_as_much_again() -> None:
+def test_job_out_of_memory_requests_half_as_much_again() -> None:
     wanted = after_oom(Request(1, 10 * GIB), "bigger", 12 * GIB, ("GPU-1",), 80 * GIB)
     assert wanted.memory == budget(18 * GIB)
 
 
-def test_more_than_the_largest_card_has_becomes_a_whole_card() -> None:
+def test_request_above_the_largest_gpu_becomes_a_whole_gpu() -> None:
     wanted = after_oom(Request(1, 60 * GIB), "bigger", None, ("GPU-1",), 80 * GIB)
     assert wanted == Request(1, exclusive=True)
 
 
-def test_out_of_memory_on_a_slot_asks_for_the_whole_card() -> None:
+def test_job_out_of_memory_on_a_slot_requests_the_whole_gpu() -> None:
     assert after_oom(Request(1), "bigger", None, ("GPU-1",), 80 * GIB) == Request(1, exclusive=True)
 
 
-def test_out_of_memory_goes_elsewhere_or_alone() -> None:
+def test_job_out_of_memory_avoids_the_gpu_or_becomes_exclusive() -> None:
     request = Request(1, 10 * GIB)
     assert after_oom(request, "elsewhere", None, ("GPU-1",), 80 * GIB).avoid == ("GPU-1",)
     assert after_oom(request, "alone", None, ("GPU-1",), 80 * GIB) == Request(1, exclusive=True)

@@ -1,4 +1,4 @@
-"""Where several devices would do equally well, they are tried as they are listed."""
+"""Devices that fit equally well are used in list order."""
 
 from __future__ import annotations
 

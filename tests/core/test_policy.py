@@ -1,4 +1,4 @@
-"""What starts, where, and what is kept for whom."""
+"""The policy: which jobs start, on which devices, and reservations."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_scenario_check_notices_a_start_it_does_not_name() -> None:
 # -- order -------------------------------------------------------------------------------------
 
 
-def test_nothing_waiting_means_nothing_to_do() -> None:
+def test_empty_queue_has_an_empty_plan() -> None:
     with Scenario(gpus=2) as host:
         host.check()
 
@@ -65,21 +65,21 @@ def test_first_come_is_first_served() -> None:
         host.check(starts={1: (0,), 2: (1,)}, waits={3: NO_DEVICE}, reserved=(3, (0,), None))
 
 
-def test_priority_goes_before_age() -> None:
+def test_higher_priority_starts_before_older_jobs() -> None:
     with Scenario(gpus=1) as host:
         host.waits(1)
         host.waits(2, priority=5)
         host.check(starts={2: (0,)}, waits={1: NO_DEVICE}, reserved=(1, (0,), None))
 
 
-def test_negative_priority_goes_last() -> None:
+def test_negative_priority_starts_last() -> None:
     with Scenario(gpus=1) as host:
         host.waits(1, priority=-1)
         host.waits(2)
         host.check(starts={2: (0,)}, waits={1: NO_DEVICE}, reserved=(1, (0,), None))
 
 
-def test_busy_device_is_left_alone() -> None:
+def test_busy_device_takes_no_job() -> None:
     with Scenario(gpus=2) as host:
         host.runs(1, on=(0,))
         host.waits(2)
@@ -101,7 +101,7 @@ def test_job_with_many_gpus_gets_different_ones() -> None:
         host.check(starts={2: (0, 2, 3)})
 
 
-def test_job_on_a_device_that_is_gone_holds_nothing() -> None:
+def test_job_on_a_removed_device_holds_nothing() -> None:
     with Scenario(gpus=1) as host:
         host.runs(1, on=(7,))
         host.waits(2)
@@ -111,7 +111,7 @@ def test_job_on_a_device_that_is_gone_holds_nothing() -> None:
 # -- reservation -------------------------------------------------------------------------------
 
 
-def test_free_devices_are_kept_for_the_wide_job_that_came_first() -> None:
+def test_free_devices_are_reserved_for_the_wide_job_that_came_first() -> None:
     with Scenario(gpus=2) as host:
         host.runs(1, on=(0,))
         host.waits(2, gpus=2)
@@ -157,7 +157,7 @@ def test_reservation_without_known_ends_takes_the_longest_busy_device() -> None:
         host.check(waits={4: NO_DEVICE}, reserved=(4, (1, 2), None))
 
 
-def test_reservation_counts_what_starts_in_the_same_turn() -> None:
+def test_reservation_counts_jobs_that_start_in_the_same_tick() -> None:
     with Scenario(gpus=2, now=10) as host:
         host.waits(1, time_limit=50)
         host.waits(2, gpus=2)
@@ -184,7 +184,7 @@ def test_job_past_its_limit_counts_as_about_to_end() -> None:
 # -- backfill ----------------------------------------------------------------------------------
 
 
-def test_short_job_fills_the_hole_before_the_reservation() -> None:
+def test_short_job_is_backfilled_before_the_reservation() -> None:
     with Scenario(gpus=2) as host:
         host.runs(1, on=(0,), ends_by=60)
         host.waits(2, gpus=2)
@@ -192,7 +192,7 @@ def test_short_job_fills_the_hole_before_the_reservation() -> None:
         host.check(starts={3: (1,)}, waits={2: NO_DEVICE}, reserved=(2, (1, 0), 60))
 
 
-def test_job_that_would_end_too_late_does_not_fill_the_hole() -> None:
+def test_job_that_would_end_too_late_is_not_backfilled() -> None:
     with Scenario(gpus=2) as host:
         host.runs(1, on=(0,), ends_by=60)
         host.waits(2, gpus=2)
@@ -213,7 +213,7 @@ def test_short_job_passes_a_long_one_that_must_wait() -> None:
         host.check(starts={4: (1,)}, waits={2: NO_DEVICE, 3: RESERVED}, reserved=(2, (1, 0), 60))
 
 
-def test_no_time_limit_is_short_enough_when_nobody_knows_the_end() -> None:
+def test_no_time_limit_is_short_enough_if_the_end_is_unknown() -> None:
     with Scenario(gpus=2) as host:
         host.runs(1, on=(0,))
         host.waits(2, gpus=2)
@@ -224,7 +224,7 @@ def test_no_time_limit_is_short_enough_when_nobody_knows_the_end() -> None:
 # -- jobs beside the queue ---------------------------------------------------------------------
 
 
-def test_cpu_jobs_start_whatever_is_reserved() -> None:
+def test_cpu_jobs_start_despite_reservations() -> None:
     with Scenario(gpus=2) as host:
         host.runs(1, on=(0,))
         host.waits(2, gpus=2)
@@ -232,7 +232,7 @@ def test_cpu_jobs_start_whatever_is_reserved() -> None:
         host.check(starts={3: ()}, waits={2: NO_DEVICE}, reserved=(2, (1, 0), None))
 
 
-def test_cpu_jobs_run_as_many_as_there_are_slots() -> None:
+def test_cpu_jobs_fill_all_cpu_slots() -> None:
     with Scenario(cpu_slots=2) as host:
         host.runs(1)
         host.waits(2, 3, gpus=0)
@@ -254,7 +254,7 @@ def test_blocked_cpu_job_blocks_no_gpu_job() -> None:
         host.check(starts={3: (0,)}, waits={2: NO_CPU_SLOT})
 
 
-def test_impossible_job_reserves_nothing_and_blocks_nobody() -> None:
+def test_impossible_job_reserves_nothing_and_blocks_no_job() -> None:
     with Scenario(gpus=2) as host:
         host.waits(1, gpus=3)
         host.waits(2)
@@ -278,7 +278,7 @@ def test_draining_starts_nothing() -> None:
 # -- sharing -----------------------------------------------------------------------------------
 
 
-def test_jobs_spread_over_cards_before_a_card_is_shared() -> None:
+def test_jobs_spread_over_gpus_before_a_gpu_is_shared() -> None:
     with Scenario(slots=(2, 2)) as host:
         host.waits(1, 2, 3, 4, 5)
         host.check(
@@ -288,20 +288,20 @@ def test_jobs_spread_over_cards_before_a_card_is_shared() -> None:
         )
 
 
-def test_wide_job_takes_the_emptiest_cards() -> None:
+def test_wide_job_takes_the_emptiest_gpus() -> None:
     with Scenario(slots=(2, 2, 2)) as host:
         host.runs(1, on=(0,))
         host.waits(2, gpus=2)
         host.check(starts={2: (1, 2)})
 
 
-def test_wide_job_never_gets_two_slots_of_one_card() -> None:
+def test_wide_job_never_gets_two_slots_of_one_gpu() -> None:
     with Scenario(slots=(2,)) as host:
         host.waits(1, gpus=2)
         host.check(waits={1: IMPOSSIBLE})
 
 
-def test_second_slot_of_a_reserved_card_may_be_used() -> None:
+def test_second_slot_of_a_reserved_gpu_may_be_used() -> None:
     with Scenario(slots=(2, 1)) as host:
         host.runs(1, on=(1,))
         host.waits(2, gpus=2)
@@ -309,7 +309,7 @@ def test_second_slot_of_a_reserved_card_may_be_used() -> None:
         host.check(starts={3: (0,)}, waits={2: NO_DEVICE, 4: RESERVED}, reserved=(2, (0, 1), None))
 
 
-def test_shared_card_opens_when_its_first_job_ends() -> None:
+def test_shared_gpu_opens_when_its_first_job_ends() -> None:
     with Scenario(slots=(2, 2)) as host:
         host.runs(1, on=(0,), ends_by=90)
         host.runs(2, on=(0,), ends_by=30)
@@ -364,10 +364,10 @@ class Stream:
 
 @pytest.mark.parametrize("slots", [(1, 1), (1, 1, 1, 1), (2, 2, 2), (3, 1, 2, 1)])
 @pytest.mark.parametrize("which", [0, -1, 1, 7], ids=["oldest", "newest", "second", "eighth"])
-def test_wide_job_starts_in_bounded_turns_under_an_endless_stream(
+def test_wide_job_starts_in_bounded_ticks_under_an_endless_stream(
     slots: tuple[int, ...], which: int
 ) -> None:
-    """Whichever job ends, each end gives the wide job a device that nobody takes away again."""
+    """Each end of a job gives the wide job a device that no other job takes."""
     for wide in range(2, len(slots) + 1):
         stream = Stream(slots, wide, limits=repeat(None))
         for _ in range(sum(slots) + 1):
@@ -381,7 +381,7 @@ def test_wide_job_starts_in_bounded_turns_under_an_endless_stream(
 
 @pytest.mark.parametrize("wide", [2, 3, 4])
 def test_wide_job_starts_in_time_under_an_endless_stream_of_short_jobs(wide: int) -> None:
-    """Backfill keeps its promise: what was said first is when the wide job starts, or earlier."""
+    """Backfill does not delay the wide job: it starts at its first forecast or earlier."""
     stream = Stream((1, 1, 1, 1), wide, limits=chain([5.0, 11.0, 23.0, 7.0], repeat(3.0)))
     promised: float | None = None
     while True:
@@ -415,7 +415,7 @@ def test_same_snapshot_gives_the_same_plan() -> None:
 # -- limits of a share -------------------------------------------------------------------------
 
 
-def test_a_share_has_no_more_running_than_it_may_and_others_go_on() -> None:
+def test_fair_share_group_at_its_limit_does_not_block_other_groups() -> None:
     def job(id: int, share: str) -> WaitingJob:
         return WaitingJob(id, 0, Request(1), share=share)
 
@@ -429,11 +429,11 @@ def test_a_share_has_no_more_running_than_it_may_and_others_go_on() -> None:
     assert sorted(start.job for start in plan.starts) == [2, 5, 6]
     assert plan.waits == {3: SHARE_FULL, 4: SHARE_FULL}
     assert explain_ready(seen.waiting[1], seen, plan, Place(0)) == [
-        "sweep:a may have 2 running at a time, and has"
+        "sweep:a already has 2 running, which is its limit"
     ]
 
 
-def test_a_full_share_keeps_no_device_back() -> None:
+def test_fair_share_group_at_its_limit_reserves_no_device() -> None:
     wide = WaitingJob(2, 9, Request(2), share="sweep:a")
     seen = Snapshot(
         0.0, (a_device(0), a_device(1)), 4,

@@ -1,4 +1,4 @@
-"""What holds for every snapshot."""
+"""Properties of the policy that hold for every snapshot."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_every_waiting_job_is_started_once_or_has_a_reason(snapshot: Snapshot) -
 
 
 @given(snapshots())
-def test_every_start_has_as_many_different_devices_as_it_asked_for(snapshot: Snapshot) -> None:
+def test_every_start_has_the_requested_number_of_different_devices(snapshot: Snapshot) -> None:
     asked = {job.id: job.request.gpus for job in snapshot.waiting}
     for start in decide(snapshot).starts:
         assert len(set(start.devices)) == len(start.devices) == asked[start.job]
@@ -134,7 +134,9 @@ def test_explain_has_reasons_exactly_when_decide_does_not_start(
 
 
 @given(snapshots(draining=None), st.randoms(use_true_random=False))
-def test_plan_depends_on_what_waits_not_on_its_order(snapshot: Snapshot, random: Random) -> None:
+def test_plan_does_not_depend_on_the_order_of_the_snapshot(
+    snapshot: Snapshot, random: Random
+) -> None:
     waiting, running = list(snapshot.waiting), list(snapshot.running)
     random.shuffle(waiting)
     random.shuffle(running)
@@ -199,7 +201,7 @@ def test_no_later_job_holds_a_reserved_device_when_it_is_due(snapshot: Snapshot)
 
 
 @given(snapshots(draining=None))
-def test_who_does_not_ask_why_gets_the_same_starts(snapshot: Snapshot) -> None:
+def test_plan_without_reasons_has_the_same_starts(snapshot: Snapshot) -> None:
     assert decide(snapshot, tells_why=False).starts == decide(snapshot).starts
 
 

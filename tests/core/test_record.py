@@ -1,4 +1,4 @@
-"""Record is typing.NamedTuple in all that we use, and costs no import."""
+"""Record behaves like typing.NamedTuple and imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_record_has_the_fields_and_defaults_of_a_named_tuple() -> None:
     assert Ours.__qualname__ == "Ours"
 
 
-def test_record_takes_keywords_and_refuses_what_it_does_not_know() -> None:
+def test_record_takes_keywords_and_refuses_unknown_ones() -> None:
     assert Ours(x=1, y=5).y == 5
     for make in (Ours, Theirs):
         with pytest.raises(TypeError):
@@ -126,13 +126,13 @@ def loaded_by(code: str, folder: Path) -> set[str]:
 @pytest.mark.parametrize(
     "module", ["stoker.client.queue", "stoker.cli.main", "stoker.cli.verbs.submit"]
 )
-def test_import_on_the_way_of_a_submission_is_light(module: str, tmp_path: Path) -> None:
+def test_modules_of_a_submit_import_nothing_heavy(module: str, tmp_path: Path) -> None:
     loaded = loaded_by(f"import {module}", tmp_path)
     assert module in loaded
     assert loaded & HEAVY == set()
 
 
-def test_submitting_loads_nothing_heavy(tmp_path: Path) -> None:
+def test_submit_loads_nothing_heavy(tmp_path: Path) -> None:
     code = "from stoker.cli.main import main\nmain(['submit', '--hold', 'echo', 'a'])"
     loaded = loaded_by(code, tmp_path)
     assert "stoker.store.submit" in loaded

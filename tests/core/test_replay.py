@@ -1,4 +1,4 @@
-"""Traces in virtual time, through the policy that the daemon uses."""
+"""Traces in virtual time, with the policy of the daemon."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def test_jobs_that_fit_do_not_wait() -> None:
     assert run(jobs, 4, FIFO) == Result([0.0, 0.0], 10.0, 1.0)
 
 
-def test_in_strict_order_nobody_overtakes() -> None:
+def test_jobs_in_strict_order_never_overtake() -> None:
     jobs = [TraceJob(1, 0, 10, 3), TraceJob(2, 1, 10, 4), TraceJob(3, 2, 1, 1)]
     assert run(jobs, 4, FIFO).waits == [0.0, 9.0, 18.0]
 
 
-def test_a_short_job_fills_the_hole_before_a_wide_one() -> None:
+def test_short_job_is_backfilled_before_a_wide_one() -> None:
     jobs = [TraceJob(1, 0, 10, 3), TraceJob(2, 1, 10, 4), TraceJob(3, 2, 1, 1)]
     rules = Rules(short_first=False, is_fair=False)
     assert run(jobs, 4, rules).waits == [0.0, 9.0, 0.0]
@@ -44,7 +44,7 @@ def test_short_jobs_first_makes_waits_shorter_on_average() -> None:
     assert run(jobs, 1, SHORT_FIRST).waits == [0.0, 109.0, 98.0]
 
 
-def test_an_endless_stream_of_short_jobs_does_not_keep_a_long_one_for_ever() -> None:
+def test_endless_stream_of_short_jobs_does_not_starve_a_long_one() -> None:
     """Four devices, five jobs at any time, and one that is long: it runs all the same."""
     stream = [TraceJob(id, id * 2.0, 10.0, 1) for id in range(2, 2000)]
     jobs = [TraceJob(1, 0.0, 50.0, 4), TraceJob(2000, 1.0, 500.0, 1), *stream]

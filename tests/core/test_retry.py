@@ -1,4 +1,4 @@
-"""What an ended attempt means for its job."""
+"""Verdicts on finished attempts."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_failed_start_has_no_exit_code() -> None:
     assert verdict(an_outcome(reason="start_failed")) == Verdict("fail", "start_failed", None, None)
 
 
-def test_cancelled_by_user_is_cancelled_even_if_it_ended_well() -> None:
+def test_job_cancelled_by_the_user_is_cancelled_even_with_exit_code_zero() -> None:
     outcome = an_outcome(exit_code=0, reason="user")
     assert verdict(outcome) == Verdict("cancel", "user", 0, None)
 
@@ -106,7 +106,7 @@ def test_success_needs_no_retry() -> None:
 
 
 @pytest.mark.parametrize("reason", ["start_failed", "time_limit"])
-def test_what_would_fail_again_is_not_tried_again(reason: str) -> None:
+def test_deterministic_failures_are_not_retried(reason: str) -> None:
     assert verdict(an_outcome(reason=reason), retries=5).event == "fail"
 
 
@@ -115,7 +115,7 @@ def test_lost_job_does_not_run_twice_unless_it_was_declared_restartable() -> Non
     assert verdict(an_outcome(), restartable=True) == Verdict("return", "lost", None, None, 1.0)
 
 
-def test_restartable_job_is_not_restarted_for_ever() -> None:
+def test_restartable_job_has_a_limit_of_restarts() -> None:
     assert verdict(an_outcome(), attempts=RERUN_CAP, restartable=True).event == "return"
     assert verdict(an_outcome(), attempts=RERUN_CAP + 1, restartable=True).event == "lose"
 
@@ -127,7 +127,7 @@ def test_restartable_alone_does_not_retry_a_failure() -> None:
 # -- stop_requested ----------------------------------------------------------------------------
 
 
-def test_job_that_ends_well_before_the_stop_arrives_is_done() -> None:
+def test_job_that_succeeds_before_the_stop_arrives_is_done() -> None:
     assert verdict(an_outcome(exit_code=0), stop_requested=True).event == "succeed"
 
 
@@ -141,7 +141,7 @@ def test_job_that_ends_well_before_the_stop_arrives_is_done() -> None:
     ],
     ids=["exit", "signal", "no status", *REASONS],
 )
-def test_job_that_was_told_to_stop_never_comes_back(outcome: Outcome) -> None:
+def test_job_with_a_stop_request_is_never_retried(outcome: Outcome) -> None:
     found = verdict(outcome, retries=5, restartable=True, stop_requested=True)
     assert (found.event, found.cause, found.delay) == ("cancel", "user", None)
 
@@ -149,17 +149,17 @@ def test_job_that_was_told_to_stop_never_comes_back(outcome: Outcome) -> None:
 # -- back-off ----------------------------------------------------------------------------------
 
 
-def test_back_off_doubles_up_to_its_cap() -> None:
+def test_backoff_doubles_up_to_its_cap() -> None:
     assert [backoff(n, 1.0) for n in range(1, 6)] == [1, 2, 4, 8, 16]
     assert backoff(20, 1.0) == backoff(10**9, 1.0) == BACKOFF_CAP_SECONDS
 
 
-def test_back_off_of_nothing_is_nothing() -> None:
+def test_backoff_with_base_zero_is_zero() -> None:
     assert backoff(1, 0.0) == backoff(50, 0.0) == 0.0
 
 
 @given(st.integers(1, 1000), st.floats(0, 1000))
-def test_back_off_never_shrinks_and_never_passes_its_cap(attempts: int, base: float) -> None:
+def test_backoff_never_shrinks_or_exceeds_its_cap(attempts: int, base: float) -> None:
     assert 0 <= backoff(attempts, base) <= backoff(attempts + 1, base) <= BACKOFF_CAP_SECONDS
 
 
@@ -174,7 +174,7 @@ def test_back_off_never_shrinks_and_never_passes_its_cap(attempts: int, base: fl
     st.booleans(),
     st.booleans(),
 )
-def test_verdict_is_a_legal_move_and_has_a_delay_exactly_when_it_returns(
+def test_verdict_is_a_legal_transition_and_has_a_delay_only_for_a_retry(
     status: int | None,
     reason: str | None,
     attempts: int,
@@ -194,7 +194,7 @@ def test_verdict_is_a_legal_move_and_has_a_delay_exactly_when_it_returns(
 # -- run me again ------------------------------------------------------------------------------
 
 
-def test_a_job_that_asks_for_it_runs_again_without_using_up_retries() -> None:
+def test_requeued_job_runs_again_without_using_retries() -> None:
     asked = an_outcome(exit_code=75, reason="requeue")
     assert verdict(asked) == Verdict("return", "requeue", 75, None, 1.0)
     failed = an_outcome(exit_code=1)
@@ -209,12 +209,12 @@ def test_exit_code_75_means_nothing_special_unless_the_job_is_restartable() -> N
     assert verdict(an_outcome(exit_code=75), restartable=True).event == "return"
 
 
-def test_a_cancelled_job_is_not_run_again_although_it_asks() -> None:
+def test_cancelled_job_is_not_requeued() -> None:
     asked = an_outcome(exit_code=75, reason="requeue")
     assert verdict(asked, stop_requested=True).event == "cancel"
 
 
-def test_asking_at_once_again_and_again_backs_off_and_making_progress_does_not() -> None:
+def test_requeue_without_progress_backs_off() -> None:
     asked = an_outcome(exit_code=75, reason="requeue")
 
     def delay(requeues: int, seconds: float) -> float | None:

@@ -1,4 +1,4 @@
-"""How people point at jobs."""
+"""Job selectors."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def test_prefix_makes_any_word_a_name_or_tag(word: str) -> None:
     assert parse_selector(f"tag:{word}") == Selector(f"tag:{word}", tag=word)
 
 
-def test_range_that_runs_backwards_is_turned_round_in_the_hint() -> None:
+def test_hint_about_a_reversed_range_has_the_right_order() -> None:
     with pytest.raises(UsageError) as caught:
         parse_selector("9-3")
     assert caught.value.hint == "write 3-9"
 
 
 @pytest.mark.parametrize("text", ["", "@@", "@1", "@~", "@~x", "@~-1"])
-def test_nonsense_is_refused(text: str) -> None:
+def test_invalid_selector_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_selector(text)
 

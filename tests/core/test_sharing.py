@@ -1,4 +1,4 @@
-"""Cards shared by memory, strangers, and which card a job gets."""
+"""GPUs shared by memory, other processes on GPUs, and which GPU a job gets."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ def placed(plan: Plan) -> dict[int, tuple[int, ...]]:
     return {start.job: start.devices for start in plan.starts}
 
 
-def test_jobs_that_say_how_much_they_need_share_a_card() -> None:
+def test_jobs_that_request_memory_share_a_gpu() -> None:
     jobs = [a_job(id, sharing(30)) for id in (1, 2, 3)]
     plan = plan_of((a_card(),), *jobs)
     assert placed(plan) == {1: (0,), 2: (0,)}
     assert plan.waits == {3: NO_DEVICE}
 
 
-def test_cards_are_filled_before_any_is_shared() -> None:
+def test_idle_gpus_are_used_before_any_is_shared() -> None:
     plan = plan_of((a_card(0), a_card(1)), *(a_job(id, sharing(30)) for id in (1, 2, 3)))
     assert placed(plan) == {1: (0,), 2: (1,), 3: (0,)}
 
 
-def test_a_job_that_says_nothing_gets_a_card_of_its_own() -> None:
+def test_job_without_a_memory_request_gets_a_whole_gpu() -> None:
     beside = a_tenant(1, sharing(10), (0,))
     plan = plan_of((a_card(),), a_job(2, Request(1)), running=(beside,))
     assert plan.waits == {2: NO_DEVICE}
@@ -72,7 +72,7 @@ def test_a_job_that_says_nothing_gets_a_card_of_its_own() -> None:
     assert plan.waits == {2: NO_DEVICE}
 
 
-def test_slots_divide_a_card_and_exclusive_takes_all_of_it() -> None:
+def test_slots_divide_a_gpu_and_exclusive_takes_all_of_it() -> None:
     card = a_card(slots=2)
     plan = plan_of((card,), *(a_job(id, Request(1)) for id in (1, 2, 3)))
     assert placed(plan) == {1: (0,), 2: (0,)}
@@ -82,19 +82,19 @@ def test_slots_divide_a_card_and_exclusive_takes_all_of_it() -> None:
     assert placed(plan_of((card,), a_job(4, alone), a_job(5, Request(1)))) == {4: (0,)}
 
 
-def test_strangers_are_left_alone_except_by_jobs_that_share() -> None:
+def test_gpu_with_other_processes_takes_only_jobs_that_share() -> None:
     states = {0: DeviceState(foreign=60 * GIB, has_strangers=True, note="user2 (pid 7) has 60 GB")}
     assert plan_of((a_card(),), a_job(1, Request(1)), states=states).waits == {1: NO_DEVICE}
     assert placed(plan_of((a_card(),), a_job(1, sharing(20)), states=states)) == {1: (0,)}
     assert plan_of((a_card(),), a_job(1, sharing(21)), states=states).waits == {1: NO_DEVICE}
 
 
-def test_a_display_server_does_not_keep_a_whole_card_from_a_job() -> None:
+def test_display_server_does_not_block_a_whole_gpu() -> None:
     states = {0: DeviceState(foreign=300 << 20)}
     assert placed(plan_of((a_card(),), a_job(1, Request(1)), states=states)) == {1: (0,)}
 
 
-def test_nothing_starts_on_a_closed_card() -> None:
+def test_closed_gpu_takes_no_jobs() -> None:
     states = {0: DeviceState(closed="drained")}
     plan = plan_of(
         (a_card(0), a_card(1)), a_job(1, Request(1)), a_job(2, Request(1)), states=states
@@ -113,22 +113,22 @@ def test_nothing_starts_on_a_closed_card() -> None:
         (Request(1, min_memory=100 * GIB), 1),
     ],
 )
-def test_a_job_gets_the_card_that_it_asks_for(request_: Request, card: int) -> None:
+def test_job_gets_the_requested_gpu(request_: Request, card: int) -> None:
     cards = (a_card(0), a_card(1, memory=141), a_card(2, memory=40, model="NVIDIA A100"))
     assert placed(plan_of(cards, a_job(1, request_))) == {1: (card,)}
 
 
-def test_a_preferred_card_that_is_busy_is_not_waited_for() -> None:
+def test_job_does_not_wait_for_a_busy_preferred_gpu() -> None:
     busy = a_tenant(1, Request(1), (1,))
     plan = plan_of((a_card(0), a_card(1)), a_job(2, Request(1, prefer=("1",))), running=(busy,))
     assert placed(plan) == {2: (0,)}
 
 
-def test_more_memory_than_any_card_has_is_impossible() -> None:
+def test_more_memory_than_any_gpu_has_is_impossible() -> None:
     assert plan_of((a_card(),), a_job(1, sharing(81))).waits == {1: IMPOSSIBLE}
 
 
-def test_small_jobs_cannot_starve_one_that_needs_a_whole_card() -> None:
+def test_small_jobs_cannot_starve_one_that_needs_a_whole_gpu() -> None:
     running = (a_tenant(1, sharing(30), (0,)), a_tenant(2, sharing(30), (0,)))
     whole, small = a_job(3, Request(1)), a_job(4, sharing(10))
     plan = plan_of((a_card(),), whole, small, running=running)
@@ -136,14 +136,14 @@ def test_small_jobs_cannot_starve_one_that_needs_a_whole_card() -> None:
     assert plan.reservation is not None and plan.reservation.devices == (0,)
 
 
-def test_nothing_is_kept_for_a_job_that_only_strangers_hold_up() -> None:
+def test_job_blocked_only_by_other_processes_gets_no_reservation() -> None:
     states = {0: DeviceState(foreign=20 * GIB, has_strangers=True)}
     plan = plan_of((a_card(),), a_job(1, Request(1)), a_job(2, sharing(30)), states=states)
     assert placed(plan) == {2: (0,)}
     assert plan.waits == {1: NO_DEVICE}
 
 
-def test_a_job_may_use_what_the_reserved_one_leaves() -> None:
+def test_job_may_use_memory_that_the_reservation_leaves() -> None:
     running = (a_tenant(1, sharing(60), (0,), ends=100.0),)
     plan = plan_of(
         (a_card(),), a_job(2, sharing(50)), a_job(3, sharing(20)), a_job(4, sharing(20)),
@@ -153,7 +153,7 @@ def test_a_job_may_use_what_the_reserved_one_leaves() -> None:
     assert plan.waits == {2: NO_DEVICE, 4: NO_DEVICE}
 
 
-def test_lengths_that_were_learned_let_short_jobs_fill_the_hole() -> None:
+def test_estimates_let_short_jobs_be_backfilled() -> None:
     known = estimates(p1=1000.0, p3=100.0, p4=900.0)
     busy = a_tenant(1, Request(1), (0,))._replace(family=1)
     wide = a_job(2, Request(2))
@@ -166,7 +166,7 @@ def test_lengths_that_were_learned_let_short_jobs_fill_the_hole() -> None:
     assert plan.waits == {2: NO_DEVICE, 4: RESERVED}
 
 
-def test_shares_take_turns() -> None:
+def test_fair_share_groups_take_turns() -> None:
     jobs = [a_job(id, Request(1))._replace(share="a") for id in (1, 2, 3)]
     jobs += [a_job(id, Request(1))._replace(share="b") for id in (4, 5, 6)]
     cards = tuple(a_card(number) for number in range(4))
@@ -175,13 +175,13 @@ def test_shares_take_turns() -> None:
     assert placed(plan_of(cards, *jobs, running=mine)).keys() == {4, 5}
 
 
-def test_priority_comes_before_taking_turns() -> None:
+def test_priority_comes_before_fair_share() -> None:
     jobs = [a_job(id, Request(1))._replace(share="a", priority=1) for id in (1, 2)]
     jobs.append(a_job(3, Request(1))._replace(share="b"))
     assert placed(plan_of((a_card(0), a_card(1)), *jobs)).keys() == {1, 2}
 
 
-def test_short_jobs_overtake_long_ones_that_have_waited_less_for_their_length() -> None:
+def test_jobs_are_ordered_by_response_ratio() -> None:
     known = estimates(p1=3600.0, p2=60.0)
     long = a_job(1, Request(1))._replace(family=1, since=-600.0)
     short = a_job(2, Request(1))._replace(family=2, since=-30.0)
@@ -190,14 +190,14 @@ def test_short_jobs_overtake_long_ones_that_have_waited_less_for_their_length() 
     assert placed(plan_of((a_card(),), older, short, estimates=known)).keys() == {1}
 
 
-def test_who_has_lost_patience_is_overtaken_by_nobody() -> None:
+def test_job_past_its_patience_is_not_overtaken() -> None:
     long = a_job(1, Request(1))._replace(family=1, since=-8 * 86400.0)
     short = a_job(2, Request(1))._replace(family=2, since=-3600.0)
     known = estimates(p1=1e9, p2=60.0)
     assert placed(plan_of((a_card(),), long, short, estimates=known)).keys() == {1}
 
 
-def test_why_says_who_has_the_memory_and_what_would_do() -> None:
+def test_why_names_the_users_of_memory_and_a_request_that_would_start() -> None:
     states = {0: DeviceState(30 * GIB, True, None, "user2 (pid 4121) has 30 GB")}
     running = (a_tenant(1, sharing(40), (0,))._replace(family=1),)
     job = a_job(2, sharing(20))
@@ -227,7 +227,7 @@ REQUESTS = st.one_of(
     st.lists(st.integers(0, 80), min_size=4, max_size=4),
     st.booleans(),
 )
-def test_no_card_is_ever_promised_more_than_it_has(
+def test_reservations_never_exceed_the_memory_of_a_gpu(
     cards: list[Device], requests: list[Request], foreign: list[int], compute: bool
 ) -> None:
     devices = tuple(card._replace(number=n, visible=str(n)) for n, card in enumerate(cards))
@@ -254,7 +254,7 @@ def test_no_card_is_ever_promised_more_than_it_has(
             assert not amount or amount <= capacity(devices[number]) - states[number].foreign
 
 
-def test_a_card_where_it_ran_out_of_memory_is_avoided_while_others_would_do() -> None:
+def test_gpu_where_the_job_ran_out_of_memory_is_avoided_if_others_qualify() -> None:
     burnt = Request(1, 10 * GIB, avoid=("GPU-00000000",))
     assert placed(plan_of((a_card(0), a_card(1)), a_job(1, burnt))) == {1: (1,)}
     busy = (a_tenant(9, Request(1), (1,)),)

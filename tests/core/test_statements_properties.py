@@ -1,4 +1,4 @@
-"""Whatever is said about waiting jobs agrees with what the daemon decides."""
+"""Reasons, places and forecasts agree with the decisions of the daemon."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def after(snapshot: Snapshot, seconds: float) -> Snapshot:
 
 
 def starts_now(snapshot: Snapshot) -> set[int]:
-    """All that the daemon starts in one turn: it decides until nothing more starts."""
+    """Return the jobs that the daemon starts in one tick: it decides until no more start."""
     found: set[int] = set()
     while starts := decide(in_view(snapshot), tells_why=False).starts:
         found |= {start.job for start in starts}
@@ -115,7 +115,7 @@ def test_forecast_of_now_is_exactly_what_the_daemon_starts(snapshot: Snapshot) -
 
 
 @given(snapshots())
-def test_forecast_with_hidden_jobs_promises_nothing_else_than_without(snapshot: Snapshot) -> None:
+def test_forecast_with_hidden_jobs_agrees_with_the_full_one(snapshot: Snapshot) -> None:
     """What lies behind the jobs that were read can only take promises away."""
     whole = forecast(snapshot)
     lines = {job.line for job in snapshot.waiting}
@@ -156,16 +156,16 @@ def test_forecast_starts_the_job_with_the_reservation_before_others_of_its_reque
                 assert first.id in found and found[first.id] <= found[job.id]
 
 
-def test_place_says_when_it_is_a_lower_bound() -> None:
+def test_place_is_marked_if_it_is_a_lower_bound() -> None:
     assert str(Place(1)) == "1 job in front of it"
     assert str(Place(3, is_exact=False)) == "at least 3 jobs in front of it"
 
 
 @given(st.integers(2, 40), st.integers(1, 3), st.booleans())
-def test_job_that_the_daemon_does_not_look_at_yet_has_a_reason(
+def test_job_that_the_daemon_does_not_consider_yet_has_a_reason(
     count: int, gpus: int, is_wide: bool
 ) -> None:
-    """Neither it nor anything said about it starts before the jobs in front of it."""
+    """It does not start, and is not forecast to start, before the jobs in front of it."""
     request = Request(2 if is_wide else 1)
     waiting = tuple(WaitingJob(id, 0, request, since=NOW, line=1) for id in range(1, count + 1))
     snapshot = Snapshot(NOW, tuple(a_device(n) for n in range(gpus)), 1, (), waiting)

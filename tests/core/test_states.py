@@ -1,4 +1,4 @@
-"""The life of a job, pair by pair. The table is written out here a second time, on purpose."""
+"""All pairs of states and events. The table is repeated here on purpose."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ from pathlib import Path
 import pytest
 
 from stoker.core import states
-from stoker.core.states import ACTIVE, EVENTS, FINAL, STATES, TABLE, WAITING, IllegalMove, advance
+from stoker.core.states import (
+    ACTIVE,
+    EVENTS,
+    FINAL,
+    STATES,
+    TABLE,
+    WAITING,
+    IllegalTransition,
+    advance,
+)
 
 ENDS = {
     "return": "queued",
@@ -33,10 +42,10 @@ MOVES = {
 
 
 @pytest.mark.parametrize(("state", "event"), list(product(STATES, EVENTS)))
-def test_event_moves_a_job_as_listed_or_is_refused(state: str, event: str) -> None:
+def test_event_changes_the_state_as_listed_or_is_refused(state: str, event: str) -> None:
     expected = MOVES.get((state, event))
     if expected is None:
-        with pytest.raises(IllegalMove, match=f"'{event}' in state '{state}'"):
+        with pytest.raises(IllegalTransition, match=f"'{event}' in state '{state}'"):
             advance(state, event)
     else:
         assert advance(state, event) == expected
@@ -44,7 +53,7 @@ def test_event_moves_a_job_as_listed_or_is_refused(state: str, event: str) -> No
 
 def test_unknown_states_and_events_are_refused() -> None:
     for state, event in (("queued", "explode"), ("nowhere", "claim")):
-        with pytest.raises(IllegalMove):
+        with pytest.raises(IllegalTransition):
             advance(state, event)
 
 
@@ -75,7 +84,7 @@ def test_every_event_is_described_and_used() -> None:
 
 
 @pytest.mark.parametrize("event", EVENTS)
-def test_sources_are_the_states_that_know_the_event(event: str) -> None:
+def test_sources_are_the_states_that_allow_the_event(event: str) -> None:
     assert set(states.sources(event)) == {state for state, known in MOVES if known == event}
 
 

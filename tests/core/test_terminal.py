@@ -1,4 +1,4 @@
-"""What a job wrote, on the terminal of whoever reads it."""
+"""Rendering of logs and user text for a terminal."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def lines(*pieces: str, colours: bool = False, live: bool = False) -> list[str]:
         ("é█\udcff", ["é█\udcff"]),
     ],
 )
-def test_plain_lines_come_as_they_are(text: str, expected: list[str]) -> None:
+def test_plain_lines_are_not_changed(text: str, expected: list[str]) -> None:
     assert lines(text) == lines(text, live=True) == lines(text, colours=True) == expected
 
 
-def test_followed_line_is_given_away_when_it_ends() -> None:
+def test_live_line_is_returned_when_it_ends() -> None:
     view = LogView(False, live=True)
     assert view.feed("a\nb\nc") == ["a", "b"]
     assert view.feed("d\n") == ["cd"]
@@ -87,7 +87,7 @@ def test_clearing_the_line_clears_only_behind_the_cursor() -> None:
     assert lines("a\x1b[2K\rb") == ["b"]
 
 
-def test_coloured_grep_keeps_its_line() -> None:
+def test_colored_grep_output_keeps_its_line() -> None:
     """grep and gcc clear to the end of the line after each change of colour."""
     text = "before \x1b[01;31m\x1b[Kmatch\x1b[m\x1b[K after\n"
     assert lines(text) == ["before match after"]
@@ -112,18 +112,18 @@ def test_nested_progress_bars_collapse_to_their_last_state() -> None:
     assert lines(nested_bars(3, 5)) == ["outer 3", "inner 5"]
 
 
-def test_followed_nested_bars_collapse_after_their_first_climb() -> None:
+def test_live_nested_bars_collapse_after_their_first_cursor_up() -> None:
     text = nested_bars(3, 5)
     assert lines(*text, live=True) == ["outer 0", "outer 3", "inner 5"]
 
 
-def test_followed_log_is_held_back_no_further_than_it_climbs() -> None:
+def test_live_log_is_delayed_only_by_the_lines_it_moves_up() -> None:
     view = LogView(False, live=True)
     view.feed(nested_bars(2, 2))
     assert view.feed("epoch 1\nepoch 2\nepoch 3\n")[-2:] == ["epoch 1", "epoch 2"]
 
 
-def test_climb_goes_to_the_first_line_at_most() -> None:
+def test_cursor_up_stops_at_the_first_line() -> None:
     assert lines(f"a\nb\n\x1b[{'9' * 100}Ax") == ["x", "b"]
 
 
@@ -184,11 +184,11 @@ def test_sequence_in_pieces_leaves_nothing_behind(sequence: str) -> None:
     assert lines(*f"a{sequence}b\n", colours=True) == ["ab"]
 
 
-def test_8_bit_controls_lose_their_power() -> None:
+def test_8_bit_control_characters_are_removed() -> None:
     assert lines("a\x9b5nb\x9d52;c;AAAA\x07") == ["a5nb52;c;AAAA"]
 
 
-def test_backspace_cannot_cut_a_colour_into_another_sequence() -> None:
+def test_backspace_cannot_split_a_color_sequence() -> None:
     assert lines("\x1b[5m\bn", colours=True) == ["\x1b[5mn"]
     assert lines("x\x1b[m\b\b]52;c;AAAA\x07", colours=True) == ["\x1b[m]52;c;AAAA"]
 
@@ -218,25 +218,25 @@ def test_sequence_that_never_ends_needs_no_memory(start: str) -> None:
     assert view.feed("\x07end\n") == ["end"]
 
 
-def test_sequence_too_long_to_mean_anything_is_cut_and_shown() -> None:
+def test_overlong_sequence_is_cut_and_shown() -> None:
     assert lines("\x1b[" + "1" * 1000 + "m", colours=True) == ["1" * 872 + "m"]
 
 
 # -- colours -----------------------------------------------------------------------------------
 
 
-def test_colours_stay_where_they_are_wanted() -> None:
+def test_colors_are_kept_on_request() -> None:
     text = f"{RED}a{RESET} \x1b[38;2;1;2;3mb\x1b[38:5:1mc\n"
     assert lines(text, colours=True) == [text[:-1]]
     assert lines(text) == ["a bc"]
 
 
-def test_colour_at_the_left_edge_does_not_erase_the_line() -> None:
+def test_color_at_the_left_edge_does_not_erase_the_line() -> None:
     assert lines(f"100%\r{RESET}\nb", colours=True) == [f"100%{RESET}", "b"]
     assert lines(f"10%\r{RED}100%{RESET}", colours=True) == [f"{RED}100%{RESET}"]
 
 
-def test_colour_behind_the_last_line_is_no_line() -> None:
+def test_color_after_the_last_line_is_not_a_line() -> None:
     assert lines(f"a\n{RESET}", colours=True) == ["a"]
 
 
@@ -268,7 +268,7 @@ def test_lines_do_not_depend_on_the_pieces(
 
 
 @given(TEXTS, st.booleans(), st.booleans())
-def test_nothing_but_text_tabs_and_wanted_colours_comes_out(
+def test_output_has_only_text_tabs_and_requested_colors(
     text: str, colours: bool, live: bool
 ) -> None:
     for line in lines(text, colours=colours, live=live):
@@ -277,7 +277,7 @@ def test_nothing_but_text_tabs_and_wanted_colours_comes_out(
 
 
 @given(TEXTS, st.booleans())
-def test_colours_change_nothing_but_colours(text: str, live: bool) -> None:
+def test_colors_change_only_colors(text: str, live: bool) -> None:
     coloured = lines(text, colours=True, live=live)
     assert [SGR.sub("", line) for line in coloured] == lines(text, live=live)
 
@@ -288,7 +288,7 @@ def test_text_without_controls_is_not_changed(rows: list[str]) -> None:
     assert lines(text) == lines(text, live=True) == rows
 
 
-# -- one line of ours --------------------------------------------------------------------------
+# -- printable ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -303,10 +303,10 @@ def test_text_without_controls_is_not_changed(rows: list[str]) -> None:
         ("\u2028", "\\u2028"),
     ],
 )
-def test_control_characters_in_our_own_lines_are_shown(text: str, shown: str) -> None:
+def test_printable_shows_control_characters(text: str, shown: str) -> None:
     assert printable(text) == shown
 
 
 @given(st.text())
-def test_our_own_lines_are_always_printable(text: str) -> None:
+def test_printable_text_is_always_printable(text: str) -> None:
     assert printable(text).isprintable()

@@ -1,4 +1,4 @@
-"""The driver's library in a process of its own, and at a time of the test's own choosing.
+"""NVML in a separate process, with a clock that the test controls.
 
 python -m tests.devices.clockwork     (stdin: a time a line; stdout: the sample at that time)
 """
@@ -45,7 +45,7 @@ def main() -> None:
         nvml = nvml or Nvml(now)
         for chore in nvml.chores(now):
             chore()
-        sys.stdout.buffer.write(encode(Sample(now, nvml.cards(now), nvml.note, nvml.xids())))
+        sys.stdout.buffer.write(encode(Sample(now, nvml.gpus(now), nvml.note, nvml.xids())))
         sys.stdout.flush()
 
 

@@ -1,4 +1,4 @@
-"""A host with a driver of our own making."""
+"""A host with a fake NVIDIA driver."""
 
 from __future__ import annotations
 

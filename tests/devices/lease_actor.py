@@ -1,4 +1,4 @@
-"""A process that takes leases when it is told to: `LeaseActor` here, `_play` over there.
+"""A process that takes leases on request: `LeaseActor` in the test, `_play` in the process.
 
 with LeaseActor() as actor:
     assert actor.do("try", "mine", [claim])
@@ -47,7 +47,7 @@ class LeaseActor:
         self.kill()
 
     def do(self, verb: str, *words: object) -> Any:
-        """Tell it to do something, and wait for what came of it."""
+        """Send a request to the process and return its result."""
         self.ask(verb, *words)
         return self.answer()
 

@@ -1,4 +1,4 @@
-"""What processes believe they hold, in shared memory: a second opinion on the locks.
+"""What processes hold, recorded in shared memory, to check the locks independently.
 
 A row is entered after its lease was taken and emptied before it is given back, so at any moment the
 rows together are no more than what was granted.
@@ -14,7 +14,7 @@ ROWS = 8
 CARDS = ("card-0", "card-1", "card-2")
 _WHOLE = (1 << 64) - 1
 _NOTHING = (1 << 64) - 2  # not 0: a claim may be of 0 bytes
-_WIDTH = 1 + len(CARDS)  # a version, odd while the row is written, and an amount for each card
+_WIDTH = 1 + len(CARDS)  # a version, odd while the row is written, and an amount for each GPU
 
 
 class Ledger:
@@ -38,7 +38,7 @@ class Ledger:
         self._cells[start] += 1
 
     def check(self, total: int) -> set[str]:
-        """Fail when more was granted than there is; else which ways to hold a card were seen."""
+        """Fail if more was leased than a GPU has; returns the kinds of leases seen."""
         seen = set()
         for card, amounts in self._snapshot().items():
             if _WHOLE in amounts:
@@ -50,7 +50,7 @@ class Ledger:
         return seen
 
     def _snapshot(self) -> dict[str, list[int]]:
-        """All rows as they were at one moment; empty when somebody wrote meanwhile."""
+        """Return a consistent view of all rows; empty if a process wrote meanwhile."""
         before = self._cells.tolist()
         after = self._cells.tolist()
         versions = before[::_WIDTH]

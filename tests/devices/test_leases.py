@@ -132,10 +132,10 @@ def children() -> list[str]:
     return Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
 
 
-# -- one card ------------------------------------------------------------------------------------
+# -- one GPU -------------------------------------------------------------------------------------
 
 
-def test_a_whole_card_has_one_holder(new_actor: Callable[..., LeaseActor]) -> None:
+def test_whole_gpu_has_one_holder(new_actor: Callable[..., LeaseActor]) -> None:
     one, other = new_actor(), new_actor()
     assert one.do("try", "it", [whole()])
     assert not other.do("try", "it", [whole()])
@@ -143,7 +143,7 @@ def test_a_whole_card_has_one_holder(new_actor: Callable[..., LeaseActor]) -> No
     assert other.do("try", "it", [whole()])
 
 
-def test_a_whole_card_and_a_part_of_it_exclude_each_other(
+def test_whole_gpu_and_a_part_of_it_exclude_each_other(
     new_actor: Callable[..., LeaseActor],
 ) -> None:
     one, other = new_actor(), new_actor()
@@ -154,7 +154,7 @@ def test_a_whole_card_and_a_part_of_it_exclude_each_other(
     assert not one.do("try", "it", [part(1)])
 
 
-def test_parts_fill_the_card_to_the_last_byte_and_not_beyond(
+def test_parts_fill_the_gpu_to_the_last_byte_and_not_beyond(
     new_actor: Callable[..., LeaseActor],
 ) -> None:
     one, other = new_actor(), new_actor()
@@ -168,7 +168,7 @@ def test_parts_fill_the_card_to_the_last_byte_and_not_beyond(
     assert one.do("try", "d", [part(30 * GIB - 1)])
 
 
-def test_what_strangers_use_is_not_given_away() -> None:
+def test_memory_of_processes_without_a_lease_is_not_leased() -> None:
     lease = taken(part(30 * GIB))
     assert try_take([part(30 * GIB)], {"card-0": 20 * GIB + 1}) is None
     second = try_take([part(30 * GIB)], {"card-0": 20 * GIB, "card-1": TOTAL})
@@ -177,13 +177,13 @@ def test_what_strangers_use_is_not_given_away() -> None:
     lease.close()
 
 
-def test_more_than_a_card_has_is_never_granted_and_never_waited_for() -> None:
+def test_more_than_a_gpu_has_is_never_granted_and_never_waited_for() -> None:
     assert try_take([part(TOTAL + 1)]) is None
     with pytest.raises(Impossible):
         Waiter([part(TOTAL + 1)])
 
 
-def test_a_full_table_of_holders_refuses_the_next() -> None:
+def test_full_table_of_holders_refuses_the_next() -> None:
     lease = [taken(part(0)) for _ in range(256)]
     assert len(holders([card()])) == 256
     assert try_take([part(0)]) is None
@@ -193,7 +193,7 @@ def test_a_full_table_of_holders_refuses_the_next() -> None:
         each.close()
 
 
-def test_a_refusal_leaves_no_descriptor_behind() -> None:
+def test_refusal_leaves_no_descriptor_behind() -> None:
     lease = taken(whole())
     before = descriptors()
     assert try_take([whole("card-1"), whole()]) is None
@@ -203,10 +203,10 @@ def test_a_refusal_leaves_no_descriptor_behind() -> None:
     lease.close()
 
 
-# -- several cards -------------------------------------------------------------------------------
+# -- several GPUs --------------------------------------------------------------------------------
 
 
-def test_several_cards_are_had_together_or_not_at_all() -> None:
+def test_several_gpus_are_leased_together_or_not_at_all() -> None:
     lease = taken(whole("card-1"))
     assert try_take([whole("card-0"), whole("card-1"), whole("card-2")]) is None
     rest = taken(whole("card-0"), whole("card-2"))
@@ -222,12 +222,12 @@ def test_descriptors_come_in_the_order_of_the_claims(folder: Path) -> None:
     lease.close()
 
 
-def test_a_card_cannot_be_claimed_twice_in_one_lease() -> None:
+def test_gpu_cannot_be_claimed_twice_in_one_lease() -> None:
     with pytest.raises(ValueError, match="twice"):
         try_take([part(1), part(2)])
 
 
-def test_opposite_orders_never_wait_for_each_other(new_actor: Callable[..., LeaseActor]) -> None:
+def test_claims_in_opposite_orders_never_deadlock(new_actor: Callable[..., LeaseActor]) -> None:
     one, other = new_actor(), new_actor()
     claims = [whole("card-0"), part(1, "card-1"), whole("card-2")]
     one.ask("rounds", 500, claims)
@@ -238,7 +238,7 @@ def test_opposite_orders_never_wait_for_each_other(new_actor: Callable[..., Leas
 # -- waiting -------------------------------------------------------------------------------------
 
 
-def test_a_free_card_is_received_at_once(new_waiter: Callable[..., Waiter]) -> None:
+def test_free_gpu_is_received_at_once(new_waiter: Callable[..., Waiter]) -> None:
     waiter = new_waiter(whole("card-1"), whole())
     lease = received(waiter)
     assert not any(os.get_inheritable(descriptor) for descriptor in lease.descriptors)
@@ -249,7 +249,7 @@ def test_a_free_card_is_received_at_once(new_waiter: Callable[..., Waiter]) -> N
     taken(whole(), whole("card-1")).close()
 
 
-def test_a_waiter_has_nothing_until_the_holder_leaves(new_waiter: Callable[..., Waiter]) -> None:
+def test_waiter_has_no_lease_until_the_holder_leaves(new_waiter: Callable[..., Waiter]) -> None:
     lease = taken(whole())
     waiter = new_waiter(whole())
     wait_until(is_blocked(waiter.pid))
@@ -271,7 +271,7 @@ def test_waiters_are_served_in_the_order_they_came(new_waiter: Callable[..., Wai
     lease.close()
 
 
-def test_sharers_that_take_turns_cannot_keep_out_a_waiter_for_the_whole_card(
+def test_sharers_cannot_starve_a_waiter_for_the_whole_gpu(
     new_actor: Callable[..., LeaseActor], new_waiter: Callable[..., Waiter]
 ) -> None:
     sharers = [new_actor(), new_actor()]
@@ -289,7 +289,7 @@ def test_sharers_that_take_turns_cannot_keep_out_a_waiter_for_the_whole_card(
     received(waiter).close()
 
 
-def test_a_sharer_behind_a_waiter_for_the_whole_card_comes_after_it(
+def test_sharer_behind_a_waiter_for_the_whole_gpu_comes_after_it(
     new_waiter: Callable[..., Waiter],
 ) -> None:
     lease = taken(part(GIB))
@@ -304,7 +304,7 @@ def test_a_sharer_behind_a_waiter_for_the_whole_card_comes_after_it(
     received(second).close()
 
 
-def test_a_waiter_for_memory_has_it_when_enough_has_left(new_waiter: Callable[..., Waiter]) -> None:
+def test_waiter_for_memory_gets_it_when_enough_is_free(new_waiter: Callable[..., Waiter]) -> None:
     leases = [taken(part(30 * GIB)), taken(part(30 * GIB))]
     waiter = new_waiter(part(60 * GIB))
     wait_until(lambda: first_in_line([card()]))
@@ -317,7 +317,7 @@ def test_a_waiter_for_memory_has_it_when_enough_has_left(new_waiter: Callable[..
     lease.close()
 
 
-def test_a_cancelled_waiter_opens_the_gate(new_waiter: Callable[..., Waiter]) -> None:
+def test_cancelled_waiter_opens_the_gate(new_waiter: Callable[..., Waiter]) -> None:
     lease = taken(part(GIB))
     waiter = new_waiter(whole())
     wait_until(is_blocked(waiter.pid))
@@ -330,7 +330,7 @@ def test_a_cancelled_waiter_opens_the_gate(new_waiter: Callable[..., Waiter]) ->
     lease.close()
 
 
-def test_a_helper_that_was_stopped_can_be_cancelled(new_waiter: Callable[..., Waiter]) -> None:
+def test_helper_that_was_stopped_can_be_cancelled(new_waiter: Callable[..., Waiter]) -> None:
     waiter = new_waiter(whole())
     os.kill(waiter.pid, signal.SIGSTOP)
     waiter.cancel()
@@ -338,7 +338,7 @@ def test_a_helper_that_was_stopped_can_be_cancelled(new_waiter: Callable[..., Wa
     taken(whole()).close()
 
 
-def test_a_lease_that_arrived_and_was_not_taken_is_given_back_by_cancel(
+def test_lease_that_arrived_and_was_not_taken_is_given_back_by_cancel(
     new_waiter: Callable[..., Waiter],
 ) -> None:
     waiter = new_waiter(whole())
@@ -348,7 +348,7 @@ def test_a_lease_that_arrived_and_was_not_taken_is_given_back_by_cancel(
     taken(whole()).close()
 
 
-def test_a_helper_that_is_killed_is_noticed(new_waiter: Callable[..., Waiter]) -> None:
+def test_helper_that_is_killed_is_noticed(new_waiter: Callable[..., Waiter]) -> None:
     lease = taken(whole())
     before = descriptors()
     waiter = new_waiter(whole())
@@ -360,7 +360,7 @@ def test_a_helper_that_is_killed_is_noticed(new_waiter: Callable[..., Waiter]) -
     lease.close()
 
 
-def test_a_helper_that_somebody_else_reaped_is_no_trouble(
+def test_helper_reaped_elsewhere_is_not_an_error(
     new_waiter: Callable[..., Waiter],
 ) -> None:
     waiters = [new_waiter(whole(name)) for name in "ab"]
@@ -372,7 +372,7 @@ def test_a_helper_that_somebody_else_reaped_is_no_trouble(
     taken(whole("b")).close()
 
 
-def test_a_helper_ends_with_the_process_that_waits(new_actor: Callable[..., LeaseActor]) -> None:
+def test_helper_ends_with_the_process_that_waits(new_actor: Callable[..., LeaseActor]) -> None:
     lease = taken(part(GIB))
     actor = new_actor()
     helper = actor.do("wait", "it", [whole()])
@@ -382,7 +382,7 @@ def test_a_helper_ends_with_the_process_that_waits(new_actor: Callable[..., Leas
     lease.close()
 
 
-def test_a_process_without_free_descriptors_is_told_to_try_later() -> None:
+def test_process_without_free_descriptors_gets_try_later() -> None:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     before, kin = descriptors(), children()
     free = max(map(int, before)) + 1
@@ -400,7 +400,7 @@ def test_a_process_without_free_descriptors_is_told_to_try_later() -> None:
     assert descriptors() == before and children() == kin
 
 
-def test_a_helper_says_why_it_cannot_wait(folder: Path, new_waiter: Callable[..., Waiter]) -> None:
+def test_helper_reports_why_it_cannot_wait(folder: Path, new_waiter: Callable[..., Waiter]) -> None:
     folder.mkdir(0o777)
     folder.chmod(0o777)
     waiter = new_waiter(whole())
@@ -409,7 +409,7 @@ def test_a_helper_says_why_it_cannot_wait(folder: Path, new_waiter: Callable[...
     assert waiter.trouble is not None and "remove each other's files" in waiter.trouble
 
 
-def test_the_first_in_line_is_named(new_waiter: Callable[..., Waiter]) -> None:
+def test_first_in_line_is_named(new_waiter: Callable[..., Waiter]) -> None:
     assert first_in_line([card()]) == []
     lease = taken(part(GIB))
     new_waiter(whole())
@@ -421,7 +421,7 @@ def test_the_first_in_line_is_named(new_waiter: Callable[..., Waiter]) -> None:
 # -- lifetime ------------------------------------------------------------------------------------
 
 
-def test_a_lease_outlives_its_taker_and_ends_with_the_last_child(
+def test_lease_outlives_its_taker_and_ends_with_the_last_child(
     new_actor: Callable[..., LeaseActor],
 ) -> None:
     actor = new_actor()
@@ -441,13 +441,13 @@ def test_a_lease_outlives_its_taker_and_ends_with_the_last_child(
     taken(whole(), whole("card-1")).close()
 
 
-def test_a_lease_of_a_killed_process_is_free() -> None:
+def test_lease_of_a_killed_process_is_free() -> None:
     with LeaseActor() as actor:
         assert actor.do("try", "it", [whole()])
     taken(whole()).close()
 
 
-def test_a_lease_that_was_waited_for_can_be_inherited(new_waiter: Callable[..., Waiter]) -> None:
+def test_lease_that_was_waited_for_can_be_inherited(new_waiter: Callable[..., Waiter]) -> None:
     lease = received(new_waiter(whole()))
     child = subprocess.Popen(["sleep", "600"], pass_fds=lease.descriptors)
     lease.close()
@@ -457,7 +457,7 @@ def test_a_lease_that_was_waited_for_can_be_inherited(new_waiter: Callable[..., 
     taken(whole()).close()
 
 
-# -- who -----------------------------------------------------------------------------------------
+# -- holders -------------------------------------------------------------------------------------
 
 
 @needs_root
@@ -477,7 +477,7 @@ def test_holders_names_user_process_and_amount(new_actor: Callable[..., LeaseAct
     lease.close()
 
 
-def test_looking_at_holders_makes_and_locks_nothing(folder: Path) -> None:
+def test_reading_holders_creates_and_locks_nothing(folder: Path) -> None:
     taken(whole()).close()
     names = sorted(os.listdir(folder))
     before = descriptors()
@@ -486,7 +486,7 @@ def test_looking_at_holders_makes_and_locks_nothing(folder: Path) -> None:
 
 
 @needs_root
-def test_users_share_a_card_whoever_came_first(
+def test_users_share_a_gpu_regardless_of_the_order(
     new_actor: Callable[..., LeaseActor], folder: Path
 ) -> None:
     mask = os.umask(0o077)
@@ -538,7 +538,7 @@ def _plant(kind: str, path: Path, victim: Path) -> None:
 
 @pytest.mark.parametrize("name", ["card-0", "card-0.gate"])
 @pytest.mark.parametrize("kind", ["symlink", "dangling", "hard link", "fifo", "folder"])
-def test_what_is_planted_in_place_of_a_lock_file_is_refused(
+def test_link_or_fifo_in_place_of_a_lock_file_is_refused(
     kind: str, name: str, folder: Path, victim: Path
 ) -> None:
     taken(whole("other")).close()
@@ -557,7 +557,7 @@ def test_what_is_planted_in_place_of_a_lock_file_is_refused(
 
 
 @needs_root
-def test_a_lock_file_that_others_may_not_open_is_an_error_and_not_a_wait(
+def test_lock_file_that_others_may_not_open_is_an_error_and_not_a_wait(
     folder: Path, new_actor: Callable[..., LeaseActor]
 ) -> None:
     taken(whole()).close()
@@ -568,7 +568,7 @@ def test_a_lock_file_that_others_may_not_open_is_an_error_and_not_a_wait(
 
 @pytest.mark.parametrize("name", ["card-0", "card-0.gate"])
 @pytest.mark.parametrize("is_made_anew", [True, False])
-def test_a_lock_file_that_was_replaced_during_the_wait_is_noticed(
+def test_lock_file_that_was_replaced_during_the_wait_is_noticed(
     is_made_anew: bool, name: str, folder: Path, new_waiter: Callable[..., Waiter]
 ) -> None:
     taken(whole()).close()
@@ -586,7 +586,7 @@ def test_a_lock_file_that_was_replaced_during_the_wait_is_noticed(
     taken(whole()).close()
 
 
-def test_a_folder_where_users_can_remove_each_others_files_is_refused(folder: Path) -> None:
+def test_folder_where_users_can_remove_each_others_files_is_refused(folder: Path) -> None:
     folder.mkdir()
     folder.chmod(0o777)
     with pytest.raises(NoPermission, match="remove each other's files"):
@@ -594,7 +594,7 @@ def test_a_folder_where_users_can_remove_each_others_files_is_refused(folder: Pa
     assert stat.S_IMODE(folder.stat().st_mode) == 0o777
 
 
-def test_a_link_in_place_of_the_folder_is_refused(folder: Path) -> None:
+def test_link_in_place_of_the_folder_is_refused(folder: Path) -> None:
     target = folder.parent / "target"
     target.mkdir()
     folder.symlink_to(target)
@@ -603,11 +603,11 @@ def test_a_link_in_place_of_the_folder_is_refused(folder: Path) -> None:
     assert os.listdir(target) == []
 
 
-def test_a_folder_that_cannot_be_made_is_explained(
+def test_error_about_a_folder_that_cannot_be_created_is_clear(
     monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
     monkeypatch.setenv("STOKER_LEASE_DIR", str(folder / "missing" / "deeper"))
-    with pytest.raises(NoPermission, match="cannot make the lease folder"):
+    with pytest.raises(NoPermission, match="cannot create the lease folder"):
         try_take([whole()])
 
 
@@ -628,7 +628,7 @@ def test_lock_files_stay_empty_and_read_only(folder: Path) -> None:
 
 @needs_pci
 @needs_root
-def test_a_card_on_the_pci_bus_needs_no_folder(
+def test_gpu_on_the_pci_bus_needs_no_folder(
     folder: Path, new_actor: Callable[..., LeaseActor], new_waiter: Callable[..., Waiter]
 ) -> None:
     pci = _PCI_DEVICES[0].name
@@ -652,7 +652,7 @@ def test_a_card_on_the_pci_bus_needs_no_folder(
 
 
 @needs_pci
-def test_a_slice_of_a_card_on_the_pci_bus_has_a_lock_of_its_own(folder: Path) -> None:
+def test_slice_of_a_gpu_on_the_pci_bus_has_a_lock_of_its_own(folder: Path) -> None:
     pci = _PCI_DEVICES[0].name
     slices = [DeviceClaim(f"MIG-{name}", pci, True, TOTAL, None) for name in "ab"]
     lease, second = taken(slices[0]), taken(slices[1])
@@ -665,7 +665,7 @@ def test_a_slice_of_a_card_on_the_pci_bus_has_a_lock_of_its_own(folder: Path) ->
 # -- all at once ---------------------------------------------------------------------------------
 
 
-def test_no_storm_of_leases_gives_away_more_than_a_card_has(
+def test_concurrent_leases_never_exceed_the_memory_of_a_gpu(
     folder: Path, new_actor: Callable[..., LeaseActor]
 ) -> None:
     path = str(folder.parent / "ledger")

@@ -1,4 +1,4 @@
-"""Our side of the watcher: it must never wait, whatever driver and helper do."""
+"""The NVML client never blocks, even if the driver or the NVML process hangs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def watch(env: dict[str, str]) -> Iterator[NvmlClient]:
 
 
 def is_gone(pid: int) -> bool:
-    """Dead, whether or not somebody has reaped it."""
+    """Whether the process is dead, reaped or not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except (FileNotFoundError, ProcessLookupError):
@@ -77,16 +77,14 @@ def kill(watch: NvmlClient) -> int:
     return pid
 
 
-def test_samples_come_unasked_and_reading_never_waits(watch: NvmlClient) -> None:
+def test_samples_come_without_a_request_and_reading_never_blocks(watch: NvmlClient) -> None:
     assert watch.read() == []
     sample = hear(watch)
     assert sample.cards is not None and [card.model for card in sample.cards] == [H100, H100]
     assert watch.read() == []
 
 
-def test_asking_brings_a_sample_that_was_taken_afterwards(
-    watch: NvmlClient, fake: FakeNvml
-) -> None:
+def test_request_returns_a_sample_taken_afterwards(watch: NvmlClient, fake: FakeNvml) -> None:
     first = hear(watch)
     assert first.cards
     fake.change(first.cards[0].uuid, used=12345)
@@ -97,7 +95,7 @@ def test_asking_brings_a_sample_that_was_taken_afterwards(
     assert sample.cards and sample.cards[0].used == 12345
 
 
-def test_a_driver_that_hangs_is_given_up_and_found_again(watch: NvmlClient, fake: FakeNvml) -> None:
+def test_driver_that_hangs_is_reported_and_retried(watch: NvmlClient, fake: FakeNvml) -> None:
     hear(watch)
     number, pid = watch.fileno(), watch.pid
     assert pid is not None
@@ -107,7 +105,7 @@ def test_a_driver_that_hangs_is_given_up_and_found_again(watch: NvmlClient, fake
     late = deadline(watch)
     [sample] = watch.check(late)
     assert (sample.at, sample.cards) == (late, None)
-    assert sample.trouble == "the NVIDIA driver does not answer; trying again in 1 s"
+    assert sample.trouble == "the NVIDIA driver does not answer; retrying in 1 s"
     assert watch.pid is None
     wait_until(lambda: is_gone(pid))
     fake.unhang()
@@ -117,7 +115,7 @@ def test_a_driver_that_hangs_is_given_up_and_found_again(watch: NvmlClient, fake
     assert len(hear(watch).cards or ()) == 2
 
 
-def test_a_driver_that_hangs_from_the_start_is_given_more_time(
+def test_driver_that_hangs_from_the_start_is_given_more_time(
     watch: NvmlClient, fake: FakeNvml
 ) -> None:
     fake.hang()
@@ -127,7 +125,7 @@ def test_a_driver_that_hangs_from_the_start_is_given_more_time(
     assert sample.cards is None
 
 
-def test_a_question_without_an_answer_is_noticed_sooner_than_a_missing_beat(
+def test_unanswered_request_is_noticed_sooner_than_a_missing_sample(
     watch: NvmlClient,
 ) -> None:
     hear(watch)
@@ -151,18 +149,18 @@ def test_nothing_that_is_sent_to_a_stuck_helper_blocks(watch: NvmlClient) -> Non
     wait_until(lambda: is_gone(pid))
 
 
-def test_a_helper_that_dies_is_replaced(watch: NvmlClient) -> None:
+def test_helper_that_dies_is_replaced(watch: NvmlClient) -> None:
     hear(watch)
     pid = kill(watch)
     sample = hear(watch, lambda sample: not has_cards(sample))
-    assert sample.trouble == "the GPU watcher ended without a word; trying again in 1 s"
+    assert sample.trouble == "the GPU watcher exited unexpectedly; retrying in 1 s"
     assert watch.pid is None
     watch.check(deadline(watch))
     assert watch.pid not in (None, pid)
     assert hear(watch).cards
 
 
-def test_a_helper_that_keeps_dying_is_replaced_less_and_less_often(watch: NvmlClient) -> None:
+def test_helper_that_keeps_dying_is_replaced_less_and_less_often(watch: NvmlClient) -> None:
     waits = []
     for _ in range(7):
         kill(watch)
@@ -172,7 +170,7 @@ def test_a_helper_that_keeps_dying_is_replaced_less_and_less_often(watch: NvmlCl
     assert waits == [1, 2, 4, 8, 16, 30, 30]
 
 
-def test_a_helper_that_somebody_else_reaped_is_replaced_as_well(watch: NvmlClient) -> None:
+def test_helper_reaped_elsewhere_is_replaced(watch: NvmlClient) -> None:
     hear(watch)
     pid = kill(watch)
     os.waitpid(pid, 0)
@@ -192,7 +190,7 @@ def test_dead_helpers_are_reaped(watch: NvmlClient) -> None:
     wait_until(is_reaped)
 
 
-def test_a_new_helper_keeps_the_rate(watch: NvmlClient) -> None:
+def test_new_helper_keeps_the_rate(watch: NvmlClient) -> None:
     watch.set_active(True)
     hear(watch)
     kill(watch)
@@ -202,7 +200,7 @@ def test_a_new_helper_keeps_the_rate(watch: NvmlClient) -> None:
     assert second.at - first.at < IDLE_SECONDS / 2
 
 
-def test_trouble_with_the_driver_is_passed_on(fake: FakeNvml, env: dict[str, str]) -> None:
+def test_driver_errors_are_reported(fake: FakeNvml, env: dict[str, str]) -> None:
     fake.fail_init(LIBRARY_MISMATCH)
     watch = NvmlClient(env)
     sample = hear(watch)
@@ -211,7 +209,7 @@ def test_trouble_with_the_driver_is_passed_on(fake: FakeNvml, env: dict[str, str
     watch.close()
 
 
-def test_a_helper_that_cannot_be_started_is_tried_again(
+def test_helper_that_cannot_be_started_is_tried_again(
     env: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
@@ -232,10 +230,10 @@ def test_files_in_the_current_folder_do_not_get_into_the_helper(
     assert sample_once(30, env).cards
 
 
-def test_a_helper_does_not_outlive_its_parent(env: dict[str, str]) -> None:
+def test_helper_does_not_outlive_its_parent(env: dict[str, str]) -> None:
     code = (
-        "from stoker.devices.nvml_client import Watch\n"
-        "w = Watch(); print(w.pid, flush=True); input()"
+        "from stoker.devices.nvml_client import NvmlClient\n"
+        "w = NvmlClient(); print(w.pid, flush=True); input()"
     )
     words = [sys.executable, "-c", code]
     pipe = subprocess.PIPE
@@ -256,7 +254,7 @@ def test_one_sample_for_a_short_command(env: dict[str, str], fake: FakeNvml) -> 
     assert sample.trouble and "no NVIDIA driver is installed" in sample.trouble
 
 
-def test_a_short_command_does_not_hang_with_the_driver(env: dict[str, str], fake: FakeNvml) -> None:
+def test_short_command_does_not_hang_with_the_driver(env: dict[str, str], fake: FakeNvml) -> None:
     fake.hang()
     sample = sample_once(0.5, env)
     assert (sample.cards, sample.trouble) == (None, "the NVIDIA driver does not answer")

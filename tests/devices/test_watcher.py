@@ -1,4 +1,4 @@
-"""What the watcher says of a driver: the real nvidia-ml-py over a library of our own."""
+"""Samples of the NVML process: the real nvidia-ml-py with a fake library."""
 
 from __future__ import annotations
 
@@ -123,10 +123,10 @@ def cards(sample: Sample) -> tuple[GpuSample, ...]:
     return sample.cards
 
 
-# -- cards -----------------------------------------------------------------------------------------
+# -- GPUs ------------------------------------------------------------------------------------------
 
 
-def test_eight_cards_of_two_models_come_in_the_order_of_the_bus(fake: FakeNvml) -> None:
+def test_eight_gpus_of_two_models_come_in_the_order_of_the_bus(fake: FakeNvml) -> None:
     uuids = fake.cards(*[H100] * 4, *[A100] * 4)
     fake.reverse()
     sample = once(fake)
@@ -137,7 +137,7 @@ def test_eight_cards_of_two_models_come_in_the_order_of_the_bus(fake: FakeNvml) 
     assert sample.trouble is None and sample.xids == ()
 
 
-def test_a_card_is_described_in_plain_units(fake: FakeNvml) -> None:
+def test_gpu_is_described_in_plain_units(fake: FakeNvml) -> None:
     [uuid] = fake.cards(H100)
     fake.change(uuid, pci="0000:C1:00.0", used=3 * GIB, util=93, power=412_345, temp=61)
     fake.change(uuid, energy=1_234_500, ecc=2)
@@ -148,32 +148,32 @@ def test_a_card_is_described_in_plain_units(fake: FakeNvml) -> None:
     assert cards(once(fake)) == (expected,)
 
 
-def test_a_domain_beyond_four_digits_comes_last_and_keeps_its_name(fake: FakeNvml) -> None:
+def test_domain_beyond_four_digits_comes_last_and_keeps_its_name(fake: FakeNvml) -> None:
     first, second = fake.cards(H100, H100)
     fake.change(first, pci="10000:01:00.0")
     fake.change(second, pci="2000:01:00.0")
     assert [card.pci for card in cards(once(fake))] == ["2000:01:00.0", "10000:01:00.0"]
 
 
-def test_what_a_card_does_not_know_is_none(fake: FakeNvml) -> None:
+def test_readings_that_a_gpu_lacks_are_none(fake: FakeNvml) -> None:
     fake.cards(A100, util=-1, power=-1, temp=-1, energy=-1, ecc=-1, mig=-1)
     [card] = cards(once(fake))
     assert card[9:14] == (None,) * 5
     assert card.trouble is None and card.total == 80 * GIB
 
 
-def test_a_driver_without_cards_is_no_trouble(fake: FakeNvml) -> None:
+def test_driver_without_gpus_is_not_an_error(fake: FakeNvml) -> None:
     assert once(fake)[1:] == ((), None, ())
 
 
-def test_an_older_driver_counts_reserved_memory_as_used(fake: FakeNvml) -> None:
+def test_older_driver_counts_reserved_memory_as_used(fake: FakeNvml) -> None:
     fake.cards(H100, used=GIB)
     fake.fail("nvmlDeviceGetMemoryInfo_v2", FUNCTION_NOT_FOUND)
     [card] = cards(once(fake))
     assert (card.total, card.reserved, card.used) == (80 * GIB, 0, GIB + 600 * MIB)
 
 
-def test_a_card_without_memory_of_its_own_is_no_trouble(fake: FakeNvml) -> None:
+def test_gpu_without_memory_of_its_own_is_not_an_error(fake: FakeNvml) -> None:
     fake.cards("NVIDIA GB10")
     fake.fail("nvmlDeviceGetMemoryInfo_v2", NOT_SUPPORTED)
     fake.fail("nvmlDeviceGetMemoryInfo", NOT_SUPPORTED)
@@ -181,7 +181,7 @@ def test_a_card_without_memory_of_its_own_is_no_trouble(fake: FakeNvml) -> None:
     assert (card.total, card.used, card.trouble) == (0, 0, None)
 
 
-def test_slices_take_the_place_of_their_card(fake: FakeNvml) -> None:
+def test_slices_take_the_place_of_their_gpu(fake: FakeNvml) -> None:
     whole, divided, other = fake.cards(A100, A100, A100)
     first, second = fake.slices(divided, f"{A100} MIG 1g.5gb", f"{A100} MIG 3g.20gb")
     fake.add_process(second, os.getpid(), 2 * GIB)
@@ -203,7 +203,7 @@ def test_slices_take_the_place_of_their_card(fake: FakeNvml) -> None:
 # -- processes -------------------------------------------------------------------------------------
 
 
-def test_a_process_is_listed_until_it_dies(
+def test_process_is_listed_until_it_dies(
     fake: FakeNvml, running: Running, sleeper: subprocess.Popen[bytes]
 ) -> None:
     uuid, _ = fake.cards(H100, H100)
@@ -216,7 +216,7 @@ def test_a_process_is_listed_until_it_dies(
     assert first.used == 0
 
 
-def test_a_job_can_claim_memory_by_itself(fake: FakeNvml, running: Running) -> None:
+def test_job_can_claim_memory_by_itself(fake: FakeNvml, running: Running) -> None:
     _, uuid = fake.cards(H100, A100)
     fake.reverse()
     claim = f'echo "1 7000" > "$FAKE_NVML_PROCS/$$"; echo "{uuid} 500" >> "$FAKE_NVML_PROCS/$$"'
@@ -229,7 +229,7 @@ def test_a_job_can_claim_memory_by_itself(fake: FakeNvml, running: Running) -> N
         running.until(lambda sample: cards(sample)[1].used == 0)
 
 
-def test_a_dead_process_whose_children_hold_its_memory_stays_listed(fake: FakeNvml) -> None:
+def test_dead_process_whose_children_hold_its_memory_stays_listed(fake: FakeNvml) -> None:
     [uuid] = fake.cards(H100)
     with subprocess.Popen(["true"]) as process:
         pass
@@ -239,7 +239,7 @@ def test_a_dead_process_whose_children_hold_its_memory_stays_listed(fake: FakeNv
     assert card.used == GIB
 
 
-def test_processes_of_the_display_and_hidden_memory_are_told_apart(fake: FakeNvml) -> None:
+def test_display_processes_and_hidden_memory_are_distinguished(fake: FakeNvml) -> None:
     [uuid] = fake.cards(H100)
     fake.add_process(uuid, 11, 100, "graphics", sticky=True)
     fake.add_process(uuid, 13, None, "compute", sticky=True)
@@ -262,7 +262,7 @@ def test_older_process_lists_serve_as_well(fake: FakeNvml) -> None:
     assert (card.processes, card.trouble) == ((GpuProcess(11, 100, True),), None)
 
 
-def test_more_processes_than_anybody_expects_are_all_listed(fake: FakeNvml) -> None:
+def test_all_of_very_many_processes_are_listed(fake: FakeNvml) -> None:
     [uuid] = fake.cards(H100)
     for pid in range(1, 201):
         fake.add_process(uuid, pid, 1, sticky=True)
@@ -271,10 +271,10 @@ def test_more_processes_than_anybody_expects_are_all_listed(fake: FakeNvml) -> N
     assert card.used == 200
 
 
-# -- cards that come, go and break -----------------------------------------------------------------
+# -- GPUs that come, go and break ------------------------------------------------------------------
 
 
-def test_a_lost_card_keeps_its_facts_until_it_is_back(fake: FakeNvml, clockwork: Clockwork) -> None:
+def test_lost_gpu_keeps_its_fields_until_it_is_back(fake: FakeNvml, clockwork: Clockwork) -> None:
     first, second = fake.cards(H100, A100, util=50)
     before = cards(clockwork.sample(100.0))
     fake.lose(first)
@@ -291,7 +291,7 @@ def test_a_lost_card_keeps_its_facts_until_it_is_back(fake: FakeNvml, clockwork:
     assert back.utilisation == 50
 
 
-def test_a_card_that_needs_a_reset_says_so(fake: FakeNvml, clockwork: Clockwork) -> None:
+def test_gpu_that_needs_a_reset_says_so(fake: FakeNvml, clockwork: Clockwork) -> None:
     uuid, _ = fake.cards(H100, H100)
     fake.fail("nvmlDeviceGetMemoryInfo_v2", RESET_REQUIRED, uuid)
     for now in (1.0, 1.5):
@@ -301,7 +301,7 @@ def test_a_card_that_needs_a_reset_says_so(fake: FakeNvml, clockwork: Clockwork)
     assert cards(clockwork.sample(2.0))[0].trouble is None
 
 
-def test_the_slices_of_a_lost_card_are_in_trouble(fake: FakeNvml, clockwork: Clockwork) -> None:
+def test_slices_of_a_lost_gpu_have_an_error(fake: FakeNvml, clockwork: Clockwork) -> None:
     _, divided = fake.cards(A100, A100)
     fake.slices(divided, "1g.5gb", "1g.5gb")
     before = cards(clockwork.sample(1.0))
@@ -311,7 +311,7 @@ def test_the_slices_of_a_lost_card_are_in_trouble(fake: FakeNvml, clockwork: Clo
     assert [card[:5] for card in sample] == [card[:5] for card in before]
 
 
-def test_a_card_that_was_lost_before_we_came_leaves_a_gap(fake: FakeNvml) -> None:
+def test_gpu_lost_before_the_start_leaves_a_gap(fake: FakeNvml) -> None:
     _, lost, _ = fake.cards(H100, H100, H100)
     fake.lose(lost)
     sample = once(fake)
@@ -319,20 +319,18 @@ def test_a_card_that_was_lost_before_we_came_leaves_a_gap(fake: FakeNvml) -> Non
     assert sample.trouble == "GPU 1 cannot be opened: GPU is lost"
 
 
-def test_a_card_that_was_added_or_removed_is_noticed(fake: FakeNvml, clockwork: Clockwork) -> None:
+def test_gpu_that_was_added_or_removed_is_noticed(fake: FakeNvml, clockwork: Clockwork) -> None:
     first, second = fake.cards(H100, A100)
     fake.remove(second)
     assert len(cards(clockwork.sample(1.0))) == 1
     uuids = fake.cards(H100, A100, A100)
     assert [card.uuid for card in cards(clockwork.sample(31.0))] == uuids
     fake.remove(first)
-    [card, _] = cards(clockwork.sample(31.5))  # its handle fails: no need to wait
+    [card, _] = cards(clockwork.sample(31.5))  # its handle fails, so it is noticed at once
     assert (card.uuid, card.number) == (uuids[1], 0)
 
 
-def test_a_card_that_is_divided_anew_shows_its_new_slices(
-    fake: FakeNvml, clockwork: Clockwork
-) -> None:
+def test_repartitioned_gpu_shows_its_new_slices(fake: FakeNvml, clockwork: Clockwork) -> None:
     [uuid] = fake.cards(A100)
     fake.slices(uuid, "3g.20gb", "3g.20gb")
     assert len(cards(clockwork.sample(1.0))) == 2
@@ -341,7 +339,7 @@ def test_a_card_that_is_divided_anew_shows_its_new_slices(
     assert (card.model, card.trouble) == ("7g.40gb", None)
 
 
-def test_an_error_of_a_card_is_reported_once(fake: FakeNvml, clockwork: Clockwork) -> None:
+def test_error_of_a_gpu_is_reported_once(fake: FakeNvml, clockwork: Clockwork) -> None:
     _, second = fake.cards(H100, H100)
     fake.xid(second, 13)
     assert clockwork.sample(1.0).xids == ()  # that was before we came
@@ -354,9 +352,7 @@ def test_an_error_of_a_card_is_reported_once(fake: FakeNvml, clockwork: Clockwor
     assert clockwork.sample(2.5).xids == (Xid(second, 79),)
 
 
-def test_an_error_is_blamed_on_the_slice_that_it_came_from(
-    fake: FakeNvml, clockwork: Clockwork
-) -> None:
+def test_error_is_assigned_to_its_slice(fake: FakeNvml, clockwork: Clockwork) -> None:
     [uuid] = fake.cards(A100)
     _, second = fake.slices(uuid, "3g.20gb", "3g.20gb")
     clockwork.sample(1.0)
@@ -365,7 +361,7 @@ def test_an_error_is_blamed_on_the_slice_that_it_came_from(
     assert clockwork.sample(1.5).xids == (Xid(second, 13), Xid(uuid, 79))
 
 
-def test_cards_that_report_no_errors_are_watched_all_the_same(fake: FakeNvml) -> None:
+def test_gpus_without_error_events_are_sampled_too(fake: FakeNvml) -> None:
     fake.cards(H100)
     fake.fail("nvmlDeviceRegisterEvents", NOT_SUPPORTED)
     assert once(fake).trouble is None
@@ -373,7 +369,7 @@ def test_cards_that_report_no_errors_are_watched_all_the_same(fake: FakeNvml) ->
     assert once(fake).trouble is None
 
 
-def test_slow_readings_are_rare_and_facts_are_read_once(
+def test_slow_readings_are_rare_and_constants_are_read_once(
     fake: FakeNvml, clockwork: Clockwork
 ) -> None:
     [uuid] = fake.cards(H100, util=1)
@@ -399,7 +395,7 @@ def test_slow_readings_are_rare_and_facts_are_read_once(
         (UNKNOWN, "the NVIDIA driver does not work: Unknown Error"),
     ],
 )
-def test_a_driver_that_cannot_be_used_says_why(fake: FakeNvml, code: int, trouble: str) -> None:
+def test_unusable_driver_has_an_error_message(fake: FakeNvml, code: int, trouble: str) -> None:
     fake.cards(H100)
     fake.fail_init(code)
     sample = once(fake)
@@ -407,13 +403,13 @@ def test_a_driver_that_cannot_be_used_says_why(fake: FakeNvml, code: int, troubl
     assert sample.trouble is not None and trouble in sample.trouble
 
 
-def test_without_a_driver_the_watcher_says_so(fake: FakeNvml) -> None:
+def test_watcher_reports_a_missing_driver(fake: FakeNvml) -> None:
     fake.uninstall()
     trouble = "no NVIDIA driver is installed: libnvidia-ml.so.1 was not found"
     assert once(fake)[1:] == (None, trouble, ())
 
 
-def test_a_driver_that_is_installed_and_loaded_later_is_found(
+def test_driver_that_is_installed_and_loaded_later_is_found(
     fake: FakeNvml, start: Callable[..., Running]
 ) -> None:
     fake.cards(H100)
@@ -438,7 +434,7 @@ def test_after_an_update_of_the_driver_its_new_library_is_loaded(
     assert fake.loads() == loaded + 1
 
 
-def test_a_driver_that_goes_away_is_waited_for(fake: FakeNvml, running: Running) -> None:
+def test_driver_that_goes_away_is_waited_for(fake: FakeNvml, running: Running) -> None:
     fake.cards(H100)
     assert running.now().cards
     fake.fail("*", DRIVER_NOT_LOADED)
@@ -453,16 +449,14 @@ def test_a_driver_that_goes_away_is_waited_for(fake: FakeNvml, running: Running)
 # -- the beat --------------------------------------------------------------------------------------
 
 
-def test_the_active_rate_brings_samples_unasked(fake: FakeNvml, running: Running) -> None:
+def test_watcher_samples_at_the_active_rate(fake: FakeNvml, running: Running) -> None:
     fake.cards(H100)
     running.say(b"a")
     first, *_, last = [running.hear() for _ in range(3)]
     assert last.at - first.at < IDLE_SECONDS
 
 
-def test_at_the_idle_rate_a_sample_comes_when_it_is_asked_for(
-    fake: FakeNvml, running: Running
-) -> None:
+def test_watcher_samples_on_request_at_the_idle_rate(fake: FakeNvml, running: Running) -> None:
     fake.cards(H100)
     running.say(b"ai")
     first = running.hear()
@@ -470,7 +464,7 @@ def test_at_the_idle_rate_a_sample_comes_when_it_is_asked_for(
     assert last.at - first.at < IDLE_SECONDS
 
 
-def test_the_watcher_leaves_when_nobody_can_ask_any_more(fake: FakeNvml, running: Running) -> None:
+def test_watcher_exits_when_stdin_is_closed(fake: FakeNvml, running: Running) -> None:
     fake.cards(H100)
     running.hear()
     assert running.process.stdin
@@ -478,7 +472,7 @@ def test_the_watcher_leaves_when_nobody_can_ask_any_more(fake: FakeNvml, running
     assert running.process.wait(timeout=30) == 0
 
 
-def test_the_watcher_leaves_when_nobody_listens_any_more(fake: FakeNvml, running: Running) -> None:
+def test_watcher_exits_when_stdout_is_closed(fake: FakeNvml, running: Running) -> None:
     fake.cards(H100)
     running.hear()
     assert running.process.stdout
@@ -490,7 +484,7 @@ def test_the_watcher_leaves_when_nobody_listens_any_more(fake: FakeNvml, running
 # -- lines -----------------------------------------------------------------------------------------
 
 
-def test_a_sample_survives_being_written_and_read() -> None:
+def test_sample_survives_being_written_and_read() -> None:
     processes = (GpuProcess(7, None, True), GpuProcess(8, 1 << 40, False))
     card = GpuSample("GPU-1", 0, "0", "NVIDIA é", "0000:01:00.0", 1, 2, 3, processes=processes)
     sample = Sample(1.25, (card, card._replace(trouble="GPU is lost")), "x", (Xid("GPU-1", 79),))
@@ -500,6 +494,6 @@ def test_a_sample_survives_being_written_and_read() -> None:
 
 
 @pytest.mark.parametrize("line", [b"", b"noise", b"7", b"[]", b'[1,[["GPU-1"]],null,[]]'])
-def test_what_is_not_a_sample_is_refused(line: bytes) -> None:
+def test_line_that_is_not_a_sample_is_refused(line: bytes) -> None:
     with pytest.raises(ValueError, match="not a sample"):
         decode(line)

@@ -4,7 +4,7 @@ fake = FakeNvml(tmp_path / "nvml", build(tmp_path))
 h100, a100 = fake.cards("NVIDIA H100", "NVIDIA A100")
 lab = Lab(tmp_path, **fake.env())
 fake.lose(a100)
-lab.submit('echo "0 5000000000" > "$FAKE_NVML_PROCS/$$"; exec sleep 60')   # now it is on card 0
+lab.submit('echo "0 5000000000" > "$FAKE_NVML_PROCS/$$"; exec sleep 60')   # now it is on GPU 0
 
 Every change is seen by the next call of the library. It is a driver only: it does no CUDA.
 """
@@ -36,9 +36,9 @@ UNKNOWN = 999
 
 
 def build(folder: Path) -> Path:
-    """The compiled library, in a subfolder named after its source; made once, by whoever is first.
+    """Return the compiled library, in a folder named after the hash of its source; compiled once.
 
-    Skips the test where there is no compiler; CI fails then.
+    Skips the test if there is no compiler; fails in CI.
     """
     source = _SOURCE.read_bytes()
     library = folder / f"fake-nvml-{hashlib.sha256(source).hexdigest()[:16]}" / _LIBRARY
@@ -53,7 +53,7 @@ def build(folder: Path) -> Path:
 
 @dataclass
 class _Unit:
-    """A card, or a MIG slice of one; -1 is what this card does not know."""
+    """A GPU, or a MIG slice of one; -1: not reported."""
 
     uuid: str
     model: str
@@ -82,7 +82,7 @@ class _Unit:
 
 
 class FakeNvml:
-    """One host's driver. Cards and slices are named by their UUIDs."""
+    """The driver of one host. GPUs and slices are named by their UUIDs."""
 
     def __init__(self, folder: Path, library: Path, count_calls: bool = False) -> None:
         self.folder = folder
@@ -120,7 +120,7 @@ class FakeNvml:
         new.replace(self._installed)
 
     def uninstall(self) -> None:
-        """As if it were absent: the loader gives up at a file that is no library."""
+        """Make the library unloadable: the loader fails on a file that is not a library."""
         self._installed.unlink()
         self._installed.touch()
 
@@ -144,7 +144,7 @@ class FakeNvml:
         self._save()
 
     def calls(self, function: str) -> int:
-        """How often it was called, by anybody (needs count_calls)."""
+        """Return the number of calls of all processes (needs count_calls)."""
         assert self._calls is not None
         try:
             return self._calls.read_text().split().count(function)
@@ -155,10 +155,10 @@ class FakeNvml:
         """How many processes have loaded the library so far."""
         return self.calls("load")
 
-    # -- cards ---------------------------------------------------------------------------------
+    # -- GPUs ----------------------------------------------------------------------------------
 
     def cards(self, *models: str, total: int = 80 * GIB, **facts: int) -> list[str]:
-        """Replace all cards by new ones, one for each model; their UUIDs in PCI order."""
+        """Replace all GPUs, one for each model; returns their UUIDs in PCI order."""
         self._units = [
             _Unit(f"GPU-{number:08x}-0000-4000-8000-000000000000", model, total, minor=number)
             for number, model in enumerate(models)
@@ -172,7 +172,7 @@ class FakeNvml:
         return uuids
 
     def slices(self, card: str, *models: str, total: int = 10 * GIB) -> list[str]:
-        """Turn MIG on and divide the card anew; the UUIDs of the slices."""
+        """Enable MIG and create new slices; returns their UUIDs."""
         self._units = [unit for unit in self._units if unit.of != card]
         made = [
             _Unit(f"MIG-{card[4:12]}-{number:04x}-5000-8000-000000000000", model, total, of=card)
@@ -185,7 +185,7 @@ class FakeNvml:
         return [unit.uuid for unit in made]
 
     def change(self, card: str, **facts: int | str) -> None:
-        """Set facts of a card or slice: used, util, power (mW), temp, energy (mJ), ecc, pci, ..."""
+        """Set fields of a GPU or slice: used, util, power (mW), temp, energy (mJ), ecc, pci, ..."""
         unit = self._unit(card)
         for name, value in facts.items():
             assert hasattr(unit, name), name
@@ -193,7 +193,7 @@ class FakeNvml:
         self._save()
 
     def reverse(self) -> None:
-        """Let the driver count the cards in the opposite order; the bus stays as it is."""
+        """Let the driver count the GPUs in reverse order; PCI addresses stay."""
         self._units.reverse()
         self._save()
 
@@ -205,11 +205,11 @@ class FakeNvml:
         self.change(card, lost=1)
 
     def find(self, card: str) -> None:
-        """A lost card is back."""
+        """Bring a lost GPU back."""
         self.change(card, lost=0)
 
     def xid(self, card: str, code: int, instance: int | None = None) -> None:
-        """Report an error to everybody who is listening now."""
+        """Report an error to all registered listeners."""
         words = [len(self._xids) + 1, card, code, *([] if instance is None else [instance])]
         self._xids.append(" ".join(map(str, words)))
         self._save()

@@ -1,4 +1,4 @@
-/* A libnvidia-ml.so.1 for tests: what a driver would say is read from a text file at every call.
+/* A libnvidia-ml.so.1 for tests: every call reads the state of the driver from a text file.
 
    FAKE_NVML_STATE  the text file, written by tests/fake_nvml/__init__.py, one fact a line:
 
@@ -15,7 +15,7 @@
                     allocating: a file named after its PID with lines `WHERE BYTES|hidden`
    FAKE_NVML_CALLS  a file to which the name of every called function is added (optional)
 
-   WHERE is a UUID, or the index of a card in PCI order. */
+   WHERE is a UUID, or the index of a GPU in PCI order. */
 
 #define _GNU_SOURCE
 #include <ctype.h>
@@ -41,7 +41,7 @@ enum { NAME = 96, MAX_UNITS = 128, MAX_PROCESSES = 4096, MAX_RULES = 64, MAX_XID
 
 typedef unsigned long long u64;
 
-/* A card, or a slice when `parent` is not empty. */
+/* A GPU, or a slice if `parent` is not empty. */
 struct unit {
     char uuid[NAME], model[NAME], pci[32], parent[NAME];
     long long minor, total, reserved, used, util, power, temp, energy, ecc, mig, lost, instance;
@@ -58,7 +58,7 @@ static struct {
     struct xid xid[MAX_XIDS];
 } state;
 
-/* Handles stay the same while the state changes under them. */
+/* Handles stay valid while the state changes. */
 struct device { char uuid[NAME]; int lost; };
 static struct device devices[MAX_UNITS * 2];
 static int initialised, registered, delivered;
@@ -183,7 +183,7 @@ static struct unit *unit_at(const char *where) {
 
 /* -- processes ------------------------------------------------------------------------------- */
 
-/* A zombie has given its memory back, though kill() still finds it. */
+/* A zombie has released its memory, although kill() still finds it. */
 static int is_alive(int pid) {
     char path[64], text[512], *name_end;
     ssize_t got;
@@ -223,7 +223,7 @@ static void read_claims(void) {
     if (entries) closedir(entries);
 }
 
-/* Those on a card or slice, in place at the front of the table; the state is read anew next time. */
+/* Processes on a GPU or slice, moved to the front of the table; the next call reads it again. */
 static int listed(struct unit *unit) {
     int count = 0;
     read_claims();
@@ -244,7 +244,7 @@ static u64 used_by(struct unit *unit) {
     return used;
 }
 
-/* -- what every call does first -------------------------------------------------------------- */
+/* -- start of every call --------------------------------------------------------------------- */
 
 static void count_call(const char *function) {
     const char *path = getenv("FAKE_NVML_CALLS");
@@ -271,7 +271,7 @@ static int enter(const char *function, const char *uuid) {
         read_state();
         for (int i = 0; i < state.hangs; i++) hangs |= applies(&state.hang[i], function, uuid);
         if (!hangs) break;
-        if (getppid() != parent) _exit(1); /* a real driver would hold us; a test leaves nothing */
+        if (getppid() != parent) _exit(1); /* a real driver would keep it; a test must not */
         nanosleep(&moment, NULL);
     }
     for (int i = 0; i < state.failures; i++)
@@ -291,7 +291,7 @@ static struct device *handle_of(const char *uuid) {
     return device;
 }
 
-/* Once lost, a card stays so for this process until it initialises the library anew. */
+/* A lost GPU stays lost for this process until it initializes the library again. */
 static int is_lost(struct unit *unit) {
     struct device *card = handle_of(*unit->parent ? unit->parent : unit->uuid);
     struct unit *state_of_card = unit_of(card->uuid);
@@ -353,7 +353,7 @@ int nvmlDeviceGetCount_v2(unsigned *count) {
     return SUCCESS;
 }
 
-/* In the order of the file, which need not be that of the bus. */
+/* In the order of the file, which may differ from that of the bus. */
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, struct device **device) {
     int code = enter_started(__func__);
     if (code) return code;
@@ -458,7 +458,7 @@ PROCESSES(nvmlDeviceGetComputeRunningProcesses_v2, 1)
 PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v3, 0)
 PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v2, 0)
 
-/* A value of a card; slices have none of these. */
+/* A reading of a GPU; slices have none. */
 static int value(const char *function, struct device *device, long long (*of)(struct unit *),
                  long long *result) {
     struct unit *unit;
@@ -573,7 +573,7 @@ int nvmlDeviceRegisterEvents(struct device *device, u64 types, void *set) {
     int code = enter_device(__func__, device, &unit);
     (void)types, (void)set;
     if (code) return code;
-    if (!registered) /* what happened before is not reported */
+    if (!registered) /* earlier events are not reported */
         for (int i = 0; i < state.xids; i++)
             if (state.xid[i].serial > delivered) delivered = state.xid[i].serial;
     registered = 1;

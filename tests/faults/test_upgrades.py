@@ -51,8 +51,8 @@ def test_client_does_not_migrate_under_an_older_daemon(old_queue: Lab) -> None:
         done = old_queue.run(*args)
         assert (done.returncode, done.stdout) == (69, ""), done
         assert done.stderr == (
-            f"error: the daemon that runs (version 0.0.9, pid {os.getpid()}) is older than this"
-            " command\nhint: stoker daemon restart   (running jobs go on; nothing was changed)\n"
+            f"error: the running daemon (version 0.0.9, pid {os.getpid()}) is older than this"
+            " command\nhint: stoker daemon restart   (running jobs continue; nothing was changed)\n"
         )
     assert schema_of(old_queue.state_dir) == 1
     assert (old_queue.state_dir / "queue.db").read_bytes() == before

@@ -11,7 +11,7 @@ from tests.gpus.host import GpuHost, GpuLab
 
 ABSENT = "no NVIDIA driver is installed: libnvidia-ml.so.1 was not found"
 NOT_LOADED = "the NVIDIA driver is not loaded"
-MISMATCH = "the NVIDIA library and the loaded driver are of different versions; a reboot helps"
+MISMATCH = "the NVIDIA library and the loaded driver have different versions; reboot the host"
 
 
 def _break(fake: FakeNvml, how: str) -> None:

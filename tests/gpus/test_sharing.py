@@ -118,7 +118,7 @@ def test_wide_job_is_not_starved_by_a_stream_of_small_ones(host: GpuHost, gpu_la
     more = [gpu_lab.submit("-M", "30G", late.wait) for _ in range(4)]
     assert gpu_lab.wait(gpu_lab.submit("--gpus", "0", "true")) == 0
     assert late.arrived() == []
-    assert "kept for job 3" in gpu_lab.why(more[0])
+    assert "reserved for job 3" in gpu_lab.why(more[0])
     late.open()
     gate.open()
     assert gpu_lab.wait(*small, wide, *more) == 0

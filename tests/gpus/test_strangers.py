@@ -73,7 +73,7 @@ def test_memory_without_a_known_process_counts_as_used(host: GpuHost, gpu_lab: G
     assert gpu_lab.wait(job, shared) == 0
     assert gpu_lab.places(job, shared) == [[1], [0]]
     waits = [gpu_lab.submit(*options, "--gpu-ids", "0", "true") for options in ((), ("-M", "40G"))]
-    assert "a process that cannot be seen has 50 GB" in gpu_lab.why(waits[0])
+    assert "a hidden process has 50 GB" in gpu_lab.why(waits[0])
     assert [gpu_lab.state(job) for job in waits] == ["queued", "queued"]
 
 

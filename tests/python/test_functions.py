@@ -330,10 +330,10 @@ def test_job_functions_can_call_each_other(here: Lab) -> None:
 
 
 def test_command_profiles_distinguish_functions_but_not_calls(here: Lab) -> None:
-    from stoker.core.profiles.command_profile import family_key
+    from stoker.core.profiles.command_profile import profile_key
 
     made = [submit(work.add, 1), submit(work.add, 2), submit(work.shout, "a")]
-    keys = [family_key(tuple(job.info()["argv"]), False) for job in made]
+    keys = [profile_key(tuple(job.info()["argv"]), False) for job in made]
     assert keys[0] == keys[1] != keys[2]
 
 

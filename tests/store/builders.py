@@ -1,4 +1,4 @@
-"""Small things to put into a store."""
+"""Jobs and other records for tests of the store."""
 
 from __future__ import annotations
 

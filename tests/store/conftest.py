@@ -1,4 +1,4 @@
-"""Every store that a test opened is closed after it."""
+"""Close every database that a test opened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real queues with known content, and ways to damage their files; every way is seeded.
+"""Real databases with known content, and seeded ways to damage their files.
 
 python -m tests.store.damage [SEEDS]   measures how many jobs a repair brings back
 """
@@ -39,7 +39,7 @@ def build(folder: Path, jobs: int, has_log: bool = True) -> dict[int, tuple[byte
     if not has_log:
         db.close()
         return known
-    # As after a crash: the log is there, and nobody has written it into the file.
+    # Like after a crash: the write-ahead log exists and has not been checkpointed.
     for suffix in ("", "-wal"):
         shutil.copy(folder / f"queue.db{suffix}", folder / f"copy{suffix}")
     db.close()

@@ -1,4 +1,4 @@
-"""Books that are kept late say the same in the end as books kept at once."""
+"""The buffered attempt store writes the same rows as the direct one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stoker.store.database import Database, open_database
 from stoker.store.submit import Submission
 
 HERE = Context("/", (), 0o022, "/bin/sh")
-# What happens to each of a few jobs, and where somebody looks at the books in between.
+# What happens to each of a few jobs, and when the database is read in between.
 _STEPS = st.lists(
     st.sampled_from(["claim", "begin", "done", "fail", "flush", "heads"]), max_size=40
 )
@@ -56,7 +56,7 @@ def _play(db: Database, books: AttemptStore, steps: list[str]) -> list[tuple[obj
 
 @settings(max_examples=60, deadline=None)
 @given(_STEPS)
-def test_late_books_say_the_same_as_books_kept_at_once(steps: list[str]) -> None:
+def test_buffered_store_writes_the_same_rows_as_the_direct_one(steps: list[str]) -> None:
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:

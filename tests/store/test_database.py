@@ -1,4 +1,4 @@
-"""The file itself: private, versioned, honest about what is wrong with it."""
+"""The database file: permissions, schema versions and error messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stoker.store.submit import Submission
 from tests.store.builders import a_spec, a_store, add
 
 
-def test_the_database_and_its_companions_are_private(tmp_path: Path) -> None:
+def test_database_and_its_log_are_private(tmp_path: Path) -> None:
     mask = os.umask(0)
     try:
         db = a_store(tmp_path)
@@ -27,7 +27,7 @@ def test_the_database_and_its_companions_are_private(tmp_path: Path) -> None:
     assert set(modes.values()) == {0o600}, modes
 
 
-def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_newer_schema_is_refused_and_not_changed(tmp_path: Path) -> None:
     a_store(tmp_path).close()
     connection = sqlite3.connect(tmp_path / "queue.db")
     connection.execute(f"PRAGMA user_version={SCHEMA_VERSION + 1}")
@@ -39,13 +39,13 @@ def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
     connection.close()
 
 
-def test_a_file_that_is_no_database_is_named_as_damaged(tmp_path: Path) -> None:
+def test_file_that_is_not_a_database_is_reported_as_damaged(tmp_path: Path) -> None:
     (tmp_path / "queue.db").write_bytes(b"this is not a database" * 1000)
     with pytest.raises(Broken, match="damaged"):
         open_database(str(tmp_path))
 
 
-def test_a_writer_that_waits_in_vain_gets_a_clear_error_and_changes_nothing(tmp_path: Path) -> None:
+def test_writer_that_gets_no_lock_raises_an_error_and_changes_nothing(tmp_path: Path) -> None:
     blocker = a_store(tmp_path)
     blocker.execute("BEGIN IMMEDIATE")
     db = a_store(tmp_path, timeout=0.0)
@@ -65,7 +65,7 @@ def test_text_that_is_not_utf8_comes_back_byte_by_byte(tmp_path: Path) -> None:
     assert contexts.load_context(db, 1) == context
 
 
-def test_a_batch_shares_one_context_and_ids_are_never_used_again(tmp_path: Path) -> None:
+def test_batch_shares_one_context_and_ids_are_never_reused(tmp_path: Path) -> None:
     from stoker.store import changes
 
     db = a_store(tmp_path)
@@ -77,14 +77,14 @@ def test_a_batch_shares_one_context_and_ids_are_never_used_again(tmp_path: Path)
     assert add(db, a_spec()) == [101]
 
 
-def test_a_repeated_dedupe_key_returns_the_job_that_is_there(tmp_path: Path) -> None:
+def test_repeated_dedupe_key_returns_the_existing_job(tmp_path: Path) -> None:
     db = a_store(tmp_path)
     [first] = add(db, a_spec(dedupe="key"))
     receipt = Submission(db).add([a_spec(dedupe="key"), a_spec(dedupe="other")], 1.0)
     assert receipt.existing == (first,) and receipt.added == 1
 
 
-def test_restored_snapshots_hold_what_waited(tmp_path: Path) -> None:
+def test_restored_snapshot_has_the_waiting_jobs(tmp_path: Path) -> None:
     db = a_store(tmp_path)
     [job] = add(db, a_spec())
     backups.take(db)
@@ -106,13 +106,13 @@ def test_only_three_snapshots_are_kept(tmp_path: Path) -> None:
     assert names == ["5.db", "4.db", "3.db"]
 
 
-def test_a_job_that_moves_between_two_states_is_listed_once(tmp_path: Path) -> None:
+def test_job_that_moves_between_two_states_is_listed_once(tmp_path: Path) -> None:
     db, other = a_store(tmp_path), a_store(tmp_path)
     [job] = add(db, a_spec(held=True))
     walks: list[str] = []
 
     def before(statement: str) -> None:
-        """After the walk along one state and before the next, somebody lets the job go."""
+        """Release the job after the scan of one state and before the next."""
         walks.extend([statement] if "j.state = " in statement else [])
         if len(walks) == 2:
             other.execute("UPDATE jobs SET state = 'queued' WHERE id = ?", (job,))

@@ -1,4 +1,4 @@
-"""Claims, ends and what follows from them, on a real SQLite file."""
+"""Claims, ends and dependencies, in a real SQLite file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _finish(db: Database, job: int, attempt: int, verdict: Verdict, now: float =
     return attempts.finish(db, facts, Outcome(attempt, 0, now), verdict, now, 1000.5)
 
 
-def test_a_second_claim_of_the_same_job_is_refused(db: Database) -> None:
+def test_second_claim_of_the_same_job_is_refused(db: Database) -> None:
     [job] = add(db, a_spec())
     assert attempts.claim(db, _claim(1, job))
     assert not attempts.claim(db, _claim(2, job))
@@ -41,13 +41,13 @@ def test_a_second_claim_of_the_same_job_is_refused(db: Database) -> None:
 @pytest.mark.parametrize(
     "change", [changes.hold, lambda db, ids, now: changes.cancel(db, ids, now)]
 )
-def test_a_held_or_cancelled_job_cannot_be_claimed(db: Database, change) -> None:  # type: ignore[no-untyped-def]
+def test_held_or_cancelled_job_cannot_be_claimed(db: Database, change) -> None:  # type: ignore[no-untyped-def]
     [job] = add(db, a_spec())
     change(db, [job], 1001.0)
     assert not attempts.claim(db, _claim(1, job))
 
 
-def test_a_final_state_is_never_changed_by_a_late_end(db: Database) -> None:
+def test_final_state_is_never_changed_by_a_late_end(db: Database) -> None:
     [job] = add(db, a_spec())
     attempts.claim(db, _claim(1, job))
     _finish(db, job, 1, DONE)
@@ -55,7 +55,7 @@ def test_a_final_state_is_never_changed_by_a_late_end(db: Database) -> None:
     assert job_queries.job(db, job).state == "done"
 
 
-def test_an_end_of_an_older_attempt_does_not_touch_the_newer_one(db: Database) -> None:
+def test_end_of_an_older_attempt_does_not_touch_the_newer_one(db: Database) -> None:
     [job] = add(db, a_spec(retries=1))
     attempts.claim(db, _claim(1, job))
     _finish(db, job, 1, Verdict("return", "exit", 3, None, delay=5.0))
@@ -65,7 +65,7 @@ def test_an_end_of_an_older_attempt_does_not_touch_the_newer_one(db: Database) -
     assert job_queries.job(db, job).state == "starting"
 
 
-def test_a_retry_waits_for_its_delay(db: Database) -> None:
+def test_retry_waits_for_its_delay(db: Database) -> None:
     [job] = add(db, a_spec(retries=1))
     attempts.claim(db, _claim(1, job))
     _finish(db, job, 1, Verdict("return", "exit", 3, None, delay=5.0), now=1001.0)
@@ -74,7 +74,9 @@ def test_a_retry_waits_for_its_delay(db: Database) -> None:
     assert ready_jobs.release_due(db, 1006.0) == 1
 
 
-def test_heads_come_by_priority_then_id_and_groups_are_found_without_a_scan(db: Database) -> None:
+def test_ready_jobs_come_by_priority_then_id_and_groups_are_found_without_a_scan(
+    db: Database,
+) -> None:
     ids = add(db, a_spec(gpus=1), a_spec(gpus=1, priority=5), a_spec(gpus=4), a_spec(gpus=1))
     narrow, wide = (ready_jobs.load_group(db, line) for line in ready_jobs.ready_groups(db))
     assert (narrow.request.gpus, wide.request.gpus) == (1, 4)
@@ -85,7 +87,7 @@ def test_heads_come_by_priority_then_id_and_groups_are_found_without_a_scan(db: 
     ]
 
 
-def test_dependants_become_ready_or_end_with_the_job_they_wait_for(db: Database) -> None:
+def test_dependents_become_ready_or_are_cancelled(db: Database) -> None:
     [first] = add(db, a_spec())
     after = [Dependency(first, condition) for condition in ("ok", "any", "notok")]
     ok, either, notok = add(db, *(a_spec(after=(dependency,)) for dependency in after))
@@ -98,7 +100,7 @@ def test_dependants_become_ready_or_end_with_the_job_they_wait_for(db: Database)
     assert {job.id for job in ready_jobs.first(db, line, 10)} == {either, notok}
 
 
-def test_a_start_that_never_happened_leaves_no_attempt(db: Database) -> None:
+def test_undone_start_leaves_no_attempt(db: Database) -> None:
     [job] = add(db, a_spec())
     attempts.claim(db, _claim(1, job))
     attempts.unclaim(db, 1, 1002.0, "no room")
@@ -107,7 +109,7 @@ def test_a_start_that_never_happened_leaves_no_attempt(db: Database) -> None:
     assert [kind for _, kind, _ in job_queries.events(db, job)] == ["start_undone"]
 
 
-def test_back_offs_follow_a_clock_that_was_set_and_begin_times_do_not(db: Database) -> None:
+def test_backoffs_follow_a_clock_change_and_begin_times_do_not(db: Database) -> None:
     """Row 33 of the fault matrix."""
     begin, retry = add(db, a_spec(begin_at=5000.0), a_spec(retries=1))
     attempts.claim(db, _claim(1, retry))

@@ -1,4 +1,4 @@
-"""Locks that others look at while they are taken."""
+"""Locks that other processes check while they are taken."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stoker.errors import Conflict
 from stoker.supervisor import locks
 
 
-def test_looking_at_a_lock_never_keeps_anybody_from_taking_it(tmp_path: Path) -> None:
+def test_checking_a_lock_never_blocks_a_process_that_takes_it(tmp_path: Path) -> None:
     import os
 
     folder, done = str(tmp_path), threading.Event()
@@ -33,7 +33,7 @@ def test_looking_at_a_lock_never_keeps_anybody_from_taking_it(tmp_path: Path) ->
             looker.join()
 
 
-def test_a_held_lock_names_its_holder(tmp_path: Path) -> None:
+def test_held_lock_names_its_holder(tmp_path: Path) -> None:
     import os
 
     held = locks.take(str(tmp_path), locks.DAEMON_LOCK)

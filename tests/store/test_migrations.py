@@ -1,4 +1,4 @@
-"""Queues that older versions left."""
+"""Databases of older releases."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def indexes(db: Database) -> set[str]:
     return {row[0] for row in rows}
 
 
-def test_an_old_queue_gets_the_tables_of_a_new_one(tmp_path: Path) -> None:
+def test_database_of_schema_1_gets_the_current_tables(tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
     an_old_queue(tmp_path)
     db, new = a_store(tmp_path), a_store(tmp_path / "new")
@@ -53,7 +53,7 @@ def test_an_old_queue_gets_the_tables_of_a_new_one(tmp_path: Path) -> None:
     assert indexes(db) == indexes(new)
 
 
-def test_a_queue_of_schema_2_gets_the_tables_of_a_new_one(tmp_path: Path) -> None:
+def test_database_of_schema_2_gets_the_current_tables(tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
     connection = sqlite3.connect(tmp_path / "queue.db")
     connection.executescript((SCHEMAS / "0002.sql").read_text())
@@ -92,7 +92,7 @@ def a_queue_of_schema_3(folder: Path) -> None:
     connection.close()
 
 
-def test_a_queue_of_schema_3_gets_the_tables_of_a_new_one(tmp_path: Path) -> None:
+def test_database_of_schema_3_gets_the_current_tables(tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
     a_queue_of_schema_3(tmp_path)
     db, new = a_store(tmp_path), a_store(tmp_path / "new")
@@ -105,8 +105,8 @@ def test_waiting_jobs_with_a_tag_leave_its_fair_share_group(tmp_path: Path) -> N
     db = a_store(tmp_path)
     assert [job_queries.job(db, id).share for id in (1, 2, 3)] == ["", "", "sweep:b"]
     # A group of that name would be another one, and new jobs join those without a tag.
-    assert request_groups.line_id(db, Request(1), "a") not in (1, 2, 3)
-    assert request_groups.line_id(db, Request(1), "") == 1
+    assert request_groups.group_id(db, Request(1), "a") not in (1, 2, 3)
+    assert request_groups.group_id(db, Request(1), "") == 1
 
 
 def test_profiles_of_an_old_queue_keep_their_estimates(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_profiles_of_an_old_queue_keep_their_estimates(tmp_path: Path) -> None:
     assert estimate is not None and estimate.seconds == 60.0 and estimate.is_steady
 
 
-def test_the_jobs_of_an_old_queue_go_on(tmp_path: Path) -> None:
+def test_jobs_of_an_old_database_continue(tmp_path: Path) -> None:
     an_old_queue(tmp_path)
     db = a_store(tmp_path)
     [running] = attempts.open_attempts(db)

@@ -1,4 +1,4 @@
-"""Damaged files: what can be read comes back, and nothing is started twice because of it."""
+"""Repair of damaged files: readable rows are restored, and no job is started twice."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_repair_of_a_damaged_index_keeps_everything_as_it_was(tmp_path: Path) ->
     db.close()
 
 
-def test_attempts_of_the_journal_are_not_started_again(tmp_path: Path) -> None:
+def test_attempts_in_the_journal_are_not_started_again(tmp_path: Path) -> None:
     db = open_database(str(tmp_path))
     ids = add(db, *(a_spec(f"job {n}") for n in range(1, 4)))
     db.close()
@@ -147,13 +147,13 @@ def test_damaged_files_are_kept_as_they_were(tmp_path: Path) -> None:
     assert [(kept / "queue.db").read_bytes(), (kept / "queue.db-wal").read_bytes()] == before
 
 
-def test_repair_gives_up_when_somebody_writes_meanwhile(tmp_path: Path) -> None:
+def test_repair_changes_nothing_if_another_process_writes_meanwhile(tmp_path: Path) -> None:
     build(tmp_path, 30)
     aside = repair.set_aside(str(tmp_path))
     path = tmp_path / "queue.db"
     path.write_bytes(path.read_bytes() + b"\0" * 2048)
     before = path.read_bytes()
-    with pytest.raises(Conflict, match="was written to while it was repaired"):
+    with pytest.raises(Conflict, match="was changed during the repair"):
         repair.repair(str(tmp_path), aside, [])
     assert path.read_bytes() == before
     assert not (tmp_path / "repairing.db").exists()

@@ -61,7 +61,7 @@ def run(writer: TraceWriter, plant: Plant, start: float, seconds: float, pace: f
         if has_gpus:
             rows += plant.gpu_rows()
         writer.tick(start + tick * pace, rows, lambda job: False)
-        assert writer.trouble is None
+        assert writer.error is None
 
 
 def size(folder: Path) -> int:

@@ -109,7 +109,7 @@ def test_clock_jump_loses_and_corrupts_nothing(tmp_path: Path, writer: TraceWrit
             at += 5
             moments.append(round(at * TICKS))
             keep(writer, at, len(moments))
-    assert writer.trouble is None
+    assert writer.error is None
     found = kept(tmp_path)
     assert sorted(moments) == [at for at, _ in found]
     assert {values[0] for _, values in found} == set(range(1, 1001))
@@ -277,7 +277,7 @@ def test_damaged_file_is_replaced(tmp_path: Path, new_writer: NewWriter, damage:
     for tick in range(3):
         keep(writer, T0 + 1000 + tick, 5 + tick)
     assert uses(tmp_path)[-2:] == [6, 7]  # the tick that found the damage may be lost
-    assert writer.trouble is None
+    assert writer.error is None
 
 
 @given(st.integers(0, 1 << 30), st.integers(1, 400))
@@ -324,7 +324,7 @@ def test_long_lived_reader_does_not_block_the_writer(tmp_path: Path, writer: Tra
     reader.execute("SELECT * FROM recent").fetchall()
     for tick in range(600):
         keep(writer, T0 + tick, tick)
-        assert writer.trouble is None
+        assert writer.error is None
     reader.close()
     assert len(uses(tmp_path)) == 601
 
@@ -336,12 +336,12 @@ def test_full_disk_loses_only_the_ticks_that_do_not_fit(
     assert writer._db is not None
     writer._db.execute("PRAGMA max_page_count=1")
     tick = 0
-    while writer.trouble is None:
+    while writer.error is None:
         tick += 1
         keep(writer, T0 + tick, 1)
-    assert "full" in writer.trouble
+    assert "full" in writer.error
     keep(writer, T0 + 1000, 2)  # a new connection, without that limit
-    assert writer.trouble is None
+    assert writer.error is None
     assert uses(tmp_path) == [1] * tick + [2]
 
 
@@ -349,8 +349,8 @@ def test_unwritable_folder_is_reported_and_retried(tmp_path: Path, new_writer: N
     folder = tmp_path / "state"
     writer = new_writer(folder)
     keep(writer, T0, 1)
-    assert writer.trouble is not None and "No such file" in writer.trouble
+    assert writer.error is not None and "No such file" in writer.error
     folder.mkdir()
     keep(writer, T0 + 1, 2)
-    assert writer.trouble is None
+    assert writer.error is None
     assert uses(folder) == [2]

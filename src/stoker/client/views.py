@@ -7,6 +7,7 @@ import time
 
 from stoker.core.formats.durations import format_duration
 from stoker.core.formats.shell_words import display
+from stoker.core.outcome.wait_status import exit_code_of, signal_of
 from stoker.core.states import ACTIVE, FINAL, WAITING
 from stoker.daemon.status import daemon_pid, runner_pid
 from stoker.errors import NotFound
@@ -42,13 +43,11 @@ if TYPE_CHECKING:
 
 
 def exit_code(row: JobRow) -> int | None:
-    if row.status is None or row.status & 0x7F:
-        return None
-    return row.status >> 8 & 0xFF
+    return exit_code_of(row.status)
 
 
 def signal_number(row: JobRow) -> int | None:
-    return None if row.status is None else row.status & 0x7F or None
+    return signal_of(row.status)
 
 
 def devices_of(row: JobRow) -> tuple[int, ...]:
@@ -164,12 +163,13 @@ def end_words(cause: str | None, status: int | None, detail: str | None) -> str:
     if cause == "start_failed":
         return detail or "could not start"
     if cause in CAUSES:
-        if cause in _WITH_CODE and status is not None:
-            return f"{CAUSES[cause]} (exit {status >> 8 & 0xFF})"
+        if cause in _WITH_CODE and exit_code_of(status) is not None:
+            return f"{CAUSES[cause]} (exit {exit_code_of(status)})"
         return CAUSES[cause]
     if status is None:
         return "no exit record"
-    return signal_words(status & 0x7F) if status & 0x7F else f"exit {status >> 8 & 0xFF}"
+    signal = signal_of(status)
+    return signal_words(signal) if signal else f"exit {exit_code_of(status)}"
 
 
 def attempt_words(cause: str | None, status: int | None, detail: str | None) -> str:

@@ -85,7 +85,7 @@ class View:
             return known
         # Not in the snapshot: count at least the jobs of its own request group.
         is_only = all(job.line == row.line for job in self._deep.waiting)
-        return Place(job_queries.ahead_in_line(self._db, row), is_only)
+        return Place(job_queries.ahead_in_group(self._db, row), is_only)
 
     def reasons(self, row: JobRow, *, place_first: bool = False) -> list[str]:
         """Why a job waits that only needs devices; empty if it starts now."""

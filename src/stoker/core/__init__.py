@@ -1,1 +1,1 @@
-"""Pure decisions: model, states, policy. No clock, no files, no processes, no chance."""
+"""Pure code: model, states, policy. It uses no clock, files, processes or random numbers."""

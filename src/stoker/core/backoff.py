@@ -1,13 +1,13 @@
-"""How long to wait before a process that failed is started again."""
+"""Exponential backoff: how long to wait before a failed process is started again."""
 
 from __future__ import annotations
 
-MANY = 5  # failures in a row from which on it is called paused
+MANY = 5  # consecutive failures after which `is_paused` is true
 _LONGEST_SECONDS = 600.0
 
 
 class Backoff:
-    """Doubles the pause with each failure in a row. Times are seconds of any one clock.
+    """Doubles the delay with each consecutive failure. Times are seconds of any one clock.
 
     >>> backoff = Backoff(1.0)
     >>> backoff.is_due(0.0), backoff.is_paused
@@ -29,7 +29,7 @@ class Backoff:
 
     @property
     def is_paused(self) -> bool:
-        """Whether it failed so often in a row that people should hear of it."""
+        """Whether there were so many consecutive failures that users should be notified."""
         return self.failures >= MANY
 
     def is_due(self, now: float) -> bool:
@@ -37,8 +37,8 @@ class Backoff:
 
     def failed(self, now: float) -> None:
         self.failures += 1
-        pause = self._first * 2.0 ** min(self.failures - 1, 30)
-        self.due_at = now + min(pause, _LONGEST_SECONDS)
+        delay = self._first * 2.0 ** min(self.failures - 1, 30)
+        self.due_at = now + min(delay, _LONGEST_SECONDS)
 
     def succeeded(self) -> None:
         self.failures, self.due_at = 0, 0.0

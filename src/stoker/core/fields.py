@@ -1,7 +1,7 @@
-"""Records as named fields, for values that cross a process border or wait on disk.
+"""Records as named fields, for values that are sent to another process or stored on disk.
 
-Processes of two releases meet whenever Stoker is upgraded while it works. A record that is decoded
-by name can grow: unknown fields are ignored, missing ones take their defaults.
+During an upgrade, processes of two releases exchange records. A record that is decoded by name can
+gain fields: unknown fields are ignored, and missing ones take their defaults.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def from_fields(kind: type[Kind], given: dict[str, Any] | list[Any] | tuple[Any, ...]) -> Kind:
-    """The record with the values of `given`, by name. Raises ValueError when a field is missing
-    that has no default.
+    """Return the record with the values of `given`, matched by name.
 
-    A sequence is what releases before 0.2 wrote: values in the order of the fields.
+    A sequence holds values in the order of the fields, as releases before 0.2 wrote them. Raises
+    ValueError if a field without a default is missing.
 
     >>> from stoker.core.model import Dependency
-    >>> from_fields(Dependency, {"job": 7, "mood": "sunny"})
+    >>> from_fields(Dependency, {"job": 7, "unknown": "x"})
     Dependency(job=7, condition='ok')
     >>> from_fields(Dependency, [7, "any"])
     Dependency(job=7, condition='any')
@@ -35,12 +35,12 @@ def from_fields(kind: type[Kind], given: dict[str, Any] | list[Any] | tuple[Any,
             [given[name] if name in given else defaults[name] for name in names]
         )
     except KeyError as missing:
-        raise ValueError(f"{kind.__name__} without a value for {missing}") from None
+        raise ValueError(f"{kind.__name__} has no value for {missing}") from None
     return made
 
 
 def to_fields(record: Any) -> Any:
-    """A record as a dictionary that JSON can hold, records inside it included."""
+    """Return a record, and the records inside it, as dictionaries that JSON can encode."""
     if isinstance(record, tuple):
         names = getattr(record, "_fields", None)
         if names is None:

@@ -1,9 +1,9 @@
-"""Which job of an earlier run a line of a job file is: what `stoker run --resume` compares.
+"""Job identity: how `stoker run --resume` matches a line of a job file with an earlier job.
 
-Two lines are the same job when they run the same thing in the same place with the same resources:
-command, folder, declared environment variables, GPU count and the GPUs that qualify. Options that
-only guide the schedule (retries, time limit, memory to reserve) do not count, so that they can be
-changed for the jobs that failed. Identical lines are told apart by their order.
+Two lines are the same job if these are equal: command, folder, declared environment variables, GPU
+count and the GPUs that qualify. Options that only affect scheduling (retries, time limit, memory
+to reserve) are ignored, so that users can change them for failed jobs. Identical lines are
+distinguished by their order.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ def job_identity(
     declared_env: Iterable[tuple[str, str]],
     declared_resources: Iterable[tuple[str, object]],
 ) -> str:
-    """32 hex digits, equal for equal jobs. Declared is what options say, not what a host has.
+    """Return 32 hex digits that are equal for equal jobs.
 
-    The rest of the environment differs between two logins and is not part of the job.
+    Only what options declare counts. The inherited environment differs between logins and is not
+    part of the identity.
     """
     import hashlib
 
@@ -34,7 +35,7 @@ def job_identity(
 
 
 class Occurrences:
-    """Numbers identical jobs in the order of their lines: `KEY:0`, `KEY:1`."""
+    """Numbers identical jobs in the order of their lines: `IDENTITY:0`, `IDENTITY:1`."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}

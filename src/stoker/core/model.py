@@ -1,4 +1,8 @@
-"""The nouns of Stoker as plain, frozen records. Times are seconds; wall-clock ones end in `_at`."""
+"""The data model as immutable records. Times are seconds; wall-clock times end in `_at`.
+
+`family` is the number of a command profile, `line` the number of a request group and `share` the
+name of a fair-share group: these fields have the names of their database columns.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from stoker.core.record import Record
 
 
 class Context(Record):
-    """Where and with what a job was submitted; one record serves a whole batch."""
+    """The environment in which jobs were submitted; the jobs of a batch share one."""
 
     cwd: str
     env: tuple[tuple[str, str], ...]
@@ -16,31 +20,31 @@ class Context(Record):
 
 
 class Dependency(Record):
-    """Wait for another job; `condition` is one of ok, any, notok."""
+    """A job that has to finish first; `condition` is one of ok, any, notok."""
 
     job: int
     condition: str = "ok"
 
 
 class Request(Record):
-    """What a job asks of the GPUs. Jobs with equal requests wait in one line."""
+    """The GPUs that a job requests. Jobs with equal requests are in one request group."""
 
     gpus: int = 0
-    memory: int | None = None  # bytes of each card; None: a slot, which normally is a whole card
-    exclusive: bool = False  # all of each card, however many slots it has
-    ids: tuple[str, ...] = ()  # only these: indices or UUIDs
+    memory: int | None = None  # bytes on each GPU; None: one slot, by default the whole GPU
+    exclusive: bool = False  # the whole GPU, regardless of its number of slots
+    ids: tuple[str, ...] = ()  # only these GPUs: indices or UUIDs
     prefer: tuple[str, ...] = ()
     model: str | None = None  # part of the model's name
-    min_memory: int | None = None  # bytes a card must have
-    is_auto: bool = False  # memory as learned from earlier runs; a slot until something is
-    avoid: tuple[str, ...] = ()  # cards where it ran out of memory; not these if others would do
+    min_memory: int | None = None  # bytes that a GPU must have in total
+    is_auto: bool = False  # memory from the command profile; a slot while there is no estimate
+    avoid: tuple[str, ...] = ()  # GPUs where it ran out of memory; used only if no others qualify
 
 
-GROUP_PREFIX = "group:"  # of a fair-share group that a user named; sweeps have another one
+GROUP_PREFIX = "group:"  # of fair-share groups that users name; those of sweeps have another one
 
 
 class JobSpec(Record):
-    """What a user asked for. `argv` holds one word of shell text when `shell` is true."""
+    """A job as submitted. If `shell` is true, `argv` holds one word: the shell command."""
 
     argv: tuple[str, ...]
     context: Context
@@ -61,14 +65,14 @@ class JobSpec(Record):
     dedupe: str | None = None
     keep_children: bool = False
     on_oom: str | None = None  # bigger, elsewhere, alone or fail
-    variables: tuple[tuple[str, str], ...] = ()  # its own, beside the context's
-    warn: str | None = None  # a signal before its time limit, USR1@60
+    variables: tuple[tuple[str, str], ...] = ()  # of this job only, added to those of the context
+    warn: str | None = None  # signal to send before the time limit: USR1@60
     sweep: int | None = None
-    share: str = ""  # fair-share group; "" is the group of all jobs outside of sweeps
+    share: str = ""  # fair-share group; "" is the default group
 
 
 class ReadyJob(Record):
-    """A queued job that waits for nothing but devices, with all that its start needs."""
+    """A queued job that waits only for devices, with everything needed to start it."""
 
     id: int
     priority: int
@@ -99,14 +103,14 @@ class ReadyJob(Record):
 
 
 class RunningJob(Record):
-    """An attempt that holds devices. Monotonic seconds; `ends_by` is None when nobody knows."""
+    """An attempt that holds devices. Times are monotonic."""
 
     id: int
     attempt: int
     request: Request
     devices: tuple[int, ...]
     started: float
-    ends_by: float | None = None  # by its time limit
+    ends_by: float | None = None  # end of its time limit; None if it has none
     share: str = ""
     family: int = 0
 
@@ -119,45 +123,45 @@ class Device(Record):
     slots: int = 1
     model: str = ""
     uuid: str = ""
-    memory: int = 0  # bytes that jobs can have; 0 when unknown
+    memory: int = 0  # bytes available to jobs; 0 if unknown
     pci: str = ""
     slice_of: str | None = None
 
 
 class DeviceState(Record):
-    """What holds for a device at the moment, beside our own jobs."""
+    """The current state of a device, apart from Stoker's own jobs."""
 
-    foreign: int = 0  # bytes that others use
-    has_strangers: bool = False  # somebody else computes there
-    closed: str | None = None  # why nothing may start there
-    note: str | None = None  # who the strangers are, for people
-    is_brief: bool = False  # closed for a moment only: reservations stay
+    foreign: int = 0  # bytes in use that no running job has reserved
+    has_strangers: bool = False  # processes that Stoker did not start compute there
+    closed: str | None = None  # why no job may start there
+    note: str | None = None  # the other processes in words
+    is_brief: bool = False  # closed only for a moment: reservations stay
 
 
 class WaitingJob(Record):
-    """All that the policy looks at in a ready job; a ReadyJob has it too."""
+    """What the policy reads of a ready job. A ReadyJob has the same fields."""
 
     id: int
     priority: int
     request: Request
     time_limit: float | None = None
-    share: str = ""  # fair-share group: those that run least come first
-    since: float = 0.0  # when it began to wait (monotonic)
-    family: int = 0  # its command profile
-    line: int = 0  # its request group; 0: one of its own
+    share: str = ""  # the group with the fewest GPUs in use comes first
+    since: float = 0.0  # when it was submitted (monotonic)
+    family: int = 0
+    line: int = 0  # 0: a request group of its own
 
 
 class Rules(Record):
-    """How the policy orders what waits; `stoker simulate` compares them."""
+    """Options of the policy; `stoker simulate` compares them."""
 
     backfill: bool = True
     short_first: bool = True
     is_fair: bool = True
-    patience: float = 7 * 86400.0  # who has waited longer is overtaken by nobody
+    patience: float = 7 * 86400.0  # seconds; jobs that waited longer are ordered first come first
 
 
 class Snapshot(Record):
-    """Everything `decide` may look at. `waiting` holds the head of each group, never the table."""
+    """The input of `decide`. `waiting` holds the first jobs of each request group, not all."""
 
     now: float
     devices: tuple[Device, ...]
@@ -165,21 +169,21 @@ class Snapshot(Record):
     running: tuple[RunningJob, ...]
     waiting: tuple[WaitingJob | ReadyJob, ...]
     draining: bool = False
-    states: dict[int, DeviceState] | None = None  # by device; open and unshared where not said
+    states: dict[int, DeviceState] | None = None  # by device; missing ones have no restrictions
     rules: Rules = Rules()
-    limits: dict[str, int] | None = None  # how many of a share may run at a time
+    limits: dict[str, int] | None = None  # most running jobs by fair-share group
     estimates: Estimates = NO_ESTIMATES
 
 
 class Start(Record):
-    """The policy's only decision about waiting jobs: start this one there, now."""
+    """A decision of the policy: start this job on these devices now."""
 
     job: int
     devices: tuple[int, ...]
 
 
 class Reservation(Record):
-    """Devices kept back for a job that needs more than are free; `at` None means no estimate."""
+    """Devices kept for a job that does not fit yet; `at` is None without an estimate."""
 
     job: int
     devices: tuple[int, ...]
@@ -190,11 +194,11 @@ class Plan(Record):
     starts: tuple[Start, ...]
     reservation: Reservation | None
     waits: dict[int, str]
-    has_room: bool = False  # whether a device or a wanted CPU slot is left free
+    has_room: bool = False  # whether a device is free, or a CPU slot that a job wanted
 
 
 class Outcome(Record):
-    """How an attempt ended, as the supervisor saw it."""
+    """How an attempt ended, as reported by the supervisor."""
 
     attempt: int
     status: int | None
@@ -204,4 +208,4 @@ class Outcome(Record):
     system_seconds: float = 0.0
     max_rss_bytes: int = 0
     detail: str | None = None
-    last_words: str | None = None  # of its log, where no cause was found
+    last_words: str | None = None  # last error in its log, if no cause was found

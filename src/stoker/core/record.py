@@ -1,9 +1,8 @@
-"""`Record`: typing.NamedTuple without its price.
+"""`Record`: a replacement for typing.NamedTuple that loads faster.
 
-Type checkers see the real NamedTuple. At run time the same class statement becomes a tuple with
-named fields, made here: importing typing (or dataclasses) would cost a quarter (or a half) of the
-time that `stoker submit` may take from key press to prompt, and collections.namedtuple compiles
-code for each class, 0.1 to 0.5 ms of it.
+Type checkers see the real NamedTuple. At run time, the metaclass below builds a tuple class with
+named fields. Importing typing would take a quarter of the time budget of `stoker submit`,
+dataclasses half of it, and collections.namedtuple compiles code for each class (0.1 to 0.5 ms).
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ else:
         if "__annotations__" in namespace:
             return tuple(namespace["__annotations__"])
         try:
-            import annotationlib  # Python 3.14 keeps annotations as a function
+            import annotationlib  # Python 3.14 stores annotations as a function
         except ImportError:
             return ()
         annotate = annotationlib.get_annotate_from_class_namespace(namespace)
@@ -48,7 +47,7 @@ else:
             else:
                 raise TypeError(f"{cls.__name__} needs a value for {field!r}")
         if named:
-            raise TypeError(f"{cls.__name__} has no room for {', '.join(map(repr, named))}")
+            raise TypeError(f"{cls.__name__} has no field {', '.join(map(repr, named))}")
         return (*values, *rest)
 
     def _make(cls, values):
@@ -58,7 +57,7 @@ else:
         values = list(self)
         for field, value in named.items():
             if field not in self._fields:
-                raise ValueError(f"{type(self).__name__} has no {field!r}")
+                raise ValueError(f"{type(self).__name__} has no field {field!r}")
             values[self._fields.index(field)] = value
         return tuple.__new__(type(self), values)
 

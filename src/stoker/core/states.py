@@ -1,12 +1,14 @@
-"""The life of a job, as a table. Everything about states lives in this file.
+"""The states of a job and the transitions between them, as a table.
 
-A job is always in exactly one state. Events move it; an event that the table does not list for a
-state is refused and changes nothing. A wish to stop is a fact beside the state (`stop_requested`),
-never a state of its own, so nothing here has to remember what it was before. A retry is a new
-attempt of the same job: the job goes back to `queued`. A rerun asked for by a person is a new job:
-final states never change.
+A job is always in exactly one state, and events change it. An event that the table does not list
+for a state is refused and changes nothing.
 
-docs/states.md is printed from this table; a test fails when it is stale.
+- A request to stop is a column of the job (`stop_requested`), not a state, so no state has to
+  remember an earlier one.
+- A retry is a new attempt of the same job: the job returns to `queued`.
+- A rerun by a user is a new job: final states never change.
+
+docs/states.md is generated from this table (`make docs`); a test fails if it is out of date.
 """
 
 from __future__ import annotations
@@ -26,18 +28,18 @@ ACTIVE = (STARTING, RUNNING, STOPPING)
 FINAL = (DONE, FAILED, CANCELLED, LOST)
 STATES = (*WAITING, *ACTIVE, *FINAL)
 
-# What each event means, in the words of the docs.
+# What each event means, for the docs.
 EVENTS = {
-    "hold": "somebody wants it to wait",
-    "release": "it may run",
-    "claim": "devices were found and the start was ordered",
-    "begin": "its process exists",
-    "return": "the start never happened (proved), or it may run again",
-    "stop": "cancelled or out of time: its processes are being ended",
-    "succeed": "it ended with exit code 0",
-    "fail": "it ended otherwise and no retry is left",
-    "cancel": "a person or a failed dependency ended it",
-    "lose": "it began, nothing of it is alive, and nobody saw how it ended",
+    "hold": "a user holds the job",
+    "release": "a user releases the job",
+    "claim": "devices are assigned and the runner is asked to start the job",
+    "begin": "the process of the job exists",
+    "return": "the job was provably never started, or it runs again",
+    "stop": "the job is cancelled or out of time: its processes are being ended",
+    "succeed": "the job ended with exit code 0",
+    "fail": "the job failed and no retry is left",
+    "cancel": "a user or a failed dependency ended the job",
+    "lose": "the job started, none of its processes is alive, and its exit was not recorded",
 }
 
 _ENDS = {"return": QUEUED, "succeed": DONE, "fail": FAILED, "cancel": CANCELLED, "lose": LOST}
@@ -55,18 +57,18 @@ TABLE: dict[str, dict[str, str]] = {
 }
 
 
-class IllegalMove(Exception):
-    """An event met a state that does not know it: a bug of ours, never a user's mistake."""
+class IllegalTransition(Exception):
+    """The event is not allowed in the state: a bug in Stoker, never an error of the user."""
 
 
 def advance(state: str, event: str) -> str:
-    """The state after `event`, or IllegalMove."""
+    """Return the state after `event`. Raises IllegalTransition if the state does not allow it."""
     try:
         return TABLE[state][event]
     except KeyError:
-        raise IllegalMove(f"event {event!r} in state {state!r}") from None
+        raise IllegalTransition(f"event {event!r} in state {state!r}") from None
 
 
 def sources(event: str) -> tuple[str, ...]:
-    """All states in which `event` is legal; the store's WHERE clauses come from here."""
+    """Return all states in which `event` is legal; the store builds WHERE clauses from them."""
     return tuple(state for state, moves in TABLE.items() if event in moves)

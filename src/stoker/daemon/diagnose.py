@@ -8,10 +8,13 @@ from collections.abc import Callable
 from stoker.core.model import Outcome
 from stoker.core.outcome.log_tail import last_words
 from stoker.core.outcome.retry import REQUEUE_CODE
+from stoker.core.outcome.wait_status import exit_code_of, signal_of
 from stoker.daemon.gpus.gpu_usage import GpuUse
 from stoker.daemon.log_tails import LogTails
 from stoker.store.attempts import JobToJudge
 from stoker.supervisor.logs import requeue_path, stop_path
+
+_SIGKILL = 9
 
 
 class Diagnosis:
@@ -29,8 +32,8 @@ class Diagnosis:
             return outcome._replace(reason="stopped_early")
         if not outcome.status or outcome.reason is not None or job.stop_requested:
             return outcome
-        killed = outcome.status & 0x7F == 9 and self._was_oom_killed()
-        code = None if outcome.status & 0x7F else outcome.status >> 8 & 0xFF
+        code, signal = exit_code_of(outcome.status), signal_of(outcome.status)
+        killed = signal == _SIGKILL and self._was_oom_killed()
         if code == REQUEUE_CODE and self._requested_requeue(job.job):
             return outcome._replace(reason="requeue")
         from stoker.core.outcome.failure_causes import (
@@ -38,10 +41,7 @@ class Diagnosis:
         )
 
         tail = self._tail(job)
-        found = diagnose(
-            tail, code, outcome.status & 0x7F or None,
-            gpu_was_full=use.was_full, host_killed=killed,
-        )  # fmt: skip
+        found = diagnose(tail, code, signal, gpu_was_full=use.was_full, host_killed=killed)
         if found is None:
             is_trial = job.sweep is not None  # only sweeps compare failures by their last words
             return outcome._replace(last_words=last_words(tail)) if is_trial else outcome

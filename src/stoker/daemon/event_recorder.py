@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stoker.core.model import Outcome, RunningJob
-from stoker.core.outcome.retry import Verdict, give_up, judge
+from stoker.core.outcome.retry import Verdict, judge, without_retry
 from stoker.core.record import Record
 from stoker.daemon.diagnose import Diagnosis
 from stoker.daemon.gpus.fixed_gpus import FixedGpus
@@ -117,7 +117,7 @@ class EventRecorder:
             return verdict
         by_user = verdict.cause == "user"
         if (by_user or verdict.delay is not None) and sweeps.is_stopped(self._db, job.sweep):
-            return verdict._replace(cause="sweep") if by_user else give_up(verdict)
+            return verdict._replace(cause="sweep") if by_user else without_retry(verdict)
         return verdict
 
     def _record_stuck(self, stuck: Stuck, running: dict[int, RunningJob]) -> None:

@@ -362,9 +362,9 @@ class Daemon(EventListener):
         self._runner.committed()
         self._checkpoints.request()
         self._wake.announce(time.monotonic())
-        if self._checkpoints.trouble is not None:
-            self.message(f"cannot sync the queue to disk: {self._checkpoints.trouble}")
-            self._checkpoints.trouble = None
+        if self._checkpoints.error is not None:
+            self.message(f"cannot sync the queue to disk: {self._checkpoints.error}")
+            self._checkpoints.error = None
 
     def started(self, job: int, devices: tuple[int, ...]) -> None:
         pass

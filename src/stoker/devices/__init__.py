@@ -1,1 +1,1 @@
-"""What the host has: GPUs, or simulated ones."""
+"""GPUs of the host (real or simulated) and the leases on them."""

@@ -1,6 +1,6 @@
-"""Find the devices: simulated ones when asked for, else those that the driver tells of.
+"""Find the devices: simulated ones if configured, else those that the driver reports.
 
-Nothing here may hang: the driver is asked by a helper process with a time-out.
+Nothing here may hang: a separate process with a timeout calls the driver.
 """
 
 from __future__ import annotations
@@ -14,38 +14,48 @@ from stoker.errors import UsageError
 _DRIVER_FOLDER = "/proc/driver/nvidia/gpus"
 _DRIVER_FILES = ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg")
 _MAX_SIMULATED = 4096
-# What a simulated device has; enough to try how jobs share one.
+# Bytes; enough to try how jobs share a GPU.
 _SIMULATED_MEMORY = 80 << 30
 _HOW_TO_LIST = "write 0,1,2 or 0+1,2+3, or UUIDs"
 
 
 def find_devices(wanted: str | None, by_uuid: bool = False) -> tuple[Device, ...]:
-    """`wanted` is a setting: `4` or `0,1,1,2` make simulated devices; None looks for real ones."""
+    """Return the devices of this host.
+
+    `wanted` is the setting `devices`: `4` or `0,1,1,2` make simulated devices; None detects GPUs.
+    Raises UsageError.
+    """
     if wanted:
         return simulated(wanted)
     if not has_driver():
         return ()
     from stoker.devices.nvml_client import sample_once
 
-    cards = sample_once().cards
-    if cards is None:  # it does not answer; its files may still tell what there is
+    gpus = sample_once().cards
+    if gpus is None:  # the driver does not answer, but /proc may list the GPUs
         return detect()
-    return tuple(as_device(card, by_uuid=by_uuid) for card in cards)
+    return tuple(as_device(gpu, by_uuid=by_uuid) for gpu in gpus)
 
 
 def has_driver() -> bool:
-    """Whether it makes sense to ask the NVIDIA driver; STOKER_NVML=1 or 0 overrides."""
-    asked = os.environ.get("STOKER_NVML")
-    if asked in ("0", "1"):
-        return asked == "1"
+    """Whether this host seems to have an NVIDIA driver; STOKER_NVML=1 or 0 overrides."""
+    override = os.environ.get("STOKER_NVML")
+    if override in ("0", "1"):
+        return override == "1"
     return any(os.path.exists(path) for path in _DRIVER_FILES)
 
 
-def as_device(card: GpuSample, slots: int = 1, by_uuid: bool = False) -> Device:
+def as_device(gpu: GpuSample, slots: int = 1, by_uuid: bool = False) -> Device:
     return Device(
-        card.number, card.uuid if by_uuid else card.visible, slots, card.model, card.uuid,
-        card.total - card.reserved, card.pci, card.slice_of,
-    )  # fmt: skip
+        number=gpu.number,
+        visible=gpu.uuid if by_uuid else gpu.visible,
+        slots=slots,
+        model=gpu.model,
+        uuid=gpu.uuid,
+        memory=gpu.total - gpu.reserved,
+        pci=gpu.pci,
+        slice_of=gpu.slice_of,
+    )
 
 
 def simulated(text: str) -> tuple[Device, ...]:
@@ -64,17 +74,17 @@ def simulated(text: str) -> tuple[Device, ...]:
 
 
 def parse_devices(text: str) -> tuple[Device, ...]:
-    """`0,1,1,2`: a repeated name is another slot; `0+1` is one device made of two cards."""
+    """Parse `0,1,1,2`: a repeated name is another slot; `0+1` is one device made of two GPUs."""
     slots: dict[str, int] = {}
     for word in text.split(",") if text.strip() else []:
-        cards = [part.strip() for part in word.split("+")]
-        for card in cards:
-            if not is_device_name(card):
-                which = f": `{card}` is none" if card else ""
+        names = [part.strip() for part in word.split("+")]
+        for name in names:
+            if not is_device_name(name):
+                which = f": `{name}` is not a device" if name else ""
                 raise UsageError(f"`{text}` is not a list of devices{which}", _HOW_TO_LIST)
-        if len(set(cards)) < len(cards):
+        if len(set(names)) < len(names):
             raise UsageError(f"`{word.strip()}` has a device twice", _HOW_TO_LIST)
-        visible = ",".join(cards)
+        visible = ",".join(names)
         slots[visible] = slots.get(visible, 0) + 1
     return tuple(
         Device(index, visible, count) for index, (visible, count) in enumerate(slots.items())
@@ -82,7 +92,7 @@ def parse_devices(text: str) -> tuple[Device, ...]:
 
 
 def is_device_name(word: str) -> bool:
-    """A number or a UUID, as CUDA_VISIBLE_DEVICES has them; a simulated one's is SIM-0.
+    """Whether a word is a device index or UUID, as in CUDA_VISIBLE_DEVICES, or SIM-0.
 
     >>> [is_device_name(word) for word in ("0", "GPU-8f3a", "MIG-1/2/3", "-1", "x", "")]
     [True, True, True, False, False, False]
@@ -93,8 +103,9 @@ def is_device_name(word: str) -> bool:
 
 
 def visible_names(mask: str) -> str:
-    """What of CUDA_VISIBLE_DEVICES counts: CUDA ignores the first name it does not know, and all
-    behind it, so that `-1` and `0,-1,1` are no card and one.
+    """Return the names in CUDA_VISIBLE_DEVICES that are effective.
+
+    CUDA ignores the first invalid name and all after it: `-1` means no GPU, `0,-1,1` means GPU 0.
 
     >>> visible_names("2,3"), visible_names("0,-1,1"), visible_names("NoDevFiles")
     ('2,3', '0', '')
@@ -105,16 +116,16 @@ def visible_names(mask: str) -> str:
 
 
 def detect(folder: str = _DRIVER_FOLDER) -> tuple[Device, ...]:
-    """Cards in PCI order, which is the order that CUDA_DEVICE_ORDER=PCI_BUS_ID gives them."""
+    """Return the GPUs in /proc in PCI order, like CUDA_DEVICE_ORDER=PCI_BUS_ID."""
     try:
         addresses = sorted(os.listdir(folder))
     except OSError:
         return ()
     devices = []
     for index, address in enumerate(addresses):
-        facts = _information(os.path.join(folder, address, "information"))
+        info = _information(os.path.join(folder, address, "information"))
         devices.append(
-            Device(index, str(index), 1, facts.get("Model", "GPU"), facts.get("GPU UUID", ""))
+            Device(index, str(index), 1, info.get("Model", "GPU"), info.get("GPU UUID", ""))
         )
     return tuple(devices)
 

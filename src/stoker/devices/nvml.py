@@ -1,7 +1,7 @@
-"""The cards as NVML, the driver's library, shows them.
+"""Read the GPUs with NVML, the library of the NVIDIA driver.
 
-Any call in here can block for as long as the driver likes, also beyond SIGKILL. Only the watcher's
-process comes here.
+Any call here can block in the driver for any time, even after SIGKILL. So only the NVML process
+(nvml_process.py) uses this module.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ import pynvml  # type: ignore[import-untyped]
 
 from stoker.core.gpus.sample import GpuProcess, GpuSample, Xid
 
-_LOOK_SECONDS = 30.0
+_ENUMERATE_SECONDS = 30.0
 _MAX_XIDS = 64
 
-# What a card, a driver or an older library may lack.
+# Errors for features that a GPU, a driver or an older library does not have.
 _LACKING = (
     pynvml.NVMLError_NotSupported,
     pynvml.NVMLError_FunctionNotFound,
-    # What newer nvidia-ml-py raises instead of FunctionNotFound from some of its functions.
+    # Some functions of newer nvidia-ml-py raise this instead of FunctionNotFound.
     getattr(pynvml, "NVMLLibraryMismatchError", pynvml.NVMLError_FunctionNotFound),
 )
 
-# Name in Card, seconds between two readings, how to read. Each takes the driver some milliseconds.
+# Field of GpuSample, seconds between two readings, and how to read it. Each takes milliseconds.
 _GAUGES: tuple[tuple[str, float, Callable[[Any], float]], ...] = (
-    ("utilisation", 2.0, lambda card: pynvml.nvmlDeviceGetUtilizationRates(card).gpu),
-    ("power", 2.0, lambda card: pynvml.nvmlDeviceGetPowerUsage(card) / 1000),
+    ("utilisation", 2.0, lambda gpu: pynvml.nvmlDeviceGetUtilizationRates(gpu).gpu),
+    ("power", 2.0, lambda gpu: pynvml.nvmlDeviceGetPowerUsage(gpu) / 1000),
     (
         "temperature",
         2.0,
-        lambda card: pynvml.nvmlDeviceGetTemperature(card, pynvml.NVML_TEMPERATURE_GPU),
+        lambda gpu: pynvml.nvmlDeviceGetTemperature(gpu, pynvml.NVML_TEMPERATURE_GPU),
     ),
-    ("energy", 10.0, lambda card: pynvml.nvmlDeviceGetTotalEnergyConsumption(card) / 1000),
+    ("energy", 10.0, lambda gpu: pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu) / 1000),
     (
         "ecc_errors",
         10.0,
-        lambda card: pynvml.nvmlDeviceGetTotalEccErrors(
-            card, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC
+        lambda gpu: pynvml.nvmlDeviceGetTotalEccErrors(
+            gpu, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC
         ),
     ),
 )
@@ -51,9 +51,9 @@ _GRAPHICS = ("nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetGraphicsR
 
 
 class Unusable(Exception):
-    """The driver as a whole cannot be used, for a reason in one sentence.
+    """The driver cannot be used; the message is one sentence.
 
-    `needs_reload`: the library that this process has loaded is part of the problem.
+    `needs_reload`: the loaded library is part of the problem, so the process has to restart.
     """
 
     def __init__(self, text: str, needs_reload: bool = False) -> None:
@@ -62,11 +62,11 @@ class Unusable(Exception):
 
 
 class _Unit:
-    """What jobs can be given: a card, or a slice of one."""
+    """What a job can use: a GPU, or a MIG slice of one."""
 
-    def __init__(self, handle: Any, card: GpuSample, instance: int | None = None) -> None:
+    def __init__(self, handle: Any, gpu: GpuSample, instance: int | None = None) -> None:
         self.handle = handle
-        self.card = card  # what does not change, and the sizes as last seen
+        self.gpu = gpu  # constant fields, and the last known memory sizes
         self.instance = instance
         self.readings: dict[str, Any] = {}
         self.read_at: dict[str, float] = {}
@@ -74,10 +74,10 @@ class _Unit:
 
 
 class _Board:
-    """A physical card with its units: itself, or its slices when MIG is on."""
+    """A physical GPU with its units: itself, or its slices if MIG is enabled."""
 
     def __init__(self, index: int, handle: Any, uuid: str, pci: str, units: list[_Unit]) -> None:
-        self.index = index  # NVML's
+        self.index = index  # in NVML
         self.handle = handle
         self.uuid = uuid
         self.pci = pci
@@ -85,89 +85,89 @@ class _Board:
 
 
 class Nvml:
-    """An initialised library. Raises Unusable, at first or later, when the driver does not work."""
+    """The initialized library. All methods raise Unusable if the driver does not work."""
 
     def __init__(self, now: float) -> None:
-        self.note: str | None = None  # of a card that could never be opened
+        self.note: str | None = None  # error of a GPU that could not be opened
         self._boards: list[_Board] = []
-        self._look_at = now
-        self._troubled: set[str] = set()
+        self._enumerate_at = now
+        self._broken: set[str] = set()
         self._events: Any = None
         self._listening: list[int] = []
         self._xids: list[Xid] = []
         _initialise()
         try:
-            self._look(now, anew=False)
+            self._enumerate(now, reinitialise=False)
         except pynvml.NVMLError as error:
             self.close()
             raise _unusable(error) from None
 
-    # -- what changes ------------------------------------------------------------------------
+    # -- readings ----------------------------------------------------------------------------
 
-    def cards(self, now: float) -> tuple[GpuSample, ...]:
+    def gpus(self, now: float) -> tuple[GpuSample, ...]:
         try:
-            if now >= self._look_at:
-                # NVML finds cards, and forgets slices, when it is initialised. That is not free
-                # where nothing else keeps the cards awake, so only in need.
-                self._look(now, anew=bool(self._troubled))
-            cards = self._read_all()
-            troubled = {card.uuid for card in cards if card.trouble}
-            if troubled - self._troubled:  # lost, or only a slice that was removed?
-                self._look(now, anew=True)
-                cards = self._read_all()
-                troubled = {card.uuid for card in cards if card.trouble}
-            self._troubled = troubled
+            if now >= self._enumerate_at:
+                # NVML updates its list of GPUs and slices only when it is initialized. That is
+                # slow if no other program keeps the GPUs awake, so it is done only if necessary.
+                self._enumerate(now, reinitialise=bool(self._broken))
+            gpus = self._read_all()
+            broken = {gpu.uuid for gpu in gpus if gpu.trouble}
+            if broken - self._broken:  # check whether only a slice was removed
+                self._enumerate(now, reinitialise=True)
+                gpus = self._read_all()
+                broken = {gpu.uuid for gpu in gpus if gpu.trouble}
+            self._broken = broken
         except pynvml.NVMLError as error:
             raise _unusable(error) from None
-        return cards
+        return gpus
 
     def chores(self, now: float) -> list[Callable[[], None]]:
-        """Slow readings that are due, one by one, so that urgent work fits in between."""
+        """Return the slow readings that are due, one by one, so that requests fit in between."""
         due: list[Callable[[], None]] = []
         for unit in self._units():
-            if unit.handle is None or unit.card.slice_of is not None:
-                continue  # of slices the driver tells nothing, and the card's belong to all
+            if unit.handle is None or unit.gpu.slice_of is not None:
+                continue  # the driver has no readings of slices, only of the whole GPU
             for name, seconds, read in _GAUGES:
                 if now - unit.read_at.get(name, -seconds) >= seconds:
                     unit.read_at[name] = now
-                    due.append(partial(self._read_gauge, unit.card.uuid, name, read))
+                    due.append(partial(self._read_gauge, unit.gpu.uuid, name, read))
         return due
 
     def xids(self) -> tuple[Xid, ...]:
-        """Errors since the last call."""
-        self._hear_events()
+        """Return the errors since the last call."""
+        self._read_events()
         xids, self._xids = tuple(self._xids), []
         return xids
 
     def close(self) -> None:
-        self._stop_listening()
+        self._unregister_events()
         try:
             pynvml.nvmlShutdown()
         except pynvml.NVMLError:
             pass
 
     def _units(self) -> Iterator[_Unit]:
-        """Cards, then slices: in the order of their numbers."""
+        """Yield GPUs, then slices, in the order of their numbers."""
         for sliced in (False, True):
             for board in self._boards:
-                yield from (u for u in board.units if (u.card.slice_of is not None) is sliced)
+                yield from (u for u in board.units if (u.gpu.slice_of is not None) is sliced)
 
     def _read_all(self) -> tuple[GpuSample, ...]:
         return tuple(map(_read, self._units()))
 
     def _read_gauge(self, uuid: str, name: str, read: Callable[[Any], float]) -> None:
-        # By name: the cards may have been looked for anew since, and old handles are not valid.
+        # By UUID, because handles become invalid when the GPUs are enumerated again.
         for unit in self._units():
-            if unit.card.uuid == uuid and unit.handle is not None:
+            if unit.gpu.uuid == uuid and unit.handle is not None:
                 try:
                     unit.readings[name] = read(unit.handle)
                 except (pynvml.NVMLError, *_LACKING):
                     unit.readings[name] = None
 
-    # -- what there is -----------------------------------------------------------------------
+    # -- enumeration -------------------------------------------------------------------------
 
-    def _look(self, now: float, anew: bool) -> None:
-        if anew:
+    def _enumerate(self, now: float, reinitialise: bool) -> None:
+        if reinitialise:
             self.close()
             _initialise()
         known = {board.uuid: board for board in self._boards}
@@ -183,37 +183,37 @@ class Nvml:
             _keep_readings(board, known.pop(board.uuid, None))
         for board in known.values():
             if board.index in failures:
-                _mark_lost(board, _words(failures.pop(board.index)))
+                _mark_lost(board, _describe(failures.pop(board.index)))
                 boards.append(board)
         self._boards = sorted(boards, key=lambda board: (len(board.pci), board.pci))
         self._number(total, holes=set(failures))
         self.note = next(
-            (f"GPU {i} cannot be opened: {_words(error)}" for i, error in failures.items()), None
+            (f"GPU {i} cannot be opened: {_describe(error)}" for i, error in failures.items()), None
         )
-        self._look_at = now + _LOOK_SECONDS
-        self._listen()
+        self._enumerate_at = now + _ENUMERATE_SECONDS
+        self._register_events()
 
     def _number(self, total: int, holes: set[int]) -> None:
-        """As nvidia-smi counts: also cards that are divided, and those that cannot be opened."""
+        """Number the units like nvidia-smi, which also counts GPUs with slices or errors."""
         numbers = (number for number in count() if number not in holes)
         slice_numbers = count(total)
         for board in self._boards:
             number = next(numbers)
             for unit in board.units:
-                card = unit.card
-                if card.slice_of is None:
-                    unit.card = card._replace(number=number, visible=str(number))
+                gpu = unit.gpu
+                if gpu.slice_of is None:
+                    unit.gpu = gpu._replace(number=number, visible=str(number))
                 else:
-                    unit.card = card._replace(number=next(slice_numbers), visible=card.uuid)
+                    unit.gpu = gpu._replace(number=next(slice_numbers), visible=gpu.uuid)
 
     # -- events ------------------------------------------------------------------------------
 
-    def _listen(self) -> None:
+    def _register_events(self) -> None:
         boards = [board for board in self._boards if board.handle is not None]
         listening = [_address_of(board.handle) for board in boards]
         if self._events is not None and listening == self._listening:
             return
-        self._stop_listening()
+        self._unregister_events()
         try:
             self._events = pynvml.nvmlEventSetCreate()
         except pynvml.NVMLError:
@@ -225,34 +225,34 @@ class Nvml:
                     board.handle, pynvml.nvmlEventTypeXidCriticalError, self._events
                 )
             except pynvml.NVMLError:
-                pass  # not every card reports them
+                pass  # not every GPU reports events
 
-    def _stop_listening(self) -> None:
+    def _unregister_events(self) -> None:
         if self._events is None:
             return
-        self._hear_events()
+        self._read_events()
         try:
             pynvml.nvmlEventSetFree(self._events)
         except pynvml.NVMLError:
             pass
         self._events = None
 
-    def _hear_events(self) -> None:
+    def _read_events(self) -> None:
         for _ in range(_MAX_XIDS if self._events is not None else 0):
             try:
                 event = pynvml.nvmlEventSetWait_v2(self._events, 0)
-            except pynvml.NVMLError:  # above all Timeout: no more of them
+            except pynvml.NVMLError:  # usually Timeout: no more events
                 return
             if event.eventType == pynvml.nvmlEventTypeXidCriticalError:
-                self._xids += self._blame(event)
+                self._xids += self._events_of(event)
 
-    def _blame(self, event: Any) -> Iterator[Xid]:
-        """The slices that an error belongs to, else the card."""
+    def _events_of(self, event: Any) -> Iterator[Xid]:
+        """Yield the error for each slice that it belongs to, else for the GPU."""
         address = _address_of(event.device)
         for board in self._boards:
             if board.handle is not None and _address_of(board.handle) == address:
                 slices = [u for u in board.units if u.instance == event.gpuInstanceId]
-                for uuid in [unit.card.uuid for unit in slices] or [board.uuid]:
+                for uuid in [unit.gpu.uuid for unit in slices] or [board.uuid]:
                     yield Xid(uuid, int(event.eventData))
 
 
@@ -271,7 +271,7 @@ def _open(index: int, handle: Any) -> _Board:
         name, model = pynvml.nvmlDeviceGetUUID(of), pynvml.nvmlDeviceGetName(of)
         return _Unit(of, GpuSample(name, 0, "", model, pci, 0, 0, 0, slice_of), instance)
 
-    if not _is_divided(handle):
+    if not _has_slices(handle):
         return _Board(index, handle, uuid, pci, [unit(handle, None, None)])
     slices = [
         unit(part, uuid, _optional(pynvml.nvmlDeviceGetGpuInstanceId, part))
@@ -280,7 +280,7 @@ def _open(index: int, handle: Any) -> _Board:
     return _Board(index, handle, uuid, pci, slices)
 
 
-def _is_divided(handle: Any) -> bool:
+def _has_slices(handle: Any) -> bool:
     mode = _optional(pynvml.nvmlDeviceGetMigMode, handle)  # now, and after the next reset
     return mode is not None and mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE
 
@@ -290,13 +290,13 @@ def _slices(handle: Any) -> Iterator[Any]:
         try:
             yield pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
         except (pynvml.NVMLError_NotFound, pynvml.NVMLError_InvalidArgument):
-            pass  # there can be gaps
+            pass  # indices can have gaps
 
 
 def _keep_readings(board: _Board, before: _Board | None) -> None:
-    units = {unit.card.uuid: unit for unit in before.units} if before else {}
+    units = {unit.gpu.uuid: unit for unit in before.units} if before else {}
     for unit in board.units:
-        same = units.get(unit.card.uuid)
+        same = units.get(unit.gpu.uuid)
         if same is not None:
             unit.readings, unit.read_at = same.readings, same.read_at
             unit.has_memory_v2 = same.has_memory_v2
@@ -308,41 +308,41 @@ def _mark_lost(board: _Board, trouble: str) -> None:
         unit.handle = None
         unit.readings.clear()
         unit.read_at.clear()
-        unit.card = unit.card._replace(trouble=trouble)
+        unit.gpu = unit.gpu._replace(trouble=trouble)
 
 
 def _read(unit: _Unit) -> GpuSample:
     if unit.handle is None:
-        return unit.card
+        return unit.gpu
     try:
         total, reserved, used = _memory(unit)
         processes = _processes(unit.handle)
     except pynvml.NVMLError_Uninitialized:
         raise
     except pynvml.NVMLError as error:
-        return unit.card._replace(trouble=_words(error))
-    unit.card = unit.card._replace(total=total, reserved=reserved)
-    return unit.card._replace(used=used, processes=processes, **unit.readings)
+        return unit.gpu._replace(trouble=_describe(error))
+    unit.gpu = unit.gpu._replace(total=total, reserved=reserved)
+    return unit.gpu._replace(used=used, processes=processes, **unit.readings)
 
 
 def _memory(unit: _Unit) -> tuple[int, int, int]:
-    """(total, reserved, used without what is reserved)."""
+    """Return total, reserved, and used memory without the reserved part."""
     if unit.has_memory_v2:
         try:
             memory = pynvml.nvmlDeviceGetMemoryInfo(unit.handle, version=pynvml.nvmlMemory_v2)
             return memory.total, memory.reserved, memory.used
         except (*_LACKING, pynvml.NVMLError_ArgumentVersionMismatch):
             unit.has_memory_v2 = False
-    # The first version does not say what is reserved and counts it as used, some 600 MB on a card
-    # that nobody uses. We cannot tell them apart and leave it so: too little free is the safe side.
+    # The first version counts reserved memory as used, about 600 MB on an idle GPU. That is safe:
+    # it reports too little free memory.
     memory = _optional(pynvml.nvmlDeviceGetMemoryInfo, unit.handle)
-    # Cards that share the host's memory know of no memory of their own.
+    # GPUs that share the memory of the host report none of their own.
     return (0, 0, 0) if memory is None else (memory.total, 0, memory.used)
 
 
 def _processes(handle: Any) -> tuple[GpuProcess, ...]:
     found: dict[int, GpuProcess] = {}
-    for functions, compute in ((_GRAPHICS, False), (_COMPUTE, True)):  # a pid in both is the latter
+    for functions, compute in ((_GRAPHICS, False), (_COMPUTE, True)):  # in both lists: compute
         for process in _first_available(functions, handle):
             before, memory = found.get(process.pid), process.usedGpuMemory
             if memory is None and before is not None:
@@ -353,12 +353,12 @@ def _processes(handle: Any) -> tuple[GpuProcess, ...]:
 
 def _first_available(functions: tuple[str, ...], handle: Any) -> list[Any]:
     for function in functions:
-        if not hasattr(pynvml, function):  # an older nvidia-ml-py
+        if not hasattr(pynvml, function):  # older nvidia-ml-py
             continue
         try:
             processes: list[Any] | None = _optional(getattr(pynvml, function), handle)
         except pynvml.NVMLError_NoPermission:
-            continue  # their memory is counted as used all the same
+            continue  # their memory still counts as used
         if processes is not None:
             return processes
     return []
@@ -381,16 +381,16 @@ def _sysfs_address(address: str) -> str:
 
 
 def _address_of(handle: Any) -> int:
-    """Handles are pointers, which ctypes compares by identity of its own objects."""
+    """Return the address of a handle, because ctypes compares pointers by object identity."""
     return ctypes.addressof(handle.contents)
 
 
-def _words(error: pynvml.NVMLError) -> str:
+def _describe(error: pynvml.NVMLError) -> str:
     if isinstance(error, pynvml.NVMLError_GpuIsLost):
         return "GPU is lost"
     if isinstance(error, pynvml.NVMLError_ResetRequired):
         return "GPU needs a reset"
-    return f"the driver says: {error}"
+    return f"the driver reports: {error}"
 
 
 def _unusable(error: pynvml.NVMLError) -> Unusable:
@@ -400,7 +400,7 @@ def _unusable(error: pynvml.NVMLError) -> Unusable:
         return Unusable("the NVIDIA driver is not loaded")
     if isinstance(error, pynvml.NVMLError_LibRmVersionMismatch):
         return Unusable(
-            "the NVIDIA library and the loaded driver are of different versions; a reboot helps",
+            "the NVIDIA library and the loaded driver have different versions; reboot the host",
             needs_reload=True,
         )
     if isinstance(error, pynvml.NVMLError_NoPermission):

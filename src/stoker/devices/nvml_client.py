@@ -1,7 +1,7 @@
-"""Our side of the watcher: start it, hear it, and do without it when the driver hangs.
+"""Client of the NVML process: starts it, reads its samples, and replaces it if the driver hangs.
 
-Nothing here waits. A process that is stuck in the driver may not even die of SIGKILL, so it is
-killed, forgotten, and reaped if that ever becomes possible.
+Nothing here blocks. A process that hangs in the driver may not even die of SIGKILL, so it is killed
+and replaced without waiting, and reaped later if it dies.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from stoker.devices.sample_lines import decode
 _LONGEST_WAIT_SECONDS = 30.0
 _SETTLED_SECONDS = 60.0
 _MAX_STUCK = 3
-_SILENT = "the NVIDIA driver does not answer"
-_ENDED = "the GPU watcher ended without a word"
+_NO_ANSWER = "the NVIDIA driver does not answer"
+_ENDED = "the GPU watcher exited unexpectedly"
 
 
 class NvmlClient:
-    """A watcher that is always there, or soon will be again.
+    """An NVML process that is restarted whenever it exits or hangs.
 
-    `patience` is how long it may be late with a sample. The first one may take `start_patience`:
-    a driver that no other program keeps awake needs seconds for each card.
+    `patience` is how late a sample may be, in seconds. The first one may take `start_patience`: a
+    driver that no other program keeps awake needs seconds for each GPU.
     """
 
     def __init__(
@@ -43,18 +43,18 @@ class NvmlClient:
         self._active = False
         self._helper: _Helper | None = None
         self._ended: list[_Helper] = []
-        self._news: list[Sample] = []
+        self._unread: list[Sample] = []
         self._failures = 0
         self._restart_at: float | None = None
         self._started_at = 0.0
-        self._heard_at: float | None = None
-        self._asked_at: float | None = None
-        # Helpers come and go; this descriptor stays the same for whoever waits for it.
+        self._received_at: float | None = None
+        self._requested_at: float | None = None
+        # Processes are replaced, but callers can keep polling this one descriptor.
         self._poll = select.epoll()
         self._start(time.monotonic())
 
     def fileno(self) -> int:
-        """Readable when `read` has something."""
+        """Return a descriptor that is readable when `read` has samples."""
         return self._poll.fileno()
 
     @property
@@ -62,51 +62,51 @@ class NvmlClient:
         return None if self._helper is None else self._helper.pid
 
     def ask(self) -> None:
-        """Want a sample that is taken from now on, rather than with the next beat."""
-        if self._asked_at is None:
-            self._asked_at = time.monotonic()
+        """Request a new sample now, before the next regular one."""
+        if self._requested_at is None:
+            self._requested_at = time.monotonic()
         self._send(b"n")
 
     def set_active(self, active: bool) -> None:
-        """Whether to sample often."""
+        """Set whether to sample at the active rate."""
         if active != self._active:
             self._active = active
             self._send(b"a" if active else b"i")
 
     def read(self) -> list[Sample]:
-        """What has come."""
+        """Return the samples that have arrived."""
         if self._helper is not None:
             lines, alive = self._helper.receive()
-            self._news += self._decoded(lines)
+            self._unread += self._decoded(lines)
             if not alive:
-                self._give_up(_ENDED, time.monotonic())
-        news, self._news = self._news, []
-        return news
+                self._schedule_restart(_ENDED, time.monotonic())
+        samples, self._unread = self._unread, []
+        return samples
 
     def next_deadline(self) -> float | None:
-        """When to `check`."""
+        """Return when to call `check` (monotonic), or None."""
         if self._helper is None:
             return self._restart_at
-        if self._heard_at is None:
+        if self._received_at is None:
             return self._started_at + self._start_patience
-        beat = ACTIVE_SECONDS if self._active else IDLE_SECONDS
-        deadline = self._heard_at + beat + self._patience
-        if self._asked_at is None:
+        interval = ACTIVE_SECONDS if self._active else IDLE_SECONDS
+        deadline = self._received_at + interval + self._patience
+        if self._requested_at is None:
             return deadline
-        return min(deadline, max(self._asked_at, self._heard_at) + self._patience)
+        return min(deadline, max(self._requested_at, self._received_at) + self._patience)
 
     def check(self, now: float) -> list[Sample]:
-        """Replace a helper that is silent or gone; also whatever `read` would return."""
-        news = self.read()  # first, for it may be we who were away for so long
+        """Replace a process that hangs or exited; returns samples like `read`."""
+        samples = self.read()  # first, because this process may have been suspended for long
         self._ended = [helper for helper in self._ended if not helper.is_reaped()]
         deadline = self.next_deadline()
         if deadline is not None and now >= deadline:
             if self._helper is not None:
-                self._give_up(_SILENT, now)
+                self._schedule_restart(_NO_ANSWER, now)
             else:
                 self._start(now)
-        news, self._news = news + self._news, []
-        return news
+        samples, self._unread = samples + self._unread, []
+        return samples
 
     def close(self) -> None:
         if self._helper is not None:
@@ -125,32 +125,32 @@ class NvmlClient:
     def _start(self, now: float) -> None:
         self._restart_at = None
         self._started_at = now
-        self._heard_at = self._asked_at = None
-        if len(self._ended) >= _MAX_STUCK:  # more of them would get stuck as well, and stay
+        self._received_at = self._requested_at = None
+        if len(self._ended) >= _MAX_STUCK:  # further processes would hang as well
             self._restart_at = now + _LONGEST_WAIT_SECONDS
             return
         try:
             self._helper = _Helper(self._env)
         except OSError as error:
-            self._give_up(f"the GPU watcher cannot be started ({error.strerror})", now)
+            self._schedule_restart(f"the GPU watcher cannot be started ({error.strerror})", now)
             return
         self._poll.register(self._helper.answers, select.EPOLLIN)
         if self._active:
             self._send(b"a")
 
-    def _send(self, order: bytes) -> None:
+    def _send(self, request: bytes) -> None:
         if self._helper is not None:
-            self._helper.send(order)
+            self._helper.send(request)
 
     def _decoded(self, lines: list[bytes]) -> list[Sample]:
         samples = _samples(lines)
         if samples:
-            self._heard_at = time.monotonic()
-            if self._asked_at is not None and samples[-1].at >= self._asked_at:
-                self._asked_at = None
+            self._received_at = time.monotonic()
+            if self._requested_at is not None and samples[-1].at >= self._requested_at:
+                self._requested_at = None
         return samples
 
-    def _give_up(self, trouble: str, now: float) -> None:
+    def _schedule_restart(self, error: str, now: float) -> None:
         if self._helper is not None:
             self._poll.unregister(self._helper.answers)
             self._helper.kill()
@@ -161,26 +161,26 @@ class NvmlClient:
         wait = min(2.0**self._failures, _LONGEST_WAIT_SECONDS)
         self._failures += 1
         self._restart_at = now + wait
-        self._news.append(Sample(now, None, f"{trouble}; trying again in {wait:.0f} s"))
+        self._unread.append(Sample(now, None, f"{error}; retrying in {wait:.0f} s"))
 
 
 def sample_once(timeout: float = 5.0, env: Mapping[str, str] | None = None) -> Sample:
-    """One sample for a short-lived command, in this time whatever the driver does."""
-    give_up = time.monotonic() + timeout
+    """Return one sample for a short-lived command, within `timeout` even if the driver hangs."""
+    deadline = time.monotonic() + timeout
     try:
         helper = _Helper(env, "--once")
     except OSError as error:
-        trouble = f"the GPU watcher cannot be started ({error.strerror})"
-        return Sample(time.monotonic(), None, trouble)
+        text = f"the GPU watcher cannot be started ({error.strerror})"
+        return Sample(time.monotonic(), None, text)
     try:
         while True:
             lines, alive = helper.receive()
             samples = _samples(lines)
             if samples:
                 return samples[0]
-            left = give_up - time.monotonic()
+            left = deadline - time.monotonic()
             if not alive or left <= 0:
-                return Sample(time.monotonic(), None, _SILENT if alive else _ENDED)
+                return Sample(time.monotonic(), None, _NO_ANSWER if alive else _ENDED)
             _wait_for(helper.answers, left)
     finally:
         helper.kill()
@@ -190,10 +190,10 @@ def sample_once(timeout: float = 5.0, env: Mapping[str, str] | None = None) -> S
 
 
 class _Helper:
-    """One process of nvml_process.py. It leads its own session, so Ctrl-C does not reach it."""
+    """One NVML process. It has its own session, so Ctrl-C does not reach it."""
 
     def __init__(self, env: Mapping[str, str] | None, *options: str) -> None:
-        # Without -P it would import from the folder we are in, which is any job's.
+        # Without -P it would import from the current folder, which may be that of any job.
         argv = [sys.executable, "-P", "-m", "stoker.devices.nvml_process", "--named", *options]
         ours: list[int] = []
         theirs: list[int] = []
@@ -213,8 +213,8 @@ class _Helper:
                 ],
                 setsid=True,
             )
-            # By handle and not by PID: if the process that we are part of reaps all its children,
-            # the number may soon be that of a job.
+            # A pidfd instead of a PID: if this process reaps all its children, the PID may soon
+            # belong to a job.
             self.handle = os.pidfd_open(self.pid)
         except OSError:
             for descriptor in ours:
@@ -223,19 +223,19 @@ class _Helper:
         finally:
             for descriptor in theirs:
                 os.close(descriptor)
-        self._orders, self.answers = ours
-        os.set_blocking(self._orders, False)
+        self._requests, self.answers = ours
+        os.set_blocking(self._requests, False)
         os.set_blocking(self.answers, False)
         self._incoming = b""
 
-    def send(self, order: bytes) -> None:
+    def send(self, request: bytes) -> None:
         try:
-            os.write(self._orders, order)
+            os.write(self._requests, request)
         except (BlockingIOError, BrokenPipeError):
-            pass  # stuck or dead: the deadline or the end of its answers will tell
+            pass  # it hangs or exited: the deadline or the end of its output shows which
 
     def receive(self) -> tuple[list[bytes], bool]:
-        """(lines, whether more can come)."""
+        """Return the lines received, and whether more can come."""
         alive = True
         try:
             while data := os.read(self.answers, 1 << 16):
@@ -247,8 +247,8 @@ class _Helper:
         return lines, alive
 
     def kill(self) -> None:
-        """At the end of all talk; whether and when it dies is another matter."""
-        os.close(self._orders)
+        """Kill the process without waiting for its end."""
+        os.close(self._requests)
         os.close(self.answers)
         try:
             signal.pidfd_send_signal(self.handle, signal.SIGKILL)
@@ -260,7 +260,7 @@ class _Helper:
             if os.waitid(os.P_PIDFD, self.handle, os.WEXITED | os.WNOHANG) is None:
                 return False
         except OSError:
-            pass  # whoever reaps all children of this process has reaped it
+            pass  # already reaped elsewhere in this process
         self.close()
         return True
 
@@ -274,11 +274,11 @@ def _samples(lines: list[bytes]) -> list[Sample]:
         try:
             samples.append(decode(line))
         except ValueError:
-            pass  # not ours: the driver's library has written to stdout
+            pass  # the library of the driver wrote to stdout
     return samples
 
 
 def _wait_for(descriptor: int, seconds: float) -> None:
-    poll = select.poll()  # select() could not take descriptors above 1023
+    poll = select.poll()  # select() does not support descriptors above 1023
     poll.register(descriptor, select.POLLIN)
     poll.poll(seconds * 1000)

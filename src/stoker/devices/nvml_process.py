@@ -1,11 +1,11 @@
-"""The watcher: asks the driver for everything, in a process that may hang in our place.
+"""The NVML process: all calls of the driver happen here, because they may hang.
 
 python -m stoker.devices.nvml_process --named [--once]
 
 stdin    `n`: sample now, `a`: at the active rate, `i`: at the idle rate; end of file: exit
-stdout   samples, one a line (devices/sample_lines.py)
+stdout   samples, one per line (devices/sample_lines.py)
 
-See devices/nvml_client.py for the other side.
+devices/nvml_client.py starts this process and reads its samples.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from stoker.devices.nvml import Nvml
 
-_NAMED = "--named"  # a daemon of 0.1 does not say that
+_NAMED = "--named"  # fields by name; a daemon of 0.1 does not pass this
 ACTIVE_SECONDS = 0.5
 IDLE_SECONDS = 5.0
 _FIRST_WAIT_SECONDS = 1.0
@@ -31,17 +31,17 @@ _LONGEST_WAIT_SECONDS = 30.0
 
 
 class Watcher:
-    """The driver while it can be used, else the reason why not, and when to try again."""
+    """The driver, or why it cannot be used and when to retry."""
 
     def __init__(self, wait: float = _FIRST_WAIT_SECONDS) -> None:
         self.retry_at: float | None = None
         self.needs_reload = False
         self.wait = wait
         self._nvml: Nvml | None = None
-        self._trouble: str | None = None
+        self._error: str | None = None
 
     def chores(self, now: float) -> list[Callable[[], None]]:
-        """The slow readings that make the next sample complete."""
+        """Return the slow readings that are due before the next sample."""
         nvml = self._open(now)
         return [] if nvml is None else nvml.chores(now)
 
@@ -49,18 +49,18 @@ class Watcher:
         now = time.monotonic()
         nvml = self._open(now)
         if nvml is None:
-            return Sample(now, None, self._trouble)
+            return Sample(now, None, self._error)
         from stoker.devices.nvml import Unusable
 
         try:
-            cards = nvml.cards(now)
+            gpus = nvml.gpus(now)
         except Unusable as error:
             nvml.close()
             self._nvml = None
             self._wait_after(str(error), error.needs_reload, now)
-            return Sample(now, None, self._trouble)
+            return Sample(now, None, self._error)
         self.wait = _FIRST_WAIT_SECONDS
-        return Sample(now, cards, nvml.note, nvml.xids())
+        return Sample(now, gpus, nvml.note, nvml.xids())
 
     def _open(self, now: float) -> Nvml | None:
         if self._nvml is not None or (self.retry_at is not None and now < self.retry_at):
@@ -78,57 +78,57 @@ class Watcher:
             self.retry_at = None
         return self._nvml
 
-    def _wait_after(self, trouble: str, needs_reload: bool, now: float) -> None:
-        self._trouble = trouble
+    def _wait_after(self, error: str, needs_reload: bool, now: float) -> None:
+        self._error = error
         self.needs_reload = needs_reload
         self.retry_at = now + self.wait
         self.wait = min(2 * self.wait, _LONGEST_WAIT_SECONDS)
 
 
 def watch(watcher: Watcher, active: bool) -> None:
-    """Sample in a steady beat until nobody listens. Requests do not shift the beat."""
+    """Sample at a fixed rate until stdin is closed. Requests do not shift the regular samples."""
     due = time.monotonic()
     chores: list[Callable[[], None]] | None = None  # None between two rounds
     while True:
         now = time.monotonic()
         if chores is None and now >= due:
             if watcher.needs_reload and watcher.retry_at is not None and now >= watcher.retry_at:
-                _begin_anew(watcher.wait, active)
+                _restart(watcher.wait, active)
             chores = watcher.chores(now)
-        orders = _hear(max(0.0, due - now) if chores is None else 0.0)
-        if orders is None:
+        requests = _read_requests(max(0.0, due - now) if chores is None else 0.0)
+        if requests is None:
             return
-        for order in orders.decode("ascii", "replace"):
-            active = order == "a" if order in "ai" else active
+        for request in requests.decode("ascii", "replace"):
+            active = request == "a" if request in "ai" else active
         beat = ACTIVE_SECONDS if active else IDLE_SECONDS
         due = min(due, now + beat)
-        if b"n" in orders:
-            _say(watcher.sample())
+        if b"n" in requests:
+            _write(watcher.sample())
         if chores:
-            chores.pop()()  # one at a time, so that no request waits for them all
+            chores.pop()()  # one at a time, so that a request does not wait for all of them
         elif chores is not None:
-            _say(watcher.sample())
+            _write(watcher.sample())
             chores = None
             due = max(due + beat, now)
         if watcher.retry_at is not None:
             due = min(due, watcher.retry_at)
 
 
-def _hear(timeout: float) -> bytes | None:
-    """Orders that came within the time; None when nobody can give any more."""
+def _read_requests(timeout: float) -> bytes | None:
+    """Return the requests that arrived within `timeout` seconds; None at the end of file."""
     if not select.select([0], [], [], timeout)[0]:
         return b""
     return os.read(0, 4096) or None
 
 
-def _say(sample: Sample) -> None:
+def _write(sample: Sample) -> None:
     line = encode(sample) if _NAMED in sys.argv else encode_0_1(sample)
     while line:
         line = line[os.write(1, line) :]
 
 
-def _begin_anew(wait: float, active: bool) -> None:
-    """A library once loaded stays the old one, whatever is installed meanwhile."""
+def _restart(wait: float, active: bool) -> None:
+    """Replace this process, because a loaded library does not change after an upgrade."""
     options = [f"--wait={wait}", *(["--active"] if active else [])]
     options += [_NAMED] if _NAMED in sys.argv else []
     os.execv(sys.executable, [sys.executable, "-P", "-m", "stoker.devices.nvml_process", *options])
@@ -142,9 +142,9 @@ def main() -> None:
             return watch(watcher, "--active" in sys.argv)
         for chore in watcher.chores(time.monotonic()):
             chore()
-        _say(watcher.sample())
+        _write(watcher.sample())
     except BrokenPipeError:
-        pass  # nobody listens any more
+        pass  # the reader exited
 
 
 if __name__ == "__main__":

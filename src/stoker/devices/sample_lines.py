@@ -1,4 +1,4 @@
-"""Samples as lines of JSON, on their way from the watcher to the daemon and on to the tracer."""
+"""Samples as lines of JSON, sent from the NVML process to the daemon and the usage recorder."""
 
 from __future__ import annotations
 
@@ -8,22 +8,25 @@ from stoker.core.fields import from_fields, to_fields
 from stoker.core.gpus.sample import GpuProcess, GpuSample, Sample, Xid
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
-_FIELDS_OF_0_1 = 16  # of a card
+_FIELDS_OF_0_1 = 16  # of a GpuSample
 
 
 def encode(sample: Sample) -> bytes:
-    """One line, fields by name."""
+    """Return a sample as one line, with fields by name."""
     return _encode(to_fields(sample)).encode() + b"\n"
 
 
 def encode_0_1(sample: Sample) -> bytes:
-    """One line for a daemon of 0.1, which reads by position: its files were replaced under it."""
-    cards = None if sample.cards is None else [card[:_FIELDS_OF_0_1] for card in sample.cards]
-    return _encode([sample.at, cards, sample.trouble, sample.xids]).encode() + b"\n"
+    """Return a line for a daemon of 0.1, which reads fields by position.
+
+    Such a daemon starts this code if Stoker is upgraded while it runs.
+    """
+    gpus = None if sample.cards is None else [gpu[:_FIELDS_OF_0_1] for gpu in sample.cards]
+    return _encode([sample.at, gpus, sample.trouble, sample.xids]).encode() + b"\n"
 
 
 def decode(line: bytes) -> Sample:
-    """The sample of a line in either form; ValueError when it is not a sample.
+    """Return the sample of a line in either form. Raises ValueError for another line.
 
     >>> sample = Sample(1.5, (), None, (Xid("GPU-1", 79),))
     >>> decode(encode(sample)) == decode(encode_0_1(sample)) == sample
@@ -31,15 +34,15 @@ def decode(line: bytes) -> Sample:
     """
     try:
         sample = from_fields(Sample, json.loads(line))
-        cards = sample.cards
+        gpus = sample.cards
         return sample._replace(
-            cards=None if cards is None else tuple(_card(card) for card in cards),
+            cards=None if gpus is None else tuple(_gpu(gpu) for gpu in gpus),
             xids=tuple(from_fields(Xid, xid) for xid in sample.xids),
         )
     except (TypeError, ValueError) as error:
         raise ValueError(f"not a sample: {line[:80]!r}") from error
 
 
-def _card(given: GpuSample) -> GpuSample:
-    card = from_fields(GpuSample, given)
-    return card._replace(processes=tuple(from_fields(GpuProcess, p) for p in card.processes))
+def _gpu(given: GpuSample) -> GpuSample:
+    gpu = from_fields(GpuSample, given)
+    return gpu._replace(processes=tuple(from_fields(GpuProcess, p) for p in gpu.processes))

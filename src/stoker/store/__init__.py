@@ -1,5 +1,6 @@
-"""The queue on disk: one SQLite file per user and host, and the only place with SQL.
+"""The database: one SQLite file per user and host. Only this package contains SQL.
 
-`database` opens it; `submissions` adds jobs, `changes` does what people ask for, `ledger` records
-what the daemon did, `find` reads. Each function that writes is one transaction or part of one.
+`database` opens it, `submit` adds jobs, `changes` applies changes by users, `attempts` records what
+the daemon did, and `job_queries` reads. Each function that writes is one transaction or part of
+one.
 """

@@ -1,7 +1,7 @@
-"""Attempts: claimed, started, finished. Called by the loop inside its own transaction.
+"""Attempts: claimed, started, finished. The loop calls these functions inside its transaction.
 
-Every function can be applied twice without harm: after a crash or a full disk the loop records the
-same events again."""
+Every function is idempotent: after a crash or a full disk, the loop records the same events again.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from stoker.store.device_column import parse_devices
 from stoker.store.events import record_event
 from stoker.store.output_columns import STDERR, STDOUT
 
-# An end is legal in every active state; the claim is what makes a state active.
+# The states in which an attempt can end.
 _ACTIVE = ", ".join(f"'{state}'" for state in sources("succeed"))
 
 
 class Claim(Record):
-    """The order to start an attempt, as it stands in the books."""
+    """The record of an attempt that is about to be started."""
 
     attempt: int
     job: int
@@ -34,7 +34,7 @@ class Claim(Record):
 
 
 class OpenAttempt(Record):
-    """An attempt without an end, as the last daemon left it."""
+    """An attempt without a recorded end, as the last daemon left it."""
 
     attempt: int
     job: int
@@ -55,14 +55,14 @@ class OpenAttempt(Record):
 
 
 class JobToJudge(Record):
-    """What `judge` needs to know of a job."""
+    """The fields of a job that `judge` needs."""
 
     job: int
     attempts: int
     retries: int
     restartable: bool
     stop_requested: bool
-    has_dependants: bool  # somebody waits for its end
+    has_dependants: bool  # other jobs wait for its end
     line: int
     claim: int | None
     family: int
@@ -76,7 +76,7 @@ class JobToJudge(Record):
 
 
 def next_attempt(db: Database) -> int:
-    """The first attempt id that was never given out."""
+    """Return the first attempt id that was never used."""
     row = db.execute(
         "SELECT max(coalesce((SELECT max(id) + 1 FROM attempts), 1),"
         " coalesce((SELECT value FROM meta WHERE key = 'next_attempt'), 1))"
@@ -85,7 +85,7 @@ def next_attempt(db: Database) -> int:
 
 
 def claim(db: Database, order: Claim) -> bool:
-    """queued -> starting, if it still is ready; False when somebody was faster."""
+    """queued -> starting; returns False if the job is no longer ready."""
     changed = db.execute(
         "UPDATE jobs SET state = 'starting', ready = 0, eligible_at = NULL, attempt = ?,"
         " attempts = ? WHERE id = ? AND ready = 1",
@@ -96,9 +96,17 @@ def claim(db: Database, order: Claim) -> bool:
     db.execute(
         "INSERT INTO attempts (id, job, number, devices, claim, claimed_at, boot)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (*order[:3], ",".join(map(str, order.devices)), *order[4:]),
+        claim_columns(order),
     )
     return True
+
+
+def claim_columns(claim: Claim) -> tuple[object, ...]:
+    """Return the values of id, job, number, devices, claim, claimed_at and boot."""
+    devices = ",".join(map(str, claim.devices))
+    return (
+        claim.attempt, claim.job, claim.number, devices, claim.memory, claim.at, claim.boot,
+    )  # fmt: skip
 
 
 def record_start(
@@ -122,7 +130,7 @@ def mark_stopping(db: Database, job: int) -> None:
 
 
 def load_job_to_judge(db: Database, attempt: int) -> JobToJudge | None:
-    """The job of an attempt that is its newest and has no end; else there is nothing to judge."""
+    """Return the job of an attempt; None if the attempt is not its newest or has ended."""
     row = db.execute(
         "SELECT j.id, j.attempts, j.retries, j.restartable, j.stop_requested,"
         " EXISTS (SELECT 1 FROM dependencies d WHERE d.needs = j.id AND d.met = 0), j.line,"
@@ -137,17 +145,32 @@ def load_job_to_judge(db: Database, attempt: int) -> JobToJudge | None:
     (job, attempts, retries, restartable, stop, dependants, line, claim, family, on_oom, devices,
      started, out, err, requeues, sweep) = row  # fmt: skip
     return JobToJudge(
-        job, attempts, retries, bool(restartable), stop is not None, bool(dependants), line, claim,
-        family, on_oom, parse_devices(devices), started, maybe_text(out), maybe_text(err),
-        requeues, sweep,
-    )  # fmt: skip
+        job=job,
+        attempts=attempts,
+        retries=retries,
+        restartable=bool(restartable),
+        stop_requested=stop is not None,
+        has_dependants=bool(dependants),
+        line=line,
+        claim=claim,
+        family=family,
+        on_oom=on_oom,
+        devices=parse_devices(devices),
+        started_at=started,
+        stdout=maybe_text(out),
+        stderr=maybe_text(err),
+        requeues=requeues,
+        sweep=sweep,
+    )
 
 
-def record_gpu_use(db: Database, attempt: int, use: tuple[object, ...]) -> None:
-    """What an attempt did with its cards: memory, utilisation, energy."""
+def record_gpu_use(
+    db: Database, attempt: int, memory: int | None, utilisation: float | None, energy: float | None
+) -> None:
+    """Record GPU usage: peak memory (bytes), mean utilization (percent) and energy (joules)."""
     db.execute(
         "UPDATE attempts SET gpu_memory = ?, gpu_use = ?, gpu_energy = ? WHERE id = ?",
-        (*use[:3], attempt),
+        (memory, utilisation, energy, attempt),
     )
 
 
@@ -155,7 +178,7 @@ def finish(
     db: Database, facts: JobToJudge, outcome: Outcome, verdict: Verdict, now: float,
     started: float | None,
 ) -> bool:  # fmt: skip
-    """Record an end; True when other jobs became ready (or this one goes back to the queue)."""
+    """Record the end of an attempt; returns whether other jobs, or this one, may become ready."""
     db.execute(
         "UPDATE attempts SET ended_at = ?, status = ?, cause = ?, detail = ?, user_seconds = ?,"
         " system_seconds = ?, max_rss_bytes = ?, started_at = coalesce(started_at, ?) WHERE id = ?",
@@ -180,8 +203,8 @@ def finish(
         return False
     frees = facts.has_dependants and release_dependants(db, facts.job, state, now)
     if facts.sweep is not None:
-        words = outcome.detail or outcome.last_words
-        why = sweeps.count_end(db, facts.sweep, state, verdict, words, facts.job)
+        evidence = outcome.detail or outcome.last_words
+        why = sweeps.count_end(db, facts.sweep, state, verdict, evidence, facts.job)
         if why is not None:
             stop_sweep(db, facts.sweep, why, now)
             frees = True
@@ -189,7 +212,7 @@ def finish(
 
 
 def unclaim(db: Database, attempt: int, now: float, why: str, delay: float = 0.0) -> None:
-    """The start provably never happened: as if it had not been ordered, but for an event."""
+    """Undo a claim whose process was provably never started, and record an event."""
     row = db.execute("SELECT job, number FROM attempts WHERE id = ?", (attempt,)).fetchone()
     if row is None:
         return
@@ -206,7 +229,7 @@ def unclaim(db: Database, attempt: int, now: float, why: str, delay: float = 0.0
 
 
 def open_attempts(db: Database) -> list[OpenAttempt]:
-    """All attempts that the books show as alive."""
+    """Return all attempts that the database shows as active."""
     rows = db.execute(
         "SELECT a.id, a.job, a.number, j.line, a.claim, j.family, a.devices, j.state,"
         " a.boot, a.pid, a.pid_started, a.started_mono, a.claimed_at, j.time_limit, j.grace,"
@@ -217,17 +240,32 @@ def open_attempts(db: Database) -> list[OpenAttempt]:
     found = []
     for (attempt, job, number, line, claim, family, devices, state, boot, pid,
          pid_started, mono, claimed, limit, grace, stop) in rows:  # fmt: skip
-        request, share = request_groups.read_line(db, line)
-        found.append(OpenAttempt(
-            attempt, job, number, request._replace(memory=claim), share, family,
-            parse_devices(devices), state, boot, pid, pid_started, mono, claimed, limit, grace,
-            stop is not None,
-        ))  # fmt: skip
+        request, share = request_groups.load(db, line)
+        found.append(
+            OpenAttempt(
+                attempt=attempt,
+                job=job,
+                number=number,
+                request=request._replace(memory=claim),
+                share=share,
+                family=family,
+                devices=parse_devices(devices),
+                state=state,
+                boot=boot,
+                pid=pid,
+                pid_started=pid_started,
+                started_mono=mono,
+                claimed_at=claimed,
+                time_limit=limit,
+                grace=grace,
+                stop_requested=stop is not None,
+            )
+        )
     return found
 
 
 def stop_requests(db: Database) -> list[tuple[int, float | None]]:
-    """(job, its own grace) of active jobs that somebody wants to end."""
+    """Return (job, grace period of the job) of active jobs that a user wants to stop."""
     rows = db.execute(
         "SELECT id, grace FROM jobs INDEXED BY jobs_stopping WHERE stop_requested IS NOT NULL"
         " AND state IN ('starting', 'running', 'stopping')"

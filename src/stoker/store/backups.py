@@ -1,4 +1,4 @@
-"""Copies of the queue against damage of the file itself; the newest three are kept."""
+"""Snapshots of the database, in case the file is damaged; the newest three are kept."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from stoker.store.database import Database
 _FOLDER = "snapshots"
 _KEPT = 3
 _SHORTEST_SECONDS = 60.0
-_SHARE = 1 / 200  # of its time that the thread may spend on copies
+_MAX_TIME_SHARE = 1 / 200  # of the thread's time that snapshots may take
 
 
 def newest(folder: str) -> list[str]:
-    """Paths of the snapshots, newest first."""
+    """Return the paths of the snapshots, newest first."""
     place = os.path.join(folder, _FOLDER)
     try:
         names = sorted(
@@ -32,24 +32,25 @@ def _number(name: str) -> int:
 
 
 class Snapshots:
-    """Takes one now and then: the larger the queue, the more rarely."""
+    """Takes snapshots at intervals that grow with the size of the database."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._pause = _SHORTEST_SECONDS
+        self._interval = _SHORTEST_SECONDS
 
     def is_due(self) -> bool:
         known = newest(self._folder)
-        return not known or not 0 <= time.time() - os.stat(known[0]).st_mtime < self._pause
+        return not known or not 0 <= time.time() - os.stat(known[0]).st_mtime < self._interval
 
     def take(self, db: Database) -> None:
-        began = time.monotonic()
+        started = time.monotonic()
         take(db)
-        self._pause = max(_SHORTEST_SECONDS, (time.monotonic() - began) / _SHARE)
+        seconds = time.monotonic() - started
+        self._interval = max(_SHORTEST_SECONDS, seconds / _MAX_TIME_SHARE)
 
 
 def take(db: Database) -> None:
-    """Copy the queue beside it. Reads every page, so damage shows here first."""
+    """Write a snapshot into the state folder. Reads every page, so it raises if one is damaged."""
     place = os.path.join(db.folder, _FOLDER)
     os.makedirs(place, 0o700, exist_ok=True)
     known = newest(db.folder)
@@ -64,7 +65,7 @@ def take(db: Database) -> None:
 
 
 def is_sound(path: str) -> bool:
-    """Whether SQLite finds nothing wrong with a snapshot."""
+    """Whether SQLite finds no damage in a snapshot."""
     try:
         connection = sqlite3.connect(path)
         try:

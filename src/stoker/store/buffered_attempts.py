@@ -1,9 +1,9 @@
-"""Two ways to keep the loop's books: at once, or a little late and many rows at a time.
+"""How the loop writes attempts: at once (`AttemptStore`) or in batches (`BufferedAttemptStore`).
 
-The daemon writes each claim before it orders the start: others read the queue, and the crash
-promise rests on it. A foreground run owns its store and commits every few milliseconds anyway; what
-a kill may cost is the same whether rows waited in the transaction or here. So it writes down
-attempts that began and succeeded in between as one row each, which takes a third of the time.
+The daemon writes each claim before the job starts: other processes read the database, and crash
+recovery depends on it. A foreground run is the only user of its database and commits every few
+milliseconds anyway, so buffered rows are at no more risk than an open transaction. It writes an
+attempt that started and succeeded between two flushes as one row, in a third of the time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from stoker.core.model import Outcome, ReadyJob
 from stoker.core.outcome.retry import Verdict
 from stoker.store import attempts, ready_jobs
-from stoker.store.attempts import Claim, JobToJudge
+from stoker.store.attempts import Claim, JobToJudge, claim_columns
 from stoker.store.database import Database
 from stoker.store.ready_jobs import RequestGroup
 
@@ -32,17 +32,18 @@ _DONE_ATTEMPT = (
     " started_mono, ended_at, status, cause, detail, user_seconds, system_seconds, max_rss_bytes)"
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-_NOT_BEGUN = (None, None, None)
+_NOT_STARTED = (None, None, None)
 
 
 class AttemptStore:
-    """Every entry at once."""
+    """Writes every change at once."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    def heads(self, line: RequestGroup, limit: int, clock_offset: float) -> list[ReadyJob]:
-        return ready_jobs.first(self._db, line, limit, clock_offset)
+    def heads(self, group: RequestGroup, limit: int, clock_offset: float) -> list[ReadyJob]:
+        """Return the first ready jobs of a request group."""
+        return ready_jobs.first(self._db, group, limit, clock_offset)
 
     def claim(self, job: ReadyJob, claim: Claim) -> bool:
         return attempts.claim(self._db, claim)
@@ -62,21 +63,21 @@ class AttemptStore:
         return attempts.finish(self._db, facts, outcome, verdict, now, started)
 
     def flush(self) -> None:
-        """Write down what was put off."""
+        """Write buffered changes."""
 
 
 class BufferedAttemptStore(AttemptStore):
-    """Entries wait in memory until somebody has to read them, or the transaction ends."""
+    """Keeps changes in memory until they are read or the transaction ends."""
 
     def __init__(self, db: Database) -> None:
         super().__init__(db)
         self._claims: dict[int, tuple[ReadyJob, Claim]] = {}
-        self._begun: dict[int, tuple[int | None, float, float]] = {}
+        self._started: dict[int, tuple[int | None, float, float]] = {}
         self._done: list[tuple[tuple[object, ...], tuple[object, ...]]] = []
 
-    def heads(self, line: RequestGroup, limit: int, clock_offset: float) -> list[ReadyJob]:
+    def heads(self, group: RequestGroup, limit: int, clock_offset: float) -> list[ReadyJob]:
         self.flush()
-        return super().heads(line, limit, clock_offset)
+        return super().heads(group, limit, clock_offset)
 
     def claim(self, job: ReadyJob, claim: Claim) -> bool:
         self._claims[claim.attempt] = (job, claim)
@@ -85,8 +86,9 @@ class BufferedAttemptStore(AttemptStore):
     def record_start(
         self, attempt: int, pid: int, at: float, mono: float, pid_started: int = 0
     ) -> None:
-        if attempt in self._claims:  # nobody adopts jobs of a foreground run: no start time
-            self._begun[attempt] = (pid or None, at, mono)
+        # `pid_started` is only needed to adopt jobs, and jobs of a foreground run are not adopted.
+        if attempt in self._claims:
+            self._started[attempt] = (pid or None, at, mono)
         else:
             super().record_start(attempt, pid, at, mono, pid_started)
 
@@ -95,12 +97,25 @@ class BufferedAttemptStore(AttemptStore):
         if known is None:
             return super().load_job_to_judge(attempt)
         job, claim = known
-        # Nobody else writes this store, so nobody can have asked to stop it or to wait for it.
         return JobToJudge(
-            job.id, claim.number, job.retries, job.restartable, False, False, job.line,
-            claim.memory, job.family, job.on_oom, claim.devices, None, job.stdout, job.stderr,
-            job.requeues, job.sweep,
-        )  # fmt: skip
+            job=job.id,
+            attempts=claim.number,
+            retries=job.retries,
+            restartable=job.restartable,
+            # No other process writes this database, so there are no stop requests or dependents.
+            stop_requested=False,
+            has_dependants=False,
+            line=job.line,
+            claim=claim.memory,
+            family=job.family,
+            on_oom=job.on_oom,
+            devices=claim.devices,
+            started_at=None,
+            stdout=job.stdout,
+            stderr=job.stderr,
+            requeues=job.requeues,
+            sweep=job.sweep,
+        )
 
     def finish(
         self, facts: JobToJudge, outcome: Outcome, verdict: Verdict, now: float,
@@ -112,9 +127,9 @@ class BufferedAttemptStore(AttemptStore):
             self.flush()
             return super().finish(facts, outcome, verdict, now, started)
         claim = self._claims.pop(outcome.attempt)[1]
-        pid, at, mono = self._begun.pop(outcome.attempt, _NOT_BEGUN)
+        pid, at, mono = self._started.pop(outcome.attempt, _NOT_STARTED)
         attempt = (
-            *_columns(claim), pid, started if at is None else at, mono, outcome.ended_at,
+            *claim_columns(claim), pid, started if at is None else at, mono, outcome.ended_at,
             outcome.status, verdict.cause, outcome.detail, outcome.user_seconds,
             outcome.system_seconds, outcome.max_rss_bytes,
         )  # fmt: skip
@@ -128,17 +143,13 @@ class BufferedAttemptStore(AttemptStore):
             self._db.executemany(_DONE_JOB, [job for _, job in self._done])
             self._done.clear()
         if self._claims:
-            attempts, jobs = [], []
+            rows, jobs = [], []
             for _, claim in self._claims.values():
-                begun = self._begun.get(claim.attempt, _NOT_BEGUN)
-                attempts.append((*_columns(claim), *begun))
-                state = "starting" if begun is _NOT_BEGUN else "running"
+                started = self._started.get(claim.attempt, _NOT_STARTED)
+                rows.append((*claim_columns(claim), *started))
+                state = "starting" if started is _NOT_STARTED else "running"
                 jobs.append((state, claim.attempt, claim.number, claim.job))
-            self._db.executemany(_CLAIMED_ATTEMPT, attempts)
+            self._db.executemany(_CLAIMED_ATTEMPT, rows)
             self._db.executemany(_CLAIMED_JOB, jobs)
             self._claims.clear()
-            self._begun.clear()
-
-
-def _columns(claim: Claim) -> tuple[object, ...]:
-    return (*claim[:3], ",".join(map(str, claim.devices)), *claim[4:])
+            self._started.clear()

@@ -1,7 +1,7 @@
-"""What people ask for, in their own process: works with or without a daemon.
+"""Changes by users, made by the client process, with or without a daemon.
 
-A waiting job is changed here and now. A running one only gets a mark (`stop_requested`); the loop
-sees it and acts. One transaction each, so the loop sees a change wholly or not at all.
+Waiting jobs are changed directly. A running job is only marked (`stop_requested`); the loop then
+stops it. Each change is one transaction per chunk of jobs, so the loop never sees half of it.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ def _chunks(ids: list[int]) -> Iterable[list[int]]:
 
 
 def cancel(db: Database, ids: list[int], now: float, grace: float | None = None) -> tuple[int, int]:
-    """(jobs that were waiting and are cancelled now, running jobs that will be stopped)."""
-    ended = asked = 0
+    """Return the numbers of waiting jobs cancelled and of running jobs that will be stopped."""
+    ended = stopping = 0
     for chunk in _chunks(ids):
         with db.transaction():
             for job in chunk:
                 if dependencies.cancel_waiting(db, job, "user", now):
                     ended += 1
                     continue
-                asked += db.execute(
+                stopping += db.execute(
                     # A second request may shorten the grace of the first, never extend it.
                     "UPDATE jobs SET stop_requested = coalesce(stop_requested, :now),"
                     " grace = CASE WHEN stop_requested IS NULL THEN coalesce(:grace, grace)"
@@ -43,7 +43,7 @@ def cancel(db: Database, ids: list[int], now: float, grace: float | None = None)
                     " WHERE id = :job AND state IN ('starting', 'running', 'stopping')",
                     {"now": now, "grace": grace, "job": job},
                 ).rowcount
-    return ended, asked
+    return ended, stopping
 
 
 def hold(db: Database, ids: list[int], now: float) -> int:
@@ -75,13 +75,13 @@ def release(db: Database, ids: list[int], now: float) -> int:
 
 
 def rerun(db: Database, ids: list[int], now: float, held: bool = False) -> list[int]:
-    reruns.refuse_vain(db, ids)
-    renamed: dict[int, int] = {}
-    for chunk in _chunks(sorted(ids)):  # what others wait for came before them
+    reruns.check_dependencies(db, ids)
+    new_ids: dict[int, int] = {}
+    for chunk in _chunks(sorted(ids)):  # dependencies have lower ids
         with db.transaction():
             for job in chunk:
-                renamed[job] = reruns.copy(db, job, now, held, renamed)
-    return [renamed[job] for job in ids]
+                new_ids[job] = reruns.copy(db, job, now, held, new_ids)
+    return [new_ids[job] for job in ids]
 
 
 def set_priority(db: Database, ids: list[int], priority: int, now: float) -> int:
@@ -110,11 +110,11 @@ def tag(db: Database, ids: list[int], add: list[str], remove: list[str]) -> None
 
 
 def remove(db: Database, ids: list[int]) -> dict[int, int]:
-    """Remove final jobs; returns those that are gone and how many attempts they had.
+    """Remove final jobs; returns their ids with the number of attempts of each.
 
-    One transaction for each chunk: the daemon gets the write lock in between.
+    Each chunk is one transaction, so that the daemon gets the write lock in between.
     """
-    gone: dict[int, int] = {}
+    all_removed: dict[int, int] = {}
     for chunk in _chunks(ids):
         with db.transaction():
             final = db.execute(
@@ -129,8 +129,8 @@ def remove(db: Database, ids: list[int]) -> dict[int, int]:
                     f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM json_each(?))",
                     removed,
                 )
-        gone.update(final)
-    return gone
+        all_removed.update(final)
+    return all_removed
 
 
 def set_draining(db: Database, draining: bool) -> None:
@@ -139,7 +139,7 @@ def set_draining(db: Database, draining: bool) -> None:
 
 
 def decide_card(db: Database, uuid: str, decision: dict[str, object]) -> None:
-    """Columns of `cards` that people set; they outlive the daemon."""
+    """Set columns of the table `cards`: persistent settings of a GPU."""
     with db.transaction():
         db.execute("INSERT OR IGNORE INTO cards (uuid) VALUES (?)", (uuid,))
         for column, value in decision.items():

@@ -1,8 +1,8 @@
-"""Durability off the dispatch path: a thread syncs the queue to disk while the loop goes on.
+"""A thread that syncs the database to disk, so that the loop does not wait for the disk.
 
-The loop commits without waiting for the disk, so a freed GPU never does either. Shortly after, this
-thread checkpoints the write-ahead log, which syncs it; a power cut can cost the last moments of
-*ends* (such a job then shows as `lost`), never an acknowledged submit, which syncs by itself.
+The loop commits without a sync, so no GPU stays idle because of a slow disk. Shortly after, this
+thread checkpoints the write-ahead log, which syncs it. A power cut can lose the last recorded ends
+of jobs (such a job is then `lost`), but never an acknowledged submit, which syncs by itself.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _INTERVAL_SECONDS = 0.5
 class Checkpoints:
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self.trouble: str | None = None  # for the loop to report
+        self.error: str | None = None  # reported by the loop
         self._wanted = threading.Event()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._work, name="checkpoints", daemon=True)
         self._thread.start()
 
     def request(self) -> None:
-        """Something was committed; sync it soon."""
+        """Ask the thread to sync a new commit soon."""
         self._wanted.set()
 
     def close(self) -> None:
@@ -49,8 +49,8 @@ class Checkpoints:
                     if snapshots.is_due():
                         snapshots.take(db)
                 except (sqlite3.Error, OSError, Error) as error:
-                    # A full or failing disk: the next request tries again.
-                    self.trouble = str(error)
+                    # A full or failing disk: the thread retries at the next request.
+                    self.error = str(error)
                 self._closing.wait(_INTERVAL_SECONDS)
         finally:
             if db is not None:

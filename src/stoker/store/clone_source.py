@@ -1,6 +1,6 @@
-"""What a job brings along when it is cloned, beyond what a form shows.
+"""The fields of a job that a clone inherits but a web form does not show.
 
-The environment may hold secrets; it goes from the old job to the new one and never to a browser.
+The environment may contain secrets, so it is copied inside the database and not sent to a browser.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from stoker.errors import NotFound
 from stoker.store import contexts
 from stoker.store.database import Database
 
-# What says which trial of which sweep a job is, and where that one writes; a clone is no trial.
+# Variables of a sweep trial; a clone is not a trial.
 _OF_TRIAL = (
     "STOKER_SWEEP", "STOKER_TRIAL", "STOKER_METRIC", "STOKER_OUTPUT_DIR", "STOKER_CHECKPOINT_DIR",
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Where jobs were submitted from."""
+"""Contexts: folder, environment, umask and shell of submitted jobs."""
 
 from __future__ import annotations
 

@@ -1,10 +1,13 @@
-"""Open the SQLite file, bring it to the current schema or refuse, and run transactions.
+"""Open the SQLite file, migrate it to the current schema or refuse, and run transactions.
 
-Rules that cost others their data: every write begins with BEGIN IMMEDIATE (a read that turns into a
-write fails at once, whatever the timeout); no process opens the file by other means than SQLite
-while it has it open (closing such a descriptor would drop SQLite's locks); a migration is one
-transaction together with its version number, and happens only while no daemon of another release
-works with the queue (see upgrades.py).
+Rules:
+
+- Every write begins with BEGIN IMMEDIATE: a read transaction that becomes a write fails at once,
+  regardless of the timeout.
+- A process that has the database open never opens the file by other means: closing such a file
+  descriptor would release SQLite's locks.
+- A migration is one transaction, including the version number. It happens only while no daemon of
+  another release uses the database (see upgrades.py).
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ class Database:
         self.connection.close()
 
     def value(self, sql: str, parameters: tuple[object, ...] = ()) -> object:
-        """The first column of the first row, or None."""
+        """Return the first column of the first row, or None."""
         row = self.execute(sql, parameters).fetchone()
         return None if row is None else row[0]
 
@@ -59,7 +62,7 @@ class Database:
         return int(self.execute("PRAGMA data_version").fetchone()[0])
 
     def schema_version(self) -> int:
-        """0: not a queue yet."""
+        """Return the schema version; 0 for an empty file."""
         return int(self.execute("PRAGMA user_version").fetchone()[0])
 
     def is_sound(self) -> bool:
@@ -67,22 +70,22 @@ class Database:
         return self.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
     def first_problem(self) -> str | None:
-        """What a quick check finds."""
+        """Return the first problem that a quick check finds, or None."""
         problem = str(self.value("PRAGMA quick_check(1)"))
         return None if problem == "ok" else problem
 
     def never_wait(self) -> None:
-        """For the loop: no waiting for locks, and checkpoints only where they are asked for."""
+        """Do not wait for locks and do not checkpoint automatically; used by the loop."""
         self.execute("PRAGMA busy_timeout=0")
         self.execute("PRAGMA wal_autocheckpoint=0")
 
     def reading(self) -> Reading:
-        """`with db.reading():` sees the queue as it is at one moment, over several statements."""
+        """`with db.reading():` gives several statements the same view of the database."""
         return Reading(self.connection)
 
 
 class Reading:
-    """A read transaction, or a part of the one that is open. It keeps nobody from writing."""
+    """A read transaction, or part of the open one. It does not block writers."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -98,7 +101,7 @@ class Reading:
 
 
 class Transaction:
-    """Begins with the write lock, ends with a commit, or is undone as a whole by any exception."""
+    """Takes the write lock, then commits, or rolls back after an exception."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -133,7 +136,7 @@ class Transaction:
 
 
 def check_schema(db: Database) -> None:
-    """Raise Upgraded when the queue has another schema than the one it was opened with."""
+    """Raise Upgraded if the database was migrated since it was opened."""
     version = db.schema_version()
     if version != SCHEMA_VERSION:
         raise Upgraded(
@@ -144,7 +147,7 @@ def check_schema(db: Database) -> None:
 
 
 def id_list(ids: Iterable[int]) -> str:
-    """Ids as one parameter: `WHERE id IN (SELECT value FROM json_each(?))`."""
+    """Return ids as one parameter for `WHERE id IN (SELECT value FROM json_each(?))`."""
     return f"[{','.join(map(str, ids))}]"
 
 
@@ -156,14 +159,14 @@ def open_database(
     anew: bool = False,
     is_owner: bool = False,
 ) -> Database:
-    """Open the queue in `folder`, creating or migrating it when needed.
+    """Open the database in `folder`, and create or migrate it if necessary.
 
-    Raises Unavailable when it would have to be migrated under a daemon of an older release.
+    Raises Unavailable if it needs a migration while a daemon of an older release uses it.
 
-    `durable` commits reach the disk before they return (submit); otherwise they survive the death
-    of any process but not a power cut, until the next checkpoint (the daemon makes those).
-    `anew`: make a queue even where another one has left its traces. `is_owner`: this process holds
-    the lock of the queue's daemon or run.
+    `durable`: commits are synced to disk (submit). Otherwise they survive the death of any process,
+    but a power cut only after the next checkpoint, which the daemon makes. `anew`: create a
+    database even if the folder shows that there was one. `is_owner`: this process holds the lock
+    of the daemon or the foreground run.
     """
     path = os.path.join(folder, FILE_NAME)
     try:
@@ -188,7 +191,7 @@ def open_database(
         if "readonly" in str(error) or not os.access(folder, os.W_OK):
             return open_for_reading(folder)
         if _is_full(folder) and not os.path.exists(f"{path}-wal"):
-            return open_for_reading(folder)  # no room for the log, but nothing is in it either
+            return open_for_reading(folder)  # the disk is full, and the log is empty
         raise translate(error, folder) from error
     except Error:
         connection.close()
@@ -197,9 +200,9 @@ def open_database(
 
 
 def open_temporary(folder: str) -> Database:
-    """A queue for this process alone: it is in no folder, and gone however the process ends.
+    """Open a temporary database for this process, which disappears when the process ends.
 
-    SQLite keeps it in memory, and what does not fit there in a file that has no name any more.
+    SQLite keeps it in memory and, if it grows large, in an unlinked file.
     """
     connection = sqlite3.connect("", isolation_level=None)
     connection.execute("PRAGMA synchronous=OFF")
@@ -208,7 +211,10 @@ def open_temporary(folder: str) -> Database:
 
 
 def open_for_reading(folder: str) -> Database:
-    """Open what is there without changing a byte: a read-only disk, or somebody else's copy."""
+    """Open the database without changing any file: for a read-only disk, or a copy.
+
+    Raises NoPermission if there is no database and Broken if its schema is not the current one.
+    """
     path = os.path.join(folder, FILE_NAME)
     if not os.path.exists(path):
         raise NoPermission(f"the state folder `{folder}` is read-only and holds no queue")
@@ -227,13 +233,13 @@ def open_for_reading(folder: str) -> Database:
         raise Broken(
             f"the queue in `{folder}` has schema {version}, this Stoker reads schema"
             f" {SCHEMA_VERSION}, and the folder is read-only",
-            "copy the folder to a place that can be written, or use the Stoker that made it",
+            "copy the folder to a writable place, or use the release of Stoker that wrote it",
         )
     return Database(folder, connection, read_only=True)
 
 
 def _refuse_lost(folder: str) -> None:
-    """Where a queue has been, an empty file is not a new queue: it is a lost one."""
+    """Raise Damaged if the database is empty or missing although the folder had one before."""
     for place, ending in (("snapshots", ".db"), ("jobs", "")):
         try:
             names = os.listdir(os.path.join(folder, place))
@@ -241,7 +247,7 @@ def _refuse_lost(folder: str) -> None:
             continue
         if any(name.endswith(ending) for name in names):
             raise Damaged(
-                f"the queue's database in `{folder}` is empty or gone, and there has been one",
+                f"the queue's database in `{folder}` is empty or missing, but there was one before",
                 "`stoker doctor --repair` restores the newest snapshot; a new queue needs a new"
                 " state folder",
             )
@@ -255,9 +261,9 @@ def _create_private(path: str) -> None:
 
 
 def _connect(path: str, timeout: float) -> sqlite3.Connection:
-    # The loop and its checkpoint thread each have a connection of their own.
+    # The loop and its checkpoint thread have separate connections.
     connection = sqlite3.connect(path, isolation_level=None, timeout=timeout)
-    # Checkpoints sync the disk: rarely in clients, never in the daemon's loop (see checkpoints.py).
+    # Checkpoints sync the disk: rare in clients, never in the daemon's loop (see checkpoints.py).
     connection.execute("PRAGMA wal_autocheckpoint=20000")
     return connection
 
@@ -278,11 +284,11 @@ def _migrate_as_client(connection: sqlite3.Connection, folder: str, timeout: flo
 
 
 def _migrate(connection: sqlite3.Connection, folder: str) -> None:
-    """Create the schema, or walk the numbered steps up to it; all of it or nothing happens."""
-    # A commit writes whole pages; with small ones a job costs half the bytes.
+    """Create the schema, or apply the numbered migrations, in one transaction."""
+    # A commit writes whole pages: with small pages, a job takes half the bytes.
     connection.execute("PRAGMA page_size=2048")
     if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
-        # Lets space.py give pages back to the disk in small steps.
+        # Lets vacuum.py shrink the file in small steps.
         connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("BEGIN IMMEDIATE")
@@ -301,7 +307,7 @@ def _migrate(connection: sqlite3.Connection, folder: str) -> None:
 
 
 def create_schema(connection: sqlite3.Connection, version: int, statements: list[str]) -> None:
-    """Make the tables of a schema without any row; `statements` for one that is not the newest."""
+    """Create the tables of a schema without rows; `statements` are those of an older schema."""
     if version == SCHEMA_VERSION:
         statements = list(_statements(_script("schema.sql")))
     for statement in statements:
@@ -314,13 +320,13 @@ def create_schema(connection: sqlite3.Connection, version: int, statements: list
 
 
 def migrate_to(connection: sqlite3.Connection, target: int) -> None:
-    """Walk the numbered steps; part of the transaction that is open."""
+    """Apply the numbered migrations inside the open transaction."""
     while (version := connection.execute("PRAGMA user_version").fetchone()[0]) < target:
         _step(connection, version)
 
 
 def refuse_newer(folder: str) -> None:
-    """Raise Broken when the queue has a schema that this release does not know; changes nothing."""
+    """Raise Broken if the database has a newer schema than this release; changes nothing."""
     path = os.path.join(folder, FILE_NAME)
     if not os.path.exists(path):
         return
@@ -336,7 +342,7 @@ def refuse_newer(folder: str) -> None:
 
 
 def newer(folder: str, version: int) -> Broken:
-    """The error about a queue that this release does not know."""
+    """Return the error for a database with a newer schema."""
     return Broken(
         f"the queue in `{folder}` was written by a newer Stoker (schema {version}, "
         f"this one knows {SCHEMA_VERSION})",
@@ -353,7 +359,7 @@ def _step(connection: sqlite3.Connection, version: int) -> None:
         connection.execute(statement)
         point("migrate.between_statements")
     if version == 0:
-        # Half of the kernel tag that marks our processes; the attempt id is the other half.
+        # Half of the tag that marks processes of jobs; the attempt id is the other half.
         tag = int.from_bytes(os.urandom(4), "big") >> 2 | 1
         connection.execute("INSERT INTO meta VALUES ('tag', ?), ('next_job', 1)", (tag,))
     connection.execute(f"PRAGMA user_version={target}")
@@ -374,7 +380,7 @@ def _statements(script: str) -> Iterator[str]:
 
 
 def translate(error: sqlite3.Error, folder: str) -> Error:
-    """SQLite's words to ours."""
+    """Return Stoker's error for an error of SQLite."""
     text = str(error)
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _is_full(folder)):
@@ -389,7 +395,7 @@ def translate(error: sqlite3.Error, folder: str) -> Error:
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return Damaged(
             f"the queue's database in `{folder}` is damaged ({text})",
-            "`stoker doctor --repair` saves what can be read of it; the damaged files are kept",
+            "`stoker doctor --repair` restores what is readable; the damaged files are kept",
         )
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
         return NoPermission(f"cannot write to the state folder `{folder}` ({text})")

@@ -1,4 +1,4 @@
-"""What follows for other jobs when a job ends, or when a sweep is stopped."""
+"""Update the jobs that depend on a job that ended, and the jobs of a stopped sweep."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from stoker.store.submit import satisfied
 
 
 def release_dependants(db: Database, job: int, state: str, now: float) -> bool:
-    """Jobs that waited for this one become ready, or end because they never can.
+    """Make jobs ready that waited for this one, or cancel those that can never run.
 
-    In the same transaction as the end itself: no crash can come between the two. A chain of
-    thousands may end at once, so it is walked with a list, not by recursion.
+    Returns whether any job waited for it. This happens in the transaction that records the end,
+    so that a crash cannot separate the two. A chain of thousands of jobs may end at once, hence a
+    list instead of recursion.
     """
     ended = [(job, state)]
     had_any = False
@@ -38,7 +39,10 @@ def release_dependants(db: Database, job: int, state: str, now: float) -> bool:
 
 
 def cancel_waiting(db: Database, job: int, cause: str, now: float) -> bool:
-    """held or queued -> cancelled, and what follows from it for others."""
+    """held or queued -> cancelled, for the job and the jobs that depend on it.
+
+    Returns False if the job was not waiting.
+    """
     if not _cancel_waiting(db, job, cause, now):
         return False
     release_dependants(db, job, "cancelled", now)
@@ -56,18 +60,18 @@ def _cancel_waiting(db: Database, job: int, cause: str, now: float) -> bool:
 
 
 def stop_sweep(db: Database, sweep: int, why: str, now: float) -> int:
-    """Nothing more of it starts; returns how many waiting jobs that ended."""
+    """Stop a sweep and cancel its waiting jobs; returns their number."""
     sweeps.mark_stopped(db, sweep, why)
     ended = db.execute(
         "UPDATE jobs INDEXED BY jobs_by_sweep SET state = 'cancelled', ready = 0, cause = 'sweep',"
         " ended_at = ? WHERE sweep = ? AND state IN ('held', 'queued')",
         (now, sweep),
     ).rowcount
-    waited_for = db.execute(
+    needed = db.execute(
         "SELECT DISTINCT d.needs FROM dependencies d JOIN jobs j ON j.id = d.needs"
         " WHERE d.met = 0 AND j.sweep = ? AND j.state = 'cancelled'",
         (sweep,),
     ).fetchall()
-    for (job,) in waited_for:
+    for (job,) in needed:
         release_dependants(db, job, "cancelled", now)
     return ended

@@ -1,4 +1,4 @@
-"""Small conversions between columns and values."""
+"""The column `devices` of attempts: numbers separated by commas."""
 
 from __future__ import annotations
 

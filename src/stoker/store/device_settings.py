@@ -1,4 +1,4 @@
-"""The devices that the daemon published, and decisions about them that outlive it."""
+"""Devices that the daemon published, and persistent settings of GPUs (table `cards`)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from stoker.store.meta import set_meta
 
 
 def device_settings(db: Database) -> list[tuple[str, bool, int | None, str | None]]:
-    """(uuid, drained, slots, quarantine) of the cards about which something was decided."""
+    """Return (uuid, drained, slots, quarantine) of all GPUs with settings."""
     rows = db.execute("SELECT uuid, drained, slots, quarantine FROM cards")
     return [(uuid, bool(drained), slots, why) for uuid, drained, slots, why in rows]
 
 
 def quarantine(db: Database, uuid: str, why: str) -> None:
-    """The card is in trouble and not used until somebody restores it."""
+    """Exclude a GPU with errors until a user restores it."""
     db.execute(
         "INSERT INTO cards (uuid, quarantine) VALUES (?1, ?2)"
         " ON CONFLICT (uuid) DO UPDATE SET quarantine = ?2",
@@ -23,7 +23,7 @@ def quarantine(db: Database, uuid: str, why: str) -> None:
 
 
 def set_devices(db: Database, devices: tuple[Device, ...], cpu_slots: int) -> None:
-    """Publish what the daemon knows of the host, for `submit`, `why` and the status page."""
+    """Publish the devices of the host for `submit`, `why` and the web UI."""
     db.execute("DELETE FROM devices")
     db.executemany("INSERT INTO devices VALUES (?, ?, ?, ?, ?, ?, ?, ?)", list(devices))
     set_meta(db, "cpu_slots", cpu_slots)

@@ -1,5 +1,4 @@
-"""Change a job that has not started: its columns, what it asks for, where it runs, what it waits
-for."""
+"""Edit a job that has not started: its columns, request, folder, environment and dependencies."""
 
 from __future__ import annotations
 
@@ -21,7 +20,10 @@ def edit(
     env: tuple[tuple[str, str], ...] = (),
     after: tuple[Dependency, ...] | None = None,
 ) -> None:
-    """`values` are columns of `jobs`; `env` is added, or put in place of what had that name."""
+    """Change a waiting job. Raises Conflict if it has started.
+
+    `values` are columns of `jobs`; `env` adds or replaces environment variables.
+    """
     changed = [*values, *_names(request=request, cwd=cwd, env=env or None, after=after)]
     with db.transaction():
         row = db.execute("SELECT state, context, line FROM jobs WHERE id = ?", (job,)).fetchone()
@@ -33,9 +35,9 @@ def edit(
             )
         values = dict(values)
         if cwd is not None or env:
-            values["context"] = _surroundings(db, row[1], cwd, env)
+            values["context"] = _changed_context(db, row[1], cwd, env)
         if after is not None:
-            values["blockers"] = _wait_for(db, job, after)
+            values["blockers"] = _replace_dependencies(db, job, after)
         for column, value in values.items():
             db.execute(f"UPDATE jobs SET {column} = ? WHERE id = ?", (value, job))
         if request is not None:
@@ -52,7 +54,7 @@ def _names(**given: object) -> list[str]:
     return [name for name, value in given.items() if value is not None]
 
 
-def _surroundings(
+def _changed_context(
     db: Database, context: int, cwd: str | None, env: tuple[tuple[str, str], ...]
 ) -> int:
     old = contexts.load_context(db, context)
@@ -60,8 +62,8 @@ def _surroundings(
     return context_id(db, old._replace(cwd=old.cwd if cwd is None else cwd, env=merged))
 
 
-def _wait_for(db: Database, job: int, after: tuple[Dependency, ...]) -> int:
-    """Other jobs than before; returns how many of them have not ended."""
+def _replace_dependencies(db: Database, job: int, after: tuple[Dependency, ...]) -> int:
+    """Replace the dependencies of a job; returns how many are not met yet."""
     for needs, _ in after:
         if _waits_for(db, needs, job):
             raise Conflict(f"job {needs} itself waits for job {job}", "neither would ever start")
@@ -70,7 +72,7 @@ def _wait_for(db: Database, job: int, after: tuple[Dependency, ...]) -> int:
 
 
 def _waits_for(db: Database, job: int, other: int) -> bool:
-    """Whether a job waits for another, or for one that does, and so on."""
+    """Whether a job waits for another one, directly or through other jobs."""
     reached, left = {job}, [job]
     while left:
         if other in reached:

@@ -1,4 +1,4 @@
-"""Which of many jobs have ended: one query, however many are waited for."""
+"""Find finished jobs among many, with one query."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ _FINAL = ", ".join(f"'{state}'" for state in FINAL)
 
 
 def ended_among(db: Database, ids: list[int]) -> list[tuple[int, str | None]]:
-    """(id, state) in the order in which they ended; a job that was removed has no state."""
+    """Return (id, state) of the finished jobs in the order of their ends.
+
+    The state of a job that was removed is None.
+    """
     import json
 
     return db.execute(

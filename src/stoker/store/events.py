@@ -1,4 +1,4 @@
-"""Events of jobs that no other row shows."""
+"""Events of jobs that are not visible in other tables."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The jobs that succeeded in an earlier run in the same folder: what `stoker run --resume` skips.
+"""Jobs that succeeded in an earlier run in the same folder; `stoker run --resume` skips them.
 
-A run keeps the identity of each job in its column `dedupe` (see core/job_identity.py). Records of
-the first format have none there: they are compared by command, folder and declared variables.
+A run stores the identity of each job in the column `dedupe` (see core/job_identity.py). Records of
+the first format have no identity: they are compared by command, folder and declared variables.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from stoker.store.database import Database
 
 
 class FinishedJobs:
-    """Answers once for each record, so that of two identical lines the one that failed runs."""
+    """Each record matches only once, so that of two identical lines the failed one runs again."""
 
     def __init__(self) -> None:
         self._keys: set[str] = set()
@@ -20,7 +20,7 @@ class FinishedJobs:
 
     @classmethod
     def load(cls, db: Database) -> FinishedJobs:
-        """Read the records; jobs that did not succeed lose their identity to their next run."""
+        """Read the records. Failed jobs lose their identity, so that their next run can use it."""
         found = cls()
         with db.transaction():
             db.execute("UPDATE jobs SET dedupe = NULL WHERE dedupe IS NOT NULL AND state != 'done'")

@@ -1,4 +1,4 @@
-"""Folders of function jobs that are needed no more, because their jobs were removed."""
+"""Delete the folders of function jobs after their jobs were removed."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _CALLS = (
 
 
 def folders_of(db: Database, ids: Iterable[int]) -> dict[int, str]:
-    """Where the calls of these jobs are, by job; ask before they are removed."""
+    """Return the call folder by job. Call this before the jobs are removed."""
     rows = db.execute(f"{_CALLS} AND id IN (SELECT value FROM json_each(?))", (id_list(ids),))
     calls = os.path.join(db.folder, "calls")
     found = {int(job): folder_of(unpack_words(argv)) for job, argv in rows}
-    # A command can name any folder; only those in the state folder may be deleted.
+    # A command can contain any path; only folders in the state folder may be deleted.
     return {job: name for job, name in found.items() if name and os.path.dirname(name) == calls}
 
 
 def drop(db: Database, folders: dict[int, str], gone: Iterable[int]) -> None:
-    """Delete the results of removed jobs, and folders that no job needs any more."""
+    """Delete the results of removed jobs, and folders that no job or sweep uses."""
     if not folders:
         return
     used = {folder_of(unpack_words(argv)) for _, argv in db.execute(_CALLS)}
-    for (spec,) in db.execute("SELECT spec FROM sweeps"):  # may still call its function
+    for (spec,) in db.execute("SELECT spec FROM sweeps"):  # a sweep may start more trials
         used.add(folder_of(tuple(json.loads(spec)["template"]["words"])))
     for folder in set(folders.values()) - used:
         payload_files.remove_folder(folder)

@@ -1,6 +1,6 @@
-"""Which jobs to show: pages of history, the heads of the queue, what ended last. Ids only.
+"""Ids of the jobs to show: pages of history, the first waiting jobs, the last finished jobs.
 
-Each of these reads a bounded number of rows, whatever the store holds.
+Each function reads a bounded number of rows, regardless of the size of the database.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from stoker.core.states import FINAL, STATES
 from stoker.store import ready_jobs
 from stoker.store.database import Database
 
-# Rows that one request may look at for its filters; the next page goes on from there.
+# The most rows that one page scans for its filters; the next page continues there.
 _MOST_SCANNED = 20_000
 _ENDED_OF_EACH = 50
 _LARGEST = 1 << 62
@@ -30,7 +30,7 @@ class Filters(Record):
 
 
 def page(db: Database, filters: Filters, before: int | None, limit: int) -> tuple[list[int], int]:
-    """(jobs, newest first; where the next page begins, 0 at the end)."""
+    """Return jobs, newest first, and the value of `before` for the next page (0: no more)."""
     found: list[int] = []
     last = 0
     walk = _candidates(db, filters, _LARGEST if before is None else before)
@@ -44,7 +44,7 @@ def page(db: Database, filters: Filters, before: int | None, limit: int) -> tupl
 
 
 def _candidates(db: Database, filters: Filters, before: int) -> Iterator[int]:
-    """Ids downwards along the most telling index; the other filters are looked at row by row."""
+    """Yield ids in descending order from the most selective index; `_fits` checks the rest."""
     if filters.name is not None:
         yield from _column(
             db, "SELECT id FROM jobs WHERE name = ? AND id < ? ORDER BY id DESC",
@@ -85,7 +85,7 @@ def _fits(db: Database, filters: Filters, job: int) -> bool:
         return False
     if filters.sweep is not None and sweep != filters.sweep:
         return False
-    if filters.name is not None and filters.tag is not None:  # the walk went along the names
+    if filters.name is not None and filters.tag is not None:  # the candidates are by name
         tagged = "SELECT 1 FROM tags WHERE tag = ? AND job = ?"
         if db.value(tagged, (to_bytes(filters.tag), job)) is None:
             return False
@@ -99,19 +99,19 @@ def _fits(db: Database, filters: Filters, job: int) -> bool:
 
 
 def ready(db: Database, limit: int) -> list[int]:
-    """Jobs that wait for nothing but devices, in the order in which they were queued."""
-    heads: list[tuple[int, int]] = []
-    for line in ready_jobs.ready_groups(db):
-        heads += db.execute(
+    """Return jobs that wait only for devices, by priority and id."""
+    first: list[tuple[int, int]] = []
+    for group in ready_jobs.ready_groups(db):
+        first += db.execute(
             "SELECT -priority, id FROM jobs INDEXED BY jobs_ready WHERE ready = 1 AND line = ?"
             " ORDER BY priority DESC, id LIMIT ?",
-            (line, limit),
+            (group, limit),
         )
-    return [job for _, job in sorted(heads)[:limit]]
+    return [job for _, job in sorted(first)[:limit]]
 
 
 def unready(db: Database, limit: int) -> list[int]:
-    """Jobs that wait for another job, for their time, or for somebody to release them."""
+    """Return jobs that wait for another job, for their begin time, or to be released."""
     delayed = db.execute(
         "SELECT id FROM jobs INDEXED BY jobs_delayed WHERE state = 'queued' AND ready = 0"
         " AND blockers = 0 ORDER BY eligible_at LIMIT ?",
@@ -128,7 +128,10 @@ def unready(db: Database, limit: int) -> list[int]:
 
 
 def ended(db: Database, limit: int, also: Iterable[int] = ()) -> list[int]:
-    """What ended last. `also` are jobs that may have: a long one has an old number."""
+    """Return the jobs that finished last.
+
+    Only the newest ids of each state are checked; `also` adds long jobs, which have older ids.
+    """
     times: dict[int, float] = {}
     for state in FINAL:
         rows = db.execute(
@@ -144,7 +147,7 @@ def ended(db: Database, limit: int, also: Iterable[int] = ()) -> list[int]:
 
 
 def top_priority(db: Database, without: set[int]) -> int | None:
-    """The highest priority among ready jobs other than these."""
+    """Return the highest priority of the ready jobs except these; None if there are none."""
     for job in ready(db, len(without) + 1):
         if job not in without:
             return int(str(db.value("SELECT priority FROM jobs WHERE id = ?", (job,))))

@@ -1,4 +1,4 @@
-"""Reading: which jobs a selector means, pages of jobs, counts, one job in full."""
+"""Queries for jobs: by selector, in pages, counts, and single jobs with all details."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stoker.store.request_groups import LINE_COLUMNS, read_request
 
 
 class JobRow(Record):
-    """A job with its newest attempt: what lists, pages and JSON show."""
+    """A job with its newest attempt, for lists, details and JSON."""
 
     id: int
     name: str | None
@@ -68,7 +68,7 @@ class JobRow(Record):
 
     @property
     def group(self) -> str | None:
-        """The fair-share group that the user named."""
+        """The fair-share group named by the user; None without `--group`."""
         prefix, name = self.share[: len(GROUP_PREFIX)], self.share[len(GROUP_PREFIX) :]
         return name if prefix == GROUP_PREFIX else None
 
@@ -123,9 +123,9 @@ def page(
     newest_first: bool = False,
     since: float | None = None,
 ) -> list[JobRow]:
-    """Jobs in any of these states by id. Each state is one walk along its index."""
+    """Return jobs in any of these states, ordered by id. Each state is one index scan."""
     order = "DESC" if newest_first else "ASC"
-    asked: list[tuple[str, tuple[object, ...]]] = []
+    queries: list[tuple[str, tuple[object, ...]]] = []
     for state in states:
         where, values = ["j.state = ?"], [state]  # type: tuple[list[str], list[object]]
         if tag is not None:
@@ -138,15 +138,15 @@ def page(
             where.append("j.ended_at >= ?")
             values.append(since)
         sql = f"{_SELECT} WHERE {' AND '.join(where)} ORDER BY j.id {order} LIMIT ?"
-        asked.append((sql, (*values, limit)))
-    with db.reading():  # or a job that goes from one state to the next is seen twice, or never
-        rows = [_job_row(row) for sql, given in asked for row in db.execute(sql, given)]
+        queries.append((sql, (*values, limit)))
+    with db.reading():  # otherwise a job that changes its state could appear twice or not at all
+        rows = [_job_row(row) for sql, given in queries for row in db.execute(sql, given)]
     rows.sort(key=lambda row: row.id, reverse=newest_first)
     return rows[:limit]
 
 
-def ahead_in_line(db: Database, row: JobRow) -> int:
-    """How many ready jobs of its own request group come before a job."""
+def ahead_in_group(db: Database, row: JobRow) -> int:
+    """Return how many ready jobs of the same request group come before a job."""
     return int(str(db.value(
         "SELECT count(*) FROM jobs INDEXED BY jobs_ready WHERE ready = 1 AND line = ?1"
         " AND (priority > ?2 OR (priority = ?2 AND id < ?3))",
@@ -155,13 +155,13 @@ def ahead_in_line(db: Database, row: JobRow) -> int:
 
 
 def counts(db: Database) -> dict[str, int]:
-    """Jobs by state. Walks the whole index: 40 ms for a million jobs."""
+    """Return the number of jobs by state. Scans the whole index: 40 ms for a million jobs."""
     rows = db.execute("SELECT state, count(*) FROM jobs GROUP BY state")
     return {state: count for state, count in rows}
 
 
 def counts_up_to(db: Database, limit: int) -> dict[str, int]:
-    """Jobs by state, none counted further than `limit`: what a glance needs, at any depth."""
+    """Return the number of jobs by state, counted up to `limit`: fast for queues of any size."""
     found = {}
     for state in STATES:
         count = db.value(
@@ -177,7 +177,10 @@ def has_any(db: Database, states: tuple[str, ...]) -> bool:
 
 
 def select(db: Database, selector: Selector) -> list[int]:
-    """The ids that a selector means; NotFound when it means none and names something."""
+    """Return the ids of the selected jobs.
+
+    Raises NotFound if there are none, except for a selector of states.
+    """
     if selector.first is not None:
         rows = db.execute(
             "SELECT id FROM jobs WHERE id BETWEEN ? AND ? ORDER BY id",
@@ -205,14 +208,14 @@ def select(db: Database, selector: Selector) -> list[int]:
     ids = [row[0] for row in rows]
     if not ids:
         what = "job" if selector.first == selector.last else "jobs"
-        raise NotFound(f"there is no {what} `{selector.text}`", _other_meaning(db, selector))
+        raise NotFound(f"there is no {what} `{selector.text}`", _hint(db, selector))
     return ids
 
 
-def _other_meaning(db: Database, selector: Selector) -> str:
+def _hint(db: Database, selector: Selector) -> str:
     name = selector.name
     if name is not None and db.value("SELECT 1 FROM sweeps WHERE name = ?", (to_bytes(name),)):
-        return f"for the jobs of the sweep: sweep:{name}"
+        return f"to select the jobs of the sweep, write sweep:{name}"
     return "`stoker ls` shows the jobs"
 
 
@@ -246,7 +249,20 @@ def attempts(db: Database, id: int) -> list[AttemptRow]:
         " FROM attempts WHERE job = ? ORDER BY number",
         (id,),
     )
-    return [AttemptRow(row[0], row[1], parse_devices(row[2]), *row[3:]) for row in rows]
+    return [
+        AttemptRow(
+            id=attempt,
+            number=number,
+            devices=parse_devices(devices),
+            started_at=started_at,
+            ended_at=ended_at,
+            status=status,
+            cause=cause,
+            detail=detail,
+            pid=pid,
+        )
+        for attempt, number, devices, started_at, ended_at, status, cause, detail, pid in rows
+    ]
 
 
 def events(db: Database, id: int) -> list[tuple[float, str, str | None]]:
@@ -257,11 +273,11 @@ def events(db: Database, id: int) -> list[tuple[float, str, str | None]]:
 
 def devices(db: Database) -> tuple[Device, ...]:
     rows = db.execute(f"SELECT {', '.join(Device._fields)} FROM devices ORDER BY number")
-    return tuple(Device(*row) for row in rows)
+    return tuple(Device(**dict(zip(Device._fields, row, strict=True))) for row in rows)
 
 
 class ProfileRow(Record):
-    """A command profile, for people."""
+    """A command profile, for display."""
 
     runs: int
     seconds: float | None
@@ -277,7 +293,7 @@ def profile_of(db: Database, id: int) -> ProfileRow | None:
 
 
 def has_known_end(db: Database) -> bool:
-    """Whether some running job has a time limit, or is of a kind whose length was learned."""
+    """Whether any running job has a time limit or a duration estimate."""
     return bool(db.value(
         "SELECT 1 FROM jobs j LEFT JOIN families f ON f.id = j.family"
         " WHERE j.state IN ('starting', 'running', 'stopping')"
@@ -290,7 +306,7 @@ def meta(db: Database, key: str) -> object:
 
 
 def is_final(db: Database, ids: list[int]) -> bool:
-    """Whether none of these jobs can change any more."""
+    """Whether all of these jobs are in a final state or were removed."""
     return not unfinished(db, ids, 1)
 
 
@@ -306,7 +322,7 @@ def unfinished(db: Database, ids: list[int], limit: int) -> list[int]:
 
 
 def in_states(db: Database, ids: list[int], states: tuple[str, ...]) -> list[int]:
-    """Those of these jobs that are in one of the states."""
+    """Return the jobs out of `ids` that are in one of the states."""
     marks = ", ".join("?" * len(states))
     rows = db.execute(
         "SELECT id FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
@@ -317,7 +333,7 @@ def in_states(db: Database, ids: list[int], states: tuple[str, ...]) -> list[int
 
 
 def ended(db: Database, states: tuple[str, ...], before: float | None) -> list[int]:
-    """Final jobs, all or those that ended before some time."""
+    """Return final jobs: all, or those that ended before a time."""
     marks = ", ".join("?" * len(states))
     sql = f"SELECT id FROM jobs WHERE state IN ({marks})"
     if before is None:

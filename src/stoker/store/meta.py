@@ -1,4 +1,4 @@
-"""Single values of a queue."""
+"""Single values of a database: the table `meta`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def is_draining(db: Database) -> bool:
 
 
 def set_refusal(db: Database, why: str | None) -> None:
-    """Why the runner cannot start processes at the moment; None when it can."""
+    """Record why the runner cannot start processes at the moment; None: it can."""
     if why is None:
         db.execute("DELETE FROM meta WHERE key = 'refusal'")
     else:

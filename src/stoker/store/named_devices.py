@@ -1,8 +1,8 @@
-"""Devices of a queue's own: names that somebody gave it, in place of the cards of the host.
+"""Named devices: names given by a user that a queue uses instead of the GPUs of the host.
 
-A name is what goes into CUDA_VISIBLE_DEVICES, whatever it says; one name is room for one job. Jobs
-are on record by a slot's number, so the books keep every slot that ever was, in that order, beside
-the names that are in use.
+A name is any value for CUDA_VISIBLE_DEVICES, and each name is a slot for one job. Attempts refer to
+slots by number, so the database keeps the names of all slots that ever existed, in order, and
+separately the names in use.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _KEY = "slots"
 
 
 class Slots(Record):
-    known: tuple[str, ...] = ()  # by number
-    used: tuple[str, ...] = ()  # in the order in which they were given
+    known: tuple[str, ...] = ()  # all names, by slot number
+    used: tuple[str, ...] = ()  # names in use, in the order given by the user
 
 
 def read(db: Database) -> Slots | None:
-    """None: this queue uses the cards of the host."""
+    """Return the named devices; None if the queue uses the GPUs of the host."""
     text = db.value("SELECT value FROM meta WHERE key = ?", (_KEY,))
     if text is None:
         return None
@@ -33,19 +33,19 @@ def read(db: Database) -> Slots | None:
 
 
 def use(db: Database, names: Iterable[str]) -> None:
-    """These and no others; what runs elsewhere may finish."""
+    """Use only these names. Jobs that run on other ones may finish."""
     with db.transaction():
         _write(db, tuple(names))
 
 
 def add(db: Database, name: str) -> None:
-    """One more; a name that is there already gets a second slot."""
+    """Add a slot with this name; several slots may have the same name."""
     with db.transaction():
         _write(db, (*(read(db) or Slots()).used, name))
 
 
 def remove(db: Database, name: str) -> bool:
-    """One less of that name; False when there is none."""
+    """Remove a slot with this name; returns False if there is none."""
     with db.transaction():
         names = list((read(db) or Slots()).used)
         if name not in names:

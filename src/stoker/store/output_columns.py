@@ -1,6 +1,7 @@
-"""`-o out-%j.txt`, as Slurm's users write it.
+"""Output paths with `%j`, as in Slurm: `-o out-%j.txt`.
 
-The path is stored as it was given and the id filled in when it is read: a rerun has another id.
+The database stores the path as given; these columns insert the job id when it is read, because a
+rerun has another id.
 """
 
 from __future__ import annotations

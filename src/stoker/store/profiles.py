@@ -1,4 +1,4 @@
-"""Command profiles: what successful attempts taught about commands that differ only in numbers."""
+"""Command profiles: durations and GPU memory of earlier attempts. Their table is `families`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _ESTIMATE = "seconds, spread, runs"
 
 
 class Profiles:
-    """Estimates by profile id, read when they are first needed.
+    """A cache of estimates by profile id.
 
-    Whoever changes a profile calls `changed`; after changes by others, `forget`.
+    Call `changed` after a change of a profile, and `forget` after changes by other processes.
     """
 
     def __init__(self, db: Database) -> None:
@@ -27,12 +27,12 @@ class Profiles:
         self._typical: float | None = None
 
     def changed(self, id: int) -> None:
-        """An attempt has taught this profile something."""
+        """Read this profile again when it is needed next."""
         self._read.discard(id)
         self._typical = None
 
     def estimates(self, ids: Iterable[int]) -> Estimates:
-        """The estimates of these profiles, and how long jobs of unknown ones are taken to need."""
+        """Return the estimates of these profiles, and a typical duration for unknown ones."""
         has_unknown = False
         for id in ids:
             if id not in self._read:
@@ -52,14 +52,14 @@ def _estimate(db: Database, id: int) -> Estimate | None:
 
 
 def typical_seconds(db: Database) -> float:
-    """How long a job takes whose profile is unknown: the mean of the newest profiles."""
+    """Return the mean duration of the newest profiles, as the estimate for unknown ones."""
     return float(str(db.value(
         "SELECT avg(seconds) FROM (SELECT seconds FROM families ORDER BY id DESC LIMIT 100)"
     ) or 0.0))  # fmt: skip
 
 
 def profile_id(db: Database, key: str) -> tuple[int, int]:
-    """(id, length class) of the profile with this key, which is made when it is new."""
+    """Return id and length class of the profile with this key, which is created if it is new."""
     data = to_bytes(key)
     row = db.execute(f"SELECT id, {_ESTIMATE} FROM families WHERE key = ?", (data,)).fetchone()
     if row is None:
@@ -71,9 +71,9 @@ def profile_id(db: Database, key: str) -> tuple[int, int]:
 def learn(
     db: Database, family: int, seconds: float | None, memory: int | None, *, is_short: bool = False
 ) -> bool:
-    """Update a profile after an attempt; True when its memory estimate has changed.
+    """Update a profile after an attempt; returns whether its memory estimate changed.
 
-    `is_short` says that the attempt ran out of memory: what it had was too little.
+    `is_short`: the attempt ran out of memory, so `memory` is less than it needs.
     """
     if not family:
         return False

@@ -1,4 +1,4 @@
-"""Queued jobs that wait for nothing but devices, and when delayed jobs become ready."""
+"""Queued jobs that wait only for devices, and when delayed jobs become ready."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ from stoker.store import request_groups
 from stoker.store.database import Database
 from stoker.store.output_columns import STDERR, STDOUT
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 _READY_COLUMNS = (
     "j.id, j.priority, j.time_limit, j.submitted_at, f.memory, j.argv, j.shell,"
     f" j.context, j.name, j.attempts, j.grace, {STDOUT}, {STDERR}, j.keep_children, j.batch,"
@@ -20,7 +24,7 @@ _READY_COLUMNS = (
 
 
 class RequestGroup(Record):
-    """The head of a line is read through this; see `read_line`."""
+    """A request group: the request and the fair-share group that its jobs have in common."""
 
     id: int
     request: Request
@@ -28,7 +32,10 @@ class RequestGroup(Record):
 
 
 def ready_groups(db: Database) -> list[int]:
-    """The lines with ready jobs, by hopping through the index, not scanning it."""
+    """Return the ids of the request groups with ready jobs.
+
+    The query skips from group to group in the index, so it does not depend on the number of jobs.
+    """
     rows = db.execute(
         "WITH RECURSIVE hop(line) AS ("
         " SELECT min(line) FROM jobs WHERE ready = 1"
@@ -39,46 +46,71 @@ def ready_groups(db: Database) -> list[int]:
 
 
 def load_group(db: Database, id: int) -> RequestGroup:
-    return RequestGroup(id, *request_groups.read_line(db, id))
+    request, share = request_groups.load(db, id)
+    return RequestGroup(id, request, share)
 
 
 def first(
-    db: Database, line: RequestGroup, limit: int, clock_offset: float = 0.0
+    db: Database, group: RequestGroup, limit: int, clock_offset: float = 0.0
 ) -> list[ReadyJob]:
-    """The first ready jobs of one line, in order. `clock_offset` is wall time less monotonic."""
+    """Return the first ready jobs of a request group, in order.
+
+    `clock_offset` is wall-clock time minus monotonic time.
+    """
     rows = db.execute(
         f"SELECT {_READY_COLUMNS} FROM jobs j LEFT JOIN families f ON f.id = j.family"
         " WHERE j.ready = 1 AND j.line = ? ORDER BY j.priority DESC, j.id LIMIT ?",
-        (line.id, limit),
+        (group.id, limit),
     )
-    return [_ready_job(row, line, clock_offset) for row in rows]
+    return [_ready_job(row, group, clock_offset) for row in rows]
 
 
-def _ready_job(row: tuple[object, ...], line: RequestGroup, clock_offset: float) -> ReadyJob:
+def _ready_job(row: tuple[Any, ...], group: RequestGroup, clock_offset: float) -> ReadyJob:
     (id, priority, limit, submitted, memory, argv, shell, context, name, attempts, grace,
      out, err, keep, batch, index, family, retries, restartable, on_oom, variables,
      warn, sweep, requeues) = row  # fmt: skip
     return ReadyJob(
-        id, priority, resolve(line.request, memory), limit, line.share,  # type: ignore[arg-type]
-        submitted - clock_offset, unpack_words(argv), bool(shell), context,  # type: ignore[arg-type, operator]
-        maybe_text(name), attempts, grace, maybe_text(out), maybe_text(err),  # type: ignore[arg-type]
-        bool(keep), batch, index, family, line.id, retries, bool(restartable), on_oom,  # type: ignore[arg-type]
-        unpack_pairs(variables) if variables else (), warn, sweep, requeues,  # type: ignore[arg-type]
-    )  # fmt: skip
+        id=id,
+        priority=priority,
+        request=resolve(group.request, memory),
+        time_limit=limit,
+        share=group.share,
+        since=submitted - clock_offset,
+        argv=unpack_words(argv),
+        shell=bool(shell),
+        context=context,
+        name=maybe_text(name),
+        attempts=attempts,
+        grace=grace,
+        stdout=maybe_text(out),
+        stderr=maybe_text(err),
+        keep_children=bool(keep),
+        batch=batch,
+        batch_index=index,
+        family=family,
+        line=group.id,
+        retries=retries,
+        restartable=bool(restartable),
+        on_oom=on_oom,
+        variables=unpack_pairs(variables) if variables else (),
+        warn=warn,
+        sweep=sweep,
+        requeues=requeues,
+    )
 
 
-def resolve(request: Request, learned: int | None) -> Request:
-    """A request for memory as learned becomes one for bytes, once something was learned."""
-    if request.is_auto and learned:
-        return request._replace(memory=budget(learned))
+def resolve(request: Request, peak: int | None) -> Request:
+    """Replace `--gpu-mem auto` by bytes if the command profile has a memory estimate."""
+    if request.is_auto and peak:
+        return request._replace(memory=budget(peak))
     return request
 
 
 def release_due(db: Database, now: float) -> int:
-    """Make delayed jobs ready whose time has come.
+    """Make delayed jobs ready whose time has come; returns their number.
 
-    A back-off that seems further away than any can be was written before the clock was set back
-    while nobody was looking; it counts from now.
+    A backoff longer than the longest possible one was written before the wall clock was set back
+    while no daemon was running; it is shortened to the longest one from now.
     """
     db.execute(
         "UPDATE jobs INDEXED BY jobs_delayed SET eligible_at = ?1 WHERE state = 'queued'"
@@ -93,7 +125,7 @@ def release_due(db: Database, now: float) -> int:
 
 
 def next_due(db: Database) -> float | None:
-    """When the next delayed job may run."""
+    """Return when the next delayed job may run (wall clock); None if there is none."""
     due = db.value(
         "SELECT min(eligible_at) FROM jobs INDEXED BY jobs_delayed"
         " WHERE state = 'queued' AND ready = 0 AND blockers = 0"
@@ -102,7 +134,7 @@ def next_due(db: Database) -> float | None:
 
 
 def shift_backoffs(db: Database, delta: float) -> None:
-    """The wall clock jumped: back-offs move along, begin times that people gave do not."""
+    """Shift backoffs after a jump of the wall clock. Begin times set by users stay."""
     db.execute(
         "UPDATE jobs INDEXED BY jobs_delayed SET eligible_at = eligible_at + ?"
         " WHERE state = 'queued' AND ready = 0 AND blockers = 0 AND attempts > 0",

@@ -1,9 +1,9 @@
-"""Rebuild a damaged queue from what can still be read of it, and fill the gaps from a snapshot.
+"""Rebuild a damaged database from its readable parts, a snapshot and the runner's journal.
 
 Sources, best first: rows of the damaged file, doubtful rows of it, the newest sound snapshot, and
-the runner's journal, which knows which attempts began. No job is started twice because of a repair:
-one that may have run since its record was written comes back held, or as running, and then the
-daemon's recovery finds out what became of it.
+the runner's journal, which lists the attempts that started. A repair never starts a job twice: a
+job that may have run since its record was written becomes held, or running, and then the daemon's
+recovery determines its state.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from stoker.store.database import (
     newer,
     open_database,
 )
-from stoker.store.request_groups import line_id
+from stoker.store.request_groups import group_id
 from stoker.store.salvage import Row, Salvage, Table, layouts
 from stoker.store.submit import context_id, satisfied
 
 _UNFINISHED = "repairing.db"
-# Ids that were given out after the newest record that could be read.
+# Ids to skip, because jobs newer than the last readable record may have used them.
 _ID_MARGIN = 100_000
 _LOST_COMMAND = ": the record of this job was lost in a repair of the database"
 
 
 class JournaledStart(Record):
-    """An attempt of which the runner's journal says that it began."""
+    """An attempt that started according to the runner's journal."""
 
     attempt: int
     job: int
@@ -53,16 +53,16 @@ class JournaledStart(Record):
 
 
 class Repaired(Record):
-    """What came of a repair."""
+    """The result of a repair; numbers are jobs."""
 
-    moved_to: str  # where the damaged files are now
-    jobs: int  # in the queue now
+    moved_to: str  # the folder of the damaged files
+    jobs: int  # in the repaired database
     salvaged: int  # read from the damaged file
     from_snapshot: int
-    from_journal: int  # records made anew for jobs that the journal names
-    held: int  # that waited, and may have run since
-    missing: tuple[int, ...]  # ids that were given out and are not in the queue now
-    missing_is_known: bool  # False: jobs after the last known id may be missing, too
+    from_journal: int  # with only the few fields that the journal has
+    held: int  # were waiting and may have run since
+    missing: tuple[int, ...]  # ids that were used and are not in the repaired database
+    missing_is_known: bool  # False: jobs after the last known id may be missing too
     snapshot: str | None = None
     taken_at: float | None = None
 
@@ -78,9 +78,9 @@ class _Counts(TypedDict):
 
 
 def set_aside(folder: str) -> str:
-    """Copy the files of the queue before anybody opens them; SQLite may change them when it does.
+    """Copy the files of the database before SQLite opens and possibly changes them.
 
-    Returns the folder with the copies.
+    Returns the folder of the copies.
     """
     aside = os.path.join(folder, f"damaged-{int(time.time())}")
     while os.path.exists(aside):
@@ -94,12 +94,12 @@ def set_aside(folder: str) -> str:
 
 
 def repair(
-    folder: str, aside: str, began: Iterable[JournaledStart], tag: int | None = None
+    folder: str, aside: str, journaled: Iterable[JournaledStart], tag: int | None = None
 ) -> Repaired:
-    """Put a rebuilt queue in place of the damaged one, whose copy is in `aside`.
+    """Replace the damaged database, whose copy is in `aside`, by a rebuilt one.
 
-    `tag` is the queue's own number, if a runner that is alive knows it. Raises Conflict when
-    somebody wrote to the damaged queue meanwhile; then nothing was changed.
+    `tag` is the tag of the database, if a running runner knows it. Raises Conflict if another
+    process wrote to the damaged database meanwhile; then nothing was changed.
     """
     target = os.path.join(folder, _UNFINISHED)
     for suffix in ("", "-wal", "-shm", "-journal"):
@@ -128,7 +128,7 @@ def repair(
         )
         rebuild.fill()
         migrate_to(connection, SCHEMA_VERSION)
-        rebuild.settle(list(began), tag)
+        rebuild.make_consistent(list(journaled), tag)
         counts = rebuild.counts()
         connection.execute("COMMIT")
         check = connection.execute("PRAGMA integrity_check").fetchone()[0]
@@ -152,13 +152,13 @@ def _read(path: str) -> bytes:
 
 
 def _swap(folder: str, aside: str, target: str) -> None:
-    """The rebuilt file takes the place of the damaged one, whole or not at all."""
+    """Replace the damaged file by the rebuilt one, atomically."""
     path = os.path.join(folder, FILE_NAME)
     for suffix in ("", "-wal"):
         if _stamp(path + suffix) != _stamp(os.path.join(aside, FILE_NAME + suffix)):
             os.unlink(target)
             raise Conflict(
-                "the queue was written to while it was repaired; nothing was changed",
+                "the queue was changed during the repair; nothing was repaired",
                 "stoker doctor --repair",
             )
     descriptor = os.open(target, os.O_RDWR | os.O_CLOEXEC)
@@ -168,11 +168,11 @@ def _swap(folder: str, aside: str, target: str) -> None:
         if os.path.exists(path + suffix):
             os.unlink(path + suffix)
     os.replace(target, path)
-    open_database(folder).close()  # in the mode and the schema of a queue
+    open_database(folder).close()  # sets the journal mode and the current schema
 
 
 def _stamp(path: str) -> tuple[int, int] | None:
-    """Changes when somebody writes to the file; a copy has the one of the original."""
+    """Return size and modification time of a file; a copy has those of the original."""
     try:
         info = os.stat(path)
     except FileNotFoundError:
@@ -181,7 +181,7 @@ def _stamp(path: str) -> tuple[int, int] | None:
 
 
 class _Older:
-    """What the snapshot has."""
+    """The rows of the snapshot."""
 
     def __init__(self, version: int, creates: list[tuple[str, str, str]]) -> None:
         self.version = version
@@ -191,7 +191,7 @@ class _Older:
 
 
 def _read_snapshot(folder: str, path: str | None, version: int | None = None) -> _Older:
-    """The rows of a snapshot, or an empty schema; brought to `version` where that is newer."""
+    """Return the rows of a snapshot, migrated to `version`; without a snapshot, no rows."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         if path is None:
             create_schema(connection, SCHEMA_VERSION, [])
@@ -225,7 +225,7 @@ class _Rebuild:
         self._salvage = salvage
         self._older = older
         self._now = now
-        self._doubtful: set[int] = set()  # jobs whose record may be old
+        self._doubtful: set[int] = set()  # jobs whose record may be out of date
         self._from_snapshot: set[int] = set()
         self._from_journal: set[int] = set()
         self._held = 0
@@ -239,14 +239,14 @@ class _Rebuild:
     # -- rows ----------------------------------------------------------------------------------
 
     def fill(self) -> None:
-        """Put in what was read, best first; what is there already stays."""
+        """Insert the rows of all sources, best first; earlier rows are not replaced."""
         for name in self._older.statements:
             table = self._table(name)
-            sure = [row for row in table.sure.values() if self._makes_sense(name, row)]
+            sure = [row for row in table.sure.values() if self._is_plausible(name, row)]
             self._insert(name, sure)
             if table.is_whole and len(sure) == len(table.sure):
                 continue
-            doubtful = [row for row in table.doubtful.values() if self._makes_sense(name, row)]
+            doubtful = [row for row in table.doubtful.values() if self._is_plausible(name, row)]
             before = self._ids() if name == "jobs" else set()
             self._insert(name, doubtful)
             if name == "jobs":
@@ -266,24 +266,24 @@ class _Rebuild:
     def _ids(self) -> set[int]:
         return {row[0] for row in self._db.execute("SELECT id FROM jobs")}
 
-    def _makes_sense(self, name: str, row: Row) -> bool:
-        """Damage inside a record is not marked as such; some of it shows."""
+    def _is_plausible(self, name: str, row: Row) -> bool:
+        """Whether the values of a row are plausible: damage inside a record may go unnoticed."""
         if name == "jobs":
             return row["state"] in STATES and isinstance(row["id"], int) and row["id"] > 0
         return True
 
-    # -- what follows from them ----------------------------------------------------------------
+    # -- consistency ---------------------------------------------------------------------------
 
-    def settle(self, began: list[JournaledStart], tag: int | None) -> None:
-        """Make the rows agree with each other, with the journal and with what is alive."""
+    def make_consistent(self, journaled: list[JournaledStart], tag: int | None) -> None:
+        """Make the rows consistent with each other and with the journal."""
         self._restore_references()
         self._restore_dependencies()
-        self._follow_journal(began)
-        self._hold_what_may_have_run(began)
-        self._restore_meta(began, tag)
+        self._apply_journal(journaled)
+        self._hold_jobs_that_may_have_run(journaled)
+        self._restore_meta(journaled, tag)
 
     def _restore_references(self) -> None:
-        """Jobs whose request or surroundings are lost cannot run; they are held."""
+        """Hold jobs whose request or context is lost."""
         lost = [
             row[0]
             for row in self._db.execute(
@@ -292,7 +292,7 @@ class _Rebuild:
             )
         ]
         if lost:
-            line = line_id(self._db, Request(gpus=1), "")
+            line = group_id(self._db, Request(gpus=1), "")
             context = context_id(self._db, Context("/", (), 0o22, "/bin/sh"))
             for job in lost:
                 self._db.execute(
@@ -326,19 +326,19 @@ class _Rebuild:
             f"SELECT id FROM jobs WHERE state = 'queued' AND blockers > {count}"
         ).fetchall():
             if not self._table("dependencies").is_whole:
-                self._hold(job, "held: what it waited for was lost")
+                self._hold(job, "held: its dependencies were lost")
         self._db.execute(f"UPDATE jobs SET blockers = {count} WHERE state IN ('queued', 'held')")
         for (job,) in self._db.execute(
             "SELECT DISTINCT d.job FROM dependencies d JOIN jobs j ON j.id = d.job"
             " WHERE d.met = 0 AND j.state = 'queued' AND d.needs NOT IN (SELECT id FROM jobs)"
         ).fetchall():
-            self._hold(job, "held: a job that it waits for was lost")
+            self._hold(job, "held: a job that it depends on was lost")
 
-    def _follow_journal(self, began: list[JournaledStart]) -> None:
-        """Attempts that began and are not on record: recovery finds out what became of them."""
+    def _apply_journal(self, journaled: list[JournaledStart]) -> None:
+        """Add attempts that started and have no record; recovery determines their state."""
         given_out = int(str(self._db.value("SELECT value FROM meta WHERE key = 'next_job'") or 0))
         newest: dict[int, JournaledStart] = {}
-        for one in began:
+        for one in journaled:
             if one.number >= newest.get(one.job, one).number:
                 newest[one.job] = one
         for one in newest.values():
@@ -347,10 +347,10 @@ class _Rebuild:
             ).fetchone()
             if row is None:
                 if self._is_complete and one.job < given_out:
-                    continue  # it was removed
-                self._remake(one)
+                    continue  # the job was removed
+                self._insert_journaled_job(one)
             elif row[1] > one.number or row[2] == one.attempt or row[0] in FINAL:
-                continue  # the record is newer than that
+                continue  # the record is newer than this start
             devices = ",".join(map(str, one.devices))
             self._db.execute(
                 "INSERT OR REPLACE INTO attempts (id, job, number, devices, claimed_at, started_at,"
@@ -362,22 +362,22 @@ class _Rebuild:
                 (RUNNING, one.number, one.attempt, one.job),
             )
 
-    def _remake(self, one: JournaledStart) -> None:
-        """A record for a job of which the journal knows that it began, and nothing else."""
+    def _insert_journaled_job(self, one: JournaledStart) -> None:
+        """Insert a job that is only known from the journal."""
         self._from_journal.add(one.job)
         self._db.execute(
             "INSERT INTO jobs (id, state, ready, line, family, priority, shell, argv, context,"
             " submitted_at, name) VALUES (?, ?, 0, ?, 0, 0, 1, ?, ?, ?, ?)",
             (
-                one.job, RUNNING, line_id(self._db, Request(gpus=len(one.devices)), ""),
+                one.job, RUNNING, group_id(self._db, Request(gpus=len(one.devices)), ""),
                 _LOST_COMMAND.encode(),
                 context_id(self._db, Context("/", (), 0o22, "/bin/sh")), one.at, b"record-lost",
             ),
         )  # fmt: skip
 
-    def _hold_what_may_have_run(self, began: list[JournaledStart]) -> None:
-        """Records that may be old, and none that says what happened since."""
-        ran = {(one.job, one.number) for one in began}
+    def _hold_jobs_that_may_have_run(self, journaled: list[JournaledStart]) -> None:
+        """Hold waiting jobs whose record may be out of date and that have no newer one."""
+        ran = {(one.job, one.number) for one in journaled}
         old = self._doubtful | self._from_snapshot
         rows = self._db.execute(
             "SELECT id, state, attempts FROM jobs WHERE state IN ('queued', 'starting')"
@@ -388,7 +388,7 @@ class _Rebuild:
                 if may_be_old or (job, attempts + 1) in ran or self._has_log(job, attempts + 1):
                     self._hold(job, "held, because it may have run since")
             elif may_be_old:
-                # `starting` without a begin would go back to the queue; `running` is looked for.
+                # Recovery returns `starting` jobs to the queue but searches for `running` ones.
                 self._db.execute("UPDATE jobs SET state = ? WHERE id = ?", (RUNNING, job))
         self._db.execute(
             "UPDATE jobs SET ready = (state = 'queued' AND blockers = 0"
@@ -412,14 +412,14 @@ class _Rebuild:
                 (job, self._now, why),
             )
 
-    def _restore_meta(self, began: list[JournaledStart], tag: int | None) -> None:
+    def _restore_meta(self, journaled: list[JournaledStart], tag: int | None) -> None:
         meta = dict(self._db.execute("SELECT key, value FROM meta").fetchall())
         if tag is None:
             tag = meta.get("tag") or int.from_bytes(os.urandom(4), "big") >> 2 | 1
         highest = max(self._ids(), default=0)
         next_job = max(meta.get("next_job") or 1, highest + 1, self._highest_log() + 1)
         attempts = self._db.value("SELECT coalesce(max(id), 0) FROM attempts")
-        known = [int(str(attempts)), *(one.attempt for one in began)]
+        known = [int(str(attempts)), *(one.attempt for one in journaled)]
         next_attempt = max(meta.get("next_attempt") or 1, max(known) + 1)
         if not self._knows_ids:
             next_attempt += _ID_MARGIN
@@ -441,7 +441,7 @@ class _Rebuild:
         return highest
 
     def counts(self) -> _Counts:
-        """After `settle`."""
+        """Return the numbers for `Repaired`. Call this after `make_consistent`."""
         ids = self._ids()
         is_complete = self._is_complete and self._salvage.log_is_whole
         missing = [] if is_complete else sorted(set(range(1, self._next_job)) - ids)

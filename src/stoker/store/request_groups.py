@@ -1,4 +1,4 @@
-"""Lines: the request groups in which jobs wait that are alike for the policy."""
+"""Request groups: waiting jobs that are equal for the policy. Their table is called `lines`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ from stoker.core.formats.byte_text import (
     unpack_words,
 )
 from stoker.core.model import JobSpec, Request
-from stoker.core.profiles.command_profile import family_key
+from stoker.core.profiles.command_profile import profile_key
 from stoker.store.database import Database
 from stoker.store.profiles import profile_id
 
-# Families that one submit may add; commands that have nothing in common teach nothing anyway.
-_MAX_NEW_FAMILIES = 1000
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# The most profiles of one submit; estimates are useless for so many different commands.
+_MAX_PROFILES = 1000
 LINE_COLUMNS = (
     "gpus", "memory", "exclusive", "ids", "prefer", "model", "min_memory", "is_auto",
     "avoid",
@@ -25,34 +29,35 @@ _COLUMNS = ", ".join(LINE_COLUMNS)
 
 
 class RequestGroups:
-    """Finds or makes the rows for the specs of one submit."""
+    """Finds or creates the request groups and profiles for the jobs of one submit."""
 
     def __init__(self, db: Database, learns: bool) -> None:
         self._db = db
         self._learns = learns
-        self._lines: dict[tuple[Request, str, int], int] = {}
-        self._families: dict[str, tuple[int, int]] = {}
+        self._groups: dict[tuple[Request, str, int], int] = {}
+        self._profiles: dict[str, tuple[int, int]] = {}
 
     def of(self, spec: JobSpec) -> tuple[int, int]:
-        """(line, family) of a job."""
-        family, length = self._family(spec) if self._learns else (0, 0)
+        """Return the ids of the job's request group and profile."""
+        profile, length = self._profile(spec) if self._learns else (0, 0)
         key = (spec.request, spec.share, length)
-        line = self._lines.get(key)
-        if line is None:
-            line = self._lines[key] = line_id(self._db, *key)
-        return line, family
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = group_id(self._db, *key)
+        return group, profile
 
-    def _family(self, spec: JobSpec) -> tuple[int, int]:
-        key = family_key(spec.argv, spec.shell)
-        known = self._families.get(key)
+    def _profile(self, spec: JobSpec) -> tuple[int, int]:
+        key = profile_key(spec.argv, spec.shell)
+        known = self._profiles.get(key)
         if known is None:
-            if len(self._families) >= _MAX_NEW_FAMILIES:
+            if len(self._profiles) >= _MAX_PROFILES:
                 return 0, 0
-            known = self._families[key] = profile_id(self._db, key)
+            known = self._profiles[key] = profile_id(self._db, key)
         return known
 
 
-def line_id(db: Database, request: Request, share: str, length: int = 0) -> int:
+def group_id(db: Database, request: Request, share: str, length: int = 0) -> int:
+    """Return the id of a request group, which is created if it is new."""
     values = (
         request.gpus, request.memory, int(request.exclusive), pack_words(request.ids),
         pack_words(request.prefer), maybe_bytes(request.model), request.min_memory,
@@ -70,21 +75,29 @@ def line_id(db: Database, request: Request, share: str, length: int = 0) -> int:
     return int(cursor.lastrowid or 0)
 
 
-def read_request(columns: tuple[object, ...]) -> Request:
-    """The columns of LINE_COLUMNS as a request."""
+def read_request(columns: tuple[Any, ...]) -> Request:
+    """Return the request with the values of LINE_COLUMNS."""
     gpus, memory, exclusive, ids, prefer, model, min_memory, is_auto, avoid = columns
     return Request(
-        gpus, memory, bool(exclusive), _words(ids), _words(prefer),  # type: ignore[arg-type]
-        maybe_text(model), min_memory, bool(is_auto), _words(avoid),  # type: ignore[arg-type]
-    )  # fmt: skip
+        gpus=gpus,
+        memory=memory,
+        exclusive=bool(exclusive),
+        ids=_words(ids),
+        prefer=_words(prefer),
+        model=maybe_text(model),
+        min_memory=min_memory,
+        is_auto=bool(is_auto),
+        avoid=_words(avoid),
+    )
 
 
 def _words(blob: object) -> tuple[str, ...]:
     return unpack_words(blob) if isinstance(blob, bytes) and blob else ()
 
 
-def read_line(db: Database, line: int) -> tuple[Request, str]:
-    row = db.execute(f"SELECT {_COLUMNS}, share FROM lines WHERE id = ?", (line,)).fetchone()
+def load(db: Database, id: int) -> tuple[Request, str]:
+    """Return the request and the fair-share group of a request group."""
+    row = db.execute(f"SELECT {_COLUMNS}, share FROM lines WHERE id = ?", (id,)).fetchone()
     return read_request(row[:-1]), to_text(row[-1])
 
 
@@ -92,23 +105,23 @@ _LIMITED = "executor:"
 
 
 def limited_share(token: str, most: int) -> str:
-    """A fair-share group of which at most so many jobs run at a time: its name says how many."""
+    """Return the name of a fair-share group with a limit of running jobs; it ends in the limit."""
     return f"{_LIMITED}{token}:{most}"
 
 
 def limited_shares(db: Database) -> dict[str, int]:
-    """The limits of such groups that have jobs ready to start."""
+    """Return the limits of such groups, for those with ready jobs."""
     rows = db.execute(
         "SELECT DISTINCT share FROM lines WHERE share >= ? AND share < ?"
         " AND EXISTS (SELECT 1 FROM jobs WHERE ready = 1 AND line = lines.id)",
         (to_bytes(_LIMITED), to_bytes(f"{_LIMITED[:-1]};")),
     )
     shares = [to_text(row[0]) for row in rows]
-    ends = {share: share.rpartition(":")[2] for share in shares}
-    return {share: int(end) for share, end in ends.items() if end.isascii() and end.isdigit()}
+    found = {share: share.rpartition(":")[2] for share in shares}
+    return {share: int(most) for share, most in found.items() if most.isascii() and most.isdigit()}
 
 
 def change_request(db: Database, job: int, request: Request, share: str) -> None:
-    """The job asks for something else from now on (it ran out of memory)."""
-    line = line_id(db, request, share)
-    db.execute("UPDATE jobs SET line = ? WHERE id = ?", (line, job))
+    """Move a job to the request group of its new request."""
+    group = group_id(db, request, share)
+    db.execute("UPDATE jobs SET line = ? WHERE id = ?", (group, job))

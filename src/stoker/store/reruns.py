@@ -1,7 +1,7 @@
-"""Ended jobs once more: as new jobs that ask for the same, and wait for the same.
+"""Rerun finished jobs: new jobs with the same command, request and dependencies.
 
-A job that waited for one that is submitted again along with it waits for the new one. So does a job
-that waited for one that failed and was submitted again before.
+If a dependency is rerun together with the job, or failed and was rerun before, the new job depends
+on the rerun instead.
 """
 
 from __future__ import annotations
@@ -12,20 +12,23 @@ from stoker.store.database import Database
 from stoker.store.submit import satisfied, take_ids
 
 
-def refuse_vain(db: Database, ids: list[int]) -> None:
-    """A job whose condition can no longer be met would never run."""
+def check_dependencies(db: Database, ids: list[int]) -> None:
+    """Raise Conflict if a dependency of a job can no longer be met: its rerun would never start."""
     together = set(ids)
     for job in ids:
-        needs = _in_vain(db, job, together)
+        needs = _impossible_dependency(db, job, together)
         if needs is not None:
             raise Conflict(
-                f"job {job} waited for job {needs}, which did not end as it had to",
+                f"job {job} depends on job {needs}, which did not end as required",
                 f"`stoker rerun {needs} {job}` submits both again",
             )
 
 
-def copy(db: Database, job: int, now: float, held: bool, renamed: dict[int, int]) -> int:
-    """Inside a transaction. `renamed`: what the jobs submitted along with it are called now."""
+def copy(db: Database, job: int, now: float, held: bool, new_ids: dict[int, int]) -> int:
+    """Submit a job again and return its new id. Call this inside a transaction.
+
+    `new_ids` maps the jobs that are rerun together with it to their new ids.
+    """
     new = take_ids(db, 1)
     made = db.execute(
         "INSERT INTO jobs (id, state, ready, line, family, priority, shell, argv, context,"
@@ -37,16 +40,16 @@ def copy(db: Database, job: int, now: float, held: bool, renamed: dict[int, int]
         (new, HELD if held else QUEUED, int(not held), now, job),
     ).rowcount
     if not made:
-        raise NotFound(f"job {job} was removed meanwhile", "`stoker ls` shows the jobs")
+        raise NotFound(f"job {job} was just removed", "`stoker ls` shows the jobs")
     db.execute("INSERT INTO tags SELECT tag, ? FROM tags WHERE job = ?", (new, job))
-    # The trial of a sweep goes with it: what counts is how the newest job of a trial ends.
+    # The trial of a sweep moves to the new job: the newest job of a trial decides its result.
     db.execute("UPDATE trials SET job = ?, told = 0 WHERE job = ?", (new, job))
-    _wait_for_the_same(db, job, new, renamed)
+    _copy_dependencies(db, job, new, new_ids)
     return new
 
 
 def failed(db: Database) -> list[int]:
-    """What failed or was lost and nobody has submitted again, and what was given up for it."""
+    """Return failed and lost jobs that were not rerun, and jobs cancelled because of them."""
     rows = db.execute(
         "SELECT id, state FROM jobs WHERE (state IN ('failed', 'lost')"
         " OR (state = 'cancelled' AND cause = 'dependency'))"
@@ -54,15 +57,15 @@ def failed(db: Database) -> list[int]:
     ).fetchall()
     found: dict[int, None] = {}
     for job, state in rows:
-        if state != "cancelled" or _in_vain(db, job, found) is None:
+        if state != "cancelled" or _impossible_dependency(db, job, found) is None:
             found[job] = None
     return list(found)
 
 
-def _wait_for_the_same(db: Database, job: int, new: int, renamed: dict[int, int]) -> None:
+def _copy_dependencies(db: Database, job: int, new: int, new_ids: dict[int, int]) -> None:
     unmet = 0
     for needs, condition, _ in _dependencies(db, job):
-        needs, met = _standing(db, renamed.get(needs, needs), condition)
+        needs, met = _latest_rerun(db, new_ids.get(needs, needs), condition)
         unmet += not met
         row = (new, needs, condition, int(met is True))
         db.execute("INSERT OR IGNORE INTO dependencies VALUES (?, ?, ?, ?)", row)
@@ -70,10 +73,14 @@ def _wait_for_the_same(db: Database, job: int, new: int, renamed: dict[int, int]
         db.execute("UPDATE jobs SET blockers = ?, ready = 0 WHERE id = ?", (unmet, new))
 
 
-def _in_vain(db: Database, job: int, together: set[int] | dict[int, None]) -> int | None:
-    """A job that this one waited for, that is over, and not in the way that was asked for."""
+def _impossible_dependency(
+    db: Database, job: int, together: set[int] | dict[int, None]
+) -> int | None:
+    """Return a dependency that ended without meeting its condition; None if there is none."""
     for needs, condition, is_met in _dependencies(db, job):
-        if not is_met and needs not in together and _standing(db, needs, condition)[1] is False:
+        if is_met or needs in together:
+            continue
+        if _latest_rerun(db, needs, condition)[1] is False:
             return needs
     return None
 
@@ -84,10 +91,10 @@ def _dependencies(db: Database, job: int) -> list[tuple[int, str, int]]:
     ).fetchall()
 
 
-def _standing(db: Database, job: int, condition: str) -> tuple[int, bool | None]:
-    """Whether a job fulfils the condition; where it cannot any more, the last one in its place.
+def _latest_rerun(db: Database, job: int, condition: str) -> tuple[int, bool | None]:
+    """Return the job, or its latest rerun if it cannot meet the condition, and whether it does.
 
-    None: that is open. What was removed is in nobody's way.
+    None: still open. A removed job meets every condition.
     """
     while True:
         state = db.value("SELECT state FROM jobs WHERE id = ?", (job,))

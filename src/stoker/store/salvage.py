@@ -1,7 +1,7 @@
-"""What can still be read of a damaged queue: rows by table, and how far each can be trusted.
+"""Read the rows of a damaged database.
 
-A row on a page that its table's b-tree leads to is as SQLite would have shown it. A row on a page
-that nothing leads to any more (the page above is damaged) may be an old copy: it is `doubtful`.
+A row on a page that is reachable from the b-tree of its table is what SQLite would return. A row on
+an unreachable page (its parent page is damaged) may be an old copy: it is `doubtful`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Row = dict[str, Value]
 
 
 class Layout(Record):
-    """The columns of a table as they stand in its records."""
+    """The columns of a table in the order of its records."""
 
     columns: tuple[str, ...]
     types: tuple[str, ...]
     required: tuple[bool, ...]
     defaults: tuple[Value, ...]
-    rowid: str | None  # the column that is the row id
+    rowid: str | None  # the column that is an alias of the row id
     key: tuple[str, ...]  # of a table WITHOUT ROWID; else empty
 
 
@@ -48,18 +48,21 @@ class Table:
     def __init__(self) -> None:
         self.sure: dict[object, Row] = {}
         self.doubtful: dict[object, Row] = {}
-        self.is_whole = False  # every row is in `sure`
+        self.is_whole = False  # whether `sure` holds every row
 
 
 class Salvage:
-    """`statements` (name: CREATE TABLE) are used where the file's own cannot be read."""
+    """The tables of a damaged database.
+
+    `statements` (name: CREATE TABLE) are used if the schema in the file is not readable.
+    """
 
     def __init__(self, data: bytes, log: bytes, statements: dict[str, str]) -> None:
         self.pages = Pages(data, log)
         self.log_is_whole = self.pages.log_is_whole
         self._seen: set[int] = set()
-        self._bad = 0  # pages and cells that could not be read
-        self.creates: list[str] = []  # all that the file's schema says, tables first
+        self._bad = 0  # number of unreadable pages and cells
+        self.creates: list[str] = []  # the statements of the file's schema, tables first
         roots, own = self._schema()
         self.has_schema = self._bad == 0 and bool(own)
         self.statements = {**statements, **own}
@@ -73,16 +76,16 @@ class Salvage:
         for root in [root for name, root in roots.items() if name not in self.layouts]:
             self._mark(root)  # indexes
         if not all(table.is_whole for table in self.tables.values()):
-            self._look_at_the_rest()
+            self._read_unreachable_pages()
 
     def user_version(self) -> int:
-        """The schema version in the header; 0 when there is none."""
+        """Return the schema version in the header; 0 if there is none."""
         return int.from_bytes(self.pages.header()[60:64], "big")
 
     # -- the schema ----------------------------------------------------------------------------
 
     def _schema(self) -> tuple[dict[str, int], dict[str, str]]:
-        """(root page of each table and index, CREATE TABLE of each table)."""
+        """Return the root page of each table and index, and CREATE TABLE of each table."""
         roots: dict[str, int] = {}
         statements: dict[str, str] = {}
         rows: dict[object, Row] = {}
@@ -109,7 +112,7 @@ class Salvage:
         while waiting:
             number = waiting.pop()
             if number in self._seen:
-                self._bad += 1  # two parents: one of them is wrong
+                self._bad += 1  # the page has two parents, so one of them is damaged
                 continue
             self._seen.add(number)
             try:
@@ -136,7 +139,7 @@ class Salvage:
                 self._bad += 1
 
     def _mark(self, root: int) -> None:
-        """Pages of an index: known, and of no interest."""
+        """Mark the pages of an index as visited."""
         waiting = [root]
         while waiting:
             number = waiting.pop()
@@ -150,21 +153,21 @@ class Salvage:
                     except (Unreadable, IndexError):
                         continue
 
-    # -- pages that nothing leads to -----------------------------------------------------------
+    # -- unreachable pages ---------------------------------------------------------------------
 
-    def _look_at_the_rest(self) -> None:
+    def _read_unreachable_pages(self) -> None:
         for number in set(range(1, self.pages.count + 1)) - self._seen - self.pages.free():
             kind = self.pages.kind(number)
             try:
                 if kind == TABLE_LEAF:
-                    self._sort_in(self.pages.rows(number)[0])
+                    self._add_doubtful(self.pages.rows(number)[0])
                 elif kind == INDEX_LEAF:
                     self._find_meta(self.pages.entries(number)[0])
             except (Unreadable, IndexError):
                 continue
 
-    def _sort_in(self, rows: list[tuple[int, list[Value]]]) -> None:
-        """Rows of one page belong to one table: the one that they all look like."""
+    def _add_doubtful(self, rows: list[tuple[int, list[Value]]]) -> None:
+        """Add the rows of one page to the only table that all of them fit."""
         fitting = [
             (sum(fits(layout, values) for _, values in rows), name)
             for name, layout in self.layouts.items()
@@ -184,7 +187,7 @@ class Salvage:
                     table.doubtful[rowid] = row
 
     def _find_meta(self, entries: list[list[Value]]) -> None:
-        """The table `meta` is known by its keys; other tables WITHOUT ROWID look like indexes."""
+        """Find rows of `meta` by their keys; other tables WITHOUT ROWID look like indexes."""
         keys = {values[0] for values in entries if len(values) == 2}
         if "tag" in keys and "next_job" in keys and "meta" in self.tables:
             for values in entries:
@@ -194,7 +197,7 @@ class Salvage:
 
 
 def layouts(statements: dict[str, str]) -> dict[str, Layout]:
-    """How the records of each table are laid out; raises sqlite3.Error for nonsense."""
+    """Return the layout of each table. Raises sqlite3.Error for an invalid statement."""
     found = {}
     with closing(sqlite3.connect(":memory:")) as scratch:
         for name, sql in statements.items():
@@ -225,7 +228,7 @@ def _literal(scratch: sqlite3.Connection, text: str | None) -> Value:
 
 
 def as_row(layout: Layout, rowid: int | None, values: list[Value]) -> Row:
-    """Values by name; columns that were added later have their defaults."""
+    """Return values by column name; columns that were added later have their defaults."""
     row = dict(zip(layout.columns, layout.defaults or (None,) * len(layout.columns), strict=True))
     row.update(zip(layout.columns, values, strict=False))
     if layout.rowid is not None:
@@ -234,7 +237,7 @@ def as_row(layout: Layout, rowid: int | None, values: list[Value]) -> Row:
 
 
 def fits(layout: Layout, values: list[Value]) -> bool:
-    """Whether a record could be one of this table."""
+    """Whether a record could belong to this table."""
     if len(values) > len(layout.columns):
         return False
     missing = range(len(values), len(layout.columns))
@@ -263,7 +266,7 @@ _PYTHON_TYPES: dict[str, type | tuple[type, ...]] = {
 
 
 def _age(row: Row) -> tuple[int, float]:
-    """Of two copies of a job, the one that has got further is newer."""
+    """Return a sort key: of two copies of a job, the one that made more progress is newer."""
     attempts, ended = row.get("attempts"), row.get("ended_at")
     return (
         attempts if isinstance(attempts, int) else 0,

@@ -1,4 +1,4 @@
--- Text that users gave (commands, names, paths) is stored as BLOB: bytes that are not UTF-8 survive.
+-- Text from users (commands, names, paths) is stored as BLOB, because it may not be valid UTF-8.
 -- Times are seconds since the epoch.
 
 CREATE TABLE meta (
@@ -6,84 +6,83 @@ CREATE TABLE meta (
     value
 ) WITHOUT ROWID;
 
--- Where jobs were submitted from. A batch of a million jobs shares one row.
+-- The environment in which jobs were submitted. A batch of a million jobs shares one row.
 CREATE TABLE contexts (
     id    INTEGER PRIMARY KEY,
-    crc   INTEGER NOT NULL,       -- of everything below: a cheap way to find an equal row
+    crc   INTEGER NOT NULL,       -- of the columns below, to find an equal row quickly
     cwd   BLOB NOT NULL,
-    env   BLOB NOT NULL,          -- K=V pairs, each ended by NUL; may hold secrets, never shown
+    env   BLOB NOT NULL,          -- K=V pairs, each ended by NUL; may contain secrets, never shown
     umask INTEGER NOT NULL,
     shell BLOB NOT NULL
 );
 CREATE INDEX contexts_by_crc ON contexts (crc);
 
--- Jobs that are alike for the policy wait in one line: same request, same share, about as long.
--- A queue of any depth has few lines, and a decision looks at the head of each.
+-- Request groups: jobs that are equal for the policy, with the same request, fair-share group and
+-- length class. A queue of any size has few groups, and a decision reads the first jobs of each.
 CREATE TABLE lines (
     id         INTEGER PRIMARY KEY,
-    key        BLOB NOT NULL UNIQUE,  -- all of the below in one text
+    key        BLOB NOT NULL UNIQUE,  -- the columns below as one text
     gpus       INTEGER NOT NULL,
-    memory     INTEGER,               -- bytes of each card; NULL: a slot
+    memory     INTEGER,               -- bytes on each GPU; NULL: a slot
     exclusive  INTEGER NOT NULL,
     ids        BLOB NOT NULL,         -- NUL-separated, like argv
     prefer     BLOB NOT NULL,
     model      BLOB,
     min_memory INTEGER,
-    is_auto    INTEGER NOT NULL,      -- 1: memory as learned
-    avoid      BLOB NOT NULL,         -- cards where it ran out of memory
-    share      BLOB NOT NULL,         -- fair-share group: a sweep; empty: all other jobs
+    is_auto    INTEGER NOT NULL,      -- 1: memory from the command profile
+    avoid      BLOB NOT NULL,         -- GPUs where it ran out of memory
+    share      BLOB NOT NULL,         -- fair-share group; empty: the default group
     length     INTEGER NOT NULL       -- n: an estimate of 2^(n-1) to 2^n seconds; 0: unknown
 );
 
--- Command profiles: what attempts taught about commands that differ only in numbers (see
--- core/profiles/command_profile.py, core/profiles/estimates.py).
+-- Command profiles (see core/profiles/command_profile.py, core/profiles/estimates.py).
 CREATE TABLE families (
     id          INTEGER PRIMARY KEY,
     key         BLOB NOT NULL UNIQUE,
-    runs        INTEGER NOT NULL DEFAULT 0,  -- that ended well
+    runs        INTEGER NOT NULL DEFAULT 0,  -- successful attempts
     seconds     REAL,                        -- geometric mean of their durations
-    memory_runs INTEGER NOT NULL DEFAULT 0,  -- of which the memory was seen
-    memory      INTEGER,                     -- the most that one card had to give
+    memory_runs INTEGER NOT NULL DEFAULT 0,  -- attempts with a known memory peak
+    memory      INTEGER,                     -- highest peak on one GPU, bytes
     spread      REAL NOT NULL DEFAULT 0      -- of the durations: mean |ln(duration / seconds)|
 );
 
 CREATE TABLE jobs (
     id             INTEGER PRIMARY KEY,
     state          TEXT NOT NULL,
-    ready          INTEGER NOT NULL,  -- 1: queued and waiting for nothing but devices
+    ready          INTEGER NOT NULL,  -- 1: queued and waiting only for devices
     line           INTEGER NOT NULL REFERENCES lines (id),
     family         INTEGER NOT NULL,  -- 0: none
     priority       INTEGER NOT NULL,
-    shell          INTEGER NOT NULL,  -- 1: argv is one shell text; 0: NUL-separated words
+    shell          INTEGER NOT NULL,  -- 1: argv is one shell command; 0: NUL-separated words
     argv           BLOB NOT NULL,
     context        INTEGER NOT NULL REFERENCES contexts (id),
     submitted_at   REAL NOT NULL,
     name           BLOB,
     batch          INTEGER,           -- id of the first job of the same submit
-    batch_index    INTEGER,           -- place in it, from 0
+    batch_index    INTEGER,           -- position in that submit, from 0
     time_limit     REAL,
     grace          REAL,
     retries        INTEGER NOT NULL DEFAULT 0,
     restartable    INTEGER NOT NULL DEFAULT 0,
     keep_children  INTEGER NOT NULL DEFAULT 0,
     on_oom         TEXT,              -- bigger, elsewhere, alone or fail
-    eligible_at    REAL,              -- not before (begin time or back-off)
+    eligible_at    REAL,              -- earliest start (begin time or backoff)
     blockers       INTEGER NOT NULL DEFAULT 0,  -- unmet dependencies
     stdout         BLOB,
     stderr         BLOB,
     dedupe         BLOB,
     rerun_of       INTEGER,
-    variables      BLOB,              -- its own, beside the context's: K=V pairs, each ended by NUL
+    variables      BLOB,              -- added to the environment: K=V pairs, each ended by NUL
     warn           TEXT,              -- signal before the time limit, USR1@60
     sweep          INTEGER,           -- the sweep whose trial it runs
-    requeues       INTEGER NOT NULL DEFAULT 0,  -- attempts that asked to be run again
+    requeues       INTEGER NOT NULL DEFAULT 0,  -- attempts that ended with a requeue
     attempts       INTEGER NOT NULL DEFAULT 0,
     attempt        INTEGER,           -- the newest row in attempts
-    stop_requested REAL,              -- when somebody asked to cancel it
+    stop_requested REAL,              -- when a user cancelled it
     cause          TEXT,              -- why it ended, set with a final state
     ended_at       REAL
 );
--- The dispatch path: head of each line, at any depth.
+-- For the loop: the first jobs of each request group.
 CREATE INDEX jobs_ready ON jobs (line, priority DESC, id) WHERE ready = 1;
 CREATE INDEX jobs_by_state ON jobs (state, id);
 CREATE INDEX jobs_delayed ON jobs (eligible_at)
@@ -94,13 +93,13 @@ CREATE INDEX jobs_by_name ON jobs (name) WHERE name IS NOT NULL;
 CREATE INDEX jobs_by_sweep ON jobs (sweep, state) WHERE sweep IS NOT NULL;
 CREATE UNIQUE INDEX jobs_by_dedupe ON jobs (dedupe) WHERE dedupe IS NOT NULL;
 
--- One execution each. The id is also the tag that the kernel keeps on every process of the attempt.
+-- Executions of jobs. The id is part of the tag of every process of the attempt.
 CREATE TABLE attempts (
     id             INTEGER PRIMARY KEY,
     job            INTEGER NOT NULL REFERENCES jobs (id),
     number         INTEGER NOT NULL,
     devices        TEXT NOT NULL,     -- numbers, comma-separated
-    claim          INTEGER,           -- bytes it was promised on each card; NULL: a slot
+    claim          INTEGER,           -- bytes reserved on each GPU; NULL: a slot
     claimed_at     REAL NOT NULL,
     started_at     REAL,
     started_mono   REAL,              -- CLOCK_MONOTONIC of this boot
@@ -114,9 +113,9 @@ CREATE TABLE attempts (
     user_seconds   REAL,
     system_seconds REAL,
     max_rss_bytes  INTEGER,
-    gpu_memory     INTEGER,           -- the most it had on one card, bytes
-    gpu_use        REAL,              -- mean utilisation of its cards, percent
-    gpu_energy     REAL               -- joules, its share where a card was shared
+    gpu_memory     INTEGER,           -- peak on one GPU, bytes
+    gpu_use        REAL,              -- mean utilization of its GPUs, percent
+    gpu_energy     REAL               -- joules; its part if a GPU was shared
 );
 CREATE UNIQUE INDEX attempts_by_job ON attempts (job, number);
 
@@ -136,7 +135,7 @@ CREATE TABLE tags (
 ) WITHOUT ROWID;
 CREATE INDEX tags_by_job ON tags (job);
 
--- What cannot be seen from the rows above: changes by people, and starts that never happened.
+-- What other tables do not show: changes by users, and starts that were undone.
 CREATE TABLE events (
     id   INTEGER PRIMARY KEY,
     job  INTEGER NOT NULL,
@@ -146,56 +145,56 @@ CREATE TABLE events (
 );
 CREATE INDEX events_by_job ON events (job);
 
--- The devices that the daemon knows, for readers.
+-- The devices of the daemon, published for clients.
 CREATE TABLE devices (
     number   INTEGER PRIMARY KEY,
     visible  TEXT NOT NULL,
     slots    INTEGER NOT NULL,
     model    TEXT NOT NULL,
     uuid     TEXT NOT NULL,
-    memory   INTEGER NOT NULL,        -- bytes; 0 when unknown
+    memory   INTEGER NOT NULL,        -- bytes; 0: unknown
     pci      TEXT NOT NULL,
     slice_of TEXT
 );
 
--- What people and the daemon decided about a card; outlives both.
+-- Persistent settings of GPUs, by users and by the daemon.
 CREATE TABLE cards (
     uuid       TEXT PRIMARY KEY,
     drained    INTEGER NOT NULL DEFAULT 0,
-    slots      INTEGER,               -- NULL: as found
+    slots      INTEGER,               -- NULL: the default
     quarantine TEXT                   -- why it is not used until `stoker gpus restore`
 ) WITHOUT ROWID;
 
--- A lasting set of jobs made from one template (see sweeps/spec.py).
+-- Sweeps: sets of trials of one template (see sweeps/spec.py).
 CREATE TABLE sweeps (
     id           INTEGER PRIMARY KEY AUTOINCREMENT,
     name         BLOB NOT NULL UNIQUE,
-    key          TEXT NOT NULL,         -- of its template and folder: the same sweep, given again
+    key          TEXT NOT NULL,         -- of its template and folder
     spec         TEXT NOT NULL,         -- JSON
-    base         TEXT NOT NULL,         -- JSON: what its jobs have in common
+    base         TEXT NOT NULL,         -- JSON: the options that all its jobs share
     context      INTEGER NOT NULL REFERENCES contexts (id),
     created_at   REAL NOT NULL,
-    is_driven    INTEGER NOT NULL,      -- 1: results decide what runs next, and somebody has to
-    stopped      TEXT,                  -- why it was stopped; NULL: it goes on
+    is_driven    INTEGER NOT NULL,      -- 1: needs the sweep driver, because results decide
+    stopped      TEXT,                  -- why it was stopped; NULL: it was not
     max_parallel INTEGER,
-    max_fails    INTEGER,               -- stop after so many failures
-    same_fails   INTEGER,               -- stop after so many in a row that are alike
+    max_fails    INTEGER,               -- stop after this many failures
+    same_fails   INTEGER,               -- stop after this many equal failures in a row
     failed       INTEGER NOT NULL DEFAULT 0,  -- since it was started or resumed
-    streak       INTEGER NOT NULL DEFAULT 0,  -- failures in a row that are alike
-    streak_of    TEXT                   -- how those failed
+    streak       INTEGER NOT NULL DEFAULT 0,  -- equal failures in a row
+    streak_of    TEXT                   -- how those trials failed
 );
 
--- One point of a sweep. What was asked for stays when its job is removed.
+-- Points of sweeps. A trial stays when its job is removed.
 CREATE TABLE trials (
     id       INTEGER PRIMARY KEY,
     sweep    INTEGER NOT NULL REFERENCES sweeps (id),
-    number   INTEGER NOT NULL,          -- from 1, in the order in which they were made
+    number   INTEGER NOT NULL,          -- from 1, in the order of creation
     identity TEXT NOT NULL,             -- hash of parameters and template
     point    TEXT NOT NULL,             -- JSON: the parameters, and how they are written
-    job      INTEGER,                   -- the newest that runs it
-    state    TEXT,                      -- how that job ended, when it was removed
-    told     INTEGER NOT NULL DEFAULT 0,  -- 1: the search knows how it ended
-    reports  TEXT                       -- JSON: what was read of its metrics so far
+    job      INTEGER,                   -- the newest job that runs it
+    state    TEXT,                      -- final state of that job, if it was removed
+    told     INTEGER NOT NULL DEFAULT 0,  -- 1: the result was reported to the search
+    reports  TEXT                       -- JSON: the metrics read so far
 );
 CREATE UNIQUE INDEX trials_by_number ON trials (sweep, number);
 CREATE UNIQUE INDEX trials_by_identity ON trials (sweep, identity);

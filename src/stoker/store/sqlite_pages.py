@@ -1,7 +1,7 @@
-"""The pages of an SQLite file that SQLite itself refuses, and the records on them.
+"""Read pages and records of an SQLite file that SQLite itself refuses to open.
 
-The format is at https://sqlite.org/fileformat2.html. Every page, cell and frame stands for itself
-here: what cannot be read is left out and counted, and the rest is returned.
+The format is described at https://sqlite.org/fileformat2.html. Every page, cell and frame is read
+independently: unreadable ones are counted and skipped.
 """
 
 from __future__ import annotations
@@ -12,32 +12,32 @@ TABLE_LEAF, TABLE_INTERIOR = 0x0D, 0x05
 INDEX_LEAF, INDEX_INTERIOR = 0x0A, 0x02
 _KINDS = (TABLE_LEAF, TABLE_INTERIOR, INDEX_LEAF, INDEX_INTERIOR)
 _MAGIC = b"SQLite format 3\0"
-_SIZES = (2048, 4096, 1024, 8192, 512, 16384, 32768, 65536)  # ours first
+_SIZES = (2048, 4096, 1024, 8192, 512, 16384, 32768, 65536)  # the page size of Stoker first
 _WAL_HEADER, _FRAME_HEADER = 32, 24
-_PLAIN_SIZES = (0, 1, 2, 3, 4, 6, 8)  # of integers, by serial type
+_PLAIN_SIZES = (0, 1, 2, 3, 4, 6, 8)  # bytes of integers, by serial type
 
 Value = int | float | str | bytes | None
 
 
 class Unreadable(Exception):
-    """This page, cell or record makes no sense."""
+    """The page, cell or record is damaged."""
 
 
 class Pages:
-    """The newest version of each page: from the file, and over it from the write-ahead log."""
+    """The newest version of each page, from the write-ahead log or else from the file."""
 
     def __init__(self, data: bytes, log: bytes = b"") -> None:
         self._data = data
         self.has_header = data[:16] == _MAGIC and _page_size(data) is not None
         self.size = (_page_size(data) if self.has_header else None) or self._guess_size(log)
         frames, self.log_is_whole = _frames(log, self.size)
-        self._newest: dict[int, tuple[int, int]] = frames  # page: place in the log
+        self._newest: dict[int, tuple[int, int]] = frames  # by page: position in the log
         self._log = log
         in_file = (len(data) + self.size - 1) // self.size
         self.count = max([in_file, *frames])
 
     def _guess_size(self, log: bytes) -> int:
-        """The size at which most of the file consists of sound b-tree pages."""
+        """Return the page size with which most of the file consists of sound b-tree pages."""
         told = int.from_bytes(log[8:12], "big")
         if told in _SIZES:
             return told
@@ -48,7 +48,7 @@ class Pages:
         return size * sum(_is_sound(self._data[at : at + size]) for at in starts)
 
     def page(self, number: int) -> bytes:
-        """One page; raises Unreadable when it is not there in full."""
+        """Return one page. Raises Unreadable if it is missing or incomplete."""
         place = self._newest.get(number)
         if place is not None:
             return self._log[place[0] : place[1]]
@@ -58,7 +58,7 @@ class Pages:
         return page
 
     def header(self) -> bytes:
-        """The 100 bytes at the start of page 1; empty when they are not a header."""
+        """Return the 100 bytes at the start of page 1; empty if they are not a header."""
         try:
             header = self.page(1)[:100]
         except Unreadable:
@@ -66,7 +66,7 @@ class Pages:
         return header if header[:16] == _MAGIC else b""
 
     def free(self) -> set[int]:
-        """Pages that are in no use; what is on them was deleted."""
+        """Return the unused pages; the rows on them were deleted."""
         found: set[int] = set()
         trunk = int.from_bytes(self.header()[32:36], "big")
         while trunk and trunk not in found and trunk <= self.count:
@@ -84,7 +84,7 @@ class Pages:
     # -- b-trees -------------------------------------------------------------------------------
 
     def kind(self, number: int) -> int:
-        """The kind of b-tree page; 0 when it is none or not readable."""
+        """Return the kind of b-tree page; 0 if it is not one or not readable."""
         try:
             kind = self.page(number)[100 if number == 1 else 0]
         except Unreadable:
@@ -92,7 +92,7 @@ class Pages:
         return kind if kind in _KINDS else 0
 
     def children(self, number: int) -> list[int]:
-        """The pages below an interior page, in order."""
+        """Return the child pages of an interior page, in order."""
         page, start = self.page(number), 100 if number == 1 else 0
         pages = []
         for place in _cell_places(page, start, 12):
@@ -101,7 +101,7 @@ class Pages:
         return pages
 
     def rows(self, number: int) -> tuple[list[tuple[int, list[Value]]], int]:
-        """(row id and values of each cell on a table leaf, number of unreadable cells)."""
+        """Return row id and values of each cell on a table leaf, and the number of bad cells."""
         page, start = self.page(number), 100 if number == 1 else 0
         rows, bad = [], 0
         for place in _cell_places(page, start, 8):
@@ -114,7 +114,10 @@ class Pages:
         return rows, bad
 
     def entries(self, number: int) -> tuple[list[list[Value]], int]:
-        """(records on an index page, number of unreadable ones); tables WITHOUT ROWID are so."""
+        """Return the records on an index page and the number of unreadable ones.
+
+        Tables WITHOUT ROWID have such pages too.
+        """
         page, start = self.page(number), 100 if number == 1 else 0
         is_leaf = page[start] == INDEX_LEAF
         records, bad = [], 0
@@ -127,7 +130,7 @@ class Pages:
         return records, bad
 
     def _payload(self, page: bytes, at: int, length: int, is_table: bool) -> bytes:
-        """The bytes of a cell, with those that overflow to other pages."""
+        """Return the bytes of a cell, including those on overflow pages."""
         usable = self.size
         most = usable - 35 if is_table else (usable - 12) * 64 // 255 - 23
         least = (usable - 12) * 32 // 255 - 23
@@ -137,7 +140,7 @@ class Pages:
             if local > most:
                 local = least
         if length > self.count * usable or at + local > usable:
-            raise Unreadable("a cell is longer than there is room for")
+            raise Unreadable("a cell does not fit on its page")
         payload = page[at : at + local]
         following = (
             int.from_bytes(page[at + local : at + local + 4], "big") if length > local else 0
@@ -156,7 +159,7 @@ def _page_size(data: bytes) -> int | None:
 
 
 def _is_sound(page: bytes) -> bool:
-    """Whether these bytes are one b-tree page: its cells lie in it and fill it from its end."""
+    """Whether the bytes are a b-tree page: its cells are inside and fill it from the end."""
     if page[0] not in _KINDS:
         return False
     header = 12 if page[0] in (TABLE_INTERIOR, INDEX_INTERIOR) else 8
@@ -172,7 +175,7 @@ def _cell_places(page: bytes, start: int, header: int) -> Iterator[int]:
     count = int.from_bytes(page[start + 3 : start + 5], "big")
     first = start + header
     if first + 2 * count > len(page):
-        raise Unreadable("a page has more cells than there is room for")
+        raise Unreadable("the cells of a page do not fit on it")
     for at in range(first, first + 2 * count, 2):
         place = int.from_bytes(page[at : at + 2], "big")
         if place < first + 2 * count or place >= len(page):
@@ -236,11 +239,11 @@ def _value(payload: bytes, at: int, kind: int) -> tuple[Value, int]:
 
 
 def _frames(log: bytes, size: int) -> tuple[dict[int, tuple[int, int]], bool]:
-    """(place in the log of the newest committed version of each page, whether all was readable).
+    """Return the log position of the newest commit of each page, and whether all was readable.
 
-    SQLite stops at the first frame whose checksum is wrong, and loses what was committed after it.
-    A checksum continues that of the frame before, which is stored there: so each frame can be
-    checked alone, and one that is damaged costs nothing but itself.
+    SQLite stops at the first frame with a wrong checksum and loses all later commits. The checksum
+    of a frame continues that of the frame before, which is stored in that frame. So each frame can
+    be checked on its own, and only damaged frames are lost.
     """
     if len(log) < _WAL_HEADER + _FRAME_HEADER:
         return {}, True
@@ -248,7 +251,7 @@ def _frames(log: bytes, size: int) -> tuple[dict[int, tuple[int, int]], bool]:
     order = "big" if log[3] & 1 else "little"
     if _checksum(log[:24], (0, 0), order) == before:
         return _frames_of(log, size, order, log[16:24])
-    # The header is damaged: the salts are in every frame, and the byte order shows.
+    # The header is damaged: every frame has the salts, and both byte orders can be tried.
     salts = log[_WAL_HEADER + 8 : _WAL_HEADER + 16]
     tries = [_frames_of(log, size, order, salts)[0] for order in ("big", "little")]
     return max(tries, key=len), False
@@ -265,7 +268,7 @@ def _frames_of(
     for at in range(_WAL_HEADER, len(log) - step + 1, step):
         head, end = log[at : at + _FRAME_HEADER], at + step
         if head[8:16] != salts:
-            # Of an earlier round of the log: here it ends, unless only this frame is damaged.
+            # A frame from before the last reset of the log ends it, unless this frame is damaged.
             if log[end + 8 : end + 16] != salts:
                 break
             is_whole = False
@@ -281,7 +284,7 @@ def _frames_of(
         if int.from_bytes(head[4:8], "big"):  # the last frame of a transaction
             newest.update(pending)
             pending.clear()
-    # A torn end is what a crash leaves of a transaction, or what a truncation leaves of several.
+    # An incomplete end is left by a crash inside a transaction, or by a truncation of the file.
     is_torn = bool(pending) or (len(log) - _WAL_HEADER) % step != 0
     return newest, is_whole and not is_torn
 

@@ -1,4 +1,4 @@
-"""Jobs enter the queue: in chunks, each one transaction, so a million jobs never block anybody."""
+"""Add jobs to the queue, in chunks of one transaction each, so that large submits block no one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stoker.store.database import Database
 from stoker.store.request_groups import RequestGroups
 from stoker.testing.failpoints import point
 
-# About 15 ms of write lock: what a freed GPU may have to wait for while somebody submits a lot.
+# About 15 ms of write lock: the longest that the daemon waits during a large submit.
 CHUNK = 5000
 
 _INSERT = (
@@ -25,7 +25,7 @@ _INSERT = (
 
 
 class Receipt(Record):
-    """What one chunk became. `existing` holds the ids that a dedupe key led to instead."""
+    """The ids of one chunk. `existing` holds jobs that already had the dedupe key of a spec."""
 
     first: int
     added: int
@@ -37,17 +37,17 @@ class Receipt(Record):
 
 
 class Submission:
-    """One submit, however many chunks it comes in."""
+    """One submit, in any number of chunks."""
 
     def __init__(self, db: Database, learns: bool = True) -> None:
         self._db = db
         self._contexts: dict[int, tuple[Context, int]] = {}
-        self._lines = RequestGroups(db, learns)
+        self._groups = RequestGroups(db, learns)
         self._batch: int | None = None
         self._count = 0
 
     def add(self, specs: list[JobSpec], now: float) -> Receipt:
-        """Add jobs in one transaction; the receipt is a promise that they are on disk."""
+        """Add jobs in one transaction. They are on disk when this returns."""
         with self._db.transaction():
             receipt = self.insert(specs, now)
             point("submit.before_commit")
@@ -56,7 +56,7 @@ class Submission:
         return receipt
 
     def insert(self, specs: list[JobSpec], now: float) -> Receipt:
-        """The same inside the caller's transaction, together with other things."""
+        """Add jobs inside the caller's transaction."""
         db = self._db
         fresh, existing = _without_known(db, specs)
         first = take_ids(db, len(fresh))
@@ -85,7 +85,7 @@ class Submission:
             job,
             HELD if spec.held else QUEUED,
             int(ready),
-            *self._lines.of(spec),
+            *self._groups.of(spec),
             spec.priority,
             int(spec.shell),
             pack_words(spec.argv),
@@ -113,7 +113,7 @@ class Submission:
 
 
 def context_id(db: Database, context: Context) -> int:
-    """The row of this context, made when it is new."""
+    """Return the id of a context, which is created if it is new."""
     env = pack_pairs(context.env)
     cwd, shell = to_bytes(context.cwd), to_bytes(context.shell)
     crc = zlib.crc32(b"\0".join((cwd, shell, env)))
@@ -149,14 +149,17 @@ def _without_known(db: Database, chunk: list[JobSpec]) -> tuple[list[JobSpec], t
 
 
 def take_ids(db: Database, count: int) -> int:
-    """Reserve ids; an id is never used again, even when its job is removed."""
+    """Reserve ids and return the first; an id is never reused, even after its job is removed."""
     first = int(str(db.value("SELECT value FROM meta WHERE key = 'next_job'")))
     db.execute("UPDATE meta SET value = ? WHERE key = 'next_job'", (first + count,))
     return first
 
 
 def depend(db: Database, job: int, after: tuple[Dependency, ...]) -> int:
-    """Record dependencies; returns how many are not met yet."""
+    """Record dependencies and return how many are not met yet.
+
+    Raises NotFound for an unknown job and Conflict if a dependency can never be met.
+    """
     unmet = 0
     for needs, condition in dict(after).items():
         state = db.value("SELECT state FROM jobs WHERE id = ?", (needs,))
@@ -180,7 +183,7 @@ def depend(db: Database, job: int, after: tuple[Dependency, ...]) -> int:
 
 
 def satisfied(state: str, condition: str) -> bool | None:
-    """Whether a job in `state` fulfils the condition; None while that is open."""
+    """Whether a job in `state` meets the condition; None while that is open."""
     if state not in FINAL:
         return None
     return condition == "any" or (state == "done") == (condition == "ok")

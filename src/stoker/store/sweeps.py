@@ -1,8 +1,7 @@
-"""Sweeps and their trials in the books.
+"""Sweeps and their trials.
 
-A trial is a wish that lasts: it stays when its job is removed, and its job may be a newer one than
-the first. So running a sweep again is one question: which trials have no job that is done, waiting
-or running?
+A trial stays in the database when its job is removed, and it may have had several jobs. So to run a
+sweep again means to start the trials without a job that is done, waiting or running.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from stoker.store.database import Database, id_list
 from stoker.store.output_columns import STDOUT
 from stoker.store.request_groups import limited_shares
 
-# How a failure is recognised in the next one; longer texts differ by accident.
+# The part of an error that is compared with the next failure; longer texts differ by chance.
 _EVIDENCE_CHARS = 120
 _PAUSED = "sweep_paused."  # with the number of a sweep: a key of `meta`
 
@@ -40,7 +39,7 @@ class SweepRow(Record):
 
 
 class TrialRow(Record):
-    """A trial with the state of its newest job; None: it has none (any more)."""
+    """A trial with its newest job; fields of the job are None if it has none."""
 
     number: int
     identity: str
@@ -58,12 +57,12 @@ class TrialRow(Record):
 
 
 def share_of(name: str) -> str:
-    """What the policy calls the jobs of a sweep."""
+    """Return the fair-share group of a sweep's jobs."""
     return f"sweep:{name}"
 
 
 def save(db: Database, name: str, now: float, columns: dict[str, object]) -> int:
-    """A new sweep, or a known one that was given anew, perhaps edited; its trials stay."""
+    """Insert a sweep, or update the one with this name; its trials stay. Returns its id."""
     known = db.value("SELECT id FROM sweeps WHERE name = ?", (to_bytes(name),))
     if known is not None:
         marks = ", ".join(f"{column} = ?" for column in columns)
@@ -86,7 +85,7 @@ def by_name(db: Database, name: str) -> SweepRow | None:
 
 
 def by_key(db: Database, key: str) -> SweepRow | None:
-    """The newest sweep with this template and folder."""
+    """Return the newest sweep with this template and folder; None if there is none."""
     row = db.execute(
         f"SELECT {_COLUMNS} FROM sweeps WHERE key = ? ORDER BY id DESC LIMIT 1", (key,)
     ).fetchone()
@@ -94,7 +93,7 @@ def by_key(db: Database, key: str) -> SweepRow | None:
 
 
 def has_driven(db: Database) -> bool:
-    """Whether some sweep needs somebody who looks at results while it runs."""
+    """Whether any sweep needs the sweep driver."""
     return bool(db.value("SELECT 1 FROM sweeps WHERE is_driven = 1 AND stopped IS NULL LIMIT 1"))
 
 
@@ -103,7 +102,7 @@ def set_driven(db: Database, sweep: int) -> None:
 
 
 def end_driving(db: Database, sweep: int, spec: str) -> None:
-    """Nothing is left to decide, unless somebody gave or extended it meanwhile."""
+    """Mark a sweep as not needing the driver, unless it has active jobs or a new spec."""
     db.execute(
         "UPDATE sweeps SET is_driven = 0 WHERE id = ?1 AND spec = ?2 AND NOT EXISTS (SELECT 1"
         " FROM jobs WHERE sweep = ?1 AND state IN"
@@ -113,7 +112,7 @@ def end_driving(db: Database, sweep: int, spec: str) -> None:
 
 
 def note_pause(db: Database, sweep: int, why: str | None) -> None:
-    """Why the search of a sweep does not go on at the moment; None: it goes on."""
+    """Record why the search of a sweep is paused; None: it is not."""
     key = f"{_PAUSED}{sweep}"
     if why is None:
         db.execute("DELETE FROM meta WHERE key = ?", (key,))
@@ -173,7 +172,7 @@ def get(db: Database, name: str) -> SweepRow:
 
 
 def near_name(db: Database, name: str) -> str:
-    """A hint for a name that nobody knows."""
+    """Return a hint for an unknown name."""
     from difflib import get_close_matches
 
     known = [to_text(row[0]) for row in db.execute("SELECT name FROM sweeps")]
@@ -194,7 +193,7 @@ def identities(db: Database, sweep: int) -> set[str]:
 
 
 def among(db: Database, sweep: int, wanted: Iterable[str]) -> set[str]:
-    """Those of these identities that the sweep has."""
+    """Return the identities out of `wanted` that the sweep has."""
     found = set()
     for key in wanted:
         if db.value("SELECT 1 FROM trials WHERE sweep = ? AND identity = ?", (sweep, key)):
@@ -203,7 +202,7 @@ def among(db: Database, sweep: int, wanted: Iterable[str]) -> set[str]:
 
 
 def add_trials(db: Database, sweep: int, trials: Iterable[tuple[str, str]]) -> int:
-    """(identity, point) each, none of which is there; returns the number of the first."""
+    """Add new trials as (identity, point); returns the number of the first."""
     first = 1 + int(
         str(db.value("SELECT coalesce(max(number), 0) FROM trials WHERE sweep = ?", (sweep,)))
     )
@@ -215,7 +214,7 @@ def add_trials(db: Database, sweep: int, trials: Iterable[tuple[str, str]]) -> i
 
 
 def attach(db: Database, sweep: int, jobs: Iterable[tuple[int, int]]) -> None:
-    """(trial number, job) each: this job runs it from now on."""
+    """Set the job of each trial; `jobs` holds (trial number, job)."""
     db.executemany(
         "UPDATE trials SET job = ?, state = NULL, told = 0, reports = NULL"
         " WHERE sweep = ? AND number = ?",
@@ -236,7 +235,7 @@ def trials(db: Database, sweep: int) -> list[TrialRow]:
 
 
 def counts(db: Database, sweep: int) -> dict[str, int]:
-    """Trials by the state of their job; `missing` are those without one."""
+    """Return the number of trials by the state of their job; `missing`: without a job."""
     rows = db.execute(
         "SELECT coalesce(j.state, t.state, 'missing'), count(*) FROM trials t"
         " LEFT JOIN jobs j ON j.id = t.job WHERE t.sweep = ? GROUP BY 1",
@@ -246,7 +245,7 @@ def counts(db: Database, sweep: int) -> dict[str, int]:
 
 
 def of_job(db: Database, job: int) -> tuple[str, int] | None:
-    """(sweep, trial number) that a job runs."""
+    """Return the sweep and trial number of a job; None if it is not a trial."""
     row = db.execute(
         "SELECT s.name, t.number FROM trials t JOIN sweeps s ON s.id = t.sweep WHERE t.job = ?",
         (job,),
@@ -255,7 +254,7 @@ def of_job(db: Database, job: int) -> tuple[str, int] | None:
 
 
 def trial_of(db: Database, job: int) -> tuple[int, str] | None:
-    """(number, point) of the trial that a job runs or ran, also when another one runs it now."""
+    """Return number and point of a job's trial, even if a newer job runs the trial now."""
     row = db.execute("SELECT number, point FROM trials WHERE job = ?", (job,)).fetchone()
     if row is None:
         row = db.execute(
@@ -267,13 +266,13 @@ def trial_of(db: Database, job: int) -> tuple[int, str] | None:
 
 
 def point_of(db: Database, job: int) -> str | None:
-    """The parameters of the trial that a job runs or ran."""
+    """Return the parameters of a job's trial; None if it is not a trial."""
     found = trial_of(db, job)
     return None if found is None else found[1]
 
 
 def _number_in(db: Database, job: int) -> int | None:
-    """The number of the trial as the job itself was told it."""
+    """Return the trial number from the environment variables of the job."""
     blob = db.value("SELECT variables FROM jobs WHERE id = ? AND sweep IS NOT NULL", (job,))
     said = dict(unpack_pairs(blob)).get("STOKER_TRIAL", "") if isinstance(blob, bytes) else ""
     return int(said) if said.isdigit() else None
@@ -290,7 +289,10 @@ def jobs(db: Database, sweep: int, states: tuple[str, ...]) -> list[int]:
 
 
 def note_reports(db: Database, sweep: int, reports: Iterable[tuple[int, int, str]]) -> None:
-    """(trial number, job, what was read so far) each; kept only while that job is the newest."""
+    """Store the metrics read so far, as (trial number, job, reports).
+
+    Reports of a job that is no longer the newest of its trial are ignored.
+    """
     db.executemany(
         "UPDATE trials SET reports = ? WHERE sweep = ? AND number = ? AND job = ?",
         [(text, sweep, number, job) for number, job, text in reports],
@@ -305,7 +307,7 @@ def note_told(db: Database, sweep: int, numbers: Iterable[int]) -> None:
 
 
 def remove(db: Database, sweep: int) -> None:
-    """Forget a sweep; its jobs stay as ordinary ones."""
+    """Remove a sweep and its trials; its jobs stay as ordinary jobs."""
     db.execute("UPDATE jobs SET sweep = NULL WHERE sweep = ?", (sweep,))
     db.execute("DELETE FROM trials WHERE sweep = ?", (sweep,))
     db.execute("DELETE FROM sweeps WHERE id = ?", (sweep,))
@@ -313,13 +315,13 @@ def remove(db: Database, sweep: int) -> None:
 
 
 def limits(db: Database) -> dict[str, int]:
-    """How many jobs of a share may run at a time."""
+    """Return the most running jobs of each fair-share group that has a limit."""
     rows = db.execute("SELECT name, max_parallel FROM sweeps WHERE max_parallel IS NOT NULL")
     return {share_of(to_text(name)): most for name, most in rows} | limited_shares(db)
 
 
 def start_counting(db: Database, sweep: int, *, goes_on: bool = True) -> None:
-    """What failed before does not count against it any more."""
+    """Reset the failure counters of a sweep; with `goes_on`, also resume it."""
     db.execute("UPDATE sweeps SET failed = 0, streak = 0, streak_of = NULL WHERE id = ?", (sweep,))
     if goes_on:
         db.execute("UPDATE sweeps SET stopped = NULL WHERE id = ?", (sweep,))
@@ -338,9 +340,9 @@ def count_end(
     detail: str | None,
     job: int | None = None,
 ) -> str | None:
-    """A trial has ended; a text when the sweep should stop for that.
+    """Count the end of a trial; returns the reason if the sweep should stop now, else None.
 
-    `detail` is what is known of the cause: the evidence, or the program's last words.
+    `detail` is the evidence of the cause, or the last error in the log.
     """
     if state == "done":
         db.execute("UPDATE sweeps SET streak = 0, streak_of = NULL WHERE id = ?", (sweep,))
@@ -366,12 +368,12 @@ def count_end(
 
 
 def alike(verdict: Verdict, detail: str | None) -> str:
-    """Equal for equal mistakes: the numbers in a message differ from trial to trial."""
+    """Return a text that is equal for equal failures: numbers in the message are masked."""
     return failure(verdict, masked(detail) if detail else None)
 
 
 def failure(verdict: Verdict, detail: str | None) -> str:
-    """How it failed, in words."""
+    """Return how a trial failed, in words."""
     if verdict.exit_code:
         how = f"exit code {verdict.exit_code}"
     elif verdict.signal:

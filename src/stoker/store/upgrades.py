@@ -1,13 +1,13 @@
-"""Who may change the schema of a queue, and when.
+"""Locks for migrations: which process may change the schema of a database, and when.
 
-A daemon or a foreground run works with the schema that it knows, so nobody migrates a queue under
-one of another release. The order of the locks makes that exact:
+A daemon or a foreground run expects the schema of its release, so the database must not be migrated
+while one of another release uses it. Two advisory locks, taken in this order, ensure that:
 
-    migration.lock          one at a time: a client that migrates, a daemon while it starts
-    daemon.lock, run.lock   held for life by the owner of the queue
+    migration.lock          held by a client that migrates, and by a daemon while it starts
+    daemon.lock, run.lock   held by the owner of the database until it exits
 
-A daemon takes both in this order and keeps the first until the queue is open, with its own schema.
-So a client that holds the first and finds an owner has found one of an older release.
+A daemon keeps the first lock until the database is open with its own schema. So if a client holds
+the first lock and the second is taken, the owner is of an older release.
 """
 
 from __future__ import annotations
@@ -24,24 +24,27 @@ from stoker.errors import TryLater, Unavailable
 MIGRATION_LOCK = "migration.lock"
 _DAEMON_LOCK = "daemon.lock"
 _RUN_LOCK = "run.lock"
-_LOOK_AGAIN_SECONDS = 0.01
+_POLL_SECONDS = 0.01
 
 
 @contextmanager
 def migration_lock(folder: str, timeout: float = 30.0) -> Iterator[None]:
-    """Be the only one that changes the schema; TryLater when somebody else does for too long."""
+    """Hold the migration lock. Raises TryLater if another process holds it for too long."""
     with _opened(os.path.join(folder, MIGRATION_LOCK)) as descriptor:
-        give_up = time.monotonic() + timeout
+        deadline = time.monotonic() + timeout
         while not _lock(descriptor, fcntl.LOCK_EX):
-            if time.monotonic() > give_up:
+            if time.monotonic() > deadline:
                 raise TryLater(f"another process is upgrading the queue in `{folder}`")
-            time.sleep(_LOOK_AGAIN_SECONDS)
+            time.sleep(_POLL_SECONDS)
         yield
 
 
 @contextmanager
 def without_owner(folder: str, connection: sqlite3.Connection) -> Iterator[None]:
-    """Keep daemons and runs away; Unavailable when one is there. The migration lock is ours."""
+    """Keep daemons and runs from starting. Raises Unavailable if one is running.
+
+    The caller holds the migration lock.
+    """
     with ExitStack() as stack:
         for name in (_DAEMON_LOCK, _RUN_LOCK):
             path = os.path.join(folder, name)
@@ -51,7 +54,7 @@ def without_owner(folder: str, connection: sqlite3.Connection) -> Iterator[None]
             while not _lock(descriptor, fcntl.LOCK_EX):
                 if not _lock(descriptor, fcntl.LOCK_SH):
                     raise _older(folder, connection, name, os.pread(descriptor, 32, 0))
-                # Not held: another command was just looking, which shares it for a moment.
+                # Another command shares the lock for a moment to check whether it is held.
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
                 time.sleep(0.001)
             os.ftruncate(descriptor, 0)
@@ -69,8 +72,8 @@ def _older(folder: str, connection: sqlite3.Connection, name: str, holder: bytes
     row = connection.execute("SELECT value FROM meta WHERE key = 'daemon_version'").fetchone()
     version = f"version {row[0]}, " if row is not None else ""
     return Unavailable(
-        f"the daemon that runs ({version}pid {pid}) is older than this command",
-        "stoker daemon restart   (running jobs go on; nothing was changed)",
+        f"the running daemon ({version}pid {pid}) is older than this command",
+        "stoker daemon restart   (running jobs continue; nothing was changed)",
     )
 
 

@@ -1,12 +1,12 @@
-"""Traces on disk: what cards and jobs used over time, in a file of its own.
+"""Usage history: what GPUs and jobs used over time, in a database of its own.
 
-STATE/traces.db has nothing to do with the queue: it can be slow, full, damaged or deleted, and all
-that is lost is a chart. One process writes (stoker/tracer.py), anybody may read.
+STATE/traces.db is independent of the queue: if it is slow, full, damaged or deleted, only charts
+are affected. One process writes (usage/usage_recorder.py), any number may read.
 
-Each tick appends one small row for each track to `recent`, which touches a page or two. When a
-track has a block's worth, all of `recent` is packed into `blocks`. A day later a block is made
-coarse, a month later it is deleted; earlier where the file gets too big. Every tick does
-a little of that, in proportion to what it adds and never to what is there.
+Each tick appends one small row per track to `recent`, which changes one or two pages. When a track
+has enough rows for a block, all of `recent` is packed into `blocks`. Blocks are reduced to averages
+after a day and deleted after a month, or earlier if the file gets too large. Every tick does a
+little of this work, in proportion to the rows that it adds.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ SCHEMA_VERSION = 1
 
 FINE_SECONDS = 86400.0
 COARSE_SECONDS = 30 * 86400.0
-STRETCH_SECONDS = 300.0  # one pair of coarse readings
+STRETCH_SECONDS = 300.0  # that one pair of coarse readings covers
 MOST_BYTES = 64 << 20
 
 _BLOCK = 256  # readings of one track
-_MOST_RECENT = 1 << 16  # rows, whatever the number of tracks
-_WORK = 32  # rows that a tick tidies up, at least
-_NEVER = 1 << 62  # later than all moments
-_SPARE_PAGES = 64  # kept for the next blocks instead of being given back
+_MOST_RECENT = 1 << 16  # rows, for any number of tracks
+_WORK = 32  # the least rows that a tick cleans up
+_NEVER = 1 << 62  # later than any time
+_SPARE_PAGES = 64  # free pages kept for the next blocks
 
 _SCHEMA = """
 CREATE TABLE tracks (
     id   INTEGER PRIMARY KEY,
     kind TEXT NOT NULL,             -- see core/formats/time_series.py
-    key  TEXT NOT NULL,             -- the UUID of a card, the id of a job
+    key  TEXT NOT NULL,             -- the UUID of a GPU, the id of a job
     UNIQUE (kind, key)
 );
 CREATE TABLE recent (
@@ -52,14 +52,14 @@ CREATE TABLE blocks (
     id    INTEGER PRIMARY KEY,
     track INTEGER NOT NULL,
     level INTEGER NOT NULL,         -- 0: as sampled, 1: coarse
-    last  INTEGER NOT NULL,         -- the latest moment in it
+    last  INTEGER NOT NULL,         -- the latest time in it
     data  BLOB NOT NULL
 );
 CREATE INDEX blocks_by_track ON blocks (track, last);
 CREATE INDEX blocks_by_age ON blocks (level, last);
 """
 
-# Trouble of the disk, which may pass; every other error means that the file is no good.
+# Errors that may be temporary; any other error means that the file is damaged.
 _PASSING = frozenset({
     sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR,
     sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOMEM,
@@ -68,7 +68,7 @@ _PASSING = frozenset({
 
 
 class Row(Record):
-    """One track's values at a tick."""
+    """The values of one track at one tick."""
 
     kind: str
     key: str
@@ -76,13 +76,13 @@ class Row(Record):
 
 
 class TraceWriter:
-    """The one who writes. `tag` is the queue's: traces of another queue are not taken over."""
+    """Writes the usage history. `tag` is that of the queue: history of another queue is removed."""
 
     def __init__(self, folder: str, tag: int, most_bytes: int = MOST_BYTES) -> None:
         self._path = os.path.join(folder, FILE_NAME)
         self._tag = tag
         self._most_bytes = most_bytes
-        self.trouble: str | None = None  # why the last tick is not on disk
+        self.error: str | None = None  # why the last tick was not recorded
         self._db: sqlite3.Connection | None = None
         self._inode = 0
         self._is_checked = False
@@ -91,18 +91,18 @@ class TraceWriter:
         self._walked = 0
 
     def tick(self, now: float, rows: Iterable[Row], is_gone: Callable[[int], bool]) -> None:
-        """Keep these readings and tidy up a little; `is_gone` tells whether a job was removed."""
+        """Record readings and clean up a little; `is_gone` returns whether a job was removed."""
         try:
             db = self._opened()
             db.execute("BEGIN IMMEDIATE")
             self._append(db, round(now * TICKS), rows)
             if self._is_full() or _is_old(db, now):
                 self._seal(db)
-            self._tidy(db, now, is_gone)
+            self._clean_up(db, now, is_gone)
             db.execute("COMMIT")
-            self.trouble = None
+            self.error = None
         except (sqlite3.Error, OSError, ValueError, TypeError, OverflowError) as error:
-            self._give_up(error)  # the last three: rows that only a damaged file can have
+            self._skip_tick(error)  # the last three: rows that only a damaged file can have
 
     def close(self) -> None:
         if self._db is not None:
@@ -118,8 +118,8 @@ class TraceWriter:
                     return self._db
             except FileNotFoundError:
                 pass
-            self.close()  # deleted under us
-        # Nobody else may read what jobs do.
+            self.close()  # the file was deleted or replaced
+        # Other users must not read what jobs do.
         os.close(os.open(self._path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
         self._db = db = _connect(self._path)
         if not self._is_ours(db):
@@ -129,7 +129,7 @@ class TraceWriter:
             self._create(db)
         self._inode = os.stat(self._path).st_ino
         db.execute("PRAGMA synchronous=NORMAL")
-        # A small log: what is written are few pages, again and again.
+        # A small log: the same few pages are written again and again.
         db.execute("PRAGMA wal_autocheckpoint=256")
         db.execute(f"PRAGMA journal_size_limit={1 << 20}")
         db.execute("PRAGMA cache_size=-1024")
@@ -141,7 +141,7 @@ class TraceWriter:
         found = (_number(db, "user_version"), _number(db, "application_id"))
         if found != (SCHEMA_VERSION, self._tag):
             return False
-        if not self._is_checked:  # once, for it reads all of the file
+        if not self._is_checked:  # only once, because it reads the whole file
             self._is_checked = True
             return bool(db.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok")
         return True
@@ -162,9 +162,9 @@ class TraceWriter:
             except FileNotFoundError:
                 pass
 
-    def _give_up(self, error: Exception) -> None:
-        """This tick is lost; the next one begins with the file as it is then."""
-        self.trouble = f"traces are not kept: {error}"
+    def _skip_tick(self, error: Exception) -> None:
+        """Drop this tick, and reopen the file at the next one."""
+        self.error = f"usage history is not recorded: {error}"
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         try:
             self.close()
@@ -197,7 +197,7 @@ class TraceWriter:
         return most >= _BLOCK or sum(self._counts.values()) >= _MOST_RECENT
 
     def _seal(self, db: sqlite3.Connection) -> None:
-        """Pack what is recent."""
+        """Pack the rows of `recent` into blocks."""
         by_track: dict[int, list[Reading]] = {}
         for track, data in db.execute("SELECT track, CAST(data AS BLOB) FROM recent ORDER BY id"):
             readings = by_track.setdefault(track, [])
@@ -214,12 +214,12 @@ class TraceWriter:
         )
         db.execute("DELETE FROM recent")
         self._counts.clear()
-        self._tracks.clear()  # those of jobs that are over would stay for ever
+        self._tracks.clear()  # otherwise tracks of finished jobs would stay in memory
 
-    # -- tidying up ----------------------------------------------------------------------------
+    # -- cleaning up ---------------------------------------------------------------------------
 
-    def _tidy(self, db: sqlite3.Connection, now: float, is_gone: Callable[[int], bool]) -> None:
-        work = _WORK + 2 * len(self._counts)  # more than can be added meanwhile
+    def _clean_up(self, db: sqlite3.Connection, now: float, is_gone: Callable[[int], bool]) -> None:
+        work = _WORK + 2 * len(self._counts)  # more rows than one tick adds
         self._make_coarse(db, round((now - FINE_SECONDS) * TICKS), work)
         _delete_oldest(db, 1, round((now - COARSE_SECONDS) * TICKS), work)
         spare = _number(db, "freelist_count")
@@ -228,7 +228,7 @@ class TraceWriter:
             _delete_oldest(db, 0, _NEVER, left)
         if spare > _SPARE_PAGES:
             db.execute(f"PRAGMA incremental_vacuum({work})").fetchall()
-        self._forget(db, is_gone, work)
+        self._remove_tracks(db, is_gone, work)
 
     def _make_coarse(self, db: sqlite3.Connection, before: int, work: int) -> None:
         rows = db.execute(
@@ -237,7 +237,7 @@ class TraceWriter:
             (before, work),
         ).fetchall()
         width = round(STRETCH_SECONDS * TICKS)
-        # New rows and not the old ones changed: SQLite does not join pages that rows shrink in.
+        # New rows instead of updates: SQLite does not merge pages whose rows shrink.
         db.executemany("DELETE FROM blocks WHERE id = ?", [(id,) for id, *_ in rows])
         db.executemany(
             "INSERT INTO blocks (track, level, last, data) VALUES (?, 1, ?, ?)",
@@ -247,8 +247,10 @@ class TraceWriter:
             ],
         )
 
-    def _forget(self, db: sqlite3.Connection, is_gone: Callable[[int], bool], work: int) -> None:
-        """Walk on a little through the tracks and drop those of removed jobs, and empty ones."""
+    def _remove_tracks(
+        self, db: sqlite3.Connection, is_gone: Callable[[int], bool], work: int
+    ) -> None:
+        """Check a few more tracks, and remove empty ones and those of removed jobs."""
         rows = db.execute(
             "SELECT id, kind, key FROM tracks WHERE id > ? ORDER BY id LIMIT ?",
             (self._walked, _WORK),
@@ -262,7 +264,7 @@ class TraceWriter:
                         " (SELECT id FROM blocks WHERE track = ? LIMIT ?)", (id, work),
                     ).rowcount  # fmt: skip
                     if work <= 0:
-                        return  # there may be more of it in the next round
+                        return  # this track may have more blocks
                 if db.execute("SELECT 1 FROM blocks WHERE track = ? LIMIT 1", (id,)).fetchone():
                     continue
                 db.execute("DELETE FROM tracks WHERE id = ?", (id,))
@@ -272,7 +274,7 @@ class TraceWriter:
 
 
 def _is_old(db: sqlite3.Connection, now: float) -> bool:
-    """Whether something stayed recent for too long, because little came after it."""
+    """Whether the oldest row of `recent` should be packed now."""
     row = db.execute("SELECT CAST(data AS BLOB) FROM recent ORDER BY id LIMIT 1").fetchone()
     readings = [] if row is None else _readings(row[0])
     return bool(readings) and readings[0][0] < (now - FINE_SECONDS) * TICKS
@@ -298,7 +300,7 @@ def _readings(data: bytes | None) -> list[Reading]:
     try:
         return decode(data or b"")
     except ValueError:
-        return []  # damaged; the others are not
+        return []  # only this block is damaged
 
 
 # -- reading ---------------------------------------------------------------------------------------
@@ -307,7 +309,7 @@ def _readings(data: bytes | None) -> list[Reading]:
 def read(
     folder: str, kind: str, key: str, since: float = float("-inf")
 ) -> Iterator[tuple[int, Reading]]:
-    """(level, reading) in no particular order; nothing where there is no file or it is damaged."""
+    """Return (level, reading) in no particular order; empty if the file is missing or damaged."""
     earliest = -_NEVER if since == float("-inf") else round(since * TICKS)
     width = len(TRACKS[kind])
     for level, data in _blocks(os.path.join(folder, FILE_NAME), kind, key, earliest):
@@ -322,7 +324,7 @@ def _blocks(path: str, kind: str, key: str, earliest: int) -> list[tuple[int, by
     except sqlite3.Error:
         return []
     try:
-        db.execute("BEGIN")  # what is packed meanwhile would be seen twice, or not at all
+        db.execute("BEGIN")  # otherwise readings packed meanwhile could appear twice or not at all
         if _number(db, "user_version") != SCHEMA_VERSION:
             return []
         row = db.execute("SELECT id FROM tracks WHERE kind = ? AND key = ?", (kind, key)).fetchone()
@@ -335,21 +337,21 @@ def _blocks(path: str, kind: str, key: str, earliest: int) -> list[tuple[int, by
             ),
             *db.execute("SELECT 0, CAST(data AS BLOB) FROM recent WHERE track = ?", row),
         ]
-    except (sqlite3.Error, ValueError, TypeError):  # of damage, SQLite may speak in broken bytes
+    except (sqlite3.Error, ValueError, TypeError):  # errors about damage may not be valid UTF-8
         return []
     finally:
         db.close()
 
 
 def _open_for_reading(path: str) -> sqlite3.Connection:
-    # Without the right to write, closing does not remove a log that is not ours any more.
+    # Read-only, so that closing does not remove the log of a file that was replaced.
     return sqlite3.connect(
         f"file:{quote(path)}?mode=ro", uri=True, isolation_level=None, timeout=1.0
     )
 
 
 class Running(Record):
-    """An attempt that is under way."""
+    """A running attempt."""
 
     attempt: int
     job: int
@@ -357,7 +359,7 @@ class Running(Record):
 
 
 class QueueReader:
-    """What the tracer has to know of the queue; it cannot change it or stand in its way."""
+    """Read-only access to the queue for the usage recorder; it never blocks writers."""
 
     def __init__(self, folder: str) -> None:
         self._db = _open_for_reading(os.path.join(folder, QUEUE_FILE))
@@ -374,14 +376,14 @@ class QueueReader:
         return [Running(id, job, parse_devices(devices)) for id, job, devices in rows]
 
     def cards(self) -> dict[int, str]:
-        """UUIDs by number."""
+        """Return the UUIDs of GPUs by number."""
         return dict(self._db.execute("SELECT number, uuid FROM devices"))
 
     def is_gone(self, job: int) -> bool:
         try:
             return self._db.execute("SELECT 1 FROM jobs WHERE id = ?", (job,)).fetchone() is None
         except sqlite3.Error:
-            return False  # ask again another time
+            return False  # unknown now; checked again later
 
     def close(self) -> None:
         self._db.close()

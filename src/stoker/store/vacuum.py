@@ -1,8 +1,8 @@
-"""Give free pages of the database back to the disk, while other processes use it.
+"""Shrink the database file while other processes use it.
 
-A database made since 0.1 has `auto_vacuum=INCREMENTAL`: pages go back in steps, each a short
-transaction. An older one needs one VACUUM, which keeps writers waiting until it is done and needs
-room for a copy; it is made only when that is harmless (see `_may_vacuum`).
+A database created since 0.1 has `auto_vacuum=INCREMENTAL`: free pages are returned in steps, each a
+short transaction. An older one needs a VACUUM, which blocks writers and needs space for a copy, so
+it runs only if that does no harm (see `_may_not_vacuum`).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from stoker.store.job_queries import has_any
 
 _INCREMENTAL = 2
 _STEP_PAGES = 2000
-_WORTH_BYTES = 1 << 20  # fewer free bytes than this are left for the next jobs
+_MIN_FREE_BYTES = 1 << 20  # fewer free bytes than this are kept for the next jobs
 _MOST_VACUUM_BYTES = 256 << 20  # a copy of this takes about a second
 
 
 def size(folder: str) -> int:
-    """Bytes of the database with its write-ahead log."""
+    """Return the size of the database with its write-ahead log, in bytes."""
     total = 0
     for suffix in ("", "-wal"):
         try:
@@ -32,13 +32,13 @@ def size(folder: str) -> int:
 
 
 def reclaim(db: Database) -> str | None:
-    """Shrink the file as far as can be done now; otherwise returns why it stays as large.
+    """Shrink the file if possible; returns the reason if not, else None.
 
-    Raises sqlite3.Error; the database is unharmed then.
+    Raises sqlite3.Error; the database is unchanged then.
     """
     page = _number(db, "page_size")
     problem = None
-    if _number(db, "freelist_count") * page >= _WORTH_BYTES:
+    if _number(db, "freelist_count") * page >= _MIN_FREE_BYTES:
         if _number(db, "auto_vacuum") == _INCREMENTAL:
             while _number(db, "freelist_count"):
                 db.execute(f"PRAGMA incremental_vacuum({_STEP_PAGES})").fetchall()
@@ -59,21 +59,21 @@ def _may_not_vacuum(db: Database, page: int) -> str | None:
         return "the rest of the database is too large to be copied at once"
     space = os.statvfs(db.folder)
     if space.f_bavail * space.f_frsize < 3 * needed:  # a temporary copy, and the log of it
-        return "the disk has no room for a copy"
+        return "the disk has no space for a copy"
     return None
 
 
 def _shrink_log(db: Database) -> None:
-    """Copy the write-ahead log into the database and empty it, without making writers wait long."""
-    db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()  # most of the work, and nobody waits
-    patience = _number(db, "busy_timeout")
+    """Checkpoint and truncate the write-ahead log without blocking writers for long."""
+    db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()  # most of the work, without blocking
+    timeout = _number(db, "busy_timeout")
     db.execute("PRAGMA busy_timeout=200")
     try:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     except sqlite3.OperationalError:
-        pass  # somebody reads: the next checkpoint empties it
+        pass  # another process is reading: the next checkpoint truncates it
     finally:
-        db.execute(f"PRAGMA busy_timeout={patience}")
+        db.execute(f"PRAGMA busy_timeout={timeout}")
 
 
 def _number(db: Database, pragma: str) -> int:

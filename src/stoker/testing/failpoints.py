@@ -1,8 +1,8 @@
-"""Places where a test may make this process die, as if somebody had typed kill -9 there.
+"""Failpoints: places where a test can kill this process with SIGKILL.
 
-STOKER_FAILPOINT=NAME:N kills the process at its N-th pass of point NAME. With STOKER_FAILPOINT_ONCE
-naming a file, it does so only while that file exists and removes it first, so that a restarted
-process is left alone. Without the variables a point costs one look at a global.
+STOKER_FAILPOINT=NAME:N kills the process when it passes the point NAME for the N-th time. If
+STOKER_FAILPOINT_ONCE names a file, this happens only while that file exists; the file is removed
+first, so that the restarted process survives. Without the variables, a point costs one comparison.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _left = int(_count or 1)
 
 
 def point(name: str) -> None:
-    """Die here if a test asked for it."""
+    """Kill this process if the failpoint `name` is active."""
     if _name == name:
         _pass()
 

@@ -82,9 +82,9 @@ class UsageRecorder:
             self._gpus.clear()
             self._shares.clear()
         self._traces.tick(time.time(), rows, self._queue.is_gone)
-        if self._traces.trouble not in (None, self._logged):
-            print(self._traces.trouble, file=sys.stderr, flush=True)
-        self._logged = self._traces.trouble
+        if self._traces.error not in (None, self._logged):
+            print(self._traces.error, file=sys.stderr, flush=True)
+        self._logged = self._traces.error
 
     def _load_running_jobs(self) -> None:
         try:

@@ -20,7 +20,7 @@ from stoker.client.job_options import as_keyword, check_values, check_words
 from stoker.client.job_specs import JobSpecs
 from stoker.client.queue import Queue
 from stoker.core.formats import job_file
-from stoker.core.formats.gpupeasy_text import TextJob, jobs_in, looks_like_gpupeasy, trouble_in
+from stoker.core.formats.gpupeasy_text import TextJob, error_in, jobs_in, looks_like_gpupeasy
 from stoker.core.model import JobSpec
 from stoker.errors import UsageError
 from stoker.web import job_form
@@ -102,8 +102,8 @@ def _gpupeasy(queue: Queue, text: str, options: dict[str, Any]) -> list[JobSpec]
 
 
 def _spec_of(base: JobSpec, job: TextJob, output_paths: set[str]) -> JobSpec:
-    if job.trouble is not None:
-        raise UsageError(job.trouble)
+    if job.error is not None:
+        raise UsageError(job.error)
     out = job.out
     path = os.path.join(base.context.cwd, os.path.expanduser(out))
     problem = None
@@ -120,7 +120,7 @@ def _spec_of(base: JobSpec, job: TextJob, output_paths: set[str]) -> JobSpec:
             return spec._replace(name=job.name, stdout=path)
         except UsageError as error:
             problem = error.message
-    raise UsageError(trouble_in(job.name, problem))
+    raise UsageError(error_in(job.name, problem))
 
 
 def _is_allowed_output(path: str, cwd: str) -> bool:

@@ -13,7 +13,7 @@ from stoker.compat.gpupeasy.app import Entry, Request, as_json, html, redirect
 from stoker.compat.gpupeasy.assets import SCRIPT, STYLE
 from stoker.compat.gpupeasy.client import Backend, Unreachable
 from stoker.core.formats import gpupeasy_text
-from stoker.core.formats.gpupeasy_text import TextJob, trouble_in
+from stoker.core.formats.gpupeasy_text import TextJob, error_in
 
 _MAX_SHOWN = 200
 _DEFAULT_LINES = "20"
@@ -130,11 +130,11 @@ class Gui:
         lines = list(gpupeasy_text.jobs_in(fields["jobList"]))
         if not lines:
             return _error("No jobs were submitted (or incorrect syntax)")
-        errors = [line.trouble for line in lines]
+        errors = [line.error for line in lines]
         response = self._submit(lines, is_dry_run=any(errors))
         for index, error in zip(_valid(lines), response.get("errors") or (), strict=False):
             if error is not None:
-                errors[index] = trouble_in(lines[index].name, _in_batch(error))
+                errors[index] = error_in(lines[index].name, _in_batch(error))
         found = [error for error in errors if error]
         if found:
             text = "".join(f"{error}\n\n" for error in found)
@@ -148,7 +148,7 @@ class Gui:
         data = [
             {"jobName": line.name, "outFile": line.out, "jobCommand": line.argv}
             for line in lines
-            if line.trouble is None
+            if line.error is None
         ]
         return self._backend.post("addnewjobs", data={"jobs": data, "dryRun": is_dry_run})
 
@@ -199,11 +199,11 @@ def _messages(request: Request) -> dict[str, Any]:
 
 
 def _parsed_list(lines: list[TextJob]) -> dict[str, Any]:
-    errors = [line.trouble for line in lines if line.trouble is not None]
+    errors = [line.error for line in lines if line.error is not None]
     found = [
         {"Job Name": line.name, "Job File": line.out, "Job Command": line.argv}
         for line in lines
-        if line.trouble is None
+        if line.error is None
     ]
     result: dict[str, Any] = {"status": "successful", "jobList": found, "errorCount": len(errors)}
     if errors:
@@ -212,7 +212,7 @@ def _parsed_list(lines: list[TextJob]) -> dict[str, Any]:
 
 
 def _valid(lines: list[TextJob]) -> list[int]:
-    return [index for index, line in enumerate(lines) if line.trouble is None]
+    return [index for index, line in enumerate(lines) if line.error is None]
 
 
 def _in_batch(error: str) -> str:

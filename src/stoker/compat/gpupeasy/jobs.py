@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 
 from stoker.core.formats.byte_text import to_bytes
+from stoker.core.outcome.wait_status import exit_code_of, signal_of
 from stoker.core.record import Record
 from stoker.core.states import FINAL
 from stoker.store.job_queries import JobRow
@@ -111,8 +112,8 @@ def return_code(row: JobRow) -> int | None:
     cause = row.cause or row.attempt_cause
     if cause == "start_failed" or row.status is None:
         return -1
-    signal = row.status & 0x7F
-    return -signal if signal else row.status >> 8 & 0xFF
+    signal = signal_of(row.status)
+    return -signal if signal else exit_code_of(row.status)
 
 
 def shown_out(row: JobRow) -> str:

@@ -14,7 +14,7 @@ from itertools import zip_longest
 from stoker.compat.gpupeasy.client import Backend, Unreachable
 from stoker.compat.gpupeasy.devices import split_devices
 from stoker.compat.gpupeasy.event_log import NAME, EventLog
-from stoker.core.formats.gpupeasy_text import jobs_in, trouble_in
+from stoker.core.formats.gpupeasy_text import error_in, jobs_in
 from stoker.core.record import Record
 from stoker.devices.discovery import find_devices
 from stoker.errors import Conflict, Error, NoPermission, Unavailable, UsageError
@@ -277,7 +277,7 @@ def submit(backend: Backend, path: str) -> int:
          "jobCommand": line.argv}
         for line in lines
     ]  # fmt: skip
-    is_dry_run = any(line.trouble for line in lines)
+    is_dry_run = any(line.error for line in lines)
     try:
         response = backend.post("addnewjobs", data={"jobs": data, "dryRun": is_dry_run})
     except Unreachable as error:
@@ -290,10 +290,10 @@ def submit(backend: Backend, path: str) -> int:
     if errors is None:  # not about one of the jobs
         raise UsageError(str(response["message"]), "no job was submitted")
     for line, refusal in zip_longest(lines, errors):
-        syntax_error = line.trouble if line is not None else None
+        syntax_error = line.error if line is not None else None
         if syntax_error or refusal:
             name = line.name if line is not None else ""
-            print(syntax_error or trouble_in(name, refusal), file=sys.stderr)
+            print(syntax_error or error_in(name, refusal), file=sys.stderr)
     raise UsageError("no job was submitted")
 
 

@@ -1,1 +1,1 @@
-"""Text that people write and read: parsing and rendering."""
+"""Parsing of user input and rendering of text."""

@@ -1,10 +1,10 @@
-"""User text to bytes and back. Bytes that are not UTF-8 travel as lone surrogates."""
+"""Conversion of user text to bytes and back. Bytes that are not UTF-8 become lone surrogates."""
 
 from __future__ import annotations
 
 import sys
 
-# What Python itself decodes arguments, variables and paths with: that of the locale.
+# How Python decodes arguments, variables and paths; depends on the locale.
 _SYSTEM = (sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
 
 
@@ -17,10 +17,10 @@ def to_text(blob: bytes) -> str:
 
 
 def to_system(text: str) -> bytes:
-    """The bytes that an argument, a variable or a path had before Python made text of it.
+    """Return the bytes of an argument, a variable or a path for the operating system.
 
-    Text that the locale cannot say has been in the store meanwhile, and was read from there as the
-    UTF-8 that its bytes are; or a Python program has made it up.
+    Text that the locale cannot encode was read from the database, which holds UTF-8, or comes from
+    a Python program; it is encoded as UTF-8.
     """
     try:
         return text.encode(*_SYSTEM)
@@ -41,7 +41,7 @@ def pack_words(words: tuple[str, ...]) -> bytes:
 
 
 def pack_pairs(pairs: tuple[tuple[str, str], ...]) -> bytes:
-    """K=V pairs, each ended by NUL, as the kernel keeps an environment."""
+    """Return K=V pairs, each terminated by NUL, like the environment of a process."""
     return b"".join(to_bytes(f"{key}={value}") + b"\0" for key, value in pairs)
 
 

@@ -1,8 +1,8 @@
-"""Options of a verb as data, and their parser.
+"""The options of a command as data, and their parser.
 
-Hand-written because of two measurements: argparse costs 8 ms of the 30 that `stoker submit` may
-take, and it cannot stop at the first word of somebody else's command line. The same tables print
-`--help`, feed shell completion and the reference page.
+Hand-written for two reasons: importing argparse takes 8 of the 30 ms that `stoker submit` may take,
+and argparse cannot stop at the first word of the user's command. The same tables produce `--help`,
+shell completion and the reference page.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Option(Record):
     value: str | None = None  # its name in the help text; None for a switch
     convert: Callable[[str], object] | None = None
     many: bool = False
-    several: bool = False  # its value is a list: all words up to the next option
+    several: bool = False  # its value is a list: all arguments up to the next option
 
     @property
     def key(self) -> str:
@@ -38,10 +38,10 @@ class Verb(Record):
     options: tuple[Option, ...] = ()
     examples: tuple[tuple[str, str], ...] = ()
     text: str = ""
-    keeps_words: bool = False  # the first word that is no option begins somebody's command
+    keeps_words: bool = False  # the first argument that is not an option begins a user's command
     aliases: tuple[str, ...] = ()
-    words: str = "none"  # what its words are: jobs, files, actions, none
-    minus_words: bool = False  # `-5` and `-baseline` are words of its own, not options
+    words: str = "none"  # what its arguments are: jobs, files, actions, none
+    minus_words: bool = False  # `-5` and `-baseline` are arguments, not options
 
 
 JSON = Option("--json", "print JSON (schema 1) instead of text")
@@ -51,7 +51,7 @@ _GLOBAL = (JSON, HELP, DEBUG)
 
 
 class Parsed:
-    """Values by option key, the words that are no options, and whether `--` stood before them."""
+    """Values by option key, the other arguments, and whether `--` came before them."""
 
     def __init__(self, values: dict[str, Any], words: list[str], dashed: bool) -> None:
         self.values = values
@@ -67,7 +67,7 @@ def all_options(verb: Verb) -> tuple[Option, ...]:
 
 
 def parse(verb: Verb, arguments: list[str]) -> Parsed:
-    """Split the arguments of a verb; UsageError names the word that makes no sense."""
+    """Parse the arguments of a command. Raises UsageError for an invalid argument."""
     table = {name: option for option in all_options(verb) for name in option.names.split()}
     values: dict[str, Any] = {}
     words: list[str] = []
@@ -110,14 +110,14 @@ def parse(verb: Verb, arguments: list[str]) -> Parsed:
         _set(values, option, name, given)
     if words and verb.words == "none" and not values.get("help"):
         raise UsageError(
-            f"`stoker {verb.name}` takes no words, and `{words[0]}` is one",
+            f"`stoker {verb.name}` takes no arguments, but got `{words[0]}`",
             f"see `stoker {verb.name} --help`",
         )
     return Parsed(values, words, dashed)
 
 
 def own_words(verb: Verb, arguments: list[str]) -> list[str]:
-    """The options before somebody's command begins, right or wrong."""
+    """Return the arguments before the user's command, whether they are valid or not."""
     table = {name: option for option in all_options(verb) for name in option.names.split()}
     own = []
     rest = iter(arguments)
@@ -137,7 +137,7 @@ def _set(values: dict[str, Any], option: Option, name: str, given: str) -> None:
     try:
         value = option.convert(given) if option.convert else given
     except ValueError:
-        raise UsageError(f"`{name} {given}`: that is not {option.value}") from None
+        raise UsageError(f"`{name} {given}`: the value is not {option.value}") from None
     except Error as error:
         raise UsageError(f"`{name}`: {error.message}", error.hint) from None
     if option.many:

@@ -1,18 +1,20 @@
-"""Durations and sizes as people write them, to numbers and back."""
+"""Durations and sizes: parsing and formatting."""
 
 from __future__ import annotations
 
 from stoker.errors import UsageError
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-_LONGEST_SECONDS = 1e10  # three centuries; what is longer is a slip, and floats stay exact
+_LONGEST_SECONDS = 1e10  # three centuries; longer values are typos, and floats stay exact
 _LARGEST_BYTES = 1 << 62
-_MANY_DIGITS = 30  # beyond any of the limits, before Python refuses to convert them
+_MANY_DIGITS = 30  # more than any valid value; int() refuses texts of 4300 digits
 _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 def parse_duration(text: str, bare: str = "m") -> float:
-    """`90s`, `30m`, `1h30m`, `2d`, `HH:MM:SS`, `D-HH:MM:SS`; a bare number is in units of `bare`.
+    """Return the seconds of `90s`, `30m`, `1h30m`, `2d`, `HH:MM:SS` or `D-HH:MM:SS`.
+
+    A number without a unit is in units of `bare`. Raises UsageError.
 
     >>> parse_duration("1h30m"), parse_duration("01:30:00"), parse_duration("90")
     (5400.0, 5400.0, 5400.0)
@@ -52,7 +54,7 @@ def _unit_sum(text: str, bare: str) -> float | None:
         number = ""
     if number:
         if number != text or not _is_number(number):
-            return None  # `1h30`: thirty of what?
+            return None  # `1h30`: the unit of 30 is missing
         total = float(number) * _UNITS[bare]
     return total if text else None
 

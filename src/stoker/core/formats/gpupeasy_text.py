@@ -1,7 +1,7 @@
-"""Many jobs in one text, as users of GPUPeasy write them: `name ;; outfile ;; command ;;; ...`
+"""The batch format of GPUPeasy: `name ;; outfile ;; command ;;; ...`
 
-Line ends and runs of blanks count as one blank, and the command is split as a shell would, without
-its expansions.
+Line ends and runs of spaces count as one space. The command is split like in a shell, without
+expansions.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from collections.abc import Iterator
 
 from stoker.core.record import Record
 
-# `;;` also ends a branch of a shell's case.
+# `;;` also ends a branch of a `case` in shell code.
 _CASE = re.compile(r"\bcase\b.*\bin\b", re.DOTALL)
 
 
 class TextJob(Record):
-    """One job of a text; `trouble` says why it is none."""
+    """One job of a text; `error` holds the error if it is not valid."""
 
     name: str
     out: str
     argv: tuple[str, ...]
-    trouble: str | None = None
+    error: str | None = None
 
 
 def jobs_in(text: str) -> Iterator[TextJob]:
     """
     >>> [job.argv for job in jobs_in("a;;a.out;;echo 'x  y';;; b ;; b.out ;;\\n ls\\n -l")]
     [('echo', 'x y'), ('ls', '-l')]
-    >>> next(jobs_in("only;;two")).trouble
+    >>> next(jobs_in("only;;two")).error
     'Malformed job: only;;two'
-    >>> next(jobs_in('a;;b;;echo "')).trouble
+    >>> next(jobs_in('a;;b;;echo "')).error
     'Error in job: a: No closing quotation'
     """
     for part in one_line(text).split(";;;"):
@@ -48,10 +48,10 @@ def _job(text: str) -> TextJob:
     try:
         return TextJob(name, out, split_command(command))
     except ValueError as error:
-        return TextJob(name, out, (), trouble_in(name, str(error)))
+        return TextJob(name, out, (), error_in(name, str(error)))
 
 
-def trouble_in(name: str, why: str) -> str:
+def error_in(name: str, why: str) -> str:
     return f"Error in job: {name}: {why}"
 
 
@@ -64,7 +64,7 @@ def one_line(text: str) -> str:
 
 
 def split_command(text: str) -> tuple[str, ...]:
-    """Raises ValueError, with words for the user, when a quotation is not closed.
+    """Split a command like a shell. Raises ValueError with a message if a quote is not closed.
 
     >>> split_command("python -c ' print(1)' ''")
     ('python', '-c', 'print(1)', '')
@@ -73,7 +73,7 @@ def split_command(text: str) -> tuple[str, ...]:
 
 
 def has_fields(text: str) -> bool:
-    """Whether its `;;` separate fields, and not the branches of a shell's case.
+    """Whether `;;` separates fields in this text, and not the branches of a `case`.
 
     >>> has_fields("a ;; a.out ;; echo 1"), has_fields("case $1 in a) echo 1;; esac")
     (True, False)
@@ -82,7 +82,7 @@ def has_fields(text: str) -> bool:
 
 
 def looks_like_gpupeasy(text: str) -> bool:
-    """Whether a text is meant so, and not as one command a line.
+    """Whether a text is in this format, and not a list with one command per line.
 
     >>> looks_like_gpupeasy("a ;; a.out ;; echo 1 ;;; b ;; b.out ;; echo 2")
     True

@@ -1,8 +1,9 @@
-"""Job files: one job a line.
+"""Job files: one job per line.
 
-Blank lines and lines that begin with `#` are skipped, a backslash at the end continues the line,
-and `#stoker FLAGS` gives flags: behind a command for that job, on a line of its own for all jobs
-that follow. Inside quotes it is text, as `#` is for a shell.
+- Empty lines and lines that begin with `#` are skipped.
+- A backslash at the end continues the line.
+- `#stoker FLAGS` after a command sets flags of that job; on a line of its own, of all jobs that
+  follow. Inside quotes it is part of the command, like `#` in a shell.
 """
 
 from __future__ import annotations
@@ -13,26 +14,26 @@ from stoker.core.record import Record
 from stoker.errors import UsageError
 
 DIRECTIVE = "#stoker"
-_GAP = ("", " ", "\t")  # what stands beside a word
+_GAP = ("", " ", "\t")  # what may follow the directive
 
 
 class JobLine(Record):
     number: int
     text: str
-    flags: str  # the text behind `#stoker`, joined with that of standing directives
+    flags: str  # of the directives before this line, then of those on it
 
 
 class Parser:
-    """Takes lines one by one, so that a producer that writes a line a day gets its job that day."""
+    """Takes lines one by one, so that jobs from a slow producer start without delay."""
 
     def __init__(self) -> None:
-        self._standing = ""
+        self._common_flags = ""
         self._joined = ""
         self._first = 0
         self._number = 0
 
     def feed(self, raw: str) -> JobLine | None:
-        """The job that this line completes, if it does."""
+        """Return the job that this line completes, or None. Raises UsageError."""
         self._number += 1
         line = raw.rstrip("\r\n")
         if "\0" in line:
@@ -42,25 +43,26 @@ class Parser:
         else:
             self._first = self._number
             if self._number == 1:
-                line = line.removeprefix("\ufeff")  # how some editors begin a UTF-8 file
+                line = line.removeprefix("\ufeff")  # byte order mark
         head = line.lstrip()
         if not head:
             return None
         if head[0] == "#":  # a backslash does not continue a comment
             if head.startswith(DIRECTIVE) and head[len(DIRECTIVE) :][:1] in _GAP:
-                self._standing = f"{self._standing} {head[len(DIRECTIVE) :].strip()}".strip()
+                flags = head[len(DIRECTIVE) :].strip()
+                self._common_flags = f"{self._common_flags} {flags}".strip()
             return None
         if line[-1] == "\\" and (len(line) - len(line.rstrip("\\"))) % 2:
             self._joined = line[:-1]
             return None
-        return _line(self._first, line, self._standing)
+        return _line(self._first, line, self._common_flags)
 
     def finish(self) -> JobLine | None:
-        """The input ended; a continued last line is a job as it stands."""
+        """Return the last job if the input ended inside a continued line, else None."""
         if not self._joined.strip():
             return None
         text, self._joined = self._joined, ""
-        return _line(self._first, text, self._standing)
+        return _line(self._first, text, self._common_flags)
 
 
 def parse(lines: Iterable[str]) -> Iterator[JobLine]:
@@ -78,15 +80,15 @@ def parse(lines: Iterable[str]) -> Iterator[JobLine]:
         yield last
 
 
-def _line(number: int, text: str, standing: str) -> JobLine:
+def _line(number: int, text: str, common_flags: str) -> JobLine:
     if DIRECTIVE not in text:
-        return JobLine(number, _trim(text), standing)
+        return JobLine(number, _trim(text), common_flags)
     command, *flags = _split(text)
-    return JobLine(number, _trim(command), " ".join(filter(None, (standing, *flags))))
+    return JobLine(number, _trim(command), " ".join(filter(None, (common_flags, *flags))))
 
 
 def _split(text: str) -> list[str]:
-    """The command, then the flags of each directive; in quotes there are none.
+    """Return the command, then the flags of each directive outside of quotes.
 
     >>> _split("echo ' #stoker a' #stoker -G 2 #stoker -n 'b #stoker c'")
     ["echo ' #stoker a' ", '-G 2', "-n 'b #stoker c'"]
@@ -106,7 +108,7 @@ def _split(text: str) -> list[str]:
             start, place, is_comment = end, end - 1, False
             char = " "
         elif is_comment:
-            pass  # the shell reads no quotes there
+            pass  # quotes have no meaning in a shell comment
         elif char == "#" and before in " \t;&|()<>" and not parts:
             is_comment = True
         elif char == "\\":
@@ -120,4 +122,4 @@ def _split(text: str) -> list[str]:
 
 def _trim(text: str) -> str:
     trimmed = text.strip()
-    return text.lstrip() if trimmed.endswith("\\") else trimmed  # that space is a character
+    return text.lstrip() if trimmed.endswith("\\") else trimmed  # the last space is escaped

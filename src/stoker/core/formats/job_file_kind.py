@@ -1,4 +1,4 @@
-"""Files that are not lists of commands: to queue each of their lines would never be meant."""
+"""Recognize files that are not job files, so that their lines are not queued as commands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PYTHON_STARTS = ("def ", "class ", "@", '"""', "'''")
 
 
 def other_use(path: str, head: str) -> tuple[str, str] | None:
-    """What a file is and the words that run it, when it is not a list of commands.
+    """Return what a file is and the command that runs it; None for a list of commands.
 
     >>> other_use("train.py", "")
     ('is a program', 'python train.py')

@@ -1,4 +1,4 @@
-"""`--signal USR1@60`: a signal some time before the time limit, as Slurm's users write it."""
+"""`--signal USR1@60`: a signal before the time limit, in the syntax of Slurm."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from stoker.core.formats.durations import parse_duration
 from stoker.core.record import Record
 from stoker.errors import UsageError
 
-# The numbers that Linux gives them on every machine we run on; `signal` costs a start of the CLI.
+# Signal numbers of Linux on x86-64 and ARM; importing `signal` would slow down the CLI.
 _SIGNALS = {
     "HUP": 1, "INT": 2, "QUIT": 3, "USR1": 10, "USR2": 12, "ALRM": 14, "TERM": 15, "CONT": 18,
     "URG": 23, "XCPU": 24, "WINCH": 28,
@@ -17,7 +17,7 @@ _DEFAULT_SECONDS = 60.0
 class Warning(Record):
     signal: int
     seconds: float
-    is_for_shell: bool  # B: the shell that runs the command, and nobody else
+    is_for_shell: bool  # `B:`: sent only to the shell that runs the command
 
 
 def parse_warning(text: str) -> Warning:
@@ -31,5 +31,8 @@ def parse_warning(text: str) -> Warning:
     if number is None and name.isascii() and name.isdigit() and int(name) in _SIGNALS.values():
         number = int(name)
     if number is None or (colon and shell.upper() != "B"):
-        raise UsageError(f"`{text}` is no signal and time", "write USR1@60: USR1, 60 s before")
+        raise UsageError(
+            f"`{text}` is not a signal and a time",
+            "write USR1@60 for SIGUSR1 60 seconds before the time limit",
+        )
     return Warning(number, parse_duration(before, "s") if at else _DEFAULT_SECONDS, bool(colon))

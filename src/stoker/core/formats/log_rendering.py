@@ -1,30 +1,32 @@
-"""A job's log as it would stand on a terminal that only knows lines.
+"""Render a job's log as lines, like a simple terminal.
 
-Carriage returns overwrite the line, cursor-up moves back to an earlier one (nested progress bars),
-colours may stay, and every other escape sequence is dropped: job output must not be able to type
-into, retitle or fool the terminal of whoever reads it. The lines depend on the text alone, never
-on the pieces in which it arrived. Apart from terminal.py because of the import of re.
+- A carriage return overwrites the line; cursor-up moves to an earlier line (nested progress bars).
+- Colors may be kept. All other escape sequences are dropped: the output of a job must not change
+  the title of the reader's terminal, send input to it or hide text.
+- The lines depend only on the text, not on the pieces in which it arrives.
+
+This is not part of terminal.py because of the import of re.
 """
 
 from __future__ import annotations
 
 import re
 
-# How many lines a progress bar may climb back; what is further up is final.
+# How many lines a progress bar may move up; lines further up are final.
 _WINDOW = 60
 
-# Characters that are kept of one line: its end. A program may write gigabytes without a line end.
+# Characters kept of a line: its end. A program may write gigabytes without a line end.
 LONGEST_LINE = 1 << 20
 
 # Everything but text and line ends. Tabs are text.
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
-# `ESC [ parameters final`, of a length that programs use; what is longer is cut and shown as text.
+# `ESC [ parameters final` of usual length; the rest of a longer sequence is shown as text.
 _CSI = re.compile("\x1b\\[([0-?]{0,128}[ -/]{0,8})([@-~]?)")
 _ESCAPE = re.compile("\x1b[ -/]{0,8}([0-~]?)")
 
-# Titles, clipboards, pictures. They end with BEL, with another escape (as ST is one), or at the
-# latest with the line: a job that was killed inside one must not hide the rest of its log.
+# Strings for titles, clipboard or images. They end with BEL, with another escape sequence (such as
+# ST), or with the line: a job that is killed inside one must not hide the rest of its log.
 _STRINGS = frozenset("]PX^_")
 _STRING_END = re.compile("[\x07\x18\x1a\x1b\n\x9c]")
 
@@ -33,10 +35,10 @@ _COLOUR_ARGUMENT = frozenset("0123456789;:")
 
 
 class LogView:
-    """Text in, lines out. `live` gives a line away as soon as it ends.
+    """Turns text into lines. With `live`, a line is returned as soon as it ends.
 
-    A whole log is better read with `live` off: the newest lines stay until the end, so that the
-    first climb of a progress bar finds them.
+    For a whole log, use `live=False`: then the last lines stay changeable, so that the first
+    cursor-up of a progress bar can reach them.
     """
 
     def __init__(self, keep_colours: bool, live: bool = False) -> None:
@@ -47,19 +49,19 @@ class LogView:
     def _begin(self) -> None:
         self._rows = [""]
         self._row = 0
-        self._text: list[str] = []  # of the row that the cursor is in; each colour is an own item
-        self._length = 0  # of that text, or more
-        self._dropped = 0  # characters that were cut off the beginning of that row
-        self.is_rewritten = False  # the row that the cursor is in: a progress bar
-        self._colours = ""  # asked for at the left edge, before the text that they are for
-        self._is_at_left = True  # the next text replaces the row instead of adding to it
+        self._text: list[str] = []  # of the current row; each color sequence is an item of its own
+        self._length = 0  # upper bound of the length of that text
+        self._dropped = 0  # characters removed from the beginning of the current row
+        self.is_rewritten = False  # whether the current row was overwritten, like a progress bar
+        self._colours = ""  # set at the left edge, before the text that they apply to
+        self._is_at_left = True  # the next text replaces the row instead of appending to it
         self._floor = 0  # the first row that can still change
-        self._reach = self._first_reach  # how far up the log has climbed so far
-        self._pending = ""  # a sequence that was cut off by the end of the piece
+        self._reach = self._first_reach  # how many rows the cursor has moved up so far
+        self._pending = ""  # an incomplete sequence at the end of the last piece
         self._in_string = False
 
     def feed(self, text: str) -> list[str]:
-        """Lines that are final now."""
+        """Return the lines that are final after this text."""
         if self._pending:
             text = self._pending + text
             self._pending = ""
@@ -75,7 +77,7 @@ class LogView:
         return self._final()
 
     def current(self) -> list[str]:
-        """The lines that can still change, as they are now and without colours."""
+        """Return the lines that can still change, without colors."""
         rows = [*self._rows]
         rows[self._row] = self._joined()
         if not _COLOUR.sub("", rows[-1]):
@@ -83,7 +85,7 @@ class LogView:
         return [_COLOUR.sub("", row) for row in rows]
 
     def finish(self) -> list[str]:
-        """What is left at the end of the log."""
+        """Return the remaining lines at the end of the log."""
         self._leave()
         rows = self._rows
         if not _COLOUR.sub("", rows[-1]):
@@ -94,10 +96,10 @@ class LogView:
     # -- text ---------------------------------------------------------------------------------
 
     def _lines(self, text: str) -> None:
-        """Text with nothing but line ends in it."""
+        """Add text that has no control characters except line ends."""
         first, *rest = text.split("\n")
         self._overwrite(first)
-        if len(rest) > 1 and self._row == len(self._rows) - 1:  # below us is nothing: no cursor
+        if len(rest) > 1 and self._row == len(self._rows) - 1:  # fast path: the last row
             self._leave()
             middle = rest[:-1]
             if "\r" in text:
@@ -143,7 +145,7 @@ class LogView:
         self._length = self._dropped = 0
 
     def _drop(self) -> None:
-        """Keep only the end of a line that is too long."""
+        """Drop the beginning of a line that is too long."""
         whole = "".join(self._text)
         self._dropped += max(0, len(whole) - LONGEST_LINE)
         self._text = [whole[-LONGEST_LINE:]]
@@ -155,10 +157,10 @@ class LogView:
         text = "".join(self._text)
         if not self._dropped:
             return text
-        return f"... {self._dropped} characters of this line left out ... {text}"
+        return f"... {self._dropped} characters of this line omitted ... {text}"
 
     def _erase(self, count: int) -> None:
-        """Backspaces. A colour is no character and is never cut in two."""
+        """Apply backspaces. A color sequence is not a character and is never split."""
         if self._is_at_left:
             return
         index = len(self._text) - 1
@@ -174,7 +176,7 @@ class LogView:
     # -- the cursor ---------------------------------------------------------------------------
 
     def _leave(self) -> None:
-        """Store the row that the cursor is in."""
+        """Store the current row."""
         if self._colours:
             self._text.append(self._colours)
             self._colours = ""
@@ -215,7 +217,7 @@ class LogView:
     # -- control characters and sequences -----------------------------------------------------
 
     def _control(self, text: str, start: int) -> int:
-        """Apply what begins at `start`; where it ends."""
+        """Apply the control character or sequence at `start` and return where it ends."""
         char = text[start]
         if char == "\x1b":
             return self._sequence(text, start)
@@ -229,10 +231,10 @@ class LogView:
 
     def _sequence(self, text: str, start: int) -> int:
         found = _CSI.match(text, start) or _ESCAPE.match(text, start)
-        assert found is not None  # an escape alone is a match
+        assert found is not None  # a single ESC matches too
         final = found[found.lastindex or 0]
         if not final:
-            if found.end() == len(text):  # cut off in the middle: wait for the rest
+            if found.end() == len(text):  # incomplete: wait for the rest
                 self._pending = text[start:]
             return found.end()
         if found.re is _CSI:
@@ -248,7 +250,7 @@ class LogView:
         return len(text) if found is None else found.start()
 
     def _move(self, argument: str, final: str) -> None:
-        """The few sequences that matter to lines."""
+        """Apply a sequence that changes lines; ignore all others."""
         if final == "m":
             if self._keep_colours and _COLOUR_ARGUMENT.issuperset(argument):
                 self._colour(f"\x1b[{argument}m")
@@ -274,7 +276,7 @@ class LogView:
 
 
 def _last_written(line: str) -> str:
-    """What a line shows after its carriage returns: the last text that was written."""
+    """Return the text that a line shows after its carriage returns."""
     end = len(line)
     while end:
         start = line.rfind("\r", 0, end)

@@ -1,5 +1,5 @@
-"""How people point at jobs: `7`, `3-9`, `@` (the last), `@~2` (two before it), a state, a tag, a
-name, `sweep:NAME`, or `all`. Parsing only; the store finds the jobs.
+"""Job selectors: `7`, `3-9`, `@` (the last job), `@~2` (two before it), a state, a tag, a name,
+`sweep:NAME`, or `all`. This module only parses them; the store finds the jobs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _MAX_ID = 2**62
 
 
 class Selector(Record):
-    """An id range, a place from the end, states, or a tag and/or a name (a bare word is both)."""
+    """An id range, a position from the end, states, a tag or a name (a bare word is both)."""
 
     text: str
     first: int | None = None
@@ -41,10 +41,10 @@ def parse_selector(text: str) -> Selector:
     if _is_id(low) and (not dash or _is_id(high)):
         first, last = int(low), int(high or low)
         if last < first:
-            raise UsageError(f"the range `{text}` runs backwards", f"write {last}-{first}")
+            raise UsageError(f"the range `{text}` is reversed", f"write {last}-{first}")
         return Selector(text, first=min(first, _MAX_ID), last=min(last, _MAX_ID))
     if not text:
-        raise UsageError("an empty word selects no job", "see `stoker help selectors`")
+        raise UsageError("the job selector is empty", "see `stoker help selectors`")
     if text.startswith("tag:") and text != "tag:":
         return Selector(text, tag=text.removeprefix("tag:"))
     if text.startswith("name:") and text != "name:":

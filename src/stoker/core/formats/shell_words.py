@@ -1,15 +1,15 @@
-"""What a command text is: words that can be executed as they are, or something for a shell.
+"""Decide whether a command needs a shell.
 
-A shell costs a process image and 0.7 ms, so, like make, Stoker executes a text without shell
-syntax directly. The rule is strict: one unusual character and the user's shell gets the text.
+A shell costs a process and 0.7 ms, so Stoker, like make, executes a command without shell syntax
+directly. The rule is strict: any unusual character means that the user's shell runs the command.
 """
 
 from __future__ import annotations
 
-# Any of these may mean something to some shell: expansion, quoting, lists, redirection, history.
+# Characters with a meaning in some shell: expansion, quoting, lists, redirection, history.
 _SYNTAX = frozenset("|&;<>()$`\\\"'*?[]#~{}!^\n\r\v\f")
 
-# Words that a shell understands by itself; as programs they are missing or behave differently.
+# Keywords and builtins of shells; programs with these names are missing or behave differently.
 _WORDS = (
     ". : [ [[ alias and autoload begin bg bind break builtin caller case cd chdir command "
     "compgen complete compopt continue coproc count declare dirs disown do done echo elif "
@@ -22,13 +22,13 @@ _WORDS = (
 )
 _SHELL_WORDS = frozenset(_WORDS.split())
 
-# Longer texts cannot be one argument of execve (MAX_ARG_STRLEN is 131072 with the end mark).
-CALL_MODULE = "stoker.functions.call"  # the program of function jobs
+CALL_MODULE = "stoker.functions.call"  # the module that function jobs run
+# The longest argument of execve: MAX_ARG_STRLEN is 131072 with the terminating NUL.
 MAX_ARGUMENT_BYTES = 131_071
 
 
 def plain_words(text: str) -> tuple[str, ...] | None:
-    """The words of a text that needs no shell, else None.
+    """Return the words of a command that needs no shell, else None.
 
     >>> plain_words("python train.py --lr=0.1")
     ('python', 'train.py', '--lr=0.1')
@@ -41,17 +41,17 @@ def plain_words(text: str) -> tuple[str, ...] | None:
     if not words or words[0] in _SHELL_WORDS or "=" in words[0] or words[0][0] == "%":
         return None  # assignments and job control
     if " =" in text or "\t=" in text:
-        return None  # zsh looks up `=program`
+        return None  # zsh expands `=program`
     return words
 
 
 def quote(word: str) -> str:
-    """A word as a POSIX shell would need it; shlex.quote without the import of re."""
+    """Return a word quoted for a POSIX shell: shlex.quote without the import of re."""
     if word and all(c.isascii() and (c.isalnum() or c in "@%+=:,./-_") for c in word):
         return word
     return "'" + word.replace("'", "'\"'\"'") + "'"
 
 
 def display(argv: tuple[str, ...], shell: bool) -> str:
-    """The command as a person would type it."""
+    """Return the command as a user would type it."""
     return argv[0] if shell else " ".join(quote(word) for word in argv)

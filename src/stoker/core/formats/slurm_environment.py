@@ -1,17 +1,17 @@
-"""What a script with `#SBATCH` options finds in its environment and in the names of its files."""
+"""Environment variables and file name patterns for scripts with `#SBATCH` options."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-# Marks a job as such a script, in its own variables.
+# The variable that marks a job as such a script.
 MARK = ("SLURM_CLUSTER_NAME", "stoker")
-SRUN_FOLDER = "slurm-bin"  # holds our `srun`, and is on the PATH of such scripts only
-_NO_ARRAY = "4294967294"  # what Slurm puts for %a outside of arrays
+SRUN_FOLDER = "slurm-bin"  # holds Stoker's `srun`; only on the PATH of such scripts
+_NO_ARRAY = "4294967294"  # Slurm's value of %a outside of arrays
 
 
 def started_variables(job: int, name: str, attempt: int, visible: Iterable[str]) -> dict[str, str]:
-    """What is known only when an attempt starts."""
+    """Return the variables that are known only when an attempt starts."""
     gpus = tuple(visible)
     found = {
         "SLURM_JOB_ID": str(job), "SLURM_JOBID": str(job), "SLURM_JOB_NAME": name,
@@ -23,7 +23,7 @@ def started_variables(job: int, name: str, attempt: int, visible: Iterable[str])
 
 
 def expand_path(path: str, *, name: str, user: str, host: str) -> str:
-    """Slurm's patterns in a file name; the id stays `%j`, which is filled in at the start.
+    """Expand Slurm's patterns in a file name, except `%j`, which is expanded at the start.
 
     >>> expand_path("logs/%x-%A_%4j.%%", name="train", user="ada", host="gpu1")
     'logs/train-%j_%j.%'

@@ -1,7 +1,7 @@
-"""The options of sbatch and srun, and the rules by which getopt_long reads them.
+"""The options of sbatch and srun, parsed by the rules of getopt_long.
 
-Names may be abbreviated as long as one option is meant, switches may be joined (`-Hv`), and some
-values are optional and then need an `=`.
+Names may be abbreviated if the abbreviation is unique, switches may be joined (`-Hv`), and optional
+values need an `=`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ Options = list[tuple[str, str]]
 
 
 def parse_sbatch(words: list[str]) -> Options:
-    """The options of one `#SBATCH` line by their long names; switches have an empty value.
+    """Return the options of a `#SBATCH` line by long name; switches have an empty value.
 
     >>> parse_sbatch(["-Hv", "--job=x", "-n4", "--nice"])
     [('hold', ''), ('verbose', ''), ('job-name', 'x'), ('ntasks', '4'), ('nice', '')]
@@ -77,7 +77,7 @@ def parse_sbatch(words: list[str]) -> Options:
 
 
 def parse_srun(words: list[str]) -> tuple[Options, list[str]]:
-    """The options of srun, and the command behind them."""
+    """Return the options of srun and the command after them."""
     return _parse(words, _SRUN_SHORT, _SRUN_SWITCHES, _SRUN_OPTIONAL, SRUN)
 
 
@@ -131,5 +131,5 @@ def _whole_name(given: str, known: frozenset[str]) -> str:
     if len(near) == 1:
         return near[0]
     if near:
-        raise UsageError(f"`--{given}` is ambiguous", f"it may be --{', --'.join(near)}")
+        raise UsageError(f"`--{given}` is ambiguous", f"it could be --{', --'.join(near)}")
     raise UsageError(f"`--{given}` is not an option of Slurm", "see docs/coming-from/queues.md")

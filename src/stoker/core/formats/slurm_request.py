@@ -1,6 +1,6 @@
-"""What the `#SBATCH` options of a script ask for, in terms of `stoker submit`.
+"""Translate the `#SBATCH` options of a script into flags of `stoker submit`.
 
-An option is translated, or ignored with a notice, or refused: the last where ignoring it would
+An option is translated, ignored with a notice, or refused. It is refused if ignoring it would
 change what runs.
 """
 
@@ -12,19 +12,19 @@ from stoker.core.record import Record
 from stoker.errors import UsageError
 
 _PLAIN = {"job-name": "--name", "chdir": "--cwd", "output": "--stdout", "error": "--stderr"}
-# They change nothing about how a job of one host runs, and nobody misses them.
+# These have no effect on a single host and are ignored without a notice.
 _SILENT = ("quiet", "verbose", "no-requeue", "ignore-pbs", "parsable", "oversubscribe", "no-kill")
 _REFUSED = {
     "bb": "burst buffers are not supported", "bbf": "burst buffers are not supported",
     "container": "containers are not supported", "container-id": "containers are not supported",
     "export-file": "--export-file is not supported", "uid": "--uid is for administrators",
     "gid": "--gid is for administrators", "nodefile": "--nodefile needs a cluster",
-    "test-only": "--test-only would queue nothing", "wrap": "--wrap cannot stand in a script",
-    "help": "--help cannot stand in a script", "usage": "--usage cannot stand in a script",
-    "version": "--version cannot stand in a script",
+    "test-only": "--test-only would queue nothing", "wrap": "--wrap is not allowed in a script",
+    "help": "--help is not allowed in a script", "usage": "--usage is not allowed in a script",
+    "version": "--version is not allowed in a script",
 }  # fmt: skip
 _HINTS = {"test-only": "use stoker submit --dry-run", "export-file": "use #stoker --env-file FILE"}
-# Options that programs look up in the environment as well: as Slurm names them.
+# Options that Slurm also exports as environment variables.
 _VARIABLES = {
     "cpus-per-task": "SLURM_CPUS_PER_TASK", "cpus-per-gpu": "SLURM_CPUS_PER_GPU",
     "gpus": "SLURM_GPUS", "gpus-per-node": "SLURM_GPUS_PER_NODE",
@@ -42,13 +42,13 @@ _UNITS = {"second": "s", "minute": "m", "hour": "h", "day": "d", "week": "w"}
 class Translated(Record):
     flags: list[str]  # of `stoker submit`
     variables: dict[str, str]
-    ignored: list[str]  # options without a meaning on one host
-    exported: tuple[str, ...] | None  # the variables that the job keeps; None: all of them
+    ignored: list[str]  # options without an effect on a single host
+    exported: tuple[str, ...] | None  # the variables that the job inherits; None: all of them
     appends: bool  # --open-mode=append
 
 
 class SlurmRequest:
-    """Takes the options in the order of the script; the last of several wins, as in Slurm."""
+    """Collects options in the order of the script; a later one overrides an earlier one."""
 
     def __init__(self) -> None:
         self._flags: dict[str, list[str]] = {}
@@ -89,7 +89,7 @@ class SlurmRequest:
             self._add_export(value)
         elif name == "nodes":
             if value.partition("-")[0] != "1":
-                raise UsageError(f"the script asks for {value} nodes, and this queue has one host")
+                raise UsageError(f"the script requests {value} nodes, but Stoker runs on one host")
         elif name == "array":
             raise UsageError("job arrays are not supported yet", _sweep_for(value))
         elif name == "input":
@@ -126,7 +126,7 @@ class SlurmRequest:
         self._exported = None if keeps_all else kept
 
     def translate(self) -> Translated:
-        """All of it together. No GPU is asked for unless the script asks for one."""
+        """Return the flags for all options. Without a GPU option, no GPU is requested."""
         flags = [word for some in self._flags.values() for word in some]
         tasks = self._tasks()
         gpus = self._gpus(tasks)
@@ -186,7 +186,7 @@ def _time(value: str) -> list[str]:
 
 
 def _begin(value: str) -> list[str]:
-    """`now+1hour`, `noon`; the rest as it is."""
+    """Translate `now+1hour`, `noon` and the like; other values are passed on unchanged."""
     if value in _CLOCKS:
         return ["--begin", _CLOCKS[value]]
     if value in ("now", "today"):
@@ -212,13 +212,13 @@ def _priority(value: str) -> list[str]:
 def _dependency(value: str) -> list[str]:
     """`afterok:7:8,afterany:9`."""
     if "?" in value:
-        raise UsageError("dependencies of which one is enough (`?`) are not supported",
+        raise UsageError("alternative dependencies (`?`) are not supported",
                          "write afterok:7:8, which waits for all of them")  # fmt: skip
     flags: list[str] = []
     for part in value.split(","):
         kind, *jobs = part.split(":")
         if kind not in _CONDITIONS or not jobs:
-            raise UsageError(f"`{part}` is not a dependency that is supported",
+            raise UsageError(f"`{part}` is not a supported dependency",
                              "write afterok:7, afterany:7 or afternotok:7")  # fmt: skip
         for job in jobs:
             flags += ["--after", f"{job.partition('_')[0]}:{_CONDITIONS[kind]}"]
@@ -226,7 +226,7 @@ def _dependency(value: str) -> list[str]:
 
 
 def _sweep_for(value: str) -> str:
-    """The sweep that runs the same, where the array is simple enough to say so."""
+    """Return a hint with a sweep that replaces the job array."""
     indices = value.partition("%")[0]
     span, _, step = indices.partition(":")
     low, dash, high = span.partition("-")
@@ -234,7 +234,7 @@ def _sweep_for(value: str) -> str:
         indices = f"'i=range({low},{int(high) + 1}{',' + step if step else ''})'"
     else:
         indices = f"i={indices}"
-    return f"a sweep runs the same: stoker sweep 'SLURM_ARRAY_TASK_ID={{i}} sh SCRIPT' {indices}"
+    return f"use a sweep instead: stoker sweep 'SLURM_ARRAY_TASK_ID={{i}} sh SCRIPT' {indices}"
 
 
 _TRANSLATIONS: dict[str, Callable[[str], list[str]]] = {

@@ -1,13 +1,13 @@
-"""User text in our own lines on people's terminals: dangerous bytes made harmless, width known.
+"""User text for terminals: escaping of control characters, and display width.
 
-Whole logs are read with logview.py.
+Logs are rendered by log_rendering.py.
 """
 
 from __future__ import annotations
 
 
 def printable(text: str) -> str:
-    """One line of user text with control characters, broken bytes and direction marks escaped."""
+    """Return a line with control characters, invalid UTF-8 and direction marks escaped."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else _escape(c) for c in text)
@@ -25,7 +25,7 @@ def _escape(char: str) -> str:
 
 
 def width(text: str) -> int:
-    """The columns that a printable text takes: a Chinese character two, a combining accent none.
+    """Return the columns of a printable text: a Chinese character has two, an accent none.
 
     >>> width("abc"), width("日本"), width("e\u0301")
     (3, 4, 1)
@@ -36,7 +36,7 @@ def width(text: str) -> int:
 
 
 def _columns(char: str) -> int:
-    import unicodedata  # large, and most text does without it
+    import unicodedata  # slow to import, and most text is ASCII
 
     if unicodedata.east_asian_width(char) in "WF":
         return 2
@@ -44,7 +44,7 @@ def _columns(char: str) -> int:
 
 
 def cut(text: str, limit: int) -> str:
-    """The text, or as much of it as fits with dots behind.
+    """Return the text, shortened with dots at the end if it is wider than `limit` columns.
 
     >>> cut("train.py", 8), cut("train.py --lr", 8), cut("日本日本", 6), cut("abc", 2)
     ('train.py', 'train...', '日...', '..')
@@ -60,5 +60,5 @@ def cut(text: str, limit: int) -> str:
 
 
 def pad(text: str, columns: int) -> str:
-    """Blanks behind it up to so many columns."""
+    """Return the text with spaces after it up to `columns`."""
     return text + " " * (columns - width(text))

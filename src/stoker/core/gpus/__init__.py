@@ -1,1 +1,1 @@
-"""GPUs as the driver shows them."""
+"""GPUs as the driver reports them."""

@@ -1,4 +1,4 @@
-"""Who is on a card: our attempts, strangers, and memory that nobody admits to."""
+"""Who uses a GPU: attempts of Stoker, other processes, and memory of processes not listed."""
 
 from __future__ import annotations
 
@@ -10,65 +10,67 @@ from stoker.core.model import Device, DeviceState, RunningJob
 from stoker.core.policy.placement import amount_of
 from stoker.core.record import Record
 
-# Contexts, rounding and driver bookkeeping that the process list does not show.
-_UNEXPLAINED = 512 << 20
+# Bytes that the process list may lack: CUDA contexts, rounding, memory of the driver.
+_UNLISTED_TOLERANCE = 512 << 20
 
 
 class OtherProcess(Record):
-    """Somebody on a card that Stoker did not put there. `pid` is 0 for one that cannot be seen."""
+    """A process on a GPU that Stoker did not start. `pid` is 0 if the process is not listed."""
 
     pid: int
     memory: int
     user: str
     compute: bool
-    leased: bool = False  # part of somebody's job that holds a lease
+    leased: bool = False  # it belongs to a job, of any user, that holds a lease
 
 
 class Occupancy(Record):
-    """A card's memory by owner. `ours` maps an attempt to what it has there."""
+    """The memory of a GPU by owner. `ours` maps attempts of this queue to the bytes they use."""
 
     ours: dict[int, int]
     strangers: tuple[OtherProcess, ...]
-    foreign: int  # bytes that are not ours
+    foreign: int  # bytes that attempts of this queue do not use
 
     @property
     def has_strangers(self) -> bool:
-        """Whether somebody else computes here.
+        """Whether other processes compute here.
 
-        A display server does not count, nor do jobs that have a lease: that speaks for them.
+        A display server does not count, and neither do jobs with a lease: the lease already
+        accounts for them.
         """
-        return any(stranger.compute and not stranger.leased for stranger in self.strangers)
+        return any(process.compute and not process.leased for process in self.strangers)
 
     @property
     def leased(self) -> int:
-        """Bytes of those whose lease speaks for them."""
-        return sum(stranger.memory for stranger in self.strangers if stranger.leased)
+        """Bytes used by jobs of other queues that hold a lease."""
+        return sum(process.memory for process in self.strangers if process.leased)
 
     @property
     def has_hidden(self) -> bool:
-        """Whether there is memory that no listed process admits to."""
-        return any(not stranger.pid for stranger in self.strangers)
+        """Whether memory is used by processes that the driver does not list."""
+        return any(not process.pid for process in self.strangers)
 
     @property
     def note(self) -> str | None:
-        return "; ".join(describe(one) for one in self.strangers if one.compute) or None
+        """The other processes that compute here, in words; None if there are none."""
+        return "; ".join(describe(process) for process in self.strangers if process.compute) or None
 
 
 def occupancy_of(
-    card: GpuSample,
+    gpu: GpuSample,
     attempts: Mapping[int, int],
     users: Mapping[int, str],
     leased: Collection[int] = (),
 ) -> Occupancy:
-    """Sort a card's processes.
+    """Assign the processes of a GPU to their owners.
 
-    `attempts` has the PIDs that are ours, `users` names of the rest; `leased` those of them that
-    are part of somebody's job with a lease.
+    `attempts` maps PIDs to attempts of this queue, `users` maps other PIDs to user names, and
+    `leased` holds the PIDs of other jobs with a lease.
     """
     ours: dict[int, int] = {}
-    strangers = []
+    others = []
     listed = 0
-    for process in card.processes:
+    for process in gpu.processes:
         memory = process.memory or 0
         listed += memory
         attempt = attempts.get(process.pid)
@@ -77,27 +79,27 @@ def occupancy_of(
         else:
             user = users.get(process.pid, "?")
             is_leased = process.pid in leased
-            strangers.append(OtherProcess(process.pid, memory, user, process.compute, is_leased))
-    hidden = card.used - listed
-    if hidden > _UNEXPLAINED and not any(p.memory is None for p in card.processes):
-        strangers.append(OtherProcess(0, hidden, "?", True))
-    return Occupancy(ours, tuple(strangers), max(0, card.used - sum(ours.values())))
+            others.append(OtherProcess(process.pid, memory, user, process.compute, is_leased))
+    hidden = gpu.used - listed
+    if hidden > _UNLISTED_TOLERANCE and not any(p.memory is None for p in gpu.processes):
+        others.append(OtherProcess(0, hidden, "?", True))
+    return Occupancy(ours, tuple(others), max(0, gpu.used - sum(ours.values())))
 
 
 def state_of(
     device: Device, seen: Occupancy, running: Iterable[RunningJob], closed: str | None
 ) -> DeviceState:
-    """What the policy has to know of a card beside our own jobs' claims."""
+    """Return the state of a device for the policy, apart from the reservations of running jobs."""
     excess = 0
     for job in running:
         if device.number in job.devices:
-            # One that took more than it was promised: the rest is not there for others.
+            # Memory that a job uses beyond its request counts as used.
             excess += max(0, seen.ours.get(job.attempt, 0) - amount_of(job.request, device))
     return DeviceState(seen.foreign + excess, seen.has_strangers, closed, seen.note)
 
 
-def describe(stranger: OtherProcess) -> str:
-    size = format_size(stranger.memory)
-    if not stranger.pid:
-        return f"a process that cannot be seen has {size}"
-    return f"{stranger.user} (pid {stranger.pid}) has {size}"
+def describe(process: OtherProcess) -> str:
+    size = format_size(process.memory)
+    if not process.pid:
+        return f"a hidden process has {size}"
+    return f"{process.user} (pid {process.pid}) has {size}"

@@ -1,4 +1,7 @@
-"""What the driver says of the GPUs: one sample, as devices/nvml_process.py takes it."""
+"""One sample of the GPUs, as devices/nvml_process.py takes it.
+
+Field names are part of the message format between processes (devices/sample_lines.py).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from stoker.core.record import Record
 
 
 class GpuProcess(Record):
-    """A process that the driver lists on a card. `memory` is None where it will not tell."""
+    """A process that the driver lists on a GPU; `memory` is None if it is not reported."""
 
     pid: int
     memory: int | None
@@ -14,35 +17,38 @@ class GpuProcess(Record):
 
 
 class GpuSample(Record):
-    """One GPU or MIG slice. Bytes, watts, joules, degrees; None where the driver does not know."""
+    """One GPU or MIG slice, in bytes, watts, joules, degrees Celsius; None: not reported."""
 
     uuid: str
-    number: int  # index in PCI order, as nvidia-smi shows it; slices follow after all cards
+    number: int  # index in PCI order, as nvidia-smi shows it; slices follow after all GPUs
     visible: str  # for CUDA_VISIBLE_DEVICES: the index, or the UUID of a slice
     model: str
     pci: str  # as in sysfs: 0000:65:00.0
     total: int
     reserved: int  # by the driver
-    used: int  # without what is reserved
-    slice_of: str | None = None  # the UUID of the card that a MIG slice is part of
+    used: int  # without reserved memory
+    slice_of: str | None = None  # the UUID of the GPU that a MIG slice is part of
     utilisation: int | None = None  # percent
     power: float | None = None
     temperature: int | None = None
     energy: float | None = None  # since the driver was loaded
     ecc_errors: int | None = None  # uncorrected, since the driver was loaded
     processes: tuple[GpuProcess, ...] = ()
-    trouble: str | None = None  # why it cannot be used: lost, needs a reset
+    trouble: str | None = None  # error that makes it unusable: lost, needs a reset
 
 
 class Xid(Record):
-    """An error that the driver reported for a card."""
+    """An error that the driver reported for a GPU."""
 
     uuid: str
     code: int
 
 
 class Sample(Record):
-    """All cards at one moment (monotonic). `cards` is None when the driver did not answer."""
+    """All GPUs at one moment (monotonic).
+
+    If the driver did not answer, `cards` is None and `trouble` holds the error.
+    """
 
     at: float
     cards: tuple[GpuSample, ...] | None

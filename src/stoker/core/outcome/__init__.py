@@ -1,1 +1,1 @@
-"""What an exit means: the job's next state and the cause of a failure."""
+"""The outcome of an attempt: the next state of its job and the cause of a failure."""

@@ -1,18 +1,19 @@
-"""Why a job failed, read from the end of its log and from what the host saw.
+"""The cause of a failure, from the end of the job's log and from what the host reports.
 
-Exit codes hardly ever tell: a GPU out of memory is exit code 1, like any other error. So the log
-has to be read, and a log tells many stories. What counts, in this order:
+Exit codes rarely help: a job that runs out of GPU memory exits with 1, like most failed jobs. So
+the log is searched, in this order:
 
-1. What the host knows: the kernel killed for lack of memory; the shell says 126 or 127.
-2. The last traceback, if at most `_FOLLOW` lines come after its exception: the exception first,
-   then the text that follows it. If the exception says nothing by itself, the tracebacks that it is
-   chained to; if it only passes on that another process failed, the tracebacks before it. A
-   traceback of an unknown error is the end of the search: earlier texts were survived.
-3. Without such a traceback the last `_LAST` lines, the latest first.
-4. What is further up, and lines that tell of a problem that was survived ("retrying", "halved",
-   warnings), never count.
+1. The host: the OOM killer of the kernel; exit codes 126 and 127 of the shell.
+2. The last traceback, if at most `_FOLLOW` lines come after its exception: first the exception,
+   then the text after it. If the exception has no known cause, the tracebacks that it is chained
+   to; if it only reports that another process failed, the tracebacks before it. A traceback of an
+   unknown error ends the search: the program survived everything above it.
+3. Without such a traceback, the last `_LAST` lines, latest first.
 
-Nothing is better than something wrong: a cause decides whether and where a job is tried again.
+Text further up never counts, and neither do lines about an error that the program survived
+("retrying", "halved", warnings).
+
+When in doubt, no cause is reported: a wrong one would decide whether and where the job is retried.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ import re
 from stoker.core.record import Record
 
 _TAIL_BYTES = 64 * 1024
-_LOOK = 300  # lines that are read at all
-_FOLLOW = 80  # goodbyes of trackers and launchers, and the long messages of TensorFlow, are shorter
+_LOOK = 300  # lines that are searched
+_FOLLOW = 80  # exit messages of trackers and launchers, and errors of TensorFlow, are shorter
 _LAST = 25
 _EVIDENCE_CHARS = 200
 
@@ -31,7 +32,7 @@ _SIGKILL = 9
 
 Finding = tuple[str, str]
 
-# -- texts: all parts of a row have to be in one line, in lower case; the first row wins ----------
+# -- patterns: a line matches if it has all parts, in lower case; the first match counts ----------
 
 _CLEAR: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("host_oom", ("oom when allocating", "device:cpu")),
@@ -51,7 +52,7 @@ _CLEAR: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("gpu_oom", ("hip error: out of memory",)),
     ("gpu_oom", ("hiperroroutofmemory",)),
     ("gpu_oom", ("oom when allocating",)),
-    # Quotas of web services are "resource exhausted" too.
+    # Web services report exceeded quotas as "resource exhausted" too.
     ("gpu_oom", ("resource_exhausted", "out of memory")),
     ("gpu_oom", ("resource_exhausted", "failed to allocate")),
     ("gpu_oom", ("resourceexhaustederror", "out of memory")),
@@ -74,7 +75,7 @@ _CLEAR: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("gpu_error", ("cuda_error_illegal_address",)),
     ("gpu_error", ("uncorrectable ecc",)),
     ("gpu_error", ("cuda_error_ecc_uncorrectable",)),
-    # Not "device-side assert" alone: every CUDA error of torch ends with advice on assertions.
+    # Not "device-side assert" alone: every CUDA error of PyTorch ends with advice on assertions.
     ("gpu_error", ("device-side assert triggered",)),
     ("gpu_error", ("gpu is lost",)),
     ("gpu_error", ("fallen off the bus",)),
@@ -88,9 +89,8 @@ _CLEAR: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("gpu_error", ("nvrm: xid",)),
 )
 
-# No word of memory: a library found no room for its context. The same texts come from a missing
-# driver or an index out of range, so they count only if the GPU was seen full or the job itself
-# has spoken of lack of GPU memory before.
+# A library could not create its context, for lack of memory or because of a missing driver or an
+# index out of range. These count only if the GPU was full or the log reports lack of GPU memory.
 _IF_FULL: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("gpu_oom", ("cublas_status_alloc_failed",)),
     ("gpu_oom", ("cublas_status_not_initialized",)),
@@ -102,7 +102,7 @@ _IF_FULL: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("gpu_oom", ("unable to initialize backend 'cuda'",)),
 )
 
-# Ranks that lost a neighbour complain of this; the neighbour may have said something better.
+# Ranks that lost another rank print these; the log of the lost rank may have the cause.
 _VAGUE: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("gpu_error", ("nccl error",)),
     ("gpu_error", ("watchdog caught collective operation timeout",)),
@@ -111,7 +111,7 @@ _VAGUE: tuple[tuple[str, tuple[str, ...]], ...] = (
 _MISSING_MODULE = frozenset({"ModuleNotFoundError", "ImportError"})
 _MEMORY_ERROR = frozenset({"MemoryError", "_ArrayMemoryError"})
 
-# Exceptions that pass on the failure of another process.
+# Exceptions that report the failure of another process.
 _AFTER_EFFECT = (
     "ChildFailedError",
     "CalledProcessError",
@@ -133,7 +133,7 @@ _AFTER_EFFECT = (
     "Connection reset by peer",
 )
 
-# In the line before a traceback that ended nothing, mostly while Python was on its way out.
+# In the line before a traceback that did not end the program, mostly from the exit of Python.
 _HARMLESS = (
     "Exception ignored in",
     "--- Logging error ---",
@@ -143,7 +143,7 @@ _HARMLESS = (
 _HEADER = "Traceback (most recent call last)"
 _CHAINED = "above exception"
 
-# Advice such as "try reducing the batch size" is no sign of survival.
+# Advice such as "try reducing the batch size" does not mean that the program survived.
 _SURVIVED = re.compile(
     r"\b(?:retrying|trying again|halved|halving|reduced|lowered|decreased|skipped|skipping"
     r"|recovered|recovering|falling back|fell back|caught|handled|continuing|not a failure"
@@ -154,24 +154,24 @@ _SURVIVED = re.compile(
 
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]?|\][^\x07\x1b\n]*\x07?|[ -/]*[0-~]?)")
 
-# What launchers put before each line: torchrun, ray, mpirun, srun; and the rail of a group of
-# exceptions. At most one blank after it, for the indentation is needed.
+# Line prefixes of launchers (torchrun, ray, mpirun, srun) and the margin of exception groups. At
+# most one space after them is removed, because indentation tells frames from exceptions.
 _PREFIX = re.compile(
     r"\[[A-Za-z]{1,12}\d{1,6}\]: ?|\(\S{1,60} pid=\d{1,10}[^)]{0,60}\) "
     r"|\[\d{1,6},\d{1,6}\]<std\w{3}>: ?|\d{1,4}: | {1,40}\| "
 )
-_FRAME = frozenset(" \t│╭╰")  # the boxes are drawn by rich
+_FRAME = frozenset(" \t│╭╰")  # first characters of a stack frame; rich draws boxes
 
 
 class _Traceback(Record):
     start: int
     error: int
     harmless: bool
-    chained: bool  # to the one before
+    chained: bool  # to the traceback before it
 
 
 class _Texts(Record):
-    """The rows that can match at all: few, so that looking at a line costs little."""
+    """The patterns that occur in the log at all: few, so that a line is checked quickly."""
 
     clear: tuple[tuple[str, tuple[str, ...]], ...]
     vague: tuple[tuple[str, tuple[str, ...]], ...]
@@ -185,26 +185,26 @@ def diagnose(
     gpu_was_full: bool,
     host_killed: bool,
 ) -> Finding | None:
-    """The cause of a failure and the line that shows it, from the end of the job's log.
+    """Return the cause of a failure and the line that shows it; None if no cause was found.
 
-    `gpu_was_full`: hardly any memory was free on the job's GPU when it began or ended.
+    `gpu_was_full`: hardly any memory was free on the job's GPU when it started or ended.
     `host_killed`: the kernel killed a process of the job for lack of memory.
     """
     if exit_code == 0:
         return None
     if host_killed and (signal == _SIGKILL or exit_code == 128 + _SIGKILL):
-        return "host_oom", "killed by the kernel, which had run out of memory"
+        return "host_oom", "killed by the kernel because the host ran out of memory"
     lines = _lines(tail)
     script = _missing_script(lines, exit_code)
     if exit_code in (126, 127):
-        program = _shell_complaint(lines) or f"exit code {exit_code} of the shell"
+        program = _shell_error(lines) or f"exit code {exit_code} of the shell"
         return ("missing_script", script) if script else ("missing_program", program)
     found = _explain(lines, _texts(lines, gpu_was_full))
     if found is None and script is not None:
         found = "missing_script", script
-    found = found or _python_complaint(lines)
+    found = found or _python_error(lines)
     if found is None and host_killed:
-        return "host_oom", "the kernel had run out of memory and killed a process of the job"
+        return "host_oom", "the host ran out of memory and the kernel killed a process of the job"
     return found
 
 
@@ -214,7 +214,7 @@ def _lines(tail: bytes) -> list[str]:
         text = _ESCAPE.sub("", text)
     lines: list[str] = []
     for line in text.rsplit("\n", _LOOK)[-_LOOK:]:
-        # A progress bar is one line however often it was drawn.
+        # A progress bar is one line, with a piece for each time that it was drawn.
         for piece in line.rsplit("\r", 3)[-3:] if "\r" in line else (line,):
             prefix = _PREFIX.match(piece)
             if prefix:
@@ -248,13 +248,13 @@ def _explain(lines: list[str], texts: _Texts) -> Finding | None:
                 return _last(lines[error + 1 : end], texts) or vague
             found = _of_exception(lines[error], texts) or _first(lines[error + 1 : end], texts)
             if found is not None:
-                # An import that failed and was caught is common, and this cause ends all retries.
+                # Programs often catch a failed import, and this cause rules out retries.
                 return vague if in_chain and found[0] == "missing_module" else found
             unclear = _match(lines[error], texts.vague)
             vague = vague or unclear
             in_chain = traceback.chained
-            passes_on = any(name in lines[error] for name in _AFTER_EFFECT)
-            if not (in_chain or unclear or passes_on):
+            is_after_effect = any(name in lines[error] for name in _AFTER_EFFECT)
+            if not (in_chain or unclear or is_after_effect):
                 return vague
         end = traceback.start
     return _last(lines[:end], texts) or vague
@@ -322,14 +322,14 @@ def _memory_error(line: str) -> Finding | None:
 
 
 def _class_of(line: str) -> str:
-    """The name of the exception, if the line is one: `package.Name: message` or `Name`."""
+    """Return the class name of an exception line: `package.Name: message` or `Name`."""
     return line.partition(":")[0].rpartition(".")[2].strip()
 
 
-# -- complaints of those that start programs ------------------------------------------------------
+# -- errors of shells and interpreters ------------------------------------------------------------
 
 
-def _shell_complaint(lines: list[str]) -> str | None:
+def _shell_error(lines: list[str]) -> str | None:
     for line in reversed(lines[-5:]):
         lowered = line.lower()
         for text in (
@@ -342,14 +342,15 @@ def _shell_complaint(lines: list[str]) -> str | None:
 
 
 def _missing_script(lines: list[str], exit_code: int | None) -> str | None:
-    """What an interpreter says when the file that it was given is not there."""
+    """Return the error line of an interpreter whose script does not exist, or None."""
     for line in reversed(lines[-3:]):
         program, _, rest = line.partition(": ")
         name = program.rpartition("/")[2]
         if name.startswith(("python", "pypy")):
             is_it = exit_code == 2 and rest.startswith("can't open file")
         elif name in ("bash", "ksh"):
-            # A program without a slash would be "command not found"; with one, nobody can tell.
+            # Without a slash, a missing program would be "command not found"; with one, a missing
+            # script and a missing program look alike.
             path, _, end = rest.rpartition(": ")
             could_be = "/" not in path or path.endswith(".sh")
             is_it = exit_code == 127 and end == "No such file or directory" and could_be
@@ -362,8 +363,8 @@ def _missing_script(lines: list[str], exit_code: int | None) -> str | None:
     return None
 
 
-def _python_complaint(lines: list[str]) -> Finding | None:
-    """Python has no traceback for a module (-m) that is not there."""
+def _python_error(lines: list[str]) -> Finding | None:
+    """`python -m MODULE` prints no traceback if the module is missing."""
     for line in reversed(lines[-3:]):
         program, _, rest = line.partition(": ")
         if not program.rpartition("/")[2].startswith("python"):
@@ -374,7 +375,7 @@ def _python_complaint(lines: list[str]) -> Finding | None:
 
 
 def _evidence(line: str, at: int = 0) -> str:
-    """One short clean line, with what was found at `at` in it."""
+    """Return a short printable part of the line that includes the position `at`."""
     start = max(0, at - _EVIDENCE_CHARS // 2)
     text = " ".join(line[start : start + _EVIDENCE_CHARS].split())
     return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)

@@ -1,7 +1,7 @@
-"""What a program said last before it failed, for people and to tell failures apart.
+"""The last error in a log, for display and for counting equal failures.
 
-`causes.py` knows reasons that decide what happens next, and is careful. This is for all others: the
-exception of the last traceback, or else the last line.
+failure_causes.py reports only causes that decide about retries. This module covers the other
+failures: it returns the exception of the last traceback, or else the last line.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ _AROUND = "()[]{}<>,;:.!?'\"`"
 
 
 def last_words(tail: bytes) -> str | None:
-    """
+    """Return the last error in the end of a log; None if the log is empty.
+
     >>> last_words(b"1\\nTraceback (most recent call last):\\n  ...\\nKeyError: 'lr'\\nbye\\n")
     "KeyError: 'lr'"
     >>> last_words(b"loading\\rloaded\\ntrain: no such file\\n\\n")
@@ -31,10 +32,10 @@ def last_words(tail: bytes) -> str | None:
 
 
 def masked(text: str) -> str:
-    """The same for what differs only in numbers: a trial's number, a value, an address.
+    """Replace numbers by `#`, so that errors that differ only in numbers are equal.
 
-    >>> masked("trial 17: no room for 1e-05 at 0x7f3a")
-    'trial #: no room for # at #'
+    >>> masked("trial 17: cannot fit 1e-05 at 0x7f3a")
+    'trial #: cannot fit # at #'
     """
     words = []
     for word in text.split(" "):

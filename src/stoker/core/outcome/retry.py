@@ -1,29 +1,30 @@
-"""What an ended attempt means for its job: which event, which cause, and whether to try again."""
+"""The verdict on a finished attempt: event, cause, and whether the job is retried."""
 
 from __future__ import annotations
 
 from stoker.core.model import Outcome
+from stoker.core.outcome.wait_status import exit_code_of, signal_of
 from stoker.core.record import Record
 
-# However often a restartable job is lost, it is not started for ever (Slurm stops at 5 as well).
+# How often a lost restartable job is started again. Slurm has the same limit.
 RERUN_CAP = 5
 BACKOFF_CAP_SECONDS = 300.0
 
-# How often a job may be started anew because it ran out of GPU memory (`--on-oom`).
+# How often a job is started again after it ran out of GPU memory (`--on-oom`).
 OOM_CAP = 3
 
-# "Run me again": EX_TEMPFAIL, as a job exits that has saved its work. It counts where the job was
-# submitted as restartable, or said `stoker.requeue()`; any other program may mean something else.
+# EX_TEMPFAIL: a job that saved its work exits with this code to be started again. It counts only
+# for restartable jobs and after `stoker.requeue()`; other programs may use it for something else.
 REQUEUE_CODE = 75
 _PROGRESS_SECONDS = 10.0
 
-# Trying again cannot mend these, wherever and however often.
-DETERMINISTIC = frozenset({"missing_program", "missing_script", "missing_module"})  # of causes.py
+# Causes from failure_causes.py that a retry cannot fix.
+DETERMINISTIC = frozenset({"missing_program", "missing_script", "missing_module"})
 _DETERMINISTIC = DETERMINISTIC | {"start_failed", "time_limit"}
 
 
 class Verdict(Record):
-    """`event` is a row of core.states; `delay` is set when the job goes back to the queue."""
+    """`event` is one of core.states.EVENTS; `delay` is set if the job returns to the queue."""
 
     event: str
     cause: str
@@ -44,19 +45,22 @@ def judge(
     requeues: int = 0,
     seconds: float = 0.0,
 ) -> Verdict:
-    """Turn a wait status into an end of the job. `attempts` counts this one.
+    """Return the verdict on a finished attempt.
 
-    `requeues` of them, before this one, ended because the job asked for another: those are no
-    failures and use up no retries. `seconds` is how long this one took.
+    `attempts` counts this attempt too. `requeues` is the number of earlier attempts that ended
+    with a requeue: they are not failures and use no retries. `seconds` is the duration of this
+    attempt.
     """
-    exit_code, signal = _decode(outcome.status)
+    exit_code, signal = exit_code_of(outcome.status), signal_of(outcome.status)
     cause = _cause(outcome, exit_code, signal)
-    if cause == "stopped_early":  # it was told to leave, however it did: that is the end of it
+    if cause == "stopped_early":  # the sweep asked it to stop: its exit code does not matter
         return Verdict("cancel", cause, exit_code, signal)
-    asks = cause == "requeue" or (cause == "exit" and exit_code == REQUEUE_CODE and restartable)
-    if asks and not stop_requested:
-        # One that works a while and asks again is making progress; one that asks at once may be in
-        # a circle, and must not keep a GPU busy with that.
+    is_requeue = cause == "requeue" or (
+        cause == "exit" and exit_code == REQUEUE_CODE and restartable
+    )
+    if is_requeue and not stop_requested:
+        # A job that ran for a while makes progress. One that requeues at once may do so forever,
+        # so it waits longer each time.
         delay = 0.0 if seconds >= _PROGRESS_SECONDS else backoff(requeues + 1, base_delay)
         return Verdict("return", "requeue", exit_code, None, delay)
     attempts -= requeues
@@ -69,32 +73,23 @@ def judge(
             return Verdict("return", cause, None, None, backoff(attempts, base_delay))
         return Verdict("lose", cause, None, None)
     if cause == "gpu_oom" and on_oom is not None:
-        again = on_oom != "fail" and attempts <= OOM_CAP
+        is_retried = on_oom != "fail" and attempts <= OOM_CAP
     else:
-        again = cause not in _DETERMINISTIC and attempts <= retries
-    if again:
+        is_retried = cause not in _DETERMINISTIC and attempts <= retries
+    if is_retried:
         return Verdict("return", cause, exit_code, signal, backoff(attempts, base_delay))
     return Verdict("fail", cause, exit_code, signal)
 
 
-def give_up(verdict: Verdict) -> Verdict:
-    """The end instead of another attempt: its sweep was stopped."""
+def without_retry(verdict: Verdict) -> Verdict:
+    """Return the final verdict instead of a retry, because the sweep was stopped."""
     event = "cancel" if verdict.cause == "requeue" else "fail"
     return verdict._replace(event="lose" if verdict.cause == "lost" else event, delay=None)
 
 
 def backoff(attempts: int, base_delay: float) -> float:
-    """1, 2, 4, 8 ... times the base, capped: a broken job must not keep a GPU busy failing."""
+    """Return exponential backoff in seconds: base_delay times 1, 2, 4, 8 ..., with a cap."""
     return float(min(BACKOFF_CAP_SECONDS, base_delay * 2 ** min(attempts - 1, 30)))
-
-
-def _decode(status: int | None) -> tuple[int | None, int | None]:
-    if status is None:
-        return None, None
-    signal = status & 0x7F
-    if signal:
-        return None, signal
-    return (status >> 8) & 0xFF, None
 
 
 def _cause(outcome: Outcome, exit_code: int | None, signal: int | None) -> str:

@@ -1,1 +1,1 @@
-"""Which waiting job starts on which GPU: pure decisions."""
+"""The scheduling policy: which waiting job starts on which GPU."""

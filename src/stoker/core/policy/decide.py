@@ -1,11 +1,21 @@
-"""`decide`: one snapshot in, one plan out. The daemon, `stoker why` and the simulator all use it.
+"""The scheduling policy: `decide` turns a snapshot into a plan.
 
-Order: priority; then whose share runs least; then who has waited longest for the length of his job
-(short jobs overtake, but nobody for ever); then first come first served. The first job that does
-not fit gets a reservation: the devices that will have room soonest are kept for it, so a stream of
-narrow jobs cannot starve a wide one. Later jobs may fill the hole only where they should not delay
-it: beside it, or for less time than the reservation is away (by their time limit, or by how long
-their command profile says). Jobs without GPUs run beside all that, as many as there are CPU slots.
+The daemon, `stoker why`, forecasts and `stoker simulate` all use it. Waiting jobs are ordered by
+
+1. priority,
+2. fair share: the group with the fewest GPUs in use comes first,
+3. highest response ratio next (HRRN): waiting time divided by expected duration. Short jobs
+   overtake long ones, but the ratio of a long job grows while it waits. Jobs that waited longer
+   than `Rules.patience` come before all others, first come, first served,
+4. first come, first served.
+
+Jobs are placed in this order with EASY backfill (Lifka, 1995). The first job that does not fit
+gets a reservation: the devices that will have room soonest are kept for it, so that a stream of
+small jobs cannot starve a large one. A later job may start only if it does not delay the
+reservation: it uses devices or memory that the reservation leaves free, or it ends before the
+reservation is due, according to its time limit or its command profile.
+
+Jobs without GPUs only need a CPU slot and are not part of this.
 """
 
 from __future__ import annotations
@@ -31,9 +41,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 else:
-    Protocol = object  # `typing` takes as long to load as all of this package
+    Protocol = object  # importing `typing` takes as long as importing this whole package
 
-# Reasons why a job was not started; explain.py turns them into sentences.
+# Reasons why a job does not start; explain.py turns them into sentences.
 NO_DEVICE = "no_device"
 NO_CPU_SLOT = "no_cpu_slot"
 RESERVED = "reserved"
@@ -41,21 +51,21 @@ IMPOSSIBLE = "impossible"
 DRAINING = "draining"
 SHARE_FULL = "share_full"
 
-_SHORTEST = 10.0
-# How many jobs of one request group a decision sees at most.
+_SHORTEST = 10.0  # seconds: shorter jobs have the response ratio of a job of this duration
+# The most jobs of one request group that a decision considers.
 MOST_SEEN = 16
 
 AnyJob = WaitingJob | ReadyJob
 
 
 class Placement(Protocol):
-    """Where jobs are placed: the devices of a host, or the simulator's many."""
+    """Where jobs are placed: the devices of a host, or those of the simulator."""
 
     now: float
 
     @property
     def has_room(self) -> bool:
-        """Whether anything is left on any device; False saves a look at each for every job."""
+        """Whether any device has anything left; if not, jobs need not be checked one by one."""
 
     def is_possible(self, request: Request) -> bool: ...
     def place(self, request: Request, end: float | None) -> tuple[int, ...] | None: ...
@@ -67,35 +77,36 @@ class Placement(Protocol):
 
 
 def decide(snapshot: Snapshot, *, tells_why: bool = True) -> Plan:
-    """Which waiting jobs start now, and for what the others wait. Same snapshot, same plan.
+    """Return which waiting jobs start now and why the others wait. Deterministic.
 
-    The daemon does not ask why, and is spared looking at jobs for which there is no room at all.
+    The daemon does not need the reasons: without `tells_why`, the jobs that follow when no device
+    has room are skipped.
     """
     if snapshot.draining:
         return Plan((), None, {job.id: DRAINING for job in snapshot.waiting})
     estimates = snapshot.estimates
-    ground = space_of(snapshot)
+    pool = pool_of(snapshot)
     cpu_free = snapshot.cpu_slots - sum(1 for job in snapshot.running if not job.request.gpus)
     order = order_of(snapshot)
     left = _left(snapshot.limits, snapshot.running) if snapshot.limits else {}
-    return plan(order, ground, cpu_free, snapshot.rules, estimates, tells_why, left)
+    return plan(order, pool, cpu_free, snapshot.rules, estimates, tells_why, left)
 
 
-def space_of(snapshot: Snapshot) -> DevicePool:
-    """The room on the devices of a snapshot, before anything is started."""
+def pool_of(snapshot: Snapshot) -> DevicePool:
+    """Return the devices of a snapshot with their free room, before any waiting job starts."""
     states = snapshot.states or {}
     return DevicePool(snapshot.now, snapshot.devices, snapshot.running, states, snapshot.estimates)
 
 
 def order_of(snapshot: Snapshot) -> Iterator[AnyJob]:
-    """The waiting jobs in the order in which they are placed."""
+    """Return the waiting jobs in the order in which they are placed."""
     return in_order(
         snapshot.waiting, snapshot.running, snapshot.now, snapshot.rules, snapshot.estimates
     )
 
 
 def in_view(snapshot: Snapshot) -> Snapshot:
-    """The snapshot with only those waiting jobs that the daemon looks at in one decision."""
+    """Return the snapshot with only the waiting jobs that the daemon considers in one decision."""
     groups: dict[int, list[AnyJob]] = {}
     for job in snapshot.waiting:
         groups.setdefault(job.line or -job.id, []).append(job)
@@ -111,10 +122,10 @@ def jobs_to_see(
     running: Iterable[RunningJob],
     cpu_slots: int,
 ) -> int:
-    """How many jobs of each request group one decision looks at.
+    """Return how many jobs of each request group one decision considers.
 
-    Where every job wants one slot at most, no more can start than there are free slots; others
-    may be overtaken, so then it pays to look further down.
+    If every job needs one slot at most, no more jobs can start than there are free slots. Larger
+    jobs may be overtaken, so then the decision looks further down the queue.
     """
     requests = list(requests)
     if not all(map(_is_narrow, requests)):
@@ -134,14 +145,14 @@ def _is_narrow(request: Request) -> bool:
 
 def plan(
     order: Iterable[AnyJob],
-    ground: Placement,
+    pool: Placement,
     cpu_free: int,
     rules: Rules,
     estimates: Estimates = NO_ESTIMATES,
     tells_why: bool = False,
     left: dict[str, int] | None = None,
 ) -> Plan:
-    """Place the jobs one after another. `left`: how many more of a share may run at all."""
+    """Place the jobs in this order. `left`: how many more jobs of a fair-share group may run."""
     starts: list[Start] = []
     waits: dict[int, str] = {}
     reservation: Reservation | None = None
@@ -160,28 +171,28 @@ def plan(
             else:
                 waits[job.id] = NO_CPU_SLOT
             continue
-        if not tells_why and not ground.has_room:
+        if not tells_why and not pool.has_room:
             continue
-        if not ground.is_possible(request):
+        if not pool.is_possible(request):
             waits[job.id] = IMPOSSIBLE
             continue
-        end = over_by(job, ground.now, estimates)
+        end = latest_end(job, pool.now, estimates)
         devices = None
-        if ground.has_room and (reservation is None or rules.backfill):
-            devices = ground.place(request, end)
+        if pool.has_room and (reservation is None or rules.backfill):
+            devices = pool.place(request, end)
         if devices is not None:
-            ground.take(request, devices, end, likely_end_of(job, ground.now, estimates))
+            pool.take(request, devices, end, likely_end_of(job, pool.now, estimates))
             starts.append(Start(job.id, devices))
             _count(left, job.share)
-        elif reservation is not None and ground.has_room and ground.would_fit(request):
+        elif reservation is not None and pool.has_room and pool.would_fit(request):
             waits[job.id] = RESERVED
         else:
             waits[job.id] = NO_DEVICE
             if reservation is None:
-                kept, at = ground.reserve(request)
+                kept, at = pool.reserve(request)
                 if kept or at is not None:
                     reservation = Reservation(job.id, kept, at)
-    has_room = ground.has_room or (wants_cpu and cpu_free > 0)
+    has_room = pool.has_room or (wants_cpu and cpu_free > 0)
     return Plan(tuple(starts), reservation, waits, has_room)
 
 
@@ -197,17 +208,17 @@ def _count(left: dict[str, int] | None, share: str) -> None:
         left[share] -= 1
 
 
-def over_by(job: AnyJob, now: float, estimates: Estimates) -> float | None:
-    """When a job that starts now is over at the latest; None when that is unknown."""
-    lengths = (job.time_limit, estimates.bound(job.family))
-    known = [length for length in lengths if length is not None]
+def latest_end(job: AnyJob, now: float, estimates: Estimates) -> float | None:
+    """Return the latest end of a job that starts now; None if it is unknown."""
+    durations = (job.time_limit, estimates.bound(job.family))
+    known = [duration for duration in durations if duration is not None]
     return now + min(known) if known else None
 
 
 def likely_end_of(job: AnyJob, now: float, estimates: Estimates) -> float:
-    """When a job that starts now is likely over, as `likely_end` says once it runs."""
-    lengths = (job.time_limit, estimates.seconds(job.family))
-    return now + min((length for length in lengths if length is not None), default=float("inf"))
+    """Return the likely end of a job that starts now; `likely_end` does so for a running job."""
+    durations = (job.time_limit, estimates.seconds(job.family))
+    return now + min((known for known in durations if known is not None), default=float("inf"))
 
 
 def in_order(
@@ -217,46 +228,46 @@ def in_order(
     rules: Rules,
     estimates: Estimates = NO_ESTIMATES,
 ) -> Iterator[AnyJob]:
-    """The jobs in the order in which they may choose.
+    """Yield the jobs in the order of the policy.
 
-    Taking turns between shares depends on what was just started; it is assumed that all that is
-    offered is taken, which is right for those at the front, and nobody else starts.
+    The order between fair-share groups depends on which jobs start. Every job is assumed to start,
+    which is true of the first ones; the order of jobs that cannot start does not matter.
     """
-    lines: dict[str, list[AnyJob]] = {}
+    groups: dict[str, list[AnyJob]] = {}
     for job in waiting:
-        lines.setdefault(job.share if rules.is_fair else "", []).append(job)
-    for line in lines.values():
-        line.sort(key=lambda job: _rank(job, now, rules, estimates), reverse=True)  # pops the first
-    in_use = dict.fromkeys(lines, 0)
+        groups.setdefault(job.share if rules.is_fair else "", []).append(job)
+    for jobs in groups.values():
+        jobs.sort(key=lambda job: _rank(job, now, rules, estimates), reverse=True)  # first job last
+    in_use = dict.fromkeys(groups, 0)
     for one in running:
         if one.share in in_use:
             in_use[one.share] += len(one.devices)
-    while len(lines) > 1:
-        heads = {share: line[-1] for share, line in lines.items()}
+    while len(groups) > 1:
+        first = {share: jobs[-1] for share, jobs in groups.items()}
         share = min(
-            heads,
-            key=lambda s: (-heads[s].priority, in_use[s], _rank(heads[s], now, rules, estimates)),
+            first,
+            key=lambda s: (-first[s].priority, in_use[s], _rank(first[s], now, rules, estimates)),
         )
-        job = lines[share].pop()
+        job = groups[share].pop()
         in_use[share] += job.request.gpus
         yield job
-        if not lines[share]:
-            del lines[share]
-    for line in lines.values():
-        yield from reversed(line)
+        if not groups[share]:
+            del groups[share]
+    for jobs in groups.values():
+        yield from reversed(jobs)
 
 
 def _rank(
     job: AnyJob, now: float, rules: Rules, estimates: Estimates
 ) -> tuple[int, int, float, int]:
-    """Who has waited longest, measured by the length of the job, comes first.
+    """Return the sort key of a job inside its fair-share group.
 
-    So short jobs overtake long ones, but a long one comes nearer to the front for as long as it
-    waits, and behind nobody who came after its patience ended.
+    Jobs within their patience are ordered by response ratio (HRRN); all others come before them,
+    first come, first served.
     """
     waited = now - job.since
     if not rules.short_first or waited > rules.patience:
         return (-job.priority, 0, 0.0, job.id)
     known = estimates.seconds(job.family)
-    length = max(estimates.typical if known is None else known, _SHORTEST)
-    return (-job.priority, 1, -max(0.0, waited) / length, job.id)
+    duration = max(estimates.typical if known is None else known, _SHORTEST)
+    return (-job.priority, 1, -max(0.0, waited) / duration, job.id)

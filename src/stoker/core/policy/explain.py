@@ -22,7 +22,7 @@ from stoker.core.policy.decide import (
     AnyJob,
     decide,
     order_of,
-    space_of,
+    pool_of,
 )
 from stoker.core.policy.placement import amount_of, is_eligible, likely_end
 from stoker.core.record import Record
@@ -31,7 +31,7 @@ _OPEN = DeviceState()
 
 
 class Place(Record):
-    """How many jobs come before a job in the order of the policy."""
+    """The number of jobs that come before a job in the order of the policy."""
 
     ahead: int
     is_exact: bool = True
@@ -42,7 +42,10 @@ class Place(Record):
 
 
 def places(snapshot: Snapshot, cut: Collection[int] = ()) -> dict[int, Place]:
-    """The place of every waiting job. `cut`: request groups with more jobs than the snapshot."""
+    """Return the place of every waiting job by its id.
+
+    `cut`: request groups that have more waiting jobs than the snapshot shows.
+    """
     found = {}
     last = {job.line: job.id for job in snapshot.waiting if job.line in cut}
     is_exact = True
@@ -53,40 +56,40 @@ def places(snapshot: Snapshot, cut: Collection[int] = ()) -> dict[int, Place]:
 
 
 def explain_ready(job: AnyJob, snapshot: Snapshot, plan: Plan, place: Place) -> list[str]:
-    """Reasons for a job that waits for nothing but devices; empty when it starts now."""
+    """Return the reasons why a ready job waits; empty if it starts now."""
     sentences, waits_for_others = reasons_of(job, snapshot, plan)
     return [*sentences, str(place)] if waits_for_others and place.ahead else sentences
 
 
 def reasons_of(job: AnyJob, snapshot: Snapshot, plan: Plan) -> tuple[list[str], bool]:
-    """What a job waits for, and whether the jobs in front of it are part of the reason.
+    """Return the reasons why a job waits, and whether the jobs before it are one of them.
 
-    A job that the daemon does not look at yet waits for the jobs before it in its request group,
-    and so for what they wait for.
+    A job that the daemon does not consider yet waits for the jobs before it in its request group,
+    so it has their reason.
     """
     if any(start.job == job.id for start in plan.starts):
         return [], False
     reason = plan.waits.get(job.id)
     if reason is None:
-        alike = [other.id for other in snapshot.waiting if other.line == job.line]
-        reason = next((plan.waits[id] for id in alike if id in plan.waits), None)
+        group = [other.id for other in snapshot.waiting if other.line == job.line]
+        reason = next((plan.waits[id] for id in group if id in plan.waits), None)
         if reason is None:
             return [f"it needs {needs(job.request)}"], True
     if reason == DRAINING:
-        return ["the queue is drained: no job is started until `stoker daemon resume`"], False
+        return ["the queue is drained: no job starts until `stoker daemon resume`"], False
     if reason == IMPOSSIBLE:
         fitting = sum(1 for device in snapshot.devices if is_eligible(job.request, device))
         has = f"this host has {len(snapshot.devices)}"
         if len(snapshot.devices) != fitting:
-            has += f", of which {fitting} would do"
+            has += f", of which {fitting} qualify"
         return [f"it needs {needs(job.request)}, and {has}"], False
     if reason == SHARE_FULL:
         most = (snapshot.limits or {}).get(job.share, 0)
-        return [f"{job.share} may have {most} running at a time, and has"], False
+        return [f"{job.share} already has {most} running, which is its limit"], False
     if reason == NO_CPU_SLOT:
         busy = [running.id for running in snapshot.running if not running.request.gpus]
         busy += [start.job for start in plan.starts if not start.devices]
-        taken = f" are taken by {_jobs(busy)}" if busy else " are taken"
+        taken = f" are used by {_jobs(busy)}" if busy else " are in use"
         return [f"all {snapshot.cpu_slots} CPU slots{taken}"], True
     if reason == RESERVED and plan.reservation is not None:
         return [_kept(job, plan.reservation, snapshot)], True
@@ -94,18 +97,18 @@ def reasons_of(job: AnyJob, snapshot: Snapshot, plan: Plan) -> tuple[list[str], 
 
 
 def needs(request: Request) -> str:
-    """A request in words."""
+    """Return a request in words."""
     words = _gpus(request.gpus)
     if request.memory is not None:
         words += f" with {format_size(request.memory)} free"
     elif request.is_auto:
-        words += " (nothing is known of its memory yet)"
+        words += " (no memory estimate yet)"
     if request.exclusive:
         words += ", whole"
     if request.model is not None:
         words += f", {request.model}"
     if request.min_memory is not None:
-        words += f", of {format_size(request.min_memory)} or more"
+        words += f", with {format_size(request.min_memory)} or more"
     if request.ids:
         words += f" among {','.join(request.ids)}"
     return words
@@ -113,20 +116,20 @@ def needs(request: Request) -> str:
 
 def _kept(job: AnyJob, held: Reservation, snapshot: Snapshot) -> str:
     visible = {device.number: device.visible for device in snapshot.devices}
-    cards = f"gpu{_s(held.devices)} {', '.join(visible[n] for n in sorted(held.devices))}"
+    gpus = f"gpu{_s(held.devices)} {', '.join(visible[n] for n in sorted(held.devices))}"
     are = "are" if len(held.devices) > 1 else "is"
-    sentence = f"{cards} {are} kept for job {held.job}, which comes first"
-    if held.at is None or held.at <= snapshot.now:  # no time limit is short enough
+    sentence = f"{gpus} {are} reserved for job {held.job}, which comes first"
+    if held.at is None or held.at <= snapshot.now:  # no time limit would be short enough
         return sentence
     sentence += f", likely in {format_duration(held.at - snapshot.now)}"
-    is_seen = any(other.id == job.id for other in snapshot.waiting)
-    if is_seen and _would_start(job._replace(time_limit=held.at - snapshot.now), snapshot):
+    is_considered = any(other.id == job.id for other in snapshot.waiting)
+    if is_considered and _would_start(job._replace(time_limit=held.at - snapshot.now), snapshot):
         sentence += "; a --time-limit below that would let this job start now"
     return sentence
 
 
 def _holders(request: Request, snapshot: Snapshot, plan: Plan) -> list[str]:
-    """Who is in the way on each device that would do, and until when if anybody knows."""
+    """Return what occupies each device that qualifies, and until when if that is known."""
     running: dict[int, list[RunningJob]] = {}
     for job in snapshot.running:
         for number in job.devices:
@@ -135,7 +138,7 @@ def _holders(request: Request, snapshot: Snapshot, plan: Plan) -> list[str]:
     for start in plan.starts:
         for number in start.devices:
             starting.setdefault(number, []).append(start.job)
-    space = space_of(snapshot)
+    pool = pool_of(snapshot)
     sentences = []
     for device in snapshot.devices:
         if not is_eligible(request, device):
@@ -151,7 +154,7 @@ def _holders(request: Request, snapshot: Snapshot, plan: Plan) -> list[str]:
             words.append(f"starts {_jobs(next_jobs)} now")
         if state.note is not None:
             words.append(f"is used by others: {state.note}")
-        room = space.rooms[device.number]
+        room = pool.rooms[device.number]
         if request.memory is not None and 0 < room.free < amount_of(request, device):
             words.append(f"has {format_size(room.free)} free")
         elif len(jobs) + len(next_jobs) < device.slots and state == _OPEN:
@@ -161,7 +164,10 @@ def _holders(request: Request, snapshot: Snapshot, plan: Plan) -> list[str]:
 
 
 def what_if(job: AnyJob, snapshot: Snapshot) -> str | None:
-    """One change to the request that would start the job now; tried out before it is told."""
+    """Return one change to the request that would start the job now; None if there is none.
+
+    Every change is checked with the policy before it is suggested.
+    """
     for words, request in _changes(job.request, snapshot):
         if _would_start(job._replace(request=request), snapshot):
             return f"{words} would start it now"
@@ -169,7 +175,7 @@ def what_if(job: AnyJob, snapshot: Snapshot) -> str | None:
 
 
 def _would_start(changed: AnyJob, snapshot: Snapshot) -> bool:
-    """Whether a job that is changed like this would start now."""
+    """Whether the changed job would start now."""
     others = tuple(other for other in snapshot.waiting if other.id != changed.id)
     plan = decide(snapshot._replace(waiting=(*others, changed)), tells_why=False)
     return any(start.job == changed.id for start in plan.starts)
@@ -178,11 +184,11 @@ def _would_start(changed: AnyJob, snapshot: Snapshot) -> bool:
 def _changes(request: Request, snapshot: Snapshot) -> Iterator[tuple[str, Request]]:
     for gpus in range(request.gpus - 1, 0, -1):
         yield f"--gpus {gpus}", request._replace(gpus=gpus)
-    space = space_of(snapshot)
+    pool = pool_of(snapshot)
     free = sorted(
         (
             room.free >> 30
-            for room in space.rooms.values()
+            for room in pool.rooms.values()
             if room.device.memory and is_eligible(request._replace(memory=None), room.device)
         ),
         reverse=True,
@@ -193,9 +199,9 @@ def _changes(request: Request, snapshot: Snapshot) -> Iterator[tuple[str, Reques
             smaller = request._replace(memory=most, exclusive=False, is_auto=False)
             yield f"--gpu-mem {most >> 30}G", smaller
     if request.ids:
-        yield "leaving out --gpu-ids", request._replace(ids=())
+        yield "removing --gpu-ids", request._replace(ids=())
     if request.model is not None:
-        yield "leaving out --gpu-model", request._replace(model=None)
+        yield "removing --gpu-model", request._replace(model=None)
 
 
 def _until(jobs: list[RunningJob], snapshot: Snapshot) -> str:

@@ -1,4 +1,4 @@
-"""When waiting jobs will start: the daemon's decisions, played forward over the likely ends."""
+"""When waiting jobs will start: the policy, simulated over the likely ends of running jobs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _SOON_SECONDS = 1.0
 
 
 def forecast(snapshot: Snapshot, cut: Collection[int] = ()) -> dict[int, float]:
-    """Seconds from now by job, for those whose start follows from what is known.
+    """Return the seconds until the start of each job whose start can be predicted.
 
-    Time limits and estimates say when jobs end; where neither is known, nothing is promised. `cut`
-    are the request groups that have more jobs than the snapshot: the forecast ends where one of
-    those could be next.
+    Time limits and estimates predict the ends of jobs; jobs behind one without either have no
+    forecast. `cut`: request groups that have more waiting jobs than the snapshot; the forecast
+    ends where one of those jobs could be next.
     """
     if snapshot.draining:
         return {}
@@ -44,9 +44,15 @@ def forecast(snapshot: Snapshot, cut: Collection[int] = ()) -> dict[int, float]:
                 return starts
             ends_by = None if job.time_limit is None else now + job.time_limit
             new = RunningJob(
-                job.id, next_attempt, job.request, start.devices, now, ends_by, job.share,
-                job.family,
-            )  # fmt: skip
+                id=job.id,
+                attempt=next_attempt,
+                request=job.request,
+                devices=start.devices,
+                started=now,
+                ends_by=ends_by,
+                share=job.share,
+                family=job.family,
+            )
             running[next_attempt] = new
             end = likely_end(new, now, snapshot.estimates)
             heapq.heappush(ends, (max(end, now), next_attempt))
@@ -55,7 +61,7 @@ def forecast(snapshot: Snapshot, cut: Collection[int] = ()) -> dict[int, float]:
             continue  # the daemon decides again until nothing more starts
         if not waiting or not ends or ends[0][0] == float("inf"):
             break
-        # A job that is past its end is about to end; only what starts now starts in 0 seconds.
+        # A job past its end is about to end; only jobs that start now have a forecast of 0.
         now = max(ends[0][0], now, snapshot.now + _SOON_SECONDS)
         while ends and ends[0][0] <= now:
             del running[heapq.heappop(ends)[1]]

@@ -1,8 +1,8 @@
-"""The room on the devices while one decision is made: what fits where, and when more will.
+"""Placement: which jobs fit on which devices, now and later.
 
-Every claim is an amount of a device. A job that asks for memory claims so many bytes; one that asks
-for nothing claims a slot, which is the device divided by its slots, normally all of it. Where the
-memory of a device is unknown, a slot counts as one.
+Every job claims an amount of each of its devices: the bytes that it requested, or else one slot,
+which is the memory of the device divided by its number of slots. If the memory of a device is
+unknown, amounts are counted in slots.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _OPEN = DeviceState()
 
 
 class DeviceRoom:
-    """What is left of one device."""
+    """The free room on one device."""
 
     __slots__ = ("device", "free", "has_strangers", "is_brief", "is_closed", "jobs", "total")
 
@@ -27,12 +27,12 @@ class DeviceRoom:
         self.has_strangers = state.has_strangers
         self.is_closed = state.closed is not None
         self.is_brief = state.is_brief
-        self.jobs: list[tuple[float, float, int]] = []  # (end, since, amount) of what runs here
+        self.jobs: list[tuple[float, float, int]] = []  # (likely end, start, amount) of each job
 
     def fits(self, amount: int) -> bool:
         if self.is_closed:
             return False
-        if amount >= self.total:  # all of it: nobody else may be here, however little they use
+        if amount >= self.total:  # the whole device: no other process, however small, may use it
             return not self.jobs and not self.has_strangers
         return amount <= self.free
 
@@ -41,8 +41,8 @@ class DeviceRoom:
         self.jobs.append((end, since, amount))
 
     def can_open(self, amount: int) -> bool:
-        """Whether it would fit if our own jobs left. To keep others off would be no use if not."""
-        if self.is_brief:  # what is being cleared away looks like anything
+        """Whether `amount` would fit without running jobs; if not, a reservation is useless."""
+        if self.is_brief:  # while processes are being ended, the use of the device is unknown
             return True
         if self.is_closed or (amount >= self.total and self.has_strangers):
             return False
@@ -50,7 +50,10 @@ class DeviceRoom:
         return whole or self.free + sum(taken for _, _, taken in self.jobs) >= amount
 
     def opens_at(self, amount: int, now: float) -> tuple[float, float]:
-        """(when it will fit, since when that is awaited), both infinite when nobody can know."""
+        """Return when `amount` will fit, and when the job that makes room then was started.
+
+        Both are infinite if that is unknown.
+        """
         if self.fits(amount) or (self.is_brief and not self.jobs):
             return now, float("-inf")
         jobs = sorted(self.jobs)
@@ -71,7 +74,7 @@ def capacity(device: Device) -> int:
 
 
 def amount_of(request: Request, device: Device) -> int:
-    """What a job with this request claims of the device."""
+    """Return the amount of the device that a job with this request claims."""
     if request.exclusive:
         return capacity(device)
     if request.memory is not None:
@@ -80,7 +83,7 @@ def amount_of(request: Request, device: Device) -> int:
 
 
 def is_eligible(request: Request, device: Device) -> bool:
-    """Whether the device, if it were idle, would do for one of the job's GPUs."""
+    """Whether the device, if idle, qualifies for one of the job's GPUs."""
     if request.memory is not None and request.memory > device.memory:
         return False
     if request.min_memory is not None and request.min_memory > device.memory:
@@ -91,7 +94,7 @@ def is_eligible(request: Request, device: Device) -> bool:
 
 
 def is_named(device: Device, names: Iterable[str]) -> bool:
-    """Whether one of the names means this device: an index, a UUID, or the start of one."""
+    """Whether one of the names denotes this device: an index, a UUID, or a prefix of one."""
     return any(
         name in (device.visible, str(device.number))
         or (len(name) > 4 and device.uuid.lower().startswith(name.lower()))
@@ -100,6 +103,8 @@ def is_named(device: Device, names: Iterable[str]) -> bool:
 
 
 class DevicePool:
+    """The devices of one decision, with running jobs, planned starts and a reservation."""
+
     def __init__(
         self,
         now: float,
@@ -111,7 +116,8 @@ class DevicePool:
         self.now = now
         self.rooms = {d.number: DeviceRoom(d, states.get(d.number, _OPEN)) for d in devices}
         self._possible: dict[Request, bool] = {}
-        self._kept: dict[int, int] = {}  # device: what a job that stays longer may use of it
+        # By reserved device: the amount left for jobs that end after the reservation is due.
+        self._kept: dict[int, int] = {}
         self._kept_until: float | None = None
         for job in running:
             for number in job.devices:
@@ -121,7 +127,7 @@ class DevicePool:
                     room.take(amount, likely_end(job, now, estimates), job.started)
 
     def is_possible(self, request: Request) -> bool:
-        """Whether the job could start here if all devices were idle and open."""
+        """Whether a job with this request could start if all devices were idle and open."""
         known = self._possible.get(request)
         if known is None:
             able = sum(1 for room in self.rooms.values() if is_eligible(request, room.device))
@@ -133,19 +139,19 @@ class DevicePool:
         return any(room.free > 0 and not room.is_closed for room in self.rooms.values())
 
     def place(self, request: Request, end: float | None) -> tuple[int, ...] | None:
-        """The devices for a job that is over by `end`; None if it has to wait."""
+        """Return devices for a job that ends by `end` (None: unknown); None if it has to wait."""
         return self._place(request, self._kept if self._stays(end) else {})
 
     def _stays(self, end: float | None) -> bool:
-        """Whether a job would still be there when the reservation is due."""
+        """Whether a job that ends by `end` may still run when the reservation is due."""
         return end is None or self._kept_until is None or end > self._kept_until
 
     def would_fit(self, request: Request) -> bool:
-        """Whether only a reservation is in its way."""
+        """Whether the request fits if the reservation is ignored."""
         return self._place(request, {}) is not None
 
     def _place(self, request: Request, kept: Mapping[int, int]) -> tuple[int, ...] | None:
-        # Emptiest first: cards are filled before any is shared. Then as they are listed.
+        # Emptiest devices first, so that jobs share one only if none is idle; then in list order.
         avoided = self._avoided(request) if request.avoid else ()
         found = []
         for place, (number, room) in enumerate(self.rooms.items()):
@@ -166,7 +172,7 @@ class DevicePool:
         return tuple(sorted(number for _, _, _, number in found[: request.gpus]))
 
     def _avoided(self, request: Request) -> set[int]:
-        """Cards to stay away from, unless without them too few are left."""
+        """Return the devices to avoid; none if too few others qualify."""
         if not request.avoid:
             return set()
         able = [room.device for room in self.rooms.values() if is_eligible(request, room.device)]
@@ -176,7 +182,7 @@ class DevicePool:
     def take(
         self, request: Request, devices: tuple[int, ...], end: float | None, likely: float
     ) -> None:
-        """Put a job there that is over by `end` at the latest, and likely at `likely`."""
+        """Place a job that ends by `end` at the latest and likely at `likely`."""
         stays = self._stays(end)
         for number in devices:
             room = self.rooms[number]
@@ -186,19 +192,20 @@ class DevicePool:
                 self._kept[number] -= amount
 
     def reserve(self, request: Request) -> tuple[tuple[int, ...], float | None]:
-        """Keep the devices that will have room soonest; (devices, when or None if unknown).
+        """Reserve the devices that will have room soonest.
 
-        None at all if our own jobs are not what is in the way.
+        Returns the devices, and when they have room (None: unknown). Returns no devices if the
+        request would not fit even without the running jobs.
 
-        Where no end is known, the device that is busy longest is the best guess there is, and a
-        fixed one, so the same devices stay reserved from turn to turn.
+        If no end is known, the devices that were busy longest are reserved: that is the best
+        guess, and it stays the same from tick to tick.
         """
         times = []
         avoided = self._avoided(request)
         for number, room in self.rooms.items():
             amount = amount_of(request, room.device)
-            may = number not in avoided and is_eligible(request, room.device)
-            if may and room.can_open(amount):
+            is_candidate = number not in avoided and is_eligible(request, room.device)
+            if is_candidate and room.can_open(amount):
                 times.append((*room.opens_at(amount, self.now), number))
         if len(times) < request.gpus:
             return (), None
@@ -218,13 +225,14 @@ class DevicePool:
 
 
 def likely_end(job: RunningJob, now: float, estimates: Estimates) -> float:
-    """When a running job will be over: by its limit at the latest, else by its estimate.
+    """Return when a running job likely ends: after its estimated duration or at its time limit.
 
-    One that is past its usual time is given half as long again as it has run, and so on.
+    A job past its estimate is expected to run for half of its time so far again. Infinite if
+    neither is known.
     """
     end = float("inf") if job.ends_by is None else job.ends_by
     seconds = estimates.seconds(job.family)
     if seconds is not None:
-        usual = job.started + seconds
-        end = min(end, usual if usual > now else now + (now - job.started) / 2)
+        expected = job.started + seconds
+        end = min(end, expected if expected > now else now + (now - job.started) / 2)
     return end

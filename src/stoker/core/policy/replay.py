@@ -1,8 +1,8 @@
-"""A trace of jobs through the policy, in virtual time: `stoker simulate`.
+"""Simulate the policy on a trace of jobs, in virtual time: `stoker simulate`.
 
-The policy is the one that the daemon uses (`plan` and `in_order`); only the ground differs: many
-equal devices of which each job takes whole ones, kept as a pile and a sorted list of ends, so that
-thousands of devices cost no more than a few.
+The policy is that of the daemon (`plan` and `in_order`). Only the devices are simplified: they are
+identical and every job uses whole ones, so a stack of free devices and a heap of job ends suffice,
+and thousands of devices cost no more than a few.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class TraceJob(Record):
 
 
 class Profiles:
-    """What is known about durations during a replay; grows with every end where it learns."""
+    """The durations known during a replay; updated after each job if `learns` is set."""
 
     def __init__(self, known: dict[int, Estimate] | None = None, *, learns: bool = False) -> None:
         self._known = known or {}
@@ -50,7 +50,7 @@ class Profiles:
 
 
 class Result(Record):
-    """Waits in seconds in the order of the trace."""
+    """Waiting times are in seconds, in the order of the trace."""
 
     waits: list[float]
     makespan: float
@@ -58,7 +58,7 @@ class Result(Record):
 
 
 class EqualDevices:
-    """The ground of the replay."""
+    """The devices of the replay; implements `decide.Placement`."""
 
     def __init__(self, count: int) -> None:
         self.now = 0.0
@@ -79,7 +79,7 @@ class EqualDevices:
         return bool(self._free)
 
     def begin(self, now: float, estimates: Estimates) -> None:
-        """A new decision: reservations are made anew."""
+        """Begin a decision: earlier reservations no longer count."""
         self.now, self._is_kept, self._kept_until = now, False, None
         self._estimates = estimates
         self._placed.clear()
@@ -88,7 +88,7 @@ class EqualDevices:
         return request.gpus <= self.count
 
     def place(self, request: Request, end: float | None) -> tuple[int, ...] | None:
-        # What is free when somebody has to wait is less than that one needs, so all of it is kept.
+        # The reservation needs more devices than are free, so all free devices are reserved.
         if self._is_kept and (end is None or self._kept_until is None or end > self._kept_until):
             return None
         return tuple(self._free[-request.gpus :]) if self.would_fit(request) else None
@@ -121,13 +121,20 @@ class EqualDevices:
         return tuple(kept[:missing]), self._kept_until
 
     def start(self, job: WaitingJob, devices: tuple[int, ...]) -> None:
-        """The decision is made: the job runs."""
+        """Start a job on the devices that the decision chose."""
         ends_by = None if job.time_limit is None else self.now + job.time_limit
         self._running[job.id] = RunningJob(
-            job.id, job.id, job.request, devices, self.now, ends_by, job.share, job.family
+            id=job.id,
+            attempt=job.id,
+            request=job.request,
+            devices=devices,
+            started=self.now,
+            ends_by=ends_by,
+            share=job.share,
+            family=job.family,
         )
 
-    def give_back(self, job: int) -> None:
+    def release(self, job: int) -> None:
         self._free += self._running.pop(job).devices
 
 
@@ -138,8 +145,8 @@ def replay(
     profiles: Profiles,
 ) -> Result:
     """Run the trace through the policy, with the estimates that the profiles have at each time."""
-    ground = EqualDevices(devices)
-    lines: dict[tuple[int, int], deque[WaitingJob]] = {}
+    pool = EqualDevices(devices)
+    groups: dict[tuple[int, int], deque[WaitingJob]] = {}
     by_id = {job.id: job for job in jobs}
     running: list[tuple[float, int]] = []
     waits = dict.fromkeys(by_id, 0.0)
@@ -151,19 +158,24 @@ def replay(
             now = min(now, coming[0].submit)
         while running and running[0][0] <= now:
             _, id = heapq.heappop(running)
-            ground.give_back(id)
+            pool.release(id)
             profiles.finished(by_id[id])
         while coming and coming[0].submit <= now:
             job = coming.popleft()
             known = profiles.estimates.of(job.profile)
             length = length_class(known) if rules.short_first else 0
-            line = lines.setdefault((job.gpus, length), deque())
-            line.append(
+            group = groups.setdefault((job.gpus, length), deque())
+            group.append(
                 WaitingJob(
-                    job.id, 0, Request(job.gpus), job.time_limit, "", job.submit, job.profile
+                    id=job.id,
+                    priority=0,
+                    request=Request(job.gpus),
+                    time_limit=job.time_limit,
+                    since=job.submit,
+                    family=job.profile,
                 )
             )
-        for start in _starts(ground, lines, rules, now, profiles):
+        for start in _starts(pool, groups, rules, now, profiles):
             job = by_id[start.id]
             waits[job.id] = now - job.submit
             busy_seconds += job.seconds * job.gpus
@@ -175,26 +187,26 @@ def replay(
 
 
 def _starts(
-    ground: EqualDevices,
-    lines: dict[tuple[int, int], deque[WaitingJob]],
+    pool: EqualDevices,
+    groups: dict[tuple[int, int], deque[WaitingJob]],
     rules: Rules,
     now: float,
     profiles: Profiles,
 ) -> Iterator[WaitingJob]:
-    """Offer the first jobs of the request groups until nothing more starts, as the daemon does."""
+    """Decide about the first jobs of the request groups until no more start, like the daemon."""
     estimates = profiles.estimates
-    while ground.room and lines:
-        ground.begin(now, estimates)
-        look = min(MOST_SEEN, ground.room)
-        heads = {job.id: (key, job) for key, line in lines.items() for job in islice(line, look)}
-        offered = in_order([job for _, job in heads.values()], (), now, rules, estimates)
-        starts = plan(offered, ground, 0, rules, estimates).starts
+    while pool.room and groups:
+        pool.begin(now, estimates)
+        count = min(MOST_SEEN, pool.room)
+        first = {job.id: (key, job) for key, jobs in groups.items() for job in islice(jobs, count)}
+        order = in_order([job for _, job in first.values()], (), now, rules, estimates)
+        starts = plan(order, pool, 0, rules, estimates).starts
         for start in starts:
-            key, job = heads[start.job]
-            lines[key].remove(job)
-            ground.start(job, start.devices)
+            key, job = first[start.job]
+            groups[key].remove(job)
+            pool.start(job, start.devices)
             yield job
-            if not lines[key]:
-                del lines[key]
+            if not groups[key]:
+                del groups[key]
         if not starts:
             return

@@ -1,1 +1,1 @@
-"""What Stoker learned about commands: duration, memory, amount of work."""
+"""Command profiles and the estimates of duration and GPU memory taken from them."""

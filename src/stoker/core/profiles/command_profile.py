@@ -1,52 +1,51 @@
-"""Command profiles: commands that differ only in numbers which say nothing about their work.
+"""Command profiles: one for all commands that differ only in numbers that do not affect the work.
 
-The key of a profile is the command with such numbers blotted out:
+The key of a profile is the command with such numbers masked:
 
     python train.py --lr 1e-4 --seed 12 --out runs/12
     python train.py --lr # --seed # --out runs/#
 
-- A number that stands alone between separators becomes `#`: 3, 0.1, 1e-4, 0x1f, run_17, run-17,
-  ckpt_000100.pt, dates; so do long runs of digits, hexadecimal ids, UUIDs and random ids.
-- Digits that touch letters are part of a name and stay (resnet18, resnet50, cifar10, fp16, 7b,
-  224x224), unless the name is one that people count with (`_COUNTERS`: exp3, seed7, fold2).
-- What decides memory stays as it is: values of names that speak of sizes (`_SIZES`) or of a model
-  (`_MODELS`), as `--batch-size 64`, `--batch-size=64`, `batch_size=64` or `"batch_size": 64`.
-- What decides how much work there is stays too (`_WORK`): `--epochs 500`, `max_steps=1000`,
-  `--n-trials 20`. So `--epochs 500` does not inherit the duration of `--epochs 5`.
-- A number of its own (`sleep 90`, `train.py 300`) may be an amount of work or a seed: it becomes
-  one `#` for each of its digits, so amounts of another order of magnitude are another profile.
-  Numbers after a flag that names no work (`--seed 300`) become one `#`.
-- The way to an interpreter and its version go: /usr/bin/python3.11 is python. `cd DIR &&` keeps the
-  last part of DIR. Choices of a device (`CUDA_VISIBLE_DEVICES=0`) go, other assignments are words
-  like all others. Quotes go, so a shell's text and the same words are one family.
+- A number between separators becomes `#`: 3, 0.1, 1e-4, 0x1f, run_17, run-17, ckpt_000100.pt,
+  dates. So do long runs of digits, hexadecimal ids, UUIDs and random ids.
+- Digits next to letters are part of a name and are kept (resnet18, resnet50, cifar10, fp16, 7b,
+  224x224), unless the name is a counter (`_COUNTERS`: exp3, seed7, fold2).
+- Values that decide about memory are kept: those of sizes (`_SIZES`) and models (`_MODELS`), as in
+  `--batch-size 64`, `--batch-size=64`, `batch_size=64` or `"batch_size": 64`.
+- Values that decide about the amount of work are kept too (`_WORK`): `--epochs 500`,
+  `max_steps=1000`, `--n-trials 20`. So `--epochs 500` does not get the estimate of `--epochs 5`.
+- A positional number (`sleep 90`, `train.py 300`) may be an amount of work or a seed: it becomes
+  one `#` for each digit, so that each order of magnitude has its own profile. Numbers after a flag
+  that is not about work (`--seed 300`) become one `#`.
+- The path and version of an interpreter are removed: /usr/bin/python3.11 becomes python. `cd DIR
+  &&` keeps the last part of DIR. `CUDA_VISIBLE_DEVICES=0` and the like are removed; other
+  assignments are kept. Quotes are removed, so a shell command and the same words are one profile.
 
-Limits. vit_b_16 and vit_b_32 are one profile unless they are the value of a model; the directory
-that a job runs in is not part of the key. Only the first 4096 characters count. Where the durations
-of one profile vary widely all the same, its estimate is not used to let jobs run ahead of others
-(core/profiles/estimates.py).
+Limits: vit_b_16 and vit_b_32 are one profile unless they are the value of a model option. The
+directory of the job is not part of the key. Only the first 4096 characters count. If the durations
+of one profile vary widely, its estimate is not used for backfill (core/profiles/estimates.py).
 
-On the way of every submitted job: no import of re (see record.py), and words are remembered,
-because commands that come in thousands have most of their words in common.
+This code runs for every submitted job. It does not import re (see record.py), and it caches words,
+because thousands of similar commands share most of them.
 """
 
 from __future__ import annotations
 
 MAX_KEY_CHARS = 200
 _TEXT_CHARS = 4096
-_MEMORY = 4096  # words
-_MEMORY_CHARS = 100
+_CACHE_WORDS = 4096
+_CACHE_WORD_CHARS = 100
 
-# Anywhere in a name.
+# Parts of option names.
 _SIZES = ("batch", "hidden", "width", "dim", "layer", "depth", "seq", "len", "resolution", "size",
           "embed", "embd", "channel", "heads", "tokens", "context")  # fmt: skip
-# Anywhere in a name, unless the name says how often something is done meanwhile.
+# Parts of option names, unless the name also has a part from `_NO_WORK`.
 _WORK = ("epoch", "step", "iter", "trial", "sample", "episode", "round", "duration", "second",
          "minute", "hour", "frame", "update", "repeat", "generation", "budget", "limit",
          "example")  # fmt: skip
 _NO_WORK = ("warmup", "every", "interval", "freq", "log", "save", "decay", "seed", "lr", "rate",
             "patience")  # fmt: skip
 _WORK_NAMES = frozenset(("n", "e", "num", "count", "total", "times", "reps"))
-# Whole names, beside all that end with `model`.
+# Whole names; names that end with `model` count too.
 _MODEL_NAMES = (
     "b bs img imgsz ctx arch backbone encoder decoder net network preset pretrained model_name "
     "model_id model_type model_path model_name_or_path"
@@ -70,16 +69,16 @@ _CUTS = frozenset("/_")
 _HEX = frozenset("0123456789abcdefABCDEF")
 _LETTERS_OF_HASH = str.maketrans("0123456789", "ghijklmnop")
 
-# A word, how the key shows it ("" leaves it out), and whether it names the amount that follows.
+# By word: its text in the key ("" removes it), and whether it names a size or an amount of work.
 _known: dict[str, tuple[str, bool]] = {}
 
 
-def family_key(argv: tuple[str, ...], shell: bool) -> str:
-    """The family of a command; `argv` is one text if `shell`, else its words.
+def profile_key(argv: tuple[str, ...], shell: bool) -> str:
+    """Return the key of a command's profile; `argv` holds one shell command if `shell` is true.
 
-    >>> family_key(("/usr/bin/python3.11", "train.py", "--lr", "1e-4", "--out", "runs/12"), False)
+    >>> profile_key(("/usr/bin/python3.11", "train.py", "--lr", "1e-4", "--out", "runs/12"), False)
     'python train.py --lr # --out runs/#'
-    >>> family_key(("CUDA_VISIBLE_DEVICES=1 ./train model=resnet50 batch_size=64 seed=3",), True)
+    >>> profile_key(("CUDA_VISIBLE_DEVICES=1 ./train model=resnet50 batch_size=64 seed=3",), True)
     './train model=resnet50 batch_size=64 seed=#'
     """
     text = " ".join(argv[:_TEXT_CHARS])[:_TEXT_CHARS]
@@ -87,10 +86,10 @@ def family_key(argv: tuple[str, ...], shell: bool) -> str:
         text = text.replace("'", "").replace('"', "").replace("\\", "")
     words = text.split()
     if shell and words and words[0] == "cd":
-        words = _without_way(words)
+        words = _without_parent_folder(words)
     known = _known
     shown = []
-    is_size = is_value = False  # of the flag before it
+    is_size = is_value = False  # what the flag before the word says about it
     for word in words:
         if is_size and word[0] != "-":
             shown.append(word)
@@ -106,27 +105,27 @@ def family_key(argv: tuple[str, ...], shell: bool) -> str:
                 shown.append("#")
                 is_size = is_value = False
                 continue
-            entry = _learn(word)
+            entry = _mask_word(word)
         as_shown, is_size = entry
         is_value = word[0] == "-" and "=" not in word
         if as_shown:
             shown.append(as_shown)
     key = " ".join(shown)
     if not key.isascii():
-        key = key.encode("utf-8", "replace").decode()  # bytes that are not text become "?"
+        key = key.encode("utf-8", "replace").decode()  # bytes that are not UTF-8 become "?"
     return key if len(key) <= MAX_KEY_CHARS else _shortened(key)
 
 
 def _whole_digits(word: str) -> int:
-    """How many digits a plain number has before its point; 0 for what is no plain number."""
+    """Return the number of digits before the decimal point; 0 if `word` is not a plain number."""
     whole, _, rest = word.partition(".")
     if not whole.isdigit() or (rest and not rest.isdigit()):
         return 0
     return max(1, len(whole.lstrip("0")))
 
 
-def _without_way(words: list[str]) -> list[str]:
-    """`cd a/b && run` and `cd /home/me/a/b; run` as `cd b && run`."""
+def _without_parent_folder(words: list[str]) -> list[str]:
+    """Return `cd a/b && run` and `cd /home/me/a/b; run` as `cd b && run`."""
     if words[2:3] in (["&&"], [";"]):
         directory, rest = words[1], words[3:]
     elif len(words) > 1 and len(words[1]) > 1 and words[1][-1] == ";":
@@ -139,18 +138,19 @@ def _without_way(words: list[str]) -> list[str]:
 def _shortened(key: str) -> str:
     from zlib import crc32
 
-    # Letters only: digits would be blotted out if the key came through here again.
+    # Letters only: digits would be masked if the key were processed again.
     mark = f"{crc32(key.encode()):08x}".translate(_LETTERS_OF_HASH)
     return f"{key[: MAX_KEY_CHARS - 9]}~{mark}"
 
 
-def _learn(word: str) -> tuple[str, bool]:
+def _mask_word(word: str) -> tuple[str, bool]:
+    """Return the entry of a word for `_known`, and add it unless the word is a number."""
     has_digits = not _DIGIT.isdisjoint(word)
     if has_digits and (word[0] in "+-." or word[0] in _DIGIT) and _is_number(word):
-        return "#", False  # not worth remembering: the next one is another
+        return "#", False  # not cached: the next number is another one
     entry = _read(word, has_digits)
-    if len(word) <= _MEMORY_CHARS:
-        if len(_known) >= _MEMORY:
+    if len(word) <= _CACHE_WORD_CHARS:
+        if len(_known) >= _CACHE_WORDS:
             _known.clear()
         _known[word] = entry
     return entry
@@ -160,10 +160,10 @@ def _read(word: str, has_digits: bool) -> tuple[str, bool]:
     name, equals, value = word.partition("=")
     if value:
         name += equals
-        shown, is_size = _known.get(name) or _learn(name)
+        shown, is_size = _known.get(name) or _mask_word(name)
         if not shown or is_size or not has_digits:
             return shown and word, False
-        return shown + ("#" if _is_number(value) else _blot(value)), False
+        return shown + ("#" if _is_number(value) else _mask(value)), False
     if word.endswith("VISIBLE_DEVICES="):
         return "", False
     if has_digits or "/" in word:
@@ -173,12 +173,12 @@ def _read(word: str, has_digits: bool) -> tuple[str, bool]:
         if program in _INTERPRETERS and (program == "python" or "/bin/" in word):
             return program, False
     is_size = (word[0] == "-" or word[-1] in ":=") and _names_amount(word)
-    return (_blot(word) if has_digits and not is_size else word), is_size
+    return (_mask(word) if has_digits and not is_size else word), is_size
 
 
 def _names_amount(name: str) -> bool:
-    """Whether the value of this name decides how much memory or work a job needs."""
-    # Of `--model.optimizer.lr` only the last part says what the value is.
+    """Whether the value of this option decides how much memory or work a job needs."""
+    # In `--model.optimizer.lr`, only the last part describes the value.
     name = name.rstrip(":=").rpartition(".")[2].lstrip("-+{").lower().replace("-", "_")
     if name in _MODELS or name.endswith("model") or any(size in name for size in _SIZES):
         return True
@@ -197,11 +197,11 @@ def _is_number(word: str) -> bool:
     return True
 
 
-def _blot(text: str) -> str:
-    """Numbers out of a text: what is between separators is looked at piece by piece."""
+def _mask(text: str) -> str:
+    """Mask the numbers in a text, piece by piece between separators."""
     stem = text.rstrip(_DIGITS)
     if stem[-1:] in _CUTS and stem != text and _DIGIT.isdisjoint(stem):
-        return stem + "#"  # what follows would say the same, later
+        return stem + "#"  # fast path with the same result
     shown: list[str] = []
     in_uuid = False
     start = 0
@@ -225,16 +225,16 @@ def _blot(text: str) -> str:
                 exponent = _end_of_exponent(text, end)
                 if exponent > end:
                     piece, end = piece[:-1], exponent
-            shown.append(_blot_piece(piece, is_hex))
+            shown.append(_mask_piece(piece, is_hex))
         start = end
-    blotted = "".join(shown)
-    while "#.#" in blotted:
-        blotted = blotted.replace("#.#", "#")
-    return blotted
+    masked = "".join(shown)
+    while "#.#" in masked:
+        masked = masked.replace("#.#", "#")
+    return masked
 
 
 def _end_of_exponent(text: str, start: int) -> int:
-    """Where `-4` of `1e-4` ends; `start` if there is none."""
+    """Return where the `-4` of `1e-4` ends; `start` if there is no exponent."""
     end = start + 1
     if text[start:end] in ("-", "+"):
         while text[end : end + 1] in _DIGIT:
@@ -242,18 +242,18 @@ def _end_of_exponent(text: str, start: int) -> int:
     return end if end > start + 1 else start
 
 
-def _blot_piece(piece: str, is_hex: bool) -> str:
-    """Letters and digits: a name as it is, a number `#`, or the name that people count with."""
+def _mask_piece(piece: str, is_hex: bool) -> str:
+    """Mask a run of letters and digits: a name is kept, a number is `#`, a counter is `NAME#`."""
     if _DIGIT.isdisjoint(piece):
         return piece
     if piece.isdigit() or (is_hex and len(piece) >= 7) or _is_number(piece):
         return "#"
     runs = "".join(c if c in _DIGIT else " " for c in piece).split()
     if len(runs) >= 3:
-        return "#"  # random, as x7fk29qz3
+        return "#"  # a random id such as x7fk29qz3
     rest = piece.lstrip(_DIGITS)
     if rest[0] == "T" and len(rest) < len(piece) and rest[1:].isdigit():
-        return "#"  # a date with its time
+        return "#"  # a date with a time
     head = piece[: next(index for index, c in enumerate(piece) if c in _DIGIT)]
     if head.lower() in _COUNTERS or len(max(runs, key=len)) >= 5:
         return f"{head}#"

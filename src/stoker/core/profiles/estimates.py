@@ -1,9 +1,9 @@
-"""Estimates of durations: the one object that the daemon, `why`, forecasts and `simulate` read.
+"""Estimates of durations, for the daemon, `why`, forecasts and `simulate`.
 
-Jobs carry the number of their command profile, never a copy of its estimate, so an estimate that
-changes holds at once for waiting and running jobs alike. Durations of training jobs are heavy
-tailed, so a profile keeps a geometric mean and the spread around it as a factor: one attempt that
-takes a hundred times as long as usual does not make all later ones look long.
+Jobs hold the number of their command profile, not a copy of its estimate, so a new estimate applies
+at once to waiting and running jobs. Durations of training jobs are heavy-tailed, so a profile has a
+geometric mean and a spread as a factor: one attempt that takes a hundred times as long as usual
+changes the estimate only a little.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from math import exp, log
 
 from stoker.core.record import Record
 
-# The mean of all attempts so far, and from ten on a moving one: programs change.
-_MOST_WEIGHT_OF_THE_PAST = 0.9
-_SHORTEST = 1.0  # seconds; below that it is noise
-# An estimate lets a job run ahead of a reservation only where durations are within a factor of 2.
+# Plain mean of the first ten attempts, then an exponential moving average: programs change.
+_MAX_PAST_WEIGHT = 0.9
+_SHORTEST = 1.0  # seconds; differences below that are noise
+# Estimates are used for backfill only if durations are within a factor of 2.
 _WIDEST_SPREAD = log(2)
 _MARGIN = 1.5
 _MANY_RUNS = 100
 
 
 class Estimate(Record):
-    """How long a job of one command profile takes."""
+    """The duration of a job of one command profile."""
 
     seconds: float  # geometric mean
     spread: float = 0.0  # mean distance from it, as the logarithm of a factor
@@ -31,14 +31,14 @@ class Estimate(Record):
 
     @property
     def is_steady(self) -> bool:
-        """Whether the durations are alike enough to plan with."""
+        """Whether the durations vary little enough for backfill."""
         return self.spread <= _WIDEST_SPREAD
 
     @property
     def bound(self) -> float | None:
-        """Seconds after which a job is trusted to be over; None where the durations vary widely.
+        """Seconds after which a job should have ended; None if the durations vary widely.
 
-        Few runs say little about how much durations vary, so they get a wider margin.
+        After few attempts the variation is uncertain, so the margin is wider.
         """
         if not self.is_steady:
             return None
@@ -46,10 +46,10 @@ class Estimate(Record):
 
 
 def learned(known: Estimate | None, seconds: float) -> Estimate:
-    """The estimate after one more successful attempt that took so long."""
+    """Return the estimate after one more successful attempt of `seconds`."""
     if known is None:
         return Estimate(seconds, 0.0, 1)
-    past = min(_MOST_WEIGHT_OF_THE_PAST, known.runs / (known.runs + 1))
+    past = min(_MAX_PAST_WEIGHT, known.runs / (known.runs + 1))
     mean = log(max(known.seconds, _SHORTEST))
     distance = log(max(seconds, _SHORTEST)) - mean
     if mean == distance == 0.0:
@@ -61,15 +61,18 @@ def learned(known: Estimate | None, seconds: float) -> Estimate:
 
 
 def length_class(known: Estimate | None) -> int:
-    """n for durations from 2^(n-1) to 2^n seconds, 0 when unknown: request groups differ in it."""
+    """Return n for durations from 2^(n-1) to 2^n seconds, 0 if unknown.
+
+    Jobs of different length classes are in different request groups.
+    """
     return 0 if known is None else max(1, int(known.seconds).bit_length())
 
 
 class Estimates(Record):
-    """What one decision knows about durations; profile 0 is that of jobs without a profile."""
+    """The estimates for one decision. Jobs without a profile have the profile 0."""
 
     by_profile: Mapping[int, Estimate]
-    typical: float = 0.0  # seconds that a job is taken to need when its profile is unknown
+    typical: float = 0.0  # seconds, for jobs without an estimate
 
     def of(self, profile: int) -> Estimate | None:
         return self.by_profile.get(profile)

@@ -1,4 +1,4 @@
-"""From what was seen of earlier runs to what the next one is promised."""
+"""GPU memory to reserve, from the peak of earlier attempts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _SMALLEST = 1 << 30
 
 
 def budget(peak: int) -> int:
-    """Memory for a job whose like needed `peak` bytes at most: a tenth more, in steps of 256 MiB.
+    """Return the bytes to reserve for a profile with this peak: 10% more, in steps of 256 MiB.
 
     >>> budget(8 << 30) / (1 << 30)
     9.0
@@ -21,27 +21,31 @@ def after_oom(
     request: Request,
     on_oom: str | None,
     had: int | None,
-    cards: tuple[str, ...],
+    gpus: tuple[str, ...],
     most: int,
 ) -> Request:
-    """What a job that ran out of GPU memory on these cards asks for next time."""
+    """Return the next request of a job that ran out of GPU memory.
+
+    `had` is the peak memory of the attempt, `gpus` are the names of its GPUs, and `most` is the
+    memory of the largest GPU.
+    """
     if on_oom == "elsewhere":
-        return request._replace(avoid=tuple(sorted({*request.avoid, *cards})))
+        return request._replace(avoid=tuple(sorted({*request.avoid, *gpus})))
     if on_oom == "alone":
         return request._replace(exclusive=True, memory=None, is_auto=False)
     if on_oom == "bigger":
         if request.memory is None and not request.is_auto:
-            return request._replace(exclusive=True)  # it had a slot; a card is all there is
+            return request._replace(exclusive=True)  # it had a slot; the whole GPU is the most
         needed = max(had or 0, request.memory or 0, _SMALLEST)
         bigger = budget(needed + needed // 2)
-        if bigger > most:  # more than the largest card has
+        if bigger > most:
             return request._replace(exclusive=True, memory=None, is_auto=False)
         return request._replace(memory=bigger, is_auto=False)
     return request
 
 
 def sharing_advice(request: Request, peak: int, devices: tuple[Device, ...]) -> str | None:
-    """How many such jobs would fit one card, if it is more than the one that has it now."""
+    """Return a hint if several such jobs fit on one GPU; None if the GPU cannot be shared."""
     if not request.gpus or request.memory is not None or request.is_auto or request.exclusive:
         return None
     need = budget(peak)
@@ -49,4 +53,4 @@ def sharing_advice(request: Request, peak: int, devices: tuple[Device, ...]) -> 
     if count < 2:
         return None
     size = f"{need >> 30}G" if need % (1 << 30) == 0 else f"{need >> 20}M"
-    return f"{count} of these fit one card: add --gpu-mem {size}"
+    return f"{count} of these jobs fit on one GPU: add --gpu-mem {size}"

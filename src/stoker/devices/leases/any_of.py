@@ -1,9 +1,9 @@
-"""Stand at the gates of many cards at once, for whichever comes free.
+"""Wait for any of several GPUs, by polling.
 
-`leases.Waiter` waits for certain cards. Who would take any of them cannot wait in one lock; a
-`Stand` tries them all whenever its owner looks, and keeps the gates it gets in the meantime, so
-that nobody who comes later passes. It opens each file once and closes it at the end: a look is two
-system calls a card, and makes no noise for those who watch the files for news.
+`lease.Waiter` waits for given GPUs. A process that can use any of several GPUs cannot block in one
+lock. `AnyOf` tries all of them whenever its owner calls `look`, and holds the gates that it got, so
+that later processes cannot overtake it. It opens each file only once, so a call makes two system
+calls per GPU and does not wake processes that watch the files with inotify.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from stoker.devices.leases.lease_files import explained, open_or_make, paths_of
 
 
 class AnyOf:
-    """Cards are known by the numbers that their claims are asked for with."""
+    """GPUs are identified by the numbers that `claim_of` takes."""
 
     def __init__(self, claim_of: Callable[[int], DeviceClaim]) -> None:
         self._claim_of = claim_of
         self._claims: dict[int, DeviceClaim] = {}
         self._paths: dict[int, tuple[str, str]] = {}  # the lock file and the gate
         self._files: dict[str, int] = {}
-        self._gates: set[int] = set()  # those whose gate is ours
+        self._gates: set[int] = set()  # GPUs whose gate this process holds
 
     def files(self) -> set[str]:
-        """What to watch: when somebody closes one of these, look again."""
+        """Return the files to watch: when another process closes one, call `look` again."""
         return set(self._files)
 
     def look(
         self, wanted: Sequence[int], count: int, must: int = 0
     ) -> tuple[Lease, tuple[int, ...]] | None:
-        """`count` of the wanted cards: the first `must` of them, and then those that are free.
+        """Lease `count` of the wanted GPUs: the first `must` of them, then any that are free.
 
-        None when there are not that many; it can be tried again. Cards that are not wanted any more
-        are left to others.
+        Returns None if there are not enough; call again later. Gates of GPUs that are no longer
+        wanted are released. Raises Error.
         """
         for number in wanted:
             if number not in self._claims:
@@ -54,14 +54,15 @@ class AnyOf:
         for number in self._gates - set(wanted):
             self._leave(number)
         for number in sorted(wanted, key=lambda n: (self._claims[n].pci, self._claims[n].uuid)):
-            # Who needs several holds no gate behind one that another has: all take them in this
-            # order, so two can never wait for each other. Who needs one goes on to the next.
+            # A process that needs several GPUs takes gates only in this order and stops at the
+            # first one that is taken, so two processes cannot deadlock. With one GPU, any gate is
+            # fine.
             if not self._has_gate(number) and count > 1:
                 break
-        taken = [number for number in wanted if number in self._gates and self._try_card(number)]
+        taken = [number for number in wanted if number in self._gates and self._try_gpu(number)]
         if len(taken) < count or taken[:must] != list(wanted[:must]):
             for number in taken:
-                self._unlock(self._paths[number][0])  # nobody can take it: its gate is ours
+                self._unlock(self._paths[number][0])  # safe, because this process holds its gate
             return None
         chosen = tuple(taken[:count])
         lease = Lease([self._files.pop(self._paths[number][0]) for number in chosen])
@@ -76,11 +77,11 @@ class AnyOf:
             self._gates.add(number)
         return number in self._gates
 
-    def _try_card(self, number: int) -> bool:
+    def _try_gpu(self, number: int) -> bool:
         return self._try(self._paths[number][0])
 
     def _try(self, path: str) -> bool:
-        """Lock a file without waiting; not one that was replaced meanwhile."""
+        """Lock a file without waiting; if it was replaced meanwhile, lock the new one."""
         while True:
             descriptor = self._files.get(path)
             if descriptor is None:
@@ -100,7 +101,7 @@ class AnyOf:
         fcntl.flock(self._files[path], fcntl.LOCK_UN)
 
     def _leave(self, number: int) -> None:
-        """Closed, not unlocked: that is what others watch for."""
+        """Release a gate by closing it, because other processes watch for that event."""
         self._gates.discard(number)
         self._close(self._paths[number][1])
 
@@ -108,7 +109,7 @@ class AnyOf:
         os.close(self._files.pop(path))
 
     def close(self) -> None:
-        """Leave all gates; cards that were handed out stay with whoever has them."""
+        """Release all gates. Leases that `look` returned stay valid."""
         self._gates.clear()
         for path in list(self._files):
             self._close(path)

@@ -1,14 +1,14 @@
-"""Who holds how much of a card: written in the places of read locks (F_OFD_SETLK).
+"""Who holds how much of a GPU, encoded in the positions of read locks (F_OFD_SETLK).
 
-A holder has the lowest free slot of 256, and locks two ranges:
+A holder uses the lowest free slot of 256 and locks two ranges:
 
-    slot << 44                                  amount + 1 bytes; 2^44 for the whole card
+    slot << 44                                  amount + 1 bytes; 2^44 for the whole GPU
     1 << 62 | slot << 54 | uid << 22 | pid      one byte
 
-Read locks never conflict; they are there to be read, with F_OFD_GETLK, which names a lock that
-would be in the way of a write lock and asks for no right to write. /proc/locks shows the same
-locks, but is not used: it is read in pieces, and what ends anywhere on the host between two pieces
-moves the rest, so that a line can be missed.
+Read locks never conflict; they only carry information. F_OFD_GETLK reads them: it returns a lock
+that would conflict with a write lock, and needs no write permission. /proc/locks shows the same
+locks but is not reliable: it is read in pieces, and a lock released between two reads shifts the
+rest, so that a line can be missed.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _FLOCK = struct.Struct("hhqqi4x")  # type, whence, start, length, pid
 
 
 class DeviceClaim(Record):
-    """What a job wants of one card. Bytes; `amount` None is the whole card."""
+    """The claim of a job on one GPU, in bytes; `amount` None is the whole GPU."""
 
     uuid: str
-    pci: str  # as in sysfs: 0000:65:00.0; empty when there is none
+    pci: str  # as in sysfs: 0000:65:00.0; empty if unknown
     is_slice: bool
     total: int
     amount: int | None
 
 
 class Holder(Record):
-    """Somebody's lease on one card; `amount` None is the whole card."""
+    """The holder of a lease on one GPU; `amount` None is the whole GPU."""
 
     uuid: str
     uid: int
@@ -48,22 +48,26 @@ class Holder(Record):
     amount: int | None
 
 
-def place(card: int, claim: DeviceClaim, strangers: int, pid: int) -> bool:
-    """Put our record beside the others', if there is room; only with the gate held."""
-    amounts = amounts_on(card)
+def place(descriptor: int, claim: DeviceClaim, unleased: int, pid: int) -> bool:
+    """Add a record to the lock file if the GPU has room; returns False if not.
+
+    The caller holds the gate. `unleased` is the memory of processes without a lease.
+    """
+    amounts = amounts_on(descriptor)
     if claim.amount is not None:
         taken = sum(amount or 0 for amount in amounts.values())
-        if taken + strangers + claim.amount > claim.total:
+        if taken + unleased + claim.amount > claim.total:
             return False
     for slot in range(_SLOTS):
         if slot not in amounts:
-            sign(card, slot, claim.amount, pid)
+            sign(descriptor, slot, claim.amount, pid)
             return True
     return False
 
 
 def sign(descriptor: int, slot: int, amount: int | None, pid: int) -> None:
-    # The amount before the name, because `read_holders` looks for them the other way round.
+    """Lock the ranges of a holder."""
+    # The amount first, because `read_holders` reads it last.
     _lock_range(descriptor, slot << _AMOUNT_BITS, WHOLE if amount is None else amount + 1)
     _lock_range(descriptor, _WHO | slot << _SLOT_SHIFT | os.getuid() << _UID_SHIFT | pid, 1)
 
@@ -82,12 +86,12 @@ def read_holders(uuid: str, path: str) -> Iterator[Holder]:
         os.close(descriptor)
     for name in names:
         slot, who = name >> _SLOT_SHIFT, name & (1 << _SLOT_SHIFT) - 1
-        if slot in amounts:  # else it left just now
+        if slot in amounts:  # otherwise the lease was just released
             yield Holder(uuid, who >> _UID_SHIFT, who & (1 << _UID_SHIFT) - 1, amounts[slot])
 
 
 def amounts_on(descriptor: int) -> dict[int, int | None]:
-    """What others hold, by slot."""
+    """Return the amounts that other processes hold, by slot."""
     return {
         start >> _AMOUNT_BITS: None if length == WHOLE else length - 1
         for start, length in _locked(descriptor, 0, _SLOTS << _AMOUNT_BITS)
@@ -95,25 +99,23 @@ def amounts_on(descriptor: int) -> dict[int, int | None]:
 
 
 def _lock_range(descriptor: int, start: int, length: int) -> None:
-    order = _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, start, length, 0)
-    fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, order)
+    request = _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, start, length, 0)
+    fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, request)
 
 
 def _locked(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Start and length of each range that others have locked; they must not overlap."""
-    ask = [(start, end)]
-    while ask:
-        start, end = ask.pop()
-        question = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, end - start, 0)
-        kind, _, found, length, _ = _FLOCK.unpack(
-            fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, question)
-        )
+    """Yield start and length of each range that other processes locked; none may overlap."""
+    ranges = [(start, end)]
+    while ranges:
+        start, end = ranges.pop()
+        query = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, end - start, 0)
+        kind, _, found, length, _ = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, query))
         if kind == fcntl.F_UNLCK:
             continue
-        after = found + length if length else _WHO << 1  # 0: up to the last byte there can be
+        after = found + length if length else _WHO << 1  # 0: up to the largest offset
         yield found, after - found
-        # The kernel names any one of them, not the first.
+        # The kernel returns any conflicting lock, not necessarily the first.
         if start < found:
-            ask.append((start, found))
+            ranges.append((start, found))
         if after < end:
-            ask.append((after, end))
+            ranges.append((after, end))

@@ -1,20 +1,19 @@
-"""Leases: rights to GPUs that hold between all users, daemons and foreground runs of a host.
+"""Leases: the right to use a GPU, for all users, daemons and foreground runs of a host.
 
-Nobody needs root and nothing has to be cleaned up: a lease is a set of kernel locks on one open
-file description per card. Whoever inherits the descriptor keeps the locks; when the last holder
-closes it or dies, they are gone. lease_files.py says which files, lease_records.py how it is
-written down who holds how much.
+A lease needs no root and no cleanup. It is a set of kernel locks on one open file description per
+GPU: processes that inherit the descriptor keep the locks, and they are released when the last one
+closes it or dies. lease_files.py selects the files; holders.py encodes who holds how much.
 
-**The locks.** The gate first (flock, exclusive), then the lock file (flock: exclusive for the whole
-card, shared for a part of it), then the record; then the gate is let go. The gate makes a queue:
-who waits for sharers to leave holds the gate meanwhile, and no new sharer can pass. For several
-cards all gates come before all cards, both in PCI order, so two of them cannot wait for each other.
+**Locks.** A process takes the gate (flock, exclusive), then the lock file (flock: exclusive for the
+whole GPU, shared for a part of it), then adds its record and releases the gate. The gate makes
+waiting fair: a process that waits for sharers to leave holds it, so no new sharer can get in. For
+several GPUs, all gates are taken before all lock files, both in PCI order, to avoid deadlocks.
 
-**Limits.** Leases bind those who ask for them: anybody can use a card without one, keep a gate, or
-unlock what he inherited. A container with its own network namespace has its own sysfs, whose locks
-the host does not see; one with its own PID or user namespace is named by its own numbers. In the
-fallback folder, the owner of a file or of the folder can remove what others hold; the next to come
-makes a new file and knows nothing of the old one.
+**Limits.** Leases are advisory: any process can use a GPU without one, hold a gate, or unlock a
+descriptor that it inherited. A container with its own network namespace has its own sysfs, so the
+host does not see its locks; one with its own PID or user namespace is shown with its own ids. In
+the fallback folder, the owner of a file or of the folder can remove locked files; the next process
+creates a new file and does not see the old locks.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
 
-_LOOK_AGAIN_SECONDS = (0.001, 0.05)  # at first, and at most
+_POLL_SECONDS = (0.001, 0.05)  # at first, and at most
 _INT = struct.Struct("i")
 
 
 class Lease:
-    """Locks on cards, held until every process that has a descriptor of them closed it."""
+    """Locks on GPUs, held until every process with a descriptor has closed it."""
 
     __slots__ = ("descriptors",)
 
@@ -48,42 +47,42 @@ class Lease:
         self.descriptors = descriptors  # in the order of the claims
 
     def close(self) -> None:
-        """Let go of our part. Unlocking would take the cards from those who inherited them."""
+        """Close the descriptors. Not unlocked: processes that inherited them keep the lease."""
         while self.descriptors:
             os.close(self.descriptors.pop())
 
 
-def try_take(claims: Sequence[DeviceClaim], strangers: Mapping[str, int] = {}) -> Lease | None:
-    """All of the claims at once, or None; never waits.
+def try_take(claims: Sequence[DeviceClaim], unleased: Mapping[str, int] = {}) -> Lease | None:
+    """Take a lease on all claims, or return None; never waits.
 
-    `strangers` says by UUID how many bytes are used by processes that hold no lease.
+    `unleased` maps UUIDs to the bytes used by processes without a lease.
     """
-    held = _take(claims, strangers, os.getpid(), is_patient=False)
+    held = _take(claims, unleased, os.getpid(), is_patient=False)
     return None if held is None else Lease(held)
 
 
 def take_patiently(claims: Sequence[DeviceClaim], pid: int) -> Lease:
-    """Wait for all of the claims, in line with everybody else; `pid` is who will hold them."""
+    """Wait for a lease on all claims, in the queue with other processes; `pid` is the holder."""
     held = _take(claims, {}, pid, is_patient=True)
     assert held is not None
     return Lease(held)
 
 
-def holders(cards: Sequence[tuple[str, str, bool]]) -> list[Holder]:
-    """Who holds the cards (UUID, PCI address, is it a slice); takes no lock."""
-    return [holder for card in cards for holder in read_holders(card[0], paths_of(*card)[0])]
+def holders(gpus: Sequence[tuple[str, str, bool]]) -> list[Holder]:
+    """Return the holders of GPUs (UUID, PCI address, whether it is a slice); takes no lock."""
+    return [holder for gpu in gpus for holder in read_holders(gpu[0], paths_of(*gpu)[0])]
 
 
-def first_in_line(cards: Sequence[tuple[str, str, bool]]) -> list[Holder]:
-    """Who waits at the gates of the cards, ahead of everybody else; takes no lock."""
-    return [holder for card in cards for holder in read_holders(card[0], paths_of(*card)[1])]
+def first_in_line(gpus: Sequence[tuple[str, str, bool]]) -> list[Holder]:
+    """Return the processes that hold the gates and so wait first; takes no lock."""
+    return [holder for gpu in gpus for holder in read_holders(gpu[0], paths_of(*gpu)[1])]
 
 
 class Waiter:
-    """Waits in line for a lease, in a process of its own because the wait cannot be polled.
+    """Waits for a lease in a separate process, because flock cannot be polled.
 
-    The helper ends when this process does. It is this process's child: a parent that reaps all
-    its children finds `pid` among them.
+    The helper process exits with this process. It is a child: a parent that reaps all its children
+    also reaps `pid`.
     """
 
     def __init__(self, claims: Sequence[DeviceClaim]) -> None:
@@ -93,9 +92,9 @@ class Waiter:
         _check(claims)
         for claim in claims:
             if claim.amount is not None and claim.amount > claim.total:
-                raise Impossible(f"{claim.amount} bytes are more than the {claim.total} of a card")
-        self.is_dead = False  # ended without a lease
-        self.trouble: str | None = None  # why it is dead, when it could say
+                raise Impossible(f"{claim.amount} bytes are more than the {claim.total} of a GPU")
+        self.is_dead = False  # whether the helper exited without a lease
+        self.trouble: str | None = None  # why, if known
         self._count = len(claims)
         words = [str(os.getpid()), json.dumps([claim._asdict() for claim in claims])]
         try:
@@ -111,11 +110,11 @@ class Waiter:
         self._link: socket.socket | None = here
 
     def fileno(self) -> int:
-        """Readable when `take` has something to say; -1 when it is over."""
+        """Return a descriptor that is readable when `take` has a result; -1 after the end."""
         return -1 if self._link is None else self._link.fileno()
 
     def take(self) -> Lease | None:
-        """The lease, once; None when it is not there yet, or never will be (`is_dead`)."""
+        """Return the lease, once; None if it is not there yet, or never will be (`is_dead`)."""
         if self._link is None:
             return None
         try:
@@ -136,19 +135,19 @@ class Waiter:
         return None
 
     def cancel(self) -> None:
-        """Leave the line; a lease that arrived and was not taken is given back."""
+        """Stop waiting; a lease that arrived and was not taken is released."""
         self._end()
 
     def _end(self) -> None:
         if self._link is None:
             return
-        self._link.close()  # and with it descriptors that are under way
+        self._link.close()  # also closes descriptors in transit
         self._link = None
         try:
             signal.pidfd_send_signal(self._handle, signal.SIGKILL)
             os.waitid(os.P_PIDFD, self._handle, os.WEXITED)
         except (ProcessLookupError, ChildProcessError):
-            pass  # somebody else reaped it
+            pass  # already reaped elsewhere in this process
         os.close(self._handle)
 
 
@@ -161,12 +160,12 @@ def _spawn_helper(words: list[str], link: int) -> tuple[int, int]:
             (os.POSIX_SPAWN_DUP2, link, 0),
             (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
         ],
-        setsid=True,  # a ^C is for the parent to judge
+        setsid=True,  # Ctrl-C must reach only the parent
         setsigmask=(),
         setsigdef=[signal.SIGTERM, signal.SIGHUP],
     )
     try:
-        # A handle, because whoever reaps all children makes the number free for others.
+        # A pidfd, because code that reaps all children makes the PID available for reuse.
         return pid, os.pidfd_open(pid)
     except OSError:
         os.kill(pid, signal.SIGKILL)
@@ -175,7 +174,7 @@ def _spawn_helper(words: list[str], link: int) -> tuple[int, int]:
 
 
 def _receive(link: socket.socket, count: int) -> tuple[bytes, list[int]]:
-    """socket.recv_fds heeds no flags, and what it receives would be inherited by every child."""
+    """Receive descriptors with close-on-exec, which socket.recv_fds does not support."""
     from socket import CMSG_SPACE, MSG_CMSG_CLOEXEC, MSG_DONTWAIT
 
     word, messages, _, _ = link.recvmsg(
@@ -188,14 +187,14 @@ def _receive(link: socket.socket, count: int) -> tuple[bytes, list[int]]:
 
 
 def _take(
-    claims: Sequence[DeviceClaim], strangers: Mapping[str, int], pid: int, is_patient: bool
+    claims: Sequence[DeviceClaim], unleased: Mapping[str, int], pid: int, is_patient: bool
 ) -> list[int] | None:
     _check(claims)
     now = 0 if is_patient else fcntl.LOCK_NB
     order = sorted(range(len(claims)), key=lambda index: (claims[index].pci, claims[index].uuid))
     paths = [paths_of(claim.uuid, claim.pci, claim.is_slice) for claim in claims]
     gates: list[int] = []
-    cards: dict[int, int] = {}
+    locks: dict[int, int] = {}
     try:
         for index in order:
             gate = lock(paths[index][1], fcntl.LOCK_EX | now)
@@ -207,29 +206,29 @@ def _take(
         for index in order:
             claim = claims[index]
             how = fcntl.LOCK_EX if claim.amount is None else fcntl.LOCK_SH
-            card = lock(paths[index][0], how | now)
-            if card is None:
+            descriptor = lock(paths[index][0], how | now)
+            if descriptor is None:
                 return None
-            cards[index] = card
-            pause, longest = _LOOK_AGAIN_SECONDS
-            while not place(card, claim, strangers.get(claim.uuid, 0), pid):
+            locks[index] = descriptor
+            pause, longest = _POLL_SECONDS
+            while not place(descriptor, claim, unleased.get(claim.uuid, 0), pid):
                 if not is_patient:
                     return None
-                # No lock that could be waited for stands for missing memory. The gate is ours, so
-                # that what is free can only grow.
+                # There is no lock to wait for free memory, so poll. This process holds the gate,
+                # so free memory can only grow.
                 time.sleep(pause)
                 pause = min(2 * pause, longest)
-        return [cards.pop(index) for index in range(len(claims))]
+        return [locks.pop(index) for index in range(len(claims))]
     except OSError as error:
         raise explained(error) from None
     finally:
-        for descriptor in (*gates, *cards.values()):
+        for descriptor in (*gates, *locks.values()):
             os.close(descriptor)
 
 
 def _check(claims: Sequence[DeviceClaim]) -> None:
     if len({claim.uuid for claim in claims}) < len(claims):
-        raise ValueError("a card is claimed twice, and would wait for itself")
+        raise ValueError("a GPU is claimed twice, which would deadlock")
     for claim in claims:
         if claim.amount is not None and not 0 <= claim.amount < WHOLE - 1:
-            raise ValueError(f"no card has {claim.amount} bytes")
+            raise ValueError(f"no GPU has {claim.amount} bytes")

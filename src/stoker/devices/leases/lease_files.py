@@ -1,10 +1,10 @@
-"""Which files stand for a card, and how they are opened and locked.
+"""The lock files of GPUs, and how they are opened and locked.
 
-A card's lock file is `vendor` in its sysfs folder, and its gate is `device` beside
-it: they belong to root and can be neither planted nor removed. Cards without such a folder and MIG
-slices (which share the folder of their card) have `<uuid>` and `<uuid>.gate` in a folder that all
-users can write to: $STOKER_LEASE_DIR, or /run/lock/stoker-leases, or /tmp/stoker-leases where
-/run/lock is not open to all. All are opened for reading only and nothing is ever written to them.
+The lock file of a GPU is `vendor` in its sysfs folder, and its gate is `device` in the same folder.
+These belong to root, so users can neither replace nor remove them. GPUs without such a folder and
+MIG slices (which share the folder of their GPU) use `<uuid>` and `<uuid>.gate` in a folder that all
+users can write to: $STOKER_LEASE_DIR, or /run/lock/stoker-leases, or /tmp/stoker-leases if users
+cannot write to /run/lock. All files are opened read-only and never written.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from stoker.settings import Settings, check_filesystem
 
 _SYSFS = "/sys/bus/pci/devices"
 _OPEN_TO_ALL = 0o1777
-# O_NONBLOCK: a planted FIFO must not hang us.
+# O_NONBLOCK: opening a FIFO that another user put there must not block.
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _REPLACED_LIMIT = 100
 _HOST_TROUBLE = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOLCK)
 
 
 def lock(path: str, how: int) -> int | None:
-    """A descriptor with the lock; None when LOCK_NB is set and somebody is in the way."""
+    """Return a locked descriptor; None if `how` has LOCK_NB and the file is locked."""
     for _ in range(_REPLACED_LIMIT):
         descriptor = open_or_make(path)
         try:
             fcntl.flock(descriptor, how)
-            # While we waited, the file may have been removed: then newcomers lock another one.
+            # The file may have been replaced during the wait: then others lock the new one.
             if os.path.samestat(os.fstat(descriptor), os.lstat(path)):
                 return descriptor
         except BlockingIOError:
@@ -43,19 +43,17 @@ def lock(path: str, how: int) -> int | None:
             os.close(descriptor)
             raise
         os.close(descriptor)
-    raise TryLater(f"somebody keeps replacing the lease file `{path}`")
+    raise TryLater(f"another process keeps replacing the lease file `{path}`")
 
 
 def open_or_make(path: str) -> int:
     while True:
         try:
-            return open_existing(
-                path
-            )  # first, because making one fails if it belongs to another user
+            return open_existing(path)  # first, because O_CREAT fails for a file of another user
         except FileNotFoundError:
             if path.startswith(_SYSFS):
                 raise
-        mask = os.umask(0)  # readable for all, whatever ours is, from its first moment
+        mask = os.umask(0)  # readable for all users from the start
         try:
             os.close(os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o444))
         except FileExistsError:
@@ -65,7 +63,7 @@ def open_or_make(path: str) -> int:
 
 
 def open_existing(path: str) -> int:
-    """Open a lock file that is one; what somebody planted in its place is not touched."""
+    """Open a lock file. Raises NoPermission for a link or anything but a regular file."""
     try:
         descriptor = os.open(path, _FLAGS)
     except OSError as error:
@@ -94,7 +92,7 @@ def explained(error: OSError) -> Error:
 
 
 def paths_of(uuid: str, pci: str, is_slice: bool) -> tuple[str, str]:
-    """The lock file and the gate of a card."""
+    """Return the lock file and the gate of a GPU."""
     if pci and not is_slice:
         vendor = f"{_SYSFS}/{pci}/vendor"
         if os.path.exists(vendor):
@@ -105,7 +103,7 @@ def paths_of(uuid: str, pci: str, is_slice: bool) -> tuple[str, str]:
 
 
 def lease_folder() -> str:
-    """A folder for lock files that all users of this host share; NoPermission if it is not safe."""
+    """Return the folder for lock files of all users. Raises NoPermission if it is not safe."""
     folder = os.environ.get("STOKER_LEASE_DIR") or _default_folder()
     try:
         info = os.lstat(folder)
@@ -124,7 +122,7 @@ def lease_folder() -> str:
 
 
 def _default_folder() -> str:
-    # By a property of the host that is the same for every user, whoever comes first.
+    # The choice depends only on the host, so that all users get the same folder.
     try:
         is_open = os.stat("/run/lock").st_mode & _OPEN_TO_ALL == _OPEN_TO_ALL
     except OSError:
@@ -140,7 +138,7 @@ def _make_folder(folder: str) -> None:
         pass
     except OSError as error:
         raise NoPermission(
-            f"cannot make the lease folder `{folder}`: {error.strerror}",
+            f"cannot create the lease folder `{folder}`: {error.strerror}",
             "set STOKER_LEASE_DIR to a folder that all users of this host can write to",
         ) from None
     finally:
@@ -151,7 +149,7 @@ _local_filesystems: set[int] = set()
 
 
 def _refuse_network(folder: str, filesystem: int) -> None:
-    """Over NFS a flock is a range lock: it would not be inherited, and would mix with ours."""
+    """Refuse NFS, where flock is a range lock: not inherited, and in conflict with the records."""
     if filesystem in _local_filesystems:
         return
     try:

@@ -1,4 +1,4 @@
-"""The process behind `leases.Waiter`: waits for locks, sends them to its parent, and ends.
+"""The process behind `lease.Waiter`: waits for locks, sends them to its parent, and exits.
 
 python -m stoker.devices.leases.wait_process PID CLAIMS; stdin is the socket to the parent.
 """
@@ -19,9 +19,9 @@ from stoker.errors import Error
 
 def main(pid: int, claims: list[DeviceClaim]) -> None:
     link = socket.socket(fileno=0)
-    # The wait for a lock cannot also wait for the parent's end, and must not outlive it: a gate
-    # would stay shut for nobody.
-    _thread.start_new_thread(_end_with_parent, (link,))
+    # While the main thread blocks in flock it cannot notice that the parent exited. Without this
+    # thread, the gate would stay locked.
+    _thread.start_new_thread(_exit_with_parent, (link,))
     try:
         lease = take_patiently(claims, pid)
     except (Error, OSError) as error:
@@ -31,7 +31,7 @@ def main(pid: int, claims: list[DeviceClaim]) -> None:
     os._exit(0)
 
 
-def _end_with_parent(link: socket.socket) -> None:
+def _exit_with_parent(link: socket.socket) -> None:
     try:
         link.recv(1)
     finally:

@@ -1,4 +1,4 @@
--- Requests become lines, families are learned, attempts and devices know more of GPUs.
+-- Add request groups (lines), command profiles (families), and GPU columns.
 
 CREATE TABLE lines (
     id         INTEGER PRIMARY KEY,

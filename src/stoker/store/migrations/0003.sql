@@ -1,4 +1,4 @@
--- Jobs have variables of their own, ask to be run again, and belong to sweeps.
+-- Add variables of jobs, requeues and sweeps.
 
 ALTER TABLE jobs ADD COLUMN variables BLOB;
 ALTER TABLE jobs ADD COLUMN warn TEXT;

@@ -1,3 +1,3 @@
--- A PID alone does not name a process: numbers are reused.
+-- Add the start time of a process, because PIDs are reused.
 
 ALTER TABLE attempts ADD COLUMN pid_started INTEGER;
