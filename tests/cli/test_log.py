@@ -103,7 +103,7 @@ def test_removed_log_is_an_error(lab: Lab) -> None:
     job_with_output(lab, b"x\n")
     path = lab.ok("log", "--path").strip()
     Path(path).unlink()
-    refused(lab.run("log"), 1, f"the log of job 1 is gone: {path}")
+    refused(lab.run("log"), 1, f"the log of job 1 does not exist any more: {path}")
 
 
 def test_log_of_an_unknown_attempt_is_refused(lab: Lab) -> None:

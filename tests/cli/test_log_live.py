@@ -198,4 +198,4 @@ def test_output_to_dev_null_has_no_log(lab: Lab) -> None:
     job = lab.submit("-o", "/dev/null", "echo x")
     assert lab.wait(job) == 0
     done = lab.run("log", str(job))
-    assert done.returncode == 1 and "the output of job 1 went to /dev/null" in done.stderr
+    assert done.returncode == 1 and "the output of job 1 was sent to /dev/null" in done.stderr

@@ -141,7 +141,7 @@ def test_filters_exclude_other_jobs(lab: Lab) -> None:
     )
     assert lab.ok("ls", "--state", "held").endswith(
         "\n1 held, 1 queued, 1 running, 1 done, 1 failed, 1 cancelled; 5 jobs not shown"
-        " (-n, --state)\n"
+        " (see -n, --state)\n"
     )
 
 

@@ -286,7 +286,7 @@ def test_plain_daemon_refuses_a_queue_with_named_devices(lab: PeasyLab) -> None:
     stop(lab.serve())
     done = lab.run("daemon", "run", STOKER_STATE_DIR=str(lab.state_dir))
     assert done.returncode != 0
-    assert "devices of its own" in done.stderr
+    assert "defines its own devices" in done.stderr
 
 
 def test_stoker_commands_work_on_the_same_queue(lab: PeasyLab) -> None:

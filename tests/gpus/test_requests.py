@@ -88,8 +88,8 @@ def test_request_is_shown_as_json_and_as_text(lab: GpuLab) -> None:
     assert shown["min_gpu_mem_bytes"] == 30 * GIB
     assert shown["on_oom"] == "bigger"
     assert shown["exclusive"] is False
-    request = "2 gpus with 20 GB free, of 30 GB or more among 0,1,2"
-    assert f"gpus        {request}\n" in lab.ok("show", str(job))
+    request = "2 gpus with 20 GB free, with 30 GB or more among 0,1,2"
+    assert f"GPUs        {request}\n" in lab.ok("show", str(job))
 
 
 _KINDS = "this host has NVIDIA A100-SXM4-80GB with 39 GB, NVIDIA H200 with 79 GB"

@@ -148,7 +148,7 @@ def test_max_workers_limits_how_many_jobs_run_at_a_time(
     other = Executor(gpus=0).submit(work.add, 1)
     assert other.result(timeout=60) == 2  # a slot is free, but not for this executor
     assert [future.job.state for future in futures[2:]] == ["queued"] * 2
-    assert "may have 2 running at a time" in futures[2].job.why()
+    assert "already has 2 running, which is its limit" in futures[2].job.why()
     for path in paths:
         here.wait_until(lambda: any(future.running() for future in futures))
         Path(path).write_text("go")

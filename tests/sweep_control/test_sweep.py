@@ -104,7 +104,7 @@ def test_max_parallel_limits_running_trials(lab: Lab) -> None:
     lab.wait_until(lambda: "running" in lab.states().values())
     waiting = [id for id, state in lab.states().items() if state == "queued"]
     assert len(waiting) == 3
-    assert "sweep:one may have 1 running at a time" in lab.ok("why", str(waiting[0]))
+    assert "sweep:one already has 1 running, which is its limit" in lab.ok("why", str(waiting[0]))
     gate.touch()
     assert lab.wait() == 0
 

@@ -193,6 +193,6 @@ def test_stop_and_restart_of_the_daemon_are_pushed(site: Site) -> None:
 
 def test_stopped_server_ends_its_streams_cleanly(site: Site) -> None:
     with site.stream(site.overview()["event_id"]) as events:
-        assert "closed" in site.lab.ok("web", "stop")
+        assert site.lab.ok("web", "stop") == "web UI stopped; jobs continue\n"
         with pytest.raises(EOFError):
             events.next()

@@ -10,7 +10,7 @@ import time
 from collections.abc import Collection
 
 from stoker.core.record import Record
-from stoker.supervisor.job_processes import processes_by_attempt
+from stoker.supervisor.job_processes import owner_of, processes_by_attempt
 
 _TICK = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -79,7 +79,12 @@ class UsageSampler:
             return found
         for attempt, processes in processes_by_attempt(self._tag_base).items():
             if attempt in attempts:
-                read = (_read(process.pid) for process in processes)
+                # Asked again: the runner carries the tag of a job while it starts it, and a process
+                # that has not executed its program yet shows the memory of the runner.
+                pids = [
+                    one.pid for one in processes if owner_of(one.pid, self._tag_base) == attempt
+                ]
+                read = map(_read, pids)
                 found[attempt] = {(one.pid, one.started): one for one in read if one is not None}
         return found
 
