@@ -10,7 +10,7 @@ import time
 from collections.abc import Collection
 
 from stoker.core.record import Record
-from stoker.supervisor.job_processes import owner_of, processes_by_attempt
+from stoker.supervisor.job_processes import processes_by_attempt
 
 _TICK = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -79,12 +79,8 @@ class UsageSampler:
             return found
         for attempt, processes in processes_by_attempt(self._tag_base).items():
             if attempt in attempts:
-                # Asked again: the runner carries the tag of a job while it starts it, and a process
-                # that has not executed its program yet shows the memory of the runner.
-                pids = [
-                    one.pid for one in processes if owner_of(one.pid, self._tag_base) == attempt
-                ]
-                read = map(_read, pids)
+                pids = [process.pid for process in processes]
+                read = (_read(pid) for pid in pids if not _is_runner(pid))
                 found[attempt] = {(one.pid, one.started): one for one in read if one is not None}
         return found
 
@@ -131,6 +127,16 @@ def _spent(
         one.own - (before[key].own if key in before else 0) for key, one in processes.items()
     )
     return max(whole, visible, 0)
+
+
+def _is_runner(pid: int) -> bool:
+    """Whether this is the runner, which carries the tag of a job while it starts it, or a process of
+    a job that has not executed its program yet and so shows the memory of the runner."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return b"stoker.supervisor.runner" in file.read(4096).split(b"\0")
+    except OSError:
+        return False
 
 
 def _read(pid: int) -> _Process | None:
