@@ -130,8 +130,8 @@ def _spent(
 
 
 def _is_runner(pid: int) -> bool:
-    """Whether this is the runner, which carries the tag of a job while it starts it, or a process of
-    a job that has not executed its program yet and so shows the memory of the runner."""
+    """Whether this is the runner, which carries the tag of a job while it starts it, or a process
+    of a job that has not executed its program yet and so shows the memory of the runner."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             return b"stoker.supervisor.runner" in file.read(4096).split(b"\0")
