@@ -16,7 +16,7 @@ from bench.report import Section
 from bench.table import number, spread, table
 from bench.tools.stoker import Daemon, stoker_command, stoker_daemon, stoker_missing
 
-HEADS = ("jobs", "seconds (range)", "jobs/s", "client peak MiB", "daemon MiB after")
+HEADINGS = ("jobs", "seconds (range)", "jobs/s", "client peak MiB", "daemon MiB after")
 TITLE = "Bulk submit: `stoker submit --file - -q --hold`"
 
 
@@ -38,7 +38,7 @@ def measure_bulk(lab: Lab, sizes: Sequence[int], repeats: int) -> Section:
         with observed(lab, repeat, conditions):
             found += [_submit(lab, size, repeat) for size in sizes]
     rows = [_row([one for one in found if one.jobs == size]) for size in sizes]
-    return Section("bulk", TITLE, table(HEADS, rows), [asdict(one) for one in found], conditions)
+    return Section("bulk", TITLE, table(HEADINGS, rows), [asdict(one) for one in found], conditions)
 
 
 def write_lines(path: Path, count: int) -> Path:

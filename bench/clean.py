@@ -17,7 +17,13 @@ from bench.report import Section
 from bench.table import number, spread, table
 from bench.tools.stoker import simulated, stoker_command, stoker_missing
 
-HEADS = ("jobs", "seconds (range)", "longest wait of a writer, ms", "database MB before", "after")
+HEADINGS = (
+    "jobs",
+    "seconds (range)",
+    "longest wait of a writer, ms",
+    "database MB before",
+    "after",
+)
 TITLE = "Removing finished jobs: `stoker clean`"
 _LOG = b"one line of output\n"
 
@@ -41,7 +47,9 @@ def measure_clean(lab: Lab, sizes: Sequence[int], repeats: int) -> Section:
         with observed(lab, repeat, conditions):
             found += [_clean(lab, size, repeat) for size in sizes]
     rows = [_row([one for one in found if one.jobs == size]) for size in sizes]
-    return Section("clean", TITLE, table(HEADS, rows), [asdict(one) for one in found], conditions)
+    return Section(
+        "clean", TITLE, table(HEADINGS, rows), [asdict(one) for one in found], conditions
+    )
 
 
 def finished_jobs(state: Path, count: int) -> None:

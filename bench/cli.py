@@ -28,7 +28,7 @@ from bench.tools.stoker import (
     stoker_missing,
 )
 
-HEADS = ("command", "queued", "p50 ms", "min ms", "ratio to a bare Python start")
+HEADINGS = ("command", "queued", "p50 ms", "min ms", "ratio to a bare Python start")
 BARE = "python -c pass"
 
 
@@ -68,7 +68,7 @@ def measure_cli(lab: Lab, sizes: Sequence[int], samples: int) -> Section:
             submit = _stoker(daemon, "submit", "-q", "--hold", "true")
             timings = time_in_turns(lab, [submit, *calls], samples, None)
             timings += _lists(lab, daemon, sizes, samples)
-    text = table(HEADS, [timing.row() for timing in timings])
+    text = table(HEADINGS, [timing.row() for timing in timings])
     if missing:
         text += f"\n\nStoker was not timed: {missing}"
     return Section("cli", "Single commands", text, [asdict(one) for one in timings], conditions)

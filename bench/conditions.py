@@ -12,7 +12,7 @@ from bench.table import table
 
 BUSY = 0.10
 SLOW_FILE_US = 100
-HEADS = (
+HEADINGS = (
     "repeat",
     "CPU used by other processes before",
     "load before",
@@ -50,7 +50,7 @@ def observed(lab: Lab, repeat: int, log: list[Conditions]) -> Iterator[None]:
 
 def conditions_text(conditions: Sequence[Conditions]) -> str:
     """A table, with warnings if the machine was busy or slow."""
-    parts = [table(HEADS, [one.row() for one in conditions])]
+    parts = [table(HEADINGS, [one.row() for one in conditions])]
     if any(one.busy_before > BUSY for one in conditions):
         parts.append("**The machine was busy with other work: use ratios only, with care.**")
     if any(one.file_us > SLOW_FILE_US for one in conditions):

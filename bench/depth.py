@@ -20,7 +20,7 @@ from bench.tools.base import wait_for_stamps
 from bench.tools.stoker import stoker_daemon, stoker_missing
 from bench.workload import Batch, prepare_batch
 
-HEADS = (
+HEADINGS = (
     "queued",
     "jobs/s, next jobs",
     "ratio to the short queue (range)",
@@ -57,7 +57,7 @@ def measure_depth(lab: Lab, sizes: Sequence[int], slots: int, repeats: int) -> S
         for queued in (short, deep)
     ]
     text = f"Rate of the first {short:,} jobs after a resume, {slots} slots, plain lines.\n\n"
-    text += table(HEADS, rows)
+    text += table(HEADINGS, rows)
     crowded = [one for one in found if one.peak > slots]
     if crowded:
         text += f"\n\nFault: {crowded[0].peak} jobs at once on {slots} slots."

@@ -13,7 +13,7 @@ from bench.tools.base import Tool
 from bench.workload import Form
 
 TITLE = "Slot gap with jobs of 70 to 130 ms"
-HEADS = (
+HEADINGS = (
     "tool",
     "jobs",
     "gap p50 ms",
@@ -29,7 +29,7 @@ def measure_gap(lab: Lab, tools: Sequence[Tool], plan: Plan) -> Section:
     for form in plan.forms:
         for slots in plan.slots:
             title = f"**{form} lines, {slots} slots** (medians of {plan.repeats})"
-            parts += [title, table(HEADS, _rows(outcome, tools, form, slots))]
+            parts += [title, table(HEADINGS, _rows(outcome, tools, form, slots))]
     text = "\n\n".join([*parts, fault_report(outcome)])
     return Section("gap", TITLE, text, outcome.records(), outcome.conditions)
 

@@ -10,10 +10,10 @@ from statistics import median
 BEGIN, END = "<!-- results -->", "<!-- /results -->"
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table; all columns except the first are right-aligned."""
-    align = ["---"] + ["---:"] * (len(heads) - 1)
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in (heads, align, *rows))
+    align = ["---"] + ["---:"] * (len(headings) - 1)
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in (headings, align, *rows))
 
 
 def number(value: float, digits: int = 0) -> str:

@@ -12,7 +12,7 @@ from bench.tools.base import Tool
 from bench.workload import Form
 
 TITLE = "Throughput of no-op jobs"
-HEADS = (
+HEADINGS = (
     "tool",
     "jobs",
     "jobs/s",
@@ -29,7 +29,7 @@ def measure_throughput(lab: Lab, tools: Sequence[Tool], plan: Plan) -> Section:
     for form in plan.forms:
         for slots in plan.slots:
             title = f"**{form} lines, {slots} slots** (medians of {plan.repeats})"
-            parts += [title, table(HEADS, _rows(outcome, tools, form, slots))]
+            parts += [title, table(HEADINGS, _rows(outcome, tools, form, slots))]
     text = "\n\n".join([*parts, fault_report(outcome)])
     return Section("throughput", TITLE, text, outcome.records(), outcome.conditions)
 

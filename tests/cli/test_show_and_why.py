@@ -209,10 +209,10 @@ def test_suspended_job_is_shown_as_suspended(lab: Lab) -> None:
     pid = lab.job(job)["pid"]
     os.kill(pid, signal.SIGSTOP)
     lab.wait_until(lambda: state_of(pid) == STOPPED)
-    told = f"suspended; continue it with `kill -CONT {pid}`"
-    assert f"state       running: {told}\n" in lab.ok("show", str(job))
-    assert f"[{told}]" in lab.ok("ls")
-    assert told in lab.ok("why", str(job))
+    shown = f"suspended; continue it with `kill -CONT {pid}`"
+    assert f"state       running: {shown}\n" in lab.ok("show", str(job))
+    assert f"[{shown}]" in lab.ok("ls")
+    assert shown in lab.ok("why", str(job))
     os.kill(pid, signal.SIGCONT)
     gate.open()
     assert lab.wait(job) == 0

@@ -47,7 +47,7 @@ def test_job_with_unsteady_durations_does_not_run_ahead_of_a_reservation() -> No
     """An optimistic estimate must not delay the job that waits for two GPUs."""
     running = RunningJob(1, 1, Request(1), (0,), 0.0, ends_by=600.0)
     wide = WaitingJob(2, 0, Request(2))
-    narrow = WaitingJob(3, 0, Request(1), family=7)
+    narrow = WaitingJob(3, 0, Request(1), profile=7)
     seen = Snapshot(
         0.0, (a_device(0), a_device(1)), 4, (running,), (wide, narrow),
         estimates=Estimates({7: after(1.0, 90.0, 1.0, 90.0)}),
@@ -58,7 +58,7 @@ def test_job_with_unsteady_durations_does_not_run_ahead_of_a_reservation() -> No
 
 
 def test_new_estimate_applies_to_running_jobs() -> None:
-    running = RunningJob(1, 1, Request(1), (0,), 0.0, family=7)
+    running = RunningJob(1, 1, Request(1), (0,), 0.0, profile=7)
     wide = WaitingJob(2, 0, Request(2))
     seen = Snapshot(10.0, (a_device(0), a_device(1)), 4, (running,), (wide,))
     unknown = decide(seen).reservation

@@ -19,7 +19,7 @@ def a_snapshot(*jobs: RunningJob | WaitingJob) -> Snapshot:
 
 def runs(id: int, on: int, limit: float | None = None, profile: int = 0) -> RunningJob:
     ends_by = limit and 90.0 + limit
-    return RunningJob(id, id, Request(1), (on,), 90.0, ends_by, family=profile)
+    return RunningJob(id, id, Request(1), (on,), 90.0, ends_by, profile=profile)
 
 
 def test_job_that_can_start_starts_now() -> None:

@@ -416,12 +416,12 @@ def test_same_snapshot_gives_the_same_plan() -> None:
 
 
 def test_fair_share_group_at_its_limit_does_not_block_other_groups() -> None:
-    def job(id: int, share: str) -> WaitingJob:
-        return WaitingJob(id, 0, Request(1), share=share)
+    def job(id: int, fair_share_group: str) -> WaitingJob:
+        return WaitingJob(id, 0, Request(1), fair_share_group=fair_share_group)
 
     seen = Snapshot(
         0.0, tuple(a_device(n) for n in range(6)), 4,
-        (RunningJob(1, 1, Request(1), (0,), 0.0, share="sweep:a"),),
+        (RunningJob(1, 1, Request(1), (0,), 0.0, fair_share_group="sweep:a"),),
         (job(2, "sweep:a"), job(3, "sweep:a"), job(4, "sweep:a"), job(5, ""), job(6, "sweep:b")),
         limits={"sweep:a": 2, "sweep:b": 9},
     )  # fmt: skip
@@ -434,10 +434,10 @@ def test_fair_share_group_at_its_limit_does_not_block_other_groups() -> None:
 
 
 def test_fair_share_group_at_its_limit_reserves_no_device() -> None:
-    wide = WaitingJob(2, 9, Request(2), share="sweep:a")
+    wide = WaitingJob(2, 9, Request(2), fair_share_group="sweep:a")
     seen = Snapshot(
         0.0, (a_device(0), a_device(1)), 4,
-        (RunningJob(1, 1, Request(1), (0,), 0.0, share="sweep:a"),),
+        (RunningJob(1, 1, Request(1), (0,), 0.0, fair_share_group="sweep:a"),),
         (wide, WaitingJob(3, 0, Request(1))), limits={"sweep:a": 1},
     )  # fmt: skip
     plan = decide(seen)

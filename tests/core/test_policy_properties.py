@@ -202,7 +202,7 @@ def test_no_later_job_holds_a_reserved_device_when_it_is_due(snapshot: Snapshot)
 
 @given(snapshots(draining=None))
 def test_plan_without_reasons_has_the_same_starts(snapshot: Snapshot) -> None:
-    assert decide(snapshot, tells_why=False).starts == decide(snapshot).starts
+    assert decide(snapshot, with_reasons=False).starts == decide(snapshot).starts
 
 
 # -- in time -----------------------------------------------------------------------------------

@@ -83,7 +83,9 @@ def test_slots_divide_a_gpu_and_exclusive_takes_all_of_it() -> None:
 
 
 def test_gpu_with_other_processes_takes_only_jobs_that_share() -> None:
-    states = {0: DeviceState(foreign=60 * GIB, has_strangers=True, note="user2 (pid 7) has 60 GB")}
+    states = {
+        0: DeviceState(foreign=60 * GIB, has_other_processes=True, note="user2 (pid 7) has 60 GB")
+    }
     assert plan_of((a_card(),), a_job(1, Request(1)), states=states).waits == {1: NO_DEVICE}
     assert placed(plan_of((a_card(),), a_job(1, sharing(20)), states=states)) == {1: (0,)}
     assert plan_of((a_card(),), a_job(1, sharing(21)), states=states).waits == {1: NO_DEVICE}
@@ -137,7 +139,7 @@ def test_small_jobs_cannot_starve_one_that_needs_a_whole_gpu() -> None:
 
 
 def test_job_blocked_only_by_other_processes_gets_no_reservation() -> None:
-    states = {0: DeviceState(foreign=20 * GIB, has_strangers=True)}
+    states = {0: DeviceState(foreign=20 * GIB, has_other_processes=True)}
     plan = plan_of((a_card(),), a_job(1, Request(1)), a_job(2, sharing(30)), states=states)
     assert placed(plan) == {2: (0,)}
     assert plan.waits == {1: NO_DEVICE}
@@ -155,10 +157,10 @@ def test_job_may_use_memory_that_the_reservation_leaves() -> None:
 
 def test_estimates_let_short_jobs_be_backfilled() -> None:
     known = estimates(p1=1000.0, p3=100.0, p4=900.0)
-    busy = a_tenant(1, Request(1), (0,))._replace(family=1)
+    busy = a_tenant(1, Request(1), (0,))._replace(profile=1)
     wide = a_job(2, Request(2))
-    short = a_job(3, Request(1))._replace(family=3)
-    long = a_job(4, Request(1))._replace(family=4)
+    short = a_job(3, Request(1))._replace(profile=3)
+    long = a_job(4, Request(1))._replace(profile=4)
     cards = (a_card(0), a_card(1))
     plan = plan_of(cards, wide, short, running=(busy,), estimates=known)
     assert placed(plan) == {3: (1,)}
@@ -167,39 +169,39 @@ def test_estimates_let_short_jobs_be_backfilled() -> None:
 
 
 def test_fair_share_groups_take_turns() -> None:
-    jobs = [a_job(id, Request(1))._replace(share="a") for id in (1, 2, 3)]
-    jobs += [a_job(id, Request(1))._replace(share="b") for id in (4, 5, 6)]
+    jobs = [a_job(id, Request(1))._replace(fair_share_group="a") for id in (1, 2, 3)]
+    jobs += [a_job(id, Request(1))._replace(fair_share_group="b") for id in (4, 5, 6)]
     cards = tuple(a_card(number) for number in range(4))
     assert placed(plan_of(cards, *jobs)).keys() == {1, 2, 4, 5}
-    mine = tuple(a_tenant(9 + n, Request(1), (n,))._replace(share="a") for n in range(2))
+    mine = tuple(a_tenant(9 + n, Request(1), (n,))._replace(fair_share_group="a") for n in range(2))
     assert placed(plan_of(cards, *jobs, running=mine)).keys() == {4, 5}
 
 
 def test_priority_comes_before_fair_share() -> None:
-    jobs = [a_job(id, Request(1))._replace(share="a", priority=1) for id in (1, 2)]
-    jobs.append(a_job(3, Request(1))._replace(share="b"))
+    jobs = [a_job(id, Request(1))._replace(fair_share_group="a", priority=1) for id in (1, 2)]
+    jobs.append(a_job(3, Request(1))._replace(fair_share_group="b"))
     assert placed(plan_of((a_card(0), a_card(1)), *jobs)).keys() == {1, 2}
 
 
 def test_jobs_are_ordered_by_response_ratio() -> None:
     known = estimates(p1=3600.0, p2=60.0)
-    long = a_job(1, Request(1))._replace(family=1, since=-600.0)
-    short = a_job(2, Request(1))._replace(family=2, since=-30.0)
+    long = a_job(1, Request(1))._replace(profile=1, since=-600.0)
+    short = a_job(2, Request(1))._replace(profile=2, since=-30.0)
     assert placed(plan_of((a_card(),), long, short, estimates=known)).keys() == {2}
     older = long._replace(since=-3600.0)
     assert placed(plan_of((a_card(),), older, short, estimates=known)).keys() == {1}
 
 
 def test_job_past_its_patience_is_not_overtaken() -> None:
-    long = a_job(1, Request(1))._replace(family=1, since=-8 * 86400.0)
-    short = a_job(2, Request(1))._replace(family=2, since=-3600.0)
+    long = a_job(1, Request(1))._replace(profile=1, since=-8 * 86400.0)
+    short = a_job(2, Request(1))._replace(profile=2, since=-3600.0)
     known = estimates(p1=1e9, p2=60.0)
     assert placed(plan_of((a_card(),), long, short, estimates=known)).keys() == {1}
 
 
 def test_why_names_the_users_of_memory_and_a_request_that_would_start() -> None:
     states = {0: DeviceState(30 * GIB, True, None, "user2 (pid 4121) has 30 GB")}
-    running = (a_tenant(1, sharing(40), (0,))._replace(family=1),)
+    running = (a_tenant(1, sharing(40), (0,))._replace(profile=1),)
     job = a_job(2, sharing(20))
     snapshot = Snapshot(
         0.0, (a_card(),), 4, running, (job,), False, states, estimates=estimates(p1=600.0)
@@ -246,7 +248,7 @@ def test_reservations_never_exceed_the_memory_of_a_gpu(
             assert is_eligible(request, devices[number])
             assert number not in whole
             if amount == capacity(devices[number]):
-                assert not taken[number] and not states[number].has_strangers
+                assert not taken[number] and not states[number].has_other_processes
                 whole.add(number)
             taken[number] += amount
     for number, amount in taken.items():

@@ -51,13 +51,13 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
     kinds = draw(st.lists(st.integers(0, len(REQUESTS) - 1), min_size=1, max_size=6))
     for id in range(1, 1 + draw(st.integers(0, 25))):
         kind = draw(st.sampled_from(kinds))
-        share = draw(st.sampled_from(("", "", "sweep:a", "sweep:b")))
+        fair_share_group = draw(st.sampled_from(("", "", "sweep:a", "sweep:b")))
         waiting.append(WaitingJob(
-            id, draw(st.sampled_from((0, 0, 0, 5))), REQUESTS[kind], draw(LIMITS), share,
+            id, draw(st.sampled_from((0, 0, 0, 5))), REQUESTS[kind], draw(LIMITS), fair_share_group,
             NOW - draw(st.integers(0, 2000)), draw(st.integers(0, 3)),
-            1 + kind + 100 * ("", "sweep:a", "sweep:b").index(share),
+            1 + kind + 100 * ("", "sweep:a", "sweep:b").index(fair_share_group),
         ))  # fmt: skip
-    waiting.sort(key=lambda job: (job.line, -job.priority, job.id))
+    waiting.sort(key=lambda job: (job.request_group, -job.priority, job.id))
     snapshot = Snapshot(
         NOW, devices, draw(st.integers(0, 2)), (), tuple(waiting), draw(st.integers(0, 9)) == 0,
         states, limits=draw(st.sampled_from(({}, {"sweep:a": 1}))),
@@ -76,8 +76,8 @@ def after(snapshot: Snapshot, seconds: float) -> Snapshot:
         job = jobs.pop(start.job)
         ends_by = None if job.time_limit is None else snapshot.now + job.time_limit
         running.append(RunningJob(
-            job.id, job.id, job.request, start.devices, snapshot.now, ends_by, job.share,
-            job.family,
+            job.id, job.id, job.request, start.devices, snapshot.now, ends_by, job.fair_share_group,
+            job.profile,
         ))  # fmt: skip
     return snapshot._replace(
         running=tuple(running), waiting=tuple(jobs.values()), now=snapshot.now + seconds
@@ -87,7 +87,7 @@ def after(snapshot: Snapshot, seconds: float) -> Snapshot:
 def starts_now(snapshot: Snapshot) -> set[int]:
     """Return the jobs that the daemon starts in one tick: it decides until no more start."""
     found: set[int] = set()
-    while starts := decide(in_view(snapshot), tells_why=False).starts:
+    while starts := decide(in_view(snapshot), with_reasons=False).starts:
         found |= {start.job for start in starts}
         snapshot = after(snapshot, 0.0)
     return found
@@ -118,9 +118,9 @@ def test_forecast_of_now_is_exactly_what_the_daemon_starts(snapshot: Snapshot) -
 def test_forecast_with_hidden_jobs_agrees_with_the_full_one(snapshot: Snapshot) -> None:
     """What lies behind the jobs that were read can only take promises away."""
     whole = forecast(snapshot)
-    lines = {job.line for job in snapshot.waiting}
-    for line in lines:
-        found = forecast(snapshot, {line})
+    groups = {job.request_group for job in snapshot.waiting}
+    for group in groups:
+        found = forecast(snapshot, {group})
         assert found.items() <= whole.items()
 
 
@@ -134,7 +134,10 @@ def test_jobs_of_one_request_group_are_forecast_in_their_order(snapshot: Snapsho
     order = places(plain)
     for job in plain.waiting:
         for other in plain.waiting:
-            if job.line == other.line and order[job.id].ahead < order[other.id].ahead:
+            if (
+                job.request_group == other.request_group
+                and order[job.id].ahead < order[other.id].ahead
+            ):
                 assert other.id not in found or found[job.id] <= found[other.id]
 
 
@@ -149,7 +152,11 @@ def test_forecast_starts_the_job_with_the_reservation_before_others_of_its_reque
     found = forecast(steady)
     first = next(job for job in steady.waiting if job.id == reservation.job)
     for job in steady.waiting:
-        if job.request == first.request and job.share == first.share == "" and job.id in found:
+        if (
+            job.request == first.request
+            and job.fair_share_group == first.fair_share_group == ""
+            and job.id in found
+        ):
             is_later = places(steady)[job.id].ahead > places(steady)[first.id].ahead
             is_longer = (job.time_limit or 1e9) >= (first.time_limit or 1e9)
             if is_later and is_longer and found[job.id] > 0:
@@ -167,7 +174,9 @@ def test_job_that_the_daemon_does_not_consider_yet_has_a_reason(
 ) -> None:
     """It does not start, and is not forecast to start, before the jobs in front of it."""
     request = Request(2 if is_wide else 1)
-    waiting = tuple(WaitingJob(id, 0, request, since=NOW, line=1) for id in range(1, count + 1))
+    waiting = tuple(
+        WaitingJob(id, 0, request, since=NOW, request_group=1) for id in range(1, count + 1)
+    )
     snapshot = Snapshot(NOW, tuple(a_device(n) for n in range(gpus)), 1, (), waiting)
     seen = in_view(snapshot)
     plan = decide(seen)

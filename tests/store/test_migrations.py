@@ -75,12 +75,12 @@ def a_queue_of_schema_3(folder: Path) -> None:
         "INSERT INTO contexts VALUES (1, 0, x'2f', x'', 18, x'2f62696e2f7368');"
         "INSERT INTO families (id, key, runs, seconds) VALUES (1, x'61', 3, 60.0);"
     )
-    for id, share in enumerate((b"", b"a", b"sweep:b"), 1):
-        key = repr((1, None, 0, b"", b"", None, None, 0, b"", share, 0)).encode()
+    for id, fair_share_group in enumerate((b"", b"a", b"sweep:b"), 1):
+        key = repr((1, None, 0, b"", b"", None, None, 0, b"", fair_share_group, 0)).encode()
         connection.execute(
             "INSERT INTO lines (id, key, gpus, exclusive, ids, prefer, is_auto, avoid, share,"
             " length) VALUES (?, ?, 1, 0, x'', x'', 0, x'', ?, 0)",
-            (id, key, share),
+            (id, key, fair_share_group),
         )
         connection.execute(
             "INSERT INTO jobs (id, state, ready, line, family, priority, shell, argv, context,"
@@ -103,7 +103,7 @@ def test_database_of_schema_3_gets_the_current_tables(tmp_path: Path) -> None:
 def test_waiting_jobs_with_a_tag_leave_its_fair_share_group(tmp_path: Path) -> None:
     a_queue_of_schema_3(tmp_path)
     db = a_store(tmp_path)
-    assert [job_queries.job(db, id).share for id in (1, 2, 3)] == ["", "", "sweep:b"]
+    assert [job_queries.job(db, id).fair_share_group for id in (1, 2, 3)] == ["", "", "sweep:b"]
     # A group of that name would be another one, and new jobs join those without a tag.
     assert request_groups.group_id(db, Request(1), "a") not in (1, 2, 3)
     assert request_groups.group_id(db, Request(1), "") == 1

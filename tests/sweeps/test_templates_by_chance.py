@@ -23,7 +23,7 @@ IN_DOUBLE = ["{x}", "a ", "$HOME", '\\"', "\\\\", "'", "$(echo hi)", "${{HOME}}"
 LIVE = ["$HOME", "$(echo a b)", "`echo a`", "${{HOME}}", "$((1+1))", "$(echo 'a)')", "${{A:-'q'}}",
         '$(echo "$(echo b)")', "$'a'", "$'\\''", "$(echo a # c\n)",
         "$(case a in a) echo b;; esac)"]  # fmt: skip
-HEADS = ["echo", "printf %s", "true", "X={x} env", "export A={x}; echo", "{x}", "test -n", "cat",
+COMMANDS = ["echo", "printf %s", "true", "X={x} env", "export A={x}; echo", "{x}", "test -n", "cat",
          "exec echo", "env", "time", "command", "sh -c", "eval"]  # fmt: skip
 
 
@@ -45,7 +45,7 @@ def word(rng: random.Random) -> str:
 
 def command(rng: random.Random) -> str:
     gap = rng.choice([" ", "\t", " \\\n"])
-    made = rng.choice(HEADS) + "".join(gap + word(rng) for _ in range(rng.randint(1, 3)))
+    made = rng.choice(COMMANDS) + "".join(gap + word(rng) for _ in range(rng.randint(1, 3)))
     ways = ["%s", "%s", "%s >{x}", "%s # c'\n{c}", "%s | cat", "(%s)", "{{ %s; }}", "%s && {c}",
             "%s\n{c}", "for i in {x}; do %s; done", "f() {{ %s; }}; f {x}", "if %s; then {c}; fi",
             "case {x} in {x}) %s;; esac", "%s <<E\nE\n{c}", "%s | sh"]  # fmt: skip

@@ -65,7 +65,7 @@ class GpuView(Record):
 
     def others_words(self) -> list[str]:
         """A line for each process and lease that is not of this queue."""
-        others = self.occupancy.strangers if self.occupancy is not None else ()
+        others = self.occupancy.other_processes if self.occupancy is not None else ()
         return [
             *(f"other process: {describe(one)}" for one in others),
             *(holder_words(one) for one in self.holders),
@@ -104,7 +104,7 @@ class GpuView(Record):
             "strangers": [
                 {"pid": one.pid or None, "user": one.user, "memory_bytes": one.memory,
                  "compute": one.compute}
-                for one in (self.occupancy.strangers if self.occupancy else ())
+                for one in (self.occupancy.other_processes if self.occupancy else ())
             ],
             "holders": [
                 {"uid": one.uid, "pid": one.pid, "amount_bytes": one.amount}
@@ -181,7 +181,7 @@ def _shown(
         closed = "drained"
     elif not jobs and any(one.amount is None for one in leases):
         closed = f"leased to {holder_name(leases[0])}"
-    is_taken = (occupancy is not None and occupancy.has_strangers) or bool(leases)
+    is_taken = (occupancy is not None and occupancy.has_other_processes) or bool(leases)
     state = closed or ("busy" if jobs else "taken" if is_taken else "free")
     return GpuView(
         device=device,

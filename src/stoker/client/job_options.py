@@ -234,7 +234,7 @@ def parse_options(values: Mapping[str, Any], named: Callable[[str], str]) -> Par
         "dedupe": get("dedupe"),
         "keep_children": get("keep_children", False),
         "on_oom": get("on_oom"),
-        "share": f"{GROUP_PREFIX}{group}" if (group := get("group")) else "",
+        "fair_share_group": f"{GROUP_PREFIX}{group}" if (group := get("group")) else "",
     }
     return ParsedOptions(
         fields=fields,

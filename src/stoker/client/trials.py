@@ -107,7 +107,7 @@ class Trials:
             variables["STOKER_METRIC"] = self._spec.metric.name
         return self._base._replace(
             argv=rendered.argv, shell=rendered.shell, name=f"{self._name}/{number}",
-            sweep=self._sweep, share=sweeps.share_of(self._name),
+            sweep=self._sweep, fair_share_group=sweeps.sweep_group(self._name),
             variables=tuple(variables.items()),
         )  # fmt: skip
 

@@ -55,10 +55,10 @@ class View:
             deep, cut = load_snapshot(db, now, offset, (), None, cpus, depth)
         devices, states = _device_states(deep.running, gpus)
         is_known = extra is None or any(job.id == extra.id for job in deep.waiting)
-        if extra is not None and not is_known and extra.line not in cut:
+        if extra is not None and not is_known and extra.request_group not in cut:
             # It has just become eligible; the daemon sees it in its next tick.
             waiting = [*deep.waiting, _as_waiting(extra, offset)]
-            waiting.sort(key=lambda job: (job.line, -job.priority, job.id))
+            waiting.sort(key=lambda job: (job.request_group, -job.priority, job.id))
             deep = deep._replace(waiting=tuple(waiting))
         self._deep = deep._replace(devices=devices, states=states)
         self._cut = cut
@@ -84,7 +84,7 @@ class View:
         if known is not None:
             return known
         # Not in the snapshot: count at least the jobs of its own request group.
-        is_only = all(job.line == row.line for job in self._deep.waiting)
+        is_only = all(job.request_group == row.request_group for job in self._deep.waiting)
         return Place(job_queries.ahead_in_group(self._db, row), is_only)
 
     def reasons(self, row: JobRow, *, place_first: bool = False) -> list[str]:
@@ -93,7 +93,10 @@ class View:
             if self._refusal is not None:
                 return [f"no job can start at the moment: {self._refusal}"]
             return []
-        key = (row.line, self.plan.waits.get(row.id))  # the same for all jobs of a request group
+        key = (
+            row.request_group,
+            self.plan.waits.get(row.id),
+        )  # the same for all jobs of a request group
         if key not in self._reasons:
             job = self._jobs.get(row.id) or _as_waiting(row, 0.0)
             self._reasons[key] = reasons_of(job, self.seen, self.plan)
@@ -150,7 +153,7 @@ def _with_leases(state: DeviceState, gpu: GpuView) -> DeviceState:
     note = "; ".join(text for text in (state.note, *map(holder_words, others)) if text)
     return state._replace(
         foreign=max(state.foreign, state.foreign - gpu.occupancy.leased + leased),
-        has_strangers=True,
+        has_other_processes=True,
         note=note,
     )
 
@@ -170,7 +173,14 @@ def queue_order(db: Database, limit: int) -> list[int]:
 def _as_waiting(row: JobRow, offset: float) -> WaitingJob:
     since = row.submitted_at - offset
     return WaitingJob(
-        row.id, row.priority, row.request, row.time_limit, row.share, since, row.family, row.line
+        row.id,
+        row.priority,
+        row.request,
+        row.time_limit,
+        row.fair_share_group,
+        since,
+        row.profile,
+        row.request_group,
     )
 
 

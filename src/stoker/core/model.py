@@ -1,7 +1,6 @@
 """The data model as immutable records. Times are seconds; wall-clock times end in `_at`.
 
-`family` is the number of a command profile, `line` the number of a request group and `share` the
-name of a fair-share group: these fields have the names of their database columns.
+`profile` is the number of a command profile, `request_group` the number of a request group.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ class JobSpec(Record):
     variables: tuple[tuple[str, str], ...] = ()  # of this job only, added to those of the context
     warn: str | None = None  # signal to send before the time limit: USR1@60
     sweep: int | None = None
-    share: str = ""  # fair-share group; "" is the default group
+    fair_share_group: str = ""  # "" is the default group
 
 
 class ReadyJob(Record):
@@ -78,7 +77,7 @@ class ReadyJob(Record):
     priority: int
     request: Request
     time_limit: float | None
-    share: str
+    fair_share_group: str
     since: float
     argv: tuple[str, ...]
     shell: bool
@@ -91,8 +90,8 @@ class ReadyJob(Record):
     keep_children: bool
     batch: int | None
     batch_index: int | None
-    family: int
-    line: int
+    profile: int
+    request_group: int
     retries: int
     restartable: bool
     on_oom: str | None
@@ -111,8 +110,8 @@ class RunningJob(Record):
     devices: tuple[int, ...]
     started: float
     ends_by: float | None = None  # end of its time limit; None if it has none
-    share: str = ""
-    family: int = 0
+    fair_share_group: str = ""
+    profile: int = 0
 
 
 class Device(Record):
@@ -132,7 +131,7 @@ class DeviceState(Record):
     """The current state of a device, apart from Stoker's own jobs."""
 
     foreign: int = 0  # bytes in use that no running job has reserved
-    has_strangers: bool = False  # processes that Stoker did not start compute there
+    has_other_processes: bool = False  # processes that Stoker did not start compute there
     closed: str | None = None  # why no job may start there
     note: str | None = None  # the other processes in words
     is_brief: bool = False  # closed only for a moment: reservations stay
@@ -145,10 +144,10 @@ class WaitingJob(Record):
     priority: int
     request: Request
     time_limit: float | None = None
-    share: str = ""  # the group with the fewest GPUs in use comes first
+    fair_share_group: str = ""  # the group with the fewest GPUs in use comes first
     since: float = 0.0  # when it was submitted (monotonic)
-    family: int = 0
-    line: int = 0  # 0: a request group of its own
+    profile: int = 0
+    request_group: int = 0  # 0: a request group of its own
 
 
 class Rules(Record):

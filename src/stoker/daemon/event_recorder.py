@@ -92,11 +92,11 @@ class EventRecorder:
         verdict = self._judge(outcome, job, started_at)
         if self._store.finish(job, outcome, verdict, self._clock.wall(), started):
             self._state.is_stale = True
-        group = self._waiting.group(job.line)
+        group = self._waiting.group(job.request_group)
         run = Run(job=job, outcome=outcome, verdict=verdict, use=use, started_at=started_at)
         if learn(self._db, self._gpus, group, run):
             self._state.is_stale = True
-        self._profiles.changed(job.family)
+        self._profiles.changed(job.profile)
         return Finished(job.job, outcome, verdict)
 
     def _judge(

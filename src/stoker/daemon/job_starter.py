@@ -72,7 +72,7 @@ class JobStarter:
         )  # fmt: skip
         waiting = self._waiting.first(depth, self.clock_offset)
         running = self._running.values()
-        profiles = {job.family for job in running} | {job.family for job in waiting}
+        profiles = {job.profile for job in running} | {job.profile for job in waiting}
         return Snapshot(
             now=self._clock.mono(),
             devices=self._gpus.in_order,
@@ -87,7 +87,7 @@ class JobStarter:
 
     def would_start(self) -> bool:
         """Whether the policy would start a job now."""
-        return bool(decide(self.snapshot(), tells_why=False).starts)
+        return bool(decide(self.snapshot(), with_reasons=False).starts)
 
     def reconsider(self, now: float) -> None:
         """Find out whether a job can start now only because time has passed."""
@@ -107,7 +107,7 @@ class JobStarter:
         # Again until nothing starts: a request group may have more jobs than the policy saw, a
         # lease may be refused, and every start changes which fair-share group has least.
         while self._waiting:
-            plan = decide(self.snapshot(), tells_why=False)
+            plan = decide(self.snapshot(), with_reasons=False)
             claimed = self._claim_all(plan.starts)
             if state.is_stale or (claimed == len(plan.starts) and not plan.has_room):
                 break
@@ -191,6 +191,6 @@ def _running_job(job: ReadyJob, claim: Claim, now: float) -> RunningJob:
         devices=claim.devices,
         started=now,
         ends_by=None if job.time_limit is None else now + job.time_limit,
-        share=job.share,
-        family=job.family,
+        fair_share_group=job.fair_share_group,
+        profile=job.profile,
     )

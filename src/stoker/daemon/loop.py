@@ -332,7 +332,7 @@ class Loop:
         # Of an attempt that the runner has not reported yet, only the loop knows the exact start.
         running = tuple(self.running.get(job.attempt, job) for job in fresh.running)
         fresh = fresh._replace(running=running)
-        return list(decide(in_view(fresh), tells_why=False).starts)
+        return list(decide(in_view(fresh), with_reasons=False).starts)
 
 
 def _started(job: RunningJob, mono: float) -> RunningJob:

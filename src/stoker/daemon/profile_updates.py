@@ -41,12 +41,12 @@ def learn(db: Database, gpus: FixedGpus, group: ready_jobs.RequestGroup, run: Ru
         text = f"it ran for {seconds:.0f} s and never used its GPU"
         events.record_event(db, job.job, run.outcome.ended_at, "gpu_unused", text)
     if verdict.event == "succeed":
-        return profiles.learn(db, job.family, run.seconds, use.memory)
+        return profiles.learn(db, job.profile, run.seconds, use.memory)
     if verdict.cause != "gpu_oom":
         return False
     if verdict.delay is not None:
         _raise_request(db, gpus, group, run)
-    return profiles.learn(db, job.family, None, use.memory, is_short=True)
+    return profiles.learn(db, job.profile, None, use.memory, is_short=True)
 
 
 def _raise_request(db: Database, gpus: FixedGpus, group: ready_jobs.RequestGroup, run: Run) -> None:
@@ -58,4 +58,4 @@ def _raise_request(db: Database, gpus: FixedGpus, group: ready_jobs.RequestGroup
     most = max((device.memory for device in gpus.devices), default=0)
     wanted = after_oom(request, job.on_oom, run.use.memory, places, most)
     if wanted != request:
-        request_groups.change_request(db, job.job, wanted, group.share)
+        request_groups.change_request(db, job.job, wanted, group.fair_share_group)

@@ -33,7 +33,7 @@ def load_snapshot(
         if len(jobs) > depth:
             cut.add(group)
         waiting += jobs[:depth]
-    profiles = {job.family for job in running} | {job.family for job in waiting}
+    profiles = {job.profile for job in running} | {job.profile for job in waiting}
     snapshot = Snapshot(
         now=now,
         devices=devices,
@@ -59,6 +59,6 @@ def _running_job(attempt: attempts.OpenAttempt, clock_offset: float) -> RunningJ
         devices=attempt.devices,
         started=started,
         ends_by=ends_by,
-        share=attempt.share,
-        family=attempt.family,
+        fair_share_group=attempt.fair_share_group,
+        profile=attempt.profile,
     )

@@ -82,8 +82,8 @@ def _mark_running(loop: Loop, attempt: attempts.OpenAttempt, mono: float) -> Non
         devices=attempt.devices,
         started=mono,
         ends_by=ends_by,
-        share=attempt.share,
-        family=attempt.family,
+        fair_share_group=attempt.fair_share_group,
+        profile=attempt.profile,
     )
 
 

@@ -43,7 +43,7 @@ class WaitingJobs:
         found: list[ReadyJob] = []
         for group, jobs in list(self._jobs.items()):
             if not jobs:
-                jobs.extend(self._store.heads(self.group(group), _READ_AHEAD, clock_offset))
+                jobs.extend(self._store.first_jobs(self.group(group), _READ_AHEAD, clock_offset))
             if not jobs:
                 del self._jobs[group]
             found += islice(jobs, count)

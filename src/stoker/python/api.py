@@ -375,7 +375,7 @@ class Queue:
         function: Callable[..., Any],
         calls: Sequence[tuple[tuple[Any, ...], dict[str, Any]]],
         options: Mapping[str, Any] | None = None,
-        share: str = "",
+        fair_share_group: str = "",
     ) -> list[Job[Any]]:
         """Submit calls of one function. Raises before any job is submitted if the arguments do not
         fit or cannot be pickled."""
@@ -402,7 +402,7 @@ class Queue:
         packer = Packer(function)
         pieces = [packer.shared]
         pieces += [packer.call(args, kwargs) for args, kwargs in calls]
-        spec = self._spec(parsed)._replace(share=share)
+        spec = self._spec(parsed)._replace(fair_share_group=fair_share_group)
         if spec.name is None:
             spec = spec._replace(name=packer.label.rpartition(".")[2])
         folder = payload_files.new_folder(self.state_dir)

@@ -25,7 +25,7 @@ from stoker.core.states import CANCELLED, WAITING
 from stoker.errors import UsageError
 from stoker.python.api import Queue
 from stoker.python.job import Job
-from stoker.store.request_groups import limited_share
+from stoker.store.request_groups import limited_group
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -252,7 +252,7 @@ def _share(max_workers: object) -> str:
         )
     if max_workers <= 0:
         raise ValueError("max_workers must be greater than 0")  # same text as concurrent.futures
-    return limited_share(os.urandom(6).hex(), max_workers)
+    return limited_group(os.urandom(6).hex(), max_workers)
 
 
 def _results(queue: Queue, futures: list[JobFuture[T]], deadline: float | None) -> Iterator[T]:

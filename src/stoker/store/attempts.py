@@ -40,8 +40,8 @@ class OpenAttempt(Record):
     job: int
     number: int
     request: Request
-    share: str
-    family: int
+    fair_share_group: str
+    profile: int
     devices: tuple[int, ...]
     state: str
     boot: str
@@ -63,9 +63,9 @@ class JobToJudge(Record):
     restartable: bool
     stop_requested: bool
     has_dependants: bool  # other jobs wait for its end
-    line: int
+    request_group: int
     claim: int | None
-    family: int
+    profile: int
     on_oom: str | None
     devices: tuple[int, ...]
     started_at: float | None
@@ -133,17 +133,17 @@ def load_job_to_judge(db: Database, attempt: int) -> JobToJudge | None:
     """Return the job of an attempt; None if the attempt is not its newest or has ended."""
     row = db.execute(
         "SELECT j.id, j.attempts, j.retries, j.restartable, j.stop_requested,"
-        " EXISTS (SELECT 1 FROM dependencies d WHERE d.needs = j.id AND d.met = 0), j.line,"
-        f" a.claim, j.family, j.on_oom, a.devices, a.started_at, {STDOUT}, {STDERR}, j.requeues,"
-        " j.sweep FROM attempts a"
+        " EXISTS (SELECT 1 FROM dependencies d WHERE d.needs = j.id AND d.met = 0),"
+        " j.request_group, a.claim, j.profile, j.on_oom, a.devices, a.started_at,"
+        f" {STDOUT}, {STDERR}, j.requeues, j.sweep FROM attempts a"
         " JOIN jobs j ON j.id = a.job AND j.attempt = a.id"
         f" WHERE a.id = ? AND j.state IN ({_ACTIVE})",
         (attempt,),
     ).fetchone()
     if row is None:
         return None
-    (job, attempts, retries, restartable, stop, dependants, line, claim, family, on_oom, devices,
-     started, out, err, requeues, sweep) = row  # fmt: skip
+    (job, attempts, retries, restartable, stop, dependants, request_group, claim, profile, on_oom,
+     devices, started, out, err, requeues, sweep) = row  # fmt: skip
     return JobToJudge(
         job=job,
         attempts=attempts,
@@ -151,9 +151,9 @@ def load_job_to_judge(db: Database, attempt: int) -> JobToJudge | None:
         restartable=bool(restartable),
         stop_requested=stop is not None,
         has_dependants=bool(dependants),
-        line=line,
+        request_group=request_group,
         claim=claim,
-        family=family,
+        profile=profile,
         on_oom=on_oom,
         devices=parse_devices(devices),
         started_at=started,
@@ -231,24 +231,24 @@ def unclaim(db: Database, attempt: int, now: float, why: str, delay: float = 0.0
 def open_attempts(db: Database) -> list[OpenAttempt]:
     """Return all attempts that the database shows as active."""
     rows = db.execute(
-        "SELECT a.id, a.job, a.number, j.line, a.claim, j.family, a.devices, j.state,"
+        "SELECT a.id, a.job, a.number, j.request_group, a.claim, j.profile, a.devices, j.state,"
         " a.boot, a.pid, a.pid_started, a.started_mono, a.claimed_at, j.time_limit, j.grace,"
         " j.stop_requested FROM jobs j"
         " JOIN attempts a ON a.id = j.attempt"
         f" WHERE j.state IN ({_ACTIVE}) ORDER BY a.id"
     ).fetchall()
     found = []
-    for (attempt, job, number, line, claim, family, devices, state, boot, pid,
+    for (attempt, job, number, request_group, claim, profile, devices, state, boot, pid,
          pid_started, mono, claimed, limit, grace, stop) in rows:  # fmt: skip
-        request, share = request_groups.load(db, line)
+        request, fair_share_group = request_groups.load(db, request_group)
         found.append(
             OpenAttempt(
                 attempt=attempt,
                 job=job,
                 number=number,
                 request=request._replace(memory=claim),
-                share=share,
-                family=family,
+                fair_share_group=fair_share_group,
+                profile=profile,
                 devices=parse_devices(devices),
                 state=state,
                 boot=boot,

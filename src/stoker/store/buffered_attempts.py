@@ -41,7 +41,7 @@ class AttemptStore:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    def heads(self, group: RequestGroup, limit: int, clock_offset: float) -> list[ReadyJob]:
+    def first_jobs(self, group: RequestGroup, limit: int, clock_offset: float) -> list[ReadyJob]:
         """Return the first ready jobs of a request group."""
         return ready_jobs.first(self._db, group, limit, clock_offset)
 
@@ -75,9 +75,9 @@ class BufferedAttemptStore(AttemptStore):
         self._started: dict[int, tuple[int | None, float, float]] = {}
         self._done: list[tuple[tuple[object, ...], tuple[object, ...]]] = []
 
-    def heads(self, group: RequestGroup, limit: int, clock_offset: float) -> list[ReadyJob]:
+    def first_jobs(self, group: RequestGroup, limit: int, clock_offset: float) -> list[ReadyJob]:
         self.flush()
-        return super().heads(group, limit, clock_offset)
+        return super().first_jobs(group, limit, clock_offset)
 
     def claim(self, job: ReadyJob, claim: Claim) -> bool:
         self._claims[claim.attempt] = (job, claim)
@@ -105,9 +105,9 @@ class BufferedAttemptStore(AttemptStore):
             # No other process writes this database, so there are no stop requests or dependents.
             stop_requested=False,
             has_dependants=False,
-            line=job.line,
+            request_group=job.request_group,
             claim=claim.memory,
-            family=job.family,
+            profile=job.profile,
             on_oom=job.on_oom,
             devices=claim.devices,
             started_at=None,

@@ -139,8 +139,8 @@ def set_draining(db: Database, draining: bool) -> None:
 
 
 def decide_card(db: Database, uuid: str, decision: dict[str, object]) -> None:
-    """Set columns of the table `cards`: persistent settings of a GPU."""
+    """Set columns of `device_settings`: persistent settings of a GPU."""
     with db.transaction():
-        db.execute("INSERT OR IGNORE INTO cards (uuid) VALUES (?)", (uuid,))
+        db.execute("INSERT OR IGNORE INTO device_settings (uuid) VALUES (?)", (uuid,))
         for column, value in decision.items():
-            db.execute(f"UPDATE cards SET {column} = ? WHERE uuid = ?", (value, uuid))
+            db.execute(f"UPDATE device_settings SET {column} = ? WHERE uuid = ?", (value, uuid))

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from stoker.errors import Broken, Damaged, Error, NoPermission, TryLater, Upgraded
 from stoker.testing.failpoints import point
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 FILE_NAME = "queue.db"
 
 
@@ -156,7 +156,7 @@ def open_database(
     *,
     durable: bool = True,
     timeout: float = 10.0,
-    anew: bool = False,
+    create: bool = False,
     is_owner: bool = False,
 ) -> Database:
     """Open the database in `folder`, and create or migrate it if necessary.
@@ -179,7 +179,7 @@ def open_database(
     try:
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         if version != SCHEMA_VERSION:
-            if version == 0 and not anew:
+            if version == 0 and not create:
                 _refuse_lost(folder)
             if is_owner or version == 0:
                 _migrate(connection, folder)

@@ -1,4 +1,4 @@
-"""Devices that the daemon published, and persistent settings of GPUs (table `cards`)."""
+"""Devices that the daemon published, and persistent settings of GPUs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from stoker.store.meta import set_meta
 
 def device_settings(db: Database) -> list[tuple[str, bool, int | None, str | None]]:
     """Return (uuid, drained, slots, quarantine) of all GPUs with settings."""
-    rows = db.execute("SELECT uuid, drained, slots, quarantine FROM cards")
+    rows = db.execute("SELECT uuid, drained, slots, quarantine FROM device_settings")
     return [(uuid, bool(drained), slots, why) for uuid, drained, slots, why in rows]
 
 
 def quarantine(db: Database, uuid: str, why: str) -> None:
     """Exclude a GPU with errors until a user restores it."""
     db.execute(
-        "INSERT INTO cards (uuid, quarantine) VALUES (?1, ?2)"
+        "INSERT INTO device_settings (uuid, quarantine) VALUES (?1, ?2)"
         " ON CONFLICT (uuid) DO UPDATE SET quarantine = ?2",
         (uuid, why),
     )

@@ -26,7 +26,9 @@ def edit(
     """
     changed = [*values, *_names(request=request, cwd=cwd, env=env or None, after=after)]
     with db.transaction():
-        row = db.execute("SELECT state, context, line FROM jobs WHERE id = ?", (job,)).fetchone()
+        row = db.execute(
+            "SELECT state, context, request_group FROM jobs WHERE id = ?", (job,)
+        ).fetchone()
         state = None if row is None else row[0]
         if state not in ("held", "queued"):
             raise Conflict(
@@ -41,7 +43,9 @@ def edit(
         for column, value in values.items():
             db.execute(f"UPDATE jobs SET {column} = ? WHERE id = ?", (value, job))
         if request is not None:
-            request_groups.change_request(db, job, request, ready_jobs.load_group(db, row[2]).share)
+            request_groups.change_request(
+                db, job, request, ready_jobs.load_group(db, row[2]).fair_share_group
+            )
         db.execute(
             "UPDATE jobs SET ready = (state = 'queued' AND blockers = 0 AND"
             " (eligible_at IS NULL OR eligible_at <= ?)) WHERE id = ?",

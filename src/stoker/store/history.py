@@ -103,8 +103,8 @@ def ready(db: Database, limit: int) -> list[int]:
     first: list[tuple[int, int]] = []
     for group in ready_jobs.ready_groups(db):
         first += db.execute(
-            "SELECT -priority, id FROM jobs INDEXED BY jobs_ready WHERE ready = 1 AND line = ?"
-            " ORDER BY priority DESC, id LIMIT ?",
+            "SELECT -priority, id FROM jobs INDEXED BY jobs_ready"
+            " WHERE ready = 1 AND request_group = ? ORDER BY priority DESC, id LIMIT ?",
             (group, limit),
         )
     return [job for _, job in sorted(first)[:limit]]

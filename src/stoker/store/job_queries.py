@@ -11,7 +11,7 @@ from stoker.errors import NotFound
 from stoker.store.database import Database, id_list
 from stoker.store.device_column import parse_devices
 from stoker.store.output_columns import STDERR, STDOUT
-from stoker.store.request_groups import LINE_COLUMNS, read_request
+from stoker.store.request_groups import REQUEST_COLUMNS, read_request
 
 
 class JobRow(Record):
@@ -56,10 +56,10 @@ class JobRow(Record):
     gpu_use: float | None
     gpu_energy: float | None
     on_oom: str | None
-    family: int
+    profile: int
     sweep: int | None
-    share: str
-    line: int
+    fair_share_group: str
+    request_group: int
     request: Request
 
     @property
@@ -69,7 +69,10 @@ class JobRow(Record):
     @property
     def group(self) -> str | None:
         """The fair-share group named by the user; None without `--group`."""
-        prefix, name = self.share[: len(GROUP_PREFIX)], self.share[len(GROUP_PREFIX) :]
+        prefix, name = (
+            self.fair_share_group[: len(GROUP_PREFIX)],
+            self.fair_share_group[len(GROUP_PREFIX) :],
+        )
         return name if prefix == GROUP_PREFIX else None
 
 
@@ -79,9 +82,10 @@ _SELECT = (
     f" j.batch, j.batch_index, j.rerun_of, j.dedupe, {STDOUT}, {STDERR}, j.attempts,"
     " j.stop_requested, j.ended_at, a.id, a.devices, a.pid, a.started_at, a.status, a.detail,"
     " a.user_seconds, a.system_seconds, a.max_rss_bytes, a.cause, a.claim, a.gpu_memory, a.gpu_use,"
-    " a.gpu_energy, j.on_oom, j.family, j.sweep, l.share, j.line,"
-    f" {', '.join('l.' + c for c in LINE_COLUMNS)}"
-    " FROM jobs j JOIN contexts c ON c.id = j.context JOIN lines l ON l.id = j.line"
+    " a.gpu_energy, j.on_oom, j.profile, j.sweep, g.fair_share_group, j.request_group,"
+    f" {', '.join('g.' + c for c in REQUEST_COLUMNS)}"
+    " FROM jobs j JOIN contexts c ON c.id = j.context"
+    " JOIN request_groups g ON g.id = j.request_group"
     " LEFT JOIN attempts a ON a.id = j.attempt"
 )
 
@@ -90,7 +94,7 @@ def _job_row(row: tuple) -> JobRow:  # type: ignore[type-arg]
     *columns, request = JobRow._fields
     fields = dict(zip(columns, row, strict=False))
     fields[request] = read_request(row[len(columns) :])
-    fields["share"] = to_text(fields["share"])
+    fields["fair_share_group"] = to_text(fields["fair_share_group"])
     for key in ("name", "dedupe", "stdout", "stderr"):
         fields[key] = maybe_text(fields[key])
     fields["argv"] = unpack_words(fields["argv"])
@@ -148,9 +152,9 @@ def page(
 def ahead_in_group(db: Database, row: JobRow) -> int:
     """Return how many ready jobs of the same request group come before a job."""
     return int(str(db.value(
-        "SELECT count(*) FROM jobs INDEXED BY jobs_ready WHERE ready = 1 AND line = ?1"
+        "SELECT count(*) FROM jobs INDEXED BY jobs_ready WHERE ready = 1 AND request_group = ?1"
         " AND (priority > ?2 OR (priority = ?2 AND id < ?3))",
-        (row.line, row.priority, row.id),
+        (row.request_group, row.priority, row.id),
     )))  # fmt: skip
 
 
@@ -287,7 +291,7 @@ class ProfileRow(Record):
 
 def profile_of(db: Database, id: int) -> ProfileRow | None:
     row = db.execute(
-        "SELECT runs, seconds, memory, spread FROM families WHERE id = ?", (id,)
+        "SELECT runs, seconds, memory, spread FROM profiles WHERE id = ?", (id,)
     ).fetchone()
     return None if row is None else ProfileRow(*row)
 
@@ -295,9 +299,9 @@ def profile_of(db: Database, id: int) -> ProfileRow | None:
 def has_known_end(db: Database) -> bool:
     """Whether any running job has a time limit or a duration estimate."""
     return bool(db.value(
-        "SELECT 1 FROM jobs j LEFT JOIN families f ON f.id = j.family"
+        "SELECT 1 FROM jobs j LEFT JOIN profiles p ON p.id = j.profile"
         " WHERE j.state IN ('starting', 'running', 'stopping')"
-        " AND (j.time_limit IS NOT NULL OR f.seconds IS NOT NULL) LIMIT 1"
+        " AND (j.time_limit IS NOT NULL OR p.seconds IS NOT NULL) LIMIT 1"
     ))  # fmt: skip
 
 

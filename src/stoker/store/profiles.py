@@ -1,4 +1,4 @@
-"""Command profiles: durations and GPU memory of earlier attempts. Their table is `families`."""
+"""Command profiles: durations and GPU memory of earlier attempts."""
 
 from __future__ import annotations
 
@@ -47,48 +47,48 @@ class Profiles:
 
 
 def _estimate(db: Database, id: int) -> Estimate | None:
-    row = db.execute(f"SELECT {_ESTIMATE} FROM families WHERE id = ?", (id,)).fetchone()
+    row = db.execute(f"SELECT {_ESTIMATE} FROM profiles WHERE id = ?", (id,)).fetchone()
     return None if row is None or row[0] is None else Estimate(row[0], row[1], max(1, row[2]))
 
 
 def typical_seconds(db: Database) -> float:
     """Return the mean duration of the newest profiles, as the estimate for unknown ones."""
     return float(str(db.value(
-        "SELECT avg(seconds) FROM (SELECT seconds FROM families ORDER BY id DESC LIMIT 100)"
+        "SELECT avg(seconds) FROM (SELECT seconds FROM profiles ORDER BY id DESC LIMIT 100)"
     ) or 0.0))  # fmt: skip
 
 
 def profile_id(db: Database, key: str) -> tuple[int, int]:
     """Return id and length class of the profile with this key, which is created if it is new."""
     data = to_bytes(key)
-    row = db.execute(f"SELECT id, {_ESTIMATE} FROM families WHERE key = ?", (data,)).fetchone()
+    row = db.execute(f"SELECT id, {_ESTIMATE} FROM profiles WHERE key = ?", (data,)).fetchone()
     if row is None:
-        return int(db.execute("INSERT INTO families (key) VALUES (?)", (data,)).lastrowid or 0), 0
+        return int(db.execute("INSERT INTO profiles (key) VALUES (?)", (data,)).lastrowid or 0), 0
     known = None if row[1] is None else Estimate(row[1], row[2], max(1, row[3]))
     return int(row[0]), length_class(known)
 
 
 def learn(
-    db: Database, family: int, seconds: float | None, memory: int | None, *, is_short: bool = False
+    db: Database, profile: int, seconds: float | None, memory: int | None, *, is_short: bool = False
 ) -> bool:
     """Update a profile after an attempt; returns whether its memory estimate changed.
 
     `is_short`: the attempt ran out of memory, so `memory` is less than it needs.
     """
-    if not family:
+    if not profile:
         return False
     if seconds is not None:
-        new = learned(_estimate(db, family), seconds)
+        new = learned(_estimate(db, profile), seconds)
         db.execute(
-            "UPDATE families SET runs = runs + 1, seconds = ?, spread = ? WHERE id = ?",
-            (new.seconds, new.spread, family),
+            "UPDATE profiles SET runs = runs + 1, seconds = ?, spread = ? WHERE id = ?",
+            (new.seconds, new.spread, profile),
         )
     if memory is None:
         return False
-    known = db.value("SELECT memory FROM families WHERE id = ?", (family,))
+    known = db.value("SELECT memory FROM profiles WHERE id = ?", (profile,))
     db.execute(
-        "UPDATE families SET memory_runs = memory_runs + ?1, memory = max(coalesce(memory, 0), ?2)"
+        "UPDATE profiles SET memory_runs = memory_runs + ?1, memory = max(coalesce(memory, 0), ?2)"
         " WHERE id = ?3",
-        (int(not is_short), memory, family),
+        (int(not is_short), memory, profile),
     )
     return known is None or memory > int(str(known))

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 _READY_COLUMNS = (
-    "j.id, j.priority, j.time_limit, j.submitted_at, f.memory, j.argv, j.shell,"
+    "j.id, j.priority, j.time_limit, j.submitted_at, p.memory, j.argv, j.shell,"
     f" j.context, j.name, j.attempts, j.grace, {STDOUT}, {STDERR}, j.keep_children, j.batch,"
-    " j.batch_index, j.family, j.retries, j.restartable, j.on_oom,"
+    " j.batch_index, j.profile, j.retries, j.restartable, j.on_oom,"
     " j.variables, j.warn, j.sweep, j.requeues"
 )
 
@@ -28,7 +28,7 @@ class RequestGroup(Record):
 
     id: int
     request: Request
-    share: str
+    fair_share_group: str
 
 
 def ready_groups(db: Database) -> list[int]:
@@ -37,17 +37,18 @@ def ready_groups(db: Database) -> list[int]:
     The query skips from group to group in the index, so it does not depend on the number of jobs.
     """
     rows = db.execute(
-        "WITH RECURSIVE hop(line) AS ("
-        " SELECT min(line) FROM jobs WHERE ready = 1"
-        " UNION ALL SELECT (SELECT min(line) FROM jobs WHERE ready = 1 AND line > hop.line)"
-        " FROM hop WHERE hop.line IS NOT NULL) SELECT line FROM hop WHERE line IS NOT NULL"
+        "WITH RECURSIVE found(id) AS ("
+        " SELECT min(request_group) FROM jobs WHERE ready = 1"
+        " UNION ALL SELECT"
+        " (SELECT min(request_group) FROM jobs WHERE ready = 1 AND request_group > found.id)"
+        " FROM found WHERE id IS NOT NULL) SELECT id FROM found WHERE id IS NOT NULL"
     )
     return [row[0] for row in rows]
 
 
 def load_group(db: Database, id: int) -> RequestGroup:
-    request, share = request_groups.load(db, id)
-    return RequestGroup(id, request, share)
+    request, fair_share_group = request_groups.load(db, id)
+    return RequestGroup(id, request, fair_share_group)
 
 
 def first(
@@ -58,8 +59,8 @@ def first(
     `clock_offset` is wall-clock time minus monotonic time.
     """
     rows = db.execute(
-        f"SELECT {_READY_COLUMNS} FROM jobs j LEFT JOIN families f ON f.id = j.family"
-        " WHERE j.ready = 1 AND j.line = ? ORDER BY j.priority DESC, j.id LIMIT ?",
+        f"SELECT {_READY_COLUMNS} FROM jobs j LEFT JOIN profiles p ON p.id = j.profile"
+        " WHERE j.ready = 1 AND j.request_group = ? ORDER BY j.priority DESC, j.id LIMIT ?",
         (group.id, limit),
     )
     return [_ready_job(row, group, clock_offset) for row in rows]
@@ -67,14 +68,14 @@ def first(
 
 def _ready_job(row: tuple[Any, ...], group: RequestGroup, clock_offset: float) -> ReadyJob:
     (id, priority, limit, submitted, memory, argv, shell, context, name, attempts, grace,
-     out, err, keep, batch, index, family, retries, restartable, on_oom, variables,
+     out, err, keep, batch, index, profile, retries, restartable, on_oom, variables,
      warn, sweep, requeues) = row  # fmt: skip
     return ReadyJob(
         id=id,
         priority=priority,
         request=resolve(group.request, memory),
         time_limit=limit,
-        share=group.share,
+        fair_share_group=group.fair_share_group,
         since=submitted - clock_offset,
         argv=unpack_words(argv),
         shell=bool(shell),
@@ -87,8 +88,8 @@ def _ready_job(row: tuple[Any, ...], group: RequestGroup, clock_offset: float) -
         keep_children=bool(keep),
         batch=batch,
         batch_index=index,
-        family=family,
-        line=group.id,
+        profile=profile,
+        request_group=group.id,
         retries=retries,
         restartable=bool(restartable),
         on_oom=on_oom,

@@ -287,20 +287,21 @@ class _Rebuild:
         lost = [
             row[0]
             for row in self._db.execute(
-                "SELECT id FROM jobs WHERE line NOT IN (SELECT id FROM lines)"
+                "SELECT id FROM jobs WHERE request_group NOT IN (SELECT id FROM request_groups)"
                 " OR context NOT IN (SELECT id FROM contexts)"
             )
         ]
         if lost:
-            line = group_id(self._db, Request(gpus=1), "")
+            request_group = group_id(self._db, Request(gpus=1), "")
             context = context_id(self._db, Context("/", (), 0o22, "/bin/sh"))
             for job in lost:
                 self._db.execute(
                     "UPDATE jobs SET"
-                    " line = CASE WHEN line IN (SELECT id FROM lines) THEN line ELSE ?1 END,"
+                    " request_group = CASE WHEN request_group IN (SELECT id FROM request_groups)"
+                    " THEN request_group ELSE ?1 END,"
                     " context = CASE WHEN context IN (SELECT id FROM contexts) THEN context"
                     " ELSE ?2 END WHERE id = ?3",
-                    (line, context, job),
+                    (request_group, context, job),
                 )
                 self._hold(job, "held: its request, folder or environment was lost")
         marks = ", ".join(f"'{state}'" for state in ACTIVE)
@@ -366,8 +367,8 @@ class _Rebuild:
         """Insert a job that is only known from the journal."""
         self._from_journal.add(one.job)
         self._db.execute(
-            "INSERT INTO jobs (id, state, ready, line, family, priority, shell, argv, context,"
-            " submitted_at, name) VALUES (?, ?, 0, ?, 0, 0, 1, ?, ?, ?, ?)",
+            "INSERT INTO jobs (id, state, ready, request_group, profile, priority, shell, argv,"
+            " context, submitted_at, name) VALUES (?, ?, 0, ?, 0, 0, 1, ?, ?, ?, ?)",
             (
                 one.job, RUNNING, group_id(self._db, Request(gpus=len(one.devices)), ""),
                 _LOST_COMMAND.encode(),

@@ -1,4 +1,4 @@
-"""Request groups: waiting jobs that are equal for the policy. Their table is called `lines`."""
+"""Request groups: waiting jobs that are equal for the policy."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 # The most profiles of one submit; estimates are useless for so many different commands.
 _MAX_PROFILES = 1000
-LINE_COLUMNS = (
+REQUEST_COLUMNS = (
     "gpus", "memory", "exclusive", "ids", "prefer", "model", "min_memory", "is_auto",
     "avoid",
 )  # fmt: skip
-_COLUMNS = ", ".join(LINE_COLUMNS)
+_COLUMNS = ", ".join(REQUEST_COLUMNS)
 
 
 class RequestGroups:
@@ -40,7 +40,7 @@ class RequestGroups:
     def of(self, spec: JobSpec) -> tuple[int, int]:
         """Return the ids of the job's request group and profile."""
         profile, length = self._profile(spec) if self._learns else (0, 0)
-        key = (spec.request, spec.share, length)
+        key = (spec.request, spec.fair_share_group, length)
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = group_id(self._db, *key)
@@ -56,19 +56,19 @@ class RequestGroups:
         return known
 
 
-def group_id(db: Database, request: Request, share: str, length: int = 0) -> int:
+def group_id(db: Database, request: Request, fair_share_group: str, length: int = 0) -> int:
     """Return the id of a request group, which is created if it is new."""
     values = (
         request.gpus, request.memory, int(request.exclusive), pack_words(request.ids),
         pack_words(request.prefer), maybe_bytes(request.model), request.min_memory,
-        int(request.is_auto), pack_words(request.avoid), to_bytes(share), length,
+        int(request.is_auto), pack_words(request.avoid), to_bytes(fair_share_group), length,
     )  # fmt: skip
     key = repr(values).encode()
-    row = db.execute("SELECT id FROM lines WHERE key = ?", (key,)).fetchone()
+    row = db.execute("SELECT id FROM request_groups WHERE key = ?", (key,)).fetchone()
     if row is not None:
         return int(row[0])
     cursor = db.execute(
-        f"INSERT INTO lines (key, {_COLUMNS}, share, length)"
+        f"INSERT INTO request_groups (key, {_COLUMNS}, fair_share_group, length)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (key, *values),
     )
@@ -76,7 +76,7 @@ def group_id(db: Database, request: Request, share: str, length: int = 0) -> int
 
 
 def read_request(columns: tuple[Any, ...]) -> Request:
-    """Return the request with the values of LINE_COLUMNS."""
+    """Return the request with the values of REQUEST_COLUMNS."""
     gpus, memory, exclusive, ids, prefer, model, min_memory, is_auto, avoid = columns
     return Request(
         gpus=gpus,
@@ -97,31 +97,34 @@ def _words(blob: object) -> tuple[str, ...]:
 
 def load(db: Database, id: int) -> tuple[Request, str]:
     """Return the request and the fair-share group of a request group."""
-    row = db.execute(f"SELECT {_COLUMNS}, share FROM lines WHERE id = ?", (id,)).fetchone()
+    row = db.execute(
+        f"SELECT {_COLUMNS}, fair_share_group FROM request_groups WHERE id = ?", (id,)
+    ).fetchone()
     return read_request(row[:-1]), to_text(row[-1])
 
 
 _LIMITED = "executor:"
 
 
-def limited_share(token: str, most: int) -> str:
+def limited_group(token: str, most: int) -> str:
     """Return the name of a fair-share group with a limit of running jobs; it ends in the limit."""
     return f"{_LIMITED}{token}:{most}"
 
 
-def limited_shares(db: Database) -> dict[str, int]:
+def limited_groups(db: Database) -> dict[str, int]:
     """Return the limits of such groups, for those with ready jobs."""
     rows = db.execute(
-        "SELECT DISTINCT share FROM lines WHERE share >= ? AND share < ?"
-        " AND EXISTS (SELECT 1 FROM jobs WHERE ready = 1 AND line = lines.id)",
+        "SELECT DISTINCT fair_share_group FROM request_groups"
+        " WHERE fair_share_group >= ? AND fair_share_group < ?"
+        " AND EXISTS (SELECT 1 FROM jobs WHERE ready = 1 AND request_group = request_groups.id)",
         (to_bytes(_LIMITED), to_bytes(f"{_LIMITED[:-1]};")),
     )
-    shares = [to_text(row[0]) for row in rows]
-    found = {share: share.rpartition(":")[2] for share in shares}
-    return {share: int(most) for share, most in found.items() if most.isascii() and most.isdigit()}
+    groups = [to_text(row[0]) for row in rows]
+    found = {group: group.rpartition(":")[2] for group in groups}
+    return {group: int(most) for group, most in found.items() if most.isascii() and most.isdigit()}
 
 
-def change_request(db: Database, job: int, request: Request, share: str) -> None:
+def change_request(db: Database, job: int, request: Request, fair_share_group: str) -> None:
     """Move a job to the request group of its new request."""
-    group = group_id(db, request, share)
-    db.execute("UPDATE jobs SET line = ? WHERE id = ?", (group, job))
+    group = group_id(db, request, fair_share_group)
+    db.execute("UPDATE jobs SET request_group = ? WHERE id = ?", (group, job))

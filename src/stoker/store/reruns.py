@@ -31,19 +31,19 @@ def copy(db: Database, job: int, now: float, held: bool, new_ids: dict[int, int]
     """
     new = take_ids(db, 1)
     made = db.execute(
-        "INSERT INTO jobs (id, state, ready, line, family, priority, shell, argv, context,"
-        " submitted_at, name, time_limit, grace, retries, restartable, keep_children, on_oom,"
-        " stdout, stderr, variables, warn, sweep, rerun_of)"
-        " SELECT ?, ?, ?, line, family, priority, shell, argv, context, ?, name, time_limit, grace,"
-        " retries, restartable, keep_children, on_oom, stdout, stderr, variables, warn, sweep, id"
-        " FROM jobs WHERE id = ?",
+        "INSERT INTO jobs (id, state, ready, request_group, profile, priority, shell, argv,"
+        " context, submitted_at, name, time_limit, grace, retries, restartable, keep_children,"
+        " on_oom, stdout, stderr, variables, warn, sweep, rerun_of)"
+        " SELECT ?, ?, ?, request_group, profile, priority, shell, argv, context, ?, name,"
+        " time_limit, grace, retries, restartable, keep_children, on_oom, stdout, stderr,"
+        " variables, warn, sweep, id FROM jobs WHERE id = ?",
         (new, HELD if held else QUEUED, int(not held), now, job),
     ).rowcount
     if not made:
         raise NotFound(f"job {job} was just removed", "`stoker ls` shows the jobs")
     db.execute("INSERT INTO tags SELECT tag, ? FROM tags WHERE job = ?", (new, job))
     # The trial of a sweep moves to the new job: the newest job of a trial decides its result.
-    db.execute("UPDATE trials SET job = ?, told = 0 WHERE job = ?", (new, job))
+    db.execute("UPDATE trials SET job = ?, reported = 0 WHERE job = ?", (new, job))
     _copy_dependencies(db, job, new, new_ids)
     return new
 

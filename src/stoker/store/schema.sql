@@ -19,7 +19,7 @@ CREATE INDEX contexts_by_crc ON contexts (crc);
 
 -- Request groups: jobs that are equal for the policy, with the same request, fair-share group and
 -- length class. A queue of any size has few groups, and a decision reads the first jobs of each.
-CREATE TABLE lines (
+CREATE TABLE request_groups (
     id         INTEGER PRIMARY KEY,
     key        BLOB NOT NULL UNIQUE,  -- the columns below as one text
     gpus       INTEGER NOT NULL,
@@ -31,12 +31,12 @@ CREATE TABLE lines (
     min_memory INTEGER,
     is_auto    INTEGER NOT NULL,      -- 1: memory from the command profile
     avoid      BLOB NOT NULL,         -- GPUs where it ran out of memory
-    share      BLOB NOT NULL,         -- fair-share group; empty: the default group
+    fair_share_group BLOB NOT NULL,   -- empty: the default group
     length     INTEGER NOT NULL       -- n: an estimate of 2^(n-1) to 2^n seconds; 0: unknown
 );
 
 -- Command profiles (see core/profiles/command_profile.py, core/profiles/estimates.py).
-CREATE TABLE families (
+CREATE TABLE profiles (
     id          INTEGER PRIMARY KEY,
     key         BLOB NOT NULL UNIQUE,
     runs        INTEGER NOT NULL DEFAULT 0,  -- successful attempts
@@ -50,8 +50,8 @@ CREATE TABLE jobs (
     id             INTEGER PRIMARY KEY,
     state          TEXT NOT NULL,
     ready          INTEGER NOT NULL,  -- 1: queued and waiting only for devices
-    line           INTEGER NOT NULL REFERENCES lines (id),
-    family         INTEGER NOT NULL,  -- 0: none
+    request_group  INTEGER NOT NULL REFERENCES request_groups (id),
+    profile        INTEGER NOT NULL,  -- 0: none
     priority       INTEGER NOT NULL,
     shell          INTEGER NOT NULL,  -- 1: argv is one shell command; 0: NUL-separated words
     argv           BLOB NOT NULL,
@@ -83,7 +83,7 @@ CREATE TABLE jobs (
     ended_at       REAL
 );
 -- For the loop: the first jobs of each request group.
-CREATE INDEX jobs_ready ON jobs (line, priority DESC, id) WHERE ready = 1;
+CREATE INDEX jobs_ready ON jobs (request_group, priority DESC, id) WHERE ready = 1;
 CREATE INDEX jobs_by_state ON jobs (state, id);
 CREATE INDEX jobs_delayed ON jobs (eligible_at)
     WHERE state = 'queued' AND ready = 0 AND blockers = 0;
@@ -158,7 +158,7 @@ CREATE TABLE devices (
 );
 
 -- Persistent settings of GPUs, by users and by the daemon.
-CREATE TABLE cards (
+CREATE TABLE device_settings (
     uuid       TEXT PRIMARY KEY,
     drained    INTEGER NOT NULL DEFAULT 0,
     slots      INTEGER,               -- NULL: the default
@@ -193,7 +193,7 @@ CREATE TABLE trials (
     point    TEXT NOT NULL,             -- JSON: the parameters, and how they are written
     job      INTEGER,                   -- the newest job that runs it
     state    TEXT,                      -- final state of that job, if it was removed
-    told     INTEGER NOT NULL DEFAULT 0,  -- 1: the result was reported to the search
+    reported INTEGER NOT NULL DEFAULT 0,  -- 1: the result was reported to the search
     reports  TEXT                       -- JSON: the metrics read so far
 );
 CREATE UNIQUE INDEX trials_by_number ON trials (sweep, number);

@@ -38,9 +38,9 @@ class Pages:
 
     def _guess_size(self, log: bytes) -> int:
         """Return the page size with which most of the file consists of sound b-tree pages."""
-        told = int.from_bytes(log[8:12], "big")
-        if told in _SIZES:
-            return told
+        reported = int.from_bytes(log[8:12], "big")
+        if reported in _SIZES:
+            return reported
         return max(_SIZES, key=lambda size: (self._sound_bytes(size), size == _SIZES[0]))
 
     def _sound_bytes(self, size: int) -> int:
@@ -274,10 +274,10 @@ def _frames_of(
             is_whole = False
             before = (int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big"))
             continue
-        told = (int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big"))
+        reported = (int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big"))
         summed = _checksum(log[at + _FRAME_HEADER : end], _checksum(head[:8], before, order), order)
-        before = told
-        if summed != told:
+        before = reported
+        if summed != reported:
             is_whole = False
             continue
         pending[int.from_bytes(head[:4], "big")] = (at + _FRAME_HEADER, end)

@@ -17,7 +17,7 @@ from stoker.testing.failpoints import point
 CHUNK = 5000
 
 _INSERT = (
-    "INSERT INTO jobs (id, state, ready, line, family, priority, shell, argv, context,"
+    "INSERT INTO jobs (id, state, ready, request_group, profile, priority, shell, argv, context,"
     " submitted_at, name, batch, batch_index, time_limit, grace, retries, restartable,"
     " keep_children, on_oom, eligible_at, blockers, stdout, stderr, dedupe, rerun_of, variables,"
     f" warn, sweep) VALUES ({', '.join('?' * 28)})"

@@ -15,7 +15,7 @@ from stoker.core.record import Record
 from stoker.errors import NotFound
 from stoker.store.database import Database, id_list
 from stoker.store.output_columns import STDOUT
-from stoker.store.request_groups import limited_shares
+from stoker.store.request_groups import limited_groups
 
 # The part of an error that is compared with the next failure; longer texts differ by chance.
 _EVIDENCE_CHARS = 120
@@ -45,7 +45,7 @@ class TrialRow(Record):
     identity: str
     point: str
     job: int | None
-    told: int
+    reported: int
     reports: str | None
     state: str | None
     cause: str | None
@@ -56,7 +56,7 @@ class TrialRow(Record):
     detail: str | None
 
 
-def share_of(name: str) -> str:
+def sweep_group(name: str) -> str:
     """Return the fair-share group of a sweep's jobs."""
     return f"sweep:{name}"
 
@@ -216,7 +216,7 @@ def add_trials(db: Database, sweep: int, trials: Iterable[tuple[str, str]]) -> i
 def attach(db: Database, sweep: int, jobs: Iterable[tuple[int, int]]) -> None:
     """Set the job of each trial; `jobs` holds (trial number, job)."""
     db.executemany(
-        "UPDATE trials SET job = ?, state = NULL, told = 0, reports = NULL"
+        "UPDATE trials SET job = ?, state = NULL, reported = 0, reports = NULL"
         " WHERE sweep = ? AND number = ?",
         [(job, sweep, number) for number, job in jobs],
     )
@@ -224,7 +224,7 @@ def attach(db: Database, sweep: int, jobs: Iterable[tuple[int, int]]) -> None:
 
 def trials(db: Database, sweep: int) -> list[TrialRow]:
     rows = db.execute(
-        "SELECT t.number, t.identity, t.point, t.job, t.told, t.reports,"
+        "SELECT t.number, t.identity, t.point, t.job, t.reported, t.reports,"
         " coalesce(j.state, t.state), j.cause,"
         f" j.attempts, a.started_at, j.ended_at, {STDOUT}, a.detail FROM trials t"
         " LEFT JOIN jobs j ON j.id = t.job LEFT JOIN attempts a ON a.id = j.attempt"
@@ -301,7 +301,7 @@ def note_reports(db: Database, sweep: int, reports: Iterable[tuple[int, int, str
 
 def note_told(db: Database, sweep: int, numbers: Iterable[int]) -> None:
     db.executemany(
-        "UPDATE trials SET told = 1 WHERE sweep = ? AND number = ?",
+        "UPDATE trials SET reported = 1 WHERE sweep = ? AND number = ?",
         [(sweep, number) for number in numbers],
     )
 
@@ -317,7 +317,7 @@ def remove(db: Database, sweep: int) -> None:
 def limits(db: Database) -> dict[str, int]:
     """Return the most running jobs of each fair-share group that has a limit."""
     rows = db.execute("SELECT name, max_parallel FROM sweeps WHERE max_parallel IS NOT NULL")
-    return {share_of(to_text(name)): most for name, most in rows} | limited_shares(db)
+    return {sweep_group(to_text(name)): most for name, most in rows} | limited_groups(db)
 
 
 def start_counting(db: Database, sweep: int, *, goes_on: bool = True) -> None:

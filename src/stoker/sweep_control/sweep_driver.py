@@ -106,7 +106,7 @@ class Study:
 
     def _known_trial(self, trial: TrialRow) -> KnownTrial:
         params = {name: data for name, (data, _) in json.loads(trial.point).items()}
-        if not trial.told:
+        if not trial.reported:
             return KnownTrial(trial.number, params, "running", None, ())
         return KnownTrial(
             trial.number, params, *self._result(trial), tuple(self._unreported(trial))
@@ -133,7 +133,7 @@ class Study:
         """Send finished trials to the search and store their reports."""
         sent, reports = [], []
         for trial in trials:
-            if trial.told or trial.state not in FINAL:
+            if trial.reported or trial.state not in FINAL:
                 continue
             source = source_of(trial)
             assert source is not None
@@ -179,7 +179,7 @@ class Study:
 
     def _metric_problem(self, trials: list[TrialRow]) -> str | None:
         """Why the search cannot learn: often a typo in the metric's name, or a NaN loss."""
-        done = [trial for trial in trials if trial.told and trial.state == "done"]
+        done = [trial for trial in trials if trial.reported and trial.state == "done"]
         if len(done) < _MIN_TRIALS_WITHOUT_METRIC or self._spec.metric is None:
             return None
         if any(self._result(trial)[0] == "done" for trial in done):

@@ -319,7 +319,7 @@ class Gpu(BaseModel):
     power_watts: float | None
     temperature_celsius: int | None
     jobs: list[GpuJob]
-    strangers: list[OtherProcess]
+    other_processes: list[OtherProcess]
 
 
 class DaemonState(BaseModel):

@@ -1,7 +1,7 @@
 """The process of the web server: one per state folder, enforced by a lock. The daemon does not need
 it.
 
-    python -m stoker.web.server '{"host": ..., "told": FD}'
+    python -m stoker.web.server '{"host": ..., "ready_fd": FD}'
 
 is started by `stoker web`, which reads one line of JSON from FD: the server's address, or an error.
 """
@@ -114,7 +114,7 @@ def _report(descriptor: int, content: dict[str, object]) -> None:
 def main(words: list[str]) -> int:
     """Entry point of the process that `stoker web` starts; it reports errors on its descriptor."""
     given = json.loads(words[0])
-    ready_fd = given.pop("told")
+    ready_fd = given.pop("ready_fd")
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s")
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:

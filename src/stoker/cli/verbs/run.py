@@ -99,7 +99,7 @@ def run(parsed: Parsed) -> int:
     if not parsed["resume"] and sweep is None:  # a sweep always continues
         _remove_last_run(folder)
     # A --log-dir may contain other files, also a folder `jobs` that is not of a queue.
-    db = open_database(folder, durable=False, anew=True, is_owner=True)
+    db = open_database(folder, durable=False, create=True, is_owner=True)
     at_end(db.close)
     if parsed["resume"] or sweep is not None:
         _remove_waiting(db)

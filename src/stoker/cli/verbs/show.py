@@ -149,7 +149,7 @@ def _used_of_gpu(row: JobRow) -> str:
 
 def _profile(queue: Queue, row: JobRow) -> str:
     """The command profile of a job: duration and GPU memory of earlier runs, and advice."""
-    known = job_queries.profile_of(queue.db, row.family)
+    known = job_queries.profile_of(queue.db, row.profile)
     if known is None or not row.gpus:
         return ""
     words = []

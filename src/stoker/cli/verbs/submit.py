@@ -207,7 +207,7 @@ def _report(queue: Queue, parsed: Parsed, receipts: list[Receipt], started: bool
 def _suggest(queue: Queue, job: int) -> None:
     """Print advice if the command profile shows that jobs of this kind could share a GPU."""
     row = job_queries.job(queue.db, job)
-    known = job_queries.profile_of(queue.db, row.family) if row.gpus else None
+    known = job_queries.profile_of(queue.db, row.profile) if row.gpus else None
     if known is not None and known.memory is not None and known.runs >= 3:
         from stoker.core.profiles.gpu_memory import sharing_advice
 

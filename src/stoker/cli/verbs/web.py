@@ -123,7 +123,7 @@ def _start(settings: Settings, options: dict[str, object]) -> ServerAddress:
     ours, theirs = os.pipe()
     log = _open_log(os.path.join(folder, LOG))
     # -P: a module such as json.py in the current folder must not be imported.
-    words = [sys.executable, "-P", "-m", _MODULE, json.dumps({**options, "told": 3})]
+    words = [sys.executable, "-P", "-m", _MODULE, json.dumps({**options, "ready_fd": 3})]
     try:
         os.posix_spawn(
             sys.executable, words, {**os.environ, "STOKER_STATE_DIR": folder},

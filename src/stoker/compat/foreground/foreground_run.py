@@ -182,7 +182,7 @@ class ForegroundRun(EventListener):
         if any(state.is_brief for state in states):
             return
         closed = [state.closed or state.note or "used by another process" for state in states
-                  if state.closed is not None or state.has_strangers]  # fmt: skip
+                  if state.closed is not None or state.has_other_processes]  # fmt: skip
         text = "; ".join(dict.fromkeys(closed))
         if len(closed) == len(self._slots.devices) and text != self._last_wait_reason:
             self._last_wait_reason = text

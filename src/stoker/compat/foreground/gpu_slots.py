@@ -191,8 +191,8 @@ class MonitoredSlots(ChangingGpus):
             if state.closed is not None and (found.closed is None or found.is_brief):
                 found = found._replace(closed=state.closed, is_brief=state.is_brief)
             # On a GPU of several slots, the lease accounts for the memory of other processes.
-            if state.has_strangers and self._slots_on[number] <= 1:
-                found = found._replace(has_strangers=True, note=state.note)
+            if state.has_other_processes and self._slots_on[number] <= 1:
+                found = found._replace(has_other_processes=True, note=state.note)
         return found
 
     def _with_gpus(self, job: RunningJob) -> RunningJob:

@@ -71,7 +71,7 @@ class Gpus:
             gpu = self._samples.get(index)
             if gpu is not None and gpu.uuid not in self._held:
                 seen = occupancy_of(gpu, {}, {p.pid: user_of(p.pid) for p in gpu.processes})
-                if gpu.trouble is not None or seen.has_strangers:
+                if gpu.trouble is not None or seen.has_other_processes:
                     found[index] = gpu.trouble or seen.note or "another process uses it"
         return found
 

@@ -28,32 +28,35 @@ class Occupancy(Record):
     """The memory of a GPU by owner. `ours` maps attempts of this queue to the bytes they use."""
 
     ours: dict[int, int]
-    strangers: tuple[OtherProcess, ...]
+    other_processes: tuple[OtherProcess, ...]
     foreign: int  # bytes that attempts of this queue do not use
 
     @property
-    def has_strangers(self) -> bool:
+    def has_other_processes(self) -> bool:
         """Whether other processes compute here.
 
         A display server does not count, and neither do jobs with a lease: the lease already
         accounts for them.
         """
-        return any(process.compute and not process.leased for process in self.strangers)
+        return any(process.compute and not process.leased for process in self.other_processes)
 
     @property
     def leased(self) -> int:
         """Bytes used by jobs of other queues that hold a lease."""
-        return sum(process.memory for process in self.strangers if process.leased)
+        return sum(process.memory for process in self.other_processes if process.leased)
 
     @property
     def has_hidden(self) -> bool:
         """Whether memory is used by processes that the driver does not list."""
-        return any(not process.pid for process in self.strangers)
+        return any(not process.pid for process in self.other_processes)
 
     @property
     def note(self) -> str | None:
         """The other processes that compute here, in words; None if there are none."""
-        return "; ".join(describe(process) for process in self.strangers if process.compute) or None
+        return (
+            "; ".join(describe(process) for process in self.other_processes if process.compute)
+            or None
+        )
 
 
 def occupancy_of(
@@ -95,7 +98,7 @@ def state_of(
         if device.number in job.devices:
             # Memory that a job uses beyond its request counts as used.
             excess += max(0, seen.ours.get(job.attempt, 0) - amount_of(job.request, device))
-    return DeviceState(seen.foreign + excess, seen.has_strangers, closed, seen.note)
+    return DeviceState(seen.foreign + excess, seen.has_other_processes, closed, seen.note)
 
 
 def describe(process: OtherProcess) -> str:

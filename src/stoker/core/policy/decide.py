@@ -76,7 +76,7 @@ class Placement(Protocol):
     def reserve(self, request: Request) -> tuple[tuple[int, ...], float | None]: ...
 
 
-def decide(snapshot: Snapshot, *, tells_why: bool = True) -> Plan:
+def decide(snapshot: Snapshot, *, with_reasons: bool = True) -> Plan:
     """Return which waiting jobs start now and why the others wait. Deterministic.
 
     The daemon does not need the reasons: without `tells_why`, the jobs that follow when no device
@@ -89,7 +89,7 @@ def decide(snapshot: Snapshot, *, tells_why: bool = True) -> Plan:
     cpu_free = snapshot.cpu_slots - sum(1 for job in snapshot.running if not job.request.gpus)
     order = order_of(snapshot)
     left = _left(snapshot.limits, snapshot.running) if snapshot.limits else {}
-    return plan(order, pool, cpu_free, snapshot.rules, estimates, tells_why, left)
+    return plan(order, pool, cpu_free, snapshot.rules, estimates, with_reasons, left)
 
 
 def pool_of(snapshot: Snapshot) -> DevicePool:
@@ -109,7 +109,7 @@ def in_view(snapshot: Snapshot) -> Snapshot:
     """Return the snapshot with only the waiting jobs that the daemon considers in one decision."""
     groups: dict[int, list[AnyJob]] = {}
     for job in snapshot.waiting:
-        groups.setdefault(job.line or -job.id, []).append(job)
+        groups.setdefault(job.request_group or -job.id, []).append(job)
     requests = [group[0].request for group in groups.values()]
     count = jobs_to_see(requests, snapshot.devices, snapshot.running, snapshot.cpu_slots)
     seen = tuple(job for group in groups.values() for job in group[:count])
@@ -149,7 +149,7 @@ def plan(
     cpu_free: int,
     rules: Rules,
     estimates: Estimates = NO_ESTIMATES,
-    tells_why: bool = False,
+    with_reasons: bool = False,
     left: dict[str, int] | None = None,
 ) -> Plan:
     """Place the jobs in this order. `left`: how many more jobs of a fair-share group may run."""
@@ -159,7 +159,7 @@ def plan(
     wants_cpu = False
     for job in order:
         request = job.request
-        if left and left.get(job.share, 1) <= 0:
+        if left and left.get(job.fair_share_group, 1) <= 0:
             waits[job.id] = SHARE_FULL
             continue
         if request.gpus == 0:
@@ -167,11 +167,11 @@ def plan(
             if cpu_free > 0:
                 cpu_free -= 1
                 starts.append(Start(job.id, ()))
-                _count(left, job.share)
+                _count(left, job.fair_share_group)
             else:
                 waits[job.id] = NO_CPU_SLOT
             continue
-        if not tells_why and not pool.has_room:
+        if not with_reasons and not pool.has_room:
             continue
         if not pool.is_possible(request):
             waits[job.id] = IMPOSSIBLE
@@ -183,7 +183,7 @@ def plan(
         if devices is not None:
             pool.take(request, devices, end, likely_end_of(job, pool.now, estimates))
             starts.append(Start(job.id, devices))
-            _count(left, job.share)
+            _count(left, job.fair_share_group)
         elif reservation is not None and pool.has_room and pool.would_fit(request):
             waits[job.id] = RESERVED
         else:
@@ -199,25 +199,25 @@ def plan(
 def _left(limits: dict[str, int], running: Iterable[RunningJob]) -> dict[str, int]:
     left = dict(limits)
     for job in running:
-        _count(left, job.share)
+        _count(left, job.fair_share_group)
     return left
 
 
-def _count(left: dict[str, int] | None, share: str) -> None:
-    if left and share in left:
-        left[share] -= 1
+def _count(left: dict[str, int] | None, group: str) -> None:
+    if left and group in left:
+        left[group] -= 1
 
 
 def latest_end(job: AnyJob, now: float, estimates: Estimates) -> float | None:
     """Return the latest end of a job that starts now; None if it is unknown."""
-    durations = (job.time_limit, estimates.bound(job.family))
+    durations = (job.time_limit, estimates.bound(job.profile))
     known = [duration for duration in durations if duration is not None]
     return now + min(known) if known else None
 
 
 def likely_end_of(job: AnyJob, now: float, estimates: Estimates) -> float:
     """Return the likely end of a job that starts now; `likely_end` does so for a running job."""
-    durations = (job.time_limit, estimates.seconds(job.family))
+    durations = (job.time_limit, estimates.seconds(job.profile))
     return now + min((known for known in durations if known is not None), default=float("inf"))
 
 
@@ -235,24 +235,24 @@ def in_order(
     """
     groups: dict[str, list[AnyJob]] = {}
     for job in waiting:
-        groups.setdefault(job.share if rules.is_fair else "", []).append(job)
+        groups.setdefault(job.fair_share_group if rules.is_fair else "", []).append(job)
     for jobs in groups.values():
         jobs.sort(key=lambda job: _rank(job, now, rules, estimates), reverse=True)  # first job last
     in_use = dict.fromkeys(groups, 0)
     for one in running:
-        if one.share in in_use:
-            in_use[one.share] += len(one.devices)
+        if one.fair_share_group in in_use:
+            in_use[one.fair_share_group] += len(one.devices)
     while len(groups) > 1:
-        first = {share: jobs[-1] for share, jobs in groups.items()}
-        share = min(
+        first = {name: jobs[-1] for name, jobs in groups.items()}
+        group = min(
             first,
-            key=lambda s: (-first[s].priority, in_use[s], _rank(first[s], now, rules, estimates)),
+            key=lambda g: (-first[g].priority, in_use[g], _rank(first[g], now, rules, estimates)),
         )
-        job = groups[share].pop()
-        in_use[share] += job.request.gpus
+        job = groups[group].pop()
+        in_use[group] += job.request.gpus
         yield job
-        if not groups[share]:
-            del groups[share]
+        if not groups[group]:
+            del groups[group]
     for jobs in groups.values():
         yield from reversed(jobs)
 
@@ -268,6 +268,6 @@ def _rank(
     waited = now - job.since
     if not rules.short_first or waited > rules.patience:
         return (-job.priority, 0, 0.0, job.id)
-    known = estimates.seconds(job.family)
+    known = estimates.seconds(job.profile)
     duration = max(estimates.typical if known is None else known, _SHORTEST)
     return (-job.priority, 1, -max(0.0, waited) / duration, job.id)

@@ -47,11 +47,11 @@ def places(snapshot: Snapshot, cut: Collection[int] = ()) -> dict[int, Place]:
     `cut`: request groups that have more waiting jobs than the snapshot shows.
     """
     found = {}
-    last = {job.line: job.id for job in snapshot.waiting if job.line in cut}
+    last = {job.request_group: job.id for job in snapshot.waiting if job.request_group in cut}
     is_exact = True
     for ahead, job in enumerate(order_of(snapshot)):
         found[job.id] = Place(ahead, is_exact)
-        is_exact = is_exact and last.get(job.line) != job.id
+        is_exact = is_exact and last.get(job.request_group) != job.id
     return found
 
 
@@ -71,7 +71,7 @@ def reasons_of(job: AnyJob, snapshot: Snapshot, plan: Plan) -> tuple[list[str], 
         return [], False
     reason = plan.waits.get(job.id)
     if reason is None:
-        group = [other.id for other in snapshot.waiting if other.line == job.line]
+        group = [other.id for other in snapshot.waiting if other.request_group == job.request_group]
         reason = next((plan.waits[id] for id in group if id in plan.waits), None)
         if reason is None:
             return [f"it needs {needs(job.request)}"], True
@@ -84,8 +84,8 @@ def reasons_of(job: AnyJob, snapshot: Snapshot, plan: Plan) -> tuple[list[str], 
             has += f", of which {fitting} qualify"
         return [f"it needs {needs(job.request)}, and {has}"], False
     if reason == SHARE_FULL:
-        most = (snapshot.limits or {}).get(job.share, 0)
-        return [f"{job.share} already has {most} running, which is its limit"], False
+        most = (snapshot.limits or {}).get(job.fair_share_group, 0)
+        return [f"{job.fair_share_group} already has {most} running, which is its limit"], False
     if reason == NO_CPU_SLOT:
         busy = [running.id for running in snapshot.running if not running.request.gpus]
         busy += [start.job for start in plan.starts if not start.devices]
@@ -177,7 +177,7 @@ def what_if(job: AnyJob, snapshot: Snapshot) -> str | None:
 def _would_start(changed: AnyJob, snapshot: Snapshot) -> bool:
     """Whether the changed job would start now."""
     others = tuple(other for other in snapshot.waiting if other.id != changed.id)
-    plan = decide(snapshot._replace(waiting=(*others, changed)), tells_why=False)
+    plan = decide(snapshot._replace(waiting=(*others, changed)), with_reasons=False)
     return any(start.job == changed.id for start in plan.starts)
 
 
@@ -209,7 +209,7 @@ def _until(jobs: list[RunningJob], snapshot: Snapshot) -> str:
     limits = [job.ends_by for job in jobs if job.ends_by is not None]
     if limits:
         return f" for at most {format_duration(min(limits) - now)} more"
-    likely = [likely_end(job, now, estimates) for job in jobs if estimates.of(job.family)]
+    likely = [likely_end(job, now, estimates) for job in jobs if estimates.of(job.profile)]
     return f", likely for {format_duration(min(likely) - now)} more" if likely else ""
 
 

@@ -29,18 +29,18 @@ def forecast(snapshot: Snapshot, cut: Collection[int] = ()) -> dict[int, float]:
     ]
     heapq.heapify(ends)
     waiting = {job.id: job for job in snapshot.waiting}
-    last = {job.line: job.id for job in snapshot.waiting if job.line in cut}
+    last = {job.request_group: job.id for job in snapshot.waiting if job.request_group in cut}
     next_attempt = max(running, default=0) + 1
     now = snapshot.now
     for _ in range(_STEPS):
         seen = snapshot._replace(
             now=now, running=tuple(running.values()), waiting=tuple(waiting.values())
         )
-        plan = decide(in_view(seen), tells_why=False)
+        plan = decide(in_view(seen), with_reasons=False)
         for start in plan.starts:
             job = waiting.pop(start.job)
             starts[job.id] = now - snapshot.now
-            if last.get(job.line) == job.id:
+            if last.get(job.request_group) == job.id:
                 return starts
             ends_by = None if job.time_limit is None else now + job.time_limit
             new = RunningJob(
@@ -50,8 +50,8 @@ def forecast(snapshot: Snapshot, cut: Collection[int] = ()) -> dict[int, float]:
                 devices=start.devices,
                 started=now,
                 ends_by=ends_by,
-                share=job.share,
-                family=job.family,
+                fair_share_group=job.fair_share_group,
+                profile=job.profile,
             )
             running[next_attempt] = new
             end = likely_end(new, now, snapshot.estimates)

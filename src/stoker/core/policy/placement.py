@@ -18,13 +18,13 @@ _OPEN = DeviceState()
 class DeviceRoom:
     """The free room on one device."""
 
-    __slots__ = ("device", "free", "has_strangers", "is_brief", "is_closed", "jobs", "total")
+    __slots__ = ("device", "free", "has_other_processes", "is_brief", "is_closed", "jobs", "total")
 
     def __init__(self, device: Device, state: DeviceState) -> None:
         self.device = device
         self.total = capacity(device)
         self.free = max(0, self.total - state.foreign) if device.memory else self.total
-        self.has_strangers = state.has_strangers
+        self.has_other_processes = state.has_other_processes
         self.is_closed = state.closed is not None
         self.is_brief = state.is_brief
         self.jobs: list[tuple[float, float, int]] = []  # (likely end, start, amount) of each job
@@ -33,7 +33,7 @@ class DeviceRoom:
         if self.is_closed:
             return False
         if amount >= self.total:  # the whole device: no other process, however small, may use it
-            return not self.jobs and not self.has_strangers
+            return not self.jobs and not self.has_other_processes
         return amount <= self.free
 
     def take(self, amount: int, end: float, since: float) -> None:
@@ -44,7 +44,7 @@ class DeviceRoom:
         """Whether `amount` would fit without running jobs; if not, a reservation is useless."""
         if self.is_brief:  # while processes are being ended, the use of the device is unknown
             return True
-        if self.is_closed or (amount >= self.total and self.has_strangers):
+        if self.is_closed or (amount >= self.total and self.has_other_processes):
             return False
         whole = amount >= self.total
         return whole or self.free + sum(taken for _, _, taken in self.jobs) >= amount
@@ -58,7 +58,7 @@ class DeviceRoom:
             return now, float("-inf")
         jobs = sorted(self.jobs)
         if amount >= self.total:
-            if jobs and not self.has_strangers:
+            if jobs and not self.has_other_processes:
                 return max(jobs[-1][0], now), jobs[-1][1]
             return float("inf"), float("inf")
         free = self.free
@@ -231,7 +231,7 @@ def likely_end(job: RunningJob, now: float, estimates: Estimates) -> float:
     neither is known.
     """
     end = float("inf") if job.ends_by is None else job.ends_by
-    seconds = estimates.seconds(job.family)
+    seconds = estimates.seconds(job.profile)
     if seconds is not None:
         expected = job.started + seconds
         end = min(end, expected if expected > now else now + (now - job.started) / 2)

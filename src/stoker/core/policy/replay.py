@@ -130,8 +130,8 @@ class EqualDevices:
             devices=devices,
             started=self.now,
             ends_by=ends_by,
-            share=job.share,
-            family=job.family,
+            fair_share_group=job.fair_share_group,
+            profile=job.profile,
         )
 
     def release(self, job: int) -> None:
@@ -172,7 +172,7 @@ def replay(
                     request=Request(job.gpus),
                     time_limit=job.time_limit,
                     since=job.submit,
-                    family=job.profile,
+                    profile=job.profile,
                 )
             )
         for start in _starts(pool, groups, rules, now, profiles):

@@ -338,7 +338,7 @@ class MonitoredGpus(ChangingGpus):
     def _is_open(self, claims: list[DeviceClaim]) -> bool:
         uuids = {claim.uuid for claim in claims}
         states = [self.states[d.number] for d in self.devices if d.uuid in uuids]
-        return all(state.closed is None and not state.has_strangers for state in states)
+        return all(state.closed is None and not state.has_other_processes for state in states)
 
     def take_waited_lease(self) -> bool:
         """Take the lease that the waiter got; True if that may change a decision."""

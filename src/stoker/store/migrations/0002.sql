@@ -1,4 +1,4 @@
--- Add request groups (lines), command profiles (families), and GPU columns.
+-- Add request groups (`lines`), command profiles (`families`), and GPU columns.
 
 CREATE TABLE lines (
     id         INTEGER PRIMARY KEY,
