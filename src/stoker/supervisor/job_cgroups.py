@@ -4,9 +4,9 @@ The kernel keeps a process in its cgroup whatever it does to its session, parent
 environment. A user may create cgroups (version 2) where the host delegates a subtree, as systemd
 does below `user@UID.service`; root may anywhere. Elsewhere cgroups are not used.
 
-An attempt that runs for more than a few milliseconds gets its own cgroup. A process in it belongs
-to the attempt only if it has no tag: a daemon that a job started stays in the job's cgroup, but is
-not part of the job.
+An attempt that runs for a second gets its own cgroup: moving a process takes the kernel up to 20 ms,
+in which the runner can start no other job. A process in the cgroup belongs to the attempt only if
+it has no tag: a daemon that a job started stays in the job's cgroup, but is not part of the job.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from stoker.supervisor.job_processes import descendants
 
 _LIST_NAME = "cgroups"  # in the state folder: one line per parent cgroup that a runner has used
 _PREFIX = "stoker-"
+_DELAY_SECONDS = 1.0
 
 
 class JobCgroups:
@@ -24,6 +25,7 @@ class JobCgroups:
 
     def __init__(self, places: list[str]) -> None:
         self._places = places  # oldest first; new attempts use the last
+        self._waiting: dict[int, tuple[float, int]] = {}  # attempt: due time and PID, oldest first
 
     @classmethod
     def create(cls, folder: str, base: int) -> JobCgroups:
@@ -52,10 +54,27 @@ class JobCgroups:
         """For a daemon whose runner is dead: the recorded cgroups."""
         return cls(_read_places(folder))
 
-    def add(self, attempt: int, pid: int) -> None:
+    def add_later(self, attempt: int, pid: int, now: float) -> None:
+        """Let `add_due` add an attempt, unless it ends before that."""
+        if self._places:
+            self._waiting[attempt] = (now + _DELAY_SECONDS, pid)
+
+    @property
+    def due_at(self) -> float | None:
+        """When to call `add_due` (monotonic)."""
+        return next((due for due, _ in self._waiting.values()), None)
+
+    def add_due(self, now: float) -> None:
+        """Move the processes of attempts that have run for a second into cgroups."""
+        while self._waiting:
+            attempt, (due, pid) = next(iter(self._waiting.items()))
+            if due > now:
+                return
+            del self._waiting[attempt]
+            self._add(attempt, pid)
+
+    def _add(self, attempt: int, pid: int) -> None:
         """Move the first process of an attempt and its descendants into a new cgroup."""
-        if not self._places:
-            return
         path = os.path.join(self._places[-1], str(attempt))
         try:
             os.mkdir(path)
@@ -77,6 +96,8 @@ class JobCgroups:
 
     def remove(self, attempt: int) -> None:
         """Remove the cgroup of an attempt that has ended, unless a process is in it."""
+        if self._waiting.pop(attempt, None) is not None:
+            return  # it has none yet
         for place in self._places:
             try:
                 os.rmdir(os.path.join(place, str(attempt)))

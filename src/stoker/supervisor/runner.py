@@ -107,10 +107,9 @@ class Runner:
         for event in self._children.late_events():
             self._report_start(event)
         self._record(ended)
-        starts = self._starts.due(time.monotonic())
-        for begun in starts:  # they run for more than a moment
-            self._cgroups.add(begun.attempt, begun.pid)
-        self._report_starts(starts)
+        now = time.monotonic()
+        self._report_starts(self._starts.due(now))
+        self._cgroups.add_due(now)
         self._report_stuck()
         self._read_messages()
         if self._restarts.is_due(time.monotonic()):
@@ -121,7 +120,7 @@ class Runner:
     def _wait(self) -> None:
         due = (
             self._children.next_deadline(), self._starts.due_at, self._restarts.due_at,
-            self._record_at,
+            self._record_at, self._cgroups.due_at,
         )  # fmt: skip
         times = [at for at in due if at is not None]
         timeout = max(0.0, min(times) - time.monotonic()) if times else -1.0
@@ -171,8 +170,8 @@ class Runner:
     def _take_order(self, fields: dict[str, Any], lease: list[int]) -> None:
         """Launch, or refuse an order that this release cannot decode; the job then stays queued."""
         try:
+            fields["argv"], fields["devices"] = tuple(fields["argv"]), tuple(fields["devices"])
             order = from_fields(Order, fields)
-            order = order._replace(argv=tuple(order.argv), devices=tuple(order.devices))
             known = self._contexts[order.context]
         except (ValueError, TypeError, KeyError) as error:
             for descriptor in lease:
@@ -247,6 +246,7 @@ class Runner:
             with suppress(OSError):  # the disk cannot be written: the daemon gets the PID anyway
                 self._journal.spawned(begun)
             self._starts.add(begun)
+            self._cgroups.add_later(begun.attempt, begun.pid, begun.mono)
         else:
             self._record([event])
 
