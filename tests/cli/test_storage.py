@@ -169,7 +169,7 @@ def test_damaged_database_is_refused_and_repaired_from_the_snapshot(lab: Lab) ->
     assert (
         "recovered 0 jobs from the damaged database\nrestored 2 jobs from the snapshot of " in said
     )
-    assert "1 waiting job is held, because it may have run since" in said
+    assert "1 waiting job is held, because it may have run since its record was written" in said
     assert set(lab.states().values()) == {"held"}
     assert lab.job(2)["name"] == "precious"
     refused(lab.run("doctor", "--repair"), 1, "the database is intact; there is nothing to repair")

@@ -64,7 +64,8 @@ class JobSpecs:
         self._in_foreground = in_foreground
         self._check_line = check_line
         self._contexts: dict[tuple[object, ...], Context] = {}
-        self._by_flags: dict[str, tuple[JobSpec, ParsedOptions, dict[str, Any]]] = {}
+        self._flags = ""  # of the last line that had some, and what they mean:
+        self._own: tuple[JobSpec, ParsedOptions, Mapping[str, Any]] | None = None
         self._options = parse_options(values, named)
         self.base = self._make(self._options)
 
@@ -90,9 +91,9 @@ class JobSpecs:
         spec, options, values = self.base, self._options, self._values
         if line.flags:
             try:
-                if line.flags not in self._by_flags:
-                    self._by_flags = {line.flags: self._with_flags(line.flags)}
-                spec, options, values = self._by_flags[line.flags]
+                if line.flags != self._flags or self._own is None:
+                    self._flags, self._own = line.flags, self._with_flags(line.flags)
+                spec, options, values = self._own
             except Error as error:
                 raise type(error)(f"line {line.number}: {error.message}", error.hint) from None
         dedupe = None if spec.dedupe is None else f"{spec.dedupe}:{line.number}"

@@ -93,10 +93,8 @@ class View:
             if self._refusal is not None:
                 return [f"no job can start at the moment: {self._refusal}"]
             return []
-        key = (
-            row.request_group,
-            self.plan.waits.get(row.id),
-        )  # the same for all jobs of a request group
+        # The same for all jobs of a request group.
+        key = (row.request_group, self.plan.waits.get(row.id))
         if key not in self._reasons:
             job = self._jobs.get(row.id) or _as_waiting(row, 0.0)
             self._reasons[key] = reasons_of(job, self.seen, self.plan)

@@ -25,7 +25,11 @@ def load_snapshot(
 
     `now` is monotonic, `clock_offset` the wall clock less that.
     """
-    running = [_running_job(attempt, clock_offset) for attempt in attempts.open_attempts(db)]
+    # Until the runner reports a start, the time of the claim counts.
+    running = [
+        running_job(attempt, attempt.started_mono or attempt.claimed_at - clock_offset)
+        for attempt in attempts.open_attempts(db)
+    ]
     waiting: list[ReadyJob] = []
     cut = set()
     for group in ready_jobs.ready_groups(db):
@@ -48,9 +52,8 @@ def load_snapshot(
     return snapshot, cut
 
 
-def _running_job(attempt: attempts.OpenAttempt, clock_offset: float) -> RunningJob:
-    """An attempt that has not ended; until the runner reports its start, the claim counts."""
-    started = attempt.started_mono or attempt.claimed_at - clock_offset
+def running_job(attempt: attempts.OpenAttempt, started: float) -> RunningJob:
+    """An attempt that has not ended, as the policy sees it; `started` is monotonic."""
     ends_by = None if attempt.time_limit is None else started + attempt.time_limit
     return RunningJob(
         id=attempt.job,

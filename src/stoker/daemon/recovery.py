@@ -12,8 +12,9 @@ runner which are alive, and the kernel which processes belong to an attempt (job
 
 from __future__ import annotations
 
-from stoker.core.model import Outcome, RunningJob
+from stoker.core.model import Outcome
 from stoker.daemon.loop import Loop
+from stoker.daemon.queue_snapshot import running_job
 from stoker.store import attempts
 from stoker.supervisor.journal import JournalBegun, JournalExited, JournalSpawned
 from stoker.supervisor.messages import AttemptStarted, Refused, RunnerEvent
@@ -50,10 +51,10 @@ def recover(
             if number in ended:
                 events.append(ended[number])
             elif number in alive:
-                _mark_running(loop, attempt, alive[number].mono)
+                loop.running[number] = running_job(attempt, alive[number].mono)
                 events += _start_events(attempt, began.get(number), alive[number].pid, now)
             elif number in orphans:
-                _mark_running(loop, attempt, _started(attempt, began.get(number)))
+                loop.running[number] = running_job(attempt, _started(attempt, began.get(number)))
                 events += _start_events(
                     attempt, began.get(number), attempt.pid or 0, now, spawned.get(number)
                 )
@@ -71,20 +72,6 @@ def recover(
     waits_for_leftovers = any(number in orphans for number in exited)
     if not loop.has_unrecorded and not waits_for_leftovers:
         runner.forget_journal()
-
-
-def _mark_running(loop: Loop, attempt: attempts.OpenAttempt, mono: float) -> None:
-    ends_by = None if attempt.time_limit is None else mono + attempt.time_limit
-    loop.running[attempt.attempt] = RunningJob(
-        id=attempt.job,
-        attempt=attempt.attempt,
-        request=attempt.request,
-        devices=attempt.devices,
-        started=mono,
-        ends_by=ends_by,
-        fair_share_group=attempt.fair_share_group,
-        profile=attempt.profile,
-    )
 
 
 def _started(attempt: attempts.OpenAttempt, record: JournalBegun | None) -> float:

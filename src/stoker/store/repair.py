@@ -60,7 +60,7 @@ class Repaired(Record):
     salvaged: int  # read from the damaged file
     from_snapshot: int
     from_journal: int  # with only the few fields that the journal has
-    held: int  # were waiting and may have run since
+    held: int  # were waiting; may have run since, or part of the record is lost
     missing: tuple[int, ...]  # ids that were used and are not in the repaired database
     missing_is_known: bool  # False: jobs after the last known id may be missing too
     snapshot: str | None = None

@@ -4,9 +4,9 @@ The kernel keeps a process in its cgroup whatever it does to its session, parent
 environment. A user may create cgroups (version 2) where the host delegates a subtree, as systemd
 does below `user@UID.service`; root may anywhere. Elsewhere cgroups are not used.
 
-An attempt that runs for a second gets its own cgroup: moving a process takes the kernel up to 20 ms,
-in which the runner can start no other job. A process in the cgroup belongs to the attempt only if
-it has no tag: a daemon that a job started stays in the job's cgroup, but is not part of the job.
+An attempt that runs for a second gets its own cgroup: moving a process takes up to 20 ms, during
+which the runner cannot start another job. A process in the cgroup belongs to the attempt only if it
+has no tag: a daemon that a job started stays in the job's cgroup, but is not part of the job.
 """
 
 from __future__ import annotations

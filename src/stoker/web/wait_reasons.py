@@ -9,11 +9,9 @@ from stoker.client import waiting
 from stoker.client.gpu_views import GpuView
 from stoker.client.queue import Queue
 from stoker.core.record import Record
-from stoker.daemon.status import daemon_pid
+from stoker.daemon.status import why_not_running
 from stoker.store import job_queries
 from stoker.store.job_queries import JobRow
-
-_NO_DAEMON = "no daemon is running; `stoker daemon start` starts one"
 
 
 class Wait(Record):
@@ -35,14 +33,15 @@ def waits(
         return {}
     view = waiting.View(db, settings, cards=gpus)
     starts = view.starts() if job_queries.has_known_end(db) else {}
-    no_daemon = [_NO_DAEMON] if daemon_pid(settings.state_dir) is None else []
+    not_running = why_not_running(settings.state_dir)
+    daemon = [] if not_running is None else [not_running]
     in_line = set(ready)
     now = time.time()
     found = {}
     for row in rows:
         if row.id in in_line:
             # The position comes first, since the web UI may cut off the rest.
-            sentences = no_daemon + view.reasons(row, place_first=True)
+            sentences = daemon + view.reasons(row, place_first=True)
         else:
             sentences = waiting.why(db, settings, row)
         start = starts.get(row.id)

@@ -7,12 +7,10 @@ import resource
 import shutil
 import sqlite3
 import sys
-import tempfile
 from collections.abc import Iterator
 
 from stoker.cli.output import plural, print_json
-from stoker.client import views
-from stoker.core.fields import from_fields
+from stoker.cli.repair import id_ranges, repair_database, unknown_jobs
 from stoker.core.formats.command_line import Option, Parsed, Verb
 from stoker.core.formats.durations import format_size
 from stoker.core.record import Record
@@ -20,7 +18,7 @@ from stoker.daemon import status
 from stoker.daemon.wake import NEWS_SOCKET
 from stoker.devices.discovery import find_devices, has_driver
 from stoker.devices.nvml_client import sample_once
-from stoker.errors import Conflict, Damaged, Error
+from stoker.errors import Error
 from stoker.settings import (
     Settings,
     check_filesystem,
@@ -29,16 +27,13 @@ from stoker.settings import (
     load_settings,
     prepare_state_dir,
 )
-from stoker.store import backups, job_queries, repair
+from stoker.store import backups, job_queries
 from stoker.store.database import (
     FILE_NAME,
     SCHEMA_VERSION,
-    Database,
     open_database,
-    translate,
 )
 from stoker.supervisor import job_processes, locks, process_tags
-from stoker.supervisor.journal import JournalBegun, read_journal
 from stoker.supervisor.process_table import STOPPED, state_of
 from stoker.supervisor.sockets import connect
 from stoker.usage.usage_recorder import TRACER_LOCK
@@ -73,7 +68,7 @@ class Finding(Record):
 def run(parsed: Parsed) -> int:
     settings = load_settings()
     if parsed["repair"]:
-        return _repair(settings, parsed)
+        return repair_database(settings, parsed)
     findings = list(examine(settings))
     if parsed["json"]:
         print_json(findings=[finding._asdict() for finding in findings])
@@ -135,9 +130,9 @@ def _database(folder: str) -> Iterator[Finding]:
             yield Finding("bad", f"the database is damaged: {problem}", "stoker doctor --repair")
         else:
             yield Finding("ok", f"database intact, schema {SCHEMA_VERSION}")
-        ahead = _unknown_jobs(folder, db)
+        ahead = unknown_jobs(folder, db)
         if ahead:
-            yield Finding("bad", f"the database lacks records: job {_ranges(ahead)} was started,"
+            yield Finding("bad", f"the database lacks records: job {id_ranges(ahead)} was started,"
                           " but is not in it", "stoker doctor --repair")  # fmt: skip
         with db.transaction():
             pass
@@ -150,13 +145,6 @@ def _database(folder: str) -> Iterator[Finding]:
         db.close()
     known = backups.newest(folder)
     yield Finding("ok", f"{plural(len(known), 'snapshot')} of the database")
-
-
-def _unknown_jobs(folder: str, db: Database) -> tuple[int, ...]:
-    """Jobs that the runner started but whose ids the database has not assigned: it is outdated."""
-    next_id = int(str(job_queries.meta(db, "next_job") or 1))
-    jobs = {one.job for one in read_journal(folder) if isinstance(one, JournalBegun)}
-    return tuple(sorted(job for job in jobs if job >= next_id))
 
 
 def _users_of(path: str) -> list[int]:
@@ -325,123 +313,3 @@ def _devices(settings: Settings) -> Iterator[Finding]:
     else:
         yield Finding("ok", f"no GPU found; CPU jobs run {cpu_slots(settings)} at a time",
                       "STOKER_DEVICES=4 simulates four GPUs")  # fmt: skip
-
-
-def _repair(settings: Settings, parsed: Parsed) -> int:
-    folder = settings.state_dir
-    prepare_state_dir(settings)
-    try:
-        lock = locks.take(folder, locks.DAEMON_LOCK)  # keeps a daemon from starting meanwhile
-    except Conflict as error:
-        pid = locks.holder(folder, locks.DAEMON_LOCK)
-        raise Conflict(
-            error.message, "run `stoker daemon stop` first; running jobs continue"
-            if pid is None or state_of(pid) != STOPPED else f"run `kill -9 {pid}` first"
-        ) from None  # fmt: skip
-    aside = repair.set_aside(folder)
-    try:
-        if _is_sound(folder, aside):
-            raise Conflict("the database is intact; there is nothing to repair")
-        if not parsed["yes"] and sys.stdin.isatty() and not _confirmed(folder, aside):
-            raise Conflict("nothing was changed")
-    except BaseException:
-        shutil.rmtree(aside)
-        os.close(lock)
-        raise
-    began = [
-        from_fields(repair.JournaledStart, record._asdict())
-        for record in read_journal(folder)
-        if isinstance(record, JournalBegun)
-    ]
-    done = repair.repair(folder, aside, began, _tag_of_runner(folder))
-    os.close(lock)
-    if parsed["json"]:
-        print_json(**{**done._asdict(), "taken_at": views.iso(done.taken_at)})
-        return 0
-    _print_repair(done, folder)
-    return 0
-
-
-def _confirmed(folder: str, aside: str) -> bool:
-    print(f"The database in `{folder}` is damaged. Readable records are copied into a new one,\n"
-          "missing records come from the newest snapshot, and the damaged files are kept in\n"
-          f"{aside}.")  # fmt: skip
-    try:
-        return input("Repair it? [y/N] ").strip().lower() in ("y", "yes")
-    except EOFError:
-        return False
-
-
-def _print_repair(done: repair.Repaired, folder: str) -> None:
-    print(f"the damaged files are in {done.moved_to}")
-    print(f"recovered {plural(done.salvaged, 'job')} from the damaged database")
-    if done.from_snapshot:
-        print(f"restored {plural(done.from_snapshot, 'job')} from the snapshot of"
-              f" {views.iso(done.taken_at)}")  # fmt: skip
-    if done.from_journal:
-        print(f"restored {plural(done.from_journal, 'job')} from the journal of the runner, without"
-              " command; named `record-lost`")  # fmt: skip
-    if done.missing:
-        print(f"not found: {plural(len(done.missing), 'job')} with the ids {_ranges(done.missing)}"
-              f" (some may have been removed earlier); logs are in {folder}/jobs")  # fmt: skip
-    if not done.missing_is_known:
-        print("jobs submitted after the last known id may be missing as well")
-    if done.held:
-        words = "waiting job is held, because it" if done.held == 1 else (
-            "waiting jobs are held, because they")  # fmt: skip
-        print(f"{done.held} {words} may have run since they were recorded\n"
-              "hint: check `stoker ls held`, then `stoker release` the jobs to run")  # fmt: skip
-    print("hint: `stoker daemon start` starts the other waiting jobs")
-
-
-def _ranges(ids: tuple[int, ...]) -> str:
-    """Job ids as text, at most 20 ranges.
-
-    >>> _ranges((1, 2, 3, 7))
-    '1-3, 7'
-    """
-    parts: list[list[int]] = []
-    for id in ids:
-        if parts and parts[-1][1] == id - 1:
-            parts[-1][1] = id
-        else:
-            parts.append([id, id])
-    shown = [str(a) if a == b else f"{a}-{b}" for a, b in parts[:20]]
-    return ", ".join([*shown, *(["..."] if len(parts) > 20 else [])])
-
-
-def _tag_of_runner(folder: str) -> int | None:
-    """The tag base of this queue, from the command line of the running runner; None without one."""
-    pid = locks.holder(folder, locks.RUNNER_LOCK)
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            words = file.read().split(b"\0")
-        return int(words[words.index(b"stoker.supervisor.runner") + 2])
-    except (OSError, ValueError, IndexError):
-        return None
-
-
-def _is_sound(folder: str, aside: str) -> bool:
-    """Whether the database needs no repair. Checks a copy, because SQLite changes files it opens.
-
-    Raises an error if the queue is unusable for another reason: a newer schema, no permission.
-    """
-    with tempfile.TemporaryDirectory(dir=aside) as scratch:
-        for suffix in ("", "-wal"):
-            path = os.path.join(aside, FILE_NAME + suffix)
-            if os.path.exists(path):
-                shutil.copy2(path, scratch)
-        db = Database(folder, sqlite3.connect(os.path.join(scratch, FILE_NAME)), read_only=True)
-        try:
-            version, is_sound = db.schema_version(), db.is_sound()
-            if version > SCHEMA_VERSION and is_sound:
-                open_database(folder).close()  # raises the error that explains it
-            if not is_sound or version == 0:
-                return False
-            return not _unknown_jobs(folder, db)
-        except sqlite3.DatabaseError as error:
-            if isinstance(translate(error, folder), Damaged):
-                return False
-            raise
-        finally:
-            db.close()
