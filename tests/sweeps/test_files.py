@@ -112,6 +112,7 @@ def test_every_form_of_a_parameter_in_a_toml_file_is_read(tmp_path: Path) -> Non
         ("comand='t {lr}'\nparams={lr=[1]}", "`command`"),
         ("command='t {lr}'\n[params]\nlr={vaules=[1]}", "`params.lr.values`"),
         ("command='t {lr}'\n[params]\nlr='lgo(1,2)'", "`log`"),
+        ("command='t {lr}'\n[params]\nlr='tune.uniform(0,1)'", "`interval(...)`"),
         ("command='t {lr}'\n[params]\nlr=[]", "no values"),
         ("command='t {lr}'\n[params]\nlr={min=1}", "no max"),
         ("command='t {lr}'\n[params]\nlr={values=[1],value=1}", "value and values"),

@@ -29,6 +29,7 @@ from stoker.sweeps.domains import Choices, Domain, choices, continuous, steps, w
 from stoker.sweeps.values import DEEPEST, Value, from_data, plain, typed
 
 _CALL = re.compile(r"\s*([A-Za-z_]+)\((.*)\)\s*", re.DOTALL)
+_ANY_CALL = re.compile(r"\s*[A-Za-z_][A-Za-z_0-9.]*\(.*\)\s*", re.DOTALL)
 _QUALIFIED_CALL = re.compile(r"(?:[A-Za-z_][A-Za-z_0-9]*\.)*([A-Za-z_][A-Za-z_0-9]*)\s*\(")
 _NAME = re.compile(r"(?:\+{0,2}|~)[A-Za-z_0-9][A-Za-z0-9_./@-]*")  # Hydra: +db.user, ~opt
 _FUNCTIONS = ("choice", "range", "int", "interval", "log", "normal", "file", "zip")
@@ -72,8 +73,12 @@ def parse(text: str, names: int, folder: str = ".", what: str = "it") -> tuple[D
 
 
 def is_call(text: str) -> bool:
-    """Whether a string in a file has the form of a function call, known or not: `lgo(1, 2)`."""
-    return bool(_CALL.fullmatch(text))
+    """Whether a string in a file has the form of a function call, known or not.
+
+    >>> [is_call(text) for text in ("lgo(1, 2)", "tune.uniform(0, 1)", "adam", "adam (fast)")]
+    [True, True, False, False]
+    """
+    return bool(_ANY_CALL.fullmatch(text))
 
 
 def is_domain(text: str) -> bool:
