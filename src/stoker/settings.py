@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import stat
 
-from stoker.core.formats.durations import parse_duration, parse_size
+from stoker.core.formats.durations import parse_duration
+from stoker.core.formats.sizes import parse_size
 from stoker.core.record import Record
 from stoker.errors import Error, NoPermission, UsageError
 

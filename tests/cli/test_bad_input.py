@@ -95,7 +95,7 @@ def test_argument_too_long_for_linux_is_refused(lab: Lab) -> None:
     """Such an argument cannot be passed to stoker itself, but a job file can contain it."""
     (lab.folder / "vars").write_text("BIG=" + "x" * 200_000 + "\n")
     refused(lab.run("submit", "--env-file", "vars", "true"), 2,
-            "the environment variable `BIG` has more than 128 kB, the limit of Linux")  # fmt: skip
+            "the environment variable `BIG` has more than 128 KiB, the limit of Linux")  # fmt: skip
     (lab.folder / "vars").write_text("".join(f"V{n}={'x' * 100_000}\n" for n in range(20)))
     done = lab.run("submit", "--env-file", "vars", "true")
     assert done.returncode == 2

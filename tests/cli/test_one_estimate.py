@@ -42,7 +42,7 @@ def test_drained_gpu_is_named_as_the_reason(new_lab: Callable[..., Lab]) -> None
     lab = new_lab(devices=4)
     lab.ok("gpus", "drain", "3")
     job = lab.submit("-G", "4", "true")
-    lab.wait_until(lambda: "gpu 3 is drained" in reasons(lab, job))
+    lab.wait_until(lambda: "GPU 3 is drained" in reasons(lab, job))
     assert lab.state(job) == "queued"
     # It has no reservation, because it could not start even when all jobs end: others may pass.
     other = lab.submit("true")

@@ -130,7 +130,7 @@ def test_why_names_the_job_on_each_gpu(lab: Lab) -> None:
     lab.submit("true")
     lab.submit("true")
     assert why(lab, "3").startswith(
-        "job 3 waits: it needs 1 gpu; gpu 0 runs job 1; gpu 1 runs job 2 for at most 4h59m more"
+        "job 3 waits: it needs 1 GPU; GPU 0 runs job 1; GPU 1 runs job 2 for at most 4h59m more"
     )
     assert why(lab, "4").endswith("; 1 job in front of it")
     assert why(lab) == why(lab, "3")
@@ -143,10 +143,10 @@ def test_why_names_the_job_that_a_gpu_is_reserved_for(lab: Lab) -> None:
     lab.submit("-G2", "true")
     lab.submit("true")
     assert why(lab, "2") == (
-        "job 2 waits: it needs 2 gpus; gpu 0 runs job 1; gpu 1 is free; --gpus 1 would start it now"
+        "job 2 waits: it needs 2 GPUs; GPU 0 runs job 1; GPU 1 is free; --gpus 1 would start it now"
     )
     assert re.fullmatch(
-        r"job 3 waits: gpus [01], [01] are reserved for job 2, which come.* first.*"
+        r"job 3 waits: GPUs [01], [01] are reserved for job 2, which come.* first.*"
         r"; 1 job in front of it",
         why(lab, "3"),
     )
@@ -174,7 +174,7 @@ def test_why_reports_a_job_that_became_impossible(new_lab: Callable[..., Lab]) -
     lab.submit("--hold", "-G4", "true")
     lab.env["STOKER_DEVICES"] = "2"
     lab.ok("release", "1")
-    assert why(lab) == "job 1 waits: it needs 4 gpus, and this host has 2"
+    assert why(lab) == "job 1 waits: it needs 4 GPUs, and this host has 2"
 
 
 def test_why_reports_that_all_cpu_slots_are_in_use(new_lab: Callable[..., Lab]) -> None:

@@ -799,7 +799,7 @@ def test_gpu_that_another_process_uses_is_not_taken(
     pid = host.other_process(0, GIB)
     done = lab.run("true")
     assert done.stdout.startswith("GPU: cuda1\n")
-    assert done.stderr == f"GPU 0 is not used while {USER} (pid {pid}) has 1.0 GB\n"
+    assert done.stderr == f"GPU 0 is not used while {USER} (pid {pid}) has 1.0 GiB\n"
     forced = lab.popen("true", "-fg", "0")
     assert forced.stderr is not None
     assert forced.stderr.readline().startswith("GPU 0 is not used while ")

@@ -858,7 +858,7 @@ def test_run_waits_for_another_process_on_its_gpu_and_names_it(
     pid = host.other_process(0, 5 * GIB)
     run = Run(new_gpu_lab(), "--gpus", "0")
     run.write("true\n")
-    assert run.notice() == f"waiting for a GPU: {USER} (pid {pid}) has 5.0 GB"
+    assert run.notice() == f"waiting for a GPU: {USER} (pid {pid}) has 5.0 GiB"
     host.end_other_process(pid)
     assert run.place() == "0"
     assert run.end()[0] == 0

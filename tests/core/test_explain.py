@@ -17,22 +17,22 @@ def test_reason_names_the_job_on_each_gpu_and_its_end() -> None:
         host.runs(2, on=(1, 2))
         host.waits(3)
         assert host.explain(3) == (
-            "it needs 1 gpu; gpu 0 runs job 1 for at most 1m15s more; "
-            "gpu 1 runs job 2; gpu 2 runs job 2"
+            "it needs 1 GPU; GPU 0 runs job 1 for at most 1m15s more; "
+            "GPU 1 runs job 2; GPU 2 runs job 2"
         )
 
 
 def test_gpu_that_another_job_gets_in_the_same_tick_is_not_called_free() -> None:
     with Scenario(gpus=1) as host:
         host.waits(1, 2)
-        assert host.explain(2) == "it needs 1 gpu; gpu 0 starts job 1 now"
+        assert host.explain(2) == "it needs 1 GPU; GPU 0 starts job 1 now"
 
 
 def test_free_gpu_is_named_when_one_is_not_enough() -> None:
     with Scenario(gpus=2) as host:
         host.runs(1, on=(0,))
         host.waits(2, gpus=2)
-        assert host.explain(2) == "it needs 2 gpus; gpu 0 runs job 1; gpu 1 is free"
+        assert host.explain(2) == "it needs 2 GPUs; GPU 0 runs job 1; GPU 1 is free"
 
 
 def test_shared_gpu_names_all_its_jobs_and_its_room() -> None:
@@ -42,7 +42,7 @@ def test_shared_gpu_names_all_its_jobs_and_its_room() -> None:
         host.runs(3, on=(1,))
         host.waits(4, gpus=2)
         assert host.explain(4) == (
-            "it needs 2 gpus; gpu 0 runs jobs 1, 2 and has room; gpu 1 runs job 3"
+            "it needs 2 GPUs; GPU 0 runs jobs 1, 2 and has room; GPU 1 runs job 3"
         )
 
 
@@ -58,7 +58,7 @@ def test_reserved_gpus_name_the_job_with_the_reservation() -> None:
         host.runs(1, on=(0,))
         host.waits(2, gpus=2)
         host.waits(3)
-        assert host.explain(3) == "gpus 0, 1 are reserved for job 2, which comes first"
+        assert host.explain(3) == "GPUs 0, 1 are reserved for job 2, which comes first"
 
 
 def test_time_limit_is_suggested_where_one_would_help() -> None:
@@ -67,7 +67,7 @@ def test_time_limit_is_suggested_where_one_would_help() -> None:
         host.waits(2, gpus=2)
         host.waits(3)
         assert host.explain(3) == (
-            "gpus 0, 1 are reserved for job 2, which comes first, likely in 10m00s; "
+            "GPUs 0, 1 are reserved for job 2, which comes first, likely in 10m00s; "
             "a --time-limit below that would let this job start now"
         )
 
@@ -98,7 +98,7 @@ def test_long_lists_of_jobs_are_shortened() -> None:
 def test_reason_of_an_impossible_job_names_the_gpus_of_the_host() -> None:
     with Scenario(gpus=2) as host:
         host.waits(1, gpus=4)
-        assert host.explain(1) == "it needs 4 gpus, and this host has 2"
+        assert host.explain(1) == "it needs 4 GPUs, and this host has 2"
 
 
 def test_drained_queue_says_how_to_resume() -> None:

@@ -84,7 +84,7 @@ def test_slots_divide_a_gpu_and_exclusive_takes_all_of_it() -> None:
 
 def test_gpu_with_other_processes_takes_only_jobs_that_share() -> None:
     states = {
-        0: DeviceState(foreign=60 * GIB, has_other_processes=True, note="user2 (pid 7) has 60 GB")
+        0: DeviceState(foreign=60 * GIB, has_other_processes=True, note="user2 (pid 7) has 60 GiB")
     }
     assert plan_of((a_card(),), a_job(1, Request(1)), states=states).waits == {1: NO_DEVICE}
     assert placed(plan_of((a_card(),), a_job(1, sharing(20)), states=states)) == {1: (0,)}
@@ -200,16 +200,16 @@ def test_job_past_its_patience_is_not_overtaken() -> None:
 
 
 def test_why_names_the_users_of_memory_and_a_request_that_would_start() -> None:
-    states = {0: DeviceState(30 * GIB, True, None, "user2 (pid 4121) has 30 GB")}
+    states = {0: DeviceState(30 * GIB, True, None, "user2 (pid 4121) has 30 GiB")}
     running = (a_tenant(1, sharing(40), (0,))._replace(profile=1),)
     job = a_job(2, sharing(20))
     snapshot = Snapshot(
         0.0, (a_card(),), 4, running, (job,), False, states, estimates=estimates(p1=600.0)
     )
     assert explain_ready(job, snapshot, decide(snapshot), Place(0)) == [
-        "it needs 1 gpu with 20 GB free",
-        "gpu 0 runs job 1, likely for 10m00s more and is used by others: user2 (pid 4121) has 30 GB"
-        " and has 10 GB free",
+        "it needs 1 GPU with 20 GiB free",
+        "GPU 0 runs job 1, likely for 10m00s more and is used by others: user2 (pid 4121) has 30"
+        " GiB and has 10 GiB free",
     ]
     assert what_if(job, snapshot) == "--gpu-mem 10G would start it now"
 

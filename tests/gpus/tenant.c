@@ -4,7 +4,7 @@
  *
  * LEDGER is a file of 64-bit words that all jobs of a test share: for each GPU how many MB are in
  * use, then violations, then starts. The GPUs come from CUDA_VISIBLE_DEVICES, the amount from
- * STOKER_GPU_MEM_MB; without it the job has the whole GPU.
+ * STOKER_GPU_MEM_MIB; without it the job has the whole GPU.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -27,7 +27,7 @@ int main(int argc, char **argv) {
     if (words == MAP_FAILED)
         return 4;
     int64_t total = atoll(argv[2]);
-    const char *requested = getenv("STOKER_GPU_MEM_MB");
+    const char *requested = getenv("STOKER_GPU_MEM_MIB");
     int64_t amount = requested ? atoll(requested) : total;
     int gpus[GPUS], count = 0;
     char *visible = strdup(getenv("CUDA_VISIBLE_DEVICES"));

@@ -100,7 +100,7 @@ def test_on_oom_fail_is_not_retried_despite_retries(lab: GpuLab) -> None:
 
 def test_on_oom_bigger_requests_more_each_time_up_to_a_limit(lab: GpuLab) -> None:
     claims = lab.folder / "claims"
-    command = f"echo $STOKER_GPU_MEM_MB >> {claims}; {failing(OUT_OF_MEMORY)}"
+    command = f"echo $STOKER_GPU_MEM_MIB >> {claims}; {failing(OUT_OF_MEMORY)}"
     job = lab.submit("-M", "4G", "--on-oom", "bigger", command)
     assert lab.wait(job) == 1
     seen = [int(word) for word in claims.read_text().split()]
@@ -110,7 +110,7 @@ def test_on_oom_bigger_requests_more_each_time_up_to_a_limit(lab: GpuLab) -> Non
 
 
 def test_on_oom_bigger_succeeds_as_soon_as_memory_is_enough(lab: GpuLab) -> None:
-    command = f"[ $STOKER_GPU_MEM_MB -gt 8000 ] || {{ {failing(OUT_OF_MEMORY)}; }}"
+    command = f"[ $STOKER_GPU_MEM_MIB -gt 8000 ] || {{ {failing(OUT_OF_MEMORY)}; }}"
     job = lab.submit("-M", "6G", "--on-oom", "bigger", command)
     assert lab.wait(job) == 0
     shown = lab.job(job)
@@ -121,7 +121,7 @@ def test_on_oom_bigger_succeeds_as_soon_as_memory_is_enough(lab: GpuLab) -> None
 def test_on_oom_alone_gets_an_exclusive_gpu(host: GpuHost, lab: GpuLab) -> None:
     gate = host.gate()
     other = lab.start(gate, "-M", "10G", "--gpu-ids", "0")
-    command = f"[ -z $STOKER_GPU_MEM_MB ] || {{ {failing(OUT_OF_MEMORY)}; }}"
+    command = f"[ -z $STOKER_GPU_MEM_MIB ] || {{ {failing(OUT_OF_MEMORY)}; }}"
     job = lab.submit("-M", "10G", "--gpu-ids", "0", "--on-oom", "alone", command)
     lab.wait_until(lambda: lab.job(job)["exclusive"])
     assert lab.state(job) == "queued"

@@ -30,7 +30,7 @@ def test_jobs_on_a_drained_gpu_finish_and_others_wait_until_it_is_restored(
     runs = gpu_lab.start(gate, "--gpu-ids", "0")
     gpu_lab.ok("gpus", "drain", "0")
     waits = gpu_lab.submit("--gpu-ids", "0", "true")
-    assert "gpu 0 is drained and runs job 1" in gpu_lab.why(waits)
+    assert "GPU 0 is drained and runs job 1" in gpu_lab.why(waits)
     gate.open()
     assert gpu_lab.wait(runs) == 0
     assert gpu_lab.wait(gpu_lab.submit("true")) == 0

@@ -15,8 +15,8 @@ def test_gpus_of_the_host_are_shown(new_host: Callable[..., GpuHost]) -> None:
     shown = host.lab().ok("gpus").splitlines()
     assert [re.sub("  +", "|", line) for line in shown] == [
         "GPU|MODEL|MEMORY|UTIL|TEMP|STATE|USED BY",
-        "0|NVIDIA H200|0.0/79 GB|0%|30 C 70 W|free|-",
-        f"1|{A100}|3.0/79 GB|40%|61 C 312 W|taken|other process: a hidden process has 3.0 GB",
+        "0|NVIDIA H200|0.0/79 GiB|0%|30 C 70 W|free|-",
+        f"1|{A100}|3.0/79 GiB|40%|61 C 312 W|taken|other process: a hidden process has 3.0 GiB",
     ]
 
 

@@ -93,7 +93,7 @@ def test_empty_file_allows_no_gpu(host: GpuHost, gpu_file: Path) -> None:
     lab = host.lab(STOKER_GPU_FILE=str(gpu_file))
     waits = lab.submit("true")
     assert lab.wait(lab.submit("--gpus", "0", "true")) == 0
-    assert "gpu 0 not listed in the GPU file" in lab.why(waits)
+    assert "GPU 0 not listed in the GPU file" in lab.why(waits)
     gpu_file.write_text("0\n")
     assert lab.wait(waits) == 0
 

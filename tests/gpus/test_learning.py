@@ -43,7 +43,7 @@ def test_show_says_how_many_such_jobs_fit_on_one_gpu_after_a_run(
 ) -> None:
     job = _run(gpu_lab, host, _script(gpu_lab), 1)
     shown = gpu_lab.ok("show", str(job))
-    assert "needs 9.0 GB of GPU memory; 8 of these jobs fit on one GPU: add --gpu-mem " in shown
+    assert "needs 9.0 GiB of GPU memory; 8 of these jobs fit on one GPU: add --gpu-mem " in shown
 
 
 def test_automatic_memory_is_a_whole_gpu_first_and_the_estimate_later(

@@ -54,7 +54,7 @@ def test_holder_of_a_lease_is_shown(host: GpuHost) -> None:
     pid = first.daemon_pid()
     shown = second.ok("gpus")
     assert f"all memory leased to {USER} (pid {pid})" in shown
-    assert f"20 GB leased to {USER} (pid {pid})" in shown
+    assert f"20 GiB leased to {USER} (pid {pid})" in shown
     whole, part = second.gpus()
     assert whole["holders"] == [{"uid": os.getuid(), "pid": pid, "amount_bytes": None}]
     assert part["holders"] == [{"uid": os.getuid(), "pid": pid, "amount_bytes": 20 * GIB}]
@@ -89,7 +89,7 @@ def test_why_counts_memory_that_another_queue_has_leased_but_not_used(host: GpuH
     other = second.submit("--gpus", "0", "true")
     assert second.wait(other) == 0
     for job in (part, whole):
-        assert f"60 GB leased to {USER}" in second.why(job)
+        assert f"60 GiB leased to {USER}" in second.why(job)
         assert second.state(job) == "queued"
     gate.open()
     assert second.wait(part, whole) == 0

@@ -83,7 +83,9 @@ def test_two_queues_respect_each_other_s_slices(sliced: GpuHost) -> None:
 def test_job_that_requests_more_memory_than_a_slice_has_is_refused(lab: GpuLab) -> None:
     done = lab.run("submit", "--gpu-model", "MIG", "--gpu-mem", "20G", "true")
     assert done.returncode == 65
-    assert "20 GB of shareable memory and `MIG` in the model name, but none of the 3" in done.stderr
+    assert (
+        "20 GiB of shareable memory and `MIG` in the model name, but none of the 3" in done.stderr
+    )
 
 
 def test_xid_of_a_slice_closes_only_that_slice(sliced: GpuHost, lab: GpuLab) -> None:

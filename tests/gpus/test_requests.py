@@ -60,7 +60,7 @@ def test_job_waits_for_a_requested_gpu_although_others_are_free(
     assert lab.wait(third) == 0
     assert lab.places(third) == [[0]]
     assert lab.state(second) == "queued"
-    assert "gpu 1 runs job 1" in lab.why(second)
+    assert "GPU 1 runs job 1" in lab.why(second)
     gate.open()
     assert lab.wait(first, second) == 0
     assert lab.places(second) == [[1]]
@@ -88,11 +88,11 @@ def test_request_is_shown_as_json_and_as_text(lab: GpuLab) -> None:
     assert shown["min_gpu_mem_bytes"] == 30 * GIB
     assert shown["on_oom"] == "bigger"
     assert shown["exclusive"] is False
-    request = "2 gpus with 20 GB free, with 30 GB or more among 0,1,2"
+    request = "2 GPUs with 20 GiB free, with 30 GiB or more among 0,1,2"
     assert f"GPUs        {request}\n" in lab.ok("show", str(job))
 
 
-_KINDS = "this host has NVIDIA A100-SXM4-80GB with 39 GB, NVIDIA H200 with 79 GB"
+_KINDS = "this host has NVIDIA A100-SXM4-80GB with 39 GiB, NVIDIA H200 with 79 GiB"
 
 
 @pytest.mark.parametrize(
@@ -105,19 +105,19 @@ _KINDS = "this host has NVIDIA A100-SXM4-80GB with 39 GB, NVIDIA H200 with 79 GB
         ),
         (
             ("--gpu-mem", "100G"),
-            "the job requests 1 GPU with 100 GB of shareable memory,"
+            "the job requests 1 GPU with 100 GiB of shareable memory,"
             " but none of the 4 GPUs can be used",
             f"use --gpu-mem 79G or less; {_KINDS}",
         ),
         (
             ("--gpu-mem", "50G", "--gpus", "3"),
-            "the job requests 3 GPUs with 50 GB of shareable memory,"
+            "the job requests 3 GPUs with 50 GiB of shareable memory,"
             " but only 2 of the 4 GPUs can be used",
             f"use --gpu-mem 39G or less; {_KINDS}",
         ),
         (
             ("--min-gpu-mem", "81G"),
-            "the job requests 1 GPU with 81 GB of memory, but none of the 4 GPUs can be used",
+            "the job requests 1 GPU with 81 GiB of memory, but none of the 4 GPUs can be used",
             _KINDS,
         ),
         (
@@ -128,7 +128,7 @@ _KINDS = "this host has NVIDIA A100-SXM4-80GB with 39 GB, NVIDIA H200 with 79 GB
         ),
         (
             ("--gpu-model", "A100", "--min-gpu-mem", "50G"),
-            "the job requests 1 GPU with 50 GB of memory and `A100` in the model name,"
+            "the job requests 1 GPU with 50 GiB of memory and `A100` in the model name,"
             " but none of the 4 GPUs can be used",
             _KINDS,
         ),
@@ -203,7 +203,7 @@ def test_impossible_line_of_a_job_file_refuses_the_whole_file(
     jobs.write_text("true\ntrue #stoker --gpu-mem 200G\n")
     done = lab.run("submit", "--file", str(jobs))
     assert done.returncode == 65
-    assert "200 GB of shareable memory, but none of the 4 GPUs can be used" in done.stderr
+    assert "200 GiB of shareable memory, but none of the 4 GPUs can be used" in done.stderr
     assert lab.states() == {}
 
 

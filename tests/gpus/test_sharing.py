@@ -19,13 +19,13 @@ def test_jobs_share_a_gpu_until_its_memory_is_claimed(host: GpuHost, gpu_lab: Gp
     other = gpu_lab.submit("--gpus", "0", "true")
     assert gpu_lab.wait(other) == 0
     assert gpu_lab.state(waits) == "queued"
-    assert "it needs 1 gpu with 20 GB free" in gpu_lab.why(waits)
+    assert "it needs 1 GPU with 20 GiB free" in gpu_lab.why(waits)
     gate.open()
     assert gpu_lab.wait(*jobs, fits, waits) == 0
 
 
 def test_job_finds_its_memory_claim_in_the_environment(gpu_lab: GpuLab) -> None:
-    job = gpu_lab.submit("-M", "1.5G", "echo $STOKER_GPU_MEM_MB")
+    job = gpu_lab.submit("-M", "1.5G", "echo $STOKER_GPU_MEM_MIB")
     assert gpu_lab.wait(job) == 0
     assert gpu_lab.log(job) == "1536\n"
     assert gpu_lab.job(job)["claim_bytes"] == 3 * GIB // 2

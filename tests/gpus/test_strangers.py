@@ -15,7 +15,7 @@ def test_job_for_a_whole_gpu_avoids_gpus_with_other_processes(
     assert gpu_lab.places(*jobs) == [[1], [1], [1]]
     waits = gpu_lab.submit("--gpus", "2", "true")
     reason = gpu_lab.why(waits)
-    assert f"gpu 0 is used by others: {USER} (pid {pid}) has 1.0 GB" in reason
+    assert f"GPU 0 is used by others: {USER} (pid {pid}) has 1.0 GiB" in reason
     host.end_other_process(pid)
     assert gpu_lab.wait(waits) == 0
     assert gpu_lab.places(waits) == [[0, 1]]
@@ -41,8 +41,8 @@ def test_job_with_declared_memory_uses_what_other_processes_leave(
     other = gpu_lab.submit("--gpus", "0", "true")
     assert gpu_lab.wait(other) == 0
     assert gpu_lab.state(waits) == "queued"
-    assert "gpu 0 runs job 1 and is used by others" in gpu_lab.why(waits)
-    assert "has 9.4 GB free" in gpu_lab.why(waits)
+    assert "GPU 0 runs job 1 and is used by others" in gpu_lab.why(waits)
+    assert "has 9.4 GiB free" in gpu_lab.why(waits)
     gate.open()
     assert gpu_lab.wait(fits, waits) == 0
 
@@ -73,7 +73,7 @@ def test_memory_without_a_known_process_counts_as_used(host: GpuHost, gpu_lab: G
     assert gpu_lab.wait(job, shared) == 0
     assert gpu_lab.places(job, shared) == [[1], [0]]
     waits = [gpu_lab.submit(*options, "--gpu-ids", "0", "true") for options in ((), ("-M", "40G"))]
-    assert "a hidden process has 50 GB" in gpu_lab.why(waits[0])
+    assert "a hidden process has 50 GiB" in gpu_lab.why(waits[0])
     assert [gpu_lab.state(job) for job in waits] == ["queued", "queued"]
 
 
@@ -102,7 +102,7 @@ def test_process_with_hidden_memory_is_avoided(host: GpuHost, gpu_lab: GpuLab) -
 def test_other_processes_are_shown_with_user_pid_and_memory(host: GpuHost, gpu_lab: GpuLab) -> None:
     pids = [host.other_process(0, 5 * GIB), host.other_process(0, 2 * GIB, "graphics")]
     shown = gpu_lab.ok("gpus")
-    for pid, size in zip(pids, ("5.0 GB", "2.0 GB"), strict=True):
+    for pid, size in zip(pids, ("5.0 GiB", "2.0 GiB"), strict=True):
         assert f"other process: {USER} (pid {pid}) has {size}" in shown
     first, second = gpu_lab.gpus()
     assert (first["state"], second["state"]) == ("taken", "free")

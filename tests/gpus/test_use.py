@@ -21,7 +21,7 @@ def test_memory_utilization_and_energy_of_an_attempt_are_recorded(
     assert found["gpu_use_percent"] == 50
     assert 400 * 0.4 < found["gpu_energy_joules"] < 400 * 60
     shown = gpu_lab.ok("show", str(job))
-    assert "GPU use     7.0 GB peak memory, 50% utilization, " in shown
+    assert "GPU use     7.0 GiB peak memory, 50% utilization, " in shown
 
 
 def test_peak_memory_is_kept_when_the_job_frees_memory(host: GpuHost, gpu_lab: GpuLab) -> None:
@@ -49,7 +49,7 @@ def test_jobs_that_share_a_gpu_are_measured_separately(host: GpuHost, gpu_lab: G
         (jobs[1], 11 * GIB),
     ]
     shown = gpu_lab.ok("gpus")
-    assert "(uses 3.0 GB, reserved 20 GB)" in shown
+    assert "(uses 3.0 GiB, reserved 20 GiB)" in shown
     gate.open()
     assert gpu_lab.wait(*jobs) == 0
     assert [gpu_lab.job(job)["gpu_memory_peak_bytes"] for job in jobs] == [3 * GIB, 11 * GIB]

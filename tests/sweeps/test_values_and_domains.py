@@ -213,7 +213,7 @@ def test_infinite_file_is_not_read() -> None:
 def test_too_large_file_is_refused(tmp_path: Path) -> None:
     with open(tmp_path / "huge", "wb") as file:
         file.truncate(LARGEST_FILE + 1)
-    with pytest.raises(UsageError, match="`huge` is larger than 64 MB"):
+    with pytest.raises(UsageError, match="`huge` is larger than 64 MiB"):
         parse("file(huge)", 1, str(tmp_path))
 
 

@@ -77,7 +77,7 @@ def test_only_jobs_that_wait_for_devices_alone_are_in_line(site: Site) -> None:
         True, True, False, False, False,
     ]  # fmt: skip
     # The position comes first, since the web UI may cut off the rest.
-    assert seen[1]["why"].startswith("1 job in front of it; it needs 1 gpu; ")
+    assert seen[1]["why"].startswith("1 job in front of it; it needs 1 GPU; ")
 
 
 def test_single_job_has_all_fields_of_show_and_more(site: Site) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from stoker.core.formats.durations import format_size
 from stoker.core.formats.shell_words import display
+from stoker.core.formats.sizes import format_size
 from stoker.core.gpus.occupancy import Occupancy, describe, occupancy_of
 from stoker.core.gpus.sample import GpuSample
 from stoker.core.model import Device

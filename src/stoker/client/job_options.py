@@ -396,7 +396,7 @@ def _check_context(context: Context) -> None:
     for key, value in context.env:
         if len(os.fsencode(value)) + len(key) + 2 > MAX_ARGUMENT_BYTES:
             raise UsageError(
-                f"the environment variable `{key}` has more than 128 kB, the limit of Linux"
+                f"the environment variable `{key}` has more than 128 KiB, the limit of Linux"
             )
     size = sum(len(key) + len(value) + 10 for key, value in context.env)
     if size > _MOST_ENV_BYTES:

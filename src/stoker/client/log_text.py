@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator
 
 from stoker.core.formats.byte_text import to_text
-from stoker.core.formats.durations import format_size
 from stoker.core.formats.log_rendering import LogView
+from stoker.core.formats.sizes import format_size
 from stoker.supervisor.regular_files import open_for_reading
 
 _BLOCK = 1 << 16

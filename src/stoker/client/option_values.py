@@ -11,7 +11,8 @@ import os
 from collections.abc import Callable
 
 from stoker.core.formats.command_line import count, whole_number
-from stoker.core.formats.durations import parse_duration, parse_size
+from stoker.core.formats.durations import parse_duration
+from stoker.core.formats.sizes import parse_size
 from stoker.core.model import Dependency
 from stoker.core.record import Record
 from stoker.errors import Error, UsageError

@@ -6,8 +6,8 @@ import os
 import time
 from collections.abc import Callable, Iterable
 
-from stoker.core.formats.durations import format_size
 from stoker.core.formats.selectors import parse_selector
+from stoker.core.formats.sizes import format_size
 from stoker.core.formats.slurm_environment import MARK, SRUN_FOLDER
 from stoker.core.model import Context, Dependency, Device, Request
 from stoker.core.policy.placement import is_eligible, is_named

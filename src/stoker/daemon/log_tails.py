@@ -23,7 +23,7 @@ class LogTails:
         self._stuck: list[int] = []  # helper processes that have not ended yet
 
     def read(self, path: str) -> bytes:
-        """At most the last 64 kB; b"" if the file cannot be read now."""
+        """At most the last 64 KiB; b"" if the file cannot be read now."""
         if not self._mounts.may_hang(to_system(path)):
             return _last_bytes(path)
         self._stuck = [pid for pid in self._stuck if not _has_ended(pid)]

@@ -38,7 +38,7 @@ def job_environment(
         "STOKER_REQUEUE_FILE": requeue_path(folder),
     }
     if memory is not None:
-        env["STOKER_GPU_MEM_MB"] = str(memory >> 20)
+        env["STOKER_GPU_MEM_MIB"] = str(memory >> 20)
     if job.batch is not None:
         env["STOKER_ARRAY_ID"] = str(job.batch)
         env["STOKER_ARRAY_INDEX"] = str(job.batch_index)

@@ -194,7 +194,7 @@ def _content(name: str, path: Path) -> str:
         raise UsageError(f"cannot read `{name}`: {reason}") from None
     if len(data) > LARGEST_FILE:
         raise UsageError(
-            f"`{name}` is larger than {LARGEST_FILE >> 20} MB",
+            f"`{name}` is larger than {LARGEST_FILE >> 20} MiB",
             "let the program read the file, and sweep over line numbers",
         )
     return data.decode("utf-8", "surrogateescape")

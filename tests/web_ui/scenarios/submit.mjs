@@ -4,7 +4,7 @@ export default async ({ fake, page, open, until, assert }) => {
   await page.click('nav >> text=Submit');
   await page.fill('textarea[name=command]', 'python train.py --lr 0.1');
   await page.waitForSelector('.preview li >> text=python train.py --lr 0.1');
-  assert.match(await page.locator('.preview-facts').innerText(), /in \/home\/ada[\s\S]*1 gpu/);
+  assert.match(await page.locator('.preview-facts').innerText(), /in \/home\/ada[\s\S]*1 GPU/);
   await page.waitForSelector('text=Jobs get the environment of the');
   // An error is shown below its field and uses the field labels.
   await page.fill('input[name=gpus]', '9');

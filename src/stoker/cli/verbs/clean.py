@@ -9,7 +9,8 @@ from stoker.cli.open_queue import open_queue
 from stoker.cli.output import as_json, notice, plural, print_json, report_change
 from stoker.client.queue import Queue
 from stoker.core.formats.command_line import Option, Parsed, Verb
-from stoker.core.formats.durations import format_size, parse_duration
+from stoker.core.formats.durations import parse_duration
+from stoker.core.formats.sizes import format_size
 from stoker.core.states import FINAL
 from stoker.errors import UsageError
 from stoker.store import job_queries

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from stoker.cli.output import plural, print_json
 from stoker.cli.repair import id_ranges, repair_database, unknown_jobs
 from stoker.core.formats.command_line import Option, Parsed, Verb
-from stoker.core.formats.durations import format_size
+from stoker.core.formats.sizes import format_size
 from stoker.core.record import Record
 from stoker.daemon import status
 from stoker.daemon.wake import NEWS_SOCKET

@@ -10,8 +10,9 @@ from stoker.cli.verbs.ls import elapsed
 from stoker.client import views
 from stoker.client.queue import Queue
 from stoker.core.formats.command_line import Parsed, Verb
-from stoker.core.formats.durations import format_duration, format_size
+from stoker.core.formats.durations import format_duration
 from stoker.core.formats.shell_words import display
+from stoker.core.formats.sizes import format_size
 from stoker.core.formats.terminal import printable
 from stoker.core.policy.explain import needs
 from stoker.core.profiles.estimates import Estimate
@@ -131,7 +132,7 @@ def _gpus(row: JobRow) -> str:
         return "none"
     devices = ", ".join(map(str, views.devices_of(row)))
     words = needs(row.request)
-    if words.lower() in (f"{row.gpus} gpu", f"{row.gpus} gpus"):
+    if words == plural(row.gpus, "GPU"):
         words = str(row.gpus)
     return words + (f" (GPU {devices})" if devices else "")
 

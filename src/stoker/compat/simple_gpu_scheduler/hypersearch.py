@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import argparse
     from typing import NoReturn
 
-_LARGEST_SHUFFLE = 1 << 25  # 128 MB of numbers, about ten seconds
+_LARGEST_SHUFFLE = 1 << 25  # 128 MiB of numbers, about ten seconds
 _CHECKED = 1 << 18  # commands that are generated before the first is printed
 _BATCH_SIZE = 1000
 

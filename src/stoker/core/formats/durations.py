@@ -1,4 +1,4 @@
-"""Durations and sizes: parsing and formatting."""
+"""Durations: parsing and formatting."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from stoker.errors import UsageError
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _LONGEST_SECONDS = 1e10  # three centuries; longer values are typos, and floats stay exact
-_LARGEST_BYTES = 1 << 62
 _MANY_DIGITS = 30  # more than any valid value; int() refuses texts of 4300 digits
-_SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 def parse_duration(text: str, bare: str = "m") -> float:
@@ -78,31 +76,3 @@ def format_duration(seconds: float) -> str:
     if whole < 86400:
         return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
     return f"{whole // 86400}d{whole % 86400 // 3600:02d}h"
-
-
-def parse_size(text: str) -> int:
-    """
-    >>> parse_size("20G") == 20 * 2**30, parse_size("512mb") == 512 * 2**20
-    (True, True)
-    """
-    stripped = text.strip().lower().removesuffix("ib").removesuffix("b")
-    unit = stripped[-1:] if stripped[-1:].isalpha() else ""
-    number = stripped.removesuffix(unit)
-    digits = number.replace(".", "", 1)
-    if unit in _SIZES and digits.isascii() and digits.isdigit():
-        size = float(number) * _SIZES[unit]
-        if size <= _LARGEST_BYTES:
-            return int(size)
-    raise UsageError(f"`{text}` is not a size", "write 512M, 20G or a number of bytes")
-
-
-def format_size(count: float) -> str:
-    """
-    >>> format_size(1536), format_size(20 * 2**30)
-    ('1.5 kB', '20 GB')
-    """
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if count >= 10 or unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TB"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from stoker.core.formats.durations import format_size
+from stoker.core.formats.sizes import format_size
 from stoker.core.gpus.sample import GpuSample
 from stoker.core.model import Device, DeviceState, RunningJob
 from stoker.core.policy.placement import amount_of

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sized
 
-from stoker.core.formats.durations import format_duration, format_size
+from stoker.core.formats.durations import format_duration
+from stoker.core.formats.sizes import format_size
 from stoker.core.model import (
     DeviceState,
     Plan,
@@ -116,7 +117,7 @@ def needs(request: Request) -> str:
 
 def _kept(job: AnyJob, held: Reservation, snapshot: Snapshot) -> str:
     visible = {device.number: device.visible for device in snapshot.devices}
-    gpus = f"gpu{_s(held.devices)} {', '.join(visible[n] for n in sorted(held.devices))}"
+    gpus = f"GPU{_s(held.devices)} {', '.join(visible[n] for n in sorted(held.devices))}"
     are = "are" if len(held.devices) > 1 else "is"
     sentence = f"{gpus} {are} reserved for job {held.job}, which comes first"
     if held.at is None or held.at <= snapshot.now:  # no time limit would be short enough
@@ -159,7 +160,7 @@ def _holders(request: Request, snapshot: Snapshot, plan: Plan) -> list[str]:
             words.append(f"has {format_size(room.free)} free")
         elif len(jobs) + len(next_jobs) < device.slots and state == _OPEN:
             words.append("has room" if words else "is free")
-        sentences.append(f"gpu {device.visible} {' and '.join(words) or 'is free'}")
+        sentences.append(f"GPU {device.visible} {' and '.join(words) or 'is free'}")
     return sentences
 
 
@@ -219,7 +220,7 @@ def _jobs(ids: list[int]) -> str:
 
 
 def _gpus(count: int) -> str:
-    return f"{count} gpu{'s' if count != 1 else ''}"
+    return f"{count} GPU{'s' if count != 1 else ''}"
 
 
 def _s(things: Sized) -> str:

@@ -49,7 +49,7 @@ def _read(path: Path) -> str:
     except OSError as error:
         raise UsageError(f"cannot read `{path}`: {error.strerror}") from None
     if len(content) > _LARGEST:
-        raise UsageError(f"`{path}` is larger than {_LARGEST >> 20} MB")
+        raise UsageError(f"`{path}` is larger than {_LARGEST >> 20} MiB")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
