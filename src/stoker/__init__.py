@@ -16,16 +16,18 @@ if TYPE_CHECKING:
     from stoker.python.api import sweep as sweep
     from stoker.python.executor import Executor as Executor
     from stoker.python.job import Job as Job
-    from stoker.python.job import JobFailed as JobFailed
-    from stoker.python.job import JobLost as JobLost
-    from stoker.python.job import as_completed as as_completed
-    from stoker.python.job import wait as wait
+    from stoker.python.job_errors import JobFailed as JobFailed
+    from stoker.python.job_errors import JobLost as JobLost
     from stoker.python.sweep import Sweep as Sweep
+    from stoker.python.wait import as_completed as as_completed
+    from stoker.python.wait import wait as wait
 
 _HOMES = {
     "errors": ("Error",),
     "python.executor": ("Executor",),
-    "python.job": ("Job", "JobFailed", "JobLost", "as_completed", "wait"),
+    "python.job": ("Job",),
+    "python.job_errors": ("JobFailed", "JobLost"),
+    "python.wait": ("as_completed", "wait"),
     "functions.current_job": ("current", "log", "requeue", "should_stop"),
     "python.api": ("JobFunction", "Queue", "job", "submit", "sweep"),
     "python.sweep": ("Sweep",),

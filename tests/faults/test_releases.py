@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
+import stoker
 import tests
-from stoker.functions import payload
+from stoker.functions import payload, unpickling
 from stoker.supervisor import locks
 from stoker.supervisor.journal import JournalBegun, read_journal
 from tests.cli.helpers import Gate, is_alive
@@ -223,6 +224,30 @@ def test_results_of_calls_are_read_in_the_format_of_either_release() -> None:
     assert of_0_1 == newer == payload.Outcome(1, value)
     written = payload.read_outcome(payload.value_outcome(1, 5, "f"))
     assert (written.attempt, pickle.loads(written.value or b"")) == (1, 5)
+
+
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        ("handles", ("Job", "JobFailed", "JobLost", "as_completed", "wait")),
+        ("inside", ("current", "log", "requeue", "should_stop")),
+        ("python_api", ("JobFunction", "Queue", "job", "submit", "sweep")),
+        ("executor", ("Executor",)),
+        ("sweep_api", ("Sweep",)),
+        ("errors", ("Error",)),
+    ],
+)
+def test_pickled_call_of_0_1_finds_the_public_names(module: str, names: tuple[str, ...]) -> None:
+    for name in names:  # a pickle that contains only a reference to a name
+        pickled = f"cstoker.{module}\n{name}\n.".encode()
+        assert unpickling.loads(pickled) is getattr(stoker, name)
+
+
+def test_pickled_handle_of_0_1_is_a_job(lab: Lab) -> None:
+    job = lab.submit("--hold", "true")
+    pickled = f"cstoker.handles\n_attached\n(V{lab.state_dir}\nI{job}\ntR.".encode()
+    handle = unpickling.loads(pickled)
+    assert (handle.id, handle.state, handle.state_dir) == (job, "held", str(lab.state_dir))
 
 
 def test_sweep_of_an_older_release_continues(lab: Lab) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from stoker.errors import UsageError
 from stoker.python.executor import Executor
-from stoker.python.job import JobFailed
+from stoker.python.job_errors import JobFailed
 from tests import system_packages
 from tests.lab import Lab
 from tests.python.event import Event

@@ -16,7 +16,7 @@ import pytest
 
 from stoker.errors import UsageError
 from stoker.python.api import JobFunction, Queue, job, submit
-from stoker.python.job import JobFailed, RemoteTraceback
+from stoker.python.job_errors import JobFailed, RemoteTraceback
 from tests.lab import Lab
 from tests.python import work
 

@@ -14,7 +14,9 @@ import pytest
 from stoker.client.finish_watch import open_queue, watcher
 from stoker.errors import NotFound, UsageError
 from stoker.python.api import Queue, job, submit
-from stoker.python.job import FIRST_COMPLETED, FIRST_EXCEPTION, Job, JobFailed, as_completed, wait
+from stoker.python.job import Job
+from stoker.python.job_errors import JobFailed
+from stoker.python.wait import FIRST_COMPLETED, FIRST_EXCEPTION, as_completed, wait
 from tests.lab import Lab
 from tests.python import work
 

@@ -12,7 +12,7 @@ import pytest
 
 import stoker
 from stoker.python.executor import Executor
-from stoker.python.job import JobFailed
+from stoker.python.job_errors import JobFailed
 from tests.lab import Lab
 from tests.python import work
 

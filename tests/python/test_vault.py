@@ -12,7 +12,8 @@ import pytest
 from stoker.errors import Broken, Error, NoPermission, NotFound
 from stoker.functions import payload_files
 from stoker.python.api import job, submit
-from stoker.python.job import Job, JobFailed
+from stoker.python.job import Job
+from stoker.python.job_errors import JobFailed
 from tests.lab import Lab
 from tests.python import work
 

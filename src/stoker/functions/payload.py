@@ -21,6 +21,7 @@ from types import CodeType, FunctionType
 from stoker.core.fields import from_fields
 from stoker.core.record import Record
 from stoker.errors import UsageError
+from stoker.functions import unpickling
 from stoker.functions.import_paths import extend_path, own_path
 
 TYPE_CHECKING = False
@@ -295,7 +296,7 @@ def _imported(module: str, name: str) -> AnyCallable:
 
 def _loaded(stream: io.BytesIO) -> Any:
     try:
-        return pickle.load(stream)
+        return unpickling.load(stream)
     except ImportError as error:
         raise _no_module(error.name or "a module", error) from error
 

@@ -31,7 +31,9 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, o
 
 from stoker.errors import UsageError
 from stoker.functions.payload import importable_name, label
-from stoker.python.job import DoneAndNotDone, Job, as_completed, wait
+from stoker.python.function_arguments import check_calls, check_parameters
+from stoker.python.job import Job
+from stoker.python.wait import DoneAndNotDone, as_completed, wait
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -164,57 +166,6 @@ def _at(function: Callable[..., Any]) -> object:
     return found
 
 
-def _bind(
-    function: Callable[..., Any], calls: Sequence[tuple[tuple[Any, ...], dict[str, Any]]]
-) -> None:
-    """Raise TypeError, as a call would, if the arguments do not fit."""
-    import inspect
-
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return  # a C function without a signature; the job would raise the error
-    for args, kwargs in calls:
-        try:
-            signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise TypeError(f"{label(function)}(): {error}") from None
-
-
-def _check_arguments(function: Callable[..., Any], params: Params) -> None:
-    """Raise TypeError if the function does not accept the parameters."""
-    import inspect
-
-    if isinstance(params, Mapping) and ("test_config" in params or "scheduler_config" in params):
-        always = params.get("global_config", {})
-        grids = [{**always, **one} for one in params.get("test_config", [{}])]
-    elif isinstance(params, Mapping):
-        grids = [dict(params)]
-    else:
-        grids = [dict(one) for one in params if isinstance(one, Mapping)]
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return
-    takes_any = any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values())
-    for grid in grids:
-        for name in grid:
-            if name not in signature.parameters and not takes_any:
-                raise TypeError(_unknown_argument(function, name, list(signature.parameters)))
-        try:
-            signature.bind(**grid)
-        except TypeError as error:
-            raise TypeError(f"{label(function)}(): {error}") from None
-
-
-def _unknown_argument(function: Callable[..., Any], name: str, known: list[str]) -> str:
-    from stoker.core.formats.suggestions import nearest
-
-    near = nearest(name, known)
-    hint = f"did you mean '{near}'?" if near else f"its arguments: {', '.join(known) or 'none'}"
-    return f"{label(function)}(): got an unexpected keyword argument '{name}'; {hint}"
-
-
 class Queue:
     """The job queue of this user on this host; `state_dir` selects another queue."""
 
@@ -274,7 +225,7 @@ class Queue:
 
         if callable(what):
             function = what if isinstance(what, JobFunction) else JobFunction(what, {})
-            _check_arguments(function.__stoker_function__, params)
+            check_parameters(function.__stoker_function__, params)
             own = {key: value for key, value in function._options.items() if key != "name"}
             return sweep.start(self._settings, function, params, {**own, **options})
         return sweep.start(self._settings, what, params, options)
@@ -396,7 +347,7 @@ class Queue:
             )
         if not sys.executable:
             raise UsageError("sys.executable is empty, so Python cannot be started again")
-        _bind(function.__stoker_function__, calls)
+        check_calls(function.__stoker_function__, calls)
         if not calls:
             return []
         packer = Packer(function)

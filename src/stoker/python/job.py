@@ -11,76 +11,22 @@ the same host, at any time. Nothing is cached: every property is read from the q
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, TypeVar, cast
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast
 
 from stoker.core.states import ACTIVE, CANCELLED, DONE, FINAL, LOST
 from stoker.errors import NotFound, UsageError
+from stoker.python.job_errors import JobFailed, JobLost, RemoteTraceback
 
 if TYPE_CHECKING:
     from stoker.client.queue import Queue
     from stoker.functions.payload import Outcome
-    from stoker.python.executor import JobFuture
     from stoker.settings import Settings
     from stoker.store.job_queries import JobRow
 
 T_co = TypeVar("T_co", covariant=True)
-Handle = TypeVar("Handle", bound="Job[Any] | JobFuture[Any]")
-
-# The constants of concurrent.futures.
-FIRST_COMPLETED = "FIRST_COMPLETED"
-FIRST_EXCEPTION = "FIRST_EXCEPTION"
-ALL_COMPLETED = "ALL_COMPLETED"
 
 _LAST_LINES = 10
-
-
-class JobFailed(Exception):
-    """A job failed, and there is no exception of the job itself to raise.
-
-    See `job`, `state`, `cause`, `exit_code`, `signal` and `log` (its last lines) for details.
-    """
-
-    def __init__(
-        self,
-        job: int,
-        state: str,
-        words: str,
-        cause: str | None,
-        exit_code: int | None,
-        signal: int | None,
-        log: tuple[str, ...],
-    ) -> None:
-        super().__init__(job, state, words, cause, exit_code, signal, log)
-        self.job = job
-        self.state = state
-        self.words = words
-        self.cause = cause
-        self.exit_code = exit_code
-        self.signal = signal
-        self.log = log
-
-    def __str__(self) -> str:
-        text = f"job {self.job} {'is lost' if self.state == LOST else self.state}"
-        text += f": {self.words}" if self.words else ""
-        if self.log:
-            text += "\nlast lines of its log:\n" + "\n".join(f"    {line}" for line in self.log)
-        return text
-
-
-class JobLost(JobFailed):
-    """A job started and no longer runs, but its exit status is unknown."""
-
-
-class RemoteTraceback(Exception):
-    """The cause of an exception raised in a job: the traceback from the job."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.text = text
-
-    def __str__(self) -> str:
-        return f'\n"""\n{self.text}"""'
 
 
 class Job(Generic[T_co]):
@@ -264,7 +210,7 @@ class Job(Generic[T_co]):
         return hash((self.state_dir, self.id))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _attached, (self.state_dir, self.id)
+        return open_job, (self.state_dir, self.id)
 
     def __repr__(self) -> str:
         from stoker.core.formats.terminal import printable
@@ -313,7 +259,7 @@ class Job(Generic[T_co]):
         from stoker.client.finish_watch import FinishWatch
 
         try:
-            for _ in FinishWatch(self._settings, [self.id]).until(_deadline(timeout)):
+            for _ in FinishWatch(self._settings, [self.id]).until(deadline(timeout)):
                 pass
         except TimeoutError:
             raise TimeoutError(f"job {self.id} has not finished after {timeout:g} s") from None
@@ -333,17 +279,17 @@ class Job(Generic[T_co]):
             raise self._failure(row)  # also if it failed after it had written a value
         if outcome is None or outcome.value is None:
             return cast("T_co", 0)
-        import pickle
+        from stoker.functions import unpickling
 
-        return cast("T_co", pickle.loads(outcome.value))
+        return cast("T_co", unpickling.loads(outcome.value))
 
     def _remote_error(self, outcome: Outcome, row: JobRow) -> Exception:
-        import pickle
+        from stoker.functions import unpickling
 
         error: Exception | None = None
         if outcome.error is not None:
             try:
-                error = pickle.loads(outcome.error)
+                error = unpickling.loads(outcome.error)
             except KeyboardInterrupt:
                 raise
             except BaseException:  # its module cannot be imported here; use its text
@@ -386,8 +332,8 @@ def _outcome_of(folder: str, row: JobRow) -> Outcome | None:
     return outcome if outcome.attempt == row.attempts else None
 
 
-def _attached(state_dir: str, id: int) -> Job[Any]:
-    """Unpickle a handle. Pickles contain the name of this function, so it must not change."""
+def open_job(state_dir: str, id: int) -> Job[Any]:
+    """Unpickle a handle. Pickles contain this name: see functions/unpickling.py before a rename."""
     from stoker.settings import load_settings
 
     return Job(load_settings()._replace(state_dir=state_dir), id)
@@ -401,115 +347,8 @@ def _raise_cancelled(row: JobRow) -> NoReturn:
     raise CancelledError(f"job {row.id} was cancelled: {result_words(row)}")
 
 
-def _deadline(timeout: float | None) -> float | None:
+def deadline(timeout: float | None) -> float | None:
+    """The monotonic time after `timeout` seconds; None without a timeout."""
     if timeout is not None and timeout != timeout:
         raise UsageError("the timeout is nan", "pass seconds, or None to wait without a limit")
     return None if timeout is None else time.monotonic() + timeout
-
-
-# -- many ----------------------------------------------------------------------------------------
-
-
-class DoneAndNotDone(NamedTuple, Generic[Handle]):
-    done: set[Handle]
-    not_done: set[Handle]
-
-
-def as_completed(jobs: Iterable[Handle], timeout: float | None = None) -> Iterator[Handle]:
-    """Yield jobs (or futures of an Executor) as they finish, each once.
-
-    >>> for job in as_completed(jobs):                    # doctest: +SKIP
-    ...     print(job.id, job.result())
-
-    Raises TimeoutError if that takes longer than `timeout` seconds in total.
-    """
-    from stoker.client.finish_watch import FinishWatch
-
-    handles = _Handles(jobs)
-    yield from handles.take_done()
-    if not handles.left:
-        return
-    try:
-        for id, state in FinishWatch(handles.settings, handles.left).until(_deadline(timeout)):
-            yield from handles.take(id, state)
-    except TimeoutError:
-        unfinished = sum(map(len, handles.left.values()))
-        raise TimeoutError(f"{unfinished} of {handles.count} jobs have not finished") from None
-
-
-def wait(
-    jobs: Iterable[Handle], timeout: float | None = None, return_when: str = ALL_COMPLETED
-) -> DoneAndNotDone[Handle]:
-    """Wait for jobs (or futures of an Executor) like concurrent.futures.wait: (done, not_done).
-
-    FIRST_COMPLETED returns when the first job finishes, FIRST_EXCEPTION when the first one fails.
-    """
-    from stoker.client.finish_watch import FinishWatch
-
-    if return_when not in (FIRST_COMPLETED, FIRST_EXCEPTION, ALL_COMPLETED):
-        raise UsageError(
-            f"`{return_when}` is not a valid value of return_when",
-            f"use {FIRST_COMPLETED}, {FIRST_EXCEPTION} or {ALL_COMPLETED}",
-        )
-    handles = _Handles(jobs)
-    done = set(handles.take_done())
-    if handles.left and not (done and return_when == FIRST_COMPLETED):
-        try:
-            for group in FinishWatch(handles.settings, handles.left).groups(_deadline(timeout)):
-                for id, state in group:
-                    done.update(handles.take(id, state))
-                has_failure = any(state != DONE for _, state in group)
-                if return_when == FIRST_COMPLETED or (
-                    return_when == FIRST_EXCEPTION and has_failure
-                ):
-                    break
-        except TimeoutError:
-            pass
-    return DoneAndNotDone(done, {handle for left in handles.left.values() for handle in left})
-
-
-class _Handles(Generic[Handle]):
-    """Jobs of one queue and their futures, by job number."""
-
-    def __init__(self, given: Iterable[Handle]) -> None:
-        self.left: dict[int, list[Handle]] = {}
-        place: Job[Any] | None = None
-        for handle in dict.fromkeys(given):
-            job = handle if isinstance(handle, Job) else getattr(handle, "job", None)
-            if not isinstance(job, Job):
-                raise UsageError(
-                    f"{handle!r} is neither a job nor a future of a stoker.Executor",
-                    "concurrent.futures.wait accepts all kinds of futures, including Stoker's",
-                )
-            place = place or job
-            if job.state_dir != place.state_dir:
-                raise UsageError(
-                    "cannot wait for jobs of two queues at once",
-                    f"wait separately for those in `{place.state_dir}` and `{job.state_dir}`",
-                )
-            self.left.setdefault(job.id, []).append(handle)
-        if place is not None:
-            self.settings = place._settings
-        self.count = sum(map(len, self.left.values()))
-
-    def take_done(self) -> list[Handle]:
-        """Remove and return finished futures; a cancelled one is done while its job still stops."""
-        done: list[Handle] = []
-        for id, handles in list(self.left.items()):
-            ended = [one for one in handles if not isinstance(one, Job) and one.done()]
-            done += ended
-            self.left[id] = [one for one in handles if one not in ended]
-            if not self.left[id]:
-                del self.left[id]
-        return done
-
-    def take(self, id: int, state: str | None) -> list[Handle]:
-        """Remove and return the handles of a finished job, after its futures are done too."""
-        from concurrent.futures import wait
-
-        handles = self.left.pop(id)
-        for one in handles:
-            if not isinstance(one, Job):
-                one._settle(state)
-                wait([one])  # the watcher thread may be about to set the result
-        return handles

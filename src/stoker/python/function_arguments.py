@@ -1,0 +1,62 @@
+"""Check arguments of functions before their jobs are submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from stoker.functions.payload import label
+
+if TYPE_CHECKING:
+    from stoker.python.sweep import Params
+
+
+def check_calls(
+    function: Callable[..., Any], calls: Sequence[tuple[tuple[Any, ...], dict[str, Any]]]
+) -> None:
+    """Raise TypeError, as a call would, if the arguments do not fit."""
+    import inspect
+
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return  # a C function without a signature; the job would raise the error
+    for args, kwargs in calls:
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{label(function)}(): {error}") from None
+
+
+def check_parameters(function: Callable[..., Any], params: Params) -> None:
+    """Raise TypeError if the function does not accept the parameters."""
+    import inspect
+
+    if isinstance(params, Mapping) and ("test_config" in params or "scheduler_config" in params):
+        always = params.get("global_config", {})
+        grids = [{**always, **one} for one in params.get("test_config", [{}])]
+    elif isinstance(params, Mapping):
+        grids = [dict(params)]
+    else:
+        grids = [dict(one) for one in params if isinstance(one, Mapping)]
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values())
+    for grid in grids:
+        for name in grid:
+            if name not in signature.parameters and not takes_any:
+                raise TypeError(_unknown_argument(function, name, list(signature.parameters)))
+        try:
+            signature.bind(**grid)
+        except TypeError as error:
+            raise TypeError(f"{label(function)}(): {error}") from None
+
+
+def _unknown_argument(function: Callable[..., Any], name: str, known: list[str]) -> str:
+    from stoker.core.formats.suggestions import nearest
+
+    near = nearest(name, known)
+    hint = f"did you mean '{near}'?" if near else f"its arguments: {', '.join(known) or 'none'}"
+    return f"{label(function)}(): got an unexpected keyword argument '{name}'; {hint}"
