@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import io
 import pickle
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 # The modules of 0.1 whose classes and functions are part of pickled calls, and where they are now.
 _MOVED = {
