@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import shutil
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,8 @@ import pytest
 from stoker.errors import Conflict
 from stoker.store import attempts, job_queries, meta, repair
 from stoker.store.database import SCHEMA_VERSION, open_database
-from stoker.store.repair import JournaledStart
+from stoker.store.profiles import Profiles
+from stoker.store.rebuild import JournaledStart
 from stoker.store.salvage import Salvage, fits
 from stoker.store.sqlite_pages import TABLE_LEAF, Pages
 from tests.store.builders import a_spec, add
@@ -25,6 +28,7 @@ from tests.store.damage import (
     truncate_log,
     zero_pages,
 )
+from tests.store.test_migrations import a_queue_of_schema_3
 
 Known = dict[int, tuple[bytes, str]]
 JOBS = 150
@@ -109,6 +113,25 @@ def test_repair_of_a_damaged_index_keeps_everything_as_it_was(tmp_path: Path) ->
     db = open_database(str(tmp_path))
     rows = db.execute("SELECT id, argv, state FROM jobs").fetchall()
     assert {id: (argv, state) for id, argv, state in rows} == known
+    db.close()
+
+
+def test_repair_of_an_older_schema_without_a_snapshot_migrates_its_rows(tmp_path: Path) -> None:
+    a_queue_of_schema_3(tmp_path)
+    path = tmp_path / "queue.db"
+    with closing(sqlite3.connect(path)) as connection:
+        query = "SELECT rootpage FROM sqlite_master WHERE name = 'jobs_by_state'"
+        ((page,),) = connection.execute(query).fetchall()
+        ((size,),) = connection.execute("PRAGMA page_size").fetchall()
+    data = bytearray(path.read_bytes())
+    data[(page - 1) * size : page * size] = bytes(size)
+    path.write_bytes(data)
+    done = repair.repair(str(tmp_path), repair.set_aside(str(tmp_path)), [])
+    assert (done.salvaged, done.held, done.missing) == (3, 0, ())
+    db = open_database(str(tmp_path))
+    assert [job_queries.job(db, id).fair_share_group for id in (1, 2, 3)] == ["", "", "sweep:b"]
+    estimate = Profiles(db).estimates([1]).of(1)
+    assert estimate is not None and estimate.seconds == 60.0
     db.close()
 
 

@@ -22,6 +22,7 @@ from stoker.store.database import (
     open_database,
     translate,
 )
+from stoker.store.rebuild import JournaledStart
 from stoker.supervisor import locks
 from stoker.supervisor.journal import JournalBegun, read_journal
 from stoker.supervisor.process_table import STOPPED, state_of
@@ -50,7 +51,7 @@ def repair_database(settings: Settings, parsed: Parsed) -> int:
         os.close(lock)
         raise
     began = [
-        from_fields(repair.JournaledStart, record._asdict())
+        from_fields(JournaledStart, record._asdict())
         for record in read_journal(folder)
         if isinstance(record, JournalBegun)
     ]

@@ -54,7 +54,7 @@ class Table:
 class Salvage:
     """The tables of a damaged database.
 
-    `statements` (name: CREATE TABLE) are used if the schema in the file is not readable.
+    `statements` (name: CREATE TABLE) are used where the schema in the file is not readable.
     """
 
     def __init__(self, data: bytes, log: bytes, statements: dict[str, str]) -> None:
@@ -65,7 +65,7 @@ class Salvage:
         self.creates: list[str] = []  # the statements of the file's schema, tables first
         roots, own = self._schema()
         self.has_schema = self._bad == 0 and bool(own)
-        self.statements = {**statements, **own}
+        self.statements = own if self.has_schema else {**statements, **own}
         self.layouts = layouts(self.statements)
         self.tables = {name: Table() for name in self.layouts}
         for name, layout in self.layouts.items():
