@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import NoReturn, TypeVar
 
@@ -20,6 +21,9 @@ from stoker.core.record import Record
 from stoker.errors import UsageError
 
 T = TypeVar("T")
+_QUOTED = re.compile(
+    r"""`(?P<name>[^`]*)` | "(?:\\.|[^"\\])*" | '(?:\\.|[^'\\])*' | `""", re.VERBOSE | re.DOTALL
+)
 FIXED = ("trial", "job", "state", "seconds")
 # Other names for these columns, for hints. `stoker results` shows `seconds` as TIME.
 _OTHER_NAMES = {
@@ -271,31 +275,20 @@ def where(rows: Sequence[Row], text: str, known: Columns | None = None) -> list[
 
 def _without_backticks(text: str) -> tuple[str, dict[str, str]]:
     """Replace names in backticks by valid identifiers; quoted strings are not changed."""
-    result: list[str] = []
     names: dict[str, str] = {}
-    position = 0
-    while position < len(text):
-        char = text[position]
-        end = _end_of_quoted(text, position) if char in "\"'`" else position
-        if char == "`":
-            if end >= len(text):
-                raise UsageError(f"`{text}` has a backtick that is not closed")
-            stand_in = f"quoted_{len(names)}_"
-            while stand_in in text:
-                stand_in += "_"
-            names[stand_in] = text[position + 1 : end]
-            result.append(f" {stand_in} ")
-        else:
-            result.append(text[position : end + 1])
-        position = end + 1
-    return "".join(result), names
 
+    def replaced(found: re.Match[str]) -> str:
+        if found[0] == "`":
+            raise UsageError(f"`{text}` has a backtick that is not closed")
+        if found["name"] is None:
+            return found[0]
+        stand_in = f"quoted_{len(names)}_"
+        while stand_in in text:
+            stand_in += "_"
+        names[stand_in] = found["name"]
+        return f" {stand_in} "
 
-def _end_of_quoted(text: str, start: int) -> int:
-    position = start + 1
-    while position < len(text) and text[position] != text[start]:
-        position += 2 if text[position] == "\\" and text[start] != "`" else 1
-    return position
+    return _QUOTED.sub(replaced, text), names
 
 
 def best(

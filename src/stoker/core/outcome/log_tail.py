@@ -6,6 +6,8 @@ failures: it returns the exception of the last traceback, or else the last line.
 
 from __future__ import annotations
 
+import re
+
 TAIL_BYTES = 16 << 10
 _LONGEST = 200
 _HEADER = b"Traceback (most recent call last)"
@@ -41,18 +43,8 @@ def masked(text: str) -> str:
     for word in text.split(" "):
         core = word.strip(_AROUND)
         is_number = core[:1].isdigit() or core[1:2].isdigit()
-        words.append(word.replace(core, "#") if is_number else _without_digits(word))
+        words.append(word.replace(core, "#") if is_number else re.sub(r"#?\d+", "#", word))
     return " ".join(words)
-
-
-def _without_digits(word: str) -> str:
-    made = ""
-    for char in word:
-        if not char.isdigit():
-            made += char
-        elif not made.endswith("#"):
-            made += "#"
-    return made
 
 
 def _shown(line: bytes) -> str:
