@@ -173,7 +173,7 @@ export const moveFirst = (job: Job) =>
   reportErrors(async () => {
     await act('move_first', [job.id]);
     await load();
-    const condition = job.in_line
+    const condition = job.ready
       ? ''
       : job.state === 'held'
         ? ' once it is released'
@@ -190,8 +190,8 @@ export const reorder = (queue: Job[], from: number, to: number) =>
   reportErrors(async () => {
     const job = queue[from];
     if (!job || from === to || to < 0) return;
-    const movable = queue.filter((one) => one.in_line); // the first part of the queue, in scheduling order
-    if (!job.in_line)
+    const movable = queue.filter((one) => one.ready); // the first part of the queue, in scheduling order
+    if (!job.ready)
       return notify(
         `Job ${job.id} cannot be moved: ${job.state === 'held' ? 'it is held' : 'it is not waiting for a GPU'}`,
       );

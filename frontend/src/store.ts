@@ -84,7 +84,7 @@ async function fetchAll(): Promise<void> {
       sweeps.value = all.sweeps;
       daemon.value = all.daemon;
       isReadOnly.value = all.read_only;
-      driverError.value = all.trouble ?? null;
+      driverError.value = all.gpu_error ?? null;
       host.value = { user: all.user, host: all.host };
       isLoaded.value = true;
       loadError.value = null;

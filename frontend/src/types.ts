@@ -31,7 +31,7 @@ export type State =
 
 type OverviewResponse = Got<'/api/overview'>;
 type WithState<T> = Omit<T, 'state'> & { state: State };
-type WaitingFields = Pick<OverviewResponse['queue'][number], 'starts_in' | 'in_line'>;
+type WaitingFields = Pick<OverviewResponse['queue'][number], 'starts_in' | 'ready'>;
 
 export interface Job extends WithState<Got<'/api/jobs'>['jobs'][number]>, Partial<WaitingFields> {
   why?: string | string[] | null;
@@ -64,7 +64,7 @@ export interface Delta
   removed?: number[];
   /** The ids of the queue in order, if the order changed. */
   queue?: number[];
-  waits?: Record<string, Pick<OverviewResponse['queue'][number], 'why' | 'starts_in' | 'in_line'>>;
+  waits?: Record<string, Pick<OverviewResponse['queue'][number], 'why' | 'starts_in' | 'ready'>>;
   removed_sweeps?: string[];
 }
 

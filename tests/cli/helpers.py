@@ -101,7 +101,7 @@ def refused(
 
 def as_json(text: str) -> dict[str, Any]:
     content: dict[str, Any] = json.loads(text)
-    assert content["schema"] == 1
+    assert content["schema"] == 2
     return content
 
 

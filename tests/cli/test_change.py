@@ -74,7 +74,7 @@ def test_cancel_counts_waiting_and_running_jobs(lab: Lab) -> None:
     gate.wait_for()
     lab.ok("submit", "-f", "-", input="true\n" * 3)
     assert as_json(lab.ok("cancel", "--json", "all")) == {
-        "schema": 1, "cancelled": 3, "stopping": 1,
+        "schema": 2, "cancelled": 3, "stopping": 1,
     }  # fmt: skip
     assert lab.wait() == 1
     assert set(lab.states().values()) == {"cancelled"}
@@ -92,7 +92,7 @@ def test_held_job_starts_only_after_release(lab: Lab) -> None:
     assert lab.states() == {1: "held", 2: "done", 3: "held"}
     refused(lab.run("hold", "2"), 1, "job 2 is done; only a queued job can be held")
     refused(lab.run("release", "2"), 1, "job 2 is done; only a held job can be released")
-    assert as_json(lab.ok("release", "all", "--json")) == {"schema": 1, "released": 2}
+    assert as_json(lab.ok("release", "all", "--json")) == {"schema": 2, "released": 2}
     assert lab.wait() == 0
 
 
@@ -211,7 +211,7 @@ def test_rm_removes_finished_jobs_and_their_logs(lab: Lab) -> None:
     )
     assert [os.path.exists(log) for log in logs] == [False, True]
     assert lab.states() == {2: "done", held: "held"}
-    assert as_json(lab.ok("rm", "2", "--json")) == {"schema": 1, "removed": [2]}
+    assert as_json(lab.ok("rm", "2", "--json")) == {"schema": 2, "removed": [2]}
     assert lab.run("rm", str(held)).returncode == 1
 
 

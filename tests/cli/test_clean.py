@@ -26,7 +26,7 @@ def test_clean_removes_only_selected_jobs(lab: Lab) -> None:
             "see `stoker clean --help`")  # fmt: skip
     assert lab.states() == {2: "failed", 3: "held"}
     planned = as_json(lab.ok("clean", "--older", "0s", "--json", "--dry-run"))
-    assert planned == {"schema": 1, "jobs": [2], "removed": []}
+    assert planned == {"schema": 2, "jobs": [2], "removed": []}
     assert as_json(lab.ok("clean", "--older", "0s", "--json"))["removed"] == [2]
     assert lab.states() == {3: "held"}
 

@@ -78,7 +78,7 @@ def test_drain_lets_running_jobs_finish_and_starts_no_more(lab: Lab) -> None:
     assert "drained: no job starts before `stoker daemon resume`\n" in lab.ok("daemon", "status")
     lab.ok("daemon", "stop")
     assert as_json(lab.ok("daemon", "drain", "--json")) == {
-        "schema": 1, "draining": True, "running": 0,
+        "schema": 2, "draining": True, "running": 0,
     }  # fmt: skip
     lab.ok("daemon", "start")
     assert lab.state(waiting) == "queued"

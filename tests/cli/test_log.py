@@ -59,7 +59,7 @@ def test_log_can_be_printed_as_json(lab: Lab) -> None:
     job = job_with_output(lab, b"a\nb\n\rc\n")
     path = str(lab.state_dir / "jobs" / "0" / f"{job}-1.log")
     assert as_json(lab.ok("log", "--json", "-n2")) == {
-        "schema": 1, "job": job, "state": "done", "path": path, "lines": ["b", "c"],
+        "schema": 2, "job": job, "state": "done", "path": path, "lines": ["b", "c"],
     }  # fmt: skip
 
 
@@ -88,9 +88,9 @@ def test_follow_with_json_prints_an_object_per_line(lab: Lab) -> None:
     done = lab.run("log", "-f", "--json")
     assert done.returncode == 0
     assert [as_json(line) for line in done.stdout.splitlines()] == [
-        {"schema": 1, "job": 1, "line": "a"},
-        {"schema": 1, "job": 1, "line": "c"},
-        {"schema": 1, "job": 1, "state": "failed", "exit_code": 3, "signal": None},
+        {"schema": 2, "job": 1, "line": "a"},
+        {"schema": 2, "job": 1, "line": "c"},
+        {"schema": 2, "job": 1, "state": "failed", "exit_code": 3, "signal": None},
     ]
 
 

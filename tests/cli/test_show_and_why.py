@@ -196,7 +196,7 @@ def test_why_prints_the_state_of_a_job_that_does_not_wait(lab: Lab) -> None:
     assert why(lab, "all") == "job 1 is running on GPU 0\njob 2 failed: exit 3"
     assert why(lab) == "no jobs are waiting"
     assert as_json(lab.ok("why", "2", "--json")) == {
-        "schema": 1,
+        "schema": 2,
         "jobs": [{"id": 2, "state": "failed", "reasons": ["it failed: exit 3"]}],
     }
 

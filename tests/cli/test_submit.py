@@ -177,7 +177,7 @@ def test_submit_prints_the_id_and_how_to_follow(lab: Lab) -> None:
 
 def test_quiet_prints_only_the_id_and_json_a_list(lab: Lab) -> None:
     assert lab.ok("submit", "-q", "true") == "1\n"
-    assert as_json(lab.ok("submit", "--json", "true")) == {"schema": 1, "jobs": [2]}
+    assert as_json(lab.ok("submit", "--json", "true")) == {"schema": 2, "jobs": [2]}
     assert lab.ok("add", "-q", "true") == "3\n"
 
 

@@ -6,7 +6,7 @@ from stoker.core.model import Device, Request, RunningJob, Snapshot, WaitingJob
 from stoker.core.policy.forecast import forecast
 from stoker.core.profiles.estimates import Estimate, Estimates
 
-CARDS = (Device(0, "0"), Device(1, "1"))
+GPUS = (Device(0, "0"), Device(1, "1"))
 # Profile n takes n seconds.
 ESTIMATES = Estimates({seconds: Estimate(float(seconds)) for seconds in (4, 50)})
 
@@ -14,7 +14,7 @@ ESTIMATES = Estimates({seconds: Estimate(float(seconds)) for seconds in (4, 50)}
 def a_snapshot(*jobs: RunningJob | WaitingJob) -> Snapshot:
     running = tuple(job for job in jobs if isinstance(job, RunningJob))
     waiting = tuple(job for job in jobs if isinstance(job, WaitingJob))
-    return Snapshot(100.0, CARDS, 2, running, waiting, estimates=ESTIMATES)
+    return Snapshot(100.0, GPUS, 2, running, waiting, estimates=ESTIMATES)
 
 
 def runs(id: int, on: int, limit: float | None = None, profile: int = 0) -> RunningJob:

@@ -8,7 +8,7 @@ from stoker.core.model import Device, Request
 from stoker.core.profiles.gpu_memory import after_oom, budget, sharing_advice
 
 GIB = 1 << 30
-CARDS = (Device(0, "0", memory=80 * GIB), Device(1, "1", memory=40 * GIB))
+GPUS = (Device(0, "0", memory=80 * GIB), Device(1, "1", memory=40 * GIB))
 
 
 @pytest.mark.parametrize("peak", [1, 256 << 20, 8 * GIB, 79 * GIB])
@@ -18,7 +18,7 @@ def test_budget_is_ten_percent_above_the_peak_in_round_steps(peak: int) -> None:
 
 
 def test_advice_says_how_many_jobs_fit_on_one_gpu() -> None:
-    advice = sharing_advice(Request(1), 8 * GIB, CARDS)
+    advice = sharing_advice(Request(1), 8 * GIB, GPUS)
     assert advice == "8 of these jobs fit on one GPU: add --gpu-mem 9G"
 
 
@@ -27,11 +27,11 @@ def test_advice_says_how_many_jobs_fit_on_one_gpu() -> None:
     [Request(0), Request(1, 9 * GIB), Request(1, is_auto=True), Request(1, exclusive=True)],
 )
 def test_jobs_that_share_or_are_exclusive_get_no_advice(request_: Request) -> None:
-    assert sharing_advice(request_, 8 * GIB, CARDS) is None
+    assert sharing_advice(request_, 8 * GIB, GPUS) is None
 
 
 def test_advice_is_empty_if_only_one_job_fits() -> None:
-    assert sharing_advice(Request(1), 60 * GIB, CARDS) is None
+    assert sharing_advice(Request(1), 60 * GIB, GPUS) is None
 
 
 def test_job_out_of_memory_requests_half_as_much_again() -> None:

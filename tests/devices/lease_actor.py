@@ -116,15 +116,15 @@ class _Play:
             take_patiently(_claims(claims), os.getpid()).close()
         return rounds
 
-    def do_stress(self, path: str, row: int, rounds: int, cards: list[list[Any]]) -> dict[str, int]:
+    def do_stress(self, path: str, row: int, rounds: int, gpus: list[list[Any]]) -> dict[str, int]:
         """Random leases, each entered in the ledger while it is held."""
         chance = random.Random(row)
         ledger = Ledger(path)
         had = {"shared": 0, "whole": 0, "refused": 0}
         for _ in range(rounds):
             claims = [
-                card._replace(amount=_random_amount(chance, card.total))
-                for card in chance.sample(_claims(cards), chance.choice((1, 1, 1, 2, 3)))
+                gpu._replace(amount=_random_amount(chance, gpu.total))
+                for gpu in chance.sample(_claims(gpus), chance.choice((1, 1, 1, 2, 3)))
             ]
             if chance.random() < 0.5:
                 lease = take_patiently(claims, os.getpid())

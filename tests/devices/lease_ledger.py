@@ -11,10 +11,10 @@ import os
 from collections.abc import Mapping
 
 ROWS = 8
-CARDS = ("card-0", "card-1", "card-2")
+GPUS = ("gpu-0", "gpu-1", "gpu-2")
 _WHOLE = (1 << 64) - 1
 _NOTHING = (1 << 64) - 2  # not 0: a claim may be of 0 bytes
-_WIDTH = 1 + len(CARDS)  # a version, odd while the row is written, and an amount for each GPU
+_WIDTH = 1 + len(GPUS)  # a version, odd while the row is written, and an amount for each GPU
 
 
 class Ledger:
@@ -32,20 +32,20 @@ class Ledger:
     def enter(self, row: int, amounts: Mapping[str, int | None]) -> None:
         start = row * _WIDTH
         self._cells[start] += 1
-        for index, card in enumerate(CARDS, start + 1):
-            amount = amounts.get(card, _NOTHING)
+        for index, gpu in enumerate(GPUS, start + 1):
+            amount = amounts.get(gpu, _NOTHING)
             self._cells[index] = _WHOLE if amount is None else amount
         self._cells[start] += 1
 
     def check(self, total: int) -> set[str]:
         """Fail if more was leased than a GPU has; returns the kinds of leases seen."""
         seen = set()
-        for card, amounts in self._snapshot().items():
+        for gpu, amounts in self._snapshot().items():
             if _WHOLE in amounts:
-                assert amounts == [_WHOLE], f"{card} is held whole and by others: {amounts}"
+                assert amounts == [_WHOLE], f"{gpu} is held whole and by others: {amounts}"
                 seen.add("whole")
             elif len(amounts) > 1:
-                assert sum(amounts) <= total, f"{card} is over-committed: {amounts}"
+                assert sum(amounts) <= total, f"{gpu} is over-committed: {amounts}"
                 seen.add("shared")
         return seen
 
@@ -57,6 +57,6 @@ class Ledger:
         if versions != after[::_WIDTH] or any(version % 2 for version in versions):
             return {}
         return {
-            card: [amount for amount in before[index::_WIDTH] if amount != _NOTHING]
-            for index, card in enumerate(CARDS, 1)
+            gpu: [amount for amount in before[index::_WIDTH] if amount != _NOTHING]
+            for index, gpu in enumerate(GPUS, 1)
         }

@@ -20,14 +20,14 @@ from stoker.devices.leases.holders import DeviceClaim, Holder
 from stoker.devices.leases.lease import (
     Lease,
     Waiter,
-    first_in_line,
+    first_waiters,
     holders,
     take_patiently,
     try_take,
 )
 from stoker.errors import Impossible, NoPermission, TryLater
 from tests.devices.lease_actor import LeaseActor
-from tests.devices.lease_ledger import CARDS, ROWS, Ledger
+from tests.devices.lease_ledger import GPUS, ROWS, Ledger
 from tests.lab import wait_until
 
 GIB = 1 << 30
@@ -77,15 +77,15 @@ def new_waiter() -> Iterator[Callable[..., Waiter]]:
         waiter.cancel()
 
 
-def whole(uuid: str = "card-0") -> DeviceClaim:
+def whole(uuid: str = "gpu-0") -> DeviceClaim:
     return DeviceClaim(uuid, "", False, TOTAL, None)
 
 
-def part(amount: int, uuid: str = "card-0") -> DeviceClaim:
+def part(amount: int, uuid: str = "gpu-0") -> DeviceClaim:
     return DeviceClaim(uuid, "", False, TOTAL, amount)
 
 
-def card(uuid: str = "card-0") -> tuple[str, str, bool]:
+def gpu(uuid: str = "gpu-0") -> tuple[str, str, bool]:
     return (uuid, "", False)
 
 
@@ -106,7 +106,7 @@ def received(waiter: Waiter) -> Lease:
     """Wait until the lease is there."""
     select.select([waiter], [], [])
     lease = waiter.take()
-    assert lease is not None, waiter.trouble
+    assert lease is not None, waiter.error
     return lease
 
 
@@ -170,8 +170,8 @@ def test_parts_fill_the_gpu_to_the_last_byte_and_not_beyond(
 
 def test_memory_of_processes_without_a_lease_is_not_leased() -> None:
     lease = taken(part(30 * GIB))
-    assert try_take([part(30 * GIB)], {"card-0": 20 * GIB + 1}) is None
-    second = try_take([part(30 * GIB)], {"card-0": 20 * GIB, "card-1": TOTAL})
+    assert try_take([part(30 * GIB)], {"gpu-0": 20 * GIB + 1}) is None
+    second = try_take([part(30 * GIB)], {"gpu-0": 20 * GIB, "gpu-1": TOTAL})
     assert second is not None
     second.close()
     lease.close()
@@ -185,7 +185,7 @@ def test_more_than_a_gpu_has_is_never_granted_and_never_waited_for() -> None:
 
 def test_full_table_of_holders_refuses_the_next() -> None:
     lease = [taken(part(0)) for _ in range(256)]
-    assert len(holders([card()])) == 256
+    assert len(holders([gpu()])) == 256
     assert try_take([part(0)]) is None
     lease.pop(100).close()
     lease.append(taken(part(0)))
@@ -196,7 +196,7 @@ def test_full_table_of_holders_refuses_the_next() -> None:
 def test_refusal_leaves_no_descriptor_behind() -> None:
     lease = taken(whole())
     before = descriptors()
-    assert try_take([whole("card-1"), whole()]) is None
+    assert try_take([whole("gpu-1"), whole()]) is None
     assert try_take([part(TOTAL + 1)]) is None
     assert descriptors() == before
     lease.close()
@@ -207,9 +207,9 @@ def test_refusal_leaves_no_descriptor_behind() -> None:
 
 
 def test_several_gpus_are_leased_together_or_not_at_all() -> None:
-    lease = taken(whole("card-1"))
-    assert try_take([whole("card-0"), whole("card-1"), whole("card-2")]) is None
-    rest = taken(whole("card-0"), whole("card-2"))
+    lease = taken(whole("gpu-1"))
+    assert try_take([whole("gpu-0"), whole("gpu-1"), whole("gpu-2")]) is None
+    rest = taken(whole("gpu-0"), whole("gpu-2"))
     lease.close()
     rest.close()
 
@@ -229,7 +229,7 @@ def test_gpu_cannot_be_claimed_twice_in_one_lease() -> None:
 
 def test_claims_in_opposite_orders_never_deadlock(new_actor: Callable[..., LeaseActor]) -> None:
     one, other = new_actor(), new_actor()
-    claims = [whole("card-0"), part(1, "card-1"), whole("card-2")]
+    claims = [whole("gpu-0"), part(1, "gpu-1"), whole("gpu-2")]
     one.ask("rounds", 500, claims)
     other.ask("rounds", 500, claims[::-1])
     assert one.answer() == other.answer() == 500
@@ -239,14 +239,14 @@ def test_claims_in_opposite_orders_never_deadlock(new_actor: Callable[..., Lease
 
 
 def test_free_gpu_is_received_at_once(new_waiter: Callable[..., Waiter]) -> None:
-    waiter = new_waiter(whole("card-1"), whole())
+    waiter = new_waiter(whole("gpu-1"), whole())
     lease = received(waiter)
     assert not any(os.get_inheritable(descriptor) for descriptor in lease.descriptors)
     assert try_take([whole()]) is None
     assert waiter.take() is None and not waiter.is_dead and waiter.fileno() == -1
     assert is_gone(waiter.pid)
     lease.close()
-    taken(whole(), whole("card-1")).close()
+    taken(whole(), whole("gpu-1")).close()
 
 
 def test_waiter_has_no_lease_until_the_holder_leaves(new_waiter: Callable[..., Waiter]) -> None:
@@ -307,13 +307,13 @@ def test_sharer_behind_a_waiter_for_the_whole_gpu_comes_after_it(
 def test_waiter_for_memory_gets_it_when_enough_is_free(new_waiter: Callable[..., Waiter]) -> None:
     leases = [taken(part(30 * GIB)), taken(part(30 * GIB))]
     waiter = new_waiter(part(60 * GIB))
-    wait_until(lambda: first_in_line([card()]))
+    wait_until(lambda: first_waiters([gpu()]))
     assert try_take([part(1)]) is None, "nobody overtakes it"
     leases.pop().close()
     assert waiter.take() is None
     leases.pop().close()
     lease = received(waiter)
-    assert holders([card()]) == [Holder("card-0", os.getuid(), os.getpid(), 60 * GIB)]
+    assert holders([gpu()]) == [Holder("gpu-0", os.getuid(), os.getpid(), 60 * GIB)]
     lease.close()
 
 
@@ -406,15 +406,15 @@ def test_helper_reports_why_it_cannot_wait(folder: Path, new_waiter: Callable[..
     waiter = new_waiter(whole())
     select.select([waiter], [], [])
     assert waiter.take() is None and waiter.is_dead
-    assert waiter.trouble is not None and "remove each other's files" in waiter.trouble
+    assert waiter.error is not None and "remove each other's files" in waiter.error
 
 
 def test_first_in_line_is_named(new_waiter: Callable[..., Waiter]) -> None:
-    assert first_in_line([card()]) == []
+    assert first_waiters([gpu()]) == []
     lease = taken(part(GIB))
     new_waiter(whole())
-    me = Holder("card-0", os.getuid(), os.getpid(), None)
-    wait_until(lambda: first_in_line([card()]) == [me])
+    me = Holder("gpu-0", os.getuid(), os.getpid(), None)
+    wait_until(lambda: first_waiters([gpu()]) == [me])
     lease.close()
 
 
@@ -425,20 +425,20 @@ def test_lease_outlives_its_taker_and_ends_with_the_last_child(
     new_actor: Callable[..., LeaseActor],
 ) -> None:
     actor = new_actor()
-    assert actor.do("try", "it", [whole(), part(GIB, "card-1")])
+    assert actor.do("try", "it", [whole(), part(GIB, "gpu-1")])
     child = actor.do("start_child", "it")
     try:
         actor.kill()
         assert is_gone(actor.pid)
         assert try_take([whole()]) is None
-        assert holders([card(), card("card-1")]) == [
-            Holder("card-0", os.getuid(), actor.pid, None),
-            Holder("card-1", os.getuid(), actor.pid, GIB),
+        assert holders([gpu(), gpu("gpu-1")]) == [
+            Holder("gpu-0", os.getuid(), actor.pid, None),
+            Holder("gpu-1", os.getuid(), actor.pid, GIB),
         ]
     finally:
         os.kill(child, signal.SIGKILL)
-    wait_until(lambda: not holders([card(), card("card-1")]))
-    taken(whole(), whole("card-1")).close()
+    wait_until(lambda: not holders([gpu(), gpu("gpu-1")]))
+    taken(whole(), whole("gpu-1")).close()
 
 
 def test_lease_of_a_killed_process_is_free() -> None:
@@ -462,17 +462,17 @@ def test_lease_that_was_waited_for_can_be_inherited(new_waiter: Callable[..., Wa
 
 @needs_root
 def test_holders_names_user_process_and_amount(new_actor: Callable[..., LeaseActor]) -> None:
-    cards = [card(f"card-{number}") for number in range(3)]
-    assert holders(cards) == []
+    gpus = [gpu(f"gpu-{number}") for number in range(3)]
+    assert holders(gpus) == []
     nobody, somebody = new_actor(NOBODY), new_actor(4294967294)
-    assert nobody.do("try", "a", [part(5 * GIB), whole("card-1")])
+    assert nobody.do("try", "a", [part(5 * GIB), whole("gpu-1")])
     assert somebody.do("try", "b", [part(GIB + 7)])
     lease = taken(part(0))
-    assert sorted(holders(cards)) == [
-        Holder("card-0", 0, os.getpid(), 0),
-        Holder("card-0", NOBODY, nobody.pid, 5 * GIB),
-        Holder("card-0", 4294967294, somebody.pid, GIB + 7),
-        Holder("card-1", NOBODY, nobody.pid, None),
+    assert sorted(holders(gpus)) == [
+        Holder("gpu-0", 0, os.getpid(), 0),
+        Holder("gpu-0", NOBODY, nobody.pid, 5 * GIB),
+        Holder("gpu-0", 4294967294, somebody.pid, GIB + 7),
+        Holder("gpu-1", NOBODY, nobody.pid, None),
     ]
     lease.close()
 
@@ -481,7 +481,7 @@ def test_reading_holders_creates_and_locks_nothing(folder: Path) -> None:
     taken(whole()).close()
     names = sorted(os.listdir(folder))
     before = descriptors()
-    assert holders([card(), card("unknown")]) == first_in_line([card("unknown")]) == []
+    assert holders([gpu(), gpu("unknown")]) == first_waiters([gpu("unknown")]) == []
     assert sorted(os.listdir(folder)) == names and descriptors() == before
 
 
@@ -497,11 +497,11 @@ def test_users_share_a_gpu_regardless_of_the_order(
     assert nobody.do("try", "a", [part(50 * GIB)]) is True
     assert daemon.do("try", "b", [part(40 * GIB)]) is False
     assert daemon.do("try", "b", [part(30 * GIB)]) is True
-    assert daemon.do("try", "c", [whole("card-1")]) is True
-    assert nobody.do("try", "c", [whole("card-1")]) is False
+    assert daemon.do("try", "c", [whole("gpu-1")]) is True
+    assert nobody.do("try", "c", [whole("gpu-1")]) is False
     assert try_take([part(GIB)]) is None
-    assert (folder / "card-0").stat().st_uid == NOBODY
-    assert (folder / "card-1").stat().st_uid == 1
+    assert (folder / "gpu-0").stat().st_uid == NOBODY
+    assert (folder / "gpu-1").stat().st_uid == 1
     assert stat.S_IMODE(folder.stat().st_mode) == 0o1777
     daemon.do("close", "b")
     taken(part(30 * GIB)).close()
@@ -536,7 +536,7 @@ def _plant(kind: str, path: Path, victim: Path) -> None:
         path.mkdir()
 
 
-@pytest.mark.parametrize("name", ["card-0", "card-0.gate"])
+@pytest.mark.parametrize("name", ["gpu-0", "gpu-0.gate"])
 @pytest.mark.parametrize("kind", ["symlink", "dangling", "hard link", "fifo", "folder"])
 def test_link_or_fifo_in_place_of_a_lock_file_is_refused(
     kind: str, name: str, folder: Path, victim: Path
@@ -547,7 +547,7 @@ def test_link_or_fifo_in_place_of_a_lock_file_is_refused(
     for attempt in (
         lambda: try_take([whole()]),
         lambda: take_patiently([part(1)], 1),
-        lambda: [*holders([card()]), *first_in_line([card()])],
+        lambda: [*holders([gpu()]), *first_waiters([gpu()])],
     ):
         with pytest.raises(NoPermission, match=name):
             attempt()
@@ -561,12 +561,12 @@ def test_lock_file_that_others_may_not_open_is_an_error_and_not_a_wait(
     folder: Path, new_actor: Callable[..., LeaseActor]
 ) -> None:
     taken(whole()).close()
-    (folder / "card-0").chmod(0)
+    (folder / "gpu-0").chmod(0)
     answer = new_actor(NOBODY).do("try", "it", [whole()])
-    assert "card-0" in answer and "Permission denied" in answer
+    assert "gpu-0" in answer and "Permission denied" in answer
 
 
-@pytest.mark.parametrize("name", ["card-0", "card-0.gate"])
+@pytest.mark.parametrize("name", ["gpu-0", "gpu-0.gate"])
 @pytest.mark.parametrize("is_made_anew", [True, False])
 def test_lock_file_that_was_replaced_during_the_wait_is_noticed(
     is_made_anew: bool, name: str, folder: Path, new_waiter: Callable[..., Waiter]
@@ -580,7 +580,7 @@ def test_lock_file_that_was_replaced_during_the_wait_is_noticed(
         if is_made_anew:
             (folder / name).touch()
     lease = received(waiter)
-    assert os.path.samestat(os.fstat(lease.descriptors[0]), (folder / "card-0").stat())
+    assert os.path.samestat(os.fstat(lease.descriptors[0]), (folder / "gpu-0").stat())
     assert try_take([whole()]) is None
     lease.close()
     taken(whole()).close()
@@ -617,7 +617,7 @@ def test_lock_files_stay_empty_and_read_only(folder: Path) -> None:
         assert fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
     lease.close()
     assert sorted(os.listdir(folder)) == [
-        *("MIG-GPU-1_7_0", "MIG-GPU-1_7_0.gate", "card-0", "card-0.gate"),
+        *("MIG-GPU-1_7_0", "MIG-GPU-1_7_0.gate", "gpu-0", "gpu-0.gate"),
     ]
     for path in folder.iterdir():
         assert path.stat().st_size == 0 and stat.S_IMODE(path.stat().st_mode) == 0o444
@@ -672,10 +672,10 @@ def test_concurrent_leases_never_exceed_the_memory_of_a_gpu(
     ledger = Ledger(path)
     ledger.clear()
     total = 1000
-    cards = [DeviceClaim(uuid, "", False, total, None) for uuid in CARDS]
+    gpus = [DeviceClaim(uuid, "", False, total, None) for uuid in GPUS]
     actors = [new_actor() for _ in range(ROWS)]
     for row, actor in enumerate(actors):
-        actor.ask("stress", path, row, 600, cards)
+        actor.ask("stress", path, row, 600, gpus)
     seen: set[str] = set()
     answers = select.poll()
     for actor in actors:
@@ -685,5 +685,5 @@ def test_concurrent_leases_never_exceed_the_memory_of_a_gpu(
     had = [actor.answer() for actor in actors]
     assert all(each["shared"] and each["whole"] for each in had)
     assert seen == {"shared", "whole"}
-    assert holders([card(uuid) for uuid in CARDS]) == []
-    taken(*(whole(uuid) for uuid in CARDS)).close()
+    assert holders([gpu(uuid) for uuid in GPUS]) == []
+    taken(*(whole(uuid) for uuid in GPUS)).close()

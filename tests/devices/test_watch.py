@@ -24,7 +24,7 @@ H100 = "NVIDIA H100 80GB HBM3"
 
 @pytest.fixture
 def env(fake: FakeNvml) -> dict[str, str]:
-    fake.cards(H100, H100)
+    fake.set_gpus(H100, H100)
     return os.environ | fake.env()
 
 
@@ -46,7 +46,7 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-def hear(watch: NvmlClient, condition: Callable[[Sample], object] = bool) -> Sample:
+def next_sample(watch: NvmlClient, condition: Callable[[Sample], object] = bool) -> Sample:
     """Wait as a daemon does, until a sample comes of which it is so."""
     give_up = time.monotonic() + 30
     with select.epoll() as poll:
@@ -60,8 +60,8 @@ def hear(watch: NvmlClient, condition: Callable[[Sample], object] = bool) -> Sam
             poll.poll(left)
 
 
-def has_cards(sample: Sample) -> bool:
-    return sample.cards is not None
+def has_gpus(sample: Sample) -> bool:
+    return sample.gpus is not None
 
 
 def deadline(watch: NvmlClient) -> float:
@@ -79,24 +79,24 @@ def kill(watch: NvmlClient) -> int:
 
 def test_samples_come_without_a_request_and_reading_never_blocks(watch: NvmlClient) -> None:
     assert watch.read() == []
-    sample = hear(watch)
-    assert sample.cards is not None and [card.model for card in sample.cards] == [H100, H100]
+    sample = next_sample(watch)
+    assert sample.gpus is not None and [gpu.model for gpu in sample.gpus] == [H100, H100]
     assert watch.read() == []
 
 
 def test_request_returns_a_sample_taken_afterwards(watch: NvmlClient, fake: FakeNvml) -> None:
-    first = hear(watch)
-    assert first.cards
-    fake.change(first.cards[0].uuid, used=12345)
+    first = next_sample(watch)
+    assert first.gpus
+    fake.change(first.gpus[0].uuid, used=12345)
     asked_at = time.monotonic()
     watch.ask()
-    sample = hear(watch, lambda sample: sample.at >= asked_at)
+    sample = next_sample(watch, lambda sample: sample.at >= asked_at)
     assert sample.at - first.at < IDLE_SECONDS
-    assert sample.cards and sample.cards[0].used == 12345
+    assert sample.gpus and sample.gpus[0].used == 12345
 
 
 def test_driver_that_hangs_is_reported_and_retried(watch: NvmlClient, fake: FakeNvml) -> None:
-    hear(watch)
+    next_sample(watch)
     number, pid = watch.fileno(), watch.pid
     assert pid is not None
     fake.hang("nvmlDeviceGetMemoryInfo_v2")
@@ -104,15 +104,15 @@ def test_driver_that_hangs_is_reported_and_retried(watch: NvmlClient, fake: Fake
     assert watch.check(time.monotonic()) == []
     late = deadline(watch)
     [sample] = watch.check(late)
-    assert (sample.at, sample.cards) == (late, None)
-    assert sample.trouble == "the NVIDIA driver does not answer; retrying in 1 s"
+    assert (sample.at, sample.gpus) == (late, None)
+    assert sample.error == "the NVIDIA driver does not answer; retrying in 1 s"
     assert watch.pid is None
     wait_until(lambda: is_gone(pid))
     fake.unhang()
     assert watch.check(deadline(watch)) == []
     assert watch.pid not in (None, pid)
     assert watch.fileno() == number
-    assert len(hear(watch).cards or ()) == 2
+    assert len(next_sample(watch).gpus or ()) == 2
 
 
 def test_driver_that_hangs_from_the_start_is_given_more_time(
@@ -122,66 +122,66 @@ def test_driver_that_hangs_from_the_start_is_given_more_time(
     started = time.monotonic()
     assert deadline(watch) - started > 20
     [*_, sample] = watch.check(deadline(watch))
-    assert sample.cards is None
+    assert sample.gpus is None
 
 
 def test_unanswered_request_is_noticed_sooner_than_a_missing_sample(
     watch: NvmlClient,
 ) -> None:
-    hear(watch)
+    next_sample(watch)
     unasked = deadline(watch)
     watch.ask()
     assert deadline(watch) < unasked
-    hear(watch)
+    next_sample(watch)
     assert deadline(watch) >= unasked
 
 
 def test_nothing_that_is_sent_to_a_stuck_helper_blocks(watch: NvmlClient) -> None:
-    hear(watch)
+    next_sample(watch)
     assert watch.pid is not None
     os.kill(watch.pid, signal.SIGSTOP)
     for _ in range(70_000):  # more than a pipe holds
         watch.ask()
     watch.set_active(True)
     pid = watch.pid
-    [sample] = [s for s in watch.check(deadline(watch)) if not has_cards(s)]
-    assert sample.trouble is not None and "does not answer" in sample.trouble
+    [sample] = [s for s in watch.check(deadline(watch)) if not has_gpus(s)]
+    assert sample.error is not None and "does not answer" in sample.error
     wait_until(lambda: is_gone(pid))
 
 
 def test_helper_that_dies_is_replaced(watch: NvmlClient) -> None:
-    hear(watch)
+    next_sample(watch)
     pid = kill(watch)
-    sample = hear(watch, lambda sample: not has_cards(sample))
-    assert sample.trouble == "the GPU watcher exited unexpectedly; retrying in 1 s"
+    sample = next_sample(watch, lambda sample: not has_gpus(sample))
+    assert sample.error == "the GPU watcher exited unexpectedly; retrying in 1 s"
     assert watch.pid is None
     watch.check(deadline(watch))
     assert watch.pid not in (None, pid)
-    assert hear(watch).cards
+    assert next_sample(watch).gpus
 
 
 def test_helper_that_keeps_dying_is_replaced_less_and_less_often(watch: NvmlClient) -> None:
     waits = []
     for _ in range(7):
         kill(watch)
-        sample = hear(watch, lambda sample: not has_cards(sample))
+        sample = next_sample(watch, lambda sample: not has_gpus(sample))
         waits.append(round(deadline(watch) - sample.at))
         watch.check(deadline(watch))
     assert waits == [1, 2, 4, 8, 16, 30, 30]
 
 
 def test_helper_reaped_elsewhere_is_replaced(watch: NvmlClient) -> None:
-    hear(watch)
+    next_sample(watch)
     pid = kill(watch)
     os.waitpid(pid, 0)
-    hear(watch, lambda sample: not has_cards(sample))
+    next_sample(watch, lambda sample: not has_gpus(sample))
     watch.check(deadline(watch))
-    assert hear(watch).cards
+    assert next_sample(watch).gpus
 
 
 def test_dead_helpers_are_reaped(watch: NvmlClient) -> None:
     pid = kill(watch)
-    hear(watch, lambda sample: not has_cards(sample))
+    next_sample(watch, lambda sample: not has_gpus(sample))
 
     def is_reaped() -> bool:
         watch.check(time.monotonic() - 1)
@@ -192,19 +192,19 @@ def test_dead_helpers_are_reaped(watch: NvmlClient) -> None:
 
 def test_new_helper_keeps_the_rate(watch: NvmlClient) -> None:
     watch.set_active(True)
-    hear(watch)
+    next_sample(watch)
     kill(watch)
-    hear(watch, lambda sample: not has_cards(sample))
+    next_sample(watch, lambda sample: not has_gpus(sample))
     watch.check(deadline(watch))
-    first, second = hear(watch), hear(watch)
+    first, second = next_sample(watch), next_sample(watch)
     assert second.at - first.at < IDLE_SECONDS / 2
 
 
 def test_driver_errors_are_reported(fake: FakeNvml, env: dict[str, str]) -> None:
     fake.fail_init(LIBRARY_MISMATCH)
     watch = NvmlClient(env)
-    sample = hear(watch)
-    assert sample.cards is None and sample.trouble is not None
+    sample = next_sample(watch)
+    assert sample.gpus is None and sample.error is not None
     assert watch.pid is not None  # it is well, and goes on trying
     watch.close()
 
@@ -216,9 +216,9 @@ def test_helper_that_cannot_be_started_is_tried_again(
         patched.setattr(sys, "executable", "/nonexistent/python")
         watch = NvmlClient(env)
     [sample] = watch.read()
-    assert sample.trouble is not None and "cannot be started" in sample.trouble
+    assert sample.error is not None and "cannot be started" in sample.error
     watch.check(deadline(watch))
-    assert hear(watch).cards
+    assert next_sample(watch).gpus
     watch.close()
 
 
@@ -227,7 +227,7 @@ def test_files_in_the_current_folder_do_not_get_into_the_helper(
 ) -> None:
     (tmp_path / "json.py").write_text("raise SystemExit(1)")
     monkeypatch.chdir(tmp_path)
-    assert sample_once(30, env).cards
+    assert sample_once(30, env).gpus
 
 
 def test_helper_does_not_outlive_its_parent(env: dict[str, str]) -> None:
@@ -247,14 +247,14 @@ def test_helper_does_not_outlive_its_parent(env: dict[str, str]) -> None:
 
 def test_one_sample_for_a_short_command(env: dict[str, str], fake: FakeNvml) -> None:
     sample = sample_once(30, env)
-    assert sample.cards and sample.cards[0].temperature == 30
+    assert sample.gpus and sample.gpus[0].temperature == 30
     fake.uninstall()
     sample = sample_once(30, env)
-    assert sample.cards is None
-    assert sample.trouble and "no NVIDIA driver is installed" in sample.trouble
+    assert sample.gpus is None
+    assert sample.error and "no NVIDIA driver is installed" in sample.error
 
 
 def test_short_command_does_not_hang_with_the_driver(env: dict[str, str], fake: FakeNvml) -> None:
     fake.hang()
     sample = sample_once(0.5, env)
-    assert (sample.cards, sample.trouble) == (None, "the NVIDIA driver does not answer")
+    assert (sample.gpus, sample.error) == (None, "the NVIDIA driver does not answer")

@@ -49,7 +49,7 @@ class Running:
     def say(self, order: bytes) -> None:
         self._orders.write(order)
 
-    def hear(self) -> Sample:
+    def next_sample(self) -> Sample:
         """The next sample."""
         assert select.select([self._answers], [], [], 30)[0], "the watcher is silent"
         return decode(self._answers.readline())
@@ -57,7 +57,7 @@ class Running:
     def now(self) -> Sample:
         asked_at = time.monotonic()
         self.say(b"n")
-        while (sample := self.hear()).at < asked_at:
+        while (sample := self.next_sample()).at < asked_at:
             pass
         return sample
 
@@ -68,9 +68,9 @@ class Running:
             assert time.monotonic() < give_up, sample
         return sample
 
-    def hear_until_cards(self) -> Sample:
+    def next_sample_with_gpus(self) -> Sample:
         """Without asking: the watcher comes back by itself."""
-        while (sample := self.hear()).cards is None:
+        while (sample := self.next_sample()).gpus is None:
             pass
         return sample
 
@@ -118,48 +118,48 @@ def once(fake: FakeNvml) -> Sample:
     return decode(done.stdout)
 
 
-def cards(sample: Sample) -> tuple[GpuSample, ...]:
-    assert sample.cards is not None, sample.trouble
-    return sample.cards
+def gpus(sample: Sample) -> tuple[GpuSample, ...]:
+    assert sample.gpus is not None, sample.error
+    return sample.gpus
 
 
 # -- GPUs ------------------------------------------------------------------------------------------
 
 
 def test_eight_gpus_of_two_models_come_in_the_order_of_the_bus(fake: FakeNvml) -> None:
-    uuids = fake.cards(*[H100] * 4, *[A100] * 4)
+    uuids = fake.set_gpus(*[H100] * 4, *[A100] * 4)
     fake.reverse()
     sample = once(fake)
-    assert [card.uuid for card in cards(sample)] == uuids
-    assert [card.number for card in cards(sample)] == list(range(8))
-    assert [card.visible for card in cards(sample)] == list("01234567")
-    assert [card.model for card in cards(sample)] == [H100] * 4 + [A100] * 4
-    assert sample.trouble is None and sample.xids == ()
+    assert [gpu.uuid for gpu in gpus(sample)] == uuids
+    assert [gpu.number for gpu in gpus(sample)] == list(range(8))
+    assert [gpu.visible for gpu in gpus(sample)] == list("01234567")
+    assert [gpu.model for gpu in gpus(sample)] == [H100] * 4 + [A100] * 4
+    assert sample.error is None and sample.xids == ()
 
 
 def test_gpu_is_described_in_plain_units(fake: FakeNvml) -> None:
-    [uuid] = fake.cards(H100)
+    [uuid] = fake.set_gpus(H100)
     fake.change(uuid, pci="0000:C1:00.0", used=3 * GIB, util=93, power=412_345, temp=61)
     fake.change(uuid, energy=1_234_500, ecc=2)
     expected = GpuSample(
         uuid, 0, "0", H100, "0000:c1:00.0", 80 * GIB, 600 * MIB, 3 * GIB, None,
         93, 412.345, 61, 1234.5, 2,
     )  # fmt: skip
-    assert cards(once(fake)) == (expected,)
+    assert gpus(once(fake)) == (expected,)
 
 
 def test_domain_beyond_four_digits_comes_last_and_keeps_its_name(fake: FakeNvml) -> None:
-    first, second = fake.cards(H100, H100)
+    first, second = fake.set_gpus(H100, H100)
     fake.change(first, pci="10000:01:00.0")
     fake.change(second, pci="2000:01:00.0")
-    assert [card.pci for card in cards(once(fake))] == ["2000:01:00.0", "10000:01:00.0"]
+    assert [gpu.pci for gpu in gpus(once(fake))] == ["2000:01:00.0", "10000:01:00.0"]
 
 
 def test_readings_that_a_gpu_lacks_are_none(fake: FakeNvml) -> None:
-    fake.cards(A100, util=-1, power=-1, temp=-1, energy=-1, ecc=-1, mig=-1)
-    [card] = cards(once(fake))
-    assert card[9:14] == (None,) * 5
-    assert card.trouble is None and card.total == 80 * GIB
+    fake.set_gpus(A100, util=-1, power=-1, temp=-1, energy=-1, ecc=-1, mig=-1)
+    [gpu] = gpus(once(fake))
+    assert gpu[9:14] == (None,) * 5
+    assert gpu.error is None and gpu.total == 80 * GIB
 
 
 def test_driver_without_gpus_is_not_an_error(fake: FakeNvml) -> None:
@@ -167,32 +167,32 @@ def test_driver_without_gpus_is_not_an_error(fake: FakeNvml) -> None:
 
 
 def test_older_driver_counts_reserved_memory_as_used(fake: FakeNvml) -> None:
-    fake.cards(H100, used=GIB)
+    fake.set_gpus(H100, used=GIB)
     fake.fail("nvmlDeviceGetMemoryInfo_v2", FUNCTION_NOT_FOUND)
-    [card] = cards(once(fake))
-    assert (card.total, card.reserved, card.used) == (80 * GIB, 0, GIB + 600 * MIB)
+    [gpu] = gpus(once(fake))
+    assert (gpu.total, gpu.reserved, gpu.used) == (80 * GIB, 0, GIB + 600 * MIB)
 
 
 def test_gpu_without_memory_of_its_own_is_not_an_error(fake: FakeNvml) -> None:
-    fake.cards("NVIDIA GB10")
+    fake.set_gpus("NVIDIA GB10")
     fake.fail("nvmlDeviceGetMemoryInfo_v2", NOT_SUPPORTED)
     fake.fail("nvmlDeviceGetMemoryInfo", NOT_SUPPORTED)
-    [card] = cards(once(fake))
-    assert (card.total, card.used, card.trouble) == (0, 0, None)
+    [gpu] = gpus(once(fake))
+    assert (gpu.total, gpu.used, gpu.error) == (0, 0, None)
 
 
 def test_slices_take_the_place_of_their_gpu(fake: FakeNvml) -> None:
-    whole, divided, other = fake.cards(A100, A100, A100)
+    whole, divided, other = fake.set_gpus(A100, A100, A100)
     first, second = fake.slices(divided, f"{A100} MIG 1g.5gb", f"{A100} MIG 3g.20gb")
     fake.add_process(second, os.getpid(), 2 * GIB)
     sample = once(fake)
-    assert [(card.uuid, card.number, card.visible, card.slice_of) for card in cards(sample)] == [
+    assert [(gpu.uuid, gpu.number, gpu.visible, gpu.slice_of) for gpu in gpus(sample)] == [
         (whole, 0, "0", None),
         (other, 2, "2", None),
         (first, 3, first, divided),
         (second, 4, second, divided),
     ]
-    *_, empty, used = cards(sample)
+    *_, empty, used = gpus(sample)
     assert empty.model.endswith("1g.5gb") and empty.total == 10 * GIB
     assert empty.pci == used.pci == "0000:2b:00.0"
     assert (empty.used, empty.processes) == (0, ())
@@ -206,46 +206,46 @@ def test_slices_take_the_place_of_their_gpu(fake: FakeNvml) -> None:
 def test_process_is_listed_until_it_dies(
     fake: FakeNvml, running: Running, sleeper: subprocess.Popen[bytes]
 ) -> None:
-    uuid, _ = fake.cards(H100, H100)
+    uuid, _ = fake.set_gpus(H100, H100)
     fake.add_process(uuid, sleeper.pid, 5 * GIB)
-    first, second = cards(running.until(lambda sample: cards(sample)))
+    first, second = gpus(running.until(lambda sample: gpus(sample)))
     assert first.processes == (GpuProcess(sleeper.pid, 5 * GIB, True),)
     assert (first.used, second.used, second.processes) == (5 * GIB, 0, ())
     sleeper.kill()
-    first, _ = cards(running.until(lambda sample: not cards(sample)[0].processes))
+    first, _ = gpus(running.until(lambda sample: not gpus(sample)[0].processes))
     assert first.used == 0
 
 
 def test_job_can_claim_memory_by_itself(fake: FakeNvml, running: Running) -> None:
-    _, uuid = fake.cards(H100, A100)
+    _, uuid = fake.set_gpus(H100, A100)
     fake.reverse()
     claim = f'echo "1 7000" > "$FAKE_NVML_PROCS/$$"; echo "{uuid} 500" >> "$FAKE_NVML_PROCS/$$"'
     words = ["sh", "-c", f"{claim}; exec sleep 600"]
     with subprocess.Popen(words, env=os.environ | fake.env()) as job:
-        sample = running.until(lambda sample: cards(sample)[1].used == 7500)
-        assert {process.pid for process in cards(sample)[1].processes} == {job.pid}
-        assert cards(sample)[0].used == 0
+        sample = running.until(lambda sample: gpus(sample)[1].used == 7500)
+        assert {process.pid for process in gpus(sample)[1].processes} == {job.pid}
+        assert gpus(sample)[0].used == 0
         job.kill()
-        running.until(lambda sample: cards(sample)[1].used == 0)
+        running.until(lambda sample: gpus(sample)[1].used == 0)
 
 
 def test_dead_process_whose_children_hold_its_memory_stays_listed(fake: FakeNvml) -> None:
-    [uuid] = fake.cards(H100)
+    [uuid] = fake.set_gpus(H100)
     with subprocess.Popen(["true"]) as process:
         pass
     fake.add_process(uuid, process.pid, GIB, sticky=True)
-    [card] = cards(once(fake))
-    assert card.processes == (GpuProcess(process.pid, GIB, True),)
-    assert card.used == GIB
+    [gpu] = gpus(once(fake))
+    assert gpu.processes == (GpuProcess(process.pid, GIB, True),)
+    assert gpu.used == GIB
 
 
 def test_display_processes_and_hidden_memory_are_distinguished(fake: FakeNvml) -> None:
-    [uuid] = fake.cards(H100)
+    [uuid] = fake.set_gpus(H100)
     fake.add_process(uuid, 11, 100, "graphics", sticky=True)
     fake.add_process(uuid, 13, None, "compute", sticky=True)
     fake.add_process(uuid, 12, 300, "both", sticky=True)
-    [card] = cards(once(fake))
-    assert card.processes == (
+    [gpu] = gpus(once(fake))
+    assert gpu.processes == (
         GpuProcess(11, 100, False),
         GpuProcess(12, 300, True),
         GpuProcess(13, None, True),
@@ -253,94 +253,94 @@ def test_display_processes_and_hidden_memory_are_distinguished(fake: FakeNvml) -
 
 
 def test_older_process_lists_serve_as_well(fake: FakeNvml) -> None:
-    [uuid] = fake.cards(H100)
+    [uuid] = fake.set_gpus(H100)
     fake.add_process(uuid, 11, 100, "both", sticky=True)
     fake.fail("nvmlDeviceGetComputeRunningProcesses_v3", FUNCTION_NOT_FOUND)
     fake.fail("nvmlDeviceGetGraphicsRunningProcesses_v3", NO_PERMISSION)
     fake.fail("nvmlDeviceGetGraphicsRunningProcesses_v2", NO_PERMISSION)
-    [card] = cards(once(fake))
-    assert (card.processes, card.trouble) == ((GpuProcess(11, 100, True),), None)
+    [gpu] = gpus(once(fake))
+    assert (gpu.processes, gpu.error) == ((GpuProcess(11, 100, True),), None)
 
 
 def test_all_of_very_many_processes_are_listed(fake: FakeNvml) -> None:
-    [uuid] = fake.cards(H100)
+    [uuid] = fake.set_gpus(H100)
     for pid in range(1, 201):
         fake.add_process(uuid, pid, 1, sticky=True)
-    [card] = cards(once(fake))
-    assert [process.pid for process in card.processes] == list(range(1, 201))
-    assert card.used == 200
+    [gpu] = gpus(once(fake))
+    assert [process.pid for process in gpu.processes] == list(range(1, 201))
+    assert gpu.used == 200
 
 
 # -- GPUs that come, go and break ------------------------------------------------------------------
 
 
 def test_lost_gpu_keeps_its_fields_until_it_is_back(fake: FakeNvml, clockwork: Clockwork) -> None:
-    first, second = fake.cards(H100, A100, util=50)
-    before = cards(clockwork.sample(100.0))
+    first, second = fake.set_gpus(H100, A100, util=50)
+    before = gpus(clockwork.sample(100.0))
     fake.lose(first)
     fake.change(second, used=GIB)
-    lost, other = cards(clockwork.sample(100.5))
-    assert lost.trouble == "GPU is lost"
+    lost, other = gpus(clockwork.sample(100.5))
+    assert lost.error == "GPU is lost"
     assert lost[:7] == before[0][:7]
     assert (lost.utilisation, lost.processes) == (None, ())
-    assert (other.trouble, other.used, other.number) == (None, GIB, 1)
+    assert (other.error, other.used, other.number) == (None, GIB, 1)
     fake.find(first)
-    back, _ = cards(clockwork.sample(131.0))
-    assert back.trouble is None
-    [back, _] = cards(clockwork.sample(131.5))
+    back, _ = gpus(clockwork.sample(131.0))
+    assert back.error is None
+    [back, _] = gpus(clockwork.sample(131.5))
     assert back.utilisation == 50
 
 
 def test_gpu_that_needs_a_reset_says_so(fake: FakeNvml, clockwork: Clockwork) -> None:
-    uuid, _ = fake.cards(H100, H100)
+    uuid, _ = fake.set_gpus(H100, H100)
     fake.fail("nvmlDeviceGetMemoryInfo_v2", RESET_REQUIRED, uuid)
     for now in (1.0, 1.5):
-        card, other = cards(clockwork.sample(now))
-        assert (card.trouble, other.trouble) == ("GPU needs a reset", None)
+        gpu, other = gpus(clockwork.sample(now))
+        assert (gpu.error, other.error) == ("GPU needs a reset", None)
     fake.fail("nvmlDeviceGetMemoryInfo_v2", 0, uuid)
-    assert cards(clockwork.sample(2.0))[0].trouble is None
+    assert gpus(clockwork.sample(2.0))[0].error is None
 
 
 def test_slices_of_a_lost_gpu_have_an_error(fake: FakeNvml, clockwork: Clockwork) -> None:
-    _, divided = fake.cards(A100, A100)
+    _, divided = fake.set_gpus(A100, A100)
     fake.slices(divided, "1g.5gb", "1g.5gb")
-    before = cards(clockwork.sample(1.0))
+    before = gpus(clockwork.sample(1.0))
     fake.lose(divided)
-    sample = cards(clockwork.sample(1.5))
-    assert [card.trouble for card in sample] == [None, "GPU is lost", "GPU is lost"]
-    assert [card[:5] for card in sample] == [card[:5] for card in before]
+    sample = gpus(clockwork.sample(1.5))
+    assert [gpu.error for gpu in sample] == [None, "GPU is lost", "GPU is lost"]
+    assert [gpu[:5] for gpu in sample] == [gpu[:5] for gpu in before]
 
 
 def test_gpu_lost_before_the_start_leaves_a_gap(fake: FakeNvml) -> None:
-    _, lost, _ = fake.cards(H100, H100, H100)
+    _, lost, _ = fake.set_gpus(H100, H100, H100)
     fake.lose(lost)
     sample = once(fake)
-    assert [card.number for card in cards(sample)] == [0, 2]
-    assert sample.trouble == "GPU 1 cannot be opened: GPU is lost"
+    assert [gpu.number for gpu in gpus(sample)] == [0, 2]
+    assert sample.error == "GPU 1 cannot be opened: GPU is lost"
 
 
 def test_gpu_that_was_added_or_removed_is_noticed(fake: FakeNvml, clockwork: Clockwork) -> None:
-    first, second = fake.cards(H100, A100)
+    first, second = fake.set_gpus(H100, A100)
     fake.remove(second)
-    assert len(cards(clockwork.sample(1.0))) == 1
-    uuids = fake.cards(H100, A100, A100)
-    assert [card.uuid for card in cards(clockwork.sample(31.0))] == uuids
+    assert len(gpus(clockwork.sample(1.0))) == 1
+    uuids = fake.set_gpus(H100, A100, A100)
+    assert [gpu.uuid for gpu in gpus(clockwork.sample(31.0))] == uuids
     fake.remove(first)
-    [card, _] = cards(clockwork.sample(31.5))  # its handle fails, so it is noticed at once
-    assert (card.uuid, card.number) == (uuids[1], 0)
+    [gpu, _] = gpus(clockwork.sample(31.5))  # its handle fails, so it is noticed at once
+    assert (gpu.uuid, gpu.number) == (uuids[1], 0)
 
 
 def test_repartitioned_gpu_shows_its_new_slices(fake: FakeNvml, clockwork: Clockwork) -> None:
-    [uuid] = fake.cards(A100)
+    [uuid] = fake.set_gpus(A100)
     fake.slices(uuid, "3g.20gb", "3g.20gb")
-    assert len(cards(clockwork.sample(1.0))) == 2
+    assert len(gpus(clockwork.sample(1.0))) == 2
     fake.slices(uuid, "7g.40gb")
-    [card] = cards(clockwork.sample(1.5))
-    assert (card.model, card.trouble) == ("7g.40gb", None)
+    [gpu] = gpus(clockwork.sample(1.5))
+    assert (gpu.model, gpu.error) == ("7g.40gb", None)
 
 
 def test_error_of_a_gpu_is_reported_once(fake: FakeNvml, clockwork: Clockwork) -> None:
-    _, second = fake.cards(H100, H100)
+    _, second = fake.set_gpus(H100, H100)
     fake.xid(second, 13)
     assert clockwork.sample(1.0).xids == ()  # that was before we came
     fake.xid(second, 79)
@@ -353,7 +353,7 @@ def test_error_of_a_gpu_is_reported_once(fake: FakeNvml, clockwork: Clockwork) -
 
 
 def test_error_is_assigned_to_its_slice(fake: FakeNvml, clockwork: Clockwork) -> None:
-    [uuid] = fake.cards(A100)
+    [uuid] = fake.set_gpus(A100)
     _, second = fake.slices(uuid, "3g.20gb", "3g.20gb")
     clockwork.sample(1.0)
     fake.xid(uuid, 13, instance=8)
@@ -362,17 +362,17 @@ def test_error_is_assigned_to_its_slice(fake: FakeNvml, clockwork: Clockwork) ->
 
 
 def test_gpus_without_error_events_are_sampled_too(fake: FakeNvml) -> None:
-    fake.cards(H100)
+    fake.set_gpus(H100)
     fake.fail("nvmlDeviceRegisterEvents", NOT_SUPPORTED)
-    assert once(fake).trouble is None
+    assert once(fake).error is None
     fake.fail("nvmlEventSetCreate", NOT_SUPPORTED)
-    assert once(fake).trouble is None
+    assert once(fake).error is None
 
 
 def test_slow_readings_are_rare_and_constants_are_read_once(
     fake: FakeNvml, clockwork: Clockwork
 ) -> None:
-    [uuid] = fake.cards(H100, util=1)
+    [uuid] = fake.set_gpus(H100, util=1)
     for half_seconds in range(24):
         clockwork.sample(half_seconds / 2)
     assert fake.calls("nvmlDeviceGetMemoryInfo_v2") == 24
@@ -380,14 +380,14 @@ def test_slow_readings_are_rare_and_constants_are_read_once(
     assert fake.calls("nvmlDeviceGetTotalEnergyConsumption") == 2
     assert fake.calls("nvmlDeviceGetName") == 1
     fake.change(uuid, util=2)
-    assert [cards(clockwork.sample(now))[0].utilisation for now in (11.5, 12.0)] == [1, 2]
+    assert [gpus(clockwork.sample(now))[0].utilisation for now in (11.5, 12.0)] == [1, 2]
 
 
 # -- a driver that does not work -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("code", "trouble"),
+    ("code", "error"),
     [
         (DRIVER_NOT_LOADED, "the NVIDIA driver is not loaded"),
         (LIBRARY_MISMATCH, "different versions"),
@@ -395,54 +395,54 @@ def test_slow_readings_are_rare_and_constants_are_read_once(
         (UNKNOWN, "the NVIDIA driver does not work: Unknown Error"),
     ],
 )
-def test_unusable_driver_has_an_error_message(fake: FakeNvml, code: int, trouble: str) -> None:
-    fake.cards(H100)
+def test_unusable_driver_has_an_error_message(fake: FakeNvml, code: int, error: str) -> None:
+    fake.set_gpus(H100)
     fake.fail_init(code)
     sample = once(fake)
-    assert sample.cards is None
-    assert sample.trouble is not None and trouble in sample.trouble
+    assert sample.gpus is None
+    assert sample.error is not None and error in sample.error
 
 
 def test_watcher_reports_a_missing_driver(fake: FakeNvml) -> None:
     fake.uninstall()
-    trouble = "no NVIDIA driver is installed: libnvidia-ml.so.1 was not found"
-    assert once(fake)[1:] == (None, trouble, ())
+    error = "no NVIDIA driver is installed: libnvidia-ml.so.1 was not found"
+    assert once(fake)[1:] == (None, error, ())
 
 
 def test_driver_that_is_installed_and_loaded_later_is_found(
     fake: FakeNvml, start: Callable[..., Running]
 ) -> None:
-    fake.cards(H100)
+    fake.set_gpus(H100)
     fake.uninstall()
     watcher = start("--wait=0.1")
-    assert watcher.hear().cards is None
+    assert watcher.next_sample().gpus is None
     fake.install()
-    assert len(cards(watcher.hear_until_cards())) == 1
+    assert len(gpus(watcher.next_sample_with_gpus())) == 1
 
 
 def test_after_an_update_of_the_driver_its_new_library_is_loaded(
     fake: FakeNvml, start: Callable[..., Running]
 ) -> None:
-    fake.cards(H100)
+    fake.set_gpus(H100)
     fake.fail_init(LIBRARY_MISMATCH)
     watcher = start("--wait=0.1")
     watcher.say(b"a")
-    assert watcher.hear().cards is None
+    assert watcher.next_sample().gpus is None
     loaded = fake.loads()
     fake.fail_init(0)
-    assert len(cards(watcher.hear_until_cards())) == 1
+    assert len(gpus(watcher.next_sample_with_gpus())) == 1
     assert fake.loads() == loaded + 1
 
 
 def test_driver_that_goes_away_is_waited_for(fake: FakeNvml, running: Running) -> None:
-    fake.cards(H100)
-    assert running.now().cards
+    fake.set_gpus(H100)
+    assert running.now().gpus
     fake.fail("*", DRIVER_NOT_LOADED)
-    gone = running.until(lambda sample: sample.cards is None)
-    assert gone.trouble == "the NVIDIA driver is not loaded"
+    gone = running.until(lambda sample: sample.gpus is None)
+    assert gone.error == "the NVIDIA driver is not loaded"
     fake.fail("*", 0)
-    back = running.hear_until_cards()
-    assert len(cards(back)) == 1
+    back = running.next_sample_with_gpus()
+    assert len(gpus(back)) == 1
     assert back.at - gone.at < IDLE_SECONDS / 2  # it does not wait for the next beat
 
 
@@ -450,31 +450,31 @@ def test_driver_that_goes_away_is_waited_for(fake: FakeNvml, running: Running) -
 
 
 def test_watcher_samples_at_the_active_rate(fake: FakeNvml, running: Running) -> None:
-    fake.cards(H100)
+    fake.set_gpus(H100)
     running.say(b"a")
-    first, *_, last = [running.hear() for _ in range(3)]
+    first, *_, last = [running.next_sample() for _ in range(3)]
     assert last.at - first.at < IDLE_SECONDS
 
 
 def test_watcher_samples_on_request_at_the_idle_rate(fake: FakeNvml, running: Running) -> None:
-    fake.cards(H100)
+    fake.set_gpus(H100)
     running.say(b"ai")
-    first = running.hear()
+    first = running.next_sample()
     last = [running.now() for _ in range(5)][-1]
     assert last.at - first.at < IDLE_SECONDS
 
 
 def test_watcher_exits_when_stdin_is_closed(fake: FakeNvml, running: Running) -> None:
-    fake.cards(H100)
-    running.hear()
+    fake.set_gpus(H100)
+    running.next_sample()
     assert running.process.stdin
     running.process.stdin.close()
     assert running.process.wait(timeout=30) == 0
 
 
 def test_watcher_exits_when_stdout_is_closed(fake: FakeNvml, running: Running) -> None:
-    fake.cards(H100)
-    running.hear()
+    fake.set_gpus(H100)
+    running.next_sample()
     assert running.process.stdout
     running.process.stdout.close()
     running.say(b"n")
@@ -486,8 +486,8 @@ def test_watcher_exits_when_stdout_is_closed(fake: FakeNvml, running: Running) -
 
 def test_sample_survives_being_written_and_read() -> None:
     processes = (GpuProcess(7, None, True), GpuProcess(8, 1 << 40, False))
-    card = GpuSample("GPU-1", 0, "0", "NVIDIA é", "0000:01:00.0", 1, 2, 3, processes=processes)
-    sample = Sample(1.25, (card, card._replace(trouble="GPU is lost")), "x", (Xid("GPU-1", 79),))
+    gpu = GpuSample("GPU-1", 0, "0", "NVIDIA é", "0000:01:00.0", 1, 2, 3, processes=processes)
+    sample = Sample(1.25, (gpu, gpu._replace(error="GPU is lost")), "x", (Xid("GPU-1", 79),))
     assert decode(encode(sample)) == sample
     assert encode(sample).count(b"\n") == 1
     assert decode(encode(Sample(1.5, None, "no driver"))) == Sample(1.5, None, "no driver")

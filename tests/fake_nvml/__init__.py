@@ -1,7 +1,7 @@
 """A driver for tests: our own libnvidia-ml.so.1, which the unmodified nvidia-ml-py loads.
 
 fake = FakeNvml(tmp_path / "nvml", build(tmp_path))
-h100, a100 = fake.cards("NVIDIA H100", "NVIDIA A100")
+h100, a100 = fake.set_gpus("NVIDIA H100", "NVIDIA A100")
 lab = Lab(tmp_path, **fake.env())
 fake.lose(a100)
 lab.submit('echo "0 5000000000" > "$FAKE_NVML_PROCS/$$"; exec sleep 60')   # now it is on GPU 0
@@ -78,7 +78,7 @@ class _Unit:
             for field in fields(self)
             if field.name not in ("uuid", "model") and (value := getattr(self, field.name)) != ""
         ]
-        return " ".join(["slice" if self.of else "card", self.uuid, *facts, f"model={self.model}"])
+        return " ".join(["slice" if self.of else "gpu", self.uuid, *facts, f"model={self.model}"])
 
 
 class FakeNvml:
@@ -129,9 +129,9 @@ class FakeNvml:
         self._init = code
         self._save()
 
-    def fail(self, function: str, code: int, card: str = "") -> None:
+    def fail(self, function: str, code: int, gpu: str = "") -> None:
         """Calls of this C function (`*`: all) answer with an error; 0 makes them work again."""
-        self._failures[function, card] = code
+        self._failures[function, gpu] = code
         self._save()
 
     def hang(self, function: str = "*") -> None:
@@ -157,7 +157,7 @@ class FakeNvml:
 
     # -- GPUs ----------------------------------------------------------------------------------
 
-    def cards(self, *models: str, total: int = 80 * GIB, **facts: int) -> list[str]:
+    def set_gpus(self, *models: str, total: int = 80 * GIB, **facts: int) -> list[str]:
         """Replace all GPUs, one for each model; returns their UUIDs in PCI order."""
         self._units = [
             _Unit(f"GPU-{number:08x}-0000-4000-8000-000000000000", model, total, minor=number)
@@ -171,22 +171,22 @@ class FakeNvml:
         self._save()
         return uuids
 
-    def slices(self, card: str, *models: str, total: int = 10 * GIB) -> list[str]:
+    def slices(self, gpu: str, *models: str, total: int = 10 * GIB) -> list[str]:
         """Enable MIG and create new slices; returns their UUIDs."""
-        self._units = [unit for unit in self._units if unit.of != card]
+        self._units = [unit for unit in self._units if unit.of != gpu]
         made = [
-            _Unit(f"MIG-{card[4:12]}-{number:04x}-5000-8000-000000000000", model, total, of=card)
+            _Unit(f"MIG-{gpu[4:12]}-{number:04x}-5000-8000-000000000000", model, total, of=gpu)
             for number, model in enumerate(models)
         ]
         for number, unit in enumerate(made):
             unit.instance = number + 7
         self._units += made
-        self.change(card, mig=1)
+        self.change(gpu, mig=1)
         return [unit.uuid for unit in made]
 
-    def change(self, card: str, **facts: int | str) -> None:
+    def change(self, gpu: str, **facts: int | str) -> None:
         """Set fields of a GPU or slice: used, util, power (mW), temp, energy (mJ), ecc, pci, ..."""
-        unit = self._unit(card)
+        unit = self._unit(gpu)
         for name, value in facts.items():
             assert hasattr(unit, name), name
             setattr(unit, name, value)
@@ -197,20 +197,20 @@ class FakeNvml:
         self._units.reverse()
         self._save()
 
-    def remove(self, card: str) -> None:
-        self._units = [unit for unit in self._units if card not in (unit.uuid, unit.of)]
+    def remove(self, gpu: str) -> None:
+        self._units = [unit for unit in self._units if gpu not in (unit.uuid, unit.of)]
         self._save()
 
-    def lose(self, card: str) -> None:
-        self.change(card, lost=1)
+    def lose(self, gpu: str) -> None:
+        self.change(gpu, lost=1)
 
-    def find(self, card: str) -> None:
+    def find(self, gpu: str) -> None:
         """Bring a lost GPU back."""
-        self.change(card, lost=0)
+        self.change(gpu, lost=0)
 
-    def xid(self, card: str, code: int, instance: int | None = None) -> None:
+    def xid(self, gpu: str, code: int, instance: int | None = None) -> None:
         """Report an error to all registered listeners."""
-        words = [len(self._xids) + 1, card, code, *([] if instance is None else [instance])]
+        words = [len(self._xids) + 1, gpu, code, *([] if instance is None else [instance])]
         self._xids.append(" ".join(map(str, words)))
         self._save()
 
@@ -218,7 +218,7 @@ class FakeNvml:
 
     def add_process(
         self,
-        card: str,
+        gpu: str,
         pid: int,
         memory: int | None,
         kind: str = "compute",
@@ -226,7 +226,7 @@ class FakeNvml:
     ) -> None:
         """`kind` is compute, graphics or both; a sticky one stays listed when it is dead."""
         life = "sticky" if sticky else "while_alive"
-        text = f"{card} {pid} {'hidden' if memory is None else memory} {kind} {life}"
+        text = f"{gpu} {pid} {'hidden' if memory is None else memory} {kind} {life}"
         self._processes.setdefault(pid, []).append(text)
         self._save()
 
@@ -234,10 +234,10 @@ class FakeNvml:
         self._processes.pop(pid, None)
         self._save()
 
-    def claim(self, pid: int, card: str | int, memory: int) -> None:
+    def claim(self, pid: int, gpu: str | int, memory: int) -> None:
         """What a job does for itself by writing into $FAKE_NVML_PROCS."""
         with open(self.claims / str(pid), "a", encoding="ascii") as file:
-            file.write(f"{card} {memory}\n")
+            file.write(f"{gpu} {memory}\n")
 
     # -- the state file ------------------------------------------------------------------------
 
@@ -247,8 +247,8 @@ class FakeNvml:
     def _save(self) -> None:
         lines = [f"init {self._init}"]
         lines += [
-            f"fail {function} {code} {card}".rstrip()
-            for (function, card), code in self._failures.items()
+            f"fail {function} {code} {gpu}".rstrip()
+            for (function, gpu), code in self._failures.items()
             if code
         ]
         lines += [f"hang {function}" for function in self._hangs]

@@ -5,11 +5,11 @@
      init CODE                          nvmlInit fails (0: it works)
      fail FUNCTION|* CODE [UUID]        calls fail, of all devices or of one
      hang FUNCTION|*                    calls do not return until the file says otherwise
-     card UUID key=value... model=...   pci minor total reserved used util power temp energy ecc
-                                        mig lost; `none` is a value that the card does not know
+     gpu UUID key=value... model=...    pci minor total reserved used util power temp energy ecc
+                                        mig lost; `none` is a value that the GPU does not report
      slice UUID of=UUID key=value...    a MIG slice: instance total reserved used
      process WHERE PID BYTES|hidden compute|graphics|both while_alive|sticky
-     xid SERIAL UUID CODE [INSTANCE]    delivered once, to whoever had registered before
+     xid SERIAL UUID CODE [INSTANCE]    delivered once, to the processes that registered before
 
    FAKE_NVML_PROCS  a folder in which a process writes its own claims, as a CUDA program would by
                     allocating: a file named after its PID with lines `WHERE BYTES|hidden`
@@ -110,7 +110,7 @@ static void read_line(char *line) {
     char *rest = line, *kind = strsep(&rest, " ");
     char first[NAME] = "", second[NAME] = "", third[NAME] = "", kinds[NAME] = "", life[NAME] = "";
     if (!rest) return;
-    if (!strcmp(kind, "card") || !strcmp(kind, "slice")) {
+    if (!strcmp(kind, "gpu") || !strcmp(kind, "slice")) {
         read_unit(rest);
         return;
     }
@@ -293,10 +293,10 @@ static struct device *handle_of(const char *uuid) {
 
 /* A lost GPU stays lost for this process until it initializes the library again. */
 static int is_lost(struct unit *unit) {
-    struct device *card = handle_of(*unit->parent ? unit->parent : unit->uuid);
-    struct unit *state_of_card = unit_of(card->uuid);
-    card->lost |= state_of_card && state_of_card->lost;
-    return card->lost;
+    struct device *gpu = handle_of(*unit->parent ? unit->parent : unit->uuid);
+    struct unit *state_of_gpu = unit_of(gpu->uuid);
+    gpu->lost |= state_of_gpu && state_of_gpu->lost;
+    return gpu->lost;
 }
 
 static int enter_device(const char *function, struct device *device, struct unit **unit) {
@@ -532,10 +532,10 @@ int nvmlDeviceGetMaxMigDeviceCount(struct device *device, unsigned *count) {
     return code;
 }
 
-int nvmlDeviceGetMigDeviceHandleByIndex(struct device *card, unsigned index,
+int nvmlDeviceGetMigDeviceHandleByIndex(struct device *gpu, unsigned index,
                                         struct device **slice) {
     struct unit *unit;
-    int code = enter_device(__func__, card, &unit);
+    int code = enter_device(__func__, gpu, &unit);
     if (code) return code;
     for (int i = 0; i < state.units; i++) {
         if (strcmp(state.unit[i].parent, unit->uuid) || index--) continue;

@@ -28,7 +28,7 @@ class GpuHost:
     def __init__(self, folder: Path, library: Path, *models: str, total: int = 80 * GIB) -> None:
         self.folder = folder
         self.fake = FakeNvml(folder / "nvml", library, count_calls=True)
-        self.uuids = self.fake.cards(*models, total=total)
+        self.uuids = self.fake.set_gpus(*models, total=total)
         for number, uuid in enumerate(self.uuids):  # PCI addresses that no real host has
             self.fake.change(uuid, pci=f"face:{number + 1:02x}:00.0")
         self._labs: list[GpuLab] = []

@@ -121,7 +121,7 @@ def test_drain_is_refused_on_a_host_without_gpus(new_host: Callable[..., GpuHost
 
 def test_changes_are_reported_as_json(host: GpuHost, gpu_lab: GpuLab) -> None:
     done = gpu_lab.ok("gpus", "drain", "1", "--json")
-    assert json.loads(done) == {"schema": 1, "changed": [host.uuids[1]]}
+    assert json.loads(done) == {"schema": 2, "changed": [host.uuids[1]]}
 
 
 def test_drained_gpu_does_not_block_jobs_on_other_gpus(gpu_lab: GpuLab) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.devices.leases.lease import first_in_line
+from stoker.devices.leases.lease import first_waiters
 from tests.cli.helpers import Gate
 from tests.fake_nvml import GIB
 from tests.gpus.host import USER, GpuHost, GpuLab, hold_memory
@@ -130,7 +130,7 @@ def test_queue_that_waits_for_a_whole_gpu_is_not_overtaken_by_sharing_jobs(
     first.start(gate, "-M", "30G", "--gpu-ids", "0", size=20 * GIB)
     waits = second.submit("--gpu-ids", "0", whole.wait)
     place = [(host.uuids[0], "", False)]
-    second.wait_until(lambda: [one.pid for one in first_in_line(place)] == [second.daemon_pid()])
+    second.wait_until(lambda: [one.pid for one in first_waiters(place)] == [second.daemon_pid()])
     passes = first.submit("-M", "30G", "--gpu-ids", "0", late.wait)
     assert first.wait(first.submit("--gpu-ids", "1", "true")) == 0
     assert late.arrived() == []

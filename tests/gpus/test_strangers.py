@@ -53,7 +53,7 @@ def test_display_server_does_not_exclude_a_gpu(host: GpuHost, gpu_lab: GpuLab) -
     job = gpu_lab.start(gate, "--gpu-ids", "0")
     assert gpu_lab.state(job) == "running"
     shown = gpu_lab.gpu(0)
-    assert [(one["compute"], one["memory_bytes"]) for one in shown["strangers"]] == [
+    assert [(one["compute"], one["memory_bytes"]) for one in shown["other_processes"]] == [
         (False, 300 * MIB)
     ]
 
@@ -95,7 +95,7 @@ def test_process_with_hidden_memory_is_avoided(host: GpuHost, gpu_lab: GpuLab) -
     fits = gpu_lab.submit("-M", "40G", "--gpu-ids", "0", "-p", "1", "true")
     assert gpu_lab.wait(fits) == 0
     assert gpu_lab.state(waits) == "queued"
-    [other] = gpu_lab.gpu(0)["strangers"]
+    [other] = gpu_lab.gpu(0)["other_processes"]
     assert other["pid"] == pid
 
 
@@ -106,7 +106,7 @@ def test_other_processes_are_shown_with_user_pid_and_memory(host: GpuHost, gpu_l
         assert f"other process: {USER} (pid {pid}) has {size}" in shown
     first, second = gpu_lab.gpus()
     assert (first["state"], second["state"]) == ("taken", "free")
-    assert first["strangers"] == [
+    assert first["other_processes"] == [
         {"pid": pids[0], "user": USER, "memory_bytes": 5 * GIB, "compute": True},
         {"pid": pids[1], "user": USER, "memory_bytes": 2 * GIB, "compute": False},
     ]
@@ -119,5 +119,5 @@ def test_whole_process_tree_belongs_to_its_job(host: GpuHost, gpu_lab: GpuLab) -
     job = gpu_lab.submit("-M", "10G", "--gpu-ids", "0", f"{child.replace(chr(39), chr(34))}")
     gate.wait_for()
     shown = gpu_lab.gpu(0)
-    assert shown["strangers"] == []
+    assert shown["other_processes"] == []
     assert shown["jobs"] == [{"id": job, "claim_bytes": 10 * GIB, "memory_bytes": 7 * GIB}]

@@ -94,6 +94,6 @@ def test_gpus_json_describes_a_gpu_and_its_jobs(host: GpuHost, gpu_lab: GpuLab) 
         "power_watts": 350.0,
         "temperature_celsius": 66,
         "jobs": [{"id": job, "claim_bytes": 10 * GIB, "memory_bytes": 7 * GIB}],
-        "strangers": [],
+        "other_processes": [],
         "holders": [],
     }

@@ -103,7 +103,7 @@ def test_last_report_wins_in_either_file(lab: Lab) -> None:
 
 def test_plot_as_json_contains_its_data(mine: Lab) -> None:
     drawn = json.loads(mine.ok("plot", "mine", "--json"))
-    assert (drawn["schema"], drawn["metric"], drawn["goal"]) == (1, "loss", "min")
+    assert (drawn["schema"], drawn["metric"], drawn["goal"]) == (2, "loss", "min")
     assert drawn["curves"][0] == {
         "trial": 1, "job": 1, "params": {"lr": 1, "seed": 3}, "points": [[0, 1]],
     }  # fmt: skip

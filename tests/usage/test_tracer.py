@@ -182,7 +182,7 @@ def test_usage_of_gpus_and_of_jobs_on_them_is_recorded(host: GpuHost, record: Re
     recorder = record(lab)
     folder = str(lab.state_dir)
     sample = sample_once(env={**os.environ, **lab.env})
-    assert sample.cards is not None
+    assert sample.gpus is not None
 
     def is_traced() -> bool:
         recorder.send(b"garbage\n" + encode(sample) + b"\n")

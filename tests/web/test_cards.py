@@ -27,7 +27,7 @@ def test_overview_and_gpus_agree_on_gpus_and_other_processes(host: GpuHost) -> N
     pid = host.other_process(1, 5 * GIB)
     seen = Site(lab, "--port", free_port()).overview()
     assert seen["gpus"] == lab.gpus()
-    assert [process["pid"] for process in seen["gpus"][1]["strangers"]] == [pid]
+    assert [process["pid"] for process in seen["gpus"][1]["other_processes"]] == [pid]
     assert [shown["id"] for shown in seen["gpus"][0]["jobs"]] == [job]
 
 
@@ -36,5 +36,5 @@ def test_other_process_is_shown_without_a_message_from_the_daemon(host: GpuHost)
     site = Site(lab, "--port", free_port())
     with site.stream(site.overview()["event_id"]) as events:
         pid = host.other_process(0, 5 * GIB)
-        found = events.until(lambda data: data["gpus"][0]["strangers"])
-        assert found[-1]["gpus"][0]["strangers"][0]["pid"] == pid
+        found = events.until(lambda data: data["gpus"][0]["other_processes"])
+        assert found[-1]["gpus"][0]["other_processes"][0]["pid"] == pid

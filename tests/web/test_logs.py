@@ -57,7 +57,7 @@ def test_invalid_utf8_is_replaced(site: Site) -> None:
 
 def test_job_that_has_not_started_has_an_empty_log(site: Site) -> None:
     job = site.lab.submit("--hold", "true")
-    assert log(site, job) == {"schema": 1, "attempt": 0, "size": 0, "from": 0, "to": 0, "text": "",
+    assert log(site, job) == {"schema": 2, "attempt": 0, "size": 0, "from": 0, "to": 0, "text": "",
                               "is_over": False}  # fmt: skip
     assert site.get(f"/api/jobs/{job}/log/download").status == 404
 

@@ -34,7 +34,7 @@ def test_overview_and_ls_agree_on_every_job(site: Site) -> None:
     assert {job["id"] for job in seen["recent"]} == {done, failed}
     shown = {}
     for job in (*seen["running"], *seen["queue"], *seen["recent"]):
-        extra = ("why", "starts_in", "in_line")
+        extra = ("why", "starts_in", "ready")
         shown[job["id"]] = {k: v for k, v in job.items() if k not in extra}
     assert shown == ls(site, "--state", "all")
     assert seen["counts"] == json.loads(lab.ok("ls", "--json"))["counts"]
@@ -61,7 +61,7 @@ def test_overview_and_why_agree_on_the_reasons_for_waiting(site: Site) -> None:
     assert seen[held]["starts_in"] is None
 
 
-def test_only_jobs_that_wait_for_devices_alone_are_in_line(site: Site) -> None:
+def test_only_jobs_that_wait_for_devices_alone_are_ready(site: Site) -> None:
     lab = site.lab
     busy = [lab.submit("sleep 1000") for _ in range(2)]
     lab.wait_until(lambda: all(lab.state(job) == "running" for job in busy))
@@ -71,9 +71,9 @@ def test_only_jobs_that_wait_for_devices_alone_are_in_line(site: Site) -> None:
         lab.submit("--after", str(busy[0]), "true"),
     ]  # fmt: skip
     seen = site.overview()["queue"]
-    assert [job["id"] for job in seen if job["in_line"]] == line
-    assert {job["id"] for job in seen if not job["in_line"]} == set(others)
-    assert [site.ok(f"/api/jobs/{job}")["job"]["in_line"] for job in (*line, *others)] == [
+    assert [job["id"] for job in seen if job["ready"]] == line
+    assert {job["id"] for job in seen if not job["ready"]} == set(others)
+    assert [site.ok(f"/api/jobs/{job}")["job"]["ready"] for job in (*line, *others)] == [
         True, True, False, False, False,
     ]  # fmt: skip
     # The position comes first, since the web UI may cut off the rest.

@@ -98,7 +98,7 @@ def test_stream_resumes_after_its_last_event(site: Site) -> None:
 def test_unknown_event_number_causes_a_reset(site: Site, known: int) -> None:
     now = site.overview()["event_id"]
     with site.stream(known) as events:
-        assert events.next() == ("reset", {"schema": 1, "event_id": now})
+        assert events.next() == ("reset", {"schema": 2, "event_id": now})
         job = site.lab.submit("--hold", "true")
         events.until(changed_job(job, "held"))
 

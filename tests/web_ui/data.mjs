@@ -126,7 +126,7 @@ export function gpu(index, more = {}) {
     power_watts: 74,
     temperature_celsius: 31,
     jobs: [],
-    strangers: [],
+    other_processes: [],
     holders: [],
     ...more,
   };
@@ -150,7 +150,7 @@ export const occupiedGpu = (index) =>
     utilisation_percent: 91,
     power_watts: 512,
     temperature_celsius: 66,
-    strangers: [{ user: 'grace', pid: 41_213, memory_bytes: 88 * GIB, compute: true }],
+    other_processes: [{ user: 'grace', pid: 41_213, memory_bytes: 88 * GIB, compute: true }],
   });
 
 /** Usage series: waves with a gap. */

@@ -204,12 +204,12 @@ export class Fake {
   withWait(one) {
     if (!one || !WAITING.includes(one.state)) return one;
     const place = this.queue().indexOf(one);
-    const inLine = canStart(one);
+    const isReady = canStart(one);
     return {
-      starts_in: inLine && one.id % 4 !== 2 ? 60 + ((one.id * 37) % 4000) : null,
+      starts_in: isReady && one.id % 4 !== 2 ? 60 + ((one.id * 37) % 4000) : null,
       ...one,
-      why: one.why ?? whyOf(one, inLine ? place : 0),
-      in_line: inLine,
+      why: one.why ?? whyOf(one, isReady ? place : 0),
+      ready: isReady,
     };
   }
 
@@ -248,7 +248,7 @@ export class Fake {
       user: 'ada',
       host: 'babbage',
       daemon: this.daemon(),
-      trouble: null,
+      gpu_error: null,
       gpus: this.gpus,
       running: all.filter((one) => ACTIVE.includes(one.state)),
       queue: this.queue().map((one) => this.withWait(one)),
@@ -335,13 +335,13 @@ export class Fake {
       const { starts_in: _, ...waiting } = this.withWait(one);
       return {
         job: {
-          in_line: false,
+          ready: false,
           ...waiting,
           history,
           events: one.events ?? [],
           params: one.params ?? (one.sweep ? { lr: 0.001, opt: 'adam', wd: 0 } : {}),
           metrics,
-          why: waiting.in_line ? waiting.why.split('; ') : [waiting.why ?? `it is ${one.state}`],
+          why: waiting.ready ? waiting.why.split('; ') : [waiting.why ?? `it is ${one.state}`],
         },
       };
     }
@@ -664,7 +664,7 @@ export class Fake {
     };
     const send = (status, body, more = {}) => {
       response.writeHead(status, { ...headers, 'Content-Type': 'application/json', ...more });
-      response.end(status === 204 ? undefined : JSON.stringify({ schema: 1, ...body }));
+      response.end(status === 204 ? undefined : JSON.stringify({ schema: 2, ...body }));
     };
     try {
       if (!path.startsWith('/api/')) return this.file(path, response, headers);

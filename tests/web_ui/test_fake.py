@@ -16,7 +16,7 @@ _ASK = """
 import { Fake } from './fake.mjs';
 const fake = new Fake(30);
 const none = new URLSearchParams();
-const ask = (path, query = none) => [path, { schema: 1, ...fake.get(path, query) }];
+const ask = (path, query = none) => [path, { schema: 2, ...fake.get(path, query) }];
 console.log(JSON.stringify(Object.fromEntries([
   ask('/api/overview'), ask('/api/jobs'), ask('/api/jobs/15'), ask('/api/jobs/23'),
   ask('/api/jobs/15/log'), ask('/api/jobs/15/find', new URLSearchParams({ q: 'step 7' })),

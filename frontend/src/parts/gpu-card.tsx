@@ -35,7 +35,7 @@ function Memory({ gpu }: { gpu: Gpu }) {
     );
   const byOthers = Math.min(
     used,
-    gpu.strangers.reduce((sum, one) => sum + (one.memory_bytes ?? 0), 0),
+    gpu.other_processes.reduce((sum, one) => sum + (one.memory_bytes ?? 0), 0),
   );
   const byJobs = gpu.jobs.length ? used - byOthers : 0;
   const part = (size: number) => ({ width: `${(100 * size) / total}%` });
@@ -115,7 +115,7 @@ export function GpuCard({ gpu, children }: { gpu: Gpu; children?: ComponentChild
             </li>
           );
         })}
-        {gpu.strangers.map((one) => (
+        {gpu.other_processes.map((one) => (
           <li key={one.pid} class="other-process" title="not a Stoker job">
             <span class="cut grow">
               {visible(one.user ?? 'another user')}

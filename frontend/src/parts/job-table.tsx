@@ -268,7 +268,7 @@ export function JobTable({ jobs, loadAll, ...rest }: Props) {
         selected={canAct ? selected : undefined}
         onSelect={canAct ? onSelect : undefined}
         onSelectAll={onSelectAll}
-        canMove={(job) => Boolean(job.in_line)}
+        canMove={(job) => Boolean(job.ready)}
         onDrop={canAct ? rest.onDrop : undefined}
         rowKind={(job) => (job.state === 'held' ? 'faint-row' : '')}
       />

@@ -209,8 +209,10 @@ def _print_error(error: Error, wants_json: bool) -> None:
     if wants_json:
         import json
 
+        from stoker.core.formats.json_schema import JSON_SCHEMA
+
         text = {"code": error.code, "message": error.message, "hint": error.hint}
-        print(json.dumps({"schema": 1, "error": text}))
+        print(json.dumps({"schema": JSON_SCHEMA, "error": text}))
         return
     from stoker.cli.output import notice
     from stoker.core.formats.terminal import printable

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterable
 
+from stoker.core.formats.json_schema import JSON_SCHEMA
 from stoker.core.formats.terminal import cut, pad, printable, width
 from stoker.errors import OutputFailed
 
@@ -34,7 +35,7 @@ def print_json(**content: Any) -> None:
 def as_json(**content: Any) -> str:
     import json
 
-    return json.dumps({"schema": 1, **content})
+    return json.dumps({"schema": JSON_SCHEMA, **content})
 
 
 def report_change(text: str, brief: str | None = None) -> None:

@@ -101,7 +101,7 @@ class GpuView(Record):
                                   else None)}
                 for job in self.jobs
             ],
-            "strangers": [
+            "other_processes": [
                 {"pid": one.pid or None, "user": one.user, "memory_bytes": one.memory,
                  "compute": one.compute}
                 for one in (self.occupancy.other_processes if self.occupancy else ())
@@ -121,26 +121,26 @@ def load_gpu_views(db: Database, settings: Settings) -> tuple[list[GpuView], str
         devices = known_devices(db, settings)
         return [_shown(d, None, active, None, (), decisions) for d in devices], None
     sample = sample_once()
-    if sample.cards is None:
+    if sample.gpus is None:
         devices = job_queries.devices(db)
-        return [_shown(d, None, active, None, (), decisions) for d in devices], sample.trouble
+        return [_shown(d, None, active, None, (), decisions) for d in devices], sample.error
     known = {device.uuid: device for device in job_queries.devices(db)}
-    places = [(gpu.uuid, gpu.pci, gpu.slice_of is not None) for gpu in sample.cards]
+    places = [(gpu.uuid, gpu.pci, gpu.slice_of is not None) for gpu in sample.gpus]
     own_pid = daemon_pid(settings.state_dir)
     leases = [one for one in holders(places) if one.pid != own_pid]
-    attempts, users = owners(sample.cards, meta.store_tag(db))
+    attempts, users = owners(sample.gpus, meta.store_tag(db))
     shown = []
-    for gpu in sample.cards:
+    for gpu in sample.gpus:
         device = known.get(gpu.uuid) or as_device(gpu, by_uuid=settings.gpus_by_uuid)
         leased = leased_on(gpu, users, own_pid) if settings.leases else set()
         occupancy = occupancy_of(gpu, attempts, users, leased)
         others = tuple(one for one in leases if one.uuid == gpu.uuid)
         shown.append(_shown(device, gpu, active, occupancy, others, decisions))
-    if sample.trouble is not None:  # a GPU cannot be opened
-        seen = {gpu.uuid for gpu in sample.cards}
-        for uuid in known.keys() - seen:
+    if sample.error is not None:  # a GPU cannot be opened
+        sampled = {gpu.uuid for gpu in sample.gpus}
+        for uuid in known.keys() - sampled:
             lost = _shown(known[uuid], None, active, None, (), decisions)
-            closed = lost.closed or sample.trouble
+            closed = lost.closed or sample.error
             shown.append(lost._replace(state=closed, closed=closed))
         shown.sort(key=lambda one: one.device.number)
     return _allowed(shown, settings), None
@@ -173,8 +173,8 @@ def _shown(
     drained, _, quarantine = decisions.get(device.uuid, (False, None, None))
     jobs = tuple(job for job in active if device.number in job.devices)
     closed = None
-    if sample is not None and sample.trouble is not None:
-        closed = sample.trouble
+    if sample is not None and sample.error is not None:
+        closed = sample.error
     elif quarantine:
         closed = f"in quarantine: {quarantine}"
     elif drained:

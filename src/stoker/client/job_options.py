@@ -365,9 +365,9 @@ def _check_driver(named: Callable[[str], str]) -> None:
         from stoker.devices.nvml_client import sample_once
 
         sample = sample_once()
-        if sample.cards is None:
+        if sample.gpus is None:
             raise Unavailable(
-                f"cannot find the GPUs of this host: {sample.trouble}",
+                f"cannot find the GPUs of this host: {sample.error}",
                 f"for a job without a GPU: {named('gpus')} 0; otherwise see `stoker doctor`",
             )
 

@@ -158,11 +158,11 @@ class Queue:
 
     # -- devices -----------------------------------------------------------------------------
 
-    def decide_card(self, uuid: str, **decision: object) -> None:
+    def change_device_settings(self, uuid: str, **values: object) -> None:
         """Change a GPU: `drained`, `slots`, or `quarantine=None` to end its quarantine."""
         from stoker.store import changes
 
-        changes.decide_card(self.db, uuid, decision)
+        changes.change_device_settings(self.db, uuid, values)
         self.poke()
 
     def tag(self, ids: list[int], add: list[str], remove: list[str]) -> None:

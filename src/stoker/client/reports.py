@@ -68,7 +68,7 @@ class Reported(Record):
     row: Row
     summary: dict[str, Stat]
     source: Source | None
-    trouble: str | None  # about lines that could not be read
+    error: str | None  # about lines that could not be read
 
 
 def of_sweep(db: Database, places: JobFiles, sweep: SweepRow) -> list[Reported]:
@@ -91,7 +91,7 @@ def of_sweep(db: Database, places: JobFiles, sweep: SweepRow) -> list[Reported]:
         if has_early_stop:
             was_stopped = trial.cause == "stopped_early" or places.has_stop(trial.job)
             row = row._replace(extra={**row.extra, "stopped": "early" if was_stopped else None})
-        found.append(Reported(row, collector.summary, source, _trouble(collector)))
+        found.append(Reported(row, collector.summary, source, _error(collector)))
     if fresh:
         try:
             with db.transaction():
@@ -128,7 +128,7 @@ def of_jobs(db: Database, places: JobFiles, jobs: Iterable[JobRow]) -> list[Repo
             number, job.id, params, _last(collector), job.state,
             _seconds(job.started_at, job.ended_at), {"name": job.name} if job.name else {},
         )  # fmt: skip
-        found.append(Reported(row, collector.summary, source, _trouble(collector)))
+        found.append(Reported(row, collector.summary, source, _error(collector)))
     return found
 
 
@@ -258,7 +258,7 @@ def _seconds(started: float | None, ended: float | None) -> float | None:
     return max(0.0, round(ended - started, 3))
 
 
-def _trouble(collector: Collector) -> str | None:
+def _error(collector: Collector) -> str | None:
     if collector.first_invalid is None:
         return None
     where = collector.first_invalid

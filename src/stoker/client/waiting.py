@@ -34,7 +34,7 @@ _LISTED = 64
 class View:
     """A snapshot of GPUs and queue, for statements about any number of jobs.
 
-    `cards`: the result of `load_gpu_views`, to avoid loading it again. `extra`: a job that is added
+    `gpus`: the result of `load_gpu_views`, to avoid loading it again. `extra`: a job that is added
     to the snapshot if it became eligible since the last tick of the daemon.
     """
 
@@ -43,11 +43,11 @@ class View:
         db: Database,
         settings: Settings,
         depth: int = DEPTH,
-        cards: tuple[list[GpuView], str | None] | None = None,
+        gpus: tuple[list[GpuView], str | None] | None = None,
         extra: JobRow | None = None,
     ) -> None:
         self._db = db
-        gpus = cards or load_gpu_views(db, settings)
+        gpus = gpus or load_gpu_views(db, settings)
         now, offset = time.monotonic(), time.time() - time.monotonic()
         slots = job_queries.meta(db, "cpu_slots")
         cpus = int(str(slots)) if slots is not None else cpu_slots(settings)
@@ -67,8 +67,8 @@ class View:
         self._places: dict[int, Place] | None = None
         self._reasons: dict[tuple[int, str | None], tuple[list[str], bool]] = {}
         self._starts: dict[int, float] | None = None
-        self.seen = in_view(self._deep)
-        self.plan = decide(self.seen)
+        self.snapshot = in_view(self._deep)
+        self.plan = decide(self.snapshot)
 
     def starts(self) -> dict[int, float]:
         """Estimated seconds until jobs start; empty while the host cannot start any job."""
@@ -97,7 +97,7 @@ class View:
         key = (row.request_group, self.plan.waits.get(row.id))
         if key not in self._reasons:
             job = self._jobs.get(row.id) or _as_waiting(row, 0.0)
-            self._reasons[key] = reasons_of(job, self.seen, self.plan)
+            self._reasons[key] = reasons_of(job, self.snapshot, self.plan)
         sentences, waits_for_others = self._reasons[key]
         place = self.place(row)
         if not waits_for_others or not place.ahead:
@@ -112,7 +112,7 @@ class View:
             at = time.strftime("%H:%M", time.localtime(time.time() + start))
             sentences.append(f"estimated start at {at}, in {format_duration(start)}")
         if self.plan.waits.get(row.id) in (NO_DEVICE, RESERVED):
-            change = what_if(self._jobs[row.id], self.seen)
+            change = what_if(self._jobs[row.id], self.snapshot)
             if change is not None:
                 sentences.append(change)
         return sentences

@@ -31,7 +31,7 @@ def find_devices(wanted: str | None, by_uuid: bool = False) -> tuple[Device, ...
         return ()
     from stoker.devices.nvml_client import sample_once
 
-    gpus = sample_once().cards
+    gpus = sample_once().gpus
     if gpus is None:  # the driver does not answer, but /proc may list the GPUs
         return detect()
     return tuple(as_device(gpu, by_uuid=by_uuid) for gpu in gpus)

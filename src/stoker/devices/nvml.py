@@ -111,11 +111,11 @@ class Nvml:
                 # slow if no other program keeps the GPUs awake, so it is done only if necessary.
                 self._enumerate(now, reinitialise=bool(self._broken))
             gpus = self._read_all()
-            broken = {gpu.uuid for gpu in gpus if gpu.trouble}
+            broken = {gpu.uuid for gpu in gpus if gpu.error}
             if broken - self._broken:  # check whether only a slice was removed
                 self._enumerate(now, reinitialise=True)
                 gpus = self._read_all()
-                broken = {gpu.uuid for gpu in gpus if gpu.trouble}
+                broken = {gpu.uuid for gpu in gpus if gpu.error}
             self._broken = broken
         except pynvml.NVMLError as error:
             raise _unusable(error) from None
@@ -302,13 +302,13 @@ def _keep_readings(board: _Board, before: _Board | None) -> None:
             unit.has_memory_v2 = same.has_memory_v2
 
 
-def _mark_lost(board: _Board, trouble: str) -> None:
+def _mark_lost(board: _Board, error: str) -> None:
     board.handle = None
     for unit in board.units:
         unit.handle = None
         unit.readings.clear()
         unit.read_at.clear()
-        unit.gpu = unit.gpu._replace(trouble=trouble)
+        unit.gpu = unit.gpu._replace(error=error)
 
 
 def _read(unit: _Unit) -> GpuSample:
@@ -320,7 +320,7 @@ def _read(unit: _Unit) -> GpuSample:
     except pynvml.NVMLError_Uninitialized:
         raise
     except pynvml.NVMLError as error:
-        return unit.gpu._replace(trouble=_describe(error))
+        return unit.gpu._replace(error=_describe(error))
     unit.gpu = unit.gpu._replace(total=total, reserved=reserved)
     return unit.gpu._replace(used=used, processes=processes, **unit.readings)
 

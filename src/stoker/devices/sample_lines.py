@@ -21,8 +21,8 @@ def encode_0_1(sample: Sample) -> bytes:
 
     Such a daemon starts this code if Stoker is upgraded while it runs.
     """
-    gpus = None if sample.cards is None else [gpu[:_FIELDS_OF_0_1] for gpu in sample.cards]
-    return _encode([sample.at, gpus, sample.trouble, sample.xids]).encode() + b"\n"
+    gpus = None if sample.gpus is None else [gpu[:_FIELDS_OF_0_1] for gpu in sample.gpus]
+    return _encode([sample.at, gpus, sample.error, sample.xids]).encode() + b"\n"
 
 
 def decode(line: bytes) -> Sample:
@@ -34,9 +34,9 @@ def decode(line: bytes) -> Sample:
     """
     try:
         sample = from_fields(Sample, json.loads(line))
-        gpus = sample.cards
+        gpus = sample.gpus
         return sample._replace(
-            cards=None if gpus is None else tuple(_gpu(gpu) for gpu in gpus),
+            gpus=None if gpus is None else tuple(_gpu(gpu) for gpu in gpus),
             xids=tuple(from_fields(Xid, xid) for xid in sample.xids),
         )
     except (TypeError, ValueError) as error:

@@ -138,9 +138,9 @@ def set_draining(db: Database, draining: bool) -> None:
         meta.set_meta(db, "draining", int(draining))
 
 
-def decide_card(db: Database, uuid: str, decision: dict[str, object]) -> None:
+def change_device_settings(db: Database, uuid: str, values: dict[str, object]) -> None:
     """Set columns of `device_settings`: persistent settings of a GPU."""
     with db.transaction():
         db.execute("INSERT OR IGNORE INTO device_settings (uuid) VALUES (?)", (uuid,))
-        for column, value in decision.items():
+        for column, value in values.items():
             db.execute(f"UPDATE device_settings SET {column} = ? WHERE uuid = ?", (value, uuid))

@@ -375,7 +375,7 @@ class QueueReader:
         )  # fmt: skip
         return [Running(id, job, parse_devices(devices)) for id, job, devices in rows]
 
-    def cards(self) -> dict[int, str]:
+    def gpus(self) -> dict[int, str]:
         """Return the UUIDs of GPUs by number."""
         return dict(self._db.execute("SELECT number, uuid FROM devices"))
 

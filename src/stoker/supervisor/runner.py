@@ -284,7 +284,7 @@ class Runner:
 
     def _report(self, problem: str) -> None:
         """Send a problem to the daemon; "" when it is over."""
-        self._send("trouble", {"text": problem})
+        self._send("problem", {"text": problem})
 
     def _report_starts(self, starts: list[AttemptStarted]) -> None:
         for begun in starts:
@@ -324,7 +324,7 @@ def main(arguments: list[str]) -> None:
     except OSError as error:  # a full or read-only disk: the daemon retries later
         wire = Wire(first)
         wire.receive()  # the daemon's `hello`; nothing is sent before it
-        wire.send("trouble", {"text": f"the runner cannot start: {error.strerror}"})
+        wire.send("problem", {"text": f"the runner cannot start: {error.strerror}"})
         raise SystemExit(1) from None
     runner.work()
     os.close(int(lock))

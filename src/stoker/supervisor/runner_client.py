@@ -153,7 +153,7 @@ class RunnerClient:
                 return from_fields(Stuck, fields)
             if kind == "rolled":
                 self._safe_before = fields["segment"]
-            elif kind == "trouble":
+            elif kind == "problem":
                 self._problem = str(fields["text"])
             elif kind != "living" and kind not in self._unknown:
                 self._unknown.add(kind)

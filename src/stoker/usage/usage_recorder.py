@@ -89,7 +89,7 @@ class UsageRecorder:
     def _load_running_jobs(self) -> None:
         try:
             self._running = {one.attempt: one for one in self._queue.running()}
-            uuids = self._queue.cards()
+            uuids = self._queue.gpus()
         except sqlite3.Error:
             return  # keep the last state; the next tick tries again
         if self._running:
@@ -110,7 +110,7 @@ class UsageRecorder:
     def _add_sample(self, sample: Sample) -> None:
         self._busy_tick = self._ticks
         shares: dict[int, list[GpuValues]] = {}
-        for gpu in sample.cards or ():
+        for gpu in sample.gpus or ():
             values = (gpu.utilisation, gpu.used, gpu.power, gpu.temperature)
             self._gpus.setdefault(gpu.uuid, []).append(values)
             memory = self._memory_by_attempt(gpu)

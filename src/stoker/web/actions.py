@@ -104,15 +104,15 @@ def edit(queue: Queue, job: int, form: JobPatch) -> dict[str, object]:
 def act_on_gpu(queue: Queue, uuid: str, form: GpuAct) -> dict[str, object]:
     check_gpu(queue, uuid)
     if form.action == "drain":
-        queue.decide_card(uuid, drained=1)
+        queue.change_device_settings(uuid, drained=1)
     elif form.action == "restore":
-        queue.decide_card(uuid, drained=0, quarantine=None)
+        queue.change_device_settings(uuid, drained=0, quarantine=None)
     else:
         if form.slots is None:
             raise UsageError(
                 "action `slots` needs a number of slots", '{"action": "slots", "slots": 2}'
             )
-        queue.decide_card(uuid, slots=form.slots)
+        queue.change_device_settings(uuid, slots=form.slots)
     return {"changed": 1}
 
 

@@ -21,13 +21,13 @@ def job_in_full(queue: Queue, row: JobRow, reports: Reports) -> dict[str, object
     return {
         **views.job_in_full(db, queue.settings, row),
         "why": waiting.why(db, queue.settings, row),
-        "in_line": _is_in_line(row),
+        "ready": _is_ready(row),
         "params": params_of(db, row),
         "metrics": reports.metrics(row),
     }
 
 
-def _is_in_line(row: JobRow) -> bool:
+def _is_ready(row: JobRow) -> bool:
     """Whether the job waits for resources only, so that its priority decides when it starts."""
     is_due = row.eligible_at is None or row.eligible_at <= time.time()
     return row.state == "queued" and not row.blockers and is_due

@@ -152,7 +152,7 @@ class DaemonAct(Form):
 class Answer(BaseModel):
     model_config = ConfigDict(extra="allow")
 
-    schema_: Literal[1] = Field(alias="schema")
+    schema_: Literal[2] = Field(alias="schema")
 
 
 class ErrorText(BaseModel):
@@ -238,7 +238,7 @@ class Job(BaseModel):
 class WaitingJob(Job):
     why: str
     starts_in: float | None
-    in_line: bool = Field(
+    ready: bool = Field(
         description="it waits for GPUs or CPU slots only, so its position is its rank"
     )
 
@@ -274,7 +274,7 @@ class JobInFull(Job):
     history: list[Attempt]
     events: list[JobEvent]
     why: list[str]
-    in_line: bool
+    ready: bool
     params: dict[str, Any]
     metrics: dict[str, Metric]
 
@@ -358,7 +358,7 @@ class Overview(Answer):
     host: str
     daemon: DaemonState
     gpus: list[Gpu]
-    trouble: str | None
+    gpu_error: str | None
     running: list[Job]
     queue: list[WaitingJob]
     recent: list[Job]

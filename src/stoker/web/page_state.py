@@ -44,7 +44,7 @@ class PageState(Record):
     recent: tuple[int, ...]
     waits: dict[int, Wait]  # of all jobs in `queue`
     gpus: list[dict[str, object]]
-    trouble: str | None  # why the GPUs cannot be read
+    gpu_error: str | None  # why the GPUs cannot be read
     counts: dict[str, int]
     sweeps: dict[str, dict[str, object]]
     daemon: dict[str, object]
@@ -102,7 +102,7 @@ class PageStateReader:
             recent=tuple(row.id for row in recent),
             waits=reasons,
             gpus=[gpu.as_json() for gpu in gpu_views],
-            trouble=gpu_error,
+            gpu_error=gpu_error,
             counts=self._counts.get("", lambda: job_queries.counts(db)),
             sweeps=sweeps,
             daemon={"pid": daemon["pid"], "draining": daemon["draining"]},
@@ -124,9 +124,9 @@ class PageStateReader:
         if not self._has_driver and any(row.id not in known for row in rows):
             self._waits.invalidate("")
             known = self._waits.get("", read_waits)
-        in_line = set(ready)
+        ready_ids = set(ready)
         return {
-            row.id: known.get(row.id, _UNKNOWN)._replace(in_line=row.id in in_line) for row in rows
+            row.id: known.get(row.id, _UNKNOWN)._replace(ready=row.id in ready_ids) for row in rows
         }
 
     def seconds_until_fresh(self) -> float:
@@ -137,7 +137,7 @@ class PageStateReader:
 
 def _wait_json(wait: Wait, now: float) -> dict[str, object]:
     seconds = None if wait.starts_at is None else max(0.0, round(wait.starts_at - now, 1))
-    return {"why": wait.why, "starts_in": seconds, "in_line": wait.in_line}
+    return {"why": wait.why, "starts_in": seconds, "ready": wait.ready}
 
 
 def overview(state: PageState, event: int, read_only: bool) -> dict[str, object]:
@@ -149,7 +149,7 @@ def overview(state: PageState, event: int, read_only: bool) -> dict[str, object]
         "host": os.uname().nodename,
         "daemon": state.daemon,
         "gpus": state.gpus,
-        "trouble": state.trouble,
+        "gpu_error": state.gpu_error,
         "running": [state.job(id) for id in state.running],
         "queue": [state.job(id) for id in state.queue],
         "recent": [state.job(id) for id in state.recent],
@@ -200,7 +200,7 @@ def difference(old: PageState, new: PageState) -> dict[str, object] | None:
 
 def _differs(old: Wait, new: Wait) -> bool:
     """Whether clients need an update; a start time that moved by a few seconds does not count."""
-    if old.in_line != new.in_line:
+    if old.ready != new.ready:
         return True
     if old.why != new.why or old.starts_at is None or new.starts_at is None:
         return (old.why, old.starts_at is None) != (new.why, new.starts_at is None)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from starlette.requests import Request
 from starlette.responses import Response
 
+from stoker.core.formats.json_schema import JSON_SCHEMA
 from stoker.errors import (
     Broken,
     Conflict,
@@ -39,7 +40,8 @@ _MIN_GZIP_BYTES = 16 << 10
 
 def encode(content: Mapping[str, object]) -> bytes:
     """Encode as ASCII JSON: text that is not valid UTF-8 is kept as escapes."""
-    return json.dumps({"schema": 1, **content}, separators=(",", ":"), allow_nan=False).encode()
+    document = {"schema": JSON_SCHEMA, **content}
+    return json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
 
 
 def json_response(request: Request, content: Mapping[str, object], status: int = 200) -> Response:

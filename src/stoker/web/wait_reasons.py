@@ -17,7 +17,7 @@ from stoker.store.job_queries import JobRow
 class Wait(Record):
     why: str
     starts_at: float | None = None  # seconds since the epoch
-    in_line: bool = False  # it waits for GPUs or CPU slots only
+    ready: bool = False  # it waits for GPUs or CPU slots only
 
 
 def waits(
@@ -31,15 +31,15 @@ def waits(
     rows = list(rows)
     if not rows:
         return {}
-    view = waiting.View(db, settings, cards=gpus)
+    view = waiting.View(db, settings, gpus=gpus)
     starts = view.starts() if job_queries.has_known_end(db) else {}
     not_running = why_not_running(settings.state_dir)
     daemon = [] if not_running is None else [not_running]
-    in_line = set(ready)
+    ready_ids = set(ready)
     now = time.time()
     found = {}
     for row in rows:
-        if row.id in in_line:
+        if row.id in ready_ids:
             # The position comes first, since the web UI may cut off the rest.
             sentences = daemon + view.reasons(row, place_first=True)
         else:

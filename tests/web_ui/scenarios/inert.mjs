@@ -41,7 +41,7 @@ export default async ({ fake, page, open, until, assert }) => {
   fake.addSweep(EVIL[0], 6);
   fake.sweeps.get(EVIL[0]).rows.forEach((row, i) => Object.assign(row, { opt: EVIL[i] }));
   fake.gpus[0].model = fake.gpus[0].state = EVIL[0];
-  fake.gpus[6].strangers[0].user = EVIL[0];
+  fake.gpus[6].other_processes[0].user = EVIL[0];
   await open();
   const checkInert = async (what) => {
     await page.waitForTimeout(250);

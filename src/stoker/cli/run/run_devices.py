@@ -38,7 +38,7 @@ def gpus_of(parsed: Parsed, settings: Settings, tag_base: int) -> FixedGpus:
         return FixedGpus(devices)
     if any("," in device.visible for device in devices):
         # A pair such as 0+1 is one device for Stoker, but not for the driver.
-        _check_known(devices, tuple(map(as_device, sample_once().cards or ())))
+        _check_known(devices, tuple(map(as_device, sample_once().gpus or ())))
         return FixedGpus(devices)
     # Inside a job, the GPUs of the job are already leased, and the run may use them.
     held = os.environ.get("STOKER_GPU_UUIDS", "").split(",")

@@ -299,13 +299,13 @@ def _logout() -> Iterator[Finding]:
 def _devices(settings: Settings) -> Iterator[Finding]:
     if not settings.devices and has_driver():
         sample = sample_once()
-        if sample.cards is None:
-            yield Finding("bad", f"no GPU can be used: {sample.trouble}",
+        if sample.gpus is None:
+            yield Finding("bad", f"no GPU can be used: {sample.error}",
                           "CPU jobs continue; GPU jobs start when the driver responds")  # fmt: skip
             return
-        for gpu in sample.cards:
-            if gpu.trouble is not None:
-                yield Finding("bad", f"GPU {gpu.visible}: {gpu.trouble}")
+        for gpu in sample.gpus:
+            if gpu.error is not None:
+                yield Finding("bad", f"GPU {gpu.visible}: {gpu.error}")
     devices = find_devices(settings.devices)
     if devices:
         names = ", ".join(sorted({device.model or "GPU" for device in devices}))

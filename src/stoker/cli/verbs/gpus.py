@@ -50,7 +50,7 @@ def run(parsed: Parsed) -> int:
 
 def _as_json(queue: Queue) -> dict[str, Any]:
     gpus, error = load_gpu_views(queue.db, queue.settings)
-    return {"gpus": [gpu.as_json() for gpu in gpus], "trouble": error}
+    return {"gpus": [gpu.as_json() for gpu in gpus], "gpu_error": error}
 
 
 def _render(found: tuple[list[GpuView], str | None]) -> str:
@@ -88,11 +88,11 @@ def _change(queue: Queue, parsed: Parsed) -> int:
     devices = _named(queue, words)
     for device in devices:
         if action == "drain":
-            queue.decide_card(device.uuid, drained=1)
+            queue.change_device_settings(device.uuid, drained=1)
         elif action == "restore":
-            queue.decide_card(device.uuid, drained=0, quarantine=None)
+            queue.change_device_settings(device.uuid, drained=0, quarantine=None)
         else:
-            queue.decide_card(device.uuid, slots=slots)
+            queue.change_device_settings(device.uuid, slots=slots)
     done = {"drain": "drained: running jobs finish, no more jobs start", "restore": "in use again",
             "slots": f"set to {slots} slot{'s' if slots != 1 else ''}"}[action]  # fmt: skip
     names = ", ".join(device.visible for device in devices)

@@ -275,9 +275,9 @@ def _print_groups(
 
 
 def _warn_about_bad_reports(reported: list[Reported]) -> None:
-    bad = [one for one in reported if one.trouble is not None]
+    bad = [one for one in reported if one.error is not None]
     if bad:
         first = bad[0]
         what = f"trial {first.row.trial}" if first.row.trial is not None else f"job {first.row.job}"
         more = f" (and {plural(len(bad) - 1, 'other')})" if len(bad) > 1 else ""
-        notice(f"warning: invalid reports of {what}{more}: {printable(first.trouble or '')}")
+        notice(f"warning: invalid reports of {what}{more}: {printable(first.error or '')}")

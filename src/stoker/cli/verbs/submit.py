@@ -6,7 +6,7 @@ import os
 
 from stoker.cli.job_flags import SUBMIT_FLAGS
 from stoker.cli.open_queue import open_queue
-from stoker.cli.output import as_json, notice, report_change
+from stoker.cli.output import as_json, notice, print_json, report_change
 from stoker.cli.submit_checks import (
     check_job_file,
     check_program,
@@ -221,8 +221,6 @@ def _dry_run(specs: list[JobSpec], parsed: Parsed) -> int:
     from stoker.core.formats.terminal import printable
 
     if parsed["json"]:
-        import json
-
         from stoker.client.views import iso
 
         jobs = [
@@ -238,7 +236,7 @@ def _dry_run(specs: list[JobSpec], parsed: Parsed) -> int:
              "after": [{"job": job, "condition": condition} for job, condition in spec.after]}
             for spec in specs
         ]  # fmt: skip
-        print(json.dumps({"schema": 1, "dry_run": jobs}))
+        print_json(dry_run=jobs)
         return 0
     for spec in specs:
         kind = f"{spec.context.shell} -c" if spec.shell else "exec"

@@ -24,17 +24,17 @@ class Guard:
         self._hosts = hosts
         self._token = token
 
-    def refuse(self, asked: GuardRequest) -> Refusal | None:
-        if not asked.path.startswith("/"):
+    def refuse(self, request: GuardRequest) -> Refusal | None:
+        if not request.path.startswith("/"):
             return Refusal(400, "usage", "Bad request")
-        if asked.headers.get("host", "").lower() not in self._hosts:
+        if request.headers.get("host", "").lower() not in self._hosts:
             return Refusal(403, "wrong_host", "The Host header does not name this server")
-        if asked.uid not in own_uids() and not self._has_right_token(asked.headers):
+        if request.uid not in own_uids() and not self._has_right_token(request.headers):
             text = "Only the user who started this server can use it without a token"
             return Refusal(401, "no_token", text, None if self._token is None else "basic")
-        return refuse_site(asked, self._hosts, opens_by_link=True)
+        return refuse_site(request, self._hosts, opens_by_link=True)
 
-    def is_suspect(self, asked: GuardRequest) -> bool:
+    def is_suspect(self, request: GuardRequest) -> bool:
         return False  # the token is too long to be guessed
 
     def _has_right_token(self, headers: Mapping[str, str]) -> bool:

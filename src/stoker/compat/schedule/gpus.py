@@ -40,10 +40,10 @@ class Gpus:
 
         sample = sample_once()
         self._sampled_at = sample.at
-        if sample.cards is None:  # keep the last known state
-            self.driver_error = None if self._samples else sample.trouble
+        if sample.gpus is None:  # keep the last known state
+            self.driver_error = None if self._samples else sample.error
         else:
-            self._samples = {gpu.number: gpu for gpu in sample.cards}
+            self._samples = {gpu.number: gpu for gpu in sample.gpus}
 
     @property
     def count(self) -> int | None:
@@ -70,9 +70,9 @@ class Gpus:
         for index in indices:
             gpu = self._samples.get(index)
             if gpu is not None and gpu.uuid not in self._held:
-                seen = occupancy_of(gpu, {}, {p.pid: user_of(p.pid) for p in gpu.processes})
-                if gpu.trouble is not None or seen.has_other_processes:
-                    found[index] = gpu.trouble or seen.note or "another process uses it"
+                occupancy = occupancy_of(gpu, {}, {p.pid: user_of(p.pid) for p in gpu.processes})
+                if gpu.error is not None or occupancy.has_other_processes:
+                    found[index] = gpu.error or occupancy.note or "another process uses it"
         return found
 
     def visible(self, indices: tuple[int, ...]) -> str:

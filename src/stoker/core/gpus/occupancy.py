@@ -90,15 +90,17 @@ def occupancy_of(
 
 
 def state_of(
-    device: Device, seen: Occupancy, running: Iterable[RunningJob], closed: str | None
+    device: Device, occupancy: Occupancy, running: Iterable[RunningJob], closed: str | None
 ) -> DeviceState:
     """Return the state of a device for the policy, apart from the reservations of running jobs."""
     excess = 0
     for job in running:
         if device.number in job.devices:
             # Memory that a job uses beyond its request counts as used.
-            excess += max(0, seen.ours.get(job.attempt, 0) - amount_of(job.request, device))
-    return DeviceState(seen.foreign + excess, seen.has_other_processes, closed, seen.note)
+            excess += max(0, occupancy.ours.get(job.attempt, 0) - amount_of(job.request, device))
+    return DeviceState(
+        occupancy.foreign + excess, occupancy.has_other_processes, closed, occupancy.note
+    )
 
 
 def describe(process: OtherProcess) -> str:

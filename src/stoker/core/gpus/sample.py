@@ -34,7 +34,7 @@ class GpuSample(Record):
     energy: float | None = None  # since the driver was loaded
     ecc_errors: int | None = None  # uncorrected, since the driver was loaded
     processes: tuple[GpuProcess, ...] = ()
-    trouble: str | None = None  # error that makes it unusable: lost, needs a reset
+    error: str | None = None  # why it is unusable: lost, needs a reset
 
 
 class Xid(Record):
@@ -47,10 +47,10 @@ class Xid(Record):
 class Sample(Record):
     """All GPUs at one moment (monotonic).
 
-    If the driver did not answer, `cards` is None and `trouble` holds the error.
+    If the driver did not answer, `gpus` is None and `error` holds the error.
     """
 
     at: float
-    cards: tuple[GpuSample, ...] | None
-    trouble: str | None = None
+    gpus: tuple[GpuSample, ...] | None
+    error: str | None = None
     xids: tuple[Xid, ...] = ()

@@ -112,8 +112,8 @@ def in_view(snapshot: Snapshot) -> Snapshot:
         groups.setdefault(job.request_group or -job.id, []).append(job)
     requests = [group[0].request for group in groups.values()]
     count = jobs_to_see(requests, snapshot.devices, snapshot.running, snapshot.cpu_slots)
-    seen = tuple(job for group in groups.values() for job in group[:count])
-    return snapshot._replace(waiting=seen)
+    considered = tuple(job for group in groups.values() for job in group[:count])
+    return snapshot._replace(waiting=considered)
 
 
 def jobs_to_see(

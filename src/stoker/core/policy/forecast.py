@@ -33,10 +33,10 @@ def forecast(snapshot: Snapshot, cut: Collection[int] = ()) -> dict[int, float]:
     next_attempt = max(running, default=0) + 1
     now = snapshot.now
     for _ in range(_STEPS):
-        seen = snapshot._replace(
+        later = snapshot._replace(
             now=now, running=tuple(running.values()), waiting=tuple(waiting.values())
         )
-        plan = decide(in_view(seen), with_reasons=False)
+        plan = decide(in_view(later), with_reasons=False)
         for start in plan.starts:
             job = waiting.pop(start.job)
             starts[job.id] = now - snapshot.now

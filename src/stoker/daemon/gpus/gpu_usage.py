@@ -57,7 +57,7 @@ class UsageMeters:
         return set() if meter is None else meter.pids
 
     def add_sample(
-        self, gpu: GpuSample, seen: Occupancy, live: Mapping[int, RunningJob], at: float
+        self, gpu: GpuSample, occupancy: Occupancy, live: Mapping[int, RunningJob], at: float
     ) -> None:
         """Add the sample of one GPU."""
         for process in gpu.processes:
@@ -67,8 +67,8 @@ class UsageMeters:
         jobs_here = [job for job in live.values() if gpu.number in job.devices]
         for job in jobs_here:
             meter = self._meter(job.attempt)
-            is_gone = meter.memory and job.attempt not in seen.ours  # its memory is free again
-            meter.memory = max(meter.memory, seen.ours.get(job.attempt, 0))
+            is_gone = meter.memory and job.attempt not in occupancy.ours  # its memory is free again
+            meter.memory = max(meter.memory, occupancy.ours.get(job.attempt, 0))
             if gpu.total and gpu.total - gpu.reserved - gpu.used < _FULL_BYTES:
                 meter.full.add(gpu.number)
             elif not is_gone:

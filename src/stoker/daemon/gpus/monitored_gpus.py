@@ -21,7 +21,7 @@ from stoker.daemon.gpus.gpu_usage import GpuUse, UsageMeters
 from stoker.daemon.gpus.process_owners import leased_on, owners
 from stoker.devices.discovery import as_device
 from stoker.devices.leases.holders import DeviceClaim
-from stoker.devices.leases.lease import Lease, Waiter, first_in_line, holders, try_take
+from stoker.devices.leases.lease import Lease, Waiter, first_waiters, holders, try_take
 from stoker.errors import Error
 from stoker.supervisor.kill_processes import kill_attempt
 
@@ -89,11 +89,11 @@ class MonitoredGpus(ChangingGpus):
         self._seen_at, self._needs_sample = sample.at, False
         if self._granted is not None and sample.at > self._granted_until:
             self._release_granted()
-        if sample.cards is None:
-            self.problem = sample.trouble
+        if sample.gpus is None:
+            self.problem = sample.error
         else:
             self.problem = None
-            gpus = [gpu._replace(number=self._number(gpu)) for gpu in sample.cards]
+            gpus = [gpu._replace(number=self._number(gpu)) for gpu in sample.gpus]
             self._samples = {gpu.number: gpu for gpu in gpus}
             self.devices = tuple(self._device(gpu) for gpu in gpus)
             # The driver may still list a process that is dead; earlier samples know its attempt.
@@ -101,10 +101,10 @@ class MonitoredGpus(ChangingGpus):
             attempts, users = owners(gpus, self._tag_base, known)
             for gpu in gpus:
                 leased = leased_on(gpu, users, os.getpid()) if self._leases else set()
-                seen = self._occupancy[gpu.number] = occupancy_of(gpu, attempts, users, leased)
-                self._clear(gpu, seen, sample.at)
+                occupancy = self._occupancy[gpu.number] = occupancy_of(gpu, attempts, users, leased)
+                self._clear(gpu, occupancy, sample.at)
                 self._check_health(gpu)
-                self._meters.add_sample(gpu, seen, live, sample.at)
+                self._meters.add_sample(gpu, occupancy, live, sample.at)
             for number in self._clearing.keys() - self._samples.keys():
                 del self._clearing[number]  # the GPU is gone, and its memory too
             for xid in sample.xids:
@@ -130,8 +130,8 @@ class MonitoredGpus(ChangingGpus):
         """Close its GPUs until the driver confirms that its processes are gone."""
         pids = self._meters.pids(job.attempt)
         for number in job.devices:
-            seen = self._occupancy.get(number)
-            ended = _EndedAttempt(now, pids, seen is not None and seen.has_hidden)
+            occupancy = self._occupancy.get(number)
+            ended = _EndedAttempt(now, pids, occupancy is not None and occupancy.has_hidden)
             self._clearing.setdefault(number, {})[job.attempt] = ended
             state = self.states.get(number, DeviceState())
             self.states = {**self.states, number: state._replace(closed=_CLEARING, is_brief=True)}
@@ -166,14 +166,15 @@ class MonitoredGpus(ChangingGpus):
         soon = soon or self._needs_sample or self._granted is not None
         return now + _POLL_SECONDS if soon else None
 
-    def _clear(self, gpu: GpuSample, seen: Occupancy, at: float) -> None:
+    def _clear(self, gpu: GpuSample, occupancy: Occupancy, at: float) -> None:
         clearing = self._clearing.get(gpu.number, {})
         for attempt, ended in list(clearing.items()):
             is_late = at > ended.ended_at + _CLEARING_SECONDS
             # Memory without an owner is probably that of its last process, being freed.
-            is_freeing = seen.has_hidden and not ended.had_unowned_memory and not is_late
+            is_freeing = occupancy.has_hidden and not ended.had_unowned_memory and not is_late
             listed = {process.pid for process in gpu.processes} & ended.pids
-            if at > ended.ended_at and attempt not in seen.ours and not listed and not is_freeing:
+            is_listed = listed or attempt in occupancy.ours
+            if at > ended.ended_at and not is_listed and not is_freeing:
                 del clearing[attempt]
             elif is_late:
                 kill_attempt(self._tag_base, attempt)
@@ -181,9 +182,9 @@ class MonitoredGpus(ChangingGpus):
     def _check_health(self, gpu: GpuSample) -> None:
         # Only when the problem is new: after `stoker gpus restore`, the GPU is used as soon as the
         # problem is gone.
-        if gpu.trouble is not None and gpu.trouble != self._problems.get(gpu.uuid):
-            self._quarantine(gpu.uuid, gpu.trouble)
-        self._problems[gpu.uuid] = gpu.trouble
+        if gpu.error is not None and gpu.error != self._problems.get(gpu.uuid):
+            self._quarantine(gpu.uuid, gpu.error)
+        self._problems[gpu.uuid] = gpu.error
         if gpu.ecc_errors is not None:
             new = gpu.ecc_errors - self._ecc.get(gpu.uuid, gpu.ecc_errors)
             self._ecc[gpu.uuid] = gpu.ecc_errors
@@ -205,7 +206,7 @@ class MonitoredGpus(ChangingGpus):
 
     def lost(self) -> set[int]:
         """Devices that the driver has lost; jobs on them cannot continue."""
-        return {gpu.number for gpu in self._samples.values() if gpu.trouble is not None}
+        return {gpu.number for gpu in self._samples.values() if gpu.error is not None}
 
     def _find_states(self, live: Mapping[int, RunningJob]) -> None:
         self.states = {
@@ -222,8 +223,8 @@ class MonitoredGpus(ChangingGpus):
             return self.problem
         if quarantine is not None:
             return f"in quarantine: {quarantine}"
-        if self._samples[device.number].trouble is not None:
-            return self._samples[device.number].trouble
+        if self._samples[device.number].error is not None:
+            return self._samples[device.number].error
         if drained:
             return "drained"
         if self._named is not None and not is_named(device, self._named):
@@ -300,7 +301,7 @@ class MonitoredGpus(ChangingGpus):
             place = [(device.uuid, device.pci, device.slice_of is not None)]
             try:
                 holders(place)
-                first_in_line(place)
+                first_waiters(place)
             except Error:
                 found.append(device.number)
         return tuple(found) or devices

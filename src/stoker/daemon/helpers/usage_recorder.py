@@ -33,13 +33,14 @@ class UsageRecorderProcess(HelperProcess):
             return super().next_deadline()
         return self._due_at
 
-    def update(self, loop: Loop, seen: Sample | None, now: float) -> str | None:
+    def update(self, loop: Loop, sample: Sample | None, now: float) -> str | None:
         """Send the newest GPU sample; called in every tick. Returns an error text, or None."""
         self._now = now
         self._due_at = self._find_due(loop)
-        if self.is_running and seen is not self._sent and now >= self._send_at and seen is not None:
-            self._sent, self._send_at = seen, now + _SEND_SECONDS
-            self.send(encode(seen))
+        is_due = self.is_running and now >= self._send_at
+        if is_due and sample is not None and sample is not self._sent:
+            self._sent, self._send_at = sample, now + _SEND_SECONDS
+            self.send(encode(sample))
         return self.check(now, not self.is_running)
 
     def _find_due(self, loop: Loop) -> float | None:

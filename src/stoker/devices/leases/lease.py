@@ -73,7 +73,7 @@ def holders(gpus: Sequence[tuple[str, str, bool]]) -> list[Holder]:
     return [holder for gpu in gpus for holder in read_holders(gpu[0], paths_of(*gpu)[0])]
 
 
-def first_in_line(gpus: Sequence[tuple[str, str, bool]]) -> list[Holder]:
+def first_waiters(gpus: Sequence[tuple[str, str, bool]]) -> list[Holder]:
     """Return the processes that hold the gates and so wait first; takes no lock."""
     return [holder for gpu in gpus for holder in read_holders(gpu[0], paths_of(*gpu)[1])]
 
@@ -94,7 +94,7 @@ class Waiter:
             if claim.amount is not None and claim.amount > claim.total:
                 raise Impossible(f"{claim.amount} bytes are more than the {claim.total} of a GPU")
         self.is_dead = False  # whether the helper exited without a lease
-        self.trouble: str | None = None  # why, if known
+        self.error: str | None = None  # why, if known
         self._count = len(claims)
         words = [str(os.getpid()), json.dumps([claim._asdict() for claim in claims])]
         try:
@@ -131,7 +131,7 @@ class Waiter:
         self.is_dead = True
         if word:
             text = word.decode(errors="replace")
-            self.trouble = "too many open files" if text == "ok" else text
+            self.error = "too many open files" if text == "ok" else text
         return None
 
     def cancel(self) -> None:

@@ -22,7 +22,7 @@ _OPEN_TO_ALL = 0o1777
 # O_NONBLOCK: opening a FIFO that another user put there must not block.
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _REPLACED_LIMIT = 100
-_HOST_TROUBLE = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOLCK)
+_TEMPORARY_HOST_ERRORS = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOLCK)
 
 
 def lock(path: str, how: int) -> int | None:
@@ -82,7 +82,7 @@ def _planted(path: str, what: str) -> NoPermission:
 
 
 def explained(error: OSError) -> Error:
-    if error.errno in _HOST_TROUBLE:
+    if error.errno in _TEMPORARY_HOST_ERRORS:
         return TryLater(f"cannot take a lease: {error.strerror}")
     where = f" with `{error.filename}`" if error.filename else ""
     return NoPermission(
