@@ -82,7 +82,7 @@ def measure_tick(folder: Path, tag: int, jobs: int) -> None:
         begun = time.process_time()
         found = trees.sample(attempts, time.monotonic()) if jobs else {}
         looked = time.process_time()
-        rows = [Row("tree", str(id), (int(tree.cpu or 0), tree.memory >> 16))
+        rows = [Row("job_processes", str(id), (int(tree.cpu or 0), tree.memory >> 16))
                 for id, tree in found.items()]  # fmt: skip
         writer.tick(time.time(), rows, lambda job: False)
         ended = time.process_time()

@@ -33,7 +33,7 @@ class Plant:
 
     def gpu_rows(self) -> Iterator[Row]:
         for uuid in self._gpus:
-            yield Row("card", uuid, gather("card", [self._look()]))
+            yield Row("gpu", uuid, gather("gpu", [self._look()]))
 
     def job_rows(self, with_gpus: bool) -> Iterator[Row]:
         rng = self._rng
@@ -42,9 +42,13 @@ class Plant:
                 self._current[place], self._next_job = self._next_job, self._next_job + 1
             key = str(self._current[place])
             memory = 20 * GIB + rng.gauss(0, 1) * (50 << 20)
-            yield Row("tree", key, gather("tree", [(max(0, rng.gauss(400, 40)), memory)]))
+            yield Row(
+                "job_processes",
+                key,
+                gather("job_processes", [(max(0, rng.gauss(400, 40)), memory)]),
+            )
             if with_gpus:
-                yield Row("share", key, gather("share", [self._look()]))
+                yield Row("job_gpus", key, gather("job_gpus", [self._look()]))
 
     def _look(self) -> tuple[float, float, float, float]:
         rng = self._rng

@@ -64,8 +64,8 @@ def test_steady_readings_cost_one_byte_per_number() -> None:
 
 def test_several_samples_become_one_reading() -> None:
     samples = [(10, 5 << 20, 100.0, None), (40, 7 << 20, 200.0, None)]
-    assert gather("card", samples) == (25, 7, 150, None)
-    assert gather("tree", [(99.96, 3 << 16)]) == (1000, 3)
+    assert gather("gpu", samples) == (25, 7, 150, None)
+    assert gather("job_processes", [(99.96, 3 << 16)]) == (1000, 3)
 
 
 # -- coarser --------------------------------------------------------------------------------------

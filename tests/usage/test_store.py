@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoker.core.formats.time_series import TICKS, Reading
+from stoker.core.formats.time_series import TICKS, Reading, encode
 from stoker.store.usage_history import FILE_NAME, Row, TraceWriter, read
 from stoker.usage.usage_charts import gpu_trace, job_trace
 from tests.usage.plant import DAY, Plant, run, size
@@ -26,10 +26,10 @@ NewWriter = Callable[..., TraceWriter]
 
 
 def keep(writer: TraceWriter, at: float, value: int, key: str = "GPU-1") -> None:
-    writer.tick(at, [Row("card", key, (value, None, 2 * value, 30))], lambda job: False)
+    writer.tick(at, [Row("gpu", key, (value, None, 2 * value, 30))], lambda job: False)
 
 
-def kept(folder: Path, key: str = "GPU-1", kind: str = "card") -> list[Reading]:
+def kept(folder: Path, key: str = "GPU-1", kind: str = "gpu") -> list[Reading]:
     return sorted((reading for _, reading in read(str(folder), kind, key)), key=lambda r: r[0])
 
 
@@ -80,9 +80,9 @@ def test_only_the_requested_readings_are_loaded(tmp_path: Path, writer: TraceWri
     for tick in range(600):
         keep(writer, T0 + tick, tick)
         keep(writer, T0 + tick, 0, key="GPU-2")
-    late = [values[0] for _, (_, values) in read(str(tmp_path), "card", "GPU-1", T0 + 590)]
+    late = [values[0] for _, (_, values) in read(str(tmp_path), "gpu", "GPU-1", T0 + 590)]
     assert sorted(v for v in late if v is not None) == list(range(590, 600))
-    assert kept(tmp_path, "GPU-3") == kept(tmp_path, "GPU-1", kind="tree") == []
+    assert kept(tmp_path, "GPU-3") == kept(tmp_path, "GPU-1", kind="job_processes") == []
 
 
 def test_file_is_not_readable_by_other_users(tmp_path: Path, writer: TraceWriter) -> None:
@@ -95,6 +95,78 @@ def test_missing_file_has_no_readings(tmp_path: Path) -> None:
     assert gpu_trace(str(tmp_path), "GPU-1", 0, 100) == {}
     assert job_trace(str(tmp_path), 1, 100) == {}
     assert os.listdir(tmp_path) == []
+
+
+# -- files of earlier versions ---------------------------------------------------------------------
+
+VERSION_1 = """
+CREATE TABLE tracks (
+    id INTEGER PRIMARY KEY, kind TEXT NOT NULL, key TEXT NOT NULL, UNIQUE (kind, key)
+);
+CREATE TABLE recent (id INTEGER PRIMARY KEY, track INTEGER NOT NULL, data BLOB NOT NULL);
+CREATE TABLE blocks (
+    id INTEGER PRIMARY KEY, track INTEGER NOT NULL, level INTEGER NOT NULL, last INTEGER NOT NULL,
+    data BLOB NOT NULL
+);
+CREATE INDEX blocks_by_track ON blocks (track, last);
+CREATE INDEX blocks_by_age ON blocks (level, last);
+INSERT INTO tracks VALUES (1, 'card', 'GPU-1'), (2, 'share', '7'), (3, 'tree', '7');
+"""
+
+
+def _fill_version_1(folder: Path) -> None:
+    """Write a file as version 1 did: one block and one recent reading of each kind of track."""
+    connection = sqlite3.connect(folder / FILE_NAME, isolation_level=None)
+    connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.executescript(VERSION_1)
+    start = round(T0 * TICKS)
+    for track, width in ((1, 4), (2, 4), (3, 2)):
+        block = encode([(start + i * TICKS, (10 * track + i,) * width) for i in range(3)])
+        recent = encode([(start + 3 * TICKS, (10 * track + 3,) * width)])
+        last = start + 2 * TICKS
+        connection.execute(
+            "INSERT INTO blocks (track, level, last, data) VALUES (?, 0, ?, ?)",
+            (track, last, block),
+        )
+        connection.execute("INSERT INTO recent (track, data) VALUES (?, ?)", (track, recent))
+    connection.execute(f"PRAGMA application_id={TAG}")
+    connection.execute("PRAGMA user_version=1")
+    connection.close()
+
+
+def _first_values(folder: Path) -> dict[str, list[int | None]]:
+    tracks = (("gpu", "GPU-1"), ("job_gpus", "7"), ("job_processes", "7"))
+    return {kind: [values[0] for _, values in kept(folder, key, kind)] for kind, key in tracks}
+
+
+def test_file_of_version_1_is_read_before_and_after_it_is_migrated(
+    tmp_path: Path, writer: TraceWriter
+) -> None:
+    _fill_version_1(tmp_path)
+    old: dict[str, list[int | None]] = {
+        "gpu": [10, 11, 12, 13], "job_gpus": [20, 21, 22, 23], "job_processes": [30, 31, 32, 33],
+    }  # fmt: skip
+    assert _first_values(tmp_path) == old
+    keep(writer, T0 + 4, 14)
+    assert writer.error is None
+    assert _first_values(tmp_path) == {**old, "gpu": [10, 11, 12, 13, 14]}
+    connection = sqlite3.connect(tmp_path / FILE_NAME)
+    assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+    kinds = connection.execute("SELECT kind FROM tracks ORDER BY id").fetchall()
+    assert kinds == [("gpu",), ("job_gpus",), ("job_processes",)]
+    connection.close()
+
+
+def test_migrated_file_keeps_its_readings_in_a_restarted_writer(
+    tmp_path: Path, new_writer: NewWriter
+) -> None:
+    _fill_version_1(tmp_path)
+    for tick in (4, 5):
+        writer = new_writer()
+        keep(writer, T0 + tick, 10 + tick)
+        writer.close()
+    assert uses(tmp_path) == list(range(10, 16))
 
 
 # -- clocks ---------------------------------------------------------------------------------------
@@ -144,7 +216,7 @@ def test_readings_are_fine_for_a_day_coarse_for_a_month_then_removed(
     before = _extremes(tmp_path)
     run(writer, NOBODY, T0 + 2 * DAY, 7200, pace=600)
     assert _extremes(tmp_path) == before
-    assert {level for level, _ in read(str(tmp_path), "card", "GPU-1")} == {1}
+    assert {level for level, _ in read(str(tmp_path), "gpu", "GPU-1")} == {1}
     assert len(kept(tmp_path)) < 2 * 288 + 2 * 12  # a few more at block boundaries
     run(writer, NOBODY, T0 + 29.9 * DAY, 60)
     assert _extremes(tmp_path) == before
@@ -234,11 +306,11 @@ def test_cost_of_a_tick_does_not_grow_with_history(writer: TraceWriter) -> None:
 
 def test_only_a_removed_job_loses_its_readings(tmp_path: Path, writer: TraceWriter) -> None:
     for tick in range(300):
-        rows = [Row("tree", str(job), (tick, tick)) for job in range(1, 101)]
+        rows = [Row("job_processes", str(job), (tick, tick)) for job in range(1, 101)]
         writer.tick(T0 + tick, rows, lambda job: False)
     for tick in range(300):
-        writer.tick(T0 + 300 + tick, [Row("tree", "7", (1, 1))], lambda job: job % 2 == 0)
-    left = [job for job in range(1, 101) if kept(tmp_path, str(job), "tree")]
+        writer.tick(T0 + 300 + tick, [Row("job_processes", "7", (1, 1))], lambda job: job % 2 == 0)
+    left = [job for job in range(1, 101) if kept(tmp_path, str(job), "job_processes")]
     assert left == list(range(1, 101, 2))
     connection = sqlite3.connect(tmp_path / FILE_NAME)
     assert connection.execute("SELECT count(*) FROM tracks").fetchone() == (50,)

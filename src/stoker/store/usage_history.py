@@ -23,7 +23,10 @@ from stoker.store.database import FILE_NAME as QUEUE_FILE
 from stoker.store.device_column import parse_devices
 
 FILE_NAME = "traces.db"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+
+# The names of track kinds in files of version 1.
+_KINDS_OF_VERSION_1 = {"gpu": "card", "job_gpus": "share", "job_processes": "tree"}
 
 FINE_SECONDS = 86400.0
 COARSE_SECONDS = 30 * 86400.0
@@ -127,6 +130,8 @@ class TraceWriter:
             os.close(os.open(self._path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
             self._db = db = _connect(self._path)
             self._create(db)
+        elif _number(db, "user_version") == 1:
+            _migrate_from_version_1(db)
         self._inode = os.stat(self._path).st_ino
         db.execute("PRAGMA synchronous=NORMAL")
         # A small log: the same few pages are written again and again.
@@ -138,8 +143,8 @@ class TraceWriter:
         return db
 
     def _is_ours(self, db: sqlite3.Connection) -> bool:
-        found = (_number(db, "user_version"), _number(db, "application_id"))
-        if found != (SCHEMA_VERSION, self._tag):
+        version = _number(db, "user_version")
+        if version not in (1, SCHEMA_VERSION) or _number(db, "application_id") != self._tag:
             return False
         if not self._is_checked:  # only once, because it reads the whole file
             self._is_checked = True
@@ -258,7 +263,7 @@ class TraceWriter:
         self._walked = 0
         for id, kind, key in rows:
             if id not in self._counts:
-                if kind != "card" and is_gone(int(key)):
+                if kind != "gpu" and is_gone(int(key)):
                     work -= db.execute(
                         "DELETE FROM blocks WHERE id IN"
                         " (SELECT id FROM blocks WHERE track = ? LIMIT ?)", (id, work),
@@ -286,6 +291,14 @@ def _delete_oldest(db: sqlite3.Connection, level: int, before: int, most: int) -
         " (SELECT id FROM blocks WHERE level = ? AND last < ? ORDER BY last LIMIT ?)",
         (level, before, most),
     ).rowcount
+
+
+def _migrate_from_version_1(db: sqlite3.Connection) -> None:
+    """Rename the kinds of tracks, in one transaction."""
+    db.execute("BEGIN IMMEDIATE")
+    db.executemany("UPDATE tracks SET kind = ? WHERE kind = ?", _KINDS_OF_VERSION_1.items())
+    db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+    db.execute("COMMIT")
 
 
 def _connect(path: str) -> sqlite3.Connection:
@@ -325,7 +338,10 @@ def _blocks(path: str, kind: str, key: str, earliest: int) -> list[tuple[int, by
         return []
     try:
         db.execute("BEGIN")  # otherwise readings packed meanwhile could appear twice or not at all
-        if _number(db, "user_version") != SCHEMA_VERSION:
+        version = _number(db, "user_version")
+        if version == 1:  # the recorder has not migrated it yet
+            kind = _KINDS_OF_VERSION_1[kind]
+        elif version != SCHEMA_VERSION:
             return []
         row = db.execute("SELECT id FROM tracks WHERE kind = ? AND key = ?", (kind, key)).fetchone()
         if row is None:

@@ -30,7 +30,7 @@ class Series(Record):
 
 def gpu_trace(state_dir: str, uuid: str, since: float, points: int) -> dict[str, Series]:
     """gpu_use, gpu_memory, power and temperature of a GPU, those that its driver reports."""
-    return _series("card", usage_history.read(state_dir, "card", uuid, since), points)
+    return _series("gpu", usage_history.read(state_dir, "gpu", uuid, since), points)
 
 
 def job_trace(state_dir: str, job: int, points: int) -> dict[str, Series]:
@@ -40,7 +40,7 @@ def job_trace(state_dir: str, job: int, points: int) -> dict[str, Series]:
     and the others are sums. If jobs share a GPU, each gets an equal part of its power.
     """
     found: dict[str, Series] = {}
-    for kind in ("tree", "share"):
+    for kind in ("job_processes", "job_gpus"):
         found |= _series(kind, usage_history.read(state_dir, kind, str(job)), points)
     return found
 

@@ -42,11 +42,11 @@ class UsageRecorder:
         self._queue = QueueReader(settings.state_dir)
         self._tag = self._queue.tag()
         self._traces = TraceWriter(settings.state_dir, self._tag)
-        self._trees = UsageSampler(self._tag)
+        self._process_usage = UsageSampler(self._tag)
         self._running: dict[int, Running] = {}  # by attempt
         self._attempts_on: dict[str, list[int]] = {}  # by UUID of the GPU
         self._gpus: dict[str, list[GpuValues]] = {}  # by UUID, since the last reading
-        self._shares: dict[int, list[GpuValues]] = {}  # by job, since the last reading
+        self._job_gpus: dict[int, list[GpuValues]] = {}  # by job, since the last reading
         self._ticks = 0
         self._busy_tick = 0  # the last tick with a job or a sample
         self._logged: str | None = None  # the last error that was logged
@@ -70,17 +70,17 @@ class UsageRecorder:
     def _tick(self, now: float) -> None:
         self._ticks += 1
         self._load_running_jobs()
-        rows = self._tree_rows(now)
+        rows = self._process_rows(now)
         if self._ticks % _GPU_TICKS == 0:
             rows += [
-                Row("card", uuid, gather("card", samples)) for uuid, samples in self._gpus.items()
+                Row("gpu", uuid, gather("gpu", samples)) for uuid, samples in self._gpus.items()
             ]
             rows += [
-                Row("share", str(job), gather("share", samples))
-                for job, samples in self._shares.items()
+                Row("job_gpus", str(job), gather("job_gpus", samples))
+                for job, samples in self._job_gpus.items()
             ]
             self._gpus.clear()
-            self._shares.clear()
+            self._job_gpus.clear()
         self._traces.tick(time.time(), rows, self._queue.is_gone)
         if self._traces.error not in (None, self._logged):
             print(self._traces.error, file=sys.stderr, flush=True)
@@ -99,10 +99,10 @@ class UsageRecorder:
             for number in one.devices:
                 self._attempts_on.setdefault(uuids.get(number, ""), []).append(one.attempt)
 
-    def _tree_rows(self, now: float) -> list[Row]:
+    def _process_rows(self, now: float) -> list[Row]:
         return [
-            Row("tree", str(self._running[attempt].job), gather("tree", [tree]))
-            for attempt, tree in self._trees.sample(self._running, now).items()
+            Row("job_processes", str(self._running[attempt].job), gather("job_processes", [usage]))
+            for attempt, usage in self._process_usage.sample(self._running, now).items()
         ]
 
     # -- GPUs ----------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ class UsageRecorder:
                 share = (gpu.utilisation, memory.get(attempt, 0), power, gpu.temperature)
                 shares.setdefault(attempt, []).append(share)
         for attempt, parts in shares.items():
-            self._shares.setdefault(self._running[attempt].job, []).append(_combined(parts))
+            self._job_gpus.setdefault(self._running[attempt].job, []).append(_combined(parts))
 
     def _memory_by_attempt(self, gpu: GpuSample) -> dict[int, int | None]:
         """GPU memory of each attempt on a GPU; None if the driver does not report it."""

@@ -37,16 +37,16 @@ MEASURES = {
 # The columns of each kind of track. The names are stored in the database.
 _GPU = ("gpu_use", "gpu_memory", "power", "temperature")
 TRACKS = {
-    "tree": ("cpu", "memory"),  # the process tree of a job
-    "share": _GPU,  # the part of its GPUs that a job uses
-    "card": _GPU,  # a GPU
+    "job_processes": ("cpu", "memory"),  # the process tree of a job
+    "job_gpus": _GPU,  # the part of its GPUs that a job uses
+    "gpu": _GPU,
 }
 
 
 def gather(kind: str, samples: Sequence[Sequence[float | None]]) -> tuple[int | None, ...]:
     """Combine several samples into the values of one reading.
 
-    >>> gather("card", [(50, 3 << 20, 100.4, 30), (100, 2 << 20, None, 31)])
+    >>> gather("gpu", [(50, 3 << 20, 100.4, 30), (100, 2 << 20, None, 31)])
     (75, 3, 100, 31)
     """
     values: list[int | None] = []
