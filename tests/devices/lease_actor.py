@@ -22,7 +22,7 @@ from typing import Any
 from stoker.devices.leases.holders import DeviceClaim
 from stoker.devices.leases.lease import Lease, Waiter, take_patiently, try_take
 from stoker.errors import Error
-from tests.devices.lease_ledger import Ledger
+from tests.devices.lease_table import LeaseTable
 
 _ROOT = Path(__file__).parents[2]
 
@@ -117,9 +117,9 @@ class _Play:
         return rounds
 
     def do_stress(self, path: str, row: int, rounds: int, gpus: list[list[Any]]) -> dict[str, int]:
-        """Random leases, each entered in the ledger while it is held."""
+        """Random leases, each entered in the table while it is held."""
         chance = random.Random(row)
-        ledger = Ledger(path)
+        table = LeaseTable(path)
         had = {"shared": 0, "whole": 0, "refused": 0}
         for _ in range(rounds):
             claims = [
@@ -137,11 +137,11 @@ class _Play:
                 lease = taken
             for claim in claims:
                 had["whole" if claim.amount is None else "shared"] += 1
-            ledger.enter(row, {claim.uuid: claim.amount for claim in claims})
+            table.enter(row, {claim.uuid: claim.amount for claim in claims})
             for _ in range(chance.randrange(20)):
                 os.sched_yield()
-                ledger.check(claims[0].total)
-            ledger.enter(row, {})
+                table.check(claims[0].total)
+            table.enter(row, {})
             lease.close()
         return had
 

@@ -27,7 +27,7 @@ from stoker.devices.leases.lease import (
 )
 from stoker.errors import Impossible, NoPermission, TryLater
 from tests.devices.lease_actor import LeaseActor
-from tests.devices.lease_ledger import GPUS, ROWS, Ledger
+from tests.devices.lease_table import GPUS, ROWS, LeaseTable
 from tests.lab import wait_until
 
 GIB = 1 << 30
@@ -668,9 +668,9 @@ def test_slice_of_a_gpu_on_the_pci_bus_has_a_lock_of_its_own(folder: Path) -> No
 def test_concurrent_leases_never_exceed_the_memory_of_a_gpu(
     folder: Path, new_actor: Callable[..., LeaseActor]
 ) -> None:
-    path = str(folder.parent / "ledger")
-    ledger = Ledger(path)
-    ledger.clear()
+    path = str(folder.parent / "lease-table")
+    table = LeaseTable(path)
+    table.clear()
     total = 1000
     gpus = [DeviceClaim(uuid, "", False, total, None) for uuid in GPUS]
     actors = [new_actor() for _ in range(ROWS)]
@@ -681,7 +681,7 @@ def test_concurrent_leases_never_exceed_the_memory_of_a_gpu(
     for actor in actors:
         answers.register(actor.fileno(), select.POLLIN)
     while len(answers.poll(0)) < ROWS:
-        seen |= ledger.check(total)
+        seen |= table.check(total)
     had = [actor.answer() for actor in actors]
     assert all(each["shared"] and each["whole"] for each in had)
     assert seen == {"shared", "whole"}

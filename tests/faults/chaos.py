@@ -49,9 +49,9 @@ class Chaos:
         self.folder = folder
         self.random = random.Random(seed)
         self.state = folder / "state"
-        self.effects = folder / "effects"
-        self.effects.touch()
-        os.chmod(self.effects, 0o666)
+        self.execution_log = folder / "executions"
+        self.execution_log.touch()
+        os.chmod(self.execution_log, 0o666)
         self.jobs: list[Job] = []
         self.faults: Counter[str] = Counter()
         self.filler: Path | None = None
@@ -66,7 +66,7 @@ class Chaos:
     def _command(self, job: Job) -> str:
         """A shell command that writes its number, sleeps, and exits with its code."""
         sleep = f"sleep {self._seconds(job)}"
-        mark = f"echo {job.number} >> {self.effects}"
+        mark = f"echo {job.number} >> {self.execution_log}"
         if job.kind == "nested run":
             return (
                 f"{STOKER} run --log-dir {self.folder}/inner-{job.number} --devices 0"
@@ -229,7 +229,7 @@ class Chaos:
     def check(self) -> dict[str, list[str]]:
         """Descriptions of wrong jobs, by kind of error."""
         rows = self._rows()
-        marks = Counter(int(line) for line in self.effects.read_text().split())
+        marks = Counter(int(line) for line in self.execution_log.read_text().split())
         alive = _sleepers()
         kinds = ("missing", "ran twice", "wrong", "alive", "lost")
         bad: dict[str, list[str]] = {kind: [] for kind in kinds}

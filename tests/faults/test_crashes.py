@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from stoker.supervisor import job_processes, kill_processes, locks
-from tests.faults.effects import Effects, finish_everything
+from tests.faults.execution_log import ExecutionLog, finish_everything
 from tests.lab import Lab
 
 WAIT = "echo up; while [ ! -e {go} ]; do sleep 0.02; done; exit 7"
@@ -223,11 +223,11 @@ def test_three_hundred_jobs_survive_random_kills(new_lab: Callable[..., Lab]) ->
     """Row 10: the daemon dies again and again at random instants while 300 jobs run."""
     lab = new_lab(devices=4)
     chance = random.Random(20261115)
-    effects = Effects(lab)
-    lines = "\n".join(effects.command(n, chance.choice([0.0, 0.1, 0.6])) for n in range(300))
+    execution_log = ExecutionLog(lab)
+    lines = "\n".join(execution_log.command(n, chance.choice([0.0, 0.1, 0.6])) for n in range(300))
     ids = [int(line) for line in lab.ok("submit", "-q", "--file", "-", input=lines).split()]
     kills = 0
-    while len(effects.counts()) < 300 or kills < 80:
+    while len(execution_log.counts()) < 300 or kills < 80:
         lab.run("daemon", "start")  # the runner delays restarts after five crashes in a minute
         _pause(chance.uniform(0.0, 0.15))
         pid = lab.daemon_pid()
@@ -235,7 +235,7 @@ def test_three_hundred_jobs_survive_random_kills(new_lab: Callable[..., Lab]) ->
             os.kill(pid, signal.SIGKILL)
             kills += 1
     finish_everything(lab)
-    effects.check(dict(enumerate(ids)))
+    execution_log.check(dict(enumerate(ids)))
 
 
 def _pause(seconds: float) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.effects import Effects, finish_everything
+from tests.faults.execution_log import ExecutionLog, finish_everything
 from tests.lab import Lab, wait_until
 
 DAEMON_POINTS = (
@@ -33,17 +33,17 @@ RUNNER_POINTS = (
 
 def _crash(
     new_lab: Callable[..., Lab], point: str, nth: int
-) -> tuple[Lab, Effects, dict[int, int]]:
+) -> tuple[Lab, ExecutionLog, dict[int, int]]:
     lab = new_lab(devices=2)
     once = Path(lab.folder / "once")
     once.touch()
     lab.env |= {"STOKER_FAILPOINT": f"{point}:{nth}", "STOKER_FAILPOINT_ONCE": str(once)}
-    effects = Effects(lab)
-    lines = "\n".join(effects.command(number, 0.02) for number in range(6))
+    execution_log = ExecutionLog(lab)
+    lines = "\n".join(execution_log.command(number, 0.02) for number in range(6))
     ids = [int(line) for line in lab.ok("submit", "-q", "--file", "-", input=lines).split()]
     finish_everything(lab)
     assert not once.exists(), f"{point} was never passed {nth} times"
-    return lab, effects, dict(enumerate(ids))
+    return lab, execution_log, dict(enumerate(ids))
 
 
 @pytest.mark.parametrize("nth", [1, 2, 5])
@@ -53,8 +53,8 @@ def test_no_job_is_lost_or_runs_twice_when_the_daemon_dies_at(
 ) -> None:
     if point == "daemon.during_recovery":
         nth = 1  # a daemon recovers once
-    _, effects, numbers = _crash(new_lab, point, nth)
-    effects.check(numbers)
+    _, execution_log, numbers = _crash(new_lab, point, nth)
+    execution_log.check(numbers)
 
 
 @pytest.mark.parametrize("nth", [1, 2, 5])
@@ -62,12 +62,12 @@ def test_no_job_is_lost_or_runs_twice_when_the_daemon_dies_at(
 def test_only_jobs_being_started_or_ended_are_lost_when_the_runner_dies_at(
     new_lab: Callable[..., Lab], point: str, nth: int
 ) -> None:
-    lab, effects, numbers = _crash(new_lab, point, nth)
+    lab, execution_log, numbers = _crash(new_lab, point, nth)
     # Only jobs that the runner was starting or ending may be lost. Both devices may have been freed
     # at once, so there may be two exits.
     unrecorded = {"runner.after_begun": 1, "runner.after_spawn": 1, "runner.after_exit": 2}
     may_be_lost = unrecorded.get(point, 0)
-    lost = effects.check(numbers, may_be_lost=may_be_lost)
+    lost = execution_log.check(numbers, may_be_lost=may_be_lost)
     assert all(lab.job(id)["cause"] == "lost" for id in lost)
 
 
@@ -80,15 +80,15 @@ def test_dependents_are_released_once_when_the_daemon_dies_after_a_job_ended(
             once = lab.folder / "once"
             once.touch()
             lab.env |= {"STOKER_FAILPOINT": f"{point}:{nth}", "STOKER_FAILPOINT_ONCE": str(once)}
-            effects = Effects(lab)
-            first = lab.submit("--hold", effects.command(0))
-            second = lab.submit("--after", str(first), effects.command(4))
-            third = lab.submit("--after", f"{first}:notok", effects.command(8))
+            execution_log = ExecutionLog(lab)
+            first = lab.submit("--hold", execution_log.command(0))
+            second = lab.submit("--after", str(first), execution_log.command(4))
+            third = lab.submit("--after", f"{first}:notok", execution_log.command(8))
             lab.ok("release", str(first))
             finish_everything(lab)
-            effects.check({0: first, 4: second})
+            execution_log.check({0: first, 4: second})
             assert lab.job(third)["cause"] == "dependency"
-            assert effects.counts()[8] == 0
+            assert execution_log.counts()[8] == 0
             lab.close()
 
 

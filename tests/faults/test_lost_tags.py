@@ -19,7 +19,7 @@ import pytest
 from stoker.supervisor import kill_processes
 from stoker.supervisor.kill_processes import KillRetries
 from stoker.supervisor.process_table import Process, read_process, zombie_status
-from tests.faults.effects import finish_everything
+from tests.faults.execution_log import finish_everything
 from tests.lab import Lab, wait_until
 
 STOKER = f"{shlex.quote(sys.executable)} -m stoker"

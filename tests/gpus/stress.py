@@ -54,12 +54,12 @@ class Stress:
     def __init__(self, folder: Path, library: Path) -> None:
         self.folder = folder
         self.host = GpuHost(folder, library, *[H200] * _GPU_COUNT, total=80 * GIB)
-        self._program = folder / "tenant"
-        source = Path(__file__).with_name("tenant.c")
+        self._program = folder / "overcommit_check"
+        source = Path(__file__).with_name("overcommit_check.c")
         compile_c(source, self._program, "-O2")
-        self._ledger = folder / "ledger"
-        self._ledger.write_bytes(bytes(4096))
-        self._ledger.chmod(0o666)
+        self._usage_file = folder / "usage"
+        self._usage_file.write_bytes(bytes(4096))
+        self._usage_file.chmod(0o666)
         self._chance = random.Random(7)
 
     def work(self, starts: int) -> tuple[int, int]:
@@ -77,12 +77,17 @@ class Stress:
 
     def counted(self) -> tuple[int, int]:
         """(starts, violations) so far."""
-        words = struct.unpack_from("18q", self._ledger.read_bytes())
+        words = struct.unpack_from("18q", self._usage_file.read_bytes())
         return words[_LEDGER_GPUS + 1], words[_LEDGER_GPUS]
 
     def start_job(self, gpu: int, seconds: int) -> subprocess.Popen[bytes]:
         """Start one of the jobs without a scheduler."""
-        words = [str(self._program), str(self._ledger), str(_TOTAL_MB), str(seconds * 1_000_000)]
+        words = [
+            str(self._program),
+            str(self._usage_file),
+            str(_TOTAL_MB),
+            str(seconds * 1_000_000),
+        ]
         return subprocess.Popen(words, env={"CUDA_VISIBLE_DEVICES": str(gpu)})
 
     def _give_to_another_user(self, lab: GpuLab) -> None:
@@ -119,7 +124,7 @@ class Stress:
              f"--gpus 2 --gpu-mem {self._chance.randint(5, 30)}G"), (3, 1, 8, 1)
         )[0]  # fmt: skip
         pause = self._chance.randint(0, 3000)
-        return f"{self._program} {self._ledger} {_TOTAL_MB} {pause} #stoker {flags}"
+        return f"{self._program} {self._usage_file} {_TOTAL_MB} {pause} #stoker {flags}"
 
     def close(self) -> None:
         self.host.close()

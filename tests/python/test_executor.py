@@ -16,38 +16,38 @@ from stoker.errors import UsageError
 from stoker.python.api import Queue
 from stoker.python.executor import Executor
 from tests.lab import Lab
-from tests.python import work
+from tests.python import job_functions
 
 
 def test_calls_run_as_jobs(here: Lab) -> None:
     with Executor(gpus=0, name="pool", tags=["mine"]) as executor:
         assert isinstance(executor, concurrent.futures.Executor)
-        future = executor.submit(work.add, 1, b=4)
+        future = executor.submit(job_functions.add, 1, b=4)
         assert future.result(timeout=60) == 5
         assert (future.done(), future.running(), future.cancelled()) == (True, False, False)
-        bad = executor.submit(work.fail, "no data")
+        bad = executor.submit(job_functions.fail, "no data")
         assert repr(bad.exception(timeout=60)) == "ValueError('no data')"
         facts = future.job.info()
         assert (facts["name"], facts["tags"], facts["gpus"]) == ("pool", ["mine"], 0)
-        own = executor.submit(work.double, 4)
+        own = executor.submit(job_functions.double, 4)
         assert (own.result(timeout=60), own.job.name) == (
             8,
             "doubler",
         )  # own options win
     with pytest.raises(RuntimeError, match="after shutdown"):
-        executor.submit(work.add, 1)
+        executor.submit(job_functions.add, 1)
 
 
 def test_map_returns_results_in_order_and_submits_all_at_once(here: Lab) -> None:
     with Executor(gpus=0) as executor:
-        results = executor.map(work.add, [1, 2, 3], [10, 20, 30])
+        results = executor.map(job_functions.add, [1, 2, 3], [10, 20, 30])
         assert [facts.info()["batch_index"] for facts in Queue().jobs("all")] == [0, 1, 2]
         assert list(results) == [11, 22, 33]
 
 
 def test_abandoned_map_cancels_waiting_jobs(here: Lab) -> None:
     with Executor(gpus=0, hold=True) as executor:
-        results = executor.map(work.add, range(5), timeout=0)
+        results = executor.map(job_functions.add, range(5), timeout=0)
         with pytest.raises(TimeoutError):
             next(results)
         assert {handle.state for handle in Queue().jobs("all")} == {"cancelled"}
@@ -55,16 +55,16 @@ def test_abandoned_map_cancels_waiting_jobs(here: Lab) -> None:
 
 def test_futures_work_with_concurrent_futures_functions(here: Lab) -> None:
     with Executor(gpus=0) as executor:
-        futures = [executor.submit(work.add, n) for n in range(3)]
+        futures = [executor.submit(job_functions.add, n) for n in range(3)]
         ended = concurrent.futures.as_completed(futures, timeout=60)
         assert sorted(future.result() for future in ended) == [1, 2, 3]
 
 
 def test_waiting_or_running_future_can_be_cancelled(here: Lab, gate: Callable[..., str]) -> None:
     executor = Executor(gpus=1)
-    running = executor.submit(work.pass_gate, gate())
+    running = executor.submit(job_functions.pass_gate, gate())
     here.wait_until(running.running)
-    waiting = Executor(gpus=1, hold=True).submit(work.add, 1)
+    waiting = Executor(gpus=1, hold=True).submit(job_functions.add, 1)
     assert not waiting.running()
     for future in (running, waiting):
         assert future.cancel() and future.cancelled() and future.done()
@@ -78,7 +78,7 @@ def test_waiting_or_running_future_can_be_cancelled(here: Lab, gate: Callable[..
 
 
 def test_job_cancelled_elsewhere_is_a_cancelled_future(here: Lab) -> None:
-    future = Executor(hold=True).submit(work.add, 1)
+    future = Executor(hold=True).submit(job_functions.add, 1)
     here.ok("cancel", str(future.job.id))
     assert concurrent.futures.wait([future], timeout=60).done == {future}
     assert future.cancelled()
@@ -89,9 +89,9 @@ def test_shutdown_cancels_waiting_jobs_and_waits_for_the_rest(
 ) -> None:
     path = gate()
     executor = Executor(gpus=2)
-    running = executor.submit(work.pass_gate, path, "through")
+    running = executor.submit(job_functions.pass_gate, path, "through")
     here.wait_until(running.running)
-    waiting = [executor.submit(work.add, n) for n in range(3)]
+    waiting = [executor.submit(job_functions.add, n) for n in range(3)]
     executor.shutdown(wait=False, cancel_futures=True)
     assert all(future.cancelled() for future in waiting) and not running.done()
     Path(path).write_text("go")
@@ -104,8 +104,8 @@ def test_executor_works_with_asyncio(here: Lab) -> None:
         loop = asyncio.get_running_loop()
         with Executor(gpus=0) as executor:
             return await asyncio.gather(
-                loop.run_in_executor(executor, work.add, 1),
-                asyncio.wrap_future(executor.submit(work.add, 2)),
+                loop.run_in_executor(executor, job_functions.add, 1),
+                asyncio.wrap_future(executor.submit(job_functions.add, 2)),
             )
 
     assert tuple(asyncio.run(main())) == (2, 3)
@@ -121,17 +121,17 @@ def test_invalid_executor_options_are_refused(here: Lab) -> None:
 def test_wait_and_as_completed_accept_futures(here: Lab, gate: Callable[..., str]) -> None:
     path = gate()
     executor = Executor(gpus=0)
-    slow: Any = executor.submit(work.pass_gate, path, 7)
-    fast: Any = executor.submit(work.add, 1)
+    slow: Any = executor.submit(job_functions.pass_gate, path, 7)
+    fast: Any = executor.submit(job_functions.add, 1)
     done, not_done = stoker.wait([slow, fast], return_when="FIRST_COMPLETED")
     assert (done, not_done) == ({fast}, {slow}) and fast.done()
-    job = stoker.job(work.add, gpus=0).submit(4)
+    job = stoker.job(job_functions.add, gpus=0).submit(4)
     ended = stoker.as_completed([slow, job, fast, slow.job], timeout=60)
     assert {next(ended), next(ended)} == {job, fast}
     Path(path).write_text("go")
     assert {next(ended), next(ended)} == {slow, slow.job}
     assert slow.done() and slow.result(timeout=0) == 7
-    cancelled = Executor(hold=True).submit(work.add, 1)
+    cancelled = Executor(hold=True).submit(job_functions.add, 1)
     cancelled.cancel()
     assert stoker.wait([cancelled], timeout=0).done == {cancelled}
     with pytest.raises(UsageError, match="neither a job nor a future"):
@@ -143,9 +143,9 @@ def test_max_workers_limits_how_many_jobs_run_at_a_time(
 ) -> None:
     paths = [gate(f"gate{i}") for i in range(4)]
     executor = Executor(2, gpus=0)
-    futures = [executor.submit(work.pass_gate, path) for path in paths]
+    futures = [executor.submit(job_functions.pass_gate, path) for path in paths]
     here.wait_until(lambda: [future.job.state for future in futures[:2]] == ["running"] * 2)
-    other = Executor(gpus=0).submit(work.add, 1)
+    other = Executor(gpus=0).submit(job_functions.add, 1)
     assert other.result(timeout=60) == 2  # a slot is free, but not for this executor
     assert [future.job.state for future in futures[2:]] == ["queued"] * 2
     assert "already has 2 running, which is its limit" in futures[2].job.why()
@@ -175,15 +175,15 @@ def test_pool_arguments_are_refused_with_a_hint(here: Lab) -> None:
 def test_map_sizes_are_checked(here: Lab, size: int) -> None:
     executor = Executor(gpus=0)
     with pytest.raises(ValueError, match="chunksize"):
-        executor.map(work.add, [1], chunksize=size)
+        executor.map(job_functions.add, [1], chunksize=size)
     with pytest.raises(ValueError, match="buffersize"):
-        executor.map(work.add, [1], buffersize=size)
+        executor.map(job_functions.add, [1], buffersize=size)
     assert Queue().jobs("all") == []
 
 
 def test_map_keeps_no_reference_to_yielded_results(here: Lab) -> None:
     seen = []
-    for model in Executor(gpus=0).map(work.Model, [1, 2]):
+    for model in Executor(gpus=0).map(job_functions.Model, [1, 2]):
         seen.append(weakref.ref(model))
         del model
         assert seen[-1]() is None

@@ -18,7 +18,7 @@ from stoker.errors import UsageError
 from stoker.python.api import JobFunction, Queue, job, submit
 from stoker.python.job_errors import JobFailed, RemoteTraceback
 from tests.lab import Lab
-from tests.python import work
+from tests.python import job_functions
 
 
 def run_script(lab: Lab, text: str, *argv: str, cwd: Path | None = None) -> str:
@@ -39,10 +39,10 @@ def run_script(lab: Lab, text: str, *argv: str, cwd: Path | None = None) -> str:
 
 def test_return_values_are_loaded(here: Lab) -> None:
     jobs: list[Any] = [
-        submit(work.add, 1, b=2),
-        submit(work.later, 4),
-        submit(work.Model(3).times, 5),
-        submit(functools.partial(work.add, 1), 1),
+        submit(job_functions.add, 1, b=2),
+        submit(job_functions.later, 4),
+        submit(job_functions.Model(3).times, 5),
+        submit(functools.partial(job_functions.add, 1), 1),
         submit(max, [3, 9, 4]),
     ]
     assert [job.result() for job in jobs] == [3, 8, 15, 2, 9]
@@ -50,14 +50,16 @@ def test_return_values_are_loaded(here: Lab) -> None:
 
 
 def test_exception_is_raised_with_the_traceback_of_the_job(here: Lab) -> None:
-    failed = submit(work.fail, "no data")
+    failed = submit(job_functions.fail, "no data")
     with pytest.raises(ValueError, match=r"^no data$") as caught:
         failed.result()
     cause = caught.value.__cause__
     assert isinstance(cause, RemoteTraceback)
     lines = cause.text.splitlines()
     assert lines[0] == "Traceback (most recent call last):"
-    assert 'work.py", line ' in lines[1] and lines[1].endswith(", in fail")  # no frames of Stoker
+    assert 'job_functions.py", line ' in lines[1] and lines[1].endswith(
+        ", in fail"
+    )  # no frames of Stoker
     assert lines[-1] == "ValueError: no data"
     assert failed.log() == cause.text  # `stoker log` shows the same
     assert (failed.state, failed.exit_code) == ("failed", 1)
@@ -66,12 +68,12 @@ def test_exception_is_raised_with_the_traceback_of_the_job(here: Lab) -> None:
 
 def test_exception_that_cannot_be_pickled_is_raised_as_text(here: Lab) -> None:
     with pytest.raises(JobFailed, match=r"job 1 failed: Awkward: 1 and 2") as caught:
-        submit(work.fail_awkwardly).result()
+        submit(job_functions.fail_awkwardly).result()
     assert "in fail_awkwardly" in str(caught.value.__cause__)
 
 
 @pytest.mark.parametrize(
-    ("function", "kind"), [(work.unsendable, "lock"), (work.numbers, "generator")]
+    ("function", "kind"), [(job_functions.unsendable, "lock"), (job_functions.numbers, "generator")]
 )
 def test_result_that_cannot_be_pickled_fails_with_its_type(
     here: Lab, function: Callable[[], object], kind: str
@@ -84,26 +86,26 @@ def test_result_that_cannot_be_pickled_fails_with_its_type(
 
 
 def test_sys_exit_keeps_its_code(here: Lab) -> None:
-    assert submit(work.leave, 0).result() is None
+    assert submit(job_functions.leave, 0).result() is None
     with pytest.raises(JobFailed) as caught:
-        submit(work.leave, 7).result()
+        submit(job_functions.leave, 7).result()
     assert (caught.value.exit_code, caught.value.words) == (7, "exit 7")
 
 
 def test_value_of_a_crashed_process_is_ignored(here: Lab) -> None:
-    for function, number in ((work.fork_and_die, 9), (work.die_late, 11)):
+    for function, number in ((job_functions.fork_and_die, 9), (job_functions.die_late, 11)):
         with pytest.raises(JobFailed) as caught:
             submit(function).result()
         assert caught.value.signal == number
     with pytest.raises(JobFailed, match="job 3 done: it wrote no result"):
-        submit(work.vanish).result()
+        submit(job_functions.vanish).result()
     made = sorted(path.name for path in (here.state_dir / "calls").glob("*/result-*"))
     assert made == ["result-2"]  # a forked child writes none
 
 
 def test_only_the_latest_attempt_counts(here: Lab, tmp_path: Path) -> None:
-    better = job(work.fail_once, retries=1).submit(str(tmp_path / "a"))
-    worse = job(work.fail_then_die, retries=1).submit(str(tmp_path / "b"))
+    better = job(job_functions.fail_once, retries=1).submit(str(tmp_path / "a"))
+    worse = job(job_functions.fail_then_die, retries=1).submit(str(tmp_path / "b"))
     assert better.result() == 2
     with pytest.raises(JobFailed) as caught:  # not the ValueError of the first attempt
         worse.result()
@@ -111,7 +113,7 @@ def test_only_the_latest_attempt_counts(here: Lab, tmp_path: Path) -> None:
 
 
 def test_rerun_has_its_own_result(here: Lab, tmp_path: Path) -> None:
-    first = submit(work.fail_once, str(tmp_path / "mark"))
+    first = submit(job_functions.fail_once, str(tmp_path / "mark"))
     assert isinstance(first.exception(), ValueError)
     again = first.rerun()
     assert again.result() == 2
@@ -120,7 +122,7 @@ def test_rerun_has_its_own_result(here: Lab, tmp_path: Path) -> None:
 
 def test_result_survives_a_crash_of_the_daemon(here: Lab, gate: Callable[..., str]) -> None:
     path = gate()
-    waiting = submit(work.pass_gate, path, "safe")
+    waiting = submit(job_functions.pass_gate, path, "safe")
     here.wait_until(waiting.running)
     here.kill_daemon()
     Path(path).write_text("go")
@@ -191,7 +193,7 @@ def test_user_file_does_not_hide_a_standard_module(here: Lab) -> None:
     """A json.py or pickle.py in the job's folder must not hide the standard module."""
     for name in ("pickle", "hashlib", "stat"):
         (here.folder / f"{name}.py").write_text("raise SystemExit('the wrong file')\n")
-    assert job(work.add, cwd=here.folder).submit(1).result() == 2
+    assert job(job_functions.add, cwd=here.folder).submit(1).result() == 2
 
 
 def test_error_about_a_missing_module_has_a_hint(
@@ -252,10 +254,12 @@ def test_module_outside_sys_path_is_pickled_by_value(here: Lab, tmp_path: Path) 
 
 def test_argument_that_cannot_be_pickled_is_named(here: Lab) -> None:
     untyped: Any = submit
-    with pytest.raises(UsageError, match=r"the argument `b` \(a lock\) of `tests.python.work.add`"):
-        untyped(work.add, 1, threading.Lock())
+    with pytest.raises(
+        UsageError, match=r"the argument `b` \(a lock\) of `tests.python.job_functions.add`"
+    ):
+        untyped(job_functions.add, 1, threading.Lock())
     with pytest.raises(UsageError, match=r"the argument `b` \(a generator\)"):
-        untyped(work.add, 1, b=work.numbers())
+        untyped(job_functions.add, 1, b=job_functions.numbers())
     assert Queue().jobs("all") == []
 
 
@@ -268,12 +272,12 @@ def test_function_that_cannot_be_pickled_is_named(here: Lab) -> None:
 
 def test_wrong_arguments_raise_type_error_at_submit(here: Lab) -> None:
     untyped: Any = submit  # a type checker would report all of these
-    with pytest.raises(TypeError, match=r"work.add\(\): missing a required argument: 'a'"):
-        untyped(work.add)
+    with pytest.raises(TypeError, match=r"job_functions.add\(\): missing a required argument: 'a'"):
+        untyped(job_functions.add)
     with pytest.raises(TypeError, match="unexpected keyword argument 'gpus'"):
-        untyped(work.add, 1, gpus=1)
+        untyped(job_functions.add, 1, gpus=1)
     with pytest.raises(TypeError, match="too many positional arguments"):
-        work.double.map([1], [2])
+        job_functions.double.map([1], [2])
     assert Queue().jobs("all") == []
 
 
@@ -299,46 +303,56 @@ def test_job_function_can_still_be_called() -> None:
     import inspect
     import pickle
 
-    assert work.double(4) == 8
-    assert (work.double.__name__, work.double.__doc__) == ("double", "Return twice the number.")
-    assert str(inspect.signature(work.double)) == "(x: 'int') -> 'int'"
-    assert pickle.loads(pickle.dumps(work.double)) is work.double
-    assert repr(work.double) == "<job function tests.python.work.double(gpus=0, name='doubler')>"
+    assert job_functions.double(4) == 8
+    assert (job_functions.double.__name__, job_functions.double.__doc__) == (
+        "double",
+        "Return twice the number.",
+    )
+    assert str(inspect.signature(job_functions.double)) == "(x: 'int') -> 'int'"
+    assert pickle.loads(pickle.dumps(job_functions.double)) is job_functions.double
+    assert (
+        repr(job_functions.double)
+        == "<job function tests.python.job_functions.double(gpus=0, name='doubler')>"
+    )
 
 
 def test_map_submits_one_batch_in_order(here: Lab) -> None:
-    jobs = work.double.map(range(4))
+    jobs = job_functions.double.map(range(4))
     assert [job.result() for job in jobs] == [0, 2, 4, 6]
     facts = [job.info() for job in jobs]
     assert [fact["batch_index"] for fact in facts] == [0, 1, 2, 3]
     assert {fact["name"] for fact in facts} == {"doubler"}
     assert len(list((here.state_dir / "calls").iterdir())) == 1
-    assert [job.result() for job in Queue().map(work.add, [1, 2], [10, 20])] == [11, 22]
-    assert [job.result() for job in Queue().map(work.add, [1, 2], b=5)] == [6, 7]
-    assert work.double.map([]) == []
+    assert [job.result() for job in Queue().map(job_functions.add, [1, 2], [10, 20])] == [11, 22]
+    assert [job.result() for job in Queue().map(job_functions.add, [1, 2], b=5)] == [6, 7]
+    assert job_functions.double.map([]) == []
 
 
 def test_options_returns_a_changed_copy(here: Lab) -> None:
-    other: JobFunction[[int], int] = work.double.options(name="other", priority=3)
+    other: JobFunction[[int], int] = job_functions.double.options(name="other", priority=3)
     facts = other.submit(1).info()
     assert (facts["name"], facts["priority"], facts["gpus"]) == ("other", 3, 0)
-    assert work.double.submit(1).info()["name"] == "doubler"
+    assert job_functions.double.submit(1).info()["name"] == "doubler"
 
 
 def test_job_functions_can_call_each_other(here: Lab) -> None:
-    assert work.twice_as_job.submit(4).result() == 8
+    assert job_functions.twice_as_job.submit(4).result() == 8
 
 
 def test_command_profiles_distinguish_functions_but_not_calls(here: Lab) -> None:
     from stoker.core.profiles.command_profile import profile_key
 
-    made = [submit(work.add, 1), submit(work.add, 2), submit(work.shout, "a")]
+    made = [
+        submit(job_functions.add, 1),
+        submit(job_functions.add, 2),
+        submit(job_functions.shout, "a"),
+    ]
     keys = [profile_key(tuple(job.info()["argv"]), False) for job in made]
     assert keys[0] == keys[1] != keys[2]
 
 
 def test_dedupe_key_returns_the_first_job_and_leaves_no_files(here: Lab) -> None:
-    once = job(work.add, dedupe="nightly")
+    once = job(job_functions.add, dedupe="nightly")
     first = once.submit(1)
     assert once.submit(5) == first
     assert first.result() == 2
@@ -351,12 +365,12 @@ def test_refused_call_leaves_no_files(here: Lab) -> None:
     from stoker.errors import Impossible, NotFound
 
     with pytest.raises(Impossible, match="requests 9 GPUs"):
-        job(work.add, gpus=9).submit(1)
+        job(job_functions.add, gpus=9).submit(1)
     with pytest.raises(NotFound, match="no job 77 to wait for"):
-        job(work.add, after=77).submit(1)
+        job(job_functions.add, after=77).submit(1)
     assert not list((here.state_dir / "calls").iterdir())
 
 
 def test_function_job_imports_few_modules(here: Lab) -> None:
-    loaded = submit(work.modules).result()
+    loaded = submit(job_functions.modules).result()
     assert not {"asyncio", "sqlite3", "concurrent.futures", "cloudpickle", "pytest"} & set(loaded)

@@ -18,9 +18,9 @@ from stoker.python.job import Job
 from stoker.python.job_errors import JobFailed
 from stoker.python.wait import FIRST_COMPLETED, FIRST_EXCEPTION, as_completed, wait
 from tests.lab import Lab
-from tests.python import work
+from tests.python import job_functions
 
-held_double = work.double.options(hold=True)
+held_double = job_functions.double.options(hold=True)
 
 
 def test_result_of_a_command_is_zero_or_raises(here: Lab) -> None:
@@ -46,9 +46,9 @@ def test_log_is_filtered_like_stoker_log(here: Lab) -> None:
 
 def test_handle_shows_the_state_of_its_job(here: Lab, gate: Callable[..., str]) -> None:
     path = gate()
-    busy = job(work.pass_gate, gpus=2).submit(path)
+    busy = job(job_functions.pass_gate, gpus=2).submit(path)
     here.wait_until(busy.running)
-    waiting = job(work.add, gpus=2).submit(1)
+    waiting = job(job_functions.add, gpus=2).submit(1)
     assert (waiting.state, waiting.done(), waiting.running()) == ("queued", False, False)
     assert "2 GPUs" in waiting.why() or "gpu" in waiting.why()
     assert waiting.why() == here.ok("why", str(waiting.id)).strip().partition("waits: ")[2]
@@ -70,7 +70,7 @@ def test_wait_times_out(here: Lab) -> None:
 
 
 def test_cancelled_job_raises_like_a_cancelled_future(here: Lab, gate: Callable[..., str]) -> None:
-    waiting, running = held_double.submit(1), submit(work.pass_gate, gate())
+    waiting, running = held_double.submit(1), submit(job_functions.pass_gate, gate())
     here.wait_until(running.running)
     assert waiting.cancel() and running.cancel()
     for handle in (waiting, running):
@@ -95,7 +95,7 @@ def test_removed_job_is_not_found(here: Lab) -> None:
 
 
 def test_handles_are_equal_by_queue_and_id_and_can_be_pickled(here: Lab) -> None:
-    first = work.double.submit(21)
+    first = job_functions.double.submit(21)
     again = pickle.loads(pickle.dumps(first))
     assert again == first == Queue().job(first.id) and len({first, again}) == 1
     assert again != Job(first._settings._replace(state_dir="/elsewhere"), first.id)
@@ -103,7 +103,7 @@ def test_handles_are_equal_by_queue_and_id_and_can_be_pickled(here: Lab) -> None
 
 
 def test_handle_can_be_passed_to_a_job(here: Lab) -> None:
-    first = work.double.submit(21)
+    first = job_functions.double.submit(21)
     second = job(Job.result, gpus=0, after=first).submit(first)
     assert second.result() == 42
 
@@ -121,7 +121,7 @@ def test_html_is_escaped(here: Lab) -> None:
 
 def test_as_completed_yields_jobs_as_they_finish(here: Lab, gate: Callable[..., str]) -> None:
     paths = [gate(f"gate{i}") for i in range(3)]
-    jobs = job(work.pass_gate, gpus=0).map(paths, range(3))
+    jobs = job(job_functions.pass_gate, gpus=0).map(paths, range(3))
     ends = as_completed([*jobs, jobs[0]])
     for i in (2, 0, 1):
         Path(paths[i]).write_text("go")
@@ -136,8 +136,8 @@ def test_as_completed_yields_jobs_as_they_finish(here: Lab, gate: Callable[..., 
 
 def test_wait_for_several_jobs(here: Lab, gate: Callable[..., str]) -> None:
     path = gate()
-    slow = job(work.pass_gate, gpus=0).submit(path)
-    good, bad, held = work.double.submit(1), submit("exit 1"), held_double.submit(1)
+    slow = job(job_functions.pass_gate, gpus=0).submit(path)
+    good, bad, held = job_functions.double.submit(1), submit("exit 1"), held_double.submit(1)
     assert good in wait([slow, good], return_when=FIRST_COMPLETED).done
     done, not_done = wait([slow, bad, held], return_when=FIRST_EXCEPTION)
     assert (done, not_done) == ({bad}, {slow, held})
@@ -174,7 +174,7 @@ def test_jobs_of_two_queues_cannot_be_awaited_together(here: Lab, tmp_path: Path
 
 
 def test_handles_work_in_any_thread(here: Lab) -> None:
-    made = work.double.submit(4)
+    made = job_functions.double.submit(4)
     answers: list[int] = []
     thread = threading.Thread(target=lambda: answers.append(made.result()))
     thread.start()
@@ -206,8 +206,8 @@ def test_awaiting_a_job_does_not_block_the_loop(here: Lab, gate: Callable[..., s
         return "opened"
 
     async def main() -> list[object]:
-        made = job(work.pass_gate, gpus=0).submit(path, "through")
-        return list(await asyncio.gather(made, open_gate(), submit(work.later, 4)))
+        made = job(job_functions.pass_gate, gpus=0).submit(path, "through")
+        return list(await asyncio.gather(made, open_gate(), submit(job_functions.later, 4)))
 
     assert asyncio.run(main()) == ["through", "opened", 8]
 
@@ -215,7 +215,7 @@ def test_awaiting_a_job_does_not_block_the_loop(here: Lab, gate: Callable[..., s
 def test_awaited_job_raises_the_exception_of_its_function(here: Lab) -> None:
     async def main() -> None:
         with pytest.raises(ValueError, match="no data"):
-            await submit(work.fail, "no data")
+            await submit(job_functions.fail, "no data")
         with pytest.raises(RuntimeError, match="raised StopIteration"):
             await submit(next, iter(()))
 

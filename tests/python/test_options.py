@@ -16,7 +16,7 @@ from stoker.python.api import Queue, job, submit, sweep
 from stoker.python.executor import Executor
 from stoker.python.options import Options
 from tests.lab import Lab
-from tests.python import work
+from tests.python import job_functions
 
 
 def test_options_mean_the_same_as_on_the_command_line(here: Lab, tmp_path: Path) -> None:
@@ -54,7 +54,9 @@ def test_misspelled_option_gets_a_suggestion(here: Lab) -> None:
 
 def test_env_option_reaches_the_job(here: Lab) -> None:
     names = ("A", "B", "STOKER_SUBMIT_DIR")
-    found = job(work.environment, env={"A": "x y", "B": 3}, cwd="/").submit(*names).result()
+    found = (
+        job(job_functions.environment, env={"A": "x y", "B": 3}, cwd="/").submit(*names).result()
+    )
     assert found == {"A": "x y", "B": "3", "STOKER_SUBMIT_DIR": "/"}
 
 
@@ -119,7 +121,7 @@ def test_memory_option_is_a_string_or_bytes() -> None:
 )
 def test_invalid_option_is_refused_where_it_is_written(options: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError) as caught:
-        job(work.add, **options)
+        job(job_functions.add, **options)
     assert words in caught.value.message
 
 

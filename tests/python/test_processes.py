@@ -20,7 +20,7 @@ from stoker.daemon.start import poke
 from stoker.errors import NotFound
 from stoker.python.executor import Executor
 from tests.lab import Lab
-from tests.python import work
+from tests.python import job_functions
 
 
 def in_forked_process(what: Callable[[], object]) -> int:
@@ -43,7 +43,7 @@ def in_forked_process(what: Callable[[], object]) -> int:
 def test_future_in_a_forked_process_fails_with_a_hint(here: Lab, gate: Callable[..., str]) -> None:
     path = gate()
     executor = Executor(gpus=0)
-    future = executor.submit(work.pass_gate, path, 5)
+    future = executor.submit(job_functions.pass_gate, path, 5)
     here.wait_until(future.running)
     called: list[object] = []
     future.add_done_callback(called.append)
@@ -51,7 +51,7 @@ def test_future_in_a_forked_process_fails_with_a_hint(here: Lab, gate: Callable[
     def child() -> None:
         with pytest.raises(RuntimeError, match=r"future\.job\.result"):
             future.result()
-        assert executor.submit(work.add, 1).result(timeout=60) == 2
+        assert executor.submit(job_functions.add, 1).result(timeout=60) == 2
         executor.shutdown()
         assert called == []
         Path(path).write_text("go")
@@ -74,9 +74,9 @@ def script(lab: Lab, text: str) -> subprocess.CompletedProcess[str]:
 def test_interpreter_exits_with_pending_futures_and_jobs_continue(here: Lab) -> None:
     done = script(here, """
         import stoker
-        from tests.python import work
+        from tests.python import job_functions
         executor = stoker.Executor(gpus=0, hold=True)
-        future = executor.submit(work.add, 1)
+        future = executor.submit(job_functions.add, 1)
         future.add_done_callback(print)
         print(future.job.id)
     """)  # fmt: skip
@@ -88,11 +88,11 @@ def test_interpreter_exits_with_pending_futures_and_jobs_continue(here: Lab) -> 
 def test_connections_are_closed_at_exit(here: Lab) -> None:
     done = script(here, """
         import threading, stoker
-        from tests.python import work
-        job = stoker.job(work.add, gpus=0).submit(1)
+        from tests.python import job_functions
+        job = stoker.job(job_functions.add, gpus=0).submit(1)
         thread = threading.Thread(target=job.result)
         thread.start(), thread.join()
-        print(stoker.Executor(gpus=0).submit(work.add, 1).result(), job.state)
+        print(stoker.Executor(gpus=0).submit(job_functions.add, 1).result(), job.state)
     """)  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, "2 done\n", "")
 
@@ -100,11 +100,11 @@ def test_connections_are_closed_at_exit(here: Lab) -> None:
 def test_submit_at_interpreter_exit_is_queued_or_refused(here: Lab) -> None:
     done = script(here, """
         import atexit, stoker
-        from tests.python import work
+        from tests.python import job_functions
         executor = stoker.Executor(gpus=0, hold=True)
         def late():
             try:
-                print(executor.submit(work.add, 1).job.id)
+                print(executor.submit(job_functions.add, 1).job.id)
             except RuntimeError as error:
                 print(error)
         atexit.register(late)
@@ -117,7 +117,7 @@ def test_submit_at_interpreter_exit_is_queued_or_refused(here: Lab) -> None:
 
 def test_deleted_queue_ends_all_waiting_with_an_error(here: Lab, tmp_path: Path) -> None:
     queue = stoker.Queue(tmp_path / "gone")
-    future = Executor(queue=queue, hold=True).submit(work.add, 1)
+    future = Executor(queue=queue, hold=True).submit(job_functions.add, 1)
     handle = future.job
     assert handle.state == "held"
     here.wait_until(lambda: poke(queue.state_dir))  # until the daemon has started

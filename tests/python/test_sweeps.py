@@ -10,7 +10,7 @@ import stoker
 from stoker.errors import NotFound, UsageError
 from stoker.python.api import Queue, job
 from tests.lab import Lab
-from tests.python import work
+from tests.python import job_functions
 
 
 def test_sweep_of_a_command_has_one_row_per_trial(here: Lab) -> None:
@@ -31,16 +31,16 @@ def test_sweep_of_a_command_has_one_row_per_trial(here: Lab) -> None:
 
 
 def test_function_trial_takes_parameters_and_returns_the_metric(here: Lab) -> None:
-    swept = work.score.sweep({"x": [1, 2, 3], "y": 10}, metric="value", name="fn")
+    swept = job_functions.score.sweep({"x": [1, 2, 3], "y": 10}, metric="value", name="fn")
     assert swept.wait(60)
     assert [row["value"] for row in swept.results()] == [11, 12, 13]
     assert [one.result() for one in swept.jobs()] == [11, 12, 13]
 
 
 def test_repeated_function_sweep_runs_only_new_points(here: Lab) -> None:
-    first = work.score.sweep({"x": [1, 2], "y": 0})
+    first = job_functions.score.sweep({"x": [1, 2], "y": 0})
     assert first.wait(60)
-    again = work.score.sweep({"x": [1, 2, 3], "y": 0})
+    again = job_functions.score.sweep({"x": [1, 2, 3], "y": 0})
     assert again.name == first.name
     assert again.wait(60)
     assert again.counts == {"done": 3}
@@ -48,26 +48,28 @@ def test_repeated_function_sweep_runs_only_new_points(here: Lab) -> None:
 
 
 def test_function_sweep_is_shown_by_its_name(here: Lab) -> None:
-    work.score.sweep({"x": [1]}, name="fn")
+    job_functions.score.sweep({"x": [1]}, name="fn")
     stoker.sweep(job(lambda x: x, gpus=0), {"x": [1]}, name="anonymous")
-    assert "  command   tests.python.work.score(...)\n" in here.ok("sweep", "show", "fn")
+    assert "  command   tests.python.job_functions.score(...)\n" in here.ok("sweep", "show", "fn")
     listed = here.ok("sweep", "ls")
     assert "stoker.functions.call" not in listed
-    assert "work.score(...)" in listed and "<lambda>(...)" in listed
+    assert "job_functions.score(...)" in listed and "<lambda>(...)" in listed
 
 
 def test_returned_dict_becomes_columns(here: Lab) -> None:
-    swept = stoker.sweep(job(work.report, gpus=0), {"x": "range(2)"})
+    swept = stoker.sweep(job(job_functions.report, gpus=0), {"x": "range(2)"})
     assert swept.wait(60)
     rows = swept.results()
     assert [(row["square"], row["note"]) for row in rows] == [(0, "of 0"), (1, "of 1")]
 
 
 def test_logged_metric_overrides_the_returned_value(here: Lab) -> None:
-    swept = work.log_and_return.sweep({"x": [1, 2]}, metric="loss")
+    swept = job_functions.log_and_return.sweep({"x": [1, 2]}, metric="loss")
     assert swept.wait(60)
     assert [(row["loss"], row["other"]) for row in swept.results()] == [(0.1, "x"), (0.2, "x")]
-    numbers = work.log_and_return.sweep({"x": [1], "as_number": True}, metric="loss", name="n")
+    numbers = job_functions.log_and_return.sweep(
+        {"x": [1], "as_number": True}, metric="loss", name="n"
+    )
     assert numbers.wait(60)
     assert [row["loss"] for row in numbers.results()] == [0.1]
 
@@ -78,7 +80,7 @@ def test_gpu_task_scheduler_configuration_is_a_union_of_grids(here: Lab) -> None
         "global_config": {"y": 5},
         "test_config": [{"x": [1, 2]}, {"x": [7]}],
     }
-    swept = work.score.sweep(config)
+    swept = job_functions.score.sweep(config)
     assert swept.wait(60)
     assert [row["result"] for row in swept.results()] == [6, 7, 12]
 
@@ -96,7 +98,7 @@ def test_results_convert_to_pandas_and_polars(here: Lab) -> None:
 
 
 def test_curve_has_every_step(here: Lab) -> None:
-    swept = stoker.sweep(work.train, {"lr": [0.1]}, metric="loss")
+    swept = stoker.sweep(job_functions.train, {"lr": [0.1]}, metric="loss")
     assert swept.wait(60)
     assert swept.curve(1, "loss") == [(0, 1.0), (1, 0.5), (2, 0.25)]
     with pytest.raises(UsageError, match="no trial 9"):
@@ -109,7 +111,7 @@ def test_search_beats_random_sampling_with_equal_trials(here: Lab) -> None:
     best = {}
     for method in ("random", "tpe"):
         swept = stoker.sweep(
-            work.bowl, space, method=method, trials=40, seed=1, metric="loss", name=method,
+            job_functions.bowl, space, method=method, trials=40, seed=1, metric="loss", name=method,
             max_parallel=1,
         )  # fmt: skip
         assert swept.wait(150)
@@ -122,8 +124,8 @@ def test_search_beats_random_sampling_with_equal_trials(here: Lab) -> None:
 
 def test_search_continues_after_crashes_of_driver_daemon_and_runner(here: Lab) -> None:
     swept = stoker.sweep(
-        work.bowl, {"x": "interval(-1, 1)", "y": "interval(-1, 1)"}, method="tpe", trials=12,
-        seed=3, metric="loss", max_parallel=2,
+        job_functions.bowl, {"x": "interval(-1, 1)", "y": "interval(-1, 1)"}, method="tpe",
+        trials=12, seed=3, metric="loss", max_parallel=2,
     )  # fmt: skip
     for enough in (3, 6):
         here.wait_until(lambda enough=enough: swept.counts.get("done", 0) >= enough)  # type: ignore[misc]
@@ -139,7 +141,7 @@ def test_search_continues_after_crashes_of_driver_daemon_and_runner(here: Lab) -
 def test_bad_trial_is_stopped_early(here: Lab) -> None:
     """The first trials are good; the last is bad at every step and checks should_stop()."""
     swept = stoker.sweep(
-        work.patient, {"offset": [0, 0.1, 0.2, 100]}, metric="loss", max_parallel=1,
+        job_functions.patient, {"offset": [0, 0.1, 0.2, 100]}, metric="loss", max_parallel=1,
         early_stop={"kind": "median", "min_trials": 2, "after_step": 1}, gpus=0,
     )  # fmt: skip
     assert swept.wait(100)
@@ -163,11 +165,11 @@ def test_sweep_is_found_by_name_stopped_and_resumed(here: Lab) -> None:
 
 def test_invalid_sweep_is_refused_before_anything_is_queued(here: Lab) -> None:
     with pytest.raises(TypeError, match="missing a required argument: 'x'"):
-        work.score.sweep({"y": [1]})
+        job_functions.score.sweep({"y": [1]})
     with pytest.raises(TypeError, match="unexpected keyword argument 'yy'; did you mean 'y'"):
-        work.score.sweep({"yy": [1]})
+        job_functions.score.sweep({"yy": [1]})
     with pytest.raises(TypeError, match="unexpected keyword argument 'z'"):
-        work.score.sweep({"x": [1], "z": [1]})
+        job_functions.score.sweep({"x": [1], "z": [1]})
     with pytest.raises(UsageError, match="method"):
         stoker.sweep("echo {x}", {"x": [1]}, method="gird")
     with pytest.raises(UsageError, match="does not refer to a parameter"):

@@ -18,18 +18,18 @@ from stoker.store.usage_history import FILE_NAME, Row, TraceWriter
 from stoker.supervisor import kill_processes, process_tags
 from stoker.supervisor.process_usage import UsageSampler
 from stoker.usage.usage_charts import gpu_trace, job_trace
-from tests.usage.plant import DAY, Plant, run, size
+from tests.usage.simulated_host import DAY, SimulatedHost, run, size
 
 
 def measure_size(folder: Path, days: int = 40) -> None:
     for jobs in (0, 8):
         place = folder / f"jobs{jobs}"
         place.mkdir()
-        writer, plant = TraceWriter(str(place), 1), Plant(8, jobs)
+        writer, host = TraceWriter(str(place), 1), SimulatedHost(8, jobs)
         start = time.time() - days * DAY
         begun = time.process_time()
         for day in range(days):
-            run(writer, plant, start + day * DAY, DAY)
+            run(writer, host, start + day * DAY, DAY)
             if day in (0, 1, 2, 9, 29, 30, 31, days - 1):
                 used = time.process_time() - begun
                 print(f"8 GPUs, {jobs} jobs, day {day + 1}: {size(place):,} bytes "
@@ -46,7 +46,7 @@ def measure_size(folder: Path, days: int = 40) -> None:
 def measure_read(folder: Path) -> None:
     for name, since in (("hour", 3600.0), ("day", DAY), ("month", 30 * DAY)):
         begun = time.process_time()
-        found = gpu_trace(str(folder), Plant.uuid(0), time.time() - since, 600)
+        found = gpu_trace(str(folder), SimulatedHost.uuid(0), time.time() - since, 600)
         took = 1000 * (time.process_time() - begun)
         print(f"{name}: {took:.1f} ms, {len(found['power'].points)} points")
     begun = time.process_time()

@@ -21,6 +21,6 @@ def test_user_submits_a_sweep_and_sees_its_results(
     link = re.search(r"http://\S+#token=\S+", output)
     assert link is not None, output
     try:
-        scenario("real", link[0], **{**lab.env, "STOKER_PYTHON": sys.executable})
+        scenario("real_server", link[0], **{**lab.env, "STOKER_PYTHON": sys.executable})
     finally:
         lab.run("web", "stop")

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from stoker.core.formats.time_series import TICKS, Reading, encode
 from stoker.store.usage_history import FILE_NAME, Row, TraceWriter, read
 from stoker.usage.usage_charts import gpu_trace, job_trace
-from tests.usage.plant import DAY, Plant, run, size
+from tests.usage.simulated_host import DAY, SimulatedHost, run, size
 
 TAG = 77
 T0 = 1_750_000_000.0
-NOBODY = Plant(0)
+EMPTY_HOST = SimulatedHost(0)
 
 NewWriter = Callable[..., TraceWriter]
 
@@ -214,13 +214,13 @@ def test_readings_are_fine_for_a_day_coarse_for_a_month_then_removed(
         keep(writer, T0 + 30 * tick, 100 if tick % 10 == 5 else tick % 7)
     assert len(kept(tmp_path)) == 2880
     before = _extremes(tmp_path)
-    run(writer, NOBODY, T0 + 2 * DAY, 7200, pace=600)
+    run(writer, EMPTY_HOST, T0 + 2 * DAY, 7200, pace=600)
     assert _extremes(tmp_path) == before
     assert {level for level, _ in read(str(tmp_path), "gpu", "GPU-1")} == {1}
     assert len(kept(tmp_path)) < 2 * 288 + 2 * 12  # a few more at block boundaries
-    run(writer, NOBODY, T0 + 29.9 * DAY, 60)
+    run(writer, EMPTY_HOST, T0 + 29.9 * DAY, 60)
     assert _extremes(tmp_path) == before
-    run(writer, NOBODY, T0 + 31 * DAY, 60)
+    run(writer, EMPTY_HOST, T0 + 31 * DAY, 60)
     assert kept(tmp_path) == []
 
 
@@ -233,10 +233,10 @@ def _extremes(folder: Path) -> dict[int, tuple[int, int]]:
 
 
 def test_coarsening_frees_space(tmp_path: Path, writer: TraceWriter) -> None:
-    run(writer, Plant(8), T0, DAY / 4)
+    run(writer, SimulatedHost(8), T0, DAY / 4)
     fine = os.stat(tmp_path / FILE_NAME).st_size
-    run(writer, NOBODY, T0 + 2 * DAY, 600)
-    assert len(kept(tmp_path, Plant.uuid(7))) < 2160 / 10
+    run(writer, EMPTY_HOST, T0 + 2 * DAY, 600)
+    assert len(kept(tmp_path, SimulatedHost.uuid(7))) < 2160 / 10
     assert _used(tmp_path) < fine / 3
 
 
@@ -255,19 +255,19 @@ def _used(folder: Path) -> int:
 def test_six_hours_of_eight_gpus_with_jobs_take_less_than_5_mb(
     tmp_path: Path, writer: TraceWriter
 ) -> None:
-    run(writer, Plant(8, jobs=8), T0, DAY / 4)
+    run(writer, SimulatedHost(8, jobs=8), T0, DAY / 4)
     assert size(tmp_path) < 5 << 20
 
 
 @pytest.mark.slow
 def test_forty_days_of_eight_gpus_stay_small(tmp_path: Path, writer: TraceWriter) -> None:
-    plant, sizes = Plant(8), []
+    host, sizes = SimulatedHost(8), []
     for day in range(40):
-        run(writer, plant, T0 + day * DAY, DAY, pace=120)
+        run(writer, host, T0 + day * DAY, DAY, pace=120)
         sizes.append(size(tmp_path))
     assert sizes[39] < sizes[31] * 1.1
     assert sizes[39] < 20 << 20
-    assert kept(tmp_path, Plant.uuid(0))[0][0] > (T0 + 9 * DAY) * TICKS
+    assert kept(tmp_path, SimulatedHost.uuid(0))[0][0] > (T0 + 9 * DAY) * TICKS
 
 
 @pytest.mark.slow
@@ -276,9 +276,9 @@ def test_file_stays_below_its_limit_and_keeps_the_newest_readings(
 ) -> None:
     limit, spare = 512 << 10, 512 << 10  # recent readings, and free pages
     writer = new_writer(most_bytes=limit)
-    run(writer, Plant(8, jobs=16), T0, DAY / 4)
+    run(writer, SimulatedHost(8, jobs=16), T0, DAY / 4)
     assert os.stat(tmp_path / FILE_NAME).st_size < limit + spare
-    found = kept(tmp_path, Plant.uuid(3))
+    found = kept(tmp_path, SimulatedHost.uuid(3))
     assert found[-1][0] == round((T0 + DAY / 4 - 5) * TICKS)
     assert len(found) > 100
 
@@ -286,10 +286,10 @@ def test_file_stays_below_its_limit_and_keeps_the_newest_readings(
 @pytest.mark.slow
 def test_cost_of_a_tick_does_not_grow_with_history(writer: TraceWriter) -> None:
     """Counts instructions of SQLite's virtual machine in ticks that pack and expire nothing."""
-    plant, costs = Plant(40), []
+    host, costs = SimulatedHost(40), []
     for day in range(1, 11):
-        run(writer, plant, T0 + day * DAY, DAY, pace=240)
-        run(writer, plant, T0 + (day + 1) * DAY, 60, pace=1)  # let it expire old readings
+        run(writer, host, T0 + day * DAY, DAY, pace=240)
+        run(writer, host, T0 + (day + 1) * DAY, 60, pace=1)  # let it expire old readings
         count = 0
 
         def step() -> None:
@@ -298,7 +298,7 @@ def test_cost_of_a_tick_does_not_grow_with_history(writer: TraceWriter) -> None:
 
         assert writer._db is not None
         writer._db.set_progress_handler(step, 10)
-        run(writer, plant, T0 + (day + 1) * DAY + 60, 20, pace=5)
+        run(writer, host, T0 + (day + 1) * DAY + 60, 20, pace=5)
         writer._db.set_progress_handler(None, 0)
         costs.append(count)
     assert max(costs[5:]) < 1.5 * max(costs[1:4]), costs

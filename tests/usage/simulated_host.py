@@ -14,7 +14,7 @@ GIB = 1 << 30
 DAY = 86400.0
 
 
-class Plant:
+class SimulatedHost:
     """GPUs with busy and idle phases and realistic noise, each with a job on it.
 
     The jobs that run change now and then; `jobs` of them run at a time.
@@ -57,13 +57,15 @@ class Plant:
         return use, memory, 100 + use * 5 + rng.gauss(0, 10), 40 + use / 3
 
 
-def run(writer: TraceWriter, plant: Plant, start: float, seconds: float, pace: float = 5.0) -> None:
+def run(
+    writer: TraceWriter, host: SimulatedHost, start: float, seconds: float, pace: float = 5.0
+) -> None:
     """Write all ticks of a period without waiting."""
     for tick in range(int(seconds / pace)):
         has_gpus = tick % 2 == 1
-        rows = list(plant.job_rows(has_gpus))
+        rows = list(host.job_rows(has_gpus))
         if has_gpus:
-            rows += plant.gpu_rows()
+            rows += host.gpu_rows()
         writer.tick(start + tick * pace, rows, lambda job: False)
         assert writer.error is None
 

@@ -14,7 +14,7 @@ import stoker
 from stoker.python.executor import Executor
 from stoker.python.job_errors import JobFailed
 from tests.lab import Lab
-from tests.python import work
+from tests.python import job_functions
 
 SENT = (SystemExit, KeyboardInterrupt, GeneratorExit, ValueError)
 
@@ -29,16 +29,18 @@ def test_raising_callback_stops_no_future(
         raise kind("from a callback")
 
     with caplog.at_level(logging.ERROR, "concurrent.futures"), Executor(gpus=0) as executor:
-        first = executor.submit(work.add, 1)
+        first = executor.submit(job_functions.add, 1)
         first.add_done_callback(bad)
         first.add_done_callback(called.append)
         assert first.result(timeout=60) == 2
-        assert executor.submit(work.add, 2).result(timeout=60) == 3
+        assert executor.submit(job_functions.add, 2).result(timeout=60) == 3
     here.wait_until(lambda: called == [first])
     assert "exception calling callback" in caplog.text and "from a callback" in caplog.text
 
 
-@pytest.mark.parametrize("function", [work.return_what_exits, work.raise_what_exits])
+@pytest.mark.parametrize(
+    "function", [job_functions.return_what_exits, job_functions.raise_what_exits]
+)
 def test_unpickling_that_exits_is_an_exception_of_its_future(
     here: Lab, function: Callable[[], object]
 ) -> None:
@@ -47,20 +49,20 @@ def test_unpickling_that_exits_is_an_exception_of_its_future(
         error = bad.exception(timeout=60)
         assert isinstance(error, (RuntimeError, JobFailed)), error
         assert "SystemExit" in f"{error}{error.__cause__}" or "no data" in str(error)
-        assert executor.submit(work.add, 2).result(timeout=60) == 3
+        assert executor.submit(job_functions.add, 2).result(timeout=60) == 3
 
 
 def test_pickling_that_exits_fails_the_job(here: Lab) -> None:
     with Executor(gpus=0) as executor:
-        bad = executor.submit(work.return_what_cannot_be_sent)
+        bad = executor.submit(job_functions.return_what_cannot_be_sent)
         assert "cannot be pickled" in str(bad.exception(timeout=60))
 
 
 def test_unpickling_that_exits_does_not_stop_the_event_loop(here: Lab) -> None:
     async def main() -> int:
         with pytest.raises(RuntimeError, match="SystemExit"):
-            await stoker.job(work.return_what_exits, gpus=0).submit()
-        return await stoker.job(work.add, gpus=0).submit(2)
+            await stoker.job(job_functions.return_what_exits, gpus=0).submit()
+        return await stoker.job(job_functions.add, gpus=0).submit(2)
 
     assert asyncio.run(main()) == 3
 
@@ -69,7 +71,7 @@ def test_waiting_threads_see_a_cancelled_future_despite_a_bad_callback(here: Lab
     def bad(_: object) -> None:
         raise SystemExit("from a callback")
 
-    future = Executor(hold=True).submit(work.add, 1)
+    future = Executor(hold=True).submit(job_functions.add, 1)
     future.add_done_callback(bad)
     with pytest.raises(SystemExit):
         future.cancel()  # on the caller's thread, as with any future
@@ -82,11 +84,11 @@ def test_callback_may_wait_for_another_future_and_shut_down(here: Lab) -> None:
 
     def follow(_: object) -> None:
         other = Executor(gpus=0)
-        results.append(other.submit(work.add, 10).result(timeout=60))
-        other.submit(work.add, 20)
+        results.append(other.submit(job_functions.add, 10).result(timeout=60))
+        other.submit(job_functions.add, 20)
         other.shutdown()
         ended.set()
 
     with Executor(gpus=0) as executor:
-        executor.submit(work.add, 1).add_done_callback(follow)
+        executor.submit(job_functions.add, 1).add_done_callback(follow)
     assert ended.wait(60) and results == [11]

@@ -12,7 +12,7 @@ import pytest
 
 from tests.lab import Lab, wait_until
 
-ZOO = Path(__file__).parent / "zoo.py"
+STUBBORN_PROCESSES = Path(__file__).parent / "stubborn_processes.py"
 NAMES = {
     "main", "plain", "ignores-sigterm", "session", "daemonised", "no-environment", "stopped",
     "reforking",
@@ -30,7 +30,7 @@ def wait_until_empty(lab: Lab) -> None:
 def _start_zoo(lab: Lab) -> tuple[int, Path]:
     folder = lab.folder / "folder"
     folder.mkdir()
-    job = lab.submit("--grace", "0.2", "--", sys.executable, str(ZOO), str(folder))
+    job = lab.submit("--grace", "0.2", "--", sys.executable, str(STUBBORN_PROCESSES), str(folder))
     lab.wait_until(lambda: {path.name for path in folder.iterdir()} == NAMES)
     lab.wait_until(lambda: all(path.read_text() for path in folder.iterdir()))
     return job, folder
@@ -54,7 +54,7 @@ def test_foreground_run_leaves_no_hostile_process_alive_after_sigterm_or_sigkill
         lab = new_lab()
         folder = lab.folder / "folder"
         folder.mkdir()
-        args = ("--grace", "0.2", "--", sys.executable, str(ZOO), str(folder))
+        args = ("--grace", "0.2", "--", sys.executable, str(STUBBORN_PROCESSES), str(folder))
         lab.state_dir = lab.folder / "logs"  # the run keeps its database there
         run = lab.popen("run", "--devices", "0", "--log-dir", str(lab.state_dir), *args)
         wait_for_zoo(folder)

@@ -15,7 +15,7 @@ from stoker.python.api import job, submit
 from stoker.python.job import Job
 from stoker.python.job_errors import JobFailed
 from tests.lab import Lab
-from tests.python import work
+from tests.python import job_functions
 
 SOMEBODY = 54321
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -136,7 +136,7 @@ def folder_of(handle: Job[object]) -> Path:
 
 
 def test_planted_call_fails_the_job_and_does_not_run(here: Lab) -> None:
-    held = job(work.add, hold=True).submit(1)
+    held = job(job_functions.add, hold=True).submit(1)
     folder = folder_of(held)
     bang = folder / "bang"
     (folder / "call").write_bytes(pickle.dumps(Bomb(bang)) + bytes(2000))
@@ -148,7 +148,7 @@ def test_planted_call_fails_the_job_and_does_not_run(here: Lab) -> None:
 
 @needs_root
 def test_foreign_call_fails_the_job(here: Lab) -> None:
-    held = job(work.add, hold=True).submit(1)
+    held = job(job_functions.add, hold=True).submit(1)
     give_away(folder_of(held) / "call")
     held.release()
     with pytest.raises(JobFailed, match="it belongs to uid 54321, not to you"):
@@ -156,7 +156,7 @@ def test_foreign_call_fails_the_job(here: Lab) -> None:
 
 
 def test_planted_result_is_refused_and_does_not_run(here: Lab) -> None:
-    done = submit(work.add, 1)
+    done = submit(job_functions.add, 1)
     assert done.result() == 2
     folder = folder_of(done)
     bang = folder / "bang"
@@ -171,7 +171,7 @@ def test_call_folder_is_removed_with_its_last_job(here: Lab, tmp_path: Path) -> 
     from stoker.client.finish_watch import open_queue
     from stoker.store import changes, function_folders
 
-    jobs = work.double.map([1, 2])
+    jobs = job_functions.double.map([1, 2])
     assert [handle.result() for handle in jobs] == [2, 4]
     precious = tmp_path / "precious"
     precious.mkdir()

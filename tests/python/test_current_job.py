@@ -15,7 +15,7 @@ from stoker.functions import current_job
 from stoker.functions.current_job import current
 from stoker.python.api import job, submit
 from tests.lab import Lab
-from tests.python import work
+from tests.python import job_functions
 
 
 @pytest.fixture(autouse=True)
@@ -182,12 +182,14 @@ def test_warning_signal_requests_a_stop() -> None:
 
 def test_warned_function_saves_and_resumes(here: Lab) -> None:
     """As in docs/python.md: only should_stop() and requeue()."""
-    made = job(work.save_when_warned, time_limit=60, signal="USR1@59", gpus=0).submit()
+    made = job(job_functions.save_when_warned, time_limit=60, signal="USR1@59", gpus=0).submit()
     assert made.result(60) == 2
 
 
 def test_warned_trial_saves_and_resumes(here: Lab) -> None:
-    swept = job(work.save_when_warned, time_limit=60, signal="USR1@59", gpus=0).sweep({"x": [1]})
+    swept = job(job_functions.save_when_warned, time_limit=60, signal="USR1@59", gpus=0).sweep(
+        {"x": [1]}
+    )
     assert swept.wait(60)
     assert [one.result() for one in swept.jobs()] == [2]
 
@@ -206,7 +208,7 @@ def test_requeue_writes_a_file_and_exits_with_75(tmp_path: Path) -> None:
 
 
 def test_requeued_job_runs_again_and_keeps_its_metrics(here: Lab) -> None:
-    made = submit(work.requeue_once)
+    made = submit(job_functions.requeue_once)
     assert made.result() == 2
     metrics = next(here.state_dir.glob("jobs/0/*metrics*"))
     lines = [json.loads(line) for line in metrics.read_text().splitlines()]

@@ -9,7 +9,7 @@ import pytest
 
 import stoker
 from tests.lab import Lab
-from tests.python import work
+from tests.python import job_functions
 from tests.python.conftest import here as here
 
 
@@ -36,8 +36,8 @@ def test_search_continues_after_its_driver_died(here: Lab, point: str, nth: int)
     here.env |= {"STOKER_FAILPOINT": f"{point}:{nth}", "STOKER_FAILPOINT_ONCE": str(once)}
     here.ok("daemon", "start")  # it passes the failpoint to its driver
     swept = stoker.sweep(
-        work.bowl, {"x": "interval(0, 1)", "y": "interval(0, 1)"}, method="tpe", trials=6, seed=1,
-        metric="loss", max_parallel=2,
+        job_functions.bowl, {"x": "interval(0, 1)", "y": "interval(0, 1)"}, method="tpe",
+        trials=6, seed=1, metric="loss", max_parallel=2,
     )  # fmt: skip
     assert swept.wait(90)
     assert not once.exists(), f"{point} was never passed {nth} times"

@@ -1,8 +1,8 @@
 /* A job that checks whether its GPUs are overcommitted.
  *
- *   tenant LEDGER GPU_MB MICROSECONDS
+ *   overcommit_check USAGE_FILE GPU_MB MICROSECONDS
  *
- * LEDGER is a file of 64-bit words that all jobs of a test share: for each GPU how many MB are in
+ * USAGE_FILE is a file of 64-bit words that all jobs of a test share: for each GPU how many MB are in
  * use, then violations, then starts. The GPUs come from CUDA_VISIBLE_DEVICES, the amount from
  * STOKER_GPU_MEM_MIB; without it the job has the whole GPU.
  */

@@ -1,6 +1,6 @@
 """A job with eight processes that are hard to kill.
 
-python zoo.py FOLDER     each writes its PID to FOLDER/<name>, then runs forever
+python stubborn_processes.py FOLDER     each writes its PID to FOLDER/<name>, then runs forever
 """
 
 from __future__ import annotations

@@ -8,12 +8,12 @@ from pathlib import Path
 from tests.lab import Lab
 
 
-class Effects:
+class ExecutionLog:
     """A file to which each job appends its number once; the number determines its exit code."""
 
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
-        self.path: Path = lab.folder / "effects"
+        self.path: Path = lab.folder / "executions"
         self.path.touch()
 
     def command(self, number: int, seconds: float = 0.0) -> str:

@@ -14,7 +14,7 @@ import pytest
 from stoker.core.gpus.sample import GpuProcess, GpuSample, Sample, Xid
 from stoker.devices.nvml_process import IDLE_SECONDS
 from stoker.devices.sample_lines import decode, encode
-from tests.devices.clockwork import Clockwork
+from tests.devices.timed_nvml import TimedNvml
 from tests.fake_nvml import (
     DRIVER_NOT_LOADED,
     FUNCTION_NOT_FOUND,
@@ -55,17 +55,17 @@ class Running:
         return decode(self._answers.readline())
 
     def now(self) -> Sample:
-        asked_at = time.monotonic()
+        requested_at = time.monotonic()
         self.say(b"n")
-        while (sample := self.next_sample()).at < asked_at:
+        while (sample := self.next_sample()).at < requested_at:
             pass
         return sample
 
     def until(self, condition: Callable[[Sample], object]) -> Sample:
         """The first sample of which it is so."""
-        give_up = time.monotonic() + 30
+        deadline = time.monotonic() + 30
         while not condition(sample := self.now()):
-            assert time.monotonic() < give_up, sample
+            assert time.monotonic() < deadline, sample
         return sample
 
     def next_sample_with_gpus(self) -> Sample:
@@ -98,8 +98,8 @@ def running(start: Callable[..., Running]) -> Running:
 
 
 @pytest.fixture
-def clockwork(fake: FakeNvml) -> Iterator[Clockwork]:
-    made = Clockwork(fake)
+def timed_nvml(fake: FakeNvml) -> Iterator[TimedNvml]:
+    made = TimedNvml(fake)
     yield made
     made.close()
 
@@ -274,39 +274,39 @@ def test_all_of_very_many_processes_are_listed(fake: FakeNvml) -> None:
 # -- GPUs that come, go and break ------------------------------------------------------------------
 
 
-def test_lost_gpu_keeps_its_fields_until_it_is_back(fake: FakeNvml, clockwork: Clockwork) -> None:
+def test_lost_gpu_keeps_its_fields_until_it_is_back(fake: FakeNvml, timed_nvml: TimedNvml) -> None:
     first, second = fake.set_gpus(H100, A100, util=50)
-    before = gpus(clockwork.sample(100.0))
+    before = gpus(timed_nvml.sample(100.0))
     fake.lose(first)
     fake.change(second, used=GIB)
-    lost, other = gpus(clockwork.sample(100.5))
+    lost, other = gpus(timed_nvml.sample(100.5))
     assert lost.error == "GPU is lost"
     assert lost[:7] == before[0][:7]
     assert (lost.utilisation, lost.processes) == (None, ())
     assert (other.error, other.used, other.number) == (None, GIB, 1)
     fake.find(first)
-    back, _ = gpus(clockwork.sample(131.0))
+    back, _ = gpus(timed_nvml.sample(131.0))
     assert back.error is None
-    [back, _] = gpus(clockwork.sample(131.5))
+    [back, _] = gpus(timed_nvml.sample(131.5))
     assert back.utilisation == 50
 
 
-def test_gpu_that_needs_a_reset_says_so(fake: FakeNvml, clockwork: Clockwork) -> None:
+def test_gpu_that_needs_a_reset_says_so(fake: FakeNvml, timed_nvml: TimedNvml) -> None:
     uuid, _ = fake.set_gpus(H100, H100)
     fake.fail("nvmlDeviceGetMemoryInfo_v2", RESET_REQUIRED, uuid)
     for now in (1.0, 1.5):
-        gpu, other = gpus(clockwork.sample(now))
+        gpu, other = gpus(timed_nvml.sample(now))
         assert (gpu.error, other.error) == ("GPU needs a reset", None)
     fake.fail("nvmlDeviceGetMemoryInfo_v2", 0, uuid)
-    assert gpus(clockwork.sample(2.0))[0].error is None
+    assert gpus(timed_nvml.sample(2.0))[0].error is None
 
 
-def test_slices_of_a_lost_gpu_have_an_error(fake: FakeNvml, clockwork: Clockwork) -> None:
+def test_slices_of_a_lost_gpu_have_an_error(fake: FakeNvml, timed_nvml: TimedNvml) -> None:
     _, divided = fake.set_gpus(A100, A100)
     fake.slices(divided, "1g.5gb", "1g.5gb")
-    before = gpus(clockwork.sample(1.0))
+    before = gpus(timed_nvml.sample(1.0))
     fake.lose(divided)
-    sample = gpus(clockwork.sample(1.5))
+    sample = gpus(timed_nvml.sample(1.5))
     assert [gpu.error for gpu in sample] == [None, "GPU is lost", "GPU is lost"]
     assert [gpu[:5] for gpu in sample] == [gpu[:5] for gpu in before]
 
@@ -319,46 +319,46 @@ def test_gpu_lost_before_the_start_leaves_a_gap(fake: FakeNvml) -> None:
     assert sample.error == "GPU 1 cannot be opened: GPU is lost"
 
 
-def test_gpu_that_was_added_or_removed_is_noticed(fake: FakeNvml, clockwork: Clockwork) -> None:
+def test_gpu_that_was_added_or_removed_is_noticed(fake: FakeNvml, timed_nvml: TimedNvml) -> None:
     first, second = fake.set_gpus(H100, A100)
     fake.remove(second)
-    assert len(gpus(clockwork.sample(1.0))) == 1
+    assert len(gpus(timed_nvml.sample(1.0))) == 1
     uuids = fake.set_gpus(H100, A100, A100)
-    assert [gpu.uuid for gpu in gpus(clockwork.sample(31.0))] == uuids
+    assert [gpu.uuid for gpu in gpus(timed_nvml.sample(31.0))] == uuids
     fake.remove(first)
-    [gpu, _] = gpus(clockwork.sample(31.5))  # its handle fails, so it is noticed at once
+    [gpu, _] = gpus(timed_nvml.sample(31.5))  # its handle fails, so it is noticed at once
     assert (gpu.uuid, gpu.number) == (uuids[1], 0)
 
 
-def test_repartitioned_gpu_shows_its_new_slices(fake: FakeNvml, clockwork: Clockwork) -> None:
+def test_repartitioned_gpu_shows_its_new_slices(fake: FakeNvml, timed_nvml: TimedNvml) -> None:
     [uuid] = fake.set_gpus(A100)
     fake.slices(uuid, "3g.20gb", "3g.20gb")
-    assert len(gpus(clockwork.sample(1.0))) == 2
+    assert len(gpus(timed_nvml.sample(1.0))) == 2
     fake.slices(uuid, "7g.40gb")
-    [gpu] = gpus(clockwork.sample(1.5))
+    [gpu] = gpus(timed_nvml.sample(1.5))
     assert (gpu.model, gpu.error) == ("7g.40gb", None)
 
 
-def test_error_of_a_gpu_is_reported_once(fake: FakeNvml, clockwork: Clockwork) -> None:
+def test_error_of_a_gpu_is_reported_once(fake: FakeNvml, timed_nvml: TimedNvml) -> None:
     _, second = fake.set_gpus(H100, H100)
     fake.xid(second, 13)
-    assert clockwork.sample(1.0).xids == ()  # that was before we came
+    assert timed_nvml.sample(1.0).xids == ()  # that was before we came
     fake.xid(second, 79)
     fake.xid(second, 48)
-    assert clockwork.sample(1.5).xids == (Xid(second, 79), Xid(second, 48))
-    assert clockwork.sample(2.0).xids == ()
+    assert timed_nvml.sample(1.5).xids == (Xid(second, 79), Xid(second, 48))
+    assert timed_nvml.sample(2.0).xids == ()
     fake.xid(second, 79)
     fake.lose(second)
-    assert clockwork.sample(2.5).xids == (Xid(second, 79),)
+    assert timed_nvml.sample(2.5).xids == (Xid(second, 79),)
 
 
-def test_error_is_assigned_to_its_slice(fake: FakeNvml, clockwork: Clockwork) -> None:
+def test_error_is_assigned_to_its_slice(fake: FakeNvml, timed_nvml: TimedNvml) -> None:
     [uuid] = fake.set_gpus(A100)
     _, second = fake.slices(uuid, "3g.20gb", "3g.20gb")
-    clockwork.sample(1.0)
+    timed_nvml.sample(1.0)
     fake.xid(uuid, 13, instance=8)
     fake.xid(uuid, 79)
-    assert clockwork.sample(1.5).xids == (Xid(second, 13), Xid(uuid, 79))
+    assert timed_nvml.sample(1.5).xids == (Xid(second, 13), Xid(uuid, 79))
 
 
 def test_gpus_without_error_events_are_sampled_too(fake: FakeNvml) -> None:
@@ -370,17 +370,17 @@ def test_gpus_without_error_events_are_sampled_too(fake: FakeNvml) -> None:
 
 
 def test_slow_readings_are_rare_and_constants_are_read_once(
-    fake: FakeNvml, clockwork: Clockwork
+    fake: FakeNvml, timed_nvml: TimedNvml
 ) -> None:
     [uuid] = fake.set_gpus(H100, util=1)
     for half_seconds in range(24):
-        clockwork.sample(half_seconds / 2)
+        timed_nvml.sample(half_seconds / 2)
     assert fake.calls("nvmlDeviceGetMemoryInfo_v2") == 24
     assert fake.calls("nvmlDeviceGetUtilizationRates") == 6
     assert fake.calls("nvmlDeviceGetTotalEnergyConsumption") == 2
     assert fake.calls("nvmlDeviceGetName") == 1
     fake.change(uuid, util=2)
-    assert [gpus(clockwork.sample(now))[0].utilisation for now in (11.5, 12.0)] == [1, 2]
+    assert [gpus(timed_nvml.sample(now))[0].utilisation for now in (11.5, 12.0)] == [1, 2]
 
 
 # -- a driver that does not work -------------------------------------------------------------------

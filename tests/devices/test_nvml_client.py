@@ -48,14 +48,14 @@ def is_gone(pid: int) -> bool:
 
 def next_sample(watch: NvmlClient, condition: Callable[[Sample], object] = bool) -> Sample:
     """Wait as a daemon does, until a sample comes of which it is so."""
-    give_up = time.monotonic() + 30
+    give_up_at = time.monotonic() + 30
     with select.epoll() as poll:
         poll.register(watch.fileno(), select.EPOLLIN)
         while True:
             for sample in watch.read():
                 if condition(sample):
                     return sample
-            left = give_up - time.monotonic()
+            left = give_up_at - time.monotonic()
             assert left > 0, "no such sample came"
             poll.poll(left)
 
@@ -88,9 +88,9 @@ def test_request_returns_a_sample_taken_afterwards(watch: NvmlClient, fake: Fake
     first = next_sample(watch)
     assert first.gpus
     fake.change(first.gpus[0].uuid, used=12345)
-    asked_at = time.monotonic()
+    requested_at = time.monotonic()
     watch.ask()
-    sample = next_sample(watch, lambda sample: sample.at >= asked_at)
+    sample = next_sample(watch, lambda sample: sample.at >= requested_at)
     assert sample.at - first.at < IDLE_SECONDS
     assert sample.gpus and sample.gpus[0].used == 12345
 

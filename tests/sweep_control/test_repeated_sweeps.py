@@ -22,7 +22,7 @@ from stoker.sweep_control import lifecycle
 from stoker.sweeps.files.sweep_file import load
 from stoker.sweeps.search.search_client import SearchClient
 from tests.lab import Lab
-from tests.python import work
+from tests.python import job_functions
 from tests.python.conftest import here as here
 from tests.sweep_control.test_sweep import rows, sweep, trials
 
@@ -91,8 +91,8 @@ def test_sweep_file_may_request_no_gpu(lab: Lab) -> None:
 
 def test_trial_stopped_early_is_finished_even_if_it_requeues(here: Lab) -> None:
     swept = stoker.sweep(
-        work.stubborn, {"offset": [0, 0.1, 100]}, metric="loss", max_parallel=1, gpus=0, retries=3,
-        early_stop={"kind": "median", "min_trials": 2, "after_step": 1},
+        job_functions.stubborn, {"offset": [0, 0.1, 100]}, metric="loss", max_parallel=1, gpus=0,
+        retries=3, early_stop={"kind": "median", "min_trials": 2, "after_step": 1},
     )  # fmt: skip
     assert swept.wait(100)
     assert swept.counts == {"done": 2, "cancelled": 1}
@@ -174,14 +174,14 @@ def test_results_outlive_the_jobs(lab: Lab) -> None:
 
 
 def test_function_sweep_runs_again_after_its_jobs_were_removed(here: Lab) -> None:
-    swept = work.score.sweep({"x": [1, 2]}, name="fn")
+    swept = job_functions.score.sweep({"x": [1, 2]}, name="fn")
     assert swept.wait(60)
     here.ok("rm", "sweep:fn")
     calls = Path(here.state_dir, "calls")
     jobs = swept.rerun([1])
     assert jobs[0].result(60) == 1
     before = len(list(calls.iterdir()))
-    work.score.sweep({"x": [1, 2]}, name="fn")
+    job_functions.score.sweep({"x": [1, 2]}, name="fn")
     assert len(list(calls.iterdir())) == before
 
 

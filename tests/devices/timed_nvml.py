@@ -1,6 +1,6 @@
 """NVML in a separate process, with a clock that the test controls.
 
-python -m tests.devices.clockwork     (stdin: a time a line; stdout: the sample at that time)
+python -m tests.devices.timed_nvml     (stdin: a time a line; stdout: the sample at that time)
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from stoker.devices.sample_lines import decode, encode
 from tests.fake_nvml import FakeNvml
 
 
-class Clockwork:
+class TimedNvml:
     def __init__(self, fake: FakeNvml) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", __name__],

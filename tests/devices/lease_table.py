@@ -1,7 +1,7 @@
-"""What processes hold, recorded in shared memory, to check the locks independently.
+"""A table in shared memory of the leases that processes hold, to check the locks independently.
 
-A row is entered after its lease was taken and emptied before it is given back, so at any moment the
-rows together are no more than what was granted.
+A row is entered after its lease was taken and emptied before it is released, so at any moment the
+sum of all rows is not more than what was granted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NOTHING = (1 << 64) - 2  # not 0: a claim may be of 0 bytes
 _WIDTH = 1 + len(GPUS)  # a version, odd while the row is written, and an amount for each GPU
 
 
-class Ledger:
+class LeaseTable:
     def __init__(self, path: str) -> None:
         size = ROWS * _WIDTH * 8
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
