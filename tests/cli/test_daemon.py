@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from stoker.daemon.wake import NEWS_SOCKET
+from stoker.daemon.wake import CHANGES_SOCKET
 from stoker.supervisor.sockets import connect
 from tests.cli.helpers import Gate, as_json, refused
 from tests.lab import Lab
@@ -101,7 +101,7 @@ def test_client_that_disconnects_before_the_greeting_is_ignored(lab: Lab) -> Non
     pid = lab.daemon_pid()
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)
-    connect(str(lab.state_dir), NEWS_SOCKET).close()
+    connect(str(lab.state_dir), CHANGES_SOCKET).close()
     os.kill(pid, signal.SIGCONT)
     assert lab.wait(lab.submit("true")) == 0
     assert lab.daemon_pid() == pid

@@ -7,7 +7,7 @@ import doctest
 import pytest
 
 from stoker.core.outcome import log_tail as module
-from stoker.core.outcome.log_tail import last_words, masked
+from stoker.core.outcome.log_tail import last_error, masked
 from stoker.core.outcome.retry import Verdict
 from stoker.store.sweeps import alike
 
@@ -31,7 +31,7 @@ def test_docstring_examples_are_correct() -> None:
     ],
 )
 def test_last_meaningful_line_of_a_log_is_found(log: bytes, words: str | None) -> None:
-    assert last_words(log) == words
+    assert last_error(log) == words
 
 
 def test_failures_that_differ_only_in_numbers_are_equal() -> None:

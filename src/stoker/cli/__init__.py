@@ -1,1 +1,1 @@
-"""The command line: parse, call the api, print. One verb or one family of verbs a file."""
+"""The command line: parse, call the client, print. Each file has one or a few commands."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import select
 import socket
 
-from stoker.daemon.wake import NEWS_SOCKET
+from stoker.daemon.wake import CHANGES_SOCKET
 from stoker.supervisor.sockets import connect
 
 # Without a daemon nothing changes; try to connect to one at this interval.
@@ -27,7 +27,7 @@ class ChangeFeed:
 
     def _connect(self) -> None:
         try:
-            self._socket = connect(self._folder, NEWS_SOCKET)
+            self._socket = connect(self._folder, CHANGES_SOCKET)
             self._socket.setblocking(False)
             self._longest = _FIRST_SECONDS
         except OSError:

@@ -1,6 +1,6 @@
-"""What trials and jobs have reported: files are read as far as they have grown, sums are kept.
+"""Reports of trials and jobs: read the new part of their files and update the summaries.
 
-The curves stay in the files of the jobs. What was read of an ended job is kept in the store, so a
+Curves stay in the files of the jobs. The summary of a finished job is stored in the database, so a
 table of a thousand trials reads each file once.
 """
 
@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Iterator
 
 from stoker.core.metrics.summary import Collector, Stat
-from stoker.core.outcome.log_tail import TAIL_BYTES, last_words, masked
+from stoker.core.outcome.log_tail import TAIL_BYTES, last_error, masked
 from stoker.core.record import Record
 from stoker.core.states import FINAL
 from stoker.errors import Error
@@ -32,7 +32,7 @@ _MOST_FAILURES = 100
 
 
 class JobFiles(Record):
-    """Where the files of jobs are: in a queue's folder, or in that of a foreground run."""
+    """The paths of job files, in the folder of a queue or of a foreground run."""
 
     folder: str
     is_run: bool = False
@@ -44,7 +44,7 @@ class JobFiles(Record):
         return metrics_path(folder)
 
     def has_stop(self, job: int | None) -> bool:
-        """Whether its sweep told a job to leave."""
+        """Whether the sweep of the job has requested that it stop early."""
         return job is not None and os.path.exists(stop_path(job_folder(self.folder, job)))
 
     def log(self, job: int, number: int) -> str:
@@ -54,25 +54,25 @@ class JobFiles(Record):
 
 
 class Source(Record):
-    """A job whose reports are wanted."""
+    """A job whose reports are read."""
 
     job: int
     attempts: int
     stdout: str | None
-    is_over: bool
+    is_finished: bool
 
 
 class Reported(Record):
-    """One trial, or one job that belongs to none."""
+    """The reports of one trial, or of one job that is not part of a sweep."""
 
     row: Row
     summary: dict[str, Stat]
     source: Source | None
-    error: str | None  # about lines that could not be read
+    error: str | None  # about lines that cannot be parsed
 
 
 def of_sweep(db: Database, places: JobFiles, sweep: SweepRow) -> list[Reported]:
-    """All trials with what they have reported so far."""
+    """All trials of a sweep with their reports so far; saves the summaries of finished jobs."""
     found, fresh = [], []
     commands = _commands(sweep)
     has_early_stop = bool(json.loads(sweep.spec).get("early_stop"))
@@ -80,9 +80,9 @@ def of_sweep(db: Database, places: JobFiles, sweep: SweepRow) -> list[Reported]:
         params = {name: data for name, (data, _) in json.loads(trial.point).items()}
         source = source_of(trial)
         collector = known(trial) or Collector()
-        if source is not None and not (trial.reports and source.is_over):
+        if source is not None and not (trial.reports and source.is_finished):
             collector = collect(places, source, collector)
-            if source.is_over:
+            if source.is_finished:
                 fresh.append((trial.number, source.job, collector.to_json()))
         row = Row(
             trial.number, trial.job, params, _last(collector), trial.state or "missing",
@@ -95,14 +95,14 @@ def of_sweep(db: Database, places: JobFiles, sweep: SweepRow) -> list[Reported]:
     if fresh:
         try:
             with db.transaction():
-                sweeps.note_reports(db, sweep.id, fresh)
+                sweeps.save_reports(db, sweep.id, fresh)
         except Error:
             pass  # a read-only or full disk: the next reader reads the files again
     return found
 
 
 def _commands(sweep: SweepRow) -> tuple[Template, ...]:
-    """The commands of a sweep that had several; trials of one need no column for it."""
+    """All commands of a sweep whose command was changed; empty if it has only one."""
     stored = json.loads(sweep.spec)
     if not stored.get("earlier"):
         return ()
@@ -117,7 +117,7 @@ def _extra(trial: TrialRow, commands: tuple[Template, ...]) -> dict[str, object]
 
 
 def of_jobs(db: Database, places: JobFiles, jobs: Iterable[JobRow]) -> list[Reported]:
-    """Jobs by themselves; those that run a trial have its parameters."""
+    """The reports of single jobs; a job of a trial has the parameters of the trial."""
     found = []
     for job in jobs:
         source = Source(job.id, job.attempts, job.stdout, job.state in FINAL)
@@ -137,37 +137,39 @@ class Failure(Record):
 
     trials: int
     job: int  # the newest of them
-    words: str
+    message: str
 
 
 def failures(places: JobFiles, trials: Iterable[TrialRow]) -> list[Failure]:
-    """How trials failed, the commonest first; of many failures the newest are looked at."""
+    """Failures grouped by message, most frequent first; only the newest trials are considered."""
     bad = [trial for trial in trials if trial.state in ("failed", "lost") and trial.job is not None]
     found: dict[str, Failure] = {}
     for trial in bad[-_MOST_FAILURES:]:
         assert trial.job is not None
-        words = trial.detail or said_last(places, trial.job, trial.attempts or 0, trial.stdout)
-        words = words or trial.cause or "no word of it"
-        count = found[masked(words)].trials if masked(words) in found else 0
-        found[masked(words)] = Failure(count + 1, trial.job, words)
+        message = trial.detail or last_logged_error(
+            places, trial.job, trial.attempts or 0, trial.stdout
+        )
+        message = message or trial.cause or "unknown cause"
+        count = found[masked(message)].trials if masked(message) in found else 0
+        found[masked(message)] = Failure(count + 1, trial.job, message)
     return sorted(found.values(), key=lambda one: -one.trials)
 
 
-def said_last(places: JobFiles, job: int, attempts: int, stdout: str | None) -> str | None:
-    """The last words in the log of a job's newest attempt."""
+def last_logged_error(places: JobFiles, job: int, attempts: int, stdout: str | None) -> str | None:
+    """The last error in the log of the newest attempt of a job; None if the log is empty."""
     path = stdout or places.log(job, attempts)
     try:
         size = os.stat(path).st_size
     except OSError:
         return None
-    return last_words(b"".join(_pieces(path, max(0, size - TAIL_BYTES))))
+    return last_error(b"".join(_pieces(path, max(0, size - TAIL_BYTES))))
 
 
 def keep(db: Database, places: JobFiles, jobs: list[int]) -> None:
-    """These jobs are about to be removed with their files: read what they have reported."""
-    concerned = sweeps.of_jobs(db, jobs)
-    for sweep in sweeps.all_sweeps(db) if concerned else ():
-        if sweep.id in concerned:
+    """Save the summaries of jobs that are about to be removed with their files."""
+    affected = sweeps.of_jobs(db, jobs)
+    for sweep in sweeps.all_sweeps(db) if affected else ():
+        if sweep.id in affected:
             of_sweep(db, places, sweep)
 
 
@@ -178,7 +180,7 @@ def source_of(trial: TrialRow) -> Source | None:
 
 
 def known(trial: TrialRow) -> Collector | None:
-    """What was read of it before."""
+    """The stored collector of a trial; None if there is none or it is damaged."""
     if trial.reports is None:
         return None
     try:
@@ -188,12 +190,12 @@ def known(trial: TrialRow) -> Collector | None:
 
 
 def collect(places: JobFiles, source: Source, collector: Collector) -> Collector:
-    """Read on from where the collector is."""
+    """Read what was added to the files since the last call; returns the updated collector."""
     _feed(places, source, collector)
     if collector.is_stale:
         collector = collector.again()
         _feed(places, source, collector)
-    if source.is_over:
+    if source.is_finished:
         collector.finish()
     return collector
 
@@ -211,13 +213,13 @@ def _feed(places: JobFiles, source: Source, collector: Collector) -> None:
 
 
 def curve_of(places: JobFiles, source: Source, metric: str) -> list[tuple[float, float]]:
-    """(step, value) of one metric."""
+    """The (step, value) pairs of one metric."""
     logs = ((number, _pieces(path)) for number, path in _logs(places, source))
     return curve(metric, _pieces(places.metrics(source.job)), logs)
 
 
 def _logs(places: JobFiles, source: Source) -> list[tuple[int, str]]:
-    if source.stdout is not None:  # the user's own file holds all attempts
+    if source.stdout is not None:  # a file chosen by the user holds all attempts
         return [(max(1, source.attempts), source.stdout)]
     return [(n, places.log(source.job, n)) for n in range(1, source.attempts + 1)]
 

@@ -1,4 +1,4 @@
-"""Points of a sweep become trials and jobs, none without the other."""
+"""Create trials and their jobs for points of a sweep, both in one transaction."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Trials:
-    """The trials of one sweep: who makes more of them, or runs them once more, does it here."""
+    """Adds trials to one sweep, and creates new jobs for existing trials."""
 
     def __init__(
         self, db: Database, state_dir: str, sweep: int, spec: SweepSpec, base: JobSpec
@@ -39,10 +39,10 @@ class Trials:
         self._folder = sweep_folder(state_dir, sweep, spec.name)
 
     def add(self, points: list[Point]) -> list[int]:
-        """New trials and their jobs in one transaction."""
+        """Add trials and their jobs in one transaction; returns the ids of the jobs."""
         with self._db.transaction():
             made = {identity(self._spec.template, point): point for point in points}
-            # Somebody may have given the same sweep at the same time.
+            # Another client may have submitted the same sweep at the same time.
             known = sweeps.among(self._db, self._sweep, made)
             new = {key: point for key, point in made.items() if key not in known}
             first = sweeps.add_trials(
@@ -55,7 +55,7 @@ class Trials:
         return jobs
 
     def run_again(self, rows: Iterable[TrialRow]) -> list[int]:
-        """New jobs for trials that are there; not for those that somebody else has just run."""
+        """Create new jobs for trials, except those that another client has just run again."""
         jobs = []
         for chunk in chunks(rows):
             with self._db.transaction():
@@ -75,7 +75,7 @@ class Trials:
         return receipt.ids
 
     def job_of(self, row: TrialRow, *, is_real: bool = True) -> JobSpec:
-        """The job that runs a trial that is there, by the command that it was made for."""
+        """The job for an existing trial, with the command that the trial was created for."""
         point = point_from_json(row.point)
         known = (self._spec.template, *self._spec.earlier)
         own = template_of(known, point, row.identity)
@@ -89,7 +89,7 @@ class Trials:
         *,
         is_real: bool = True,
     ) -> JobSpec:
-        """The job that runs one trial; one that is not real leaves no file."""
+        """The job for one trial. `is_real=False` creates no files, for previews."""
         command = command or self._spec.template
         folder = os.path.join(self._folder, str(number))
         rendered = command.render(point, number, folder)
@@ -113,28 +113,28 @@ class Trials:
 
 
 def listed(spec: SweepSpec) -> Iterator[tuple[str, Point]]:
-    """The points that the sweep lists, each with its identity."""
+    """The points that the method of the sweep enumerates, each with its identity."""
     for point in methods.points(spec):
         yield identity(spec.template, point), point
 
 
 def sweep_folder(state_dir: str, sweep: int, name: str) -> str:
-    """Holds a folder for each trial, kept however often it is run.
+    """The folder that holds one folder per trial; all jobs of a trial share it.
 
-    With the sweep's number, which is never used again: another one of the same name finds nothing.
+    Its name contains the id of the sweep, so that a later sweep of the same name does not use it.
     """
     return os.path.join(state_dir, "sweeps", f"{names.check(name)}.{sweep}")
 
 
 def is_missing(row: TrialRow) -> bool:
-    """Nobody has run it, and nobody will: its job was cancelled, lost, or never made."""
+    """Whether the trial has no result and no job that will produce one."""
     if row.cause == "stopped_early":
-        return False  # it was run as far as it was worth
+        return False  # early stopping is a result
     return row.state in (None, "cancelled", "lost")
 
 
 def chunks(items: Iterable[T]) -> Iterator[list[T]]:
-    """What one transaction takes: a large sweep must not keep the daemon from its jobs."""
+    """Split a large sweep into parts for one transaction each, so as not to block the daemon."""
     walk = iter(items)
     while chunk := list(islice(walk, CHUNK)):
         yield chunk

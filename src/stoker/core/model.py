@@ -207,4 +207,4 @@ class Outcome(Record):
     system_seconds: float = 0.0
     max_rss_bytes: int = 0
     detail: str | None = None
-    last_words: str | None = None  # last error in its log, if no cause was found
+    last_error: str | None = None  # last error in its log, if no cause was found

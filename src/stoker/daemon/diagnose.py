@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 
 from stoker.core.model import Outcome
-from stoker.core.outcome.log_tail import last_words
+from stoker.core.outcome.log_tail import last_error
 from stoker.core.outcome.retry import REQUEUE_CODE
 from stoker.core.outcome.wait_status import exit_code_of, signal_of
 from stoker.daemon.gpus.gpu_usage import GpuUse
@@ -44,7 +44,7 @@ class Diagnosis:
         found = diagnose(tail, code, signal, gpu_was_full=use.was_full, host_killed=killed)
         if found is None:
             is_trial = job.sweep is not None  # only sweeps compare failures by their last words
-            return outcome._replace(last_words=last_words(tail)) if is_trial else outcome
+            return outcome._replace(last_error=last_error(tail)) if is_trial else outcome
         cause, evidence = found
         return outcome._replace(reason=cause, detail=evidence)
 

@@ -111,7 +111,7 @@ class Daemon(EventListener):
         self._recover(live)
         self._sweep_driver.check(time.monotonic(), True)
         event_poll = EventPoll()
-        own = {self._wake.pokes.fileno(), self._wake.news.fileno(), self._signal_pipe}
+        own = {self._wake.pokes.fileno(), self._wake.changes.fileno(), self._signal_pipe}
         while not self._is_stopping:
             try:
                 self._tick(event_poll, own)
@@ -137,7 +137,7 @@ class Daemon(EventListener):
             if descriptor == self._wake.pokes.fileno():
                 self._stop_jobs(self._wake.drain())
                 was_poked = True
-            elif descriptor == self._wake.news.fileno():
+            elif descriptor == self._wake.changes.fileno():
                 self._wake.accept(self.problem())
             elif descriptor == self._signal_pipe:
                 os.read(self._signal_pipe, 4096)

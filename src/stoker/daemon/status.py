@@ -33,11 +33,11 @@ def problem(folder: str) -> str | None:
     """The problem for which the daemon cannot start or record jobs now; None if it has none."""
     import select
 
-    from stoker.daemon.wake import NEWS_SOCKET
+    from stoker.daemon.wake import CHANGES_SOCKET
     from stoker.supervisor.sockets import connect
 
     try:
-        stream = connect(folder, NEWS_SOCKET)
+        stream = connect(folder, CHANGES_SOCKET)
     except OSError:
         return None
     with stream:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from stoker.daemon.start import POKE_SOCKET
 from stoker.supervisor.sockets import listen
 
-NEWS_SOCKET = "news.sock"
+CHANGES_SOCKET = "news.sock"  # clients of release 0.1 use this name
 # Further clients are refused and poll the database instead.
 _MAX_WATCHERS = 200
 _QUIET_SECONDS = 0.05
@@ -26,11 +26,11 @@ class WakeServer:
 
     def __init__(self, folder: str) -> None:
         self.pokes = listen(folder, POKE_SOCKET, socket.SOCK_DGRAM)
-        self.news = listen(folder, NEWS_SOCKET)
+        self.changes = listen(folder, CHANGES_SOCKET)
         self._watchers: list[socket.socket] = []
         self._quiet_until = 0.0
         self.announce_at: float | None = None  # when a delayed notification is due
-        self._paths = [os.path.join(folder, name) for name in (POKE_SOCKET, NEWS_SOCKET)]
+        self._paths = [os.path.join(folder, name) for name in (POKE_SOCKET, CHANGES_SOCKET)]
 
     def drain(self) -> list[tuple[int, float | None]]:
         """Read all datagrams; returns the jobs to stop and their grace periods."""
@@ -46,7 +46,7 @@ class WakeServer:
 
     def accept(self, problem: str | None) -> None:
         try:
-            watcher, _ = self.news.accept()
+            watcher, _ = self.changes.accept()
         except OSError:
             return
         watcher.setblocking(False)

@@ -203,7 +203,7 @@ def finish(
         return False
     frees = facts.has_dependants and release_dependants(db, facts.job, state, now)
     if facts.sweep is not None:
-        evidence = outcome.detail or outcome.last_words
+        evidence = outcome.detail or outcome.last_error
         why = sweeps.count_end(db, facts.sweep, state, verdict, evidence, facts.job)
         if why is not None:
             stop_sweep(db, facts.sweep, why, now)

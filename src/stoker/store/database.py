@@ -164,7 +164,7 @@ def open_database(
     Raises Unavailable if it needs a migration while a daemon of an older release uses it.
 
     `durable`: commits are synced to disk (submit). Otherwise they survive the death of any process,
-    but a power cut only after the next checkpoint, which the daemon makes. `anew`: create a
+    but a power cut only after the next checkpoint, which the daemon makes. `create`: create a
     database even if the folder shows that there was one. `is_owner`: this process holds the lock
     of the daemon or the foreground run.
     """

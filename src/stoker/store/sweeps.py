@@ -288,7 +288,7 @@ def jobs(db: Database, sweep: int, states: tuple[str, ...]) -> list[int]:
     return [row[0] for row in rows]
 
 
-def note_reports(db: Database, sweep: int, reports: Iterable[tuple[int, int, str]]) -> None:
+def save_reports(db: Database, sweep: int, reports: Iterable[tuple[int, int, str]]) -> None:
     """Store the metrics read so far, as (trial number, job, reports).
 
     Reports of a job that is no longer the newest of its trial are ignored.
@@ -299,7 +299,7 @@ def note_reports(db: Database, sweep: int, reports: Iterable[tuple[int, int, str
     )
 
 
-def note_told(db: Database, sweep: int, numbers: Iterable[int]) -> None:
+def mark_reported(db: Database, sweep: int, numbers: Iterable[int]) -> None:
     db.executemany(
         "UPDATE trials SET reported = 1 WHERE sweep = ? AND number = ?",
         [(sweep, number) for number in numbers],

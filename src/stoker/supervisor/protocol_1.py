@@ -20,7 +20,7 @@ _FIELDS = {
     "begun": _BEGUN,
     "ended": (
         "attempt", "status", "ended_at", "reason", "user_seconds", "system_seconds",
-        "max_rss_bytes", "detail", "last_words",
+        "max_rss_bytes", "detail", "last_error",
     ),
     "refused": ("attempt", "why"),
     "rolled": ("segment",),

@@ -145,8 +145,8 @@ class Study:
             sent.append(trial.number)
         if sent:
             with self._db.transaction():
-                sweeps.note_reports(self._db, self._row.id, reports)
-                sweeps.note_told(self._db, self._row.id, sent)
+                sweeps.save_reports(self._db, self._row.id, reports)
+                sweeps.mark_reported(self._db, self._row.id, sent)
 
     # -- more trials ---------------------------------------------------------------------------
 

@@ -59,7 +59,7 @@ class Reports:
             collector, is_complete = self._collected.get(job.id) or (Collector(), False)
             if not is_complete:
                 collector = collect(self.places, source, collector)
-                self._collected.put(job.id, (collector, source.is_over))
+                self._collected.put(job.id, (collector, source.is_finished))
             summary = dict(collector.summary)
         return {
             name: {

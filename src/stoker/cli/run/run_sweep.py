@@ -9,7 +9,7 @@ from itertools import islice
 
 from stoker.cli.output import notice, plural
 from stoker.cli.verbs.results import print_table
-from stoker.client.reports import JobFiles, Source, collect, of_sweep, said_last
+from stoker.client.reports import JobFiles, Source, collect, last_logged_error, of_sweep
 from stoker.client.trials import Trials, listed
 from stoker.core.metrics.summary import Collector
 from stoker.core.model import JobSpec
@@ -177,7 +177,7 @@ class SweepSource:
             return
         self._failed += 1
         row = job_queries.job(self._db, job)
-        detail = detail or said_last(self._places, job, row.attempts, row.stdout)
+        detail = detail or last_logged_error(self._places, job, row.attempts, row.stdout)
         how, kind = sweeps.failure(verdict, detail), sweeps.alike(verdict, detail)
         self._streak = (kind, self._streak[1] + 1 if self._streak[0] == kind else 1)
         if self._streak[1] >= SAME_FAILS:

@@ -15,7 +15,7 @@ from stoker.core.formats.command_line import Option, Parsed, Verb
 from stoker.core.formats.sizes import format_size
 from stoker.core.record import Record
 from stoker.daemon import status
-from stoker.daemon.wake import NEWS_SOCKET
+from stoker.daemon.wake import CHANGES_SOCKET
 from stoker.devices.discovery import find_devices, has_driver
 from stoker.devices.nvml_client import sample_once
 from stoker.errors import Error
@@ -219,7 +219,7 @@ def _processes_of(
 def _answers(folder: str) -> bool:
     """Whether the daemon sends its greeting to a client that connects."""
     try:
-        with connect(folder, NEWS_SOCKET) as client:
+        with connect(folder, CHANGES_SOCKET) as client:
             client.settimeout(_ANSWER_SECONDS)
             return bool(client.recv(1))
     except OSError:

@@ -206,8 +206,8 @@ def _show(queue: Queue, name: str, parsed: Parsed) -> int:
         verb = "runs" if len(ignoring_stop) == 1 else "run"
         print(f"  warning   {number} asked to stop early still {verb}: {hint}")
     for failure in failed[:_SHOWN_FAILURES]:
-        is_repeated = failure.words[:40] in (row.stopped or "")
-        words = "see above" if is_repeated else printable(failure.words)
+        is_repeated = failure.message[:40] in (row.stopped or "")
+        words = "see above" if is_repeated else printable(failure.message)
         print(f"  failed    {failure.trials}: {words}      stoker log {failure.job}")
     if top is not None and spec.metric is not None:
         params = ", ".join(f"{k}={v}" for k, v in top.params.items())

@@ -15,12 +15,12 @@ _REPORT = b"stoker:"
 _AROUND = "()[]{}<>,;:.!?'\"`"
 
 
-def last_words(tail: bytes) -> str | None:
+def last_error(tail: bytes) -> str | None:
     """Return the last error in the end of a log; None if the log is empty.
 
-    >>> last_words(b"1\\nTraceback (most recent call last):\\n  ...\\nKeyError: 'lr'\\nbye\\n")
+    >>> last_error(b"1\\nTraceback (most recent call last):\\n  ...\\nKeyError: 'lr'\\nbye\\n")
     "KeyError: 'lr'"
-    >>> last_words(b"loading\\rloaded\\ntrain: no such file\\n\\n")
+    >>> last_error(b"loading\\rloaded\\ntrain: no such file\\n\\n")
     'train: no such file'
     """
     lines = [line.rpartition(b"\r")[2] for line in tail.replace(b"\r\n", b"\n").split(b"\n")]
