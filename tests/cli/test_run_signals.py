@@ -33,7 +33,7 @@ def knows_of(lab: Lab, count: int) -> None:
         finally:
             connection.close()
 
-    wait_until(running, what=f"{count} running jobs in the books")
+    wait_until(running, what=f"{count} running jobs in the database")
 
 
 def gone(pids: list[int]) -> None:

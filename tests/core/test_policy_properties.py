@@ -100,9 +100,9 @@ def test_every_waiting_job_is_started_once_or_has_a_reason(snapshot: Snapshot) -
 
 @given(snapshots())
 def test_every_start_has_the_requested_number_of_different_devices(snapshot: Snapshot) -> None:
-    asked = {job.id: job.request.gpus for job in snapshot.waiting}
+    requested = {job.id: job.request.gpus for job in snapshot.waiting}
     for start in decide(snapshot).starts:
-        assert len(set(start.devices)) == len(start.devices) == asked[start.job]
+        assert len(set(start.devices)) == len(start.devices) == requested[start.job]
 
 
 @given(hosts(), st.integers(0, 5), st.integers(-1, 1), LIMITS)

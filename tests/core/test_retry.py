@@ -191,12 +191,12 @@ def test_verdict_is_a_legal_transition_and_has_a_delay_only_for_a_retry(
         assert attempts <= max(retries, RERUN_CAP) and not stop_requested
 
 
-# -- run me again ------------------------------------------------------------------------------
+# -- requeue -----------------------------------------------------------------------------------
 
 
 def test_requeued_job_runs_again_without_using_retries() -> None:
-    asked = an_outcome(exit_code=75, reason="requeue")
-    assert verdict(asked) == Verdict("return", "requeue", 75, None, 1.0)
+    outcome = an_outcome(exit_code=75, reason="requeue")
+    assert verdict(outcome) == Verdict("return", "requeue", 75, None, 1.0)
     failed = an_outcome(exit_code=1)
     again = judge(
         failed, attempts=4, retries=1, restartable=False, stop_requested=False, requeues=3
@@ -210,16 +210,16 @@ def test_exit_code_75_means_nothing_special_unless_the_job_is_restartable() -> N
 
 
 def test_cancelled_job_is_not_requeued() -> None:
-    asked = an_outcome(exit_code=75, reason="requeue")
-    assert verdict(asked, stop_requested=True).event == "cancel"
+    outcome = an_outcome(exit_code=75, reason="requeue")
+    assert verdict(outcome, stop_requested=True).event == "cancel"
 
 
 def test_requeue_without_progress_backs_off() -> None:
-    asked = an_outcome(exit_code=75, reason="requeue")
+    outcome = an_outcome(exit_code=75, reason="requeue")
 
     def delay(requeues: int, seconds: float) -> float | None:
         return judge(
-            asked, attempts=requeues + 1, retries=0, restartable=False, stop_requested=False,
+            outcome, attempts=requeues + 1, retries=0, restartable=False, stop_requested=False,
             requeues=requeues, seconds=seconds,
         ).delay  # fmt: skip
 

@@ -103,8 +103,8 @@ def test_shell_builtins_need_a_shell() -> None:
     bash = shutil.which("bash")
     if bash is None:
         pytest.skip("there is no bash to ask")
-    asked = subprocess.run([bash, "-c", "compgen -bk"], capture_output=True, text=True, check=True)
-    known = asked.stdout.split()
+    listed = subprocess.run([bash, "-c", "compgen -bk"], capture_output=True, text=True, check=True)
+    known = listed.stdout.split()
     assert len(known) > 50
     assert [word for word in known if plain_words(f"{word} x") is not None] == []
 

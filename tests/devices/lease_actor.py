@@ -62,7 +62,7 @@ class LeaseActor:
         return json.loads(line)
 
     def fileno(self) -> int:
-        """Readable when there is an answer."""
+        """Readable when the process has answered."""
         assert self._process.stdout is not None
         return self._process.stdout.fileno()
 
@@ -75,7 +75,7 @@ class LeaseActor:
 
 
 class _Play:
-    """The verbs."""
+    """One method for each request."""
 
     def __init__(self) -> None:
         self.leases: dict[str, Lease] = {}
@@ -98,7 +98,7 @@ class _Play:
         return self.waiters[name].pid
 
     def do_receive(self, name: str) -> bool:
-        """Wait until the lease is there."""
+        """Wait until the lease is taken."""
         waiter = self.waiters.pop(name)
         select.select([waiter], [], [])
         lease = waiter.take()
@@ -107,7 +107,7 @@ class _Play:
         return lease is not None
 
     def do_start_child(self, name: str) -> int:
-        """A job that inherits the lease; only its own death ends it."""
+        """Start a job that inherits the lease and holds it until it exits."""
         child = subprocess.Popen(["sleep", "600"], pass_fds=self.leases[name].descriptors)
         return child.pid
 
@@ -156,7 +156,7 @@ def _claims(claims: Sequence[Sequence[Any]]) -> list[DeviceClaim]:
 
 def _play(uid: str) -> None:
     if uid:
-        codecs.lookup("unicode_escape")  # root's Python may lie where others cannot read
+        codecs.lookup("unicode_escape")  # another user may not be able to read root's Python
         os.setgroups([])
         os.setresgid(int(uid), int(uid), int(uid))
         os.setresuid(int(uid), int(uid), int(uid))

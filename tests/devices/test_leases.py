@@ -41,7 +41,7 @@ needs_pci = pytest.mark.skipif(not _PCI_DEVICES, reason="no PCI device here")
 
 @pytest.fixture(autouse=True)
 def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A lease folder that does not exist yet, where every user can get to it."""
+    """The path of a lease folder that does not exist yet and that all users can access."""
     above = Path(tempfile.mkdtemp(prefix="stoker-test-", dir="/tmp"))
     above.chmod(0o1777)
     path = above / "leases"
@@ -52,7 +52,7 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def new_actor() -> Iterator[Callable[..., LeaseActor]]:
-    """Makes other processes; each is killed after the test."""
+    """Starts other processes, which are killed after the test."""
     actors: list[LeaseActor] = []
 
     def make(uid: int | None = None) -> LeaseActor:
@@ -103,7 +103,7 @@ def is_free(*claims: DeviceClaim) -> bool:
 
 
 def received(waiter: Waiter) -> Lease:
-    """Wait until the lease is there."""
+    """Wait until the waiter has its lease."""
     select.select([waiter], [], [])
     lease = waiter.take()
     assert lease is not None, waiter.error
@@ -111,7 +111,7 @@ def received(waiter: Waiter) -> Lease:
 
 
 def blocked() -> set[int]:
-    """Processes that the kernel makes wait for a flock."""
+    """The processes that wait for a flock, as the kernel lists them."""
     lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
     return {int(fields[5]) for fields in lines if fields[1] == "->" and fields[2] == "FLOCK"}
 
@@ -285,7 +285,7 @@ def test_sharers_cannot_starve_a_waiter_for_the_whole_gpu(
         if not is_passed_on:
             break
     else:
-        pytest.fail("the sharers never let go")
+        pytest.fail("the sharers never release their leases at the same time")
     received(waiter).close()
 
 
@@ -308,7 +308,7 @@ def test_waiter_for_memory_gets_it_when_enough_is_free(new_waiter: Callable[...,
     leases = [taken(part(30 * GIB)), taken(part(30 * GIB))]
     waiter = new_waiter(part(60 * GIB))
     wait_until(lambda: first_waiters([gpu()]))
-    assert try_take([part(1)]) is None, "nobody overtakes it"
+    assert try_take([part(1)]) is None, "another process overtook the waiter"
     leases.pop().close()
     assert waiter.take() is None
     leases.pop().close()
@@ -386,7 +386,7 @@ def test_process_without_free_descriptors_gets_try_later() -> None:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     before, kin = descriptors(), children()
     free = max(map(int, before)) + 1
-    Waiter([whole()]).cancel()  # so that everything is imported
+    Waiter([whole()]).cancel()  # imports everything that it needs
     for room in range(4):
         resource.setrlimit(resource.RLIMIT_NOFILE, (free + room, limits[1]))
         try:
@@ -409,7 +409,7 @@ def test_helper_reports_why_it_cannot_wait(folder: Path, new_waiter: Callable[..
     assert waiter.error is not None and "remove each other's files" in waiter.error
 
 
-def test_first_in_line_is_named(new_waiter: Callable[..., Waiter]) -> None:
+def test_first_waiter_is_named(new_waiter: Callable[..., Waiter]) -> None:
     assert first_waiters([gpu()]) == []
     lease = taken(part(GIB))
     new_waiter(whole())
@@ -464,14 +464,14 @@ def test_lease_that_was_waited_for_can_be_inherited(new_waiter: Callable[..., Wa
 def test_holders_names_user_process_and_amount(new_actor: Callable[..., LeaseActor]) -> None:
     gpus = [gpu(f"gpu-{number}") for number in range(3)]
     assert holders(gpus) == []
-    nobody, somebody = new_actor(NOBODY), new_actor(4294967294)
+    nobody, other_user = new_actor(NOBODY), new_actor(4294967294)
     assert nobody.do("try", "a", [part(5 * GIB), whole("gpu-1")])
-    assert somebody.do("try", "b", [part(GIB + 7)])
+    assert other_user.do("try", "b", [part(GIB + 7)])
     lease = taken(part(0))
     assert sorted(holders(gpus)) == [
         Holder("gpu-0", 0, os.getpid(), 0),
         Holder("gpu-0", NOBODY, nobody.pid, 5 * GIB),
-        Holder("gpu-0", 4294967294, somebody.pid, GIB + 7),
+        Holder("gpu-0", 4294967294, other_user.pid, GIB + 7),
         Holder("gpu-1", NOBODY, nobody.pid, None),
     ]
     lease.close()

@@ -47,16 +47,16 @@ def is_gone(pid: int) -> bool:
 
 
 def next_sample(watch: NvmlClient, condition: Callable[[Sample], object] = bool) -> Sample:
-    """Wait as a daemon does, until a sample comes of which it is so."""
-    give_up_at = time.monotonic() + 30
+    """Wait like the daemon until a sample meets the condition, and return it."""
+    end = time.monotonic() + 30
     with select.epoll() as poll:
         poll.register(watch.fileno(), select.EPOLLIN)
         while True:
             for sample in watch.read():
                 if condition(sample):
                     return sample
-            left = give_up_at - time.monotonic()
-            assert left > 0, "no such sample came"
+            left = end - time.monotonic()
+            assert left > 0, "no sample met the condition"
             poll.poll(left)
 
 
@@ -205,7 +205,7 @@ def test_driver_errors_are_reported(fake: FakeNvml, env: dict[str, str]) -> None
     watch = NvmlClient(env)
     sample = next_sample(watch)
     assert sample.gpus is None and sample.error is not None
-    assert watch.pid is not None  # it is well, and goes on trying
+    assert watch.pid is not None  # the process keeps running and retries
     watch.close()
 
 

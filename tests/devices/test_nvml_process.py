@@ -33,7 +33,7 @@ _WATCHER = [sys.executable, "-m", "stoker.devices.nvml_process"]
 
 
 class Running:
-    """A watcher that the test talks to."""
+    """An NVML process that the test sends requests to."""
 
     def __init__(self, fake: FakeNvml, *options: str) -> None:
         self.process = subprocess.Popen(
@@ -44,32 +44,31 @@ class Running:
             bufsize=0,
         )
         assert self.process.stdin and self.process.stdout
-        self._orders, self._answers = self.process.stdin, self.process.stdout
+        self._requests, self._answers = self.process.stdin, self.process.stdout
 
-    def say(self, order: bytes) -> None:
-        self._orders.write(order)
+    def send(self, request: bytes) -> None:
+        self._requests.write(request)
 
     def next_sample(self) -> Sample:
-        """The next sample."""
-        assert select.select([self._answers], [], [], 30)[0], "the watcher is silent"
+        assert select.select([self._answers], [], [], 30)[0], "the NVML process sent nothing"
         return decode(self._answers.readline())
 
     def now(self) -> Sample:
         requested_at = time.monotonic()
-        self.say(b"n")
+        self.send(b"n")
         while (sample := self.next_sample()).at < requested_at:
             pass
         return sample
 
     def until(self, condition: Callable[[Sample], object]) -> Sample:
-        """The first sample of which it is so."""
-        deadline = time.monotonic() + 30
+        """Request samples until one meets the condition, and return it."""
+        end = time.monotonic() + 30
         while not condition(sample := self.now()):
-            assert time.monotonic() < deadline, sample
+            assert time.monotonic() < end, sample
         return sample
 
     def next_sample_with_gpus(self) -> Sample:
-        """Without asking: the watcher comes back by itself."""
+        """Wait, without a request, until the driver can be read again."""
         while (sample := self.next_sample()).gpus is None:
             pass
         return sample
@@ -81,14 +80,14 @@ class Running:
 
 @pytest.fixture
 def start(fake: FakeNvml) -> Iterator[Callable[..., Running]]:
-    watchers: list[Running] = []
+    processes_started: list[Running] = []
 
     def make(*options: str) -> Running:
-        watchers.append(Running(fake, *options))
-        return watchers[-1]
+        processes_started.append(Running(fake, *options))
+        return processes_started[-1]
 
     yield make
-    for watcher in watchers:
+    for watcher in processes_started:
         watcher.close()
 
 
@@ -342,7 +341,7 @@ def test_repartitioned_gpu_shows_its_new_slices(fake: FakeNvml, timed_nvml: Time
 def test_error_of_a_gpu_is_reported_once(fake: FakeNvml, timed_nvml: TimedNvml) -> None:
     _, second = fake.set_gpus(H100, H100)
     fake.xid(second, 13)
-    assert timed_nvml.sample(1.0).xids == ()  # that was before we came
+    assert timed_nvml.sample(1.0).xids == ()  # it happened before the process registered
     fake.xid(second, 79)
     fake.xid(second, 48)
     assert timed_nvml.sample(1.5).xids == (Xid(second, 79), Xid(second, 48))
@@ -403,7 +402,7 @@ def test_unusable_driver_has_an_error_message(fake: FakeNvml, code: int, error: 
     assert sample.error is not None and error in sample.error
 
 
-def test_watcher_reports_a_missing_driver(fake: FakeNvml) -> None:
+def test_nvml_process_reports_a_missing_driver(fake: FakeNvml) -> None:
     fake.uninstall()
     error = "no NVIDIA driver is installed: libnvidia-ml.so.1 was not found"
     assert once(fake)[1:] == (None, error, ())
@@ -426,7 +425,7 @@ def test_after_an_update_of_the_driver_its_new_library_is_loaded(
     fake.set_gpus(H100)
     fake.fail_init(LIBRARY_MISMATCH)
     watcher = start("--wait=0.1")
-    watcher.say(b"a")
+    watcher.send(b"a")
     assert watcher.next_sample().gpus is None
     loaded = fake.loads()
     fake.fail_init(0)
@@ -443,28 +442,28 @@ def test_driver_that_goes_away_is_waited_for(fake: FakeNvml, running: Running) -
     fake.fail("*", 0)
     back = running.next_sample_with_gpus()
     assert len(gpus(back)) == 1
-    assert back.at - gone.at < IDLE_SECONDS / 2  # it does not wait for the next beat
+    assert back.at - gone.at < IDLE_SECONDS / 2  # it does not wait for the next regular sample
 
 
-# -- the beat --------------------------------------------------------------------------------------
+# -- sample rate --------------------------------------------------------------------------------------
 
 
-def test_watcher_samples_at_the_active_rate(fake: FakeNvml, running: Running) -> None:
+def test_nvml_process_samples_at_the_active_rate(fake: FakeNvml, running: Running) -> None:
     fake.set_gpus(H100)
-    running.say(b"a")
+    running.send(b"a")
     first, *_, last = [running.next_sample() for _ in range(3)]
     assert last.at - first.at < IDLE_SECONDS
 
 
-def test_watcher_samples_on_request_at_the_idle_rate(fake: FakeNvml, running: Running) -> None:
+def test_nvml_process_samples_on_request_at_the_idle_rate(fake: FakeNvml, running: Running) -> None:
     fake.set_gpus(H100)
-    running.say(b"ai")
+    running.send(b"ai")
     first = running.next_sample()
     last = [running.now() for _ in range(5)][-1]
     assert last.at - first.at < IDLE_SECONDS
 
 
-def test_watcher_exits_when_stdin_is_closed(fake: FakeNvml, running: Running) -> None:
+def test_nvml_process_exits_when_stdin_is_closed(fake: FakeNvml, running: Running) -> None:
     fake.set_gpus(H100)
     running.next_sample()
     assert running.process.stdin
@@ -472,12 +471,12 @@ def test_watcher_exits_when_stdin_is_closed(fake: FakeNvml, running: Running) ->
     assert running.process.wait(timeout=30) == 0
 
 
-def test_watcher_exits_when_stdout_is_closed(fake: FakeNvml, running: Running) -> None:
+def test_nvml_process_exits_when_stdout_is_closed(fake: FakeNvml, running: Running) -> None:
     fake.set_gpus(H100)
     running.next_sample()
     assert running.process.stdout
     running.process.stdout.close()
-    running.say(b"n")
+    running.send(b"n")
     assert running.process.wait(timeout=30) == 0
 
 

@@ -1,6 +1,6 @@
 """NVML in a separate process, with a clock that the test controls.
 
-python -m tests.devices.timed_nvml     (stdin: a time a line; stdout: the sample at that time)
+python -m tests.devices.timed_nvml     (stdin: one time per line; stdout: the sample at that time)
 """
 
 from __future__ import annotations

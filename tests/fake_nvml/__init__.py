@@ -1,4 +1,4 @@
-"""A driver for tests: our own libnvidia-ml.so.1, which the unmodified nvidia-ml-py loads.
+"""A fake NVIDIA driver: a libnvidia-ml.so.1 that the unmodified nvidia-ml-py loads.
 
 fake = FakeNvml(tmp_path / "nvml", build(tmp_path))
 h100, a100 = fake.set_gpus("NVIDIA H100", "NVIDIA A100")
@@ -6,7 +6,7 @@ lab = Lab(tmp_path, **fake.env())
 fake.lose(a100)
 lab.submit('echo "0 5000000000" > "$FAKE_NVML_PROCS/$$"; exec sleep 60')   # now it is on GPU 0
 
-Every change is seen by the next call of the library. It is a driver only: it does no CUDA.
+The next call of the library sees every change. CUDA itself is not simulated.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LIBRARY = "libnvidia-ml.so.1"
 MIB = 1 << 20
 GIB = 1 << 30
 
-# What nvmlInit and other calls may answer.
+# Error codes that nvmlInit and other calls may return.
 NOT_SUPPORTED = 3
 NO_PERMISSION = 4
 DRIVER_NOT_LOADED = 9
@@ -73,12 +73,12 @@ class _Unit:
     instance: int = 0
 
     def line(self) -> str:
-        facts = [
+        words = [
             f"{field.name}={'none' if value == -1 else value}"
             for field in fields(self)
             if field.name not in ("uuid", "model") and (value := getattr(self, field.name)) != ""
         ]
-        return " ".join(["slice" if self.of else "gpu", self.uuid, *facts, f"model={self.model}"])
+        return " ".join(["slice" if self.of else "gpu", self.uuid, *words, f"model={self.model}"])
 
 
 class FakeNvml:
@@ -103,7 +103,7 @@ class FakeNvml:
         self._save()
 
     def env(self) -> dict[str, str]:
-        """For any process that shall see this driver and not the host's own."""
+        """The environment of processes that use this driver instead of the one of the host."""
         paths = [str(self._installed.parent), os.environ.get("LD_LIBRARY_PATH", "")]
         env = {
             "LD_LIBRARY_PATH": ":".join(filter(None, paths)),
@@ -130,12 +130,12 @@ class FakeNvml:
         self._save()
 
     def fail(self, function: str, code: int, gpu: str = "") -> None:
-        """Calls of this C function (`*`: all) answer with an error; 0 makes them work again."""
+        """Let calls of this C function (`*`: all) return an error; 0 makes them work again."""
         self._failures[function, gpu] = code
         self._save()
 
     def hang(self, function: str = "*") -> None:
-        """Calls of this C function do not come back."""
+        """Let calls of this C function hang."""
         self._hangs.append(function)
         self._save()
 
@@ -152,12 +152,12 @@ class FakeNvml:
             return 0
 
     def loads(self) -> int:
-        """How many processes have loaded the library so far."""
+        """Return how many processes have loaded the library so far."""
         return self.calls("load")
 
     # -- GPUs ----------------------------------------------------------------------------------
 
-    def set_gpus(self, *models: str, total: int = 80 * GIB, **facts: int) -> list[str]:
+    def set_gpus(self, *models: str, total: int = 80 * GIB, **values: int) -> list[str]:
         """Replace all GPUs, one for each model; returns their UUIDs in PCI order."""
         self._units = [
             _Unit(f"GPU-{number:08x}-0000-4000-8000-000000000000", model, total, minor=number)
@@ -167,7 +167,7 @@ class FakeNvml:
             unit.pci = f"0000:{0x1A + 0x11 * number:02x}:00.0"
         uuids = [unit.uuid for unit in self._units]
         for uuid in uuids:
-            self.change(uuid, **facts)
+            self.change(uuid, **values)
         self._save()
         return uuids
 
@@ -184,16 +184,16 @@ class FakeNvml:
         self.change(gpu, mig=1)
         return [unit.uuid for unit in made]
 
-    def change(self, gpu: str, **facts: int | str) -> None:
+    def change(self, gpu: str, **values: int | str) -> None:
         """Set fields of a GPU or slice: used, util, power (mW), temp, energy (mJ), ecc, pci, ..."""
         unit = self._unit(gpu)
-        for name, value in facts.items():
+        for name, value in values.items():
             assert hasattr(unit, name), name
             setattr(unit, name, value)
         self._save()
 
     def reverse(self) -> None:
-        """Let the driver count the GPUs in reverse order; PCI addresses stay."""
+        """Reverse the order in which the driver lists GPUs; PCI addresses stay."""
         self._units.reverse()
         self._save()
 
@@ -224,7 +224,7 @@ class FakeNvml:
         kind: str = "compute",
         sticky: bool = False,
     ) -> None:
-        """`kind` is compute, graphics or both; a sticky one stays listed when it is dead."""
+        """`kind` is compute, graphics or both; a sticky process stays listed after it exits."""
         life = "sticky" if sticky else "while_alive"
         text = f"{gpu} {pid} {'hidden' if memory is None else memory} {kind} {life}"
         self._processes.setdefault(pid, []).append(text)
@@ -235,7 +235,7 @@ class FakeNvml:
         self._save()
 
     def claim(self, pid: int, gpu: str | int, memory: int) -> None:
-        """What a job does for itself by writing into $FAKE_NVML_PROCS."""
+        """Allocate memory for a process, as a job does by writing to $FAKE_NVML_PROCS."""
         with open(self.claims / str(pid), "a", encoding="ascii") as file:
             file.write(f"{gpu} {memory}\n")
 

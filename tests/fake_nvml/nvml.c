@@ -1,6 +1,6 @@
 /* A libnvidia-ml.so.1 for tests: every call reads the state of the driver from a text file.
 
-   FAKE_NVML_STATE  the text file, written by tests/fake_nvml/__init__.py, one fact a line:
+   FAKE_NVML_STATE  the text file, written by tests/fake_nvml/__init__.py, one entry per line:
 
      init CODE                          nvmlInit fails (0: it works)
      fail FUNCTION|* CODE [UUID]        calls fail, of all devices or of one

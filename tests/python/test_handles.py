@@ -152,13 +152,13 @@ def test_wait_for_several_jobs(here: Lab, gate: Callable[..., str]) -> None:
 def test_wait_for_a_thousand_jobs_needs_one_query(here: Lab) -> None:
     jobs = held_double.map(range(1000))
     Queue().cancel(*jobs[:999])
-    asked: list[str] = []
+    queries: list[str] = []
     connection = open_queue(jobs[0]._settings).db.connection
-    connection.set_trace_callback(asked.append)
+    connection.set_trace_callback(queries.append)
     try:
         done, not_done = wait(jobs, timeout=0)
         assert (len(done), not_done) == (999, {jobs[999]})
-        assert len(asked) <= 3, asked
+        assert len(queries) <= 3, queries
     finally:
         connection.set_trace_callback(None)
 

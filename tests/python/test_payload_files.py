@@ -17,7 +17,7 @@ from stoker.python.job_errors import JobFailed
 from tests.lab import Lab
 from tests.python import job_functions
 
-SOMEBODY = 54321
+OTHER_UID = 54321
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 
 
@@ -32,7 +32,7 @@ class Bomb:
 
 
 def give_away(path: Path) -> None:
-    os.chown(path, SOMEBODY, SOMEBODY)
+    os.chown(path, OTHER_UID, OTHER_UID)
 
 
 def open_to_others(path: Path) -> None:

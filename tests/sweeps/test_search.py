@@ -18,8 +18,8 @@ def sweep(*assignments: str, **options: object) -> SweepSpec:
     return from_words(["run {params}"], True, assignments, **(given | options))  # type: ignore[arg-type]
 
 
-def data(asked: ProposedTrial) -> dict[str, object]:
-    return {name: value.data for name, value in asked.point.items()}
+def data(proposed: ProposedTrial) -> dict[str, object]:
+    return {name: value.data for name, value in proposed.point.items()}
 
 
 def loss(params: dict[str, object]) -> float:
@@ -39,10 +39,10 @@ def past() -> list[KnownTrial]:
     found = []
     with SearchClient(SPEC) as search:
         for _ in range(30):
-            (asked,) = search.ask()
-            value = loss(data(asked))
-            search.tell(asked.number, "done", value)
-            found.append(KnownTrial(asked.number, data(asked), "done", value, ((0, value),)))
+            (proposed,) = search.ask()
+            value = loss(data(proposed))
+            search.tell(proposed.number, "done", value)
+            found.append(KnownTrial(proposed.number, data(proposed), "done", value, ((0, value),)))
     return found
 
 
@@ -68,8 +68,8 @@ def test_proposed_trials_respect_conditions_and_zips(past: list[KnownTrial]) -> 
 
 def test_restarted_search_proposes_the_same_trials(past: list[KnownTrial]) -> None:
     with SearchClient(SPEC, past) as one, SearchClient(SPEC, past) as other:
-        asked = one.ask(3)
-        assert asked == other.ask(3) and [a.number for a in asked] == [31, 32, 33]
+        proposed = one.ask(3)
+        assert proposed == other.ask(3) and [a.number for a in proposed] == [31, 32, 33]
     with SearchClient(SPEC, past[:20]) as shorter:
         (again,) = shorter.ask()
         for name, value in data(again).items():  # samples were rounded when they were stored
@@ -84,18 +84,18 @@ def test_history_with_trials_in_every_state_is_accepted(past: list[KnownTrial]) 
         KnownTrial(12, {"lr": 7.0, "opt": "gone"}, "running")
     )  # from an earlier version of the space
     with SearchClient(SPEC, mixed) as search:
-        (asked,) = search.ask()
-        assert asked.number == 13
+        (proposed,) = search.ask()
+        assert proposed.number == 13
         search.tell(2, "done", 0.5)
         search.tell(12, "done", 0.5)
-        search.tell(asked.number, "failed")
-        search.tell(asked.number, "failed")
+        search.tell(proposed.number, "failed")
+        search.tell(proposed.number, "failed")
         assert not search.report(12, 1, 3.0) and not search.report(0, 1, 3.0)
 
 
 def test_search_of_a_small_space_ends(past: list[KnownTrial]) -> None:
     with SearchClient(sweep("x=1,2,3", "y=a,b")) as search:
-        found = [tuple(data(asked).values()) for asked in search.ask(20)]
+        found = [tuple(data(proposed).values()) for proposed in search.ask(20)]
         assert len(found) == len(set(found)) == 6 and search.ask(1) == []
 
 
@@ -105,16 +105,16 @@ def test_union_of_grids_can_be_searched(past: list[KnownTrial]) -> None:
         space=both.space._replace(grids=both.space.grids + sweep("z=5,6").space.grids)
     )
     with SearchClient(both) as search:
-        asked = search.ask(9)
-        assert sorted(str(data(one)) for one in asked) == [
+        proposed = search.ask(9)
+        assert sorted(str(data(one)) for one in proposed) == [
             "{'x': 1}",
             "{'x': 2}",
             "{'z': 5}",
             "{'z': 6}",
         ]
-    history = [KnownTrial(one.number, data(one), "done", 1.0) for one in asked[:3]]
+    history = [KnownTrial(one.number, data(one), "done", 1.0) for one in proposed[:3]]
     with SearchClient(both, history) as search:
-        assert [data(one) for one in search.ask(9)] == [data(asked[3])]
+        assert [data(one) for one in search.ask(9)] == [data(proposed[3])]
 
 
 @pytest.mark.parametrize(

@@ -22,13 +22,13 @@ export default async ({ fake, page, open, until, assert }) => {
     }, hidden);
   await hide(true);
   await until(() => fake.streams.size === 0);
-  const asked = fake.requests.filter((one) => one === 'GET /api/overview').length;
+  const requests = fake.requests.filter((one) => one === 'GET /api/overview').length;
   const late = fake.add({ command: 'echo while you were away' });
   await hide(false);
   await queue.locator(`[data-id="${late}"]`).waitFor();
   assert.equal(
     fake.requests.filter((one) => one === 'GET /api/overview').length,
-    asked,
+    requests,
     'resumed by event id, not fetched again',
   );
 

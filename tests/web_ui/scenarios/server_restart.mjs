@@ -10,10 +10,10 @@ export default async ({ fake, page, open, until, assert }) => {
   // The server responds long after the last change: a stream ends normally, and the next one starts.
   const start = await page.evaluate(() => Date.now());
   await page.clock.fastForward(30_000);
-  const asked = () => fake.requests.filter((one) => one === 'GET /api/events').length;
-  const before = asked();
+  const requests = () => fake.requests.filter((one) => one === 'GET /api/events').length;
+  const before = requests();
   for (const stream of fake.streams) stream.end(': ping\n\n');
-  await until(() => asked() > before && fake.streams.size === 1);
+  await until(() => requests() > before && fake.streams.size === 1);
   await page.waitForSelector('.status.live');
   const port = fake.port;
   await fake.close();
