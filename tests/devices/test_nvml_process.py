@@ -445,7 +445,7 @@ def test_driver_that_goes_away_is_waited_for(fake: FakeNvml, running: Running) -
     assert back.at - gone.at < IDLE_SECONDS / 2  # it does not wait for the next regular sample
 
 
-# -- sample rate --------------------------------------------------------------------------------------
+# -- sample rate ----------------------------------------------------------------------------------
 
 
 def test_nvml_process_samples_at_the_active_rate(fake: FakeNvml, running: Running) -> None:

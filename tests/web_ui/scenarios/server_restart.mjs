@@ -1,7 +1,7 @@
 // The server stops and restarts.
 import { Fake } from '../fake.mjs';
 
-import { contrastProblems } from './basics.mjs';
+import { contrastProblems } from './accessibility.mjs';
 
 export default async ({ fake, page, open, until, assert }) => {
   await page.clock.install();
