@@ -5,9 +5,9 @@ from __future__ import annotations
 from bench.lab import Lab
 from bench.tools.base import Tool
 from bench.tools.gflow import GflowProcess, GflowTmux
+from bench.tools.gpu_schedulers import GpuHog, SimpleGpuScheduler
 from bench.tools.libraries import Dask, HyperQueue, Joblib
 from bench.tools.plain import Parallel, ParallelRecorded, Reference, Xargs
-from bench.tools.seeds import GpuHog, SimpleGpuScheduler
 from bench.tools.spooler import TaskSpooler
 from bench.tools.stoker import StokerDaemon, StokerRun
 

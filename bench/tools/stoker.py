@@ -18,7 +18,7 @@ from bench import process
 from bench.lab import drop_large_files
 from bench.process import Command, ToolError, answer
 from bench.tools.base import Tool
-from bench.tools.seeds import device_list
+from bench.tools.gpu_schedulers import device_list
 from bench.workload import Batch
 
 
