@@ -224,7 +224,7 @@ def test_log_of_the_next_attempt_is_read_from_its_start() -> None:
     collector = Collector()
     collector.feed_log(b"stoker: a=1 step=0\nstoker: a=0 step=1\nstoker: b=7", 1)
     collector.feed_log(b"stoker: a=5 step=0\n", 2)
-    assert (collector.log_attempt, collector.log_offset) == (2, 19)
+    assert (collector.log_attempt, collector.log.offset) == (2, 19)
     assert collector.summary["a"].min == 5
     assert collector.summary["b"].last == 7  # an unfinished line counts at the end of the log
     with pytest.raises(ValueError):
@@ -234,10 +234,10 @@ def test_log_of_the_next_attempt_is_read_from_its_start() -> None:
 def test_partial_line_is_not_parsed_before_its_end() -> None:
     collector = Collector()
     collector.feed_metrics(b'{"a": 1}\n{"a": 2')
-    assert (collector.summary["a"].last, collector.metrics_offset) == (1, 9)
+    assert (collector.summary["a"].last, collector.metrics.offset) == (1, 9)
     assert collector.metrics.position == 16
     collector.feed_metrics(b"5}\n")
-    assert (collector.summary["a"].last, collector.metrics_offset) == (25, 19)
+    assert (collector.summary["a"].last, collector.metrics.offset) == (25, 19)
 
 
 def test_unterminated_last_line_counts_after_the_job_ended() -> None:
@@ -248,7 +248,7 @@ def test_unterminated_last_line_counts_after_the_job_ended() -> None:
     collector.finish()
     collector.finish()
     assert {name: stat.n for name, stat in collector.summary.items()} == {"a": 1, "b": 1}
-    assert (collector.metrics_offset, collector.log_offset) == (8, 11)
+    assert (collector.metrics.offset, collector.log.offset) == (8, 11)
 
 
 def test_invalid_lines_are_counted_and_the_first_is_kept() -> None:
@@ -284,7 +284,7 @@ def test_too_long_line_is_invalid_for_any_chunking(size: int) -> None:
         collector.feed_metrics(piece)
     assert list(collector.summary) == ["b"]
     assert collector.invalid_lines == 1
-    assert collector.metrics_offset == sum(map(len, pieces))
+    assert collector.metrics.offset == sum(map(len, pieces))
 
 
 def test_progress_bar_without_line_ends_is_not_kept_in_memory() -> None:

@@ -157,9 +157,7 @@ def test_groups_have_mean_and_spread_over_seeds() -> None:
             [(0.1, 1, 1.0), (0.1, 2, 3.0), (0.2, 1, 5.0), (0.2, 2, math.nan)]
         )
     ]
-    by = table.all_but(rows, ["seed"])
-    assert by == ["lr"]
-    first, second = table.group(rows, by, "loss")
+    first, second = table.group(rows, ["lr"], "loss")
     assert first == table.Group({"lr": 0.1}, 2, 2.0, math.sqrt(2), 1.0, 3.0, 0, (0, 1))
     assert second == table.Group({"lr": 0.2}, 1, 5.0, None, 5.0, 5.0, 1, (2, 3))
 

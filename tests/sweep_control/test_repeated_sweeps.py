@@ -227,7 +227,7 @@ def test_search_without_reported_metric_stops_with_a_reason(lab: Lab) -> None:
 def test_foreground_sweep_stops_after_equal_failures(lab: Lab) -> None:
     (lab.folder / "f.toml").write_text('command = "exit 3 {x}"\n[params]\nx = "range(30)"\n')
     done = lab.run("run", "-g", "0", "f.toml")
-    assert "5 trials in a row failed alike: exit code 3" in done.stderr
+    assert "5 trials in a row failed in the same way: exit code 3" in done.stderr
     assert done.returncode in (5, 6)  # the next trial may have started already
 
 
@@ -256,7 +256,7 @@ def test_failures_with_different_messages_are_not_equal(lab: Lab) -> None:
     )
     done = lab.run("run", "-g", "0", "f.toml")
     assert done.returncode == 8
-    assert "failed alike" not in done.stderr
+    assert "failed in the same way" not in done.stderr
 
 
 @pytest.mark.parametrize(

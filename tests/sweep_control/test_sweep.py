@@ -115,7 +115,7 @@ def test_sweep_stops_after_equal_failures_with_one_reason(lab: Lab) -> None:
     lab.wait()
     shown = json.loads(lab.ok("sweep", "show", "bad", "--json"))
     assert shown["trials"] == {"failed": 3, "cancelled": 17}
-    assert "3 trials in a row failed alike" in shown["stopped"]
+    assert "3 trials in a row failed in the same way" in shown["stopped"]
     assert "No module named 'nothing_like_it'" in shown["stopped"]
     assert lab.ok("sweep", "show", "bad").count("nothing_like_it'") == 2  # the command, the cause
 

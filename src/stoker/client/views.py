@@ -63,7 +63,7 @@ def log_paths(settings: Settings, row: JobRow) -> tuple[str | None, str | None]:
 
 
 def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
-    """A job as JSON. The field names are part of schema 1."""
+    """A job as JSON. The field names are part of the JSON schema (core/formats/json_schema.py)."""
     out, err = log_paths(settings, row)
     uuids = {device.number: device.uuid for device in job_queries.devices(db)}
     trial = (sweeps.of_job(db, row.id) if row.sweep is not None else None) or (None, None)

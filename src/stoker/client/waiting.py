@@ -16,7 +16,7 @@ from stoker.core.formats.durations import format_duration
 from stoker.core.gpus.occupancy import state_of
 from stoker.core.model import Device, DeviceState, RunningJob, WaitingJob
 from stoker.core.policy.decide import NO_DEVICE, RESERVED, AnyJob, decide, in_view, order_of
-from stoker.core.policy.explain import Place, places, reasons_of, what_if
+from stoker.core.policy.explain import Place, places, reasons_of, what_if, with_place
 from stoker.core.policy.forecast import forecast
 from stoker.core.policy.placement import capacity
 from stoker.core.states import ACTIVE, FINAL
@@ -98,11 +98,7 @@ class View:
         if key not in self._reasons:
             job = self._jobs.get(row.id) or _as_waiting(row, 0.0)
             self._reasons[key] = reasons_of(job, self.snapshot, self.plan)
-        sentences, waits_for_others = self._reasons[key]
-        place = self.place(row)
-        if not waits_for_others or not place.ahead:
-            return list(sentences)
-        return [str(place), *sentences] if place_first else [*sentences, str(place)]
+        return with_place(*self._reasons[key], self.place(row), is_first=place_first)
 
     def advice(self, row: JobRow) -> list[str]:
         """The estimated start of a job, and a change of its request that would start it now."""

@@ -1,4 +1,4 @@
-"""The data model as immutable records. Times are seconds; wall-clock times end in `_at`.
+"""The data model as immutable records. Times are seconds.
 
 `profile` is the number of a command profile, `request_group` the number of a request group.
 """

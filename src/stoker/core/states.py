@@ -1,7 +1,6 @@
 """The states of a job and the transitions between them, as a table.
 
-A job is always in exactly one state, and events change it. An event that the table does not list
-for a state is refused and changes nothing.
+A job is always in exactly one state, and events change it.
 
 - A request to stop is a column of the job (`stop_requested`), not a state, so no state has to
   remember an earlier one.

@@ -75,7 +75,7 @@ class Job(Generic[T_co]):
         return self.state == CANCELLED
 
     def info(self) -> dict[str, Any]:
-        """The content of `stoker show --json`."""
+        """The job as in `stoker ls --json`."""
         from stoker.client import views
 
         queue = self._queue()

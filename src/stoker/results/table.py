@@ -362,13 +362,6 @@ def grouped(
     return Table(tuple(names), lines)
 
 
-def all_but(rows: Sequence[Row], names: Iterable[str]) -> list[str]:
-    """Parameters that vary, except these (such as the seed), to group by."""
-    known = Columns(rows)
-    excluded = {known.find(name) for name in names}
-    return [name for name in varying(rows) if name not in excluded]
-
-
 def _group(
     values: dict[str, object], measured: list[object], trials: tuple[int | None, ...]
 ) -> Group:

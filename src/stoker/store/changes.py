@@ -66,11 +66,14 @@ def release(db: Database, ids: list[int], now: float) -> int:
     for chunk in _chunks(ids):
         with db.transaction():
             for job in chunk:
-                changed += db.execute(
+                moved = db.execute(
                     "UPDATE jobs SET state = 'queued', ready = (blockers = 0 AND"
                     " (eligible_at IS NULL OR eligible_at <= ?)) WHERE id = ? AND state = 'held'",
                     (now, job),
                 ).rowcount
+                if moved:
+                    events.record_event(db, job, now, "released")
+                changed += moved
     return changed
 
 

@@ -1,4 +1,7 @@
-"""Add jobs to the queue, in chunks of one transaction each, so that large submits block no one."""
+"""Add jobs to the queue.
+
+A large submit is several transactions (chunks), so that it does not block other writers for long.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,6 @@ class Submission:
             receipt = self.insert(specs, now)
             point("submit.before_commit")
         point("submit.after_commit")
-        self._count += receipt.added
         return receipt
 
     def insert(self, specs: list[JobSpec], now: float) -> Receipt:
@@ -71,6 +73,7 @@ class Submission:
         for place, spec in enumerate(fresh):
             if spec.tags:
                 _tag(db, first + place, spec.tags)
+        self._count += len(fresh)
         return Receipt(first, len(fresh), existing)
 
     def _row(self, spec: JobSpec, job: int, now: float, index: int | None) -> tuple[object, ...]:

@@ -359,11 +359,18 @@ def count_end(
     if row is None:
         return None
     failed, streak, max_fails, same_fails = row
-    log = f" (stoker log {job})" if job is not None else ""
+    reason = stop_reason(how, failed, max_fails, streak, same_fails)
+    return f"{reason} (stoker log {job})" if reason and job is not None else reason
+
+
+def stop_reason(
+    how: str, failed: int, max_fails: int | None, streak: int, same_fails: int | None
+) -> str | None:
+    """Return why a sweep stops after a trial failed; None if it continues. `how`: see `failure`."""
     if same_fails and streak >= same_fails:
-        return f"{streak} trials in a row failed alike: {how}{log}"
+        return f"{streak} trials in a row failed in the same way: {how}"
     if max_fails and failed >= max_fails:
-        return f"{failed} trials failed, the last one by {how}{log}"
+        return f"{failed} trials failed, the last one with {how}"
     return None
 
 

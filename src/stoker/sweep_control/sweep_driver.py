@@ -82,7 +82,7 @@ class Study:
                 if trial.state == "running":
                     self._check_early_stop(search, trial)
         is_open = any(trial.state in (*WAITING, *ACTIVE) for trial in trials)
-        if self._has_reached_target(trials):
+        if self._has_reached_target():
             return self._stop("a trial reached the target")
         if search is None or self._spec.method not in ADAPTIVE:
             return is_open
@@ -207,7 +207,7 @@ class Study:
             return max(1, sum(device.slots for device in devices) // self._base.request.gpus)
         return cpu_slots(self._settings)
 
-    def _has_reached_target(self, trials: list[TrialRow]) -> bool:
+    def _has_reached_target(self) -> bool:
         metric = self._spec.metric
         if metric is None or metric.target is None:
             return False

@@ -180,10 +180,10 @@ class SweepSource:
         detail = detail or last_logged_error(self._places, job, row.attempts, row.stdout)
         how, kind = sweeps.failure(verdict, detail), sweeps.alike(verdict, detail)
         self._streak = (kind, self._streak[1] + 1 if self._streak[0] == kind else 1)
-        if self._streak[1] >= SAME_FAILS:
-            self.stopped = f"{self._streak[1]} trials in a row failed alike: {how}"
-        elif self._spec.max_fails and self._failed >= self._spec.max_fails:
-            self.stopped = f"{self._failed} trials failed, the last one by {how}"
+        reason = sweeps.stop_reason(
+            how, self._failed, self._spec.max_fails, self._streak[1], SAME_FAILS
+        )
+        self.stopped = reason or self.stopped
         self.at_end = self.at_end or self.stopped is not None
 
     def print_results(self) -> None:

@@ -163,6 +163,17 @@ def _submit_file(queue: Queue, specs: JobSpecs, parsed: Parsed) -> int:
     return 0
 
 
+def _ranges(receipts: list[Receipt]) -> str:
+    """The ids of the new jobs; other submits may have taken ids between two chunks."""
+    ranges: list[list[int]] = []
+    for receipt in receipts:
+        if ranges and ranges[-1][1] == receipt.first - 1:
+            ranges[-1][1] += receipt.added
+        elif receipt.added:
+            ranges.append([receipt.first, receipt.first + receipt.added - 1])
+    return ", ".join(f"{first}-{last}" for first, last in ranges)
+
+
 def _check_after(queue: Queue, line: int, spec: JobSpec) -> None:
     """Raise NotFound with the line number; the store would check it too, but without the number."""
     for needs, _ in spec.after:
@@ -190,15 +201,14 @@ def _report(queue: Queue, parsed: Parsed, receipts: list[Receipt], started: bool
     lines = [f"job {job} already has this key"
              for receipt in receipts for job in receipt.existing[:5]]  # fmt: skip
     count = sum(receipt.added for receipt in receipts)
-    first = receipts[0].first
-    last = receipts[-1].first + receipts[-1].added - 1
+    first = next((receipt.first for receipt in receipts if receipt.added), 0)
     if count == 1:
         then = (
             f"start: stoker release {first}" if parsed["hold"] else f"follow: stoker log -f {first}"
         )
         lines.append(f"job {first} {state:<28} {then}")
     elif count:
-        lines.append(f"{count} jobs {state}: {first}-{last}{' ' * 12}watch: stoker ls --watch")
+        lines.append(f"{count} jobs {state}: {_ranges(receipts)}{' ' * 12}watch: stoker ls --watch")
     report_change("\n".join(lines))
     if count == 1:
         _suggest(queue, first)

@@ -1,4 +1,4 @@
-"""Who uses a GPU: attempts of Stoker, other processes, and memory of processes not listed."""
+"""The use of a GPU: by attempts of Stoker, other processes, and processes that are not listed."""
 
 from __future__ import annotations
 

@@ -199,15 +199,6 @@ class Collector:
         self._take("log", self.log.finish(), self.log_attempt)
 
     @property
-    def metrics_offset(self) -> int:
-        return self.metrics.offset
-
-    @property
-    def log_offset(self) -> int:
-        """The offset in the log of `log_attempt`."""
-        return self.log.offset
-
-    @property
     def summary(self) -> dict[str, Stat]:
         """Summaries by metric name, in the order of their first reports."""
         written, printed = self._tallies["metrics"], self._tallies["log"]

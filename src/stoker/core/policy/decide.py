@@ -79,8 +79,8 @@ class Placement(Protocol):
 def decide(snapshot: Snapshot, *, with_reasons: bool = True) -> Plan:
     """Return which waiting jobs start now and why the others wait. Deterministic.
 
-    The daemon does not need the reasons: without `tells_why`, the jobs that follow when no device
-    has room are skipped.
+    The daemon needs no reasons: without `with_reasons`, jobs are skipped as soon as no device has
+    room.
     """
     if snapshot.draining:
         return Plan((), None, {job.id: DRAINING for job in snapshot.waiting})

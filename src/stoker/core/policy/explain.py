@@ -58,8 +58,16 @@ def places(snapshot: Snapshot, cut: Collection[int] = ()) -> dict[int, Place]:
 
 def explain_ready(job: AnyJob, snapshot: Snapshot, plan: Plan, place: Place) -> list[str]:
     """Return the reasons why a ready job waits; empty if it starts now."""
-    sentences, waits_for_others = reasons_of(job, snapshot, plan)
-    return [*sentences, str(place)] if waits_for_others and place.ahead else sentences
+    return with_place(*reasons_of(job, snapshot, plan), place)
+
+
+def with_place(
+    sentences: list[str], waits_for_others: bool, place: Place, *, is_first: bool = False
+) -> list[str]:
+    """Add the place to the reasons of a job that waits for others; `is_first`: before them."""
+    if not waits_for_others or not place.ahead:
+        return list(sentences)
+    return [str(place), *sentences] if is_first else [*sentences, str(place)]
 
 
 def reasons_of(job: AnyJob, snapshot: Snapshot, plan: Plan) -> tuple[list[str], bool]:

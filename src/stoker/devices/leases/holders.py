@@ -1,4 +1,4 @@
-"""Who holds how much of a GPU, encoded in the positions of read locks (F_OFD_SETLK).
+"""The holders of a GPU and their shares, encoded in the positions of read locks (F_OFD_SETLK).
 
 A holder uses the lowest free slot of 256 and locks two ranges:
 
