@@ -43,9 +43,8 @@ class Diagnosis:
         tail = self._tail(job)
         found = diagnose(tail, code, signal, gpu_was_full=use.was_full, host_killed=killed)
         if found is None:
-            is_trial = (
-                job.sweep is not None
-            )  # only sweeps compare failures by the last line of their logs
+            # Only sweeps compare failures by the last line of their logs.
+            is_trial = job.sweep is not None
             return outcome._replace(last_error=last_error(tail)) if is_trial else outcome
         cause, evidence = found
         return outcome._replace(reason=cause, detail=evidence)
