@@ -77,11 +77,6 @@ export function metricOf(sweep: {
   return { name: name || metric, goal: goal ?? 'min' };
 }
 
-// The API calls a finished sweep `over`.
-export function sweepState(state: string): string {
-  return state === 'over' ? 'finished' : state;
-}
-
 /** The GPUs that a job requests: `2 × 20 GB`. */
 export function needs(job: Job): string {
   if (!job.gpus) return 'CPU';

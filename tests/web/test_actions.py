@@ -141,7 +141,7 @@ def test_sweep_from_a_form_has_results_and_curves(site: Site) -> None:
     lab.wait(*started.json["jobs"])
 
     seen = site.ok("/api/sweeps/first")
-    assert (seen["state"], seen["trials"], seen["total"]) == ("over", {"done": 4}, 4)
+    assert (seen["state"], seen["trials"], seen["total"]) == ("finished", {"done": 4}, 4)
     assert seen["best"] == {"trial": 3, "value": 3, "params": {"lr": 1, "seed": 7}}
     assert seen["params"] == [{"name": "lr", "kind": "choices", "values": [3, 1]},
                               {"name": "seed", "kind": "choices", "values": [7, 8]}]  # fmt: skip

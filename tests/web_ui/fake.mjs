@@ -228,7 +228,7 @@ export class Fake {
       stopped,
       trials,
       total: sweep.rows.length,
-      state: stopped ? 'stopped' : trials.queued || trials.running ? 'active' : 'over',
+      state: stopped ? 'stopped' : trials.queued || trials.running ? 'active' : 'finished',
       best: best
         ? {
             trial: best.trial,
@@ -345,27 +345,8 @@ export class Fake {
         },
       };
     }
-    if (part === 'log') {
-      let from = query.has('from')
-        ? Number(query.get('from'))
-        : Math.max(0, log.length - Number(query.get('tail') ?? 65_536));
-      let to = Math.min(
-        log.length,
-        query.has('to') ? Number(query.get('to')) : log.length,
-        from + (1 << 20),
-      );
-      from = Math.min(from, log.length);
-      while (from > 0 && from < to && (log[from] & 0xc0) === 0x80) from++;
-      while (to < log.length && to > from && (log[to] & 0xc0) === 0x80) to--;
-      return {
-        attempt: one.attempts,
-        size: log.length,
-        from,
-        to: Math.max(from, to),
-        text: log.subarray(from, to).toString(),
-        is_over: isOver,
-      };
-    }
+    if (part === 'log')
+      return { ...renderedLog(log, query), attempt: one.attempts, is_over: isOver };
     if (part === 'find') {
       const from = Number(query.get('from') ?? 0);
       const needle = query.has('error')
@@ -742,6 +723,53 @@ export class Fake {
     this.streams.add(response);
     response.on('close', () => this.streams.delete(response));
   }
+}
+
+/**
+ * A part of a log as web/log_view.py returns it. This fake knows no more than what the scenarios need:
+ * carriage returns, and the sixteen colors within a line. `real_log.mjs` uses the real renderer.
+ */
+function renderedLog(log, query) {
+  const number = (name, missing) => (query.has(name) ? Number(query.get(name)) : missing);
+  const lineStart = (byte) => (byte ? log.lastIndexOf(10, byte - 1) + 1 : 0);
+  const match = number('match', null);
+  const end = number('to', match === null ? log.length : match + (1 << 18));
+  const to = Math.min(log.length, end);
+  const from = lineStart(number('from', Math.max(0, (match ?? to) - number('tail', 65_536))));
+  const lines = [];
+  for (let at = from; at < to;) {
+    const next = (log.indexOf(10, at) + 1 || log.length + 1) - 1;
+    lines.push({ at, spans: spansOf(log.subarray(at, Math.min(next, to)), query.has('raw')) });
+    at = next + 1;
+  }
+  return {
+    size: log.length,
+    start: from,
+    from,
+    to: Math.max(from, to),
+    lines,
+    match: match === null ? null : lineStart(match),
+  };
+}
+
+function spansOf(bytes, isRaw) {
+  const text = bytes.toString();
+  const shown = (part) =>
+    part
+      .replace(/[\x00-\x08\x0b-\x1f]/g, (c) => String.fromCharCode(0x2400 + c.charCodeAt(0)))
+      .replace(/\u202e/g, '\\u202e');
+  if (isRaw) return [{ text: shown(text) }];
+  const parts = text
+    .replace(/^[^]*\r(?=[^])/, '')
+    .replace(/\r|\x1b\][^\x07]*\x07?/g, '')
+    .split(/\x1b\[([\d;]*)m/);
+  const spans = [];
+  let color = null;
+  parts.forEach((part, i) => {
+    if (i % 2) color = /3([0-7])$/.exec(part)?.[1] ?? null;
+    else if (part) spans.push({ text: shown(part), ...(color && { classes: `f${color}` }) });
+  });
+  return spans;
 }
 
 /** The byte offsets of matches in the rendered log, as in web/log_search.py. */

@@ -22,7 +22,7 @@ export function withNamedControls(text: string) {
   );
 }
 
-/** An upper bound for the columns of a text: escape sequences are counted, too. */
+/** The columns of a text without tabs and wide characters. */
 export const widthOf = (text: string) =>
   text.length + (WIDTH - 1) * (text.match(PICTURES)?.length ?? 0);
 

@@ -1,44 +1,40 @@
 // One line of a log.
-import { visible } from '../words';
-import { type TextStyle, styledSpans } from './colours';
 import { withNamedControls } from './controls';
+import type { Line as LogLine } from './window';
 
-const PALETTE_INDEX = /^\d+$/;
-
-/** The visible characters of a line from index `from` to `to`. */
+/** The characters of a line from index `from` to `to`. */
 export function Line({
-  text,
-  style,
+  line,
   needle,
   from,
   to,
 }: {
-  text: string;
-  style: TextStyle | undefined;
+  line: LogLine;
   needle: string;
   from: number;
   to: number;
 }) {
-  const { spans } = styledSpans(text, style ?? {});
-  const ends = needle ? matchBorders(spans.map((span) => span.text).join(''), needle) : [];
+  const ends = needle ? matchBorders(line.text, needle) : [];
   let at = 0;
   return (
     <>
-      {spans.map((span, i) => {
+      {line.spans.map(({ text, classes, color, background }, i) => {
         const start = at;
-        at += span.text.length;
+        at += text.length;
         const first = Math.max(start, from);
         const last = Math.min(at, to);
-        return (
-          first < last && (
-            <Text
-              key={i}
-              text={span.text.slice(first - start, last - start)}
-              style={span.style}
-              at={first}
-              ends={ends}
-            />
-          )
+        if (first >= last) return null;
+        const inner = withMarks(line.text.slice(first, last), first, ends);
+        return classes || color || background ? (
+          <span
+            key={i}
+            class={classes ?? ''}
+            style={{ color: color ?? '', backgroundColor: background ?? '' }}
+          >
+            {inner}
+          </span>
+        ) : (
+          inner
         );
       })}
     </>
@@ -55,45 +51,11 @@ function matchBorders(text: string, needle: string): number[] {
   return found;
 }
 
-function Text({
-  text,
-  style: textStyle,
-  at,
-  ends,
-}: {
-  text: string;
-  style: TextStyle;
-  at: number;
-  ends: number[];
-}) {
-  const inner = ends.length ? withMarks(text, at, ends) : withNamedControls(visible(text));
-  const classes = [
-    textStyle.isBold && 'bold',
-    textStyle.isDim && 'faint',
-    textStyle.isItalic && 'slant',
-    textStyle.isUnderlined && 'under',
-    textStyle.isInverse && 'inverse',
-    textStyle.fg && PALETTE_INDEX.test(textStyle.fg) && `f${textStyle.fg}`,
-    textStyle.bg && PALETTE_INDEX.test(textStyle.bg) && `g${textStyle.bg}`,
-  ]
-    .filter(Boolean)
-    .join(' ');
-  const style: Record<string, string> = {};
-  if (textStyle.fg && !PALETTE_INDEX.test(textStyle.fg)) style.color = textStyle.fg;
-  if (textStyle.bg && !PALETTE_INDEX.test(textStyle.bg)) style.backgroundColor = textStyle.bg;
-  return classes || style.color || style.backgroundColor ? (
-    <span class={classes} style={style}>
-      {inner}
-    </span>
-  ) : (
-    <>{inner}</>
-  );
-}
-
 function withMarks(text: string, at: number, ends: number[]) {
+  if (!ends.length) return withNamedControls(text);
   const cuts = [at, ...ends.filter((end) => end > at && end < at + text.length), at + text.length];
   return cuts.slice(0, -1).map((cut, i) => {
-    const part = withNamedControls(visible(text.slice(cut - at, cuts[i + 1]! - at)));
+    const part = withNamedControls(text.slice(cut - at, cuts[i + 1]! - at));
     const isMatch = ends.filter((end) => end <= cut).length % 2 === 1;
     return isMatch ? <mark key={cut}>{part}</mark> : part;
   });

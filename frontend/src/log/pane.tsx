@@ -6,10 +6,9 @@ import { Empty, Failed, Loading } from '../parts/bits';
 import { showError, notify } from '../parts/toast';
 import { isPhone } from '../theme';
 import { type Job, type Match, isActive, isWaiting } from '../types';
-import { withoutColors } from './colours';
 import { rowEnd, widthOf } from './controls';
 import { Line } from './line';
-import { LogWindow } from './window';
+import { type Line as LogLine, LogWindow } from './window';
 
 const HEIGHT = 18; // pixels of a row, as in log.css
 const MARGIN = 20; // rows rendered above and below the visible ones
@@ -24,7 +23,6 @@ interface Row {
 export function LogPane({ job, isFull = false }: { job: Job; isFull?: boolean }) {
   const [attempt, setAttempt] = useState<number | null>(null);
   const [stream, setStream] = useState('stdout');
-  const [isRaw, setRaw] = useState(false);
   const [isWrapped, setWrapped] = useState(isPhone.peek());
   const [isFollowing, setFollowing] = useState(true);
   const [needle, setNeedle] = useState('');
@@ -78,9 +76,9 @@ export function LogPane({ job, isFull = false }: { job: Job; isFull?: boolean })
     };
   }, [log, isGrowing, hasLog]);
 
-  const lines = log.lines(isRaw);
+  const { lines } = log;
   const columns = isWrapped ? Math.max(20, view.columns) : 0;
-  const rows = useMemo(() => layOut(lines.rows, columns), [lines, columns]);
+  const rows = useMemo(() => layOut(lines, columns), [lines, columns]);
 
   // While following, keep the end in view.
   useLayoutEffect(() => {
@@ -108,13 +106,13 @@ export function LogPane({ job, isFull = false }: { job: Job; isFull?: boolean })
     if (isBusy.current) return;
     isBusy.current = true;
     try {
-      const before = log.lines(isRaw).rows.length;
-      const oldRows = layOut(log.lines(isRaw).rows, columns).length;
+      const top = log.lines[0];
       if (isUp ? await log.extendUp() : await log.extend()) {
-        const added = layOut(log.lines(isRaw).rows, columns).length - oldRows;
+        const added = isUp && top ? log.lines.findIndex((line) => line.at >= top.at) : 0;
+        const height = layOut(log.lines.slice(0, added), columns).length * HEIGHT;
         redraw(0);
         // Keep the visible rows where they are.
-        if (isUp && before) requestAnimationFrame(() => box.current?.scrollBy(0, added * HEIGHT));
+        if (height) requestAnimationFrame(() => box.current?.scrollBy(0, height));
       }
     } catch (problem) {
       showError(problem);
@@ -122,6 +120,11 @@ export function LogPane({ job, isFull = false }: { job: Job; isFull?: boolean })
       isBusy.current = false;
     }
   };
+
+  // Without a scroll bar, the user cannot ask for earlier lines.
+  useEffect(() => {
+    if (log.from > 0 && rows.length * HEIGHT < view.height) void grow(true);
+  }, [log.version, view.height]);
 
   const onScroll = () => {
     const node = box.current!;
@@ -134,18 +137,33 @@ export function LogPane({ job, isFull = false }: { job: Job; isFull?: boolean })
       void grow(false);
   };
 
-  const jump = async (byte: number) => {
-    setFollowing(false);
-    setRaw(false);
+  /** Load the surroundings of a byte and scroll to its line, `above` of the height from the top. */
+  const show = async (byte: number, above: number) => {
     const line = await log.openAt(byte);
-    setHit(line);
     redraw(0);
     requestAnimationFrame(() => {
-      const shown = layOut(log.lines(false).rows, columns);
-      const row = shown.findIndex((one) => one.line >= line);
+      const row = layOut(log.lines, columns).findIndex((one) => one.line >= line);
       if (box.current)
-        box.current.scrollTop = Math.max(0, row * HEIGHT - box.current.clientHeight / 3);
+        box.current.scrollTop = Math.max(0, row * HEIGHT - box.current.clientHeight * above);
     });
+    return line;
+  };
+  const jump = async (byte: number) => {
+    setFollowing(false);
+    log.isRaw = false;
+    setHit(await show(byte, 1 / 3));
+  };
+  const toggleRaw = async () => {
+    const top = lines[rows[Math.floor(view.top / HEIGHT)]?.line ?? 0]?.at;
+    log.isRaw = !log.isRaw;
+    setHit(null);
+    try {
+      if (isFollowing || top === undefined) await log.openTail();
+      else await show(top, 0);
+    } catch (problem) {
+      showError(problem);
+    }
+    redraw(0);
   };
 
   const find = async (what: Record<string, string | number>, none: string) => {
@@ -275,8 +293,8 @@ export function LogPane({ job, isFull = false }: { job: Job; isFull?: boolean })
             Wrap
           </button>
           <button
-            aria-pressed={isRaw}
-            onClick={() => setRaw(!isRaw)}
+            aria-pressed={log.isRaw}
+            onClick={() => void toggleRaw()}
             title="Show the log as written, with control characters"
           >
             Raw
@@ -322,13 +340,7 @@ export function LogPane({ job, isFull = false }: { job: Job; isFull?: boolean })
             <div class="log-shown" style={{ transform: `translateY(${first * HEIGHT}px)` }}>
               {rows.slice(first, last).map((row, i) => (
                 <div key={first + i} class={row.line === hit ? 'hit' : ''}>
-                  <Line
-                    text={lines.rows[row.line]!}
-                    from={row.from}
-                    to={row.to}
-                    style={lines.styles.get(row.line)}
-                    needle={needle}
-                  />
+                  <Line line={lines[row.line]!} from={row.from} to={row.to} needle={needle} />
                 </div>
               ))}
             </div>
@@ -350,17 +362,16 @@ export function LogPane({ job, isFull = false }: { job: Job; isFull?: boolean })
 const heightFor = (rows: number) => Math.min(21, Math.max(3, rows + 1)) * HEIGHT;
 
 /** Split lines into rows of equal height; with `columns`, long lines are wrapped to several rows. */
-function layOut(lines: string[], columns: number): Row[] {
+function layOut(lines: LogLine[], columns: number): Row[] {
   const rows: Row[] = [];
   for (let line = Math.max(0, lines.length - MAX_ROWS); line < lines.length; line++) {
-    const text = lines[line]!;
+    const { text } = lines[line]!;
     if (!columns || widthOf(text) <= columns) {
       rows.push({ line, from: 0, to: text.length });
       continue;
     }
-    const shown = withoutColors(text);
-    for (let from = 0; from === 0 || from < shown.length;) {
-      const to = rowEnd(shown, from, columns);
+    for (let from = 0; from < text.length;) {
+      const to = rowEnd(text, from, columns);
       rows.push({ line, from, to });
       from = to;
     }

@@ -2,7 +2,7 @@
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import { extendSweep, rerunFailed, resumeSweep, stopSweep } from '../actions';
 import { ApiError, get, query } from '../api';
-import { count, metricOf, plural, sweepState, value } from '../format';
+import { count, metricOf, plural, value } from '../format';
 import { Command, Empty, Failed, Loading, Progress, Section } from '../parts/bits';
 import { ask } from '../parts/dialog';
 import { Heading } from '../parts/heading';
@@ -80,7 +80,7 @@ function SweepHead({ sweep }: { sweep: SweepDetail }) {
           <Command text={sweep.command} />
         </p>
         <p class="headline">
-          <span class={`sweep-${sweep.state}`}>{sweepState(sweep.state)}</span>
+          <span class={`sweep-${sweep.state}`}>{sweep.state}</span>
           <span class="dim">{sweep.method}</span>
           <Progress trials={trials} total={total} />
           <span class="num">

@@ -1,5 +1,5 @@
 // All sweeps, newest first.
-import { count, metricOf, sweepState, value } from '../format';
+import { count, metricOf, value } from '../format';
 import { Empty, Failed, Loading, Progress } from '../parts/bits';
 import { Heading } from '../parts/heading';
 import { type Column, Table } from '../parts/table';
@@ -26,7 +26,7 @@ const COLUMNS: Column<SweepSummary>[] = [
     head: 'State',
     kind: 'p-end',
     width: 84,
-    cell: (sweep) => <span class={`sweep-${sweep.state}`}>{sweepState(sweep.state)}</span>,
+    cell: (sweep) => <span class={`sweep-${sweep.state}`}>{sweep.state}</span>,
   },
   {
     name: 'progress',

@@ -6,8 +6,7 @@ import os
 from collections.abc import Iterator
 
 from stoker.core.formats.byte_text import to_text
-from stoker.core.formats.log_rendering import LogView
-from stoker.core.formats.sizes import format_size
+from stoker.core.formats.log_rendering import LogView, dropped_note
 from stoker.supervisor.regular_files import open_for_reading
 
 _BLOCK = 1 << 16
@@ -79,7 +78,7 @@ def read_from(descriptor: int, start: int) -> Iterator[bytes]:
         except OSError:
             return  # nothing but a hole, or the end
         if data_at > position + 4096:
-            yield f"\n... {format_size(data_at - position)} dropped ...\n".encode()
+            yield f"\n{dropped_note(data_at - position)}\n".encode()
         position = data_at
         hole = os.lseek(descriptor, position, os.SEEK_HOLE)
         while position < hole:

@@ -9,6 +9,7 @@ from stoker.settings import Settings
 from stoker.web.auth import Guard
 from stoker.web.database_threads import DatabaseThreads
 from stoker.web.event_hub import EventHub
+from stoker.web.log_view import Renderings
 from stoker.web.metric_cache import Reports
 from stoker.web.page_state import PageStateReader
 from stoker.web.sweeps_view import SweepCache
@@ -20,6 +21,7 @@ class WebContext:
         self.guard = guard
         self.threads = DatabaseThreads(settings)
         self.reports = Reports(settings.state_dir)
+        self.renderings = Renderings()
         self.sweeps = SweepCache(self.reports)
         self.hub = EventHub(settings, PageStateReader(self.sweeps), guard.read_only)
 

@@ -430,12 +430,34 @@ class TraceAnswer(Answer):
     series: dict[str, Series]
 
 
+class LogSpan(BaseModel):
+    """Text in one style, without control characters."""
+
+    text: str
+    classes: str | None = Field(
+        None,
+        description="of bold, faint, slant, under, inverse, f0-f15 (text), g0-g15 (background)",
+    )
+    color: str | None = Field(None, description="of the text, if it is none of f0-f15: rgb(1 2 3)")
+    background: str | None = None
+
+
+class LogLine(BaseModel):
+    at: int = Field(description="byte offset of its start")
+    spans: list[LogSpan]
+
+
 class LogAnswer(Answer):
     attempt: int
     size: int
-    from_: int = Field(alias="from")
+    start: int = Field(description="byte offset at which the rendering started")
+    from_: int = Field(
+        alias="from",
+        description="byte offset of the first line; `lines` replace known lines at or after it",
+    )
     to: int
-    text: str
+    lines: list[LogLine]
+    match: int | None = Field(description="`at` of the line that contains the requested match")
     is_over: bool
 
 

@@ -95,11 +95,20 @@ async def log(
     request: Request, id: JobId, attempt: Number = None, stream: StreamName = "stdout",
     tail: Annotated[int, Query(ge=0, le=log_view.MAX_RANGE_BYTES)] = 65536,
     from_: Annotated[int | None, Query(alias="from", ge=0, le=2**62)] = None, to: Number = None,
+    start: Number = None, match: Number = None, raw: bool = False,
 ) -> Response:  # fmt: skip
-    """The end of a log, or a range of bytes (at most 1 MiB)."""
-    found = await web_of(request).threads.read(
-        lambda queue: log_view.read_range(
-            log_view.log_of_job(queue, id, attempt, stream), from_, to, tail
+    """The lines of a log as a terminal shows them, with colors; `raw` shows them as written.
+
+    - Without `from`: the last `tail` bytes of the log, or before the byte `to`.
+    - With `from`: at most 1 MiB. To continue an earlier response, send its `start`, and its `to`
+      as `from`.
+    - With `match`: the lines around a byte that `find` returned.
+    """
+    wanted = log_view.Wanted(begin=from_, end=to, tail=tail, match=match, start=start, is_raw=raw)
+    web = web_of(request)
+    found = await web.threads.read(
+        lambda queue: log_view.read_lines(
+            log_view.log_of_job(queue, id, attempt, stream), wanted, web.renderings
         )
     )
     return json_response(request, found)

@@ -183,7 +183,7 @@ def _state(row: SweepRow, counts: dict[str, int], given: SweepSpec) -> str:
         return "stopped"
     is_open = any(counts.get(state) for state in (*WAITING, *ACTIVE))
     is_short = given.method in ADAPTIVE and sum(counts.values()) < (given.trials or 0)
-    return "active" if is_open or is_short else "over"
+    return "active" if is_open or is_short else "finished"
 
 
 def _summary(

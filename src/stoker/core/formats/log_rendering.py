@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import re
 
+from stoker.core.formats.sizes import format_size
+
 # How many lines a progress bar may move up; lines further up are final.
 _WINDOW = 60
 
@@ -76,10 +78,24 @@ class LogView:
             self._lines(text[position:] if position else text)
         return self._final()
 
-    def current(self) -> list[str]:
-        """Return the lines that can still change, without colors."""
+    def rows(self) -> list[str]:
+        """Return the lines that can still change; the last one may be empty."""
         rows = [*self._rows]
         rows[self._row] = self._joined()
+        return rows
+
+    @property
+    def row_count(self) -> int:
+        return len(self._rows)
+
+    @property
+    def cursor_row(self) -> int:
+        """The index in `rows()` of the line that the next text goes to."""
+        return self._row
+
+    def current(self) -> list[str]:
+        """Return the lines that can still change, without colors."""
+        rows = self.rows()
         if not _COLOUR.sub("", rows[-1]):
             rows.pop()
         return [_COLOUR.sub("", row) for row in rows]
@@ -273,6 +289,36 @@ class LogView:
             self._colours += sequence
         else:
             self._text.append(sequence)
+
+
+class RawView:
+    """The same interface as LogView for the lines as written; only the last one can change.
+
+    Control characters become visible symbols, so the text has no escape sequences.
+    """
+
+    cursor_row = 0
+    row_count = 1
+
+    def __init__(self) -> None:
+        self._row = ""
+
+    def feed(self, text: str) -> list[str]:
+        *final, self._row = (self._row + text.translate(_SYMBOLS)).split("\n")
+        self._row = self._row[-LONGEST_LINE:]
+        return final
+
+    def rows(self) -> list[str]:
+        return [self._row]
+
+
+# U+2400 to U+2421 are pictures of the control characters. Tabs and line ends stay.
+_SYMBOLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"} | {0x7F: 0x2421}
+
+
+def dropped_note(size: int) -> str:
+    """The line that stands for a part of a log that was removed to limit its size."""
+    return f"... {format_size(size)} dropped ..."
 
 
 def _last_written(line: str) -> str:

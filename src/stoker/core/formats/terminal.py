@@ -10,10 +10,11 @@ def printable(text: str) -> str:
     """Return a line with control characters, invalid UTF-8 and direction marks escaped."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else _escape(c) for c in text)
+    return "".join(c if c.isprintable() else escape(c) for c in text)
 
 
-def _escape(char: str) -> str:
+def escape(char: str) -> str:
+    """Return a character as an escape: \\n, \\x07 or \\u202e."""
     code = ord(char)
     if char == "\n":
         return "\\n"
