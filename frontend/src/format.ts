@@ -1,11 +1,20 @@
-// Numbers and times, formatted as the `stoker` command prints them.
-import type { Job, SweepSummary } from './types';
+// Numbers and times, formatted as the `stoker` command prints them. These rules exist here, too, since
+// clocks tick and chart axes are drawn in the browser; tests/web_ui/test_formats.py compares them with
+// those in Python.
+import type { Job } from './types';
 import { visible } from './words';
 
 const twoDigits = (n: number) => String(n).padStart(2, '0');
 
+/** As toFixed, but half-way values are rounded to the even digit: 0.25 to 0.2, 12.5 to 12. */
+function fixed(x: number, digits: number): string {
+  const scaled = x * 10 ** digits;
+  const isHalfWay = scaled % 1 === 0.5 && (x * 4) % 1 === 0;
+  return (isHalfWay ? (2 * Math.round(scaled / 2)) / 10 ** digits : x).toFixed(digits);
+}
+
 export function duration(seconds: number): string {
-  if (seconds < 10) return `${Math.max(0, seconds).toFixed(1)}s`;
+  if (seconds < 10) return `${fixed(Math.max(0, seconds), 1)}s`;
   const s = Math.floor(seconds);
   if (s < 60) return `${s}s`;
   if (s < 3600) return `${Math.floor(s / 60)}m${twoDigits(s % 60)}s`;
@@ -19,18 +28,21 @@ export const elapsed = (seconds: number) =>
 
 export function bytes(count: number): string {
   for (const unit of ['B', 'kB', 'MB', 'GB']) {
-    if (count < 1024)
-      return `${unit === 'B' || count >= 10 ? count.toFixed(0) : count.toFixed(1)} ${unit}`;
+    if (count < 1024) return `${fixed(count, unit === 'B' || count >= 10 ? 0 : 1)} ${unit}`;
     count /= 1024;
   }
-  return `${count.toFixed(1)} TB`;
+  return `${fixed(count, 1)} TB`;
 }
 
 /** Six significant digits, as `stoker results` shows them. */
 export function value(x: unknown): string {
   if (x === null || x === undefined) return '–';
-  if (typeof x === 'number')
-    return Number.isInteger(x) ? String(x) : String(Number(x.toPrecision(6)));
+  if (typeof x === 'number') {
+    const [digits, power] = x.toExponential(5).split('e') as [string, string];
+    if (Number.isInteger(x) || (Number(power) >= -4 && Number(power) < 6))
+      return String(Number.isInteger(x) ? x : Number(x.toPrecision(6)));
+    return `${Number(digits)}e${power.replace(/^(.)(\d)$/, '$10$2')}`;
+  }
   return visible(typeof x === 'string' ? x : JSON.stringify(x));
 }
 
@@ -66,16 +78,6 @@ export function runtime(job: Pick<Job, 'started_at' | 'ended_at'>, now: number):
 }
 
 export const title = (job: Pick<Job, 'name' | 'command'>) => visible(job.name || job.command);
-
-export function metricOf(sweep: {
-  metric: SweepSummary['metric'] | string;
-}): { name: string; goal: string } | null {
-  const metric = sweep.metric;
-  if (!metric) return null;
-  if (typeof metric !== 'string') return metric;
-  const [, name, goal] = /^(.*?)(?::(min|max)\w*)?$/.exec(metric) ?? [];
-  return { name: name || metric, goal: goal ?? 'min' };
-}
 
 /** The GPUs that a job requests: `2 × 20 GB`. */
 export function needs(job: Job): string {

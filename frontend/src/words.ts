@@ -42,7 +42,10 @@ export function withFieldLabels(text: string): string {
 // with them, one name could be made to look like another.
 const INVISIBLE = /[\p{Cf}\p{Cc}\p{Zl}\p{Zp}\p{Cs}]/gu;
 
-/** Escape invisible characters in text of a job, as the `stoker` command does. */
+/**
+ * Escape invisible characters in text of a job, as core/formats/log_lines.py does in logs. The server sends
+ * names and commands unchanged, since forms submit them again.
+ */
 export function visible(text: string): string {
   return text.replace(INVISIBLE, (char) => {
     if (char === '\n' || char === '\t') return char;

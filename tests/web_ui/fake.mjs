@@ -530,6 +530,7 @@ export class Fake {
       return {
         dry_run: commands.map((command) => ({
           argv: body.argv ?? [command],
+          command,
           shell: !body.argv,
           cwd,
           gpus,

@@ -8,11 +8,9 @@ import { errorText } from './submit-fields';
 
 /** A job that would be submitted; for a sweep only the options that its trials share. */
 interface PreviewJob {
-  argv?: string[];
-  shell?: boolean;
+  command?: string;
   name?: string | null;
   cwd?: string;
-  gpus?: number;
   needs?: string;
   priority?: number;
   time_limit?: number | null;
@@ -86,15 +84,7 @@ function commonOptions(first: PreviewJob, all: PreviewJob[]): string[] {
     all.every((one) => JSON.stringify(one[name]) === JSON.stringify(first[name]));
   const options: [keyof PreviewJob, string | false | null | undefined][] = [
     ['cwd', first.cwd && `in ${first.cwd}`],
-    [
-      'needs',
-      first.needs ??
-        (first.gpus === undefined
-          ? null
-          : first.gpus
-            ? `${first.gpus} GPU${first.gpus === 1 ? '' : 's'}`
-            : 'no GPU'),
-    ],
+    ['needs', first.needs],
     ['time_limit', first.time_limit ? `time limit ${duration(first.time_limit)}` : null],
     ['priority', first.priority ? `priority ${first.priority}` : null],
     ['retries', first.retries ? `up to ${first.retries} retries` : null],
@@ -108,13 +98,8 @@ function commonOptions(first: PreviewJob, all: PreviewJob[]): string[] {
     .map(([, text]) => visible(String(text)));
 }
 
-function commandText({ argv, shell, name }: PreviewJob): string {
-  const words = (shell ? argv?.at(-1) : argv?.map(quoted).join(' ')) ?? '';
-  return name ? `${name}: ${words}` : words;
-}
-
-const quoted = (word: string) =>
-  /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`;
+const commandText = ({ command = '', name }: PreviewJob) =>
+  name ? `${name}: ${command}` : command;
 
 export function PreviewPanel({
   preview,

@@ -2,7 +2,7 @@
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import { extendSweep, rerunFailed, resumeSweep, stopSweep } from '../actions';
 import { ApiError, get, query } from '../api';
-import { count, metricOf, plural, value } from '../format';
+import { count, plural, value } from '../format';
 import { Command, Empty, Failed, Loading, Progress, Section } from '../parts/bits';
 import { ask } from '../parts/dialog';
 import { Heading } from '../parts/heading';
@@ -44,7 +44,7 @@ export function SweepScreen({ name }: { name: string }) {
 
 function SweepHead({ sweep }: { sweep: SweepDetail }) {
   const { name, trials, total } = sweep;
-  const metric = metricOf(sweep);
+  const { metric } = sweep;
   const open =
     (trials.queued ?? 0) + (trials.held ?? 0) + (trials.running ?? 0) + (trials.starting ?? 0);
   const failed = (trials.failed ?? 0) + (trials.lost ?? 0);
@@ -141,7 +141,7 @@ function SweepResults({
   base: string;
   concerns(delta: Delta): boolean;
 }) {
-  const metric = metricOf(sweep);
+  const { metric } = sweep;
   const fallback = metric ? (metric.goal === 'max' ? `-${metric.name}` : metric.name) : 'trial';
   const sort = route.value.query.get('sort') ?? fallback;
   const [table, setTable] = useState<Results | null>(null);

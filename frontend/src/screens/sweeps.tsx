@@ -1,5 +1,5 @@
 // All sweeps, newest first.
-import { count, metricOf, value } from '../format';
+import { count, value } from '../format';
 import { Empty, Failed, Loading, Progress } from '../parts/bits';
 import { Heading } from '../parts/heading';
 import { type Column, Table } from '../parts/table';
@@ -60,7 +60,7 @@ const COLUMNS: Column<SweepSummary>[] = [
     cell: (sweep) =>
       sweep.best ? (
         <span class="cut">
-          <span class="dim">{metricOf(sweep)?.name} </span>
+          <span class="dim">{sweep.metric?.name} </span>
           {value(sweep.best.value)}
         </span>
       ) : (

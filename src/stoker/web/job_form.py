@@ -9,6 +9,7 @@ from typing import Any
 from stoker.client import views
 from stoker.client.job_options import NAMES, check_words, make_spec, read_options
 from stoker.client.queue import CHUNK, Queue
+from stoker.core.formats.shell_words import display
 from stoker.core.model import JobSpec
 from stoker.core.policy.explain import needs
 from stoker.errors import Unavailable, UsageError, about
@@ -113,11 +114,16 @@ def submit(queue: Queue, specs: list[JobSpec], now: float) -> dict[str, object]:
     return {"jobs": jobs, "warning": warning}
 
 
+def needs_text(spec: JobSpec) -> str:
+    return needs(spec.request) if spec.request.gpus else "no gpu"
+
+
 def shown(specs: Iterable[JobSpec]) -> list[dict[str, object]]:
     """What a dry run shows of these jobs."""
     return [
-        {"argv": list(spec.argv), "shell": spec.shell, "cwd": spec.context.cwd,
-         "gpus": spec.request.gpus, "needs": needs(spec.request) if spec.request.gpus else "no gpu",
+        {"argv": list(spec.argv), "shell": spec.shell,
+         "command": display(spec.argv, spec.shell), "cwd": spec.context.cwd,
+         "gpus": spec.request.gpus, "needs": needs_text(spec),
          "name": spec.name, "priority": spec.priority, "time_limit": spec.time_limit,
          "stdout": spec.stdout, "tags": list(spec.tags), "hold": spec.held,
          "retries": spec.retries, "begin_at": views.iso(spec.begin_at),

@@ -92,7 +92,8 @@ def preview(queue: Queue, form: NewSweep) -> dict[str, object]:
     known = known or (None if name else sweeps.by_key(queue.db, key_of(spec, base.context)))
     summary: dict[str, object] = {
         "commands": [], "total": spec.trials, "method": spec.method, "gpus": base.request.gpus,
-        "cwd": base.context.cwd, "known": known.name if known is not None else None,
+        "needs": job_form.needs_text(base), "cwd": base.context.cwd,
+        "known": known.name if known is not None else None,
     }  # fmt: skip
     if spec.method in ADAPTIVE:  # trials depend on earlier results
         return summary

@@ -4,7 +4,7 @@ export default async ({ fake, page, open, until, assert }) => {
   const set = (state, other) => rows.forEach((row) => row.state === state && (row.state = other));
   set('queued', 'done');
   await open('/sweeps/brave-otter');
-  await page.waitForSelector('.sweep-over');
+  await page.waitForSelector('.sweep-finished');
   const buttons = () => page.locator('.actions button').allInnerTexts();
   assert.deepEqual(
     await buttons(),

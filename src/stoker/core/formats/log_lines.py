@@ -41,7 +41,7 @@ class LogLines:
         self._view: LogView | RawView = RawView() if is_raw else LogView(True)
         self._final: list[str] = []  # lines since the last `take` that cannot change any more
         self._starts = [start]  # where the final lines and then the rows of the view start
-        self._taken: list[str] = []  # the rows of the view at the last `take`
+        self._taken: list[str] = []  # the rows of the view that the last `take` returned
         self._style: Style = {}  # at the start of the first of `_final` and the rows
 
     def feed(self, data: bytes) -> None:
@@ -92,9 +92,11 @@ class LogLines:
             if index == len(self._final):
                 self._style = style
             spans, style = styled(line, style)
-            is_last = index + 1 == len(lines)
-            if index >= same and not (is_last and not spans):
+            if index >= same:
                 found.append({"at": self._starts[index], "spans": spans})
+        if found and not found[-1]["spans"]:  # the last line has not begun
+            found.pop()
+            rows.pop()
         self._starts = self._starts[len(self._final) :]
         self._final, self._taken = [], rows
         return first, found
