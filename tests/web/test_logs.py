@@ -6,9 +6,13 @@ import os
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stoker.client.log_text import log_text
 from stoker.core.formats.durations import format_size
+from stoker.core.formats.log_lines import LogLines
+from stoker.web import log_search
 from tests.web.site import Site
 
 
@@ -241,6 +245,31 @@ def test_search_matches_visible_text_only(site: Site) -> None:
         assert found(site, job, f"q={unseen}") == (None, None, 0), unseen
     at = site.ok(f"/api/jobs/{job}/find?error=1")["at"]
     assert data[: int(at)].count(b"\n") == 5  # in the line of the traceback
+
+
+def test_search_finds_the_last_state_of_a_bar_before_color_sequences(site: Site) -> None:
+    job = written(site, b"bar 10%\rbar 100%\r\x1b[0m\nbar 5%\r\x1b[0mdone\n")
+    assert found(site, job, "q=100%25") == (12, 1, 1)
+    assert found(site, job, "q=done")[1:] == (1, 1)
+    for unseen in ("10%25", "5%25"):
+        assert found(site, job, f"q=bar+{unseen}") == (None, None, 0), unseen
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [b"a", b"b", "é".encode(), b"\n", b"\r", b"\t", b"\x00", b"\x1b[31m", b"\x1b]0;t\x07",
+             b"\x1b(B", b"\x1b[?25l"]
+        ),
+        max_size=16,
+    )
+)  # fmt: skip
+def test_searched_text_is_the_rendered_text(pieces: list[bytes]) -> None:
+    data = b"".join(pieces)
+    lines = LogLines(0)
+    lines.feed(data)
+    searched = log_search._visible(data)[0].decode().split("\n")
+    assert searched[: -1 if not searched[-1] else None] == shown({"lines": lines.take()[1]})
 
 
 def test_log_too_large_for_counting_matches_is_still_searched(site: Site) -> None:

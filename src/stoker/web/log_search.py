@@ -1,8 +1,9 @@
 """Search a log as a terminal would show it: without colors, and with only the last state of a
 progress bar.
 
-Matches are returned as byte offsets in the file. Cursor movements between lines are ignored, so a
-match may be in a line that the program has overwritten later.
+Matches are returned as byte offsets in the file; log_view.py finds the rendered line of an offset.
+Cursor movements between lines are ignored, so a match may be in text that the program overwrites
+later.
 """
 
 from __future__ import annotations
@@ -22,14 +23,16 @@ _ERROR = re.compile(
     rb"|command not found|no such file or directory|permission denied",
     re.IGNORECASE,
 )
-# What a terminal does not show: text before a carriage return that is overwritten, escape sequences
-# for colors and titles, and control characters.
-_HIDDEN = re.compile(
-    rb"^[^\n]*\r(?=[^\r\n])"
-    rb"|\x1b\[[0-?]{0,128}[ -/]{0,8}[@-~]"
+# What a terminal does not show: text before a carriage return that other text overwrites, escape
+# sequences for colors and titles, and control characters. core/formats/log_rendering.py has all
+# rules; these find offsets in bytes and are fast enough for large logs.
+_SEQUENCE = (
+    rb"\x1b\[[0-?]{0,128}[ -/]{0,8}[@-~]"
     rb"|\x1b[\]PX^_][^\x07\x18\x1a\x1b\n]*\x07?"
-    rb"|\x1b[ -/]{0,8}[0-~]|[\x00-\x08\x0b-\x1f\x7f]",
-    re.MULTILINE,
+    rb"|\x1b[ -/]{0,8}[0-~]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
+)
+_HIDDEN = re.compile(
+    rb"^[^\n]*\r(?=(?>" + _SEQUENCE + rb"){0,16}+[^\r\n])|\r|" + _SEQUENCE, re.MULTILINE
 )
 
 
