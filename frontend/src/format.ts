@@ -27,11 +27,11 @@ export const elapsed = (seconds: number) =>
   seconds < 60 ? `${Math.max(0, Math.floor(seconds))}s` : duration(seconds);
 
 export function bytes(count: number): string {
-  for (const unit of ['B', 'kB', 'MB', 'GB']) {
+  for (const unit of ['B', 'KiB', 'MiB', 'GiB']) {
     if (count < 1024) return `${fixed(count, unit === 'B' || count >= 10 ? 0 : 1)} ${unit}`;
     count /= 1024;
   }
-  return `${fixed(count, 1)} TB`;
+  return `${fixed(count, 1)} TiB`;
 }
 
 /** Six significant digits, as `stoker results` shows them. */
@@ -79,7 +79,7 @@ export function runtime(job: Pick<Job, 'started_at' | 'ended_at'>, now: number):
 
 export const title = (job: Pick<Job, 'name' | 'command'>) => visible(job.name || job.command);
 
-/** The GPUs that a job requests: `2 × 20 GB`. */
+/** The GPUs that a job requests: `2 × 20 GiB`. */
 export function needs(job: Job): string {
   if (!job.gpus) return 'CPU';
   const memory = job.gpu_mem_auto ? 'auto' : job.gpu_mem_bytes ? bytes(job.gpu_mem_bytes) : '';

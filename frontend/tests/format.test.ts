@@ -6,7 +6,7 @@ import { ticks } from '../src/parts/ticks';
 
 test('times and sizes are formatted as in the terminal', () => {
   assert.deepEqual([0.25, 75, 3700, 90_000].map(duration), ['0.2s', '1m15s', '1h01m', '1d01h']);
-  assert.deepEqual([1536, 20 * 2 ** 30, 12].map(bytes), ['1.5 kB', '20 GB', '12 B']);
+  assert.deepEqual([1536, 20 * 2 ** 30, 12].map(bytes), ['1.5 KiB', '20 GiB', '12 B']);
   assert.deepEqual([0.1 + 0.2, 1e-5, 3, null, true].map(value), ['0.3', '1e-05', '3', '–', 'true']);
 });
 
@@ -28,5 +28,5 @@ test('events are parsed correctly however the stream is split', () => {
 test('ticks are round numbers', () => {
   assert.deepEqual(ticks(0, 1, 4), [0, 0.5, 1]);
   assert.deepEqual(ticks(0.03, 0.97, 5), [0.2, 0.4, 0.6, 0.8]);
-  assert.deepEqual(ticks(0, 100 * 2 ** 30, 3, 'bytes').map(bytes), ['0 B', '50 GB', '100 GB']);
+  assert.deepEqual(ticks(0, 100 * 2 ** 30, 3, 'bytes').map(bytes), ['0 B', '50 GiB', '100 GiB']);
 });

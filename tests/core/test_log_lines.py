@@ -127,7 +127,7 @@ def test_removed_bytes_are_noted_in_a_line_of_their_own() -> None:
         log.skip(5 << 20)
         log.feed(b"z\n")
         lines = log.take()[1]
-        assert texts(lines) == [*before, "... 5.0 MB dropped ...", "z"]
+        assert texts(lines) == [*before, "... 5.0 MiB dropped ...", "z"]
         assert [line["at"] for line in lines[-2:]] == [len(head), len(head) + (5 << 20)]
 
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.client.log_text import log_text
-from stoker.core.formats.durations import format_size
 from stoker.core.formats.log_lines import LogLines
+from stoker.core.formats.sizes import format_size
 from stoker.web import log_search
 from tests.web.site import Site
 

@@ -14,7 +14,7 @@ const COMMANDS = [
 ];
 // Wait reasons as in core/policy/explain.py and client/waiting.py, joined as in web/wait_reasons.py.
 const GPU_REASONS =
-  'GPU 0 runs job 15 for at most 4m10s more; GPU 1 runs job 16, likely for 1h02m more; GPU 2 runs job 17; GPU 3 runs job 18; GPU 4 runs job 19; GPU 5 runs job 20; GPU 6 is used by others: grace (pid 41213), 88 GB; GPU 7 is drained';
+  'GPU 0 runs job 15 for at most 4m10s more; GPU 1 runs job 16, likely for 1h02m more; GPU 2 runs job 17; GPU 3 runs job 18; GPU 4 runs job 19; GPU 5 runs job 20; GPU 6 is used by others: grace (pid 41213), 88 GiB; GPU 7 is drained';
 const LATER = 86_400;
 
 /** Why a job waits; `ahead` is the number of jobs before it in the queue. */
@@ -27,7 +27,7 @@ export function whyOf(one, ahead) {
   if (!one.gpus)
     return `${ahead ? `${ahead} jobs in front of it; ` : ''}all 2 CPU slots are taken by jobs 17, 19`;
   const needs = one.gpu_mem_bytes
-    ? `${one.gpus} gpu with 20.0G free`
+    ? `${one.gpus} gpu with 20 GiB free`
     : `${one.gpus} gpu${one.gpus === 1 ? '' : 's'}`;
   if (ahead && one.id % 4 === 1)
     return `${ahead} jobs in front of it; GPU 5 is kept for job 22, which comes first, likely in 12m04s; a --time-limit below that would let this job start now`;

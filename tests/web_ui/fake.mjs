@@ -534,7 +534,7 @@ export class Fake {
           shell: !body.argv,
           cwd,
           gpus,
-          needs: `${gpus} gpu${gpus === 1 ? '' : 's'}`,
+          needs: `${gpus} GPU${gpus === 1 ? '' : 's'}`,
           name,
           priority,
           time_limit: null,

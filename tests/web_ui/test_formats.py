@@ -11,13 +11,9 @@ from typing import Any
 import pytest
 
 from stoker.core import states
-from stoker.core.formats.durations import (
-    format_duration,
-    format_size,
-    parse_duration,
-    parse_size,
-)
+from stoker.core.formats.durations import format_duration, parse_duration
 from stoker.core.formats.log_lines import visible
+from stoker.core.formats.sizes import format_size, parse_size
 from stoker.results.export import short
 
 pytestmark = pytest.mark.slow

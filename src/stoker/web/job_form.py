@@ -115,7 +115,7 @@ def submit(queue: Queue, specs: list[JobSpec], now: float) -> dict[str, object]:
 
 
 def needs_text(spec: JobSpec) -> str:
-    return needs(spec.request) if spec.request.gpus else "no gpu"
+    return needs(spec.request) if spec.request.gpus else "no GPU"
 
 
 def shown(specs: Iterable[JobSpec]) -> list[dict[str, object]]:

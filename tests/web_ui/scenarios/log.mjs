@@ -36,9 +36,9 @@ export default async ({ fake, page, open, until, assert }) => {
     (await page.locator('.log-shown > div').count()) < 200,
     'only visible rows are rendered',
   );
-  assert.match(await page.locator('.log-foot').innerText(), /bytes .* of 3\.\d MB/);
+  assert.match(await page.locator('.log-foot').innerText(), /bytes .* of 3\.\d MiB/);
   await log.evaluate((node) => (node.scrollTop = 0));
-  await until(async () => !(await page.locator('.log-foot').innerText()).includes('3.0 MB to'));
+  await until(async () => !(await page.locator('.log-foot').innerText()).includes('3.0 MiB to'));
   await until(
     async () =>
       (await page.locator('button:has-text("Follow")').getAttribute('aria-pressed')) === 'false',
