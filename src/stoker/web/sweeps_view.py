@@ -8,9 +8,9 @@ from functools import lru_cache
 
 from stoker.client.queue import Queue
 from stoker.client.reports import Reported, of_sweep
+from stoker.client.sweep_states import sweep_state
 from stoker.client.trials import is_missing
 from stoker.core.formats.shell_words import display
-from stoker.core.states import ACTIVE, WAITING
 from stoker.errors import NotFound, UsageError
 from stoker.results import export
 from stoker.results.importance import importance
@@ -55,12 +55,12 @@ class SweepCache:
         found = []
         for row in _newest(db):
             found.append((row, self._count(db, row), _spec(row)))
-        found.sort(key=lambda one: (_state(*one) == "active", one[0].id), reverse=True)
+        found.sort(key=lambda one: (sweep_state(db, *one[:2]) == "active", one[0].id), reverse=True)
         shown = []
         for row, counts, given in found[:limit]:
             if time.monotonic() < deadline:
                 self._best(db, row, given)
-            shown.append(_summary(row, counts, given, self._shown_bests.get(row.id)))
+            shown.append(_summary(db, row, counts, given, self._shown_bests.get(row.id)))
         return shown
 
     def listed(self, db: Database) -> list[dict[str, object]]:
@@ -69,7 +69,7 @@ class SweepCache:
 
     def summary(self, db: Database, row: SweepRow) -> dict[str, object]:
         given = _spec(row)
-        return _summary(row, self._count(db, row), given, self._best(db, row, given))
+        return _summary(db, row, self._count(db, row), given, self._best(db, row, given))
 
     def in_full(self, db: Database, name: str) -> dict[str, object]:
         row = sweeps.get(db, name)
@@ -178,22 +178,18 @@ def _read(text: str) -> SweepSpec:
     return spec.from_json(json.loads(text))
 
 
-def _state(row: SweepRow, counts: dict[str, int], given: SweepSpec) -> str:
-    if row.stopped is not None:
-        return "stopped"
-    is_open = any(counts.get(state) for state in (*WAITING, *ACTIVE))
-    is_short = given.method in ADAPTIVE and sum(counts.values()) < (given.trials or 0)
-    return "active" if is_open or is_short else "finished"
-
-
 def _summary(
-    row: SweepRow, counts: dict[str, int], given: SweepSpec, top: dict[str, object] | None
+    db: Database,
+    row: SweepRow,
+    counts: dict[str, int],
+    given: SweepSpec,
+    top: dict[str, object] | None,
 ) -> dict[str, object]:
     total = sum(counts.values())
     metric = given.metric
     return {
         "name": row.name,
-        "state": _state(row, counts, given),
+        "state": sweep_state(db, row, counts),
         "trials": counts,
         "total": max(total, given.trials or 0) if given.method in ADAPTIVE else total,
         "method": given.method,

@@ -8,13 +8,13 @@ from stoker.cli.output import as_json, notice, plural, print_json, report_change
 from stoker.cli.verbs.sweep import describe_counts, report, shape
 from stoker.client.queue import Queue
 from stoker.client.reports import JobFiles, failures, of_sweep
+from stoker.client.sweep_states import pause as pause_of
+from stoker.client.sweep_states import sweep_state
 from stoker.core.formats.command_line import Parsed
 from stoker.core.formats.terminal import printable
-from stoker.daemon.helpers.sweep_driver import pause_reason
 from stoker.errors import UsageError
 from stoker.results.table import Row, best
 from stoker.store import sweeps
-from stoker.store.sweeps import SweepRow
 from stoker.sweep_control import lifecycle
 from stoker.sweeps.identity import described
 
@@ -120,7 +120,7 @@ def _list(queue: Queue, parsed: Parsed) -> int:
     if parsed["json"]:
         print_json(sweeps=[
             {"name": row.name, "trials": counts, "method": spec.method, "stopped": row.stopped,
-             "paused": _pause(queue, row), "command": described(spec.template)}
+             "paused": pause_of(queue.db, row), "command": described(spec.template)}
             for row, counts, spec in found
         ])  # fmt: skip
         return 0
@@ -134,25 +134,10 @@ def _list(queue: Queue, parsed: Parsed) -> int:
         failed = counts.get("failed", 0) + counts.get("lost", 0)
         lines.append((
             row.name, sum(counts.values()), counts.get("done", 0), running, waiting, failed,
-            _state(queue, row, running + waiting), described(spec.template),
+            sweep_state(queue.db, row, counts), described(spec.template),
         ))  # fmt: skip
     print(table(("SWEEP", "TRIALS", "DONE", "RUN", "WAIT", "FAIL", "STATE", "COMMAND"), lines))
     return 0
-
-
-def _pause(queue: Queue, row: SweepRow) -> str | None:
-    """Why the search adds no trials at the moment; None if it is not paused."""
-    if row.stopped is not None or not row.is_driven:
-        return None
-    return sweeps.pause(queue.db, row.id) or pause_reason(queue.settings.state_dir)
-
-
-def _state(queue: Queue, row: SweepRow, unfinished: int) -> str:
-    if row.stopped is not None:
-        return "stopped"
-    if _pause(queue, row) is not None:
-        return "paused"
-    return "active" if unfinished or row.is_driven else "finished"
 
 
 def _best(row: Row | None) -> dict[str, object] | None:
@@ -173,7 +158,7 @@ def _show(queue: Queue, name: str, parsed: Parsed) -> int:
     trials = sweeps.trials(queue.db, row.id)
     failed = failures(JobFiles(queue.settings.state_dir), trials)
     ignoring_stop = lifecycle.trials_ignoring_stop(queue.settings.state_dir, trials)
-    pause = _pause(queue, row)
+    pause = pause_of(queue.db, row)
     top = None
     rows = [one.row for one in reported]
     if spec.metric is not None and any(spec.metric.name in row.metrics for row in rows):
