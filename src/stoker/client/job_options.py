@@ -1,9 +1,20 @@
 """The options of a job, declared once for the command line, job files, Python and web forms.
 
-To add one, add a line to JOB_OPTIONS, a field to JobSpec (core/model.py) and, unless it is only
-used at submit, a column (store/schema.sql, store/submit.py). The command line, `#stoker` lines,
-sweep files, the Python API and the web UI read this table; the static types of the Python API are
-in python/options.py.
+The command line, `#stoker` lines and the Python API read JOB_OPTIONS. To add an option, change:
+
+    always              JOB_OPTIONS; Request or JobSpec (core/model.py); `parse_options` below;
+                        `Options` (python/options.py)
+    web UI              web/models.py (JobOptions or SingleOptions), frontend/src/words.ts and
+                        screens/submit-fields.tsx; in clones: store/clone_source.py,
+                        web/job_form.py and screens/submit-clone.ts
+    shared by trials    RESOURCES (sweeps/spec.py), _OF_BASE (sweep_control/lifecycle.py)
+    stored              store/schema.sql and a step in store/migrations/; store/submit.py;
+                        store/reruns.py
+    shown               store/job_queries.py (JobRow), client/views.py, web/models.py (Job)
+    used by the daemon  store/ready_jobs.py and ReadyJob (core/model.py)
+    used by the runner  daemon/launch_order.py, supervisor/messages.py
+
+Tests compare the lists in python/, sweeps/, sweep_control/ and web/ with JOB_OPTIONS.
 """
 
 from __future__ import annotations
