@@ -34,10 +34,10 @@ EVENTS = {
     "claim": "devices are assigned and the runner is asked to start the job",
     "begin": "the process of the job exists",
     "return": "the job was provably never started, or it runs again",
-    "stop": "the job is cancelled or out of time: its processes are being ended",
-    "succeed": "the job ended with exit code 0",
+    "stop": "the job is cancelled or out of time: its processes are being stopped",
+    "succeed": "the job exited with code 0",
     "fail": "the job failed and no retry is left",
-    "cancel": "a user or a failed dependency ended the job",
+    "cancel": "a user cancelled the job, or a dependency was not met",
     "lose": "the job started, none of its processes is alive, and its exit was not recorded",
 }
 

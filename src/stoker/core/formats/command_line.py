@@ -44,7 +44,7 @@ class Verb(Record):
     minus_words: bool = False  # `-5` and `-baseline` are arguments, not options
 
 
-JSON = Option("--json", "print JSON (schema 1) instead of text")
+JSON = Option("--json", "print JSON instead of text")
 HELP = Option("-h --help", "show this text")
 DEBUG = Option("--debug", "show a traceback when something fails")
 _GLOBAL = (JSON, HELP, DEBUG)
