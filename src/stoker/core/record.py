@@ -31,7 +31,9 @@ else:
         return tuple(annotationlib.call_annotate_function(annotate, annotationlib.Format.STRING))
 
     def _new(cls, *values, **named):
-        if named or len(values) != len(cls._fields):
+        if not values and tuple(named) == cls._fields:  # all by name and in order, the usual case
+            values = named.values()
+        elif named or len(values) != len(cls._fields):
             values = _complete(cls, values, named)
         return tuple.__new__(cls, values)
 
