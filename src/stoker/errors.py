@@ -61,6 +61,20 @@ class UsageError(Error):
     code = "usage"
 
 
+class Invalid(UsageError):
+    """The value of an option has the wrong type or size.
+
+    The message continues the name of the option: "must be 1 or more, not 0". The caller, who knows
+    how the user wrote it, puts the name before it: `--jobs`, `jobs` or a field of a form.
+    """
+
+
+def name_option(name: str, error: Error, field: str | None = None) -> UsageError:
+    """The error of an option value as an error that names the option."""
+    separator = " " if isinstance(error, Invalid) else ": "
+    return UsageError(f"{name}{separator}{error.message}", error.hint, field)
+
+
 class NotFound(Error):
     exit_code = 1
     code = "not_found"

@@ -140,7 +140,12 @@ def prepare_state_dir(settings: Settings) -> None:
             "set STOKER_STATE_DIR to a folder of your own",
         )
     if info.st_mode & 0o077:
-        raise NoPermission(f"the state folder `{path}` is open to other users", f"chmod 700 {path}")
+        # Only a folder that Stoker already uses may be made private: never suggest chmod of /etc.
+        is_ours = os.path.exists(os.path.join(path, "queue.db"))
+        raise NoPermission(
+            f"the state folder `{path}` is open to other users",
+            f"chmod 700 {path}" if is_ours else "set STOKER_STATE_DIR to a private folder",
+        )
 
 
 def _make_state_dir(settings: Settings) -> None:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable
 
 from stoker.core.formats.json_schema import JSON_SCHEMA
+from stoker.core.formats.plurals import plural as plural
 from stoker.core.formats.terminal import cut, pad, printable, width
 from stoker.errors import OutputFailed
 
@@ -116,7 +117,3 @@ def _shrink(widths: list[int], limit: int, state: int) -> None:
             break
         widths[longest] -= 1
         room += 1
-
-
-def plural(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"

@@ -34,11 +34,11 @@ def repair_database(settings: Settings, parsed: Parsed) -> int:
     prepare_state_dir(settings)
     try:
         lock = locks.take(folder, locks.DAEMON_LOCK)  # keeps a daemon from starting meanwhile
-    except Conflict as error:
+    except Conflict:
         pid = locks.holder(folder, locks.DAEMON_LOCK)
         raise Conflict(
-            error.message, "run `stoker daemon stop` first; running jobs continue"
-            if pid is None or state_of(pid) != STOPPED else f"run `kill -9 {pid}` first"
+            "stop the daemon before a repair", "stoker daemon stop (running jobs continue)"
+            if pid is None or state_of(pid) != STOPPED else f"kill -9 {pid}"
         ) from None  # fmt: skip
     aside = repair.set_aside(folder)
     try:

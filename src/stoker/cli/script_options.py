@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shlex
 
+from stoker.core.formats.shell_words import quote
 from stoker.core.formats.slurm_options import parse_sbatch
 from stoker.core.formats.slurm_request import SlurmRequest, Translated
 from stoker.core.record import Record
@@ -31,7 +32,7 @@ class Script(Record):
     @property
     def notices(self) -> list[str]:
         ignored = self.slurm.ignored if self.slurm is not None else []
-        return [f"ignored, no effect on a single host: {', '.join(ignored)}"] if ignored else []
+        return [f"ignored #SBATCH options: {', '.join(ignored)}"] if ignored else []
 
 
 def read_script(words: list[str]) -> Script | None:
@@ -51,7 +52,8 @@ def read_script(words: list[str]) -> Script | None:
         return None  # a binary
     lines = head.decode("utf-8", "surrogateescape").splitlines()
     flags: list[str] = []
-    request = SlurmRequest()
+    start = _start(path, lines[0] if lines else "")
+    request = SlurmRequest(" ".join(map(quote, (*start[:-1], *words))))
     has_stoker = has_slurm = False
     for number, line in enumerate(lines, 1):
         text = line.strip()
@@ -73,7 +75,7 @@ def read_script(words: list[str]) -> Script | None:
         return None
     slurm = request.translate() if has_slurm else None
     own = slurm.flags if slurm is not None else []
-    return Script(path, (*_start(path, lines[0]), *words[1:]), [*own, *flags], slurm)
+    return Script(path, (*start, *words[1:]), [*own, *flags], slurm)
 
 
 def _add(request: SlurmRequest, words: list[str]) -> None:

@@ -12,7 +12,7 @@ from stoker.core.formats.slurm_request import Translated
 from stoker.core.model import JobSpec
 from stoker.errors import UsageError
 
-_GPU_KEYS = ("gpus", "gpu_mem", "gpu_ids", "gpu_model", "min_gpu_mem", "exclusive")
+_GPU_KEYS = ("gpus", "gpu_mem", "gpu_ids", "prefer", "gpu_model", "min_gpu_mem", "exclusive")
 # Kept with `--export=NONE`: few programs run without them.
 _ALWAYS_KEPT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "TERM")
 
@@ -30,7 +30,7 @@ def slurm_defaults(path: str, own: Parsed, merged: Parsed, slurm: Translated) ->
         target = expand_path(own[key], name=name, user=_user(), host=os.uname().nodename)
         if slurm.appends and "%j" not in target:
             raise UsageError(
-                f"--open-mode=append is not supported: each job overwrites `{target}`",
+                f"`--open-mode=append` is not supported: each job overwrites `{target}`",
                 "put %j into the path, or write `exec >> FILE` into the script",
             )
         values[key] = target

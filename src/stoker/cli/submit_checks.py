@@ -14,6 +14,7 @@ _UNMISTAKABLE = (
     "--dry-run", "--gpu-mem", "--gpu-ids", "--min-gpu-mem", "--on-oom", "--after", "--time-limit",
     "--retries", "--restartable", "--keep-children", "--hold", "--dedupe", "--begin",
 )  # fmt: skip
+_WILL_FAIL = "the job will fail unless it exists when the job starts"
 _INTERPRETER_NAMES = ("python", "bash", "sh", "zsh")
 _INTERPRETERS = {"py": "python", "sh": "sh", "bash": "bash", "r": "Rscript", "jl": "julia"}
 
@@ -41,7 +42,7 @@ def check_job_file(path: str, verb: str) -> None:
 
 
 def check_program(spec: JobSpec) -> str | None:
-    """A notice if the program does not exist yet, otherwise None.
+    """A warning if the program does not exist, otherwise None.
 
     Raises UsageError if it is a file that cannot be executed, or not without `./`.
     """
@@ -52,10 +53,10 @@ def check_program(spec: JobSpec) -> str | None:
     if "/" in program:
         path = os.path.join(cwd, program)
         if not os.path.exists(path):
-            return f"`{program}` does not exist yet; the job fails if it is missing at its start"
+            return f"`{program}` does not exist; {_WILL_FAIL}"
         if os.path.isfile(path) and not os.access(path, os.X_OK):
             if spec.after:  # an earlier job may change that
-                return f"`{program}` is not executable now; {_meant(words, path)}"
+                return f"`{program}` is not executable; {_meant(words, path)}"
             raise UsageError(f"`{program}` is not executable", _meant(words, path))
         return _missing_script(words, cwd)
     search = dict(spec.context.env).get("PATH") or os.defpath
@@ -67,17 +68,17 @@ def check_program(spec: JobSpec) -> str | None:
     if os.path.isfile(path):
         raise UsageError(f"`{program}` is a file in this folder, but not on your PATH",
                          _meant(words, path))  # fmt: skip
-    return f"`{program}` is not on your PATH now; the job fails if it is missing at its start"
+    return f"`{program}` is not on your PATH; {_WILL_FAIL}"
 
 
 def _missing_script(words: tuple[str, ...], cwd: str) -> str | None:
-    """A notice for an interpreter whose script does not exist, such as `python trian.py`."""
+    """A warning for an interpreter whose script does not exist, such as `python trian.py`."""
     is_interpreter = os.path.basename(words[0]).startswith(_INTERPRETER_NAMES)
     if not is_interpreter or len(words) < 2 or not words[1].endswith((".py", ".sh")):
         return None
     if os.path.exists(os.path.join(cwd, words[1])):
         return None
-    return f"`{words[1]}` does not exist yet; the job fails if it is missing at its start"
+    return f"`{words[1]}` does not exist; {_WILL_FAIL}"
 
 
 def _meant(words: tuple[str, ...], path: str) -> str:
@@ -91,19 +92,19 @@ def _meant(words: tuple[str, ...], path: str) -> str:
 
 
 def misplaced_options(words: list[str]) -> str | None:
-    """A notice for options of Stoker after the command, which are passed to the command."""
+    """A warning about options of Stoker after the command, which are passed to the command."""
     found = [word for word in words[1:] if word.partition("=")[0] in _UNMISTAKABLE]
     if not found:
         return None
-    return (f"{found[0]} was passed to `{words[0]}`; options of `stoker submit` go before the"
+    return (f"`{found[0]}` was passed to `{words[0]}`; options of `stoker submit` go before the"
             " command")  # fmt: skip
 
 
 def ignored_input() -> str | None:
-    """A notice if stdin has data, which a queued job cannot read. Does not block.
+    """A warning if stdin has data, which a queued job cannot read. Does not block.
 
     If the parent process has the same stdin, the data is most likely the list that a loop reads
-    (`while read ...; do stoker submit ...; done < list`), and there is no notice.
+    (`while read ...; do stoker submit ...; done < list`), and there is no warning.
     """
     import stat
 

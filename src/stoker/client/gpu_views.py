@@ -170,7 +170,8 @@ def _shown(
     leases: tuple[Holder, ...],
     decisions: dict[str, list[Any]],
 ) -> GpuView:
-    drained, _, quarantine = decisions.get(device.uuid, (False, None, None))
+    drained, slots, quarantine = decisions.get(device.uuid, (False, None, None))
+    device = device._replace(slots=slots or device.slots)  # also while no daemon runs
     jobs = tuple(job for job in active if device.number in job.devices)
     closed = None
     if sample is not None and sample.error is not None:

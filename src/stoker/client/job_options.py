@@ -24,17 +24,21 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 from stoker.client import option_values as kinds
-from stoker.client.option_values import Invalid, Kind
+from stoker.client.option_values import Kind
 from stoker.core.formats.command_line import Option
 from stoker.core.formats.shell_words import MAX_ARGUMENT_BYTES
+from stoker.core.formats.suggestions import nearest
 from stoker.core.model import GROUP_PREFIX, Context, Dependency, Device, JobSpec, Request
 from stoker.core.record import Record
-from stoker.errors import Unavailable, UsageError, about
+from stoker.errors import Impossible, Unavailable, UsageError, about, name_option
 from stoker.settings import Settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+# Names an option in errors and, with a value, in hints: `as_flag` or `as_keyword`.
+OptionNames = Callable[..., str]
 
 _MOST_ENV_BYTES = 1_500_000
 
@@ -61,15 +65,16 @@ JOB_OPTIONS = (
               "use only these GPUs, by index or UUID: 0,2"),
     JobOption("prefer", "--prefer", "LIST", kinds.GPU_NAMES,
               "use these GPUs if they are free: 0,2"),
-    JobOption("gpu_model", "--gpu-model", "NAME", kinds.TEXT,
+    JobOption("gpu_model", "--gpu-model", "NAME", kinds.NAME,
               "use only GPUs whose model name contains this, e.g. H200"),
     JobOption("min_gpu_mem", "--min-gpu-mem", "SIZE", kinds.SIZE,
               "use only GPUs with at least this much memory, e.g. 40G"),
     JobOption("exclusive", "--exclusive", None, kinds.SWITCH,
               "do not share GPUs, even if they have several slots"),
     JobOption("on_oom", "--on-oom", "HOW", kinds.WAY,
-              "after running out of GPU memory, retry bigger, elsewhere or alone; or fail"),
-    JobOption("name", "-n --name", "NAME", kinds.TEXT, "name of the job, to select it by",
+              "after a GPU out-of-memory error: retry with more memory (bigger), on another GPU"
+              " (elsewhere) or on whole GPUs (alone), or fail"),
+    JobOption("name", "-n --name", "NAME", kinds.NAME, "name of the job, to select it by",
               is_single=True),
     JobOption("cwd", "-C --cwd", "DIR", kinds.PATH, "working directory (default: the current one)"),
     JobOption("env", "-E --env", "K=V", kinds.ENV,
@@ -83,7 +88,8 @@ JOB_OPTIONS = (
               repeats=True, is_single=True,
               in_queue=True),
     JobOption("time_limit", "-t --time-limit", "TIME", kinds.MINUTES,
-              "stop the job after this long: 90s, 30m, 2h, HH:MM:SS (without unit: minutes)"),
+              "stop the job after this long: 90s, 30m, 2h, HH:MM:SS (0: no limit; without unit:"
+              " minutes)"),
     JobOption("grace", "--grace", "TIME", kinds.SECONDS,
               "time between SIGTERM and SIGKILL (without unit: seconds)"),
     JobOption("signal", "--signal", "SIG[@TIME]", kinds.SIGNAL,
@@ -97,7 +103,7 @@ JOB_OPTIONS = (
               "do not start before: 14:30, +2h, 2026-12-24T18:00", is_single=True, in_queue=True),
     JobOption("tags", "-T --tag", "TAG", kinds.TAGS, "tag to select jobs by; a,b sets two tags",
               repeats=True),
-    JobOption("group", "--group", "NAME", kinds.GROUP,
+    JobOption("group", "--group", "NAME", kinds.NAME,
               "fair-share group; the group that uses the fewest GPUs goes first",
               is_single=True, in_queue=True),
     JobOption("stdout", "-o --stdout", "PATH", kinds.PATH,
@@ -110,7 +116,7 @@ JOB_OPTIONS = (
     JobOption("keep_children", "--keep-children", None, kinds.SWITCH,
               "when the command exits, do not kill its background processes"),
 )  # fmt: skip
-DEDUPE = JobOption("dedupe", "--dedupe", "KEY", kinds.TEXT, "", is_single=True)
+DEDUPE = JobOption("dedupe", "--dedupe", "KEY", kinds.NAME, "", is_single=True)
 BY_KEY = {option.key: option for option in (*JOB_OPTIONS, DEDUPE)}
 NAMES = tuple(BY_KEY)
 
@@ -126,7 +132,7 @@ class ParsedOptions(Record):
     begin: Any
     stdout: str | None
     stderr: str | None
-    named: Callable[[str], str]  # the name of an option in errors: --gpu-mem or `gpu_mem`
+    named: OptionNames
 
 
 # -- reading -------------------------------------------------------------------------------------
@@ -166,7 +172,7 @@ def file_values(options: Mapping[str, Any]) -> dict[str, Any]:
             try:
                 read = option.kind.parse(str(one))
             except UsageError as error:
-                raise UsageError(f"`{key}`: {error.message}", error.hint, key) from None
+                raise name_option(f"`{key}`", error, key) from None
             values[option.key] = (*values.get(option.key, ()), *read) if option.repeats else read
     return values
 
@@ -175,10 +181,8 @@ def check_names(options: Iterable[str], known: tuple[str, ...], what: str) -> No
     """Raise UsageError for an unknown option, with the most similar known one as hint."""
     for key in options:
         if key not in known:
-            from difflib import get_close_matches
-
-            near = get_close_matches(key, known, 1)
-            hint = f"did you mean `{near[0]}`?" if near else f"options: {', '.join(known)}"
+            near = nearest(key, known)
+            hint = f"did you mean `{near}`?" if near else f"options: {', '.join(known)}"
             raise UsageError(f"`{key}` is not an option of {what}", hint)
 
 
@@ -196,25 +200,28 @@ def check_values(options: Mapping[str, Any]) -> dict[str, Any]:
             with about(key):
                 try:
                     values[key] = BY_KEY[key].kind.check(value)
-                except Invalid as error:
-                    raise UsageError(f"`{key}` {error.message}", error.hint) from None
+                except UsageError as error:
+                    raise name_option(f"`{key}`", error) from None
     return values
 
 
-def as_flag(key: str) -> str:
-    """The name of an option on the command line."""
-    return BY_KEY[key].flags.split()[-1]
+def as_flag(key: str, value: object = None) -> str:
+    """The option on the command line: "`--gpus`" for errors, "--gpus 2" for hints."""
+    flag = BY_KEY[key].flags.split()[-1]
+    return f"`{flag}`" if value is None else f"{flag} {value}"
 
 
-def as_keyword(key: str) -> str:
-    """The name of an option in Python and JSON."""
-    return f"`{key}`"
+def as_keyword(key: str, value: object = None) -> str:
+    """The option in Python and JSON: "`gpus`" for errors, "gpus=2" for hints."""
+    if value is None:
+        return f"`{key}`"
+    return f'{key}="{value}"' if isinstance(value, str) else f"{key}={value}"
 
 
-def parse_options(values: Mapping[str, Any], named: Callable[[str], str]) -> ParsedOptions:
+def parse_options(values: Mapping[str, Any], named: OptionNames) -> ParsedOptions:
     """Combine values that were checked one by one. Raises UsageError if they contradict.
 
-    `named`: the name of an option in errors, `as_flag` or `as_keyword`.
+    `named`: `as_flag` or `as_keyword`.
     """
     get = values.get
     memory = get("gpu_mem")
@@ -229,9 +236,14 @@ def parse_options(values: Mapping[str, Any], named: Callable[[str], str]) -> Par
         is_auto=memory == "auto",
     )
     _check_request(request, named)
+    if not request.gpus and get("on_oom") is not None:
+        raise _needs_gpus(["on_oom"], named)
     if get("signal") is not None and not get("time_limit"):
-        limit = named("time_limit")
-        raise UsageError(f"{named('signal')} needs {limit}", f"add {limit}, e.g. 2h", "time_limit")
+        raise UsageError(
+            f"{named('signal')} needs {named('time_limit')}",
+            f"add {named('time_limit', '2h')}",
+            "time_limit",
+        )
     fields = {
         "name": get("name"),
         "priority": get("priority", 0),
@@ -278,7 +290,8 @@ def make_spec(
     from stoker.client.queue import check_possible, output_path
 
     request = _complete(options, settings, devices, in_foreground)
-    check_possible(request, devices)
+    is_masked = request.ids != options.request.ids
+    check_possible(request, devices, options.named, is_masked=is_masked)
     if context is None:
         context = make_context(options, settings)
     with about("after"):
@@ -310,6 +323,20 @@ def make_context(options: ParsedOptions, settings: Settings) -> Context:
     return context
 
 
+def text_words(words: Iterable[object]) -> tuple[str, ...]:
+    """The words of a command given as Python values. Raises UsageError for other types."""
+    found = []
+    for number, word in enumerate(words, 1):
+        if not isinstance(word, (str, bytes, os.PathLike)):
+            raise UsageError(
+                f"word {number} of the command must be a string or a path, not {word!r}",
+                f'write "{word}"' if isinstance(word, (int, float)) else None,
+                "command",
+            )
+        found.append(os.fsdecode(word))
+    return tuple(found)
+
+
 def check_words(words: tuple[str, ...]) -> None:
     """Raise UsageError for a command that cannot be stored or executed."""
     with about("command"):
@@ -321,7 +348,7 @@ def check_words(words: tuple[str, ...]) -> None:
                 raise UsageError(
                     f"word {number} of the command has {len(os.fsencode(word))} bytes, and Linux "
                     f"allows {MAX_ARGUMENT_BYTES}",
-                    "put it into a file, or give the whole command as one quoted word",
+                    "put it into a file, or give the whole command as one quoted argument",
                 )
 
 
@@ -334,22 +361,57 @@ def _complete(
         if not request.ids and not devices and not settings.devices:
             _check_driver(options.named)
         request = request._replace(gpus=len(request.ids) or (1 if devices else 0))
-        _check_request(request, options.named)
+        if not request.gpus and (given := _gpu_options(request)):
+            names, it = _listed(given, options.named)
+            raise Impossible(
+                f"{names} {'need' if it == 'them' else 'needs'} a GPU, but this host has no GPU",
+                f"remove {it} for a job without a GPU",
+                given[0],
+            )
     if request.gpus and not request.ids and not in_foreground:
         request = request._replace(ids=_masked(devices))
     return request
 
 
-def _check_request(request: Request, named: Callable[[str], str]) -> None:
-    memory, ids, exclusive = named("gpu_mem"), named("gpu_ids"), named("exclusive")
-    has_memory = request.memory is not None or request.is_auto
-    if has_memory and request.exclusive:
+def _check_request(request: Request, named: OptionNames) -> None:
+    if (request.memory is not None or request.is_auto) and request.exclusive:
         raise UsageError(
-            f"{memory} and {exclusive} exclude each other", "use one of them", "gpu_mem"
+            f"{named('gpu_mem')} and {named('exclusive')} exclude each other",
+            "use one of them",
+            "gpu_mem",
         )
-    if not request.gpus and (has_memory or request.ids or request.exclusive):
-        raise UsageError(f"{memory}, {ids} and {exclusive} need {named('gpus')} 1 or more",
-                         f"remove them, or remove {named('gpus')} 0", "gpus")  # fmt: skip
+    if not request.gpus and (given := _gpu_options(request)):
+        raise _needs_gpus(given, named)
+
+
+def _gpu_options(request: Request) -> list[str]:
+    """The options in a request that have no meaning without a GPU."""
+    given = {
+        "gpu_mem": request.memory is not None or request.is_auto,
+        "gpu_ids": request.ids,
+        "prefer": request.prefer,
+        "gpu_model": request.model is not None,
+        "min_gpu_mem": request.min_memory is not None,
+        "exclusive": request.exclusive,
+    }
+    return [key for key, is_given in given.items() if is_given]
+
+
+def _needs_gpus(keys: list[str], named: OptionNames) -> UsageError:
+    names, it = _listed(keys, named)
+    need = "need" if it == "them" else "needs"
+    return UsageError(
+        f"{names} {need} {named('gpus')} 1 or more",
+        f"remove {it}, or remove {named('gpus', 0)}",
+        "gpus",
+    )
+
+
+def _listed(keys: list[str], named: OptionNames) -> tuple[str, str]:
+    """The names of options as a list in words, and the pronoun for them."""
+    names = [named(key) for key in keys]
+    words = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+    return words, "them" if len(names) > 1 else "it"
 
 
 def _masked(devices: tuple[Device, ...]) -> tuple[str, ...]:
@@ -368,7 +430,7 @@ def _masked(devices: tuple[Device, ...]) -> tuple[str, ...]:
     return known if len(known) < len(devices) else ()
 
 
-def _check_driver(named: Callable[[str], str]) -> None:
+def _check_driver(named: OptionNames) -> None:
     """A GPU job must not become a CPU job because the driver does not answer."""
     from stoker.devices.discovery import has_driver
 
@@ -379,7 +441,7 @@ def _check_driver(named: Callable[[str], str]) -> None:
         if sample.gpus is None:
             raise Unavailable(
                 f"cannot find the GPUs of this host: {sample.error}",
-                f"for a job without a GPU: {named('gpus')} 0; otherwise see `stoker doctor`",
+                f"for a job without a GPU: {named('gpus', 0)}; otherwise see `stoker doctor`",
             )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from stoker.client.job_options import (
     BY_KEY,
     JOB_OPTIONS,
+    OptionNames,
     ParsedOptions,
     as_flag,
     check_words,
@@ -54,7 +55,7 @@ class JobSpecs:
         devices: tuple[Device, ...],
         values: Mapping[str, Any],
         *,
-        named: Callable[[str], str] = as_flag,
+        named: OptionNames = as_flag,
         in_foreground: bool = False,
         check_line: Callable[[dict[str, Any]], dict[str, Any]] = lambda values: values,
     ) -> None:
@@ -142,5 +143,5 @@ def check_foreground(values: Mapping[str, Any]) -> None:
     """Raise UsageError for options that need the queue, such as `--after`."""
     for key, value in values.items():
         if value and BY_KEY[key].in_queue:
-            raise UsageError(f"`--{key}` is only for jobs in the queue, not for `stoker run`",
+            raise UsageError(f"{as_flag(key)} is only for jobs in the queue, not for `stoker run`",
                              "remove it, or use `stoker submit`")  # fmt: skip

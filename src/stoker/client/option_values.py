@@ -1,21 +1,23 @@
 """Parse values of job options: text of a command line, or Python and JSON values.
 
 A `Kind` has a function for each. Text has the same meaning in both; numbers are bytes, seconds, or
-seconds since the epoch. Both raise UsageError with a message that does not name the option, because
-only the caller knows how the user wrote it (`--gpu-mem`, `gpu_mem=`, a field of a form).
+seconds since the epoch. Both raise Invalid or another UsageError with a message that does not name
+the option, because only the caller knows how the user wrote it (`--gpu-mem`, `gpu_mem=`, a field of
+a form); see `name_option`.
 """
 
 from __future__ import annotations
 
+import operator
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from stoker.core.formats.command_line import count, whole_number
 from stoker.core.formats.durations import parse_duration
 from stoker.core.formats.sizes import parse_size
 from stoker.core.model import Dependency
 from stoker.core.record import Record
-from stoker.errors import Error, UsageError
+from stoker.errors import Error, Invalid, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 
 ON_OOM = ("bigger", "elsewhere", "alone", "fail")
 _CONDITIONS = ("ok", "any", "notok")
+_LIST_OF_GPUS, _HOW_TO_LIST = "be a list of GPUs", "write [0, 2] or UUIDs, each once"
+_LIST_OF_TAGS, _HOW_TO_TAG = "be a string or a list of strings", 'write "baseline" or ["a", "b"]'
+_HOW_TO_PATH = 'write "job.env" or a list of paths'
 
 
 class Kind(Record):
@@ -32,12 +37,8 @@ class Kind(Record):
     check: Callable[[Any], Any]  # a Python or JSON value
 
 
-class Invalid(UsageError):
-    """A Python or JSON value has the wrong type or size. The hint says what to write."""
-
-
-def _invalid(value: object, hint: str) -> Invalid:
-    return Invalid(f"has the value `{value!r}`, which is not valid", hint)
+def _must(be: str, value: object, hint: str | None = None) -> Invalid:
+    return Invalid(f"must {be}, not {value!r}", hint)
 
 
 # -- numbers and switches ------------------------------------------------------------------------
@@ -45,24 +46,26 @@ def _invalid(value: object, hint: str) -> Invalid:
 
 def _check_whole(value: Any) -> int:
     try:
-        number = value.__index__()
-    except AttributeError:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
         number = None
-    if number is None or isinstance(value, bool) or abs(number) >= 1 << 62:
-        raise _invalid(value, "write a whole number, such as 2")
-    return int(number)
+    if number is None:
+        raise _must("be an integer", value)
+    if abs(number) >= 1 << 62:
+        raise Invalid(f"is too large: {value!r}")
+    return number
 
 
 def _check_count(value: Any) -> int:
     number = _check_whole(value)
     if number < 0:
-        raise _invalid(value, "write 0 or more")
+        raise Invalid(f"must not be negative, but is {value!r}")
     return number
 
 
 def _check_switch(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise _invalid(value, "write True or False")
+        raise _must("be True or False", value)
     return value
 
 
@@ -72,7 +75,7 @@ def _check_switch(value: Any) -> bool:
 def check_text(value: Any, what: str = "") -> str:
     """Check text that is stored and passed to a program. `what` names it in errors."""
     if not isinstance(value, str):
-        raise _invalid(value, "write text")
+        raise _must("be a string", value)
     problem = None
     if "\0" in value:
         problem = "contains a NUL byte"
@@ -90,18 +93,19 @@ def check_path(value: Any, what: str = "") -> str:
     try:
         return check_text(os.fsdecode(value), what)
     except TypeError:
-        raise _invalid(value, "write a path") from None
+        raise _must("be a path", value) from None
+
+
+def filled(text: str) -> str:
+    """Check text that must not be empty or blank, such as a name."""
+    if not text.strip():
+        raise Invalid("must not be empty")
+    return text
 
 
 def _parse_path(text: str) -> str:
     if not text:
-        raise UsageError("the path must not be empty")
-    return text
-
-
-def _parse_group(text: str) -> str:
-    if not text.strip():
-        raise UsageError("the name must not be empty", "write --group NAME")
+        raise Invalid("must not be empty")
     return text
 
 
@@ -125,16 +129,24 @@ def _parse_signal(text: str) -> str:
 def _parse_memory(text: str) -> int | str:
     if text == "auto":
         return text
+    return _parse_positive_size(text)
+
+
+def _parse_positive_size(text: str) -> int:
     size = parse_size(text)
     if not size:
-        raise UsageError("the size must not be 0", "write 20G or auto")
+        raise Invalid("must not be 0", "write a size such as 20G")
     return size
 
 
 def _check_size(value: Any) -> int:
-    size = parse_size(value) if isinstance(value, str) else _check_count(value)
+    if isinstance(value, str):
+        return _parse_positive_size(value)
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise _must("be a size", value, 'write "20G" or a number of bytes')
+    size = _check_count(value)
     if not size:
-        raise _invalid(value, 'write "20G" or a number of bytes')
+        raise Invalid("must not be 0", 'write "20G" or a number of bytes')
     return size
 
 
@@ -145,11 +157,18 @@ def _check_memory(value: Any) -> int | str:
 def _check_duration(value: Any, bare: str) -> float:
     if isinstance(value, str):
         return parse_duration(value, bare)
-    if hasattr(value, "total_seconds"):
-        value = value.total_seconds()
-    if isinstance(value, bool) or not hasattr(value, "__float__") or not 0 <= float(value) <= 1e10:
-        raise _invalid(value, 'write "2h" or a number of seconds')
-    return float(value)
+    hint = 'write "2h", a number of seconds or a timedelta'
+    try:
+        seconds = float(value.total_seconds() if hasattr(value, "total_seconds") else value)
+    except (TypeError, ValueError, OverflowError):
+        raise _must("be a duration", value, hint) from None
+    if isinstance(value, bool) or seconds != seconds:
+        raise _must("be a duration", value, hint)
+    if seconds < 0:
+        raise Invalid(f"must not be negative, but is {value!r}", hint)
+    if seconds > 1e10:
+        raise Invalid(f"is too long: {value!r}", hint)
+    return seconds
 
 
 def parse_time(text: str, now: float) -> float:
@@ -188,6 +207,8 @@ def time_of(value: Any, now: float) -> float:
     if isinstance(value, str):
         return parse_time(value, now)
     try:
+        if isinstance(value, bool):
+            raise TypeError
         if hasattr(value, "total_seconds"):
             return now + float(value.total_seconds())
         at = float(value.timestamp() if isinstance(value, datetime) else value)
@@ -195,7 +216,7 @@ def time_of(value: Any, now: float) -> float:
         return at
     except (ValueError, TypeError, OverflowError, OSError):
         hint = 'write "+2h", "14:30", "2026-12-24T18:00", or give a datetime'
-        raise _invalid(value, hint) from None
+        raise _must("be a time", value, hint) from None
 
 
 def _parse_begin(text: str) -> str:
@@ -222,13 +243,28 @@ def _parse_names(text: str) -> tuple[str, ...]:
 def _check_names(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         return _parse_names(value)
-    try:
-        names = tuple(str(word).strip() for word in value)
-    except TypeError:
-        names = ()
+    names = tuple(_gpu_name(item, value) for item in _items(value, _LIST_OF_GPUS, _HOW_TO_LIST))
     if not names or not all(names) or len(set(names)) != len(names):
-        raise _invalid(value, "write [0, 2] or UUIDs, each once")
+        raise _must(_LIST_OF_GPUS, value, _HOW_TO_LIST)
     return names
+
+
+def _gpu_name(item: Any, value: Any) -> str:
+    if isinstance(item, str):
+        return item.strip()
+    if isinstance(item, bool) or not hasattr(item, "__index__"):
+        raise _must(_LIST_OF_GPUS, value, _HOW_TO_LIST)
+    return str(_check_count(item))
+
+
+def _items(value: Any, be: str, hint: str) -> tuple[Any, ...]:
+    """The items of a list, tuple or other iterable. Raises Invalid for other values."""
+    if not isinstance(value, bytes):
+        try:
+            return tuple(value)
+        except TypeError:
+            pass
+    raise _must(be, value, hint)
 
 
 def parse_tags(text: str) -> tuple[str, ...]:
@@ -241,9 +277,11 @@ def parse_tags(text: str) -> tuple[str, ...]:
 
 
 def _check_tags(value: Any) -> tuple[str, ...]:
-    if isinstance(value, str):
-        value = (value,)
-    return tuple(tag for text in value for tag in parse_tags(check_text(text, "a tag")))
+    texts = (value,) if isinstance(value, str) else _items(value, _LIST_OF_TAGS, _HOW_TO_TAG)
+    for text in texts:
+        if not isinstance(text, str):
+            raise _must(_LIST_OF_TAGS, value, _HOW_TO_TAG)
+    return tuple(tag for text in texts for tag in parse_tags(check_text(text, "a tag")))
 
 
 def parse_pair(text: str) -> tuple[tuple[str, str], ...]:
@@ -251,22 +289,29 @@ def parse_pair(text: str) -> tuple[tuple[str, str], ...]:
     key, equals, value = text.partition("=")
     if not key:
         raise UsageError(f"`{text}` is not an environment variable", "write NAME=VALUE")
-    return ((key, value if equals else os.environ.get(key, "")),)
+    if not equals:
+        if key not in os.environ:
+            raise UsageError(f"`{key}` is not set in your environment", f"write {key}=VALUE")
+        value = os.environ[key]
+    return ((key, value),)
 
 
 def _check_env(value: Any) -> tuple[tuple[str, str], ...]:
     pairs = []
+    if not isinstance(value, Mapping):
+        raise _must("be a dict", value, 'write {"NAME": "value"}')
     for name, content in value.items():
+        if not isinstance(name, str):
+            raise UsageError(f"the name of a variable must be a string, not {name!r}")
         check_text(name, "the name of a variable")
         if not name or "=" in name:
             raise UsageError(f"`{name}` is not a valid name of an environment variable")
         if isinstance(content, (bool, int, float)):
             content = str(content)
         what = f"the variable `{name}`"
-        try:
-            pairs.append((name, check_path(content, what)))
-        except Invalid as error:
-            raise UsageError(f"{what} {error.message}", error.hint) from None
+        if not isinstance(content, (str, bytes, os.PathLike)):
+            raise UsageError(f"{what} must be a string, a path or a number, not {content!r}")
+        pairs.append((name, check_path(content, what)))
     return tuple(pairs)
 
 
@@ -289,8 +334,10 @@ def _parse_env_file(path: str) -> tuple[tuple[str, str], ...]:
 
 
 def _check_env_file(value: Any) -> tuple[tuple[str, str], ...]:
-    files = (value,) if isinstance(value, (str, bytes, os.PathLike)) else value
-    return tuple(pair for file in files for pair in _parse_env_file(check_path(file)))
+    is_one = isinstance(value, (str, bytes, os.PathLike))
+    files = (value,) if is_one else _items(value, "be a path or a list of paths", _HOW_TO_PATH)
+    paths = [_parse_path(check_path(file)) for file in files]
+    return tuple(pair for path in paths for pair in _parse_env_file(path))
 
 
 def parse_dependencies(text: str) -> tuple[Dependency, ...]:
@@ -311,27 +358,27 @@ def _check_after(value: Any) -> tuple[Any, ...]:
     job is submitted."""
     is_one = isinstance(value, (int, str, Dependency)) or hasattr(value, "state_dir")
     found: list[Any] = []
-    for item in (value,) if is_one else value:
+    hint = 'give a job, its id, or "7:any"'
+    for item in (value,) if is_one else _items(value, "be a job or a list of jobs", hint):
         if isinstance(item, Dependency) or hasattr(item, "state_dir"):
             found.append(item)
         else:
-            found.append(_dependency(str(item), 'give a job, its id, or "7:any"'))
+            found.append(_dependency(str(item), hint))
     return tuple(found)
 
 
 WHOLE = Kind(whole_number, _check_whole)
 COUNT = Kind(count, _check_count)
 SWITCH = Kind(lambda text: True, _check_switch)
-TEXT = Kind(lambda text: text, check_text)
-PATH = Kind(_parse_path, check_path)
-SIZE = Kind(parse_size, _check_size)
+NAME = Kind(filled, lambda value: filled(check_text(value)))
+PATH = Kind(_parse_path, lambda value: _parse_path(check_path(value)))
+SIZE = Kind(_parse_positive_size, _check_size)
 MEMORY = Kind(_parse_memory, _check_memory)
 MINUTES = Kind(parse_duration, lambda value: _check_duration(value, "m"))
 SECONDS = Kind(lambda text: parse_duration(text, "s"), lambda value: _check_duration(value, "s"))
 BEGIN = Kind(_parse_begin, _check_begin)
 SIGNAL = Kind(_parse_signal, lambda value: _parse_signal(check_text(value)))
 WAY = Kind(_parse_on_oom, lambda value: _parse_on_oom(check_text(value)))
-GROUP = Kind(_parse_group, lambda value: _parse_group(check_text(value)))
 GPU_NAMES = Kind(_parse_names, _check_names)
 TAGS = Kind(parse_tags, _check_tags)
 ENV = Kind(parse_pair, _check_env)

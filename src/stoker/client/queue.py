@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 
+from stoker.core.formats.plurals import plural
 from stoker.core.formats.selectors import parse_selector
 from stoker.core.formats.sizes import format_size
 from stoker.core.formats.slurm_environment import MARK, SRUN_FOLDER
@@ -152,7 +153,9 @@ class Queue:
         from stoker.store.edits import edit
 
         if request is not None:
-            check_possible(request, self.devices())
+            from stoker.client.job_options import as_flag
+
+            check_possible(request, self.devices(), as_flag)
         edit(self.db, job, values, time.time(), request, cwd=cwd, env=env, after=after)
         self.poke()
 
@@ -168,7 +171,7 @@ class Queue:
     def tag(self, ids: list[int], add: list[str], remove: list[str]) -> None:
         from stoker.store import changes
 
-        changes.tag(self.db, ids, add, remove)
+        changes.tag(self.db, ids, add, remove, time.time())
 
     def remove(self, ids: list[int]) -> list[int]:
         """Remove finished jobs with their logs. Returns the ids of the removed jobs."""
@@ -220,50 +223,91 @@ class Queue:
         return poke(self.settings.state_dir)
 
 
-def check_possible(request: Request, devices: tuple[Device, ...]) -> None:
-    """Raise Impossible, with a hint, for a request that this host can never satisfy."""
-    fitting = [device for device in devices if is_eligible(request, device)]
-    if len(fitting) >= request.gpus:
+def check_possible(
+    request: Request,
+    devices: tuple[Device, ...],
+    named: Callable[..., str],
+    *,
+    is_masked: bool = False,
+) -> None:
+    """Raise Impossible, with a hint, for a request that this host can never satisfy.
+
+    `named`: the name of an option, see `job_options.OptionNames`; `is_masked`: the ids of the
+    request are from CUDA_VISIBLE_DEVICES, not from an option.
+    """
+    if not request.gpus:
         return
-    has = f"{len(devices)} GPU{_s(len(devices))}" if devices else "no GPU"
-    asks = f"the job requests {request.gpus} GPU{_s(request.gpus)}"
+    requests = f"the job requests {plural(request.gpus, 'GPU')}"
     if request.gpus > len(devices):
+        has = plural(len(devices), "GPU") if devices else "no GPU"
         raise Impossible(
-            f"{asks}, but this host has {has}",
-            f"use --gpus {len(devices)}" + (" or fewer" if devices else ", a job without a GPU"),
+            f"{requests}, but this host has {has}",
+            f"use {named('gpus', len(devices))}"
+            + (" or fewer" if devices else ", a job without a GPU"),
             "gpus",
         )
-    unknown = [name for name in request.ids if not any(is_named(d, (name,)) for d in devices)]
-    if unknown:
-        names = ", ".join(device.visible for device in devices)
-        raise Impossible(
-            f"there is no GPU `{unknown[0]}` on this host", f"its GPUs: {names}", "gpu_ids"
-        )
-    wanted: dict[str, str] = {}  # by option
+    for field, names in (("gpu_ids", request.ids), ("prefer", request.prefer)):
+        for name in names:
+            if not any(is_named(device, (name,)) for device in devices):
+                known = ", ".join(device.visible for device in devices)
+                raise Impossible(
+                    f"there is no GPU `{name}` on this host", f"its GPUs: {known}", field
+                )
+    fitting = sum(is_eligible(request, device) for device in devices)
+    if fitting >= request.gpus:
+        return
+    hint = f"GPUs on this host: {_models(devices)}"
+    listed = sum(is_named(device, request.ids) for device in devices)
+    if request.ids and listed < request.gpus:
+        source = "`CUDA_VISIBLE_DEVICES`" if is_masked else named("gpu_ids")
+        raise Impossible(f"{requests}, but {source} lists {listed}", hint, "gpu_ids")
+    without_memory = request._replace(memory=None)
+    most = sorted((d.memory for d in devices if is_eligible(without_memory, d)), reverse=True)
+    if request.memory is not None and len(most) >= request.gpus:
+        largest = f"{most[request.gpus - 1] >> 30}G"
+        hint = f"use {named('gpu_mem', largest)} or less; {hint}"
+    among = f" among {','.join(request.ids)}" if request.ids else ""
+    wanted = _wanted(request)
+    raise Impossible(
+        f"{requests}{among} with {' and '.join(wanted.values())}, "
+        f"but {_matching(fitting, has_memory='gpu_model' not in wanted and not among)}",
+        hint,
+        next(iter(wanted)),
+    )
+
+
+def _wanted(request: Request) -> dict[str, str]:
+    """What the GPUs of a request must have, by option."""
+    wanted: dict[str, str] = {}
     if request.memory is not None:
         wanted["gpu_mem"] = f"{format_size(request.memory)} of shareable memory"
     if request.min_memory is not None:
         wanted["min_gpu_mem"] = f"{format_size(request.min_memory)} of memory"
     if request.model is not None:
         wanted["gpu_model"] = f"`{request.model}` in the model name"
-    if request.ids:
-        wanted["gpu_ids"] = f"an id in {','.join(request.ids)}"
-    kinds = sorted({f"{d.model or 'GPU'} with {format_size(d.memory)}" for d in devices})
-    hint = f"this host has {', '.join(kinds)}"
-    loose = request._replace(memory=None)
-    most = sorted((d.memory for d in devices if is_eligible(loose, d)), reverse=True)
-    if request.memory is not None and len(most) >= request.gpus:
-        hint = f"use --gpu-mem {most[request.gpus - 1] >> 30}G or less; {hint}"
-    able = "none" if not fitting else f"only {len(fitting)}"
-    able += f" of the {len(devices)} GPUs"
-    raise Impossible(
-        f"{asks} with {' and '.join(wanted.values())}, but {able} can be used", hint,
-        field=next(iter(wanted), "gpus"),
-    )  # fmt: skip
+    return wanted
 
 
-def _s(count: int) -> str:
-    return "s" if count != 1 else ""
+def _matching(count: int, *, has_memory: bool) -> str:
+    """How many GPUs match; `has_memory`: the request is only about memory."""
+    if has_memory:
+        if not count:
+            return "no GPU on this host has that much memory"
+        have = "has" if count == 1 else "have"
+        return f"only {plural(count, 'GPU')} on this host {have} that much memory"
+    if not count:
+        return "no such GPU is on this host"
+    return f"only {count} such GPU{'s are' if count > 1 else ' is'} on this host"
+
+
+def _models(devices: tuple[Device, ...]) -> str:
+    """`2 x NVIDIA H200 (141 GiB), 1 x NVIDIA A100 (80 GiB)`"""
+    counts: dict[str, int] = {}
+    for device in devices:
+        memory = f" ({format_size(device.memory)})" if device.memory else ""
+        model = f"{device.model or 'GPU'}{memory}"
+        counts[model] = counts.get(model, 0) + 1
+    return ", ".join(f"{count} x {model}" for model, count in sorted(counts.items()))
 
 
 def output_path(path: str | None, cwd: str) -> str | None:

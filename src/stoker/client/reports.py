@@ -21,7 +21,7 @@ from stoker.store import sweeps
 from stoker.store.database import Database
 from stoker.store.job_queries import JobRow
 from stoker.store.sweeps import SweepRow, TrialRow
-from stoker.supervisor.logs import job_folder, log_path, metrics_path, stop_path
+from stoker.supervisor.logs import job_folder, log_path, metrics_path, run_log_path, stop_path
 from stoker.supervisor.regular_files import open_for_reading
 from stoker.sweeps.identity import described, template_of
 from stoker.sweeps.template.template import Template
@@ -49,7 +49,7 @@ class JobFiles(Record):
 
     def log(self, job: int, number: int) -> str:
         if self.is_run:
-            return os.path.join(self.folder, f"{job}.log" if number <= 1 else f"{job}.{number}.log")
+            return run_log_path(self.folder, job, number)
         return log_path(self.folder, job, number)
 
 

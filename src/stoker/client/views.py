@@ -23,7 +23,7 @@ CAUSES = {
     "gpu_oom": "out of GPU memory",
     "host_oom": "out of memory",
     "disk_full": "disk full",
-    "missing_program": "program not found",
+    "missing_program": "command not found",
     "missing_script": "script not found",
     "missing_module": "module not found",
     "gpu_error": "GPU error",

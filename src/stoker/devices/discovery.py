@@ -65,7 +65,7 @@ def simulated(text: str) -> tuple[Device, ...]:
     """
     if text.isascii() and text.isdigit():
         if int(text) > _MAX_SIMULATED:
-            raise UsageError(f"{text} simulated devices are more than the {_MAX_SIMULATED} allowed")
+            raise UsageError(f"{text} simulated GPUs are more than the {_MAX_SIMULATED} allowed")
         text = ",".join(str(index) for index in range(int(text)))
     return tuple(
         device._replace(model="simulated", uuid=f"SIM-{device.visible}", memory=_SIMULATED_MEMORY)
@@ -80,10 +80,11 @@ def parse_devices(text: str) -> tuple[Device, ...]:
         names = [part.strip() for part in word.split("+")]
         for name in names:
             if not is_device_name(name):
-                which = f": `{name}` is not a device" if name else ""
-                raise UsageError(f"`{text}` is not a list of devices{which}", _HOW_TO_LIST)
+                if not name:
+                    raise UsageError(f"`{text}` is not a list of GPUs", _HOW_TO_LIST)
+                raise UsageError(f"`{name}` is not a GPU index or UUID", _HOW_TO_LIST)
         if len(set(names)) < len(names):
-            raise UsageError(f"`{word.strip()}` has a device twice", _HOW_TO_LIST)
+            raise UsageError(f"`{word.strip()}` has a GPU twice", _HOW_TO_LIST)
         visible = ",".join(names)
         slots[visible] = slots.get(visible, 0) + 1
     return tuple(

@@ -301,12 +301,12 @@ class Queue:
         return self._open().select(words)
 
     def _command(self, what: object, options: Mapping[str, Any]) -> Job[int]:
-        from stoker.client.job_options import check_words, read_options
+        from stoker.client.job_options import check_words, read_options, text_words
 
         if isinstance(what, str):
             words: tuple[str, ...] = (what,)
         elif isinstance(what, Iterable) and not isinstance(what, bytes):
-            words = tuple(os.fsdecode(word) for word in what)
+            words = text_words(what)
         else:
             raise UsageError(
                 f"{what!r} is neither a command nor a function",

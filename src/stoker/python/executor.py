@@ -248,7 +248,7 @@ def _share(max_workers: object) -> str:
         )
     if not isinstance(max_workers, int) or isinstance(max_workers, bool):
         raise UsageError(
-            f"max_workers must be a whole number, not {max_workers!r}", "Executor(4, gpus=1)"
+            f"max_workers must be an integer, not {max_workers!r}", "Executor(4, gpus=1)"
         )
     if max_workers <= 0:
         raise ValueError("max_workers must be greater than 0")  # same text as concurrent.futures

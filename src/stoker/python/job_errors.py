@@ -31,7 +31,7 @@ class JobFailed(Exception):
         self.log = log
 
     def __str__(self) -> str:
-        text = f"job {self.job} {'is lost' if self.state == LOST else self.state}"
+        text = f"job {self.job} {'was lost' if self.state == LOST else self.state}"
         text += f": {self.words}" if self.words else ""
         if self.log:
             text += "\nlast lines of its log:\n" + "\n".join(f"    {line}" for line in self.log)

@@ -264,23 +264,39 @@ def start(
         )
     same_fails = own.pop("same_fails", lifecycle.SAME_FAILS)
     if type(same_fails) is not int or same_fails < 0:
-        raise UsageError(f"same_fails is `{same_fails}`", "write a whole number, 0 or more")
-    if callable(what):
-        template = _template_of(settings, what)
-        spec = _spec_of(template, params, {**own, "lenient": True})
-    else:
-        spec = _spec_of(_command(what), params, own)
-    started = lifecycle.start(queue, spec, base, same_fails)
+        raise UsageError(f"`same_fails` must be an integer, 0 or more, not {same_fails!r}")
+    try:
+        if callable(what):
+            template = _template_of(settings, what)
+            spec = _spec_of(template, params, {**own, "lenient": True})
+        else:
+            spec = _spec_of(_command(what), params, own)
+        started = lifecycle.start(queue, spec, base, same_fails)
+    except UsageError as error:
+        error.hint = _with_keywords(error.hint)
+        raise
     return Sweep(settings, started.name)
 
 
+def _with_keywords(hint: str | None) -> str | None:
+    """A hint for the command line as a hint for Python: `--metric loss` is `metric="loss"`."""
+    import re
+
+    def keyword(found: re.Match[str]) -> str:
+        value = found[2] if found[2].isdigit() else f'"{found[2]}"'
+        return f"{found[1].replace('-', '_')}={value}"
+
+    return hint and re.sub(r"--([a-z][a-z-]*) (\w[\w.:]*)", keyword, hint)
+
+
 def _command(what: object) -> Template:
+    from stoker.client.job_options import text_words
     from stoker.sweeps.template import template
 
     if isinstance(what, str):
         return template.shell(what)
     if isinstance(what, Iterable) and not isinstance(what, bytes):
-        return template.argv([os.fsdecode(word) for word in what])
+        return template.argv(list(text_words(what)))
     raise UsageError(
         f"{what!r} is neither a command nor a function",
         'sweep("python train.py --lr {lr}", {"lr": [0.1, 0.01]})',
@@ -295,13 +311,15 @@ def _spec_of(template: Template, params: Params, own: Mapping[str, Any]) -> Swee
         space = gpu_task_scheduler_file.space_from(params)
     else:
         shape: dict[str, object] = {"command": ["-"], "lenient": True}
+        if not params and isinstance(params, (Mapping, list, tuple)):
+            raise UsageError("a sweep needs a parameter", 'for example {"lr": [0.1, 0.01]}')
         if isinstance(params, Mapping):
             shape["params"] = _plain(params)
-        elif all(isinstance(one, Mapping) for one in params):
+        elif isinstance(params, Iterable) and all(isinstance(one, Mapping) for one in params):
             shape["include"] = [_plain(one) for one in params]
         else:
             raise UsageError(
-                "parameters must be a mapping or a list of mappings",
+                f"the parameters must be a dict or a list of dicts, not {params!r}",
                 'for example {"lr": [0.1, 0.01]}',
             )
         space = toml_file.from_table(shape, os.getcwd()).space
@@ -310,7 +328,7 @@ def _spec_of(template: Template, params: Params, own: Mapping[str, Any]) -> Swee
     stop = own.get("early_stop")
     name = own.get("name")
     if name is not None and not isinstance(name, str):
-        raise UsageError(f"the name of a sweep must be a string, not {name!r}")
+        raise UsageError(f"`name` must be a string, not {name!r}", field="name")
     stop = {"kind": stop} if isinstance(stop, str) else stop
     return make_spec(template, space, **{**own, "metric": metric, "early_stop": stop})
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stoker.core.formats.byte_text import to_bytes
+from stoker.core.formats.terminal import printable
 from stoker.core.states import FINAL
 from stoker.store import dependencies, events, meta, reruns, sweeps
 from stoker.store.database import Database, id_list
@@ -102,14 +103,21 @@ def set_priority(db: Database, ids: list[int], priority: int, now: float) -> int
     return changed
 
 
-def tag(db: Database, ids: list[int], add: list[str], remove: list[str]) -> None:
+def tag(db: Database, ids: list[int], add: list[str], remove: list[str], now: float) -> None:
     for chunk in _chunks(ids):
         with db.transaction():
             for job in chunk:
+                changed = []
                 for word in add:
-                    db.execute("INSERT OR IGNORE INTO tags VALUES (?, ?)", (to_bytes(word), job))
+                    query = "INSERT OR IGNORE INTO tags VALUES (?, ?)"
+                    if db.execute(query, (to_bytes(word), job)).rowcount:
+                        changed.append(f"+{word}")
                 for word in remove:
-                    db.execute("DELETE FROM tags WHERE tag = ? AND job = ?", (to_bytes(word), job))
+                    query = "DELETE FROM tags WHERE tag = ? AND job = ?"
+                    if db.execute(query, (to_bytes(word), job)).rowcount:
+                        changed.append(f"-{word}")
+                if changed:
+                    events.record_event(db, job, now, "tagged", printable(" ".join(changed)))
 
 
 def remove(db: Database, ids: list[int]) -> dict[int, int]:

@@ -211,9 +211,16 @@ def select(db: Database, selector: Selector) -> list[int]:
         )
     ids = [row[0] for row in rows]
     if not ids:
-        what = "job" if selector.first == selector.last else "jobs"
-        raise NotFound(f"there is no {what} `{selector.text}`", _hint(db, selector))
+        raise NotFound(_missing(selector), _hint(db, selector))
     return ids
+
+
+def _missing(selector: Selector) -> str:
+    """`there is no job 7`, as for a job that was given by its id; a name is quoted."""
+    if selector.text.isdigit():
+        return f"there is no job {selector.text}"
+    what = "job" if selector.first == selector.last else "jobs"
+    return f"there is no {what} `{selector.text}`"
 
 
 def _hint(db: Database, selector: Selector) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stoker.core.formats.byte_text import maybe_text, to_bytes, to_text, unpack_pairs
+from stoker.core.formats.suggestions import nearest
 from stoker.core.outcome.log_tail import masked
 from stoker.core.outcome.retry import Verdict
 from stoker.core.record import Record
@@ -173,11 +174,9 @@ def get(db: Database, name: str) -> SweepRow:
 
 def near_name(db: Database, name: str) -> str:
     """Return a hint for an unknown name."""
-    from difflib import get_close_matches
-
     known = [to_text(row[0]) for row in db.execute("SELECT name FROM sweeps")]
-    near = get_close_matches(name, known, 1)
-    return f"did you mean `{near[0]}`?" if near else "`stoker sweep ls` shows the sweeps"
+    near = nearest(name, known)
+    return f"did you mean `{near}`?" if near else "`stoker sweep ls` shows the sweeps"
 
 
 def all_sweeps(db: Database) -> list[SweepRow]:

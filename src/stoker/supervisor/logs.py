@@ -19,6 +19,11 @@ def job_folder(state_dir: str, job: int) -> str:
     return os.path.join(state_dir, "jobs", str(job // 1000), str(job))
 
 
+def run_log_path(folder: str, job: int, number: int) -> str:
+    """The log of an attempt of a job of `stoker run`, in the log folder of the run."""
+    return os.path.join(folder, f"{job}.log" if number <= 1 else f"{job}.{number}.log")
+
+
 def log_path(state_dir: str, job: int, number: int) -> str:
     """The log of one attempt. Each folder has the files of a thousand jobs."""
     return f"{job_folder(state_dir, job)}-{number}.log"

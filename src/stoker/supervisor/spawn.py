@@ -323,7 +323,7 @@ def _run(
         return start(path, argv, env, files)
     except OSError as error:
         if error.errno == errno.ENOENT and not os.path.exists(path):
-            raise StartFailed(127, f"{os.fsdecode(path)}: no such program") from None
+            raise StartFailed(127, f"{os.fsdecode(path)}: command not found") from None
         if error.errno != errno.ENOEXEC:
             error.filename = argv[0]
             raise

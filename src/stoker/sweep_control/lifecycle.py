@@ -11,12 +11,13 @@ import hashlib
 import json
 import random
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from stoker.client.queue import Queue
 from stoker.client.reports import JobFiles
 from stoker.client.trials import Trials, chunks, is_missing, listed, sweep_folder
 from stoker.core.fields import from_fields
+from stoker.core.formats.plurals import plural_word
 from stoker.core.model import Context, JobSpec, Request
 from stoker.core.record import Record
 from stoker.core.states import WAITING
@@ -72,11 +73,13 @@ def start(
     same_fails: int = SAME_FAILS,
     *,
     is_suggested: bool = False,
+    on_progress: Callable[[int], None] | None = None,
 ) -> Started:
     """Submit a job for every point that has neither a result nor a job.
 
     `is_suggested` means that the name was derived from a file name: the same file name in another
-    folder is then another sweep. Raises UsageError or Unavailable before anything is written.
+    folder is then another sweep. `on_progress` is called with the number of points submitted so
+    far. Raises UsageError or Unavailable before anything is written.
     """
     db, state_dir = queue.db, queue.settings.state_dir
     check_search(given)
@@ -111,6 +114,8 @@ def start(
                 requested.update(key for key, _ in chunk)
                 fresh = [point for key, point in chunk if key not in before]
                 new += trials.add(fresh) if fresh else []
+                if on_progress is not None:
+                    on_progress(len(requested))
         again = trials.run_again(
             row for row in rows if is_missing(row) and row.identity in requested
         )
@@ -180,7 +185,7 @@ def check_search(given: SweepSpec) -> None:
     )
     extras = ["'stoker[search]'"] if {"optuna", "cmaes"}.intersection(missing) else []
     others = [package for package in missing if package in ("scipy", "torch")]
-    packages = f"package{'s' if len(missing) > 1 else ''} {' and '.join(missing)}"
+    packages = f"{plural_word(len(missing), 'package')} {' and '.join(missing)}"
     raise Unavailable(
         f"{what} the {packages}, which {'are' if len(missing) > 1 else 'is'} not installed",
         f"pip install {' '.join([*extras, *others])}",
@@ -204,7 +209,9 @@ def trials_ignoring_stop(state_dir: str, trials: Iterable[TrialRow]) -> list[int
     return [job for job in running if JobFiles(state_dir).has_stop(job) and job is not None]
 
 
-def extend(queue: Queue, name: str, trials: int) -> Started:
+def extend(
+    queue: Queue, name: str, trials: int, on_progress: Callable[[int], None] | None = None
+) -> Started:
     """Add this many trials to a random or adaptive sweep. Raises Conflict for other sweeps."""
     row, given, base = load(queue.db, name)
     if given.trials is None:
@@ -218,7 +225,8 @@ def extend(queue: Queue, name: str, trials: int) -> Started:
         raise UsageError(
             f"`{name}` would have {given.trials + more:,} trials; the limit is {MOST_TRIALS:,}"
         )
-    return start(queue, given._replace(more=more, name=name), base, row.same_fails or 0)
+    extended = given._replace(more=more, name=name)
+    return start(queue, extended, base, row.same_fails or 0, on_progress=on_progress)
 
 
 def stop(queue: Queue, name: str, *, kills: bool = False) -> tuple[int, int]:
@@ -233,10 +241,11 @@ def stop(queue: Queue, name: str, *, kills: bool = False) -> tuple[int, int]:
     return ended, cancelled
 
 
-def resume(queue: Queue, name: str) -> Started:
+def resume(queue: Queue, name: str, on_progress: Callable[[int], None] | None = None) -> Started:
     """Continue a stopped sweep: run the trials that have neither a result nor a job."""
     row, given, base = load(queue.db, name)
-    return start(queue, given._replace(name=name), base, row.same_fails or 0)
+    named = given._replace(name=name)
+    return start(queue, named, base, row.same_fails or 0, on_progress=on_progress)
 
 
 def rerun(queue: Queue, name: str, numbers: set[int] | None = None) -> list[int]:

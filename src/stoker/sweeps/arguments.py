@@ -97,7 +97,7 @@ def space_from(
         if name not in known:
             near = nearest(name, known)
             hint = f"did you mean `{near}`?" if near else f"parameters: {', '.join(known)}"
-            raise UsageError(f"--when refers to `{name}`, which is not a parameter", hint)
+            raise UsageError(f"`--when` refers to `{name}`, which is not a parameter", hint)
     return make_space([axes])
 
 

@@ -114,7 +114,7 @@ def make_spec(
     ):
         if number is not None and (type(number) is not int or number < least):
             raise UsageError(
-                f"{field} is `{number}`", f"write a whole number, {least} or more", field
+                f"`{field}` must be an integer, {least} or more, not {number!r}", field=field
             )
     if trials is not None and trials + more > MOST_TRIALS:
         raise UsageError(
@@ -123,7 +123,7 @@ def make_spec(
             "trials",
         )
     if seed is not None and type(seed) is not int:
-        raise UsageError(f"seed is `{seed}`", "write a whole number", "seed")
+        raise UsageError(f"`seed` must be an integer, not {seed!r}", field="seed")
     if metric is None and method in ADAPTIVE:
         raise UsageError(
             f"method {method} needs a metric to optimize", "add --metric val_loss", "metric"

@@ -130,7 +130,7 @@ def _domain(function: str, inside: str, folder: str) -> Domain:
     a, b = (value.data for value in numbers)
     if function == "int":
         if not (isinstance(a, int) and isinstance(b, int)):
-            raise UsageError("int takes two whole numbers")
+            raise UsageError("int takes two integers")
         return whole(a, b)
     assert isinstance(a, (int, float)) and isinstance(b, (int, float))
     return continuous({"interval": "uniform"}.get(function, function), a, b)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 
@@ -19,6 +18,7 @@ from stoker.daemon.foreground import Foreground
 from stoker.daemon.interfaces import EventListener
 from stoker.store import job_queries
 from stoker.store.database import Database
+from stoker.supervisor.logs import run_log_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 
 _REDRAW_SECONDS = 0.1
 _NAMED = 20  # failures that are printed one by one
-
-
-def log_path(folder: str, job: int, number: int) -> str:
-    return os.path.join(folder, f"{job}.log" if number <= 1 else f"{job}.{number}.log")
 
 
 class Screen(EventListener):
@@ -85,7 +81,7 @@ class Screen(EventListener):
             self._clear()
             row = job_queries.job(self._db, job)
             words = views.result_words(row)
-            log = log_path(self._folder, job, row.attempts)
+            log = run_log_path(self._folder, job, row.attempts)
             notice(f"job {job} {row.state}: {words}  {printable(display(row.argv, row.shell))[:60]}"
                  + ("" if self._streams else f"\n  log: {log}"))  # fmt: skip
 

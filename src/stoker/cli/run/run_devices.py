@@ -10,6 +10,7 @@ from stoker.core.model import Device, DeviceState
 from stoker.core.policy.placement import is_named
 from stoker.daemon.gpus.driver_monitor import find_gpus
 from stoker.daemon.gpus.fixed_gpus import FixedGpus
+from stoker.daemon.gpus.gpu_file import read_gpu_file
 from stoker.daemon.gpus.monitored_gpus import MonitoredGpus
 from stoker.devices.discovery import as_device, has_driver, parse_devices, simulated, visible_names
 from stoker.devices.nvml_client import sample_once
@@ -45,6 +46,21 @@ def gpus_of(parsed: Parsed, settings: Settings, tag_base: int) -> FixedGpus:
     gpus = MonitoredGpus(tag_base, settings.leases, settings.gpus_by_uuid, held)
     gpus.use_only({device.visible: device.slots for device in devices})
     return _sampled(gpus, devices)
+
+
+def check_gpu_file(path: str, gpus: FixedGpus) -> None:
+    """Raise UsageError if the file of `--gpu-file` cannot be used when the run starts."""
+    try:
+        read_gpu_file(path)
+    except OSError as error:
+        raise UsageError(f"cannot read the GPU file `{path}`: {error.strerror}") from None
+    except (ValueError, UsageError) as error:
+        why = error.message if isinstance(error, UsageError) else "it is not UTF-8 text"
+        raise UsageError(
+            f"cannot use the GPU file `{path}`: {why}", "write 0,1 or one GPU per line"
+        ) from None
+    if not gpus.is_monitored:
+        notice("warning: `--gpu-file` has no effect: the GPUs of this run cannot change")
 
 
 def _sampled(gpus: FixedGpus, named: tuple[Device, ...]) -> FixedGpus:

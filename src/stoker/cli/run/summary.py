@@ -70,11 +70,14 @@ def _end_of_command(parsed: Parsed, db: Database, interrupts: int) -> int:
     row = job_queries.page(db, (*FINAL, "queued"), 1, newest_first=True)
     code = code_of(row[0]) if row else 1
     if row and row[0].detail:
+        word = parsed.words[0]
+        is_one_word = len(parsed.words) == 1 and not parsed.dashed and len(word.split()) == 1
+        if code == 127 and is_one_word:
+            notice(f"error: there is no job file or program `{printable(word)}`")
+            return code
         notice(f"error: {row[0].detail}")
-        if code == 127 and len(parsed.words) == 1 and not parsed.dashed:
-            notice(f"hint: `{printable(parsed.words[0])}` is not a job file either")
-        elif code == 127 and not parsed.dashed and os.path.isfile(parsed.words[0]):
-            notice(f"hint: a job file takes no arguments: stoker run {printable(parsed.words[0])}")
+        if code == 127 and not parsed.dashed and os.path.isfile(word):
+            notice(f"hint: a job file takes no arguments: stoker run {printable(word)}")
     return 130 if interrupts and row and row[0].state == "cancelled" else code
 
 

@@ -7,6 +7,7 @@ import time
 
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import as_json, notice, plural, print_json, report_change
+from stoker.cli.progress_line import ProgressLine
 from stoker.client.queue import Queue
 from stoker.core.formats.command_line import Option, Parsed, Verb
 from stoker.core.formats.durations import parse_duration
@@ -39,7 +40,7 @@ def run(parsed: Parsed) -> int:
     if state is not None and state not in FINAL:
         raise UsageError(f"`{state}` is not a final state", f"final states: {', '.join(FINAL)}")
     if parsed["runs"] and state is not None:
-        raise UsageError("--runs and --state exclude each other", "a run is removed as a whole")
+        raise UsageError("`--runs` and `--state` exclude each other", "a run is removed as a whole")
     before = None if parsed["older"] is None else time.time() - parsed["older"]
     queue = open_queue()
     if parsed["runs"]:
@@ -60,8 +61,8 @@ def _clean_jobs(queue: Queue, parsed: Parsed, ids: list[int]) -> int:
     from stoker.store import vacuum
 
     before = vacuum.size(queue.settings.state_dir)
-    progress = _Progress(len(ids))
-    removal = queue.removal(progress.show)
+    progress = ProgressLine()
+    removal = queue.removal(lambda count: progress.write(f"removed {count} of {len(ids)} jobs"))
     try:
         removal.remove(ids)
         problem = _reclaim(queue, progress) if ids else None
@@ -82,7 +83,7 @@ def _clean_jobs(queue: Queue, parsed: Parsed, ids: list[int]) -> int:
     return 0
 
 
-def _reclaim(queue: Queue, progress: _Progress) -> str | None:
+def _reclaim(queue: Queue, progress: ProgressLine) -> str | None:
     """Shrink the database file. Returns None, or the reason why that is not possible now."""
     import sqlite3
 
@@ -124,21 +125,3 @@ def _is_confirmed(parsed: Parsed, count: int, what: str) -> bool:
         return True
     notice("nothing was removed")
     return False
-
-
-class _Progress:
-    """A progress line that is redrawn on a terminal; prints nothing elsewhere."""
-
-    def __init__(self, total: int) -> None:
-        self._total = total
-        self._is_shown = sys.stderr is not None and sys.stderr.isatty()
-
-    def show(self, count: int) -> None:
-        self.write(f"removed {count} of {self._total} jobs")
-
-    def write(self, text: str) -> None:
-        if self._is_shown:
-            notice(f"\r\x1b[K{text}", end="")
-
-    def clear(self) -> None:
-        self.write("")

@@ -17,6 +17,7 @@ VERB = Verb(
         ("stoker completion fish > ~/.config/fish/completions/stoker.fish", ""),
     ),
     words="actions",
+    has_json=False,
 )
 _SHELLS = ("bash", "zsh", "fish")
 _STATES = "all waiting active final held queued running done failed cancelled lost @"
@@ -30,8 +31,11 @@ _ACTIONS = {
 
 
 def run(parsed: Parsed) -> int:
-    if len(parsed.words) != 1 or parsed.words[0] not in _SHELLS:
-        raise UsageError("no supported shell given", f"one of: {', '.join(_SHELLS)}")
+    shells = f"shells: {', '.join(_SHELLS)}"
+    if len(parsed.words) != 1:
+        raise UsageError("give exactly one shell", shells)
+    if parsed.words[0] not in _SHELLS:
+        raise UsageError(f"shell `{parsed.words[0]}` is not supported", shells)
     print({"bash": _bash, "zsh": _zsh, "fish": _fish}[parsed.words[0]]())
     return 0
 

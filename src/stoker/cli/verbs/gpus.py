@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from stoker.cli.open_queue import open_queue
-from stoker.cli.output import as_json, print_json, report_change, table
+from stoker.cli.output import as_json, plural, print_json, report_change, table
 from stoker.client.gpu_views import GpuView, load_gpu_views
 from stoker.client.queue import Queue
 from stoker.core.formats.command_line import Option, Parsed, Verb, count
+from stoker.core.formats.plurals import plural_word
 from stoker.core.model import Device
 from stoker.core.policy.placement import is_named
 from stoker.errors import NotFound, UsageError
@@ -57,16 +58,21 @@ def _render(found: tuple[list[GpuView], str | None]) -> str:
     gpus, error = found
     parts = []
     rows: list[tuple[object, ...]] = []
+    has_slots = any(gpu.device.slots > 1 for gpu in gpus)
+    header = (
+        "GPU", "MODEL", "MEMORY", "UTIL", "TEMP", *(("SLOTS",) if has_slots else ()), "STATE",
+        "USED BY",
+    )  # fmt: skip
     for gpu in gpus:
         facts = (
             gpu.device.visible, gpu.device.model or "-", gpu.memory_words(), gpu.load_words(),
-            gpu.temperature_words(), gpu.state,
+            gpu.temperature_words(), *((gpu.device.slots,) if has_slots else ()), gpu.state,
         )  # fmt: skip
         users = gpu.user_words()
         rows.append((*facts, users[0] if users else "-"))
-        rows += [("", "", "", "", "", "", line) for line in users[1:]]
+        rows += [(*("" for _ in facts), line) for line in users[1:]]
     if rows:
-        parts.append(table(("GPU", "MODEL", "MEMORY", "UTIL", "TEMP", "STATE", "USED BY"), rows))
+        parts.append(table(header, rows))
     if error is not None:
         parts.append(error)
     return "\n".join(parts) or "no GPUs found"
@@ -94,10 +100,10 @@ def _change(queue: Queue, parsed: Parsed) -> int:
         else:
             queue.change_device_settings(device.uuid, slots=slots)
     done = {"drain": "drained: running jobs finish, no more jobs start", "restore": "in use again",
-            "slots": f"set to {slots} slot{'s' if slots != 1 else ''}"}[action]  # fmt: skip
+            "slots": f"set to {plural(slots or 0, 'slot')}"}[action]  # fmt: skip
     names = ", ".join(device.visible for device in devices)
     report_change(as_json(changed=[device.uuid for device in devices]) if parsed["json"] else
-                  f"GPU{'s' if len(devices) > 1 else ''} {names} {done}")  # fmt: skip
+                  f"{plural_word(len(devices), 'GPU')} {names} {done}")  # fmt: skip
     return 0
 
 

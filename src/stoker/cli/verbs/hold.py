@@ -7,6 +7,7 @@ from stoker.cli.open_queue import open_queue
 from stoker.cli.output import plural, print_change
 from stoker.client.views import state_words
 from stoker.core.formats.command_line import Parsed, Verb
+from stoker.core.formats.shell_words import quote
 from stoker.errors import Conflict
 from stoker.store import job_queries
 
@@ -30,5 +31,6 @@ def run(parsed: Parsed) -> int:
             raise Conflict(f"job {ids[0]} {state_words(state)}; only a queued job can be held")
     text = f"{plural(count, 'job')} held"
     if count:
-        text += f"; to let {'it' if count == 1 else 'them'} start: stoker release JOB"
+        which = " ".join(map(quote, parsed.words))
+        text += f"; to let {'it' if count == 1 else 'them'} start: stoker release {which}"
     return print_change(parsed, text, held=count)

@@ -52,7 +52,7 @@ _BOUNDS = {"width": (24, 1000), "height": (6, 500)}
 
 
 def run(parsed: Parsed) -> int:
-    places, spec, reported = find_reported(parsed.words)
+    places, spec, reported = find_reported(parsed.words, "plot")
     metric = chosen_metric(parsed["metric"], spec) or _only_metric(reported)
     rows = [one.row for one in reported]
     if not any(metric.name in row.metrics for row in rows):

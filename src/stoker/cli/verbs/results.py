@@ -43,8 +43,8 @@ VERB = Verb(
                    count),
             Option("-m --metric", "the metric for --best and --group: val_loss or acc:max",
                    "NAME[:GOAL]"),
-            Option("-g --group", "mean and spread over rows with equal values of lr,opt",
-                   "COLUMNS"),
+            Option("-g --group", "mean and standard deviation over rows with equal values of"
+                   " lr,opt", "COLUMNS"),
             Option("-c --columns", "show only these columns", "COLUMNS"),
             Option("-a --all", "also show parameters that are equal in all trials"),
             Option("-n --limit", "show at most N rows", "N", count),
@@ -69,7 +69,7 @@ last value of each metric. FOLDER is the log folder of `stoker run`.""",
 
 
 def run(parsed: Parsed) -> int:
-    _, spec, reported = find_reported(parsed.words)
+    _, spec, reported = find_reported(parsed.words, "results")
     rows = [one.row for one in reported]
     if not rows:
         raise NotFound("there are no trials yet", "list the sweeps with: stoker sweep ls")
@@ -82,7 +82,7 @@ def run(parsed: Parsed) -> int:
         return _print_groups(rows, known, parsed, metric)
     if parsed["best"] is not None:
         if metric is None:
-            raise UsageError("--best needs a metric", "add --metric val_loss or --metric acc:max")
+            raise UsageError("`--best` needs a metric", "add --metric val_loss or --metric acc:max")
         name = f"metric.{metric.name}"  # a parameter may have the same name
         rows = sort(rows, name, metric.goal == "max", known)[: parsed["best"]]
     if parsed["sort"] is not None:
@@ -106,16 +106,16 @@ def _listed(text: str) -> list[str]:
     return [word.strip() for word in text.split(",")]
 
 
-def find_reported(words: list[str]) -> tuple[JobFiles, SweepSpec | None, list[Reported]]:
+def find_reported(words: list[str], verb: str) -> tuple[JobFiles, SweepSpec | None, list[Reported]]:
     """Find the sweep, jobs or log folder given on the command line, and load their reports.
 
-    Raises NotFound or UsageError if there is none.
+    `verb`: the command, for hints. Raises NotFound or UsageError if there is none.
     """
     if not words:
         queue = open_queue()
         newest = sweeps.all_sweeps(queue.db)
         if not newest:
-            raise UsageError("there are no sweeps yet", "for jobs: stoker results 3-9")
+            raise UsageError("there are no sweeps yet", f"for jobs: stoker {verb} 3-9")
         words = [newest[-1].name]
         notice(
             f"sweep {words[0]}, the newest of {len(newest)}" if newest[1:] else f"sweep {words[0]}"
@@ -242,10 +242,10 @@ def _print_groups(
 ) -> int:  # fmt: skip
     """Group the rows; groups can be sorted, limited and exported like rows."""
     if metric is None:
-        raise UsageError("--group needs a metric", "add --metric val_loss")
+        raise UsageError("`--group` needs a metric", "add --metric val_loss")
     if parsed["all"]:
         raise UsageError(
-            "--all cannot be combined with --group, which shows no single trials",
+            "`--all` cannot be combined with `--group`, which shows no single trials",
             "group by more columns: --group lr,opt",
         )
     content = grouped(rows, _listed(parsed["group"]), f"metric.{metric.name}", known)

@@ -10,14 +10,15 @@ import zlib
 from stoker.cli.job_flags import RUN_FLAGS, sweep_base
 from stoker.cli.job_lines import check_file
 from stoker.cli.open_queue import at_end
-from stoker.cli.run.progress import Screen, log_path
-from stoker.cli.run.run_devices import at_a_time, gpus_of, usable
+from stoker.cli.run.progress import Screen
+from stoker.cli.run.run_devices import at_a_time, check_gpu_file, gpus_of, usable
 from stoker.cli.run.run_sources import LineSource, WordSource
 from stoker.cli.run.summary import end
 from stoker.cli.submit_checks import check_job_file
 from stoker.client.job_options import flag_values
 from stoker.client.job_specs import JobSpecs
-from stoker.core.formats.command_line import Option, Parsed, Verb, count, parse
+from stoker.client.option_values import filled
+from stoker.core.formats.command_line import Option, Parsed, Verb, parse, positive
 from stoker.core.states import WAITING
 from stoker.daemon.foreground import Foreground, remove_store
 from stoker.daemon.interfaces import Host
@@ -29,6 +30,7 @@ from stoker.store.finished_jobs import FinishedJobs
 from stoker.store.meta import store_tag
 from stoker.supervisor import locks
 from stoker.supervisor.log_pool import PREFIX as SPARE
+from stoker.supervisor.logs import run_log_path
 from stoker.supervisor.runner import boot_id
 
 TYPE_CHECKING = False
@@ -41,13 +43,13 @@ VERB = Verb(
         "run [OPTIONS] FILE | - | [--] COMMAND...",
         "Run jobs in the foreground, without the daemon: one at a time on each GPU.",
         (
-            Option("-g --devices", "GPUs to use: 0,1,1,2; a repeated GPU has another slot, 0+1 is a"
-                   " pair", "LIST"),
+            Option("-g --devices", "GPUs to use: 0,1,1,2; repeat a GPU to run more jobs on it at"
+                   " once, 0+1 is a pair", "LIST"),
             Option("--gpu-file", "file with the GPUs to use; it may change while jobs run", "FILE"),
-            Option("-j --jobs", "jobs at a time without GPUs (default: number of cores)", "N",
-                   count),
+            Option("-j --jobs", "maximum number of CPU jobs to run at once (default: number of"
+                   " cores)", "N", positive),
             Option("-f --file", "job file, or - for stdin", "FILE"),
-            Option("-l --log-dir", "folder for logs and records", "DIR"),
+            Option("-l --log-dir", "folder for logs and records", "DIR", filled),
             Option("--stream", "print the output of jobs instead of writing log files"),
             Option("--resume", "skip jobs that succeeded in an earlier run of the same file"),
             Option("-q --quiet", "do not show progress"),
@@ -104,6 +106,8 @@ def run(parsed: Parsed) -> int:
     if parsed["resume"] or sweep is not None:
         _remove_waiting(db)
     gpus = gpus_of(parsed, settings, store_tag(db))
+    if parsed["gpu_file"] is not None:
+        check_gpu_file(parsed["gpu_file"], gpus)
     specs = JobSpecs(settings, usable(gpus), flag_values(parsed.values), in_foreground=True)
     source: LineSource | WordSource | SweepSource
     total = None
@@ -125,7 +129,7 @@ def run(parsed: Parsed) -> int:
     slots = parsed["jobs"] or cpu_slots(settings)
     engine = Foreground(
         db, source, Host(slots, boot_id()), gpus, settings._replace(state_dir=folder), screen,
-        lambda job, number: None if streams else log_path(folder, job, number),
+        lambda job, number: None if streams else run_log_path(folder, job, number),
         lambda job: os.path.join(folder, str(job)),
         cancels_at_once=path is None,
     )  # fmt: skip
@@ -210,7 +214,7 @@ def _folder(parsed: Parsed, settings: Settings, path: str | None) -> str:
     if path is None or path == "-":
         if parsed["resume"]:
             raise UsageError(
-                "--resume needs a job file or --log-dir", "they identify the earlier run"
+                "`--resume` needs a job file or `--log-dir`", "they identify the earlier run"
             )
         return os.path.join(settings.state_dir, "runs", f"{int(time.time() * 1000)}-{os.getpid()}")
     key = zlib.crc32(os.fsencode(os.path.realpath(path)))

@@ -25,7 +25,7 @@ from stoker.store.job_queries import AttemptRow, JobRow
 # Fields in an `edited` event, as users know them.
 _EDITED = {
     "argv": "command", "shell": "command", "time_limit": "time limit", "request": "GPUs",
-    "eligible_at": "begin time", "cwd": "folder", "env": "environment", "after": "dependencies",
+    "eligible_at": "begin time", "cwd": "directory", "env": "environment", "after": "dependencies",
 }  # fmt: skip
 
 VERB = Verb(
@@ -72,7 +72,7 @@ def _text(queue: Queue, row: JobRow) -> str:
         ("state", row.state + (f": {words}" if words else "")),
         ("command", display(row.argv, row.shell)),
         ("trial", _trial(queue, row)),
-        ("folder", row.cwd),
+        ("directory", row.cwd),
         ("GPUs", _gpus(row)),
         ("priority", str(row.priority) if row.priority else ""),
         ("tags", ", ".join(job_queries.tags(queue.db, row.id))),

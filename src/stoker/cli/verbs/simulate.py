@@ -9,6 +9,7 @@ from random import Random
 from stoker.cli.output import notice, print_json, table
 from stoker.core.formats.command_line import Option, Parsed, Verb
 from stoker.core.formats.durations import format_duration
+from stoker.core.formats.plurals import plural_word
 from stoker.core.model import Rules
 from stoker.core.policy.replay import Profiles, Result, TraceJob, replay
 from stoker.core.profiles.estimates import Estimate
@@ -78,7 +79,7 @@ def run(parsed: Parsed) -> int:
         print_json(simulations=records)
     else:
         header = ("GPUS", "POLICY", "WAIT MEAN", "P50", "P95", "P99", "MAX", "MAKESPAN",
-                  "UTIL", "RUNTIME")  # fmt: skip
+                  "UTIL", "SIM TIME")  # fmt: skip
         print(table(header, rows))
     return 0
 
@@ -122,7 +123,8 @@ def _read(path: str) -> list[TraceJob]:
             columns = reader.fieldnames or []
             missing = {"submit_s", "duration_s", "gpus"} - set(columns)
             if missing:
-                raise UsageError(f"`{path}` has no column {', '.join(sorted(missing))}",
+                names = plural_word(len(missing), "column")
+                raise UsageError(f"`{path}` is missing the {names} {', '.join(sorted(missing))}",
                                  "required columns: submit_s, duration_s, gpus")  # fmt: skip
             kind = next((c for c in ("family", "name", "user", "vc") if c in columns), None)
             for number, row in enumerate(reader, 2):
@@ -142,8 +144,12 @@ def _read(path: str) -> list[TraceJob]:
                     key = (row[kind], job.gpus)
                     job = job._replace(profile=profiles.setdefault(key, len(profiles) + 1))
                 jobs.append(job)
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read `{path}`: {error}") from None
+    except OSError as error:
+        raise UsageError(f"cannot read `{path}`: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"cannot read `{path}`: it is not UTF-8 text") from None
+    except csv.Error as error:
+        raise UsageError(f"`{path}` is not a CSV file: {error}") from None
     return jobs
 
 

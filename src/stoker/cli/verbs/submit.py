@@ -6,7 +6,7 @@ import os
 
 from stoker.cli.job_flags import SUBMIT_FLAGS
 from stoker.cli.open_queue import open_queue
-from stoker.cli.output import as_json, notice, print_json, report_change
+from stoker.cli.output import as_json, notice, plural, print_json, report_change
 from stoker.cli.submit_checks import (
     check_job_file,
     check_program,
@@ -15,6 +15,7 @@ from stoker.cli.submit_checks import (
 )
 from stoker.client.job_options import flag_values
 from stoker.client.job_specs import JobSpecs
+from stoker.client.option_values import filled
 from stoker.client.queue import CHUNK, Queue, Receipt
 from stoker.core.formats.command_line import Option, Parsed, Verb, parse
 from stoker.core.formats.durations import format_duration
@@ -25,12 +26,6 @@ from stoker.store import job_queries
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from stoker.cli.script_options import Script
-
-
-def _key(text: str) -> str:
-    if not text:
-        raise UsageError("the key must not be empty")
-    return text
 
 
 VERB = Verb(
@@ -44,7 +39,7 @@ VERB = Verb(
             "--dedupe",
             "queue the job only if no job has this key; makes it safe to repeat the command",
             "KEY",
-            _key,
+            filled,
         ),
         Option("--dry-run", "show what would be queued, and queue nothing"),
         Option("-q --quiet", "print only job ids"),
@@ -53,7 +48,7 @@ VERB = Verb(
         ("stoker submit python train.py --lr 0.1", ""),
         (
             "stoker submit 'cd data && ./prepare | tee out'",
-            "a single quoted word is run by your shell",
+            "a command given as one quoted argument is run by your shell",
         ),
         ("stoker submit --gpus 2 --after 7 --retries 3 -- python eval.py", ""),
         ("stoker submit --gpu-mem 20G python train.py", "lets jobs share a GPU"),
@@ -63,7 +58,8 @@ VERB = Verb(
         ("stoker submit --gpus 0 --begin +2h --name backup ./backup.sh", ""),
     ),
     """Options of Stoker go before COMMAND; everything after its first word is passed to it. Several
-words are run directly, without a shell; a single quoted word is run by your shell.
+words are run directly, without a shell; a command given as one quoted argument is run by your
+shell.
 
 In a job file, a backslash at the end continues a line. `#stoker OPTIONS` after a command sets
 options of that job; on a line of its own, of all jobs below it.""",
@@ -80,7 +76,7 @@ def run(parsed: Parsed) -> int:
     script = None
     text = None if parsed.dashed else misplaced_options(parsed.words)
     if text is not None:
-        notice(f"note: {text}")
+        notice(f"warning: {text}")
     if parsed.words and parsed["file"] is None and os.path.isfile(parsed.words[0]):
         parsed, script = _with_directives(parsed)
     specs = JobSpecs(queue.settings, queue.devices(), flag_values(parsed.values))
@@ -97,7 +93,7 @@ def run(parsed: Parsed) -> int:
         spec = slurm_job(spec, script.slurm, parsed, queue.settings.state_dir)
     for text in (check_program(spec), ignored_input()):
         if text is not None:
-            notice(f"note: {text}")
+            notice(f"warning: {text}")
     if parsed["dry_run"]:
         return _dry_run([spec], parsed)
     receipt = queue.submission().add([spec], _now())
@@ -180,7 +176,7 @@ def _check_after(queue: Queue, line: int, spec: JobSpec) -> None:
         try:
             job_queries.job(queue.db, needs)
         except NotFound as error:
-            raise NotFound(f"line {line}: --after: {error.message}", error.hint) from None
+            raise NotFound(f"line {line}: `--after`: {error.message}", error.hint) from None
 
 
 def _report(queue: Queue, parsed: Parsed, receipts: list[Receipt], started: bool) -> None:
@@ -252,7 +248,7 @@ def _dry_run(specs: list[JobSpec], parsed: Parsed) -> int:
         kind = f"{spec.context.shell} -c" if spec.shell else "exec"
         command = printable(display(spec.argv, spec.shell))
         print(f"{printable(_in_words(spec))}  {kind}  {command}")
-    notice(f"{len(specs)} job{'s' if len(specs) != 1 else ''}, none queued (--dry-run)")
+    notice(f"{plural(len(specs), 'job')}, none queued (--dry-run)")
     return 0
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from stoker.cli.job_flags import SWEEP_FLAGS, sweep_base
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import as_json, notice, plural, print_json, report_change
+from stoker.cli.progress_line import ProgressLine
 from stoker.cli.start_notice import STARTED
+from stoker.client.option_values import filled
 from stoker.client.queue import Queue
 from stoker.client.trials import Trials
-from stoker.core.formats.command_line import Option, Parsed, Verb, count, whole_number
+from stoker.core.formats.command_line import Option, Parsed, Verb, count, positive, whole_number
 from stoker.core.formats.shell_words import display
 from stoker.core.formats.suggestions import nearest
 from stoker.core.formats.terminal import printable
@@ -36,11 +40,11 @@ VERB = Verb(
         (
             Option("-p --param", "values of a parameter: -p lr 0.1 0.01", "NAME V...", many=True,
                    several=True),
-            Option("-n --name", "name of the sweep (default: generated)", "NAME"),
+            Option("-n --name", "name of the sweep (default: generated)", "NAME", filled),
             Option("-m --method", "grid, shuffled, random, lhs, tpe, gp, cmaes or nsgaii",
                    "METHOD"),
             Option("-N --trials", "number of trials (default: all points of a finite space)", "N",
-                   count),
+                   positive),
             Option("--seed", "random seed", "N", whole_number),
             Option("--metric", "metric to optimize: val_loss or acc:max", "NAME[:GOAL]",
                    read_metric),
@@ -48,9 +52,9 @@ VERB = Verb(
                    "KIND[,K=V]"),
             Option("--when", "use a parameter only under a condition: \"wd: opt == 'adam'\"",
                    "NAME: EXPR", many=True),
-            Option("--max-parallel", "run at most N trials at a time", "N", count),
+            Option("--max-parallel", "run at most N trials at a time", "N", positive),
             Option("--max-fails", "stop the sweep after N failed trials", "N", count),
-            Option("--same-fails", "stop the sweep after N equal failures in a row "
+            Option("--same-fails", "stop the sweep after N identical failures in a row "
                    f"(default: {SAME_FAILS}; 0: never)", "N", count),
             Option("--lenient", "allow parameters without a placeholder; see $STOKER_PARAMS"),
             Option("--dry-run", "print the commands without running them"),
@@ -97,7 +101,10 @@ def run(parsed: Parsed) -> int:
     if spec.template.shell:
         check_shell(base.context.shell)
     try:
-        started = lifecycle.start(queue, spec, base, same_fails, is_suggested=is_suggested)
+        with adding_trials(spec) as on_progress:
+            started = lifecycle.start(
+                queue, spec, base, same_fails, is_suggested=is_suggested, on_progress=on_progress
+            )
     except KeyboardInterrupt:
         notice("interrupted: trials in the queue will run; start the sweep again for the rest")
         raise
@@ -105,6 +112,19 @@ def run(parsed: Parsed) -> int:
         _print_notes(spec, started.listed)
     report(started, spec, parsed)
     return 0
+
+
+@contextmanager
+def adding_trials(spec: SweepSpec) -> Iterator[Callable[[int], None]]:
+    """A progress line on a terminal while trials are added; a million trials take 20 s."""
+    wanted, points = spec.wanted, spec.space.size.points
+    total = min((number for number in (wanted, points) if number is not None), default=None)
+    of_all = "" if total is None else f" of {total}"
+    line = ProgressLine()
+    try:
+        yield lambda count: line.write(f"added {count}{of_all} trials")
+    finally:
+        line.clear()
 
 
 def _print_notes(spec: SweepSpec, listed: int | None) -> None:
@@ -129,7 +149,7 @@ def _check_action(parsed: Parsed) -> None:
     for option in ("failed", "kill", "jobs"):
         if parsed[option]:
             raise UsageError(
-                f"--{option} cannot be used with a new sweep",
+                f"`--{option}` cannot be used with a new sweep",
                 f"it is an option of `stoker sweep {_ACTION_OF[option]} NAME`",
             )
     if not words or parsed.dashed or parsed["param"] or not words[0].isalpha():
@@ -153,7 +173,7 @@ def _spec(parsed: Parsed) -> tuple[SweepSpec, bool]:
         for option in ("when", "lenient"):
             if parsed[option]:
                 raise UsageError(
-                    f"--{option} is only for parameters on the command line",
+                    f"`--{option}` is only for parameters on the command line",
                     f"write it into `{path}`",
                 )
         spec = sweep_file.load(path)
@@ -315,5 +335,9 @@ def _dry_run(
     for _, job in jobs:
         print(printable(display(job.argv, job.shell)))
     _print_notes(spec, plan.listed)
+    if not jobs:
+        existing = plural(plan.listed or 0, "trial")
+        notice(f"all {existing} already exist in sweep {plan.name} (--dry-run)")
+        return 0
     notice(f"{plural(len(jobs), 'trial')}, none queued (--dry-run)")
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from stoker.cli.output import as_json, notice, plural, print_json, report_change, table
-from stoker.cli.verbs.sweep import describe_counts, report, shape
+from stoker.cli.verbs.sweep import adding_trials, describe_counts, report, shape
 from stoker.client.queue import Queue
 from stoker.client.reports import JobFiles, failures, of_sweep
 from stoker.client.sweep_states import pause as pause_of
@@ -49,16 +49,24 @@ def act(queue: Queue, action: str, words: list[str], parsed: Parsed) -> int:
     if action == "show":
         return _show(queue, name, parsed)
     if action == "extend":
-        if len(rest) != 1 or not _is_number(rest[0]) or not int(rest[0]):
+        if len(rest) != 1:
             raise UsageError(
-                "the number of additional trials is missing or invalid",
-                f"stoker sweep extend {name} 20",
+                "give the number of trials to add", f"example: stoker sweep extend {name} 20"
             )
-        started = lifecycle.extend(queue, name, int(rest[0]))
+        if not _is_number(rest[0]) or not int(rest[0]):
+            raise UsageError(
+                f"the number of trials to add must be an integer above 0, not `{rest[0]}`",
+                f"example: stoker sweep extend {name} 20",
+            )
+        with adding_trials(lifecycle.load(queue.db, name)[1]) as on_progress:
+            started = lifecycle.extend(queue, name, int(rest[0]), on_progress)
         report(started, lifecycle.load(queue.db, name)[1], parsed)
         return 0
     if action == "resume":
-        report(lifecycle.resume(queue, name), lifecycle.load(queue.db, name)[1], parsed)
+        spec = lifecycle.load(queue.db, name)[1]
+        with adding_trials(spec) as on_progress:
+            started = lifecycle.resume(queue, name, on_progress)
+        report(started, spec, parsed)
         return 0
     if action == "stop":
         cancelled, stopping = lifecycle.stop(queue, name, kills=bool(parsed["kill"]))
@@ -73,7 +81,7 @@ def act(queue: Queue, action: str, words: list[str], parsed: Parsed) -> int:
         if not parsed["failed"]:
             if not rest:
                 raise UsageError(
-                    "`stoker sweep rerun` needs trial numbers or --failed",
+                    "`stoker sweep rerun` needs trial numbers or `--failed`",
                     f"stoker sweep rerun {name} 3,5-9, or: stoker sweep rerun --failed {name}",
                 )
             numbers = _numbers(rest)

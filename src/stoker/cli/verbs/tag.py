@@ -7,7 +7,8 @@ from stoker.cli.open_queue import open_queue
 from stoker.cli.output import plural, print_change
 from stoker.client.option_values import parse_tags
 from stoker.core.formats.command_line import Parsed, Verb
-from stoker.errors import UsageError
+from stoker.core.formats.shell_words import quote
+from stoker.errors import NotFound, UsageError
 
 VERB = Verb(
     "tag",
@@ -24,7 +25,16 @@ def run(parsed: Parsed) -> int:
     queue = open_queue()
     add = [tag for word in parsed.words if word[:1] == "+" for tag in parse_tags(word[1:])]
     remove = [tag for word in parsed.words if word[:1] == "-" for tag in parse_tags(word[1:])]
-    ids = select_jobs(queue, [word for word in parsed.words if word[:1] not in "+-"])
+    jobs = [word for word in parsed.words if word[:1] not in "+-"]
+    try:
+        ids = select_jobs(queue, jobs)
+    except NotFound as error:
+        # `tag 1 baseline`: the last word is most likely a tag without its plus sign.
+        if add or remove or len(jobs) < 2:
+            raise
+        first = " ".join(map(quote, jobs[:-1]))
+        hint = f"to add a tag: stoker tag {first} +{quote(jobs[-1])}"
+        raise NotFound(error.message, hint) from None
     if not add and not remove:
         raise UsageError("no tags given", "example: stoker tag 7 +baseline")
     queue.tag(ids, add, remove)

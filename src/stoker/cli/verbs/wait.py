@@ -21,7 +21,7 @@ VERB = Verb(
         "wait",
         "wait [OPTIONS] [JOB...]",
         "Wait until jobs finish (default: all). For one job, the exit code is that of the job, or"
-        "\n128+N after signal N; for several, it is 0 if all succeeded, else 1.",
+        " 128+N after signal N; for several, it is 0 if all succeeded, else 1.",
         (
             Option("--all", "wait for all jobs in the queue (the default)"),
             Option("--any", "return as soon as one of the jobs finishes"),

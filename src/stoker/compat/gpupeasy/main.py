@@ -117,7 +117,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="gpupeasy",
         description="Run jobs on GPUs over HTTP. Compatible with GPUPeasy, run by Stoker.",
     )
-    verbs = parser.add_subparsers(dest="verb", required=True)
+    verbs = parser.add_subparsers(dest="verb", metavar="command", required=True)
     server = verbs.add_parser("server", help="accept jobs over HTTP and run them")
     server.add_argument(
         "--gpus", metavar="LIST",
@@ -149,8 +149,14 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_backend(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--backend-host", metavar="ADDRESS", default=_LOOPBACK)
-    parser.add_argument("--backend-port", metavar="N", type=int, default=SERVER_PORT)
+    parser.add_argument(
+        "--backend-host", metavar="ADDRESS", default=_LOOPBACK,
+        help=f"address of the server (default: {_LOOPBACK})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--backend-port", metavar="N", type=int, default=SERVER_PORT,
+        help=f"port of the server (default: {SERVER_PORT})",
+    )  # fmt: skip
     parser.add_argument(
         "--backend-token-file", metavar="FILE", help="file with the token of the server"
     )

@@ -18,7 +18,9 @@ from stoker.core.record import Record
 from stoker.devices.leases.lease_files import lease_folder
 
 _TICKET = "schedule."
-_QUEUE_LOCK = "schedule-line"  # locked while a process creates its ticket
+# Locked while a process creates its ticket. Release 0.1 locks a file of this name, and processes
+# of both releases share one queue.
+_QUEUE_LOCK = "schedule-line"
 _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _LOCK_SECONDS = 2.0
 

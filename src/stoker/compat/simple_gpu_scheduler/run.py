@@ -54,8 +54,10 @@ def _open(path: str | None) -> int:
         descriptor = 0 if path is None else os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         os.read(descriptor, 0)  # fails for a directory, which can be opened
     except OSError as error:
-        name = "stdin" if path is None else f"`{path}`"
-        raise UsageError(f"cannot read {name}: {error.strerror}", "pipe commands into it") from None
+        if path is None:
+            hint = "pipe commands into it"
+            raise UsageError(f"cannot read stdin: {error.strerror}", hint) from None
+        raise UsageError(f"cannot read `{path}`: {error.strerror}") from None
     return descriptor
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from stoker.core.formats.suggestions import nearest
 from stoker.core.record import Record
-from stoker.errors import Error, UsageError
+from stoker.errors import Error, Invalid, UsageError, name_option
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,12 +42,13 @@ class Verb(Record):
     aliases: tuple[str, ...] = ()
     words: str = "none"  # what its arguments are: jobs, files, actions, none
     minus_words: bool = False  # `-5` and `-baseline` are arguments, not options
+    has_json: bool = True
 
 
 JSON = Option("--json", "print JSON instead of text")
-HELP = Option("-h --help", "show this text")
+HELP = Option("-h --help", "show this help message and exit")
 DEBUG = Option("--debug", "show a traceback when something fails")
-_GLOBAL = (JSON, HELP, DEBUG)
+_GLOBAL = (HELP, DEBUG)
 
 
 class Parsed:
@@ -63,7 +64,7 @@ class Parsed:
 
 
 def all_options(verb: Verb) -> tuple[Option, ...]:
-    return (*verb.options, *_GLOBAL)
+    return (*verb.options, *((JSON,) if verb.has_json else ()), *_GLOBAL)
 
 
 def parse(verb: Verb, arguments: list[str]) -> Parsed:
@@ -139,7 +140,7 @@ def _set(values: dict[str, Any], option: Option, name: str, given: str) -> None:
     except ValueError:
         raise UsageError(f"`{name} {given}`: the value is not {option.value}") from None
     except Error as error:
-        raise UsageError(f"`{name}`: {error.message}", error.hint) from None
+        raise name_option(f"`{name}`", error) from None
     if option.many:
         values.setdefault(option.key, []).append(value)
     else:
@@ -159,7 +160,7 @@ def _unknown(verb: Verb, name: str, table: dict[str, Option]) -> UsageError:
 
 def whole_number(text: str) -> int:
     if not (text.lstrip("-").isascii() and text.lstrip("-").isdigit()):
-        raise UsageError(f"`{text}` is not a whole number")
+        raise UsageError(f"`{text}` is not an integer")
     value = int(text)
     if abs(value) > 10**9:
         raise UsageError(f"`{text}` is too large")
@@ -169,5 +170,12 @@ def whole_number(text: str) -> int:
 def count(text: str) -> int:
     value = whole_number(text)
     if value < 0:
-        raise UsageError(f"`{text}` is negative")
+        raise Invalid(f"must not be negative, but is {value}")
+    return value
+
+
+def positive(text: str) -> int:
+    value = whole_number(text)
+    if value < 1:
+        raise Invalid(f"must be 1 or more, not {value}")
     return value

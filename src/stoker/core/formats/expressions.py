@@ -9,9 +9,9 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
 from typing import Any
 
+from stoker.core.formats.suggestions import nearest
 from stoker.errors import UsageError
 
 _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], object]] = {
@@ -64,8 +64,8 @@ class Expression:
         """Raise UsageError for an unknown name and suggest the most similar known one."""
         known = list(known)
         for name in sorted(self.names.difference(known)):
-            near = get_close_matches(name, known, 1)
-            hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(sorted(known))}"
+            near = nearest(name, known)
+            hint = f"did you mean `{near}`?" if near else f"known: {', '.join(sorted(known))}"
             raise UsageError(f"unknown name `{name}` in `{self.text}`", hint)
 
     def evaluate(self, values: Mapping[str, object]) -> object:

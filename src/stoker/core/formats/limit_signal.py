@@ -30,9 +30,9 @@ def parse_warning(text: str) -> Warning:
     number = _SIGNALS.get(name.upper().removeprefix("SIG"))
     if number is None and name.isascii() and name.isdigit() and int(name) in _SIGNALS.values():
         number = int(name)
-    if number is None or (colon and shell.upper() != "B"):
-        raise UsageError(
-            f"`{text}` is not a signal and a time",
-            "write USR1@60 for SIGUSR1 60 seconds before the time limit",
-        )
+    hint = "write USR1@60 for SIGUSR1 60 seconds before the time limit"
+    if colon and shell.upper() != "B":
+        raise UsageError(f"unknown prefix `{shell}:` in `{text}`", f"{hint}, or B:USR1@60")
+    if number is None:
+        raise UsageError(f"unknown signal `{name}`", hint)
     return Warning(number, parse_duration(before, "s") if at else _DEFAULT_SECONDS, bool(colon))

@@ -70,18 +70,19 @@ def parse_sbatch(words: list[str]) -> Options:
     >>> parse_sbatch(["-Hv", "--job=x", "-n4", "--nice"])
     [('hold', ''), ('verbose', ''), ('job-name', 'x'), ('ntasks', '4'), ('nice', '')]
     """
-    options, rest = _parse(words, _SHORT, _SWITCHES, _OPTIONAL, SBATCH)
+    options, rest = _parse("sbatch", words, _SHORT, _SWITCHES, _OPTIONAL, SBATCH)
     if rest:
-        raise UsageError(f"`{rest[0]}` is not an option of sbatch")
+        raise UsageError(f"`{rest[0]}` is not an sbatch option")
     return options
 
 
 def parse_srun(words: list[str]) -> tuple[Options, list[str]]:
     """Return the options of srun and the command after them."""
-    return _parse(words, _SRUN_SHORT, _SRUN_SWITCHES, _SRUN_OPTIONAL, SRUN)
+    return _parse("srun", words, _SRUN_SHORT, _SRUN_SWITCHES, _SRUN_OPTIONAL, SRUN)
 
 
 def _parse(
+    tool: str,
     words: list[str],
     short: dict[str, str],
     switches: frozenset[str],
@@ -96,7 +97,7 @@ def _parse(
             break
         if word[:2] == "--":
             given, equals, value = word[2:].partition("=")
-            name = _whole_name(given, known)
+            name = _whole_name(given, known, tool)
             if name in switches or (name in optional and not equals):
                 value = ""
             elif not equals:
@@ -107,7 +108,7 @@ def _parse(
         while letters:
             name = short.get(letters[0], "")
             if not name:
-                raise UsageError(f"`-{letters[0]}` is not an option of Slurm")
+                raise UsageError(f"`-{letters[0]}` is not an {tool} option")
             letters = letters[1:]
             value = ""
             if name not in switches:
@@ -124,7 +125,7 @@ def _next(rest: list[str], word: str) -> str:
     return rest.pop(0)
 
 
-def _whole_name(given: str, known: frozenset[str]) -> str:
+def _whole_name(given: str, known: frozenset[str], tool: str) -> str:
     if given in known:
         return given
     near = sorted(name for name in known if given and name.startswith(given))
@@ -132,4 +133,4 @@ def _whole_name(given: str, known: frozenset[str]) -> str:
         return near[0]
     if near:
         raise UsageError(f"`--{given}` is ambiguous", f"it could be --{', --'.join(near)}")
-    raise UsageError(f"`--{given}` is not an option of Slurm", "see docs/coming-from/queues.md")
+    raise UsageError(f"`--{given}` is not an {tool} option")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from stoker.core.formats.shell_words import quote
 from stoker.core.record import Record
 from stoker.errors import UsageError
 
@@ -17,11 +18,11 @@ _SILENT = ("quiet", "verbose", "no-requeue", "ignore-pbs", "parsable", "oversubs
 _REFUSED = {
     "bb": "burst buffers are not supported", "bbf": "burst buffers are not supported",
     "container": "containers are not supported", "container-id": "containers are not supported",
-    "export-file": "--export-file is not supported", "uid": "--uid is for administrators",
-    "gid": "--gid is for administrators", "nodefile": "--nodefile needs a cluster",
-    "test-only": "--test-only would queue nothing", "wrap": "--wrap is not allowed in a script",
-    "help": "--help is not allowed in a script", "usage": "--usage is not allowed in a script",
-    "version": "--version is not allowed in a script",
+    "export-file": "`--export-file` is not supported", "uid": "`--uid` is for administrators",
+    "gid": "`--gid` is for administrators", "nodefile": "`--nodefile` needs a cluster",
+    "test-only": "`--test-only` would queue nothing", "wrap": "`--wrap` is not allowed in a script",
+    "help": "`--help` is not allowed in a script", "usage": "`--usage` is not allowed in a script",
+    "version": "`--version` is not allowed in a script",
 }  # fmt: skip
 _HINTS = {"test-only": "use stoker submit --dry-run", "export-file": "use #stoker --env-file FILE"}
 # Options that Slurm also exports as environment variables.
@@ -48,9 +49,13 @@ class Translated(Record):
 
 
 class SlurmRequest:
-    """Collects options in the order of the script; a later one overrides an earlier one."""
+    """Collects options in the order of the script; a later one overrides an earlier one.
 
-    def __init__(self) -> None:
+    `command`: how to run the script, for hints.
+    """
+
+    def __init__(self, command: str) -> None:
+        self._command = command
         self._flags: dict[str, list[str]] = {}
         self._variables: dict[str, str] = {}
         self._ignored: dict[str, None] = {}
@@ -91,10 +96,10 @@ class SlurmRequest:
             if value.partition("-")[0] != "1":
                 raise UsageError(f"the script requests {value} nodes, but Stoker runs on one host")
         elif name == "array":
-            raise UsageError("job arrays are not supported yet", _sweep_for(value))
+            raise UsageError("job arrays are not supported", _sweep_for(value, self._command))
         elif name == "input":
             if value not in ("none", "/dev/null"):
-                raise UsageError("--input is not supported", f"write COMMAND < {value} in the"
+                raise UsageError("`--input` is not supported", f"write COMMAND < {value} in the"
                                  " script")  # fmt: skip
         elif name not in _SILENT and name not in _QUIET_VARIABLES:
             self._ignored[f"--{name}"] = None
@@ -225,7 +230,7 @@ def _dependency(value: str) -> list[str]:
     return flags
 
 
-def _sweep_for(value: str) -> str:
+def _sweep_for(value: str, command: str) -> str:
     """Return a hint with a sweep that replaces the job array."""
     indices = value.partition("%")[0]
     span, _, step = indices.partition(":")
@@ -234,7 +239,8 @@ def _sweep_for(value: str) -> str:
         indices = f"'i=range({low},{int(high) + 1}{',' + step if step else ''})'"
     else:
         indices = f"i={indices}"
-    return f"use a sweep instead: stoker sweep 'SLURM_ARRAY_TASK_ID={{i}} sh SCRIPT' {indices}"
+    text = quote(f"SLURM_ARRAY_TASK_ID={{i}} {command}")
+    return f"use a sweep instead: stoker sweep {text} {indices}"
 
 
 _TRANSLATIONS: dict[str, Callable[[str], list[str]]] = {

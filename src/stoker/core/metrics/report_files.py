@@ -75,16 +75,18 @@ class Reader:
     def state(self) -> dict[str, object]:
         return {
             "offset": self.offset,
-            "rubbish": self.invalid_lines,
-            "complaint": self.first_invalid,
+            "invalid_lines": self.invalid_lines,
+            "first_invalid": self.first_invalid,
             "lines": self._lines,
             "skips": self._skips,
         }
 
     def restore(self, state: Mapping[str, object]) -> None:
         self.offset = whole(state["offset"])
-        self.invalid_lines = whole(state["rubbish"])
-        first = state["complaint"]
+        # Release 0.1 stored these two as `rubbish` and `complaint`.
+        is_old = "rubbish" in state
+        self.invalid_lines = whole(state["rubbish" if is_old else "invalid_lines"])
+        first = state["complaint" if is_old else "first_invalid"]
         if isinstance(first, list):
             self.first_invalid = InvalidLine(str(first[0]), whole(first[1]), str(first[2]))
         self._lines = whole(state["lines"])
@@ -171,5 +173,5 @@ class LogReader(Reader):
 
 def whole(value: object) -> int:
     if not isinstance(value, int):
-        raise TypeError(f"{value!r} is not a whole number")
+        raise TypeError(f"{value!r} is not an integer")
     return value

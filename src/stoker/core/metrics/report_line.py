@@ -122,7 +122,7 @@ def _report(content: Mapping[str, object]) -> Report:
         values[name] = _value(name, value)
     step, at, attempt = (_reserved(name, content.get(name)) for name in RESERVED)
     if attempt is not None and not (isinstance(attempt, int) and attempt >= 0):
-        raise InvalidReport("`attempt` is not a whole number")
+        raise InvalidReport("`attempt` is not an integer")
     return Report(step, values, at, attempt)
 
 

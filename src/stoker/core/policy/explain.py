@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sized
+from collections.abc import Collection, Iterator
 
 from stoker.core.formats.durations import format_duration
+from stoker.core.formats.plurals import plural, plural_word
 from stoker.core.formats.sizes import format_size
 from stoker.core.model import (
     DeviceState,
@@ -39,7 +40,7 @@ class Place(Record):
 
     def __str__(self) -> str:
         least = "" if self.is_exact else "at least "
-        return f"{least}{self.ahead} {'job' if self.ahead == 1 else 'jobs'} in front of it"
+        return f"{least}{plural(self.ahead, 'job')} in front of it"
 
 
 def places(snapshot: Snapshot, cut: Collection[int] = ()) -> dict[int, Place]:
@@ -107,7 +108,7 @@ def reasons_of(job: AnyJob, snapshot: Snapshot, plan: Plan) -> tuple[list[str], 
 
 def needs(request: Request) -> str:
     """Return a request in words."""
-    words = _gpus(request.gpus)
+    words = plural(request.gpus, "GPU")
     if request.memory is not None:
         words += f" with {format_size(request.memory)} free"
     elif request.is_auto:
@@ -125,7 +126,8 @@ def needs(request: Request) -> str:
 
 def _kept(job: AnyJob, held: Reservation, snapshot: Snapshot) -> str:
     visible = {device.number: device.visible for device in snapshot.devices}
-    gpus = f"GPU{_s(held.devices)} {', '.join(visible[n] for n in sorted(held.devices))}"
+    numbers = ", ".join(visible[number] for number in sorted(held.devices))
+    gpus = f"{plural_word(len(held.devices), 'GPU')} {numbers}"
     are = "are" if len(held.devices) > 1 else "is"
     sentence = f"{gpus} {are} reserved for job {held.job}, which comes first"
     if held.at is None or held.at <= snapshot.now:  # no time limit would be short enough
@@ -224,12 +226,4 @@ def _until(jobs: list[RunningJob], snapshot: Snapshot) -> str:
 
 def _jobs(ids: list[int]) -> str:
     shown = [str(id) for id in ids[:5]] + (["..."] if len(ids) > 5 else [])
-    return f"job{_s(ids)} {', '.join(shown)}"
-
-
-def _gpus(count: int) -> str:
-    return f"{count} GPU{'s' if count != 1 else ''}"
-
-
-def _s(things: Sized) -> str:
-    return "s" if len(things) > 1 else ""
+    return f"{plural_word(len(ids), 'job')} {', '.join(shown)}"

@@ -31,7 +31,7 @@ def whole(value: object, place: str) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if type(value) is not int:
-        raise UsageError(f"`{place}` is `{value}`, which is not a whole number")
+        raise UsageError(f"`{place}` is `{value}`, which is not an integer")
     return value
 
 

@@ -29,15 +29,17 @@ def load(path: str | Path) -> SweepSpec:
     if suffix not in (".toml", ".yaml", ".yml", ".json"):
         raise UsageError(f"`{path}` is not a sweep file", "use .toml, .yaml or .json")
     given = keys.table(_parse(_read(path), suffix, str(path)), str(path))
-    return from_table(given, str(path.parent))
+    return from_table(given, str(path.parent), is_toml=suffix == ".toml")
 
 
-def from_table(given: Mapping[str, object], folder: str = ".") -> SweepSpec:
+def from_table(
+    given: Mapping[str, object], folder: str = ".", *, is_toml: bool = True
+) -> SweepSpec:
     if "test_config" in given or "scheduler_config" in given:
         return gpu_task_scheduler_file.from_config(given)
     if "parameters" in given or ("program" in given and "params" not in given):
-        return wandb_file.from_table(given)
-    return toml_file.from_table(given, folder)
+        return wandb_file.from_table(given, is_toml=is_toml)
+    return toml_file.from_table(given, folder, is_toml=is_toml)
 
 
 def _read(path: Path) -> str:

@@ -29,12 +29,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from stoker.core.formats.suggestions import nearest
 from stoker.errors import UsageError
 from stoker.sweeps import other_names
 from stoker.sweeps.domains import Domain, choices, continuous, whole
 from stoker.sweeps.files import keys
 from stoker.sweeps.search_space import Axis, axis, make_space, zipped
-from stoker.sweeps.spec import SweepSpec, make_spec, refuse_unknown
+from stoker.sweeps.spec import RESOURCES, SweepSpec, make_spec, refuse_unknown
 from stoker.sweeps.template import template
 from stoker.sweeps.template.template import Template
 from stoker.sweeps.value_syntax import is_call, parse
@@ -49,11 +50,19 @@ _KEYS = tuple(_KEYS_WORDS.split())
 _PARAMETER = ("value", "values", "domain", "min", "max", "log", "step", "when")
 
 
-def from_table(given: Mapping[str, object], folder: str = ".") -> SweepSpec:
-    """Return the spec for the tables of a file; paths in file(...) are relative to `folder`."""
-    refuse_unknown(given, _KEYS, meanings=other_names.FILE_KEYS)
+def from_table(
+    given: Mapping[str, object], folder: str = ".", *, is_toml: bool = True
+) -> SweepSpec:
+    """Return the spec for the tables of a file; paths in file(...) are relative to `folder`.
+
+    `is_toml`: hints are written in TOML, otherwise in JSON, which is also valid YAML.
+    """
+    for key in given:
+        _check_key(str(key), is_toml)
     if "command" not in given:
-        raise UsageError("the file has no command", 'add command = "python t.py --lr {lr}"')
+        example = "python t.py --lr {lr}"
+        hint = f'add command = "{example}"' if is_toml else f'add "command": "{example}"'
+        raise UsageError("the file has no command", hint)
     constants = keys.table(given.get("constants", {}), "constants")
     params = keys.table(given.get("params", {}), "params")
     for name in constants:
@@ -69,7 +78,8 @@ def from_table(given: Mapping[str, object], folder: str = ".") -> SweepSpec:
         place = f"include[{number}]"
         grids.append(_grid(keys.table(grid, place), [], place, folder))
     if not grids:
-        raise UsageError("the file has no parameters", "add a table [params]")
+        hint = "add a table [params]" if is_toml else 'add "params": {"lr": [0.1, 0.01]}'
+        raise UsageError("the file has no parameters", hint)
     return make_spec(
         command(given["command"]),
         make_space(grids, [(n, from_data(v, f"constants.{n}")) for n, v in constants.items()]),
@@ -84,6 +94,15 @@ def from_table(given: Mapping[str, object], folder: str = ".") -> SweepSpec:
         max_fails=_maybe(given, "max_fails", keys.whole),
         lenient=given.get("lenient", False) is True,
     )
+
+
+def _check_key(key: str, is_toml: bool) -> None:
+    """Raise UsageError for an unknown key. Options of a job belong into the table `resources`."""
+    option = nearest(key, RESOURCES, other_names.RESOURCES)
+    if option is not None and nearest(key, _KEYS, other_names.FILE_KEYS) is None:
+        table = "[resources]" if is_toml else "`resources`"
+        raise UsageError(f"unknown key `{key}`", f"did you mean `{option}` in {table}?")
+    refuse_unknown([key], _KEYS, meanings=other_names.FILE_KEYS)
 
 
 def command(given: object) -> Template:

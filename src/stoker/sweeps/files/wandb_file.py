@@ -66,14 +66,18 @@ _ALL_KEYS = ("value", "values", "min", "max", "distribution", "probabilities", "
 
 
 def from_table(
-    given: Mapping[str, object], environment: Mapping[str, str] | None = None
+    given: Mapping[str, object],
+    environment: Mapping[str, str] | None = None,
+    *,
+    is_toml: bool = False,
 ) -> SweepSpec:
     """Return the spec of a W&B file. ${envvar:NAME} is looked up in `environment`, by default the
-    environment of this process."""
+    environment of this process. `is_toml`: hints are written in TOML."""
     refuse_unknown(given, _KEYS, meanings=other_names.WANDB_KEYS)
     method = keys.text(given.get("method", "grid"), "method")
     refuse_unknown([method], _METHODS, meanings=other_names.WANDB_METHODS, what="method")
-    axes = list(_axes(keys.table(given.get("parameters", {}), "parameters"), "parameters", ""))
+    parameters = keys.table(given.get("parameters", {}), "parameters")
+    axes = list(_axes(parameters, "parameters", "", is_toml=is_toml))
     if not axes:
         raise UsageError("the file has no parameters", "add a table `parameters`")
     environment = os.environ if environment is None else environment
@@ -101,16 +105,28 @@ def _name(title: str) -> str | None:
         return None
 
 
-def _axes(given: Mapping[str, object], place: str, prefix: str, depth: int = 0) -> Iterator[Axis]:
+def _axes(
+    given: Mapping[str, object], place: str, prefix: str, depth: int = 0, *, is_toml: bool
+) -> Iterator[Axis]:
     if depth > DEEPEST:
         raise UsageError("`parameters` is nested too deeply", f"at most {DEEPEST} levels")
     for name, described in given.items():
         where = f"{place}.{name}"
+        if not isinstance(described, Mapping):
+            raise UsageError(
+                f"`{where}` is not a table",
+                "did you mean [params]? `parameters` is the W&B format:"
+                f" {name} = {{ values = [1, 2] }}" if is_toml else
+                "did you mean `params`? `parameters` is the W&B format:"
+                f' "{name}": {{"values": [1, 2]}}',
+            )  # fmt: skip
         parameter = keys.table(described, where)
         if isinstance(parameter.get("parameters"), Mapping):
             refuse_unknown(parameter, ("parameters",), f"{where}.")
             nested = keys.table(parameter["parameters"], where)
-            yield from _axes(nested, f"{where}.parameters", f"{prefix}{name}.", depth + 1)
+            yield from _axes(
+                nested, f"{where}.parameters", f"{prefix}{name}.", depth + 1, is_toml=is_toml
+            )
         else:
             yield axis(f"{prefix}{name}", _domain(parameter, where))
 
